@@ -1,0 +1,99 @@
+// core. What to run, as plain structs: the launcher's plan fills them, the agent obeys them.
+//
+// Owner:   values; copy freely.   Thread: any.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rendezvous/endpoint.h"
+#include "rendezvous/world.h"
+
+namespace drun {
+
+enum class StoreHost {
+  Agent,   // the coordinator's agent serves the store on MASTER_PORT
+  Worker,  // MASTER_PORT is left to rank 0; drun meets on an endpoint of its own
+};
+
+// How this node takes part in the rendezvous.
+struct JoinSpec {
+  std::string run_id = "none";
+  int node_rank = 0;
+  int node_count = 1;
+  int local_world_size = 1;
+  std::string role = "default";
+  Endpoint endpoint;  // where the coordinator listens; port 0: any free one (one node only)
+  bool is_coordinator = true;     // this agent listens there
+  std::string master_addr;        // what workers are told, exactly as it was given
+  std::uint16_t master_port = 0;  // 0: the coordinator's port, once it is known
+  StoreHost store_host = StoreHost::Agent;
+  int max_restarts = 0;
+  std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
+  std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(15)};
+  bool operator==(const JoinSpec&) const = default;
+};
+
+enum class OutputMode {
+  Lines,     // whole lines, unchanged
+  Labelled,  // whole lines, each with the label in front
+  Raw,       // the workers get drun's own descriptors
+};
+
+// One stream (stdout or stderr) of one worker.
+struct StreamPlan {
+  bool to_file = false;      // --redirects, --tee
+  bool to_console = true;    // not redirected, or teed, and passed by --local-ranks-filter
+  bool is_labelled = false;  // --tee's prefix, or --output=labelled
+  bool operator==(const StreamPlan&) const = default;
+};
+
+struct OutputSpec {
+  OutputMode mode = OutputMode::Lines;
+  std::vector<std::array<StreamPlan, 2>> streams;  // [local rank][0 stdout, 1 stderr]
+  // The label of a line, with ${role_name} ${local_rank} ${rank} (and ${node_rank} ${host}) still
+  // in it; $$ is $.
+  std::string label_template = "[${role_name}${local_rank}]:";
+  std::vector<std::string>
+      duplicate_stdout_filters;  // teed lines holding any of them go to filtered_stdout.log too
+  std::vector<std::string> duplicate_stderr_filters;
+  // Where <run_id>_<random>/attempt_N/<local_rank>/ is made. Absent: the temporary directory, and
+  // what is made there is removed at the end unless streams were redirected to it. Empty: no files
+  // at all (--log-dir=/dev/null).
+  std::optional<std::string> log_dir;
+  bool operator==(const OutputSpec&) const = default;
+};
+
+enum class StdinSource { DevNull, Rank0 };
+
+// What each worker is: one command, with ${local_rank} still to be filled in where the user wrote
+// it.
+struct WorkerSpec {
+  std::vector<std::string> argv;       // argv[0] is looked up on PATH when it holds no slash
+  bool substitutes_local_rank = true;  // torchrun's ${local_rank} / $$ templates in the arguments
+  bool passes_local_rank =
+      false;  // --pass-local-rank: `--local-rank=N` as the program's first argument ...
+  std::size_t program_arguments_at = 1;       // ... which is put in at this index of argv
+  std::vector<EnvironmentEntry> environment;  // the agent's own, inherited whole
+  bool virtual_local_rank = false;
+  StdinSource stdin_source = StdinSource::DevNull;
+  bool operator==(const WorkerSpec&) const = default;
+};
+
+struct AgentSpec {
+  JoinSpec join;
+  WorkerSpec worker;
+  OutputSpec output;
+  std::string host;  // this node's name, for reports
+  std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};
+  std::vector<int> termination_signals;  // numbers; what is ignored at the start stays ignored
+  std::string error_file;                // drun's own TORCHELASTIC_ERROR_FILE; empty: none
+  bool operator==(const AgentSpec&) const = default;
+};
+
+}  // namespace drun

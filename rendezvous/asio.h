@@ -1,0 +1,23 @@
+// edge. The one include of Boost.Asio, so that its version and its flags are one decision.
+// Only what exists in Boost 1.74 and today: handlers, expires_at, any_io_executor, make_address; no
+// coroutines.
+#pragma once
+
+#include <utility>  // first: Boost 1.74's awaitable.hpp uses std::exchange without including it
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+
+namespace drun {
+namespace asio = boost::asio;
+using boost::system::error_code;
+}  // namespace drun

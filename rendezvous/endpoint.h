@@ -1,0 +1,28 @@
+// core. host:port, as users write it and as messages show it.
+// Owner: a value.  Thread: any.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/result.h"
+
+namespace drun {
+
+struct Endpoint {
+  std::string host;  // name, IPv4 or IPv6 without brackets
+  std::uint16_t port = 0;
+  bool operator==(const Endpoint&) const = default;
+};
+
+// "host:port", "[v6]:port".
+std::string to_string(const Endpoint& endpoint);
+
+// "host", "host:port", "[v6]", "[v6]:port"; an unbracketed text with two colons or more is split at
+// the last one, as torchrun does, unless the whole is an IPv6 address. Without a port:
+// `default_port`. Errors: Usage, naming the text and the reason.
+Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_port);
+
+}  // namespace drun

@@ -1,0 +1,66 @@
+// core. What went wrong, as values that travel: how a worker ended, and the one record of a failure
+// that control messages, outcomes, reports and JSON all share.
+//
+// Units:   times are wall-clock (display only); strings are bounded by the wire (control_wire.h).
+// Owner:   values; copy freely.    Thread: any.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace drun {
+
+using WallTime = std::chrono::time_point<std::chrono::system_clock, std::chrono::microseconds>;
+
+struct Exited {
+  int code = 0;
+  bool operator==(const Exited&) const = default;
+};
+struct Killed {
+  int signal = 0;
+  bool core_dumped = false;
+  bool operator==(const Killed&) const = default;
+};
+// The program could not be executed: nothing ran. `error_number` is execve's errno.
+struct NotStarted {
+  int error_number = 0;
+  bool operator==(const NotStarted&) const = default;
+};
+using ExitStatus = std::variant<Exited, Killed, NotStarted>;
+
+bool is_success(const ExitStatus& status);
+
+// The code a shell would show: n, 128+n for a signal, 127 not found, 126 not executable.
+int exit_code(const ExitStatus& status);
+
+// "exit code 3", "signal 11 (SIGSEGV, segmentation fault), core dumped", "not started: no such file
+// or directory".
+std::string to_string(const ExitStatus& status);
+
+// "SIGTERM" for 15; "SIGRTMIN+2"; "signal 99" for what has no name.
+std::string signal_name(int signal);
+
+struct Failure {
+  int rank = 0;
+  int local_rank = 0;
+  int node_rank = 0;
+  int round = 0;  // TORCHELASTIC_RESTART_COUNT of the round it happened in
+  std::string role;
+  std::string host;
+  int pid = 0;
+  ExitStatus status;
+  WallTime time;               // when the agent saw it (the error file's own time, when it has one)
+  bool out_of_memory = false;  // the kernel's out-of-memory killer did it
+  std::string program;         // argv[0] of the worker
+  std::string error_file;      // path on its node; empty: none was written
+  std::string message;         // the error file's message; empty: none
+  std::string traceback;       // the error file's traceback; empty: none
+  std::vector<std::string> stderr_tail;  // at most 20 last lines
+  std::string stderr_file;               // path on its node when stderr was redirected or teed
+  bool operator==(const Failure&) const = default;
+};
+
+}  // namespace drun

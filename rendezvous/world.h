@@ -1,0 +1,64 @@
+// core. A node's view of the world of one round, and its way into and out of environment variables:
+// written by agents and read by workers through this one file.
+//
+// Shape:   ranks of a node's workers are base_rank .. base_rank + local_world_size - 1; nodes are
+// in node-rank
+//          order, without gaps. O(1) bytes, whatever the number of nodes.
+// Owner:   values; copy freely.   Thread: any.
+// Source:  torchrun's worker environment; rendezvous/WIRE.md lists the differences.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/result.h"
+
+namespace drun {
+
+struct World {
+  std::string run_id;
+  int round = 0;  // restarts so far: TORCHELASTIC_RESTART_COUNT
+  int max_restarts = 0;
+  int node_rank = 0;  // GROUP_RANK
+  int node_count = 1;
+  int base_rank = 0;  // rank of this node's local rank 0
+  int local_world_size = 1;
+  int world_size = 1;
+  std::string role = "default";
+  int role_base_rank = 0;  // rank among the role's workers of this node's local rank 0
+  int role_world_size = 1;
+  std::string master_addr;
+  std::uint16_t master_port = 0;
+  bool use_agent_store = true;
+  bool operator==(const World&) const = default;
+};
+
+using EnvironmentEntry = std::pair<std::string, std::string>;
+
+// RANK, LOCAL_RANK, WORLD_SIZE, ... TORCHELASTIC_USE_AGENT_STORE of one worker (not the error file,
+// OMP or NCCL variables: those are the agent's, worker_env.h). Requires 0 <= local_rank <
+// local_world_size.
+std::vector<EnvironmentEntry> to_environment(const World& world, int local_rank);
+
+// What a worker knows of itself.
+struct WorkerIdentity {
+  World world;  // as much of it as the environment told; the rest at its defaults
+  int rank = 0;
+  int local_rank = 0;
+  bool operator==(const WorkerIdentity&) const = default;
+};
+
+using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
+
+// RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are required (as for torch's env://); all others
+// have the defaults of a program started by hand: LOCAL_RANK = RANK, LOCAL_WORLD_SIZE = WORLD_SIZE,
+// one node, no agent store. Errors: Usage, naming the variable, its value and what it should be.
+// Never throws.
+Result<WorkerIdentity> from_environment(const Lookup& lookup);
+
+}  // namespace drun

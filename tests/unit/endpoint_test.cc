@@ -1,0 +1,39 @@
+#include "rendezvous/endpoint.h"
+
+#include "tests/support/catch.h"
+
+namespace drun {
+
+TEST_CASE("an endpoint is split as users write it") {
+  const auto [text, host, port] = GENERATE(table<std::string, std::string, int>({
+      {"node0", "node0", 29400},
+      {"node0:1234", "node0", 1234},
+      {"10.0.0.5:0", "10.0.0.5", 0},
+      {"[fd00::1]", "fd00::1", 29400},
+      {"[fd00::1]:99", "fd00::1", 99},
+      {"::1", "::1", 29400},
+      {"fe80::1%eth0:7", "fe80::1%eth0", 7},
+      {"fd00::a:29500", "fd00::a", 29500},
+      {"1:2:3:4:5:6:7:8", "1:2:3:4:5:6:7:8", 29400},
+  }));
+  const Result<Endpoint> endpoint = parse_endpoint(text, 29400);
+  REQUIRE(endpoint.has_value());
+  CHECK(endpoint->host == host);
+  CHECK(endpoint->port == port);
+}
+
+TEST_CASE("an endpoint that makes no sense is refused with its text") {
+  const std::string text = GENERATE("", ":29500", "[::1", "[::1]x", "host:", "host:port",
+                                    "host:70000", "a b:1", "h/x:1");
+  const Result<Endpoint> endpoint = parse_endpoint(text, 1);
+  REQUIRE_FALSE(endpoint.has_value());
+  CHECK(endpoint.error().code == ErrorCode::Usage);
+  CHECK_THAT(endpoint.error().message, ContainsSubstring("\"" + text + "\""));
+}
+
+TEST_CASE("an endpoint is written so that it can be read again") {
+  CHECK(to_string(Endpoint{.host = "node0", .port = 1}) == "node0:1");
+  CHECK(to_string(Endpoint{.host = "::1", .port = 29500}) == "[::1]:29500");
+}
+
+}  // namespace drun
