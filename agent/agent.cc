@@ -1,0 +1,251 @@
+#include "agent/agent.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "agent/error_file.h"
+#include "agent/failure_record.h"
+#include "agent/output.h"
+#include "agent/signals.h"
+#include "agent/worker_command.h"
+#include "agent/workers.h"
+#include "rendezvous/asio.h"
+#include "rendezvous/client.h"
+#include "rendezvous/overloaded.h"
+#include "rendezvous/server.h"
+
+namespace drun::agent {
+namespace {
+
+// After the last process is gone a pipe can only be held open by what the kernel did not let go.
+constexpr std::chrono::seconds kDrainAtMost{1};
+
+class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Listener {
+ public:
+  Agent(const AgentSpec& spec, const Log& log);
+  AgentEnd run();
+
+ private:
+  // Where this node stands in the round that it was last told of.
+  enum class Round { None, Running, Draining, Over };
+
+  Result<void> open();
+  void end();
+  bool is_ready_to_end() const;
+
+  void on_world(const World& world) override;
+  void on_stop(int round) override;
+  void on_outcome(const Outcome& outcome) override;
+  void on_worker_failed(const WorkerEnd& end) override;
+  void on_all_succeeded() override {}
+  void on_all_gone(const Leftovers& leftovers) override;
+  void on_terminate(int signal) override;
+  void on_kill_now() override { workers_.kill_now(); }
+  void on_pass_on(int signal) override { workers_.pass_on(signal); }
+
+  Result<void> open_streams();
+  void start_workers();
+  void report_unable(const Error& error);
+  void report_round();
+  void log_leftovers(const Leftovers& leftovers) const;
+
+  const AgentSpec& spec_;
+  Log log_;
+  asio::io_context io_{1};
+  std::vector<std::string> inherited_;
+  Output output_;
+  Workers workers_;
+  Signals signals_;
+  std::unique_ptr<rendezvous::Server> server_;
+  std::unique_ptr<rendezvous::Client> client_;
+  std::optional<World> world_;
+  std::vector<WorkerStreams> streams_;
+  std::vector<WorkerEnd> failures_;  // of this round, in order
+  std::optional<Error> unable_;      // this round could not be started here
+  Round round_ = Round::None;
+  bool is_stopping_ = false;
+  std::optional<Outcome> outcome_;
+};
+
+Agent::Agent(const AgentSpec& spec, const Log& log)
+    : spec_(spec),
+      log_(log),
+      inherited_(to_lines(spec.worker.environment)),
+      output_(io_, log, spec.output, spec.host),
+      workers_(io_, log, WorkersSpec{.shutdown_timeout = spec.shutdown_timeout}, *this),
+      signals_(io_, spec.termination_signals, *this) {}
+
+Result<void> Agent::open() {
+  if (Result<void> prepared = output_.prepare(spec_.join.run_id); !prepared)
+    return prepared.error();
+  JoinSpec join = spec_.join;
+  if (join.is_coordinator) {
+    auto server = rendezvous::Server::open(io_, join, log_, [this] {
+      server_.reset();
+      if (is_ready_to_end()) end();
+    });
+    if (!server) return server.error();
+    server_ = *std::move(server);
+    join.endpoint.port = server_->port();
+    if (join.master_port == 0) join.master_port = server_->port();
+  }
+  client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, *this);
+  return {};
+}
+
+AgentEnd Agent::run() {
+  signals_.start();
+  if (Result<void> opened = open(); opened) {
+    client_->start();
+    io_.run();
+  } else {
+    outcome_ = Outcome{.ending = NotRun{opened.error()}, .run_id = spec_.join.run_id};
+  }
+  output_.finish();
+  return AgentEnd{.outcome = *outcome_, .log_directory = output_.log_place()};
+}
+
+bool Agent::is_ready_to_end() const {
+  const bool is_running = round_ == Round::Running || round_ == Round::Draining;
+  return outcome_ && !is_running && !server_;
+}
+
+// Lets go of everything that keeps the loop alive; the loop then ends by itself.
+void Agent::end() {
+  client_->close();
+  signals_.stop();
+}
+
+void Agent::on_world(const World& world) {
+  world_ = world;
+  failures_.clear();
+  unable_.reset();
+  is_stopping_ = false;
+  if (world.round > 0) {
+    log_.info("restarting all workers, restart " + std::to_string(world.round) + " of " +
+              std::to_string(world.max_restarts));
+  }
+  if (Result<void> opened = open_streams(); !opened) return report_unable(opened.error());
+  round_ = Round::Running;
+  start_workers();
+  output_.close_worker_ends();
+}
+
+Result<void> Agent::open_streams() {
+  streams_.clear();
+  if (Result<void> opened = output_.open_round(*world_); !opened) return opened.error();
+  for (int local_rank = 0; local_rank < world_->local_world_size; ++local_rank) {
+    Result<WorkerStreams> streams = output_.open_worker(local_rank);
+    if (!streams) return streams.error();
+    streams_.push_back(*std::move(streams));
+  }
+  return {};
+}
+
+void Agent::start_workers() {
+  std::vector<Command> commands;
+  commands.reserve(streams_.size());
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const int local_rank = static_cast<int>(i);
+    const bool reads_stdin = spec_.worker.stdin_source == StdinSource::Rank0 && local_rank == 0;
+    commands.push_back(Command{
+        .argv = worker_argv(spec_.worker, local_rank),
+        .inherited = inherited_,
+        .environment = own_environment(spec_.worker, *world_, local_rank, streams_[i].error_file),
+        .stdin_fd = reads_stdin ? STDIN_FILENO : null_.get(),
+        .stdout_fd = streams_[i].stdout_fd,
+        .stderr_fd = streams_[i].stderr_fd,
+        .directory = {},
+    });
+  }
+  workers_.start(commands);
+}
+
+// A full disk, no descriptors left: this node cannot run the round, and everyone hears why.
+void Agent::report_unable(const Error& error) {
+  log_.error("cannot start this node's workers: " + error.message);
+  unable_ = error;
+  round_ = Round::Over;
+  client_->report_failure(unable_record(spec_, *world_, error));
+  client_->report_stopped(world_->round, {unable_record(spec_, *world_, error)});
+}
+
+void Agent::on_worker_failed(const WorkerEnd& end) {
+  const Failure failure = brief_failure(spec_, *world_, end);
+  failures_.push_back(end);
+  log_.warning("rank " + std::to_string(failure.rank) + " (local rank " +
+               std::to_string(failure.local_rank) + ", pid " + std::to_string(failure.pid) +
+               ") failed: " + to_string(failure.status) +
+               (failure.out_of_memory ? ", out of memory" : ""));
+  client_->report_failure(failure);
+}
+
+void Agent::on_stop(int round) {
+  if (!world_ || round != world_->round) return;
+  is_stopping_ = true;
+  if (round_ == Round::Running) return workers_.stop();
+  if (round_ == Round::Over) client_->report_stopped(round, {});
+}
+
+void Agent::on_all_gone(const Leftovers& leftovers) {
+  log_leftovers(leftovers);
+  round_ = Round::Draining;
+  output_.drain(kDrainAtMost, [this] { report_round(); });
+}
+
+void Agent::report_round() {
+  round_ = Round::Over;
+  if (outcome_) {
+    if (is_ready_to_end()) end();
+    return;
+  }
+  if (failures_.empty() && !is_stopping_) return client_->report_success(world_->round);
+  std::vector<Failure> failures;
+  failures.reserve(failures_.size());
+  for (const WorkerEnd& end : failures_) {
+    const auto i = static_cast<std::size_t>(end.local_rank);
+    failures.push_back(full_failure(brief_failure(spec_, *world_, end), streams_[i].error_file,
+                                    output_.stderr_tail(end.local_rank)));
+  }
+  client_->report_stopped(world_->round, std::move(failures));
+}
+
+void Agent::on_terminate(int signal) {
+  log_.info("got " + signal_name(signal) + ", ending the job");
+  is_stopping_ = true;
+  client_->interrupt(signal);
+  if (round_ == Round::Running) workers_.stop(signal);
+}
+
+void Agent::on_outcome(const Outcome& outcome) {
+  outcome_ = outcome;
+  if (round_ == Round::Running) workers_.stop();
+  if (is_ready_to_end()) end();
+}
+
+void Agent::log_leftovers(const Leftovers& leftovers) const {
+  for (const Leftover& one : leftovers.stopped) {
+    log_.warning("ended what a worker left running: pid " + std::to_string(one.pid) + " (" +
+                 one.name + ")");
+  }
+  for (const Leftover& one : leftovers.unkillable) {
+    log_.error("pid " + std::to_string(one.pid) + " (" + one.name +
+               ") does not end on SIGKILL: it is stuck in the kernel; going on without it");
+  }
+}
+
+}  // namespace
+
+AgentEnd run_agent(const AgentSpec& spec, const Log& log) {
+  Agent agent(spec, log);
+  return agent.run();
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,29 @@
+// edge. Makes the one record of a failure out of what the agent knows: brief at once, in full when
+// the worker's streams are drained and its error file is there.
+//
+// Thread: the io_context's only.   Errors: none; an error file that cannot be used is left out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/output.h"
+#include "agent/spec.h"
+#include "agent/workers.h"
+#include "rendezvous/failure.h"
+#include "rendezvous/world.h"
+
+namespace drun::agent {
+
+// Who, where, how and when: enough to stop the job by. (core)
+Failure brief_failure(const AgentSpec& spec, const World& world, const WorkerEnd& end);
+
+// A round that could not be started on this node at all. (core)
+Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error);
+
+// With the error file's message, traceback and time (the file is read here), and the last lines of
+// stderr.
+Failure full_failure(Failure brief, const WorkerStreams& streams,
+                     std::vector<std::string> stderr_tail);
+
+}  // namespace drun::agent

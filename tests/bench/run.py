@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Measures drun beside its peers, in turns within one run, and prints medians and ratios.
+
+usage: tests/bench/run.py [--bin build/bin] [--rounds N] [NAME ...]      (no NAME: all of them)
+
+Names: launch help memory short latency output agents store orphans. README.md says what each is and what was measured.
+"""
+import argparse
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+
+
+def timed(command, **keywords):
+    begin = time.perf_counter()
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                   check=True, timeout=120, **keywords)
+    return time.perf_counter() - begin
+
+
+def in_turns(contenders, rounds):
+    """{name: command} -> {name: [seconds]}; one of each in every round, so that noise meets all of them."""
+    times = {name: [] for name in contenders}
+    for command in contenders.values():
+        timed(command)
+    for _ in range(rounds):
+        for name, command in contenders.items():
+            times[name].append(timed(command))
+    return times
+
+
+def show(title, times, base):
+    print(f"{title}")
+    floor = statistics.median(times[base])
+    for name, seconds in times.items():
+        middle = statistics.median(seconds)
+        print(f"  {name:<28} {middle * 1000:9.1f} ms   x{middle / floor:.2f}   (min {min(seconds) * 1000:.1f})")
+
+
+def hydra():
+    for name in ("mpiexec.hydra", "mpiexec.mpich"):
+        if shutil.which(name):
+            return name
+    print("  (no mpiexec.hydra here: package mpich)")
+    return None
+
+
+def bench_launch(drun, bins, rounds):
+    for count in (64, 256):
+        contenders = {
+            "bare posix_spawn and wait": [f"{bins}/bench/spawn_wait", str(count), "true"],
+            "drun": [drun, "--standalone", f"--nproc_per_node={count}", "true"],
+        }
+        if hydra():
+            contenders["mpiexec.hydra"] = [hydra(), "-n", str(count), "true"]
+        show(f"launch: {count} workers of true", in_turns(contenders, rounds), "bare posix_spawn and wait")
+
+
+def bench_help(drun, bins, rounds):
+    show("help", in_turns({"true": ["true"], "drun --help": [drun, "--help"]}, rounds * 3), "true")
+
+
+def processes_below(pid):
+    """pid and everything below it."""
+    parents = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as stat:
+                    parents[int(entry)] = int(stat.read().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                pass
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
+
+
+def bench_memory(drun, bins, rounds):
+    peaks = {}
+    with subprocess.Popen([drun, "--standalone", "--nproc_per_node=64", "sh", "-c", "echo up; read line < /dev/zero || exec sleep 2"],
+                          stdout=subprocess.PIPE, text=True) as job:
+        for _ in range(64):
+            job.stdout.readline()
+        for pid in processes_below(job.pid):
+            with open(f"/proc/{pid}/status") as status:
+                text = status.read()
+            if re.search(r"^Name:\s+drun$", text, re.M):
+                role = "guardian" if pid == job.pid else "agent"
+                peaks[role] = int(re.search(r"VmHWM:\s+(\d+)", text).group(1)) / 1024
+        job.terminate()
+    print("memory: peak resident set with 64 workers")
+    for role, megabytes in peaks.items():
+        print(f"  {role:<28} {megabytes:9.1f} MB")
+
+
+def bench_short(drun, bins, rounds, runs=10000):
+    """Short runs in a row, 1 to 64 workers, some failing: hangs and wrong exit codes must both be 0."""
+    seed = random.randrange(1 << 30)
+    chance = random.Random(seed)
+    hangs = wrong = 0
+    begin = time.perf_counter()
+    for i in range(runs):
+        count = chance.choice((1, 2, 3, 4, 8, 8, 16, 64)) if i % 10 == 0 else chance.randint(1, 4)
+        code = chance.choice((0, 0, 1, 3, 77, 255))
+        who = chance.randrange(count)
+        script = f"[ $RANK = {who} ] && exit {code}; exit 0"
+        try:
+            done = subprocess.run([drun, "--standalone", f"--nproc_per_node={count}", "sh", "-c", script],
+                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+            if done.returncode != code:
+                wrong += 1
+                print(f"  wrong: run {i}, {count} workers, rank {who} exits {code}, drun {done.returncode}\n{done.stderr.decode()}")
+        except subprocess.TimeoutExpired:
+            hangs += 1
+            print(f"  hang: run {i}, {count} workers, rank {who} exits {code}")
+    took = time.perf_counter() - begin
+    print(f"short: {runs} runs in {took:.0f} s, seed {seed}: {hangs} hangs, {wrong} wrong exit codes")
+
+
+def bench_latency(drun, bins, rounds):
+    """From the exit of a failing worker to the last SIGTERM on the last of three nodes."""
+    milliseconds = []
+    for _ in range(rounds * 3):
+        with tempfile.TemporaryDirectory() as place:
+            port = free_port()
+            nodes = []
+            for node in range(3):
+                program = ["sh", "-c", f"kind=wait; [ $RANK = 5 ] && kind=fail; exec {bins}/workers/stamp $kind $WORLD_SIZE {place} $RANK"]
+                nodes.append(subprocess.Popen([drun, "--nnodes=3", f"--node_rank={node}", "--nproc_per_node=4",
+                                               "--master_addr=127.0.0.1", f"--master_port={port}"] + program,
+                                              stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            for node in nodes:
+                node.wait(timeout=60)
+            stamps = {rank: int(open(f"{place}/{rank}").read()) for rank in range(12)}
+            failed = stamps.pop(5)
+            milliseconds.append((max(stamps.values()) - failed) / 1e6)
+    print("latency: exit of a failing worker -> SIGTERM handled by the last of 11 others on 3 nodes")
+    print(f"  median {statistics.median(milliseconds):.2f} ms, min {min(milliseconds):.2f}, max {max(milliseconds):.2f}")
+
+
+def free_port():
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def bench_output(drun, bins, rounds):
+    """Labelled lines of 8 workers to a file: MB/s, torn and lost lines, drun's own memory."""
+    lines = f"{bins}/bench/lines"
+    with tempfile.TemporaryDirectory() as place:
+        def contender(name, command, check):
+            speeds = []
+            verdict = ""
+            for _ in range(max(3, rounds // 3)):
+                path = f"{place}/out"
+                with open(path, "wb") as out:
+                    begin = time.perf_counter()
+                    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL, check=True)
+                    took = time.perf_counter() - begin
+                speeds.append(os.path.getsize(path) / took / 1e6)
+                verdict = subprocess.run([lines, "check"] + check + [path], capture_output=True, text=True).stdout.strip()
+                os.unlink(path)
+            print(f"  {name:<28} {statistics.median(speeds):8.0f} MB/s   {verdict}")
+            return statistics.median(speeds)
+
+        print("output: 8 workers' labelled lines to one file")
+        count = 1000000
+        writer = ["sh", "-c", f"exec {lines} write ${{RANK:-${{PMI_RANK:-0}}}} {count} 100"]
+        ours = contender("drun --output=labelled", [drun, "--standalone", "--nproc_per_node=8", "--output=labelled"] + writer, [])
+        if hydra():
+            best = contender("mpiexec.hydra -prepend-rank", [hydra(), "-n", "8", "-prepend-rank"] + writer, [])
+            print(f"  drun is {ours / best:.1f} times as fast")
+
+
+def run_binary(*words):
+    subprocess.run(list(words), check=True)
+
+
+def bench_agents(drun, bins, rounds):
+    run_binary(f"{bins}/bench/agents_bench")
+
+
+def bench_store(drun, bins, rounds):
+    run_binary(f"{bins}/bench/store_bench")
+
+
+def bench_orphans(drun, bins, rounds):
+    here = os.path.dirname(os.path.abspath(__file__))
+    run_binary(sys.executable, f"{here}/orphans.py", "--drun", drun)
+
+
+def main():
+    every = {name[6:]: function for name, function in globals().items() if name.startswith("bench_")}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default="build/bin")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in every]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(every)}")
+    bins = os.path.abspath(arguments.bin)
+    for name in arguments.names or every:
+        every[name](f"{bins}/drun", bins, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

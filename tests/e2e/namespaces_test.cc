@@ -1,0 +1,102 @@
+// Three nodes with network namespaces and addresses of their own, joined by a bridge in a fourth.
+
+#include <unistd.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+// Everything lives in namespaces: nothing of the machine's own network is touched, and deleting
+// them removes it all.
+class Network {
+ public:
+  Network() : name_("drun" + std::to_string(getpid())) {
+    is_up_ = shell("ip netns add " + name_ + "s && ip -n " + name_ +
+                   "s link add br0 type bridge && ip -n " + name_ + "s link set br0 up");
+    for (int node = 0; node < 3 && is_up_; ++node) is_up_ = add(node);
+  }
+  ~Network() {
+    for (const char* suffix : {"0", "1", "2", "s"}) shell("ip netns del " + name_ + suffix);
+  }
+  bool is_up() const { return is_up_; }
+  const std::string& why() const { return why_; }
+  std::string address(int node) const { return "10.77.0." + std::to_string(node + 1); }
+  Launch inside(int node, Launch launch) const {
+    const Words enter = {"ip", "netns", "exec", name_ + std::to_string(node)};
+    launch.argv.insert(launch.argv.begin(), enter.begin(), enter.end());
+    return launch;
+  }
+  bool set_link(int node, const std::string& state) {
+    return shell("ip -n " + name_ + "s link set v" + std::to_string(node) + " " + state);
+  }
+
+ private:
+  bool add(int node) {
+    const std::string number = std::to_string(node);
+    const std::string own = name_ + number;
+    return shell("ip netns add " + own + " && ip -n " + name_ + "s link add v" + number +
+                 " type veth peer name eth0 netns " + own + " && ip -n " + name_ + "s link set v" +
+                 number + " master br0 up && ip -n " + own + " addr add " + address(node) +
+                 "/24 dev eth0 && ip -n " + own + " link set eth0 up && ip -n " + own +
+                 " link set lo up");
+  }
+  bool shell(const std::string& script) {
+    const Ended ended = run(Launch{.argv = {"sh", "-c", script}}, 10s);
+    if (ended.code != 0) why_ = ended.err;
+    return ended.code == 0;
+  }
+
+  std::string name_;
+  std::string why_;
+  bool is_up_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("three nodes with addresses of their own form one world") {
+  Network network;
+  if (!network.is_up()) {
+    WARN("skipped: cannot make network namespaces: " << network.why());
+    return;
+  }
+  std::vector<std::unique_ptr<Running>> nodes;
+  for (const int node : {2, 1, 0}) {
+    nodes.push_back(std::make_unique<Running>(network.inside(
+        node, job({"--nnodes=3", "--node_rank=" + std::to_string(node), "--nproc_per_node=2",
+                   "--master_addr=10.77.0.1", "--master_port=29500"},
+                  {built("examples/all_reduce")}))));
+  }
+  for (const auto& node : nodes) {
+    const Ended ended = node->wait(60s);
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+  }
+}
+
+TEST_CASE("a node whose network falls silent is lost, and everyone says so") {
+  Network network;
+  if (!network.is_up()) {
+    WARN("skipped: cannot make network namespaces: " << network.why());
+    return;
+  }
+  std::vector<std::unique_ptr<Running>> nodes;
+  for (const int node : {0, 1, 2}) {
+    nodes.push_back(std::make_unique<Running>(network.inside(
+        node,
+        shell_job({"--nnodes=3", "--node_rank=" + std::to_string(node), "--master_addr=10.77.0.1",
+                   "--master_port=29500", "--rdzv-conf=heartbeat_timeout=2"},
+                  "echo ready; exec sleep 600"))));
+  }
+  for (const auto& node : nodes) REQUIRE(node->prints("ready"));
+  REQUIRE(network.set_link(1, "down"));
+  for (std::size_t node = 0; node < 3; ++node) {
+    const Ended ended = nodes[node]->wait(30s);
+    INFO("node " << node << "\n" << ended.err);
+    CHECK(ended.code == 122);
+    CHECK_THAT(ended.err, ContainsSubstring(node == 1 ? "node 0" : "node 1"));
+  }
+}
+
+}  // namespace drun::testing

@@ -1,0 +1,308 @@
+// One node: what workers are given, how they end, what the user is told.
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+bool has_line(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size()))
+    ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("workers get torchrun's environment on top of the one drun has") {
+  TemporaryDirectory directory;
+  const int port = free_port();
+  Launch launch =
+      shell_job({"--nproc-per-node=2", "--nnodes=1", "--max_restarts", "3", "--rdzv_id=my-job",
+                 "--role", "trainer", "--master_port=" + std::to_string(port)},
+                "env > $DIR/$LOCAL_RANK");
+  launch.environment["DIR"] = directory.path();
+  launch.environment["OF_MINE"] = "kept = as is";
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  REQUIRE(ended.code == 0);
+  CHECK(ended.out.empty());
+  for (const std::string rank : {"0", "1"}) {
+    const std::string env = read_file(directory.file(rank));
+    for (const std::string& line :
+         Words{"RANK=" + rank, "LOCAL_RANK=" + rank, "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2",
+               "GROUP_RANK=0", "GROUP_WORLD_SIZE=1", "ROLE_NAME=trainer", "ROLE_RANK=" + rank,
+               "ROLE_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port),
+               "TORCHELASTIC_RESTART_COUNT=0", "TORCHELASTIC_MAX_RESTARTS=3",
+               "TORCHELASTIC_RUN_ID=my-job", "TORCHELASTIC_USE_AGENT_STORE=True",
+               "TORCH_NCCL_ASYNC_ERROR_HANDLING=1", "OMP_NUM_THREADS=1", "OF_MINE=kept = as is"}) {
+      INFO(line << "\nnot in\n" << env);
+      CHECK(has_line(env, line));
+    }
+    CHECK_THAT(env, ContainsSubstring("TORCHELASTIC_ERROR_FILE=/"));
+  }
+}
+
+TEST_CASE("drun's exit code is the root cause's") {
+  const auto [script, code] =
+      GENERATE(table<std::string, int>({{"exit 0", 0},
+                                        {"exit 1", 1},
+                                        {"[ $RANK != 1 ] || exit 42", 42},
+                                        {"exit 255", 255},
+                                        {"[ $RANK != 2 ] || kill -SEGV $$", 139},
+                                        {"[ $RANK != 0 ] || kill -KILL $$", 137}}));
+  const Ended ended = run(shell_job({"--standalone", "--nproc_per_node=3"}, script));
+  INFO(script << "\n" << ended.err);
+  CHECK(ended.code == code);
+  CHECK(ended.err.empty() == (code == 0));
+}
+
+TEST_CASE("under the name torchrun every failure is 1") {
+  TemporaryDirectory directory;
+  Launch launch = shell_job({"--standalone"}, "exit 42");
+  launch.argv[0] = directory.file("torchrun");
+  std::filesystem::create_symlink(drun_program(), launch.argv[0]);
+  CHECK(run(launch).code == 1);
+}
+
+TEST_CASE("a program that cannot be executed is told before anything starts") {
+  TemporaryDirectory directory;
+  const std::string text = directory.file("text");
+  write_file(text, "no program");
+  const Ended missing =
+      run(job({"--standalone", "--nproc_per_node=2"}, {directory.file("missing")}));
+  CHECK(missing.code == 127);
+  CHECK_THAT(missing.err, ContainsSubstring(directory.file("missing")));
+  const Ended plain = run(job({"--standalone"}, {text}));
+  CHECK(plain.code == 126);
+  CHECK_THAT(plain.err, ContainsSubstring(text));
+}
+
+TEST_CASE("one failed worker stops all others at once") {
+  const auto start = std::chrono::steady_clock::now();
+  const Ended ended = run(
+      shell_job({"--standalone", "--nproc_per_node=8"}, "[ $RANK = 5 ] && exit 3; exec sleep 600"));
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK(std::chrono::steady_clock::now() - start < 5s);
+  CHECK_THAT(ended.err, ContainsSubstring("rank 5"));
+}
+
+TEST_CASE("a worker that ignores TERM is killed when the shutdown timeout is over") {
+  const Ended ended =
+      run(shell_job({"--standalone", "--nproc_per_node=2", "--shutdown-timeout=1"},
+                    "[ $RANK = 1 ] && exit 3; trap '' TERM; while :; do sleep 1; done"));
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK_FALSE(ended.timed_out);
+}
+
+TEST_CASE("a failed round is followed by another, until the restarts are used up") {
+  TemporaryDirectory directory;
+  const auto [failing, code] = GENERATE(table<std::string, int>({{"2", 0}, {"9", 7}}));
+  Launch launch =
+      shell_job({"--standalone", "--nproc_per_node=3", "--max-restarts=2"},
+                "echo x >> $DIR/$TORCHELASTIC_RESTART_COUNT.$RANK; "
+                "[ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT -lt $FAILING ] && exit 7; "
+                "[ $TORCHELASTIC_RESTART_COUNT -lt $FAILING ] && exec sleep 600; exit 0");
+  launch.environment["DIR"] = directory.path();
+  launch.environment["FAILING"] = failing;
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == code);
+  for (const std::string attempt : {"0", "1", "2"}) {
+    CHECK(read_file(directory.file(attempt + ".1")) == "x\n");
+  }
+  CHECK_FALSE(std::filesystem::exists(directory.file("3.1")));
+}
+
+TEST_CASE("the last lines before a crash are never lost") {
+  const Ended ended = run(shell_job({"--standalone", "--nproc_per_node=4"},
+                                    "seq -f \"$RANK:%g\" 1 20000; kill -KILL $$"));
+  INFO(ended.err);
+  CHECK(ended.code == 137);
+  CHECK(count_of(ended.out, "\n") >= 20000);
+  std::size_t complete = 0;
+  for (const std::string rank : {"0", "1", "2", "3"}) {
+    if (has_line(ended.out, rank + ":20000")) ++complete;
+  }
+  CHECK(complete >= 1);  // the others may have been stopped by the first one's failure
+}
+
+TEST_CASE("lines of many workers reach the console whole") {
+  const Ended ended =
+      run(shell_job({"--standalone", "--nproc_per_node=8"}, "seq -f \"<$RANK:%g>\" 1 5000"));
+  REQUIRE(ended.code == 0);
+  for (int rank = 0; rank < 8; ++rank) {
+    for (const int line : {1, 2500, 5000}) {
+      CHECK(has_line(ended.out, "<" + std::to_string(rank) + ":" + std::to_string(line) + ">"));
+    }
+  }
+  CHECK(count_of(ended.out, "\n") == 40000);
+}
+
+TEST_CASE("the report tells rank, code, stderr and the error file's message") {
+  TemporaryDirectory directory;
+  Launch launch =
+      shell_job({"--standalone", "--nproc_per_node=2", "--report=" + directory.file("report.json")},
+                "[ $RANK = 0 ] && exec sleep 600; "
+                "printf '{\"message\": {\"message\": \"ValueError: bad seed\", \"extraInfo\": "
+                "{\"py_callstack\": \"Traceback line\", "
+                "\"timestamp\": \"1700000000\"}}}' > $TORCHELASTIC_ERROR_FILE; "
+                "echo first line >&2; echo last words >&2; exit 9");
+  launch.environment["TORCHELASTIC_ERROR_FILE"] = directory.file("passed-on.json");
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  REQUIRE(ended.code == 9);
+  for (const char* part :
+       {"rank 1", "exit code 9", "ValueError: bad seed", "Traceback line", "last words"}) {
+    CHECK_THAT(ended.err, ContainsSubstring(part));
+  }
+  const auto report = nlohmann::json::parse(read_file(directory.file("report.json")));
+  CHECK(report.dump().find("bad seed") != std::string::npos);
+  const auto passed_on = nlohmann::json::parse(read_file(directory.file("passed-on.json")));
+  CHECK(passed_on["message"]["message"] == "ValueError: bad seed");
+  CHECK(passed_on["message"]["errorCode"] == 9);
+}
+
+TEST_CASE("stdin is empty, or rank 0's when asked for") {
+  Launch launch = shell_job({"--standalone", "--nproc_per_node=2"}, "echo \"$RANK:$(cat)\"");
+  launch.stdin_text = "hello";
+  const Ended without = run(launch);
+  CHECK(has_line(without.out, "0:"));
+  CHECK(has_line(without.out, "1:"));
+  launch =
+      shell_job({"--standalone", "--nproc_per_node=2", "--stdin=rank0"}, "echo \"$RANK:$(cat)\"");
+  launch.stdin_text = "hello";
+  const Ended with = run(launch);
+  CHECK(has_line(with.out, "0:hello"));
+  CHECK(has_line(with.out, "1:"));
+}
+
+TEST_CASE("what a worker leaves running is ended, and said so") {
+  Launch launch = shell_job({"--standalone"}, "setsid sleep 600 & sleep 600 & exit 0");
+  launch.environment["DRUN_TEST_LEFT"] = std::to_string(getpid());
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.err, ContainsSubstring("sleep"));
+  CHECK(processes_with("DRUN_TEST_LEFT=" + std::to_string(getpid())).empty());
+}
+
+TEST_CASE("redirects, tee and filters put lines where torchrun puts them") {
+  TemporaryDirectory directory;
+  const Ended ended =
+      run(shell_job({"--standalone", "--nproc_per_node=3", "--log-dir=" + directory.path(),
+                     "--rdzv-id=x", "-r", "0:3,1:1", "--tee=2:3"},
+                    "echo out$RANK; echo err$RANK >&2"));
+  INFO(ended.err);
+  REQUIRE(ended.code == 0);
+  std::string run_directory;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
+    run_directory = entry.path();
+  const auto log = [&](const std::string& file) {
+    return read_file(run_directory + "/attempt_0/" + file);
+  };
+  CHECK(log("0/stdout.log") == "out0\n");
+  CHECK(log("0/stderr.log") == "err0\n");
+  CHECK(log("1/stdout.log") == "out1\n");
+  CHECK(log("2/stdout.log") == "out2\n");
+  CHECK(ended.out == "[default2]:out2\n");
+  CHECK(has_line(ended.err, "err1"));
+  CHECK(has_line(ended.err, "[default2]:err2"));
+  CHECK_THAT(ended.err, !ContainsSubstring("err0"));
+}
+
+TEST_CASE("a termination signal ends the job in order and is the exit code") {
+  const auto [signal, name] = GENERATE(table<int, std::string>(
+      {{SIGTERM, "TERM"}, {SIGINT, "INT"}, {SIGHUP, "HUP"}, {SIGQUIT, "QUIT"}}));
+  Running running(shell_job({"--standalone", "--nproc_per_node=2"},
+                            "trap 'echo got-" + name + "; exit 0' " + name +
+                                "; echo ready; while :; do sleep 0.05; done"));
+  REQUIRE(running.prints("ready\nready\n"));
+  running.signal(signal);
+  const Ended ended = running.wait();
+  INFO(ended.err);
+  CHECK(ended.code == 128 + signal);
+  CHECK(count_of(ended.out, "got-" + name) == 2);
+  CHECK_THAT(ended.err, ContainsSubstring("SIG" + name));
+}
+
+TEST_CASE("an inherited ignore of SIGHUP stays an ignore") {
+  Launch launch = shell_job({"--standalone"}, "echo ready; cat $DIR/go; exit 5");
+  TemporaryDirectory directory;
+  REQUIRE(mkfifo(directory.file("go").c_str(), 0600) == 0);
+  launch.environment["DIR"] = directory.path();
+  launch.argv.insert(launch.argv.begin(), {"nohup"});
+  Running running(launch);
+  REQUIRE(running.prints("ready"));
+  running.signal(SIGHUP);
+  write_file(directory.file("go"), "now");
+  CHECK(running.wait().code == 5);
+}
+
+TEST_CASE("USR1, USR2 and CONT are passed on to the workers and change nothing else") {
+  Running running(shell_job({"--standalone", "--nproc_per_node=2"},
+                            "n=0; trap 'echo usr1' USR1; trap 'echo usr2; n=1' USR2; echo ready; "
+                            "while [ $n = 0 ]; do sleep 0.05; done; exit 6"));
+  REQUIRE(running.prints("ready\nready\n"));
+  running.signal(SIGUSR1);
+  REQUIRE(eventually([&] { return count_of(running.out(), "usr1") == 2; }));
+  running.signal(SIGUSR2);
+  CHECK(running.wait().code == 6);
+}
+
+TEST_CASE("a second Ctrl-C kills at once") {
+  Running running(
+      shell_job({"--standalone", "--nproc_per_node=2"},
+                "trap 'echo asked' INT TERM; echo ready; while :; do sleep 0.05; done"));
+  REQUIRE(running.prints("ready\nready\n"));
+  running.signal(SIGINT);
+  REQUIRE(eventually([&] { return count_of(running.out(), "asked") == 2; }));
+  // Two within 200 ms are one: shells and `timeout` may send it twice.
+  const auto first = std::chrono::steady_clock::now();
+  REQUIRE(eventually([&] { return std::chrono::steady_clock::now() - first > 300ms; }));
+  running.signal(SIGINT);
+  const Ended ended = running.wait(10s);
+  CHECK_FALSE(ended.timed_out);
+  CHECK(ended.code == 130);
+}
+
+TEST_CASE("killing drun leaves nothing of the job, daemons included") {
+  const std::string mark = "DRUN_TEST_ORPHAN=" + std::to_string(getpid());
+  const bool kills_agent = GENERATE(false, true);
+  Launch launch = shell_job({"--standalone", "--nproc_per_node=2"},
+                            "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM; (sleep 600 & "
+                            "sleep 600) & exec sleep 600' & "
+                            "echo ready; while :; do sleep 600; done");
+  launch.environment["DRUN_TEST_ORPHAN"] = std::to_string(getpid());
+  Running running(launch);
+  REQUIRE(running.prints("ready\nready\n"));
+  REQUIRE(processes_with(mark).size() >= 8);
+  pid_t victim = running.pid();
+  if (kills_agent) {
+    for (const pid_t pid : processes_with(mark)) {
+      const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+      if (stat.find(") ") != stat.npos &&
+          std::stoi(stat.substr(stat.find(") ") + 4)) == running.pid())
+        victim = pid;
+    }
+    REQUIRE(victim != running.pid());
+  }
+  kill(victim, SIGKILL);
+  CHECK(eventually([&] { return processes_with(mark).empty(); }, 1s));
+  CHECK(running.wait().code == 137);
+}
+
+}  // namespace drun::testing

@@ -1,0 +1,81 @@
+// Unmodified PyTorch programs under drun, with every PyTorch that is on this machine.
+
+#include <cstdlib>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+// Interpreters that can import torch: the distribution's, and the one DRUN_TORCH_PYTHON names.
+std::vector<std::string> torch_pythons() {
+  std::vector<std::string> pythons;
+  const char* named = std::getenv("DRUN_TORCH_PYTHON");
+  for (const std::string& python : Words{"/usr/bin/python3", named == nullptr ? "" : named}) {
+    if (!python.empty() &&
+        run(Launch{.argv = {python, "-c", "import torch.distributed"}}, 60s).code == 0) {
+      pythons.push_back(python);
+    }
+  }
+  if (pythons.empty())
+    WARN("skipped: no python3 with torch (python3-torch, or set DRUN_TORCH_PYTHON)");
+  return pythons;
+}
+
+const std::string kProgram = std::string(DRUN_SOURCE_DIR) + "/tests/workers/torch_all_reduce.py";
+
+Launch torch_job(const std::string& python, const Words& options, const Words& arguments = {}) {
+  Launch launch = job(options, Words{kProgram} + arguments);
+  launch.environment["PYTHON_EXEC"] = python;
+  return launch;
+}
+
+}  // namespace
+
+TEST_CASE("a PyTorch program runs unmodified on one node") {
+  for (const std::string& python : torch_pythons()) {
+    const Ended ended = run(torch_job(python, {"--standalone", "--nproc_per_node=2"}), 90s);
+    INFO(python << "\n" << ended.err);
+    CHECK(ended.code == 0);
+    CHECK_THAT(ended.out, ContainsSubstring("rank 0 of 2 restarts 0 sum 3\n") &&
+                              ContainsSubstring("rank 1 of 2 restarts 0 sum 3\n"));
+  }
+}
+
+TEST_CASE("a PyTorch program runs on three nodes, by env:// and by tcp://") {
+  for (const std::string& python : torch_pythons()) {
+    for (const bool uses_tcp : {false, true}) {
+      const std::string port = std::to_string(free_port());
+      const Words arguments = uses_tcp ? Words{"tcp://127.0.0.1:" + port} : Words{};
+      std::vector<std::unique_ptr<Running>> nodes;
+      for (const char* node : {"2", "0", "1"}) {
+        nodes.push_back(std::make_unique<Running>(
+            torch_job(python,
+                      {"--nnodes=3", std::string("--node_rank=") + node, "--master_addr=127.0.0.1",
+                       "--master_port=" + port},
+                      arguments)));
+      }
+      for (const auto& node : nodes) {
+        const Ended ended = node->wait(90s);
+        INFO(python << "\n" << ended.err);
+        CHECK(ended.code == 0);
+        CHECK_THAT(ended.out, ContainsSubstring(" of 3 restarts 0 sum 6\n"));
+      }
+    }
+  }
+}
+
+TEST_CASE("a PyTorch program meets again after a restart, in a store without stale keys") {
+  for (const std::string& python : torch_pythons()) {
+    Launch launch = torch_job(python, {"--standalone", "--nproc_per_node=2", "--max-restarts=1"});
+    launch.environment["FAIL_RANK"] = "1";
+    const Ended ended = run(launch, 90s);
+    INFO(python << "\n" << ended.err);
+    CHECK(ended.code == 0);
+    CHECK_THAT(ended.out, ContainsSubstring("rank 0 of 2 restarts 1 sum 3\n") &&
+                              ContainsSubstring("rank 1 of 2 restarts 1 sum 3\n"));
+  }
+}
+
+}  // namespace drun::testing

@@ -1,0 +1,244 @@
+// Several nodes: agreement on the world, and one outcome for all of them.
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+// A TCP port on 127.0.0.1 that is taken; accepts nobody, or answers everybody with `greeting`.
+class TakenPort {
+ public:
+  TakenPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    socklen_t size = sizeof address;
+    REQUIRE(bind(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(listen(fd_, 16) == 0);
+    REQUIRE(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    port_ = ntohs(address.sin_port);
+  }
+  ~TakenPort() { close(fd_); }
+  int port() const { return port_; }
+  void answer_one(const std::string& greeting) const {
+    const int peer = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
+    REQUIRE(peer >= 0);
+    CHECK(send(peer, greeting.data(), greeting.size(), MSG_NOSIGNAL) > 0);
+    close(peer);
+  }
+
+ private:
+  int fd_;
+  int port_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("nodes may start in any order and have different numbers of workers") {
+  std::vector<int> order = {0, 1, 2};
+  const int permutation = GENERATE(range(0, 6));
+  for (int i = 0; i < permutation; ++i) std::next_permutation(order.begin(), order.end());
+  Nodes nodes(3);
+  for (const int node : order) {
+    nodes.start(node, {"--nproc_per_node=" + std::to_string(node + 1)},
+                "echo $RANK/$WORLD_SIZE node $GROUP_RANK/$GROUP_WORLD_SIZE local "
+                "$LOCAL_RANK/$LOCAL_WORLD_SIZE "
+                "$MASTER_ADDR:$MASTER_PORT");
+  }
+  std::string all;
+  for (const Ended& ended : nodes.wait()) {
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    all += ended.out;
+  }
+  const std::string tail = " 127.0.0.1:" + std::to_string(nodes.port()) + "\n";
+  for (const char* line :
+       {"0/6 node 0/3 local 0/1", "1/6 node 1/3 local 0/2", "2/6 node 1/3 local 1/2",
+        "3/6 node 2/3 local 0/3", "4/6 node 2/3 local 1/3", "5/6 node 2/3 local 2/3"}) {
+    CHECK_THAT(all, ContainsSubstring(line + tail));
+  }
+}
+
+TEST_CASE("a failure on one node is the root cause, with its last words, on all of them") {
+  const int failing = GENERATE(0, 1, 2);
+  Nodes nodes(3, {"--nproc_per_node=2"});
+  for (const int node : {0, 1, 2}) {
+    nodes.start(node, {},
+                "[ $LOCAL_RANK$GROUP_RANK = 1" + std::to_string(failing) +
+                    " ] || exec sleep 600; echo my last words >&2; exit 33");
+  }
+  const std::vector<Ended> ends = nodes.wait();
+  for (std::size_t node = 0; node < 3; ++node) {
+    INFO("node " << node << "\n" << ends[node].err);
+    CHECK(ends[node].code == 33);
+    CHECK_THAT(ends[node].err, ContainsSubstring("my last words"));
+    CHECK_THAT(ends[node].err, ContainsSubstring("rank " + std::to_string(2 * failing + 1)));
+    CHECK(nodes.report(static_cast<int>(node)) == nodes.report(0));
+  }
+  CHECK(nodes.report(0).is_object());
+}
+
+TEST_CASE("restarts happen on all nodes together and are counted once") {
+  Nodes nodes(3, {"--max-restarts=2"});
+  for (const int node : {2, 1, 0}) {
+    nodes.start(node, {},
+                "echo x >> $DIR/$TORCHELASTIC_RESTART_COUNT.$RANK; "
+                "[ $TORCHELASTIC_RESTART_COUNT -ge 2 ] && exit 0; "
+                "[ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit 1; exec sleep 600");
+  }
+  for (const Ended& ended : nodes.wait()) {
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+  }
+  for (const char* attempt : {"0.0", "0.1", "0.2", "1.0", "1.1", "1.2", "2.0", "2.1", "2.2"}) {
+    CHECK(read_file(nodes.directory().file(attempt)) == "x\n");
+  }
+}
+
+TEST_CASE("a signal to one agent ends the whole job in order") {
+  const int node_to_signal = GENERATE(0, 2);
+  Nodes nodes(3);
+  for (const int node : {0, 1, 2}) {
+    nodes.start(node, {},
+                "trap 'echo ended; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
+  }
+  for (const int node : {0, 1, 2}) REQUIRE(nodes[node].prints("ready"));
+  nodes[node_to_signal].signal(SIGTERM);
+  for (const Ended& ended : nodes.wait()) {
+    INFO(ended.err);
+    CHECK(ended.code == 128 + SIGTERM);
+    CHECK_THAT(ended.out, ContainsSubstring("ended"));
+    CHECK_THAT(ended.err, ContainsSubstring("SIGTERM") &&
+                              ContainsSubstring("node " + std::to_string(node_to_signal)));
+  }
+}
+
+TEST_CASE("when an agent dies the others stop their workers and say which node was lost") {
+  const int victim = GENERATE(0, 1);
+  Nodes nodes(3);
+  for (const int node : {0, 1, 2}) nodes.start(node, {}, "echo ready; exec sleep 600");
+  for (const int node : {0, 1, 2}) REQUIRE(nodes[node].prints("ready"));
+  nodes[victim].signal(SIGKILL);
+  const std::vector<Ended> ends = nodes.wait();
+  for (int node = 0; node < 3; ++node) {
+    const Ended& ended = ends[static_cast<std::size_t>(node)];
+    INFO("node " << node << "\n" << ended.err);
+    if (node == victim) {
+      CHECK(ended.code == 137);
+    } else {
+      CHECK(ended.code == 122);
+      CHECK_THAT(ended.err, ContainsSubstring("node " + std::to_string(victim)));
+    }
+  }
+}
+
+TEST_CASE("a node that does not fit is refused on both sides, and the job goes on without it") {
+  const auto [options, reason] = GENERATE(table<std::string, std::string>({
+      {"--node_rank=1", "node rank 1"},
+      {"--nnodes=4", "nnodes"},
+      {"--rdzv-id=other", "other"},
+  }));
+  Nodes nodes(3, {"--rdzv-id=right"});
+  nodes.start(0, {}, "echo went");
+  nodes.start(1, {}, "echo went");
+  REQUIRE(nodes[0].prints("node 2", 15s));  // it waits for node 2: the others are there
+  Running intruder(nodes.launch(2, {options}, "echo went"));
+  const Ended refused = intruder.wait();
+  INFO(refused.err);
+  CHECK(refused.code == 121);
+  CHECK(refused.out.empty());
+  CHECK_THAT(refused.err, ContainsSubstring(reason));
+  CHECK(nodes[0].prints("refused"));
+  nodes.start(2, {}, "echo went");
+  for (const Ended& ended : nodes.wait()) {
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    CHECK(ended.out == "went\n");
+  }
+}
+
+TEST_CASE("a port that is taken is said clearly and nothing is started") {
+  const TakenPort taken;
+  const Ended ended = run(
+      shell_job({"--nnodes=1", "--master_port=" + std::to_string(taken.port())}, "echo started"));
+  CHECK(ended.code == 125);
+  CHECK(ended.out.empty());
+  CHECK_THAT(ended.err,
+             ContainsSubstring(std::to_string(taken.port())) && ContainsSubstring("in use"));
+}
+
+TEST_CASE("a port that is answered by something else is said clearly") {
+  const TakenPort other;
+  Running node(shell_job({"--nnodes=2", "--node_rank=1", "--master_addr=127.0.0.1",
+                          "--master_port=" + std::to_string(other.port())},
+                         "echo started"));
+  other.answer_one("SSH-2.0-OpenSSH_9.2\r\n");
+  const Ended ended = node.wait();
+  INFO(ended.err);
+  CHECK(ended.code == 121);
+  CHECK(ended.out.empty());
+  CHECK_THAT(ended.err,
+             ContainsSubstring("SSH-2.0") && ContainsSubstring(std::to_string(other.port())));
+}
+
+TEST_CASE("the join timeout names who is missing") {
+  Nodes nodes(3, {"--rdzv-conf=join_timeout=2"});
+  nodes.start(0, {}, "echo started");
+  nodes.start(2, {}, "echo started");
+  for (const Ended& ended : nodes.wait()) {
+    INFO(ended.err);
+    CHECK(ended.code == 120);
+    CHECK(ended.out.empty());
+    CHECK_THAT(ended.err, ContainsSubstring("node 1"));
+  }
+}
+
+TEST_CASE("with the store left to a worker MASTER_PORT is free for rank 0") {
+  const int meeting_port = free_port();
+  Nodes nodes(2, {"--store=worker", "--rdzv-endpoint=127.0.0.1:" + std::to_string(meeting_port)});
+  const std::string script =
+      "echo $TORCHELASTIC_USE_AGENT_STORE; exec python3 -c 'import os, socket\n"
+      "where = (os.environ[\"MASTER_ADDR\"], int(os.environ[\"MASTER_PORT\"]))\n"
+      "if os.environ[\"RANK\"] == \"0\":\n"
+      "    server = socket.create_server(where)\n"
+      "    peer = server.accept()[0]\n"
+      "    peer.sendall(b\"mine\")\n"
+      "else:\n"
+      "    import time\n"
+      "    while True:\n"
+      "        try: peer = socket.create_connection(where); break\n"
+      "        except ConnectionRefusedError: time.sleep(0.01)\n"
+      "    print(peer.recv(9).decode(), flush=True)'";
+  nodes.start(1, {}, script);
+  nodes.start(0, {}, script);
+  const std::vector<Ended> ends = nodes.wait();
+  INFO(ends[0].err << ends[1].err);
+  CHECK(ends[0].code == 0);
+  CHECK(ends[0].out == "False\n");
+  CHECK(ends[1].out == "False\nmine\n");
+}
+
+TEST_CASE("IPv6 addresses and names work as the master's address") {
+  const std::string address = GENERATE("::1", "localhost", "[::1]");
+  const std::string port = std::to_string(free_port());
+  const auto launch = [&](const std::string& node) {
+    return shell_job(
+        {"--nnodes=2", "--node_rank=" + node, "--master_addr=" + address, "--master_port=" + port},
+        "echo $MASTER_ADDR");
+  };
+  Running one(launch("1"));
+  const Ended zero = run(launch("0"));
+  INFO(zero.err);
+  CHECK(zero.code == 0);
+  CHECK(zero.out == (address == "[::1]" ? "::1" : address) + "\n");
+  CHECK(one.wait().code == 0);
+}
+
+}  // namespace drun::testing
