@@ -58,7 +58,7 @@ apt_install() {
 # install_packages PACKAGES...: those and the optional ones, only what is missing.
 install_packages() {
   local missing wanted
-  mkdir -p $logs || die "cannot write in build/: remove it if another user made it"
+  mkdir -p $logs && [ -w $logs ] || die "cannot write in build/: remove it if another user made it"
   if ! command -v apt-get >/dev/null; then
     note "not a Debian or Ubuntu: nothing is installed here; needed, by their names there:"
     note "$* ${optional_packages[*]}"
@@ -70,12 +70,12 @@ install_packages() {
     note "all there"
     return
   fi
-  note "installing: ${missing[*]} ${wanted[*]}"
   if ! can_be_root; then
     [ ${#missing[@]} = 0 ] && { note "without ${wanted[*]}: no root and no sudo"; return; }
     die "these packages are missing, and there is neither root nor sudo to install them; ask for:
   apt-get install --no-install-recommends ${missing[*]} ${wanted[*]}"
   fi
+  note "installing: ${missing[*]} ${wanted[*]}"
   : >$logs/packages.log
   [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}" || {
     tail -n 15 $logs/packages.log >&2
