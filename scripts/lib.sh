@@ -1,0 +1,123 @@
+# shellcheck shell=bash disable=SC2034
+# What quickstart, test and check share: the packages, the steps they announce, and how they build.
+# Sourced, not run. It goes to the top of the source tree, whatever directory it was called from.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+logs=build/logs
+
+build_packages=(g++ cmake ninja-build libboost-dev libcli11-dev libspdlog-dev nlohmann-json3-dev)
+optional_packages=(libgloo-dev)               # worker_lib's CPU backend, and with it the examples
+test_packages=(catch2 python3 iproute2)       # iproute2: nodes with addresses of their own
+
+say() { printf '%s\n' "$*"; }
+step() { printf '\n[%s] %s\n' "$1" "$2"; }
+note() { printf '      %s\n' "$*"; }
+die() {
+  printf '\n%s: %s\n' "${0##*/}" "$*" >&2
+  exit 1
+}
+
+# Programs may come from elsewhere than the distribution; libraries are asked for by package.
+is_there() {
+  case $1 in
+    g++ | cmake | python3) command -v "$1" >/dev/null && return ;;
+    ninja-build) command -v ninja >/dev/null && return ;;
+    iproute2) command -v ip >/dev/null && return ;;
+  esac
+  [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+missing_of() {
+  local package
+  for package in "$@"; do is_there "$package" || printf '%s ' "$package"; done
+}
+
+# as_root COMMAND...: as it is for root, through sudo for others. sudo keeps its terminal for the
+# password.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+can_be_root() {
+  [ "$(id -u)" = 0 ] && return
+  command -v sudo >/dev/null || return
+  [ -t 0 ] || sudo -n true 2>/dev/null
+}
+
+apt_get() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@" \
+    </dev/null >>$logs/packages.log 2>&1
+}
+
+# A machine without package lists, or with old ones, fails the first try; only then are they fetched.
+apt_install() {
+  apt_get install --no-install-recommends "$@" && return
+  apt_get update && apt_get install --no-install-recommends "$@"
+}
+
+# install_packages PACKAGES...: those and the optional ones, only what is missing.
+install_packages() {
+  local missing wanted
+  mkdir -p $logs && [ -w $logs ] || die "cannot write in build/: remove it if another user made it"
+  if ! command -v apt-get >/dev/null; then
+    note "not a Debian or Ubuntu: nothing is installed here; needed, by their names there:"
+    note "$* ${optional_packages[*]}"
+    return
+  fi
+  read -ra missing <<<"$(missing_of "$@")"
+  read -ra wanted <<<"$(missing_of "${optional_packages[@]}")"
+  if [ $((${#missing[@]} + ${#wanted[@]})) = 0 ]; then
+    note "all there"
+    return
+  fi
+  if ! can_be_root; then
+    [ ${#missing[@]} = 0 ] && { note "without ${wanted[*]}: no root and no sudo"; return; }
+    die "these packages are missing, and there is neither root nor sudo to install them; ask for:
+  apt-get install --no-install-recommends ${missing[*]} ${wanted[*]}"
+  fi
+  note "installing: ${missing[*]} ${wanted[*]}"
+  : >$logs/packages.log
+  [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}" || {
+    tail -n 15 $logs/packages.log >&2
+    die "apt-get could not install ${missing[*]} (log: $logs/packages.log)"
+  }
+  [ ${#wanted[@]} = 0 ] || apt_install "${wanted[@]}" ||
+    note "without ${wanted[*]}: apt-get could not install it (log: $logs/packages.log)"
+}
+
+# logged LOG COMMAND...: on a terminal the command shows its own progress line; elsewhere its output
+# goes to the log, whose end is shown when it fails.
+logged() {
+  local log=$logs/$1
+  shift
+  if [ -t 1 ]; then
+    "$@"
+  elif ! "$@" >"$log" 2>&1; then
+    tail -n 60 "$log"
+    note "log: $log"
+    return 1
+  fi
+}
+
+# build PRESET [CMAKE-OPTION...] [-- TARGET...]: configures that preset's tree and builds it.
+build() {
+  local preset=$1 options=() began=$SECONDS
+  shift
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    options+=("$1")
+    shift
+  done
+  shift || true
+  if command -v ccache >/dev/null; then
+    export CCACHE_BASEDIR=$PWD
+    options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  fi
+  mkdir -p $logs
+  if ! cmake --preset "$preset" "${options[@]}" >$logs/"$preset"-configure.log 2>&1; then
+    tail -n 30 $logs/"$preset"-configure.log >&2
+    die "cmake could not configure the build"
+  fi
+  logged "$preset"-build.log cmake --build --preset "$preset" ${1+--target "$@"} ||
+    die "the build failed"
+  note "built in $((SECONDS - began)) s"
+}
