@@ -1,6 +1,5 @@
 #include "rendezvous/listener.h"
 
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -66,21 +65,27 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
 
  private:
   using Time = std::chrono::steady_clock::time_point;
+  // Its handler may be on its way already when it leaves the list, so the handler keeps it.
   struct Silent {
+    explicit Silent(tcp::socket its_socket) : socket(std::move(its_socket)) {}
+
     tcp::socket socket;
     Time deadline;
+    bool is_listed = true;
+    std::list<std::shared_ptr<Silent>>::iterator at;
   };
-  using SilentList = std::list<Silent>;
+  using SilentList = std::list<std::shared_ptr<Silent>>;
 
   void wait_acceptable(std::size_t at);
   bool accept_some(tcp::acceptor& acceptor, std::size_t most);
   void pause(int error_number);
   void welcome(tcp::socket socket);
   void keep_waiting(tcp::socket socket);
-  void wait_readable(SilentList::iterator silent);
+  void wait_readable(const std::shared_ptr<Silent>& silent);
+  void try_read(const std::shared_ptr<Silent>& silent);
+  void unlist(Silent& silent);
   void arm_silence_timer();
-  void on_silence(SilentList::iterator silent);
-  bool read_first(tcp::socket& socket);
+  void on_silence(const std::shared_ptr<Silent>& silent);
   void hand_over(tcp::socket socket, std::string first_bytes);
   void complain(std::string_view what);
 
@@ -116,6 +121,10 @@ void Listener::Impl::stop() {
   for (tcp::acceptor& acceptor : acceptors_) acceptor.close(ignored);
   silence_timer_.cancel();
   pause_timer_.cancel();
+  for (const std::shared_ptr<Silent>& silent : silent_) {
+    silent->is_listed = false;
+    silent->socket.close(ignored);
+  }
   silent_.clear();
 }
 
@@ -124,9 +133,9 @@ void Listener::Impl::accept_waiting() {
     while (!is_stopped_ && accept_some(acceptor, kAcceptsPerTurn)) {
     }
   }
-  for (auto at = silent_.begin(); !is_stopped_ && at != silent_.end();) {
-    const auto silent = at++;
-    if (read_first(silent->socket)) silent_.erase(silent);
+  const SilentList silent = silent_;
+  for (const std::shared_ptr<Silent>& one : silent) {
+    if (one->is_listed) try_read(one);
   }
 }
 
@@ -165,7 +174,7 @@ bool Listener::Impl::accept_some(tcp::acceptor& acceptor, std::size_t most) {
 void Listener::Impl::pause(int error_number) {
   complain("cannot accept a connection: " + system_message(error_number) +
            "; trying again, raise the limit of open files (ulimit -n)");
-  if (!silent_.empty()) on_silence(silent_.begin());
+  if (!silent_.empty()) on_silence(silent_.front());
   if (std::exchange(is_paused_, true)) return;
   pause_timer_.expires_after(kPause);
   pause_timer_.async_wait([self = shared_from_this()](error_code ec) {
@@ -178,61 +187,69 @@ void Listener::Impl::pause(int error_number) {
 void Listener::Impl::welcome(tcp::socket socket) {
   error_code ignored;
   socket.non_blocking(true, ignored);
-  if (!read_first(socket)) keep_waiting(std::move(socket));
+  error_code ec;
+  const std::size_t count = socket.read_some(asio::buffer(buffer_), ec);
+  if (is_again(ec)) return keep_waiting(std::move(socket));
+  if (!ec) hand_over(std::move(socket), std::string(buffer_.data(), count));
 }
 
 void Listener::Impl::keep_waiting(tcp::socket socket) {
-  if (silent_.size() >= spec_.most_silent) on_silence(silent_.begin());
-  const Time deadline = std::chrono::steady_clock::now() + spec_.first_byte_timeout;
-  silent_.push_back({.socket = std::move(socket), .deadline = deadline});
-  wait_readable(std::prev(silent_.end()));
+  if (silent_.size() >= spec_.most_silent) on_silence(silent_.front());
+  if (is_stopped_) return;
+  const auto silent = std::make_shared<Silent>(std::move(socket));
+  silent->deadline = std::chrono::steady_clock::now() + spec_.first_byte_timeout;
+  silent->at = silent_.insert(silent_.end(), silent);
+  wait_readable(silent);
   if (silent_.size() == 1) arm_silence_timer();
 }
 
-void Listener::Impl::wait_readable(SilentList::iterator silent) {
-  // Erasing it closes the socket; the handler then comes with an error and touches nothing.
+void Listener::Impl::wait_readable(const std::shared_ptr<Silent>& silent) {
   silent->socket.async_wait(tcp::socket::wait_read,
                             [self = shared_from_this(), silent](error_code ec) {
-                              if (ec || self->is_stopped_) return;
-                              if (self->read_first(silent->socket)) {
-                                self->silent_.erase(silent);
-                              } else {
-                                self->wait_readable(silent);
-                              }
+                              if (ec || !silent->is_listed) return;
+                              self->try_read(silent);
+                              if (silent->is_listed) self->wait_readable(silent);
                             });
+}
+
+void Listener::Impl::try_read(const std::shared_ptr<Silent>& silent) {
+  error_code ec;
+  const std::size_t count = silent->socket.read_some(asio::buffer(buffer_), ec);
+  if (is_again(ec)) return;
+  unlist(*silent);
+  if (!ec) hand_over(std::move(silent->socket), std::string(buffer_.data(), count));
+}
+
+void Listener::Impl::unlist(Silent& silent) {
+  silent.is_listed = false;
+  error_code ignored;
+  silent.socket.cancel(ignored);  // whoever gets it must find no wait of ours on it
+  silent_.erase(silent.at);
 }
 
 void Listener::Impl::arm_silence_timer() {
   if (silent_.empty() || is_stopped_) return;
-  silence_timer_.expires_at(silent_.front().deadline);
+  silence_timer_.expires_at(silent_.front()->deadline);
   silence_timer_.async_wait([self = shared_from_this()](error_code ec) {
     if (ec || self->is_stopped_) return;
     const Time now = std::chrono::steady_clock::now();
-    while (!self->silent_.empty() && self->silent_.front().deadline <= now) {
-      self->on_silence(self->silent_.begin());
+    while (!self->silent_.empty() && self->silent_.front()->deadline <= now) {
+      self->on_silence(self->silent_.front());
       if (self->is_stopped_) return;
     }
     self->arm_silence_timer();
   });
 }
 
-void Listener::Impl::on_silence(SilentList::iterator silent) {
-  tcp::socket socket = std::move(silent->socket);
-  silent_.erase(silent);
+void Listener::Impl::on_silence(const std::shared_ptr<Silent>& silent) {
+  const std::shared_ptr<Silent> one = silent;  // the list's own may be the argument
+  unlist(*one);
   error_code ec;
-  const tcp::endpoint peer = socket.remote_endpoint(ec);
+  const tcp::endpoint peer = one->socket.remote_endpoint(ec);
   if (!ec && handlers_.keep_silent && handlers_.keep_silent(peer.address())) {
-    if (handlers_.on_store) handlers_.on_store(std::move(socket), {});
+    if (handlers_.on_store) return handlers_.on_store(std::move(one->socket), {});
   }
-}
-
-// True: the socket was handed over, or its peer is gone.
-bool Listener::Impl::read_first(tcp::socket& socket) {
-  error_code ec;
-  const std::size_t count = socket.read_some(asio::buffer(buffer_), ec);
-  if (is_again(ec)) return false;
-  if (!ec) hand_over(std::move(socket), std::string(buffer_.data(), count));
-  return true;
+  one->socket.close(ec);
 }
 
 void Listener::Impl::hand_over(tcp::socket socket, std::string first_bytes) {

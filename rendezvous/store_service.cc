@@ -24,7 +24,8 @@ StoreService::~StoreService() { stop(); }
 void StoreService::adopt(asio::ip::tcp::socket socket, std::string first_bytes) {
   if (is_stopped_) return;
   const ConnectionId id = ++last_id_;
-  auto session = std::make_shared<StoreSession>(std::move(socket), id, limits_, *this);
+  auto session = std::make_shared<StoreSession>(std::move(socket), id, limits_,
+                                                static_cast<StoreSessionHost&>(*this));
   sessions_.emplace(id, session);
   if (first_bytes.empty()) {
     session->is_counted_as_silent = true;
