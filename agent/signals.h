@@ -4,7 +4,8 @@
 //          after the first SIGINT asks for a kill now (shells and `timeout` may send one Ctrl-C
 //          twice); repeated others change nothing. USR1, USR2 and CONT are passed on, unless they
 //          are in the termination list. What was ignored when drun started stays ignored.
-// Owner:   Agent; stop() before destruction or destroy when the io_context no longer runs.
+// Owner:   Agent. Between start() and stop() it keeps the io_context running; it is destroyed after
+//          the io_context has run its last handler.
 // Thread:  the io_context's only.
 #pragma once
 
@@ -25,11 +26,12 @@ class Signals {
     virtual void on_pass_on(int signal) = 0;    // any number of times
   };
 
-  // Also ignores SIGPIPE from here on (spawn() gives workers the default back).
+  // A signal that cannot be caught (SIGKILL) is left out of the list silently.
   Signals(asio::io_context& io, std::vector<int> termination_signals, Listener& listener);
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
+  // Also ignores SIGPIPE from here on (spawn gives workers the default back).
   void start();
   void stop();
 
@@ -43,6 +45,7 @@ class Signals {
   std::optional<int> first_;
   std::optional<std::chrono::steady_clock::time_point> first_interrupt_;
   bool killing_ = false;
+  bool stopped_ = false;
 };
 
 }  // namespace drun::agent

@@ -8,9 +8,9 @@
 // Failure: what ended badly before our first stop signal was sent. Whoever is found ended when the
 //          first failure is seen is asked for his own status before anybody is signalled; whoever
 //          ends later was stopped by us, whatever his status, and is not reported.
-// Owner:   Agent. Not destroyed, nor from inside a callback, while a round runs.
-// Thread:  the io_context's only. Callbacks are never made from inside start(); they may be made
-//          from inside stop() and kill_now() no more than from inside start().
+// Owner:   Agent. Destroyed between rounds only, and not from inside a callback.
+// Thread:  the io_context's only. Callbacks come from the io_context, never from inside start(),
+//          stop() or kill_now(). Between rounds nothing keeps the io_context running.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/process.h"
+#include "agent/command.h"
+#include "agent/orphans.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/log.h"
@@ -29,7 +30,8 @@ namespace drun::agent {
 struct WorkersSpec {
   // One shared deadline from the first stop signal to SIGKILL, for failures too. 0: kill at once.
   std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};
-  // What workers leave running when all of them have ended: TERM, this long, KILL.
+  // What workers leave running when all of them have ended: 100 ms to end by itself, TERM, this
+  // long, KILL.
   std::chrono::milliseconds leftover_timeout{500};
   // After SIGKILL: how long to wait for processes stuck in the kernel before going on without them.
   std::chrono::milliseconds unkillable_timeout{std::chrono::seconds(5)};
@@ -46,21 +48,6 @@ struct WorkerEnd {
   bool stopped_by_us = false;  // it ended after our first stop signal
   bool out_of_memory = false;  // killed by the kernel's out-of-memory killer
   bool operator==(const WorkerEnd&) const = default;
-};
-
-struct Leftover {
-  int pid = 0;
-  std::string name;  // /proc/<pid>/comm; empty when it could not be read
-  bool operator==(const Leftover&) const = default;
-};
-
-// What a round left behind. Both lists are bounded to 20 entries, counts are not.
-struct Leftovers {
-  std::vector<Leftover> stopped;  // ran on after all workers had ended, and were ended by us
-  std::size_t stopped_count = 0;
-  std::vector<Leftover> unkillable;  // still there long after SIGKILL
-  std::size_t unkillable_count = 0;
-  bool operator==(const Leftovers&) const = default;
 };
 
 class Workers {
@@ -80,8 +67,9 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
   ~Workers();
 
-  // One worker a command, at least one. When one cannot be started, the rest are not tried and those
-  // running are stopped. The commands' descriptors may be closed when it returns.
+  // One worker a command, at least one. When one cannot be started, the rest are not tried and
+  // those running are stopped. What the commands borrow may go when it returns. Waits for each
+  // program's exec (some 0.3 ms a worker).
   void start(const std::vector<Command>& commands);
 
   // `signal` and CONT to every group and every descendant, then KILL at the deadline. Nothing when
@@ -96,8 +84,8 @@ class Workers {
   std::vector<int> pids() const;
 
  private:
-  class Round;
-  std::unique_ptr<Round> round_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace drun::agent
