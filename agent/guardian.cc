@@ -1,0 +1,202 @@
+#include "agent/guardian.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/descendants.h"
+#include "agent/exit_status.h"
+#include "agent/sweep.h"
+#include "rendezvous/failure.h"
+
+namespace drun::agent {
+namespace {
+
+// Told to the agent when the guardian dies. Nothing else uses SIGIO.
+constexpr int kGuardianGone = SIGIO;
+
+// The agent's end of the pair: its signal handler has no other way to know it than a static.
+volatile int agent_end_fd = -1;
+
+// Faults stay what they are, terminal stops too: Ctrl-Z stops the guardian, not the job.
+bool is_forwarded(int signal) {
+  for (const int kept : {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS,
+                         SIGTSTP, SIGTTIN, SIGTTOU, SIGCHLD})
+    if (signal == kept) return false;
+  if (signal > SIGSYS && signal < SIGRTMIN) return false;  // the C library's own
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN;
+}
+
+sigset_t guardian_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  for (int signal = 1; signal <= SIGRTMAX; ++signal)
+    if (is_forwarded(signal)) sigaddset(&set, signal);
+  return set;
+}
+
+void set_disposition(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  sigfillset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
+// `signal` comes to this process when the other end of the pair closes, which death does. A signal
+// rather than an event: it is heard whatever the event loop is doing, and SIGCONT even by a stopped
+// process (fcntl(2), F_SETSIG).
+bool hear_of_death(int end, int signal) {
+  return fcntl(end, F_SETOWN, getpid()) == 0 && fcntl(end, F_SETSIG, signal) == 0 &&
+         fcntl(end, F_SETFL, O_ASYNC) == 0;
+}
+
+// Not getppid(): a dying process closes its descriptors before its children get a new parent.
+bool is_guardian_gone() {
+  char unused = 0;
+  return recv(agent_end_fd, &unused, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+// In the agent, in the handler: whatever it was doing, the guardian is gone and so is the job.
+void on_guardian_gone(int) {
+  const int error_number = errno;
+  if (is_guardian_gone()) {
+    sweep({}, kSweepLimit);
+    _exit(128 + SIGKILL);
+  }
+  errno = error_number;
+}
+
+int be_agent(int end, const std::function<int()>& agent) {
+  agent_end_fd = end;
+  setsid();
+  prctl(PR_SET_NAME, "drun-agent");
+  become_subreaper();
+  set_disposition(kGuardianGone, on_guardian_gone);
+  hear_of_death(end, kGuardianGone);
+  // Continues us if we are stopped when the guardian dies; SIGIO, already pending, then ends us.
+  prctl(PR_SET_PDEATHSIG, SIGCONT);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (is_guardian_gone()) _exit(128 + SIGKILL);  // it died before we listened
+  return agent();
+}
+
+// Keeps stderr, for its one line. A reader of our output must not wait for us.
+void drop_descriptors(int end) {
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null >= 0) {
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+  }
+  const auto kept = static_cast<unsigned>(end);
+  if (kept > 3) close_range(3, kept - 1, 0);
+  close_range(kept + 1, ~0U, 0);
+}
+
+// Reaps everyone who has ended; the agent's end, if it is among them, is put into `agent_end`.
+void reap_all(pid_t agent, std::optional<ExitStatus>& agent_end) {
+  siginfo_t info{};
+  while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
+    if (info.si_pid == agent) agent_end = decode({.how = info.si_code, .status = info.si_status});
+    info = {};
+  }
+}
+
+void say(const std::string& text) {
+  const std::string line = "drun: " + text + "\n";
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody left to tell
+}
+
+[[noreturn]] void end_guardian(const ExitStatus& agent_end, int last_forwarded,
+                               const std::vector<int>& foreign) {
+  const auto* killed = std::get_if<Killed>(&agent_end);
+  if (killed != nullptr && killed->signal != last_forwarded)
+    say("the agent was ended by " + to_string(agent_end) + "; stopping what is left of the job");
+  const SweepResult left = sweep(foreign, kSweepLimit);
+  for (std::size_t i = 0; i < left.count; ++i)
+    say("process " + std::to_string(left.pids[i]) +
+        " could not be killed: it is stuck in the kernel, or another user's");
+  _exit(exit_code(agent_end));
+}
+
+// Children that were here before us (`sidecar & exec drun ...`) are not the job's. While the agent
+// lives, the job's orphans go to it, so all our other children, adopted ones too, are theirs.
+std::vector<int> other_children(pid_t agent) {
+  std::vector<int> children;
+  siginfo_t info{};
+  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return children;
+  for (const ProcessStat& process : Descendants().all())
+    if (process.parent == getpid() && process.pid != agent) children.push_back(process.pid);
+  return children;
+}
+
+// Keeps the list when the agent died meanwhile: then the job's orphans are among our children.
+void renew_foreign(std::vector<int>& foreign, pid_t agent) {
+  std::vector<int> children = other_children(agent);
+  siginfo_t info{};
+  const int waited = waitid(P_PID, static_cast<id_t>(agent), &info, WEXITED | WNOHANG | WNOWAIT);
+  if (waited == 0 && info.si_pid == 0) foreign = std::move(children);
+}
+
+[[noreturn]] void be_guardian(pid_t agent, int end, const sigset_t& signals,
+                              std::vector<int> foreign) {
+  drop_descriptors(end);
+  hear_of_death(end, SIGCONT);
+  set_disposition(SIGPIPE, SIG_IGN);
+  set_disposition(SIGTTOU, SIG_IGN);  // its line is said from the background too
+  std::optional<ExitStatus> agent_end;
+  int last_forwarded = 0;
+  while (true) {
+    reap_all(agent, agent_end);
+    if (agent_end) end_guardian(*agent_end, last_forwarded, foreign);
+    siginfo_t info{};
+    const int signal = sigwaitinfo(&signals, &info);
+    if (signal == SIGCHLD && !foreign.empty()) renew_foreign(foreign, agent);
+    if (signal <= 0 || signal == SIGCHLD) continue;
+    if (signal == SIGCONT && info.si_code > 0) continue;  // the kernel's word: the agent is dead
+    if (kill(agent, signal) == 0 && signal != SIGCONT) last_forwarded = signal;
+  }
+}
+
+}  // namespace
+
+Result<int> run_guarded(const std::function<int()>& agent) {
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return system_error("make a socket pair for the agent", errno);
+  become_subreaper();
+  set_disposition(SIGCHLD, SIG_DFL);  // an inherited ignore would hide how children end
+  const std::vector<int> foreign = other_children(0);
+  const sigset_t signals = guardian_signals();
+  sigset_t before;
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  const pid_t pid = fork();
+  if (pid < 0) {
+    const int error_number = errno;
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    for (const int end : ends) close(end);
+    return system_error("start the agent process", error_number);
+  }
+  if (pid == 0) {
+    close(ends[0]);
+    return be_agent(ends[1], agent);
+  }
+  close(ends[1]);
+  be_guardian(pid, ends[0], signals, foreign);
+}
+
+}  // namespace drun::agent

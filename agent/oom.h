@@ -1,0 +1,59 @@
+// Tells whether a SIGKILL came from the kernel's out-of-memory killer. Parsers: core; OomWatch:
+// edge.
+//
+// Sources: the cgroup's own count of such kills (cgroup v2 memory.events, v1 memory.oom_control;
+// any
+//          container), which says that one happened; and the kernel log where it may be read, which
+//          says to whom.
+// Errors:  what cannot be read says nothing; then the answer is no.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+namespace drun::agent {
+
+// "oom_kill 3" of memory.events or memory.oom_control; absent: no such line.
+std::optional<std::uint64_t> parse_oom_kills(std::string_view text);
+
+// The pid in one record of the kernel log: "Out of memory: Killed process 123 (python3) ...",
+// "Memory cgroup out of memory: Killed process 123 ...", "oom_reaper: ..." is none of them.
+std::optional<int> parse_oom_victim(std::string_view record);
+
+// Where the kills of this process's cgroup are counted, from the text of /proc/self/cgroup, under
+// the usual mount point.
+struct OomFiles {
+  std::string v2;  // ".../memory.events"; empty: not in a v2 hierarchy
+  std::string v1;  // ".../memory.oom_control"; empty: no v1 memory controller
+  bool operator==(const OomFiles&) const = default;
+};
+OomFiles parse_cgroups(std::string_view text);
+
+class OomWatch {
+ public:
+  OomWatch();
+  OomWatch(const OomWatch&) = delete;
+  OomWatch& operator=(const OomWatch&) = delete;
+  ~OomWatch();
+
+  // Only what happens from here on counts.
+  void begin();
+
+  // Asked once for each own worker that ended by SIGKILL. The cgroup's count does not say whom it
+  // means: it is believed for as many such ends as it has grown by.
+  bool is_victim(int pid);
+
+ private:
+  std::optional<std::uint64_t> count() const;
+  void read_log();
+
+  OomFiles files_;
+  int log_fd_ = -1;
+  std::uint64_t seen_ = 0;
+  std::unordered_set<int> victims_;
+};
+
+}  // namespace drun::agent

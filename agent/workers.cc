@@ -1,0 +1,294 @@
+#include "agent/workers.h"
+
+#include <algorithm>
+#include <cassert>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "agent/descendants.h"
+#include "agent/gang.h"
+#include "agent/oom.h"
+#include "agent/process.h"
+#include "rendezvous/overloaded.h"
+
+namespace drun::agent {
+namespace {
+
+gang::Times to_times(const WorkersSpec& spec) {
+  gang::Times times;
+  times.shutdown = spec.shutdown_timeout;
+  times.leftover = spec.leftover_timeout;
+  times.unkillable = spec.unkillable_timeout;
+  return times;
+}
+
+WallTime wall_now() {
+  return std::chrono::time_point_cast<WallTime::duration>(std::chrono::system_clock::now());
+}
+
+}  // namespace
+
+// Everything that happens becomes an event in `events_`, and all of a loop turn are worked off
+// together: so 256 workers that end together cost one look for orphans, and no callback is made
+// from inside a call of ours.
+class Workers::Impl {
+ public:
+  Impl(asio::io_context& io, Log log, WorkersSpec spec, Listener& listener)
+      : io_(io),
+        log_(std::move(log)),
+        spec_(spec),
+        listener_(listener),
+        gang_{.times = to_times(spec)},
+        timer_(io),
+        child_signals_(io) {
+    if (!spec_.adopts_orphans) return;
+    become_subreaper();
+    child_signals_.add(SIGCHLD);
+  }
+
+  void start(const std::vector<Command>& commands);
+  void pass_on(int signal);
+  std::vector<int> pids() const;
+  void feed(const gang::Event& event);
+
+ private:
+  using Alive = std::weak_ptr<char>;
+
+  void on_end(int local_rank, int pid, const ExitStatus& status);
+  void collect_all();
+  void drain();
+  void arm_timer();
+  void wait_for_children();
+  void look_soon();
+  void look();
+  bool nothing_left();
+
+  void perform(const gang::SignalAll& all);
+  void perform(const gang::KillAll&);
+  void perform(const gang::Look&) { look_soon(); }
+  void perform(const gang::ReportFailure& failure);
+  void perform(const gang::ReportSuccess&) { listener_.on_all_succeeded(); }
+  void perform(const gang::ReportGone& gone);
+  void log_leftovers() const;
+
+  asio::io_context& io_;
+  Log log_;
+  WorkersSpec spec_;
+  Listener& listener_;
+
+  gang::State gang_;
+  std::deque<gang::Event> events_;
+  std::vector<std::unique_ptr<Process>> processes_;  // by local rank
+  std::vector<WorkerEnd> ends_;                      // by local rank
+  std::unordered_map<int, int> running_;             // pid -> local rank
+  Orphans orphans_;
+  OomWatch oom_;
+  asio::steady_timer timer_;
+  asio::signal_set child_signals_;
+  std::optional<gang::Time> armed_;
+  int round_ = 0;
+  bool is_open_ = false;  // from start() to on_all_gone()
+  bool stop_sent_ = false;
+  bool drain_posted_ = false;
+  bool look_posted_ = false;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();  // tells late handlers that it is gone
+};
+
+void Workers::Impl::start(const std::vector<Command>& commands) {
+  assert(!commands.empty() && std::holds_alternative<gang::Idle>(gang_.phase));
+  ++round_;
+  is_open_ = true;
+  stop_sent_ = false;
+  processes_.clear();
+  ends_.assign(commands.size(), {});
+  orphans_.begin();
+  oom_.begin();
+  if (spec_.adopts_orphans) wait_for_children();
+  std::optional<NotStarted> not_started;
+  for (std::size_t i = 0; i < commands.size() && !not_started; ++i) {
+    const int local_rank = static_cast<int>(i);
+    const std::variant<Spawned, NotStarted> result = spawn(commands[i]);
+    if (const auto* spawned = std::get_if<Spawned>(&result)) {
+      const int pid = spawned->pid;
+      running_.emplace(pid, local_rank);
+      processes_.push_back(std::make_unique<Process>(
+          io_, *spawned,
+          [this, local_rank, pid](const ExitStatus& status) { on_end(local_rank, pid, status); }));
+    } else {
+      not_started = std::get<NotStarted>(result);
+    }
+  }
+  const int failed = not_started ? 1 : 0;
+  const int begun = static_cast<int>(processes_.size());
+  feed(gang::Began{.workers = begun + failed});
+  if (not_started) on_end(begun, 0, *not_started);
+}
+
+void Workers::Impl::on_end(int local_rank, int pid, const ExitStatus& status) {
+  running_.erase(pid);
+  WorkerEnd& end = ends_[static_cast<std::size_t>(local_rank)];
+  end = {.local_rank = local_rank,
+         .pid = pid,
+         .status = status,
+         .time = wall_now(),
+         .stopped_by_us = stop_sent_};
+  const auto* killed = std::get_if<Killed>(&status);
+  if (killed != nullptr && killed->signal == SIGKILL && !stop_sent_)
+    end.out_of_memory = oom_.is_victim(pid);
+  feed(gang::WorkerEnded{
+      .local_rank = local_rank, .succeeded = is_success(status), .own = !end.stopped_by_us});
+  look_soon();
+}
+
+// Before our first signal: whoever has ended by now ended by himself.
+void Workers::Impl::collect_all() {
+  for (const auto& process : processes_) process->collect();
+}
+
+void Workers::Impl::feed(const gang::Event& event) {
+  events_.push_back(event);
+  if (std::exchange(drain_posted_, true)) return;
+  asio::post(io_, [this, alive = Alive(alive_)] {
+    if (!alive.expired()) drain();
+  });
+}
+
+void Workers::Impl::drain() {
+  const gang::Time now = std::chrono::steady_clock::now();
+  const bool is_quiet = std::all_of(events_.begin(), events_.end(), [](const gang::Event& event) {
+    const auto* ended = std::get_if<gang::WorkerEnded>(&event);
+    return std::holds_alternative<gang::Began>(event) || (ended != nullptr && ended->succeeded);
+  });
+  if (!is_quiet && !stop_sent_) collect_all();
+  while (!events_.empty()) {
+    const gang::Event event = events_.front();
+    events_.pop_front();
+    for (const gang::Action& action : step(gang_, event, now))
+      std::visit([this](const auto& kind) { perform(kind); }, action);
+  }
+  drain_posted_ = false;
+  arm_timer();
+}
+
+void Workers::Impl::arm_timer() {
+  const std::optional<gang::Time> due = deadline(gang_);
+  if (due == armed_) return;
+  armed_ = due;
+  if (!due) {
+    timer_.cancel();
+    return;
+  }
+  timer_.expires_at(*due);
+  timer_.async_wait([this, alive = Alive(alive_)](error_code ec) {
+    if (ec || alive.expired()) return;
+    armed_.reset();
+    feed(gang::DeadlinePassed{});
+  });
+}
+
+// Ends of adopted orphans have no pidfd to tell of them.
+void Workers::Impl::wait_for_children() {
+  child_signals_.async_wait([this, alive = Alive(alive_), round = round_](error_code ec, int) {
+    if (ec || alive.expired() || round != round_ || !is_open_) return;
+    look_soon();
+    wait_for_children();
+  });
+}
+
+void Workers::Impl::look_soon() {
+  if (std::exchange(look_posted_, true)) return;
+  asio::post(io_, [this, alive = Alive(alive_)] {
+    if (!alive.expired()) look();
+  });
+}
+
+void Workers::Impl::look() {
+  look_posted_ = false;
+  if (nothing_left()) feed(gang::NothingLeft{});
+}
+
+bool Workers::Impl::nothing_left() {
+  if (!spec_.adopts_orphans) return running_.empty();
+  return orphans_.reap([this](int pid) { return running_.contains(pid); });
+}
+
+void Workers::Impl::perform(const gang::SignalAll& all) {
+  if (!running_.empty())
+    log_.info("stopping workers signal=" + signal_name(all.signal) +
+              " running=" + std::to_string(running_.size()));
+  stop_sent_ = true;
+  for (const auto& [pid, local_rank] : running_) {
+    processes_[static_cast<std::size_t>(local_rank)]->signal_group(all.signal);
+    orphans_.mark_group(pid);
+  }
+  // A stopped process handles nothing before it is continued.
+  pass_on(SIGCONT);
+  if (!spec_.adopts_orphans) return;
+  // In a turn of its own: a failure is reported before we read through /proc.
+  asio::post(io_, [this, alive = Alive(alive_), round = round_, signal = all.signal] {
+    if (alive.expired() || round != round_ || !is_open_) return;
+    orphans_.signal_once(signal, running_.empty());
+  });
+}
+
+void Workers::Impl::perform(const gang::KillAll&) {
+  stop_sent_ = true;
+  pass_on(SIGKILL);
+  if (spec_.adopts_orphans) orphans_.kill_all(running_.empty());
+}
+
+void Workers::Impl::perform(const gang::ReportFailure& failure) {
+  const WorkerEnd end = ends_[static_cast<std::size_t>(failure.local_rank)];
+  listener_.on_worker_failed(end);
+}
+
+void Workers::Impl::perform(const gang::ReportGone& gone) {
+  is_open_ = false;
+  child_signals_.cancel();
+  if (!gone.is_clean) orphans_.give_up();
+  running_.clear();
+  processes_.clear();
+  log_leftovers();
+  const Leftovers leftovers = orphans_.leftovers();
+  listener_.on_all_gone(leftovers);
+}
+
+void Workers::Impl::log_leftovers() const {
+  const Leftovers& left = orphans_.leftovers();
+  const auto first = [](const std::vector<Leftover>& list) {
+    return " first=" + std::to_string(list.front().pid) + " name=" + list.front().name;
+  };
+  if (left.stopped_count > 0)
+    log_.warning("stopped processes that workers had left running count=" +
+                 std::to_string(left.stopped_count) + first(left.stopped));
+  if (left.unkillable_count > 0)
+    log_.error("processes could not be killed, going on without them count=" +
+               std::to_string(left.unkillable_count) + first(left.unkillable));
+}
+
+void Workers::Impl::pass_on(int signal) {
+  for (const auto& [pid, local_rank] : running_)
+    processes_[static_cast<std::size_t>(local_rank)]->signal_group(signal);
+}
+
+std::vector<int> Workers::Impl::pids() const {
+  std::vector<int> pids(ends_.size(), 0);
+  for (const auto& [pid, local_rank] : running_) pids[static_cast<std::size_t>(local_rank)] = pid;
+  return pids;
+}
+
+Workers::Workers(asio::io_context& io, Log log, WorkersSpec spec, Listener& listener)
+    : impl_(std::make_unique<Impl>(io, std::move(log), spec, listener)) {}
+
+Workers::~Workers() = default;
+
+void Workers::start(const std::vector<Command>& commands) { impl_->start(commands); }
+void Workers::stop(int signal) { impl_->feed(gang::StopAsked{signal}); }
+void Workers::kill_now() { impl_->feed(gang::KillAsked{}); }
+void Workers::pass_on(int signal) { impl_->pass_on(signal); }
+std::vector<int> Workers::pids() const { return impl_->pids(); }
+
+}  // namespace drun::agent
