@@ -1,0 +1,62 @@
+// edge. The log directory: torchrun's layout and names, made, wiped and removed.
+//
+// Layout:  <log_dir>/<run_id>_<random>/attempt_<round>/<local_rank>/{stdout.log,stderr.log,
+//          error.json} and attempt_<round>/filtered_{stdout,stderr}.log. The random directory is
+//          mkdtemp's (0700), one an agent; without a log_dir it is
+//          <temporary>/drun_<run_id>_<random>.
+// Owner:   Output.   Thread: any, one at a time.
+// Errors:  Result; Usage when the user's log_dir cannot be used, else System; they name the path.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "agent/unique_fd.h"
+#include "rendezvous/result.h"
+
+namespace drun::agent {
+
+// `run_id` with every byte but letters, digits, '.', '_' and '-' as '_', at most 64 of them, never
+// empty or beginning with '.'.
+std::string as_file_name(std::string_view run_id);
+
+class LogFiles {
+ public:
+  enum class Stream { Stdout, Stderr };
+
+  // OutputSpec::log_dir's three cases: absent, empty (no files: every path is empty then), a path.
+  Result<void> make(const std::optional<std::string>& log_dir, std::string_view run_id);
+
+  // An attempt directory that is there already is wiped.
+  Result<void> make_attempt(int round);
+  Result<void> make_worker_directory(int local_rank);
+
+  bool has_place() const { return !place_.empty(); }
+  bool is_temporary() const { return is_temporary_; }
+  const std::string& place() const { return place_; }
+  std::string stream_path(int local_rank, Stream stream) const;
+  std::string filtered_path(Stream stream) const;
+  std::string error_path(int local_rank) const;
+
+  // Removes everything under place().
+  void remove();
+
+ private:
+  std::string worker_path(int local_rank, std::string_view name) const;
+
+  std::string place_;
+  std::string attempt_;
+  bool is_temporary_ = false;
+};
+
+// Emptied, for appending: workers, their children and we may write to it side by side.
+Result<UniqueFd> create_log(const std::string& path);
+
+// The last bytes of a file that somebody else writes; empty when it cannot be read.
+std::string read_end_of(const std::string& path, std::size_t at_most_bytes);
+
+// Writes all of it, to a regular file. Returns 0 or errno.
+int write_all(int fd, std::string_view bytes);
+
+}  // namespace drun::agent

@@ -1,0 +1,102 @@
+// edge. Everything workers print: their streams' pipes and files, the console, the last lines
+// before a crash, the log directory. A switchboard: bytes become lines in line_buffer, lines reach
+// fd 1 and 2 through console, names of files are log_files'.
+//
+// Life:    prepare -> { open_round -> per worker: open_worker, spawn it -> close_worker_ends
+//          -> workers run -> drain -> its callback } once a round -> finish.
+// Promise: a worker's lines reach the console whole and in order; nothing is lost; a console that
+//          does not take them slows the workers (their pipes fill) instead of growing memory or
+//          blocking this process. A console that is gone is logged once and the workers go on.
+// Units:   at most kHighWaterBytes and one read wait for a console; 1 MiB a stream for a line
+//          without an end (longer ones come out in pieces, see line_buffer.h).
+// Owner:   the agent; destroyed after io_context.run() has returned. stop() makes it return.
+// Thread:  the io_context's only.   Errors: Result; messages name the path. Never throws.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/spec.h"
+#include "rendezvous/asio.h"
+#include "rendezvous/log.h"
+#include "rendezvous/result.h"
+#include "rendezvous/world.h"
+
+namespace drun::agent {
+
+// What a worker gets. The descriptors stay Output's (or are drun's own 1 and 2, or /dev/null): pass
+// them to spawn, which duplicates them; valid until close_worker_ends().
+struct WorkerStreams {
+  int stdout_fd = 1;
+  int stderr_fd = 2;
+  std::string error_file;   // TORCHELASTIC_ERROR_FILE of this worker; empty: no files at all
+  std::string stderr_file;  // where its stderr is redirected or teed to; empty: nowhere
+};
+
+// drun's own descriptors that workers' lines go to. Others than 1 and 2 in tests.
+struct ConsoleFds {
+  int out = 1;
+  int err = 2;
+};
+
+class Output {
+ public:
+  Output(asio::io_context& io, Log log, OutputSpec spec, std::string host, ConsoleFds console = {});
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+  ~Output();
+
+  // Once, before joining: makes <log_dir>/<run_id>_<random>/, looks at the console, and ignores
+  // SIGPIPE for this process from here on. Errors: Usage when log_dir cannot be used, else System.
+  Result<void> prepare(std::string_view run_id);
+
+  // Makes attempt_<round>/ anew. All streams of the round before must have been drained (or are
+  // dropped here).
+  Result<void> open_round(const World& world);
+
+  // Makes attempt_<round>/<local_rank>/ and the streams of one worker: up to 2 descriptors that
+  // stay (4 until close_worker_ends), so call it worker by worker when there are many. Once per
+  // local rank and round. A local rank that OutputSpec::streams does not list gets StreamPlan{}.
+  Result<WorkerStreams> open_worker(int local_rank);
+
+  // Once spawned: closes our copies of the ends handed out so far. Any number of times.
+  void close_worker_ends();
+
+  // After the round's last worker is gone: reads every pipe to its end and hands all of it to the
+  // console. A descendant that keeps a pipe open is waited for `at_most`, then what the pipe holds
+  // is taken and it is closed. A console that is slow is waited for without limit, as any program
+  // would: stop() ends that. `on_drained` is called once and only once, never from within drain().
+  void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained);
+
+  // The worker's last lines of stderr, at most 20 of up to 4 KiB, without line ends; the oldest may
+  // lack its beginning. Takes in what its pipe holds at this instant, so once the worker is reaped
+  // they are complete. From the file when redirected; empty in raw mode. Valid until the next
+  // open_round.
+  std::vector<std::string> stderr_tail(int local_rank);
+
+  // A line of drun's own to console's stderr, in turn with the workers' lines (a newline is added).
+  // Never waits; dropped when the console is gone.
+  void say(std::string_view line);
+
+  // The run's directory; empty: none.
+  std::string log_place() const;
+
+  // Once, after the last drain: ends an unfinished last line on a terminal, and removes the run's
+  // directory when it is a temporary one that holds no stream the user redirected or teed; else
+  // log_place() stays and is worth telling.
+  void finish();
+
+  // Gives up at once: closes all pipes, drops what the console has not taken; a pending on_drained
+  // is called from the loop. For a second Ctrl-C, and before destruction if not drained.
+  void stop();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace drun::agent

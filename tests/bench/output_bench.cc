@@ -1,0 +1,162 @@
+// Output's throughput: 8 writers through drun's Output to a file, beside a bare copier of whole
+// labelled lines that does nothing else, in one run.
+//
+//   output_bench [FILE] [LINES_PER_WORKER] [LINE_BYTES] [WRITE_BYTES]
+//
+// MB/s counts the workers' own bytes, without labels, from the first spawn to the last byte
+// written. Each way runs in a process of its own; `peak` is that process' largest resident size.
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "agent/log_files.h"
+#include "agent/output.h"
+
+namespace {
+
+using drun::agent::UniqueFd;
+constexpr int kWorkers = 8;
+const std::string kLines = std::string(DRUN_BENCH_DIR) + "/lines";
+
+struct Load {
+  std::string file;
+  std::string count;
+  std::string line_bytes;
+  std::string write_bytes;
+};
+
+void spawn_writer(const Load& load, int rank, int out, int err) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, out, 1);
+  posix_spawn_file_actions_adddup2(&actions, err, 2);
+  std::vector<std::string> words{kLines,     "write",         std::to_string(rank),
+                                 load.count, load.line_bytes, load.write_bytes};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  if (posix_spawn(&pid, kLines.c_str(), &actions, nullptr, argv.data(), environ) != 0) std::abort();
+  posix_spawn_file_actions_destroy(&actions);
+}
+
+// The floor: read, find the last newline, put the label in, write.
+void copy_bare(const Load& load, int file) {
+  std::vector<pollfd> pipes;
+  std::vector<std::string> held(kWorkers);
+  for (int rank = 0; rank < kWorkers; ++rank) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
+    ::fcntl(ends[0], F_SETPIPE_SZ, 1 << 19);
+    spawn_writer(load, rank, ends[1], 2);
+    ::close(ends[1]);
+    pipes.push_back({.fd = ends[0], .events = POLLIN, .revents = 0});
+  }
+  std::vector<char> buffer(128 << 10);
+  std::string out;
+  for (int left = kWorkers; left > 0;) {
+    ::poll(pipes.data(), pipes.size(), -1);
+    for (std::size_t rank = 0; rank < pipes.size(); ++rank) {
+      if (pipes[rank].revents == 0) continue;
+      const ssize_t got = ::read(pipes[rank].fd, buffer.data(), buffer.size());
+      if (got <= 0) {
+        ::close(pipes[rank].fd);
+        pipes[rank].fd = -1;
+        --left;
+        continue;
+      }
+      const std::string label = "[default" + std::to_string(rank) + "]:";
+      out.clear();
+      const char* at = buffer.data();
+      const char* const end = at + got;
+      while (const void* found = std::memchr(at, '\n', static_cast<std::size_t>(end - at))) {
+        const char* next = static_cast<const char*>(found) + 1;
+        out.append(label).append(held[rank]).append(at, next);
+        held[rank].clear();
+        at = next;
+      }
+      held[rank].append(at, end);
+      if (drun::agent::write_all(file, out) != 0) std::abort();
+    }
+  }
+}
+
+void run_output(const Load& load, int file, drun::StreamPlan plan, const std::string& log_dir) {
+  drun::OutputSpec spec;
+  spec.streams.assign(kWorkers, {plan, drun::StreamPlan{}});
+  spec.log_dir = log_dir;
+  drun::asio::io_context io(1);
+  drun::agent::Output output(io, {}, spec, "here", {.out = file, .err = 2});
+  drun::World world;
+  world.local_world_size = kWorkers;
+  if (!output.prepare("bench") || !output.open_round(world)) std::abort();
+  for (int rank = 0; rank < kWorkers; ++rank) {
+    const auto streams = output.open_worker(rank);
+    if (!streams) std::abort();
+    spawn_writer(load, rank, streams->stdout_fd, streams->stderr_fd);
+    output.close_worker_ends();
+  }
+  output.drain(std::chrono::hours(1), [] {});
+  io.run();
+  if (!log_dir.empty()) std::system(("rm -r " + output.log_place()).c_str());
+}
+
+template <typename Way>
+bool measure(const char* name, const Load& load, Way way) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const UniqueFd file(::open(load.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    const auto begin = std::chrono::steady_clock::now();
+    way(file.get());
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    const double megabytes = kWorkers * std::stod(load.count) * std::stod(load.line_bytes) / 1e6;
+    std::printf("%-10s %6.0f MB/s  peak %5.1f MB  cpu %4.2f s of %4.2f s  ", name,
+                megabytes / took.count(), static_cast<double>(used.ru_maxrss) / 1024,
+                static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                    static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6,
+                took.count());
+    std::fflush(stdout);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  const std::string check = kLines + " check " + std::to_string(kWorkers) + " " + load.count + " " +
+                            load.line_bytes + " " + load.file;
+  const bool is_whole = std::system(check.c_str()) == 0;
+  ::unlink(load.file.c_str());
+  return status == 0 && is_whole;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto argument = [&](int index, const char* otherwise) {
+    return std::string(argc > index ? argv[index] : otherwise);
+  };
+  const Load load{.file = argument(1, "/tmp/output_bench.out"),
+                  .count = argument(2, "500000"),
+                  .line_bytes = argument(3, "100"),
+                  .write_bytes = argument(4, "65536")};
+  const auto output = [&load](drun::StreamPlan plan, const std::string& log_dir) {
+    return [&load, plan, log_dir](int file) { run_output(load, file, plan, log_dir); };
+  };
+  bool is_good = measure("bare", load, [&](int file) { copy_bare(load, file); });
+  is_good &= measure("labelled", load, output({.is_labelled = true}, ""));
+  is_good &= measure("lines", load, output({}, ""));
+  is_good &= measure("tee", load,
+                     output({.to_file = true, .is_labelled = true},
+                            load.file.substr(0, load.file.rfind('/') + 1)));
+  return is_good ? 0 : 1;
+}
