@@ -22,7 +22,8 @@ namespace drun {
 struct KnownOption {
   std::string name;  // canonical: "--nproc-per-node"; '_' is as good as '-' in any place
   char letter = 0;   // 'r' for -r; 0: none
-  bool takes_value = true;
+  enum class Value { None, Needed, MayFollow };  // --flag, --name=v or --name v, --name[=v]
+  Value value = Value::Needed;
   // Prefixes are looked up among torchrun's options first, so that one that torchrun takes does
   // not become ambiguous through an option of ours.
   bool is_torchruns = true;
@@ -31,7 +32,7 @@ struct KnownOption {
 
 struct GivenOption {
   std::string name;                  // canonical
-  std::optional<std::string> value;  // absent for a flag
+  std::optional<std::string> value;  // absent for a flag, or when it need not be there
   bool operator==(const GivenOption&) const = default;
 };
 
