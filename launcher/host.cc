@@ -170,8 +170,13 @@ HostFacts look_at_host() {
 }
 
 Result<void> write_file(const std::string& path, std::string_view text) {
-  // Devices and pipes are written to, not replaced.
+  // What a link points to is replaced, not the link: it may be /dev/stdout. Devices and pipes are
+  // written to.
   std::error_code ec;
+  if (fs::is_symlink(path, ec)) {
+    const std::string target = fs::canonical(path, ec).string();
+    if (!ec && fs::is_regular_file(target, ec)) return write_file(target, text);
+  }
   const bool is_special = fs::exists(path, ec) && !fs::is_regular_file(path, ec);
   const std::string place = is_special ? path : path + "." + std::to_string(getpid()) + ".part";
   std::FILE* file = std::fopen(place.c_str(), "we");
