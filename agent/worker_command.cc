@@ -1,0 +1,132 @@
+#include "agent/worker_command.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cctype>
+
+namespace drun::agent {
+namespace {
+
+constexpr std::string_view kVisibleDevices = "CUDA_VISIBLE_DEVICES";
+constexpr std::string_view kLocalRank = "local_rank";
+
+bool is_name_start(char c) { return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0; }
+bool is_name_part(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }
+
+std::string trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == text.npos) return "";
+  return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
+}
+
+// The device that a worker of virtual local rank 0 sees.
+std::string device_of(const WorkerSpec& spec, int local_rank) {
+  for (const auto& [name, value] : spec.environment) {
+    if (name != kVisibleDevices) continue;
+    const std::vector<std::string> devices = visible_devices(value);
+    assert(static_cast<std::size_t>(local_rank) < devices.size());
+    return devices[static_cast<std::size_t>(local_rank)];
+  }
+  return std::to_string(local_rank);
+}
+
+// The placeholder at the front of `text` ("$name" or "${name}"), or nothing.
+struct Placeholder {
+  std::string_view name;
+  std::size_t size = 0;
+};
+Placeholder placeholder_at_front(std::string_view text) {
+  const bool is_braced = text.size() > 1 && text[1] == '{';
+  const std::size_t begin = is_braced ? 2 : 1;
+  std::size_t end = begin;
+  if (end < text.size() && is_name_start(text[end])) {
+    while (end < text.size() && is_name_part(text[end])) ++end;
+  }
+  if (end == begin || (is_braced && (end == text.size() || text[end] != '}'))) return {};
+  return {.name = text.substr(begin, end - begin), .size = end + (is_braced ? 1 : 0)};
+}
+
+}  // namespace
+
+std::vector<std::string> visible_devices(std::string_view list) {
+  std::vector<std::string> devices;
+  while (!list.empty()) {
+    const std::size_t comma = list.find(',');
+    devices.push_back(trimmed(list.substr(0, comma)));
+    list.remove_prefix(comma == list.npos ? list.size() : comma + 1);
+  }
+  return devices;
+}
+
+std::string with_local_rank(std::string_view argument, int local_rank) {
+  std::string text;
+  while (!argument.empty()) {
+    const std::size_t dollar = argument.find('$');
+    text += argument.substr(0, dollar);
+    if (dollar == argument.npos) break;
+    argument.remove_prefix(dollar);
+    const Placeholder placeholder = placeholder_at_front(argument);
+    if (argument.starts_with("$$")) {
+      text += '$';
+      argument.remove_prefix(2);
+    } else if (placeholder.name == kLocalRank) {
+      text += std::to_string(local_rank);
+      argument.remove_prefix(placeholder.size);
+    } else {
+      const std::size_t size = std::max<std::size_t>(placeholder.size, 1);
+      text += argument.substr(0, size);
+      argument.remove_prefix(size);
+    }
+  }
+  return text;
+}
+
+std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,
+                                              int local_rank, std::string_view error_file) {
+  assert(local_rank >= 0 && local_rank < world.local_world_size);
+  std::vector<EnvironmentEntry> own = to_environment(world, local_rank);
+  own.emplace_back("TORCHELASTIC_ERROR_FILE", error_file);
+  if (spec.virtual_local_rank) {
+    for (auto& [name, value] : own) {
+      if (name == "LOCAL_RANK") value = "0";
+    }
+    own.emplace_back(kVisibleDevices, device_of(spec, local_rank));
+  }
+  return own;
+}
+
+WorkerCommand worker_command(const WorkerSpec& spec, const World& world, int local_rank,
+                             std::string_view error_file) {
+  const std::vector<EnvironmentEntry> own = own_environment(spec, world, local_rank, error_file);
+  std::vector<std::string_view> own_names;
+  own_names.reserve(own.size());
+  for (const auto& [name, value] : own) own_names.emplace_back(name);
+  std::sort(own_names.begin(), own_names.end());
+
+  WorkerCommand command;
+  command.environment.reserve(spec.environment.size() + own.size());
+  const auto add = [&command](const EnvironmentEntry& entry) {
+    std::string& text = command.environment.emplace_back();
+    text.reserve(entry.first.size() + 1 + entry.second.size());
+    text.append(entry.first).append(1, '=').append(entry.second);
+  };
+  for (const EnvironmentEntry& entry : spec.environment) {
+    if (!std::binary_search(own_names.begin(), own_names.end(), entry.first)) add(entry);
+  }
+  for (const EnvironmentEntry& entry : own) add(entry);
+
+  command.argv.reserve(spec.argv.size() + 1);
+  for (std::size_t i = 0; i < spec.argv.size(); ++i) {
+    const bool is_argument = i > 0 && spec.substitutes_local_rank;
+    command.argv.push_back(is_argument ? with_local_rank(spec.argv[i], local_rank) : spec.argv[i]);
+  }
+  if (spec.passes_local_rank) {
+    const std::size_t at = std::min(spec.program_arguments_at, command.argv.size());
+    const int shown = spec.virtual_local_rank ? 0 : local_rank;
+    command.argv.insert(command.argv.begin() + static_cast<std::ptrdiff_t>(at),
+                        "--local-rank=" + std::to_string(shown));
+  }
+  return command;
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,114 @@
+#include "launcher/help.h"
+
+#include <algorithm>
+
+#include "launcher/version.h"
+
+namespace drun {
+namespace {
+
+constexpr std::size_t kColumns = 80;
+constexpr std::size_t kTextAt = 30;
+
+std::string entry_text(const HelpEntry& entry) {
+  std::string text = "  " + entry.names;
+  if (text.size() + 1 > kTextAt)
+    text += '\n' + std::string(kTextAt, ' ');
+  else
+    text.append(kTextAt - text.size(), ' ');
+  bool is_first = true;
+  for (const std::string& line : wrapped(entry.text, kColumns - kTextAt)) {
+    if (!is_first) text += '\n' + std::string(kTextAt, ' ');
+    text += line;
+    is_first = false;
+  }
+  return text + '\n';
+}
+
+}  // namespace
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
+  std::vector<std::string> lines(1);
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
+    const std::string_view word = text.substr(0, end);
+    std::string& line = lines.back();
+    if (line.empty())
+      line = word;
+    else if (line.size() + 1 + word.size() <= columns)
+      line.append(1, ' ').append(word);
+    else
+      lines.emplace_back(word);
+    if (end < text.size() && text[end] == '\n') lines.emplace_back();
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+std::string help_text(std::string_view head, std::span<const HelpEntry> entries,
+                      std::string_view foot) {
+  std::vector<std::string> groups;
+  for (const HelpEntry& entry : entries) {
+    if (std::find(groups.begin(), groups.end(), entry.group) == groups.end())
+      groups.push_back(entry.group);
+  }
+  std::string text(head);
+  for (const std::string& group : groups) {
+    text += '\n' + group + ":\n";
+    for (const HelpEntry& entry : entries) {
+      if (entry.group == group) text += entry_text(entry);
+    }
+  }
+  return text.append(foot);
+}
+
+std::string launcher_help_head(std::string_view invoked_as) {
+  const std::string name(invoked_as);
+  return "drun starts a distributed job as torchrun does, for programs in any language.\n"
+         "\n"
+         "  " +
+         name +
+         " --nproc-per-node=4 ./train --epochs=3\n"
+         "      four workers on this machine\n"
+         "  " +
+         name +
+         " --nnodes=3 --node-rank=0 --nproc-per-node=4 --master-addr=10.0.0.1 ./train\n"
+         "      on each of three machines, with its own --node-rank: twelve workers\n"
+         "\n"
+         "Usage: " +
+         name +
+         " [option...] program [argument...]\n"
+         "       drun store [--port P] [--loopback]\n"
+         "\n"
+         "Options may be written with - or _ and cut short as long as they stay clear.\n"
+         "Each can come from a variable (PET_NNODES=3 for --nnodes=3) or from --config;\n"
+         "the command line wins, then the variable. What follows the program is its own.\n";
+}
+
+std::string launcher_help_foot() {
+  return "\n"
+         "Exit code: 0 when every worker of every node returned 0; else that of the first\n"
+         "worker to fail (128+n for signal n). Of drun's own: 2 usage, 120 nodes missing,\n"
+         "121 turned away, 122 a node was lost, 125 system error, 126 program not\n"
+         "executable, 127 program not found; 128+n when signal n ended drun.\n";
+}
+
+std::string store_help_head() {
+  return "drun store serves a TCPStore, as PyTorch's programs and torchrun know it, until it\n"
+         "is told to stop.\n"
+         "\n"
+         "Usage: drun store [--port P] [--loopback]\n";
+}
+
+std::string short_usage(std::string_view invoked_as) {
+  const std::string name(invoked_as);
+  return "usage: " + name +
+         " [option...] program [argument...]\n"
+         "try    " +
+         name +
+         " --nproc-per-node=2 hostname\n"
+         "or     " +
+         name + " --help\n";
+}
+
+}  // namespace drun

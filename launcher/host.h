@@ -1,0 +1,43 @@
+// edge. What this machine and this process are: names, cores, GPUs, environment, files. The only
+// place in the launcher that asks the system; decides nothing.
+//
+// Owner:   values; copy freely.   Thread: main's, before any other exists.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rendezvous/result.h"
+#include "rendezvous/world.h"
+
+namespace drun {
+
+enum class FileKind { Missing, Directory, NotExecutable, Executable };
+using FileProbe = std::function<FileKind(const std::string& path)>;
+
+struct HostFacts {
+  std::string hostname;  // as the kernel knows it: no name service is asked, none can hang
+  int usable_cpus = 1;   // this process may use: affinity and cgroup quota
+  int gpus = 0;          // visible: device files, CUDA_VISIBLE_DEVICES and its kin
+  std::vector<EnvironmentEntry> environment;
+  std::string working_directory;       // absolute; empty when it is gone
+  std::string random_id;               // 32 hexadecimal digits, new for each process
+  std::chrono::seconds utc_offset{0};  // of local time, for display
+  bool has_terminal = false;           // stderr is a terminal
+  int columns = 80;                    // of that terminal
+  FileProbe probe;  // looks at one path, relative ones from the working directory
+};
+
+HostFacts look_at_host();
+
+// The value in `facts.environment`; a variable that is set twice counts as its first, as getenv.
+std::optional<std::string> variable(const HostFacts& facts, std::string_view name);
+
+// The whole text or nothing: written beside `path`, then renamed. Errors: System, naming the path.
+Result<void> write_file(const std::string& path, std::string_view text);
+
+}  // namespace drun

@@ -1,0 +1,243 @@
+#include "launcher/option_values.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <span>
+
+namespace drun {
+namespace {
+
+Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// The whole text as a number (a sign '+' is not taken: nobody writes it).
+template <typename Number>
+std::optional<Number> number(std::string_view text) {
+  text = trimmed(text);
+  Number value{};
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+struct Range {
+  int low = 0;
+  int high = std::numeric_limits<int>::max();
+};
+
+Result<int> integer(std::string_view text, Range range, std::string_view what) {
+  const std::optional<long long> value = number<long long>(text);
+  if (value && *value >= range.low && *value <= range.high) return static_cast<int>(*value);
+  std::string reason = "expected " + std::string(what) + ", a whole number ";
+  if (range.high == std::numeric_limits<int>::max()) {
+    return bad(reason + "not under " + std::to_string(range.low));
+  }
+  return bad(reason + "from " + std::to_string(range.low) + " to " + std::to_string(range.high));
+}
+
+template <typename T>
+struct Word {
+  std::string_view word;
+  T value;
+};
+
+template <typename T>
+Result<T> one_of(std::string_view text, std::span<const Word<T>> words) {
+  std::string lower(trimmed(text));
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  std::string names;
+  for (const Word<T>& each : words) {
+    if (each.word == lower) return each.value;
+    names += (names.empty() ? "" : ", ") + std::string(each.word);
+  }
+  return bad("expected one of " + names);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(trimmed(text.substr(0, end)));
+    if (end == text.npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+Result<std::chrono::milliseconds> seconds(std::string_view text, bool may_be_zero) {
+  constexpr double kMost = 1e9;  // over 30 years; a deadline beyond it would overflow clocks
+  const std::optional<double> value = number<double>(text);
+  const bool is_good =
+      value && std::isfinite(*value) && *value <= kMost && (may_be_zero ? *value >= 0 : *value > 0);
+  if (!is_good) {
+    return bad(std::string("expected seconds, ") + (may_be_zero ? "0 or more" : "more than 0") +
+               ", such as 30 or 0.5");
+  }
+  return std::chrono::milliseconds(std::llround(std::ceil(*value * 1000.0)));
+}
+
+constexpr std::string_view kStreamsHelp =
+    "expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or a list of local ranks such as "
+    "0:3,12:1";
+
+}  // namespace
+
+Result<std::string> parse_text(std::string_view text) { return std::string(text); }
+
+Result<NodeRange> parse_nodes(std::string_view text) {
+  const std::vector<std::string_view> parts = split(text, ':');
+  const Range range{1, kMostNodes};
+  const Result<int> min = integer(parts[0], range, "nodes");
+  const Result<int> max = integer(parts.back(), range, "nodes");
+  if (parts.size() > 2 || !min || !max) {
+    return bad("expected a number of nodes, such as 4, or MIN:MAX, each from 1 to " +
+               std::to_string(kMostNodes));
+  }
+  if (*min > *max) return bad("MIN is more than MAX; write MIN:MAX, such as 2:4");
+  return NodeRange{.min = *min, .max = *max};
+}
+
+Result<WorkerCount> parse_workers(std::string_view text) {
+  static constexpr std::array<Word<Device>, 4> kDevices{
+      {{"auto", Device::Auto}, {"cpu", Device::Cpu}, {"gpu", Device::Gpu}, {"xpu", Device::Xpu}}};
+  if (const Result<Device> device = one_of<Device>(text, kDevices)) return WorkerCount(*device);
+  const Result<int> count = integer(text, {1, kMostWorkers}, "workers");
+  if (count) return WorkerCount(*count);
+  return bad("expected a number of workers from 1 to " + std::to_string(kMostWorkers) +
+             ", or auto, cpu or gpu");
+}
+
+Result<int> parse_rank(std::string_view text) { return integer(text, {0, kMostNodes}, "a rank"); }
+Result<int> parse_port(std::string_view text) { return integer(text, {0, 65535}, "a port"); }
+Result<int> parse_count(std::string_view text) { return integer(text, {}, "a count"); }
+
+Result<std::chrono::milliseconds> parse_seconds(std::string_view text) {
+  return seconds(text, true);
+}
+Result<std::chrono::milliseconds> parse_interval(std::string_view text) {
+  return seconds(text, false);
+}
+
+Result<StreamChoice> parse_streams(std::string_view text) {
+  StreamChoice choice;
+  if (text.find(':') == text.npos) {
+    const Result<int> all = integer(text, {0, 3}, "");
+    if (!all) return bad(std::string(kStreamsHelp));
+    choice.all = *all;
+    return choice;
+  }
+  for (const std::string_view part : split(text, ',')) {
+    const std::vector<std::string_view> sides = split(part, ':');
+    const Result<int> rank = integer(sides[0], {0, kMostWorkers - 1}, "");
+    const Result<int> streams = integer(sides.back(), {0, 3}, "");
+    if (sides.size() != 2 || !rank || !streams) return bad(std::string(kStreamsHelp));
+    choice.of_ranks[*rank] = *streams;
+  }
+  return choice;
+}
+
+Result<std::vector<int>> parse_ranks(std::string_view text) {
+  std::vector<int> ranks;
+  if (trimmed(text).empty()) return ranks;
+  for (const std::string_view part : split(text, ',')) {
+    const Result<int> rank = integer(part, {0, kMostWorkers - 1}, "");
+    if (!rank) return bad("expected local ranks with commas between them, such as 0,1");
+    ranks.push_back(*rank);
+  }
+  return ranks;
+}
+
+Result<std::vector<std::string>> parse_words(std::string_view text) {
+  std::vector<std::string> words(1);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool is_comma = text[i] == ',';
+    const bool is_literal = is_comma && i + 1 < text.size() && text[i + 1] == ',';
+    if (is_comma && !is_literal) {
+      words.emplace_back();
+      continue;
+    }
+    words.back() += text[i];
+    if (is_literal) ++i;
+  }
+  std::erase(words, "");
+  return words;
+}
+
+Result<std::vector<std::pair<std::string, std::string>>> parse_pairs(std::string_view text) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  if (trimmed(text).empty()) return pairs;
+  for (const std::string_view part : split(text, ',')) {
+    const std::size_t equals = part.find('=');
+    const std::string_view key = trimmed(part.substr(0, equals));
+    const std::string_view value =
+        equals == part.npos ? std::string_view() : trimmed(part.substr(equals + 1));
+    if (key.empty() || value.empty()) {
+      return bad("\"" + std::string(part) +
+                 "\" is not KEY=VALUE; write such as join_timeout=60,timeout=900");
+    }
+    pairs.emplace_back(key, value);
+  }
+  return pairs;
+}
+
+Result<bool> parse_switch(std::string_view text) {
+  const std::optional<long long> value = number<long long>(text);
+  if (!value) return bad("expected 1 (on) or 0 (off)");
+  return *value != 0;
+}
+
+Result<StoreHost> parse_store(std::string_view text) {
+  static constexpr std::array<Word<StoreHost>, 2> kWords{
+      {{"agent", StoreHost::Agent}, {"worker", StoreHost::Worker}}};
+  return one_of<StoreHost>(text, kWords);
+}
+
+Result<OutputMode> parse_output(std::string_view text) {
+  static constexpr std::array<Word<OutputMode>, 3> kWords{
+      {{"lines", OutputMode::Lines}, {"labelled", OutputMode::Labelled}, {"raw", OutputMode::Raw}}};
+  return one_of<OutputMode>(text, kWords);
+}
+
+Result<StdinSource> parse_stdin(std::string_view text) {
+  static constexpr std::array<Word<StdinSource>, 2> kWords{
+      {{"none", StdinSource::DevNull}, {"rank0", StdinSource::Rank0}}};
+  return one_of<StdinSource>(text, kWords);
+}
+
+Result<ExitCodeStyle> parse_exit_code_style(std::string_view text) {
+  static constexpr std::array<Word<ExitCodeStyle>, 2> kWords{
+      {{"drun", ExitCodeStyle::Drun}, {"torchrun", ExitCodeStyle::Torchrun}}};
+  return one_of<ExitCodeStyle>(text, kWords);
+}
+
+Result<DryRun> parse_dry_run(std::string_view text) {
+  static constexpr std::array<Word<DryRun>, 2> kWords{
+      {{"text", DryRun::Text}, {"json", DryRun::Json}}};
+  return one_of<DryRun>(text, kWords);
+}
+
+Result<LogLevel> parse_log_level(std::string_view text) {
+  static constexpr std::array<Word<LogLevel>, 6> kWords{{{"debug", LogLevel::Debug},
+                                                         {"info", LogLevel::Info},
+                                                         {"warning", LogLevel::Warning},
+                                                         {"error", LogLevel::Error},
+                                                         {"warn", LogLevel::Warning},
+                                                         {"critical", LogLevel::Error}}};
+  return one_of<LogLevel>(text, kWords);
+}
+
+Result<std::string> parse_logs_specs(std::string_view text) {
+  if (trimmed(text) == "default") return std::string(text);
+  return bad("such plug-ins are Python code, which drun does not load; leave it out");
+}
+
+}  // namespace drun

@@ -1,0 +1,43 @@
+// core. The values of options, from text: what is allowed and what to write instead.
+//
+// Errors:  Usage; the message is "reason; remedy" and the caller puts "--option=value: " in front.
+// Source:  torchrun's formats; ranks have as many digits as they like.
+// Thread:  any.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launcher/options.h"
+#include "rendezvous/result.h"
+
+namespace drun {
+
+inline constexpr int kMostNodes = 1 << 20;
+inline constexpr int kMostWorkers = 1 << 16;  // of one node
+
+Result<std::string> parse_text(std::string_view text);  // anything
+Result<NodeRange> parse_nodes(std::string_view text);   // "4", "2:4"
+Result<WorkerCount> parse_workers(std::string_view text);
+Result<int> parse_rank(std::string_view text);
+Result<int> parse_port(std::string_view text);                            // 0 to 65535
+Result<int> parse_count(std::string_view text);                           // 0 and up
+Result<std::chrono::milliseconds> parse_seconds(std::string_view text);   // "30", "0.5"; 0 and up
+Result<std::chrono::milliseconds> parse_interval(std::string_view text);  // the same, but over 0
+Result<StreamChoice> parse_streams(std::string_view text);                // "3", "0:1,12:3"
+Result<std::vector<int>> parse_ranks(std::string_view text);              // "0,2"
+Result<std::vector<std::string>> parse_words(std::string_view text);      // "A,B"; ",," is a comma
+Result<std::vector<std::pair<std::string, std::string>>> parse_pairs(std::string_view text);
+Result<bool> parse_switch(std::string_view text);  // PET_ variables of flags: whole numbers
+Result<StoreHost> parse_store(std::string_view text);
+Result<OutputMode> parse_output(std::string_view text);
+Result<StdinSource> parse_stdin(std::string_view text);
+Result<ExitCodeStyle> parse_exit_code_style(std::string_view text);
+Result<DryRun> parse_dry_run(std::string_view text);
+Result<LogLevel> parse_log_level(std::string_view text);
+Result<std::string> parse_logs_specs(std::string_view text);  // "default" is all there is
+
+}  // namespace drun

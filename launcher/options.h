@@ -1,0 +1,115 @@
+// edge. What the user asked for: command line, PET_ variables and configuration file as one plain
+// struct. The only place that sees CLI11, which reads the configuration file.
+//
+// Shape:   optional means "given or not"; what is absent is decided by plan.h.
+//          Precedence: command line > PET_<NAME> > --config FILE > default. Empty PET_ variables
+//          count as unset.
+// Owner:   values; copy freely.   Thread: any, one at a time.
+// Source:  torchrun's command line. Options without a meaning here are accepted and dropped.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "agent/spec.h"
+#include "rendezvous/log.h"
+#include "rendezvous/result.h"
+#include "rendezvous/world.h"
+
+namespace drun {
+
+struct NodeRange {
+  int min = 1;
+  int max = 1;
+  bool operator==(const NodeRange&) const = default;
+};
+
+enum class Device { Auto, Cpu, Gpu, Xpu };
+using WorkerCount = std::variant<int, Device>;
+
+// --redirects, --tee: bit 1 is stdout, bit 2 is stderr.
+struct StreamChoice {
+  int all = 0;                  // ranks not named
+  std::map<int, int> of_ranks;  // "0:1,12:3"; then `all` is 0
+  bool operator==(const StreamChoice&) const = default;
+};
+
+enum class DryRun { Text, Json };
+enum class ExitCodeStyle { Drun, Torchrun };
+
+struct Options {
+  std::string invoked_as = "drun";  // argv[0] without its folder; "torchrun" changes defaults
+  // The job.
+  std::optional<NodeRange> nnodes;
+  std::optional<WorkerCount> nproc_per_node;
+  std::optional<int> max_restarts;
+  std::optional<std::string> role;
+  // Rendezvous.
+  std::optional<int> node_rank;
+  std::optional<std::string> master_addr;
+  std::optional<int> master_port;
+  bool standalone = false;
+  std::optional<std::string> rdzv_backend;
+  std::optional<std::string> rdzv_endpoint;
+  std::optional<std::string> rdzv_id;
+  std::vector<std::pair<std::string, std::string>> rdzv_conf;
+  std::optional<std::string> local_addr;
+  StoreHost store = StoreHost::Agent;
+  // The program.
+  bool module = false;
+  bool no_python = false;
+  bool run_path = false;
+  bool pass_local_rank = false;
+  bool virtual_local_rank = false;
+  StdinSource stdin_source = StdinSource::DevNull;
+  std::optional<std::string> numa_binding;
+  std::string program;
+  std::vector<std::string> program_arguments;
+  // Output.
+  OutputMode output = OutputMode::Lines;
+  StreamChoice redirects;
+  StreamChoice tee;
+  std::optional<std::string> log_dir;
+  std::optional<std::vector<int>> local_ranks_filter;
+  std::vector<std::string> duplicate_stdout_filters;
+  std::vector<std::string> duplicate_stderr_filters;
+  // The end.
+  std::optional<std::vector<std::string>> signals_to_handle;
+  std::optional<std::chrono::milliseconds> shutdown_timeout;
+  std::optional<std::string> report;
+  std::optional<ExitCodeStyle> exit_code;
+  // drun itself.
+  std::optional<DryRun> dry_run;
+  std::optional<LogLevel> log_level;
+  bool operator==(const Options&) const = default;
+};
+
+// `drun store`: the store server alone.
+struct StoreCommand {
+  std::uint16_t port = 29500;
+  bool is_loopback_only = false;
+  bool operator==(const StoreCommand&) const = default;
+};
+
+// Help, version, usage: print it and end with `exit_code` (on stderr when that is not 0).
+struct ShowText {
+  std::string text;
+  int exit_code = 0;
+  bool operator==(const ShowText&) const = default;
+};
+
+using Command = std::variant<Options, StoreCommand, ShowText>;
+
+// `argv` with argv[0]; `variables` gives PET_<NAME> and LOGLEVEL. Errors: Usage, naming the option
+// (or the variable, or the file), the value, the reason and the remedy; without a trailing newline.
+// Never throws.
+Result<Command> parse_command_line(std::span<const std::string> argv, const Lookup& variables);
+
+}  // namespace drun

@@ -1,0 +1,185 @@
+#include "launcher/plan.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+#include "agent/worker_command.h"
+#include "launcher/option_values.h"
+#include "launcher/plan_join.h"
+#include "launcher/plan_program.h"
+
+namespace drun {
+namespace {
+
+constexpr const char* kTerminationSignals[] = {"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
+
+std::optional<int> signal_number(std::string name) {
+  if (name.starts_with("SIG")) name = name.substr(3);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    const char* known = sigabbrev_np(signal);
+    if (known != nullptr && name == known) return signal;
+  }
+  return std::nullopt;
+}
+
+std::vector<int> plan_signals(const Options& options, Remarks& remarks) {
+  std::vector<int> signals;
+  const std::vector<std::string> names = options.signals_to_handle.value_or(
+      std::vector<std::string>(std::begin(kTerminationSignals), std::end(kTerminationSignals)));
+  for (const std::string& name : names) {
+    const std::optional<int> signal = signal_number(name);
+    if (!signal || *signal == SIGKILL || *signal == SIGSTOP || *signal == SIGCHLD) {
+      remarks.warnings.push_back("--signals-to-handle: " + name +
+                                 (signal ? " cannot be handled" : " is not a signal") +
+                                 ", left out; write names such as SIGTERM,SIGUSR1");
+    } else if (std::find(signals.begin(), signals.end(), *signal) == signals.end()) {
+      signals.push_back(*signal);
+    }
+  }
+  return signals;
+}
+
+Result<std::chrono::milliseconds> plan_shutdown(const Options& options, const HostFacts& host) {
+  constexpr const char kName[] = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
+  if (options.shutdown_timeout) return *options.shutdown_timeout;
+  const std::optional<std::string> text = variable(host, kName);
+  if (!text || text->empty()) return AgentSpec{}.shutdown_timeout;
+  Result<std::chrono::milliseconds> parsed = parse_seconds(*text);
+  if (!parsed) return usage_error(std::string(kName) + "=" + *text, parsed.error().message);
+  return parsed;
+}
+
+Result<void> check_ranks(const StreamChoice& choice, const std::string& option, int workers) {
+  if (choice.of_ranks.empty() || choice.of_ranks.rbegin()->first < workers) return {};
+  return usage_error(option, "there is no local rank " +
+                                 std::to_string(choice.of_ranks.rbegin()->first) +
+                                 "; this node's go from 0 to " + std::to_string(workers - 1));
+}
+
+bool has_stream(const StreamChoice& choice, int local_rank, int bit) {
+  const auto of_rank = choice.of_ranks.find(local_rank);
+  return ((of_rank == choice.of_ranks.end() ? choice.all : of_rank->second) & bit) != 0;
+}
+
+std::optional<std::string> plan_log_dir(const Options& options, const HostFacts& host) {
+  if (!options.log_dir || options.log_dir->empty()) return std::nullopt;
+  if (*options.log_dir == "/dev/null") return "";
+  if (options.log_dir->starts_with('/') || host.working_directory.empty()) return options.log_dir;
+  return host.working_directory + "/" + *options.log_dir;
+}
+
+Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, int workers) {
+  if (auto fits = check_ranks(options.redirects, "--redirects", workers); !fits)
+    return fits.error();
+  if (auto fits = check_ranks(options.tee, "--tee", workers); !fits) return fits.error();
+  const std::vector<int> shown = options.local_ranks_filter.value_or(std::vector<int>{});
+  for (const int rank : shown) {
+    if (rank >= workers)
+      return check_ranks({.of_ranks = {{rank, 0}}}, "--local-ranks-filter", workers).error();
+  }
+  OutputSpec output;
+  output.mode = options.output;
+  for (int rank = 0; rank < workers; ++rank) {
+    const bool is_shown =
+        shown.empty() || std::find(shown.begin(), shown.end(), rank) != shown.end();
+    auto& streams = output.streams.emplace_back();
+    for (int i = 0; i < 2; ++i) {
+      const bool is_teed = has_stream(options.tee, rank, 1 << i);
+      const bool is_redirected = has_stream(options.redirects, rank, 1 << i);
+      streams[static_cast<std::size_t>(i)] = {
+          .to_file = is_teed || is_redirected,
+          .to_console = is_shown && (is_teed || !is_redirected),
+          .is_labelled = is_teed || options.output == OutputMode::Labelled};
+    }
+  }
+  if (const auto label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"))
+    output.label_template = *label;
+  output.duplicate_stdout_filters = options.duplicate_stdout_filters;
+  output.duplicate_stderr_filters = options.duplicate_stderr_filters;
+  output.log_dir = plan_log_dir(options, host);
+  return output;
+}
+
+Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, int workers) {
+  if (!options.virtual_local_rank) return {};
+  const auto list = variable(host, "CUDA_VISIBLE_DEVICES");
+  if (!list) return {};
+  const std::size_t devices = agent::visible_devices(*list).size();
+  if (devices >= static_cast<std::size_t>(workers)) return {};
+  return usage_error("--virtual-local-rank", "CUDA_VISIBLE_DEVICES=\"" + *list + "\" names " +
+                                                 std::to_string(devices) + " devices for " +
+                                                 std::to_string(workers) +
+                                                 " workers; name more or start fewer");
+}
+
+std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int workers,
+                                               Remarks& remarks) {
+  std::vector<EnvironmentEntry> environment = host.environment;
+  if (!variable(host, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+    environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  if (workers > 1 && !variable(host, "OMP_NUM_THREADS")) {
+    environment.emplace_back("OMP_NUM_THREADS", "1");
+    remarks.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
+                            " workers, as torchrun does; set it to choose");
+  }
+  return environment;
+}
+
+Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, int workers,
+                               Remarks& remarks, std::optional<CannotStart>& cannot_start) {
+  Result<Program> program = plan_program(options, host);
+  if (!program) return program.error();
+  if (auto fits = check_virtual_ranks(options, host, workers); !fits) return fits.error();
+  cannot_start = std::move(program->cannot_start);
+  WorkerSpec worker;
+  worker.argv = std::move(program->argv);
+  worker.passes_local_rank = options.pass_local_rank;
+  worker.program_arguments_at = program->arguments_at;
+  worker.environment = plan_environment(host, workers, remarks);
+  worker.virtual_local_rank = options.virtual_local_rank;
+  worker.stdin_source = options.stdin_source;
+  return worker;
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const Options& options, const HostFacts& host) {
+  if (options.numa_binding) {
+    return usage_error("--numa-binding=" + *options.numa_binding,
+                       "not supported yet; leave it out, or start the program through numactl");
+  }
+  Plan plan;
+  Remarks remarks;
+  Result<JoinSpec> join = plan_join(options, host, remarks);
+  if (!join) return join.error();
+  const int workers = join->local_world_size;
+  plan.agent.join = *std::move(join);
+  Result<WorkerSpec> worker = plan_worker(options, host, workers, remarks, plan.cannot_start);
+  if (!worker) return worker.error();
+  plan.agent.worker = *std::move(worker);
+  Result<OutputSpec> output = plan_output(options, host, workers);
+  if (!output) return output.error();
+  plan.agent.output = *std::move(output);
+  const Result<std::chrono::milliseconds> shutdown = plan_shutdown(options, host);
+  if (!shutdown) return shutdown.error();
+  plan.agent.shutdown_timeout = *shutdown;
+  plan.agent.host = host.hostname;
+  plan.agent.termination_signals = plan_signals(options, remarks);
+  plan.agent.error_file = variable(host, "TORCHELASTIC_ERROR_FILE").value_or("");
+  if (plan.cannot_start && plan.agent.join.node_count > 1) {
+    remarks.warnings.push_back(plan.cannot_start->message + "; the job will fail here");
+    plan.cannot_start.reset();
+  }
+  plan.report_file = options.report;
+  const bool is_torchrun = options.invoked_as == "torchrun";
+  plan.exit_codes =
+      options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun);
+  plan.dry_run = options.dry_run;
+  plan.log_level = options.log_level.value_or(LogLevel::Info);
+  plan.notes = std::move(remarks.notes);
+  plan.warnings = std::move(remarks.warnings);
+  return plan;
+}
+
+}  // namespace drun

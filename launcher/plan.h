@@ -1,0 +1,44 @@
+// core. From wishes to a plan: options and host facts become the one value that the agent obeys, or
+// a clear error. Every default and every rule of torchrun's command line is decided here.
+//
+// Owner:   values; copy freely.   Thread: any.
+// Errors:  Usage, naming the option, the value, the reason and the remedy. Never throws.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/spec.h"
+#include "launcher/host.h"
+#include "launcher/options.h"
+#include "rendezvous/failure.h"
+#include "rendezvous/log.h"
+#include "rendezvous/result.h"
+
+namespace drun {
+
+// The program cannot run on this node, as far as one can see before trying.
+struct CannotStart {
+  NotStarted status;
+  std::string message;  // with the remedy
+  bool operator==(const CannotStart&) const = default;
+};
+
+struct Plan {
+  AgentSpec agent;
+  // Set only when this is the job's one node: say `message`, end with exit_code(status), start
+  // nothing. With more nodes it is a warning instead, and the round's failure tells everyone.
+  std::optional<CannotStart> cannot_start;
+  std::optional<std::string> report_file;
+  ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
+  std::optional<DryRun> dry_run;
+  LogLevel log_level = LogLevel::Info;
+  std::vector<std::string> notes;     // for the log, level info
+  std::vector<std::string> warnings;  // for the log, level warning
+  bool operator==(const Plan&) const = default;
+};
+
+Result<Plan> make_plan(const Options& options, const HostFacts& host);
+
+}  // namespace drun

@@ -1,0 +1,268 @@
+#include "launcher/plan_join.h"
+
+#include <algorithm>
+
+#include "launcher/option_values.h"
+
+namespace drun {
+namespace {
+
+constexpr const char kLoopback[] = "127.0.0.1";
+
+struct Backend {
+  bool is_c10d = false;
+};
+
+Result<Backend> backend_of(const Options& options) {
+  const std::string name = options.rdzv_backend.value_or("static");
+  if (options.standalone || name == "static") return Backend{.is_c10d = false};
+  if (name == "c10d") return Backend{.is_c10d = true};
+  const bool is_etcd = name.starts_with("etcd");
+  return usage_error("--rdzv-backend=" + name,
+                     is_etcd ? "drun needs no etcd and does not speak to one; leave it out and "
+                               "name node 0 with --master-addr"
+                             : "drun knows static and c10d; leave it out");
+}
+
+Result<int> node_count_of(const Options& options, Backend backend, Remarks& remarks) {
+  const NodeRange nodes = options.nnodes.value_or(NodeRange{});
+  const std::string given =
+      "--nnodes=" + (nodes.min == nodes.max ? "" : std::to_string(nodes.min) + ":") +
+      std::to_string(nodes.max);
+  const std::string most = std::to_string(nodes.max);
+  if (options.standalone && nodes.max > 1)
+    return usage_error(given, "--standalone is for one node; drop one of the two");
+  if (nodes.min == nodes.max) return nodes.max;
+  if (backend.is_c10d) {
+    return usage_error(given,
+                       "elastic sizes are not supported yet; write a fixed number, such as "
+                       "--nnodes=" +
+                           most);
+  }
+  remarks.notes.push_back(given + ": all " + most + " nodes are waited for");
+  return nodes.max;
+}
+
+Result<int> node_rank_of(const Options& options, Backend backend, int node_count) {
+  const std::string last = std::to_string(node_count - 1);
+  if (!options.node_rank && backend.is_c10d && node_count > 1) {
+    return usage_error("--rdzv-backend=c10d",
+                       "drun gives nodes no ranks of its own; say which node this is with "
+                       "--node-rank, 0 to " +
+                           last + ", 0 on the host of --rdzv-endpoint");
+  }
+  const int rank = options.node_rank.value_or(0);
+  if (rank < node_count) return rank;
+  return usage_error("--node-rank=" + std::to_string(rank),
+                     node_count == 1
+                         ? "there is only node 0; give the number of nodes with --nnodes"
+                         : "with --nnodes=" + std::to_string(node_count) + " it is 0 to " + last);
+}
+
+Result<std::string> run_id_of(const Options& options, const HostFacts& host, bool is_alone,
+                              Remarks& remarks) {
+  constexpr std::size_t kMostBytes = 200;  // it becomes part of a file name
+  if (!options.rdzv_id) return is_alone ? host.random_id : "none";
+  const std::string& id = *options.rdzv_id;
+  if (id.empty()) {
+    remarks.warnings.push_back("--rdzv-id is empty: this node made up " + host.random_id);
+    return host.random_id;
+  }
+  const bool is_fit = id.size() <= kMostBytes && std::all_of(id.begin(), id.end(), [](char c) {
+                        return c != '/' && c >= ' ';
+                      });
+  if (is_fit) return id;
+  return usage_error("--rdzv-id=" + id,
+                     "it becomes part of a file name; write at most 200 characters and no slash");
+}
+
+// An address without a port, brackets stripped.
+Result<std::string> master_addr_of(const Options& options) {
+  const std::string text = options.master_addr.value_or(kLoopback);
+  const Result<Endpoint> parsed = parse_endpoint(text.empty() ? kLoopback : text, 0);
+  if (!parsed) return with_context(parsed.error(), "--master-addr");
+  if (parsed->port != 0)
+    return usage_error("--master-addr=" + text,
+                       "write the port apart, --master-port=" + std::to_string(parsed->port));
+  return parsed->host;
+}
+
+bool is_given(const std::optional<std::string>& text) { return text && !text->empty(); }
+
+// Where drun's agents meet.
+Result<Endpoint> meeting_of(const Options& options, Backend backend, int node_count) {
+  const bool is_workers_store = options.store == StoreHost::Worker;
+  if (is_given(options.rdzv_endpoint) && !options.standalone) {
+    const int port = backend.is_c10d || is_workers_store ? kMeetingPort : kMasterPort;
+    Result<Endpoint> parsed =
+        parse_endpoint(*options.rdzv_endpoint, static_cast<std::uint16_t>(port));
+    if (!parsed) return with_context(parsed.error(), "--rdzv-endpoint");
+    return parsed;
+  }
+  Result<std::string> addr = master_addr_of(options);
+  if (!addr) return addr.error();
+  int port = options.master_port.value_or(kMasterPort);
+  if (backend.is_c10d || is_workers_store) port = node_count == 1 ? 0 : kMeetingPort;
+  return Endpoint{.host = *addr, .port = static_cast<std::uint16_t>(port)};
+}
+
+Result<void> fill_in_places(JoinSpec& join, const Options& options, Backend backend,
+                            bool is_alone) {
+  const Result<std::string> addr = master_addr_of(options);
+  if (!addr) return addr.error();
+  const bool is_workers_store = options.store == StoreHost::Worker;
+  const bool is_lone_store = join.node_count == 1 && is_workers_store &&
+                             !is_given(options.rdzv_endpoint) && !backend.is_c10d;
+  if (is_alone || is_lone_store) {
+    join.endpoint = {.host = kLoopback, .port = 0};
+  } else {
+    const Result<Endpoint> meeting = meeting_of(options, backend, join.node_count);
+    if (!meeting) return meeting.error();
+    join.endpoint = *meeting;
+  }
+  if (join.endpoint.port == 0 && join.node_count > 1) {
+    const bool has_endpoint = is_given(options.rdzv_endpoint);
+    return usage_error(
+        has_endpoint ? "--rdzv-endpoint=" + *options.rdzv_endpoint : "--master-port=0",
+        "port 0 is any free one, which the other nodes cannot know; write such as 29500");
+  }
+  join.master_addr = join.endpoint.host;
+  join.master_port = join.endpoint.port;
+  if (!is_workers_store) return {};
+  if (options.master_addr) join.master_addr = *addr;
+  join.master_port = static_cast<std::uint16_t>(options.master_port.value_or(kMasterPort));
+  if (join.master_port == 0)
+    return usage_error("--master-port=0", "with --store=worker it must be a definite one");
+  if (join.master_port == join.endpoint.port) {
+    return usage_error("--store=worker",
+                       "drun cannot meet on the master port " + std::to_string(join.master_port) +
+                           ", which is left to rank 0; give --rdzv-endpoint another port");
+  }
+  return {};
+}
+
+void remark_unused(const Options& options, Backend backend, bool is_alone, Remarks& remarks) {
+  const bool has_endpoint = is_given(options.rdzv_endpoint);
+  const auto unused = [&remarks](const std::string& option, const std::string& reason) {
+    remarks.warnings.push_back(option + " is not used: " + reason);
+  };
+  const bool is_workers_store = options.store == StoreHost::Worker;
+  if (options.standalone) {
+    if (has_endpoint) unused("--rdzv-endpoint", "--standalone picks its own");
+    if (options.master_port && !is_workers_store)
+      unused("--master-port", "--standalone picks its own");
+  }
+  if (is_workers_store) return;
+  if (options.master_addr && is_alone) {
+    remarks.notes.push_back("--master-addr is not used: one node alone meets on " +
+                            std::string(kLoopback));
+  } else if (options.master_addr && backend.is_c10d) {
+    unused("--master-addr", "--rdzv-backend=c10d meets on --rdzv-endpoint");
+  } else if (options.master_addr && has_endpoint) {
+    unused("--master-addr", "--rdzv-endpoint says where the nodes meet");
+  }
+  if (options.master_port && !options.standalone && (backend.is_c10d || has_endpoint))
+    unused("--master-port", "--rdzv-endpoint says where the nodes meet");
+}
+
+// Keys that torchrun knows and that have nothing to set here.
+constexpr std::string_view kSilentKeys[] = {
+    "last_call_timeout", "close_timeout", "heartbeat_timeout", "read_timeout", "is_host",
+    "store_type",        "rank",
+};
+
+Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, Remarks& remarks) {
+  std::optional<std::chrono::milliseconds> timeout, join_timeout, interval;
+  std::optional<int> attempts;
+  for (const auto& [key, value] : options.rdzv_conf) {
+    const std::string given = "--rdzv-conf " + key + "=" + value;
+    if (key == "keep_alive_max_attempt") {
+      const Result<int> count = parse_count(value);
+      if (!count || *count == 0) return usage_error(given, "expected a count, 1 or more");
+      attempts = *count;
+      continue;
+    }
+    std::optional<std::chrono::milliseconds>* field = key == "timeout"               ? &timeout
+                                                      : key == "join_timeout"        ? &join_timeout
+                                                      : key == "keep_alive_interval" ? &interval
+                                                                                     : nullptr;
+    if (field == nullptr) {
+      const bool is_silent =
+          std::find(std::begin(kSilentKeys), std::end(kSilentKeys), key) != std::end(kSilentKeys);
+      if (!is_silent) remarks.notes.push_back(given + " is not known and not used");
+      continue;
+    }
+    const Result<std::chrono::milliseconds> parsed = parse_interval(value);
+    if (!parsed) return usage_error(given, parsed.error().message);
+    *field = *parsed;
+  }
+  if (timeout) join.join_timeout = *timeout;
+  if (join_timeout) join.join_timeout = *join_timeout;
+  if (interval || attempts) {
+    constexpr std::chrono::milliseconds kMost = std::chrono::hours(24 * 365);
+    const auto each =
+        std::min<std::chrono::milliseconds>(interval.value_or(std::chrono::seconds(5)), kMost);
+    join.heartbeat_timeout = std::min(each * std::min(attempts.value_or(3), 1000000), kMost);
+  }
+  return {};
+}
+
+}  // namespace
+
+Error usage_error(const std::string& what, const std::string& reason) {
+  return Error{ErrorCode::Usage, what + ": " + reason};
+}
+
+Result<int> plan_workers(const Options& options, const HostFacts& host) {
+  const WorkerCount wanted = options.nproc_per_node.value_or(WorkerCount(1));
+  if (const int* count = std::get_if<int>(&wanted)) return *count;
+  switch (std::get<Device>(wanted)) {
+    case Device::Cpu:
+      return host.usable_cpus;
+    case Device::Auto:
+      return host.gpus > 0 ? host.gpus : host.usable_cpus;
+    case Device::Gpu:
+      if (host.gpus > 0) return host.gpus;
+      return usage_error("--nproc-per-node=gpu",
+                         "no GPU is visible on " + host.hostname +
+                             "; look at CUDA_VISIBLE_DEVICES, or write a number, cpu or auto");
+    case Device::Xpu:
+      break;
+  }
+  return usage_error("--nproc-per-node=xpu",
+                     "drun cannot count these devices; write how many workers there shall be");
+}
+
+Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remarks& remarks) {
+  const Result<Backend> backend = backend_of(options);
+  if (!backend) return backend.error();
+  const Result<int> node_count = node_count_of(options, *backend, remarks);
+  if (!node_count) return node_count.error();
+  const Result<int> node_rank = node_rank_of(options, *backend, *node_count);
+  if (!node_rank) return node_rank.error();
+  const bool is_plain =
+      !backend->is_c10d && !is_given(options.rdzv_endpoint) && !options.master_port;
+  const bool is_alone = *node_count == 1 && (options.standalone || is_plain);
+  const Result<std::string> run_id = run_id_of(options, host, is_alone, remarks);
+  if (!run_id) return run_id.error();
+  const Result<int> workers = plan_workers(options, host);
+  if (!workers) return workers.error();
+
+  JoinSpec join;
+  join.run_id = *run_id;
+  join.node_rank = *node_rank;
+  join.node_count = *node_count;
+  join.local_world_size = *workers;
+  join.role = options.role.value_or("default");
+  join.is_coordinator = *node_rank == 0;
+  join.store_host = options.store;
+  join.max_restarts = options.max_restarts.value_or(0);
+  if (Result<void> places = fill_in_places(join, options, *backend, is_alone); !places)
+    return places.error();
+  if (Result<void> timeouts = fill_in_timeouts(join, options, remarks); !timeouts)
+    return timeouts.error();
+  remark_unused(options, *backend, is_alone, remarks);
+  return join;
+}
+
+}  // namespace drun

@@ -1,0 +1,33 @@
+// core. The rendezvous part of the plan: who this node is, where the nodes meet, what workers are
+// told as MASTER_ADDR and MASTER_PORT.
+// Source:  torchrun's static and c10d rendezvous and --standalone, as far as sizes are fixed.
+// Errors:  Usage, naming option, value, reason and remedy.   Thread: any.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/host.h"
+#include "launcher/options.h"
+#include "rendezvous/join_spec.h"
+
+namespace drun {
+
+inline constexpr int kMasterPort = 29500;
+inline constexpr int kMeetingPort = 29400;
+
+struct Remarks {
+  std::vector<std::string> notes;
+  std::vector<std::string> warnings;
+};
+
+// "--option=value: reason; remedy".
+Error usage_error(const std::string& what, const std::string& reason);
+
+// Adds to `remarks` also when it fails.
+Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remarks& remarks);
+
+// What --nproc-per-node means on this machine.
+Result<int> plan_workers(const Options& options, const HostFacts& host);
+
+}  // namespace drun

@@ -1,0 +1,182 @@
+#include "launcher/plan_text.h"
+
+#include <nlohmann/json.hpp>
+
+#include "agent/worker_command.h"
+
+namespace drun {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  std::string text = Json(seconds(time)).dump();
+  return (text.ends_with(".0") ? text.substr(0, text.size() - 2) : text) + " s";
+}
+
+// drun's variables of local rank 0. Nodes before this one may have any number of workers, so only
+// the round knows some of them, unless this is the first node or all there is.
+std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) {
+  const JoinSpec& join = agent.join;
+  World world;
+  world.run_id = join.run_id;
+  world.max_restarts = join.max_restarts;
+  world.node_rank = join.node_rank;
+  world.node_count = join.node_count;
+  world.local_world_size = world.world_size = world.role_world_size = join.local_world_size;
+  world.role = join.role;
+  world.master_addr = join.master_addr;
+  world.master_port = join.master_port;
+  world.use_agent_store = join.store_host == StoreHost::Agent;
+  auto own = agent::own_environment(agent.worker, world, 0, "");
+  for (auto& [name, value] : own) {
+    const bool is_size = name == "WORLD_SIZE" || name == "ROLE_WORLD_SIZE";
+    const bool is_rank = name == "RANK" || name == "ROLE_RANK";
+    const bool is_port = name == "MASTER_PORT" && join.master_port == 0;
+    const bool is_file = name == "TORCHELASTIC_ERROR_FILE";
+    if ((is_size && join.node_count > 1) || (is_rank && join.node_rank > 0) || is_port || is_file)
+      value = "?";
+  }
+  for (const auto& entry : agent.worker.environment) {
+    if (entry.first == "OMP_NUM_THREADS" || entry.first == "TORCH_NCCL_ASYNC_ERROR_HANDLING")
+      own.push_back(entry);
+  }
+  return own;
+}
+
+std::string endpoint_text(const JoinSpec& join) {
+  if (join.endpoint.port != 0) return to_string(join.endpoint);
+  const std::string text = to_string(join.endpoint);
+  return text.substr(0, text.rfind(':')) + ", any free port";
+}
+
+std::string ranks_text(const JoinSpec& join) {
+  if (join.node_rank == 0) return "0 to " + std::to_string(join.local_world_size - 1);
+  return "after those of node" + std::string(join.node_rank == 1 ? " 0" : "s 0 to ") +
+         (join.node_rank == 1 ? "" : std::to_string(join.node_rank - 1));
+}
+
+const char* stream_text(const StreamPlan& stream) {
+  if (stream.to_file) return stream.to_console ? "console+file" : "file";
+  return stream.to_console ? "console" : "none";
+}
+
+const char* mode_text(OutputMode mode) {
+  switch (mode) {
+    case OutputMode::Lines:
+      return "lines";
+    case OutputMode::Labelled:
+      return "labelled";
+    case OutputMode::Raw:
+      return "raw";
+  }
+  return "lines";
+}
+
+std::string log_dir_text(const OutputSpec& output) {
+  if (!output.log_dir) return "in the temporary folder";
+  return output.log_dir->empty() ? "no files" : *output.log_dir;
+}
+
+// Local ranks whose streams are alike share a line: "0 to 3  stdout console, stderr file".
+std::string streams_text(const OutputSpec& output) {
+  std::string text;
+  for (std::size_t i = 0, end = 0; i < output.streams.size(); i = end) {
+    while (end < output.streams.size() && output.streams[end] == output.streams[i]) ++end;
+    const std::string ranks =
+        "local rank " + std::to_string(i) + (end - i > 1 ? " to " + std::to_string(end - 1) : "");
+    text += "             " + ranks + ": stdout " + stream_text(output.streams[i][0]) +
+            ", stderr " + stream_text(output.streams[i][1]) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string shell_quoted(const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) {
+      text += word;
+      continue;
+    }
+    text += '\'';
+    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += '\'';
+  }
+  return text;
+}
+
+std::string plan_text(const Plan& plan) {
+  const AgentSpec& agent = plan.agent;
+  const JoinSpec& join = agent.join;
+  const bool is_first = join.is_coordinator;
+  std::string text =
+      "run          " + join.run_id + "\n" +                                              //
+      "node         " + std::to_string(join.node_rank) + " of " +                         //
+      std::to_string(join.node_count) + ", host " + agent.host + "\n" +                   //
+      "workers      " + std::to_string(join.local_world_size) + " here, ranks " +         //
+      ranks_text(join) + "\n" +                                                           //
+      "endpoint     " + endpoint_text(join) + (is_first ? " (this node listens)" : "") +  //
+      ", join timeout " + seconds_text(join.join_timeout) + "\n" +                        //
+      "store        " +
+      (join.store_host == StoreHost::Agent ? "served by drun\n" : "left to rank 0\n") +  //
+      "restarts     " + std::to_string(join.max_restarts) + "\n" +                       //
+      "command      " + shell_quoted(agent.worker.argv) + "\n" +                         //
+      "output       " + mode_text(agent.output.mode) + "; files: " +                     //
+      log_dir_text(agent.output) + "\n" + streams_text(agent.output) +                   //
+      "environment  of local rank 0, on top of this shell's (?: known once nodes met)\n";
+  for (const auto& [name, value] : first_workers_environment(agent))
+    text += "             " + name + "=" + (value == "?" ? "?" : shell_quoted({value})) + "\n";
+  for (const std::string& note : plan.notes) text += "note         " + note + "\n";
+  for (const std::string& warning : plan.warnings) text += "warning      " + warning + "\n";
+  if (plan.cannot_start) text += "cannot start " + plan.cannot_start->message + "\n";
+  return text;
+}
+
+std::string plan_json(const Plan& plan) {
+  const AgentSpec& agent = plan.agent;
+  const JoinSpec& join = agent.join;
+  Json environment = Json::object();
+  for (const auto& [name, value] : first_workers_environment(agent)) environment[name] = value;
+  Json streams = Json::array();
+  for (std::size_t i = 0; i < agent.output.streams.size(); ++i) {
+    streams.push_back(Json{{"local_rank", i},
+                           {"stdout", stream_text(agent.output.streams[i][0])},
+                           {"stderr", stream_text(agent.output.streams[i][1])}});
+  }
+  const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
+  const Json json{
+      {"schema", "drun.plan/1"},
+      {"run_id", join.run_id},
+      {"node_rank", join.node_rank},
+      {"nodes", join.node_count},
+      {"workers_per_node", join.local_world_size},
+      {"max_restarts", join.max_restarts},
+      {"role", join.role},
+      {"rendezvous", Json{{"endpoint", to_string(join.endpoint)},
+                          {"is_coordinator", join.is_coordinator},
+                          {"store", join.store_host == StoreHost::Agent ? "agent" : "worker"},
+                          {"join_timeout_s", seconds(join.join_timeout)},
+                          {"heartbeat_timeout_s", seconds(join.heartbeat_timeout)}}},
+      {"command", agent.worker.argv},
+      {"environment", environment},
+      {"output", Json{{"mode", mode_text(agent.output.mode)},
+                      {"log_dir", or_null(agent.output.log_dir)},
+                      {"streams", streams}}},
+      {"stdin", agent.worker.stdin_source == StdinSource::Rank0 ? "rank0" : "none"},
+      {"shutdown_timeout_s", seconds(agent.shutdown_timeout)},
+      {"termination_signals", agent.termination_signals},
+      {"report", or_null(plan.report_file)},
+      {"notes", plan.notes},
+      {"warnings", plan.warnings},
+      {"cannot_start", plan.cannot_start ? Json(plan.cannot_start->message) : Json(nullptr)}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace drun

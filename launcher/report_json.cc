@@ -1,0 +1,118 @@
+#include "launcher/report_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/report_words.h"
+#include "rendezvous/overloaded.h"
+
+namespace drun {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json to_json(const ExitStatus& status) {
+  return std::visit(Overloaded{
+                        [](const Exited& exited) {
+                          return Json{{"kind", "exited"}, {"code", exited.code}};
+                        },
+                        [](const Killed& killed) {
+                          return Json{{"kind", "killed"},
+                                      {"signal", killed.signal},
+                                      {"signal_name", signal_name(killed.signal)},
+                                      {"core_dumped", killed.core_dumped}};
+                        },
+                        [](const NotStarted& not_started) {
+                          return Json{{"kind", "not_started"}, {"errno", not_started.error_number}};
+                        },
+                    },
+                    status);
+}
+
+Json to_json(const Failure& failure) {
+  return Json{{"rank", failure.rank},
+              {"local_rank", failure.local_rank},
+              {"node_rank", failure.node_rank},
+              {"host", failure.host},
+              {"pid", failure.pid},
+              {"role", failure.role},
+              {"round", failure.round},
+              {"time", utc_time(failure.time)},
+              {"status", to_json(failure.status)},
+              {"exit_code", exit_code(failure.status)},
+              {"ended", how_it_ended(failure)},
+              {"out_of_memory", failure.out_of_memory},
+              {"program", failure.program},
+              {"message", or_null(failure.message)},
+              {"traceback", or_null(failure.traceback)},
+              {"stderr_tail", failure.stderr_tail},
+              {"error_file", or_null(failure.error_file)},
+              {"stderr_file", or_null(failure.stderr_file)}};
+}
+
+Json all_of(const std::vector<Failure>& failures) {
+  Json list = Json::array();
+  for (const Failure& failure : failures) list.push_back(to_json(failure));
+  return list;
+}
+
+// The word for "outcome", and what only this kind of ending has.
+struct Told {
+  std::string word;
+  Json failures = Json::array();
+  Json details = nullptr;
+};
+
+Told told(const Ending& ending) {
+  return std::visit(Overloaded{
+                        [](const Succeeded&) { return Told{.word = "succeeded"}; },
+                        [](const WorkersFailed& failed) {
+                          return Told{.word = "failed", .failures = all_of(failed.failures)};
+                        },
+                        [](const Interrupted& interrupted) {
+                          return Told{
+                              .word = "interrupted",
+                              .details = Json{{"signal", interrupted.signal},
+                                              {"signal_name", signal_name(interrupted.signal)},
+                                              {"node_rank", interrupted.node_rank},
+                                              {"host", interrupted.host}}};
+                        },
+                        [](const NodeLost& lost) {
+                          return Told{.word = "node_lost",
+                                      .details = Json{{"node_rank", lost.node_rank},
+                                                      {"host", lost.host},
+                                                      {"is_coordinator", lost.is_coordinator},
+                                                      {"reason", lost.reason}}};
+                        },
+                        [](const NotRun& not_run) {
+                          return Told{.word = "not_run",
+                                      .details = Json{{"error", to_string(not_run.error.code)},
+                                                      {"message", not_run.error.message}}};
+                        },
+                    },
+                    ending);
+}
+
+}  // namespace
+
+std::string report_json(const Outcome& outcome, int exit_code) {
+  const Told ending = told(outcome.ending);
+  Json report{{"schema", "drun.report/1"},
+              {"outcome", ending.word},
+              {"exit_code", exit_code},
+              {"run_id", outcome.run_id},
+              {"nodes", outcome.node_count},
+              {"workers", outcome.world_size},
+              {"restarts", outcome.restarts},
+              {"max_restarts", outcome.max_restarts},
+              {"duration_s", static_cast<double>(outcome.duration.count()) / 1000.0},
+              {"root_cause", nullptr},
+              {"failures", ending.failures},
+              {"failures_left_out", outcome.failures_left_out},
+              {"details", ending.details}};
+  if (!ending.failures.empty()) report["root_cause"] = ending.failures.front();
+  return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace drun

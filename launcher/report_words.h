@@ -1,0 +1,29 @@
+// core. Words that reports share: times, durations, foreign text made safe for a terminal.
+// Thread: any.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/failure.h"
+
+namespace drun {
+
+// "2026-11-21 14:03:07.123", at `utc_offset`; "14:03:07.123" without the date.
+std::string date_and_time(WallTime time, std::chrono::seconds utc_offset);
+std::string time_of_day(WallTime time, std::chrono::seconds utc_offset);
+// RFC 3339, UTC, microseconds: "2026-11-21T13:03:07.123456Z".
+std::string utc_time(WallTime time);
+
+// "0.041 s", "12.3 s", "3 min 12 s", "2 h 5 min".
+std::string in_words(std::chrono::milliseconds duration);
+
+// How a worker ended, with what is known of the hand that killed it.
+std::string how_it_ended(const Failure& failure);
+
+// One line of a worker's, to be shown: what a carriage return painted over is left out, colours are
+// dropped, other control characters become \x1b and the like, tabs stay.
+std::string printable(std::string_view line);
+
+}  // namespace drun
