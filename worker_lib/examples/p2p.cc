@@ -1,0 +1,56 @@
+// Rank 0 sends a greeting to every other rank, which prints what it got and answers.
+//
+//     drun --standalone --nproc_per_node=4 ./p2p
+//
+//     rank 1 of 4 got 10 from rank 0
+//     rank 2 of 4 got 20 from rank 0
+//     rank 3 of 4 got 30 from rank 0
+//     rank 0 of 4 got 11 21 31 back
+#include <array>
+#include <iostream>
+#include <sstream>
+
+#include "drun/process_group.h"
+#include "drun/record.h"
+
+namespace {
+
+void greet_all(drun::ProcessGroup& group) {
+  for (int peer = 1; peer < group.size(); ++peer) {
+    group.send(std::array<int, 1>{10 * peer}, peer);
+  }
+  std::ostringstream line;  // one write a line, so that lines of several ranks never mix
+  line << "rank 0 of " << group.size() << " got";
+  for (int peer = 1; peer < group.size(); ++peer) {
+    std::array<int, 1> answer{};
+    group.recv(answer, peer);
+    line << " " << answer[0];
+  }
+  line << " back\n";
+  std::cout << line.str() << std::flush;
+}
+
+void answer(drun::ProcessGroup& group) {
+  std::array<int, 1> number{};
+  group.recv(number, 0);
+  std::ostringstream line;
+  line << "rank " << group.rank() << " of " << group.size() << " got " << number[0]
+       << " from rank 0\n";
+  std::cout << line.str() << std::flush;
+  number[0] += 1;
+  group.send(number, 0);
+}
+
+}  // namespace
+
+int main() {
+  return drun::record([] {
+    drun::ProcessGroup group = drun::init_process_group();
+    if (group.rank() == 0) {
+      greet_all(group);
+    } else {
+      answer(group);
+    }
+    group.barrier();
+  });
+}

@@ -1,0 +1,1 @@
+#include "worker_lib/hosted_store.h"

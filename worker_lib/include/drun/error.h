@@ -1,0 +1,52 @@
+// core. What worker_lib throws.
+//
+// what():  one sentence: this rank, the operation, what happened, the reason, the remedy.
+// Owner:   a value; copy freely.   Thread: any.
+#pragma once
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace drun {
+
+class WorkerError : public std::runtime_error {
+ public:
+  // By what the caller can do about it.
+  enum class Kind {
+    Usage,        // an argument, a variable or the environment makes no sense; nothing was sent
+    Timeout,      // the others did not do their part in time
+    PeerLost,     // another rank's process ended or cannot be reached any more
+    Mismatch,     // ranks disagree on the operation: another call, type, count, op or root
+    Broken,       // the group failed before; the message repeats the first cause
+    Unsupported,  // not built into this library
+    Store,        // the store (MASTER_ADDR:MASTER_PORT) cannot be reached or gave up
+    System,       // the operating system or a library said no
+  };
+
+  struct Details {
+    Kind kind = Kind::System;
+    int rank = -1;            // who throws; -1: not known yet
+    std::optional<int> peer = std::nullopt;  // whom it is about, where one can be named
+    std::string operation = "";  // "all_reduce(f32 x 1000, sum)"
+    std::string message = "";
+    bool operator==(const Details&) const = default;
+  };
+
+  explicit WorkerError(Details details);
+
+  Kind kind() const { return details_.kind; }
+  int rank() const { return details_.rank; }
+  std::optional<int> peer() const { return details_.peer; }
+  const std::string& operation() const { return details_.operation; }
+  const std::string& message() const { return details_.message; }
+
+ private:
+  Details details_;
+};
+
+// "timeout", "peer lost", ...
+std::string_view to_string(WorkerError::Kind kind);
+
+}  // namespace drun

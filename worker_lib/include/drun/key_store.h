@@ -1,0 +1,50 @@
+// core. A key-value store that all ranks share: how they find each other, and a place for small
+// things of your own (addresses, flags, counters). The usual one is drun's own (or any PyTorch
+// TCPStore) at MASTER_ADDR:MASTER_PORT.
+//
+// Values:  bytes. A missing key counts as 0 for add and as empty for compare_set.
+// Owner:   shared by those who use it.
+// Thread:  any, all at once; but a get or wait on a TCP store holds up the others until it ends.
+// Errors:  throws WorkerError: Timeout when a get or wait ends without the key; Store when the
+//          store cannot be reached any more or does not answer.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace drun {
+
+class KeyStore {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+
+  virtual ~KeyStore() = default;
+
+  virtual void set(const std::string& key, const std::string& value, Milliseconds timeout) = 0;
+  // Waits until the key exists.
+  virtual std::string get(const std::string& key, Milliseconds timeout) = 0;
+  // Returns the sum, which is stored as decimal text.
+  virtual std::int64_t add(const std::string& key, std::int64_t delta, Milliseconds timeout) = 0;
+  // Stores `desired` if the value is `expected`; returns the value after that.
+  virtual std::string compare_set(const std::string& key, const std::string& expected,
+                                  const std::string& desired, Milliseconds timeout) = 0;
+  // Until every key has existed.
+  virtual void wait(const std::vector<std::string>& keys, Milliseconds timeout) = 0;
+  virtual bool has(const std::string& key, Milliseconds timeout) = 0;
+};
+
+// A client of the store at host:port; tries until the timeout.
+std::shared_ptr<KeyStore> connect_key_store(const std::string& host, std::uint16_t port,
+                                            KeyStore::Milliseconds timeout);
+
+// For ranks that are threads of one process (tests).
+std::shared_ptr<KeyStore> make_memory_key_store();
+
+// The same store with `prefix` and "/" before every key, as PyTorch's PrefixStore does.
+std::shared_ptr<KeyStore> make_prefix_key_store(std::string prefix,
+                                                std::shared_ptr<KeyStore> store);
+
+}  // namespace drun

@@ -1,0 +1,98 @@
+#include "drun/record.h"
+
+#include <cxxabi.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <typeinfo>
+
+namespace drun {
+namespace {
+
+std::string type_name(const std::exception& error) {
+  const char* mangled = typeid(error).name();
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(mangled, nullptr, nullptr, &status), &std::free);
+  return name ? name.get() : mangled;
+}
+
+struct Story {
+  std::string message;    // "drun::WorkerError: rank 3: ..."
+  std::string callstack;  // one line for each exception, the outermost first
+};
+
+void tell(const std::exception& error, Story& story) {
+  const std::string line = type_name(error) + ": " + error.what();
+  if (story.message.empty()) story.message = line;
+  story.callstack += (story.callstack.empty() ? "" : "\ncaused by ") + line;
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& cause) {
+    tell(cause, story);
+  } catch (...) {
+    story.callstack += "\ncaused by something that is not a std::exception";
+  }
+}
+
+Story current_exception_told() {
+  Story story;
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    tell(error, story);
+  } catch (...) {
+    story.message = "an exception that is not a std::exception";
+    story.callstack = story.message;
+  }
+  return story;
+}
+
+std::string to_json(const Story& story) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  const nlohmann::json json = {
+      {"message",
+       {{"message", story.message},
+        {"extraInfo",
+         {{"py_callstack", story.callstack}, {"timestamp", std::to_string(seconds)}}}}}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// The launcher reads this file when we are dead: it is there whole or not at all.
+void write_error_file(const Story& story) {
+  const char* name = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (name == nullptr || *name == '\0') return;
+  const std::string path = name;
+  const std::string partial = path + "." + std::to_string(getpid());
+  std::ofstream file(partial, std::ios::trunc);
+  file << to_json(story) << "\n";
+  file.close();
+  if (!file || std::rename(partial.c_str(), path.c_str()) != 0) {
+    std::fprintf(stderr, "cannot write the error file TORCHELASTIC_ERROR_FILE=%s\n", path.c_str());
+    std::remove(partial.c_str());
+  }
+}
+
+}  // namespace
+
+int record_exit_code(const std::function<int()>& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    const Story story = current_exception_told();
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s\n", story.callstack.c_str());
+    write_error_file(story);
+    return 1;
+  }
+}
+
+}  // namespace drun

@@ -1,0 +1,16 @@
+// core. Element-wise reductions: out[i] = left[i] op right[i].
+// Memory:  out may be left or right; otherwise they do not overlap. Aligned as their type asks.
+// Thread:  any.
+#pragma once
+
+#include <cstddef>
+
+#include "drun/elements.h"
+
+namespace drun::worker {
+
+using ReduceFunction = void (*)(void* out, const void* left, const void* right, std::size_t count);
+
+ReduceFunction reduce_function(DataType type, ReduceOp op);
+
+}  // namespace drun::worker
