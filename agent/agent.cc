@@ -10,7 +10,6 @@
 #include <variant>
 #include <vector>
 
-#include "agent/error_file.h"
 #include "agent/failure_record.h"
 #include "agent/output.h"
 #include "agent/signals.h"
@@ -47,18 +46,22 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void on_all_succeeded() override {}
   void on_all_gone(const Leftovers& leftovers) override;
   void on_terminate(int signal) override;
-  void on_kill_now() override { workers_.kill_now(); }
+  void on_kill_now() override;
   void on_pass_on(int signal) override { workers_.pass_on(signal); }
 
   Result<void> open_streams();
   void start_workers();
   void report_unable(const Error& error);
+  void give_up_on_console();
   void report_round();
   void log_leftovers(const Leftovers& leftovers) const;
 
   const AgentSpec& spec_;
   Log log_;
   asio::io_context io_{1};
+  asio::posix::stream_descriptor null_{io_};
+  asio::steady_timer give_up_{
+      io_};  // on a console that takes nothing, once somebody wants it all killed
   std::vector<std::string> inherited_;
   Output output_;
   Workers workers_;
@@ -68,9 +71,9 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   std::optional<World> world_;
   std::vector<WorkerStreams> streams_;
   std::vector<WorkerEnd> failures_;  // of this round, in order
-  std::optional<Error> unable_;      // this round could not be started here
   Round round_ = Round::None;
   bool is_stopping_ = false;
+  bool is_killing_ = false;
   std::optional<Outcome> outcome_;
 };
 
@@ -121,12 +124,12 @@ bool Agent::is_ready_to_end() const {
 void Agent::end() {
   client_->close();
   signals_.stop();
+  give_up_.cancel();
 }
 
 void Agent::on_world(const World& world) {
   world_ = world;
   failures_.clear();
-  unable_.reset();
   is_stopping_ = false;
   if (world.round > 0) {
     log_.info("restarting all workers, restart " + std::to_string(world.round) + " of " +
@@ -159,7 +162,7 @@ void Agent::start_workers() {
         .argv = worker_argv(spec_.worker, local_rank),
         .inherited = inherited_,
         .environment = own_environment(spec_.worker, *world_, local_rank, streams_[i].error_file),
-        .stdin_fd = reads_stdin ? STDIN_FILENO : null_.get(),
+        .stdin_fd = reads_stdin ? STDIN_FILENO : null_.native_handle(),
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
         .directory = {},
@@ -171,10 +174,9 @@ void Agent::start_workers() {
 // A full disk, no descriptors left: this node cannot run the round, and everyone hears why.
 void Agent::report_unable(const Error& error) {
   log_.error("cannot start this node's workers: " + error.message);
-  unable_ = error;
   round_ = Round::Over;
-  client_->report_failure(unable_record(spec_, *world_, error));
-  client_->report_stopped(world_->round, {unable_record(spec_, *world_, error)});
+  client_->report_failure(unable_failure(spec_, *world_, error));
+  client_->report_stopped(world_->round, {unable_failure(spec_, *world_, error)});
 }
 
 void Agent::on_worker_failed(const WorkerEnd& end) {
@@ -198,6 +200,21 @@ void Agent::on_all_gone(const Leftovers& leftovers) {
   log_leftovers(leftovers);
   round_ = Round::Draining;
   output_.drain(kDrainAtMost, [this] { report_round(); });
+  if (is_killing_) give_up_on_console();
+}
+
+// What the console has not taken a second after the kill is dropped.
+void Agent::give_up_on_console() {
+  give_up_.expires_after(kDrainAtMost);
+  give_up_.async_wait([this](const error_code& ec) {
+    if (!ec && round_ == Round::Draining) output_.stop();
+  });
+}
+
+void Agent::on_kill_now() {
+  is_killing_ = true;
+  workers_.kill_now();
+  if (round_ == Round::Draining) give_up_on_console();
 }
 
 void Agent::report_round() {
@@ -211,7 +228,7 @@ void Agent::report_round() {
   failures.reserve(failures_.size());
   for (const WorkerEnd& end : failures_) {
     const auto i = static_cast<std::size_t>(end.local_rank);
-    failures.push_back(full_failure(brief_failure(spec_, *world_, end), streams_[i].error_file,
+    failures.push_back(full_failure(brief_failure(spec_, *world_, end), streams_[i],
                                     output_.stderr_tail(end.local_rank)));
   }
   client_->report_stopped(world_->round, std::move(failures));

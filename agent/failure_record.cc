@@ -1,9 +1,10 @@
 #include "agent/failure_record.h"
 
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
-#include "agent/error_file.h"
+#include "agent/error_file_io.h"
 
 namespace drun::agent {
 namespace {
@@ -30,3 +31,27 @@ Failure brief_failure(const AgentSpec& spec, const World& world, const WorkerEnd
   failure.out_of_memory = end.out_of_memory;
   return failure;
 }
+
+Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error) {
+  Failure failure = failure_of(spec, world, 0);
+  failure.status = NotStarted{EIO};
+  failure.time = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+  failure.message = error.message;
+  return failure;
+}
+
+Failure full_failure(Failure brief, const WorkerStreams& streams,
+                     std::vector<std::string> stderr_tail) {
+  brief.stderr_tail = std::move(stderr_tail);
+  brief.stderr_file = streams.stderr_file;
+  if (streams.error_file.empty()) return brief;
+  const Result<std::optional<ErrorRecord>> record = read_error_file(streams.error_file);
+  if (!record || !*record) return brief;
+  brief.error_file = streams.error_file;
+  brief.message = (*record)->message;
+  brief.traceback = (*record)->traceback;
+  if ((*record)->time) brief.time = *(*record)->time;
+  return brief;
+}
+
+}  // namespace drun::agent
