@@ -1,9 +1,8 @@
 // edge. The coordinator: one port on which members (control connections) and workers (the store)
 // arrive; what to tell whom is decided by round.h.
 //
-// Listens: on loopback only when spec.master_addr is literally localhost or a loopback address,
-// else
-//          on all interfaces. With StoreHost::Worker only members are served, on
+// Listens: on loopback only when spec.master_addr is literally localhost or a loopback address;
+//          else on all interfaces. With StoreHost::Worker only members are served, on
 //          spec.endpoint.port.
 // Order:   open before any Client of this job starts; the coordinator's own agent is a member like
 //          any other. A round's store is emptied, and old workers' connections are closed, before
