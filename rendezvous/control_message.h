@@ -55,7 +55,7 @@ struct AllReturned {
 // All workers of this node are gone; what failed, in full.
 struct Stopped {
   int round = 0;
-  std::vector<AgedFailure> failures;
+  std::vector<AgedFailure> failures{};
   std::size_t left_out = 0;  // failures beyond what a message carries
   bool operator==(const Stopped&) const = default;
 };

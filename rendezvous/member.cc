@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "rendezvous/member_ending.h"
 #include "rendezvous/roll_call.h"
 
 namespace drun::rendezvous {
@@ -54,12 +55,9 @@ class Turn {
   void end(Ending ending);
   void end_once_stopped(std::optional<Outcome> outcome);
   void conclude(Outcome outcome);
-  void join_timed_out();
   void keep_alive();
   void report_trouble();
   void leave(std::optional<Time> by);
-  Ending lost_ending(const std::string& reason) const;
-  Outcome local_outcome(Ending ending) const;
 
   bool is_in(std::initializer_list<Phase> phases) const {
     return std::find(phases.begin(), phases.end(), state_.phase) != phases.end();
@@ -203,8 +201,9 @@ void Turn::handle(const OwnStopped& own) {
   for (const AgedFailure& aged : own.failures)
     state_.own_failures.add(aged.failure, now_ - aged.age);
   if (state_.phase == Phase::Ending)
-    return conclude(state_.outcome ? *std::exchange(state_.outcome, std::nullopt)
-                                   : local_outcome(lost_ending(state_.last_trouble)));
+    return conclude(state_.outcome
+                        ? *std::exchange(state_.outcome, std::nullopt)
+                        : local_outcome(state_, lost_ending(state_, state_.last_trouble), now_));
   if (state_.phase != Phase::Stopping) return;
   state_.phase = Phase::Stopped;
   Stopped stopped{.round = own.round};
@@ -238,7 +237,7 @@ void Turn::handle(const MemberTick&) {
   const bool is_joining =
       is_in({Phase::Resting, Phase::Dialing, Phase::Greeting}) && now_ >= join_by();
   if (is_joining || (state_.phase == Phase::Joined && now_ >= join_by() + kTimeoutGrace))
-    return join_timed_out();
+    return end(NotRun{join_timeout_error(state_)});
   if (is_in({Phase::Resting, Phase::Dialing, Phase::Greeting})) report_trouble();
   if (state_.phase == Phase::Resting && now_ >= state_.retry_at) {
     state_.phase = Phase::Dialing;
@@ -246,13 +245,9 @@ void Turn::handle(const MemberTick&) {
     return;
   }
   if (state_.phase == Phase::Greeting && now_ >= state_.answer_by)
-    return end(NotRun{{ErrorCode::Refused,
-                       state_.endpoint + " accepted the connection but has said nothing for " +
-                           duration_text(state_.spec.join.heartbeat_timeout) +
-                           ": it is not a drun coordinator, or one that is held up; check "
-                           "--master_addr and --master_port"}});
+    return end(NotRun{silence_error(state_)});
   if (state_.phase == Phase::Leaving && state_.leave_by && now_ >= *state_.leave_by)
-    return end(lost_ending("no answer to a signal"));
+    return end(lost_ending(state_, "no answer to a signal"));
   keep_alive();
 }
 
@@ -305,7 +300,7 @@ void Turn::connection_lost(const std::string& reason) {
                                  "; trying to join again");
       return rest("was lost: " + reason);
     case Phase::Leaving:
-      return end(lost_ending(reason));
+      return end(lost_ending(state_, reason));
     case Phase::Running:
     case Phase::Done:
     case Phase::Stopping:
@@ -324,11 +319,7 @@ void Turn::closed_without_a_word(const std::string& reason) {
   const bool is_habit = state_.closes_in_a_row >= kMostCloses &&
                         now_ - state_.first_close >= state_.spec.join.heartbeat_timeout / 3;
   if (!is_habit) return rest("closes connections without a word (" + reason + ")");
-  end(NotRun{{ErrorCode::Refused,
-              state_.endpoint + " accepts connections but closes them without a word (" + reason +
-                  ", " + std::to_string(state_.closes_in_a_row) +
-                  " times): it is not a drun coordinator; is another program on this port? check "
-                  "--master_addr and --master_port"}});
+  end(NotRun{closing_error(state_, reason)});
 }
 
 void Turn::broken(const std::string& what) {
@@ -336,46 +327,7 @@ void Turn::broken(const std::string& what) {
   connection_lost("it broke the control protocol (" + what + ")");
 }
 
-void Turn::join_timed_out() {
-  const Milliseconds limit = state_.spec.join.join_timeout;
-  if (state_.phase == Phase::Joined && state_.waiting)
-    return end(NotRun{{ErrorCode::Timeout, timeout_text(*state_.waiting, state_.endpoint, limit)}});
-  const std::string trouble =
-      state_.phase == Phase::Joined
-          ? "has not completed the world"
-          : (state_.last_trouble.empty() ? "has not answered" : state_.last_trouble);
-  end(NotRun{{ErrorCode::Timeout,
-              "the coordinator at " + state_.endpoint + " " + trouble + "; gave up after " +
-                  duration_text(limit) +
-                  "; is node 0 running there? check --master_addr, --master_port and firewalls, or "
-                  "raise --rdzv-conf join_timeout=SECONDS"}});
-}
-
-Ending Turn::lost_ending(const std::string& reason) const {
-  if (state_.signal)
-    return Interrupted{*state_.signal, state_.spec.join.node_rank, state_.spec.host};
-  NodeLost lost{0, state_.spec.join.endpoint.host, true, reason};
-  if (!state_.own_failures.empty()) {
-    const Failure& failure = state_.own_failures.first();
-    lost.reason += "; before that, rank " + std::to_string(failure.rank) +
-                   " failed on this node: " + to_string(failure.status);
-  }
-  return lost;
-}
-
-Outcome Turn::local_outcome(Ending ending) const {
-  Outcome outcome{.ending = std::move(ending),
-                  .run_id = state_.spec.join.run_id,
-                  .node_count = state_.spec.join.node_count,
-                  .world_size = state_.world ? state_.world->world_size : 0,
-                  .restarts = state_.world ? state_.world->round : 0,
-                  .max_restarts = state_.spec.join.max_restarts};
-  if (state_.first_world)
-    outcome.duration = std::chrono::duration_cast<Milliseconds>(now_ - *state_.first_world);
-  return outcome;
-}
-
-void Turn::end(Ending ending) { conclude(local_outcome(std::move(ending))); }
+void Turn::end(Ending ending) { conclude(local_outcome(state_, std::move(ending), now_)); }
 
 // Own workers first: the outcome is the last that is heard of a job.
 void Turn::end_once_stopped(std::optional<Outcome> outcome) {

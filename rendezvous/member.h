@@ -85,7 +85,7 @@ struct OwnSuccess {
 };
 struct OwnStopped {
   int round = 0;
-  std::vector<AgedFailure> failures;
+  std::vector<AgedFailure> failures{};
 };
 struct OwnSignal {
   int signal = 0;
