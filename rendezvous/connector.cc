@@ -47,12 +47,13 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     });
     addresses_ = known_addresses(endpoint);
     if (!addresses_.empty()) return try_next();
-    resolver_.async_resolve(
-        endpoint.host, std::to_string(endpoint.port), tcp::resolver::numeric_service,
-        [self = shared_from_this()](const error_code& ec, const tcp::resolver::results_type& found) {
-          if (self->is_over_) return;
-          self->resolved(ec, found);
-        });
+    resolver_.async_resolve(endpoint.host, std::to_string(endpoint.port),
+                            tcp::resolver::numeric_service,
+                            [self = shared_from_this()](const error_code& ec,
+                                                        const tcp::resolver::results_type& found) {
+                              if (self->is_over_) return;
+                              self->resolved(ec, found);
+                            });
   }
 
   void cancel() {
@@ -86,12 +87,17 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
       asio::post(io_, [self = shared_from_this(), address, ec] { self->failed(address, ec); });
       return;
     }
-    socket.async_connect(address, [self = shared_from_this(), address,
-                                   &socket](const error_code& connect_ec) {
-      if (self->is_over_) return;
-      if (connect_ec) return self->failed(address, connect_ec);
-      self->succeed(socket);
-    });
+    socket.async_connect(
+        address, [self = shared_from_this(), address, &socket](const error_code& connect_ec) {
+          if (self->is_over_) return;
+          if (connect_ec) return self->failed(address, connect_ec);
+          if (is_own_echo(socket)) {
+            error_code ignored;
+            socket.close(ignored);
+            return self->failed(address, asio::error::connection_refused);
+          }
+          self->succeed(socket);
+        });
     if (next_ == addresses_.size()) return;
     next_timer_.expires_after(kNextAddressAfter);
     next_timer_.async_wait([self = shared_from_this()](const error_code& timer_ec) {
@@ -105,6 +111,14 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     note(system_message(ec.value()) + " (" + address.address().to_string() + ")");
     if (next_ < addresses_.size()) return try_next();
     if (waiting_count_ == 0) fail();
+  }
+
+  // With nobody listening, TCP may connect a loopback socket to itself, when the port is one that
+  // the system hands out: then it is as if refused.
+  static bool is_own_echo(const tcp::socket& socket) {
+    error_code ec;
+    const tcp::endpoint local = socket.local_endpoint(ec);
+    return !ec && local == socket.remote_endpoint(ec);
   }
 
   void succeed(tcp::socket& socket) {

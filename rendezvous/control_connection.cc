@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "rendezvous/endpoint.h"
+
 namespace drun::rendezvous {
 namespace {
 
@@ -13,6 +15,12 @@ std::string words(const error_code& ec) {
   return "its connection failed: " + ec.message();
 }
 
+std::string address_of(const asio::ip::tcp::socket& socket) {
+  error_code ec;
+  const asio::ip::tcp::endpoint peer = socket.remote_endpoint(ec);
+  return ec ? "an unknown address" : to_string(Endpoint{peer.address().to_string(), peer.port()});
+}
+
 std::string version_words(std::uint16_t version) {
   return "speaks drun's control protocol " + std::to_string(version) + ", this drun speaks " +
          std::to_string(kControlVersion) + "; install the same drun on all nodes";
@@ -21,10 +29,13 @@ std::string version_words(std::uint16_t version) {
 }  // namespace
 
 ControlConnection::ControlConnection(asio::ip::tcp::socket socket, Side side,
-                                     std::size_t frame_limit_bytes, Listener& listener)
+                                     std::size_t frame_limit_bytes, std::uint64_t id,
+                                     Listener& listener)
     : socket_(std::move(socket)),
       linger_(socket_.get_executor()),
       side_(side),
+      id_(id),
+      peer_(address_of(socket_)),
       listener_(&listener),
       reader_(frame_limit_bytes) {
   error_code ignored;  // only latency suffers
@@ -79,7 +90,9 @@ void ControlConnection::take(std::string_view bytes) {
 bool ControlConnection::take_preamble() {
   const auto version = reader_.next_preamble();
   if (!version) {
-    end({true, false, "is not a drun: it begins with " + version.error().message});
+    end({true, false,
+         "is not a drun (its first bytes are " + version.error().message +
+             "); does another program use this port?"});
     return false;
   }
   if (!*version) return false;
@@ -93,7 +106,7 @@ bool ControlConnection::take_preamble() {
 void ControlConnection::take_frames() {
   while (listener_ != nullptr) {
     const auto frame = reader_.next_frame();
-    if (!frame) return end({false, true, "it broke the control protocol: " + frame.error().message});
+    if (!frame) return end({true, true, "broke the control protocol: " + frame.error().message});
     if (!*frame) return;
     listener_->on_frame(*this, **frame);
   }
@@ -105,9 +118,9 @@ void ControlConnection::write() {
   std::vector<asio::const_buffer> buffers;
   buffers.reserve(in_flight_.size());
   for (const Bytes& bytes : in_flight_) buffers.emplace_back(asio::buffer(*bytes));
-  asio::async_write(socket_, buffers, [self = shared_from_this()](const error_code& ec, std::size_t) {
-    self->wrote(ec);
-  });
+  asio::async_write(
+      socket_, buffers,
+      [self = shared_from_this()](const error_code& ec, std::size_t) { self->wrote(ec); });
 }
 
 void ControlConnection::wrote(const error_code& ec) {

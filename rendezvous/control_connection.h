@@ -14,6 +14,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,7 +26,7 @@
 namespace drun::rendezvous {
 
 struct ConnectionEnd {
-  bool is_wrong_peer = false;  // not drun, or another version of it
+  bool is_wrong_peer = false;  // not drun, another version of it, or one that breaks its protocol
   bool has_spoken = false;     // the peer's preamble had come
   std::string reason;
 };
@@ -47,7 +48,12 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   enum class Side { Connecting, Accepting };
 
   ControlConnection(asio::ip::tcp::socket socket, Side side, std::size_t frame_limit_bytes,
-                    Listener& listener);
+                    std::uint64_t id, Listener& listener);
+
+  // The owner's name for it.
+  std::uint64_t id() const { return id_; }
+  // The other side's address and port.
+  const std::string& peer() const { return peer_; }
 
   // `first_bytes`: what was read from the socket before. on_end or on_frame may be called in it.
   void start(std::string_view first_bytes);
@@ -69,6 +75,8 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   asio::ip::tcp::socket socket_;
   asio::steady_timer linger_;
   const Side side_;
+  const std::uint64_t id_;
+  const std::string peer_;
   Listener* listener_;  // null after finish or close
   FrameReader reader_;
   bool has_preamble_ = false;

@@ -107,8 +107,8 @@ void Turn::handle(const ConnectFailed& failed) {
 }
 
 void Turn::handle(const WrongPeer& wrong) {
-  if (state_.phase != Phase::Greeting) return connection_lost(wrong.error.message);
-  end(NotRun{with_context(wrong.error, state_.endpoint)});
+  if (state_.phase != Phase::Greeting) return connection_lost("it " + wrong.reason);
+  end(NotRun{wrong_peer_error(state_, wrong.reason)});
 }
 
 void Turn::handle(const Heard& heard) {
@@ -183,7 +183,11 @@ void Turn::handle(const OwnFailure& own) {
   if (!is_round(own.failure.failure.round) || state_.phase != Phase::Running) return;
   state_.phase = Phase::Stopping;
   state_.own_failures.add(own.failure.failure, now_ - own.failure.age);
-  say(Failed{own.failure.failure.round, own.failure});
+  AgedFailure brief = own.failure;
+  brief.failure.message.clear();
+  brief.failure.traceback.clear();
+  brief.failure.stderr_tail.clear();
+  say(Failed{brief.failure.round, std::move(brief)});
 }
 
 void Turn::handle(const OwnSuccess& own) {

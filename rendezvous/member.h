@@ -69,7 +69,7 @@ struct ConnectFailed {
 };
 // What answers is not a drun of this version.
 struct WrongPeer {
-  Error error;
+  std::string reason;  // a verb first: "speaks another version ..."
 };
 struct Heard {
   CoordinatorMessage message;

@@ -44,6 +44,11 @@ Error join_timeout_error(const MemberState& state) {
               "raise --rdzv-conf join_timeout=SECONDS"};
 }
 
+Error wrong_peer_error(const MemberState& state, std::string_view reason) {
+  return {ErrorCode::Refused,
+          state.endpoint + " " + std::string(reason) + "; check --master_addr and --master_port"};
+}
+
 Error silence_error(const MemberState& state) {
   return {ErrorCode::Refused,
           state.endpoint + " accepted the connection but has said nothing for " +

@@ -17,7 +17,8 @@ Ending lost_ending(const MemberState& state, std::string_view reason);
 // Timeout: naming who is missing, or why the coordinator cannot be reached.
 Error join_timeout_error(const MemberState& state);
 
-// Refused: the endpoint accepts and says nothing, or closes as a habit.
+// Refused: what answers is not a drun of this version, says nothing, or closes as a habit.
+Error wrong_peer_error(const MemberState& state, std::string_view reason);
 Error silence_error(const MemberState& state);
 Error closing_error(const MemberState& state, std::string_view reason);
 
