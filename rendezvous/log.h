@@ -24,12 +24,11 @@ class Log {
   void info(std::string_view text) const { write(LogLevel::Info, text); }
   void warning(std::string_view text) const { write(LogLevel::Warning, text); }
   void error(std::string_view text) const { write(LogLevel::Error, text); }
-
- private:
   void write(LogLevel level, std::string_view text) const {
     if (sink_) sink_(level, text);
   }
 
+ private:
   Sink sink_;
 };
 

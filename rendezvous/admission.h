@@ -1,0 +1,15 @@
+// core. Who may join a round: the one list of reasons to refuse a newcomer.
+// Thread: any.
+#pragma once
+
+#include <optional>
+
+#include "rendezvous/round.h"
+
+namespace drun::rendezvous {
+
+// Why `hello` cannot join, as the error that its sender gets (and the coordinator logs); nothing if
+// it can, or if it is a joined member that has come back on a new connection while Joining.
+std::optional<Error> objection(const RoundState& state, const Hello& hello);
+
+}  // namespace drun::rendezvous

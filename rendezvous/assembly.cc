@@ -1,0 +1,56 @@
+#include "rendezvous/assembly.h"
+
+#include <cassert>
+
+namespace drun::rendezvous {
+namespace {
+
+constexpr std::size_t kMostJoinedNamed = 8;
+constexpr std::size_t kMostMissingNamed = 16;
+
+}  // namespace
+
+void assign_ranks(RoundState& state) {
+  int next_rank = 0;
+  state.role_sizes.clear();
+  for (RoundNode& node : state.nodes) {
+    int& role_size = state.role_sizes[node.hello.role];
+    node.base_rank = next_rank;
+    node.role_base_rank = role_size;
+    next_rank += node.hello.local_world_size;
+    role_size += node.hello.local_world_size;
+  }
+  assert(next_rank == state.world_size);
+}
+
+World world_of(const RoundState& state, int node) {
+  const RoundNode& self = state.nodes[static_cast<std::size_t>(node)];
+  return World{.run_id = state.spec.run_id,
+               .round = state.round,
+               .max_restarts = state.spec.max_restarts,
+               .node_rank = node,
+               .node_count = state.spec.node_count,
+               .base_rank = self.base_rank,
+               .local_world_size = self.hello.local_world_size,
+               .world_size = state.world_size,
+               .role = self.hello.role,
+               .role_base_rank = self.role_base_rank,
+               .role_world_size = state.role_sizes.at(self.hello.role),
+               .master_addr = state.spec.master_addr,
+               .master_port = state.spec.master_port,
+               .use_agent_store = state.spec.use_agent_store};
+}
+
+Waiting roll(const RoundState& state) {
+  Waiting waiting{.node_count = state.spec.node_count, .joined_count = state.present_count};
+  for (int node = 0; node < state.spec.node_count; ++node) {
+    const RoundNode& self = state.nodes[static_cast<std::size_t>(node)];
+    const bool is_missing = self.presence != RoundNode::Presence::Present;
+    if (is_missing && waiting.missing.size() < kMostMissingNamed) waiting.missing.push_back(node);
+    if (!is_missing && waiting.joined.size() < kMostJoinedNamed)
+      waiting.joined.push_back({node, self.hello.host});
+  }
+  return waiting;
+}
+
+}  // namespace drun::rendezvous

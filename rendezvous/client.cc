@@ -1,0 +1,168 @@
+#include "rendezvous/client.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "rendezvous/connector.h"
+#include "rendezvous/control_connection.h"
+#include "rendezvous/control_wire.h"
+#include "rendezvous/member.h"
+#include "rendezvous/overloaded.h"
+
+namespace drun::rendezvous {
+namespace {
+
+std::uint64_t random_instance() {
+  std::random_device source;
+  return std::uint64_t{source()} << 32 | source();
+}
+
+AgedFailure aged(Failure failure, WallTime now) {
+  const auto age = std::chrono::duration_cast<Milliseconds>(now - failure.time);
+  return {std::move(failure), std::max(age, Milliseconds(0))};
+}
+
+WallTime wall_now() {
+  return std::chrono::time_point_cast<WallTime::duration>(std::chrono::system_clock::now());
+}
+
+// The coordinator's own agent does not depend on what its name resolves to here.
+Endpoint dialled(const JoinSpec& spec) {
+  return spec.is_coordinator ? Endpoint{"localhost", spec.endpoint.port} : spec.endpoint;
+}
+
+}  // namespace
+
+class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
+                           private ControlConnection::Listener {
+ public:
+  Impl(asio::io_context& io, JoinSpec spec, std::string host, Log log, Client::Listener& listener)
+      : io_(io),
+        timer_(io),
+        connector_(io),
+        log_(std::move(log)),
+        listener_(&listener),
+        state_(new_member({.join = std::move(spec),
+                           .host = std::move(host),
+                           .pid = static_cast<int>(::getpid()),
+                           .instance = random_instance()})) {}
+
+  void handle(const MemberEvent& event) {
+    if (listener_ == nullptr) return;
+    for (MemberAction& action : step(state_, event, std::chrono::steady_clock::now()))
+      std::visit([this](auto& deed) { perform(deed); }, action);
+    arm_timer();
+  }
+
+  void close() {
+    listener_ = nullptr;
+    timer_.cancel();
+    connector_.cancel();
+    if (connection_) connection_->close();
+    connection_.reset();
+  }
+
+ private:
+  void perform(Connect&) {
+    connector_.start(dialled(state_.spec.join), [this](Result<asio::ip::tcp::socket> socket) {
+      dialled_up(std::move(socket));
+    });
+  }
+  void perform(Say& said) {
+    if (connection_) connection_->send(std::make_shared<const std::string>(encode(said.message)));
+  }
+  void perform(Disconnect&) {
+    connector_.cancel();
+    if (connection_) connection_->finish();
+    connection_.reset();
+  }
+  void perform(StartWorkers& start) {
+    deliver([world = std::move(start.world)](Client::Listener& to) { to.on_world(world); });
+  }
+  void perform(StopWorkers& stop) {
+    deliver([round = stop.round](Client::Listener& to) { to.on_stop(round); });
+  }
+  void perform(End& end) {
+    deliver([outcome = std::move(end.outcome)](Client::Listener& to) { to.on_outcome(outcome); });
+  }
+  void perform(MemberLog& line) { log_.write(line.level, line.text); }
+
+  // In a turn of its own: whoever is called may call back.
+  template <typename Call>
+  void deliver(Call call) {
+    asio::post(io_, [self = shared_from_this(), call = std::move(call)] {
+      if (self->listener_ != nullptr) call(*self->listener_);
+    });
+  }
+
+  void dialled_up(Result<asio::ip::tcp::socket> socket) {
+    if (!socket) return handle(ConnectFailed{socket.error().message});
+    connection_ = std::make_shared<ControlConnection>(
+        *std::move(socket), ControlConnection::Side::Connecting, kFrameLimitBytes, 0,
+        static_cast<ControlConnection::Listener&>(*this));
+    connection_->start({});
+    handle(Connected{});
+  }
+
+  void on_frame(ControlConnection& connection, std::string_view frame) override {
+    Result<CoordinatorMessage> message = decode_coordinator_message(frame);
+    if (message) return handle(Heard{*std::move(message)});
+    connection.close();
+    on_end(connection, {true, true, "broke the control protocol: " + message.error().message});
+  }
+
+  void on_end(ControlConnection&, const ConnectionEnd& end) override {
+    connection_.reset();
+    if (end.is_wrong_peer) return handle(WrongPeer{end.reason});
+    handle(ConnectionLost{end.reason});
+  }
+
+  void arm_timer() {
+    const std::optional<Time> wanted = deadline(state_);
+    if (wanted == armed_) return;
+    armed_ = wanted;
+    if (!wanted) {
+      timer_.cancel();
+      return;
+    }
+    timer_.expires_at(*wanted);
+    timer_.async_wait([self = shared_from_this()](const error_code& ec) {
+      if (ec) return;
+      self->armed_.reset();
+      self->handle(MemberTick{});
+    });
+  }
+
+  asio::io_context& io_;
+  asio::steady_timer timer_;
+  Connector connector_;
+  std::shared_ptr<ControlConnection> connection_;
+  const Log log_;
+  Client::Listener* listener_;  // null after close
+  MemberState state_;
+  std::optional<Time> armed_;
+};
+
+Client::Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, Listener& listener)
+    : impl_(
+          std::make_shared<Impl>(io, std::move(spec), std::move(host), std::move(log), listener)) {}
+Client::~Client() { close(); }
+
+void Client::start() { impl_->handle(MemberStart{}); }
+void Client::report_failure(const Failure& failure) {
+  impl_->handle(OwnFailure{aged(failure, wall_now())});
+}
+void Client::report_success(int round) { impl_->handle(OwnSuccess{round}); }
+void Client::report_stopped(int round, std::vector<Failure> failures) {
+  const WallTime now = wall_now();
+  OwnStopped stopped{.round = round};
+  for (Failure& failure : failures) stopped.failures.push_back(aged(std::move(failure), now));
+  impl_->handle(stopped);
+}
+void Client::interrupt(int signal) { impl_->handle(OwnSignal{signal}); }
+void Client::close() { impl_->close(); }
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,77 @@
+// edge. This node's membership of the job: the connection to the coordinator, its timers and its
+// name look-ups; what to do about them is decided by member.h.
+//
+// Order:   start; then any number of rounds, each on_world .. report_stopped (or report_success);
+//          then on_outcome, exactly once and last. After on_world(round), one of these ends the
+//          round for this node:
+//            own worker failed     report_failure at once (on_stop is not called for that round),
+//                                  stop the others, report_stopped with the full failures
+//            on_stop(round)        stop the workers, then report_stopped (also when none is left)
+//            all returned 0        report_success; then on_world, on_stop or on_outcome follow
+// Owner:   the agent. The Listener outlives the Client; destruction closes everything silently.
+// Thread:  the io_context's only. Callbacks come from the loop, never from inside a call made here.
+//          Host names are looked up on a thread of Asio's own (getaddrinfo blocks); numeric
+//          addresses and "localhost" are not looked up, and start no thread.
+// Errors:  all of them arrive as the outcome (NotRun, NodeLost); logged as they happen. No throws.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rendezvous/asio.h"
+#include "rendezvous/failure.h"
+#include "rendezvous/join_spec.h"
+#include "rendezvous/log.h"
+#include "rendezvous/outcome.h"
+#include "rendezvous/world.h"
+
+namespace drun::rendezvous {
+
+class Client {
+ public:
+  struct Listener {
+    // A round is complete: start the workers.
+    virtual void on_world(const World& world) = 0;
+    // The round is over elsewhere (or interrupt() was called): stop the workers, if any are left,
+    // and report_stopped. At most once a round; a new world or the outcome follows.
+    virtual void on_stop(int round) = 0;
+    // The job is over: exactly once, after this node's workers are reported stopped. Also for
+    // timeouts, refusals and a lost coordinator (then built here, from what this node knows).
+    virtual void on_outcome(const Outcome& outcome) = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+
+  // `spec.endpoint.port` is not 0: the coordinator's own agent fills in Server::port() first. That
+  // agent (`spec.is_coordinator`) joins over loopback like any other. `host` is this node's name in
+  // reports.
+  Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, Listener& listener);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  void start();
+
+  // An own worker failed. Brief and at once: the full text may follow in report_stopped, matched by
+  // rank. Only the first of a round is sent.
+  void report_failure(const Failure& failure);
+  // All own workers of the round returned 0.
+  void report_success(int round);
+  // All own workers of the round are gone; `failures` in full (tails, error files), those killed by
+  // drun left out.
+  void report_stopped(int round, std::vector<Failure> failures);
+  // A termination signal reached this agent: ends the job everywhere. on_stop follows if a round
+  // runs here.
+  void interrupt(int signal);
+  // No callbacks from here on; the connection is closed. The coordinator sees a lost node unless
+  // the outcome was delivered. Idempotent.
+  void close();
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;  // kept by its handlers until they have ended
+};
+
+}  // namespace drun::rendezvous

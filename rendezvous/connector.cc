@@ -1,0 +1,168 @@
+#include "rendezvous/connector.h"
+
+#include <list>
+#include <utility>
+#include <vector>
+
+namespace drun::rendezvous {
+namespace {
+
+using asio::ip::tcp;
+
+constexpr std::chrono::milliseconds kNextAddressAfter{250};
+constexpr std::chrono::seconds kLimit{10};
+constexpr std::size_t kMostAddresses = 16;
+
+std::string lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+  }
+  return text;
+}
+
+// What needs no look-up; empty: a name.
+std::vector<tcp::endpoint> known_addresses(const Endpoint& endpoint) {
+  error_code ec;
+  const asio::ip::address address = asio::ip::make_address(endpoint.host, ec);
+  if (!ec) return {{address, endpoint.port}};
+  if (lower_case(endpoint.host) != "localhost") return {};
+  return {{asio::ip::address_v4::loopback(), endpoint.port},
+          {asio::ip::address_v6::loopback(), endpoint.port}};
+}
+
+}  // namespace
+
+class Connector::Attempt : public std::enable_shared_from_this<Connector::Attempt> {
+ public:
+  Attempt(asio::io_context& io, Done on_done)
+      : io_(io), resolver_(io), next_timer_(io), limit_timer_(io), on_done_(std::move(on_done)) {}
+
+  void start(const Endpoint& endpoint) {
+    limit_timer_.expires_after(kLimit);
+    limit_timer_.async_wait([self = shared_from_this()](const error_code& ec) {
+      if (ec || self->is_over_) return;
+      self->note(self->addresses_.empty() ? "its name was not resolved in time"
+                                          : "no answer within 10 s");
+      self->fail();
+    });
+    addresses_ = known_addresses(endpoint);
+    if (!addresses_.empty()) return try_next();
+    resolver_.async_resolve(endpoint.host, std::to_string(endpoint.port),
+                            tcp::resolver::numeric_service,
+                            [self = shared_from_this()](const error_code& ec,
+                                                        const tcp::resolver::results_type& found) {
+                              if (self->is_over_) return;
+                              self->resolved(ec, found);
+                            });
+  }
+
+  void cancel() {
+    is_over_ = true;
+    on_done_ = nullptr;
+    resolver_.cancel();
+    next_timer_.cancel();
+    limit_timer_.cancel();
+    error_code ignored;  // they are only being given up
+    for (tcp::socket& socket : sockets_) socket.close(ignored);
+  }
+
+ private:
+  void resolved(const error_code& ec, const tcp::resolver::results_type& found) {
+    for (const auto& entry : found) {
+      if (addresses_.size() < kMostAddresses) addresses_.push_back(entry.endpoint());
+    }
+    if (!addresses_.empty()) return try_next();
+    note("its name cannot be resolved" + (ec ? " (" + ec.message() + ")" : std::string()));
+    fail();
+  }
+
+  void try_next() {
+    if (next_ == addresses_.size()) return;
+    const tcp::endpoint address = addresses_[next_++];
+    ++waiting_count_;
+    tcp::socket& socket = sockets_.emplace_back(io_);
+    error_code ec;
+    socket.open(address.protocol(), ec);
+    if (ec) {  // no IPv6 here, or no descriptors left
+      asio::post(io_, [self = shared_from_this(), address, ec] { self->failed(address, ec); });
+      return;
+    }
+    socket.async_connect(
+        address, [self = shared_from_this(), address, &socket](const error_code& connect_ec) {
+          if (self->is_over_) return;
+          if (connect_ec) return self->failed(address, connect_ec);
+          if (is_own_echo(socket)) {
+            error_code ignored;
+            socket.close(ignored);
+            return self->failed(address, asio::error::connection_refused);
+          }
+          self->succeed(socket);
+        });
+    if (next_ == addresses_.size()) return;
+    next_timer_.expires_after(kNextAddressAfter);
+    next_timer_.async_wait([self = shared_from_this()](const error_code& timer_ec) {
+      if (!timer_ec && !self->is_over_) self->try_next();
+    });
+  }
+
+  void failed(const tcp::endpoint& address, const error_code& ec) {
+    if (is_over_) return;
+    --waiting_count_;
+    note(system_message(ec.value()) + " (" + address.address().to_string() + ")");
+    if (next_ < addresses_.size()) return try_next();
+    if (waiting_count_ == 0) fail();
+  }
+
+  // With nobody listening, TCP may connect a loopback socket to itself, when the port is one that
+  // the system hands out: then it is as if refused.
+  static bool is_own_echo(const tcp::socket& socket) {
+    error_code ec;
+    const tcp::endpoint local = socket.local_endpoint(ec);
+    return !ec && local == socket.remote_endpoint(ec);
+  }
+
+  void succeed(tcp::socket& socket) {
+    tcp::socket winner = std::move(socket);
+    finish(std::move(winner));
+  }
+  void fail() { finish(Error{ErrorCode::Unreachable, trouble_}); }
+
+  void finish(Result<tcp::socket> result) {
+    Done on_done = std::exchange(on_done_, nullptr);
+    cancel();
+    if (on_done) on_done(std::move(result));
+  }
+
+  void note(const std::string& trouble) {
+    if (!trouble_.empty()) trouble_ += ", ";
+    trouble_ += trouble;
+  }
+
+  asio::io_context& io_;
+  tcp::resolver resolver_;
+  asio::steady_timer next_timer_;
+  asio::steady_timer limit_timer_;
+  Done on_done_;
+  std::vector<tcp::endpoint> addresses_;
+  std::list<tcp::socket> sockets_;  // handlers refer to theirs
+  std::size_t next_ = 0;
+  std::size_t waiting_count_ = 0;
+  std::string trouble_;
+  bool is_over_ = false;
+};
+
+Connector::Connector(asio::io_context& io) : io_(io) {}
+Connector::~Connector() { cancel(); }
+
+void Connector::start(const Endpoint& endpoint, Done on_done) {
+  cancel();
+  attempt_ = std::make_shared<Attempt>(io_, std::move(on_done));
+  attempt_->start(endpoint);
+}
+
+void Connector::cancel() {
+  if (attempt_) attempt_->cancel();
+  attempt_.reset();
+}
+
+}  // namespace drun::rendezvous

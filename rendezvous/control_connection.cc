@@ -1,0 +1,152 @@
+#include "rendezvous/control_connection.h"
+
+#include <utility>
+
+#include "rendezvous/endpoint.h"
+
+namespace drun::rendezvous {
+namespace {
+
+constexpr std::chrono::seconds kLingerLimit{2};
+
+std::string words(const error_code& ec) {
+  if (ec == asio::error::eof) return "its connection closed";
+  if (ec == asio::error::connection_reset) return "its connection was reset";
+  return "its connection failed: " + ec.message();
+}
+
+std::string address_of(const asio::ip::tcp::socket& socket) {
+  error_code ec;
+  const asio::ip::tcp::endpoint peer = socket.remote_endpoint(ec);
+  return ec ? "an unknown address" : to_string(Endpoint{peer.address().to_string(), peer.port()});
+}
+
+std::string version_words(std::uint16_t version) {
+  return "speaks drun's control protocol " + std::to_string(version) + ", this drun speaks " +
+         std::to_string(kControlVersion) + "; install the same drun on all nodes";
+}
+
+}  // namespace
+
+ControlConnection::ControlConnection(asio::ip::tcp::socket socket, Side side,
+                                     std::size_t frame_limit_bytes, std::uint64_t id,
+                                     Listener& listener)
+    : socket_(std::move(socket)),
+      linger_(socket_.get_executor()),
+      side_(side),
+      id_(id),
+      peer_(address_of(socket_)),
+      listener_(&listener),
+      reader_(frame_limit_bytes) {
+  error_code ignored;  // only latency suffers
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+}
+
+void ControlConnection::start(std::string_view first_bytes) {
+  if (side_ == Side::Connecting) send(std::make_shared<const std::string>(encode_preamble()));
+  if (!first_bytes.empty()) take(first_bytes);
+  if (socket_.is_open()) read();
+}
+
+void ControlConnection::send(Bytes frame) {
+  outgoing_.push_back(std::move(frame));
+  if (!is_writing_ && socket_.is_open()) write();
+}
+
+void ControlConnection::finish() {
+  if (is_finishing_ || !socket_.is_open()) return;
+  listener_ = nullptr;
+  is_finishing_ = true;
+  linger_.expires_after(kLingerLimit);
+  linger_.async_wait([self = shared_from_this()](const error_code& ec) {
+    if (!ec) self->close();
+  });
+  shut_down_when_sent();
+}
+
+void ControlConnection::close() {
+  listener_ = nullptr;
+  error_code ignored;  // there is nobody to tell, and nothing to do
+  linger_.cancel();
+  socket_.close(ignored);
+}
+
+void ControlConnection::read() {
+  socket_.async_read_some(asio::buffer(incoming_),
+                          [self = shared_from_this()](const error_code& ec, std::size_t size) {
+                            if (!self->socket_.is_open()) return;
+                            if (ec) return self->end({false, self->has_preamble_, words(ec)});
+                            self->take({self->incoming_.data(), size});
+                            if (self->socket_.is_open()) self->read();
+                          });
+}
+
+void ControlConnection::take(std::string_view bytes) {
+  if (is_finishing_) return;
+  reader_.push(bytes);
+  if (has_preamble_ || take_preamble()) take_frames();
+}
+
+bool ControlConnection::take_preamble() {
+  const auto version = reader_.next_preamble();
+  if (!version) {
+    end({true, false,
+         "is not a drun (its first bytes are " + version.error().message +
+             "); does another program use this port?"});
+    return false;
+  }
+  if (!*version) return false;
+  has_preamble_ = true;
+  if (side_ == Side::Accepting) send(std::make_shared<const std::string>(encode_preamble()));
+  if (**version == kControlVersion) return true;
+  end({true, true, version_words(**version)});
+  return false;
+}
+
+void ControlConnection::take_frames() {
+  while (listener_ != nullptr) {
+    const auto frame = reader_.next_frame();
+    if (!frame) return end({true, true, "broke the control protocol: " + frame.error().message});
+    if (!*frame) return;
+    listener_->on_frame(*this, **frame);
+  }
+}
+
+void ControlConnection::write() {
+  is_writing_ = true;
+  in_flight_ = std::exchange(outgoing_, {});
+  std::vector<asio::const_buffer> buffers;
+  buffers.reserve(in_flight_.size());
+  for (const Bytes& bytes : in_flight_) buffers.emplace_back(asio::buffer(*bytes));
+  asio::async_write(
+      socket_, buffers,
+      [self = shared_from_this()](const error_code& ec, std::size_t) { self->wrote(ec); });
+}
+
+void ControlConnection::wrote(const error_code& ec) {
+  is_writing_ = false;
+  in_flight_.clear();
+  if (!socket_.is_open()) return;
+  // What the peer said before it closed is still to be read: the end is told by the read.
+  if (ec) return outgoing_.clear();
+  if (!outgoing_.empty()) return write();
+  if (is_finishing_) shut_down_when_sent();
+}
+
+void ControlConnection::end(ConnectionEnd ended) {
+  Listener* const listener = std::exchange(listener_, nullptr);
+  const auto self = shared_from_this();  // the listener may drop its share
+  if (ended.is_wrong_peer && ended.has_spoken)
+    finish();  // our version is on its way to the peer
+  else
+    close();
+  if (listener != nullptr) listener->on_end(*this, ended);
+}
+
+void ControlConnection::shut_down_when_sent() {
+  if (is_writing_ || !outgoing_.empty()) return;
+  error_code ignored;  // not connected any more: the read ends too
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+}
+
+}  // namespace drun::rendezvous

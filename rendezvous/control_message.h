@@ -1,0 +1,112 @@
+// core. What agents and the coordinator say to each other. How it looks in bytes, and the limits of
+// every field: control_wire.h.
+//
+// Units:   durations are the sender's steady clock; an age says how long before sending it
+// happened,
+//          so that the receiver can order events without comparing clocks.
+// Owner:   values; copy freely.   Thread: any.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/failure.h"
+#include "rendezvous/outcome.h"
+#include "rendezvous/result.h"
+#include "rendezvous/world.h"
+
+namespace drun::rendezvous {
+
+using Milliseconds = std::chrono::milliseconds;
+
+// A member's first words.
+struct Hello {
+  std::string run_id;
+  std::optional<int> node_rank;  // absent: the coordinator's choice (not offered by protocol 1)
+  int node_count = 1;
+  int local_world_size = 1;
+  std::string role;
+  std::string host;
+  int pid = 0;
+  std::uint64_t instance = 0;  // random; tells a member that comes back from a second one
+  bool operator==(const Hello&) const = default;
+};
+struct AgedFailure {
+  Failure failure;
+  Milliseconds age{0};
+  bool operator==(const AgedFailure&) const = default;
+};
+// A worker failed: at once and brief, without tail and traceback.
+struct Failed {
+  int round = 0;
+  AgedFailure first;
+  bool operator==(const Failed&) const = default;
+};
+// All workers of this node returned 0.
+struct AllReturned {
+  int round = 0;
+  bool operator==(const AllReturned&) const = default;
+};
+// All workers of this node are gone; what failed, in full.
+struct Stopped {
+  int round = 0;
+  std::vector<AgedFailure> failures{};
+  std::size_t left_out = 0;  // failures beyond what a message carries
+  bool operator==(const Stopped&) const = default;
+};
+// Somebody sent a termination signal to this agent.
+struct Signalled {
+  int signal = 0;
+  bool operator==(const Signalled&) const = default;
+};
+struct Ping {
+  bool operator==(const Ping&) const = default;
+};
+using MemberMessage = std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping>;
+
+// The answer to a Hello that was accepted.
+struct Welcome {
+  Milliseconds heartbeat_timeout{0};  // the coordinator's: who is silent for longer is lost
+  bool operator==(const Welcome&) const = default;
+};
+struct NodeName {
+  int node_rank = 0;
+  std::string host;
+  bool operator==(const NodeName&) const = default;
+};
+// Who has joined so far: every 10 s while the world is not complete. The lists hold the first few.
+struct Waiting {
+  int node_count = 0;
+  int joined_count = 0;
+  std::vector<NodeName> joined{};
+  std::vector<int> missing{};
+  bool operator==(const Waiting&) const = default;
+};
+struct Refused {
+  Error error;
+  bool operator==(const Refused&) const = default;
+};
+struct WorldReady {
+  World world;
+  bool operator==(const WorldReady&) const = default;
+};
+struct Stop {
+  int round = 0;
+  std::string cause;  // one line, for the log
+  bool operator==(const Stop&) const = default;
+};
+struct Finish {
+  Outcome outcome;
+  bool operator==(const Finish&) const = default;
+};
+struct Pong {
+  bool operator==(const Pong&) const = default;
+};
+using CoordinatorMessage = std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong>;
+
+}  // namespace drun::rendezvous

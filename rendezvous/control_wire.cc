@@ -1,0 +1,268 @@
+#include "rendezvous/control_wire.h"
+
+#include <cassert>
+#include <utility>
+
+#include "rendezvous/frame_reader.h"
+#include "rendezvous/wire_archive.h"
+
+namespace drun::rendezvous {
+namespace {
+
+constexpr WireRange kCount{0, std::int64_t{1} << 30};
+constexpr WireRange kPid{0, std::int64_t{1} << 30};
+constexpr WireRange kSignal{0, 127};
+constexpr WireRange kPort{0, 65535};
+constexpr std::int64_t kMostMilliseconds = std::int64_t{1} << 50;
+constexpr std::int64_t kMostMicroseconds = std::int64_t{1} << 60;
+constexpr std::size_t kNameBytes = 256;       // role, host
+constexpr std::size_t kIdentityBytes = 4096;  // run id, addresses, paths
+constexpr std::size_t kSentenceBytes = 4096;
+constexpr std::size_t kMessageBytes = std::size_t{8} << 10;
+constexpr std::size_t kTracebackBytes = std::size_t{32} << 10;
+constexpr std::size_t kTailLines = 20;
+constexpr std::size_t kTailLineBytes = 2048;
+constexpr std::size_t kMostFailures = 4096;
+constexpr std::size_t kMostListed = 64;
+
+// A variant as u8 index, then the alternative's fields. `Alternatives` stay default constructible.
+template <typename Archive, typename Variant, typename Each, std::size_t... Index>
+void one_of(Archive& archive, Variant& value, Each each, std::index_sequence<Index...>) {
+  auto index = static_cast<std::uint8_t>(value.index());
+  archive.kind(index, sizeof...(Index));
+  if constexpr (Archive::kIsReader)
+    ((index == Index ? void(value.template emplace<Index>()) : void()), ...);
+  std::visit([&archive, &each](auto& alternative) { each(archive, alternative); }, value);
+}
+template <typename Archive, typename Variant, typename Each>
+void one_of(Archive& archive, Variant& value, Each each) {
+  one_of(archive, value, each, std::make_index_sequence<std::variant_size_v<Variant>>());
+}
+
+template <typename Archive>
+void fields(Archive& archive, Exited& exited) {
+  archive.integer(exited.code, {0, 255});
+}
+template <typename Archive>
+void fields(Archive& archive, Killed& killed) {
+  archive.integer(killed.signal, kSignal);
+  archive.flag(killed.core_dumped);
+}
+template <typename Archive>
+void fields(Archive& archive, NotStarted& not_started) {
+  archive.integer(not_started.error_number, {0, 4095});
+}
+
+template <typename Archive>
+void fields(Archive& archive, Failure& failure) {
+  archive.integer(failure.rank, kCount);
+  archive.integer(failure.local_rank, kCount);
+  archive.integer(failure.node_rank, kCount);
+  archive.integer(failure.round, kCount);
+  archive.text(failure.role, kNameBytes);
+  archive.text(failure.host, kNameBytes);
+  archive.integer(failure.pid, kPid);
+  one_of(archive, failure.status, [](auto& each, auto& status) { fields(each, status); });
+  auto time = failure.time.time_since_epoch();
+  archive.duration(time, kMostMicroseconds);
+  failure.time = WallTime(time);
+  archive.flag(failure.out_of_memory);
+  archive.text(failure.program, kIdentityBytes);
+  archive.text(failure.error_file, kIdentityBytes);
+  archive.text(failure.message, kMessageBytes);
+  archive.text(failure.traceback, kTracebackBytes);
+  archive.list(failure.stderr_tail, kTailLines,
+               [](auto& each, std::string& line) { each.text(line, kTailLineBytes); });
+  archive.text(failure.stderr_file, kIdentityBytes);
+}
+
+template <typename Archive>
+void fields(Archive& archive, AgedFailure& aged) {
+  fields(archive, aged.failure);
+  archive.duration(aged.age, kMostMilliseconds);
+}
+
+template <typename Archive>
+void fields(Archive& archive, Error& error) {
+  archive.integer(error.code, {0, static_cast<int>(ErrorCode::System)});
+  archive.text(error.message, kSentenceBytes);
+}
+
+template <typename Archive>
+void fields(Archive& archive, World& world) {
+  archive.text(world.run_id, kIdentityBytes);
+  archive.integer(world.round, kCount);
+  archive.integer(world.max_restarts, kCount);
+  archive.integer(world.node_rank, kCount);
+  archive.integer(world.node_count, kCount);
+  archive.integer(world.base_rank, kCount);
+  archive.integer(world.local_world_size, kCount);
+  archive.integer(world.world_size, kCount);
+  archive.text(world.role, kNameBytes);
+  archive.integer(world.role_base_rank, kCount);
+  archive.integer(world.role_world_size, kCount);
+  archive.text(world.master_addr, kIdentityBytes);
+  archive.integer(world.master_port, kPort);
+  archive.flag(world.use_agent_store);
+}
+
+// Endings.
+template <typename Archive>
+void fields(Archive&, Succeeded&) {}
+template <typename Archive>
+void fields(Archive& archive, WorkersFailed& failed) {
+  archive.list(failed.failures, kMostFailures,
+               [](auto& each, Failure& failure) { fields(each, failure); });
+  if constexpr (Archive::kIsReader) {
+    if (failed.failures.empty()) archive.fail();  // there is always a root cause
+  }
+}
+template <typename Archive>
+void fields(Archive& archive, Interrupted& interrupted) {
+  archive.integer(interrupted.signal, kSignal);
+  archive.integer(interrupted.node_rank, kCount);
+  archive.text(interrupted.host, kNameBytes);
+}
+template <typename Archive>
+void fields(Archive& archive, NodeLost& lost) {
+  archive.integer(lost.node_rank, kCount);
+  archive.text(lost.host, kNameBytes);
+  archive.flag(lost.is_coordinator);
+  archive.text(lost.reason, kSentenceBytes);
+}
+template <typename Archive>
+void fields(Archive& archive, NotRun& not_run) {
+  fields(archive, not_run.error);
+}
+
+template <typename Archive>
+void fields(Archive& archive, Outcome& outcome) {
+  one_of(archive, outcome.ending, [](auto& each, auto& ending) { fields(each, ending); });
+  archive.text(outcome.run_id, kIdentityBytes);
+  archive.integer(outcome.node_count, kCount);
+  archive.integer(outcome.world_size, kCount);
+  archive.integer(outcome.restarts, kCount);
+  archive.integer(outcome.max_restarts, kCount);
+  archive.integer(outcome.failures_left_out, kCount);
+  archive.duration(outcome.duration, kMostMilliseconds);
+}
+
+// Members' messages.
+template <typename Archive>
+void fields(Archive& archive, Hello& hello) {
+  archive.text(hello.run_id, kIdentityBytes);
+  bool has_rank = hello.node_rank.has_value();
+  int rank = hello.node_rank.value_or(0);
+  archive.flag(has_rank);
+  archive.integer(rank, kCount);
+  hello.node_rank = has_rank ? std::optional(rank) : std::nullopt;
+  archive.integer(hello.node_count, kCount);
+  archive.integer(hello.local_world_size, kCount);
+  archive.text(hello.role, kNameBytes);
+  archive.text(hello.host, kNameBytes);
+  archive.integer(hello.pid, kPid);
+  archive.bits(hello.instance);
+}
+template <typename Archive>
+void fields(Archive& archive, Failed& failed) {
+  archive.integer(failed.round, kCount);
+  fields(archive, failed.first);
+}
+template <typename Archive>
+void fields(Archive& archive, AllReturned& returned) {
+  archive.integer(returned.round, kCount);
+}
+template <typename Archive>
+void fields(Archive& archive, Stopped& stopped) {
+  archive.integer(stopped.round, kCount);
+  archive.list(stopped.failures, kMostFailures,
+               [](auto& each, AgedFailure& failure) { fields(each, failure); });
+  archive.integer(stopped.left_out, kCount);
+}
+template <typename Archive>
+void fields(Archive& archive, Signalled& signalled) {
+  archive.integer(signalled.signal, kSignal);
+}
+template <typename Archive>
+void fields(Archive&, Ping&) {}
+
+// The coordinator's messages.
+template <typename Archive>
+void fields(Archive& archive, Welcome& welcome) {
+  archive.duration(welcome.heartbeat_timeout, kMostMilliseconds);
+}
+template <typename Archive>
+void fields(Archive& archive, Waiting& waiting) {
+  archive.integer(waiting.node_count, kCount);
+  archive.integer(waiting.joined_count, kCount);
+  archive.list(waiting.joined, kMostListed, [](auto& each, NodeName& name) {
+    each.integer(name.node_rank, kCount);
+    each.text(name.host, kNameBytes);
+  });
+  archive.list(waiting.missing, kMostListed,
+               [](auto& each, int& node_rank) { each.integer(node_rank, kCount); });
+}
+template <typename Archive>
+void fields(Archive& archive, Refused& refused) {
+  fields(archive, refused.error);
+}
+template <typename Archive>
+void fields(Archive& archive, WorldReady& ready) {
+  fields(archive, ready.world);
+}
+template <typename Archive>
+void fields(Archive& archive, Stop& stop) {
+  archive.integer(stop.round, kCount);
+  archive.text(stop.cause, kSentenceBytes);
+}
+template <typename Archive>
+void fields(Archive& archive, Finish& finish) {
+  fields(archive, finish.outcome);
+}
+template <typename Archive>
+void fields(Archive&, Pong&) {}
+
+template <typename Message>
+std::string encode_frame(Message message) {
+  std::string frame(4, '\0');
+  WireWriter writer(frame);
+  one_of(writer, message, [](auto& archive, auto& alternative) { fields(archive, alternative); });
+  const std::size_t size = frame.size() - 4;
+  assert(size <= kFrameLimitBytes);
+  std::string length;
+  ByteWriter(length).u32(static_cast<std::uint32_t>(size));
+  return frame.replace(0, 4, length);
+}
+
+template <typename Message>
+Result<Message> decode_frame(std::string_view frame, std::string_view sender) {
+  Message message;
+  WireReader reader(frame);
+  one_of(reader, message, [](auto& archive, auto& alternative) { fields(archive, alternative); });
+  if (reader.is_complete()) return message;
+  return Error{ErrorCode::Refused, "malformed message from " + std::string(sender) + " (" +
+                                       std::to_string(frame.size()) + " bytes, beginning with " +
+                                       printable(frame) + ")"};
+}
+
+}  // namespace
+
+std::size_t wire_size_bytes(const Failure& failure) {
+  std::string bytes;
+  WireWriter writer(bytes);
+  Failure copy = failure;
+  fields(writer, copy);
+  return bytes.size();
+}
+
+std::string encode(const MemberMessage& message) { return encode_frame(message); }
+std::string encode(const CoordinatorMessage& message) { return encode_frame(message); }
+
+Result<MemberMessage> decode_member_message(std::string_view frame) {
+  return decode_frame<MemberMessage>(frame, "a member");
+}
+Result<CoordinatorMessage> decode_coordinator_message(std::string_view frame) {
+  return decode_frame<CoordinatorMessage>(frame, "the coordinator");
+}
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,38 @@
+// core. Control messages to bytes and back. The protocol's page: rendezvous/CONTROL.md.
+//
+// Shape:   a frame is u32 length, u8 kind, fields; frame_reader.h cuts streams into frames.
+// Limits:  every field, list and frame has one; what a frame claims is not allocated, only what has
+//          arrived. Texts that are too long are cut by the sender; failures beyond the budget are
+//          counted (failure_list.h), so that encode always makes a legal frame.
+// Errors:  decode: Refused, saying which message is wrong. Never throws.
+// Thread:  any.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/control_message.h"
+#include "rendezvous/result.h"
+
+namespace drun::rendezvous {
+
+// A Hello fits into the first; a member is not given more before it is accepted.
+constexpr std::size_t kHelloFrameLimitBytes = std::size_t{16} << 10;
+constexpr std::size_t kFrameLimitBytes = std::size_t{512} << 10;
+// What the failures of one Stopped or Finish may take together, beyond the first, which always
+// fits.
+constexpr std::size_t kFailuresBudgetBytes = std::size_t{64} << 10;
+
+// Whole frames, length included.
+std::string encode(const MemberMessage& message);
+std::string encode(const CoordinatorMessage& message);
+
+// `frame`: kind and fields, without the length.
+Result<MemberMessage> decode_member_message(std::string_view frame);
+Result<CoordinatorMessage> decode_coordinator_message(std::string_view frame);
+
+// Bytes one failure takes in a message: what budgets are counted in.
+std::size_t wire_size_bytes(const Failure& failure);
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,28 @@
+// core. Who has joined and who is missing, in words: the same on every node.
+// Owner: values.  Thread: any.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/control_message.h"
+
+namespace drun::rendezvous {
+
+// "node 1, node 2 missing (joined: node 0 (a))"; lists that were cut end in "and 5 more".
+std::string roll_call(const Waiting& waiting);
+
+// "waiting for 2 of 3 nodes at 10.0.0.1:29500: <roll call>; 13m20s left".
+std::string waiting_text(const Waiting& waiting, std::string_view endpoint, Milliseconds left);
+
+// The join timeout's message: "1 of 3 nodes joined at ... within 15m: <roll call>; <remedy>".
+std::string timeout_text(const Waiting& waiting, std::string_view endpoint, Milliseconds limit);
+
+// "13m20s", "10s", "1h5m", "300ms" below a second.
+std::string duration_text(Milliseconds duration);
+
+// "node 2 (host b)"; "node 2" without a host.
+std::string node_text(int node_rank, std::string_view host);
+
+}  // namespace drun::rendezvous

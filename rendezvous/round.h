@@ -1,0 +1,152 @@
+// core. The coordinator's machine: which nodes form the world, when a round begins and ends, and
+// how the job ends.
+//
+//             hello     all joined        a failure            all stopped         all have gone
+//   Joining ---------+------------> Running --------> Stopping -----+--> Ending --------------->
+//   Over
+//      |  ^          |                 |  ^  node lost,   |         |      ^    (or time is up)
+//      |  +----------+                 |  |  signal       |         |      |
+//      |   hello, left                 |  +---------------+---------+      |
+//      |                               |     a restart is left: next round |
+//      +-- join timeout, signal        +-- all returned 0 -----------------+
+//
+//   event \ state   Joining          Running            Stopping           Ending     Over
+//   PeerArrived     noted            noted              noted              noted      dropped
+//   Hello           join or refuse   refuse             refuse             refuse     drop
+//   Failed          drop             root cause, stop   noted, by moment   ignored    -
+//   AllReturned     drop             noted; all: end    noted              ignored    -
+//   Stopped         drop             as Failed          noted; all: next   ignored    -
+//   Signalled       end              stop, then end     no restart         ignored    -
+//   PeerLeft        may come back    stop, then end     no restart         goodbye    -
+//   silent too long as PeerLeft      as PeerLeft        as PeerLeft        as PeerLeft
+//
+//   "drop" is for what cannot come from an honest peer: its connection is closed, with a log line.
+//   What comes late, carrying an old round, is ignored.
+//
+// Ranks:   contiguous by node rank; role ranks likewise, per role. Any number of workers a node.
+// Cause:   the first Failed that arrives stops the round. Within that stop every failure's moment
+//          is the coordinator's clock less the age its node gave; the earliest is the root cause,
+//          so a node that was slow to tell is not taken for a victim. Ages reach back to the
+//          round's start at most.
+// Restart: counted here, once for the job; a lost node or a signal ends the job instead.
+// Cost:    O(1) an event, O(nodes) a transition or sweep; a node's messages are O(1) bytes.
+// Units:   `now` is the steady clock of one turn.
+// Owner:   a value, driven by server.cc (and tests/sim).   Thread: any, one at a time.
+// Errors:  none; a broken peer is an event.  Never throws.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/control_message.h"
+#include "rendezvous/failure_list.h"
+#include "rendezvous/log.h"
+
+namespace drun::rendezvous {
+
+using Time = std::chrono::steady_clock::time_point;
+// One connection; never used twice.
+using Peer = std::uint64_t;
+
+struct RoundSpec {
+  std::string run_id;
+  int node_count = 1;
+  int max_restarts = 0;
+  std::string endpoint;     // for messages
+  std::string master_addr;  // for members that were given none of their own
+  std::uint16_t master_port = 0;
+  bool use_agent_store = true;
+  Milliseconds join_timeout{std::chrono::minutes(15)};
+  Milliseconds heartbeat_timeout{std::chrono::seconds(15)};
+};
+
+struct PeerArrived {
+  Peer peer = 0;
+  std::string address;
+};
+struct PeerSaid {
+  Peer peer = 0;
+  MemberMessage message;
+};
+struct PeerLeft {
+  Peer peer = 0;
+  std::string reason;  // "its connection closed"
+};
+struct RoundTick {};
+using RoundEvent = std::variant<PeerArrived, PeerSaid, PeerLeft, RoundTick>;
+
+struct SendTo {
+  Peer peer = 0;
+  CoordinatorMessage message;
+};
+// The same to every member of the world that is not lost.
+struct SendAll {
+  std::vector<Peer> peers;
+  CoordinatorMessage message;
+};
+// After what was sent to it has gone out. PeerLeft may follow, and is ignored.
+struct Drop {
+  Peer peer = 0;
+};
+// Before anything that stands after it.
+struct ClearStore {};
+struct RoundLog {
+  LogLevel level = LogLevel::Info;
+  std::string text;
+};
+// The last action of all: nobody is left, or waited for.
+struct RoundOver {};
+using RoundAction = std::variant<SendTo, SendAll, Drop, ClearStore, RoundLog, RoundOver>;
+
+enum class RoundPhase { Joining, Running, Stopping, Ending, Over };
+
+struct RoundNode {
+  enum class Presence { Absent, Present, Lost };
+  Presence presence = Presence::Absent;
+  bool is_done = false;  // Running: all returned 0; Stopping: all stopped
+  Peer peer = 0;
+  Time heard;
+  Hello hello;
+  int base_rank = 0;  // once the world is complete, like the next
+  int role_base_rank = 0;
+};
+
+struct RoundState {
+  RoundSpec spec;
+  RoundPhase phase = RoundPhase::Joining;
+  std::vector<RoundNode> nodes;           // by node rank
+  std::unordered_map<Peer, int> node_of;  // accepted members
+  struct Stranger {
+    std::string address;
+    Time since;
+  };
+  std::map<Peer, Stranger> strangers;  // connected, not (yet) accepted; oldest first
+  int present_count = 0;
+  int pending_count = 0;  // present nodes with is_done == false, while Running or Stopping
+  int round = 0;          // = restarts so far
+  int world_size = 0;
+  std::map<std::string, int> role_sizes;
+  Time opened;
+  std::optional<Time> first_world;
+  Time round_began;
+  FailureList failures;          // of this round
+  std::optional<Ending> ending;  // decided; absent while Stopping: by `failures`, or a restart
+  Time next_sweep;
+  Time next_roll_call;
+  Time end_by;
+};
+
+RoundState open_round(RoundSpec spec, Time now);
+
+std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time now);
+
+// When it wants a RoundTick.
+std::optional<Time> deadline(const RoundState& state);
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,51 @@
+// edge. The coordinator: one port on which members (control connections) and workers (the store)
+// arrive; what to tell whom is decided by round.h.
+//
+// Listens: on loopback only when spec.master_addr is literally localhost or a loopback address;
+//          else on all interfaces. With StoreHost::Worker only members are served, on
+//          spec.endpoint.port.
+// Order:   open before any Client of this job starts; the coordinator's own agent is a member like
+//          any other. A round's store is emptied, and old workers' connections are closed, before
+//          the members hear of the next world.
+// Owner:   the agent; keep it until on_finished, so that every member hears the outcome and the
+//          store outlives the last worker of the last node.
+// Thread:  the io_context's only.
+// Errors:  open: System when the port cannot be listened on, naming it and the remedy. Afterwards
+//          none: bad connections are dropped, each with a log line.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "rendezvous/asio.h"
+#include "rendezvous/join_spec.h"
+#include "rendezvous/log.h"
+#include "rendezvous/result.h"
+
+namespace drun::rendezvous {
+
+class Server {
+ public:
+  // on_finished: every member has read its outcome and gone, or the time for that has passed; once.
+  // It may destroy the Server.
+  static Result<std::unique_ptr<Server>> open(asio::io_context& io, const JoinSpec& spec, Log log,
+                                              std::function<void()> on_finished);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Where it listens in fact; what spec.endpoint.port = 0 became.
+  std::uint16_t port() const;
+
+  // Closes everything at once; members see a lost coordinator unless they have their outcome. No
+  // callback follows. Idempotent.
+  void stop();
+
+ private:
+  class Impl;
+  explicit Server(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;  // kept by its handlers until they have ended
+};
+
+}  // namespace drun::rendezvous
