@@ -12,6 +12,7 @@ namespace drun::agent {
 namespace {
 
 constexpr std::size_t kListed = 20;
+constexpr int kKillLooks = 8;
 
 bool has_children() {
   siginfo_t info{};
@@ -31,6 +32,7 @@ void note(std::vector<Leftover>& list, std::size_t& count, int pid) {
 void Orphans::begin() {
   signalled_groups_.clear();
   signalled_.clear();
+  killed_.clear();
   leftovers_ = {};
 }
 
@@ -46,14 +48,24 @@ void Orphans::signal_once(int signal, bool are_leftovers) {
 }
 
 void Orphans::kill_all(bool are_leftovers) {
-  if (!has_children()) return;
+  // Again while somebody new turns up: a process that was forking when we looked.
+  for (int looks = 0; looks < kKillLooks && has_children(); ++looks)
+    if (!kill_found(are_leftovers)) return;
+}
+
+bool Orphans::kill_found(bool are_leftovers) {
   const Descendants found(given_up_);
+  bool any_new = false;
   for (const ProcessStat& process : found.all()) {
-    const bool is_new = signalled_.insert(process.pid).second;
-    if (are_leftovers && is_new && is_alive(process) && !signalled_groups_.contains(process.group))
-      note(leftovers_.stopped, leftovers_.stopped_count, process.pid);
     send_signal(process, SIGKILL);
+    if (!is_alive(process) || !killed_.insert(process.pid).second) continue;
+    any_new = true;
+    const bool had_signal =
+        signalled_.contains(process.pid) || signalled_groups_.contains(process.group);
+    if (are_leftovers && !had_signal)
+      note(leftovers_.stopped, leftovers_.stopped_count, process.pid);
   }
+  return any_new;
 }
 
 bool Orphans::reap(const IsWorker& is_worker) {
@@ -63,6 +75,7 @@ bool Orphans::reap(const IsWorker& is_worker) {
     if (info.si_pid == 0) break;
     if (is_worker(info.si_pid)) return false;  // its Process reaps it, and we are asked again
     waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
+    killed_.erase(info.si_pid);
     signalled_.erase(info.si_pid);  // the number may be another's now
     std::erase(given_up_, info.si_pid);
   }

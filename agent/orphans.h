@@ -55,8 +55,11 @@ class Orphans {
   const Leftovers& leftovers() const { return leftovers_; }
 
  private:
+  bool kill_found(bool are_leftovers);  // true when there was somebody not killed before
+
   std::unordered_set<int> signalled_groups_;
   std::unordered_set<int> signalled_;
+  std::unordered_set<int> killed_;
   std::vector<int> given_up_;  // children of ours; what is below them is given up too
   Leftovers leftovers_;
 };
