@@ -1,0 +1,163 @@
+#include "agent/console.h"
+
+#include <fcntl.h>
+#include <pty.h>
+#include <sys/socket.h>
+#include <termios.h>
+
+#include <csignal>
+#include <optional>
+
+#include "tests/support/catch.h"
+#include "tests/support/output_rig.h"
+
+namespace drun::agent {
+namespace {
+
+struct ConsoleRig {
+  explicit ConsoleRig(int fd) {
+    std::signal(SIGPIPE, SIG_IGN);
+    console.emplace(
+        io, Log([this](LogLevel, std::string_view text) { log.emplace_back(text); }), fd, "stdout",
+        Console::Listener{.on_room = [this] { ++rooms; }, .on_empty = [this] { ++empties; }});
+  }
+  void put(std::string_view bytes) {
+    lines.take(bytes, console->queue());
+    console->flush();
+  }
+  // Lines until the console takes no more; what they were.
+  std::string fill() {
+    std::string text;
+    for (int i = 0; !console->is_congested() && i < 1000000; ++i) {
+      const std::string line = "line " + std::to_string(i) + std::string(80, '.') + "\n";
+      text += line;
+      put(line);
+    }
+    CHECK(console->is_congested());
+    return text;
+  }
+
+  asio::io_context io{1};
+  std::vector<std::string> log;
+  int rooms = 0;
+  int empties = 0;
+  LineBuffer lines{1, ""};
+  std::optional<Console> console;
+};
+
+struct Ends {
+  UniqueFd reader;
+  UniqueFd writer;
+};
+
+Ends make_ends(const std::string& kind) {
+  int fds[2];
+  if (kind == "pipe") {
+    REQUIRE(::pipe2(fds, O_CLOEXEC) == 0);
+  } else if (kind == "socket") {
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+  } else {
+    REQUIRE(::openpty(&fds[0], &fds[1], nullptr, nullptr, nullptr) == 0);
+    termios settings{};
+    REQUIRE(::tcgetattr(fds[1], &settings) == 0);
+    ::cfmakeraw(&settings);  // so that bytes arrive as they were written
+    REQUIRE(::tcsetattr(fds[1], TCSANOW, &settings) == 0);
+  }
+  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+}  // namespace
+
+TEST_CASE("a console that is not read congests, then takes everything in order") {
+  const std::string kind = GENERATE("pipe", "socket", "terminal");
+  CAPTURE(kind);
+  Ends ends = make_ends(kind);
+  ConsoleRig rig(ends.writer.get());
+  CHECK(rig.console->is_terminal() == (kind == "terminal"));
+  const std::string text = rig.fill();
+  CHECK(rig.console->queue().size_bytes() < kHighWaterBytes + 200);
+  CHECK_FALSE(test::is_non_blocking(ends.writer.get()));
+  const int empties_before = rig.empties;
+  test::Collector reader(rig.io, std::move(ends.reader));
+  reader.start();
+  REQUIRE(test::run_until(rig.io, [&] { return reader.text().size() >= text.size(); }));
+  CHECK(reader.text() == text);
+  CHECK(rig.rooms == 1);
+  CHECK_FALSE(rig.console->is_congested());
+  CHECK(test::run_until(rig.io, [&] { return rig.empties == empties_before + 1; }));
+  CHECK(rig.console->is_empty());
+  CHECK_FALSE(test::is_non_blocking(ends.writer.get()));
+  CHECK(rig.log.empty());
+}
+
+TEST_CASE("a file is written at once and never congests") {
+  const test::TemporaryDirectory directory;
+  const UniqueFd file(::open((directory / "out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  ConsoleRig rig(file.get());
+  std::string text;
+  for (int i = 0; i < 100; ++i) {
+    const std::string line(10000, static_cast<char>('a' + i % 26));
+    text += line + "\n";
+    rig.put(line + "\n");
+    CHECK(rig.console->is_empty());
+  }
+  CHECK(test::read_file(directory / "out") == text);
+  CHECK_FALSE(rig.console->is_terminal());
+}
+
+TEST_CASE("a console whose reader has gone is logged once and takes no more") {
+  const std::string kind = GENERATE("pipe", "socket", "terminal");
+  CAPTURE(kind);
+  Ends ends = make_ends(kind);
+  ConsoleRig rig(ends.writer.get());
+  const bool goes_while_waiting = GENERATE(false, true);
+  if (goes_while_waiting) rig.fill();
+  ends.reader.reset();
+  rig.put("to nobody\n");
+  REQUIRE(test::run_until(rig.io, [&] { return rig.console->is_gone(); }));
+  rig.put("to nobody either\n");
+  CHECK(rig.console->is_empty());
+  CHECK_FALSE(rig.console->is_congested());
+  REQUIRE(rig.log.size() == 1);
+  CHECK_THAT(rig.log[0], ContainsSubstring("stream=stdout"));
+}
+
+TEST_CASE("a descriptor that is closed is a console that is gone") {
+  ConsoleRig rig(::dup(-1));
+  CHECK(rig.console->is_gone());
+  rig.put("to nobody\n");
+  CHECK(rig.log.size() == 1);
+}
+
+TEST_CASE("lines of two consoles on one pipe stay whole") {
+  test::PipeEnds pipe = test::make_plain_pipe();
+  ConsoleRig one(pipe.write_end.get());
+  ConsoleRig other(pipe.write_end.get());
+  std::size_t size = one.fill().size();
+  size += other.fill().size();
+  test::Collector reader(one.io, std::move(pipe.read_end));
+  reader.start();
+  REQUIRE(test::run_until(one.io, [&] {
+    other.io.poll();
+    return reader.text().size() == size;
+  }));
+  for (const std::string& line : test::split_lines(reader.text())) {
+    const bool is_whole = line.starts_with("line ") && line.ends_with(std::string(80, '.')) &&
+                          line.find("line", 1) == line.npos;
+    CHECK(is_whole);
+  }
+}
+
+TEST_CASE("a stopped console lets the loop end") {
+  test::PipeEnds pipe = test::make_plain_pipe();
+  ConsoleRig rig(pipe.write_end.get());
+  rig.fill();
+  const int empties_before = rig.empties;
+  rig.console->stop();
+  CHECK(rig.rooms == 1);
+  CHECK(rig.empties == empties_before + 1);
+  rig.io.run_for(std::chrono::seconds(10));
+  CHECK(rig.io.stopped());
+}
+
+}  // namespace drun::agent

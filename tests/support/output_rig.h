@@ -1,0 +1,97 @@
+// What tests of workers' output share: a directory, a console read in the loop, workers by hand.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/output.h"
+#include "agent/unique_fd.h"
+#include "rendezvous/asio.h"
+#include "rendezvous/log.h"
+
+namespace drun::test {
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string read_file(const std::string& path);
+std::vector<std::string> split_lines(std::string_view text);
+
+// Runs the loop until `condition` holds; false: it did not within 30 s.
+bool run_until(asio::io_context& io, const std::function<bool()>& condition);
+
+// Runs the loop until it has nothing to do and `pid` sleeps: a writer that waits for its reader.
+bool run_until_blocked(asio::io_context& io, pid_t pid);
+
+// Reads a descriptor to its end in the loop.
+class Collector {
+ public:
+  Collector(asio::io_context& io, agent::UniqueFd fd);
+  void start();
+  bool is_at_end() const { return is_at_end_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  asio::posix::stream_descriptor fd_;
+  std::vector<char> buffer_;
+  std::string text_;
+  bool is_at_end_ = false;
+};
+
+// A pipe whose ends are ordinary: blocking, close-on-exec.
+struct PipeEnds {
+  agent::UniqueFd read_end;
+  agent::UniqueFd write_end;
+};
+PipeEnds make_plain_pipe();
+
+bool is_non_blocking(int fd);
+
+// `sh -c script` with these as fd 1 and 2. Killed and reaped when it goes.
+class Worker {
+ public:
+  Worker(const std::string& script, int stdout_fd, int stderr_fd);
+  Worker(Worker&& other) noexcept;
+  ~Worker();
+  pid_t pid() const { return pid_; }
+  bool is_running();
+  // Its exit code, or 128 + signal.
+  int wait();
+
+ private:
+  pid_t pid_ = 0;
+  int code_ = -1;
+};
+
+// An Output, its loop and what it logs.
+struct OutputRig {
+  explicit OutputRig(OutputSpec spec, agent::ConsoleFds console);
+
+  // Prepares, and opens a round of as many workers as there are scripts.
+  void start(const std::vector<std::string>& scripts, int round = 0);
+  // Waits for the workers, drains, and runs the loop until drained; false: not within 30 s.
+  bool drain(std::chrono::milliseconds at_most = std::chrono::seconds(30));
+
+  asio::io_context io{1};
+  std::vector<std::string> log;
+  agent::Output output;
+  std::vector<agent::WorkerStreams> streams;
+  std::vector<Worker> workers;
+  int drained = 0;
+  bool is_prepared = false;
+};
+
+}  // namespace drun::test

@@ -1,0 +1,35 @@
+#include "agent/label.h"
+
+#include "tests/support/catch.h"
+
+namespace drun::agent {
+
+TEST_CASE("a label template is filled as torchrun fills it") {
+  const LabelValues values{
+      .role_name = "trainer", .local_rank = 3, .rank = 11, .node_rank = 1, .host = "n1"};
+  const auto [text, filled] = GENERATE(table<std::string, std::string>({
+      {"[${role_name}${local_rank}]:", "[trainer3]:"},
+      {"$role_name $rank", "trainer 11"},
+      {"${node_rank}@${host}", "1@n1"},
+      {"plain", "plain"},
+      {"", ""},
+      {"$$", "$"},
+      {"$$rank", "$rank"},
+      {"$$$rank", "$11"},
+      {"${unknown} $other", "${unknown} $other"},
+      {"$ranks", "$ranks"},
+      {"${rank}s", "11s"},
+      {"$", "$"},
+      {"a$ b", "a$ b"},
+      {"${", "${"},
+      {"${rank", "${rank"},
+      {"${}", "${}"},
+      {"${ rank }", "${ rank }"},
+      {"$9", "$9"},
+      {"${1}", "${1}"},
+      {"$rank$rank", "1111"},
+  }));
+  CHECK(fill_label(text, values) == filled);
+}
+
+}  // namespace drun::agent
