@@ -109,7 +109,8 @@ class Splitter {
       result_.options.push_back({option.name, std::nullopt});
       return {};
     }
-    if (words_.empty()) return usage(std::string(word) + " needs a value; drun --help says which");
+    if (words_.empty())
+      return usage(std::string(word) + " needs a value; write " + option.name + "=VALUE");
     const std::string& value = words_.front();
     if (looks_like_option(value)) {
       return usage(std::string(word) + " needs a value, but \"" + value +

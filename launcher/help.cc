@@ -72,12 +72,12 @@ std::string launcher_help_head(std::string_view invoked_as) {
          "      four workers on this machine\n"
          "  " +
          name +
-         " --nnodes=3 --node-rank=0 --nproc-per-node=4 --master-addr=10.0.0.1 ./train\n"
+         " --nnodes=3 --node-rank=0 --nproc-per-node=4 --master-addr=gpu0 ./train\n"
          "      on each of three machines, with its own --node-rank: twelve workers\n"
          "\n"
          "Usage: " +
          name +
-         " [option...] program [argument...]\n"
+         " [option...] [--] program [argument...]\n"
          "       drun store [--port P] [--loopback]\n"
          "\n"
          "Options may be written with - or _ and cut short as long as they stay clear.\n"
@@ -87,6 +87,10 @@ std::string launcher_help_head(std::string_view invoked_as) {
 
 std::string launcher_help_foot() {
   return "\n"
+         "A program ending in .py, and a module, are given to python3 -u: $PYTHON_EXEC,\n"
+         "the active environment's, or PATH's. Any other program is executed.\n"
+         "${local_rank} in an argument becomes the worker's number, and $$ becomes $.\n"
+         "\n"
          "Exit code: 0 when every worker of every node returned 0; else that of the first\n"
          "worker to fail (128+n for signal n). Of drun's own: 2 usage, 120 nodes missing,\n"
          "121 turned away, 122 a node was lost, 125 system error, 126 program not\n"

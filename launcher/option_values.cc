@@ -220,6 +220,7 @@ Result<ExitCodeStyle> parse_exit_code_style(std::string_view text) {
 }
 
 Result<DryRun> parse_dry_run(std::string_view text) {
+  if (text.empty()) return DryRun::Text;  // --dry-run alone
   static constexpr std::array<Word<DryRun>, 2> kWords{
       {{"text", DryRun::Text}, {"json", DryRun::Json}}};
   return one_of<DryRun>(text, kWords);

@@ -148,12 +148,13 @@ Result<Arguments> Table::parse(std::span<const std::string> words) {
   Result<Arguments> arguments = split_arguments(words, known());
   if (!arguments) return arguments;
   std::map<std::string, std::optional<std::string>> last;  // of repeated options, as argparse
-  for (const GivenOption& option : arguments->options) last[option.name] = option.value;
+  for (const GivenOption& given : arguments->options) last[given.name] = given.value;
   std::vector<std::string> canonical;
   for (const auto& [name, value] : last) {
     given_.insert(name);
     canonical.push_back(name);
-    if (value) canonical.push_back(*value);
+    const CLI::Option* option = app_.get_option(name);
+    if (option->get_items_expected_max() > 0) canonical.push_back(value.value_or(""));
   }
   if (Result<void> taken = take_variables(canonical); !taken) return taken.error();
   if (const auto config = last.find("--config"); config != last.end())
@@ -286,7 +287,7 @@ void declare_accepted(Table& table, Options& options) {
   table.value<std::chrono::milliseconds>("--monitor-interval", drop, parse_interval, "S",
                                          "drun does not poll");
   table.value<std::string>("--start-method", drop, parse_text, "NAME", "workers are programs");
-  table.value<std::string>("--event-log-handler", drop, parse_text, "NAME", "");
+  table.value<std::string>("--event-log-handler", drop, parse_text, "NAME", "drun keeps no events");
   table.value("--local-addr", options.local_addr, parse_text, "ADDR",
               "addresses come from --master-addr");
   table.value<std::string>("--logs-specs", drop, parse_logs_specs, "default", "no plug-ins",

@@ -74,7 +74,7 @@ std::optional<CannotStart> check_executable(const std::string& program, const Ho
                               (program.starts_with('/') || host.working_directory.empty()
                                    ? ""
                                    : " in " + host.working_directory) +
-                              "; look at the path, on this node");
+                              " on this node; look at the path");
   }
   if (is_file(host.probe("./" + program)))
     return cannot(ENOENT, program + " is not on PATH, but here; write ./" + program);

@@ -53,8 +53,9 @@ std::string endpoint_text(const JoinSpec& join) {
 }
 
 std::string ranks_text(const JoinSpec& join) {
-  if (join.node_rank == 0) return "0 to " + std::to_string(join.local_world_size - 1);
-  return "after those of node" + std::string(join.node_rank == 1 ? " 0" : "s 0 to ") +
+  if (join.node_rank == 0 && join.local_world_size == 1) return "rank 0";
+  if (join.node_rank == 0) return "ranks 0 to " + std::to_string(join.local_world_size - 1);
+  return "ranks after those of node" + std::string(join.node_rank == 1 ? " 0" : "s 0 to ") +
          (join.node_rank == 1 ? "" : std::to_string(join.node_rank - 1));
 }
 
@@ -86,7 +87,8 @@ std::string streams_text(const OutputSpec& output) {
   for (std::size_t i = 0, end = 0; i < output.streams.size(); i = end) {
     while (end < output.streams.size() && output.streams[end] == output.streams[i]) ++end;
     const std::string ranks =
-        "local rank " + std::to_string(i) + (end - i > 1 ? " to " + std::to_string(end - 1) : "");
+        end - i > 1 ? "local ranks " + std::to_string(i) + " to " + std::to_string(end - 1)
+                    : "local rank " + std::to_string(i);
     text += "             " + ranks + ": stdout " + stream_text(output.streams[i][0]) +
             ", stderr " + stream_text(output.streams[i][1]) + "\n";
   }
@@ -117,10 +119,10 @@ std::string plan_text(const Plan& plan) {
   const JoinSpec& join = agent.join;
   const bool is_first = join.is_coordinator;
   std::string text =
-      "run          " + join.run_id + "\n" +                                              //
+      "run id       " + join.run_id + "\n" +                                              //
       "node         " + std::to_string(join.node_rank) + " of " +                         //
       std::to_string(join.node_count) + ", host " + agent.host + "\n" +                   //
-      "workers      " + std::to_string(join.local_world_size) + " here, ranks " +         //
+      "workers      " + std::to_string(join.local_world_size) + " here, " +               //
       ranks_text(join) + "\n" +                                                           //
       "endpoint     " + endpoint_text(join) + (is_first ? " (this node listens)" : "") +  //
       ", join timeout " + seconds_text(join.join_timeout) + "\n" +                        //

@@ -1,0 +1,134 @@
+#include "launcher/arguments.h"
+
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+using Words = std::vector<std::string>;
+using Value = KnownOption::Value;
+
+const std::vector<KnownOption> kKnown{
+    {.name = "--nnodes"},
+    {.name = "--nproc-per-node"},
+    {.name = "--log-dir"},
+    {.name = "--redirects", .letter = 'r'},
+    {.name = "--tee", .letter = 't'},
+    {.name = "--module", .letter = 'm', .value = Value::None},
+    {.name = "--standalone", .value = Value::None},
+    {.name = "--log-level", .is_torchruns = false},
+    {.name = "--report", .is_torchruns = false},
+    {.name = "--dry-run", .value = Value::MayFollow, .is_torchruns = false},
+};
+
+Arguments split(const Words& words) {
+  const Result<Arguments> result = split_arguments(words, kKnown);
+  INFO((result ? "" : result.error().message));
+  REQUIRE(result);
+  return *result;
+}
+
+std::string error_of(const Words& words) {
+  const Result<Arguments> result = split_arguments(words, kKnown);
+  REQUIRE_FALSE(result);
+  CHECK(result.error().code == ErrorCode::Usage);
+  return result.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("an option's value follows in every way that torchrun takes") {
+  const auto [words, option] = GENERATE(table<Words, GivenOption>({
+      {{"--nproc-per-node=2", "p"}, {"--nproc-per-node", "2"}},
+      {{"--nproc_per_node=2", "p"}, {"--nproc-per-node", "2"}},
+      {{"--nproc_per-node", "2", "p"}, {"--nproc-per-node", "2"}},
+      {{"--nproc-per", "2", "p"}, {"--nproc-per-node", "2"}},
+      {{"--nproc_per", "2", "p"}, {"--nproc-per-node", "2"}},
+      {{"--nproc", "2", "p"}, {"--nproc-per-node", "2"}},
+      {{"--redirect=3", "p"}, {"--redirects", "3"}},
+      {{"--redirects=", "p"}, {"--redirects", ""}},
+      {{"--log-dir=a=b", "p"}, {"--log-dir", "a=b"}},
+      {{"-r3", "p"}, {"--redirects", "3"}},
+      {{"-r=3", "p"}, {"--redirects", "3"}},
+      {{"-r", "3", "p"}, {"--redirects", "3"}},
+      {{"-t", "0:1,1:2", "p"}, {"--tee", "0:1,1:2"}},
+      {{"-t0:1,1:2", "p"}, {"--tee", "0:1,1:2"}},
+      {{"-m", "p"}, {"--module", std::nullopt}},
+      {{"--modu", "p"}, {"--module", std::nullopt}},
+      {{"--stand", "p"}, {"--standalone", std::nullopt}},
+      {{"--nnodes", "-1", "p"}, {"--nnodes", "-1"}},
+      {{"--nnodes", "-0.5", "p"}, {"--nnodes", "-0.5"}},
+      {{"--log-dir", "-", "p"}, {"--log-dir", "-"}},
+      {{"--dry-run", "p"}, {"--dry-run", std::nullopt}},
+      {{"--dry-run=json", "p"}, {"--dry-run", "json"}},
+  }));
+  CAPTURE(words);
+  const Arguments arguments = split(words);
+  CHECK(arguments.options == std::vector<GivenOption>{option});
+  CHECK(arguments.program == "p");
+  CHECK(arguments.program_arguments.empty());
+}
+
+TEST_CASE("short flags and a short option may share a word") {
+  CHECK(split({"-mr3", "p"}).options ==
+        std::vector<GivenOption>{{"--module", std::nullopt}, {"--redirects", "3"}});
+  CHECK(split({"-mr", "3", "p"}).options ==
+        std::vector<GivenOption>{{"--module", std::nullopt}, {"--redirects", "3"}});
+}
+
+TEST_CASE("nothing after the program is looked at") {
+  // torchrun dies on the first of these: it takes --r for an ambiguous option of its own.
+  const Words rest = GENERATE(Words{"--r=16", "--log", "x", "--mo", "0.9"}, Words{"--nnodes=9"},
+                              Words{"--", "--standalone"}, Words{"-r"}, Words{"", "-"});
+  Words words{"--nnodes=2", "a.py"};
+  words.insert(words.end(), rest.begin(), rest.end());
+  const Arguments arguments = split(words);
+  CHECK(arguments.options == std::vector<GivenOption>{{"--nnodes", "2"}});
+  CHECK(arguments.program == "a.py");
+  CHECK(arguments.program_arguments == rest);
+}
+
+TEST_CASE("two dashes end the options, so that a program may have any name") {
+  const Arguments arguments = split({"--standalone", "--", "--nnodes", "3"});
+  CHECK(arguments.program == "--nnodes");
+  CHECK(arguments.program_arguments == Words{"3"});
+  CHECK(split({"-"}).program == "-");
+  CHECK_FALSE(split({"--nnodes=2"}).program);
+  CHECK_FALSE(split({"--"}).program);
+}
+
+TEST_CASE("repeated options stay in order") {
+  CHECK(split({"--nnodes=1", "--nnodes=2", "p"}).options ==
+        std::vector<GivenOption>{{"--nnodes", "1"}, {"--nnodes", "2"}});
+}
+
+TEST_CASE("a prefix that torchrun takes is not made ambiguous by an option of ours") {
+  CHECK(split({"--log=x", "p"}).options.at(0).name == "--log-dir");
+  CHECK(split({"--re=1", "p"}).options.at(0).name == "--redirects");
+  CHECK(split({"--log-l=x", "p"}).options.at(0).name == "--log-level");
+}
+
+TEST_CASE("a wrong option is named together with the remedy") {
+  CHECK(error_of({"--n=2", "p"}) == "--n could be --nnodes or --nproc-per-node; write more of it");
+  CHECK(error_of({"--nprocs-per-node=2", "p"}) ==
+        "unknown option --nprocs-per-node; did you mean --nproc-per-node?");
+  CHECK(error_of({"--zzz", "p"}) ==
+        "unknown option --zzz; options of the program go after the program");
+  CHECK(error_of({"-x", "p"}) == "unknown option -x; options of the program go after the program");
+  CHECK(error_of({"-mx", "p"}) ==
+        "unknown option -mx; options of the program go after the program");
+  CHECK(error_of({"--standalone=1", "p"}) ==
+        "--standalone=1: --standalone takes no value; write it alone");
+  CHECK(error_of({"-m=1", "p"}) == "-m=1: -m takes no value; write it alone");
+  CHECK(error_of({"--nnodes"}) == "--nnodes needs a value; write --nnodes=VALUE");
+  CHECK(error_of({"-r"}) == "-r needs a value; write --redirects=VALUE");
+  CHECK(error_of({"--log-dir", "--nnodes=2", "p"}) ==
+        "--log-dir needs a value, but \"--nnodes=2\" follows; if that is the value, write "
+        "--log-dir=--nnodes=2");
+}
+
+TEST_CASE("two dashes may be the value of an option that needs one") {
+  CHECK_THAT(error_of({"--log-dir", "--", "p"}), ContainsSubstring("needs a value"));
+}
+
+}  // namespace drun

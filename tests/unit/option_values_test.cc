@@ -1,0 +1,65 @@
+#include "launcher/option_values.h"
+
+#include "tests/support/catch.h"
+
+namespace drun {
+
+TEST_CASE("numbers of nodes and workers are whole, positive and sane") {
+  CHECK(*parse_nodes("4") == NodeRange{4, 4});
+  CHECK(*parse_nodes("1:4") == NodeRange{1, 4});
+  const auto bad =
+      GENERATE("", "0", "-1", "0:2", "3:2", "1:2:3", "a", "1:", ":1", "1.5", "1048577");
+  CAPTURE(bad);
+  CHECK_FALSE(parse_nodes(bad));
+  CHECK(*parse_workers("auto") == WorkerCount(Device::Auto));
+  CHECK(*parse_workers("CPU") == WorkerCount(Device::Cpu));
+  CHECK(*parse_workers("64") == WorkerCount(64));
+  CHECK_FALSE(parse_workers("0"));
+  CHECK_FALSE(parse_workers("65537"));
+  CHECK_FALSE(parse_workers("tpu"));
+}
+
+TEST_CASE("streams are one digit for all, or by ranks of any number of digits") {
+  CHECK(parse_streams("0")->all == 0);
+  CHECK(parse_streams("3")->all == 3);
+  CHECK(parse_streams("0:1,127:3")->of_ranks == std::map<int, int>{{0, 1}, {127, 3}});
+  CHECK(parse_streams("1:1,1:2")->of_ranks == std::map<int, int>{{1, 2}});
+  const auto bad = GENERATE("", "4", "-1", "a", "0:4", "0:1:2", "0:1,", "0:", ":1", "0:1,2");
+  CAPTURE(bad);
+  CHECK_FALSE(parse_streams(bad));
+}
+
+TEST_CASE("ports, ranks, counts and seconds stay in their bounds") {
+  CHECK(*parse_port("0") == 0);
+  CHECK(*parse_port("65535") == 65535);
+  CHECK_FALSE(parse_port("65536"));
+  CHECK_FALSE(parse_port("99999999999999999999"));
+  CHECK_FALSE(parse_rank("-1"));
+  CHECK_FALSE(parse_count("-1"));
+  CHECK(parse_seconds("0")->count() == 0);
+  CHECK(parse_seconds("0.0001")->count() == 1);
+  CHECK(parse_seconds("1e3")->count() == 1000000);
+  const auto bad = GENERATE("", "-1", "nan", "inf", "1e300", "5s");
+  CAPTURE(bad);
+  CHECK_FALSE(parse_seconds(bad));
+  CHECK_FALSE(parse_interval(bad));
+  CHECK_FALSE(parse_interval("0"));
+}
+
+TEST_CASE("pairs need a key and a value, and a value may hold an equals sign") {
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  CHECK(*parse_pairs("") == Pairs{});
+  CHECK(*parse_pairs("a=1, b=c=d") == Pairs{{"a", "1"}, {"b", "c=d"}});
+  const auto bad = GENERATE("a", "a=", "=1", "a=1,,b=2", "a=1,");
+  CAPTURE(bad);
+  CHECK_FALSE(parse_pairs(bad));
+}
+
+TEST_CASE("a doubled comma is a comma in a list of words") {
+  using Words = std::vector<std::string>;
+  CHECK(*parse_words("") == Words{});
+  CHECK(*parse_words("a,b") == Words{"a", "b"});
+  CHECK(*parse_words("a,,b,c") == Words{"a,b", "c"});
+}
+
+}  // namespace drun

@@ -1,0 +1,320 @@
+#include "launcher/options.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+using Words = std::vector<std::string>;
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+Result<Command> parse(Words words, const Variables& variables = {},
+                      const std::string& name = "/usr/bin/drun") {
+  words.insert(words.begin(), name);
+  return parse_command_line(words, [&](std::string_view each) {
+    const auto found = variables.find(each);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+Options options_of(const Words& words, const Variables& variables = {},
+                   const std::string& name = "drun") {
+  const Result<Command> command = parse(words, variables, name);
+  INFO((command ? "" : command.error().message));
+  REQUIRE(command);
+  return std::get<Options>(*command);
+}
+
+std::string error_of(const Words& words, const Variables& variables = {}) {
+  const Result<Command> command = parse(words, variables);
+  REQUIRE_FALSE(command);
+  CHECK(command.error().code == ErrorCode::Usage);
+  return command.error().message;
+}
+
+// A file that lives as long as this.
+class ConfigFile {
+ public:
+  explicit ConfigFile(const std::string& text) {
+    char path[] = "/tmp/drun_options_XXXXXX";
+    const int fd = mkstemp(path);
+    REQUIRE(fd >= 0);
+    close(fd);
+    path_ = path;
+    std::ofstream(path_) << text;
+  }
+  ~ConfigFile() { std::remove(path_.c_str()); }
+  ConfigFile(const ConfigFile&) = delete;
+  ConfigFile& operator=(const ConfigFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// One value option, a value for it, and what it does.
+struct Case {
+  std::string name;
+  std::string value;
+  std::function<void(Options&)> expect;
+};
+
+using std::chrono::milliseconds;
+
+const std::vector<Case> kCases{
+    {"nnodes", "2:4",
+     [](Options& o) {
+       o.nnodes = {2, 4};
+     }},
+    {"nproc-per-node", "gpu", [](Options& o) { o.nproc_per_node = Device::Gpu; }},
+    {"nproc-per-node", "8", [](Options& o) { o.nproc_per_node = 8; }},
+    {"node-rank", "3", [](Options& o) { o.node_rank = 3; }},
+    {"master-addr", "gpu0", [](Options& o) { o.master_addr = "gpu0"; }},
+    {"master-port", "1234", [](Options& o) { o.master_port = 1234; }},
+    {"max-restarts", "3", [](Options& o) { o.max_restarts = 3; }},
+    {"rdzv-id", "a b", [](Options& o) { o.rdzv_id = "a b"; }},
+    {"rdzv-backend", "c10d", [](Options& o) { o.rdzv_backend = "c10d"; }},
+    {"rdzv-endpoint", "h:1", [](Options& o) { o.rdzv_endpoint = "h:1"; }},
+    {"rdzv-conf", "a=1,b=2",
+     [](Options& o) {
+       o.rdzv_conf = {{"a", "1"}, {"b", "2"}};
+     }},
+    {"role", "trainer", [](Options& o) { o.role = "trainer"; }},
+    {"local-addr", "10.0.0.2", [](Options& o) { o.local_addr = "10.0.0.2"; }},
+    {"log-dir", "/logs", [](Options& o) { o.log_dir = "/logs"; }},
+    {"redirects", "3", [](Options& o) { o.redirects.all = 3; }},
+    {"tee", "0:1,12:2",
+     [](Options& o) {
+       o.tee.of_ranks = {{0, 1}, {12, 2}};
+     }},
+    {"local-ranks-filter", "0,2",
+     [](Options& o) {
+       o.local_ranks_filter = {0, 2};
+     }},
+    {"duplicate-stdout-filters", "a,b,,c",
+     [](Options& o) {
+       o.duplicate_stdout_filters = {"a", "b,c"};
+     }},
+    {"duplicate-stderr-filters", "x", [](Options& o) { o.duplicate_stderr_filters = {"x"}; }},
+    {"signals-to-handle", "SIGTERM,SIGUSR1",
+     [](Options& o) {
+       o.signals_to_handle = {"SIGTERM", "SIGUSR1"};
+     }},
+    {"shutdown-timeout", "1.5", [](Options& o) { o.shutdown_timeout = milliseconds(1500); }},
+    {"monitor-interval", "0.1", [](Options&) {}},
+    {"start-method", "fork", [](Options&) {}},
+    {"event-log-handler", "console", [](Options&) {}},
+    {"report", "out.json", [](Options& o) { o.report = "out.json"; }},
+    {"exit-code", "torchrun", [](Options& o) { o.exit_code = ExitCodeStyle::Torchrun; }},
+    {"store", "worker", [](Options& o) { o.store = StoreHost::Worker; }},
+    {"output", "labelled", [](Options& o) { o.output = OutputMode::Labelled; }},
+    {"stdin", "rank0", [](Options& o) { o.stdin_source = StdinSource::Rank0; }},
+    {"log-level", "DEBUG", [](Options& o) { o.log_level = LogLevel::Debug; }},
+};
+
+struct FlagCase {
+  std::string name;
+  bool Options::*field;
+};
+const std::vector<FlagCase> kFlags{
+    {"standalone", &Options::standalone},
+    {"module", &Options::module},
+    {"no-python", &Options::no_python},
+    {"run-path", &Options::run_path},
+    {"pass-local-rank", &Options::pass_local_rank},
+    {"virtual-local-rank", &Options::virtual_local_rank},
+};
+
+std::string underscored(std::string text) {
+  for (char& c : text) c = c == '-' ? '_' : c;
+  return text;
+}
+
+std::string variable_of(const std::string& name) {
+  std::string text = "PET_" + underscored(name);
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+
+Options expected(const Case& each) {
+  Options options;
+  options.program = "p";
+  each.expect(options);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("every option works in every spelling, from its variable and from a file") {
+  for (const Case& each : kCases) {
+    CAPTURE(each.name, each.value);
+    const Options wanted = expected(each);
+    CHECK(options_of({"--" + each.name + "=" + each.value, "p"}) == wanted);
+    CHECK(options_of({"--" + underscored(each.name) + "=" + each.value, "p"}) == wanted);
+    CHECK(options_of({"--" + each.name, each.value, "p"}) == wanted);
+    CHECK(options_of({"--" + underscored(each.name), each.value, "p"}) == wanted);
+    CHECK(options_of({"p"}, {{variable_of(each.name), each.value}}) == wanted);
+    const ConfigFile file(each.name + " = \"" + each.value + "\"\n");
+    CHECK(options_of({"--config", file.path(), "p"}) == wanted);
+    const ConfigFile twin(underscored(each.name) + " = \"" + each.value + "\"\n");
+    CHECK(options_of({"--config=" + twin.path(), "p"}) == wanted);
+  }
+}
+
+TEST_CASE("every flag works in every spelling, from its variable and from a file") {
+  for (const FlagCase& each : kFlags) {
+    CAPTURE(each.name);
+    CHECK(options_of({"--" + each.name, "p"}).*each.field);
+    CHECK(options_of({"--" + underscored(each.name), "p"}).*each.field);
+    CHECK(options_of({"p"}, {{variable_of(each.name), "1"}}).*each.field);
+    CHECK_FALSE(options_of({"p"}, {{variable_of(each.name), "0"}}).*each.field);
+    const ConfigFile file(each.name + " = true\n");
+    CHECK(options_of({"--config=" + file.path(), "p"}).*each.field);
+    CHECK_FALSE(options_of({"--config=" + file.path(), "p"}, {{variable_of(each.name), "0"}}).*
+                each.field);
+    CHECK_THAT(error_of({"p"}, {{variable_of(each.name), "true"}}),
+               ContainsSubstring(variable_of(each.name) + "=true: expected 1 (on) or 0 (off)"));
+    CHECK_THAT(error_of({"--" + each.name + "=1", "p"}), ContainsSubstring("takes no value"));
+  }
+}
+
+TEST_CASE("short options are -r, -t and -m") {
+  CHECK(options_of({"-r3", "p"}).redirects.all == 3);
+  CHECK(options_of({"-t", "0:1,1:2", "p"}).tee.of_ranks == std::map<int, int>{{0, 1}, {1, 2}});
+  CHECK(options_of({"-m", "p"}).module);
+}
+
+TEST_CASE("the command line beats the variable, the variable beats the file") {
+  const ConfigFile file("nnodes = 2\nrole = \"from file\"\n");
+  const Variables variables{{"PET_NNODES", "3"}};
+  CHECK(options_of({"--config=" + file.path(), "p"}).nnodes == NodeRange{2, 2});
+  CHECK(options_of({"--config=" + file.path(), "p"}, variables).nnodes == NodeRange{3, 3});
+  CHECK(options_of({"--nnodes=4", "--config=" + file.path(), "p"}, variables).nnodes ==
+        NodeRange{4, 4});
+  CHECK(options_of({"--config=" + file.path(), "p"}, variables).role == "from file");
+}
+
+TEST_CASE("a variable that the command line beats is not even read") {
+  CHECK(options_of({"--nnodes=4", "p"}, {{"PET_NNODES", "bad"}}).nnodes == NodeRange{4, 4});
+}
+
+TEST_CASE("an empty variable counts as unset") {
+  CHECK_FALSE(options_of({"p"}, {{"PET_NNODES", ""}}).nnodes);
+}
+
+TEST_CASE("of a repeated option the last one counts") {
+  CHECK(options_of({"--nnodes=1", "--nnodes=2", "p"}).nnodes == NodeRange{2, 2});
+}
+
+TEST_CASE("values that are empty or begin with a dash arrive as they are") {
+  CHECK(options_of({"--rdzv-id=", "p"}).rdzv_id == "");
+  CHECK(options_of({"--role=--nnodes=3", "p"}).role == "--nnodes=3");
+  CHECK(options_of({"--role=[a,b]", "p"}).role == "[a,b]");
+  CHECK(options_of({"--role=\"q\"", "p"}).role == "\"q\"");
+  CHECK_FALSE(options_of({"--role=--nnodes=3", "p"}).nnodes);
+}
+
+TEST_CASE("a file may hold lists and comments") {
+  const ConfigFile file("# mine\nlocal-ranks-filter = [0, 2]\nnnodes = 2\n");
+  const Options options = options_of({"--config", file.path(), "p"});
+  CHECK(options.local_ranks_filter == std::vector<int>{0, 2});
+  CHECK(options.nnodes == NodeRange{2, 2});
+}
+
+TEST_CASE("a bad value is named by where it comes from") {
+  const std::string reason =
+      "expected a number of nodes, such as 4, or MIN:MAX, each from 1 to 1048576";
+  CHECK(error_of({"--nnodes=0", "p"}) == "--nnodes=0: " + reason);
+  CHECK(error_of({"--nn", "0", "p"}) == "--nnodes=0: " + reason);
+  CHECK(error_of({"p"}, {{"PET_NNODES", "x"}}) == "PET_NNODES=x: " + reason);
+  const ConfigFile file("nnodes = 0\n");
+  CHECK(error_of({"--config", file.path(), "p"}) == file.path() + ": nnodes = 0: " + reason);
+  const ConfigFile unknown("nnodse = 2\n");
+  CHECK_THAT(error_of({"--config", unknown.path(), "p"}),
+             ContainsSubstring(unknown.path() + ": \"nnodse\" is no option"));
+  CHECK_THAT(error_of({"--config=/nonexistent/x.toml", "p"}),
+             ContainsSubstring("--config=/nonexistent/x.toml: no such file"));
+}
+
+TEST_CASE("a plug-in for logs cannot be loaded, the default one is there") {
+  CHECK(options_of({"--logs-specs=default", "p"}).program == "p");
+  CHECK_THAT(error_of({"--logs-specs=mine", "p"}), ContainsSubstring("--logs-specs=mine"));
+}
+
+TEST_CASE("the dry run takes its value only with an equals sign") {
+  CHECK(options_of({"--dry-run", "json"}).dry_run == DryRun::Text);
+  CHECK(options_of({"--dry-run=json", "p"}).dry_run == DryRun::Json);
+  CHECK(options_of({"--dry-run=text", "p"}).dry_run == DryRun::Text);
+  CHECK_THAT(error_of({"--dry-run=yaml", "p"}), ContainsSubstring("expected one of text, json"));
+}
+
+TEST_CASE("the program keeps its arguments, whatever they look like") {
+  const Options options = options_of({"--nnodes=2", "a.py", "--nproc-per-node=9", "--r=1", "-h"});
+  CHECK(options.program == "a.py");
+  CHECK(options.program_arguments == Words{"--nproc-per-node=9", "--r=1", "-h"});
+  CHECK_FALSE(options.nproc_per_node);
+}
+
+TEST_CASE("two dashes right after the program are dropped under torchrun's name alone") {
+  CHECK(options_of({"a.py", "--", "--r=16"}).program_arguments == Words{"--", "--r=16"});
+  CHECK(options_of({"a.py", "--", "--r=16"}, {}, "/opt/torchrun").program_arguments ==
+        Words{"--r=16"});
+  CHECK(options_of({"a.py", "x", "--"}, {}, "torchrun").program_arguments == Words{"x", "--"});
+}
+
+TEST_CASE("LOGLEVEL is the level when nothing else says, and may be nonsense") {
+  CHECK(options_of({"p"}, {{"LOGLEVEL", "WARNING"}}).log_level == LogLevel::Warning);
+  CHECK(options_of({"--log-level=error", "p"}, {{"LOGLEVEL", "DEBUG"}}).log_level ==
+        LogLevel::Error);
+  CHECK_FALSE(options_of({"p"}, {{"LOGLEVEL", "verbose"}}).log_level);
+}
+
+TEST_CASE("without any words there is a short usage, without a program an error") {
+  const Result<Command> bare = parse({});
+  REQUIRE(bare);
+  CHECK(std::get<ShowText>(*bare).exit_code == 2);
+  CHECK_THAT(std::get<ShowText>(*bare).text, ContainsSubstring("usage: drun"));
+  CHECK_THAT(error_of({"--nnodes=2"}), ContainsSubstring("no program to start"));
+  CHECK_THAT(error_of({"--"}), ContainsSubstring("no program to start"));
+  CHECK_THAT(error_of({""}), ContainsSubstring("no program to start"));
+}
+
+TEST_CASE("help names every option once, in 80 columns") {
+  const Result<Command> command = parse({"--help"});
+  REQUIRE(command);
+  const ShowText& help = std::get<ShowText>(*command);
+  CHECK(help.exit_code == 0);
+  std::size_t begin = 0;
+  while (begin < help.text.size()) {
+    const std::size_t end = help.text.find('\n', begin);
+    REQUIRE(end != std::string::npos);
+    CAPTURE(help.text.substr(begin, end - begin));
+    CHECK(end - begin <= 80);
+    begin = end + 1;
+  }
+  for (const Case& each : kCases) CHECK_THAT(help.text, ContainsSubstring("--" + each.name + " "));
+  for (const FlagCase& each : kFlags)
+    CHECK_THAT(help.text, ContainsSubstring("--" + each.name + " "));
+  CHECK(std::get<ShowText>(*parse({"-h"})).text == help.text);
+  CHECK_THAT(std::get<ShowText>(*parse({"--version"})).text, ContainsSubstring("drun "));
+}
+
+TEST_CASE("drun store is the store alone, but not under other names") {
+  CHECK(std::get<StoreCommand>(*parse({"store"})) == StoreCommand{});
+  CHECK(std::get<StoreCommand>(*parse({"store", "--port", "0", "--loopback"})) ==
+        StoreCommand{.port = 0, .is_loopback_only = true});
+  CHECK(options_of({"--", "store"}).program == "store");
+  CHECK(options_of({"./store"}).program == "./store");
+  CHECK(options_of({"store"}, {}, "torchrun").program == "store");
+  CHECK_THAT(error_of({"store", "x"}), ContainsSubstring("drun -- store"));
+  CHECK_THAT(error_of({"store", "--port=70000"}), ContainsSubstring("--port=70000"));
+  CHECK_THAT(std::get<ShowText>(*parse({"store", "--help"})).text, ContainsSubstring("--loopback"));
+}
+
+}  // namespace drun
