@@ -38,6 +38,8 @@
 
 namespace drun {
 
+class StoreExchange;
+
 class StoreClient {
  public:
   using Milliseconds = std::chrono::milliseconds;
@@ -111,10 +113,10 @@ class StoreClient {
   Result<void> barrier(std::string_view key, std::int64_t world_size, Milliseconds timeout);
 
  private:
-  class Connection;
-  explicit StoreClient(std::unique_ptr<Connection> connection);
+  StoreClient(std::unique_ptr<StoreExchange> exchange, Milliseconds timeout);
 
-  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<StoreExchange> exchange_;
+  Milliseconds timeout_;
 };
 
 }  // namespace drun
