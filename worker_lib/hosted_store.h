@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace drun::worker {
 
-// Listens on `port` of every address until the last copy of the result is gone. Runs one thread.
+// Listens on every address of this host, or on loopback only if `master_addr` says loopback, until
+// the last copy of the result is gone. Runs one thread.
 // Throws WorkerError (Store) if it cannot listen.
-std::shared_ptr<void> host_store(std::uint16_t port);
+std::shared_ptr<void> host_store(const std::string& master_addr, std::uint16_t port);
 
 }  // namespace drun::worker

@@ -77,7 +77,7 @@ class Joining {
     }
     worker::ignore_default_sigpipe();
     try {
-      if (plan_.hosts_store) parts.hosted_store = worker::host_store(world().master_port);
+      if (plan_.hosts_store) parts.hosted_store = worker::host_store(world().master_addr, world().master_port);
       parts.store = own_part_of(reach_store());
       parts.store->set(arrival_key(rank()), "", left_until(deadline_));
       parts.backend = connect(parts.store);

@@ -72,7 +72,10 @@ class TcpKeyStore final : public KeyStore {
 
 std::shared_ptr<KeyStore> connect_key_store(const std::string& host, std::uint16_t port,
                                             KeyStore::Milliseconds timeout) {
-  auto client = StoreClient::connect({.endpoint = {host, port}, .timeout = timeout});
+  StoreClient::Options options;
+  options.endpoint = {host, port};
+  options.timeout = timeout;
+  auto client = StoreClient::connect(options);
   if (!client) raise_silent(client.error());
   // A Python program that hosts this store may be counting its ranks.
   if (const auto count = client->announce(); !count) raise_silent(count.error());

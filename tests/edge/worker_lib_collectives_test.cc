@@ -1,0 +1,240 @@
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "drun/process_group.h"
+#include "tests/support/catch.h"
+#include "tests/support/ranks.h"
+
+namespace drun {
+namespace {
+
+using test::RankEnd;
+using test::Ranks;
+using test::run_ranks;
+using test::Say;
+using test::StoreProcess;
+
+void expect(bool is_true, const std::string& what) {
+  if (!is_true) throw std::runtime_error("wrong: " + what);
+}
+
+void check_all_good(const std::vector<RankEnd>& ends) {
+  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+    INFO("rank " << rank << " said: " << ends[rank].said << " signal " << ends[rank].signal);
+    CHECK(ends[rank].exit_code == 0);
+  }
+}
+
+// Small whole numbers, different on each rank and at each place, also negative where there are.
+template <typename T>
+T number(int rank, std::size_t i) {
+  const int value = static_cast<int>(i % 5) + rank - (std::numeric_limits<T>::is_signed ? 2 : 0);
+  return static_cast<T>(value);
+}
+
+template <typename T>
+T reduced(int size, std::size_t i, ReduceOp op) {
+  T result = number<T>(0, i);
+  for (int rank = 1; rank < size; ++rank) {
+    const T next = number<T>(rank, i);
+    switch (op) {
+      case ReduceOp::Sum:
+        result = static_cast<T>(result + next);
+        break;
+      case ReduceOp::Product:
+        result = static_cast<T>(result * next);
+        break;
+      case ReduceOp::Min:
+        result = std::min(result, next);
+        break;
+      case ReduceOp::Max:
+        result = std::max(result, next);
+        break;
+    }
+  }
+  return result;
+}
+
+template <typename T>
+void reduce_all_ways(ProcessGroup& group, std::size_t count) {
+  for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max}) {
+    std::vector<T> data(count);
+    for (std::size_t i = 0; i < count; ++i) data[i] = number<T>(group.rank(), i);
+    group.all_reduce(data, op);
+    for (std::size_t i = 0; i < count; ++i) {
+      expect(data[i] == reduced<T>(group.size(), i, op),
+             std::string(to_string(data_type<T>())) + " " + std::string(to_string(op)) + " at " +
+                 std::to_string(i) + " of " + std::to_string(count));
+    }
+  }
+}
+
+template <typename T>
+void broadcast_from_all(ProcessGroup& group, std::size_t count) {
+  for (int root = 0; root < group.size(); ++root) {
+    std::vector<T> data(count, static_cast<T>(99));
+    for (std::size_t i = 0; i < count && group.rank() == root; ++i) data[i] = number<T>(root, i);
+    group.broadcast(data, root);
+    for (std::size_t i = 0; i < count; ++i) expect(data[i] == number<T>(root, i), "broadcast");
+  }
+}
+
+template <typename Visitor>
+void for_each_type(Visitor&& visit) {
+  visit(std::uint8_t{});
+  visit(std::int8_t{});
+  visit(std::int32_t{});
+  visit(std::uint32_t{});
+  visit(std::int64_t{});
+  visit(std::uint64_t{});
+  visit(float{});
+  visit(double{});
+}
+
+}  // namespace
+
+TEST_CASE("all_reduce and broadcast are exact for every type, op, root and size") {
+  const StoreProcess store;
+  const int size = GENERATE(1, 2, 3, 5);
+  check_all_good(run_ranks({.size = size, .port = store.port()}, [](int, const Say&) {
+    ProcessGroup group = init_process_group();
+    for_each_type([&group](auto type) {
+      using T = decltype(type);
+      for (const std::size_t count : {0u, 1u, 7u, 1000u}) {
+        reduce_all_ways<T>(group, count);
+        broadcast_from_all<T>(group, count);
+      }
+    });
+    group.barrier();
+  }));
+}
+
+TEST_CASE("eight megabytes are summed exactly, and the same bits arrive everywhere") {
+  const StoreProcess store;
+  const std::size_t count = GENERATE(2u << 20, (2u << 20) + 1);
+  check_all_good(run_ranks({.size = 3, .port = store.port()}, [count](int rank, const Say&) {
+    ProcessGroup group = init_process_group();
+    std::vector<float> data(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      data[i] = 1.0F / static_cast<float>(i % 977 + 3 + static_cast<std::size_t>(rank));
+    }
+    group.all_reduce(data);
+    std::vector<float> of_rank_0 = data;
+    group.broadcast(of_rank_0, 0);
+    expect(of_rank_0 == data, "not the same bits on all ranks");
+    const float expected = 1.0F / 3 + 1.0F / 4 + 1.0F / 5;
+    expect(std::abs(data[0] - expected) < 1e-6F, "sum");
+    group.barrier();
+  }));
+}
+
+TEST_CASE("a rank knows who it is") {
+  const StoreProcess store;
+  const std::map<std::string, std::string> environment = {{"LOCAL_RANK", "1"},
+                                                          {"TORCHELASTIC_RESTART_COUNT", "3"}};
+  check_all_good(run_ranks({.size = 2, .port = store.port(), .environment = environment},
+                           [](int rank, const Say&) {
+                             const ProcessGroup group = init_process_group();
+                             expect(group.rank() == rank, "rank");
+                             expect(group.size() == 2, "size");
+                             expect(group.local_rank() == 1, "local_rank");
+                             expect(group.restart_count() == 3, "restart_count");
+                           }));
+}
+
+TEST_CASE("nobody leaves a barrier before everybody has come") {
+  const StoreProcess store;
+  check_all_good(run_ranks({.size = 4, .port = store.port()}, [&store](int rank, const Say&) {
+    ProcessGroup group = init_process_group();
+    const std::chrono::seconds limit(10);
+    const auto keys = connect_key_store("127.0.0.1", store.port(), limit);
+    for (int turn = 0; turn < 20; ++turn) {
+      const std::string prefix = std::to_string(turn) + "/";
+      keys->set(prefix + std::to_string(rank), "come", limit);
+      expect(keys->has(prefix + std::to_string(rank), limit), "own key");
+      group.barrier();
+      for (int each = 0; each < 4; ++each) {
+        expect(keys->has(prefix + std::to_string(each), limit), "left too early");
+      }
+    }
+  }));
+}
+
+TEST_CASE("messages reach their peer, in order for each tag and in any order of tags") {
+  const StoreProcess store;
+  check_all_good(run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say&) {
+    ProcessGroup group = init_process_group();
+    const int next = (rank + 1) % 3;
+    const int before = (rank + 2) % 3;
+    std::thread sender([&] {  // everybody sends to the next while receiving from the one before
+      for (int i = 0; i < 10; ++i) group.send(std::vector<std::int64_t>{rank * 100 + i}, next);
+      group.send(std::vector<double>(3, 1.5), next, 8);
+      group.send(std::vector<std::uint8_t>{}, next, 7);
+    });
+    std::thread other_sender([&] { group.send(std::vector<float>(1 << 20, 2.5F), next, 9); });
+    std::vector<float> large(1 << 20);
+    group.recv(large, before, 9);
+    expect(large.front() == 2.5F && large.back() == 2.5F, "large message");
+    for (int i = 0; i < 10; ++i) {
+      std::vector<std::int64_t> one(1);
+      group.recv(one, before);
+      expect(one[0] == before * 100 + i, "order");
+    }
+    std::vector<double> three(3);
+    group.recv(three, before, 8);
+    expect(three == std::vector<double>(3, 1.5), "tag 8");
+    std::vector<std::uint8_t> none;
+    group.recv(none, before, 7);
+    sender.join();
+    other_sender.join();
+    group.barrier();
+  }));
+}
+
+TEST_CASE("a message does not wait behind a collective") {
+  const StoreProcess store;
+  check_all_good(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
+    ProcessGroup group = init_process_group();
+    std::vector<int> value{rank};
+    if (rank == 0) {
+      std::vector<int> sum{1};
+      std::thread collective([&] { group.all_reduce(sum); });  // rank 1 comes after the message
+      group.send(value, 1);
+      collective.join();
+      expect(sum[0] == 2, "sum");
+    } else {
+      group.recv(value, 0);
+      group.all_reduce(std::span(&(value[0] = 1), 1));
+    }
+    group.barrier();
+  }));
+}
+
+TEST_CASE("two groups of the same ranks live side by side") {
+  const StoreProcess store;
+  check_all_good(run_ranks({.size = 2, .port = store.port()}, [](int, const Say&) {
+    ProcessGroup first = init_process_group();
+    ProcessGroup second = init_process_group();
+    std::vector<float> data{1.0F};
+    first.all_reduce(data);
+    second.all_reduce(data);
+    expect(data[0] == 4.0F, "sum of sums");
+    second.barrier();
+  }));
+}
+
+TEST_CASE("programs that follow each other on one store never read each other's keys") {
+  const StoreProcess store;
+  for (int program = 0; program < 3; ++program) {
+    check_all_good(run_ranks({.size = 3, .port = store.port()}, [](int, const Say&) {
+      ProcessGroup group = init_process_group();
+      group.barrier();
+    }));
+  }
+}
+
+}  // namespace drun

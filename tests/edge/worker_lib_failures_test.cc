@@ -1,0 +1,281 @@
+#include <csignal>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "drun/process_group.h"
+#include "tests/support/catch.h"
+#include "tests/support/ranks.h"
+
+namespace drun {
+namespace {
+
+using Kind = WorkerError::Kind;
+using test::RankEnd;
+using test::run_ranks;
+using test::Say;
+using test::StoreProcess;
+using Clock = std::chrono::steady_clock;
+using std::chrono::seconds;
+
+// "mismatch peer=1: rank 0: all_reduce(...): ..." of whatever `work` throws.
+template <typename Work>
+std::string error_of(Work&& work) {
+  try {
+    work();
+  } catch (const WorkerError& error) {
+    return std::string(to_string(error.kind())) +
+           (error.peer() ? " peer=" + std::to_string(*error.peer()) : "") + ": " + error.what();
+  }
+  return "no error";
+}
+
+void check_exited(const std::vector<RankEnd>& ends) {
+  for (const RankEnd& end : ends) {
+    INFO("said: " << end.said << " signal " << end.signal);
+    CHECK(end.exit_code == 0);
+  }
+}
+
+void check_said(const std::vector<RankEnd>& ends, const std::string& what) {
+  for (const RankEnd& end : ends) CHECK_THAT(end.said, ContainsSubstring(what));
+}
+
+struct Disagreement {
+  const char* name;
+  std::function<void(ProcessGroup&, int rank)> call;
+  const char* said;
+};
+
+const std::vector<Disagreement>& disagreements() {
+  static const std::vector<Disagreement> all = {
+      {"count",
+       [](ProcessGroup& group, int rank) {
+         std::vector<float> data(rank == 1 ? 1001 : 1000);
+         group.all_reduce(data);
+       },
+       "ranks 0, 2 call all_reduce(f32 x 1000, sum); rank 1 calls all_reduce(f32 x 1001, sum)"},
+      {"nothing against something",
+       [](ProcessGroup& group, int rank) {
+         std::vector<float> data(rank == 2 ? 0 : 4);
+         group.all_reduce(data);
+       },
+       "ranks 0, 1 call all_reduce(f32 x 4, sum); rank 2 calls all_reduce(f32 x 0, sum)"},
+      {"type",
+       [](ProcessGroup& group, int rank) {
+         std::vector<float> floats(8);
+         std::vector<std::int32_t> integers(8);
+         rank == 0 ? group.all_reduce(integers) : group.all_reduce(floats);
+       },
+       "rank 0 calls all_reduce(i32 x 8, sum); ranks 1, 2 call all_reduce(f32 x 8, sum)"},
+      {"op",
+       [](ProcessGroup& group, int rank) {
+         std::vector<float> data(8);
+         group.all_reduce(data, rank == 0 ? ReduceOp::Max : ReduceOp::Sum);
+       },
+       "rank 0 calls all_reduce(f32 x 8, max)"},
+      {"root",
+       [](ProcessGroup& group, int rank) {
+         std::vector<float> data(8);
+         group.broadcast(data, rank == 0 ? 1 : 0);
+       },
+       "rank 0 calls broadcast(f32 x 8, root 1); ranks 1, 2 call broadcast(f32 x 8, root 0)"},
+      {"another collective",
+       [](ProcessGroup& group, int rank) {
+         std::vector<float> data(1 << 20);
+         rank == 0 ? group.barrier() : group.all_reduce(data);
+       },
+       "rank 0 calls barrier(); ranks 1, 2 call all_reduce(f32 x 1048576, sum)"},
+  };
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that disagree about a collective all hear who called what") {
+  const StoreProcess store;
+  for (const Disagreement& each : disagreements()) {
+    INFO(each.name);
+    const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+      ProcessGroup group = init_process_group();
+      group.barrier();
+      say(error_of([&] { each.call(group, rank); }));
+      say(error_of([&] { group.barrier(); }));
+    });
+    check_exited(ends);
+    check_said(ends, "mismatch: rank ");
+    check_said(ends, each.said);
+    check_said(ends, "broken: rank ");
+  }
+}
+
+TEST_CASE("a message of another size or type is an error on both sides") {
+  const StoreProcess store;
+  const bool is_size = GENERATE(true, false);
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+    ProcessGroup group = init_process_group();
+    std::vector<float> floats(10);
+    std::vector<float> fewer(9);
+    std::vector<std::int32_t> integers(10);
+    say(error_of([&] {
+      if (rank == 0) return group.send(floats, 1);
+      is_size ? group.recv(fewer, 0) : group.recv(integers, 0);
+    }));
+  });
+  check_exited(ends);
+  check_said(ends, "mismatch peer=0: rank ");
+  check_said(ends, is_size ? "rank 0 sends f32 x 10, this rank receives f32 x 9"
+                           : "rank 0 sends f32 x 10, this rank receives i32 x 10");
+}
+
+TEST_CASE("a killed rank is noticed by every other within seconds, whatever it waits for") {
+  const StoreProcess store;
+  const int victim = GENERATE(0, 2);
+  const std::size_t count = GENERATE(1u, 2u << 20);
+  const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
+    ProcessGroup group = init_process_group({.timeout = seconds(30)});
+    std::vector<float> data(count);
+    for (int turn = 0; turn < 3; ++turn) group.all_reduce(data);
+    if (rank == victim) raise(SIGKILL);
+    const auto began = Clock::now();
+    say(error_of([&] {
+      while (true) group.all_reduce(data);
+    }));
+    if (Clock::now() - began > seconds(5)) say("too late");
+    say(error_of([&] { group.all_reduce(data); }));
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    const RankEnd& end = ends[static_cast<std::size_t>(rank)];
+    INFO("rank " << rank << " said: " << end.said << " signal " << end.signal);
+    if (rank == victim) {
+      CHECK(end.signal == SIGKILL);
+      continue;
+    }
+    CHECK(end.exit_code == 0);
+    CHECK_THAT(end.said, ContainsSubstring("peer lost"));
+    CHECK_THAT(end.said, ContainsSubstring("lost the connection to rank"));
+    CHECK_THAT(end.said, ContainsSubstring("broken: "));
+    CHECK_THAT(end.said, !ContainsSubstring("too late"));
+  }
+}
+
+TEST_CASE("an idle rank finds a killed peer at its next operation") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
+    ProcessGroup group = init_process_group();
+    group.barrier();
+    if (rank == 1) raise(SIGKILL);
+    std::vector<float> data(10);
+    say(error_of([&] { group.recv(data, 1); }));
+  });
+  CHECK(ends[0].exit_code == 0);
+  CHECK_THAT(ends[0].said, ContainsSubstring("peer lost peer=1: rank 0: recv(f32 x 10, from rank 1)"));
+}
+
+TEST_CASE("a rank that does not come is a timeout for all who wait, after their limit") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
+    ProcessGroup group = init_process_group();
+    group.barrier();
+    std::vector<float> data(1000);
+    const auto began = Clock::now();
+    if (rank == 2) {  // comes only when the others have given up
+      say(error_of([&] { group.recv(data, 0, 5); }));
+      return;
+    }
+    const std::chrono::milliseconds limit(rank == 0 ? 500 : 20000);
+    say(error_of([&] { group.all_reduce(data, ReduceOp::Sum, limit); }));
+    const auto took = Clock::now() - began;
+    if (took < std::chrono::milliseconds(450) || took > seconds(5)) say("at the wrong time");
+    say(error_of([&] { group.barrier(); }));
+  });
+  check_exited(ends);
+  check_said(ends, "timeout: rank ");
+  check_said(ends, "not done within 500 ms");
+  CHECK_THAT(ends[0].said, ContainsSubstring("broken: rank 0: barrier(): the group is broken since "
+                                             "rank 0's all_reduce(f32 x 1000, sum)"));
+  CHECK_THAT(ends[1].said, ContainsSubstring("rank 0's all_reduce(f32 x 1000, sum) failed first"));
+  CHECK_THAT(ends[0].said, !ContainsSubstring("at the wrong time"));
+  CHECK_THAT(ends[1].said, !ContainsSubstring("at the wrong time"));
+}
+
+TEST_CASE("two ranks that send to each other first time out instead of hanging") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
+    ProcessGroup group = init_process_group({.timeout = std::chrono::milliseconds(400)});
+    std::vector<float> data(10);
+    say(error_of([&] { group.send(data, 1 - rank); }));
+  });
+  check_exited(ends);
+  check_said(ends, "timeout peer=");
+}
+
+TEST_CASE("an error in a message wakes this rank's other thread out of its collective") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
+    ProcessGroup group = init_process_group({.timeout = seconds(30)});
+    std::vector<float> data(10);
+    if (rank == 1) {
+      say(error_of([&] { group.recv(data, 0, 3, seconds(20)); }));
+      return;
+    }
+    std::string of_collective;
+    std::thread collective([&] { of_collective = error_of([&] { group.barrier(); }); });
+    say(error_of([&] { group.recv(data, 1, 4, std::chrono::milliseconds(300)); }));
+    collective.join();
+    say(of_collective);
+  });
+  check_exited(ends);
+  CHECK_THAT(ends[0].said, ContainsSubstring("timeout peer=1: rank 0: recv(f32 x 10, from rank 1)"));
+  CHECK_THAT(ends[0].said, ContainsSubstring("timeout peer=1: rank 0: barrier()"));
+  CHECK(ends[0].took < seconds(10));
+  CHECK(ends[1].took < seconds(10));
+}
+
+TEST_CASE("after a failure the same processes can form a new group") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
+    for (int turn = 0; turn < 2; ++turn) {
+      ProcessGroup group = init_process_group();
+      std::vector<float> data(rank == 0 ? 3 : 4);
+      say(error_of([&] { group.all_reduce(data); }));
+    }
+    ProcessGroup group = init_process_group();
+    std::vector<int> ones{1};
+    group.all_reduce(ones);
+    if (ones[0] != 3) throw std::runtime_error("wrong sum");
+    group.barrier();
+  });
+  check_exited(ends);
+}
+
+TEST_CASE("arguments that make no sense are refused at once and change nothing") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
+    ProcessGroup group = init_process_group();
+    std::vector<float> data(4);
+    say(error_of([&] { group.broadcast(data, 2); }));
+    say(error_of([&] { group.broadcast(data, -1); }));
+    say(error_of([&] { group.send(data, rank); }));
+    say(error_of([&] { group.recv(data, 7); }));
+    say(error_of([&] { group.send(data, 1 - rank, -1); }));
+    say(error_of([&] { group.barrier(seconds(0)); }));
+    say(error_of([&] { group.all_reduce(Elements{nullptr, 4, DataType::F32}, ReduceOp::Sum); }));
+    say(error_of([&] {
+      group.all_reduce(Elements{data.data(), ~std::size_t{0} / 2, DataType::F64}, ReduceOp::Sum);
+    }));
+    group.all_reduce(data);
+    group.barrier();
+  });
+  check_exited(ends);
+  check_said(ends, "broadcast(f32 x 4, root 2): root is rank 2, but ranks are 0 to 1");
+  check_said(ends, "root is rank -1");
+  check_said(ends, "a rank cannot exchange with itself");
+  check_said(ends, "the peer is rank 7, but ranks are 0 to 1");
+  check_said(ends, "tag -1 is not from 0 to 1048575");
+  check_said(ends, "a timeout of 0 ms leaves no time");
+  check_said(ends, "the data is a null pointer");
+  check_said(ends, "that many elements do not fit into memory");
+}
+
+}  // namespace drun
