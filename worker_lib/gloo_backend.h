@@ -13,8 +13,8 @@ namespace drun::worker {
 struct Mesh {
   int rank = 0;
   int size = 1;
-  std::string address;  // this rank's, numeric
-  std::shared_ptr<KeyStore> store;  // with a prefix of this group's own
+  std::string address = "";  // this rank's, numeric
+  std::shared_ptr<KeyStore> store = nullptr;  // with a prefix of this group's own
   Deadline deadline{};
 };
 

@@ -32,7 +32,7 @@ class StoreProcess {
 struct RankEnd {
   int exit_code = -1;  // of a process that exited
   int signal = 0;      // of one that was killed
-  std::string said;    // what the body said, and the message of an exception that left it
+  std::string said = "";    // what the body said, and the message of an exception that left it
   std::chrono::milliseconds took{0};
 };
 
@@ -40,7 +40,7 @@ struct Ranks {
   int size = 2;
   std::uint16_t port = 0;  // of the store
   bool has_agent_store = true;
-  std::map<std::string, std::string> environment;  // on top
+  std::map<std::string, std::string> environment = {};  // on top
   // Late ones are killed: their `signal` is SIGKILL.
   std::chrono::seconds deadline{40};
 };

@@ -41,16 +41,16 @@ struct InitOptions {
   // "tcp://host:port?rank=R&world_size=N": without an environment; rank 0 hosts the store.
   std::string init_method = "env://";
   // For tcp:// without them in the address; required with a store.
-  std::optional<int> rank;
-  std::optional<int> world_size;
+  std::optional<int> rank = std::nullopt;
+  std::optional<int> world_size = std::nullopt;
   // Use this one instead of connecting to a store; init_method is ignored then. The caller sees to
   // it that no keys of an earlier job are in it.
-  std::shared_ptr<KeyStore> store;
+  std::shared_ptr<KeyStore> store = nullptr;
   // For all ranks to find each other, and for each operation.
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};
   // Network interface for the traffic between ranks; empty: the variable GLOO_SOCKET_IFNAME, else
   // the address from which MASTER_ADDR is reached (with `store`: loopback).
-  std::string network_interface;
+  std::string network_interface = "";
 };
 
 class ProcessGroup {
