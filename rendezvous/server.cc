@@ -15,7 +15,8 @@ namespace drun::rendezvous {
 namespace {
 
 ListenSpec listen_spec(const JoinSpec& spec) {
-  ListenSpec listen{.port = spec.endpoint.port};
+  ListenSpec listen;
+  listen.port = spec.endpoint.port;
   error_code ec;
   const auto address = asio::ip::make_address(spec.master_addr, ec);
   const bool is_loopback_literal = !ec && address.is_loopback();

@@ -1,0 +1,83 @@
+#include "tests/support/messages.h"
+
+namespace drun::test {
+
+using namespace rendezvous;
+
+Failure full_failure(int rank) {
+  Failure failure;
+  failure.rank = rank;
+  failure.local_rank = rank % 4;
+  failure.node_rank = rank / 4;
+  failure.round = 2;
+  failure.role = "trainer";
+  failure.host = "node-\xc3\xa4";
+  failure.pid = 4711;
+  failure.status = Killed{11, true};
+  failure.time = WallTime(std::chrono::microseconds(1'700'000'000'123'456));
+  failure.out_of_memory = true;
+  failure.program = "./train";
+  failure.error_file = "/tmp/x/error.json";
+  failure.message = "ValueError: no\nsecond line";
+  failure.traceback = "Traceback ...";
+  failure.stderr_tail = {"one", "", "three"};
+  failure.stderr_file = "/tmp/x/stderr.log";
+  return failure;
+}
+
+std::vector<MemberMessage> member_messages() {
+  const AgedFailure aged{full_failure(5), Milliseconds(250)};
+  Failure not_started = full_failure(6);
+  not_started.status = NotStarted{2};
+  return {Hello{"run-1", 3, 4, 8, "trainer", "host-3", 99, 0xFEDCBA9876543210U},
+          Hello{"", std::nullopt, 1, 1, "", "", 1, 0},
+          Failed{2, aged},
+          AllReturned{7},
+          rendezvous::Stopped{2, {aged, {not_started, Milliseconds(0)}}, 12},
+          rendezvous::Stopped{0, {}, 0},
+          Signalled{15},
+          Ping{}};
+}
+
+std::vector<CoordinatorMessage> coordinator_messages() {
+  const World world{.run_id = "run-1",
+                    .round = 1,
+                    .max_restarts = 3,
+                    .node_rank = 2,
+                    .node_count = 3,
+                    .base_rank = 8,
+                    .local_world_size = 4,
+                    .world_size = 12,
+                    .role = "trainer",
+                    .role_base_rank = 8,
+                    .role_world_size = 12,
+                    .master_addr = "fd00::1",
+                    .master_port = 29500,
+                    .use_agent_store = false};
+  Outcome failed{.ending = WorkersFailed{{full_failure(3), full_failure(1)}},
+                 .run_id = "run-1",
+                 .node_count = 3,
+                 .world_size = 12,
+                 .restarts = 1,
+                 .max_restarts = 3,
+                 .failures_left_out = 4,
+                 .duration = Milliseconds(123456)};
+  const auto ended = [](Ending ending) {
+    Outcome outcome;
+    outcome.ending = std::move(ending);
+    return Finish{outcome};
+  };
+  return {Welcome{Milliseconds(15000)},
+          Waiting{5, 2, {{0, "a"}, {4, "b"}}, {1, 2, 3}},
+          Refused{{ErrorCode::Refused, "no"}},
+          WorldReady{world},
+          Stop{1, "rank 3 failed"},
+          Finish{failed},
+          ended(Succeeded{}),
+          ended(Interrupted{2, 1, "b"}),
+          ended(NodeLost{1, "b", true, "its connection closed"}),
+          ended(NotRun{{ErrorCode::Timeout, "late"}}),
+          Pong{}};
+}
+
+}  // namespace drun::test

@@ -1,0 +1,137 @@
+#include "rendezvous/control_wire.h"
+
+#include <random>
+
+#include "rendezvous/frame_reader.h"
+#include "rendezvous/wire_archive.h"
+#include "tests/fuzz/control_wire_fuzz.h"
+#include "tests/support/catch.h"
+#include "tests/support/messages.h"
+
+namespace drun::rendezvous {
+namespace {
+
+constexpr std::size_t kLengthBytes = 4;
+
+std::string_view body(const std::string& frame) {
+  return std::string_view(frame).substr(kLengthBytes);
+}
+
+}  // namespace
+
+TEST_CASE("every control message comes back as it was sent") {
+  for (const MemberMessage& message : test::member_messages()) {
+    const std::string frame = encode(message);
+    const auto decoded = decode_member_message(body(frame));
+    REQUIRE(decoded.has_value());
+    CHECK(*decoded == message);
+  }
+  for (const CoordinatorMessage& message : test::coordinator_messages()) {
+    const std::string frame = encode(message);
+    const auto decoded = decode_coordinator_message(body(frame));
+    REQUIRE(decoded.has_value());
+    CHECK(*decoded == message);
+  }
+}
+
+TEST_CASE("a control message cut anywhere, or with a byte too many, is refused") {
+  for (const MemberMessage& message : test::member_messages()) {
+    const std::string frame = encode(message);
+    for (std::size_t size = 0; size < body(frame).size(); ++size)
+      CHECK_FALSE(decode_member_message(body(frame).substr(0, size)).has_value());
+    CHECK_FALSE(decode_member_message(std::string(body(frame)) + '\0').has_value());
+  }
+  for (const CoordinatorMessage& message : test::coordinator_messages()) {
+    const std::string frame = encode(message);
+    for (std::size_t size = 0; size < body(frame).size(); ++size)
+      CHECK_FALSE(decode_coordinator_message(body(frame).substr(0, size)).has_value());
+    CHECK_FALSE(decode_coordinator_message(std::string(body(frame)) + '\0').has_value());
+  }
+}
+
+TEST_CASE("an unknown kind of control message is refused") {
+  CHECK_FALSE(decode_member_message(std::string(1, '\x06')).has_value());
+  CHECK_FALSE(decode_coordinator_message(std::string(1, '\x07')).has_value());
+}
+
+TEST_CASE("random bytes and mutated messages never break the control wire") {
+  const std::uint32_t seed = GENERATE(1u, 2u, 3u);
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  std::vector<std::string> corpus;
+  for (const auto& message : test::member_messages()) corpus.push_back(encode(message));
+  for (const auto& message : test::coordinator_messages()) corpus.push_back(encode(message));
+  for (int i = 0; i < 3000; ++i) {
+    std::string bytes = corpus[random() % corpus.size()];
+    for (std::uint32_t flips = random() % 4; flips > 0; --flips)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    test::fuzz_control_wire(body(bytes));
+    test::fuzz_control_wire(encode_preamble() + bytes + corpus[random() % corpus.size()]);
+    std::string noise(random() % 64, '\0');
+    for (char& byte : noise) byte = static_cast<char>(random());
+    test::fuzz_control_wire(noise);
+  }
+}
+
+TEST_CASE("texts beyond their limit are cut between characters, never inside one") {
+  Failure failure = test::full_failure(0);
+  failure.host = std::string(255, 'x') + "\xc3\xa4";  // the limit, 256, lies inside
+  failure.stderr_tail.assign(50, std::string(100'000, 'y'));
+  failure.traceback = std::string(1'000'000, 'z');
+  const std::string frame = encode(MemberMessage(rendezvous::Stopped{0, {{failure, {}}}, 0}));
+  CHECK(frame.size() < kFrameLimitBytes);
+  const auto decoded = decode_member_message(body(frame));
+  REQUIRE(decoded.has_value());
+  const Failure& read = std::get<rendezvous::Stopped>(*decoded).failures.front().failure;
+  CHECK(read.host == std::string(255, 'x'));
+  CHECK(read.stderr_tail.size() == 20);
+}
+
+TEST_CASE("text is cut to whole characters wherever the limit falls") {
+  const std::string text = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80";  // 1, 2, 3 and 4 bytes
+  const std::vector<std::size_t> whole = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+  for (std::size_t limit = 0; limit < whole.size(); ++limit)
+    CHECK(cut_text(text, limit).size() == whole[limit]);
+}
+
+TEST_CASE("a stream of frames comes out whole, whatever the pieces it comes in") {
+  const std::size_t piece = GENERATE(1u, 2u, 3u, 7u, 4096u);
+  std::string stream = encode_preamble();
+  const auto messages = test::member_messages();
+  for (const auto& message : messages) stream += encode(message);
+  FrameReader reader(kFrameLimitBytes);
+  std::optional<std::uint16_t> version;
+  std::vector<MemberMessage> seen;
+  for (std::size_t at = 0; at < stream.size(); at += piece) {
+    reader.push(std::string_view(stream).substr(at, piece));
+    if (!version) {
+      const auto preamble = reader.next_preamble();
+      REQUIRE(preamble.has_value());
+      version = *preamble;
+      if (!version) continue;
+    }
+    for (auto frame = reader.next_frame(); frame && *frame; frame = reader.next_frame())
+      seen.push_back(decode_member_message(**frame).value());
+  }
+  CHECK(version == kControlVersion);
+  CHECK(seen == messages);
+}
+
+TEST_CASE("a stream that is not drun's is refused at its first wrong byte, and shown") {
+  FrameReader reader(kFrameLimitBytes);
+  reader.push("drHTTP\r\n");
+  const auto preamble = reader.next_preamble();
+  REQUIRE_FALSE(preamble.has_value());
+  CHECK(preamble.error().message == R"("drHTTP\x0D\x0A")");
+}
+
+TEST_CASE("a frame that claims too much, or nothing, is refused before it arrives") {
+  const auto claim = GENERATE(std::uint32_t{0}, std::uint32_t{1025}, std::uint32_t{0xFFFFFFFF});
+  FrameReader reader(1024);
+  std::string length;
+  ByteWriter(length).u32(claim);
+  reader.push(length);
+  CHECK_FALSE(reader.next_frame().has_value());
+}
+
+}  // namespace drun::rendezvous
