@@ -16,11 +16,11 @@
 namespace drun::agent {
 
 struct Command {
-  std::vector<std::string> argv;  // argv[0] without a slash is looked up on the worker's own PATH
+  std::vector<std::string> argv{};  // argv[0] without a slash is looked up on the worker's own PATH
   // "NAME=value" lines that all workers of a node share (see to_lines); a name in `environment`
   // wins over the same name here.
-  std::span<const std::string> inherited;
-  std::vector<EnvironmentEntry> environment;  // each name once
+  std::span<const std::string> inherited{};
+  std::vector<EnvironmentEntry> environment{};  // each name once
   // What becomes the worker's 0, 1 and 2. May be close-on-exec; may be one another's numbers.
   int stdin_fd = 0;
   int stdout_fd = 1;

@@ -37,7 +37,7 @@ Actions succeed(State& gang, Time now) {
 
 // All workers are gone because we stopped them; their descendants have had the signal, but those
 // who came to be since. The shared deadline stays the latest.
-Actions clear_after_stop(State& gang, const Stopping& stopping, Time now) {
+Actions clear_after_stop(State& gang, Stopping stopping, Time now) {
   gang.phase = Clearing{.signal_at = std::nullopt,
                         .kill_at = std::min(stopping.kill_at, now + gang.times.leftover)};
   return {SignalAll{stopping.signal}, Look{}};

@@ -26,8 +26,8 @@ std::optional<int> parse_oom_victim(std::string_view record);
 // Where the kills of this process's cgroup are counted, from the text of /proc/self/cgroup, under
 // the usual mount point.
 struct OomFiles {
-  std::string v2;  // ".../memory.events"; empty: not in a v2 hierarchy
-  std::string v1;  // ".../memory.oom_control"; empty: no v1 memory controller
+  std::string v2{};  // ".../memory.events"; empty: not in a v2 hierarchy
+  std::string v1{};  // ".../memory.oom_control"; empty: no v1 memory controller
   bool operator==(const OomFiles&) const = default;
 };
 OomFiles parse_cgroups(std::string_view text);

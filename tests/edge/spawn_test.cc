@@ -1,0 +1,183 @@
+#include "agent/spawn.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "agent/exit_status.h"
+#include "tests/support/catch.h"
+#include "tests/support/process_probe.h"
+
+namespace drun::agent {
+namespace {
+
+using test::Pipe;
+
+ExitStatus wait_for(const Spawned& spawned) {
+  siginfo_t info{};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(spawned.pid), &info, WEXITED) == 0);
+  close(spawned.pidfd);
+  return decode({.how = info.si_code, .status = info.si_status});
+}
+
+ExitStatus run(const Command& command) {
+  const auto result = spawn(command);
+  if (const auto* not_started = std::get_if<NotStarted>(&result)) return *not_started;
+  return wait_for(std::get<Spawned>(result));
+}
+
+// Runs a shell's text and gives what it printed.
+std::string output_of(Command command) {
+  Pipe pipe;
+  command.stdout_fd = pipe.writing_end();
+  const auto result = spawn(command);
+  const std::string text = pipe.read_all();
+  CHECK(wait_for(std::get<Spawned>(result)) == ExitStatus(Exited{0}));
+  return text;
+}
+
+std::string output_of(const std::string& script) {
+  return output_of(Command{.argv = {"/bin/sh", "-c", script}});
+}
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    char name[] = "/tmp/drun-spawn-XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+  std::string write(const std::string& name, const std::string& text, mode_t mode) const {
+    const std::string path = path_ + "/" + name;
+    std::ofstream(path) << text;
+    chmod(path.c_str(), mode);
+    return path;
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+TEST_CASE("a program runs and its exit code comes back") {
+  CHECK(run({.argv = {"/bin/sh", "-c", "exit 42"}}) == ExitStatus(Exited{42}));
+  CHECK(run({.argv = {"/bin/sh", "-c", "kill -9 $$"}}) == ExitStatus(Killed{.signal = 9}));
+}
+
+TEST_CASE("a program that cannot be executed is told at once, with the reason") {
+  const TemporaryDirectory directory;
+  CHECK(run({.argv = {"/no/such/program"}}) == ExitStatus(NotStarted{ENOENT}));
+  CHECK(run({.argv = {"no-such-program-anywhere"}}) == ExitStatus(NotStarted{ENOENT}));
+  CHECK(run({.argv = {""}}) == ExitStatus(NotStarted{ENOENT}));
+  CHECK(run({.argv = {directory.path()}}) == ExitStatus(NotStarted{EACCES}));
+  const std::string plain = directory.write("plain", "text", 0644);
+  CHECK(run({.argv = {plain}}) == ExitStatus(NotStarted{EACCES}));
+  const std::string lost = directory.write("lost", "#!/no/such/interpreter\n", 0755);
+  CHECK(run({.argv = {lost}}) == ExitStatus(NotStarted{ENOENT}));
+  CHECK(run({.argv = {"/bin/true"}, .stdout_fd = 999}) == ExitStatus(NotStarted{EBADF}));
+  CHECK(waitpid(-1, nullptr, WNOHANG) == -1);  // nothing is left behind
+}
+
+TEST_CASE("a program is looked up on the worker's own PATH") {
+  const TemporaryDirectory first;
+  const TemporaryDirectory second;
+  first.write("prog", "#!/bin/sh\nexit 1\n", 0644);
+  second.write("prog", "#!/bin/sh\nexit 7\n", 0755);
+  const auto with_path = [](const std::string& path) {
+    return Command{.argv = {"prog"}, .environment = {{"PATH", path}}};
+  };
+  CHECK(run(with_path(first.path() + ":" + second.path())) == ExitStatus(Exited{7}));
+  CHECK(run(with_path("/nowhere:" + first.path())) == ExitStatus(NotStarted{EACCES}));
+  CHECK(run(with_path("/nowhere")) == ExitStatus(NotStarted{ENOENT}));
+  CHECK(run({.argv = {"true"}}) == ExitStatus(Exited{0}));  // no PATH at all: /bin:/usr/bin
+}
+
+TEST_CASE("a text without #! is given to the shell, as execvp does") {
+  const TemporaryDirectory directory;
+  const std::string script = directory.write("script", "exit $1\n", 0755);
+  CHECK(run({.argv = {script, "5"}}) == ExitStatus(Exited{5}));
+}
+
+TEST_CASE("the environment is exactly what was asked for") {
+  const std::vector<std::string> inherited =
+      to_lines({{"A", "1"}, {"B", "2"}, {"LONG", std::string(100'000, 'x')}});
+  const std::string text = output_of(Command{.argv = {"/usr/bin/env"},
+                                             .inherited = inherited,
+                                             .environment = {{"B", "3"}, {"C", "with\nline"}}});
+  CHECK(text == "A=1\nLONG=" + std::string(100'000, 'x') + "\nB=3\nC=with\nline\n");
+}
+
+TEST_CASE("a worker leads a process group of its own") {
+  const std::string text = output_of("set -- $(cat /proc/self/stat); echo $5; echo $$");
+  const std::size_t end = text.find('\n');
+  CHECK(text.substr(0, end + 1) == text.substr(end + 1));
+}
+
+TEST_CASE("signals are as in a fresh process, but for what the user ignored") {
+  struct sigaction before {};
+  struct sigaction handler {};
+  handler.sa_handler = [](int) {};
+  sigaction(SIGUSR1, &handler, &before);
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+  sigset_t blocked;
+  sigset_t mask_before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  sigprocmask(SIG_BLOCK, &blocked, &mask_before);
+  const std::string text =
+      output_of(Command{.argv = {"/bin/grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status"}});
+  sigset_t mask_after;
+  sigprocmask(SIG_SETMASK, &mask_before, &mask_after);
+  std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGHUP, SIG_DFL);
+  sigaction(SIGUSR1, &before, nullptr);
+  CHECK(text ==
+        "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000000000\n");
+  CHECK(sigismember(&mask_after, SIGTERM) == 1);  // ours is as it was
+}
+
+TEST_CASE("descriptors are placed even when they stand in each other's way") {
+  Pipe out;
+  Pipe error;
+  const int saved[] = {dup(1), dup(2)};
+  dup2(out.writing_end(), 2);  // crossed: the worker's stdout is our 2, its stderr our 1
+  dup2(error.writing_end(), 1);
+  const auto result =
+      spawn({.argv = {"/bin/sh", "-c", "echo out; echo err >&2"}, .stdout_fd = 2, .stderr_fd = 1});
+  dup2(saved[0], 1);
+  dup2(saved[1], 2);
+  for (const int fd : saved) close(fd);
+  CHECK(wait_for(std::get<Spawned>(result)) == ExitStatus(Exited{0}));
+  CHECK(out.read_all() == "out\n");
+  CHECK(error.read_all() == "err\n");
+}
+
+TEST_CASE("nothing but 0, 1, 2 and what the user left open reaches a worker") {
+  Pipe ours;
+  const int users = open("/dev/null", O_RDONLY);  // not close-on-exec
+  const std::string text = output_of("ls /proc/$$/fd | tr '\\n' ' '");
+  close(users);
+  CHECK(text == "0 1 2 " + std::to_string(users) + " ");
+}
+
+TEST_CASE("10,000 short programs one after the other all end as they should") {
+  for (int i = 0; i < 10'000; ++i) {
+    const bool good = i % 3 != 0;
+    const auto result = spawn({.argv = {good ? "/bin/true" : "/bin/false"}});
+    if (!(wait_for(std::get<Spawned>(result)) == ExitStatus(Exited{good ? 0 : 1})))
+      FAIL("run " << i);
+  }
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,279 @@
+#include "agent/workers.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "tests/support/catch.h"
+#include "tests/support/process_probe.h"
+
+namespace drun::agent {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using test::Pipe;
+
+// Runs rounds and writes down what it is told.
+struct Recorder : Workers::Listener {
+  explicit Recorder(WorkersSpec spec = {}) : workers(io, Log(), spec, *this) {}
+
+  void on_worker_failed(const WorkerEnd& end) override {
+    failures.push_back(end);
+    if (on_failed) on_failed();
+  }
+  void on_all_succeeded() override { ++successes; }
+  void on_all_gone(const Leftovers& left) override {
+    ++gone;
+    leftovers = left;
+    if (next_rounds-- > 0) workers.start(commands);
+  }
+  // Until all is gone; nothing may keep the io_context running after that.
+  void run(std::vector<Command> all) {
+    commands = std::move(all);
+    const auto begin = steady_clock::now();
+    workers.start(commands);
+    CHECK((failures.empty() && gone == 0));  // no callback from inside start()
+    io.restart();
+    io.run_for(std::chrono::seconds(20));
+    took = std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin);
+  }
+  void at(milliseconds time, std::function<void()> deed) {
+    auto timer = std::make_shared<asio::steady_timer>(io);
+    timer->expires_after(time);
+    timer->async_wait([timer, deed = std::move(deed)](error_code) { deed(); });
+  }
+
+  asio::io_context io{1};
+  Workers workers;
+  std::vector<Command> commands;
+  std::vector<WorkerEnd> failures;
+  std::function<void()> on_failed;
+  int successes = 0;
+  int gone = 0;
+  int next_rounds = 0;
+  Leftovers leftovers;
+  milliseconds took{0};
+};
+
+Command shell(const std::string& script) { return {.argv = {"/bin/sh", "-c", script}}; }
+Command tree(const std::string& how) { return {.argv = {DRUN_BIN_DIR "/workers/tree", how}}; }
+
+// The calls wait for a line of the worker first: it is up, traps set.
+Command reporting(const Pipe& pipe, const std::string& script) {
+  Command command = shell(script);
+  command.stdout_fd = pipe.writing_end();
+  return command;
+}
+
+bool has_children() {
+  siginfo_t info{};
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("workers that return 0 are a success, and nothing is left") {
+  Recorder recorder;
+  recorder.run(std::vector<Command>(64, shell("exit 0")));
+  CHECK(recorder.successes == 1);
+  CHECK(recorder.gone == 1);
+  CHECK(recorder.failures.empty());
+  CHECK(recorder.leftovers == Leftovers{});
+  CHECK_FALSE(has_children());
+}
+
+TEST_CASE("a failed worker is reported with its status and the others are stopped") {
+  Recorder recorder;
+  recorder.run({shell("sleep 60"), shell("exit 3"), shell("sleep 60")});
+  REQUIRE(recorder.failures.size() == 1);
+  CHECK(recorder.failures[0].local_rank == 1);
+  CHECK(recorder.failures[0].status == ExitStatus(Exited{3}));
+  CHECK_FALSE(recorder.failures[0].stopped_by_us);
+  CHECK(recorder.successes == 0);
+  CHECK(recorder.gone == 1);
+  CHECK(recorder.took < milliseconds(5'000));
+}
+
+TEST_CASE("a worker killed by a stranger is a failure, with its signal") {
+  Recorder recorder;
+  recorder.run({shell("kill -9 $$"), shell("sleep 60")});
+  REQUIRE(recorder.failures.size() == 1);
+  CHECK(recorder.failures[0].status == ExitStatus(Killed{.signal = SIGKILL}));
+  CHECK_FALSE(recorder.failures[0].out_of_memory);
+}
+
+TEST_CASE("a program that cannot be executed fails the round after start() has returned") {
+  Recorder recorder;
+  recorder.run({shell("sleep 60"), {.argv = {"/no/such/program"}}, shell("sleep 60")});
+  REQUIRE(recorder.failures.size() == 1);
+  CHECK(recorder.failures[0].local_rank == 1);
+  CHECK(recorder.failures[0].pid == 0);
+  CHECK(recorder.failures[0].status == ExitStatus(NotStarted{ENOENT}));
+  CHECK(recorder.gone == 1);
+}
+
+TEST_CASE(
+    "workers that had failed before the first one was seen are failures too, in the order seen") {
+  Recorder recorder;
+  // All have ended before the io_context runs.
+  recorder.commands.assign(5, shell("exit 9"));
+  recorder.workers.start(recorder.commands);
+  REQUIRE(test::wait_until(
+      [&recorder] {
+        const std::vector<int> pids = recorder.workers.pids();
+        return std::all_of(pids.begin(), pids.end(), [](int pid) {
+          siginfo_t info{};
+          return waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                 info.si_pid == pid;
+        });
+      },
+      milliseconds(10'000)));
+  recorder.io.run_for(std::chrono::seconds(10));
+  CHECK(recorder.failures.size() == 5);
+  CHECK(recorder.gone == 1);
+}
+
+TEST_CASE("a worker that ignores TERM is killed at the deadline, and that is no failure") {
+  Recorder recorder({.shutdown_timeout = milliseconds(300)});
+  Pipe pipe;
+  recorder.at(milliseconds(0), [&] {
+    pipe.read_line();
+    recorder.workers.stop();
+  });
+  recorder.run({reporting(pipe, "trap '' TERM; echo up; while :; do sleep 60; done")});
+  CHECK(recorder.failures.empty());
+  CHECK(recorder.gone == 1);
+  CHECK(recorder.took >= milliseconds(300));
+  CHECK(recorder.took < milliseconds(2'000));
+}
+
+TEST_CASE("a kill skips the wait for the deadline") {
+  Recorder recorder;
+  Pipe pipe;
+  recorder.at(milliseconds(0), [&] {
+    pipe.read_line();
+    recorder.workers.stop();
+    recorder.workers.kill_now();
+  });
+  recorder.run({reporting(pipe, "trap '' TERM; echo up; while :; do sleep 60; done")});
+  CHECK(recorder.gone == 1);
+  CHECK(recorder.took < milliseconds(2'000));
+}
+
+TEST_CASE("the stop carries its signal, and every worker of the gang gets it") {
+  Recorder recorder;
+  Pipe pipe;
+  recorder.at(milliseconds(0), [&] {
+    for (int i = 0; i < 3; ++i) CHECK(pipe.read_line() == "up");
+    recorder.workers.stop(SIGINT);
+  });
+  recorder.run(std::vector<Command>(
+      3, reporting(pipe, "trap 'echo INT; exit 0' INT; echo up; while :; do sleep 0.01; done")));
+  CHECK(pipe.read_all() == "INT\nINT\nINT\n");
+  CHECK(recorder.successes == 0);
+}
+
+TEST_CASE("a stopped worker can handle TERM because it is continued") {
+  Recorder recorder;
+  Pipe pipe;
+  recorder.at(milliseconds(0), [&] {
+    pipe.read_line();
+    const int pid = recorder.workers.pids()[0];
+    kill(pid, SIGSTOP);
+    siginfo_t info{};
+    CHECK(waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED) == 0);
+    recorder.workers.stop();
+  });
+  recorder.run(
+      {reporting(pipe, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done")});
+  CHECK(pipe.read_all() == "bye\n");
+  CHECK(recorder.took < milliseconds(5'000));
+}
+
+TEST_CASE("signals are passed on to workers and change nothing else") {
+  Recorder recorder;
+  Pipe pipe;
+  recorder.at(milliseconds(0), [&] {
+    for (int i = 0; i < 2; ++i) CHECK(pipe.read_line() == "up");
+    recorder.workers.pass_on(SIGUSR1);
+  });
+  recorder.run(std::vector<Command>(
+      2, reporting(pipe, "trap 'echo USR1; exit 0' USR1; echo up; while :; do sleep 0.01; done")));
+  CHECK(pipe.read_all() == "USR1\nUSR1\n");
+  CHECK(recorder.successes == 1);
+}
+
+TEST_CASE("what workers leave running after success is ended and told") {
+  Recorder recorder;
+  recorder.run({tree("leave"), tree("leave")});
+  CHECK(recorder.successes == 1);
+  CHECK(recorder.gone == 1);
+  CHECK(recorder.leftovers.stopped_count == 12);
+  CHECK(recorder.leftovers.stopped[0].name == "tree");
+  CHECK(recorder.leftovers.unkillable_count == 0);
+  CHECK_FALSE(has_children());
+}
+
+TEST_CASE("a helper that ends shortly after its worker is no leftover") {
+  Recorder recorder;
+  recorder.run({shell("sleep 0.03 & exit 0")});
+  CHECK(recorder.leftovers == Leftovers{});
+  CHECK(recorder.took < milliseconds(2'000));
+}
+
+TEST_CASE("an adopted orphan that ends in the middle of a round does not stay as a zombie") {
+  Recorder recorder;
+  Pipe pipe;
+  recorder.at(milliseconds(0), [&] { pipe.read_line(); });
+  // The worker ends only when no zombie is left among its launcher's children.
+  recorder.run({reporting(
+      pipe,
+      "(sleep 0.02 & echo $! >&2) 2>/dev/null; echo up; parent=$PPID; "
+      "for i in $(seq 500); do sleep 0.01; "
+      "ps -o stat= --ppid $parent | grep -q Z || [ $i -lt 10 ] || exit 0; done; exit 1")});
+  CHECK(recorder.successes == 1);
+}
+
+TEST_CASE("nothing of a failed worker's family is left") {
+  const auto shutdown = GENERATE(milliseconds(0), milliseconds(200));
+  Recorder recorder({.shutdown_timeout = shutdown});
+  recorder.run({tree("fail"), tree("stay"), tree("stay")});
+  CHECK(recorder.failures.size() == 1);
+  CHECK(recorder.gone == 1);
+  CHECK_FALSE(has_children());
+  CHECK(recorder.took < milliseconds(3'000));
+}
+
+TEST_CASE("rounds follow each other, begun from inside the end of the one before") {
+  Recorder recorder;
+  recorder.next_rounds = 20;
+  recorder.run({shell("exit 0"), shell("exit 1"), shell("sleep 60")});
+  CHECK(recorder.gone == 21);
+  CHECK(recorder.failures.size() == 21);
+}
+
+TEST_CASE("several gangs share a process when they do not adopt orphans") {
+  Recorder first({.adopts_orphans = false});
+  Recorder second({.adopts_orphans = false});
+  second.commands = {shell("sleep 60")};
+  second.workers.start(second.commands);
+  first.run({shell("exit 0")});
+  CHECK(first.gone == 1);
+  second.workers.stop();
+  second.io.run_for(std::chrono::seconds(10));
+  CHECK(second.gone == 1);
+  CHECK(second.failures.empty());
+}
+
+TEST_CASE("a listener may stop the gang from inside a failure's report") {
+  Recorder recorder;
+  recorder.on_failed = [&recorder] { recorder.workers.kill_now(); };
+  recorder.run({shell("exit 1"), shell("trap '' TERM; while :; do sleep 60; done")});
+  CHECK(recorder.gone == 1);
+  CHECK(recorder.took < milliseconds(5'000));
+}
+
+}  // namespace drun::agent

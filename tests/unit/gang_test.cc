@@ -1,0 +1,201 @@
+#include "agent/gang.h"
+
+#include <random>
+
+#include "rendezvous/overloaded.h"
+#include "tests/support/catch.h"
+
+namespace drun::agent::gang {
+namespace {
+
+using std::chrono::milliseconds;
+
+const Time kStart{std::chrono::hours(1)};
+
+std::string name(const Action& action) {
+  return std::visit(
+      Overloaded{
+          [](const SignalAll& all) { return "signal " + std::to_string(all.signal); },
+          [](const KillAll&) { return std::string("kill"); },
+          [](const Look&) { return std::string("look"); },
+          [](const ReportFailure& one) { return "failed " + std::to_string(one.local_rank); },
+          [](const ReportSuccess&) { return std::string("succeeded"); },
+          [](const ReportGone& gone) { return std::string(gone.is_clean ? "gone" : "gave up"); },
+      },
+      action);
+}
+
+// One round, with a clock that is moved by hand.
+struct Round {
+  State state;
+  Time now = kStart;
+
+  std::vector<std::string> operator()(const Event& event) {
+    std::vector<std::string> names;
+    for (const Action& action : step(state, event, now)) names.push_back(name(action));
+    return names;
+  }
+  std::vector<std::string> after(milliseconds time) {
+    now += time;
+    return (*this)(DeadlinePassed{});
+  }
+};
+
+using Names = std::vector<std::string>;
+
+Round running(int workers, milliseconds shutdown = milliseconds(30'000)) {
+  Round round{.state = {.times = {.shutdown = shutdown}}};
+  CHECK(round(Began{workers}).empty());
+  return round;
+}
+
+const WorkerEnded kGood0{.local_rank = 0, .succeeded = true};
+const WorkerEnded kGood1{.local_rank = 1, .succeeded = true};
+const WorkerEnded kBad0{.local_rank = 0};
+const WorkerEnded kStopped1{.local_rank = 1, .own = false};
+
+}  // namespace
+
+TEST_CASE("a round in which every worker returns 0 succeeds and is gone when nothing is left") {
+  Round round = running(2);
+  CHECK(round(kGood1).empty());
+  CHECK(round(kGood0) == Names{"succeeded", "look"});
+  CHECK(round(NothingLeft{}) == Names{"gone"});
+  CHECK(round.state.phase == Phase(Idle{}));
+  CHECK_FALSE(deadline(round.state));
+}
+
+TEST_CASE("after success leftovers get time to end, TERM, time again, and KILL") {
+  Round round = running(1);
+  round(kGood0);
+  CHECK(round.after(milliseconds(99)).empty());
+  CHECK(round.after(milliseconds(1)) == Names{"signal 15", "look"});
+  CHECK(round.after(milliseconds(499)).empty());
+  CHECK(round.after(milliseconds(1)) == Names{"kill", "look"});
+  CHECK(round(NothingLeft{}) == Names{"gone"});
+}
+
+TEST_CASE("a failed worker stops the others at once and is reported, once") {
+  Round round = running(2);
+  CHECK(round(kBad0) == Names{"signal 15", "failed 0"});
+  CHECK(deadline(round.state) == round.now + milliseconds(30'000));
+  CHECK(round(kStopped1) == Names{"signal 15", "look"});
+  CHECK(round(NothingLeft{}) == Names{"gone"});
+}
+
+TEST_CASE("a worker that had failed before our signal is a failure, one we stopped is not") {
+  Round round = running(3);
+  round(kBad0);
+  CHECK(round(WorkerEnded{.local_rank = 2}) == Names{"failed 2"});
+  CHECK(round(kStopped1) == Names{"signal 15", "look"});
+}
+
+TEST_CASE("workers that do not go are killed at the shared deadline") {
+  Round round = running(2, milliseconds(200));
+  CHECK(round(StopAsked{2}) == Names{"signal 2"});
+  CHECK(round.after(milliseconds(199)).empty());
+  CHECK(round.after(milliseconds(1)) == Names{"kill", "look"});
+  CHECK(round(NothingLeft{}).empty());  // not yet: two are to be reaped
+  CHECK(round(kStopped1).empty());
+  CHECK(round(WorkerEnded{.own = false}) == Names{"look"});
+  CHECK(round(NothingLeft{}) == Names{"gone"});
+}
+
+TEST_CASE("descendants of stopped workers wait for the shared deadline at most") {
+  Round round = running(1, milliseconds(200));
+  round(StopAsked{});
+  round.now += milliseconds(150);
+  CHECK(round(WorkerEnded{.own = false}) == Names{"signal 15", "look"});
+  CHECK(round.after(milliseconds(50)) == Names{"kill", "look"});
+}
+
+TEST_CASE("a shutdown timeout of 0 kills at once") {
+  Round stopped = running(2, milliseconds(0));
+  CHECK(stopped(StopAsked{}) == Names{"kill", "look"});
+  Round failed = running(2, milliseconds(0));
+  CHECK(failed(kBad0) == Names{"kill", "look", "failed 0"});
+}
+
+TEST_CASE("a kill skips the wait from wherever it is asked") {
+  Round round = running(2);
+  const int before = GENERATE(0, 1, 2);
+  if (before == 1) round(StopAsked{});
+  if (before == 2) round(kGood0), round(kGood1);
+  CHECK(round(KillAsked{}) == Names{"kill", "look"});
+  CHECK(round(KillAsked{}).empty());
+}
+
+TEST_CASE("only the first stop counts") {
+  Round round = running(2);
+  CHECK(round(StopAsked{15}) == Names{"signal 15"});
+  CHECK(round(StopAsked{2}).empty());
+}
+
+TEST_CASE("killing is repeated, and given up after its limit") {
+  Round round = running(1);
+  round(KillAsked{});
+  int kills = 0;
+  Names last;
+  while (last != Names{"gave up"}) {
+    last = round.after(milliseconds(50));
+    if (last == Names{"kill", "look"}) ++kills;
+    REQUIRE(round.now - kStart <= milliseconds(5'000));
+  }
+  CHECK(kills == 99);
+  CHECK(round(WorkerEnded{.own = false}).empty());  // dead at last: nobody's business
+  CHECK(round(Began{1}).empty());
+}
+
+TEST_CASE("in any order of events a round tells everyone to go, and is gone exactly once") {
+  const auto seed = GENERATE(range(0u, 300u));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const auto chance = [&random](int percent) { return static_cast<int>(random() % 100) < percent; };
+  const int workers = 1 + static_cast<int>(random() % 6);
+  Round round = running(workers, milliseconds(random() % 3 == 0 ? 0 : 200));
+  std::vector<int> alive(static_cast<std::size_t>(workers));
+  for (int rank = 0; rank < workers; ++rank) alive[static_cast<std::size_t>(rank)] = rank;
+  bool was_told = false;
+  bool any_orphan = chance(50);
+  int gone = 0;
+  int successes = 0;
+  std::vector<int> failures;
+  std::vector<int> reported;
+
+  const auto feed = [&](const Event& event) {
+    for (const Action& action : step(round.state, event, round.now)) {
+      if (std::holds_alternative<SignalAll>(action)) was_told = true;
+      if (std::holds_alternative<KillAll>(action)) was_told = true, any_orphan = false;
+      if (std::holds_alternative<ReportSuccess>(action)) ++successes;
+      if (const auto* one = std::get_if<ReportFailure>(&action))
+        reported.push_back(one->local_rank);
+      if (std::holds_alternative<ReportGone>(action)) ++gone;
+    }
+  };
+  for (int steps = 0; gone == 0 && steps < 5'000; ++steps) {
+    const bool killing = std::holds_alternative<Killing>(round.state.phase);
+    if (!alive.empty() && (killing || chance(10))) {
+      std::swap(alive[random() % alive.size()], alive.back());
+      const WorkerEnded ended{
+          .local_rank = alive.back(), .succeeded = !was_told && chance(70), .own = !was_told};
+      alive.pop_back();
+      if (ended.own && !ended.succeeded) failures.push_back(ended.local_rank);
+      feed(ended);
+    }
+    if (chance(2)) feed(StopAsked{});
+    if (chance(1)) feed(KillAsked{});
+    if (alive.empty() && !any_orphan) feed(NothingLeft{});
+    if (chance(30)) {
+      round.now += milliseconds(random() % 40);
+      feed(DeadlinePassed{});
+    }
+  }
+  CHECK(gone == 1);
+  CHECK(alive.empty());
+  CHECK_FALSE(any_orphan);
+  CHECK(reported == failures);
+  CHECK(successes <= 1);
+  CHECK((successes == 0 || failures.empty()));
+}
+
+}  // namespace drun::agent::gang

@@ -1,0 +1,46 @@
+#include "agent/oom.h"
+
+#include "tests/support/catch.h"
+
+namespace drun::agent {
+
+TEST_CASE("a cgroup's out-of-memory kills are counted, its events are not") {
+  CHECK(parse_oom_kills("low 0\nhigh 0\nmax 21\noom 4\noom_kill 3\noom_group_kill 0\n") == 3u);
+  CHECK(parse_oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 12\n") == 12u);
+}
+
+TEST_CASE("a file without that count, or cut off in it, says nothing") {
+  const std::string text = GENERATE("", "oom 4\n", "oom_kill", "oom_kill \n", "oom_kill x\n",
+                                    "xoom_kill 3\n", "oom_kill 99999999999999999999999\n");
+  CHECK_FALSE(parse_oom_kills(text));
+}
+
+TEST_CASE("the kernel's words name the victim") {
+  const std::string record = GENERATE(
+      "3,1234,5678901,-;Memory cgroup out of memory: Killed process 4711 (python3) "
+      "total-vm:2097152kB, "
+      "anon-rss:1048576kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:2100kB oom_score_adj:0",
+      "3,99,1,-;Out of memory: Killed process 4711 (a (b) c) total-vm:1kB, anon-rss:1kB",
+      "6,99,1,-;Killed process 4711 (python) total-vm:16kB, anon-rss:4kB, file-rss:0kB");
+  CHECK(parse_oom_victim(record) == 4711);
+}
+
+TEST_CASE("other records name no victim") {
+  const std::string record = GENERATE(
+      "", "6,1,1,-;oom_reaper: reaped process 4711 (python3), now anon-rss:0kB",
+      "3,1,1,-;Out of memory: Kill process 4711 (python) score 900 or sacrifice child",
+      "14,1,1,-;systemd[1]: Killed process 4711", "3,1,1,-;Out of memory: Killed process x");
+  CHECK_FALSE(parse_oom_victim(record));
+}
+
+TEST_CASE("the files to read follow from the cgroups one is in") {
+  CHECK(parse_cgroups("0::/user.slice/session-1.scope\n") ==
+        OomFiles{.v2 = "/sys/fs/cgroup/user.slice/session-1.scope/memory.events"});
+  CHECK(parse_cgroups("0::/\n").v2 == "/sys/fs/cgroup/memory.events");
+  CHECK(parse_cgroups("9:name=systemd:/\n4:cpu,memory:/job/7\n0::/x\n") ==
+        OomFiles{.v2 = "/sys/fs/cgroup/x/memory.events",
+                 .v1 = "/sys/fs/cgroup/memory/job/7/memory.oom_control"});
+  CHECK(parse_cgroups("nonsense\n1:\n2:memory:relative\n") == OomFiles{});
+}
+
+}  // namespace drun::agent
