@@ -36,8 +36,8 @@ using WorkerCount = std::variant<int, Device>;
 
 // --redirects, --tee: bit 1 is stdout, bit 2 is stderr.
 struct StreamChoice {
-  int all = 0;                  // ranks not named
-  std::map<int, int> of_ranks;  // "0:1,12:3"; then `all` is 0
+  int all = 0;                    // ranks not named
+  std::map<int, int> of_ranks{};  // "0:1,12:3"; then `all` is 0
   bool operator==(const StreamChoice&) const = default;
 };
 
@@ -47,20 +47,20 @@ enum class ExitCodeStyle { Drun, Torchrun };
 struct Options {
   std::string invoked_as = "drun";  // argv[0] without its folder; "torchrun" changes defaults
   // The job.
-  std::optional<NodeRange> nnodes;
-  std::optional<WorkerCount> nproc_per_node;
-  std::optional<int> max_restarts;
-  std::optional<std::string> role;
+  std::optional<NodeRange> nnodes{};
+  std::optional<WorkerCount> nproc_per_node{};
+  std::optional<int> max_restarts{};
+  std::optional<std::string> role{};
   // Rendezvous.
-  std::optional<int> node_rank;
-  std::optional<std::string> master_addr;
-  std::optional<int> master_port;
+  std::optional<int> node_rank{};
+  std::optional<std::string> master_addr{};
+  std::optional<int> master_port{};
   bool standalone = false;
-  std::optional<std::string> rdzv_backend;
-  std::optional<std::string> rdzv_endpoint;
-  std::optional<std::string> rdzv_id;
-  std::vector<std::pair<std::string, std::string>> rdzv_conf;
-  std::optional<std::string> local_addr;
+  std::optional<std::string> rdzv_backend{};
+  std::optional<std::string> rdzv_endpoint{};
+  std::optional<std::string> rdzv_id{};
+  std::vector<std::pair<std::string, std::string>> rdzv_conf{};
+  std::optional<std::string> local_addr{};
   StoreHost store = StoreHost::Agent;
   // The program.
   bool module = false;
@@ -69,25 +69,25 @@ struct Options {
   bool pass_local_rank = false;
   bool virtual_local_rank = false;
   StdinSource stdin_source = StdinSource::DevNull;
-  std::optional<std::string> numa_binding;
-  std::string program;
-  std::vector<std::string> program_arguments;
+  std::optional<std::string> numa_binding{};
+  std::string program{};
+  std::vector<std::string> program_arguments{};
   // Output.
   OutputMode output = OutputMode::Lines;
-  StreamChoice redirects;
-  StreamChoice tee;
-  std::optional<std::string> log_dir;
-  std::optional<std::vector<int>> local_ranks_filter;
-  std::vector<std::string> duplicate_stdout_filters;
-  std::vector<std::string> duplicate_stderr_filters;
+  StreamChoice redirects{};
+  StreamChoice tee{};
+  std::optional<std::string> log_dir{};
+  std::optional<std::vector<int>> local_ranks_filter{};
+  std::vector<std::string> duplicate_stdout_filters{};
+  std::vector<std::string> duplicate_stderr_filters{};
   // The end.
-  std::optional<std::vector<std::string>> signals_to_handle;
-  std::optional<std::chrono::milliseconds> shutdown_timeout;
-  std::optional<std::string> report;
-  std::optional<ExitCodeStyle> exit_code;
+  std::optional<std::vector<std::string>> signals_to_handle{};
+  std::optional<std::chrono::milliseconds> shutdown_timeout{};
+  std::optional<std::string> report{};
+  std::optional<ExitCodeStyle> exit_code{};
   // drun itself.
-  std::optional<DryRun> dry_run;
-  std::optional<LogLevel> log_level;
+  std::optional<DryRun> dry_run{};
+  std::optional<LogLevel> log_level{};
   bool operator==(const Options&) const = default;
 };
 

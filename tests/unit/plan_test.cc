@@ -1,0 +1,417 @@
+#include "launcher/plan.h"
+
+#include <cerrno>
+#include <csignal>
+#include <map>
+
+#include "launcher/plan_program.h"
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+using Words = std::vector<std::string>;
+
+HostFacts host_with(std::map<std::string, FileKind> files = {},
+                    std::vector<EnvironmentEntry> environment = {}) {
+  HostFacts host;
+  host.hostname = "gpu0";
+  host.usable_cpus = 6;
+  host.environment = std::move(environment);
+  if (!variable(host, "PATH")) host.environment.emplace_back("PATH", "/usr/bin:/bin");
+  host.working_directory = "/home/me";
+  host.random_id = "0123456789abcdef";
+  files.emplace("/bin/train", FileKind::Executable);
+  host.probe = [files](const std::string& path) {
+    const auto found = files.find(path);
+    return found == files.end() ? FileKind::Missing : found->second;
+  };
+  return host;
+}
+
+Options running(const std::string& program) {
+  Options options;
+  options.program = program;
+  return options;
+}
+
+Plan plan_of(const Options& options, const HostFacts& host = host_with()) {
+  const Result<Plan> plan = make_plan(options, host);
+  INFO((plan ? "" : plan.error().message));
+  REQUIRE(plan);
+  return *plan;
+}
+
+JoinSpec join_of(Options options, const HostFacts& host = host_with()) {
+  options.program = "train";
+  return plan_of(options, host).agent.join;
+}
+
+std::string error_of(Options options, const HostFacts& host = host_with()) {
+  if (options.program.empty()) options.program = "train";
+  const Result<Plan> plan = make_plan(options, host);
+  REQUIRE_FALSE(plan);
+  CHECK(plan.error().code == ErrorCode::Usage);
+  return plan.error().message;
+}
+
+Program program_of(const Options& options, const HostFacts& host) {
+  const Result<Program> program = plan_program(options, host);
+  REQUIRE(program);
+  return *program;
+}
+
+}  // namespace
+
+TEST_CASE("one node without a port is alone: loopback, a free port, a random run id") {
+  const JoinSpec join = join_of({});
+  CHECK(join.endpoint == Endpoint{"127.0.0.1", 0});
+  CHECK(join.run_id == "0123456789abcdef");
+  CHECK(join.master_addr == "127.0.0.1");
+  CHECK(join.master_port == 0);
+  CHECK(join.is_coordinator);
+  CHECK(join.local_world_size == 1);
+  CHECK(join == join_of({.standalone = true}));
+  CHECK(join == join_of({.nnodes = NodeRange{1, 1}, .node_rank = 0}));
+  CHECK(join_of({.rdzv_id = "mine"}).run_id == "mine");
+  CHECK(join_of({.master_addr = "gpu9"}).endpoint.host == "127.0.0.1");
+}
+
+TEST_CASE("one node with a port, or two nodes, meet where they are told") {
+  CHECK(join_of({.master_port = 1234}).endpoint == Endpoint{"127.0.0.1", 1234});
+  CHECK(join_of({.master_port = 1234}).run_id == "none");
+  CHECK(join_of({.master_port = 0}).endpoint.port == 0);
+  const JoinSpec two = join_of({.nnodes = NodeRange{2, 2}});
+  CHECK(two.endpoint == Endpoint{"127.0.0.1", 29500});
+  CHECK(two.master_port == 29500);
+  CHECK(two.run_id == "none");
+  const JoinSpec three = join_of({.nnodes = NodeRange{1, 3},
+                                  .max_restarts = 2,
+                                  .node_rank = 2,
+                                  .master_addr = "[fe80::1]",
+                                  .master_port = 77});
+  CHECK(three.node_count == 3);
+  CHECK(three.node_rank == 2);
+  CHECK_FALSE(three.is_coordinator);
+  CHECK(three.endpoint == Endpoint{"fe80::1", 77});
+  CHECK(three.master_addr == "fe80::1");
+  CHECK(three.max_restarts == 2);
+}
+
+TEST_CASE("an endpoint beats master address and port, and says so") {
+  const Options options{.nnodes = NodeRange{2, 2},
+                        .master_addr = "a",
+                        .master_port = 1,
+                        .rdzv_endpoint = "b",
+                        .program = "train"};
+  const Plan plan = plan_of(options);
+  CHECK(plan.agent.join.endpoint == Endpoint{"b", 29500});
+  CHECK(plan.agent.join.master_addr == "b");
+  CHECK(plan.warnings.size() == 2);
+}
+
+TEST_CASE("c10d with a fixed size is taken as static once the node says which one it is") {
+  const JoinSpec one = join_of({.rdzv_backend = "c10d", .rdzv_endpoint = "localhost:0"});
+  CHECK(one.endpoint == Endpoint{"localhost", 0});
+  CHECK(one.run_id == "none");
+  const JoinSpec two = join_of({.nnodes = NodeRange{2, 2},
+                                .node_rank = 1,
+                                .rdzv_backend = "c10d",
+                                .rdzv_endpoint = "gpu0",
+                                .rdzv_id = "7"});
+  CHECK(two.endpoint == Endpoint{"gpu0", 29400});
+  CHECK(two.run_id == "7");
+  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .rdzv_backend = "c10d"}),
+             ContainsSubstring("--node-rank, 0 to 1"));
+  CHECK_THAT(error_of({.nnodes = NodeRange{1, 4}, .node_rank = 0, .rdzv_backend = "c10d"}),
+             ContainsSubstring("--nnodes=1:4: elastic sizes are not supported yet"));
+}
+
+TEST_CASE("what cannot be is said with option, value and remedy") {
+  CHECK_THAT(error_of({.rdzv_backend = "etcd-v2"}),
+             ContainsSubstring("--rdzv-backend=etcd-v2: drun needs no etcd"));
+  CHECK_THAT(error_of({.rdzv_backend = "zeus"}), ContainsSubstring("--rdzv-backend=zeus"));
+  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .standalone = true}),
+             ContainsSubstring("--nnodes=2: --standalone is for one node"));
+  CHECK_THAT(error_of({.node_rank = 1}), ContainsSubstring("--node-rank=1: there is only node 0"));
+  CHECK_THAT(error_of({.nnodes = NodeRange{3, 3}, .node_rank = 3}),
+             ContainsSubstring("--node-rank=3: with --nnodes=3 it is 0 to 2"));
+  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .master_port = 0}),
+             ContainsSubstring("--master-port=0: port 0 is any free one"));
+  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .rdzv_endpoint = "h:0"}),
+             ContainsSubstring("--rdzv-endpoint=h:0: port 0"));
+  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .master_addr = "h:5"}),
+             ContainsSubstring("--master-addr=h:5: write the port apart, --master-port=5"));
+  CHECK_THAT(error_of({.rdzv_endpoint = "h:x"}), ContainsSubstring("--rdzv-endpoint: "));
+  CHECK_THAT(error_of({.rdzv_id = "a/b"}), ContainsSubstring("--rdzv-id=a/b"));
+  CHECK_THAT(error_of({.nproc_per_node = Device::Xpu}), ContainsSubstring("=xpu"));
+  CHECK_THAT(error_of({.nproc_per_node = Device::Gpu}),
+             ContainsSubstring("no GPU is visible on gpu0"));
+  CHECK_THAT(error_of({.module = true, .no_python = true}), ContainsSubstring("--no-python"));
+  CHECK_THAT(error_of({.numa_binding = "node"}), ContainsSubstring("--numa-binding=node"));
+}
+
+TEST_CASE("with the store left to workers, drun meets elsewhere") {
+  const JoinSpec alone = join_of({.store = StoreHost::Worker});
+  CHECK(alone.endpoint == Endpoint{"127.0.0.1", 0});
+  CHECK(alone.master_port == 29500);
+  const JoinSpec named =
+      join_of({.master_addr = "gpu0", .master_port = 5, .store = StoreHost::Worker});
+  CHECK(named.endpoint == Endpoint{"127.0.0.1", 0});
+  CHECK(named.master_addr == "gpu0");
+  CHECK(named.master_port == 5);
+  const JoinSpec two =
+      join_of({.nnodes = NodeRange{2, 2}, .master_addr = "gpu0", .store = StoreHost::Worker});
+  CHECK(two.endpoint == Endpoint{"gpu0", 29400});
+  CHECK(two.master_addr == "gpu0");
+  CHECK(two.master_port == 29500);
+  const JoinSpec apart = join_of({.nnodes = NodeRange{2, 2},
+                                  .master_addr = "10.0.0.1",
+                                  .rdzv_endpoint = "gpu0:9",
+                                  .store = StoreHost::Worker});
+  CHECK(apart.endpoint == Endpoint{"gpu0", 9});
+  CHECK(apart.master_addr == "10.0.0.1");
+  CHECK_THAT(
+      error_of(
+          {.nnodes = NodeRange{2, 2}, .rdzv_endpoint = "gpu0:29500", .store = StoreHost::Worker}),
+      ContainsSubstring("give --rdzv-endpoint another port"));
+  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .master_port = 0, .store = StoreHost::Worker}),
+             ContainsSubstring("definite"));
+}
+
+TEST_CASE("the number of workers may follow the machine") {
+  HostFacts host = host_with();
+  CHECK(join_of({.nproc_per_node = 3}, host).local_world_size == 3);
+  CHECK(join_of({.nproc_per_node = Device::Cpu}, host).local_world_size == 6);
+  CHECK(join_of({.nproc_per_node = Device::Auto}, host).local_world_size == 6);
+  host.gpus = 2;
+  CHECK(join_of({.nproc_per_node = Device::Auto}, host).local_world_size == 2);
+  CHECK(join_of({.nproc_per_node = Device::Gpu}, host).local_world_size == 2);
+}
+
+TEST_CASE("timeouts come from --rdzv-conf, and a strange key is noted") {
+  using std::chrono::seconds;
+  CHECK(join_of({}).join_timeout == seconds(900));
+  CHECK(join_of({.rdzv_conf = {{"timeout", "60"}}}).join_timeout == seconds(60));
+  CHECK(join_of({.rdzv_conf = {{"join_timeout", "5"}, {"timeout", "60"}}}).join_timeout ==
+        seconds(5));
+  CHECK(join_of({.rdzv_conf = {{"keep_alive_interval", "2"}}}).heartbeat_timeout == seconds(6));
+  CHECK(join_of({.rdzv_conf = {{"keep_alive_max_attempt", "2"}}}).heartbeat_timeout == seconds(10));
+  CHECK(join_of(
+            {.rdzv_conf = {{"keep_alive_interval", "1e9"}, {"keep_alive_max_attempt", "1000000"}}})
+            .heartbeat_timeout == std::chrono::hours(24 * 365));
+  CHECK_THAT(error_of({.rdzv_conf = {{"join_timeout", "0"}}}),
+             ContainsSubstring("--rdzv-conf join_timeout=0: expected seconds"));
+  CHECK_THAT(error_of({.rdzv_conf = {{"keep_alive_max_attempt", "0"}}}),
+             ContainsSubstring("expected a count"));
+  Options options = running("train");
+  options.rdzv_conf = {{"is_host", "1"}, {"read_timeout", "x"}, {"\"quoted", "1"}};
+  const Plan plan = plan_of(options);
+  REQUIRE(plan.notes.size() == 1);
+  CHECK_THAT(plan.notes[0], ContainsSubstring("\"quoted=1 is not known"));
+}
+
+TEST_CASE("scripts and modules get a Python, the nearest one") {
+  std::map<std::string, FileKind> files{{"t.py", FileKind::NotExecutable},
+                                        {"/usr/bin/python3", FileKind::Executable}};
+  Options script = running("t.py");
+  script.program_arguments = {"-x", "1"};
+  const Program on_path = program_of(script, host_with(files));
+  CHECK(on_path.argv == Words{"/usr/bin/python3", "-u", "t.py", "-x", "1"});
+  CHECK(on_path.arguments_at == 3);
+  CHECK_FALSE(on_path.cannot_start);
+
+  Options module = running("pkg.main");
+  module.module = true;
+  CHECK(program_of(module, host_with(files)).argv ==
+        Words{"/usr/bin/python3", "-u", "-m", "pkg.main"});
+  CHECK(program_of(module, host_with(files)).arguments_at == 4);
+
+  files["/venv/bin/python3"] = FileKind::Executable;
+  files["/conda/bin/python"] = FileKind::Executable;
+  CHECK(program_of(script, host_with(files, {{"CONDA_PREFIX", "/conda"}})).argv[0] ==
+        "/conda/bin/python");
+  CHECK(program_of(script, host_with(files, {{"CONDA_PREFIX", "/conda"}, {"VIRTUAL_ENV", "/venv"}}))
+            .argv[0] == "/venv/bin/python3");
+  const Program chosen =
+      program_of(script, host_with(files, {{"VIRTUAL_ENV", "/venv"}, {"PYTHON_EXEC", "/opt/py"}}));
+  CHECK(chosen.argv[0] == "/opt/py");
+  REQUIRE(chosen.cannot_start);
+  CHECK_THAT(chosen.cannot_start->message, ContainsSubstring("PYTHON_EXEC: /opt/py: no such file"));
+  const Program none = program_of(script, host_with({{"t.py", FileKind::Executable}}));
+  REQUIRE(none.cannot_start);
+  CHECK_THAT(none.cannot_start->message, ContainsSubstring("set PYTHON_EXEC"));
+}
+
+TEST_CASE("a script is looked for in the working directory, a program on PATH") {
+  const HostFacts host = host_with({{"/usr/bin/python3", FileKind::Executable},
+                                    {"/usr/bin/on_path.py", FileKind::Executable},
+                                    {"./here", FileKind::Executable},
+                                    {"/usr/bin/closed", FileKind::NotExecutable},
+                                    {"./closed.sh", FileKind::NotExecutable},
+                                    {"./folder", FileKind::Directory},
+                                    {"folder.py", FileKind::Directory}});
+  const auto problem = [&](const std::string& name) {
+    const Program program = program_of(running(name), host);
+    REQUIRE(program.cannot_start);
+    return std::pair(program.cannot_start->status.error_number, program.cannot_start->message);
+  };
+  CHECK_FALSE(program_of(running("train"), host).cannot_start);
+  CHECK(program_of(running("train"), host).argv == Words{"train"});
+  CHECK_FALSE(program_of(running("./here"), host).cannot_start);
+  CHECK(problem("on_path.py").first == ENOENT);
+  CHECK(problem("here") ==
+        std::pair(ENOENT, std::string("here is not on PATH, but here; write ./here")));
+  CHECK(problem("gone") ==
+        std::pair(ENOENT, std::string("gone is not on PATH; write its path, such as ./gone")));
+  CHECK(problem("./gone").first == ENOENT);
+  CHECK_THAT(problem("./gone").second, ContainsSubstring("no such file in /home/me"));
+  CHECK(problem("closed").first == EACCES);
+  CHECK(problem("./closed.sh").first == EACCES);
+  CHECK_THAT(problem("./closed.sh").second, ContainsSubstring("chmod +x"));
+  CHECK(problem("./folder").first == EACCES);
+  CHECK(problem("folder.py").first == EACCES);
+}
+
+TEST_CASE("--no-python executes a script, and torchrun's name gives what is left to Python") {
+  const HostFacts host = host_with({{"/usr/bin/python3", FileKind::Executable},
+                                    {"./t.py", FileKind::Executable},
+                                    {"t.py", FileKind::Executable},
+                                    {"./text", FileKind::NotExecutable}});
+  Options script = running("./t.py");
+  CHECK(program_of(script, host).argv[0] == "/usr/bin/python3");
+  script.no_python = true;
+  CHECK(program_of(script, host).argv == Words{"./t.py"});
+  Options text = running("./text");
+  CHECK(program_of(text, host).cannot_start);
+  text.invoked_as = "torchrun";
+  CHECK(program_of(text, host).argv == Words{"/usr/bin/python3", "-u", "./text"});
+  Options path = running("./text");
+  path.run_path = true;
+  CHECK_FALSE(program_of(path, host).cannot_start);
+}
+
+TEST_CASE("a program that cannot start ends a lone node, and warns among others") {
+  Options options = running("gone");
+  CHECK(plan_of(options).cannot_start);
+  CHECK(plan_of(options).warnings.empty());
+  options.nnodes = NodeRange{2, 2};
+  const Plan plan = plan_of(options);
+  CHECK_FALSE(plan.cannot_start);
+  REQUIRE(plan.warnings.size() == 1);
+  CHECK_THAT(plan.warnings[0], ContainsSubstring("the job will fail here"));
+}
+
+TEST_CASE("streams go to files and to the console as torchrun's rules say") {
+  Options options = running("train");
+  options.nproc_per_node = 3;
+  options.redirects.of_ranks = {{0, 3}, {1, 1}};
+  options.tee.of_ranks = {{1, 1}, {2, 2}};
+  options.local_ranks_filter = {0, 1};
+  const OutputSpec output = plan_of(options).agent.output;
+  const StreamPlan file{.to_file = true, .to_console = false};
+  const StreamPlan teed{.to_file = true, .to_console = true, .is_labelled = true};
+  const StreamPlan plain{};
+  const StreamPlan hidden{.to_console = false};
+  const StreamPlan hidden_tee{.to_file = true, .to_console = false, .is_labelled = true};
+  REQUIRE(output.streams.size() == 3);
+  CHECK(output.streams[0] == std::array{file, file});
+  CHECK(output.streams[1] == std::array{teed, plain});
+  CHECK(output.streams[2] == std::array{hidden, hidden_tee});
+}
+
+TEST_CASE("a rank that this node does not have is an error") {
+  Options options = running("train");
+  options.nproc_per_node = 12;
+  options.tee.of_ranks = {{11, 3}};
+  CHECK(plan_of(options).agent.output.streams[11][0].to_file);
+  options.tee.of_ranks = {{12, 3}};
+  CHECK(error_of(options) == "--tee: there is no local rank 12; this node's go from 0 to 11");
+  options.tee.of_ranks = {};
+  options.redirects.of_ranks = {{40, 3}};
+  CHECK_THAT(error_of(options), ContainsSubstring("--redirects: there is no local rank 40"));
+  options.redirects.of_ranks = {};
+  options.local_ranks_filter = {12};
+  CHECK_THAT(error_of(options),
+             ContainsSubstring("--local-ranks-filter: there is no local rank 12"));
+}
+
+TEST_CASE("files, labels, reports and limits come from options or torchrun's variables") {
+  Options options = running("train");
+  CHECK(plan_of(options).agent.output.log_dir == std::nullopt);
+  options.log_dir = "logs";
+  CHECK(plan_of(options).agent.output.log_dir == "/home/me/logs");
+  options.log_dir = "/dev/null";
+  CHECK(plan_of(options).agent.output.log_dir == "");
+  options.report = "out.json";
+  CHECK(plan_of(options).report_file == "out.json");
+  const HostFacts host = host_with({}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"},
+                                        {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${rank}>"},
+                                        {"TORCHELASTIC_ERROR_FILE", "/e.json"}});
+  const AgentSpec agent = plan_of(options, host).agent;
+  CHECK(agent.shutdown_timeout == std::chrono::seconds(7));
+  CHECK(agent.output.label_template == "<${rank}>");
+  CHECK(agent.error_file == "/e.json");
+  CHECK(agent.host == "gpu0");
+  options.shutdown_timeout = std::chrono::seconds(1);
+  CHECK(plan_of(options, host).agent.shutdown_timeout == std::chrono::seconds(1));
+  options.shutdown_timeout.reset();
+  CHECK_THAT(error_of(options, host_with({}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "-1"}})),
+             ContainsSubstring("TORCH_ELASTIC_SHUTDOWN_TIMEOUT=-1"));
+  CHECK(plan_of(running("train")).agent.shutdown_timeout == std::chrono::seconds(30));
+}
+
+TEST_CASE("signals are known by name, and what cannot be handled is left out aloud") {
+  CHECK(plan_of(running("train")).agent.termination_signals ==
+        std::vector<int>{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
+  Options options = running("train");
+  options.signals_to_handle = Words{"SIGUSR1", "TERM", "SIGUSR1", "SIGKILL", "SIGNONE"};
+  const Plan plan = plan_of(options);
+  CHECK(plan.agent.termination_signals == std::vector<int>{SIGUSR1, SIGTERM});
+  REQUIRE(plan.warnings.size() == 2);
+  CHECK_THAT(plan.warnings[0], ContainsSubstring("SIGKILL cannot be handled"));
+  CHECK_THAT(plan.warnings[1], ContainsSubstring("SIGNONE is not a signal"));
+}
+
+TEST_CASE("workers inherit the whole environment, and torchrun's two defaults") {
+  const auto value = [](const Plan& plan, std::string_view name) {
+    HostFacts facts;
+    facts.environment = plan.agent.worker.environment;
+    return variable(facts, name);
+  };
+  Options options = running("train");
+  CHECK(value(plan_of(options), "OMP_NUM_THREADS") == std::nullopt);
+  CHECK(value(plan_of(options), "TORCH_NCCL_ASYNC_ERROR_HANDLING") == "1");
+  options.nproc_per_node = 2;
+  CHECK(value(plan_of(options), "OMP_NUM_THREADS") == "1");
+  CHECK(plan_of(options).notes.size() == 1);
+  const HostFacts host = host_with(
+      {}, {{"OMP_NUM_THREADS", "4"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"}, {"MINE", ""}});
+  const Plan plan = plan_of(options, host);
+  CHECK(value(plan, "OMP_NUM_THREADS") == "4");
+  CHECK(value(plan, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == "3");
+  CHECK(value(plan, "MINE") == "");
+  CHECK(plan.notes.empty());
+}
+
+TEST_CASE("virtual local ranks need a device each") {
+  Options options = running("train");
+  options.nproc_per_node = 3;
+  options.virtual_local_rank = true;
+  CHECK(plan_of(options).agent.worker.virtual_local_rank);
+  CHECK(plan_of(options, host_with({}, {{"CUDA_VISIBLE_DEVICES", "4,5,6"}}))
+            .agent.worker.virtual_local_rank);
+  CHECK_THAT(error_of(options, host_with({}, {{"CUDA_VISIBLE_DEVICES", "4,5"}})),
+             ContainsSubstring("names 2 devices for 3 workers"));
+}
+
+TEST_CASE("torchrun's name changes the exit codes, and --exit-code decides") {
+  Options options = running("train");
+  CHECK(plan_of(options).exit_codes == ExitCodeStyle::Drun);
+  options.invoked_as = "torchrun";
+  CHECK(plan_of(options).exit_codes == ExitCodeStyle::Torchrun);
+  options.exit_code = ExitCodeStyle::Drun;
+  CHECK(plan_of(options).exit_codes == ExitCodeStyle::Drun);
+}
+
+}  // namespace drun

@@ -1,0 +1,115 @@
+#include "agent/worker_command.h"
+
+#include <algorithm>
+#include <set>
+
+#include "tests/support/catch.h"
+
+namespace drun::agent {
+namespace {
+
+using Words = std::vector<std::string>;
+
+World two_workers() {
+  World world;
+  world.run_id = "job";
+  world.local_world_size = 2;
+  world.world_size = 4;
+  world.base_rank = 2;
+  world.node_rank = 1;
+  world.node_count = 2;
+  world.master_addr = "gpu0";
+  world.master_port = 29500;
+  return world;
+}
+
+bool has(const WorkerCommand& command, const std::string& entry) {
+  return std::count(command.environment.begin(), command.environment.end(), entry) == 1;
+}
+
+}  // namespace
+
+TEST_CASE("only the local rank is filled in, as Python's templates do") {
+  const auto [text, wanted] = GENERATE(table<std::string, std::string>({
+      {"", ""},
+      {"plain", "plain"},
+      {"${local_rank}", "7"},
+      {"$local_rank", "7"},
+      {"a${local_rank}b$local_rank.c", "a7b7.c"},
+      {"$local_rank_x", "$local_rank_x"},
+      {"${local_rank", "${local_rank"},
+      {"${local_rank }", "${local_rank }"},
+      {"${rank}", "${rank}"},
+      {"$HOME/${x}", "$HOME/${x}"},
+      {"$$", "$"},
+      {"$$$$", "$$"},
+      {"$${local_rank}", "${local_rank}"},
+      {"$$$local_rank", "$7"},
+      {"$", "$"},
+      {"$5 ${} $", "$5 ${} $"},
+  }));
+  CAPTURE(text);
+  CHECK(with_local_rank(text, 7) == wanted);
+}
+
+TEST_CASE("a worker inherits everything, and what drun says of it wins") {
+  WorkerSpec spec;
+  spec.argv = {"./train", "--gpu=${local_rank}"};
+  spec.environment = {{"HOME", "/me"}, {"RANK", "99"},
+                      {"EMPTY", ""},   {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+                      {"A", "b=c"},    {"TORCHELASTIC_ERROR_FILE", "/agents"}};
+  const WorkerCommand command = worker_command(spec, two_workers(), 1, "/logs/1/error.json");
+  CHECK(command.argv == Words{"./train", "--gpu=1"});
+  for (const char* entry :
+       {"HOME=/me", "EMPTY=", "A=b=c", "RANK=3", "LOCAL_RANK=1", "WORLD_SIZE=4", "GROUP_RANK=1",
+        "MASTER_ADDR=gpu0", "MASTER_PORT=29500", "TORCHELASTIC_RUN_ID=job",
+        "TORCHELASTIC_USE_AGENT_STORE=True", "TORCHELASTIC_ERROR_FILE=/logs/1/error.json"}) {
+    CAPTURE(entry);
+    CHECK(has(command, entry));
+  }
+  std::set<std::string> names;
+  for (const std::string& entry : command.environment)
+    CHECK(names.insert(entry.substr(0, entry.find('='))).second);
+}
+
+TEST_CASE("the program's name is never a template, its arguments are unless told otherwise") {
+  WorkerSpec spec;
+  spec.argv = {"./$$x", "$$"};
+  CHECK(worker_command(spec, two_workers(), 0, "").argv == Words{"./$$x", "$"});
+  spec.substitutes_local_rank = false;
+  CHECK(worker_command(spec, two_workers(), 0, "").argv == Words{"./$$x", "$$"});
+}
+
+TEST_CASE("--local-rank goes in front of the program's own arguments") {
+  WorkerSpec spec;
+  spec.argv = {"python3", "-u", "t.py", "--lr=1"};
+  spec.passes_local_rank = true;
+  spec.program_arguments_at = 3;
+  CHECK(worker_command(spec, two_workers(), 1, "").argv ==
+        Words{"python3", "-u", "t.py", "--local-rank=1", "--lr=1"});
+  spec.argv = {"./train"};
+  spec.program_arguments_at = 1;
+  CHECK(worker_command(spec, two_workers(), 1, "").argv == Words{"./train", "--local-rank=1"});
+}
+
+TEST_CASE("a virtual local rank is 0, with one device visible") {
+  WorkerSpec spec;
+  spec.argv = {"./train"};
+  spec.virtual_local_rank = true;
+  const WorkerCommand bare = worker_command(spec, two_workers(), 1, "");
+  CHECK(has(bare, "LOCAL_RANK=0"));
+  CHECK(has(bare, "RANK=3"));
+  CHECK(has(bare, "CUDA_VISIBLE_DEVICES=1"));
+  spec.environment = {{"CUDA_VISIBLE_DEVICES", "4, GPU-7"}};
+  const WorkerCommand chosen = worker_command(spec, two_workers(), 1, "");
+  CHECK(has(chosen, "CUDA_VISIBLE_DEVICES=GPU-7"));
+  CHECK_FALSE(has(chosen, "CUDA_VISIBLE_DEVICES=4, GPU-7"));
+}
+
+TEST_CASE("without log files the error file's variable is there and empty") {
+  WorkerSpec spec;
+  spec.argv = {"./train"};
+  CHECK(has(worker_command(spec, two_workers(), 0, ""), "TORCHELASTIC_ERROR_FILE="));
+}
+
+}  // namespace drun::agent
