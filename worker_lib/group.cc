@@ -163,7 +163,10 @@ void ProcessGroup::Group::check_healthy(const std::string& operation) {
 
 WorkerError ProcessGroup::Group::fail(const std::string& operation,
                                       const BackendFailure& failure) {
-  const std::lock_guard lock(failing_);
+  std::unique_lock lock(failing_);
+  if (failure.kind == Kind::Broken) {
+    failed_.wait_for(lock, kReportTime, [this] { return first_cause_.has_value(); });
+  }
   const Cause mine{.reporter = parts_.self.rank,
                    .kind = failure.kind,
                    .peer = failure.peer,
@@ -172,6 +175,7 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation,
   if (!first_cause_) {
     first_cause_ = publish(mine);
     parts_.backend->abort();
+    failed_.notify_all();
   }
   const Cause& first = *first_cause_;
   std::string message = first.message;

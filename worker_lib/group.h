@@ -10,6 +10,7 @@
 // Destroy: executor, backend (pairs, then device), store, hosted store: in this order.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -73,6 +74,7 @@ class ProcessGroup::Group {
   std::mutex submitting_;  // numbers are given in the order of the executor's queue
   std::uint32_t sequence_ = 1;
   std::mutex failing_;
+  std::condition_variable failed_;  // first_cause_ is there
   std::optional<worker::Cause> first_cause_;
   worker::Executor executor_;  // last: gone before what its tasks use
 };
