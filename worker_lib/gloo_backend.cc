@@ -215,8 +215,8 @@ class GlooBackend final : public Backend {
                              ": " + describe_disagreement(all));
   }
 
-  // Gloo's ring sends 4 * (size - 1) messages from each rank, however short. Here only 2 * (size - 1)
-  // are sent by all ranks together; and the numbers are always added in the same order.
+  // Gloo's ring sends 4 * (size - 1) messages from each rank, however short. Here only 2 * (size -
+  // 1) are sent by all ranks together; and the numbers are always added in the same order.
   void tree_all_reduce(const Elements& data, ReduceOp op, std::uint32_t sequence,
                        Milliseconds timeout) {
     const std::size_t bytes = data.count * size_bytes(data.type);
@@ -362,8 +362,8 @@ std::unique_ptr<Backend> connect_gloo(const Mesh& mesh) {
     return std::make_unique<GlooBackend>(mesh);
   } catch (const gloo::Exception& error) {
     const std::string text = without_place(error.what());
-    const bool is_timeout = text.find("imed out") != std::string::npos ||
-                            text.find("imeout") != std::string::npos;
+    const bool is_timeout =
+        text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
     throw BackendFailure(is_timeout ? Kind::Timeout : Kind::PeerLost, std::nullopt,
                          "cannot connect all ranks: " + text);
   }

@@ -30,7 +30,7 @@ struct GroupParts {
   WorkerIdentity self;
   std::chrono::milliseconds timeout{0};
   std::shared_ptr<void> hosted_store = nullptr;  // kept alive only
-  std::shared_ptr<KeyStore> store = nullptr;  // with this group's prefix; none in a world of one
+  std::shared_ptr<KeyStore> store = nullptr;     // with this group's prefix; none in a world of one
   std::unique_ptr<Backend> backend = nullptr;
 };
 

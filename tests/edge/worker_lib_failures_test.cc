@@ -169,7 +169,8 @@ TEST_CASE("an idle rank finds a killed peer at its next operation") {
     say(error_of([&] { group.recv(data, 1); }));
   });
   CHECK(ends[0].exit_code == 0);
-  CHECK_THAT(ends[0].said, ContainsSubstring("peer lost peer=1: rank 0: recv(f32 x 10, from rank 1)"));
+  CHECK_THAT(ends[0].said,
+             ContainsSubstring("peer lost peer=1: rank 0: recv(f32 x 10, from rank 1)"));
 }
 
 TEST_CASE("a rank that does not come is a timeout for all who wait, after their limit") {
@@ -226,7 +227,8 @@ TEST_CASE("an error in a message wakes this rank's other thread out of its colle
     say(of_collective);
   });
   check_exited(ends);
-  CHECK_THAT(ends[0].said, ContainsSubstring("timeout peer=1: rank 0: recv(f32 x 10, from rank 1)"));
+  CHECK_THAT(ends[0].said,
+             ContainsSubstring("timeout peer=1: rank 0: recv(f32 x 10, from rank 1)"));
   CHECK_THAT(ends[0].said, ContainsSubstring("timeout peer=1: rank 0: barrier()"));
   CHECK(ends[0].took < seconds(10));
   CHECK(ends[1].took < seconds(10));

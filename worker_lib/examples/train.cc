@@ -4,10 +4,13 @@
 //
 //     drun --standalone --nproc_per_node=4 ./train
 //
-//     step   0  loss 0.7240  accuracy  53.7 %
-//     step  50  loss ...
-//     4 ranks, 200 steps, 1200 samples: accuracy 99.8 %
-//     all ranks have identical weights; a run in one process differs by at most 1e-14
+//     step   0  loss 1.5565  accuracy  31.2 %
+//     step  50  loss 0.0427  accuracy  98.9 %
+//     step 100  loss 0.0139  accuracy  99.9 %
+//     step 150  loss 0.0085  accuracy 100.0 %
+//     step 200  loss 0.0063  accuracy 100.0 %
+//     4 ranks, 200 steps, 1200 samples: accuracy 100.0 %
+//     all ranks have identical weights; a run in one process differs by at most 2e-14
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -109,7 +112,8 @@ void check_identical(drun::ProcessGroup& group, const Numbers& weights) {
 }
 
 double difference_to_one_process(Numbers weights_then, const Numbers& weights) {
-  train(weights_then, share_of(0, 1), [](Numbers&) {}, [](int, double, double) {});
+  train(
+      weights_then, share_of(0, 1), [](Numbers&) {}, [](int, double, double) {});
   double most = 0;
   for (std::size_t i = 0; i < kWeights; ++i) {
     most = std::max(most, std::abs(weights[i] - weights_then[i]));
