@@ -3,7 +3,9 @@
 //
 // Blocks:  every operation, until it is done, failed, aborted or somewhat past its deadline.
 // Thread:  collectives come from one thread, in order; send, recv and abort from any.
-// Errors:  throws BackendFailure. After one, or after abort, nothing else works.
+// Errors:  throws BackendFailure. After one, or after abort, nothing else works. Kind Broken:
+// another
+//          operation of this rank failed, at the same moment, and will say why.
 // Owner:   the group; destroyed when no operation is running.
 #pragma once
 

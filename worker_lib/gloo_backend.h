@@ -13,7 +13,7 @@ namespace drun::worker {
 struct Mesh {
   int rank = 0;
   int size = 1;
-  std::string address = "";  // this rank's, numeric
+  std::string address = "";                   // this rank's, numeric
   std::shared_ptr<KeyStore> store = nullptr;  // with a prefix of this group's own
   Deadline deadline{};
 };

@@ -25,8 +25,7 @@ std::string message_text(const char* name, DataType type, std::size_t count, con
 }  // namespace
 
 void ProcessGroup::Group::all_reduce(Elements data, ReduceOp op, Timeout timeout) {
-  const Call call{
-      .name = Call::Name::AllReduce, .type = data.type, .op = op, .count = data.count};
+  const Call call{.name = Call::Name::AllReduce, .type = data.type, .op = op, .count = data.count};
   check_elements(to_string(call), data.data, data.count, data.type);
   collective(call, timeout, [this, data, op](std::uint32_t sequence, Deadline deadline) {
     if (data.count > 0) parts_.backend->all_reduce(data, op, sequence, deadline);
@@ -143,10 +142,8 @@ std::chrono::milliseconds ProcessGroup::Group::time_for(const std::string& opera
 
 WorkerError ProcessGroup::Group::usage(const std::string& operation,
                                        const std::string& message) const {
-  return WorkerError({.kind = Kind::Usage,
-                      .rank = parts_.self.rank,
-                      .operation = operation,
-                      .message = message});
+  return WorkerError(
+      {.kind = Kind::Usage, .rank = parts_.self.rank, .operation = operation, .message = message});
 }
 
 void ProcessGroup::Group::check_healthy(const std::string& operation) {
@@ -161,9 +158,11 @@ void ProcessGroup::Group::check_healthy(const std::string& operation) {
                                 first_cause_->operation + ": " + first_cause_->message});
 }
 
-WorkerError ProcessGroup::Group::fail(const std::string& operation,
-                                      const BackendFailure& failure) {
-  const std::lock_guard lock(failing_);
+WorkerError ProcessGroup::Group::fail(const std::string& operation, const BackendFailure& failure) {
+  std::unique_lock lock(failing_);
+  if (failure.kind == Kind::Broken) {
+    failed_.wait_for(lock, kReportTime, [this] { return first_cause_.has_value(); });
+  }
   const Cause mine{.reporter = parts_.self.rank,
                    .kind = failure.kind,
                    .peer = failure.peer,
@@ -172,6 +171,7 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation,
   if (!first_cause_) {
     first_cause_ = publish(mine);
     parts_.backend->abort();
+    failed_.notify_all();
   }
   const Cause& first = *first_cause_;
   std::string message = first.message;

@@ -10,6 +10,7 @@
 // Destroy: executor, backend (pairs, then device), store, hosted store: in this order.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -29,7 +30,7 @@ struct GroupParts {
   WorkerIdentity self;
   std::chrono::milliseconds timeout{0};
   std::shared_ptr<void> hosted_store = nullptr;  // kept alive only
-  std::shared_ptr<KeyStore> store = nullptr;  // with this group's prefix; none in a world of one
+  std::shared_ptr<KeyStore> store = nullptr;     // with this group's prefix; none in a world of one
   std::unique_ptr<Backend> backend = nullptr;
 };
 
@@ -73,6 +74,7 @@ class ProcessGroup::Group {
   std::mutex submitting_;  // numbers are given in the order of the executor's queue
   std::uint32_t sequence_ = 1;
   std::mutex failing_;
+  std::condition_variable failed_;  // first_cause_ is there
   std::optional<worker::Cause> first_cause_;
   worker::Executor executor_;  // last: gone before what its tasks use
 };

@@ -50,8 +50,7 @@ Kind kind_of(ErrorCode code) {
 }
 
 WorkerError error_at(int rank, Kind kind, const std::string& message) {
-  return WorkerError(
-      {.kind = kind, .rank = rank, .operation = kOperation, .message = message});
+  return WorkerError({.kind = kind, .rank = rank, .operation = kOperation, .message = message});
 }
 
 template <typename T>
@@ -77,7 +76,8 @@ class Joining {
     }
     worker::ignore_default_sigpipe();
     try {
-      if (plan_.hosts_store) parts.hosted_store = worker::host_store(world().master_addr, world().master_port);
+      if (plan_.hosts_store)
+        parts.hosted_store = worker::host_store(world().master_addr, world().master_port);
       parts.store = own_part_of(reach_store());
       parts.store->set(arrival_key(rank()), "", left_until(deadline_));
       parts.backend = connect(parts.store);
@@ -163,8 +163,8 @@ class Joining {
       return "";
     }
     if (missing.empty()) return "";
-    return "; of " + std::to_string(size()) + " ranks, these have not arrived: " +
-           worker::describe_ranks(missing);
+    return "; of " + std::to_string(size()) +
+           " ranks, these have not arrived: " + worker::describe_ranks(missing);
   }
 
   const InitOptions& options_;

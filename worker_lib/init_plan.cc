@@ -35,7 +35,8 @@ Result<void> read_tcp(std::string_view method, Overlay& variables) {
   const std::size_t question = std::min(method.find('?'), method.size());
   const std::string_view address = method.substr(0, question);
   const Result<Endpoint> endpoint = parse_endpoint(address, 0);
-  if (!endpoint) return with_context(endpoint.error(), "init_method \"" + std::string(whole) + "\"");
+  if (!endpoint)
+    return with_context(endpoint.error(), "init_method \"" + std::string(whole) + "\"");
   if (endpoint->port == 0 || endpoint->host.empty()) {
     return usage("init_method \"" + std::string(whole) +
                  "\" needs a host and a port: tcp://host:port");
@@ -86,8 +87,7 @@ Result<InitPlan> plan_init(const InitOptions& options, const Lookup& environment
   const bool is_agents = world.use_agent_store &&
                          environment("MASTER_ADDR") == lookup("MASTER_ADDR") &&
                          environment("MASTER_PORT") == lookup("MASTER_PORT");
-  const bool hosts_store =
-      !options.store && !is_agents && self->rank == 0 && world.world_size > 1;
+  const bool hosts_store = !options.store && !is_agents && self->rank == 0 && world.world_size > 1;
   return InitPlan{.self = *std::move(self), .hosts_store = hosts_store};
 }
 

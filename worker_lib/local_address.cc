@@ -92,8 +92,8 @@ Result<LocalAddress> address_of_interface(const std::string& name) {
   }
   std::string there;
   for (const std::string& each : names) there += (there.empty() ? "" : ", ") + each;
-  return Error{ErrorCode::Usage, "network interface \"" + name +
-                                     "\" has no address; there are: " + there};
+  return Error{ErrorCode::Usage,
+               "network interface \"" + name + "\" has no address; there are: " + there};
 }
 
 }  // namespace drun::worker

@@ -21,7 +21,10 @@ std::string type_name(const std::exception& error) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> name(
       abi::__cxa_demangle(mangled, nullptr, nullptr, &status), &std::free);
-  return name ? name.get() : mangled;
+  const std::string whole = name ? name.get() : mangled;
+  const std::string nested = "std::_Nested_exception<";  // how libstdc++ wraps throw_with_nested's
+  if (whole.rfind(nested, 0) != 0) return whole;
+  return whole.substr(nested.size(), whole.size() - nested.size() - 1);
 }
 
 struct Story {

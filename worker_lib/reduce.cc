@@ -11,15 +11,19 @@ namespace {
 struct SumOf {
   template <typename T>
   T operator()(T left, T right) const {
-    if constexpr (std::is_floating_point_v<T>) return left + right;
-    else return static_cast<T>(static_cast<std::uint64_t>(left) + static_cast<std::uint64_t>(right));
+    if constexpr (std::is_floating_point_v<T>)
+      return left + right;
+    else
+      return static_cast<T>(static_cast<std::uint64_t>(left) + static_cast<std::uint64_t>(right));
   }
 };
 struct ProductOf {
   template <typename T>
   T operator()(T left, T right) const {
-    if constexpr (std::is_floating_point_v<T>) return left * right;
-    else return static_cast<T>(static_cast<std::uint64_t>(left) * static_cast<std::uint64_t>(right));
+    if constexpr (std::is_floating_point_v<T>)
+      return left * right;
+    else
+      return static_cast<T>(static_cast<std::uint64_t>(left) * static_cast<std::uint64_t>(right));
   }
 };
 struct MinOf {

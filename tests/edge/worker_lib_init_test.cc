@@ -9,12 +9,12 @@
 namespace drun {
 namespace {
 
+using std::chrono::seconds;
 using test::free_port;
 using test::RankEnd;
 using test::run_ranks;
 using test::Say;
 using test::StoreProcess;
-using std::chrono::seconds;
 
 void check_exited(const std::vector<RankEnd>& ends, int exit_code = 0) {
   for (const RankEnd& end : ends) {
@@ -33,11 +33,11 @@ void count_ranks(ProcessGroup& group) {
 }  // namespace
 
 TEST_CASE("without an agent's store rank 0 hosts one") {
-  check_exited(run_ranks({.size = 3, .port = free_port(), .has_agent_store = false},
-                         [](int, const Say&) {
-                           ProcessGroup group = init_process_group();
-                           count_ranks(group);
-                         }));
+  check_exited(
+      run_ranks({.size = 3, .port = free_port(), .has_agent_store = false}, [](int, const Say&) {
+        ProcessGroup group = init_process_group();
+        count_ranks(group);
+      }));
 }
 
 TEST_CASE("tcp:// needs no environment at all") {
@@ -95,8 +95,8 @@ TEST_CASE("who waits too long for the others says who is missing") {
   check_exited(ends);
   for (const std::size_t rank : {0u, 2u}) {
     CHECK_THAT(ends[rank].said, ContainsSubstring("timeout: rank "));
-    CHECK_THAT(ends[rank].said, ContainsSubstring(
-                                    "of 4 ranks, these have not arrived: ranks 1, 3"));
+    CHECK_THAT(ends[rank].said,
+               ContainsSubstring("of 4 ranks, these have not arrived: ranks 1, 3"));
   }
 }
 
@@ -118,12 +118,12 @@ TEST_CASE("a store that is not there is named") {
 TEST_CASE("the interface can be chosen, and an unknown one is refused with those there are") {
   const StoreProcess store;
   const std::string name = GENERATE("lo", "nosuch0");
-  const auto ends = run_ranks(
-      {.size = 2, .port = store.port(), .environment = {{"GLOO_SOCKET_IFNAME", name}}},
-      [](int, const Say&) {
-        ProcessGroup group = init_process_group({.timeout = seconds(10)});
-        count_ranks(group);
-      });
+  const auto ends =
+      run_ranks({.size = 2, .port = store.port(), .environment = {{"GLOO_SOCKET_IFNAME", name}}},
+                [](int, const Say&) {
+                  ProcessGroup group = init_process_group({.timeout = seconds(10)});
+                  count_ranks(group);
+                });
   check_exited(ends, name == "lo" ? 0 : 1);
   if (name == "lo") return;
   for (const RankEnd& end : ends) {

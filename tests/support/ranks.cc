@@ -195,9 +195,8 @@ std::uint16_t free_port() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  const bool is_bound =
-      bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const bool is_bound = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+                        getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   close(fd);
   if (!is_bound) throw std::runtime_error("no free port");
   return ntohs(address.sin_port);

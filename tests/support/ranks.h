@@ -30,9 +30,9 @@ class StoreProcess {
 };
 
 struct RankEnd {
-  int exit_code = -1;  // of a process that exited
-  int signal = 0;      // of one that was killed
-  std::string said = "";    // what the body said, and the message of an exception that left it
+  int exit_code = -1;     // of a process that exited
+  int signal = 0;         // of one that was killed
+  std::string said = "";  // what the body said, and the message of an exception that left it
   std::chrono::milliseconds took{0};
 };
 
@@ -47,8 +47,8 @@ struct Ranks {
 
 using Say = std::function<void(const std::string& line)>;
 
-// Runs `body` in `size` processes with RANK, WORLD_SIZE, MASTER_ADDR ... set; the exit code is 0, or
-// 1 if it throws. Results are in rank order.
+// Runs `body` in `size` processes with RANK, WORLD_SIZE, MASTER_ADDR ... set; the exit code is 0,
+// or 1 if it throws. Results are in rank order.
 std::vector<RankEnd> run_ranks(const Ranks& ranks,
                                const std::function<void(int rank, const Say& say)>& body);
 

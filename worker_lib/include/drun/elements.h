@@ -26,9 +26,9 @@ std::string_view to_string(ReduceOp op);    // "sum"
 
 // float, double and the integers of 1, 4 and 8 bytes, by whatever name.
 template <typename T>
-concept Element =
-    std::same_as<T, float> || std::same_as<T, double> ||
-    (std::integral<T> && !std::same_as<T, bool> && (sizeof(T) == 1 || sizeof(T) == 4 || sizeof(T) == 8));
+concept Element = std::same_as<T, float> || std::same_as<T, double> ||
+    (std::integral<T> && !std::same_as<T, bool> &&
+     (sizeof(T) == 1 || sizeof(T) == 4 || sizeof(T) == 8));
 
 template <Element T>
 constexpr DataType data_type() {
@@ -43,13 +43,12 @@ constexpr DataType data_type() {
 // Vectors, arrays and spans of such numbers.
 template <typename R>
 concept ElementRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-                       Element<std::ranges::range_value_t<R>>;
+    Element<std::ranges::range_value_t<R>>;
 
 // ... that may be written to: `vector<float>&` and `span<float>`, not `const vector<float>&`.
 template <typename R>
 concept WritableElementRange =
-    ElementRange<R> &&
-    !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+    ElementRange<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
 struct Elements {
   void* data = nullptr;

@@ -27,9 +27,9 @@ class WorkerError : public std::runtime_error {
 
   struct Details {
     Kind kind = Kind::System;
-    int rank = -1;            // who throws; -1: not known yet
+    int rank = -1;                           // who throws; -1: not known yet
     std::optional<int> peer = std::nullopt;  // whom it is about, where one can be named
-    std::string operation = "";  // "all_reduce(f32 x 1000, sum)"
+    std::string operation = "";              // "all_reduce(f32 x 1000, sum)"
     std::string message = "";
     bool operator==(const Details&) const = default;
   };

@@ -37,8 +37,8 @@
 namespace drun {
 
 struct InitOptions {
-  // "env://": RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and the rest of what drun and torchrun set.
-  // "tcp://host:port?rank=R&world_size=N": without an environment; rank 0 hosts the store.
+  // "env://": RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and the rest of what drun and torchrun
+  // set. "tcp://host:port?rank=R&world_size=N": without an environment; rank 0 hosts the store.
   std::string init_method = "env://";
   // For tcp:// without them in the address; required with a store.
   std::optional<int> rank = std::nullopt;

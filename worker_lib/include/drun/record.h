@@ -1,4 +1,5 @@
-// edge. Around main's body, so that a worker that throws says why in a way its launcher understands.
+// edge. Around main's body, so that a worker that throws says why in a way its launcher
+// understands.
 //
 //     int main() {
 //       return drun::record([] {

@@ -1,0 +1,114 @@
+#include "worker_lib/init_plan.h"
+
+#include <map>
+
+#include "tests/support/catch.h"
+
+namespace drun::worker {
+namespace {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+Result<InitPlan> plan(const InitOptions& options, const Variables& variables) {
+  return plan_init(options, [&](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+Variables agents_worker() {
+  return {{"RANK", "5"},
+          {"WORLD_SIZE", "8"},
+          {"LOCAL_RANK", "1"},
+          {"LOCAL_WORLD_SIZE", "4"},
+          {"MASTER_ADDR", "10.0.0.1"},
+          {"MASTER_PORT", "29500"},
+          {"TORCHELASTIC_RESTART_COUNT", "2"},
+          {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+}
+
+std::string error_of(const InitOptions& options, const Variables& variables) {
+  const Result<InitPlan> result = plan(options, variables);
+  return result ? "no error" : result.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("env:// is who the agent says, and the agent's store is used") {
+  const Result<InitPlan> result = plan({}, agents_worker());
+  REQUIRE(result);
+  CHECK(result->self.rank == 5);
+  CHECK(result->self.local_rank == 1);
+  CHECK(result->self.world.world_size == 8);
+  CHECK(result->self.world.round == 2);
+  CHECK_FALSE(result->hosts_store);
+}
+
+TEST_CASE("rank 0 of several hosts the store where no agent does") {
+  Variables variables = agents_worker();
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = GENERATE("False", "");
+  CHECK_FALSE(plan({}, variables)->hosts_store);
+  variables["RANK"] = "0";
+  CHECK(plan({}, variables)->hosts_store);
+  variables["WORLD_SIZE"] = "1";
+  CHECK_FALSE(plan({}, variables)->hosts_store);
+}
+
+TEST_CASE("tcp:// gives address, rank and size, in itself or in the options") {
+  InitOptions options;
+  options.init_method = "tcp://[::1]:1234?rank=0&world_size=3";
+  const Result<InitPlan> whole = plan(options, {});
+  REQUIRE(whole);
+  CHECK(whole->self.world.master_addr == "::1");
+  CHECK(whole->self.world.master_port == 1234);
+  CHECK(whole->self.world.world_size == 3);
+  CHECK(whole->hosts_store);
+  options.init_method = "tcp://node-1:1234";
+  options.rank = 2;
+  options.world_size = 4;
+  const Result<InitPlan> split = plan(options, agents_worker());
+  REQUIRE(split);
+  CHECK(split->self.rank == 2);
+  CHECK(split->self.world.master_addr == "node-1");
+}
+
+TEST_CASE("under an agent a tcp:// address of its own is hosted by rank 0") {
+  Variables variables = agents_worker();
+  variables["RANK"] = "0";
+  InitOptions options;
+  options.init_method = "tcp://10.0.0.1:29500?rank=0&world_size=8";
+  CHECK_FALSE(plan(options, variables)->hosts_store);
+  options.init_method = "tcp://10.0.0.1:29501?rank=0&world_size=8";
+  CHECK(plan(options, variables)->hosts_store);
+}
+
+TEST_CASE("what makes no sense is named with its value and the remedy") {
+  Variables variables = agents_worker();
+  variables["RANK"] = "8";
+  CHECK_THAT(error_of({}, variables), ContainsSubstring("RANK=\"8\""));
+  variables["RANK"] = "five";
+  CHECK_THAT(error_of({}, variables), ContainsSubstring("RANK=\"five\""));
+  variables.erase("MASTER_ADDR");
+  variables["RANK"] = "5";
+  CHECK_THAT(error_of({}, variables), ContainsSubstring("MASTER_ADDR is not set"));
+  CHECK_THAT(error_of({}, {}), ContainsSubstring("start this program under drun"));
+
+  InitOptions options;
+  const auto error_with = [&](const std::string& method) {
+    options.init_method = method;
+    return error_of(options, {});
+  };
+  CHECK_THAT(error_with("file:///tmp/x"), ContainsSubstring("neither env:// nor tcp://host:port"));
+  CHECK_THAT(error_with("tcp://host?rank=0&world_size=2"), ContainsSubstring("a host and a port"));
+  CHECK_THAT(error_with("tcp://host:1?rank=0&size=2"), ContainsSubstring("\"size=2\" is neither"));
+  CHECK_THAT(error_with("tcp://host:1?rank"), ContainsSubstring("\"rank\" is neither"));
+  CHECK_THAT(error_with("tcp://host:1?rank=0"), ContainsSubstring("needs rank and world_size"));
+  CHECK_THAT(error_with("tcp://host:1?rank=2&world_size=2"), ContainsSubstring("RANK=\"2\""));
+  CHECK_THAT(error_with("tcp://:1?rank=0&world_size=2"), ContainsSubstring("the host is empty"));
+  InitOptions hasty;
+  hasty.timeout = std::chrono::milliseconds(0);
+  CHECK_THAT(error_of(hasty, agents_worker()), ContainsSubstring("leaves no time"));
+}
+
+}  // namespace drun::worker

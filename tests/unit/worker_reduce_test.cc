@@ -1,0 +1,70 @@
+#include "worker_lib/reduce.h"
+
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "worker_lib/tree.h"
+
+namespace drun::worker {
+namespace {
+
+template <typename T>
+std::vector<T> reduce(ReduceOp op, const std::vector<T>& left, const std::vector<T>& right) {
+  std::vector<T> out = left;
+  reduce_function(data_type<T>(), op)(out.data(), out.data(), right.data(), out.size());
+  return out;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("reductions do what they say for every type", "", std::uint8_t, std::int8_t,
+                   std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float, double) {
+  using Values = std::vector<TestType>;
+  const Values left{1, 2, 3, 10};
+  const Values right{5, 2, 1, 3};
+  CHECK(reduce(ReduceOp::Sum, left, right) == Values{6, 4, 4, 13});
+  CHECK(reduce(ReduceOp::Product, left, right) == Values{5, 4, 3, 30});
+  CHECK(reduce(ReduceOp::Min, left, right) == Values{1, 2, 1, 3});
+  CHECK(reduce(ReduceOp::Max, left, right) == Values{5, 2, 3, 10});
+}
+
+TEST_CASE("integer sums and products wrap around") {
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  CHECK(reduce<std::int64_t>(ReduceOp::Sum, {most}, {1})[0] ==
+        std::numeric_limits<std::int64_t>::min());
+  CHECK(reduce<std::int64_t>(ReduceOp::Product, {most}, {2})[0] == -2);
+  CHECK(reduce<std::int8_t>(ReduceOp::Sum, {127}, {1})[0] == -128);
+  CHECK(reduce<std::uint8_t>(ReduceOp::Product, {16}, {17})[0] == 16);
+  CHECK(reduce<std::int32_t>(ReduceOp::Product, {-3}, {5})[0] == -15);
+}
+
+TEST_CASE("every type has its name and size") {
+  std::set<std::string_view> names;
+  for (int type = 0; type < 8; ++type) names.insert(to_string(static_cast<DataType>(type)));
+  CHECK(names.size() == 8);
+  CHECK(size_bytes(data_type<float>()) == sizeof(float));
+  CHECK(data_type<long long>() == data_type<std::int64_t>());
+  CHECK(data_type<unsigned char>() == DataType::U8);
+}
+
+TEST_CASE("the tree reaches every rank once, in a logarithm of steps") {
+  for (int size = 1; size <= 70; ++size) {
+    int edges = 0;
+    for (int rank = 0; rank < size; ++rank) {
+      const TreePlace place = place_in_tree(rank, size);
+      CHECK(place.parent.has_value() == (rank != 0));
+      if (place.parent) {
+        const TreePlace above = place_in_tree(*place.parent, size);
+        CHECK(std::count(above.children.begin(), above.children.end(), rank) == 1);
+      }
+      edges += static_cast<int>(place.children.size());
+      CHECK(place.children.size() <= 7);
+    }
+    CHECK(edges == size - 1);
+  }
+}
+
+}  // namespace drun::worker
