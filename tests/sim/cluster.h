@@ -1,0 +1,146 @@
+// A whole cluster in one process: one coordinator's Round, a Member a node, a clock that jumps from
+// event to event, and a network that delays, reorders between links, loses connections and nodes.
+// Messages travel as bytes. What must hold at any time is checked on the way, what must hold at the
+// end by `check_end`; the first thing that does not is kept in `broken`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <queue>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rendezvous/member.h"
+#include "rendezvous/round.h"
+
+namespace drun::test {
+
+using rendezvous::Milliseconds;
+using rendezvous::Peer;
+using rendezvous::Time;
+
+// What may happen in one run; chances are per cent.
+struct Weather {
+  int node_count = 3;
+  int max_restarts = 0;
+  int failure_chance = 0;      // of each node, in each round
+  int interrupt_chance = 0;    // somewhere, once
+  int kill_chance = 0;         // of one node that is not the coordinator's
+  int kill_master_chance = 0;  // of the coordinator's node
+  int cut_chance = 0;          // one link goes silent, for good
+  int drop_chance = 0;         // one link breaks
+  int absent_chance = 0;       // one node never starts
+};
+
+class Cluster {
+ public:
+  Cluster(const Weather& weather, std::uint32_t seed);
+
+  void run();
+  void check_end();
+
+  // Empty: nothing is wrong.
+  const std::string& broken() const { return broken_; }
+  // Of nodes that lived to tell it.
+  std::vector<Outcome> outcomes() const;
+  int restarts() const { return round_.round; }
+
+ private:
+  struct Node {
+    rendezvous::MemberState member;
+    bool is_alive = false;
+    bool was_cut = false;  // its link went silent or broke
+    bool was_signalled = false;
+    std::optional<Peer> link;
+    long tick = 0;                 // the latest tick asked for
+    std::optional<World> running;  // the world whose workers are not all gone
+    bool is_stopping = false;
+    std::vector<rendezvous::AgedFailure> failures;  // of `running`
+    int world_count = 0;
+    std::optional<Outcome> outcome;
+  };
+  // One connection. Each direction keeps its order; `*_free` is when the last one arrives.
+  struct Link {
+    int node = 0;
+    bool is_open_here = true;   // at the member
+    bool is_open_there = true;  // at the coordinator
+    bool is_cut = false;
+    Time up_free;
+    Time down_free;
+  };
+
+  int percent() { return static_cast<int>(random_() % 100); }
+  Milliseconds between(int low, int high) {
+    return Milliseconds(low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1)));
+  }
+  void at(Time when, std::function<void()> deed);
+  void later(Milliseconds delay, std::function<void()> deed) { at(now_ + delay, std::move(deed)); }
+  void plan_accidents(const Weather& weather);
+  Node& node_at(int node) { return nodes_[static_cast<std::size_t>(node)]; }
+
+  // The wire. Nothing arrives on a link that is cut, or closed at the receiver.
+  void carry_up(Peer peer, std::function<void()> deed);
+  void carry_down(Peer peer, std::function<void()> deed);
+  void close_here(Peer peer);
+  void close_there(Peer peer);
+
+  // The nodes.
+  void tell_member(int node, const rendezvous::MemberEvent& event);
+  void act(int node, const rendezvous::Connect&);
+  void act(int node, const rendezvous::Say& say);
+  void act(int node, const rendezvous::Disconnect&);
+  void act(int node, const rendezvous::StartWorkers& start);
+  void act(int node, const rendezvous::StopWorkers& stop);
+  void act(int node, const rendezvous::End& end);
+  void act(int, const rendezvous::MemberLog&) {}
+  void worker_fails(int node, int round);
+  void workers_return(int node, int round);
+  void stop_workers(int node);
+  void kill(int node);
+
+  // The coordinator.
+  void tell_round(const rendezvous::RoundEvent& event);
+  void act(const rendezvous::SendTo& send);
+  void act(const rendezvous::SendAll& send);
+  void act(const rendezvous::Drop& drop);
+  void act(const rendezvous::ClearStore&) { ++clear_count_; }
+  void act(const rendezvous::RoundLog&) {}
+  void act(const rendezvous::RoundOver&) { is_over_ = true; }
+  void send_down(Peer peer, const rendezvous::CoordinatorMessage& message);
+
+  void require(bool is_good, const std::string& what);
+  void check_world(int node, const World& world);
+
+  struct Pending {
+    Time when;
+    long number = 0;
+    std::function<void()> deed;
+    bool operator<(const Pending& other) const {
+      return when != other.when ? when > other.when : number > other.number;
+    }
+  };
+
+  std::mt19937 random_;
+  Time now_{std::chrono::hours(1)};
+  Time opened_;
+  long last_number_ = 0;
+  std::priority_queue<Pending> pending_;
+  std::vector<Node> nodes_;
+  std::map<Peer, Link> links_;
+  Peer last_peer_ = 0;
+  rendezvous::RoundState round_;
+  bool is_master_up_ = false;
+  bool was_master_killed_ = false;
+  bool is_over_ = false;
+  long round_tick_ = 0;
+  int clear_count_ = 0;
+  int failure_chance_ = 0;
+  std::map<int, std::set<int>> returned_;  // round -> nodes whose workers all returned 0
+  std::string broken_;
+};
+
+}  // namespace drun::test

@@ -1,0 +1,112 @@
+#include <map>
+
+#include "tests/sim/cluster.h"
+#include "tests/support/catch.h"
+
+namespace drun::test {
+namespace {
+
+struct Tally {
+  std::map<std::string, int> endings;
+  int most_restarts = 0;
+};
+
+std::string name_of(const Ending& ending) {
+  const char* const names[] = {"succeeded", "failed", "interrupted", "lost", "not run"};
+  return names[ending.index()];
+}
+
+Tally run_many(const Weather& weather, std::uint32_t runs) {
+  Tally tally;
+  for (std::uint32_t seed = 1; seed <= runs; ++seed) {
+    Cluster cluster(weather, seed);
+    cluster.run();
+    if (cluster.broken().empty()) cluster.check_end();
+    CAPTURE(seed);
+    REQUIRE(cluster.broken() == "");
+    tally.most_restarts = std::max(tally.most_restarts, cluster.restarts());
+    for (const Outcome& outcome : cluster.outcomes()) ++tally.endings[name_of(outcome.ending)];
+  }
+  return tally;
+}
+
+}  // namespace
+
+TEST_CASE("in fair weather every job succeeds, in any start order") {
+  Weather weather;
+  weather.node_count = GENERATE(1, 2, 3, 8);
+  const Tally tally = run_many(weather, 300);
+  CHECK(tally.endings == std::map<std::string, int>{{"succeeded", 300 * weather.node_count}});
+}
+
+TEST_CASE("failures restart the job on all nodes, as often as allowed and no more") {
+  Weather weather;
+  weather.node_count = 4;
+  weather.failure_chance = 30;
+  weather.max_restarts = GENERATE(0, 1, 3);
+  const Tally tally = run_many(weather, 500);
+  CHECK(tally.most_restarts == weather.max_restarts);
+  CHECK(tally.endings.at("succeeded") > 0);
+  CHECK(tally.endings.at("failed") > 0);
+  CHECK(tally.endings.size() == 2);
+}
+
+TEST_CASE("a signal to one agent ends the job in order, whenever it comes") {
+  Weather weather;
+  weather.failure_chance = 20;
+  weather.max_restarts = 2;
+  weather.interrupt_chance = 100;
+  const Tally tally = run_many(weather, 1000);
+  CHECK(tally.endings.at("interrupted") > 500);
+}
+
+TEST_CASE("a killed node is told to all others as the same loss") {
+  Weather weather;
+  weather.node_count = 5;
+  weather.failure_chance = 10;
+  weather.max_restarts = 2;
+  weather.kill_chance = 100;
+  const Tally tally = run_many(weather, 1000);
+  CHECK(tally.endings.at("lost") > 500);
+}
+
+TEST_CASE("when the coordinator is killed everybody else stops and ends") {
+  Weather weather;
+  weather.node_count = 4;
+  weather.kill_master_chance = 100;
+  const Tally tally = run_many(weather, 1000);
+  CHECK(tally.endings.at("lost") > 500);
+}
+
+TEST_CASE("a node that never starts ends in a timeout for all") {
+  Weather weather;
+  weather.absent_chance = 100;
+  const Tally tally = run_many(weather, 300);
+  CHECK(tally.endings == std::map<std::string, int>{{"not run", 600}});
+}
+
+TEST_CASE("links that break or fall silent never leave two truths") {
+  Weather weather;
+  weather.node_count = GENERATE(2, 4);
+  weather.failure_chance = 20;
+  weather.max_restarts = 2;
+  weather.cut_chance = 50;
+  weather.drop_chance = 50;
+  run_many(weather, 1000);
+}
+
+TEST_CASE("all of it at once") {
+  Weather weather;
+  weather.node_count = GENERATE(1, 3, 6);
+  weather.failure_chance = 20;
+  weather.max_restarts = 2;
+  weather.interrupt_chance = 30;
+  weather.kill_chance = 30;
+  weather.kill_master_chance = 20;
+  weather.cut_chance = 30;
+  weather.drop_chance = 30;
+  weather.absent_chance = 5;
+  run_many(weather, 2000);
+}
+
+}  // namespace drun::test

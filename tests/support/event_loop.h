@@ -1,0 +1,23 @@
+// Runs an io_context until a condition holds, or a deadline passes.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "rendezvous/asio.h"
+
+namespace drun::test {
+
+// False: the deadline passed first. A condition is asked after every handler.
+inline bool run_until(asio::io_context& io, const std::function<bool()>& condition,
+                      std::chrono::steady_clock::duration limit = std::chrono::seconds(20)) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    if (io.stopped()) io.restart();
+    io.run_one_until(end);
+  }
+  return true;
+}
+
+}  // namespace drun::test

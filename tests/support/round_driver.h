@@ -1,0 +1,92 @@
+// A coordinator's machine with a clock moved by hand, and what it did last.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "rendezvous/round.h"
+
+namespace drun::test {
+
+struct RoundDriver {
+  explicit RoundDriver(rendezvous::RoundSpec spec) : state(rendezvous::open_round(spec, now)) {}
+
+  void event(const rendezvous::RoundEvent& event);
+  void say(rendezvous::Peer peer, const rendezvous::MemberMessage& message);
+  void leave(rendezvous::Peer peer);
+  // To the moment it asked for, or further; then a tick.
+  void wait(rendezvous::Milliseconds time);
+  // A member of node rank r is peer 100 + r; its instance is the peer.
+  rendezvous::Hello hello(int node_rank) const {
+    return {.run_id = state.spec.run_id,
+            .node_rank = node_rank,
+            .node_count = state.spec.node_count,
+            .local_world_size = 2,
+            .role = "default",
+            .host = "host" + std::to_string(node_rank),
+            .pid = 1000 + node_rank,
+            .instance = 100U + static_cast<unsigned>(node_rank)};
+  }
+  static rendezvous::Peer peer(int node_rank) {
+    return 100U + static_cast<rendezvous::Peer>(node_rank);
+  }
+  void join(int node_rank) { join(peer(node_rank), hello(node_rank)); }
+  void join(rendezvous::Peer peer, const rendezvous::Hello& hello);
+  void join_all() {
+    for (int node = 0; node < state.spec.node_count; ++node) join(node);
+  }
+
+  // Messages of one kind to one peer, among the last actions.
+  template <typename Message>
+  std::vector<Message> sent(rendezvous::Peer to) const {
+    std::vector<Message> messages;
+    const auto keep = [&messages](const rendezvous::CoordinatorMessage& message) {
+      if (const auto* wanted = std::get_if<Message>(&message)) messages.push_back(*wanted);
+    };
+    for (const auto& action : actions) {
+      if (const auto* one = std::get_if<rendezvous::SendTo>(&action); one && one->peer == to)
+        keep(one->message);
+      if (const auto* all = std::get_if<rendezvous::SendAll>(&action)) {
+        for (const auto peer : all->peers) {
+          if (peer == to) keep(all->message);
+        }
+      }
+    }
+    return messages;
+  }
+  template <typename Action>
+  std::size_t count() const {
+    std::size_t found = 0;
+    for (const auto& action : actions) found += std::holds_alternative<Action>(action) ? 1 : 0;
+    return found;
+  }
+  bool dropped(rendezvous::Peer peer) const {
+    for (const auto& action : actions) {
+      const auto* drop = std::get_if<rendezvous::Drop>(&action);
+      if (drop != nullptr && drop->peer == peer) return true;
+    }
+    return false;
+  }
+  std::string log() const {
+    std::string text;
+    for (const auto& action : actions) {
+      if (const auto* line = std::get_if<rendezvous::RoundLog>(&action)) text += line->text + "\n";
+    }
+    return text;
+  }
+
+  rendezvous::Time now{std::chrono::hours(1)};
+  rendezvous::RoundState state;
+  std::vector<rendezvous::RoundAction> actions;
+};
+
+// A brief failure of the first worker of a node (two workers a node).
+inline rendezvous::AgedFailure aged_failure(int node_rank, rendezvous::Milliseconds age = {}) {
+  Failure failure;
+  failure.rank = 2 * node_rank;
+  failure.node_rank = node_rank;
+  failure.status = Exited{3};
+  return {failure, age};
+}
+
+}  // namespace drun::test

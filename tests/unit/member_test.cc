@@ -1,0 +1,297 @@
+#include "rendezvous/member.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/member_driver.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using test::MemberDriver;
+using namespace std::chrono_literals;
+using Phase = MemberPhase;
+
+constexpr Phase kAllPhases[] = {Phase::Dialing, Phase::Resting, Phase::Greeting, Phase::Joined,
+                                Phase::Running, Phase::Done,    Phase::Stopping, Phase::Stopped,
+                                Phase::Leaving, Phase::Ending,  Phase::Ended};
+
+Failure failure_of(int rank) {
+  Failure failure;
+  failure.rank = rank;
+  failure.status = Exited{3};
+  failure.stderr_tail = {"last words"};
+  failure.traceback = "why";
+  return failure;
+}
+
+}  // namespace
+
+TEST_CASE("a member reaches every phase by its own road") {
+  for (const Phase phase : kAllPhases) CHECK(MemberDriver::in(phase).state.phase == phase);
+}
+
+TEST_CASE("a coordinator that cannot be reached is tried again, 50 ms to 1 s apart") {
+  MemberDriver member = MemberDriver::in(Phase::Dialing);
+  for (const Milliseconds pause : {50ms, 100ms, 200ms, 400ms, 800ms, 1000ms, 1000ms}) {
+    member.event(ConnectFailed{"connection refused (10.0.0.1)"});
+    CHECK(member.state.phase == Phase::Resting);
+    CHECK(deadline(member.state) == member.now + pause);
+    member.wait(pause);
+    CHECK(member.count<Connect>() == 1);
+  }
+}
+
+TEST_CASE("what keeps the coordinator from being reached is said every 10 s, and at the end") {
+  MemberDriver member = MemberDriver::in(Phase::Dialing);
+  std::string told;
+  while (member.state.phase != Phase::Ended) {
+    if (member.state.phase == Phase::Dialing) member.event(ConnectFailed{"connection refused"});
+    member.now = *deadline(member.state);
+    member.event(MemberTick{});
+    told += member.log();
+  }
+  CHECK_THAT(told, ContainsSubstring("waiting for the coordinator at 10.0.0.1:29500: it cannot be "
+                                     "reached yet: connection refused; 14m50s left"));
+  CHECK(member.now == MemberDriver::start_time() + 15min);
+  const Error error = std::get<NotRun>(member.outcome().ending).error;
+  CHECK(error.code == ErrorCode::Timeout);
+  CHECK_THAT(error.message, ContainsSubstring("10.0.0.1:29500 cannot be reached yet: connection "
+                                              "refused; gave up after 15m"));
+}
+
+TEST_CASE("an endpoint that closes without a word is given a few tries, then named") {
+  MemberDriver member = MemberDriver::in(Phase::Greeting);
+  int tries = 1;
+  while (true) {
+    member.event(ConnectionLost{"its connection was reset"});
+    if (member.state.phase != Phase::Resting) break;
+    member.wait(member.state.retry_at - member.now);
+    REQUIRE(member.state.phase == Phase::Dialing);
+    member.event(Connected{});
+    REQUIRE(++tries < 100);
+  }
+  CHECK(tries >= 5);
+  CHECK(member.now - MemberDriver::start_time() >= 5s);
+  CHECK(member.now - MemberDriver::start_time() <= 7s);
+  const Error error = std::get<NotRun>(member.outcome().ending).error;
+  CHECK(error.code == ErrorCode::Refused);
+  CHECK_THAT(error.message,
+             ContainsSubstring("10.0.0.1:29500 accepts connections but closes them"));
+}
+
+TEST_CASE("an endpoint that accepts and stays silent is named after 15 s") {
+  MemberDriver member = MemberDriver::in(Phase::Greeting);
+  member.wait(14999ms);
+  CHECK(member.state.phase == Phase::Greeting);
+  member.wait(1ms);
+  CHECK_THAT(std::get<NotRun>(member.outcome().ending).error.message,
+             ContainsSubstring("has said nothing for 15s"));
+}
+
+TEST_CASE("what answers as something else ends the job here at once") {
+  MemberDriver member = MemberDriver::in(Phase::Greeting);
+  member.event(WrongPeer{"is not a drun (its first bytes are \"HTTP/1.1\")"});
+  const Error error = std::get<NotRun>(member.outcome().ending).error;
+  CHECK(error.code == ErrorCode::Refused);
+  CHECK_THAT(error.message, ContainsSubstring("10.0.0.1:29500 is not a drun") &&
+                                ContainsSubstring("check --master_addr"));
+}
+
+TEST_CASE("a refusal is the outcome") {
+  MemberDriver member = MemberDriver::in(Phase::Greeting);
+  member.hear(Refused{{ErrorCode::Refused, "rank taken"}});
+  CHECK(member.outcome().ending == Ending(NotRun{{ErrorCode::Refused, "rank taken"}}));
+  CHECK(member.state.phase == Phase::Ended);
+}
+
+TEST_CASE("workers are told the address and port that this node was given") {
+  MemberDriver member = MemberDriver::in(Phase::Joined);
+  World world = MemberDriver::world(0);
+  world.master_addr = "localhost";
+  world.master_port = 1;
+  member.hear(WorldReady{world});
+  CHECK(member.only<StartWorkers>().world.master_addr == "10.0.0.1");
+  CHECK(member.only<StartWorkers>().world.master_port == 29500);
+}
+
+TEST_CASE("a member without a port of its own tells workers the coordinator's") {
+  MemberDriver member = MemberDriver::in(Phase::Joined);
+  member.state.spec.join.master_port = 0;
+  World world = MemberDriver::world(0);
+  world.master_port = 4242;
+  member.hear(WorldReady{world});
+  CHECK(member.only<StartWorkers>().world.master_port == 4242);
+}
+
+TEST_CASE("a failure is told at once and in brief, the rest when all workers are gone") {
+  MemberDriver member = MemberDriver::in(Phase::Running);
+  member.event(OwnFailure{{failure_of(4), 7ms}});
+  const Failed failed = member.said<Failed>();
+  CHECK(failed.round == 0);
+  CHECK(failed.first.age == 7ms);
+  CHECK(failed.first.failure.stderr_tail.empty());
+  CHECK(failed.first.failure.traceback.empty());
+  CHECK(member.count<StopWorkers>() == 0);
+  member.event(OwnFailure{{failure_of(5), 0ms}});
+  CHECK(member.actions.empty());  // only the first
+  member.hear(Stop{0, "rank 4 failed"});
+  CHECK(member.count<StopWorkers>() == 0);  // they are being stopped already
+  member.now += 100ms;
+  member.event(OwnStopped{0, {{failure_of(5), 80ms}, {failure_of(4), 100ms}}});
+  const auto stopped = member.said<rendezvous::Stopped>();
+  REQUIRE(stopped.failures.size() == 2);
+  CHECK(stopped.failures[0].failure == failure_of(4));
+  CHECK(stopped.failures[0].age == 107ms);
+  CHECK(stopped.failures[1].age == 80ms);
+}
+
+TEST_CASE("a round that is over elsewhere stops the workers once, and the next one starts them") {
+  const auto phase = GENERATE(Phase::Running, Phase::Done);
+  MemberDriver member = MemberDriver::in(phase);
+  member.hear(Stop{0, "rank 0 failed"});
+  CHECK(member.only<StopWorkers>().round == 0);
+  member.hear(Stop{0, "rank 0 failed"});
+  CHECK(member.actions.empty());
+  member.event(OwnStopped{0, {}});
+  CHECK(member.said<rendezvous::Stopped>().failures.empty());
+  member.hear(WorldReady{MemberDriver::world(1)});
+  CHECK(member.only<StartWorkers>().world.round == 1);
+  member.event(OwnStopped{0, {}});  // late, of the old round
+  member.event(OwnSuccess{0});
+  member.hear(Stop{0, "old"});
+  CHECK(member.state.phase == Phase::Running);
+}
+
+TEST_CASE("a lost coordinator stops the workers first and is told as lost then") {
+  const auto phase = GENERATE(Phase::Running, Phase::Done, Phase::Stopping);
+  const bool is_silence = GENERATE(false, true);
+  MemberDriver member = MemberDriver::in(phase);
+  if (is_silence)
+    member.be_silent(20s);
+  else
+    member.event(ConnectionLost{"its connection was reset"});
+  CHECK(member.state.phase == Phase::Ending);
+  if (!is_silence) CHECK(member.count<StopWorkers>() == (phase == Phase::Stopping ? 0 : 1));
+  CHECK(member.count<End>() == 0);
+  member.event(OwnStopped{0, {}});
+  const NodeLost lost = std::get<NodeLost>(member.outcome().ending);
+  CHECK(lost.is_coordinator);
+  CHECK(lost.host == "10.0.0.1");
+  CHECK(lost.reason == (is_silence ? "no sign of life for 15s" : "its connection was reset"));
+  CHECK(member.outcome().world_size == 6);
+}
+
+TEST_CASE("a failure here before the coordinator was lost is not forgotten") {
+  MemberDriver member = MemberDriver::in(Phase::Running);
+  member.event(OwnFailure{{failure_of(4), 0ms}});
+  member.event(OwnStopped{0, {{failure_of(4), 0ms}}});
+  member.event(ConnectionLost{"its connection was reset"});
+  CHECK_THAT(std::get<NodeLost>(member.outcome().ending).reason,
+             ContainsSubstring("before that, rank 4 failed on this node: exit code 3"));
+}
+
+TEST_CASE("a coordinator lost before the world is complete is joined again") {
+  MemberDriver member = MemberDriver::in(Phase::Joined);
+  const bool is_silence = GENERATE(false, true);
+  if (is_silence)
+    member.be_silent(20s);
+  else
+    member.event(ConnectionLost{"its connection closed"});
+  CHECK(member.state.phase == Phase::Resting);
+  member.wait(50ms);
+  CHECK(member.count<Connect>() == 1);
+}
+
+TEST_CASE("a member that was held up itself does not take its coordinator for lost") {
+  MemberDriver member = MemberDriver::in(Phase::Running);
+  member.wait(1h);
+  CHECK(member.state.phase == Phase::Running);
+  CHECK(member.said<Ping>() == Ping{});
+}
+
+TEST_CASE("a join that takes too long ends with the names of who is missing") {
+  MemberDriver member = MemberDriver::in(Phase::Joined);
+  member.hear(Waiting{3, 1, {{1, "host1"}}, {0, 2}});
+  CHECK_THAT(member.log(), ContainsSubstring("waiting for 2 of 3 nodes at 10.0.0.1:29500: node 0, "
+                                             "node 2 missing (joined: node 1 (host1)); 15m left"));
+  while (member.state.phase == Phase::Joined) {
+    member.now = *deadline(member.state);
+    member.event(MemberTick{});
+    member.keep(Pong{});
+  }
+  CHECK(member.now <= MemberDriver::start_time() + 15min + 2s);
+  CHECK_THAT(std::get<NotRun>(member.outcome().ending).error.message,
+             ContainsSubstring("1 of 3 nodes joined") && ContainsSubstring("node 0, node 2"));
+}
+
+TEST_CASE("a signal ends the job here alone as long as nobody else is reached") {
+  const auto phase = GENERATE(Phase::Dialing, Phase::Resting, Phase::Greeting);
+  MemberDriver member = MemberDriver::in(phase);
+  member.event(OwnSignal{2});
+  CHECK(member.outcome().ending == Ending(Interrupted{2, 1, "host1"}));
+}
+
+TEST_CASE("a signal while joined is passed on, and waits for the outcome, but not for ever") {
+  MemberDriver member = MemberDriver::in(Phase::Joined);
+  member.event(OwnSignal{15});
+  CHECK(member.said<Signalled>().signal == 15);
+  CHECK(member.state.phase == Phase::Leaving);
+  SECTION("the outcome comes") {
+    member.hear(Finish{MemberDriver::outcome_of(Interrupted{15, 1, "host1"})});
+    CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
+  }
+  SECTION("a world crosses it: nothing is started, its stop is answered") {
+    member.hear(WorldReady{MemberDriver::world(0)});
+    CHECK(member.actions.empty());
+    member.hear(Stop{0, "signal"});
+    CHECK(member.said<rendezvous::Stopped>().round == 0);
+  }
+  SECTION("nothing comes") {
+    member.wait(2s);
+    CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
+  }
+}
+
+TEST_CASE("a signal while workers run stops them here at once, and once") {
+  MemberDriver member = MemberDriver::in(Phase::Running);
+  member.event(OwnSignal{15});
+  CHECK(member.said<Signalled>().signal == 15);
+  CHECK(member.only<StopWorkers>().round == 0);
+  member.event(OwnSignal{15});
+  CHECK(member.actions.empty());
+  member.event(OwnStopped{0, {}});
+  CHECK(member.said<rendezvous::Stopped>().round == 0);
+  CHECK(member.state.phase == Phase::Leaving);
+  member.event(ConnectionLost{"its connection closed"});
+  CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
+}
+
+TEST_CASE("an outcome that comes while workers still run waits for them") {
+  const auto phase = GENERATE(Phase::Running, Phase::Stopping);
+  MemberDriver member = MemberDriver::in(phase);
+  member.hear(Finish{MemberDriver::outcome_of(Interrupted{15, 0, "a"})});
+  CHECK(member.count<End>() == 0);
+  CHECK(member.count<StopWorkers>() == (phase == Phase::Running ? 1 : 0));
+  member.event(OwnStopped{0, {}});
+  CHECK(member.outcome().ending == Ending(Interrupted{15, 0, "a"}));
+}
+
+TEST_CASE("every event in every phase is answered, and the end comes once and last") {
+  for (const Phase phase : kAllPhases) {
+    for (int event = 0; event < MemberDriver::kEventKinds; ++event) {
+      CAPTURE(static_cast<int>(phase), event);
+      MemberDriver member = MemberDriver::in(phase);
+      if (phase == Phase::Running && event == MemberDriver::kStoppedWithoutCause)
+        continue;  // impossible from us: asserted
+      member.provoke(event);
+      CHECK(member.count<End>() + (phase == Phase::Ended ? 1U : 0U) ==
+            (member.state.phase == Phase::Ended ? 1U : 0U));
+      if (member.count<End>() == 1) CHECK(std::holds_alternative<End>(member.actions.back()));
+      if (phase == Phase::Ended) CHECK(member.actions.empty());
+      const bool is_silent =
+          member.state.phase == Phase::Ended || member.state.phase == Phase::Ending;
+      CHECK(deadline(member.state).has_value() == !is_silent);
+    }
+  }
+}
+
+}  // namespace drun::rendezvous

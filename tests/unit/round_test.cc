@@ -1,0 +1,426 @@
+#include "rendezvous/round.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "tests/support/catch.h"
+#include "tests/support/round_driver.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using test::aged_failure;
+using test::RoundDriver;
+using namespace std::chrono_literals;
+
+RoundSpec spec_of(int node_count, int max_restarts = 0) {
+  RoundSpec spec;
+  spec.run_id = "job-1";
+  spec.node_count = node_count;
+  spec.max_restarts = max_restarts;
+  spec.endpoint = "10.0.0.1:29500";
+  spec.master_addr = "10.0.0.1";
+  spec.master_port = 29500;
+  return spec;
+}
+
+RoundDriver running(int node_count, int max_restarts = 0) {
+  RoundDriver round(spec_of(node_count, max_restarts));
+  round.join_all();
+  REQUIRE(round.state.phase == RoundPhase::Running);
+  return round;
+}
+
+template <typename T>
+T ending_of(const RoundDriver& round, Peer peer) {
+  const auto finishes = round.sent<Finish>(peer);
+  REQUIRE(finishes.size() == 1);
+  REQUIRE(std::holds_alternative<T>(finishes[0].outcome.ending));
+  return std::get<T>(finishes[0].outcome.ending);
+}
+
+void stop_all(RoundDriver& round, std::vector<AgedFailure> failures_of_first = {}) {
+  const int current = round.state.round;
+  for (int node = 0; node < round.state.spec.node_count; ++node)
+    round.say(RoundDriver::peer(node),
+              Stopped{current, node == 0 ? failures_of_first : std::vector<AgedFailure>(), 0});
+}
+
+// One of each thing that can happen, by number.
+void provoke(RoundDriver& round, int event) {
+  const Peer peer = RoundDriver::peer(1);
+  const std::vector<std::function<void()>> events = {
+      [&round] {
+        round.event(PeerArrived{900, "x"});
+      },
+      [&round, peer] { round.say(peer, round.hello(1)); },
+      [&round, peer] {
+        round.say(peer, Failed{0, aged_failure(1)});
+      },
+      [&round, peer] {
+        round.say(peer, Failed{1, aged_failure(1)});
+      },
+      [&round, peer] { round.say(peer, AllReturned{0}); },
+      [&round, peer] {
+        round.say(peer, Stopped{0, {}, 0});
+      },
+      [&round, peer] {
+        round.say(peer, Stopped{0, {aged_failure(1)}, 0});
+      },
+      [&round, peer] { round.say(peer, Signalled{2}); },
+      [&round, peer] { round.say(peer, Ping{}); },
+      [&round] { round.say(12345, Ping{}); },  // nobody
+      [&round, peer] { round.leave(peer); },
+      [&round] { round.event(RoundTick{}); },
+  };
+  events[static_cast<std::size_t>(event)]();
+}
+
+}  // namespace
+
+TEST_CASE("nodes may join in any order, and ranks are contiguous by node rank") {
+  std::vector<int> order = {0, 1, 2, 3};
+  do {
+    RoundDriver round(spec_of(4));
+    for (const int node : order) {
+      CHECK(round.state.phase == RoundPhase::Joining);
+      Hello hello = round.hello(node);
+      hello.local_world_size = node + 1;
+      hello.role = node % 2 == 0 ? "even" : "odd";
+      round.join(RoundDriver::peer(node), hello);
+    }
+    const std::vector<int> base = {0, 1, 3, 6};
+    const std::vector<int> role_base = {0, 0, 1, 2};
+    for (int node = 0; node < 4; ++node) {
+      const auto ready = round.sent<WorldReady>(RoundDriver::peer(node));
+      REQUIRE(ready.size() == 1);
+      const World& world = ready[0].world;
+      const auto index = static_cast<std::size_t>(node);
+      CHECK(world.node_rank == node);
+      CHECK(world.base_rank == base[index]);
+      CHECK(world.local_world_size == node + 1);
+      CHECK(world.world_size == 10);
+      CHECK(world.role_base_rank == role_base[index]);
+      CHECK(world.role_world_size == (node % 2 == 0 ? 4 : 6));
+      CHECK(world.round == 0);
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_CASE("the store is emptied before anybody hears of a new world") {
+  RoundDriver round = running(2, 1);
+  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  stop_all(round);
+  const auto is_clear = [](const RoundAction& a) { return std::holds_alternative<ClearStore>(a); };
+  const auto is_send = [](const RoundAction& a) { return std::holds_alternative<SendTo>(a); };
+  const auto clear = std::find_if(round.actions.begin(), round.actions.end(), is_clear);
+  const auto send = std::find_if(round.actions.begin(), round.actions.end(), is_send);
+  REQUIRE(send != round.actions.end());
+  CHECK(clear < send);
+  CHECK(round.sent<WorldReady>(RoundDriver::peer(0)).at(0).world.round == 1);
+}
+
+TEST_CASE("a newcomer that does not fit is refused with the reason, and the others go on waiting") {
+  RoundDriver round(spec_of(3));
+  round.join(0);
+  Hello hello = round.hello(1);
+  const auto [what, words] = GENERATE(table<std::string, std::string>(
+      {{"rank", "node rank 0 is taken by host host0 (pid 1000)"},
+       {"nnodes", "--nnodes=4, but the coordinator with --nnodes=3"},
+       {"run id", "run id \"other\", but this is run id \"job-1\""},
+       {"range", "node rank 3 is out of range: --nnodes=3"},
+       {"no rank", "names no node rank"},
+       {"workers", "--nproc_per_node=0"}}));
+  if (what == "rank") hello.node_rank = 0;
+  if (what == "nnodes") hello.node_count = 4;
+  if (what == "run id") hello.run_id = "other";
+  if (what == "range") hello.node_rank = 3;
+  if (what == "no rank") hello.node_rank.reset();
+  if (what == "workers") hello.local_world_size = 0;
+  round.join(7, hello);
+  const auto refused = round.sent<Refused>(7);
+  REQUIRE(refused.size() == 1);
+  CHECK_THAT(refused[0].error.message,
+             ContainsSubstring(words) && ContainsSubstring("10.0.0.1:29500 refused"));
+  CHECK_THAT(round.log(), ContainsSubstring(words));
+  CHECK(round.dropped(7));
+  CHECK(round.state.phase == RoundPhase::Joining);
+  round.join(1);
+  round.join(2);
+  CHECK(round.state.phase == RoundPhase::Running);
+}
+
+TEST_CASE("a member that comes back while the world is joining takes its own place again") {
+  RoundDriver round(spec_of(2));
+  round.join(1);
+  round.join(50, round.hello(1));  // its old connection is still open here
+  CHECK(round.dropped(RoundDriver::peer(1)));
+  CHECK(round.sent<Welcome>(50).size() == 1);
+  round.leave(RoundDriver::peer(1));  // that end is old news
+  round.join(0);
+  CHECK(round.sent<WorldReady>(50).size() == 1);
+  CHECK(round.sent<WorldReady>(50)[0].world.world_size == 4);
+}
+
+TEST_CASE("a node that leaves while joining may come back, or another in its place") {
+  RoundDriver round(spec_of(2));
+  round.join(1);
+  round.leave(RoundDriver::peer(1));
+  round.join(0);
+  CHECK(round.state.phase == RoundPhase::Joining);
+  Hello other = round.hello(1);
+  other.instance = 77;
+  round.join(60, other);
+  CHECK(round.state.phase == RoundPhase::Running);
+}
+
+TEST_CASE("every 10 s all who have joined hear who is missing") {
+  RoundDriver round(spec_of(30));
+  for (int node = 10; node < 30; ++node) round.join(node);
+  round.wait(10s);
+  const auto waiting = round.sent<Waiting>(RoundDriver::peer(12));
+  REQUIRE(waiting.size() == 1);
+  CHECK(waiting[0].joined_count == 20);
+  CHECK(waiting[0].missing == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  CHECK(waiting[0].joined.front() == NodeName{10, "host10"});
+  round.wait(1s);
+  CHECK(round.sent<Waiting>(RoundDriver::peer(12)).empty());
+}
+
+TEST_CASE("when the join timeout passes everybody is told who is missing") {
+  RoundSpec spec = spec_of(3);
+  spec.heartbeat_timeout = 1h;
+  RoundDriver round(spec);
+  round.join(0);
+  round.wait(15min - 1ms);
+  CHECK(round.state.phase == RoundPhase::Joining);
+  round.wait(1ms);
+  const NotRun not_run = ending_of<NotRun>(round, RoundDriver::peer(0));
+  CHECK(not_run.error.code == ErrorCode::Timeout);
+  CHECK_THAT(not_run.error.message,
+             ContainsSubstring("1 of 3 nodes") && ContainsSubstring("15m") &&
+                 ContainsSubstring("node 1, node 2 missing (joined: node 0 (host0))"));
+  round.join(1);
+  CHECK(round.sent<Refused>(RoundDriver::peer(1)).at(0).error.code == ErrorCode::Closed);
+}
+
+TEST_CASE("the job succeeds only when every node has said so") {
+  RoundDriver round = running(3);
+  round.say(RoundDriver::peer(1), AllReturned{0});
+  round.say(RoundDriver::peer(1), AllReturned{0});
+  round.say(RoundDriver::peer(0), AllReturned{0});
+  CHECK(round.state.phase == RoundPhase::Running);
+  round.now += 5s;
+  round.say(RoundDriver::peer(2), AllReturned{0});
+  ending_of<Succeeded>(round, RoundDriver::peer(0));
+  const Outcome outcome = round.sent<Finish>(RoundDriver::peer(2)).at(0).outcome;
+  CHECK(outcome.duration == 5s);
+  CHECK(outcome.world_size == 6);
+  CHECK(outcome.restarts == 0);
+  for (int node = 0; node < 3; ++node) {
+    CHECK(round.count<RoundOver>() == 0);
+    round.leave(RoundDriver::peer(node));
+  }
+  CHECK(round.count<RoundOver>() == 1);
+}
+
+TEST_CASE("a failure stops every node at once, the reporter included") {
+  RoundDriver round = running(3);
+  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  for (int node = 0; node < 3; ++node) {
+    const auto stops = round.sent<Stop>(RoundDriver::peer(node));
+    REQUIRE(stops.size() == 1);
+    CHECK(stops[0].round == 0);
+    CHECK(stops[0].cause == "rank 2 on node 1 (host1) failed: exit code 3");
+  }
+}
+
+TEST_CASE("restarts are counted once for the job, and the limit holds") {
+  const int limit = GENERATE(0, 1, 3);
+  RoundDriver round = running(3, limit);
+  for (int restart = 0; restart < limit; ++restart) {
+    // Failures on several nodes in one round are one restart.
+    round.say(RoundDriver::peer(1), Failed{restart, aged_failure(1)});
+    round.say(RoundDriver::peer(2), Failed{restart, aged_failure(2)});
+    stop_all(round);
+    REQUIRE(round.state.phase == RoundPhase::Running);
+    CHECK(round.sent<WorldReady>(RoundDriver::peer(2)).at(0).world.round == restart + 1);
+  }
+  round.say(RoundDriver::peer(0), Failed{limit, aged_failure(0)});
+  stop_all(round);
+  const WorkersFailed failed = ending_of<WorkersFailed>(round, RoundDriver::peer(2));
+  CHECK(failed.failures.size() == 1);
+  CHECK(failed.failures[0].round == limit);
+  CHECK(round.sent<Finish>(RoundDriver::peer(1)).at(0).outcome.restarts == limit);
+}
+
+TEST_CASE("the root cause is the earliest failure, by age, with its full text") {
+  RoundDriver round = running(3);
+  round.now += 10s;
+  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  round.now += 20ms;
+  round.say(RoundDriver::peer(2), Failed{0, aged_failure(2, 50ms)});  // was slow to tell
+  AgedFailure full = aged_failure(2, 60ms);
+  full.failure.traceback = "why";
+  round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
+  round.say(RoundDriver::peer(1), Stopped{0, {aged_failure(1, 30ms)}, 2});
+  round.say(RoundDriver::peer(2), Stopped{0, {full}, 0});
+  const WorkersFailed failed = ending_of<WorkersFailed>(round, RoundDriver::peer(0));
+  REQUIRE(failed.failures.size() == 2);
+  CHECK(failed.failures[0].rank == 4);
+  CHECK(failed.failures[0].traceback == "why");
+  CHECK(failed.failures[0].node_rank == 2);
+  CHECK(failed.failures[1].rank == 2);
+  CHECK(round.sent<Finish>(RoundDriver::peer(1)).at(0).outcome.failures_left_out == 2);
+}
+
+TEST_CASE("an age reaches back to the beginning of the round at most") {
+  RoundDriver round = running(2);
+  round.now += 1s;
+  round.say(RoundDriver::peer(0), Failed{0, aged_failure(0, 1s)});
+  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1, 1000h)});
+  CHECK(round.state.failures.first().rank == 0);
+}
+
+TEST_CASE("a node that is lost ends the job, and no restart is spent on it") {
+  const auto phase = GENERATE(RoundPhase::Running, RoundPhase::Stopping);
+  RoundDriver round = running(3, 5);
+  if (phase == RoundPhase::Stopping) round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
+  round.leave(RoundDriver::peer(1));
+  round.say(RoundDriver::peer(0), Stopped{0, {aged_failure(0)}, 0});
+  CHECK(round.state.phase == RoundPhase::Stopping);
+  round.say(RoundDriver::peer(2), Stopped{0, {}, 0});
+  const NodeLost lost = ending_of<NodeLost>(round, RoundDriver::peer(2));
+  CHECK(lost == NodeLost{1, "host1", false, "its connection closed"});
+}
+
+TEST_CASE("a node lost while the last round is being stopped does not hide the failure") {
+  RoundDriver round = running(2, 0);
+  round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
+  round.leave(RoundDriver::peer(0));
+  round.say(RoundDriver::peer(1), Stopped{0, {}, 0});
+  CHECK(ending_of<WorkersFailed>(round, RoundDriver::peer(1)).failures.at(0).rank == 0);
+}
+
+TEST_CASE("a node that misses its heartbeats is lost, one that pings is not") {
+  RoundDriver round = running(2);
+  for (int i = 0; i < 5; ++i) {
+    round.now += 3750ms;
+    round.say(RoundDriver::peer(0), Ping{});
+    CHECK(round.sent<Pong>(RoundDriver::peer(0)).size() == 1);
+    round.event(RoundTick{});
+  }
+  CHECK(round.dropped(RoundDriver::peer(1)));
+  CHECK(round.sent<Stop>(RoundDriver::peer(0)).size() == 1);
+  round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
+  CHECK(ending_of<NodeLost>(round, RoundDriver::peer(0)).reason == "no sign of life for 15s");
+}
+
+TEST_CASE("a coordinator that was held up itself blames nobody") {
+  RoundDriver round = running(2);
+  round.wait(1h);
+  CHECK(round.state.phase == RoundPhase::Running);
+  CHECK(round.actions.empty());
+}
+
+TEST_CASE("a signal to one agent ends the job everywhere, whatever it was doing") {
+  const auto when = GENERATE(RoundPhase::Joining, RoundPhase::Running, RoundPhase::Stopping);
+  RoundDriver round(spec_of(3, 5));
+  round.join(0);
+  round.join(1);
+  if (when != RoundPhase::Joining) round.join(2);
+  if (when == RoundPhase::Stopping) round.say(RoundDriver::peer(2), Failed{0, aged_failure(2)});
+  round.say(RoundDriver::peer(1), Signalled{15});
+  if (when != RoundPhase::Joining) {
+    CHECK(round.state.phase == RoundPhase::Stopping);
+    stop_all(round);
+  }
+  CHECK(ending_of<Interrupted>(round, RoundDriver::peer(0)) == Interrupted{15, 1, "host1"});
+  round.join(9, round.hello(2));
+  CHECK(round.sent<Refused>(9).at(0).error.code == ErrorCode::Closed);
+}
+
+TEST_CASE("what arrives for an old round is ignored, what speaks of a future one is dropped") {
+  RoundDriver round = running(2, 2);
+  round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
+  stop_all(round);
+  REQUIRE(round.state.round == 1);
+  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  CHECK(round.actions.empty());
+  round.say(RoundDriver::peer(1), AllReturned{0});
+  round.say(RoundDriver::peer(1), Stopped{0, {}, 0});
+  CHECK(round.actions.empty());
+  CHECK(round.state.phase == RoundPhase::Running);
+  round.say(RoundDriver::peer(1), AllReturned{2});
+  CHECK(round.dropped(RoundDriver::peer(1)));
+  CHECK(round.state.phase == RoundPhase::Stopping);
+}
+
+TEST_CASE("a member that breaks the protocol is dropped and counts as lost") {
+  const int kind = GENERATE(0, 1, 2);
+  RoundDriver round = running(2);
+  if (kind == 0) round.say(RoundDriver::peer(1), round.hello(1));
+  if (kind == 1) round.say(RoundDriver::peer(1), Stopped{0, {}, 0});           // nobody told it to
+  if (kind == 2) round.say(RoundDriver::peer(1), Failed{0, aged_failure(0)});  // not its rank
+  CHECK(round.dropped(RoundDriver::peer(1)));
+  round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
+  CHECK(ending_of<NodeLost>(round, RoundDriver::peer(0)).node_rank == 1);
+}
+
+TEST_CASE("a stranger that does not say hello is dropped, at once or when its time is up") {
+  RoundDriver round(spec_of(2));
+  round.event(PeerArrived{1, "10.0.0.9:1"});
+  round.event(PeerArrived{2, "10.0.0.9:2"});
+  round.say(1, Ping{});
+  CHECK(round.dropped(1));
+  for (int i = 0; i < 5; ++i) round.wait(3750ms);
+  CHECK(round.dropped(2));
+  CHECK_THAT(round.log(), ContainsSubstring("10.0.0.9:2"));
+  for (Peer peer = 10; peer < 1036; ++peer) {
+    round.event(PeerArrived{peer, "x"});
+    CHECK_FALSE(round.dropped(peer));
+  }
+  round.event(PeerArrived{2000, "x"});
+  CHECK(round.dropped(2000));
+}
+
+TEST_CASE("members that never read their outcome do not hold the coordinator for ever") {
+  RoundDriver round = running(2);
+  round.say(RoundDriver::peer(0), AllReturned{0});
+  round.say(RoundDriver::peer(1), AllReturned{0});
+  round.leave(RoundDriver::peer(0));
+  CHECK(round.count<RoundOver>() == 0);
+  round.wait(15s);
+  CHECK(round.dropped(RoundDriver::peer(1)));
+  CHECK(round.count<RoundOver>() == 1);
+  CHECK_FALSE(deadline(round.state).has_value());
+}
+
+TEST_CASE("every event in every phase leaves the round in order") {
+  const auto phase = GENERATE(RoundPhase::Joining, RoundPhase::Running, RoundPhase::Stopping,
+                              RoundPhase::Ending, RoundPhase::Over);
+  const int event = GENERATE(range(0, 12));
+  RoundDriver round(spec_of(3, 1));
+  round.join(0);
+  round.join(1);
+  if (phase != RoundPhase::Joining) round.join(2);
+  if (phase == RoundPhase::Stopping) round.say(RoundDriver::peer(2), Failed{0, aged_failure(2)});
+  if (phase == RoundPhase::Ending || phase == RoundPhase::Over) {
+    for (int node = 0; node < 3; ++node) round.say(RoundDriver::peer(node), AllReturned{0});
+  }
+  if (phase == RoundPhase::Over) {
+    for (int node = 0; node < 3; ++node) round.leave(RoundDriver::peer(node));
+  }
+  REQUIRE(round.state.phase == phase);
+  provoke(round, event);
+  int present = 0;
+  for (const RoundNode& node : round.state.nodes)
+    present += node.presence == RoundNode::Presence::Present ? 1 : 0;
+  if (round.state.phase != RoundPhase::Over) CHECK(round.state.present_count == present);
+  CHECK(round.state.pending_count >= 0);
+  CHECK((round.state.phase == RoundPhase::Over) == !deadline(round.state).has_value());
+  CHECK(round.state.phase >= phase);  // this far from a restart, it only moves forward
+  if (phase == RoundPhase::Over) CHECK(round.count<SendTo>() + round.count<SendAll>() == 0);
+}
+
+}  // namespace drun::rendezvous
