@@ -153,7 +153,7 @@ Descendants::~Descendants() {
   if (found_ != nullptr) munmap(found_, kFoundLimit * sizeof(ProcessStat));
 }
 
-std::span<const ProcessStat> Descendants::all() const { return {found_, count_}; }
+std::span<const ProcessStat> Descendants::all() const& { return {found_, count_}; }
 
 bool send_signal(const ProcessStat& process, int signal) {
   const Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));

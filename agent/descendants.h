@@ -40,7 +40,8 @@ class Descendants {
   Descendants& operator=(const Descendants&) = delete;
   ~Descendants();
 
-  std::span<const ProcessStat> all() const;
+  std::span<const ProcessStat> all() const&;
+  std::span<const ProcessStat> all() const&& = delete;  // `for (... : Descendants().all())` dangles
 
  private:
   ProcessStat* found_;

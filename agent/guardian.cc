@@ -139,7 +139,8 @@ std::vector<int> other_children(pid_t agent) {
   std::vector<int> children;
   siginfo_t info{};
   if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return children;
-  for (const ProcessStat& process : Descendants().all())
+  const Descendants found;
+  for (const ProcessStat& process : found.all())
     if (process.parent == getpid() && process.pid != agent) children.push_back(process.pid);
   return children;
 }

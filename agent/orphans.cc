@@ -79,7 +79,9 @@ bool Orphans::reap(const IsWorker& is_worker) {
     signalled_.erase(info.si_pid);  // the number may be another's now
     std::erase(given_up_, info.si_pid);
   }
-  return !given_up_.empty() && Descendants(given_up_).all().empty();
+  if (given_up_.empty()) return false;
+  const Descendants others(given_up_);
+  return others.all().empty();
 }
 
 void Orphans::give_up() {

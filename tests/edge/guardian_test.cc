@@ -1,0 +1,176 @@
+#include "agent/guardian.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+
+#include "agent/descendants.h"
+#include "agent/exit_status.h"
+#include "agent/spawn.h"
+#include "tests/support/catch.h"
+#include "tests/support/process_probe.h"
+
+namespace drun::agent {
+namespace {
+
+using std::chrono::milliseconds;
+using test::Pipe;
+using test::processes_with;
+using test::wait_until;
+
+// A launcher with a guardian (tests/workers/guarded_tree.cc), all of whose processes carry a tag.
+class Guarded {
+ public:
+  explicit Guarded(const std::vector<std::string>& arguments, const std::string& prefix = "") {
+    static int count = 0;
+    tag_ = std::to_string(getpid()) + "-" + std::to_string(++count);
+    Command command{.environment = {{"DRUN_TEST_TAG", tag_}, {"PATH", "/usr/bin:/bin"}}};
+    std::string line = prefix + " exec " DRUN_BIN_DIR "/workers/guarded_tree";
+    for (const std::string& argument : arguments) line += " '" + argument + "'";
+    command.argv = {"/bin/sh", "-c", line};
+    command.stdout_fd = output.writing_end();
+    spawned_ = std::get<Spawned>(spawn(command));
+    output.close_writing_end();
+  }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  ~Guarded() {
+    for (const pid_t pid : all()) kill(pid, SIGKILL);
+    if (!is_reaped_) wait();
+    close(spawned_.pidfd);
+  }
+
+  ExitStatus wait() {
+    siginfo_t info{};
+    waitid(P_PID, static_cast<id_t>(spawned_.pid), &info, WEXITED);
+    is_reaped_ = true;
+    return decode({.how = info.si_code, .status = info.si_status});
+  }
+  std::vector<pid_t> all() const { return processes_with("DRUN_TEST_TAG=" + tag_); }
+  bool is_gone_within(milliseconds limit) const {
+    return wait_until([this] { return all().empty(); }, limit);
+  }
+  // Guardian, agent and a family of seven for each worker.
+  bool is_up(std::size_t workers) const {
+    return wait_until([&] { return all().size() == 2 + 7 * workers; }, milliseconds(10'000));
+  }
+  pid_t guardian() const { return spawned_.pid; }
+  std::vector<pid_t> children_of(pid_t parent) const {
+    std::vector<pid_t> children;
+    const Descendants found;
+    for (const ProcessStat& process : found.all())
+      if (process.parent == parent) children.push_back(process.pid);
+    return children;
+  }
+  pid_t agent() const {
+    const std::vector<pid_t> children = children_of(guardian());
+    REQUIRE(children.size() == 1);
+    return children[0];
+  }
+
+  Pipe output;
+
+ private:
+  std::string tag_;
+  Spawned spawned_;
+  bool is_reaped_ = false;
+};
+
+const std::string kTree = DRUN_BIN_DIR "/workers/tree";
+
+void stop_and_wait(pid_t pid) {
+  kill(pid, SIGSTOP);
+  REQUIRE(wait_until(
+      [pid] {
+        const Descendants found;
+        for (const ProcessStat& process : found.all())
+          if (process.pid == pid) return process.state == 'T';
+        return false;
+      },
+      milliseconds(5'000)));
+}
+
+}  // namespace
+
+TEST_CASE("the guardian ends with its agent's exit code and its reader sees the end") {
+  Guarded good({"2", "1000", "/bin/true"});
+  CHECK(good.output.read_all() == "succeeded\ngone leftovers=0 unkillable=0\n");
+  CHECK(good.wait() == ExitStatus(Exited{0}));
+  Guarded bad({"2", "1000", "/bin/sh", "-c", "exit 42"});
+  CHECK(bad.wait() == ExitStatus(Exited{42}));
+}
+
+TEST_CASE("nothing is left a second after SIGKILL of any one process") {
+  const std::string victim = GENERATE("guardian", "agent");
+  const std::string stopped = GENERATE("nobody", "guardian", "agent");
+  CAPTURE(victim, stopped);
+  Guarded run({"2", "60000", kTree, "stay"});
+  REQUIRE(run.is_up(2));
+  const std::map<std::string, pid_t> pids{{"guardian", run.guardian()}, {"agent", run.agent()}};
+  if (stopped != "nobody") stop_and_wait(pids.at(stopped));
+  kill(pids.at(victim), SIGKILL);
+  CHECK(run.is_gone_within(milliseconds(1'000)));
+  CHECK(run.wait() ==
+        (victim == "guardian" ? ExitStatus(Killed{.signal = SIGKILL}) : ExitStatus(Exited{137})));
+}
+
+TEST_CASE("SIGKILL of a worker ends the job, its stubborn relatives included") {
+  Guarded run({"2", "100", kTree, "stay"});
+  REQUIRE(run.is_up(2));
+  const std::vector<pid_t> children = run.children_of(run.agent());
+  kill(*std::min_element(children.begin(), children.end()), SIGKILL);
+  CHECK(run.is_gone_within(milliseconds(1'100)));
+  CHECK(run.wait() == ExitStatus(Exited{137}));
+}
+
+TEST_CASE("a signal to the guardian ends the job in order") {
+  const int signal = GENERATE(SIGTERM, SIGINT, SIGHUP, SIGQUIT);
+  Guarded run({"1", "100", kTree, "stay"});
+  REQUIRE(run.is_up(1));
+  kill(run.guardian(), signal);
+  CHECK(run.wait() == ExitStatus(Exited{128 + signal}));
+  CHECK(run.all().empty());
+}
+
+TEST_CASE("a signal nobody handles ends agent and job") {
+  Guarded run({"1", "60000", kTree, "stay"});
+  REQUIRE(run.is_up(1));
+  kill(run.guardian(), SIGALRM);
+  CHECK(run.wait() == ExitStatus(Exited{128 + SIGALRM}));
+  CHECK(run.all().empty());
+}
+
+TEST_CASE("what was ignored at the start stays ignored") {
+  Guarded run({"1", "100", kTree, "stay"}, "trap '' HUP;");
+  REQUIRE(run.is_up(1));
+  kill(run.guardian(), SIGHUP);
+  kill(run.guardian(), SIGTERM);
+  CHECK(run.wait() == ExitStatus(Exited{128 + SIGTERM}));
+}
+
+TEST_CASE("SIGUSR1 is passed on and ends nothing by itself") {
+  Guarded run({"1", "1000", "/bin/sh", "-c",
+               "exec 2>&-; trap \"echo got; exit 5\" USR1; echo up; while :; do sleep 0.01; done"});
+  CHECK(run.output.read_line() == "up");
+  kill(run.guardian(), SIGUSR1);
+  CHECK(run.output.read_line() == "got");
+  CHECK(run.wait() == ExitStatus(Exited{5}));
+}
+
+TEST_CASE("children that were there before the guardian are left alone") {
+  const std::string end = GENERATE("by itself", "killed");
+  Guarded run({"1", "1000", "/bin/sleep", end == "killed" ? "1000" : "0"}, "sleep 1000 & echo $!;");
+  const pid_t sidecar = std::stoi(run.output.read_line());
+  if (end == "killed") {
+    REQUIRE(wait_until([&] { return run.all().size() == 4; }, milliseconds(5'000)));
+    for (const pid_t child : run.children_of(run.guardian()))
+      if (child != sidecar) kill(child, SIGKILL);
+  }
+  run.wait();
+  CHECK(run.all() == std::vector<pid_t>{sidecar});
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,80 @@
+#include "agent/signals.h"
+
+#include <csignal>
+
+#include "tests/support/catch.h"
+
+namespace drun::agent {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Recorder : Signals::Listener {
+  void on_terminate(int signal) override { heard.push_back("terminate " + std::to_string(signal)); }
+  void on_kill_now() override { heard.push_back("kill"); }
+  void on_pass_on(int signal) override { heard.push_back("pass " + std::to_string(signal)); }
+
+  // Sends it and lets everything that follows happen.
+  void send(int signal, milliseconds before = milliseconds(0)) {
+    io.restart();
+    asio::steady_timer timer(io);
+    timer.expires_after(before);
+    timer.async_wait([signal](error_code) { std::raise(signal); });
+    io.run_for(before + milliseconds(20));
+  }
+
+  asio::io_context io{1};
+  Signals signals{io, {SIGTERM, SIGINT, SIGHUP, SIGKILL}, *this};
+  std::vector<std::string> heard;
+};
+
+using Heard = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("the first termination signal is told, repeated ones are not") {
+  Recorder recorder;
+  recorder.signals.start();
+  recorder.send(SIGTERM);
+  recorder.send(SIGTERM);
+  recorder.send(SIGHUP);
+  CHECK(recorder.heard == Heard{"terminate 15"});
+}
+
+TEST_CASE("a second Ctrl-C kills, one that comes twice at once does not") {
+  Recorder recorder;
+  recorder.signals.start();
+  recorder.send(SIGINT);
+  recorder.send(SIGINT);
+  CHECK(recorder.heard == Heard{"terminate 2"});
+  recorder.send(SIGINT, milliseconds(250));
+  recorder.send(SIGINT, milliseconds(250));
+  CHECK(recorder.heard == Heard{"terminate 2", "kill"});
+}
+
+TEST_CASE("USR1, USR2 and CONT are passed on") {
+  Recorder recorder;
+  recorder.signals.start();
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGCONT, SIGUSR1}) recorder.send(signal);
+  CHECK(recorder.heard == Heard{"pass 10", "pass 12", "pass 18", "pass 10"});
+}
+
+TEST_CASE("an inherited ignore stays an ignore") {
+  std::signal(SIGHUP, SIG_IGN);
+  Recorder recorder;
+  recorder.signals.start();
+  recorder.send(SIGHUP);
+  std::signal(SIGHUP, SIG_DFL);
+  CHECK(recorder.heard.empty());
+}
+
+TEST_CASE("when stopped it lets the io_context end") {
+  Recorder recorder;
+  recorder.signals.start();
+  recorder.signals.stop();
+  const auto begin = std::chrono::steady_clock::now();
+  recorder.io.run_for(std::chrono::seconds(10));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+}
+
+}  // namespace drun::agent
