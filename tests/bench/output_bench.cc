@@ -132,6 +132,7 @@ void measure_opening(int workers) {
 
 template <typename Way>
 bool measure(const char* name, const Load& load, Way way) {
+  std::fflush(stdout);
   const pid_t pid = ::fork();
   if (pid == 0) {
     const UniqueFd file(::open(load.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
