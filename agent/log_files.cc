@@ -46,27 +46,32 @@ std::string as_file_name(std::string_view run_id) {
   return name;
 }
 
-Result<void> LogFiles::make(const std::optional<std::string>& log_dir, std::string_view run_id) {
+Result<void> LogFiles::make(const std::optional<std::string>& log_dir, std::string_view run_id,
+                            bool holds_streams) {
   if (log_dir && log_dir->empty()) return {};
   is_temporary_ = !log_dir;
+  const std::string prefix = (is_temporary_ ? "drun_" : "") + as_file_name(run_id) + "_";
   std::error_code ec;
-  const fs::path base = log_dir ? fs::path(*log_dir) : fs::temp_directory_path(ec);
-  if (ec)
-    return Error{ErrorCode::System, "cannot use the temporary directory: " +
-                                        system_message(ec.value()) + "; set TMPDIR or --log-dir"};
-  if (log_dir) {
-    fs::create_directories(base, ec);
-    if (!ec && !fs::is_directory(base, ec) && !ec)
-      ec = std::make_error_code(std::errc::not_a_directory);
-    if (ec) return unusable(base.string(), ec);
+  if (is_temporary_) {
+    const fs::path base = fs::temp_directory_path(ec);
+    if (ec)
+      return Error{ErrorCode::System, "cannot use the temporary directory: " +
+                                          system_message(ec.value()) + "; set TMPDIR or --log-dir"};
+    if (!holds_streams && base == "/tmp" && make_random("/dev/shm", prefix)) return {};
+    return make_random(base.string(), prefix);
   }
-  const std::string prefix = is_temporary_ ? "drun_" : "";
-  std::string path =
-      (fs::absolute(base, ec) / (prefix + as_file_name(run_id) + "_XXXXXX")).string();
-  if (::mkdtemp(path.data()) == nullptr) {
-    const std::error_code why(errno, std::generic_category());
-    return unusable(base.string(), why);
-  }
+  fs::create_directories(*log_dir, ec);
+  if (!ec && !fs::is_directory(*log_dir, ec) && !ec)
+    ec = std::make_error_code(std::errc::not_a_directory);
+  if (ec) return unusable(*log_dir, ec);
+  return make_random(*log_dir, prefix);
+}
+
+Result<void> LogFiles::make_random(const std::string& base, const std::string& prefix) {
+  std::error_code ec;
+  std::string path = (fs::absolute(base, ec) / (prefix + "XXXXXX")).string();
+  if (::mkdtemp(path.data()) == nullptr)
+    return unusable(base, std::error_code(errno, std::generic_category()));
   place_ = path;
   return {};
 }

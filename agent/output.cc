@@ -68,6 +68,7 @@ class Output::Impl {
   StreamPlan plan_of(int local_rank, Stream stream) const;
   Console& console_of(Stream stream) { return stream == Stream::Stderr && err_ ? *err_ : *out_; }
   std::unique_ptr<Console> make_console(int fd, std::string name);
+  bool holds_streams() const;
   std::size_t pipe_bytes() const;
   std::string label_of(int local_rank) const;
   Result<int> open_stream(int local_rank, Stream stream, Worker& worker);
@@ -104,7 +105,14 @@ Result<void> Output::Impl::prepare(std::string_view run_id) {
   out_ = make_console(fds_.out, "stdout");
   if (!is_same_file(fds_.out, fds_.err)) err_ = make_console(fds_.err, "stderr");
   own_lines_.emplace(++streams_made_, "");
-  return files_.make(spec_.log_dir, run_id);
+  return files_.make(spec_.log_dir, run_id, holds_streams());
+}
+
+bool Output::Impl::holds_streams() const {
+  for (const auto& streams : spec_.streams)
+    for (const StreamPlan& plan : streams)
+      if (plan.to_file) return true;
+  return false;
 }
 
 std::unique_ptr<Console> Output::Impl::make_console(int fd, std::string name) {
@@ -293,10 +301,7 @@ void Output::Impl::finish() {
     console->queue().end_line();
     console->flush();
   }
-  bool holds_streams = false;
-  for (const auto& streams : spec_.streams)
-    for (const StreamPlan& plan : streams) holds_streams = holds_streams || plan.to_file;
-  if (files_.is_temporary() && !holds_streams) files_.remove();
+  if (files_.is_temporary() && !holds_streams()) files_.remove();
 }
 
 void Output::Impl::stop() {

@@ -12,9 +12,9 @@ namespace drun::agent {
 Result<Pipe> make_pipe(std::size_t capacity_bytes) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) {
-    const std::string remedy = errno == EMFILE ? "; raise the limit with ulimit -n" : "";
-    Error error = system_error("make a pipe for a worker's output", errno);
-    error.message += remedy;
+    const int error_number = errno;
+    Error error = system_error("make a pipe for a worker's output", error_number);
+    if (error_number == EMFILE) error.message += "; raise the limit with ulimit -n";
     return error;
   }
   Pipe pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};

@@ -111,8 +111,28 @@ void run_output(const Load& load, int file, drun::StreamPlan plan, const std::st
   if (!log_dir.empty()) std::system(("rm -r " + output.log_place()).c_str());
 }
 
+// What output adds to the start of a job: directories, pipes, and their removal.
+void measure_opening(int workers) {
+  const auto begin = std::chrono::steady_clock::now();
+  drun::asio::io_context io(1);
+  drun::agent::Output output(io, {}, {}, "here", {.out = 1, .err = 2});
+  drun::World world;
+  world.local_world_size = workers;
+  if (!output.prepare("bench") || !output.open_round(world)) std::abort();
+  for (int rank = 0; rank < workers; ++rank) {
+    if (!output.open_worker(rank)) std::abort();
+    output.close_worker_ends();
+  }
+  output.drain(std::chrono::hours(1), [] {});
+  io.run();
+  output.finish();
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  std::printf("open and close the streams of %d workers: %.2f ms\n", workers, took.count());
+}
+
 template <typename Way>
 bool measure(const char* name, const Load& load, Way way) {
+  std::fflush(stdout);
   const pid_t pid = ::fork();
   if (pid == 0) {
     const UniqueFd file(::open(load.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -152,6 +172,8 @@ int main(int argc, char** argv) {
   const auto output = [&load](drun::StreamPlan plan, const std::string& log_dir) {
     return [&load, plan, log_dir](int file) { run_output(load, file, plan, log_dir); };
   };
+  measure_opening(64);
+  measure_opening(256);
   bool is_good = measure("bare", load, [&](int file) { copy_bare(load, file); });
   is_good &= measure("labelled", load, output({.is_labelled = true}, ""));
   is_good &= measure("lines", load, output({}, ""));

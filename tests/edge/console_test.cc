@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <pty.h>
+#include <sys/fsuid.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <termios.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <optional>
@@ -45,6 +48,15 @@ struct ConsoleRig {
   std::optional<Console> console;
 };
 
+// While it lives, what has mode 0 cannot be opened, by root neither.
+class NoPrivilege {
+ public:
+  explicit NoPrivilege(bool is_wanted) {
+    if (is_wanted) ::setfsuid(65534);
+  }
+  ~NoPrivilege() { ::setfsuid(::geteuid()); }
+};
+
 struct Ends {
   UniqueFd reader;
   UniqueFd writer;
@@ -70,9 +82,13 @@ Ends make_ends(const std::string& kind) {
 
 TEST_CASE("a console that is not read congests, then takes everything in order") {
   const std::string kind = GENERATE("pipe", "socket", "terminal");
-  CAPTURE(kind);
+  const bool can_be_reopened = GENERATE(true, false);
+  CAPTURE(kind, can_be_reopened);
   Ends ends = make_ends(kind);
+  if (!can_be_reopened && kind != "socket") REQUIRE(::fchmod(ends.writer.get(), 0) == 0);
+  std::optional<NoPrivilege> no_privilege(!can_be_reopened);
   ConsoleRig rig(ends.writer.get());
+  no_privilege.reset();
   CHECK(rig.console->is_terminal() == (kind == "terminal"));
   const std::string text = rig.fill();
   CHECK(rig.console->queue().size_bytes() < kHighWaterBytes + 200);

@@ -30,7 +30,7 @@ TEST_CASE("a run id becomes a file name whatever it holds") {
 TEST_CASE("the log directory is laid out as torchrun's") {
   const test::TemporaryDirectory directory;
   LogFiles files;
-  REQUIRE(files.make(directory / "deep/er", "job"));
+  REQUIRE(files.make(directory / "deep/er", "job", true));
   CHECK(fs::path(files.place()).parent_path() == directory / "deep/er");
   CHECK(fs::path(files.place()).filename().string().starts_with("job_"));
   CHECK(fs::status(files.place()).permissions() == fs::perms::owner_all);
@@ -50,7 +50,7 @@ TEST_CASE("the log directory is laid out as torchrun's") {
 TEST_CASE("an attempt directory that is there already is wiped") {
   const test::TemporaryDirectory directory;
   LogFiles files;
-  REQUIRE(files.make(directory.path(), "job"));
+  REQUIRE(files.make(directory.path(), "job", true));
   REQUIRE(files.make_attempt(0));
   REQUIRE(files.make_worker_directory(0));
   write_file(files.error_path(0), "old");
@@ -64,7 +64,7 @@ TEST_CASE("a file where the log directory should be is a usage error that names 
   write_file(directory / "file", "");
   const std::string path = directory / GENERATE("file", "file/below");
   LogFiles files;
-  const Result<void> made = files.make(path, "job");
+  const Result<void> made = files.make(path, "job", true);
   REQUIRE_FALSE(made);
   CHECK(made.error().code == ErrorCode::Usage);
   CHECK_THAT(made.error().message, ContainsSubstring(path + ": not a directory"));
@@ -72,7 +72,7 @@ TEST_CASE("a file where the log directory should be is a usage error that names 
 
 TEST_CASE("an empty log directory means no files at all") {
   LogFiles files;
-  REQUIRE(files.make("", "job"));
+  REQUIRE(files.make("", "job", true));
   REQUIRE(files.make_attempt(0));
   REQUIRE(files.make_worker_directory(0));
   CHECK_FALSE(files.has_place());
@@ -80,8 +80,10 @@ TEST_CASE("an empty log directory means no files at all") {
 }
 
 TEST_CASE("without a log directory the temporary one is used, and can be removed") {
+  const bool holds_streams = GENERATE(false, true);
   LogFiles files;
-  REQUIRE(files.make(std::nullopt, "job"));
+  REQUIRE(files.make(std::nullopt, "job", holds_streams));
+  if (holds_streams) CHECK(fs::path(files.place()).parent_path() == fs::temp_directory_path());
   CHECK(files.is_temporary());
   CHECK(fs::path(files.place()).filename().string().starts_with("drun_job_"));
   REQUIRE(files.make_attempt(0));
