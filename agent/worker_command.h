@@ -16,8 +16,8 @@
 namespace drun::agent {
 
 struct WorkerCommand {
-  std::vector<std::string> argv;         // argv[0] is looked up on PATH when it holds no slash
-  std::vector<std::string> environment;  // "NAME=value", each name once
+  std::vector<std::string> argv{};         // argv[0] is looked up on PATH when it holds no slash
+  std::vector<std::string> environment{};  // "NAME=value", each name once
   bool operator==(const WorkerCommand&) const = default;
 };
 

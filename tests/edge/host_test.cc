@@ -22,7 +22,7 @@ class Folder {
     path_ = path;
   }
   ~Folder() {
-    for (const std::string& name : {"file", "link", "folder"}) {
+    for (const char* name : {"file", "link", "folder"}) {
       unlink((path_ + "/" + name).c_str());
       rmdir((path_ + "/" + name).c_str());
     }

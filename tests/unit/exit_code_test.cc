@@ -43,8 +43,8 @@ TEST_CASE("every signal of the root cause, or sent to drun, is 128 + n") {
   for (int signal = 1; signal <= SIGRTMAX; ++signal) {
     CHECK(exit_code(failed_with(Killed{signal, true}), ExitCodeStyle::Drun) == 128 + signal);
     CHECK(exit_code(failed_with(Killed{signal, true}), ExitCodeStyle::Torchrun) == 1);
-    CHECK(exit_code(ended_by(Interrupted{.signal = signal}), ExitCodeStyle::Drun) == 128 + signal);
-    CHECK(exit_code(ended_by(Interrupted{.signal = signal}), ExitCodeStyle::Torchrun) == 1);
+    CHECK(exit_code(ended_by(Interrupted{signal, 0, "gpu0"}), ExitCodeStyle::Drun) == 128 + signal);
+    CHECK(exit_code(ended_by(Interrupted{signal, 0, "gpu0"}), ExitCodeStyle::Torchrun) == 1);
   }
 }
 
