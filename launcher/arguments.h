@@ -20,8 +20,8 @@
 namespace drun {
 
 struct KnownOption {
-  std::string name;  // canonical: "--nproc-per-node"; '_' is as good as '-' in any place
-  char letter = 0;   // 'r' for -r; 0: none
+  std::string name{};  // canonical: "--nproc-per-node"; '_' is as good as '-' in any place
+  char letter = 0;     // 'r' for -r; 0: none
   enum class Value { None, Needed, MayFollow };  // --flag, --name=v or --name v, --name[=v]
   Value value = Value::Needed;
   // Prefixes are looked up among torchrun's options first, so that one that torchrun takes does
@@ -31,15 +31,15 @@ struct KnownOption {
 };
 
 struct GivenOption {
-  std::string name;                  // canonical
-  std::optional<std::string> value;  // absent for a flag, or when it need not be there
+  std::string name{};                  // canonical
+  std::optional<std::string> value{};  // absent for a flag, or when it need not be there
   bool operator==(const GivenOption&) const = default;
 };
 
 struct Arguments {
-  std::vector<GivenOption> options;  // in order of appearance, repeated ones included
-  std::optional<std::string> program;
-  std::vector<std::string> program_arguments;
+  std::vector<GivenOption> options{};  // in order of appearance, repeated ones included
+  std::optional<std::string> program{};
+  std::vector<std::string> program_arguments{};
   bool operator==(const Arguments&) const = default;
 };
 

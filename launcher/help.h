@@ -11,9 +11,9 @@
 namespace drun {
 
 struct HelpEntry {
-  std::string group;
-  std::string names;  // "-r, --redirects SPEC"
-  std::string text;   // wrapped here; a '\n' in it stays
+  std::string group{};
+  std::string names{};  // "-r, --redirects SPEC"
+  std::string text{};   // wrapped here; a '\n' in it stays
 };
 
 // Groups in the order of their first entry. `head` and `foot` are put around them as they are.

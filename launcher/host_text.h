@@ -13,8 +13,8 @@ namespace drun {
 // Folders whose cpu.max (v2) or cpu.cfs_quota_us (v1) may bound a process, from the text of
 // /proc/self/cgroup; its own first, then its parents up to the root.
 struct CgroupFolders {
-  std::vector<std::string> v2;  // below /sys/fs/cgroup
-  std::vector<std::string> v1;  // below /sys/fs/cgroup/cpu
+  std::vector<std::string> v2{};  // below /sys/fs/cgroup
+  std::vector<std::string> v1{};  // below /sys/fs/cgroup/cpu
 };
 CgroupFolders cgroup_folders(std::string_view proc_self_cgroup);
 

@@ -16,7 +16,7 @@ namespace drun {
 struct LogStyle {
   std::string invoked_as = "drun";
   LogLevel level = LogLevel::Info;  // and above
-  std::optional<int> node_rank;
+  std::optional<int> node_rank{};
 };
 
 Log console_log(const LogStyle& style);

@@ -20,22 +20,22 @@ namespace drun {
 
 // The program cannot run on this node, as far as one can see before trying.
 struct CannotStart {
-  NotStarted status;
-  std::string message;  // with the remedy
+  NotStarted status{};
+  std::string message{};  // with the remedy
   bool operator==(const CannotStart&) const = default;
 };
 
 struct Plan {
-  AgentSpec agent;
+  AgentSpec agent{};
   // Set only when this is the job's one node: say `message`, end with exit_code(status), start
   // nothing. With more nodes it is a warning instead, and the round's failure tells everyone.
-  std::optional<CannotStart> cannot_start;
-  std::optional<std::string> report_file;
+  std::optional<CannotStart> cannot_start{};
+  std::optional<std::string> report_file{};
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
-  std::optional<DryRun> dry_run;
+  std::optional<DryRun> dry_run{};
   LogLevel log_level = LogLevel::Info;
-  std::vector<std::string> notes;     // for the log, level info
-  std::vector<std::string> warnings;  // for the log, level warning
+  std::vector<std::string> notes{};     // for the log, level info
+  std::vector<std::string> warnings{};  // for the log, level warning
   bool operator==(const Plan&) const = default;
 };
 

@@ -17,8 +17,8 @@ inline constexpr int kMasterPort = 29500;
 inline constexpr int kMeetingPort = 29400;
 
 struct Remarks {
-  std::vector<std::string> notes;
-  std::vector<std::string> warnings;
+  std::vector<std::string> notes{};
+  std::vector<std::string> warnings{};
 };
 
 // "--option=value: reason; remedy".

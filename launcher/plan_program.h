@@ -16,9 +16,9 @@
 namespace drun {
 
 struct Program {
-  std::vector<std::string> argv;
+  std::vector<std::string> argv{};
   std::size_t arguments_at = 1;  // index in argv of the program's first argument
-  std::optional<CannotStart> cannot_start;
+  std::optional<CannotStart> cannot_start{};
   bool operator==(const Program&) const = default;
 };
 

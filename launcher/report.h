@@ -15,8 +15,8 @@ struct ReportStyle {
   bool has_colour = false;
   int columns = 80;                    // rules and wrapping; never cuts a line of a traceback
   std::chrono::seconds utc_offset{0};  // of local time
-  std::string log_directory;           // this node's; empty: no files were kept
-  std::string report_file;             // this node's; empty: none was written
+  std::string log_directory{};         // this node's; empty: no files were kept
+  std::string report_file{};           // this node's; empty: none was written
 };
 
 // Text for stderr, ends with a newline; empty when the job succeeded. Control characters in what

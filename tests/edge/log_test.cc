@@ -1,0 +1,63 @@
+#include "launcher/log.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <regex>
+
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+// What `deed` writes to file descriptor 2.
+std::string stderr_of(const std::function<void()>& deed) {
+  std::FILE* file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  const int saved = dup(STDERR_FILENO);
+  dup2(fileno(file), STDERR_FILENO);
+  deed();
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  std::rewind(file);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a log line has name, time, level, node and message") {
+  const std::string text = stderr_of(
+      [] { console_log({.invoked_as = "drun", .node_rank = 1}).warning("lost a={} 100% %n"); });
+  CAPTURE(text);
+  CHECK(std::regex_match(
+      text, std::regex(R"(drun \d\d:\d\d:\d\d\.\d\d\d warning node 1: lost a=\{\} 100% %n\n)")));
+}
+
+TEST_CASE("one node alone is not named, and a strange program name is no pattern") {
+  const std::string text = stderr_of([] { console_log({.invoked_as = "my%n"}).info("hello"); });
+  CAPTURE(text);
+  CHECK(std::regex_match(text, std::regex(R"(my%n \d\d:\d\d:\d\d\.\d\d\d info: hello\n)")));
+}
+
+TEST_CASE("lines below the level are left out") {
+  const auto lines = [](LogLevel level) {
+    const std::string text = stderr_of([level] {
+      const Log log = console_log({.level = level});
+      log.debug("m");
+      log.info("m");
+      log.warning("m");
+      log.error("m");
+    });
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  CHECK(lines(LogLevel::Debug) == 4);
+  CHECK(lines(LogLevel::Info) == 3);
+  CHECK(lines(LogLevel::Warning) == 2);
+  CHECK(lines(LogLevel::Error) == 1);
+}
+
+}  // namespace drun

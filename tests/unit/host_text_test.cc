@@ -1,0 +1,50 @@
+#include "launcher/host_text.h"
+
+#include "tests/support/catch.h"
+
+namespace drun {
+
+TEST_CASE("a cgroup bounds its processes, and so do its parents") {
+  using Folders = std::vector<std::string>;
+  CHECK(cgroup_folders("0::/a/b\n").v2 == Folders{"/a/b", "/a", ""});
+  CHECK(cgroup_folders("0::/\n").v2 == Folders{""});
+  const CgroupFolders old =
+      cgroup_folders("12:pids:/x\n5:cpu,cpuacct:/docker/7\n1:name=systemd:/\n");
+  CHECK(old.v1 == Folders{"/docker/7", "/docker", ""});
+  CHECK(old.v2.empty());
+  CHECK(cgroup_folders("").v2.empty());
+  CHECK(cgroup_folders("nonsense\n1:\n").v1.empty());
+}
+
+TEST_CASE("a quota is cores, or none") {
+  CHECK(quota_cores("150000 100000\n") == 1.5);
+  const auto none = GENERATE("max 100000\n", "", "-1 100000", "5", "a b", "0 0", "1 2 3");
+  CAPTURE(none);
+  CHECK_FALSE(quota_cores(none));
+  CHECK(cores_within(8, std::nullopt) == 8);
+  CHECK(cores_within(8, 2.9) == 2);
+  CHECK(cores_within(8, 0.5) == 1);
+  CHECK(cores_within(2, 16.0) == 2);
+  CHECK(cores_within(0, std::nullopt) == 1);
+}
+
+TEST_CASE("CUDA_VISIBLE_DEVICES counts up to the first entry that names no device") {
+  CHECK(visible_gpus(std::nullopt, 8) == 8);
+  const auto [list, count] = GENERATE(table<std::string, int>({
+      {"", 0},
+      {"0", 1},
+      {"0,1,7", 3},
+      {" 2 , 3 ", 2},
+      {"0,8,1", 1},
+      {"0,-1,1", 1},
+      {"-1", 0},
+      {"NoDevFiles", 0},
+      {"GPU-8932f937,GPU-1", 2},
+      {"MIG-1,0", 2},
+      {"0,x", 1},
+  }));
+  CAPTURE(list);
+  CHECK(visible_gpus(list, 8) == count);
+}
+
+}  // namespace drun

@@ -1,0 +1,208 @@
+#include "launcher/report.h"
+
+#include <cerrno>
+#include <csignal>
+
+#include "launcher/report_words.h"
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+// 2026-11-21 13:03:07.123456 UTC
+constexpr WallTime kTime{std::chrono::microseconds(1795266187123456)};
+
+Failure failure_of(int rank) {
+  Failure failure;
+  failure.rank = rank;
+  failure.local_rank = rank % 4;
+  failure.node_rank = rank / 4;
+  failure.host = "gpu" + std::to_string(rank / 4);
+  failure.pid = 4700 + rank;
+  failure.status = Exited{3};
+  failure.time = kTime + std::chrono::milliseconds(rank);
+  failure.program = "./train";
+  return failure;
+}
+
+Outcome ended_by(Ending ending) {
+  Outcome outcome;
+  outcome.ending = std::move(ending);
+  outcome.run_id = "none";
+  outcome.node_count = 3;
+  outcome.world_size = 12;
+  outcome.duration = std::chrono::milliseconds(12345);
+  return outcome;
+}
+
+const ReportStyle kStyle{.utc_offset = std::chrono::hours(1)};
+
+}  // namespace
+
+TEST_CASE("success says nothing") { CHECK(report_text(ended_by(Succeeded{}), kStyle).empty()); }
+
+TEST_CASE("the root cause is the headline, with all that is known of it") {
+  Failure root = failure_of(5);
+  root.round = 1;
+  root.message = "ValueError: bad loss\n  in step 7";
+  root.traceback = "Traceback (most recent call last):\n  main()\nValueError: bad loss\n";
+  root.stderr_tail = {"step 1/9\rstep 9/9", "\x1b[31mred\x1b[0m"};
+  root.error_file = "/tmp/x/1/error.json";
+  root.stderr_file = "/tmp/x/1/stderr.log";
+  Failure other = failure_of(0);
+  other.status = Killed{SIGSEGV, true};
+  other.message = "lost\nmore";
+  Outcome outcome = ended_by(WorkersFailed{{root, other}});
+  outcome.restarts = 1;
+  outcome.max_restarts = 3;
+  outcome.failures_left_out = 4;
+  ReportStyle style = kStyle;
+  style.log_directory = "/tmp/x";
+  style.report_file = "out.json";
+  CHECK(report_text(outcome, style) == R"(
+drun: job failed: rank 5 on node 1 (gpu1): exit code 3
+
+Root cause
+  rank       5, local rank 1 on node 1 (gpu1), pid 4705
+  ended      exit code 3
+  time       2026-11-21 14:03:07.128, round 1
+  program    ./train
+  message    ValueError: bad loss
+               in step 7
+  traceback  Traceback (most recent call last):
+               main()
+             ValueError: bad loss
+  stderr     | step 9/9
+             | red
+  files      /tmp/x/1/error.json
+             /tmp/x/1/stderr.log
+
+Other failures, in order
+  14:03:07.123  rank 0, local rank 0 on node 0 (gpu0): signal 11 (SIGSEGV, segmentation fault), core dumped
+                lost
+  and 4 more
+
+Job
+  run        none (3 nodes, 12 workers, 12.3 s, 1 of 3 restarts used)
+  logs       /tmp/x
+  report     out.json
+)");
+}
+
+TEST_CASE("a failure of which little is known makes a short report") {
+  Failure root = failure_of(0);
+  root.host.clear();
+  root.program.clear();
+  root.pid = 0;
+  root.status = NotStarted{ENOENT};
+  Outcome outcome = ended_by(WorkersFailed{{root}});
+  outcome.node_count = outcome.world_size = 1;
+  CHECK(report_text(outcome, kStyle) == R"(
+drun: job failed: rank 0 on node 0: not started: no such file or directory
+
+Root cause
+  rank       0, local rank 0 on node 0
+  ended      not started: no such file or directory
+  time       2026-11-21 14:03:07.123
+
+Job
+  run        none (1 node, 1 worker, 12.3 s)
+)");
+}
+
+TEST_CASE("out of memory is said as such, and a kill from elsewhere too") {
+  Failure failure = failure_of(1);
+  failure.status = Killed{SIGKILL, false};
+  CHECK(how_it_ended(failure) == "signal 9 (SIGKILL, killed), not sent by drun");
+  failure.out_of_memory = true;
+  CHECK(how_it_ended(failure) ==
+        "out of memory: killed by the kernel (signal 9 (SIGKILL, killed))");
+  failure = failure_of(1);
+  failure.status = Killed{SIGABRT, false};
+  CHECK(how_it_ended(failure) == "signal 6 (SIGABRT, aborted)");
+}
+
+TEST_CASE("of a thousand failures the report shows the first, and counts the rest") {
+  std::vector<Failure> failures;
+  for (int rank = 0; rank < 1000; ++rank) failures.push_back(failure_of(rank));
+  const std::string text = report_text(ended_by(WorkersFailed{failures}), kStyle);
+  CHECK_THAT(text, ContainsSubstring("rank 16, "));
+  CHECK(text.find("rank 17, ") == text.npos);
+  CHECK_THAT(text, ContainsSubstring("and 983 more\n"));
+}
+
+TEST_CASE("other endings are a line or two") {
+  CHECK(report_text(ended_by(Interrupted{SIGINT, 1, "gpu1"}), kStyle) ==
+        "drun: job ended by SIGINT, sent to node 1 (gpu1) after 12.3 s\n");
+  CHECK(report_text(ended_by(NodeLost{2, "gpu2", false, "no heartbeat for 15 s"}), kStyle) ==
+        "drun: job ended: node 2 (gpu2) was lost after 12.3 s: no heartbeat for 15 s\n"
+        "  This node's workers were stopped; how that node's ended is not known.\n");
+  CHECK_THAT(report_text(ended_by(NodeLost{0, "gpu0", true, ""}), kStyle),
+             ContainsSubstring("which the others had joined"));
+  CHECK(report_text(ended_by(NotRun{{ErrorCode::Timeout, "node 1 is missing"}}), kStyle) ==
+        "drun: node 1 is missing\n");
+  CHECK_THAT(report_text(ended_by(WorkersFailed{}), kStyle), ContainsSubstring("job failed"));
+}
+
+TEST_CASE("a usage error points to the help, under the name that was called") {
+  CHECK(error_text("torchrun", {ErrorCode::Usage, "--x: no"}) ==
+        "torchrun: --x: no\ntry torchrun --help\n");
+  CHECK(error_text("drun", {ErrorCode::System, "no"}) == "drun: no\n");
+}
+
+TEST_CASE("colour is only there when asked for") {
+  const Outcome outcome = ended_by(WorkersFailed{{failure_of(1)}});
+  CHECK(report_text(outcome, kStyle).find('\x1b') == std::string::npos);
+  ReportStyle style = kStyle;
+  style.has_colour = true;
+  CHECK_THAT(report_text(outcome, style), ContainsSubstring("\x1b[1;31mdrun: job failed"));
+}
+
+TEST_CASE("the headline is wrapped to the terminal") {
+  ReportStyle style = kStyle;
+  style.columns = 40;
+  const std::string text =
+      report_text(ended_by(NodeLost{2, "gpu2", false, "no heartbeat for 15 s"}), style);
+  CHECK(text.substr(0, text.find('\n')) == "drun: job ended: node 2 (gpu2) was lost");
+}
+
+TEST_CASE("what workers wrote cannot paint on the terminal") {
+  const auto [line, wanted] = GENERATE(table<std::string, std::string>({
+      {"plain\ttab \xc3\xa9", "plain\ttab \xc3\xa9"},
+      {"\x1b[1;31mred\x1b[0m", "red"},
+      {"\x1b]0;title\x07", "\\x1b]0;title\\x07"},
+      {"\x1b[2J", "\\x1b[2J"},
+      {"\x1b[", "\\x1b["},
+      {"10%\r50%\r100%\r", "100%"},
+      {"\r", ""},
+      {"a\nb",
+       "a\\x0a"
+       "b"},
+      {"\xc2\x9b"
+       "31m",
+       "\\xc2\\x9b"
+       "31m"},
+      {"\x7f", "\\x7f"},
+      {"\xc2", "\xc2"},
+  }));
+  CHECK(printable(line) == wanted);
+}
+
+TEST_CASE("times are shown at the local offset, and in UTC for programs") {
+  CHECK(date_and_time(kTime, std::chrono::hours(12)) == "2026-11-22 01:03:07.123");
+  CHECK(date_and_time(kTime, -std::chrono::hours(14)) == "2026-11-20 23:03:07.123");
+  CHECK(utc_time(kTime) == "2026-11-21T13:03:07.123456Z");
+  CHECK(utc_time(WallTime{}) == "1970-01-01T00:00:00.000000Z");
+}
+
+TEST_CASE("durations are short at every size") {
+  using std::chrono::milliseconds;
+  CHECK(in_words(milliseconds(0)) == "0.000 s");
+  CHECK(in_words(milliseconds(9999)) == "9.999 s");
+  CHECK(in_words(milliseconds(59999)) == "59.9 s");
+  CHECK(in_words(milliseconds(192000)) == "3 min 12 s");
+  CHECK(in_words(milliseconds(7500000)) == "2 h 5 min");
+  CHECK(in_words(milliseconds(-5)) == "0.000 s");
+}
+
+}  // namespace drun
