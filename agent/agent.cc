@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cassert>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -13,6 +15,7 @@
 #include "agent/failure_record.h"
 #include "agent/output.h"
 #include "agent/signals.h"
+#include "agent/unique_fd.h"
 #include "agent/worker_command.h"
 #include "agent/workers.h"
 #include "rendezvous/asio.h"
@@ -50,7 +53,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void on_pass_on(int signal) override { workers_.pass_on(signal); }
 
   Result<void> open_streams();
-  void start_workers();
+  Result<void> start_workers();
   void report_unable(const Error& error);
   void give_up_on_console();
   void report_round();
@@ -59,9 +62,8 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   const AgentSpec& spec_;
   Log log_;
   asio::io_context io_{1};
-  asio::posix::stream_descriptor null_{io_};
-  asio::steady_timer give_up_{
-      io_};  // on a console that takes nothing, once somebody wants it all killed
+  // Runs once somebody wants it all killed: a console that takes nothing is not waited for.
+  asio::steady_timer give_up_{io_};
   std::vector<std::string> inherited_;
   Output output_;
   Workers workers_;
@@ -99,7 +101,8 @@ Result<void> Agent::open() {
     join.endpoint.port = server_->port();
     if (join.master_port == 0) join.master_port = server_->port();
   }
-  client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, *this);
+  rendezvous::Client::Listener& listener = *this;
+  client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, listener);
   return {};
 }
 
@@ -111,6 +114,8 @@ AgentEnd Agent::run() {
   } else {
     outcome_ = Outcome{.ending = NotRun{opened.error()}, .run_id = spec_.join.run_id};
   }
+  assert(outcome_);  // the loop has an end only after it
+  leave_error_file(spec_, *outcome_, log_);
   output_.finish();
   return AgentEnd{.outcome = *outcome_, .log_directory = output_.log_place()};
 }
@@ -135,10 +140,10 @@ void Agent::on_world(const World& world) {
     log_.info("restarting all workers, restart " + std::to_string(world.round) + " of " +
               std::to_string(world.max_restarts));
   }
-  if (Result<void> opened = open_streams(); !opened) return report_unable(opened.error());
-  round_ = Round::Running;
-  start_workers();
+  Result<void> started = open_streams();
+  if (started) started = start_workers();
   output_.close_worker_ends();
+  if (!started) report_unable(started.error());
 }
 
 Result<void> Agent::open_streams() {
@@ -152,7 +157,9 @@ Result<void> Agent::open_streams() {
   return {};
 }
 
-void Agent::start_workers() {
+Result<void> Agent::start_workers() {
+  const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null) return system_error("open /dev/null", errno);
   std::vector<Command> commands;
   commands.reserve(streams_.size());
   for (std::size_t i = 0; i < streams_.size(); ++i) {
@@ -162,13 +169,14 @@ void Agent::start_workers() {
         .argv = worker_argv(spec_.worker, local_rank),
         .inherited = inherited_,
         .environment = own_environment(spec_.worker, *world_, local_rank, streams_[i].error_file),
-        .stdin_fd = reads_stdin ? STDIN_FILENO : null_.native_handle(),
+        .stdin_fd = reads_stdin ? STDIN_FILENO : null.get(),
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
-        .directory = {},
     });
   }
+  round_ = Round::Running;
   workers_.start(commands);
+  return {};
 }
 
 // A full disk, no descriptors left: this node cannot run the round, and everyone hears why.

@@ -2,7 +2,9 @@
 
 #include <cerrno>
 #include <chrono>
+#include <optional>
 #include <utility>
+#include <variant>
 
 #include "agent/error_file_io.h"
 
@@ -52,6 +54,26 @@ Failure full_failure(Failure brief, const WorkerStreams& streams,
   brief.traceback = (*record)->traceback;
   if ((*record)->time) brief.time = *(*record)->time;
   return brief;
+}
+
+void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& log) {
+  Result<void> written;
+  if (const auto* failed = std::get_if<WorkersFailed>(&outcome.ending)) {
+    const Failure& root = failed->failures.front();
+    const bool is_here = root.node_rank == spec.join.node_rank;
+    if (is_here && !root.error_file.empty()) {
+      written = pass_on_error_file(root.error_file, spec.error_file, exit_code(root.status));
+    } else if (!root.message.empty()) {
+      written = write_error_file(
+          spec.error_file,
+          {.message = root.message, .traceback = root.traceback, .time = root.time});
+    }
+  } else if (const auto* not_run = std::get_if<NotRun>(&outcome.ending)) {
+    written = write_error_file(
+        spec.error_file,
+        {.message = not_run->error.message, .traceback = "", .time = std::nullopt});
+  }
+  if (!written) log.warning(written.error().message);
 }
 
 }  // namespace drun::agent

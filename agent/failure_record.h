@@ -11,6 +11,8 @@
 #include "agent/spec.h"
 #include "agent/workers.h"
 #include "rendezvous/failure.h"
+#include "rendezvous/log.h"
+#include "rendezvous/outcome.h"
 #include "rendezvous/world.h"
 
 namespace drun::agent {
@@ -25,5 +27,10 @@ Failure unable_failure(const AgentSpec& spec, const World& world, const Error& e
 // stderr.
 Failure full_failure(Failure brief, const WorkerStreams& streams,
                      std::vector<std::string> stderr_tail);
+
+// drun's own TORCHELASTIC_ERROR_FILE (spec.error_file): the root cause's error file with its exit
+// code added where it is on this node, else the same told from the outcome. Nothing when there is
+// none to write or the job succeeded.
+void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& log);
 
 }  // namespace drun::agent

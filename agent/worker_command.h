@@ -18,13 +18,6 @@ namespace drun::agent {
 // becomes TORCHELASTIC_ERROR_FILE (empty: set and empty). Requires 0 <= local_rank <
 // world.local_world_size, and with virtual_local_rank a CUDA_VISIBLE_DEVICES of the spec's that is
 // absent or has an entry for it (the plan sees to that).
-struct WorkerCommand {
-  std::vector<std::string> argv{};         // argv[0] is looked up on PATH when it holds no slash
-  std::vector<std::string> environment{};  // "NAME=value", each name once
-  bool operator==(const WorkerCommand&) const = default;
-};
-
-// Everything but the inherited part: what drun sets for this worker, in a fixed order.
 std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,
                                               int local_rank, std::string_view error_file);
 

@@ -64,7 +64,7 @@ int run_job(const Options& options, const HostFacts& host) {
       {.invoked_as = options.invoked_as,
        .level = plan.log_level,
        .node_rank = join.node_count > 1 ? std::optional(join.node_rank) : std::nullopt});
-  for (const std::string& note : plan.notes) log.info(note);
+  for (const std::string& note : plan.notes) log.debug(note);
   for (const std::string& warning : plan.warnings) log.warning(warning);
   if (plan.cannot_start) {
     std::fputs(

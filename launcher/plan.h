@@ -34,7 +34,7 @@ struct Plan {
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
   std::optional<DryRun> dry_run{};
   LogLevel log_level = LogLevel::Info;
-  std::vector<std::string> notes{};     // for the log, level info
+  std::vector<std::string> notes{};     // for the log, level debug
   std::vector<std::string> warnings{};  // for the log, level warning
   bool operator==(const Plan&) const = default;
 };

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "launcher/exit_code.h"
@@ -12,7 +13,7 @@
 namespace drun {
 
 int serve_store(const StoreCommand& command) {
-  const Log log = console_log({.invoked_as = "drun store"});
+  const Log log = console_log({.invoked_as = "drun store", .node_rank = std::nullopt});
   asio::io_context io(1);
   rendezvous::StoreServerSpec spec;
   spec.listen.port = command.port;

@@ -166,7 +166,7 @@ void Turn::begin_world() {
   if (!state_.first_world) state_.first_world = now_;
   state_.pending_count = state_.present_count;
   actions_.emplace_back(ClearStore{});
-  log(LogLevel::Info, "world complete round=" + std::to_string(state_.round) +
+  log(LogLevel::Debug, "world complete round=" + std::to_string(state_.round) +
                           " nodes=" + std::to_string(state_.spec.node_count) +
                           " workers=" + std::to_string(state_.world_size));
   actions_.reserve(actions_.size() + state_.nodes.size());
@@ -245,7 +245,7 @@ void Turn::stop_round(std::string cause) {
     node.is_done = node.presence != Presence::Present;
     if (!node.is_done) ++state_.pending_count;
   }
-  log(LogLevel::Info, "stopping round=" + std::to_string(state_.round) + ": " + cause);
+  log(LogLevel::Debug, "stopping round=" + std::to_string(state_.round) + ": " + cause);
   send_all(Stop{state_.round, std::move(cause)});
 }
 
