@@ -217,7 +217,7 @@ bool Workers::Impl::nothing_left() {
 
 void Workers::Impl::perform(const gang::SignalAll& all) {
   if (!running_.empty())
-    log_.info("stopping workers signal=" + signal_name(all.signal) +
+    log_.debug("stopping workers signal=" + signal_name(all.signal) +
               " running=" + std::to_string(running_.size()));
   stop_sent_ = true;
   for (const auto& [pid, local_rank] : running_) {

@@ -40,11 +40,11 @@ int free_port();
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds at_most = 10s);
 
 struct Launch {
-  std::vector<std::string> argv;
+  std::vector<std::string> argv{};
   std::map<std::string, std::optional<std::string>>
       environment;           // set, or unset when absent; on top of ours
-  std::string directory;     // empty: ours
-  std::string stdin_text;    // its standard input, then end of file
+  std::string directory{};     // empty: ours
+  std::string stdin_text{};    // its standard input, then end of file
   bool new_session = false;  // as a shell without a terminal would
 };
 
