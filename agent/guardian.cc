@@ -63,6 +63,15 @@ bool hear_of_death(int end, int signal) {
          fcntl(end, F_SETFL, O_ASYNC) == 0;
 }
 
+// One byte from the guardian: it hears of us from here on. So no worker starts before both listen.
+bool await_guardian() {
+  char go = 0;
+  ssize_t got = 0;
+  do got = recv(agent_end_fd, &go, 1, 0);
+  while (got < 0 && errno == EINTR);
+  return got == 1;
+}
+
 // Not getppid(): a dying process closes its descriptors before its children get a new parent.
 bool is_guardian_gone() {
   char unused = 0;
@@ -91,7 +100,7 @@ int be_agent(int end, const std::function<int()>& agent) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (is_guardian_gone()) _exit(128 + SIGKILL);  // it died before we listened
+  if (!await_guardian()) _exit(128 + SIGKILL);
   return agent();
 }
 
@@ -157,6 +166,7 @@ void renew_foreign(std::vector<int>& foreign, pid_t agent) {
                               std::vector<int> foreign) {
   drop_descriptors(end);
   hear_of_death(end, SIGCONT);
+  send(end, "g", 1, MSG_NOSIGNAL);
   set_disposition(SIGPIPE, SIG_IGN);
   set_disposition(SIGTTOU, SIG_IGN);  // its line is said from the background too
   std::optional<ExitStatus> agent_end;

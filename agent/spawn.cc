@@ -26,8 +26,10 @@ namespace {
 // after fork, and only `Launch` is shared.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kMemory = 0;
+constexpr int kStackSharing = MAP_SHARED;
 #else
 constexpr int kMemory = CLONE_VM;
+constexpr int kStackSharing = MAP_PRIVATE;
 #endif
 constexpr std::size_t kStackBytes = 64 * 1024;
 
@@ -45,7 +47,7 @@ class ChildStack {
  public:
   ChildStack()
       : base_(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
+                   kStackSharing | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
   ChildStack(const ChildStack&) = delete;
   ChildStack& operator=(const ChildStack&) = delete;
   ~ChildStack() {
@@ -87,12 +89,13 @@ bool place_descriptors(std::array<int, 3> fds) {
 }
 
 // Runs in the child, in the parent's memory: async-signal-safe calls only, nothing allocated.
-// Handlers go before the mask is emptied, or one of ours could run here.
+// Handlers go before the mask is emptied, or one of ours could run here. To return is to end by
+// the exit system call (clone(2)): nothing of the parent's is flushed or destroyed.
 int run_child(void* argument) {
   Launch& launch = *static_cast<Launch*>(argument);
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launch.parent) _exit(127);  // it died before prctl could watch it
+  if (getppid() != launch.parent) return 127;  // it died before prctl could watch it
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   for (int signal = 1; signal <= 64; ++signal)
@@ -106,7 +109,7 @@ int run_child(void* argument) {
       execve("/bin/sh", launch.image->shell_argv(), launch.image->environment());
   }
   launch.error_number = errno;
-  _exit(127);
+  return 127;
 }
 
 // 0 when it can be executed, else errno.

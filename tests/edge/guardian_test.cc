@@ -112,7 +112,7 @@ TEST_CASE("nothing is left a second after SIGKILL of any one process") {
   const std::map<std::string, pid_t> pids{{"guardian", run.guardian()}, {"agent", run.agent()}};
   if (stopped != "nobody") stop_and_wait(pids.at(stopped));
   kill(pids.at(victim), SIGKILL);
-  CHECK(run.is_gone_within(milliseconds(1'000)));
+  REQUIRE(run.is_gone_within(milliseconds(1'000)));
   CHECK(run.wait() ==
         (victim == "guardian" ? ExitStatus(Killed{.signal = SIGKILL}) : ExitStatus(Exited{137})));
 }
@@ -122,7 +122,7 @@ TEST_CASE("SIGKILL of a worker ends the job, its stubborn relatives included") {
   REQUIRE(run.is_up(2));
   const std::vector<pid_t> children = run.children_of(run.agent());
   kill(*std::min_element(children.begin(), children.end()), SIGKILL);
-  CHECK(run.is_gone_within(milliseconds(1'100)));
+  REQUIRE(run.is_gone_within(milliseconds(1'100)));
   CHECK(run.wait() == ExitStatus(Exited{137}));
 }
 
