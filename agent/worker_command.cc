@@ -59,6 +59,7 @@ std::vector<std::string> visible_devices(std::string_view list) {
 }
 
 std::string with_local_rank(std::string_view argument, int local_rank) {
+  if (argument.find(kLocalRank) == argument.npos) return std::string(argument);
   std::string text;
   while (!argument.empty()) {
     const std::size_t dollar = argument.find('$');
@@ -95,38 +96,20 @@ std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const Worl
   return own;
 }
 
-WorkerCommand worker_command(const WorkerSpec& spec, const World& world, int local_rank,
-                             std::string_view error_file) {
-  const std::vector<EnvironmentEntry> own = own_environment(spec, world, local_rank, error_file);
-  std::vector<std::string_view> own_names;
-  own_names.reserve(own.size());
-  for (const auto& [name, value] : own) own_names.emplace_back(name);
-  std::sort(own_names.begin(), own_names.end());
-
-  WorkerCommand command;
-  command.environment.reserve(spec.environment.size() + own.size());
-  const auto add = [&command](const EnvironmentEntry& entry) {
-    std::string& text = command.environment.emplace_back();
-    text.reserve(entry.first.size() + 1 + entry.second.size());
-    text.append(entry.first).append(1, '=').append(entry.second);
-  };
-  for (const EnvironmentEntry& entry : spec.environment) {
-    if (!std::binary_search(own_names.begin(), own_names.end(), entry.first)) add(entry);
-  }
-  for (const EnvironmentEntry& entry : own) add(entry);
-
-  command.argv.reserve(spec.argv.size() + 1);
+std::vector<std::string> worker_argv(const WorkerSpec& spec, int local_rank) {
+  std::vector<std::string> argv;
+  argv.reserve(spec.argv.size() + 1);
   for (std::size_t i = 0; i < spec.argv.size(); ++i) {
     const bool is_argument = i > 0 && spec.substitutes_local_rank;
-    command.argv.push_back(is_argument ? with_local_rank(spec.argv[i], local_rank) : spec.argv[i]);
+    argv.push_back(is_argument ? with_local_rank(spec.argv[i], local_rank) : spec.argv[i]);
   }
   if (spec.passes_local_rank) {
-    const std::size_t at = std::min(spec.program_arguments_at, command.argv.size());
+    const std::size_t at = std::min(spec.program_arguments_at, argv.size());
     const int shown = spec.virtual_local_rank ? 0 : local_rank;
-    command.argv.insert(command.argv.begin() + static_cast<std::ptrdiff_t>(at),
-                        "--local-rank=" + std::to_string(shown));
+    argv.insert(argv.begin() + static_cast<std::ptrdiff_t>(at),
+                "--local-rank=" + std::to_string(shown));
   }
-  return command;
+  return argv;
 }
 
 }  // namespace drun::agent

@@ -1,7 +1,6 @@
-// core. What one worker is started with: its argv and its whole environment, from what the user
-// wrote, what the round decided and which of this node's workers it is.
+// core. What one worker is started with: its argv and drun's part of its environment, from what the
+// user wrote, what the round decided and which of this node's workers it is.
 //
-// Shape:   the agent's environment, less what drun sets itself, then drun's variables.
 // Owner:   values; copy freely.   Thread: any.
 // Source:  torchrun's worker environment; string.Template's safe_substitute for arguments.
 #pragma once
@@ -15,23 +14,19 @@
 
 namespace drun::agent {
 
-struct WorkerCommand {
-  std::vector<std::string> argv{};         // argv[0] is looked up on PATH when it holds no slash
-  std::vector<std::string> environment{};  // "NAME=value", each name once
-  bool operator==(const WorkerCommand&) const = default;
-};
-
-// Everything but the inherited part: what drun sets for this worker, in a fixed order.
+// What drun sets for this worker, in a fixed order; it wins over what is inherited. `error_file`
+// becomes TORCHELASTIC_ERROR_FILE (empty: set and empty). Requires 0 <= local_rank <
+// world.local_world_size, and with virtual_local_rank a CUDA_VISIBLE_DEVICES of the spec's that is
+// absent or has an entry for it (the plan sees to that).
 std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,
                                               int local_rank, std::string_view error_file);
 
-// `error_file` becomes TORCHELASTIC_ERROR_FILE (empty: set and empty). Requires
-// 0 <= local_rank < world.local_world_size, and with virtual_local_rank a CUDA_VISIBLE_DEVICES of
-// the spec's that is absent or has an entry for it (the plan sees to that).
-WorkerCommand worker_command(const WorkerSpec& spec, const World& world, int local_rank,
-                             std::string_view error_file);
+// argv[0] is still to be looked up on PATH when it holds no slash.
+std::vector<std::string> worker_argv(const WorkerSpec& spec, int local_rank);
 
-// ${local_rank} and $local_rank become the number, $$ becomes $, everything else stays.
+// ${local_rank} and $local_rank become the number and $$ becomes $, as under torchrun; but an
+// argument that does not speak of local_rank stays as it is, so that $$ in a shell's command still
+// means what it says.
 std::string with_local_rank(std::string_view argument, int local_rank);
 
 // The entries of CUDA_VISIBLE_DEVICES, without spaces around them.

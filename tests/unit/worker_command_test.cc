@@ -1,7 +1,6 @@
 #include "agent/worker_command.h"
 
 #include <algorithm>
-#include <set>
 
 #include "tests/support/catch.h"
 
@@ -23,8 +22,17 @@ World two_workers() {
   return world;
 }
 
-bool has(const WorkerCommand& command, const std::string& entry) {
-  return std::count(command.environment.begin(), command.environment.end(), entry) == 1;
+// The value; empty text also when it is not there. Each name is there at most once.
+std::string value_of(const std::vector<EnvironmentEntry>& environment, std::string_view name) {
+  std::string found;
+  int count = 0;
+  for (const auto& [each, value] : environment) {
+    if (each != name) continue;
+    found = value;
+    ++count;
+  }
+  CHECK(count <= 1);
+  return found;
 }
 
 }  // namespace
@@ -41,43 +49,50 @@ TEST_CASE("only the local rank is filled in, as Python's templates do") {
       {"${local_rank }", "${local_rank }"},
       {"${rank}", "${rank}"},
       {"$HOME/${x}", "$HOME/${x}"},
-      {"$$", "$"},
-      {"$$$$", "$$"},
       {"$${local_rank}", "${local_rank}"},
       {"$$$local_rank", "$7"},
-      {"$", "$"},
-      {"$5 ${} $", "$5 ${} $"},
+      {"$5 ${} $ $local_rank", "$5 ${} $ 7"},
   }));
   CAPTURE(text);
   CHECK(with_local_rank(text, 7) == wanted);
 }
 
-TEST_CASE("a worker inherits everything, and what drun says of it wins") {
-  WorkerSpec spec;
-  spec.argv = {"./train", "--gpu=${local_rank}"};
-  spec.environment = {{"HOME", "/me"}, {"RANK", "99"},
-                      {"EMPTY", ""},   {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-                      {"A", "b=c"},    {"TORCHELASTIC_ERROR_FILE", "/agents"}};
-  const WorkerCommand command = worker_command(spec, two_workers(), 1, "/logs/1/error.json");
-  CHECK(command.argv == Words{"./train", "--gpu=1"});
-  for (const char* entry :
-       {"HOME=/me", "EMPTY=", "A=b=c", "RANK=3", "LOCAL_RANK=1", "WORLD_SIZE=4", "GROUP_RANK=1",
-        "MASTER_ADDR=gpu0", "MASTER_PORT=29500", "TORCHELASTIC_RUN_ID=job",
-        "TORCHELASTIC_USE_AGENT_STORE=True", "TORCHELASTIC_ERROR_FILE=/logs/1/error.json"}) {
-    CAPTURE(entry);
-    CHECK(has(command, entry));
-  }
-  std::set<std::string> names;
-  for (const std::string& entry : command.environment)
-    CHECK(names.insert(entry.substr(0, entry.find('='))).second);
+TEST_CASE("an argument that does not speak of the local rank stays as it is") {
+  CHECK(with_local_rank("echo $$ $RANK", 7) == "echo $$ $RANK");
+  CHECK(with_local_rank("$$", 7) == "$$");
+  CHECK(with_local_rank("$$ $local_rank", 7) == "$ 7");
+}
+
+TEST_CASE("drun tells a worker who it is") {
+  const auto own = own_environment({}, two_workers(), 1, "/logs/1/error.json");
+  const auto [name, value] = GENERATE(table<std::string, std::string>({
+      {"RANK", "3"},
+      {"LOCAL_RANK", "1"},
+      {"WORLD_SIZE", "4"},
+      {"LOCAL_WORLD_SIZE", "2"},
+      {"GROUP_RANK", "1"},
+      {"GROUP_WORLD_SIZE", "2"},
+      {"MASTER_ADDR", "gpu0"},
+      {"MASTER_PORT", "29500"},
+      {"TORCHELASTIC_RUN_ID", "job"},
+      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+      {"TORCHELASTIC_ERROR_FILE", "/logs/1/error.json"},
+  }));
+  CAPTURE(name);
+  CHECK(value_of(own, name) == value);
+}
+
+TEST_CASE("without log files the error file's variable is there and empty") {
+  const auto own = own_environment({}, two_workers(), 0, "");
+  CHECK(std::count(own.begin(), own.end(), EnvironmentEntry("TORCHELASTIC_ERROR_FILE", "")) == 1);
 }
 
 TEST_CASE("the program's name is never a template, its arguments are unless told otherwise") {
   WorkerSpec spec;
-  spec.argv = {"./$$x", "$$"};
-  CHECK(worker_command(spec, two_workers(), 0, "").argv == Words{"./$$x", "$"});
+  spec.argv = {"./$local_rank", "$local_rank"};
+  CHECK(worker_argv(spec, 1) == Words{"./$local_rank", "1"});
   spec.substitutes_local_rank = false;
-  CHECK(worker_command(spec, two_workers(), 0, "").argv == Words{"./$$x", "$$"});
+  CHECK(worker_argv(spec, 1) == Words{"./$local_rank", "$local_rank"});
 }
 
 TEST_CASE("--local-rank goes in front of the program's own arguments") {
@@ -85,31 +100,23 @@ TEST_CASE("--local-rank goes in front of the program's own arguments") {
   spec.argv = {"python3", "-u", "t.py", "--lr=1"};
   spec.passes_local_rank = true;
   spec.program_arguments_at = 3;
-  CHECK(worker_command(spec, two_workers(), 1, "").argv ==
-        Words{"python3", "-u", "t.py", "--local-rank=1", "--lr=1"});
+  CHECK(worker_argv(spec, 1) == Words{"python3", "-u", "t.py", "--local-rank=1", "--lr=1"});
   spec.argv = {"./train"};
   spec.program_arguments_at = 1;
-  CHECK(worker_command(spec, two_workers(), 1, "").argv == Words{"./train", "--local-rank=1"});
+  CHECK(worker_argv(spec, 1) == Words{"./train", "--local-rank=1"});
 }
 
 TEST_CASE("a virtual local rank is 0, with one device visible") {
   WorkerSpec spec;
-  spec.argv = {"./train"};
   spec.virtual_local_rank = true;
-  const WorkerCommand bare = worker_command(spec, two_workers(), 1, "");
-  CHECK(has(bare, "LOCAL_RANK=0"));
-  CHECK(has(bare, "RANK=3"));
-  CHECK(has(bare, "CUDA_VISIBLE_DEVICES=1"));
+  const auto bare = own_environment(spec, two_workers(), 1, "");
+  CHECK(value_of(bare, "LOCAL_RANK") == "0");
+  CHECK(value_of(bare, "RANK") == "3");
+  CHECK(value_of(bare, "CUDA_VISIBLE_DEVICES") == "1");
   spec.environment = {{"CUDA_VISIBLE_DEVICES", "4, GPU-7"}};
-  const WorkerCommand chosen = worker_command(spec, two_workers(), 1, "");
-  CHECK(has(chosen, "CUDA_VISIBLE_DEVICES=GPU-7"));
-  CHECK_FALSE(has(chosen, "CUDA_VISIBLE_DEVICES=4, GPU-7"));
-}
-
-TEST_CASE("without log files the error file's variable is there and empty") {
-  WorkerSpec spec;
-  spec.argv = {"./train"};
-  CHECK(has(worker_command(spec, two_workers(), 0, ""), "TORCHELASTIC_ERROR_FILE="));
+  CHECK(value_of(own_environment(spec, two_workers(), 1, ""), "CUDA_VISIBLE_DEVICES") == "GPU-7");
+  spec.virtual_local_rank = false;
+  CHECK(value_of(own_environment(spec, two_workers(), 1, ""), "CUDA_VISIBLE_DEVICES").empty());
 }
 
 }  // namespace drun::agent
