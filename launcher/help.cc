@@ -89,7 +89,7 @@ std::string launcher_help_foot() {
   return "\n"
          "A program ending in .py, and a module, are given to python3 -u: $PYTHON_EXEC,\n"
          "the active environment's, or PATH's. Any other program is executed.\n"
-         "${local_rank} in an argument becomes the worker's number, and $$ becomes $.\n"
+         "${local_rank} in an argument becomes the worker's number.\n"
          "\n"
          "Exit code: 0 when every worker of every node returned 0; else that of the first\n"
          "worker to fail (128+n for signal n). Of drun's own: 2 usage, 120 nodes missing,\n"

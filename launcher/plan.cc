@@ -121,7 +121,7 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
   if (workers > 1 && !variable(host, "OMP_NUM_THREADS")) {
     environment.emplace_back("OMP_NUM_THREADS", "1");
     remarks.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
-                            " workers, as torchrun does; set it to choose");
+                            " workers; set it to choose");
   }
   return environment;
 }

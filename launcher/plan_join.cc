@@ -59,16 +59,24 @@ Result<int> node_rank_of(const Options& options, Backend backend, int node_count
                          : "with --nnodes=" + std::to_string(node_count) + " it is 0 to " + last);
 }
 
+// Names travel to every node: a bound keeps messages small.
+constexpr std::size_t kMostNameBytes = 200;
+
+Result<std::string> role_of(const Options& options) {
+  std::string role = options.role.value_or("default");
+  if (role.size() <= kMostNameBytes) return role;
+  return usage_error("--role=" + role, "write at most 200 characters");
+}
+
 Result<std::string> run_id_of(const Options& options, const HostFacts& host, bool is_alone,
                               Remarks& remarks) {
-  constexpr std::size_t kMostBytes = 200;  // it becomes part of a file name
   if (!options.rdzv_id) return is_alone ? host.random_id : "none";
   const std::string& id = *options.rdzv_id;
   if (id.empty()) {
     remarks.warnings.push_back("--rdzv-id is empty: this node made up " + host.random_id);
     return host.random_id;
   }
-  const bool is_fit = id.size() <= kMostBytes && std::all_of(id.begin(), id.end(), [](char c) {
+  const bool is_fit = id.size() <= kMostNameBytes && std::all_of(id.begin(), id.end(), [](char c) {
                         return c != '/' && c >= ' ';
                       });
   if (is_fit) return id;
@@ -245,6 +253,8 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
   const bool is_alone = *node_count == 1 && (options.standalone || is_plain);
   const Result<std::string> run_id = run_id_of(options, host, is_alone, remarks);
   if (!run_id) return run_id.error();
+  Result<std::string> role = role_of(options);
+  if (!role) return role.error();
   const Result<int> workers = plan_workers(options, host);
   if (!workers) return workers.error();
 
@@ -253,7 +263,7 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
   join.node_rank = *node_rank;
   join.node_count = *node_count;
   join.local_world_size = *workers;
-  join.role = options.role.value_or("default");
+  join.role = *std::move(role);
   join.is_coordinator = *node_rank == 0;
   join.store_host = options.store;
   join.max_restarts = options.max_restarts.value_or(0);

@@ -21,11 +21,6 @@ std::string place(int node_rank, const std::string& host) {
   return "node " + std::to_string(node_rank) + (host.empty() ? "" : " (" + printable(host) + ")");
 }
 
-std::string whereabouts(const Failure& failure) {
-  return ", local rank " + std::to_string(failure.local_rank) + " on " +
-         place(failure.node_rank, failure.host);
-}
-
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
   while (text.ends_with('\n')) text.remove_suffix(1);
@@ -79,8 +74,10 @@ void write_root_cause(Writer& writer, const Failure& failure, const Outcome& out
   const std::string round =
       outcome.restarts > 0 ? ", round " + std::to_string(failure.round) : std::string();
   writer.section("Root cause");
-  writer.field("rank", {std::to_string(failure.rank) + whereabouts(failure) +
-                        (failure.pid > 0 ? ", pid " + std::to_string(failure.pid) : "")});
+  writer.field(
+      "rank", {std::to_string(failure.rank) + ", local rank " + std::to_string(failure.local_rank) +
+               " on " + place(failure.node_rank, failure.host) +
+               (failure.pid > 0 ? ", pid " + std::to_string(failure.pid) : "")});
   writer.field("ended", {how_it_ended(failure)});
   writer.field("time", {date_and_time(failure.time, writer.style().utc_offset) + round});
   if (!failure.program.empty()) writer.field("program", {printable(failure.program)});
@@ -100,7 +97,8 @@ void write_others(Writer& writer, const std::vector<Failure>& failures, std::siz
   for (std::size_t i = 1; i < shown; ++i) {
     const Failure& each = failures[i];
     writer.line("  " + time_of_day(each.time, writer.style().utc_offset) + "  rank " +
-                std::to_string(each.rank) + whereabouts(each) + ": " + how_it_ended(each));
+                std::to_string(each.rank) + " on " + place(each.node_rank, each.host) + ": " +
+                how_it_ended(each));
     const std::vector<std::string> message = lines_of(each.message);
     if (!message.empty()) writer.line("                " + message.front());
   }

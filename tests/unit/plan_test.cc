@@ -143,6 +143,7 @@ TEST_CASE("what cannot be is said with option, value and remedy") {
   CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .master_addr = "h:5"}),
              ContainsSubstring("--master-addr=h:5: write the port apart, --master-port=5"));
   CHECK_THAT(error_of({.rdzv_endpoint = "h:x"}), ContainsSubstring("--rdzv-endpoint: "));
+  CHECK_THAT(error_of({.role = std::string(201, 'x')}), ContainsSubstring("--role=x"));
   CHECK_THAT(error_of({.rdzv_id = "a/b"}), ContainsSubstring("--rdzv-id=a/b"));
   CHECK_THAT(error_of({.nproc_per_node = Device::Xpu}), ContainsSubstring("=xpu"));
   CHECK_THAT(error_of({.nproc_per_node = Device::Gpu}),
