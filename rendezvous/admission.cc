@@ -49,4 +49,8 @@ std::optional<Error> objection(const RoundState& state, const Hello& hello) {
   return std::nullopt;
 }
 
+bool is_own_probe(const RoundState& state, const Hello& hello) {
+  return hello.is_probe && hello.instance == state.nodes.front().hello.instance;
+}
+
 }  // namespace drun::rendezvous

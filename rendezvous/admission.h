@@ -12,4 +12,7 @@ namespace drun::rendezvous {
 // it can, or if it is a joined member that has come back on a new connection while Joining.
 std::optional<Error> objection(const RoundState& state, const Hello& hello);
 
+// A probe that the coordinator's own agent sent, through a translated address.
+bool is_own_probe(const RoundState& state, const Hello& hello);
+
 }  // namespace drun::rendezvous

@@ -1,6 +1,7 @@
 #include "rendezvous/assembly.h"
 
 #include <cassert>
+#include <utility>
 
 namespace drun::rendezvous {
 namespace {
@@ -51,6 +52,20 @@ Waiting roll(const RoundState& state) {
       waiting.joined.push_back({node, self.hello.host});
   }
   return waiting;
+}
+
+Outcome outcome_of(const RoundState& state, Ending ending, Time now) {
+  Outcome outcome{.ending = std::move(ending),
+                  .run_id = state.spec.run_id,
+                  .node_count = state.spec.node_count,
+                  .world_size = state.first_world ? state.world_size : 0,
+                  .restarts = state.round,
+                  .max_restarts = state.spec.max_restarts};
+  if (std::holds_alternative<WorkersFailed>(outcome.ending))
+    outcome.failures_left_out = state.failures.left_out();
+  if (state.first_world)
+    outcome.duration = std::chrono::duration_cast<Milliseconds>(now - *state.first_world);
+  return outcome;
 }
 
 }  // namespace drun::rendezvous

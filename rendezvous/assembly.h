@@ -15,4 +15,7 @@ World world_of(const RoundState& state, int node);
 // Lists cut to the first few: O(nodes), so not for every hello.
 Waiting roll(const RoundState& state);
 
+// What every node is told in the end. `failures` of the state are in it if workers failed.
+Outcome outcome_of(const RoundState& state, Ending ending, Time now);
+
 }  // namespace drun::rendezvous

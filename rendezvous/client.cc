@@ -9,6 +9,7 @@
 #include "rendezvous/connector.h"
 #include "rendezvous/control_connection.h"
 #include "rendezvous/control_wire.h"
+#include "rendezvous/coordinator_probe.h"
 #include "rendezvous/member.h"
 #include "rendezvous/overloaded.h"
 
@@ -43,6 +44,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
       : io_(io),
         timer_(io),
         connector_(io),
+        probe_(io),
         log_(std::move(log)),
         listener_(&listener),
         state_(new_member({.join = std::move(spec),
@@ -57,19 +59,28 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     arm_timer();
   }
 
+  void start() {
+    handle(MemberStart{});
+    const JoinSpec& join = state_.spec.join;
+    if (!join.is_coordinator || join.node_count == 1) return;
+    probe_.start(join.endpoint, hello_of(state_.spec),
+                 [this](const Error& error) { handle(OtherCoordinator{error}); });
+  }
+
   void close() {
     listener_ = nullptr;
     timer_.cancel();
     connector_.cancel();
+    probe_.stop();
     if (connection_) connection_->close();
     connection_.reset();
   }
 
  private:
   void perform(Connect&) {
-    connector_.start(dialled(state_.spec.join), [this](Result<asio::ip::tcp::socket> socket) {
-      dialled_up(std::move(socket));
-    });
+    connector_.start(
+        dialled(state_.spec.join), Connector::OwnAddresses::Connect,
+        [this](Result<asio::ip::tcp::socket> socket) { dialled_up(std::move(socket)); });
   }
   void perform(Say& said) {
     if (connection_) connection_->send(std::make_shared<const std::string>(encode(said.message)));
@@ -80,12 +91,14 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     connection_.reset();
   }
   void perform(StartWorkers& start) {
+    probe_.stop();
     deliver([world = std::move(start.world)](Client::Listener& to) { to.on_world(world); });
   }
   void perform(StopWorkers& stop) {
     deliver([round = stop.round](Client::Listener& to) { to.on_stop(round); });
   }
   void perform(End& end) {
+    probe_.stop();
     deliver([outcome = std::move(end.outcome)](Client::Listener& to) { to.on_outcome(outcome); });
   }
   void perform(MemberLog& line) { log_.write(line.level, line.text); }
@@ -139,6 +152,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   asio::io_context& io_;
   asio::steady_timer timer_;
   Connector connector_;
+  CoordinatorProbe probe_;
   std::shared_ptr<ControlConnection> connection_;
   const Log log_;
   Client::Listener* listener_;  // null after close
@@ -151,7 +165,7 @@ Client::Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, L
           std::make_shared<Impl>(io, std::move(spec), std::move(host), std::move(log), listener)) {}
 Client::~Client() { close(); }
 
-void Client::start() { impl_->handle(MemberStart{}); }
+void Client::start() { impl_->start(); }
 void Client::report_failure(const Failure& failure) {
   impl_->handle(OwnFailure{aged(failure, wall_now())});
 }

@@ -1,5 +1,6 @@
 #include "rendezvous/connector.h"
 
+#include <algorithm>
 #include <list>
 #include <utility>
 #include <vector>
@@ -34,8 +35,13 @@ std::vector<tcp::endpoint> known_addresses(const Endpoint& endpoint) {
 
 class Connector::Attempt : public std::enable_shared_from_this<Connector::Attempt> {
  public:
-  Attempt(asio::io_context& io, Done on_done)
-      : io_(io), resolver_(io), next_timer_(io), limit_timer_(io), on_done_(std::move(on_done)) {}
+  Attempt(asio::io_context& io, OwnAddresses own, Done on_done)
+      : io_(io),
+        own_(own),
+        resolver_(io),
+        next_timer_(io),
+        limit_timer_(io),
+        on_done_(std::move(on_done)) {}
 
   void start(const Endpoint& endpoint) {
     limit_timer_.expires_after(kLimit);
@@ -46,7 +52,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
       self->fail();
     });
     addresses_ = known_addresses(endpoint);
-    if (!addresses_.empty()) return try_next();
+    if (!addresses_.empty()) return begin();
     resolver_.async_resolve(endpoint.host, std::to_string(endpoint.port),
                             tcp::resolver::numeric_service,
                             [self = shared_from_this()](const error_code& ec,
@@ -71,9 +77,28 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     for (const auto& entry : found) {
       if (addresses_.size() < kMostAddresses) addresses_.push_back(entry.endpoint());
     }
-    if (!addresses_.empty()) return try_next();
+    if (!addresses_.empty()) return begin();
     note("its name cannot be resolved" + (ec ? " (" + ec.message() + ")" : std::string()));
     fail();
+  }
+
+  void begin() {
+    const bool is_own = own_ == OwnAddresses::Refuse &&
+                        std::any_of(addresses_.begin(), addresses_.end(),
+                                    [this](const tcp::endpoint& each) { return is_ours(each); });
+    if (!is_own) return try_next();
+    asio::post(io_, [self = shared_from_this()] {
+      if (!self->is_over_) self->finish(Error{ErrorCode::Closed, "it is this host"});
+    });
+  }
+
+  // Only addresses of this host can be bound.
+  bool is_ours(const tcp::endpoint& address) {
+    tcp::socket socket(io_);
+    error_code ec;
+    socket.open(address.protocol(), ec);
+    if (!ec) socket.bind({address.address(), 0}, ec);
+    return !ec;
   }
 
   void try_next() {
@@ -139,6 +164,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
   }
 
   asio::io_context& io_;
+  const OwnAddresses own_;
   tcp::resolver resolver_;
   asio::steady_timer next_timer_;
   asio::steady_timer limit_timer_;
@@ -154,9 +180,9 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
 Connector::Connector(asio::io_context& io) : io_(io) {}
 Connector::~Connector() { cancel(); }
 
-void Connector::start(const Endpoint& endpoint, Done on_done) {
+void Connector::start(const Endpoint& endpoint, OwnAddresses own, Done on_done) {
   cancel();
-  attempt_ = std::make_shared<Attempt>(io_, std::move(on_done));
+  attempt_ = std::make_shared<Attempt>(io_, own, std::move(on_done));
   attempt_->start(endpoint);
 }
 

@@ -7,7 +7,8 @@
 // Owner:   Client; destruction cancels silently.
 // Thread:  the io_context's only. Names are looked up on Asio's own thread; numeric addresses,
 //          "localhost" and loopback are not.
-// Errors:  on_done with Unreachable: what was tried, and why each failed.
+// Errors:  on_done with Unreachable: what was tried, and why each failed. Closed: with
+//          OwnAddresses::Refuse, when one of the addresses is this host's.
 #pragma once
 
 #include <functional>
@@ -22,6 +23,8 @@ namespace drun::rendezvous {
 
 class Connector {
  public:
+  // What to do about an address of this very host.
+  enum class OwnAddresses { Connect, Refuse };
   using Done = std::function<void(Result<asio::ip::tcp::socket>)>;
 
   explicit Connector(asio::io_context& io);
@@ -31,7 +34,7 @@ class Connector {
 
   // `on_done` is called once, from the loop, unless `cancel` comes first. A second start cancels
   // the first.
-  void start(const Endpoint& endpoint, Done on_done);
+  void start(const Endpoint& endpoint, OwnAddresses own, Done on_done);
   void cancel();
 
  private:

@@ -34,6 +34,7 @@ struct Hello {
   std::string host;
   int pid = 0;
   std::uint64_t instance = 0;  // random; tells a member that comes back from a second one
+  bool is_probe = false;       // asks for objections only (coordinator_probe.h): Refused comes back
   bool operator==(const Hello&) const = default;
 };
 struct AgedFailure {

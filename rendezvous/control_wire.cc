@@ -162,6 +162,7 @@ void fields(Archive& archive, Hello& hello) {
   archive.text(hello.host, kNameBytes);
   archive.integer(hello.pid, kPid);
   archive.bits(hello.instance);
+  archive.flag(hello.is_probe);
 }
 template <typename Archive>
 void fields(Archive& archive, Failed& failed) {

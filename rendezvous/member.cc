@@ -29,6 +29,7 @@ class Turn {
   void handle(const Connected&);
   void handle(const ConnectFailed& failed);
   void handle(const WrongPeer& wrong);
+  void handle(const OtherCoordinator& other);
   void handle(const Heard& heard);
   void handle(const ConnectionLost& lost) { connection_lost(lost.reason); }
   void handle(const OwnFailure& own);
@@ -87,17 +88,9 @@ void Turn::handle(const MemberStart&) {
 
 void Turn::handle(const Connected&) {
   if (state_.phase != Phase::Dialing) return;
-  const JoinSpec& join = state_.spec.join;
   state_.phase = Phase::Greeting;
-  state_.answer_by = now_ + join.heartbeat_timeout;
-  say(Hello{.run_id = join.run_id,
-            .node_rank = join.node_rank,
-            .node_count = join.node_count,
-            .local_world_size = join.local_world_size,
-            .role = join.role,
-            .host = state_.spec.host,
-            .pid = state_.spec.pid,
-            .instance = state_.spec.instance});
+  state_.answer_by = now_ + state_.spec.join.heartbeat_timeout;
+  say(hello_of(state_.spec));
 }
 
 void Turn::handle(const ConnectFailed& failed) {
@@ -109,6 +102,11 @@ void Turn::handle(const ConnectFailed& failed) {
 void Turn::handle(const WrongPeer& wrong) {
   if (state_.phase != Phase::Greeting) return connection_lost("it " + wrong.reason);
   end(NotRun{wrong_peer_error(state_, wrong.reason)});
+}
+
+void Turn::handle(const OtherCoordinator& other) {
+  if (is_in({Phase::Resting, Phase::Dialing, Phase::Greeting, Phase::Joined}))
+    end(NotRun{other.error});
 }
 
 void Turn::handle(const Heard& heard) {
@@ -349,6 +347,17 @@ void Turn::conclude(Outcome outcome) {
 }
 
 }  // namespace
+
+Hello hello_of(const MemberSpec& spec) {
+  return {.run_id = spec.join.run_id,
+          .node_rank = spec.join.node_rank,
+          .node_count = spec.join.node_count,
+          .local_world_size = spec.join.local_world_size,
+          .role = spec.join.role,
+          .host = spec.host,
+          .pid = spec.pid,
+          .instance = spec.instance};
+}
 
 MemberState new_member(MemberSpec spec) {
   MemberState state;

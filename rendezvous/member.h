@@ -71,6 +71,10 @@ struct ConnectFailed {
 struct WrongPeer {
   std::string reason;  // a verb first: "speaks another version ..."
 };
+// Another node is the coordinator, although this one was told to be (coordinator_probe.h).
+struct OtherCoordinator {
+  Error error;
+};
 struct Heard {
   CoordinatorMessage message;
 };
@@ -92,8 +96,8 @@ struct OwnSignal {
 };
 struct MemberTick {};
 using MemberEvent =
-    std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, Heard, ConnectionLost,
-                 OwnFailure, OwnSuccess, OwnStopped, OwnSignal, MemberTick>;
+    std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, Heard,
+                 ConnectionLost, OwnFailure, OwnSuccess, OwnStopped, OwnSignal, MemberTick>;
 
 // Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
 struct Connect {};
@@ -158,6 +162,9 @@ struct MemberState {
 };
 
 MemberState new_member(MemberSpec spec);
+
+// What it says first, each time it is connected.
+Hello hello_of(const MemberSpec& spec);
 
 std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Time now);
 

@@ -133,7 +133,13 @@ void Turn::greet(Peer peer, const MemberMessage& message) {
 void Turn::admit(Peer peer, const Hello& hello, const std::string& address) {
   const std::string name =
       hello.node_rank ? node_text(*hello.node_rank, hello.host) : "a node on host " + hello.host;
-  if (std::optional<Error> error = objection(state_, hello)) {
+  std::optional<Error> error = objection(state_, hello);
+  if (hello.is_probe && (!error || is_own_probe(state_, hello))) {
+    send(peer, Refused{{ErrorCode::Closed, "no objection"}});
+    actions_.emplace_back(Drop{peer});
+    return;
+  }
+  if (error) {
     log(LogLevel::Warning, "refused " + name + " at " + address + ": " + error->message);
     send(peer, Refused{with_context(*std::move(error), state_.spec.endpoint + " refused " + name)});
     actions_.emplace_back(Drop{peer});
@@ -282,17 +288,7 @@ void Turn::conclude_if_stopped() {
 void Turn::finish(Ending ending) {
   state_.phase = RoundPhase::Ending;
   state_.end_by = now_ + state_.spec.heartbeat_timeout;
-  Outcome outcome{.ending = std::move(ending),
-                  .run_id = state_.spec.run_id,
-                  .node_count = state_.spec.node_count,
-                  .world_size = state_.first_world ? state_.world_size : 0,
-                  .restarts = state_.round,
-                  .max_restarts = state_.spec.max_restarts};
-  if (std::holds_alternative<WorkersFailed>(outcome.ending))
-    outcome.failures_left_out = state_.failures.left_out();
-  if (state_.first_world)
-    outcome.duration = std::chrono::duration_cast<Milliseconds>(now_ - *state_.first_world);
-  send_all(Finish{std::move(outcome)});
+  send_all(Finish{outcome_of(state_, std::move(ending), now_)});
   over_if_alone();
 }
 

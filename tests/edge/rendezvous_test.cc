@@ -1,3 +1,5 @@
+#include "rendezvous/connector.h"
+#include "rendezvous/coordinator_probe.h"
 #include "tests/support/agents.h"
 #include "tests/support/catch.h"
 
@@ -97,6 +99,23 @@ TEST_CASE("two nodes of one rank: the second is told, the coordinator says so, t
   CHECK(cluster.log.has("refused node 1 (host1) at 127.0.0.1:"));
   cluster.add(0);
   REQUIRE(cluster.until_round(0));
+}
+
+TEST_CASE("a second node 0 on another address meets the first, and both say so") {
+  // On one host every address is its own: the probe is told to ask all the same.
+  TestCluster cluster(2);
+  cluster.add(0);
+  REQUIRE(cluster.until([&] { return cluster.log.has("node 0 (host0) joined"); }));
+  rendezvous::CoordinatorProbe probe(cluster.io);
+  rendezvous::Hello hello{
+      .run_id = "edge", .node_rank = 0, .node_count = 2, .role = "", .host = "b"};
+  std::optional<Error> objection;
+  const auto note = [&objection](const Error& error) { objection = error; };
+  probe.start({"127.0.0.1", cluster.port()}, hello, note,
+              rendezvous::Connector::OwnAddresses::Connect);
+  REQUIRE(cluster.until([&] { return objection.has_value(); }));
+  CHECK_THAT(objection->message, ContainsSubstring("node rank 0 is taken by host host0"));
+  CHECK(cluster.log.has("refused node 0 (b)"));
 }
 
 TEST_CASE("a node that is killed is lost to all the others") {

@@ -129,6 +129,9 @@ void MemberDriver::provoke(int kind) {
       },
       [this] { event(OwnSignal{15}); },
       [this] { event(MemberTick{}); },
+      [this] {
+        event(OtherCoordinator{{ErrorCode::Refused, "no"}});
+      },
   };
   REQUIRE(events.size() == kEventKinds);
   events[static_cast<std::size_t>(kind)]();

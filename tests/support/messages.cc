@@ -29,8 +29,8 @@ std::vector<MemberMessage> member_messages() {
   const AgedFailure aged{full_failure(5), Milliseconds(250)};
   Failure not_started = full_failure(6);
   not_started.status = NotStarted{2};
-  return {Hello{"run-1", 3, 4, 8, "trainer", "host-3", 99, 0xFEDCBA9876543210U},
-          Hello{"", std::nullopt, 1, 1, "", "", 1, 0},
+  return {Hello{"run-1", 3, 4, 8, "trainer", "host-3", 99, 0xFEDCBA9876543210U, true},
+          Hello{"", std::nullopt, 1, 1, "", "", 1, 0, false},
           Failed{2, aged},
           AllReturned{7},
           rendezvous::Stopped{2, {aged, {not_started, Milliseconds(0)}}, 12},

@@ -103,6 +103,15 @@ TEST_CASE("a refusal is the outcome") {
   CHECK(member.state.phase == Phase::Ended);
 }
 
+TEST_CASE("a node told to be the coordinator gives up when another one is, until a world runs") {
+  MemberDriver member = MemberDriver::in(Phase::Joined);
+  member.event(OtherCoordinator{{ErrorCode::Refused, "rank 0 is taken"}});
+  CHECK(member.outcome().ending == Ending(NotRun{{ErrorCode::Refused, "rank 0 is taken"}}));
+  member = MemberDriver::in(Phase::Running);
+  member.event(OtherCoordinator{{ErrorCode::Refused, "rank 0 is taken"}});
+  CHECK(member.state.phase == Phase::Running);
+}
+
 TEST_CASE("workers are told the address and port that this node was given") {
   MemberDriver member = MemberDriver::in(Phase::Joined);
   World world = MemberDriver::world(0);

@@ -162,6 +162,24 @@ TEST_CASE("a member that comes back while the world is joining takes its own pla
   CHECK(round.sent<WorldReady>(50)[0].world.world_size == 4);
 }
 
+TEST_CASE("a probe hears objections, joins nothing, and knows its own coordinator") {
+  RoundDriver round(spec_of(2));
+  Hello probe = round.hello(0);
+  probe.is_probe = true;
+  const bool has_master = GENERATE(false, true);
+  if (has_master) round.join(0);
+  round.join(50, probe);
+  CHECK(round.sent<Refused>(50).at(0).error.code == ErrorCode::Closed);
+  CHECK(round.dropped(50));
+  CHECK(round.log().empty());
+  if (!has_master) round.join(0);
+  probe.instance = 9;
+  round.join(51, probe);
+  CHECK(round.sent<Refused>(51).at(0).error.code == ErrorCode::Refused);
+  CHECK_THAT(round.log(), ContainsSubstring("node rank 0 is taken"));
+  CHECK(round.state.present_count == 1);
+}
+
 TEST_CASE("a node that leaves while joining may come back, or another in its place") {
   RoundDriver round(spec_of(2));
   round.join(1);
