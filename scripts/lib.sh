@@ -86,14 +86,14 @@ install_packages() {
 }
 
 # logged LOG COMMAND...: on a terminal the command shows its own progress line; elsewhere its output
-# goes to the log, whose end is shown when it fails.
+# goes to the log, of which the part that is no mere progress is shown when it fails.
 logged() {
   local log=$logs/$1
   shift
   if [ -t 1 ]; then
     "$@"
   elif ! "$@" >"$log" 2>&1; then
-    tail -n 60 "$log"
+    grep -vE '^\[[0-9]+/[0-9]+\] |^ +Start +[0-9]+: | Passed +[0-9.]+ sec$' "$log" | tail -n 200
     note "log: $log"
     return 1
   fi
