@@ -93,14 +93,16 @@ int be_agent(int end, const std::function<int()>& agent) {
   setsid();
   prctl(PR_SET_NAME, "drun-agent");
   become_subreaper();
-  set_disposition(kGuardianGone, on_guardian_gone);
-  hear_of_death(end, kGuardianGone);
   // Continues us if we are stopped when the guardian dies; SIGIO, already pending, then ends us.
   prctl(PR_SET_PDEATHSIG, SIGCONT);
+  const bool is_heard = await_guardian();
+  set_disposition(kGuardianGone, on_guardian_gone);
+  hear_of_death(end, kGuardianGone);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (!await_guardian()) _exit(128 + SIGKILL);
+  // It may have died before we listened, with its byte sent or not.
+  if (!is_heard || is_guardian_gone()) _exit(128 + SIGKILL);
   return agent();
 }
 

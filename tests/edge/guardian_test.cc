@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <map>
+#include <thread>
 
 #include "agent/descendants.h"
 #include "agent/exit_status.h"
@@ -115,6 +116,19 @@ TEST_CASE("nothing is left a second after SIGKILL of any one process") {
   REQUIRE(run.is_gone_within(milliseconds(1'000)));
   CHECK(run.wait() ==
         (victim == "guardian" ? ExitStatus(Killed{.signal = SIGKILL}) : ExitStatus(Exited{137})));
+}
+
+TEST_CASE("nothing is left after SIGKILL at any moment of the start") {
+  for (int moment = 0; moment < 24; ++moment) {
+    CAPTURE(moment);
+    Guarded run({"2", "60000", kTree, "stay"});
+    // From before the fork of the agent to about when the families are up.
+    std::this_thread::sleep_for(std::chrono::microseconds(700 * (moment / 2)));
+    const std::vector<pid_t> children = run.children_of(run.guardian());
+    const bool is_agents_turn = moment % 2 == 1 && !children.empty();
+    kill(is_agents_turn ? children[0] : run.guardian(), SIGKILL);
+    REQUIRE(run.is_gone_within(milliseconds(1'000)));
+  }
 }
 
 TEST_CASE("SIGKILL of a worker ends the job, its stubborn relatives included") {
