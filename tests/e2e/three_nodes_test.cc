@@ -91,7 +91,9 @@ TEST_CASE("restarts happen on all nodes together and are counted once") {
     nodes.start(node, {},
                 "echo x >> $DIR/$TORCHELASTIC_RESTART_COUNT.$RANK; "
                 "[ $TORCHELASTIC_RESTART_COUNT -ge 2 ] && exit 0; "
-                "[ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit 1; exec sleep 600");
+                "[ $RANK = $TORCHELASTIC_RESTART_COUNT ] || exec sleep 600; "
+                "for r in 0 1 2; do until [ -s $DIR/$TORCHELASTIC_RESTART_COUNT.$r ]; do sleep "
+                "0.01; done; done; exit 1");
   }
   for (const Ended& ended : nodes.wait()) {
     INFO(ended.err);

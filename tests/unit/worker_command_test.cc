@@ -71,7 +71,7 @@ TEST_CASE("the program's name is never a template, its arguments are unless told
   CHECK(worker_argv(spec, 0) == Words{"./$local_rank", "$local_rank"});
 }
 
-TEST_CASE("--local-rank goes in front of the program's own arguments") {
+TEST_CASE("the option --local-rank goes in front of the program's own arguments") {
   WorkerSpec spec;
   spec.argv = {"python3", "-u", "t.py", "--lr=1"};
   spec.passes_local_rank = true;
