@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "agent/descriptor_limit.h"
 #include "agent/failure_record.h"
 #include "agent/output.h"
 #include "agent/signals.h"
@@ -64,6 +65,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   asio::io_context io_{1};
   // Runs once somebody wants it all killed: a console that takes nothing is not waited for.
   asio::steady_timer give_up_{io_};
+  std::optional<std::uint64_t> users_limit_ = raise_descriptor_limit();
   std::vector<std::string> inherited_;
   Output output_;
   Workers workers_;
@@ -172,6 +174,7 @@ Result<void> Agent::start_workers() {
         .stdin_fd = reads_stdin ? STDIN_FILENO : null.get(),
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
+        .descriptor_limit = users_limit_,
     });
   }
   round_ = Round::Running;

@@ -5,6 +5,7 @@
 // Thread:  any.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +26,8 @@ struct Command {
   int stdin_fd = 0;
   int stdout_fd = 1;
   int stderr_fd = 2;
+  // The worker's soft limit of descriptors; absent: drun's own.
+  std::optional<std::uint64_t> descriptor_limit{};
 };
 
 // {"A", "1"} -> "A=1".

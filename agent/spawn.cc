@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -38,6 +40,7 @@ struct Launch {
   const char* path = nullptr;
   const ExecImage* image = nullptr;
   std::array<int, 3> fds{};
+  std::optional<std::uint64_t> descriptor_limit;
   std::uint64_t caught_signals = 0;  // bit n - 1: signal n has a handler of ours
   pid_t parent = 0;
   volatile int error_number = 0;  // written by the child
@@ -88,6 +91,14 @@ bool place_descriptors(std::array<int, 3> fds) {
   return true;
 }
 
+// What cannot be lowered stays: a worker with more descriptors than asked for does no harm.
+void set_descriptor_limit(std::uint64_t soft) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = soft;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 // Runs in the child, in the parent's memory: async-signal-safe calls only, nothing allocated.
 // Handlers go before the mask is emptied, or one of ours could run here. To return is to end by
 // the exit system call (clone(2)): nothing of the parent's is flushed or destroyed.
@@ -100,6 +111,7 @@ int run_child(void* argument) {
   standard.sa_handler = SIG_DFL;
   for (int signal = 1; signal <= 64; ++signal)
     if (launch.caught_signals >> (signal - 1) & 1) sigaction(signal, &standard, nullptr);
+  if (launch.descriptor_limit) set_descriptor_limit(*launch.descriptor_limit);
   if (place_descriptors(launch.fds)) {
     sigset_t none;
     sigemptyset(&none);
@@ -164,6 +176,7 @@ std::variant<Spawned, NotStarted> spawn(const Command& command) {
       .path = path.c_str(),
       .image = &image,
       .fds = {command.stdin_fd, command.stdout_fd, command.stderr_fd},
+      .descriptor_limit = command.descriptor_limit,
       .caught_signals = caught_signals(),
       .parent = getpid(),
   };

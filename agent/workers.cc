@@ -218,7 +218,7 @@ bool Workers::Impl::nothing_left() {
 void Workers::Impl::perform(const gang::SignalAll& all) {
   if (!running_.empty())
     log_.debug("stopping workers signal=" + signal_name(all.signal) +
-              " running=" + std::to_string(running_.size()));
+               " running=" + std::to_string(running_.size()));
   stop_sent_ = true;
   for (const auto& [pid, local_rank] : running_) {
     processes_[static_cast<std::size_t>(local_rank)]->signal_group(all.signal);

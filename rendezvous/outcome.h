@@ -49,7 +49,7 @@ using Ending = std::variant<Succeeded, WorkersFailed, Interrupted, NodeLost, Not
 
 struct Outcome {
   Ending ending = Succeeded{};
-  std::string run_id;
+  std::string run_id{};
   int node_count = 0;
   int world_size = 0;
   int restarts = 0;  // rounds that were begun again

@@ -68,6 +68,25 @@ TEST_CASE("drun's exit code is the root cause's") {
   CHECK(ended.err.empty() == (code == 0));
 }
 
+TEST_CASE("workers have the user's limit of descriptors, and many workers need no higher one") {
+  Launch launch = shell_job({"--standalone", "--nproc_per_node=96"}, "ulimit -Sn");
+  launch.argv = Words{"sh", "-c", "ulimit -Sn 64 && exec \"$@\"", "sh"} + launch.argv;
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(count_of(ended.out, "64\n") == 96);
+}
+
+TEST_CASE("a job that cannot be begun is in the report file too") {
+  TemporaryDirectory directory;
+  const std::string file = directory.file("report.json");
+  const auto [options, program, code] = GENERATE(table<std::string, std::string, int>(
+      {{"--rdzv-backend=etcd", "true", 2}, {"--nnodes=1", "/no/such/program", 127}}));
+  const Ended ended = run(job({"--report=" + file, options}, {program}));
+  CHECK(ended.code == code);
+  CHECK(nlohmann::json::parse(read_file(file))["exit_code"] == code);
+}
+
 TEST_CASE("under the name torchrun every failure is 1") {
   TemporaryDirectory directory;
   Launch launch = shell_job({"--standalone"}, "exit 42");
