@@ -16,13 +16,13 @@
 #include "agent/failure_record.h"
 #include "agent/output.h"
 #include "agent/signals.h"
-#include "agent/unique_fd.h"
 #include "agent/worker_command.h"
 #include "agent/workers.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/client.h"
 #include "rendezvous/overloaded.h"
 #include "rendezvous/server.h"
+#include "rendezvous/unique_fd.h"
 
 namespace drun::agent {
 namespace {

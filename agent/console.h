@@ -22,7 +22,7 @@
 #include <string_view>
 
 #include "agent/line_buffer.h"
-#include "agent/unique_fd.h"
+#include "rendezvous/unique_fd.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/log.h"
 

@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <fstream>
 
+#include "rendezvous/unique_fd.h"
+
 namespace drun::agent {
 namespace {
 
@@ -30,21 +32,6 @@ T* map_zeroed(std::size_t count) {
   return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
-
 template <typename T>
 bool take_number(std::string_view& text, T& value) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -56,8 +43,8 @@ bool take_number(std::string_view& text, T& value) {
 
 // `name` is relative to `directory`: "123/stat".
 bool read_stat(int directory, const char* name, ProcessStat& stat) {
-  const Descriptor file(openat(directory, name, O_RDONLY | O_CLOEXEC));
-  if (!file.is_open()) return false;
+  const UniqueFd file(openat(directory, name, O_RDONLY | O_CLOEXEC));
+  if (!file) return false;
   std::array<char, 512> text;
   const ssize_t size = read(file.get(), text.data(), text.size());
   return size > 0 && parse_stat({text.data(), static_cast<std::size_t>(size)}, stat);
@@ -82,7 +69,7 @@ struct DirectoryEntry {
 // Calls `visit` with every process that /proc shows.
 template <typename Visit>
 void for_each_process(const Visit& visit) {
-  const Descriptor proc(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd proc(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   alignas(DirectoryEntry) std::array<char, 32 * 1024> buffer;
   while (true) {
     const long size = syscall(SYS_getdents64, proc.get(), buffer.data(), buffer.size());
@@ -156,11 +143,11 @@ Descendants::~Descendants() {
 std::span<const ProcessStat> Descendants::all() const& { return {found_, count_}; }
 
 bool send_signal(const ProcessStat& process, int signal) {
-  const Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
+  const UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
   ProcessStat again;
   // The descriptor is pinned to one process, and that one is ours if it has the parent we saw, or
   // us, who adopt it when that parent is gone.
-  if (!pidfd.is_open() || !read_stat_of(process.pid, again)) return false;
+  if (!pidfd || !read_stat_of(process.pid, again)) return false;
   if (again.parent != process.parent && again.parent != getpid()) return false;
   return syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
 }

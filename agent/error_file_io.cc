@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "agent/log_files.h"
-#include "agent/unique_fd.h"
+#include "rendezvous/unique_fd.h"
 
 namespace drun::agent {
 namespace {

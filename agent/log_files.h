@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/unique_fd.h"
+#include "rendezvous/unique_fd.h"
 #include "rendezvous/result.h"
 
 namespace drun::agent {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/unique_fd.h"
+#include "rendezvous/unique_fd.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/result.h"
 

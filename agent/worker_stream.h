@@ -20,7 +20,7 @@
 #include "agent/line_filter.h"
 #include "agent/pipe_reader.h"
 #include "agent/tail.h"
-#include "agent/unique_fd.h"
+#include "rendezvous/unique_fd.h"
 #include "rendezvous/log.h"
 
 namespace drun::agent {

@@ -56,13 +56,13 @@ std::uint16_t port_of(int fd) {
 
 // errno, or a listening socket.
 struct Bound {
-  OwnedFd fd;
+  UniqueFd fd;
   int error_number = 0;
 };
 
 Bound listen_on(const Address& address) {
-  Bound bound{.fd = OwnedFd(socket(address.storage.ss_family,
-                                   SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP))};
+  Bound bound{.fd = UniqueFd(socket(address.storage.ss_family,
+                                    SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP))};
   const int fd = bound.fd.get();
   const int on = 1;
   const int is_v6_only = address.takes_both_families ? 0 : 1;

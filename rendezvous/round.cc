@@ -173,8 +173,8 @@ void Turn::begin_world() {
   state_.pending_count = state_.present_count;
   actions_.emplace_back(ClearStore{});
   log(LogLevel::Debug, "world complete round=" + std::to_string(state_.round) +
-                          " nodes=" + std::to_string(state_.spec.node_count) +
-                          " workers=" + std::to_string(state_.world_size));
+                           " nodes=" + std::to_string(state_.spec.node_count) +
+                           " workers=" + std::to_string(state_.world_size));
   actions_.reserve(actions_.size() + state_.nodes.size());
   for (int node = 0; node < state_.spec.node_count; ++node) {
     node_at(node).is_done = false;

@@ -57,29 +57,22 @@ bool is_connected_to_itself(int fd) {
   return own_size == peer_size && std::memcmp(&own, &peer, own_size) == 0;
 }
 
-struct CloseFd {
-  int fd;
-  ~CloseFd() {
-    if (fd >= 0) close(fd);
-  }
-};
-
 // A connected descriptor, or why not.
-Result<int> connect_to(const addrinfo& address, Time deadline) {
-  CloseFd owner{socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP)};
-  if (owner.fd < 0) return unreachable(errno);
-  if (connect(owner.fd, address.ai_addr, address.ai_addrlen) != 0) {
+Result<UniqueFd> connect_to(const addrinfo& address, Time deadline) {
+  UniqueFd fd(socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+  if (!fd) return unreachable(errno);
+  if (connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS && errno != EINTR) return unreachable(errno);
-    if (!wait_for(owner.fd, POLLOUT, deadline)) return unreachable(ETIMEDOUT);
+    if (!wait_for(fd.get(), POLLOUT, deadline)) return unreachable(ETIMEDOUT);
     int error_number = 0;
     socklen_t size = sizeof(error_number);
-    getsockopt(owner.fd, SOL_SOCKET, SO_ERROR, &error_number, &size);
+    getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error_number, &size);
     if (error_number != 0) return unreachable(error_number);
   }
-  if (is_connected_to_itself(owner.fd)) return unreachable(ECONNREFUSED);
+  if (is_connected_to_itself(fd.get())) return unreachable(ECONNREFUSED);
   const int on = 1;
-  setsockopt(owner.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  return std::exchange(owner.fd, -1);
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  return fd;
 }
 
 }  // namespace
@@ -99,40 +92,22 @@ Result<StoreStream> StoreStream::open(const Endpoint& endpoint, Time deadline) {
   Error error = unreachable(EADDRNOTAVAIL);
   for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
     const Time one = std::min(deadline, std::chrono::steady_clock::now() + kOneAddress);
-    const Result<int> fd = connect_to(*at, one);
-    if (fd) return StoreStream(*fd);
+    Result<UniqueFd> fd = connect_to(*at, one);
+    if (fd) return StoreStream(*std::move(fd));
     error = fd.error();
   }
   return error;
 }
 
-StoreStream::StoreStream(int fd) : fd_(fd), buffer_(kBufferBytes) {}
-
-StoreStream::StoreStream(StoreStream&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
-      buffer_(std::move(other.buffer_)),
-      taken_(other.taken_),
-      filled_(other.filled_) {}
-
-StoreStream& StoreStream::operator=(StoreStream&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(buffer_, other.buffer_);
-  std::swap(taken_, other.taken_);
-  std::swap(filled_, other.filled_);
-  return *this;
-}
-
-StoreStream::~StoreStream() {
-  if (fd_ >= 0) close(fd_);
-}
+StoreStream::StoreStream(UniqueFd fd) : fd_(std::move(fd)), buffer_(kBufferBytes) {}
 
 Result<void> StoreStream::write(std::string_view bytes, Time deadline) {
   while (!bytes.empty()) {
-    const ssize_t count = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t count = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (count >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(fd_, POLLOUT, deadline)) return Error{ErrorCode::Timeout, "timed out"};
+      if (!wait_for(fd_.get(), POLLOUT, deadline)) return Error{ErrorCode::Timeout, "timed out"};
     } else if (errno != EINTR) {
       return closed(system_message(errno));
     }
@@ -165,11 +140,11 @@ Result<void> StoreStream::read(char* to, std::size_t size_bytes, Time deadline) 
 
 Result<std::size_t> StoreStream::receive(char* to, std::size_t size_bytes, Time deadline) {
   while (true) {
-    const ssize_t count = recv(fd_, to, size_bytes, 0);
+    const ssize_t count = recv(fd_.get(), to, size_bytes, 0);
     if (count > 0) return static_cast<std::size_t>(count);
     if (count == 0) return closed("the server closed the connection");
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(fd_, POLLIN, deadline)) return Error{ErrorCode::Timeout, "timed out"};
+      if (!wait_for(fd_.get(), POLLIN, deadline)) return Error{ErrorCode::Timeout, "timed out"};
     } else if (errno != EINTR) {
       return closed(system_message(errno));
     }

@@ -16,6 +16,7 @@
 
 #include "rendezvous/endpoint.h"
 #include "rendezvous/result.h"
+#include "rendezvous/unique_fd.h"
 
 namespace drun {
 
@@ -26,19 +27,15 @@ class StoreStream {
   // Tries each address of the name once, in the system's order; the error is the last one's.
   static Result<StoreStream> open(const Endpoint& endpoint, Time deadline);
 
-  StoreStream(StoreStream&& other) noexcept;
-  StoreStream& operator=(StoreStream&& other) noexcept;
-  ~StoreStream();
-
   Result<void> write(std::string_view bytes, Time deadline);
   // Exactly `size_bytes` of them.
   Result<void> read(char* to, std::size_t size_bytes, Time deadline);
 
  private:
-  explicit StoreStream(int fd);
+  explicit StoreStream(UniqueFd fd);
   Result<std::size_t> receive(char* to, std::size_t size_bytes, Time deadline);
 
-  int fd_;
+  UniqueFd fd_;
   std::vector<char> buffer_;  // read ahead; bytes from taken_ to filled_ are to be given out
   std::size_t taken_ = 0;
   std::size_t filled_ = 0;

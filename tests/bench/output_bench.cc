@@ -24,7 +24,7 @@
 
 namespace {
 
-using drun::agent::UniqueFd;
+using drun::UniqueFd;
 constexpr int kWorkers = 8;
 const std::string kLines = std::string(DRUN_BENCH_DIR) + "/lines";
 

@@ -92,7 +92,7 @@ def bench_memory(drun, bins, rounds):
         for pid in processes_below(job.pid):
             with open(f"/proc/{pid}/status") as status:
                 text = status.read()
-            if re.search(r"^Name:\s+drun$", text, re.M):
+            if re.search(r"^Name:\s+drun", text, re.M):
                 role = "guardian" if pid == job.pid else "agent"
                 peaks[role] = int(re.search(r"VmHWM:\s+(\d+)", text).group(1)) / 1024
         job.terminate()

@@ -66,7 +66,7 @@ bool run_until_blocked(asio::io_context& io, pid_t pid) {
   return true;
 }
 
-Collector::Collector(asio::io_context& io, agent::UniqueFd fd)
+Collector::Collector(asio::io_context& io, UniqueFd fd)
     : fd_(io, fd.release()), buffer_(65536) {}
 
 void Collector::start() {
@@ -80,7 +80,7 @@ void Collector::start() {
 PipeEnds make_plain_pipe() {
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-  return {agent::UniqueFd(ends[0]), agent::UniqueFd(ends[1])};
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
 bool is_non_blocking(int fd) { return (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
@@ -89,8 +89,8 @@ Worker::Worker(const std::string& script, int stdout_fd, int stderr_fd) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   // Through copies: one may be the other's number.
-  const agent::UniqueFd out(::fcntl(stdout_fd, F_DUPFD_CLOEXEC, 100));
-  const agent::UniqueFd err(::fcntl(stderr_fd, F_DUPFD_CLOEXEC, 100));
+  const UniqueFd out(::fcntl(stdout_fd, F_DUPFD_CLOEXEC, 100));
+  const UniqueFd err(::fcntl(stderr_fd, F_DUPFD_CLOEXEC, 100));
   posix_spawn_file_actions_adddup2(&actions, out.get(), 1);
   posix_spawn_file_actions_adddup2(&actions, err.get(), 2);
   posix_spawnattr_t attributes;

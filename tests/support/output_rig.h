@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "agent/output.h"
-#include "agent/unique_fd.h"
+#include "rendezvous/unique_fd.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/log.h"
 
@@ -39,7 +39,7 @@ bool run_until_blocked(asio::io_context& io, pid_t pid);
 // Reads a descriptor to its end in the loop.
 class Collector {
  public:
-  Collector(asio::io_context& io, agent::UniqueFd fd);
+  Collector(asio::io_context& io, UniqueFd fd);
   void start();
   bool is_at_end() const { return is_at_end_; }
   const std::string& text() const { return text_; }
@@ -53,8 +53,8 @@ class Collector {
 
 // A pipe whose ends are ordinary: blocking, close-on-exec.
 struct PipeEnds {
-  agent::UniqueFd read_end;
-  agent::UniqueFd write_end;
+  UniqueFd read_end;
+  UniqueFd write_end;
 };
 PipeEnds make_plain_pipe();
 

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace drun::agent {
+namespace drun {
 
 class UniqueFd {
  public:
@@ -33,4 +33,4 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-}  // namespace drun::agent
+}  // namespace drun
