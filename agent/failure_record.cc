@@ -19,7 +19,8 @@ Failure failure_of(const AgentSpec& spec, const World& world, int local_rank) {
   failure.round = world.round;
   failure.role = world.role;
   failure.host = spec.host;
-  failure.program = spec.worker.argv.empty() ? "" : spec.worker.argv.front();
+  // What the user named, not the interpreter in front of it.
+  failure.program = spec.worker.argv.at(spec.worker.program_arguments_at - 1);
   return failure;
 }
 
