@@ -22,9 +22,9 @@
 #include <string_view>
 
 #include "agent/line_buffer.h"
-#include "rendezvous/unique_fd.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/log.h"
+#include "rendezvous/unique_fd.h"
 
 namespace drun::agent {
 

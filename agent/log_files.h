@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "rendezvous/unique_fd.h"
 #include "rendezvous/result.h"
+#include "rendezvous/unique_fd.h"
 
 namespace drun::agent {
 

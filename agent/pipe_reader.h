@@ -14,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "rendezvous/unique_fd.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/result.h"
+#include "rendezvous/unique_fd.h"
 
 namespace drun::agent {
 

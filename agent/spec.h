@@ -36,8 +36,8 @@ struct OutputSpec {
   // The label of a line, with ${role_name} ${local_rank} ${rank} (and ${node_rank} ${host}) still
   // in it; $$ is $.
   std::string label_template = "[${role_name}${local_rank}]:";
-  std::vector<std::string>
-      duplicate_stdout_filters;  // teed lines holding any of them go to filtered_stdout.log too
+  // Teed lines that hold any of these go to filtered_stdout.log (filtered_stderr.log) too.
+  std::vector<std::string> duplicate_stdout_filters;
   std::vector<std::string> duplicate_stderr_filters;
   // Where <run_id>_<random>/attempt_N/<local_rank>/ is made. Absent: the temporary directory, and
   // what is made there is removed at the end unless streams were redirected to it. Empty: no files
@@ -48,14 +48,12 @@ struct OutputSpec {
 
 enum class StdinSource { DevNull, Rank0 };
 
-// What each worker is: one command, with ${local_rank} still to be filled in where the user wrote
-// it.
+// What each worker is: one command, ${local_rank} still to be filled in where the user wrote it.
 struct WorkerSpec {
-  std::vector<std::string> argv;       // argv[0] is looked up on PATH when it holds no slash
-  bool substitutes_local_rank = true;  // torchrun's ${local_rank} / $$ templates in the arguments
-  bool passes_local_rank =
-      false;  // --pass-local-rank: `--local-rank=N` as the program's first argument ...
-  std::size_t program_arguments_at = 1;       // ... which is put in at this index of argv
+  std::vector<std::string> argv;         // argv[0] is looked up on PATH when it holds no slash
+  bool substitutes_local_rank = true;    // torchrun's ${local_rank} / $$ templates in the arguments
+  bool passes_local_rank = false;        // `--local-rank=N` as the program's first argument
+  std::size_t program_arguments_at = 1;  // where in argv those begin; the program is before it
   std::vector<EnvironmentEntry> environment;  // the agent's own, inherited whole
   bool virtual_local_rank = false;
   StdinSource stdin_source = StdinSource::DevNull;

@@ -20,8 +20,8 @@
 #include "agent/line_filter.h"
 #include "agent/pipe_reader.h"
 #include "agent/tail.h"
-#include "rendezvous/unique_fd.h"
 #include "rendezvous/log.h"
+#include "rendezvous/unique_fd.h"
 
 namespace drun::agent {
 

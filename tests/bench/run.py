@@ -193,9 +193,11 @@ def bench_store(drun, bins, rounds):
     run_binary(f"{bins}/bench/store_bench")
 
 
-def bench_orphans(drun, bins, rounds):
+def bench_orphans(drun, bins, rounds, runs=1000):
+    """Ways to die x a family of workers that is hard to get rid of: what is left a second later must be nothing."""
     here = os.path.dirname(os.path.abspath(__file__))
-    run_binary(sys.executable, f"{here}/orphans.py", "--drun", drun)
+    run_binary(sys.executable, f"{here}/orphans", "--runs", str(runs), "--seed", str(random.randrange(1 << 30)), "--processes",
+               "16", "--", drun, "--standalone", "--nproc_per_node=2", "--shutdown-timeout=1", f"{bins}/workers/tree", "stay")
 
 
 def main():

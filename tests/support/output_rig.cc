@@ -66,8 +66,7 @@ bool run_until_blocked(asio::io_context& io, pid_t pid) {
   return true;
 }
 
-Collector::Collector(asio::io_context& io, UniqueFd fd)
-    : fd_(io, fd.release()), buffer_(65536) {}
+Collector::Collector(asio::io_context& io, UniqueFd fd) : fd_(io, fd.release()), buffer_(65536) {}
 
 void Collector::start() {
   fd_.async_read_some(asio::buffer(buffer_), [this](const error_code& ec, std::size_t count) {

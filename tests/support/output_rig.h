@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "agent/output.h"
-#include "rendezvous/unique_fd.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/log.h"
+#include "rendezvous/unique_fd.h"
 
 namespace drun::test {
 

@@ -42,9 +42,9 @@ bool eventually(const std::function<bool()>& condition, std::chrono::millisecond
 struct Launch {
   std::vector<std::string> argv{};
   std::map<std::string, std::optional<std::string>>
-      environment{};           // set, or unset when absent; on top of ours
-  std::string directory{};     // empty: ours
-  std::string stdin_text{};    // its standard input, then end of file
+      environment{};         // set, or unset when absent; on top of ours
+  std::string directory{};   // empty: ours
+  std::string stdin_text{};  // its standard input, then end of file
   bool new_session = false;  // as a shell without a terminal would
 };
 

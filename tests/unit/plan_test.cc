@@ -274,7 +274,8 @@ TEST_CASE("a script is looked for in the working directory, a program on PATH") 
   CHECK(problem("folder.py").first == EACCES);
 }
 
-TEST_CASE("with --no-python a script is executed, and torchrun's name gives what is left to Python") {
+TEST_CASE(
+    "with --no-python a script is executed, and torchrun's name gives what is left to Python") {
   const HostFacts host = host_with({{"/usr/bin/python3", FileKind::Executable},
                                     {"./t.py", FileKind::Executable},
                                     {"t.py", FileKind::Executable},
