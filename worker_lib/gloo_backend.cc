@@ -360,12 +360,17 @@ std::string gloo_build() { return DRUN_GLOO_BUILD; }
 std::unique_ptr<Backend> connect_gloo(const Mesh& mesh) {
   try {
     return std::make_unique<GlooBackend>(mesh);
+  } catch (const WorkerError&) {
+    throw;  // the store's
   } catch (const gloo::Exception& error) {
     const std::string text = without_place(error.what());
     const bool is_timeout =
         text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
     throw BackendFailure(is_timeout ? Kind::Timeout : Kind::PeerLost, std::nullopt,
                          "cannot connect all ranks: " + text);
+  } catch (const std::exception& error) {
+    throw BackendFailure(Kind::System, std::nullopt,
+                         std::string("cannot connect all ranks: ") + error.what());
   }
 }
 

@@ -14,6 +14,9 @@ using worker::Cause;
 using worker::Deadline;
 
 constexpr std::chrono::milliseconds kReportTime{1000};
+// A connection that closes without a cause in the store: whoever closed it may be about to say why
+// (Gloo closes all of them when a message times out, before anybody can be told).
+constexpr std::chrono::milliseconds kGraceTime{200};
 constexpr int kMostTags = 1 << 20;
 
 std::string message_text(const char* name, DataType type, std::size_t count, const char* side,
@@ -188,6 +191,14 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation, const Backen
 
 Cause ProcessGroup::Group::publish(const Cause& cause) {
   if (!parts_.store) return cause;
+  if (cause.kind == Kind::PeerLost) {
+    try {
+      const std::string told = parts_.store->get("first_cause", kGraceTime);
+      return worker::decode_cause(told).value_or(cause);
+    } catch (const WorkerError&) {
+      // Nobody did: the peer is dead, then.
+    }
+  }
   try {
     const std::string winner =
         parts_.store->compare_set("first_cause", "", encode(cause), kReportTime);

@@ -5,8 +5,9 @@
 //
 // Failing: 1. the cause is put into the store, unless another rank's is there already: the first
 //          wins, everybody repeats it; 2. the backend is aborted, which wakes this rank's other
-//          threads and is seen by the neighbours, who do the same. At most kReportTime if the store
-//          does not answer.
+//          threads and is seen by the neighbours, who do the same. Who sees a connection close
+//          first waits kGraceTime for the other side's explanation; the store has kReportTime to
+//          answer.
 // Destroy: executor, backend (pairs, then device), store, hosted store: in this order.
 #pragma once
 

@@ -1,5 +1,6 @@
 #include "worker_lib/init_plan.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 

@@ -1,6 +1,7 @@
-#include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -104,11 +105,13 @@ TEST_CASE("all_reduce and broadcast are exact for every type, op, root and size"
     ProcessGroup group = init_process_group();
     for_each_type([&group](auto type) {
       using T = decltype(type);
-      for (const std::size_t count : {0u, 1u, 7u, 1000u}) {
-        reduce_all_ways<T>(group, count);
-        broadcast_from_all<T>(group, count);
-      }
+      reduce_all_ways<T>(group, 7);
+      broadcast_from_all<T>(group, 7);
     });
+    for (const std::size_t count : {0u, 1u, 1000u}) {
+      reduce_all_ways<float>(group, count);
+      broadcast_from_all<float>(group, count);
+    }
     group.barrier();
   }));
 }

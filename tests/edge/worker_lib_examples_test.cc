@@ -39,7 +39,7 @@ TEST_CASE("the train example learns, with the same result on every rank as in on
   const int size = GENERATE(1, 3);
   const std::string said = said_by_all(run_example("train", size));
   CHECK_THAT(said, ContainsSubstring(std::to_string(size) +
-                                     " ranks, 200 steps, 1200 samples: accuracy 100.0 %"));
+                                     " ranks, 100 steps, 1200 samples: accuracy 99.9 %"));
   CHECK_THAT(said, ContainsSubstring("all ranks have identical weights"));
 }
 

@@ -1,4 +1,5 @@
 #include <csignal>
+#include <functional>
 #include <stdexcept>
 #include <thread>
 #include <vector>

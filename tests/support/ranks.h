@@ -42,7 +42,7 @@ struct Ranks {
   bool has_agent_store = true;
   std::map<std::string, std::string> environment = {};  // on top
   // Late ones are killed: their `signal` is SIGKILL.
-  std::chrono::seconds deadline{40};
+  std::chrono::seconds deadline{55};
 };
 
 using Say = std::function<void(const std::string& line)>;

@@ -1,5 +1,6 @@
 #include "worker_lib/reduce.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <set>

@@ -12,8 +12,9 @@
 //          ranks get the same bits.
 // Errors:  WorkerError. Usage is thrown before anything is sent and changes nothing. After any
 //          other error the group is broken for good: its connections are closed, so that the other
-//          ranks fail too, within milliseconds and with the same first cause, and every later call
-//          throws Broken. Start over with a new process (drun's --max-restarts) or a new group.
+//          ranks fail too, within a quarter of a second and with the same first cause, and every
+//          later call throws Broken. Start over with a new process (drun's --max-restarts) or a new
+//          group.
 // Timeout: of each operation as a whole; init's applies where a call is not given one.
 // Thread:  any, at the same time; but who calls collectives from several threads must see to it
 //          that the order is the same on all ranks. Runs one executor thread, and Gloo's own.
