@@ -46,12 +46,12 @@ class StoreClient {
   using KeyValue = std::pair<std::string, std::string>;
 
   struct Options {
-    Endpoint endpoint;
+    Endpoint endpoint{};
     // For connecting as a whole, and later for every operation that is not given one.
     Milliseconds timeout{std::chrono::seconds(300)};
     // What the server speaks. Absent: found out by trying, which works with every server but costs
     // an older one a connection or two that it drops.
-    std::optional<Dialect> dialect;
+    std::optional<Dialect> dialect{};
   };
 
   // Tries every address of the name, again and again with back-off while nobody listens there or

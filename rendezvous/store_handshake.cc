@@ -19,9 +19,12 @@ using Time = StoreStream::Time;
 enum class Greeting { ValidateAndPing, Validate, Legacy };
 constexpr Greeting kAll[] = {Greeting::ValidateAndPing, Greeting::Validate, Greeting::Legacy};
 
-// To a legacy server, VALIDATE and PING are a SET whose key is this long: with the highest bits set
-// it cannot even try to allocate it, and closes at once instead of waiting for the key.
+// A legacy server takes VALIDATE for a SET whose key's length is the magic number and the four
+// bytes that come next. They must make it so large that no machine even tries to allocate it: then
+// the server closes at once, instead of clearing gigabytes and waiting for a key. So does this
+// nonce, and so do four CANCEL_WAITs, each of which other servers answer with a 1, waiting or not.
 constexpr std::uint32_t kNonce = 0xFFFFFFFF;
+constexpr int kCancels = 4;
 
 // A server that is just stopping closes, too. After so many rounds it is no TCPStore.
 constexpr int kMostRefusals = 3;
@@ -47,8 +50,10 @@ std::pair<std::string, std::string> exchange_of(Greeting greeting) {
       put_u32(answer, kNonce);
       break;
     case Greeting::Validate:
-      is_known = encode(store::Check{}, Dialect::Current, request);
-      answer.push_back('\0');
+      for (int i = 0; i < kCancels; ++i) {
+        is_known = encode(store::CancelWait{}, Dialect::Current, request);
+        answer.push_back('\1');
+      }
       break;
     case Greeting::Legacy:
       is_known = encode(store::Check{}, Dialect::Legacy, request);
