@@ -170,6 +170,24 @@ TEST_CASE("a round that is over elsewhere stops the workers once, and the next o
   CHECK(member.state.phase == Phase::Running);
 }
 
+TEST_CASE("a world that cannot be the next one is taken for a broken coordinator") {
+  MemberDriver member = MemberDriver::in(Phase::Stopped);
+  World world = MemberDriver::world(0);  // that round is over
+  SECTION("an old round") {}
+  SECTION("another node's") {
+    world.round = 1;
+    world.node_rank = 2;
+  }
+  SECTION("another number of workers") {
+    world.round = 1;
+    world.local_world_size = 3;
+  }
+  member.hear(WorldReady{world});
+  CHECK(member.count<StartWorkers>() == 0);
+  CHECK_THAT(std::get<NodeLost>(member.outcome().ending).reason,
+             ContainsSubstring("a world that is not ours"));
+}
+
 TEST_CASE("a lost coordinator stops the workers first and is told as lost then") {
   const auto phase = GENERATE(Phase::Running, Phase::Done, Phase::Stopping);
   const bool is_silence = GENERATE(false, true);
