@@ -6,7 +6,7 @@
 namespace drun::rendezvous {
 namespace {
 
-constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr std::size_t kReadBytes = 256 * 1024;
 
 std::string text_of(const asio::ip::tcp::endpoint& peer) {
   std::ostringstream out;
