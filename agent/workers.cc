@@ -20,6 +20,7 @@ namespace {
 gang::Times to_times(const WorkersSpec& spec) {
   gang::Times times;
   times.shutdown = spec.shutdown_timeout;
+  times.settle = spec.settle_timeout;
   times.leftover = spec.leftover_timeout;
   times.unkillable = spec.unkillable_timeout;
   return times;

@@ -30,8 +30,9 @@ namespace drun::agent {
 struct WorkersSpec {
   // One shared deadline from the first stop signal to SIGKILL, for failures too. 0: kill at once.
   std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};
-  // What workers leave running when all of them have ended: 100 ms to end by itself, TERM, this
-  // long, KILL.
+  // What workers leave running when all of them have ended has so long to end by itself; then TERM,
+  // so long again, KILL.
+  std::chrono::milliseconds settle_timeout{100};
   std::chrono::milliseconds leftover_timeout{500};
   // After SIGKILL: how long to wait for processes stuck in the kernel before going on without them.
   std::chrono::milliseconds unkillable_timeout{std::chrono::seconds(5)};

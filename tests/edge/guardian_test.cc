@@ -17,6 +17,10 @@
 namespace drun::agent {
 namespace {
 
+// The promise is one second, and tests/bench/orphans holds it to that. Here it is whether, not
+// when: a machine that runs twenty other things may take longer.
+constexpr std::chrono::seconds kGoneWithin{15};
+
 using std::chrono::milliseconds;
 using test::Pipe;
 using test::processes_with;
@@ -104,7 +108,7 @@ TEST_CASE("the guardian ends with its agent's exit code and its reader sees the 
   CHECK(bad.wait() == ExitStatus(Exited{42}));
 }
 
-TEST_CASE("nothing is left a second after SIGKILL of any one process") {
+TEST_CASE("nothing is left after SIGKILL of any one process") {
   const std::string victim = GENERATE("guardian", "agent");
   const std::string stopped = GENERATE("nobody", "guardian", "agent");
   CAPTURE(victim, stopped);
@@ -113,7 +117,7 @@ TEST_CASE("nothing is left a second after SIGKILL of any one process") {
   const std::map<std::string, pid_t> pids{{"guardian", run.guardian()}, {"agent", run.agent()}};
   if (stopped != "nobody") stop_and_wait(pids.at(stopped));
   kill(pids.at(victim), SIGKILL);
-  REQUIRE(run.is_gone_within(milliseconds(1'000)));
+  REQUIRE(run.is_gone_within(kGoneWithin));
   CHECK(run.wait() ==
         (victim == "guardian" ? ExitStatus(Killed{.signal = SIGKILL}) : ExitStatus(Exited{137})));
 }
@@ -127,7 +131,7 @@ TEST_CASE("nothing is left after SIGKILL at any moment of the start") {
     const std::vector<pid_t> children = run.children_of(run.guardian());
     const bool is_agents_turn = moment % 2 == 1 && !children.empty();
     kill(is_agents_turn ? children[0] : run.guardian(), SIGKILL);
-    REQUIRE(run.is_gone_within(milliseconds(1'000)));
+    REQUIRE(run.is_gone_within(kGoneWithin));
   }
 }
 
@@ -136,7 +140,7 @@ TEST_CASE("SIGKILL of a worker ends the job, its stubborn relatives included") {
   REQUIRE(run.is_up(2));
   const std::vector<pid_t> children = run.children_of(run.agent());
   kill(*std::min_element(children.begin(), children.end()), SIGKILL);
-  REQUIRE(run.is_gone_within(milliseconds(1'100)));
+  REQUIRE(run.is_gone_within(kGoneWithin));
   CHECK(run.wait() == ExitStatus(Exited{137}));
 }
 
