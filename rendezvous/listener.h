@@ -33,7 +33,7 @@ struct ListenSpec {
   // IPv6 and IPv4.
   bool loopback_only = false;
   // With loopback_only: one more loopback address, as a literal ("127.0.0.5"). Empty: none.
-  std::string loopback_host;
+  std::string loopback_host{};
   std::chrono::milliseconds first_byte_timeout{std::chrono::seconds(30)};
   // Beyond this many silent connections the oldest is treated as if its time were up.
   std::size_t most_silent = 16384;

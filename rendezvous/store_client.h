@@ -38,18 +38,20 @@
 
 namespace drun {
 
+class StoreExchange;
+
 class StoreClient {
  public:
   using Milliseconds = std::chrono::milliseconds;
   using KeyValue = std::pair<std::string, std::string>;
 
   struct Options {
-    Endpoint endpoint;
+    Endpoint endpoint{};
     // For connecting as a whole, and later for every operation that is not given one.
     Milliseconds timeout{std::chrono::seconds(300)};
     // What the server speaks. Absent: found out by trying, which works with every server but costs
     // an older one a connection or two that it drops.
-    std::optional<Dialect> dialect;
+    std::optional<Dialect> dialect{};
   };
 
   // Tries every address of the name, again and again with back-off while nobody listens there or
@@ -111,10 +113,10 @@ class StoreClient {
   Result<void> barrier(std::string_view key, std::int64_t world_size, Milliseconds timeout);
 
  private:
-  class Connection;
-  explicit StoreClient(std::unique_ptr<Connection> connection);
+  StoreClient(std::unique_ptr<StoreExchange> exchange, Milliseconds timeout);
 
-  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<StoreExchange> exchange_;
+  Milliseconds timeout_;
 };
 
 }  // namespace drun

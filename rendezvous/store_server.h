@@ -19,8 +19,8 @@
 namespace drun::rendezvous {
 
 struct StoreServerSpec {
-  ListenSpec listen;
-  StoreLimits limits;
+  ListenSpec listen{};
+  StoreLimits limits{};
 };
 
 class StoreServer {

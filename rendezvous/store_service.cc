@@ -6,7 +6,7 @@
 namespace drun::rendezvous {
 namespace {
 
-constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr std::size_t kReadBytes = 256 * 1024;
 
 std::string text_of(const asio::ip::tcp::endpoint& peer) {
   std::ostringstream out;
@@ -103,8 +103,8 @@ void StoreService::on_end(StoreSession& session, std::string_view reason) {
     log_.warning("store: connection closed peer=" + text_of(session.peer()) + " reason=\"" +
                  std::string(reason) + "\"" + log_limit_.left_out());
   }
-  const auto peers = peers_.find(session.peer().address());
-  if (peers != peers_.end()) {
+  if (session.is_counted_as_legacy || session.is_counted_as_silent) {
+    const auto peers = peers_.find(session.peer().address());
     if (session.is_counted_as_legacy) --peers->second.legacy;
     if (session.is_counted_as_silent) --peers->second.silent;
     if (peers->second.legacy == 0 && peers->second.silent == 0) peers_.erase(peers);

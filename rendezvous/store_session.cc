@@ -21,8 +21,13 @@ StoreSession::StoreSession(asio::ip::tcp::socket socket, ConnectionId id, const 
                            StoreSessionHost& host)
     : socket_(std::move(socket)), id_(id), host_(&host), decoder_(limits) {
   error_code ignored;
-  socket_.non_blocking(true, ignored);
-  peer_ = socket_.remote_endpoint(ignored);
+  if (!socket_.non_blocking()) socket_.non_blocking(true, ignored);
+}
+
+const asio::ip::tcp::endpoint& StoreSession::peer() {
+  error_code ignored;
+  if (!peer_) peer_ = socket_.remote_endpoint(ignored);
+  return *peer_;
 }
 
 void StoreSession::start(std::string first_bytes) { take_turn(first_bytes); }
@@ -57,6 +62,7 @@ void StoreSession::flush() {
 void StoreSession::end(std::string_view reason) {
   if (!is_open()) return;
   StoreSessionHost& host = *host_;
+  if (!reason.empty()) peer();  // to be named, while it can be asked for
   close();
   host.on_end(*this, reason);
 }

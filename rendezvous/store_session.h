@@ -65,7 +65,8 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   bool is_open() const { return host_ != nullptr; }
   std::size_t unsent_bytes() const { return unsent_.size_bytes(); }
   std::optional<Dialect> dialect() const { return decoder_.dialect(); }
-  const asio::ip::tcp::endpoint& peer() const { return peer_; }
+  // Asked of the system the first time; nobody (0.0.0.0:0) if it has gone by then.
+  const asio::ip::tcp::endpoint& peer();
 
   // The host's own notes.
   bool is_flush_due = false;
@@ -84,7 +85,7 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   asio::ip::tcp::socket socket_;
   const ConnectionId id_;
   StoreSessionHost* host_;  // null once closed
-  asio::ip::tcp::endpoint peer_;
+  std::optional<asio::ip::tcp::endpoint> peer_;
   RequestDecoder decoder_;
   OutQueue unsent_;
   std::string undecoded_;  // read, but left until the peer has taken its answers

@@ -194,8 +194,9 @@ void RequestDecoder::take_length(std::string_view& input) {
     return break_off("more than " + std::to_string(limits_.request_bytes) + " bytes in " +
                      std::string(to_string(opcode_)));
   }
-  // Growing doubles; what is announced but never comes costs little.
-  constexpr std::size_t kReservedBytes = 64 * 1024;
+  // What is announced but never comes costs address space, not memory; beyond this, growing
+  // doubles.
+  constexpr std::size_t kReservedBytes = 1 << 20;
   texts_.emplace_back().reserve(std::min(text_left_bytes_, kReservedBytes));
   step_ = Step::Text;
   if (text_left_bytes_ == 0) end_text();

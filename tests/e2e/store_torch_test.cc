@@ -1,0 +1,153 @@
+// PyTorch's clients on drun's store, and drun's client on PyTorch's stores, of the versions there
+// are: Debian's own and the one that DRUN_TORCH_PYTHON names.
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "rendezvous/store_client.h"
+#include "tests/support/catch.h"
+#include "tests/support/piped_child.h"
+#include "tests/support/served_store.h"
+
+namespace drun {
+namespace {
+
+using namespace std::chrono_literals;
+using Keys = std::vector<std::string>;
+
+constexpr int kSkipped = 77;
+const std::string kScript = DRUN_SOURCE_DIR "/tests/interop/torch_store.py";
+
+const std::string kDebians = "/usr/bin/python3";
+
+// Empty, and said so: there is none.
+std::string current_python() {
+  const char* path = std::getenv("DRUN_TORCH_PYTHON");
+  if (path != nullptr && *path != '\0') return path;
+  WARN("skipped: DRUN_TORCH_PYTHON names no Python with a current torch");
+  return "";
+}
+
+// Everything it prints, and its exit code.
+std::pair<std::string, int> run(const std::string& interpreter, Keys arguments) {
+  arguments.insert(arguments.begin(), {interpreter, "-u", kScript});
+  PipedChild child(arguments);
+  if (!child.has_started()) return {"skipped: no " + interpreter, kSkipped};
+  std::string text;
+  while (const std::optional<std::string> line = child.line()) text += *line + "\n";
+  return {text, child.exit_code()};
+}
+
+template <typename T>
+T must(Result<T> result) {
+  INFO((result ? "" : result.error().message));
+  REQUIRE(result.has_value());
+  return *std::move(result);
+}
+void must(const Result<void>& result) {
+  INFO((result ? "" : result.error().message));
+  REQUIRE(result.has_value());
+}
+
+void exercise(StoreClient& client, StoreClient& other) {
+  CHECK(must(client.announce()) > 0);
+  must(client.set("key", "value"));
+  CHECK(must(other.get("key")) == "value");
+  CHECK(must(client.add("n", 5)) == 5);
+  CHECK(must(other.add("n", -2)) == 3);
+  CHECK(must(client.get("n")) == "3");
+  CHECK(must(client.compare_set("c", "", "one")) == "one");
+  CHECK(must(client.compare_set("c", "wrong", "two")) == "one");
+  CHECK(must(client.compare_set("c", "one", "two")) == "two");
+  CHECK(must(client.check(Keys{"key", "n"})));
+  CHECK_FALSE(must(client.check(Keys{"key", "missing"})));
+  must(client.multi_set(std::vector<StoreClient::KeyValue>{{"a", "1"}, {"b", ""}}));
+  CHECK(must(other.multi_get(Keys{"b", "a"})) == Keys{"", "1"});
+  CHECK(must(client.num_keys()) == 6);
+  CHECK(must(client.delete_key("c")));
+  CHECK_FALSE(must(client.delete_key("c")));
+  const std::string big(4 << 20, 'b');
+  must(client.set("big", big));
+  CHECK(must(other.get("big")) == big);
+  for (const auto timeout : {0ms, 30ms}) {
+    CHECK(client.wait(Keys{"late"}, timeout).error().code == ErrorCode::Timeout);
+    CHECK(must(client.add("n", 1)) > 3);
+  }
+  must(other.set("late", "!"));
+  CHECK(must(client.get("late")) == "!");
+}
+
+void exercise_current(StoreClient& client, StoreClient& other) {
+  must(client.append("log", "a"));
+  must(client.append("log", "b"));
+  CHECK(must(other.get("log")) == "ab");
+}
+
+// What torch has had since 2.12 or so, in its libuv server.
+void exercise_newest(StoreClient& client, StoreClient& other) {
+  must(client.queue_push("q", "first"));
+  CHECK(must(client.queue_len("q")) == 1);
+  CHECK(must(other.queue_pop("q", 1s)) == "first");
+  CHECK(must(other.queue_pop("q", 0ms)) == std::nullopt);
+  const Keys keys = must(client.list_keys());
+  CHECK(std::find(keys.begin(), keys.end(), "key") != keys.end());
+  std::thread first([&] { CHECK(other.barrier("barrier", 2).has_value()); });
+  must(client.barrier("barrier", 2));
+  first.join();
+}
+
+void check_client(const std::string& interpreter) {
+  ServedStore served;
+  const auto [text, code] = run(interpreter, {"client", std::to_string(served.port())});
+  if (code == kSkipped) {
+    WARN(text);
+    return;
+  }
+  INFO(text);
+  CHECK(code == 0);
+  CHECK_THAT(text, ContainsSubstring("done\n"));
+  for (const std::string& line : served.lines()) FAIL(line);
+}
+
+void check_server(const std::string& interpreter, const std::string& backend) {
+  PipedChild server({interpreter, "-u", kScript, "serve", backend});
+  const std::string line =
+      server.has_started() ? server.line().value_or("") : "skipped: no " + interpreter;
+  if (line.starts_with("skipped")) {
+    WARN(line);
+    return;
+  }
+  INFO(line);
+  const auto port = static_cast<std::uint16_t>(std::stoi(line));
+  const StoreClient::Options options{.endpoint = {.host = "127.0.0.1", .port = port},
+                                     .timeout = 20s};
+  StoreClient client = must(StoreClient::connect(options));
+  StoreClient other = must(StoreClient::connect(options));
+  exercise(client, other);
+  if (client.dialect() == Dialect::Current) exercise_current(client, other);
+  if (backend == "libuv") exercise_newest(client, other);
+  server.close_input();
+  CHECK(server.exit_code() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("the client of Debian's PyTorch finds drun's store to be one of its own") {
+  check_client(kDebians);
+}
+
+TEST_CASE("the client of a current PyTorch finds drun's store to be one of its own") {
+  const std::string interpreter = current_python();
+  if (!interpreter.empty()) check_client(interpreter);
+}
+
+TEST_CASE("drun's client finds the store of Debian's PyTorch") { check_server(kDebians, "poll"); }
+
+TEST_CASE("drun's client finds both stores of a current PyTorch") {
+  const std::string interpreter = current_python();
+  if (interpreter.empty()) return;
+  const std::string backend = GENERATE("poll", "libuv");
+  check_server(interpreter, backend);
+}
+
+}  // namespace drun

@@ -1,0 +1,233 @@
+#include "rendezvous/listener.h"
+
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "tests/support/catch.h"
+#include "tests/support/raw_socket.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using asio::ip::tcp;
+using namespace std::chrono_literals;
+
+// A listener and what it handed over, in the test's own thread.
+struct Stage {
+  explicit Stage(ListenSpec spec = {.loopback_only = true}) {
+    Listener::Handlers handlers;
+    handlers.on_store = [this](tcp::socket socket, std::string first_bytes) {
+      stores.emplace_back(std::move(socket), std::move(first_bytes));
+    };
+    handlers.on_control = [this](tcp::socket socket, std::string first_bytes) {
+      controls.emplace_back(std::move(socket), std::move(first_bytes));
+    };
+    handlers.keep_silent = [this](const asio::ip::address&) { return keeps_silent; };
+    auto opened = Listener::open(io, spec, std::move(handlers),
+                                 Log([this](LogLevel, auto line) { lines.emplace_back(line); }));
+    if (!opened) throw std::runtime_error(opened.error().message);
+    listener = *std::move(opened);
+  }
+  ~Stage() {
+    listener->stop();
+    io.run();
+  }
+  template <typename Condition>
+  bool run_until(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (!condition() && std::chrono::steady_clock::now() < deadline) io.run_one_for(100ms);
+    return condition();
+  }
+
+  asio::io_context io{1};
+  std::vector<std::pair<tcp::socket, std::string>> stores;
+  std::vector<std::pair<tcp::socket, std::string>> controls;
+  std::vector<std::string> lines;
+  bool keeps_silent = false;
+  std::unique_ptr<Listener> listener;
+};
+
+}  // namespace
+
+TEST_CASE("the first byte says who gets a connection, and nothing that was read is lost") {
+  Stage stage;
+  const int byte = GENERATE(0, 1, 12, 'd');
+  const RawSocket peer = RawSocket::connect_to(stage.listener->port());
+  const std::string hello = std::string(1, static_cast<char>(byte)) + "rest";
+  REQUIRE(peer.say(hello));
+  auto& heard = byte == 'd' ? stage.controls : stage.stores;
+  REQUIRE(stage.run_until([&] { return !heard.empty(); }));
+  std::string got = heard[0].second;
+  while (got.size() < hello.size()) {
+    char next = 0;
+    asio::read(heard[0].first, asio::buffer(&next, 1));
+    got.push_back(next);
+  }
+  CHECK(got == hello);
+  const int fd = heard[0].first.native_handle();
+  int no_delay = 0;
+  socklen_t size = sizeof(no_delay);
+  getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &size);
+  CHECK(no_delay != 0);
+  CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+}
+
+TEST_CASE("a connection that speaks something else is closed, with a line about it") {
+  Stage stage;
+  const RawSocket peer = RawSocket::connect_to(stage.listener->port());
+  REQUIRE(peer.say("GET / HTTP/1.1\r\n"));
+  REQUIRE(stage.run_until([&] { return !stage.lines.empty(); }));
+  CHECK(peer.hears_end());
+  CHECK_THAT(stage.lines[0], ContainsSubstring("bytes=47455420"));
+  CHECK_THAT(stage.lines[0], ContainsSubstring("peer=127.0.0.1:" + std::to_string(peer.port())));
+  CHECK(stage.stores.empty());
+  CHECK(stage.controls.empty());
+}
+
+TEST_CASE("many such connections write few lines") {
+  Stage stage;
+  std::vector<RawSocket> peers;
+  for (int i = 0; i < 200; ++i) {
+    peers.push_back(RawSocket::connect_to(stage.listener->port()));
+    REQUIRE(peers.back().say("x"));
+  }
+  REQUIRE(stage.run_until([&] {
+    return std::all_of(peers.begin(), peers.end(),
+                       [](const RawSocket& peer) { return peer.has_something(0); });
+  }));
+  CHECK(stage.lines.size() < 100);
+}
+
+TEST_CASE("a connection that says nothing is closed after a while, unless it is worth keeping") {
+  ListenSpec spec{.loopback_only = true};
+  spec.first_byte_timeout = 50ms;
+  Stage stage(spec);
+  stage.keeps_silent = GENERATE(false, true);
+  const RawSocket first = RawSocket::connect_to(stage.listener->port());
+  const RawSocket second = RawSocket::connect_to(stage.listener->port());
+  REQUIRE(stage.run_until([&] { return stage.listener->silent_count() == 2; }));
+  REQUIRE(stage.run_until([&] { return stage.listener->silent_count() == 0; }));
+  if (stage.keeps_silent) {
+    REQUIRE(stage.stores.size() == 2);
+    CHECK(stage.stores[0].second.empty());
+    REQUIRE(first.say("k"));
+    char next = 0;
+    asio::read(stage.stores[0].first, asio::buffer(&next, 1));
+    CHECK(next == 'k');
+  } else {
+    CHECK(first.hears_end());
+    CHECK(second.hears_end());
+  }
+}
+
+TEST_CASE("when too many say nothing, the oldest goes first") {
+  ListenSpec spec{.loopback_only = true};
+  spec.most_silent = 2;
+  Stage stage(spec);
+  std::vector<RawSocket> peers;
+  for (int i = 0; i < 3; ++i) {
+    peers.push_back(RawSocket::connect_to(stage.listener->port()));
+    REQUIRE(stage.run_until([&] {
+      return stage.listener->silent_count() == std::min<std::size_t>(peers.size(), 2) &&
+             (peers.size() < 3 || peers[0].has_something(0));
+    }));
+  }
+  CHECK(peers[0].hears_end());
+  REQUIRE(peers[1].say("\1"));
+  REQUIRE(peers[2].say("\1"));
+  CHECK(stage.run_until([&] { return stage.stores.size() == 2; }));
+}
+
+TEST_CASE("what has arrived can be handed over without a turn of the loop") {
+  Stage stage;
+  std::vector<RawSocket> peers;
+  for (int i = 0; i < 20; ++i) {
+    peers.push_back(RawSocket::connect_to(stage.listener->port()));
+    REQUIRE(peers.back().say("\1"));
+  }
+  stage.listener->accept_waiting();
+  CHECK(stage.stores.size() == 20);
+}
+
+TEST_CASE("a taken port is refused with the port and a remedy") {
+  const RawSocket taken = RawSocket::listening();
+  REQUIRE(taken.is_open());
+  asio::io_context io;
+  const bool loopback_only = GENERATE(true, false);
+  const auto opened = Listener::open(
+      io, ListenSpec{.port = taken.port(), .loopback_only = loopback_only}, {}, Log());
+  REQUIRE_FALSE(opened.has_value());
+  CHECK(opened.error().code == ErrorCode::System);
+  CHECK(opened.error().message == "cannot listen on port " + std::to_string(taken.port()) +
+                                      ": address already in use; another run on this machine? "
+                                      "choose another --master-port");
+}
+
+TEST_CASE("on loopback it answers 127.0.0.1, and the literal it was given, on one port") {
+  ListenSpec spec{.loopback_only = true};
+  spec.loopback_host = "127.0.0.7";
+  Stage stage(spec);
+  CHECK(RawSocket::connect_to(stage.listener->port()).is_open());
+  CHECK(RawSocket::connect_to(stage.listener->port(), "127.0.0.7").is_open());
+  CHECK_FALSE(RawSocket::connect_to(stage.listener->port(), "127.0.0.8").is_open());
+}
+
+TEST_CASE("a literal that is not loopback is a usage error") {
+  asio::io_context io;
+  ListenSpec spec{.loopback_only = true};
+  spec.loopback_host = GENERATE("10.0.0.1", "localhost", "fd00::1");
+  const auto opened = Listener::open(io, spec, {}, Log());
+  REQUIRE_FALSE(opened.has_value());
+  CHECK(opened.error().code == ErrorCode::Usage);
+}
+
+TEST_CASE("without loopback_only every address answers, of both families where there are two") {
+  Stage stage(ListenSpec{});
+  CHECK(RawSocket::connect_to(stage.listener->port(), "127.0.0.1").is_open());
+  CHECK(RawSocket::connect_to(stage.listener->port(), "127.0.0.9").is_open());
+  error_code ec;
+  tcp::socket six(stage.io);
+  tcp::acceptor probe(stage.io);
+  probe.open(tcp::v6(), ec);
+  if (!ec) probe.bind({asio::ip::make_address("::1"), 0}, ec);
+  if (ec) {
+    WARN("skipped: this host has no ::1");
+    return;
+  }
+  six.connect({asio::ip::make_address("::1"), stage.listener->port()}, ec);
+  CHECK_FALSE(ec);
+}
+
+TEST_CASE("after stop nobody is answered") {
+  Stage stage;
+  const RawSocket silent = RawSocket::connect_to(stage.listener->port());
+  REQUIRE(stage.run_until([&] { return stage.listener->silent_count() == 1; }));
+  stage.listener->stop();
+  stage.listener->stop();
+  CHECK(silent.hears_end());
+  CHECK_FALSE(RawSocket::connect_to(stage.listener->port()).is_open());
+}
+
+TEST_CASE("out of descriptors it says so, and accepts again when there are some") {
+  Stage stage;
+  rlimit old_limit{};
+  getrlimit(RLIMIT_NOFILE, &old_limit);
+  const RawSocket peer = RawSocket::connect_to(stage.listener->port());
+  REQUIRE(peer.say("\1"));
+  const int lowest_free = dup(0);
+  close(lowest_free);
+  rlimit tight = old_limit;
+  tight.rlim_cur = static_cast<rlim_t>(lowest_free);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
+  const bool has_complained = stage.run_until([&] { return !stage.lines.empty(); });
+  setrlimit(RLIMIT_NOFILE, &old_limit);
+  REQUIRE(has_complained);
+  CHECK_THAT(stage.lines[0], ContainsSubstring("too many open files"));
+  CHECK(stage.run_until([&] { return stage.stores.size() == 1; }));
+}
+
+}  // namespace drun::rendezvous

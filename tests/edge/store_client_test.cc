@@ -1,0 +1,384 @@
+#include "rendezvous/store_client.h"
+
+#include <fcntl.h>
+
+#include <set>
+#include <thread>
+
+#include "rendezvous/store_encode.h"
+#include "rendezvous/store_wire.h"
+#include "tests/support/catch.h"
+#include "tests/support/raw_socket.h"
+#include "tests/support/served_store.h"
+
+namespace drun {
+namespace {
+
+using namespace std::chrono_literals;
+using Keys = std::vector<std::string>;
+
+// A client of the given dialect, or of the one that it finds out.
+StoreClient client_of(const ServedStore& served, std::optional<Dialect> dialect = std::nullopt) {
+  Result<StoreClient> client =
+      StoreClient::connect({.endpoint = served.endpoint(), .timeout = 20s, .dialect = dialect});
+  if (!client) throw std::runtime_error(client.error().message);
+  return *std::move(client);
+}
+
+template <typename T>
+T must(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return *std::move(result);
+}
+void must(const Result<void>& result) {
+  if (!result) throw std::runtime_error(result.error().message);
+}
+
+const std::string kEcho(4, '\xff');
+
+// A server that does to each connection, one after another, what it is told.
+class Impostor {
+ public:
+  using Manner = std::function<void(const RawSocket&)>;
+  explicit Impostor(std::vector<Manner> manners)
+      : listening_(RawSocket::listening()), port_(listening_.port()), thread_([this, manners] {
+          for (const Manner& manner : manners) {
+            const RawSocket peer = listening_.accept_one();
+            manner(peer);
+          }
+        }) {}
+  ~Impostor() {
+    shutdown(listening_.fd(), SHUT_RDWR);
+    thread_.join();
+  }
+  StoreClient::Options options(StoreClient::Milliseconds timeout = 20s) const {
+    return {.endpoint = {.host = "127.0.0.1", .port = port_}, .timeout = timeout};
+  }
+
+ private:
+  RawSocket listening_;
+  std::uint16_t port_;
+  std::thread thread_;
+};
+
+void close_at_once(const RawSocket& peer) { peer.hear(1); }
+void until_closed(const RawSocket& peer) {
+  while (!peer.hear(1).empty()) {
+  }
+}
+void greet(const RawSocket& peer) {
+  peer.hear(10);
+  peer.say(kEcho);
+}
+
+}  // namespace
+
+TEST_CASE("a client does every operation that both dialects have") {
+  ServedStore served;
+  const auto dialect = GENERATE(Dialect::Current, Dialect::Legacy);
+  StoreClient client = client_of(served, dialect);
+  CHECK(client.dialect() == dialect);
+  CHECK(must(client.announce()) == 1);
+  must(client.set("k", "value"));
+  CHECK(must(client.get("k")) == "value");
+  CHECK(must(client.add("n", 5)) == 5);
+  CHECK(must(client.add("n", -6)) == -1);
+  CHECK(must(client.get("n")) == "-1");
+  CHECK(must(client.compare_set("k", "other", "x")) == "value");
+  CHECK(must(client.compare_set("k", "value", "x")) == "x");
+  CHECK(must(client.compare_set("c", "", "new")) == "new");
+  must(client.wait(Keys{"k", "n"}));
+  must(client.wait(Keys{}));
+  must(client.wait(Keys{"k"}, 0ms));
+  CHECK(must(client.check(Keys{"k", "n"})));
+  CHECK_FALSE(must(client.check(Keys{"k", "missing"})));
+  must(client.multi_set(std::vector<StoreClient::KeyValue>{{"a", "1"}, {"b", ""}}));
+  must(client.multi_set({}));
+  CHECK(must(client.multi_get(Keys{"b", "a"})) == Keys{"", "1"});
+  CHECK(must(client.num_keys()) == 6);
+  CHECK(must(client.delete_key("k")));
+  CHECK_FALSE(must(client.delete_key("k")));
+}
+
+TEST_CASE("a client does what only the current dialect has") {
+  ServedStore served;
+  StoreClient client = client_of(served);
+  REQUIRE(client.dialect() == Dialect::Current);
+  must(client.append("log", "a"));
+  must(client.append("log", "b"));
+  CHECK(must(client.get("log")) == "ab");
+  must(client.queue_push("q", "first"));
+  must(client.queue_push("q", ""));
+  CHECK(must(client.queue_len("q")) == 2);
+  CHECK(must(client.queue_pop("q", 0ms)) == "first");
+  CHECK(must(client.queue_pop("q", 1s)) == "");
+  CHECK(must(client.queue_pop("q", 0ms)) == std::nullopt);
+  CHECK(client.queue_pop("q", 20ms).error().code == ErrorCode::Timeout);
+  must(client.announce());
+  CHECK(must(client.list_keys()) == Keys{"log"});
+  must(client.barrier("b", 1));
+}
+
+TEST_CASE("a legacy server's client says which operations it cannot do, and goes on") {
+  ServedStore served;
+  StoreClient client = client_of(served, Dialect::Legacy);
+  const Result<void> appended = client.append("k", "v");
+  REQUIRE_FALSE(appended.has_value());
+  CHECK(appended.error().code == ErrorCode::Usage);
+  CHECK(appended.error().message == "APPEND \"k\" at the store " + to_string(served.endpoint()) +
+                                        ": a server of the legacy dialect has no such operation");
+  CHECK(client.barrier("b", 2).error().code == ErrorCode::Usage);
+  CHECK(client.list_keys().error().code == ErrorCode::Usage);
+  CHECK(must(client.add("n", 1)) == 1);
+}
+
+TEST_CASE("values of any bytes and any size arrive whole") {
+  ServedStore served;
+  StoreClient client = client_of(served);
+  std::string value(8 << 20, '\0');
+  for (std::size_t i = 0; i < value.size(); ++i) value[i] = static_cast<char>(i * 7919 >> 3);
+  must(client.set("big", value));
+  CHECK(must(client.get("big")) == value);
+  must(client.set(std::string("k\0k", 3), ""));
+  CHECK(must(client.check(Keys{std::string("k\0k", 3)})));
+}
+
+TEST_CASE("a get waits for whoever sets") {
+  ServedStore served;
+  StoreClient getter = client_of(served);
+  std::thread setter([&] {
+    StoreClient client = client_of(served);
+    must(client.set("k", "at last"));
+  });
+  CHECK(must(getter.get("k")) == "at last");
+  setter.join();
+}
+
+TEST_CASE("a wait that times out says what for, and leaves the client as good as before") {
+  ServedStore served;
+  const auto dialect = GENERATE(Dialect::Current, Dialect::Legacy);
+  const auto timeout = GENERATE(0ms, 30ms);
+  StoreClient client = client_of(served, dialect);
+  for (int i = 0; i < 3; ++i) {
+    const Result<void> waited = client.wait(Keys{"never", "other"}, timeout);
+    REQUIRE_FALSE(waited.has_value());
+    CHECK(waited.error().code == ErrorCode::Timeout);
+    CHECK_THAT(waited.error().message, ContainsSubstring("\"never\" and 1 more"));
+    CHECK_THAT(waited.error().message, ContainsSubstring(to_string(served.endpoint())));
+    CHECK_THAT(waited.error().message, ContainsSubstring(" ms"));
+    CHECK(must(client.add("n", 1)) == i + 1);
+  }
+  CHECK(client.get("never", timeout).error().code == ErrorCode::Timeout);
+  // A late wake must not be taken for another operation's answer.
+  StoreClient other = client_of(served);
+  must(other.multi_set(std::vector<StoreClient::KeyValue>{{"never", ""}, {"other", ""}}));
+  CHECK(must(client.get("never")).empty());
+  CHECK(must(client.add("n", 1)) == 4);
+}
+
+TEST_CASE("a wake that meets its cancel counts as a wake") {
+  const std::string nothing_else(1, '\1');
+  Impostor impostor({[](const RawSocket& peer) {
+    greet(peer);
+    peer.hear(1 + 8 + 8 + 2);  // WAIT for "/k"
+    peer.hear(1);              // CANCEL_WAIT: the client's time was up
+    peer.say(std::string("\0\1", 2));
+    peer.hear(1);
+    peer.say(std::string("\7\0\0\0\0\0\0\0", 8));
+    until_closed(peer);
+  }});
+  StoreClient client = must(StoreClient::connect(impostor.options()));
+  must(client.wait(Keys{"k"}, 20ms));
+  CHECK(must(client.num_keys()) == 7);
+}
+
+TEST_CASE("clients meet at a barrier") {
+  ServedStore served;
+  std::vector<std::thread> threads;
+  std::atomic<int> arrived = 0;
+  std::atomic<bool> is_early = false;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      StoreClient client = client_of(served);
+      ++arrived;
+      must(client.barrier("b", 8));
+      if (arrived != 8) is_early = true;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK_FALSE(is_early);
+  StoreClient late = client_of(served);
+  CHECK(late.barrier("c", 2, 20ms).error().code == ErrorCode::Timeout);
+}
+
+TEST_CASE("a queue's values reach each of its waiting clients once") {
+  ServedStore served;
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::multiset<std::string> got;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      StoreClient client = client_of(served);
+      for (int n = 0; n < 5; ++n) {
+        const std::optional<std::string> one = must(client.queue_pop("q", 20s));
+        const std::lock_guard lock(mutex);
+        got.insert(one.value());
+      }
+    });
+  }
+  StoreClient pusher = client_of(served);
+  std::multiset<std::string> pushed;
+  for (int i = 0; i < 40; ++i) {
+    pushed.insert(std::to_string(i));
+    must(pusher.queue_push("q", std::to_string(i)));
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(got == pushed);
+}
+
+TEST_CASE("a client waits for its server to come, by name") {
+  const RawSocket reserved = RawSocket::listening();
+  const std::uint16_t port = reserved.port();
+  shutdown(reserved.fd(), SHUT_RDWR);  // keeps the port, refuses connections
+  std::optional<ServedStore> served;
+  std::promise<void> has_tried;
+  std::thread later([&] {
+    has_tried.get_future().wait();
+    rendezvous::StoreServerSpec spec = ServedStore::loopback();
+    spec.listen.port = port;
+    served.emplace(spec);
+  });
+  const Endpoint endpoint{.host = "localhost", .port = port};
+  const Result<StoreClient> early = StoreClient::connect({.endpoint = endpoint, .timeout = 50ms});
+  CHECK(early.error().code == ErrorCode::Unreachable);
+  CHECK_THAT(early.error().message,
+             ContainsSubstring("the store at localhost:" + std::to_string(port)));
+  CHECK_THAT(early.error().message, ContainsSubstring("connection refused"));
+  has_tried.set_value();
+  Result<StoreClient> client = StoreClient::connect({.endpoint = endpoint, .timeout = 20s});
+  later.join();
+  REQUIRE(client.has_value());
+  CHECK(must(client->add("n", 1)) == 1);
+}
+
+TEST_CASE("a name that does not resolve is unreachable, after the timeout") {
+  const Result<StoreClient> client = StoreClient::connect(
+      {.endpoint = {.host = "no-such-host.invalid", .port = 1}, .timeout = 30ms});
+  REQUIRE_FALSE(client.has_value());
+  CHECK(client.error().code == ErrorCode::Unreachable);
+  CHECK_THAT(client.error().message, ContainsSubstring("does not resolve"));
+}
+
+TEST_CASE("a server that accepts and says nothing is a timeout") {
+  Impostor impostor({until_closed});
+  const Result<StoreClient> client = StoreClient::connect(impostor.options(50ms));
+  REQUIRE_FALSE(client.has_value());
+  CHECK(client.error().code == ErrorCode::Timeout);
+  CHECK_THAT(client.error().message, ContainsSubstring("does not answer"));
+}
+
+TEST_CASE("a server that goes silent later is a timeout, and then the client is closed") {
+  Impostor impostor({[](const RawSocket& peer) {
+    greet(peer);
+    until_closed(peer);
+  }});
+  StoreClient client = must(StoreClient::connect(impostor.options()));
+  client.set_timeout(50ms);
+  const Result<std::int64_t> sum = client.add("n", 1);
+  REQUIRE_FALSE(sum.has_value());
+  CHECK(sum.error().code == ErrorCode::Timeout);
+  CHECK_THAT(sum.error().message, ContainsSubstring("ADD \"n\""));
+  CHECK(client.add("n", 1).error().code == ErrorCode::Closed);
+  CHECK(client.set("n", "").error().code == ErrorCode::Closed);
+}
+
+TEST_CASE("a server that stops is told at once to those who wait, and to the next operation") {
+  auto served = std::make_unique<ServedStore>();
+  StoreClient waiting = client_of(*served);
+  StoreClient idle = client_of(*served);
+  std::thread waiter([&] {
+    const Result<void> waited = waiting.wait(Keys{"never"});
+    CHECK(waited.error().code == ErrorCode::Closed);
+    CHECK_THAT(waited.error().message, ContainsSubstring("\"never\""));
+  });
+  CHECK(eventually([&] { return served->connection_count() == 2; }));
+  served.reset();
+  waiter.join();
+  CHECK(idle.get("k").error().code == ErrorCode::Closed);
+}
+
+TEST_CASE("what is not a TCPStore is refused") {
+  SECTION("it answers something else") {
+    Impostor impostor({[](const RawSocket& peer) {
+      peer.hear(1);
+      peer.say("HTTP/1.1 400 Bad Request\r\n\r\n");
+      until_closed(peer);
+    }});
+    const Result<StoreClient> client = StoreClient::connect(impostor.options());
+    REQUIRE_FALSE(client.has_value());
+    CHECK(client.error().code == ErrorCode::Refused);
+    CHECK_THAT(client.error().message, ContainsSubstring("not a TCPStore"));
+  }
+  SECTION("it closes whatever it is told") {
+    Impostor impostor(std::vector<Impostor::Manner>(9, close_at_once));
+    const Result<StoreClient> client = StoreClient::connect(impostor.options());
+    REQUIRE_FALSE(client.has_value());
+    CHECK(client.error().code == ErrorCode::Refused);
+  }
+}
+
+TEST_CASE("servers of every age are found out") {
+  std::vector<Impostor::Manner> manners;
+  const int age = GENERATE(0, 1, 2);
+  for (int i = 0; i < age; ++i) manners.emplace_back(close_at_once);
+  if (age == 0) manners.emplace_back(greet);
+  if (age == 1) {
+    manners.emplace_back([](const RawSocket& peer) {
+      // What a legacy server would take for the length of a key is beyond any memory.
+      if (peer.hear(5 + 4) == std::string(kValidate) + "\x0c\x0c\x0c\x0c") {
+        peer.say("\1\1\1\1");
+      }
+    });
+  }
+  if (age == 2) {
+    manners.emplace_back([](const RawSocket& peer) {
+      if (peer.hear(9) == "\4" + std::string(8, '\0')) peer.say(std::string(1, '\0'));
+    });
+  }
+  Impostor impostor(manners);
+  const Result<StoreClient> client = StoreClient::connect(impostor.options());
+  REQUIRE(client.has_value());
+  CHECK(client->dialect() == (age == 2 ? Dialect::Legacy : Dialect::Current));
+}
+
+TEST_CASE("an answer that makes no sense closes the client") {
+  const std::string answer = GENERATE(std::string(8, '\xff'), std::string(7, '\0') + "\1");
+  Impostor impostor({[answer](const RawSocket& peer) {
+    greet(peer);
+    peer.say(std::string(1, '\0') + answer);  // to WAIT, and a length
+    until_closed(peer);
+  }});
+  StoreClient client = must(StoreClient::connect(impostor.options()));
+  CHECK(client.get("k").error().code == ErrorCode::Refused);
+  CHECK(client.add("k", 1).error().code == ErrorCode::Closed);
+}
+
+TEST_CASE("a client's socket is not inherited, and a client can be moved") {
+  ServedStore served;
+  StoreClient first = client_of(served);
+  bool has_seen_socket = false;
+  for (int fd = 3; fd < 64; ++fd) {
+    sockaddr_in peer{};
+    socklen_t size = sizeof(peer);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    has_seen_socket = true;
+    CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+  }
+  CHECK(has_seen_socket);
+  StoreClient second = std::move(first);
+  CHECK(must(second.add("n", 1)) == 1);
+  first = std::move(second);
+  CHECK(must(first.add("n", 1)) == 2);
+}
+
+}  // namespace drun

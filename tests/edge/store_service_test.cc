@@ -1,0 +1,217 @@
+#include "rendezvous/store_service.h"
+
+#include "rendezvous/store_encode.h"
+#include "rendezvous/store_wire.h"
+#include "tests/support/catch.h"
+#include "tests/support/raw_socket.h"
+#include "tests/support/served_store.h"
+
+namespace drun {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string request(const store::Request& one, Dialect dialect = Dialect::Current) {
+  std::string bytes;
+  if (!encode(one, dialect, bytes)) throw std::logic_error("not in this dialect");
+  return bytes;
+}
+std::string u64(std::uint64_t value) {
+  std::string bytes;
+  put_u64(bytes, value);
+  return bytes;
+}
+
+RawSocket current_client(const ServedStore& served) {
+  RawSocket client = RawSocket::connect_to(served.port());
+  REQUIRE(client.say(kValidate));
+  return client;
+}
+const std::string kStop(1, '\0');
+
+}  // namespace
+
+TEST_CASE("clients of both dialects share one key space") {
+  ServedStore served;
+  const RawSocket current = current_client(served);
+  const RawSocket legacy = RawSocket::connect_to(served.port());
+  REQUIRE(legacy.say(request(store::Add{"init/", 1}, Dialect::Legacy)));
+  CHECK(legacy.hear(8) == u64(1));
+  REQUIRE(current.say(request(store::Ping{77}) + request(store::Add{"init/", 1})));
+  CHECK(current.hear(12) == std::string("\x4d\0\0\0", 4) + u64(2));
+  REQUIRE(legacy.say(request(store::Wait{{"k"}}, Dialect::Legacy)));
+  REQUIRE(current.say(request(store::Set{"k", "value"})));
+  CHECK(legacy.hear(1) == kStop);
+  REQUIRE(legacy.say(request(store::Get{"k"}, Dialect::Legacy)));
+  CHECK(legacy.hear(13) == u64(5) + "value");
+}
+
+TEST_CASE("VALIDATE may come byte by byte") {
+  ServedStore served;
+  const RawSocket client = RawSocket::connect_to(served.port());
+  for (const char& byte : kValidate) REQUIRE(client.say({&byte, 1}));
+  REQUIRE(client.say(request(store::NumKeys{})));
+  CHECK(client.hear(8) == u64(0));
+}
+
+TEST_CASE("bad requests close that connection, with a line, and no other") {
+  ServedStore served;
+  const RawSocket good = current_client(served);
+  REQUIRE(good.say(request(store::Set{"text", "x"}) + request(store::Wait{{"later"}})));
+  const RawSocket bad = current_client(served);
+  SECTION("unknown operation") { REQUIRE(bad.say("\x7f")); }
+  SECTION("ADD to text") { REQUIRE(bad.say(request(store::Add{"text", 1}))); }
+  SECTION("a key too long") { REQUIRE(bad.say("\1" + u64(9000))); }
+  CHECK(bad.hears_end());
+  CHECK(eventually([&] { return served.lines().size() == 1; }));
+  CHECK_THAT(served.lines().at(0),
+             ContainsSubstring("peer=127.0.0.1:" + std::to_string(bad.port()) + " reason="));
+  const RawSocket third = current_client(served);
+  REQUIRE(third.say(request(store::Set{"later", ""})));
+  CHECK(good.hear(1) == kStop);
+}
+
+TEST_CASE("those woken by a request that came before a bad one are told") {
+  ServedStore served;
+  const RawSocket waiting = current_client(served);
+  REQUIRE(waiting.say(request(store::Wait{{"k"}}) + request(store::NumKeys{})));
+  CHECK(waiting.hear(8) == u64(0));
+  const RawSocket bad = current_client(served);
+  REQUIRE(bad.say(request(store::Set{"k", ""}) + "\x7f"));
+  CHECK(waiting.hear(1) == kStop);
+}
+
+TEST_CASE("a peer that does not read is not read from, and gets everything once it does") {
+  ServedStore served;
+  const RawSocket client = current_client(served);
+  const std::string value(1 << 20, 'v');
+  REQUIRE(client.say(request(store::Set{"k", value}) + request(store::NumKeys{})));
+  CHECK(client.hear(8) == u64(1));
+  constexpr std::size_t kGets = 200;
+  std::string gets;
+  for (std::size_t i = 0; i < kGets; ++i) gets += request(store::Get{"k"});
+  REQUIRE(client.say(gets));
+  // Meanwhile the others are served.
+  const RawSocket other = current_client(served);
+  REQUIRE(other.say(request(store::NumKeys{})));
+  CHECK(other.hear(8) == u64(1));
+  for (std::size_t i = 0; i < kGets; ++i) {
+    const std::string answer = client.hear(8 + value.size());
+    REQUIRE(answer.size() == 8 + value.size());
+    REQUIRE(answer == u64(value.size()) + value);
+  }
+  CHECK(served.connection_count() == 2);
+}
+
+TEST_CASE("a watcher that does not read its changes loses its connection") {
+  rendezvous::StoreServerSpec spec = ServedStore::loopback();
+  spec.limits.queued_bytes = 1 << 20;
+  ServedStore served(spec);
+  const RawSocket watcher = RawSocket::connect_to(served.port());
+  REQUIRE(watcher.say(request(store::WatchKey{"k"}, Dialect::Legacy)));
+  CHECK(watcher.hear(1) == "\3");
+  const RawSocket writer = current_client(served);
+  const std::string set = request(store::Set{"k", std::string(1 << 20, 'v')});
+  // What the two sockets' buffers hold does not count; they end somewhere.
+  for (int i = 0; i < 64; ++i) REQUIRE(writer.say(set));
+  REQUIRE(writer.say(request(store::NumKeys{})));
+  CHECK(writer.hear(8) == u64(1));
+  CHECK(eventually([&] { return served.connection_count() == 1; }));
+  CHECK_THAT(served.lines().at(0), ContainsSubstring("does not read"));
+}
+
+TEST_CASE("an endless row of requests does not keep others waiting") {
+  ServedStore served;
+  std::atomic<bool> is_over = false;
+  std::thread flood([&] {
+    const RawSocket client = current_client(served);
+    std::string many;
+    for (int i = 0; i < 1000; ++i) many += request(store::Set{"flood", "v"});
+    while (!is_over && client.say(many)) {
+    }
+  });
+  const RawSocket other = current_client(served);
+  for (int i = 0; i < 200; ++i) {
+    REQUIRE(other.say(request(store::Add{"n", 1})));
+    REQUIRE(other.hear(8).size() == 8);
+  }
+  is_over = true;
+  flood.join();
+}
+
+TEST_CASE("clear closes every connection and begins with an empty store") {
+  asio::io_context io{1};
+  rendezvous::StoreService service(io, StoreLimits{}, Log());
+  rendezvous::Listener::Handlers handlers;
+  handlers.on_store = [&service](asio::ip::tcp::socket socket, std::string first_bytes) {
+    service.adopt(std::move(socket), std::move(first_bytes));
+  };
+  auto listener = rendezvous::Listener::open(io, {.loopback_only = true}, handlers, Log());
+  REQUIRE(listener.has_value());
+  const auto connect = [&] { return RawSocket::connect_to((*listener)->port()); };
+  const std::string set = std::string(kValidate) + request(store::Set{"old", "v"});
+  const auto run_until = [&io](const std::function<bool()>& holds) {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (!holds() && std::chrono::steady_clock::now() < deadline) io.run_one_for(100ms);
+    return holds();
+  };
+
+  const RawSocket old = connect();
+  REQUIRE(old.say(set + request(store::Wait{{"k"}})));
+  REQUIRE(run_until([&] { return service.key_count() == 1; }));
+  // A worker that died with its request still on the way belongs to the old round, too.
+  const RawSocket late = connect();
+  REQUIRE(late.say(set));
+  (*listener)->accept_waiting();
+  service.clear();
+  CHECK(service.connection_count() == 0);
+  CHECK(service.key_count() == 0);
+  CHECK(old.hears_end());
+  CHECK(late.hears_end());
+
+  const RawSocket fresh = connect();
+  REQUIRE(fresh.say(std::string(kValidate) + request(store::Set{"new", "v"})));
+  CHECK(run_until([&] { return service.key_count() == 1; }));
+  (*listener)->stop();
+  service.stop();
+  CHECK(fresh.hears_end());
+  io.run();
+}
+
+TEST_CASE("a legacy client's second connection may stay silent for ever, a stranger's may not") {
+  rendezvous::StoreServerSpec spec = ServedStore::loopback();
+  spec.listen.first_byte_timeout = 100ms;
+  ServedStore served(spec);
+  const RawSocket main = RawSocket::connect_to(served.port());
+  REQUIRE(main.say(request(store::Add{"init/", 1}, Dialect::Legacy)));
+  CHECK(main.hear(8) == u64(1));
+  const RawSocket second = RawSocket::connect_to(served.port());
+  const RawSocket third = RawSocket::connect_to(served.port());
+  // Of the two one is kept: which, depends on nothing but the order of arrival.
+  CHECK(third.hears_end());
+  CHECK(served.connection_count() == 2);
+  REQUIRE(second.say(request(store::WatchKey{"k"}, Dialect::Legacy)));
+  CHECK(second.hear(1) == "\3");
+}
+
+TEST_CASE("thousands of clients connect, are served and woken at once") {
+  constexpr int kClients = 2000;
+  ServedStore served;
+  std::vector<RawSocket> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.push_back(RawSocket::connect_to(served.port()));
+    REQUIRE(clients.back().is_open());
+    REQUIRE(clients.back().say(std::string(kValidate) + request(store::Ping{1}) +
+                               request(store::Add{"init/", 1}) + request(store::Wait{{"go"}})));
+  }
+  for (const RawSocket& client : clients) REQUIRE(client.hear(12).size() == 12);
+  CHECK(served.connection_count() == kClients);
+  const RawSocket starter = current_client(served);
+  REQUIRE(starter.say(request(store::Set{"go", ""}) + request(store::Get{"init/"})));
+  CHECK(starter.hear(12) == u64(4) + std::to_string(kClients));
+  for (const RawSocket& client : clients) REQUIRE(client.hear(1) == kStop);
+  clients.clear();
+  CHECK(eventually([&] { return served.connection_count() == 1; }));
+}
+
+}  // namespace drun
