@@ -1,51 +1,11 @@
-// What a stranger can send, given to everything that reads it. With clang: -fsanitize=fuzzer. The
-// unit tests drive the same entry with seeded random bytes and mutated messages.
-#include "tests/fuzz/control_wire_fuzz.h"
+// libFuzzer on the control wire. Build with clang and -DDRUN_FUZZ=ON; run: control_wire_fuzz
+// -max_total_time=30
+#include <cstddef>
+#include <cstdint>
 
-#include <cassert>
+#include "tests/support/control_fuzz.h"
 
-#include "rendezvous/control_wire.h"
-#include "rendezvous/frame_reader.h"
-
-namespace drun::test {
-namespace {
-
-using namespace rendezvous;
-
-// Whatever is understood must survive the way back.
-void check_frame(std::string_view frame) {
-  constexpr std::size_t kLengthBytes = 4;
-  if (const auto message = decode_member_message(frame)) {
-    const std::string again = encode(*message);
-    const auto reread = decode_member_message(std::string_view(again).substr(kLengthBytes));
-    assert(reread.has_value() && *reread == *message);
-  }
-  if (const auto message = decode_coordinator_message(frame)) {
-    const std::string again = encode(*message);
-    const auto reread = decode_coordinator_message(std::string_view(again).substr(kLengthBytes));
-    assert(reread.has_value() && *reread == *message);
-  }
-}
-
-}  // namespace
-
-void fuzz_control_wire(std::string_view bytes) {
-  check_frame(bytes);
-  FrameReader reader(kFrameLimitBytes);
-  const std::size_t half = bytes.size() / 2;
-  for (const std::string_view part : {bytes.substr(0, half), bytes.substr(half)}) {
-    reader.push(part);
-    if (const auto version = reader.next_preamble(); !version) break;
-    for (auto frame = reader.next_frame(); frame && *frame; frame = reader.next_frame())
-      check_frame(**frame);
-  }
-}
-
-}  // namespace drun::test
-
-#ifdef DRUN_FUZZER
-extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, unsigned long size) {
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   drun::test::fuzz_control_wire({reinterpret_cast<const char*>(data), size});
   return 0;
 }
-#endif

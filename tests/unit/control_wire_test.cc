@@ -4,8 +4,8 @@
 
 #include "rendezvous/frame_reader.h"
 #include "rendezvous/wire_archive.h"
-#include "tests/fuzz/control_wire_fuzz.h"
 #include "tests/support/catch.h"
+#include "tests/support/control_fuzz.h"
 #include "tests/support/messages.h"
 
 namespace drun::rendezvous {

@@ -1,4 +1,5 @@
-// The body of the fuzz target for the control wire, so that unit tests can drive it too.
+// What a stranger can send on a control connection, given to everything that reads it: driven by
+// libFuzzer, and by a seeded unit test.
 #pragma once
 
 #include <string_view>
