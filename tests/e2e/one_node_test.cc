@@ -308,7 +308,7 @@ TEST_CASE("killing drun leaves nothing of the job, daemons included") {
   launch.environment["DRUN_TEST_ORPHAN"] = std::to_string(getpid());
   Running running(launch);
   REQUIRE(running.prints("ready\nready\n"));
-  REQUIRE(processes_with(mark).size() >= 8);
+  REQUIRE(eventually([&] { return processes_with(mark).size() >= 8; }));
   pid_t victim = running.pid();
   if (kills_agent) {
     for (const pid_t pid : processes_with(mark)) {

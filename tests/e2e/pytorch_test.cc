@@ -35,7 +35,7 @@ Launch torch_job(const std::string& python, const Words& options, const Words& a
 
 TEST_CASE("a PyTorch program runs unmodified on one node") {
   for (const std::string& python : torch_pythons()) {
-    const Ended ended = run(torch_job(python, {"--standalone", "--nproc_per_node=2"}), 90s);
+    const Ended ended = run(torch_job(python, {"--standalone", "--nproc_per_node=2"}), 250s);
     INFO(python << "\n" << ended.err);
     CHECK(ended.code == 0);
     CHECK_THAT(ended.out, ContainsSubstring("rank 0 of 2 restarts 0 sum 3\n") &&
@@ -57,7 +57,7 @@ TEST_CASE("a PyTorch program runs on three nodes, by env:// and by tcp://") {
                       arguments)));
       }
       for (const auto& node : nodes) {
-        const Ended ended = node->wait(90s);
+        const Ended ended = node->wait(250s);
         INFO(python << "\n" << ended.err);
         CHECK(ended.code == 0);
         CHECK_THAT(ended.out, ContainsSubstring(" of 3 restarts 0 sum 6\n"));
@@ -70,7 +70,7 @@ TEST_CASE("a PyTorch program meets again after a restart, in a store without sta
   for (const std::string& python : torch_pythons()) {
     Launch launch = torch_job(python, {"--standalone", "--nproc_per_node=2", "--max-restarts=1"});
     launch.environment["FAIL_RANK"] = "1";
-    const Ended ended = run(launch, 90s);
+    const Ended ended = run(launch, 250s);
     INFO(python << "\n" << ended.err);
     CHECK(ended.code == 0);
     CHECK_THAT(ended.out, ContainsSubstring("rank 0 of 2 restarts 1 sum 3\n") &&
