@@ -89,7 +89,7 @@ def processes_below(pid):
 
 def bench_memory(drun, bins, rounds):
     peaks = {}
-    with subprocess.Popen([drun, "--standalone", "--nproc_per_node=64", "sh", "-c", "echo up; read line < /dev/zero || exec sleep 2"],
+    with subprocess.Popen([drun, "--standalone", "--nproc_per_node=64", "sh", "-c", "echo up; exec sleep 60"],
                           stdout=subprocess.PIPE, text=True) as job:
         for _ in range(64):
             job.stdout.readline()
