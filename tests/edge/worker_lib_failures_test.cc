@@ -188,7 +188,9 @@ TEST_CASE("a rank that does not come is a timeout for all who wait, after their 
     const std::chrono::milliseconds limit(rank == 0 ? 500 : 20000);
     say(error_of([&] { group.all_reduce(data, ReduceOp::Sum, limit); }));
     const auto took = Clock::now() - began;
-    if (took < std::chrono::milliseconds(450) || took > seconds(5)) say("at the wrong time");
+    // Rank 1 may have come to its own call long after rank 0 did.
+    const bool is_early = rank == 0 && took < std::chrono::milliseconds(450);
+    if (is_early || took > seconds(15)) say("at the wrong time");
     say(error_of([&] { group.barrier(); }));
   });
   check_exited(ends);
