@@ -54,16 +54,11 @@ std::uint16_t port_of(int fd) {
   return ntohs(in.sin_port);
 }
 
-// errno, or a listening socket.
-struct Bound {
-  UniqueFd fd;
-  int error_number = 0;
-};
-
-Bound listen_on(const Address& address) {
-  Bound bound{.fd = UniqueFd(socket(address.storage.ss_family,
-                                    SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP))};
-  const int fd = bound.fd.get();
+// One more listening socket among `sockets`, whose port becomes its own; 0, or errno.
+int listen_on(const Address& address, ListenSockets& sockets) {
+  UniqueFd owned(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+  const int fd = owned.get();
   const int on = 1;
   const int is_v6_only = address.takes_both_families ? 0 : 1;
   // TCP_NODELAY is inherited by what is accepted: a system call less for each connection.
@@ -75,8 +70,10 @@ Bound listen_on(const Address& address) {
       bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0 &&
       // The kernel cuts it down to somaxconn.
       listen(fd, 1 << 20) == 0;
-  if (!is_good) bound.error_number = errno;
-  return bound;
+  if (!is_good) return errno;
+  sockets.port = port_of(fd);
+  sockets.sockets.push_back({.fd = std::move(owned), .is_v6 = address.is_v6()});
+  return 0;
 }
 
 Error cannot_listen(std::uint16_t port, int error_number) {
@@ -95,22 +92,13 @@ bool is_missing_family(int error_number) {
          error_number == EPROTONOSUPPORT;
 }
 
-void keep(ListenSockets& sockets, Bound&& bound, bool is_v6) {
-  sockets.port = port_of(bound.fd.get());
-  sockets.sockets.push_back({.fd = std::move(bound.fd), .is_v6 = is_v6});
-}
-
 Result<ListenSockets> listen_everywhere(std::uint16_t port) {
   ListenSockets sockets;
-  Bound both = listen_on(v6(in6addr_any, port, true));
-  if (both.error_number == 0) {
-    keep(sockets, std::move(both), true);
-    return sockets;
+  int error_number = listen_on(v6(in6addr_any, port, true), sockets);
+  if (is_missing_family(error_number)) {
+    error_number = listen_on(v4(in_addr{.s_addr = htonl(INADDR_ANY)}, port), sockets);
   }
-  if (!is_missing_family(both.error_number)) return cannot_listen(port, both.error_number);
-  Bound old = listen_on(v4(in_addr{.s_addr = htonl(INADDR_ANY)}, port));
-  if (old.error_number != 0) return cannot_listen(port, old.error_number);
-  keep(sockets, std::move(old), false);
+  if (error_number != 0) return cannot_listen(port, error_number);
   return sockets;
 }
 
@@ -128,16 +116,11 @@ Result<std::optional<in_addr>> extra_loopback(const std::string& literal) {
 // The port's number in an Error would not help: which of the addresses failed decides what is next.
 int listen_on_loopback(std::uint16_t port, const std::optional<in_addr>& extra,
                        ListenSockets& sockets) {
-  Bound bound = listen_on(v4(in_addr{.s_addr = htonl(INADDR_LOOPBACK)}, port));
-  if (bound.error_number != 0) return bound.error_number;
-  keep(sockets, std::move(bound), false);
-  bound = listen_on(v6(in6addr_loopback, sockets.port, false));
-  if (bound.error_number == 0) keep(sockets, std::move(bound), true);
-  if (bound.error_number != 0 && !is_missing_family(bound.error_number)) return bound.error_number;
-  if (!extra) return 0;
-  bound = listen_on(v4(*extra, sockets.port));
-  if (bound.error_number == 0) keep(sockets, std::move(bound), false);
-  return bound.error_number;
+  int error_number = listen_on(v4(in_addr{.s_addr = htonl(INADDR_LOOPBACK)}, port), sockets);
+  if (error_number != 0) return error_number;
+  error_number = listen_on(v6(in6addr_loopback, sockets.port, false), sockets);
+  if (error_number != 0 && !is_missing_family(error_number)) return error_number;
+  return extra ? listen_on(v4(*extra, sockets.port), sockets) : 0;
 }
 
 }  // namespace

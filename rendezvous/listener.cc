@@ -85,7 +85,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   void try_read(const std::shared_ptr<Silent>& silent);
   void unlist(Silent& silent);
   void arm_silence_timer();
-  void on_silence(const std::shared_ptr<Silent>& silent);
+  void on_silence(std::shared_ptr<Silent> silent);
   void hand_over(tcp::socket socket, std::string first_bytes);
   void complain(std::string_view what);
 
@@ -241,15 +241,15 @@ void Listener::Impl::arm_silence_timer() {
   });
 }
 
-void Listener::Impl::on_silence(const std::shared_ptr<Silent>& silent) {
-  const std::shared_ptr<Silent> one = silent;  // the list's own may be the argument
-  unlist(*one);
+// By value: the list's own reference ends here.
+void Listener::Impl::on_silence(std::shared_ptr<Silent> silent) {
+  unlist(*silent);
   error_code ec;
-  const tcp::endpoint peer = one->socket.remote_endpoint(ec);
+  const tcp::endpoint peer = silent->socket.remote_endpoint(ec);
   if (!ec && handlers_.keep_silent && handlers_.keep_silent(peer.address())) {
-    if (handlers_.on_store) return handlers_.on_store(std::move(one->socket), {});
+    if (handlers_.on_store) return handlers_.on_store(std::move(silent->socket), {});
   }
-  one->socket.close(ec);
+  silent->socket.close(ec);
 }
 
 void Listener::Impl::hand_over(tcp::socket socket, std::string first_bytes) {
