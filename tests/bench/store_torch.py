@@ -3,7 +3,8 @@
     PYTHON-WITH-TORCH tests/bench/store_torch.py BUILD_DIR [ROUNDS, 7] [OPERATIONS, 2000]
 
 Each server is a process of its own on loopback. The servers take turns, round by round, so that whatever
-else the machine does hits all of them; medians, and their ratios to drun's, are of the rounds.
+else the machine does hits all of them; medians, and their ratios to drun's, are of the rounds. All is measured
+twice, with the client on the servers' core and on another: where the scheduler would put them decides tenfold.
 """
 import os
 import statistics
@@ -19,9 +20,15 @@ TORCH_STORE = os.path.join(os.path.dirname(__file__), "..", "interop", "torch_st
 HAS_LIBUV = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 4)
 
 
-def start(argv):
+def start(argv, core):
     server = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pin(server.pid, core)
     return server, int(server.stdout.readline())
+
+
+def pin(pid, core):
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), {core})
 
 
 def seconds(deed, times):
@@ -46,7 +53,7 @@ def operations(store):
         store.add("flush", 1)
         return time.perf_counter() - begin
 
-    yield "set", flushed, 5
+    yield "set", flushed, 50
     yield "get", lambda n: seconds(lambda i: store.get("key7"), n), 1
     yield "add", lambda n: seconds(lambda i: store.add("n", 1), n), 1
     yield "wait", lambda n: seconds(lambda i: store.wait(["key7"]), n), 1
@@ -58,14 +65,15 @@ def operations(store):
     yield "set+get 1 MiB", lambda n: seconds(lambda i: (store.set("big", big), store.get("big")), n), 0.02
 
 
-def main():
+def measure(client_core, server_core):
     build = sys.argv[1]
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 7
     count = int(sys.argv[3]) if len(sys.argv) > 3 else 2000
     kinds = {"drun": [os.path.join(build, "bin/workers/store_server")]}
     for backend in ["libuv", "poll"] if HAS_LIBUV else ["poll"]:
         kinds["torch " + backend] = [sys.executable, "-u", TORCH_STORE, "serve", backend]
-    servers = {name: start(argv) for name, argv in kinds.items()}
+    servers = {name: start(argv, server_core) for name, argv in kinds.items()}
+    pin(os.getpid(), client_core)
     options = {"use_libuv": True} if HAS_LIBUV else {}
     stores = {
         name: TCPStore("127.0.0.1", port, None, False, timedelta(seconds=30), **options)
@@ -79,7 +87,8 @@ def main():
                 what, deed, share = runs[name][at]
                 times = max(1, int(count * share))
                 rates.setdefault(what, {}).setdefault(name, []).append(times / deed(times))
-    print(f"torch {torch.__version__}, one client, operations a second, median of {rounds} rounds")
+    where = "the servers' core" if client_core == server_core else "another core"
+    print(f"torch {torch.__version__}, one client on {where}, operations a second, median of {rounds} rounds")
     for what, by_server in rates.items():
         medians = {name: statistics.median(rounds) for name, rounds in by_server.items()}
         line = "  ".join(f"{name} {rate:10.0f}" for name, rate in medians.items())
@@ -90,6 +99,13 @@ def main():
     for server, _ in servers.values():
         server.stdin.close()
         server.wait()
+
+
+def main():
+    cores = sorted(os.sched_getaffinity(0))
+    measure(cores[0], cores[0])
+    if len(cores) > 1:
+        measure(cores[0], cores[1])
 
 
 main()
