@@ -7,6 +7,10 @@ std::size_t size_bytes(DataType type) {
     case DataType::U8:
     case DataType::I8:
       return 1;
+    case DataType::I16:
+    case DataType::F16:
+    case DataType::BF16:
+      return 2;
     case DataType::I32:
     case DataType::U32:
     case DataType::F32:
@@ -19,40 +23,22 @@ std::size_t size_bytes(DataType type) {
   return 1;
 }
 
+bool is_floating_point(DataType type) {
+  return type == DataType::F16 || type == DataType::BF16 || type == DataType::F32 ||
+         type == DataType::F64;
+}
+
 std::string_view to_string(DataType type) {
-  switch (type) {
-    case DataType::U8:
-      return "u8";
-    case DataType::I8:
-      return "i8";
-    case DataType::I32:
-      return "i32";
-    case DataType::U32:
-      return "u32";
-    case DataType::I64:
-      return "i64";
-    case DataType::U64:
-      return "u64";
-    case DataType::F32:
-      return "f32";
-    case DataType::F64:
-      return "f64";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"u8",  "i8",  "i16",  "i32", "u32", "i64",
+                                         "u64", "f16", "bf16", "f32", "f64"};
+  const auto at = static_cast<std::size_t>(type);
+  return at < std::size(kNames) ? kNames[at] : "unknown";
 }
 
 std::string_view to_string(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::Sum:
-      return "sum";
-    case ReduceOp::Product:
-      return "product";
-    case ReduceOp::Min:
-      return "min";
-    case ReduceOp::Max:
-      return "max";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"sum", "product", "min", "max", "band", "bor", "bxor", "avg"};
+  const auto at = static_cast<std::size_t>(op);
+  return at < std::size(kNames) ? kNames[at] : "unknown";
 }
 
 }  // namespace drun

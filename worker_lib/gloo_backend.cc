@@ -8,6 +8,7 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -16,6 +17,7 @@
 
 #include "worker_lib/reduce.h"
 #include "worker_lib/signals.h"
+#include "worker_lib/signature.h"
 #include "worker_lib/tree.h"
 
 namespace drun::worker {
@@ -91,9 +93,22 @@ std::string without_place(std::string_view text) {
   return std::string(end == std::string_view::npos ? text : text.substr(end + 2));
 }
 
+class Blocking final : public Transfer {
+ public:
+  Blocking(std::function<void(Deadline)> deed, int peer) : deed_(std::move(deed)), peer_(peer) {}
+  int finish(Deadline deadline) override {
+    deed_(deadline);
+    return peer_;
+  }
+
+ private:
+  std::function<void(Deadline)> deed_;
+  int peer_;
+};
+
 class GlooBackend final : public Backend {
  public:
-  explicit GlooBackend(const Mesh& mesh) : rank_(mesh.rank), size_(mesh.size) {
+  explicit GlooBackend(const BackendContext& mesh) : rank_(mesh.rank), size_(mesh.size) {
     gloo::transport::tcp::attr attributes;
     attributes.hostname = mesh.address;
     {
@@ -112,11 +127,39 @@ class GlooBackend final : public Backend {
     device_.reset();
   }
 
-  void agree(const Call& call, std::uint32_t sequence, Deadline deadline) override {
-    guarded([&] { agree_or_throw(encode(call), sequence, left_until(deadline) + kBackstop); });
+  std::string name() const override { return "gloo"; }
+  std::string refusal(const Call& call) const override {
+    if (call.gpu) return "gloo works on memory of the host; use nccl";
+    const bool is_known = call.operation == Operation::Barrier ||
+                          call.operation == Operation::Broadcast ||
+                          call.operation == Operation::AllReduce;
+    return is_known ? "" : "not yet in gloo";
   }
 
-  void all_reduce(Elements data, ReduceOp op, std::uint32_t sequence, Deadline deadline) override {
+  void run(const Call& call, const Turn& turn) override {
+    const Elements data(call.output, call.count, call.type);
+    guarded([&] {
+      agree_or_throw(signature_of(call, size_), turn.sequence,
+                     left_until(turn.deadline) + kBackstop);
+    });
+    if (call.count == 0) return;
+    if (call.operation == Operation::AllReduce)
+      all_reduce(data, call.op, turn.sequence, turn.deadline);
+    if (call.operation == Operation::Broadcast)
+      broadcast(data, call.root, turn.sequence, turn.deadline);
+  }
+
+  std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override {
+    return std::make_unique<Blocking>(
+        [this, data, to, tag](Deadline deadline) { send(data, to, tag, deadline); }, to);
+  }
+  std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
+                                       int tag) override {
+    return std::make_unique<Blocking>(
+        [this, data, from, tag](Deadline deadline) { recv(data, *from, tag, deadline); }, *from);
+  }
+
+  void all_reduce(Elements data, ReduceOp op, std::uint32_t sequence, Deadline deadline) {
     guarded([&] {
       if (data.count * size_bytes(data.type) <= kTreeBytes) {
         return tree_all_reduce(data, op, sequence, left_until(deadline) + kBackstop);
@@ -130,7 +173,7 @@ class GlooBackend final : public Backend {
     });
   }
 
-  void broadcast(Elements data, int root, std::uint32_t sequence, Deadline deadline) override {
+  void broadcast(Elements data, int root, std::uint32_t sequence, Deadline deadline) {
     guarded([&] {
       gloo::BroadcastOptions options(context_);
       options.setTag(sequence);
@@ -141,11 +184,11 @@ class GlooBackend final : public Backend {
     });
   }
 
-  void send(ConstElements data, int to, int tag, Deadline deadline) override {
+  void send(ConstElements data, int to, int tag, Deadline deadline) {
     guarded([&] { send_message(data, to, tag, deadline); }, to);
   }
 
-  void recv(Elements data, int from, int tag, Deadline deadline) override {
+  void recv(Elements data, int from, int tag, Deadline deadline) {
     guarded([&] { recv_message(data, from, tag, deadline); }, from);
   }
 
@@ -168,13 +211,13 @@ class GlooBackend final : public Backend {
  private:
   // What ranks tell each other in `agree`.
   struct Note {
-    CallBytes call{};
+    Signature call{};
     char is_agreed = 1;  // as far as the sender has heard
   };
 
   // In round k each rank tells the one 2^k further on; after log2(size) rounds everybody has heard
   // of everybody, and a difference anywhere has reached all.
-  void agree_or_throw(const CallBytes& call, std::uint32_t sequence, Milliseconds timeout) {
+  void agree_or_throw(const Signature& call, std::uint32_t sequence, Milliseconds timeout) {
     std::vector<int> distances;
     for (int distance = 1; distance < size_; distance *= 2) distances.push_back(distance);
     const std::size_t rounds = distances.size();
@@ -200,15 +243,15 @@ class GlooBackend final : public Backend {
     if (!is_agreed) throw_disagreement(call, sequence, timeout);
   }
 
-  [[noreturn]] void throw_disagreement(const CallBytes& call, std::uint32_t sequence,
+  [[noreturn]] void throw_disagreement(const Signature& call, std::uint32_t sequence,
                                        Milliseconds timeout) {
-    CallBytes mine = call;
-    std::vector<CallBytes> all(static_cast<std::size_t>(size_));
+    Signature mine = call;
+    std::vector<Signature> all(static_cast<std::size_t>(size_));
     gloo::AllgatherOptions options(context_);
     options.setTag(sequence);
     options.setTimeout(timeout);
-    options.setInput(mine.data(), kCallBytes);
-    options.setOutput(all.data()->data(), kCallBytes * all.size());
+    options.setInput(mine.data(), kSignature);
+    options.setOutput(all.data()->data(), kSignature * all.size());
     gloo::allgather(options);
     throw BackendFailure(Kind::Mismatch, std::nullopt,
                          "the ranks disagree about collective number " + std::to_string(sequence) +
@@ -255,14 +298,14 @@ class GlooBackend final : public Backend {
     }
   }
 
-  static CallBytes header_of(DataType type, std::size_t count) {
-    return encode(Call{.name = Call::Name::Message, .type = type, .count = count});
+  static Signature header_of(DataType type, std::size_t count) {
+    return signature_of(type, count);
   }
 
   void send_message(ConstElements data, int to, int tag, Deadline deadline) {
     const std::uint32_t number = next_number(to, tag, true);
     const auto tag_bits = static_cast<std::uint32_t>(tag);
-    CallBytes header = header_of(data.type, data.count);
+    Signature header = header_of(data.type, data.count);
     const Buffer first = context_->createUnboundBuffer(header.data(), header.size());
     first->send(to, slot(Traffic::Header, tag_bits, number));
     Buffer second;
@@ -279,11 +322,11 @@ class GlooBackend final : public Backend {
   void recv_message(Elements data, int from, int tag, Deadline deadline) {
     const std::uint32_t number = next_number(from, tag, false);
     const auto tag_bits = static_cast<std::uint32_t>(tag);
-    CallBytes header{};
+    Signature header{};
     const Buffer first = context_->createUnboundBuffer(header.data(), header.size());
     first->recv(from, slot(Traffic::Header, tag_bits, number));
     first->waitRecv(nullptr, left_until(deadline));
-    const CallBytes expected = header_of(data.type, data.count);
+    const Signature expected = header_of(data.type, data.count);
     if (header != expected) {
       throw BackendFailure(Kind::Mismatch, from,
                            "rank " + std::to_string(from) + " sends " + describe(header) +
@@ -357,7 +400,7 @@ class GlooBackend final : public Backend {
 
 std::string gloo_build() { return DRUN_GLOO_BUILD; }
 
-std::unique_ptr<Backend> connect_gloo(const Mesh& mesh) {
+std::unique_ptr<Backend> connect_gloo(const BackendContext& mesh) {
   try {
     return std::make_unique<GlooBackend>(mesh);
   } catch (const WorkerError&) {

@@ -1,18 +1,26 @@
-// core. The backend of a world of one: every operation is done before it began.
+// core. The backend of a group of one: every operation is a copy at most.
 #pragma once
 
-#include "worker_lib/backend.h"
+#include <cstring>
+#include <string>
+
+#include "drun/backend.h"
 
 namespace drun::worker {
 
 class SoloBackend final : public Backend {
  public:
-  void agree(const Call&, std::uint32_t, Deadline) override {}
-  void all_reduce(Elements, ReduceOp, std::uint32_t, Deadline) override {}
-  void broadcast(Elements, int, std::uint32_t, Deadline) override {}
-  // There is nobody else: the group refuses these before they get here.
-  void send(ConstElements, int, int, Deadline) override {}
-  void recv(Elements, int, int, Deadline) override {}
+  std::string name() const override { return "solo"; }
+  std::string refusal(const Call& call) const override {
+    return call.gpu ? "solo works on memory of the host" : "";
+  }
+  // Of one rank's parts there is one, of `count` elements, whatever the operation.
+  void run(const Call& call, const Turn&) override {
+    std::size_t count = call.count;
+    if (call.is_uneven && call.operation == Operation::AllToAll) count = call.counts_in[0];
+    if (count == 0 || call.output == nullptr || call.output == call.input) return;
+    std::memcpy(call.output, call.input, count * size_bytes(call.type));
+  }
   void abort() noexcept override {}
 };
 

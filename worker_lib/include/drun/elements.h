@@ -1,77 +1,120 @@
-// core. Typed memory as every operation takes it: a pointer, a count and one of eight types.
+// core. Typed memory as every operation takes it: a pointer, a count, one of eleven types, and the
+// GPU it lies on, if it does.
 //
-// Owner:   Elements look at memory that the caller keeps alive until the call returns.
+// A vector, array, span or any contiguous range of numbers converts by itself; device_elements()
+// describes memory of a GPU.
+//
+// Owner:   Elements look at memory that the caller keeps alive until the operation is done.
 // Thread:  any; values.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <ranges>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+
+#include "drun/half.h"
 
 namespace drun {
 
-enum class DataType : std::uint8_t { U8, I8, I32, U32, I64, U64, F32, F64 };
+enum class DataType : std::uint8_t { U8, I8, I16, I32, U32, I64, U64, F16, BF16, F32, F64 };
 
-// Signed sums and products wrap around. The result of Min and Max with a NaN among the numbers is
-// one of them, the same on every rank.
-enum class ReduceOp : std::uint8_t { Sum, Product, Min, Max };
+// Integer sums and products wrap around. The result of Min and Max with a NaN among the numbers is
+// one of them, the same on every rank. Band, Bor and Bxor: of integers. Avg: the sum divided by the
+// number of ranks; of floating-point types. F16 and BF16 are combined in float, rounded each time.
+enum class ReduceOp : std::uint8_t { Sum, Product, Min, Max, Band, Bor, Bxor, Avg };
 
 std::size_t size_bytes(DataType type);
+bool is_floating_point(DataType type);
 std::string_view to_string(DataType type);  // "f32"
 std::string_view to_string(ReduceOp op);    // "sum"
 
-// float, double and the integers of 1, 4 and 8 bytes, by whatever name.
+// The DataType of T, a member `value`; not there for other types. Integers of 1, 2 (signed), 4 and
+// 8 bytes by whatever name, float, double, Float16, BFloat16.
+template <typename T, typename = void>
+struct DataTypeOf {};
+template <>
+struct DataTypeOf<float> : std::integral_constant<DataType, DataType::F32> {};
+template <>
+struct DataTypeOf<double> : std::integral_constant<DataType, DataType::F64> {};
+template <>
+struct DataTypeOf<Float16> : std::integral_constant<DataType, DataType::F16> {};
+template <>
+struct DataTypeOf<BFloat16> : std::integral_constant<DataType, DataType::BF16> {};
 template <typename T>
-concept Element = std::same_as<T, float> || std::same_as<T, double> ||
-    (std::integral<T> && !std::same_as<T, bool> &&
-     (sizeof(T) == 1 || sizeof(T) == 4 || sizeof(T) == 8));
+struct DataTypeOf<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool> &&
+                                      (sizeof(T) != 2 || std::is_signed_v<T>)>>
+    : std::integral_constant<DataType, sizeof(T) == 1 ? (std::is_signed_v<T> ? DataType::I8
+                                                                            : DataType::U8)
+                                 : sizeof(T) == 2     ? DataType::I16
+                                 : sizeof(T) == 4     ? (std::is_signed_v<T> ? DataType::I32
+                                                                            : DataType::U32)
+                                                      : (std::is_signed_v<T> ? DataType::I64
+                                                                            : DataType::U64)> {};
 
-template <Element T>
+template <typename T>
 constexpr DataType data_type() {
-  if constexpr (std::same_as<T, float>) return DataType::F32;
-  if constexpr (std::same_as<T, double>) return DataType::F64;
-  constexpr bool is_signed = std::is_signed_v<T>;
-  if constexpr (sizeof(T) == 1) return is_signed ? DataType::I8 : DataType::U8;
-  if constexpr (sizeof(T) == 4) return is_signed ? DataType::I32 : DataType::U32;
-  return is_signed ? DataType::I64 : DataType::U64;
+  return DataTypeOf<std::remove_cv_t<T>>::value;
 }
 
-// Vectors, arrays and spans of such numbers.
+namespace detail {
+// What std::data of an R points to.
 template <typename R>
-concept ElementRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-    Element<std::ranges::range_value_t<R>>;
-
-// ... that may be written to: `vector<float>&` and `span<float>`, not `const vector<float>&`.
+using PointedTo = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
 template <typename R>
-concept WritableElementRange =
-    ElementRange<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+using IfReadable = std::enable_if_t<sizeof(DataTypeOf<std::remove_cv_t<PointedTo<R>>>::value) != 0>;
+template <typename R>
+using IfWritable =
+    std::enable_if_t<sizeof(DataTypeOf<std::remove_cv_t<PointedTo<R>>>::value) != 0 &&
+                     !std::is_const_v<PointedTo<R>>>;
+}  // namespace detail
 
+// Memory that is written to, or read and written.
 struct Elements {
   void* data = nullptr;
   std::size_t count = 0;
   DataType type = DataType::U8;
+  std::optional<int> gpu = std::nullopt;  // CUDA device number; absent: memory of the host
+
+  Elements() = default;
+  Elements(void* at, std::size_t how_many, DataType of_type, std::optional<int> on_gpu = {})
+      : data(at), count(how_many), type(of_type), gpu(on_gpu) {}
+  // Of `vector<float>&` and `span<float>`, not of `const vector<float>&`.
+  template <typename R, typename = detail::IfWritable<R>>
+  Elements(R&& range)  // NOLINT: an implicit conversion is what this is for
+      : data(std::data(range)),
+        count(std::size(range)),
+        type(data_type<detail::PointedTo<R>>()) {}
 };
 
+// Memory that is only read.
 struct ConstElements {
   const void* data = nullptr;
   std::size_t count = 0;
   DataType type = DataType::U8;
+  std::optional<int> gpu = std::nullopt;
+
+  ConstElements() = default;
+  ConstElements(const void* at, std::size_t how_many, DataType of_type,
+                std::optional<int> on_gpu = {})
+      : data(at), count(how_many), type(of_type), gpu(on_gpu) {}
+  ConstElements(const Elements& elements)  // NOLINT: as from T* to const T*
+      : data(elements.data), count(elements.count), type(elements.type), gpu(elements.gpu) {}
+  template <typename R, typename = detail::IfReadable<R>>
+  ConstElements(R&& range)  // NOLINT: an implicit conversion is what this is for
+      : data(std::data(range)),
+        count(std::size(range)),
+        type(data_type<detail::PointedTo<R>>()) {}
 };
 
-template <WritableElementRange R>
-Elements elements_of(R&& range) {
-  return {std::ranges::data(range), std::ranges::size(range),
-          data_type<std::ranges::range_value_t<R>>()};
-}
-
-template <ElementRange R>
-ConstElements const_elements_of(R&& range) {
-  return {std::ranges::data(range), std::ranges::size(range),
-          data_type<std::ranges::range_value_t<R>>()};
+// `count` numbers at `data`, in the memory of CUDA device `gpu`.
+template <typename T>
+Elements device_elements(T* data, std::size_t count, int gpu) {
+  return {data, count, data_type<T>(), gpu};
 }
 
 }  // namespace drun

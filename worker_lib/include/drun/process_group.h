@@ -1,28 +1,32 @@
-// edge. All the ranks of a job, and what they do together.
+// edge. Ranks that work together: all of a job, or some of them.
 //
 //     drun::ProcessGroup group = drun::init_process_group();
 //     std::vector<float> gradients = ...;
 //     group.all_reduce(gradients);          // in place: the sum over all ranks, on every rank
 //
-// Order:   every rank calls the same collectives (all_reduce, broadcast, barrier) in the same order
-//          with the same type, count, op and root. Each call compares that with the other ranks
-//          first; where they disagree every rank throws Mismatch, naming who called what. send and
-//          recv are not part of that order and never wait behind a collective.
-// Memory:  results are written in place. After an error the buffer's content is unspecified. All
-//          ranks get the same bits.
-// Errors:  WorkerError. Usage is thrown before anything is sent and changes nothing. After any
-//          other error the group is broken for good: its connections are closed, so that the other
-//          ranks fail too, within a quarter of a second and with the same first cause, and every
-//          later call throws Broken. Start over with a new process (drun's --max-restarts) or a new
-//          group.
+// Names and meaning are torch.distributed's. `Elements` are any vector, array or span of numbers
+// (drun/elements.h), or memory of a GPU. Where many ranks' parts lie in one buffer they do so in
+// rank order.
+//
+// Order:   every rank calls the same collectives in the same order with the same type, op and root,
+//          and counts that fit together. With DRUN_DEBUG=1 the ranks compare that first: where they
+//          disagree every rank throws Mismatch, naming who called what. Messages are not part of
+//          that order and never wait behind a collective.
+// Memory:  after an error the content of outputs is unspecified. All ranks get the same bits.
+// Errors:  WorkerError. Usage and Unsupported are thrown before anything is sent and change nothing.
+//          After any other error the group is broken for good: the other ranks fail too, with the
+//          same first cause, and every later call throws Broken. Start over with a new process
+//          (drun's --max-restarts) or a new group.
 // Timeout: of each operation as a whole; init's applies where a call is not given one.
+// Async:   async_ operations, isend and irecv return at once; their memory stays with them until the
+//          Work is done.
 // Thread:  any, at the same time; but who calls collectives from several threads must see to it
-//          that the order is the same on all ranks. Runs one executor thread, and Gloo's own.
-// Owner:   a value; movable. Its destructor closes the connections without a word to the others:
-//          call barrier() first if somebody may still be waiting for data. Moved-from: may only be
-//          destroyed or assigned to.
-// Process: init ignores SIGPIPE where it had its default (a dead peer must not be fatal). Do not
-//          fork after init, but to exec.
+//          that the order is the same on all ranks.
+// Owner:   a handle; copies are the same group. It closes with its last copy, without a word to the
+//          others: call barrier() first if somebody may still be waiting for data. Moved-from: may
+//          only be destroyed or assigned to.
+// Process: init ignores SIGPIPE where it had its default (a dead peer must not be fatal). A child
+//          of fork must exec; operations in it throw Usage.
 #pragma once
 
 #include <chrono>
@@ -30,26 +34,31 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "drun/elements.h"
 #include "drun/error.h"
 #include "drun/key_store.h"
+#include "drun/work.h"
 
 namespace drun {
 
 struct InitOptions {
+  // A name ("gloo", "shm", "nccl", "mpi", or a registered one), "shm+gloo" (shared memory within a
+  // node, Gloo between nodes), or one for each kind of memory: "cpu:shm+gloo,cuda:nccl".
+  std::string backend = "cpu:shm+gloo,cuda:nccl";
   // "env://": RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and the rest of what drun and torchrun
   // set. "tcp://host:port?rank=R&world_size=N": without an environment; rank 0 hosts the store.
   std::string init_method = "env://";
   // For tcp:// without them in the address; required with a store.
   std::optional<int> rank = std::nullopt;
   std::optional<int> world_size = std::nullopt;
+  // For all ranks to find each other, and for each operation.
+  std::chrono::milliseconds timeout{std::chrono::minutes(5)};
   // Use this one instead of connecting to a store; init_method is ignored then. The caller sees to
   // it that no keys of an earlier job are in it.
   std::shared_ptr<KeyStore> store = nullptr;
-  // For all ranks to find each other, and for each operation.
-  std::chrono::milliseconds timeout{std::chrono::minutes(5)};
-  // Network interface for the traffic between ranks; empty: the variable GLOO_SOCKET_IFNAME, else
+  // Network interface for the traffic between nodes; empty: the variable GLOO_SOCKET_IFNAME, else
   // the address from which MASTER_ADDR is reached (with `store`: loopback).
   std::string network_interface = "";
 };
@@ -57,59 +66,129 @@ struct InitOptions {
 class ProcessGroup {
  public:
   using Timeout = std::optional<std::chrono::milliseconds>;
+  // Elements of each rank, in rank order.
+  using Counts = std::vector<std::size_t>;
 
-  ProcessGroup(ProcessGroup&&) noexcept;
-  ProcessGroup& operator=(ProcessGroup&&) noexcept;
-  ~ProcessGroup();
+  // A group of its own, apart from the default one.
+  static ProcessGroup connect(const InitOptions& options = {});
 
   int rank() const;
   int size() const;
-  int local_rank() const;     // among the ranks of this node
+  int local_rank() const;     // of this process on its node
   int restart_count() const;  // how often drun has started this job again
+  // What moves data that lies in host memory: "shm", "gloo", ...
+  std::string backend() const;
 
-  // Everybody's `data`, element by element, reduced into everybody's `data`.
-  template <WritableElementRange R>
-  void all_reduce(R&& data, ReduceOp op = ReduceOp::Sum, Timeout timeout = {}) {
-    all_reduce(elements_of(data), op, timeout);
-  }
-  // `root`'s data into everybody's.
-  template <WritableElementRange R>
-  void broadcast(R&& data, int root, Timeout timeout = {}) {
-    broadcast(elements_of(data), root, timeout);
-  }
   // Nobody leaves before everybody has come.
   void barrier(Timeout timeout = {});
-
-  // Return when the peer has received, or this rank has: a send waits for its recv, so two ranks
-  // that both send first wait for each other until the timeout. Messages with the same tag arrive
-  // in order. Type and count must be the same on both sides. Tags: 0 to 2^20 - 1.
-  template <ElementRange R>
-  void send(R&& data, int to, int tag = 0, Timeout timeout = {}) {
-    send(const_elements_of(data), to, tag, timeout);
-  }
-  template <WritableElementRange R>
-  void recv(R&& data, int from, int tag = 0, Timeout timeout = {}) {
-    recv(elements_of(data), from, tag, timeout);
-  }
-
-  // The same for types known at run time only.
-  void all_reduce(Elements data, ReduceOp op, Timeout timeout = {});
+  // The same, over the store: a Timeout on rank 0 names the ranks that are missing, all of them or
+  // the first; the group stays as it was.
+  void monitored_barrier(Timeout timeout = {}, bool names_all = false);
+  // `root`'s data into everybody's.
   void broadcast(Elements data, int root, Timeout timeout = {});
-  void send(ConstElements data, int to, int tag, Timeout timeout = {});
-  void recv(Elements data, int from, int tag, Timeout timeout = {});
+  // Everybody's `data`, element by element, reduced into everybody's `data`.
+  void all_reduce(Elements data, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
+  // ... into root's; the others' stays as it was.
+  void reduce(Elements data, int root, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
+  // `mine` of every rank into root's `all`, which others leave empty.
+  void gather(ConstElements mine, Elements all, int root, Timeout timeout = {});
+  void all_gather(ConstElements mine, Elements all, Timeout timeout = {});
+  // Parts of root's `all`, which others leave empty, into everybody's `mine`.
+  void scatter(ConstElements all, Elements mine, int root, Timeout timeout = {});
+  // Everybody's `all` reduced, and this rank's part of it into `mine`.
+  void reduce_scatter(ConstElements all, Elements mine, ReduceOp op = ReduceOp::Sum,
+                      Timeout timeout = {});
+  // The i-th part of `input` to rank i, whose part for this rank lands in `output`'s i-th.
+  void all_to_all(ConstElements input, Elements output, Timeout timeout = {});
+
+  // With parts of different sizes: `counts` is what each rank brings (gather_v: needed on the root
+  // only) or gets (scatter_v: needed on the root only).
+  void gather_v(ConstElements mine, Elements all, const Counts& counts, int root,
+                Timeout timeout = {});
+  void all_gather_v(ConstElements mine, Elements all, const Counts& counts, Timeout timeout = {});
+  void scatter_v(ConstElements all, const Counts& counts, Elements mine, int root,
+                 Timeout timeout = {});
+  void reduce_scatter_v(ConstElements all, const Counts& counts, Elements mine,
+                        ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
+  // `to[i]` elements go to rank i, `from[i]` come from it.
+  void all_to_all_v(ConstElements input, const Counts& to, Elements output, const Counts& from,
+                    Timeout timeout = {});
+
+  Work async_barrier(Timeout timeout = {});
+  Work async_broadcast(Elements data, int root, Timeout timeout = {});
+  Work async_all_reduce(Elements data, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
+  Work async_reduce(Elements data, int root, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
+  Work async_gather(ConstElements mine, Elements all, int root, Timeout timeout = {});
+  Work async_all_gather(ConstElements mine, Elements all, Timeout timeout = {});
+  Work async_scatter(ConstElements all, Elements mine, int root, Timeout timeout = {});
+  Work async_reduce_scatter(ConstElements all, Elements mine, ReduceOp op = ReduceOp::Sum,
+                            Timeout timeout = {});
+  Work async_all_to_all(ConstElements input, Elements output, Timeout timeout = {});
+
+  // Return when the peer has received, or this rank has: a send may wait for its recv, so two ranks
+  // that both send first may wait for each other until the timeout. Messages with the same tag
+  // arrive in order. Type and count must be the same on both sides. Tags: 0 to 2^20 - 1.
+  void send(ConstElements data, int to, int tag = 0, Timeout timeout = {});
+  void recv(Elements data, int from, int tag = 0, Timeout timeout = {});
+  // From whoever sends first; returns who.
+  int recv_any(Elements data, int tag = 0, Timeout timeout = {});
+  Work isend(ConstElements data, int to, int tag = 0, Timeout timeout = {});
+  Work irecv(Elements data, int from, int tag = 0, Timeout timeout = {});
+  Work irecv_any(Elements data, int tag = 0, Timeout timeout = {});
+
+  // Memory that the backend moves fastest (shm: without a copy): `size_bytes` on each rank, freed
+  // with its last copy. Plain memory where the backend has none. A collective.
+  std::shared_ptr<void> alloc_shared(std::size_t size_bytes, Timeout timeout = {});
+
+  // A group of these ranks of this one, in this order. Every rank of this group calls it, with the
+  // same ranks; those not among them get nothing.
+  std::optional<ProcessGroup> new_group(const std::vector<int>& ranks, Timeout timeout = {});
+  // One group for each colour: ordered by key, then by rank. No colour: in none of them.
+  std::optional<ProcessGroup> split(std::optional<int> color, int key = 0, Timeout timeout = {});
+
+  // Ends the group here and now, whatever is going on in it; all copies of the handle. Bounded in
+  // time; again: nothing.
+  void destroy();
 
  private:
   class Group;
-  friend ProcessGroup init_process_group(const InitOptions& options);
-  explicit ProcessGroup(std::unique_ptr<Group> group);
+  explicit ProcessGroup(std::shared_ptr<Group> group);
 
-  std::unique_ptr<Group> group_;
+  std::shared_ptr<Group> group_;
 };
 
-// Finds the other ranks; returns on every rank when all are connected. Every rank calls it the same
-// number of times. Throws WorkerError: Usage for an environment that makes no sense, Timeout naming
-// the ranks that did not come, Store, Mismatch for ranks built with another Gloo, Unsupported for
-// more than one rank without Gloo.
+struct P2POperation {
+  enum class Kind { Send, Recv };
+  Kind kind = Kind::Send;
+  Elements data;
+  int peer = 0;
+  int tag = 0;
+};
+
+// All at once, in whatever order the peers come to it.
+std::vector<Work> batch_isend_irecv(ProcessGroup& group, const std::vector<P2POperation>& batch,
+                                    ProcessGroup::Timeout timeout = {});
+
+// Finds the other ranks; returns on every rank when all are connected. The group is the default one
+// until destroy_process_group(). Throws WorkerError: Usage for an environment that makes no sense,
+// or when there is a default group already; Timeout naming the ranks that did not come; Store;
+// Mismatch for ranks built with another Gloo; Unsupported for a backend that was not built in.
 ProcessGroup init_process_group(const InitOptions& options = {});
+
+// Ends the default group; bounded in time. Without one: nothing.
+void destroy_process_group();
+
+bool is_initialized();
+// The default group. Throws WorkerError (Usage) when there is none, as do the next four.
+ProcessGroup default_group();
+int get_rank();
+int get_world_size();
+int get_local_rank();
+std::string get_backend();
+
+// Of this process, with or without a group: whether drun or torchrun started it.
+bool is_launched_by_agent();
+// How often they had to start this job again; 0 without them.
+int get_restart_count();
 
 }  // namespace drun

@@ -1,0 +1,163 @@
+// core. What moves data between the ranks of one group, and how a new one comes in.
+//
+// A ProcessGroup checks arguments, keeps the order of calls, their deadlines and the first failure;
+// a backend only moves bytes. drun brings gloo, shm, mpi and nccl. Another one is a class derived
+// from Backend and a line before init_process_group():
+//
+//     drun::register_backend("mine", [](const drun::BackendContext& context) {
+//       return std::make_unique<MyBackend>(context);
+//     });
+//     drun::init_process_group({.backend = "mine"});
+//
+// Example: worker_lib/examples/own_backend.cc.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "drun/elements.h"
+#include "drun/error.h"
+#include "drun/key_store.h"
+
+namespace drun {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// The collectives. Ranks are numbered within the group.
+enum class Operation : std::uint8_t {
+  Barrier,
+  Broadcast,
+  AllReduce,
+  Reduce,
+  Gather,
+  AllGather,
+  Scatter,
+  ReduceScatter,
+  AllToAll,
+};
+std::string_view to_string(Operation operation);  // "all_reduce"
+
+// One collective as one rank calls it.
+// Shape:  Broadcast, AllReduce: output = input, `count` elements, in place.
+//         Reduce: input `count` elements on every rank; output the same many on the root, null
+//         elsewhere; output may be input.
+//         Gather, AllGather: input `count` elements; output, on the root or on all, each rank's in
+//         rank order. Scatter: the reverse; input only on the root.
+//         ReduceScatter: input as many for every rank, in rank order; output `count`, this rank's.
+//         AllToAll: input and output `count` for every rank.
+//         With counts_in or counts_out (as many entries as ranks) the parts are of those sizes
+//         instead: counts_out for Gather (root), AllGather and AllToAll; counts_in for Scatter
+//         (root), ReduceScatter (all of them: every rank's part) and AllToAll. `count` is this
+//         rank's own part then (of AllToAll: unused). is_uneven is set on every rank, also where
+//         there are no counts.
+//         Input and output do not overlap unless they are equal; equal only where said above.
+// Owner:  pointers are valid until the operation is done.
+struct Call {
+  Operation operation = Operation::Barrier;
+  DataType type = DataType::U8;
+  ReduceOp op = ReduceOp::Sum;  // of AllReduce, Reduce, ReduceScatter
+  int root = 0;                 // of Broadcast, Reduce, Gather, Scatter
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;
+  const std::size_t* counts_in = nullptr;
+  const std::size_t* counts_out = nullptr;
+  bool is_uneven = false;
+  std::optional<int> gpu = std::nullopt;
+  void* stream = nullptr;  // CUDA: after whose work this is done; null: the backend's own
+};
+
+// Which collective of the group this is, and until when it may take.
+struct Turn {
+  std::uint32_t sequence = 0;  // the same on all ranks; different for each collective, from 1
+  Deadline deadline{};
+};
+
+// Thrown by backends; the group makes a WorkerError of it that names rank and operation.
+struct BackendFailure : std::runtime_error {
+  BackendFailure(WorkerError::Kind what_kind, std::optional<int> which_peer,
+                 const std::string& message)
+      : std::runtime_error(message), kind(what_kind), peer(which_peer) {}
+  WorkerError::Kind kind;
+  std::optional<int> peer;
+};
+
+// A message that has been started.
+// Thread: any one.   Owner: the group; destroyed after finish has returned or thrown.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  // Blocks until the message is delivered, or received; returns the other rank.
+  virtual int finish(Deadline deadline) = 0;
+};
+
+// A descriptor that becomes readable (or hangs up) when that rank's process ends.
+struct Lifeline {
+  int fd = -1;  // the backend's; not read from
+  int rank = 0;
+};
+
+// Blocks:  run and Transfer::finish, until done, failed, aborted or past the deadline.
+// Thread:  run: one at a time, in the same order on every rank, from different threads. The rest:
+//          any, at any time.
+// Errors:  throws BackendFailure. After one, or after abort, nothing else needs to work. Kind Broken:
+//          another operation of this rank failed, at the same moment, and will say why.
+// Owner:   the group; destroyed when no operation is running.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string name() const = 0;  // "gloo"
+
+  // Why this backend cannot do such a call (by its operation, type, op and memory; the same answer
+  // on every rank); empty: it can.
+  virtual std::string refusal(const Call& call) const = 0;
+  virtual void run(const Call& call, const Turn& turn) = 0;
+
+  // Messages. Started in the caller's order; those of one pair of ranks with the same tag arrive in
+  // that order. `from` absent: of whoever comes first. Throws Mismatch, on the receiver, if type or
+  // count differ. The default: Unsupported.
+  virtual std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
+  virtual std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
+                                               int tag);
+
+  // Wakes whoever is inside an operation and closes all connections, which the other ranks see.
+  virtual void abort() noexcept = 0;
+
+  // Whose end this process can see by itself. Valid as long as the backend.
+  virtual std::vector<Lifeline> lifelines() const { return {}; }
+
+  // Memory that this backend moves fastest; null: it has none. Collective over the group; freed by
+  // dropping the last copy.
+  virtual std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const Turn& turn);
+};
+
+// What a backend is made from.
+struct BackendContext {
+  int rank = 0;
+  int size = 1;
+  // Which node each rank is on, numbered from 0 by its first rank. Ranks of a node share memory and
+  // loopback.
+  std::vector<int> node_of = {0};
+  std::shared_ptr<KeyStore> store = nullptr;  // with a prefix of this group's own
+  std::string address = "";                   // this rank's, numeric, for the other nodes
+  bool is_debug = false;                      // DRUN_DEBUG=1
+  Deadline deadline{};                        // for connecting
+};
+
+// Called on every rank of a new group; returns when connected. Throws BackendFailure or WorkerError.
+using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendContext& context)>;
+
+// From then on `name` may be asked for, also in place of one of drun's own.
+// Thread: any, before the init_process_group that asks for it.
+void register_backend(std::string name, BackendFactory factory);
+
+}  // namespace drun

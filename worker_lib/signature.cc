@@ -1,0 +1,141 @@
+#include "worker_lib/signature.h"
+
+#include <algorithm>
+
+#include "rendezvous/bytes.h"
+
+namespace drun::worker {
+namespace {
+
+constexpr std::uint8_t kMessage = 0x80;  // in place of an operation
+constexpr std::uint8_t kUneven = 0x40;   // with an operation: one of the _v kind
+
+bool has_root(Operation operation) {
+  return operation == Operation::Broadcast || operation == Operation::Reduce ||
+         operation == Operation::Gather || operation == Operation::Scatter;
+}
+
+bool has_op(Operation operation) {
+  return operation == Operation::AllReduce || operation == Operation::Reduce ||
+         operation == Operation::ReduceScatter;
+}
+
+// Operations whose sizes every rank knows.
+const std::size_t* shared_counts(const Call& call) {
+  if (call.operation == Operation::AllGather) return call.counts_out;
+  if (call.operation == Operation::ReduceScatter) return call.counts_in;
+  return nullptr;
+}
+
+// What an operation is called with, apart from where.
+struct Parts {
+  std::uint8_t operation = 0;
+  DataType type = DataType::U8;
+  ReduceOp op = ReduceOp::Sum;
+  std::uint32_t root = 0;
+  std::uint64_t count = 0;
+};
+
+std::string text_of(const Parts& parts) {
+  const std::string type(to_string(parts.type));
+  const std::string count = std::to_string(parts.count);
+  if (parts.operation == kMessage) return type + " x " + count;
+  const auto operation = static_cast<Operation>(parts.operation & ~kUneven);
+  if (operation > Operation::AllToAll) return "unknown call";
+  if (operation == Operation::Barrier) return "barrier()";
+  const bool is_v = (parts.operation & kUneven) != 0;
+  std::string text = std::string(to_string(operation)) + (is_v ? "_v(" : "(") + type;
+  if (!is_v) text += " x " + count;
+  if (has_op(operation)) text += ", " + std::string(to_string(parts.op));
+  if (has_root(operation)) text += ", root " + std::to_string(parts.root);
+  return text + ")";
+}
+
+Signature encode(const Parts& parts) {
+  std::string bytes;
+  ByteWriter writer(bytes);
+  writer.u8(parts.operation);
+  writer.u8(static_cast<std::uint8_t>(parts.type));
+  writer.u8(static_cast<std::uint8_t>(parts.op));
+  writer.u8(0);
+  writer.u32(parts.root);
+  writer.u64(parts.count);
+  Signature result{};
+  std::copy_n(bytes.begin(), kSignatureBytes, result.begin());
+  return result;
+}
+
+// FNV-1a.
+std::uint64_t hash_of(const std::size_t* counts, int size) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (int i = 0; i < size; ++i) hash = (hash ^ counts[i]) * 0x100000001b3;
+  return hash;
+}
+
+Parts parts_of(const Call& call) {
+  Parts parts{.operation = static_cast<std::uint8_t>(call.operation)};
+  if (call.operation == Operation::Barrier) return parts;
+  if (call.is_uneven) parts.operation |= kUneven;
+  parts.type = call.type;
+  if (has_op(call.operation)) parts.op = call.op;
+  if (has_root(call.operation)) parts.root = static_cast<std::uint32_t>(call.root);
+  if (!call.is_uneven) parts.count = call.count;
+  return parts;
+}
+
+}  // namespace
+
+std::string to_string(const Call& call) { return text_of(parts_of(call)); }
+
+Signature signature_of(const Call& call, int size) {
+  Parts parts = parts_of(call);
+  if (const std::size_t* counts = shared_counts(call)) parts.count = hash_of(counts, size);
+  return encode(parts);
+}
+
+Signature signature_of(DataType type, std::size_t count) {
+  return encode({.operation = kMessage, .type = type, .count = count});
+}
+
+std::string describe(const Signature& bytes) {
+  ByteReader reader(std::string_view(bytes.data(), bytes.size()));
+  Parts parts;
+  parts.operation = reader.u8();
+  parts.type = static_cast<DataType>(reader.u8());
+  parts.op = static_cast<ReduceOp>(reader.u8());
+  reader.u8();
+  parts.root = reader.u32();
+  parts.count = reader.u64();
+  return text_of(parts);
+}
+
+std::string describe_ranks(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t first = 0; first < ranks.size();) {
+    std::size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (first > 0) text += ", ";
+    text += std::to_string(ranks[first]);
+    if (last > first) text += (last == first + 1 ? ", " : "-") + std::to_string(ranks[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+std::string describe_disagreement(const std::vector<Signature>& by_rank) {
+  std::vector<Signature> told;
+  std::string text;
+  for (const Signature& call : by_rank) {
+    if (std::find(told.begin(), told.end(), call) != told.end()) continue;
+    told.push_back(call);
+    std::vector<int> callers;
+    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+      if (by_rank[rank] == call) callers.push_back(static_cast<int>(rank));
+    }
+    text += (text.empty() ? "" : "; ") + describe_ranks(callers) +
+            (callers.size() == 1 ? " calls " : " call ") + describe(call);
+  }
+  return text;
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,38 @@
+// core. What the ranks compare before they move data, and what error messages call an operation.
+//
+// Owner:   values; copy freely.   Thread: any.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "drun/backend.h"
+
+namespace drun::worker {
+
+// "all_reduce(f32 x 1000, sum)", "broadcast(i64 x 3, root 1)", "gather_v(u8, root 0)",
+// "all_to_all_v(f32)", "barrier()".
+std::string to_string(const Call& call);
+
+// The same bytes for calls that go together, and only for those: operation, type, op, root, the
+// number of elements, and of the _v operations whose sizes all ranks know a hash of them.
+constexpr std::size_t kSignatureBytes = 16;
+using Signature = std::array<char, kSignatureBytes>;
+Signature signature_of(const Call& call, int size);
+// Of a message.
+Signature signature_of(DataType type, std::size_t count);
+// Bytes of another process may be anything: an unknown operation reads as "unknown call". A message
+// reads as "f32 x 10".
+std::string describe(const Signature& bytes);
+
+// "rank 0 calls barrier(); ranks 1-3, 5 call all_reduce(f32 x 4, sum)", by rank of first caller.
+std::string describe_disagreement(const std::vector<Signature>& by_rank);
+
+// {0, 1, 2, 5} -> "ranks 0-2, 5"; {4} -> "rank 4". Ascending.
+std::string describe_ranks(const std::vector<int>& ranks);
+
+}  // namespace drun::worker
