@@ -127,9 +127,9 @@ class Buffer {
 
 // One operation: how to prepare, do and check it.
 struct Trial {
-  std::function<void()> fill;
-  std::function<void()> run;
-  std::function<void()> check;
+  std::function<void()> fill{};
+  std::function<void()> run{};
+  std::function<void()> check{};
   std::size_t count = 0;  // elements that make up its bytes
   double bus_factor = 1;
 };

@@ -46,7 +46,7 @@ std::string set_bytes(const std::string& text, Options& options) {
   options.max_bytes =
       colon == std::string::npos ? options.min_bytes : read_bytes(text.substr(colon + 1));
   if (options.min_bytes > 0 && options.min_bytes <= options.max_bytes) return "";
-  return "--bytes " + text + ": not a size (4, 64K, 1M) or MIN:MAX";
+  return "\"" + text + "\" is not a size (4, 64K, 1M) or MIN:MAX";
 }
 
 }  // namespace
@@ -73,10 +73,16 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   app.add_option("-b,--bytes", bytes, "Size, or MIN:MAX in powers of two (K, M, G)")
       ->capture_default_str();
   app.add_option("--backend", options.backend, "gloo, shm, shm+gloo, ...")->capture_default_str();
-  app.add_option("-t,--dtype", options.type, "Type of the numbers (default f32)")
-      ->transform(CLI::CheckedTransformer(by_name(kTypes)));
-  app.add_option("--op", options.op, "How they are reduced (default sum)")
-      ->transform(CLI::CheckedTransformer(by_name(kOps)));
+  const std::map<std::string, DataType> types = by_name(kTypes);
+  const std::map<std::string, ReduceOp> ops = by_name(kOps);
+  std::string type = "f32";
+  std::string op = "sum";
+  app.add_option("-t,--dtype", type, "Type of the numbers")
+      ->capture_default_str()
+      ->check(CLI::IsMember(types));
+  app.add_option("--op", op, "How they are reduced")
+      ->capture_default_str()
+      ->check(CLI::IsMember(ops));
   app.add_option("--root", options.root, "Root of broadcast, reduce, gather and scatter")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
@@ -94,6 +100,8 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
     const int code = app.exit(error);
     return code == 0 ? 0 : 2;
   }
+  options.type = types.at(type);
+  options.op = ops.at(op);
   return options;
 }
 
