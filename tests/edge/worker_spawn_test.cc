@@ -5,7 +5,6 @@
 
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -39,15 +38,24 @@ std::shared_ptr<KeyStore> own_store() {
                            seconds(20));
 }
 
-// With the default action on SIGTERM, not the test framework's.
 void sleep_for_ever() {
-  if (std::signal(SIGTERM, SIG_DFL) == SIG_IGN) std::signal(SIGTERM, SIG_IGN);
   while (true) pause();
 }
+
+// Children inherit handlers, and the test framework's is not one to be called at any moment.
+class DefaultSigterm {
+ public:
+  DefaultSigterm() : before_(signal(SIGTERM, SIG_DFL)) {}
+  ~DefaultSigterm() { signal(SIGTERM, before_); }
+
+ private:
+  void (*before_)(int);
+};
 
 // Spawns and returns what was thrown.
 SpawnError failure_of(const std::function<void(int)>& body, int process_count,
                       const SpawnOptions& options = {}) {
+  const DefaultSigterm default_sigterm;
   try {
     spawn(body, process_count, options);
   } catch (const SpawnError& error) {
