@@ -194,6 +194,7 @@ class GlooBackend final : public Backend {
 
   // Gloo cannot be cancelled; but a wait that times out closes all pairs of its context and wakes
   // everybody who waits on them, and closing the connections alone would not wake anyone.
+  bool keeps_deadlines() const override { return false; }
   void abort() noexcept override {
     try {
       char byte = 0;
@@ -250,8 +251,8 @@ class GlooBackend final : public Backend {
     gloo::AllgatherOptions options(context_);
     options.setTag(sequence);
     options.setTimeout(timeout);
-    options.setInput(mine.data(), kSignature);
-    options.setOutput(all.data()->data(), kSignature * all.size());
+    options.setInput(mine.data(), kSignatureBytes);
+    options.setOutput(all.data()->data(), kSignatureBytes * all.size());
     gloo::allgather(options);
     throw BackendFailure(Kind::Mismatch, std::nullopt,
                          "the ranks disagree about collective number " + std::to_string(sequence) +
@@ -298,9 +299,7 @@ class GlooBackend final : public Backend {
     }
   }
 
-  static Signature header_of(DataType type, std::size_t count) {
-    return signature_of(type, count);
-  }
+  static Signature header_of(DataType type, std::size_t count) { return signature_of(type, count); }
 
   void send_message(ConstElements data, int to, int tag, Deadline deadline) {
     const std::uint32_t number = next_number(to, tag, true);

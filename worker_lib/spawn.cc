@@ -19,14 +19,14 @@
 
 #include "drun/error.h"
 #include "drun/process_group.h"
-#include "worker_lib/forked.h"
+#include "worker_lib/children.h"
 #include "worker_lib/hosted_store.h"
 
 namespace drun {
 namespace {
 
-using worker::Forked;
-using worker::ForkEnd;
+using worker::ChildEnd;
+using worker::Children;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostProcesses = 4096;
@@ -135,7 +135,7 @@ std::string last_words(const std::string& message) {
   return words + message;
 }
 
-int run_body(const std::function<void(int rank)>& body, int rank, const Forked::Say& say) {
+int run_body(const std::function<void(int rank)>& body, int rank, const Children::Say& say) {
   std::string message;
   try {
     body(rank);
@@ -155,7 +155,7 @@ struct Failure {
 };
 
 // An end without an exception is nobody's consequence: it goes before all exceptions.
-Failure failure_of(int rank, const ForkEnd& end) {
+Failure failure_of(int rank, const ChildEnd& end) {
   Failure failure{.details = {.rank = rank, .exit_code = end.exit_code, .signal = end.signal}};
   if (end.words.size() >= sizeof failure.at) {
     std::memcpy(&failure.at, end.words.data(), sizeof failure.at);
@@ -164,7 +164,7 @@ Failure failure_of(int rank, const ForkEnd& end) {
   return failure;
 }
 
-void stop(Forked& ranks, std::chrono::milliseconds grace) {
+void stop(Children& ranks, std::chrono::milliseconds grace) {
   ranks.signal_all(SIGTERM);
   const Clock::time_point deadline = Clock::now() + grace;
   while (ranks.is_any_left()) {
@@ -193,10 +193,10 @@ SpawnError::SpawnError(Details details)
 void spawn(const std::function<void(int rank)>& body, int process_count,
            const SpawnOptions& options) {
   check(process_count);
-  Forked ranks;
+  Children ranks;
   Gate gate;
   for (int rank = 0; rank < process_count; ++rank) {
-    ranks.start([&](const Forked::Say& say) {
+    ranks.start([&](const Children::Say& say) {
       const std::optional<std::uint16_t> port = gate.wait();
       if (!port) return 1;
       set_environment(rank, process_count, *port);

@@ -13,12 +13,14 @@
 //          disagree every rank throws Mismatch, naming who called what. Messages are not part of
 //          that order and never wait behind a collective.
 // Memory:  after an error the content of outputs is unspecified. All ranks get the same bits.
-// Errors:  WorkerError. Usage and Unsupported are thrown before anything is sent and change nothing.
+// Errors:  WorkerError. Usage and Unsupported are thrown before anything is sent and change
+// nothing.
 //          After any other error the group is broken for good: the other ranks fail too, with the
 //          same first cause, and every later call throws Broken. Start over with a new process
 //          (drun's --max-restarts) or a new group.
 // Timeout: of each operation as a whole; init's applies where a call is not given one.
-// Async:   async_ operations, isend and irecv return at once; their memory stays with them until the
+// Async:   async_ operations, isend and irecv return at once; their memory stays with them until
+// the
 //          Work is done.
 // Thread:  any, at the same time; but who calls collectives from several threads must see to it
 //          that the order is the same on all ranks.
@@ -48,9 +50,17 @@ struct InitOptions {
   // node, Gloo between nodes), or one for each kind of memory: "cpu:shm+gloo,cuda:nccl".
   std::string backend = "cpu:shm+gloo,cuda:nccl";
   // "env://": RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and the rest of what drun and torchrun
-  // set. "tcp://host:port?rank=R&world_size=N": without an environment; rank 0 hosts the store.
+  // set; without them the variables of mpirun (Open MPI), mpiexec (Hydra) or srun, one of these and
+  // never a mix. They name no store: with all ranks on one node none is needed, over several nodes
+  // MASTER_ADDR must be exported (with Hydra MASTER_PORT as well).
+  // "tcp://host:port": the store is there; rank 0 hosts it, unless it is the agent's.
+  // "file:///path": the store is this file, which is not there yet, of one machine or of a file
+  // system that all share. One file for one group; the last rank to leave removes it, and one left
+  // from an earlier run is an error. A restart (TORCHELASTIC_RESTART_COUNT) has a file of its own.
+  // tcp:// and file:// may end in "?rank=R&world_size=N"; otherwise these come from below, or from
+  // the environment as with env://.
   std::string init_method = "env://";
-  // For tcp:// without them in the address; required with a store.
+  // Both or none. Required with a store.
   std::optional<int> rank = std::nullopt;
   std::optional<int> world_size = std::nullopt;
   // For all ranks to find each other, and for each operation.
@@ -59,7 +69,8 @@ struct InitOptions {
   // it that no keys of an earlier job are in it.
   std::shared_ptr<KeyStore> store = nullptr;
   // Network interface for the traffic between nodes; empty: the variable GLOO_SOCKET_IFNAME, else
-  // the address from which MASTER_ADDR is reached (with `store`: loopback).
+  // the address from which MASTER_ADDR is reached (with `store`, and with file:// where
+  // MASTER_ADDR is not set: loopback).
   std::string network_interface = "";
 };
 
@@ -186,7 +197,8 @@ int get_world_size();
 int get_local_rank();
 std::string get_backend();
 
-// Of this process, with or without a group: whether drun or torchrun started it.
+// Of this process, with or without a group: whether drun or torchrun started it
+// (TORCHELASTIC_RUN_ID is set).
 bool is_launched_by_agent();
 // How often they had to start this job again; 0 without them.
 int get_restart_count();
