@@ -49,16 +49,11 @@ struct InitOptions {
   // A name ("gloo", "shm", "nccl", "mpi", or a registered one), "shm+gloo" (shared memory within a
   // node, Gloo between nodes), or one for each kind of memory: "cpu:shm+gloo,cuda:nccl".
   std::string backend = "cpu:shm+gloo,cuda:nccl";
-  // "env://": RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and the rest of what drun and torchrun
-  // set; without them the variables of mpirun (Open MPI), mpiexec (Hydra) or srun, one of these and
-  // never a mix. They name no store: with all ranks on one node none is needed, over several nodes
-  // MASTER_ADDR must be exported (with Hydra MASTER_PORT as well).
-  // "tcp://host:port": the store is there; rank 0 hosts it, unless it is the agent's.
-  // "file:///path": the store is this file, which is not there yet, of one machine or of a file
-  // system that all share. One file for one group; the last rank to leave removes it, and one left
-  // from an earlier run is an error. A restart (TORCHELASTIC_RESTART_COUNT) has a file of its own.
-  // tcp:// and file:// may end in "?rank=R&world_size=N"; otherwise these come from below, or from
-  // the environment as with env://.
+  // "env://": RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as drun and torchrun set them; without
+  // the first two what mpirun, mpiexec or srun set, and MASTER_ADDR if there are several nodes.
+  // "tcp://host:port": the store is there; rank 0 hosts it. "file:///path": it is this file, a new
+  // one, for one group; the last rank to leave removes it.
+  // Both may end in "?rank=R&world_size=N"; otherwise these come from below or the environment.
   std::string init_method = "env://";
   // Both or none. Required with a store.
   std::optional<int> rank = std::nullopt;
@@ -69,8 +64,7 @@ struct InitOptions {
   // it that no keys of an earlier job are in it.
   std::shared_ptr<KeyStore> store = nullptr;
   // Network interface for the traffic between nodes; empty: the variable GLOO_SOCKET_IFNAME, else
-  // the address from which MASTER_ADDR is reached (with `store`, and with file:// where
-  // MASTER_ADDR is not set: loopback).
+  // the address from which MASTER_ADDR is reached (with `store`, or file:// without it: loopback).
   std::string network_interface = "";
 };
 
@@ -197,8 +191,7 @@ int get_world_size();
 int get_local_rank();
 std::string get_backend();
 
-// Of this process, with or without a group: whether drun or torchrun started it
-// (TORCHELASTIC_RUN_ID is set).
+// Of this process, with or without a group: whether drun or torchrun started it.
 bool is_launched_by_agent();
 // How often they had to start this job again; 0 without them.
 int get_restart_count();
