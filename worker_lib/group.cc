@@ -26,10 +26,15 @@ Milliseconds left_until(Deadline deadline) {
                   Milliseconds(1));
 }
 
-BackendFailure too_late() {
+BackendFailure too_late(Milliseconds time, std::optional<int> peer, bool is_debug) {
+  const std::string text = "not done within " + std::to_string(time.count()) + " ms; ";
+  if (peer) {
+    return {Kind::Timeout, peer,
+            text + "rank " + std::to_string(*peer) + " is late, stuck or expects something else"};
+  }
+  const std::string doubt = is_debug ? "" : " (DRUN_DEBUG=1 tells a rank that makes other calls)";
   return {Kind::Timeout, std::nullopt,
-          "not done in time; another rank is late, stuck or has made fewer calls (or another call: "
-          "DRUN_DEBUG=1 compares them)"};
+          text + "another rank is late, stuck or has made fewer calls" + doubt};
 }
 
 }  // namespace
@@ -68,7 +73,7 @@ void ProcessGroup::Group::destroy() {
 }
 
 template <typename Namer>
-Deadline ProcessGroup::Group::admit(const Namer& name, Timeout timeout) {
+ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout timeout) {
   const Milliseconds limit = timeout.value_or(parts_.job->timeout);
   if (limit.count() <= 0) {
     throw error(
@@ -90,7 +95,8 @@ Deadline ProcessGroup::Group::admit(const Namer& name, Timeout timeout) {
                                   std::to_string(first_cause_->reporter) + "'s " +
                                   first_cause_->operation + ": " + first_cause_->message});
   }
-  return Clock::now() + std::min(limit, kLongest);
+  const Milliseconds time = std::min(limit, kLongest);
+  return {.deadline = Clock::now() + time, .time = time, .peer = std::nullopt};
 }
 
 void ProcessGroup::Group::check_possible(const Call& call) const {
@@ -99,13 +105,13 @@ void ProcessGroup::Group::check_possible(const Call& call) const {
 }
 
 template <typename Namer, typename Deed>
-auto ProcessGroup::Group::guarded(const Namer& name, Deadline deadline, Deed&& deed) {
-  const DeadlineGuard guard =
-      parts_.backend->keeps_deadlines()
-          ? DeadlineGuard()
-          : DeadlineGuard(parts_.job->watch, deadline, [this, operation = name()] {
-              static_cast<void>(fail(operation, too_late()));
-            });
+auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Deed&& deed) {
+  std::optional<DeadlineGuard> guard;
+  if (!parts_.backend->keeps_deadlines()) {
+    guard.emplace(parts_.job->watch, limit.deadline, [this, operation = name(), limit] {
+      static_cast<void>(fail(operation, late(limit)));
+    });
+  }
   try {
     return deed();
   } catch (const BackendFailure& failure) {
@@ -116,30 +122,31 @@ auto ProcessGroup::Group::guarded(const Namer& name, Deadline deadline, Deed&& d
 }
 
 template <typename Namer, typename Deed>
-void ProcessGroup::Group::in_turn(const Namer& name, Deadline deadline, Deed&& deed) {
+void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Deed&& deed) {
   std::unique_lock submitting(submitting_);
   if (unfinished_ > 0) {
-    const Work work = queue(name, deadline, deed);
+    const Work work = queue(name, limit, deed);
     submitting.unlock();
     return work.wait();
   }
   std::unique_lock running(running_, std::try_to_lock);
-  if (!running.owns_lock() && !running.try_lock_until(deadline)) throw fail(name(), too_late());
-  const Turn turn{.sequence = ++sequence_, .deadline = deadline};
+  if (!running.owns_lock() && !running.try_lock_until(limit.deadline))
+    throw fail(name(), late(limit));
+  const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
   submitting.unlock();
-  guarded(name, deadline, [&] { deed(turn); });
+  guarded(name, limit, [&] { deed(turn); });
 }
 
-Work ProcessGroup::Group::queue(Name name, Deadline deadline,
+Work ProcessGroup::Group::queue(Name name, Limit limit,
                                 std::function<void(const Turn& turn)> deed) {
   const auto done = std::make_shared<std::promise<int>>();
-  const Turn turn{.sequence = ++sequence_, .deadline = deadline};
+  const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
   ++unfinished_;
-  executor_.submit([this, name = std::move(name), deed = std::move(deed), turn, done] {
+  executor_.submit([this, name = std::move(name), deed = std::move(deed), limit, turn, done] {
     std::exception_ptr failure;
     try {
       const std::lock_guard running(running_);
-      guarded(name, turn.deadline, [&] { deed(turn); });
+      guarded(name, limit, [&] { deed(turn); });
     } catch (...) {
       failure = std::current_exception();
     }
@@ -152,17 +159,17 @@ Work ProcessGroup::Group::queue(Name name, Deadline deadline,
 
 void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
   const auto name = [call] { return to_string(call); };
-  const Deadline deadline = admit(name, timeout);
+  const Limit limit = admit(name, timeout);
   check_possible(call);
-  in_turn(name, deadline, [this, call](const Turn& turn) { parts_.backend->run(call, turn); });
+  in_turn(name, limit, [this, call](const Turn& turn) { parts_.backend->run(call, turn); });
 }
 
 Work ProcessGroup::Group::start(const Call& call, Timeout timeout) {
   const auto name = [call] { return to_string(call); };
-  const Deadline deadline = admit(name, timeout);
+  const Limit limit = admit(name, timeout);
   check_possible(call);
   const std::lock_guard submitting(submitting_);
-  return queue(name, deadline, [this, call](const Turn& turn) { parts_.backend->run(call, turn); });
+  return queue(name, limit, [this, call](const Turn& turn) { parts_.backend->run(call, turn); });
 }
 
 std::unique_ptr<Transfer> ProcessGroup::Group::post(const Message& message) {
@@ -174,19 +181,21 @@ std::unique_ptr<Transfer> ProcessGroup::Group::post(const Message& message) {
 int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
   const auto name = [&message] { return to_string(message); };
   check(place(), message);
-  const Deadline deadline = admit(name, timeout);
-  return guarded(name, deadline, [&] { return post(message)->finish(deadline); });
+  Limit limit = admit(name, timeout);
+  limit.peer = message.peer;
+  return guarded(name, limit, [&] { return post(message)->finish(limit.deadline); });
 }
 
 Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
   const auto name = [message] { return to_string(message); };
   check(place(), message);
-  const Deadline deadline = admit(name, timeout);
-  std::shared_ptr<Transfer> transfer = guarded(name, deadline, [&] { return post(message); });
+  Limit limit = admit(name, timeout);
+  limit.peer = message.peer;
+  std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return post(message); });
   const auto done = std::make_shared<std::promise<int>>();
-  couriers_.submit([this, name, deadline, transfer = std::move(transfer), done] {
+  couriers_.submit([this, name, limit, transfer = std::move(transfer), done] {
     try {
-      done->set_value(guarded(name, deadline, [&] { return transfer->finish(deadline); }));
+      done->set_value(guarded(name, limit, [&] { return transfer->finish(limit.deadline); }));
     } catch (...) {
       done->set_exception(std::current_exception());
     }
@@ -198,9 +207,9 @@ std::shared_ptr<void> ProcessGroup::Group::alloc_shared(std::size_t size_bytes, 
   const auto name = [size_bytes] {
     return "alloc_shared(" + std::to_string(size_bytes) + " bytes)";
   };
-  const Deadline deadline = admit(name, timeout);
+  const Limit limit = admit(name, timeout);
   std::shared_ptr<void> memory;
-  in_turn(name, deadline, [this, size_bytes, &memory](const Turn& turn) {
+  in_turn(name, limit, [this, size_bytes, &memory](const Turn& turn) {
     memory = parts_.backend->alloc_shared(size_bytes, turn);
   });
   if (memory) return memory;
@@ -214,7 +223,7 @@ std::shared_ptr<void> ProcessGroup::Group::alloc_shared(std::size_t size_bytes, 
 
 void ProcessGroup::Group::monitored_barrier(Timeout timeout, bool names_all) {
   const std::string name = "monitored_barrier()";
-  const Deadline deadline = admit([&name] { return name; }, timeout);
+  const Deadline deadline = admit([&name] { return name; }, timeout).deadline;
   if (parts_.size == 1) return;
   std::unique_lock submitting(submitting_);
   const std::string prefix = "monitored_barrier/" + std::to_string(++barriers_) + "/";
@@ -260,7 +269,7 @@ void ProcessGroup::Group::wait_for_all(const std::string& prefix, Deadline deadl
 std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::vector<int>& ranks,
                                                                     Timeout timeout) {
   const std::string name = "new_group()";
-  const Deadline deadline = admit([&name] { return name; }, timeout);
+  const Deadline deadline = admit([&name] { return name; }, timeout).deadline;
   std::vector<int> sorted = ranks;
   std::sort(sorted.begin(), sorted.end());
   const bool is_good = !sorted.empty() && sorted.front() >= 0 && sorted.back() < parts_.size &&
@@ -288,6 +297,10 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::v
     throw error(failure.kind, name, failure.what());
   }
   return std::make_shared<Group>(std::move(parts));
+}
+
+BackendFailure ProcessGroup::Group::late(const Limit& limit) const {
+  return too_late(limit.time, limit.peer, parts_.job->is_debug);
 }
 
 WorkerError ProcessGroup::Group::error(Kind kind, const std::string& operation,

@@ -88,24 +88,31 @@ class ProcessGroup::Group {
   // What an operation is called in errors; made only when needed.
   using Name = std::function<std::string()>;
 
-  // Throws when nothing may be started; returns the operation's deadline.
+  struct Limit {
+    Deadline deadline{};
+    std::chrono::milliseconds time{0};
+    std::optional<int> peer = std::nullopt;  // of a message
+  };
+
+  // Throws when nothing may be started.
   template <typename Namer>
-  Deadline admit(const Namer& name, Timeout timeout);
+  Limit admit(const Namer& name, Timeout timeout);
   void check_possible(const Call& call) const;
   // Runs `deed` and makes what it throws the group's failure.
   template <typename Namer, typename Deed>
-  auto guarded(const Namer& name, Deadline deadline, Deed&& deed);
+  auto guarded(const Namer& name, const Limit& limit, Deed&& deed);
   // Runs `deed` when everything before it is done.
   template <typename Namer, typename Deed>
-  void in_turn(const Namer& name, Deadline deadline, Deed&& deed);
+  void in_turn(const Namer& name, const Limit& limit, Deed&& deed);
   // Puts it behind everything that was started before; `submitting_` is held.
-  Work queue(Name name, Deadline deadline, std::function<void(const Turn& turn)> deed);
+  Work queue(Name name, Limit limit, std::function<void(const Turn& turn)> deed);
   std::unique_ptr<Transfer> post(const worker::Message& message);
   void wait_for_all(const std::string& prefix, Deadline deadline, bool names_all);
 
   // Breaks the group if it is not broken yet; returns what to throw.
   WorkerError fail(const std::string& operation, const BackendFailure& failure);
   worker::Cause publish(const worker::Cause& cause);
+  BackendFailure late(const Limit& limit) const;
   WorkerError error(WorkerError::Kind kind, const std::string& operation,
                     const std::string& message) const;
 
