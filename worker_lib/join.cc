@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "drun/process_group.h"
+#include "worker_lib/ancestor.h"
+#include "worker_lib/file_key_store.h"
 #include "worker_lib/gloo_backend.h"
 #include "worker_lib/hosted_store.h"
 #include "worker_lib/init_plan.h"
@@ -106,7 +108,7 @@ class Joining {
   void meet(GroupParts& parts) {
     ignore_default_sigpipe();
     Job& job = *parts.job;
-    job.rank0_hosts_store = !options_.store && !world().use_agent_store;
+    job.rank0_hosts_store = !options_.store && plan_.file_path.empty() && !world().use_agent_store;
     if (plan_.hosts_store) job.hosted_store = host_store(world().master_addr, world().master_port);
     parts.store = own_part_of(reach_store());
     parts.store->set(arrival_key(rank()), "", left_until(deadline_));
@@ -121,13 +123,18 @@ class Joining {
 
   std::shared_ptr<KeyStore> reach_store() const {
     if (options_.store) return options_.store;
+    if (!plan_.file_path.empty()) {
+      return open_file_key_store({.path = plan_.file_path, .rank = rank(), .size = size()},
+                                 left_until(deadline_));
+    }
     return connect_key_store(world().master_addr, world().master_port, left_until(deadline_));
   }
 
   // Keys that no earlier round and no earlier group can have written: each rank counts its own
   // groups in the store, so that this holds for programs that follow each other in one worker too.
+  // Nor another job, whose engine's name for it led to the same port.
   std::shared_ptr<KeyStore> own_part_of(const std::shared_ptr<KeyStore>& store) const {
-    const std::string round = "drun/worker/" + std::to_string(world().round);
+    const std::string round = "drun/worker/" + world().run_id + "/" + std::to_string(world().round);
     const std::int64_t group =
         store->add(round + "/groups/" + std::to_string(rank()), 1, left_until(deadline_));
     return make_prefix_key_store(round + "/" + std::to_string(group), store);
@@ -207,7 +214,7 @@ std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadl
 }
 
 GroupParts join(const InitOptions& options) {
-  InitPlan plan = value_or_throw(plan_init(options, variable));
+  InitPlan plan = value_or_throw(plan_init(options, variable, ancestor_named));
   const int rank = plan.self.rank;
   return Joining(options, std::move(plan), value_or_throw(parse_backends(options.backend), rank))
       .join();

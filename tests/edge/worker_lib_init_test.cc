@@ -1,9 +1,14 @@
+#include <signal.h>
+#include <unistd.h>
+
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "drun/process_group.h"
+#include "drun/spawn.h"
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
@@ -51,6 +56,71 @@ TEST_CASE("tcp:// needs no environment at all") {
         {.init_method = address + "?rank=" + std::to_string(rank) + "&world_size=2"});
     count_ranks(group);
   }));
+}
+
+TEST_CASE("file:// needs no store, and leaves nothing behind") {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.file("job");
+  const auto run = [&path] {
+    return run_ranks({.size = 3}, [&path](int rank, const Say&) {
+      for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK",
+                               "LOCAL_WORLD_SIZE", "TORCHELASTIC_USE_AGENT_STORE"}) {
+        unsetenv(name);
+      }
+      ProcessGroup group = init_process_group(
+          {.init_method = "file://" + path + "?rank=" + std::to_string(rank) + "&world_size=3"});
+      count_ranks(group);
+      group.barrier();
+      destroy_process_group();
+    });
+  };
+  check_exited(run());
+  CHECK(testing::read_file(path).empty());
+  check_exited(run());
+}
+
+TEST_CASE("a file left from an earlier run is an error on every rank") {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.file("job");
+  const InitOptions options{.init_method = "file://" + path};
+  for (const RankEnd& end : run_ranks({.size = 2}, [&](int, const Say&) {
+         ProcessGroup group = init_process_group(options);
+         group.barrier();
+         kill(getpid(), SIGKILL);
+       })) {
+    CHECK(end.signal == SIGKILL);
+  }
+  const auto ends = run_ranks({.size = 2}, [&](int, const Say&) { init_process_group(options); });
+  check_exited(ends, 1);
+  for (const RankEnd& end : ends) {
+    CHECK_THAT(end.said, ContainsSubstring(path + " is left from an earlier run"));
+    CHECK(end.took < seconds(20));
+  }
+}
+
+TEST_CASE("spawned ranks are a group, and what a rank throws stops them all") {
+  const SpawnOptions options{};
+  spawn(
+      [](int rank) {
+        ProcessGroup group = init_process_group();
+        if (group.rank() != rank || group.size() != 3) throw std::runtime_error("wrong rank");
+        count_ranks(group);
+      },
+      3, options);
+  try {
+    spawn(
+        [](int rank) {
+          ProcessGroup group = init_process_group();
+          group.barrier();
+          if (rank == 1) throw std::runtime_error("rank 1 has had enough");
+          group.barrier();
+        },
+        3, options);
+    FAIL("nothing was thrown");
+  } catch (const SpawnError& error) {
+    CHECK(error.rank() == 1);
+    CHECK(error.message() == "rank 1 has had enough");
+  }
 }
 
 TEST_CASE("a world of one needs neither store nor peers") {
