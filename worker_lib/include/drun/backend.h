@@ -129,9 +129,6 @@ class Backend {
   virtual std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                                int tag);
 
-  // Before abort, where that is why: the process of this rank has ended. For backends that can tell
-  // the others at once.
-  virtual void tell_lost(int /*rank*/) noexcept {}
   // Wakes whoever is inside an operation and closes all connections, which the other ranks see.
   virtual void abort() noexcept = 0;
 
