@@ -131,9 +131,15 @@ class Backend {
 
   // Wakes whoever is inside an operation and closes all connections, which the other ranks see.
   virtual void abort() noexcept = 0;
+  // Whether run and finish end soon after their deadlines by themselves; otherwise the group calls
+  // abort() at the deadline.
+  virtual bool keeps_deadlines() const { return true; }
 
   // Whose end this process can see by itself. Valid as long as the backend.
   virtual std::vector<Lifeline> lifelines() const { return {}; }
+  // That rank's process has ended: who waits for something it has not done fails now. A rank may end
+  // after it has done its part of everything, which is no failure.
+  virtual void tell_lost(int rank) noexcept { static_cast<void>(rank); }
 
   // Memory that this backend moves fastest; null: it has none. Collective over the group; freed by
   // dropping the last copy.
