@@ -1,8 +1,8 @@
 #include "worker_lib/shm_alarm.h"
 
+#include <optional>
 #include <string>
 
-#include "drun/backend.h"
 #include "worker_lib/shm_wait.h"
 
 namespace drun::worker::shm {
@@ -10,33 +10,53 @@ namespace {
 
 using Kind = WorkerError::Kind;
 
-// The word: a rank plus one, with this bit if its process ended.
+// The reason: a rank plus one, with this bit if its process has ended.
 constexpr std::uint32_t kLost = 0x80000000u;
+
+BackendFailure loss_of(int rank) {
+  return {Kind::PeerLost, rank, "lost rank " + std::to_string(rank)};
+}
 
 }  // namespace
 
-void Alarm::raise_lost(int rank) noexcept { raise(kLost | static_cast<std::uint32_t>(rank + 1)); }
-void Alarm::raise_given_up() noexcept { raise(static_cast<std::uint32_t>(rank_ + 1)); }
+void Alarm::tell_lost(int rank) noexcept {
+  if (rank < 0 || rank >= segment_.size()) return;
+  segment_.lost(rank).store(1);
+  wake_all();
+}
 
-void Alarm::raise(std::uint32_t reason) noexcept {
+void Alarm::raise() noexcept {
+  auto reason = static_cast<std::uint32_t>(rank_ + 1);
+  for (int rank = segment_.size() - 1; rank >= 0; --rank) {
+    if (is_lost(rank)) reason = kLost | static_cast<std::uint32_t>(rank + 1);
+  }
   std::uint32_t quiet = 0;
-  segment_.alarm().compare_exchange_strong(quiet, reason);
+  if (segment_.alarm().reason.compare_exchange_strong(quiet, reason)) wake_all();
+}
+
+void Alarm::wake_all() noexcept {
+  segment_.alarm().changes.fetch_add(1);
   for (int rank = 0; rank < segment_.size(); ++rank) {
     ring(segment_.round_bell(rank));
     ring(segment_.message_bell(rank));
   }
 }
 
+void Alarm::check_lost(const std::vector<int>& ranks) const {
+  for (const int rank : ranks) {
+    if (is_lost(rank)) throw loss_of(rank);
+  }
+}
+
 void Alarm::check() const {
-  const std::uint32_t reason = segment_.alarm().load();
+  const std::uint32_t reason = segment_.alarm().reason.load();
   if (reason == 0) return;
   const int rank = static_cast<int>(reason & ~kLost) - 1;
-  const std::string name = "rank " + std::to_string(rank);
   if (rank == rank_) {
     throw BackendFailure(Kind::Broken, std::nullopt, "another operation of this rank has failed");
   }
-  if ((reason & kLost) != 0) throw BackendFailure(Kind::PeerLost, rank, "lost " + name);
-  throw BackendFailure(Kind::PeerLost, rank, name + " has left the group");
+  if ((reason & kLost) != 0) throw loss_of(rank);
+  throw BackendFailure(Kind::PeerLost, rank, "rank " + std::to_string(rank) + " left the group");
 }
 
 }  // namespace drun::worker::shm

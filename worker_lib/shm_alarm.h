@@ -1,11 +1,17 @@
-// core. The end of a group, known to all its ranks at once.
+// core. The end of a group, and of its processes, known to all ranks at once.
 //
 //     quiet --raise--> raised     (for good; the first reason stays)
 //
-// Whoever waits anywhere in the segment is woken by it, and asks for it at each look.
+// A lost rank is no alarm by itself: it may have done its part of everything. Who waits for what it
+// has not done fails, and that raises the alarm.
+// Whoever waits anywhere in the segment is woken by each change, and asks for it at each look.
 // Thread:  any, and any process.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
+#include "drun/backend.h"
 #include "worker_lib/shm_segment.h"
 
 namespace drun::worker::shm {
@@ -14,20 +20,37 @@ class Alarm {
  public:
   Alarm(const Segment& segment, int rank) : segment_(segment), rank_(rank) {}
 
-  bool is_raised() const { return segment_.alarm().load() != 0; }
-  // That rank's process has ended.
-  void raise_lost(int rank) noexcept;
-  // This rank has failed, or was aborted.
-  void raise_given_up() noexcept;
-  // Throws BackendFailure: PeerLost with the rank, or Broken if it was this one. Not raised:
-  // nothing.
+  // Different after every change.
+  std::uint32_t changes() const { return segment_.alarm().changes.load(); }
+
+  void tell_lost(int rank) noexcept;
+  bool is_lost(int rank) const { return segment_.lost(rank).load() != 0; }
+
+  bool is_raised() const { return segment_.alarm().reason.load() != 0; }
+  // This rank has failed, or was aborted; for the lost ones, if there are any.
+  void raise() noexcept;
+
+  // Throws BackendFailure. PeerLost for the first of these that is lost; none: nothing.
+  void check_lost(const std::vector<int>& ranks) const;
+  // PeerLost with the reason's rank, or Broken if it is this one. Not raised: nothing.
   void check() const;
 
  private:
-  void raise(std::uint32_t reason) noexcept;
+  void wake_all() noexcept;
 
   Segment segment_;
   int rank_;
 };
+
+// Does `deed`; what it throws raises the alarm.
+template <typename Deed>
+auto or_raise(Alarm& alarm, Deed&& deed) {
+  try {
+    return deed();
+  } catch (...) {
+    alarm.raise();
+    throw;
+  }
+}
 
 }  // namespace drun::worker::shm

@@ -42,9 +42,7 @@ class ShmBackend final : public Backend {
     guarded([&] { collectives_.run(call, turn); });
   }
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const Turn& turn) override {
-    std::shared_ptr<void> memory;
-    guarded([&] { memory = collectives_.alloc(size_bytes, turn); });
-    return memory;
+    return guarded([&] { return collectives_.alloc(size_bytes, turn); });
   }
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override {
@@ -55,21 +53,18 @@ class ShmBackend final : public Backend {
     return messages_.start_recv(data, from, tag);
   }
 
-  void tell_lost(int rank) noexcept override { alarm_.raise_lost(rank); }
-  void abort() noexcept override { alarm_.raise_given_up(); }
+  void tell_lost(int rank) noexcept override { alarm_.tell_lost(rank); }
+  void abort() noexcept override { alarm_.raise(); }
   std::vector<Lifeline> lifelines() const override { return lifelines_.lines; }
 
  private:
   // Whatever fails here wakes everybody everywhere.
   template <typename Deed>
-  void guarded(Deed&& deed) {
-    try {
+  auto guarded(Deed&& deed) {
+    return or_raise(alarm_, [&] {
       alarm_.check();
-      deed();
-    } catch (...) {
-      alarm_.raise_given_up();
-      throw;
-    }
+      return deed();
+    });
   }
 
   const Patience patience_;

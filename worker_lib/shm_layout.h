@@ -1,6 +1,6 @@
 // core. What lies where in the memory that the ranks of a group share.
 //
-//     alarm | bells: one a rank and purpose | stations: two a rank | rings: one for each two ranks
+//     alarm | lost | bells: two a rank | stations: two a rank | rings: one for each rank to each
 //
 // Bytes:   all zero is how it begins. Only what is used is ever touched: 8 ranks have 12 MB of
 //          addresses, and a few pages while they only count.
@@ -22,6 +22,12 @@ static_assert(Word::is_always_lock_free && LongWord::is_always_lock_free);
 static_assert(sizeof(Word) == 4 && sizeof(LongWord) == 8);
 
 constexpr std::size_t kLineBytes = 64;
+
+// See shm_alarm.h.
+struct alignas(kLineBytes) AlarmWords {
+  Word changes;  // of all words of the alarm, ever
+  Word reason;
+};
 
 // What a rank sleeps at; see shm_wait.h.
 struct alignas(kLineBytes) Bell {
@@ -57,8 +63,10 @@ class Layout {
   explicit Layout(int size) : size_(static_cast<std::size_t>(size)) {}
 
   static constexpr std::size_t alarm() { return 0; }
+  // A word for each rank whose process has ended.
+  static std::size_t lost(int rank) { return sizeof(AlarmWords) + at(rank) * sizeof(Word); }
   // At which a rank is told of others' rounds, and of messages.
-  std::size_t round_bell(int rank) const { return kLineBytes + at(rank) * sizeof(Bell); }
+  std::size_t round_bell(int rank) const { return bells() + at(rank) * sizeof(Bell); }
   std::size_t message_bell(int rank) const { return round_bell(rank) + size_ * sizeof(Bell); }
   std::size_t station(int rank, std::uint32_t round) const {
     return stations() + (at(rank) * 2 + round % 2) * kStationBytes;
@@ -72,9 +80,15 @@ class Layout {
 
  private:
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  static std::size_t round_up(std::size_t bytes, std::size_t to) {
+    return (bytes + to - 1) / to * to;
+  }
+  std::size_t bells() const {
+    return round_up(sizeof(AlarmWords) + size_ * sizeof(Word), kLineBytes);
+  }
   std::size_t stations() const {
-    constexpr std::size_t kPage = 4096;
-    return (kLineBytes + 2 * size_ * sizeof(Bell) + kPage - 1) / kPage * kPage;
+    constexpr std::size_t kPageBytes = 4096;
+    return round_up(bells() + 2 * size_ * sizeof(Bell), kPageBytes);
   }
   std::size_t rings() const { return stations() + size_ * 2 * kStationBytes; }
 

@@ -14,17 +14,6 @@ bool belongs(const Incoming& wanted, int from, std::uint32_t tag) {
   return wanted.tag == tag && (!wanted.from || *wanted.from == from);
 }
 
-// Wakes everybody when an operation of this rank fails.
-template <typename Deed>
-auto or_alarm(Alarm& alarm, Deed&& deed) {
-  try {
-    return deed();
-  } catch (...) {
-    alarm.raise_given_up();
-    throw;
-  }
-}
-
 }  // namespace
 
 class Messages::Sending final : public Transfer {
@@ -37,8 +26,8 @@ class Messages::Sending final : public Transfer {
   }
 
   int finish(Deadline deadline) override {
-    return or_alarm(messages_.alarm_, [&] {
-      if (messages_.wait_until(deadline, [&] { return message_->is_done; })) return to_;
+    return or_raise(messages_.alarm_, [&] {
+      if (messages_.wait_until(deadline, {to_}, [&] { return message_->is_done; })) return to_;
       throw BackendFailure(Kind::Timeout, to_,
                            "rank " + std::to_string(to_) + " has not received it in time");
     });
@@ -61,8 +50,8 @@ class Messages::Receiving final : public Transfer {
   }
 
   int finish(Deadline deadline) override {
-    return or_alarm(messages_.alarm_, [&] {
-      if (!messages_.wait_until(deadline, [&] { return message_->is_done; })) {
+    return or_raise(messages_.alarm_, [&] {
+      if (!messages_.wait_until(deadline, from_, [&] { return message_->is_done; })) {
         throw BackendFailure(Kind::Timeout, from_, "no message came in time");
       }
       if (!message_->mismatch.empty()) {
@@ -91,7 +80,7 @@ std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to
   message->data = static_cast<const std::byte*>(data.data);
   message->bytes = data.count * size_bytes(data.type);
   message->signature = signature_of(data.type, data.count);
-  return or_alarm(alarm_, [&] {
+  return or_raise(alarm_, [&] {
     alarm_.check();
     const std::lock_guard lock(mutex_);
     link(to).send(message);
@@ -108,7 +97,7 @@ std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::option
   message->data = static_cast<std::byte*>(data.data);
   message->bytes = data.count * size_bytes(data.type);
   message->signature = signature_of(data.type, data.count);
-  return or_alarm(alarm_, [&] {
+  return or_raise(alarm_, [&] {
     alarm_.check();
     const std::lock_guard lock(mutex_);
     if (!find_kept(message)) wanted_.push_back(message);
@@ -118,14 +107,14 @@ std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::option
 }
 
 template <typename Question>
-bool Messages::wait_until(Deadline deadline, Question&& is_done) {
+bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done) {
   Bell& bell = segment_.message_bell(rank_);
   std::unique_lock lock(mutex_);
   ++waiting_;
   bool is_in_time = true;
   while (true) {
     const std::uint32_t rings = bell.rings.load();
-    const bool is_over = alarm_.is_raised();
+    const bool is_over = alarm_.is_raised() || is_hopeless(peer);
     move();
     // What has come is received, whatever has happened since.
     if (is_done() || is_over || !is_in_time) break;
@@ -134,8 +123,25 @@ bool Messages::wait_until(Deadline deadline, Question&& is_done) {
     lock.lock();
   }
   --waiting_;
-  if (!is_done()) alarm_.check();
-  return is_done();
+  if (is_done()) return true;
+  if (is_hopeless(peer)) alarm_.check_lost(peer ? std::vector<int>{*peer} : others());
+  alarm_.check();
+  return false;
+}
+
+// Whoever could still do its part has ended.
+bool Messages::is_hopeless(std::optional<int> peer) const {
+  if (peer) return alarm_.is_lost(*peer);
+  const std::vector<int> ranks = others();
+  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return alarm_.is_lost(rank); });
+}
+
+std::vector<int> Messages::others() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < segment_.size(); ++rank) {
+    if (rank != rank_) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 void Messages::move() {

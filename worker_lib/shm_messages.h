@@ -9,7 +9,9 @@
 //           this sender already that nobody asked for; that, and everything longer, is done when
 //           the receiver has asked for it.
 // Thread:   any, at the same time. Never waits for a collective.
-// Errors:   BackendFailure: Mismatch on the receiver; Timeout; the alarm's reason.
+// Errors:   BackendFailure: Mismatch on the receiver; Timeout; PeerLost for a rank that has ended
+// (of
+//           anyone: when all have); the alarm's reason.
 #pragma once
 
 #include <list>
@@ -42,9 +44,12 @@ class Messages {
     std::vector<std::byte> bytes;  // of Short
   };
 
-  // Moves messages until is_done; says how it ended. Calls is_done with the lock held.
+  // Moves messages until is_done, which is asked with the lock held. False: not in time. `peer`:
+  // who has to do something for that; absent: any.
   template <typename Question>
-  bool wait_until(Deadline deadline, Question&& is_done);
+  bool wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done);
+  bool is_hopeless(std::optional<int> peer) const;
+  std::vector<int> others() const;
   void move();
   void sort(int from, const Frame& frame);
   bool find_kept(const std::shared_ptr<Incoming>& wanted);

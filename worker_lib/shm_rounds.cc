@@ -1,7 +1,6 @@
 #include "worker_lib/shm_rounds.h"
 
 #include <string>
-#include <vector>
 
 namespace drun::worker::shm {
 
@@ -15,24 +14,36 @@ void Rounds::meet(Deadline deadline) {
 }
 
 void Rounds::await(int rank, Deadline deadline) const {
-  const bool is_in_time = wait_at(segment_.round_bell(rank), patience_, deadline,
-                                  [&] { return has_come(rank) || alarm_.is_raised(); });
-  // Who raised the alarm may have done so after coming here.
-  if (has_come(rank)) return;
-  alarm_.check();
-  if (!is_in_time) throw_timeout();
+  while (true) {
+    const std::uint32_t changes = alarm_.changes();
+    const bool is_raised = alarm_.is_raised();
+    // Asked for last: who has failed or ended may have come here before.
+    const std::vector<int> ranks = changes != 0 ? missing() : std::vector<int>{};
+    if (has_come(rank)) return;
+    alarm_.check_lost(ranks);
+    if (is_raised) alarm_.check();
+    const bool is_in_time = wait_at(segment_.round_bell(rank), patience_, deadline,
+                                    [&] { return has_come(rank) || alarm_.changes() != changes; });
+    if (has_come(rank)) return;
+    if (!is_in_time) return throw_timeout();
+  }
+}
+
+std::vector<int> Rounds::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!has_come(rank)) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 void Rounds::throw_timeout() const {
-  std::vector<int> missing;
-  for (int rank = 0; rank < size(); ++rank) {
-    if (!has_come(rank)) missing.push_back(rank);
-  }
-  if (missing.empty()) return;  // all of them have, at the last moment
+  const std::vector<int> ranks = missing();
+  if (ranks.empty()) return;  // all of them have, at the last moment
   std::optional<int> peer;
-  if (missing.size() == 1) peer = missing.front();
+  if (ranks.size() == 1) peer = ranks.front();
   throw BackendFailure(WorkerError::Kind::Timeout, peer,
-                       describe_ranks(missing) + " did not come in time");
+                       describe_ranks(ranks) + " did not come in time");
 }
 
 }  // namespace drun::worker::shm

@@ -7,9 +7,12 @@
 //           all have come to the round in between, so they are done with what was there. One
 //           meeting a round is all that is needed.
 // Thread:   one at a time. Every rank meets equally often.
-// Errors:   meet throws BackendFailure: Timeout naming who has not come, or the alarm's reason. A
-//           round that all have come to is met, whatever has happened since.
+// Errors:   meet throws BackendFailure: Timeout naming who has not come, PeerLost for one who never
+//           will, or the alarm's reason. A round that all have come to is met, whatever has
+//           happened since.
 #pragma once
+
+#include <vector>
 
 #include "drun/backend.h"
 #include "worker_lib/shm_alarm.h"
@@ -41,6 +44,7 @@ class Rounds {
   bool has_come(int rank) const {
     return segment_.station(rank, round_).stamp.load() == round_ + 1;
   }
+  std::vector<int> missing() const;
   void throw_timeout() const;
 
   Segment segment_;

@@ -21,7 +21,8 @@ class Segment {
   }
 
   int size() const { return size_; }
-  Word& alarm() const { return at<Word>(Layout::alarm()); }
+  AlarmWords& alarm() const { return at<AlarmWords>(Layout::alarm()); }
+  Word& lost(int rank) const { return at<Word>(Layout::lost(rank)); }
   Bell& round_bell(int rank) const { return at<Bell>(layout_.round_bell(rank)); }
   Bell& message_bell(int rank) const { return at<Bell>(layout_.message_bell(rank)); }
   Station& station(int rank, std::uint32_t round) const {
