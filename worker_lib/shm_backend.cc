@@ -38,11 +38,18 @@ class ShmBackend final : public Backend {
     return "";
   }
 
+  // Whatever fails here wakes everybody everywhere.
   void run(const Call& call, const Turn& turn) override {
-    guarded([&] { collectives_.run(call, turn); });
+    or_raise(alarm_, [&] {
+      alarm_.check();
+      collectives_.run(call, turn);
+    });
   }
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const Turn& turn) override {
-    return guarded([&] { return collectives_.alloc(size_bytes, turn); });
+    return or_raise(alarm_, [&] {
+      alarm_.check();
+      return collectives_.alloc(size_bytes, turn);
+    });
   }
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override {
@@ -58,15 +65,6 @@ class ShmBackend final : public Backend {
   std::vector<Lifeline> lifelines() const override { return lifelines_.lines; }
 
  private:
-  // Whatever fails here wakes everybody everywhere.
-  template <typename Deed>
-  auto guarded(Deed&& deed) {
-    return or_raise(alarm_, [&] {
-      alarm_.check();
-      return deed();
-    });
-  }
-
   const Patience patience_;
   const Lifelines lifelines_;
   Alarm alarm_;
