@@ -1,6 +1,5 @@
 #include "worker_lib/shm_alarm.h"
 
-#include <optional>
 #include <string>
 
 #include "worker_lib/shm_wait.h"
@@ -25,11 +24,9 @@ void Alarm::tell_lost(int rank) noexcept {
   wake_all();
 }
 
-void Alarm::raise() noexcept {
-  auto reason = static_cast<std::uint32_t>(rank_ + 1);
-  for (int rank = segment_.size() - 1; rank >= 0; --rank) {
-    if (is_lost(rank)) reason = kLost | static_cast<std::uint32_t>(rank + 1);
-  }
+void Alarm::raise(std::optional<int> lost) noexcept {
+  const auto reason =
+      lost ? kLost | static_cast<std::uint32_t>(*lost + 1) : static_cast<std::uint32_t>(rank_ + 1);
   std::uint32_t quiet = 0;
   if (segment_.alarm().reason.compare_exchange_strong(quiet, reason)) wake_all();
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "drun/backend.h"
@@ -27,8 +28,8 @@ class Alarm {
   bool is_lost(int rank) const { return segment_.lost(rank).load() != 0; }
 
   bool is_raised() const { return segment_.alarm().reason.load() != 0; }
-  // This rank has failed, or was aborted; for the lost ones, if there are any.
-  void raise() noexcept;
+  // This rank has failed, or was aborted; because of the lost one, if that is why.
+  void raise(std::optional<int> lost = {}) noexcept;
 
   // Throws BackendFailure. PeerLost for the first of these that is lost; none: nothing.
   void check_lost(const std::vector<int>& ranks) const;
@@ -47,6 +48,9 @@ template <typename Deed>
 auto or_raise(Alarm& alarm, Deed&& deed) {
   try {
     return deed();
+  } catch (const BackendFailure& failure) {
+    alarm.raise(failure.kind == WorkerError::Kind::PeerLost ? failure.peer : std::nullopt);
+    throw;
   } catch (...) {
     alarm.raise();
     throw;

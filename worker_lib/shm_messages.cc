@@ -124,8 +124,8 @@ bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&&
   }
   --waiting_;
   if (is_done()) return true;
-  if (is_hopeless(peer)) alarm_.check_lost(peer ? std::vector<int>{*peer} : others());
   alarm_.check();
+  if (is_hopeless(peer)) alarm_.check_lost(peer ? std::vector<int>{*peer} : others());
   return false;
 }
 

@@ -20,8 +20,8 @@ void Rounds::await(int rank, Deadline deadline) const {
     // Asked for last: who has failed or ended may have come here before.
     const std::vector<int> ranks = changes != 0 ? missing() : std::vector<int>{};
     if (has_come(rank)) return;
-    alarm_.check_lost(ranks);
     if (is_raised) alarm_.check();
+    alarm_.check_lost(ranks);
     const bool is_in_time = wait_at(segment_.round_bell(rank), patience_, deadline,
                                     [&] { return has_come(rank) || alarm_.changes() != changes; });
     if (has_come(rank)) return;
