@@ -1,7 +1,8 @@
 // edge. The backend of ranks that are all on one node: shared memory.
 //
-// Sizes:   any; from 16 KB on (4 ranks; 64 KB: 2 ranks) buffers of alloc_shared are worked on where
-//          they are if every rank's lies in memory that they have allocated together.
+// Buffers: any. Those of alloc_shared longer than 16 KB are worked on where they are, if every
+// rank's
+//          lies in its part of the same allocation and all parts have the same size.
 // Waiting: see shm_wait.h; never a core kept busy for more than microseconds.
 // Checks:  what the ranks call is compared at every call, with or without DRUN_DEBUG.
 // Messages: short ones (8 KB) are done when sent; see shm_messages.h.

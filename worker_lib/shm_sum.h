@@ -11,7 +11,7 @@
 
 namespace drun::worker::shm {
 
-// What is reduced by each rank for itself.
+// Up to here a sum is short.
 std::size_t short_sum_bytes(int ranks);
 
 class Sum final : public Motion {
