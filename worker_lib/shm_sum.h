@@ -11,9 +11,6 @@
 
 namespace drun::worker::shm {
 
-// Up to here a sum is short.
-std::size_t short_sum_bytes(int ranks);
-
 class Sum final : public Motion {
  public:
   // The deadline of the second meeting.
