@@ -1,11 +1,12 @@
 // edge. The backend of ranks that are all on one node: shared memory.
 //
-// Sizes:   any; from 16 KB on (4 ranks; 64 KB: 2 ranks) buffers of alloc_shared are worked on where
-//          they are if every rank's lies in memory that they have allocated together.
-// Waiting: see shm_wait.h; never a core kept busy for more than microseconds.
-// Checks:  what the ranks call is compared at every call, with or without DRUN_DEBUG.
+// Buffers:  any. Those of alloc_shared longer than 16 KB are worked on where they are, if every
+//           rank's lies in its part of the same allocation and all parts have the same size.
+// Waiting:  a core is kept busy for microseconds, never longer; see shm_wait.h.
+// Checks:   what the ranks call is compared at every call, with or without DRUN_DEBUG.
 // Messages: short ones (8 KB) are done when sent; see shm_messages.h.
-// Left behind: nothing, whatever dies when.
+// Lost:     rank 0 sees every process, the others see rank 0's; what one is told, all know at once.
+// Leaves:   nothing behind, whatever dies when.
 #pragma once
 
 #include <memory>

@@ -14,6 +14,9 @@ namespace {
 
 using Kind = WorkerError::Kind;
 
+// Shorter ones are copied faster than a last meeting takes.
+constexpr std::size_t kDirectBytes = 16 * 1024;
+
 bool is_sum(const Call& call) {
   return call.operation == Operation::AllReduce || call.operation == Operation::Reduce;
 }
@@ -152,8 +155,7 @@ std::size_t Collectives::agree_on_sizes(const Call& call, const Turn& turn) {
 
 std::optional<Place> Collectives::place_of(const Call& call) const {
   const Buffer buffer = buffer_of(call, rounds_.size());
-  // Short ones are copied faster than the last meeting takes.
-  if (buffer.bytes <= short_sum_bytes(rounds_.size()) || buffer.data == nullptr) return {};
+  if (buffer.bytes <= kDirectBytes) return {};
   return regions_.find(buffer.data, buffer.bytes);
 }
 

@@ -5,10 +5,13 @@
 
 namespace drun::worker::shm {
 
-// Measured: to here the work that is done several times over costs less than a second meeting.
-std::size_t short_sum_bytes(int ranks) {
-  return 128 * 1024 / static_cast<std::size_t>(ranks * ranks);
-}
+namespace {
+
+// Up to here a sum is short. Measured: the work that is done several times over costs less than a
+// second meeting.
+std::size_t short_bytes(int ranks) { return 64 * 1024 / static_cast<std::size_t>(ranks); }
+
+}  // namespace
 
 Sum::Sum(Rounds& rounds, const Call& call, Deadline deadline)
     : rounds_(rounds),
@@ -17,7 +20,7 @@ Sum::Sum(Rounds& rounds, const Call& call, Deadline deadline)
       element_bytes_(size_bytes(call.type)),
       count_(call.count),
       turn_count_(kPayloadBytes / element_bytes_),
-      is_short_(count_ * element_bytes_ <= short_sum_bytes(rounds.size())),
+      is_short_(count_ * element_bytes_ <= short_bytes(rounds.size())),
       is_for_all_(call.operation == Operation::AllReduce),
       deadline_(deadline),
       reduction_(call, rounds.size()),

@@ -11,9 +11,6 @@
 
 namespace drun::worker::shm {
 
-// What is reduced by each rank for itself.
-std::size_t short_sum_bytes(int ranks);
-
 class Sum final : public Motion {
  public:
   // The deadline of the second meeting.

@@ -23,7 +23,7 @@ void ring(Bell& bell) noexcept;
 // How long a rank looks before it sleeps.
 struct Patience {
   int looks = 0;     // without giving the core away
-  int yields = 100;  // giving it to whoever wants it; a futex costs ten times as much
+  int yields = 100;  // giving it to whoever wants it; a sleep costs ten times as much
 };
 // For so many ranks that may all wait at the same time on this machine.
 Patience patience_for(int ranks);
