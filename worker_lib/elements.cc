@@ -36,7 +36,8 @@ std::string_view to_string(DataType type) {
 }
 
 std::string_view to_string(ReduceOp op) {
-  constexpr std::string_view kNames[] = {"sum", "product", "min", "max", "band", "bor", "bxor", "avg"};
+  constexpr std::string_view kNames[] = {"sum",  "product", "min",  "max",
+                                         "band", "bor",     "bxor", "avg"};
   const auto at = static_cast<std::size_t>(op);
   return at < std::size(kNames) ? kNames[at] : "unknown";
 }

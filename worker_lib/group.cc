@@ -1,164 +1,312 @@
 #include "worker_lib/group.h"
 
 #include <algorithm>
-#include <limits>
+#include <cstdlib>
 #include <utility>
+
+#include "worker_lib/forked.h"
+#include "worker_lib/signature.h"
 
 namespace drun {
 namespace {
 
 using Kind = WorkerError::Kind;
-using worker::BackendFailure;
-using worker::Call;
 using worker::Cause;
-using worker::Deadline;
+using worker::DeadlineGuard;
+using worker::Message;
+using worker::to_string;
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
 
-constexpr std::chrono::milliseconds kReportTime{1000};
-// A connection that closes without a cause in the store: whoever closed it may be about to say why
-// (Gloo closes all of them when a message times out, before anybody can be told).
-constexpr std::chrono::milliseconds kGraceTime{200};
-constexpr int kMostTags = 1 << 20;
+constexpr Milliseconds kReportTime{1000};
+constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
 
-std::string message_text(const char* name, DataType type, std::size_t count, const char* side,
-                         int peer) {
-  return std::string(name) + "(" + std::string(to_string(type)) + " x " + std::to_string(count) +
-         ", " + side + " rank " + std::to_string(peer) + ")";
+Milliseconds left_until(Deadline deadline) {
+  return std::max(std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()),
+                  Milliseconds(1));
+}
+
+BackendFailure too_late(Milliseconds time, std::optional<int> peer, bool is_debug) {
+  const std::string text = "not done within " + std::to_string(time.count()) + " ms; ";
+  if (peer) {
+    return {Kind::Timeout, peer,
+            text + "rank " + std::to_string(*peer) + " is late, stuck or expects something else"};
+  }
+  const std::string doubt = is_debug ? "" : " (DRUN_DEBUG=1 tells a rank that makes other calls)";
+  return {Kind::Timeout, std::nullopt,
+          text + "another rank is late, stuck or has made fewer calls" + doubt};
 }
 
 }  // namespace
 
-void ProcessGroup::Group::all_reduce(Elements data, ReduceOp op, Timeout timeout) {
-  const Call call{.name = Call::Name::AllReduce, .type = data.type, .op = op, .count = data.count};
-  check_elements(to_string(call), data.data, data.count, data.type);
-  collective(call, timeout, [this, data, op](std::uint32_t sequence, Deadline deadline) {
-    if (data.count > 0) parts_.backend->all_reduce(data, op, sequence, deadline);
-  });
+ProcessGroup::Group::Group(worker::GroupParts parts)
+    : parts_(std::move(parts)), fork_generation_(worker::fork_generation()) {
+  std::vector<Lifeline> lifelines = parts_.backend->lifelines();
+  if (lifelines.empty()) return;
+  lifelines_ = parts_.job->watch.add_lifelines(
+      std::move(lifelines), [this](int rank) { parts_.backend->tell_lost(rank); });
 }
 
-void ProcessGroup::Group::broadcast(Elements data, int root, Timeout timeout) {
-  const Call call{
-      .name = Call::Name::Broadcast, .type = data.type, .root = root, .count = data.count};
-  check_elements(to_string(call), data.data, data.count, data.type);
-  check_rank(to_string(call), "root", root);
-  collective(call, timeout, [this, data, root](std::uint32_t sequence, Deadline deadline) {
-    if (data.count > 0) parts_.backend->broadcast(data, root, sequence, deadline);
-  });
+ProcessGroup::Group::~Group() {
+  if (worker::fork_generation() != fork_generation_) {
+    // The threads are the parent's, and so is everything they share.
+    static_cast<void>(new worker::GroupParts(std::move(parts_)));
+    return;
+  }
+  destroy();
+  executor_.stop();
+  couriers_.stop();
+  if (lifelines_ != 0) parts_.job->watch.remove(lifelines_);
 }
 
-void ProcessGroup::Group::barrier(Timeout timeout) {
-  collective(Call{.name = Call::Name::Barrier}, timeout, {});
+void ProcessGroup::Group::destroy() {
+  const std::lock_guard lock(failing_);
+  if (!first_cause_) {
+    first_cause_ = Cause{.reporter = parts_.rank,
+                         .kind = Kind::Broken,
+                         .operation = "destroy",
+                         .message = "the group was destroyed"};
+    is_broken_ = true;
+  }
+  parts_.backend->abort();
+  failed_.notify_all();
 }
 
-void ProcessGroup::Group::send(ConstElements data, int to, int tag, Timeout timeout) {
-  const std::string operation = message_text("send", data.type, data.count, "to", to);
-  check_elements(operation, data.data, data.count, data.type);
-  point_to_point(operation, to, tag, timeout,
-                 [&](Deadline deadline) { parts_.backend->send(data, to, tag, deadline); });
+template <typename Namer>
+ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout timeout) {
+  const Milliseconds limit = timeout.value_or(parts_.job->timeout);
+  if (limit.count() <= 0) {
+    throw error(
+        Kind::Usage, name(),
+        "a timeout of " + std::to_string(limit.count()) + " ms leaves no time; give at least 1 ms");
+  }
+  if (worker::fork_generation() != fork_generation_) {
+    throw error(Kind::Usage, name(),
+                "this process was forked from one that has a group, which stays its parent's; fork "
+                "before init_process_group, or exec");
+  }
+  if (is_broken_) {
+    const std::lock_guard lock(failing_);
+    throw WorkerError({.kind = Kind::Broken,
+                       .rank = parts_.rank,
+                       .peer = first_cause_->peer,
+                       .operation = name(),
+                       .message = "the group is broken since rank " +
+                                  std::to_string(first_cause_->reporter) + "'s " +
+                                  first_cause_->operation + ": " + first_cause_->message});
+  }
+  const Milliseconds time = std::min(limit, kLongest);
+  return {.deadline = Clock::now() + time, .time = time, .peer = std::nullopt};
 }
 
-void ProcessGroup::Group::recv(Elements data, int from, int tag, Timeout timeout) {
-  const std::string operation = message_text("recv", data.type, data.count, "from", from);
-  check_elements(operation, data.data, data.count, data.type);
-  point_to_point(operation, from, tag, timeout,
-                 [&](Deadline deadline) { parts_.backend->recv(data, from, tag, deadline); });
+void ProcessGroup::Group::check_possible(const Call& call) const {
+  const std::string refusal = parts_.backend->refusal(call);
+  if (!refusal.empty()) throw error(Kind::Unsupported, to_string(call), refusal);
 }
 
-void ProcessGroup::Group::collective(const Call& call, Timeout timeout, Work work) {
-  const std::string operation = to_string(call);
-  const std::chrono::milliseconds limit = time_for(operation, timeout);
-  const Deadline deadline = std::chrono::steady_clock::now() + limit;
-  check_healthy(operation);
-  std::future<void> done;
-  {
-    const std::lock_guard lock(submitting_);
-    const std::uint32_t sequence = sequence_++;
-    done = executor_.submit([this, call, sequence, deadline, work = std::move(work)] {
-      parts_.backend->agree(call, sequence, deadline);
-      if (work) work(sequence, deadline);
+template <typename Namer, typename Deed>
+auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Deed&& deed) {
+  std::optional<DeadlineGuard> guard;
+  if (!parts_.backend->keeps_deadlines()) {
+    guard.emplace(parts_.job->watch, limit.deadline, [this, operation = name(), limit] {
+      static_cast<void>(fail(operation, late(limit)));
     });
   }
-  if (done.wait_until(deadline) == std::future_status::timeout) {
-    const WorkerError error =
-        fail(operation, BackendFailure(Kind::Timeout, std::nullopt,
-                                       "not done within " + std::to_string(limit.count()) +
-                                           " ms; another rank is late, stuck or has made fewer "
-                                           "calls"));
-    done.wait();  // the abort has woken it: only now is the caller's memory its own again
-    throw error;
-  }
   try {
-    done.get();
+    return deed();
   } catch (const BackendFailure& failure) {
-    throw fail(operation, failure);
-  } catch (const std::exception& error) {
-    throw fail(operation, BackendFailure(Kind::System, std::nullopt, error.what()));
+    throw fail(name(), failure);
+  } catch (const std::exception& failure) {
+    throw fail(name(), BackendFailure(Kind::System, std::nullopt, failure.what()));
   }
 }
 
-void ProcessGroup::Group::point_to_point(const std::string& operation, int peer, int tag,
-                                         Timeout timeout,
-                                         const std::function<void(Deadline)>& work) {
-  check_rank(operation, "the peer", peer);
-  if (peer == parts_.self.rank) throw usage(operation, "a rank cannot exchange with itself");
-  if (tag < 0 || tag >= kMostTags) {
-    throw usage(operation, "tag " + std::to_string(tag) + " is not from 0 to " +
-                               std::to_string(kMostTags - 1));
+template <typename Namer, typename Deed>
+void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Deed&& deed) {
+  std::unique_lock submitting(submitting_);
+  if (unfinished_ > 0) {
+    const Work work = queue(name, limit, deed);
+    submitting.unlock();
+    return work.wait();
   }
-  const Deadline deadline = std::chrono::steady_clock::now() + time_for(operation, timeout);
-  check_healthy(operation);
+  std::unique_lock running(running_, std::try_to_lock);
+  if (!running.owns_lock() && !running.try_lock_until(limit.deadline))
+    throw fail(name(), late(limit));
+  const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
+  submitting.unlock();
+  guarded(name, limit, [&] { deed(turn); });
+}
+
+Work ProcessGroup::Group::queue(Name name, Limit limit,
+                                std::function<void(const Turn& turn)> deed) {
+  const auto done = std::make_shared<std::promise<int>>();
+  const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
+  ++unfinished_;
+  executor_.submit([this, name = std::move(name), deed = std::move(deed), limit, turn, done] {
+    std::exception_ptr failure;
+    try {
+      const std::lock_guard running(running_);
+      guarded(name, limit, [&] { deed(turn); });
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    --unfinished_;
+    if (failure) return done->set_exception(failure);
+    done->set_value(0);
+  });
+  return Work(done->get_future().share());
+}
+
+void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
+  const auto name = [call] { return to_string(call); };
+  const Limit limit = admit(name, timeout);
+  check_possible(call);
+  in_turn(name, limit, [this, call](const Turn& turn) { parts_.backend->run(call, turn); });
+}
+
+Work ProcessGroup::Group::start(const Call& call, Timeout timeout) {
+  const auto name = [call] { return to_string(call); };
+  const Limit limit = admit(name, timeout);
+  check_possible(call);
+  const std::lock_guard submitting(submitting_);
+  return queue(name, limit, [this, call](const Turn& turn) { parts_.backend->run(call, turn); });
+}
+
+std::unique_ptr<Transfer> ProcessGroup::Group::post(const Message& message) {
+  if (message.is_send)
+    return parts_.backend->start_send(message.outgoing, *message.peer, message.tag);
+  return parts_.backend->start_recv(message.incoming, message.peer, message.tag);
+}
+
+int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
+  const auto name = [&message] { return to_string(message); };
+  check(place(), message);
+  Limit limit = admit(name, timeout);
+  limit.peer = message.peer;
+  return guarded(name, limit, [&] { return post(message)->finish(limit.deadline); });
+}
+
+Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
+  const auto name = [message] { return to_string(message); };
+  check(place(), message);
+  Limit limit = admit(name, timeout);
+  limit.peer = message.peer;
+  std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return post(message); });
+  const auto done = std::make_shared<std::promise<int>>();
+  couriers_.submit([this, name, limit, transfer = std::move(transfer), done] {
+    try {
+      done->set_value(guarded(name, limit, [&] { return transfer->finish(limit.deadline); }));
+    } catch (...) {
+      done->set_exception(std::current_exception());
+    }
+  });
+  return Work(done->get_future().share());
+}
+
+std::shared_ptr<void> ProcessGroup::Group::alloc_shared(std::size_t size_bytes, Timeout timeout) {
+  const auto name = [size_bytes] {
+    return "alloc_shared(" + std::to_string(size_bytes) + " bytes)";
+  };
+  const Limit limit = admit(name, timeout);
+  std::shared_ptr<void> memory;
+  in_turn(name, limit, [this, size_bytes, &memory](const Turn& turn) {
+    memory = parts_.backend->alloc_shared(size_bytes, turn);
+  });
+  if (memory) return memory;
+  constexpr std::size_t kPage = 4096;
+  const std::size_t pages_bytes =
+      (std::max<std::size_t>(size_bytes, 1) + kPage - 1) / kPage * kPage;
+  memory.reset(std::aligned_alloc(kPage, pages_bytes), &std::free);
+  if (!memory) throw error(Kind::System, name(), "there is not that much memory");
+  return memory;
+}
+
+void ProcessGroup::Group::monitored_barrier(Timeout timeout, bool names_all) {
+  const std::string name = "monitored_barrier()";
+  const Deadline deadline = admit([&name] { return name; }, timeout).deadline;
+  if (parts_.size == 1) return;
+  std::unique_lock submitting(submitting_);
+  const std::string prefix = "monitored_barrier/" + std::to_string(++barriers_) + "/";
+  submitting.unlock();
+  KeyStore& store = *parts_.store;
   try {
-    work(deadline);
+    if (parts_.rank == 0) {
+      wait_for_all(prefix, deadline, names_all);
+      return store.set(prefix + "all", "", left_until(deadline));
+    }
+    store.set(prefix + std::to_string(parts_.rank), "", left_until(deadline));
+    store.wait({prefix + "all"}, left_until(deadline));
+  } catch (const WorkerError& failure) {
+    const bool is_late = failure.kind() == Kind::Timeout && parts_.rank != 0;
+    throw error(failure.kind(), name,
+                is_late ? "rank 0 did not say in time that all are there; it names who is missing"
+                        : failure.message());
+  }
+}
+
+void ProcessGroup::Group::wait_for_all(const std::string& prefix, Deadline deadline,
+                                       bool names_all) {
+  std::vector<std::string> keys;
+  for (int rank = 1; rank < parts_.size; ++rank) keys.push_back(prefix + std::to_string(rank));
+  try {
+    return parts_.store->wait(keys, left_until(deadline));
+  } catch (const WorkerError& failure) {
+    if (failure.kind() != Kind::Timeout) throw;
+  }
+  std::vector<int> missing;
+  for (int rank = 1; rank < parts_.size; ++rank) {
+    if (parts_.store->has(keys[static_cast<std::size_t>(rank - 1)], kReportTime)) continue;
+    missing.push_back(rank);
+    if (!names_all) break;
+  }
+  throw WorkerError({.kind = Kind::Timeout,
+                     .message = missing.empty() ? "all came, but too late"
+                                                : worker::describe_ranks(missing) +
+                                                      (names_all ? "" : " (and maybe others)") +
+                                                      " did not come in time"});
+}
+
+std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::vector<int>& ranks,
+                                                                    Timeout timeout) {
+  const std::string name = "new_group()";
+  const Deadline deadline = admit([&name] { return name; }, timeout).deadline;
+  std::vector<int> sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const bool is_good = !sorted.empty() && sorted.front() >= 0 && sorted.back() < parts_.size &&
+                       std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+  if (!is_good) {
+    throw error(Kind::Usage, name,
+                "the ranks must be different ones from 0 to " + std::to_string(parts_.size - 1));
+  }
+  std::unique_lock submitting(submitting_);
+  const std::string prefix = "group/" + std::to_string(++groups_);
+  submitting.unlock();
+  const auto mine = std::find(ranks.begin(), ranks.end(), parts_.rank);
+  if (mine == ranks.end()) return nullptr;
+  worker::GroupParts parts{.job = parts_.job,
+                           .rank = static_cast<int>(mine - ranks.begin()),
+                           .size = static_cast<int>(ranks.size())};
+  parts.node_of.clear();
+  for (const int rank : ranks) {
+    parts.node_of.push_back(parts_.node_of[static_cast<std::size_t>(rank)]);
+  }
+  if (parts_.store) parts.store = make_prefix_key_store(prefix, parts_.store);
+  try {
+    parts.backend = worker::connect_backend(parts, deadline);
   } catch (const BackendFailure& failure) {
-    throw fail(operation, failure);
-  } catch (const std::exception& error) {
-    throw fail(operation, BackendFailure(Kind::System, std::nullopt, error.what()));
+    throw error(failure.kind, name, failure.what());
   }
+  return std::make_shared<Group>(std::move(parts));
 }
 
-void ProcessGroup::Group::check_elements(const std::string& operation, const void* data,
-                                         std::size_t count, DataType type) const {
-  constexpr std::size_t kMostBytes = std::numeric_limits<std::ptrdiff_t>::max();
-  if (count > kMostBytes / size_bytes(type)) {
-    throw usage(operation, "that many elements do not fit into memory");
-  }
-  if (data == nullptr && count > 0) throw usage(operation, "the data is a null pointer");
+BackendFailure ProcessGroup::Group::late(const Limit& limit) const {
+  return too_late(limit.time, limit.peer, parts_.job->is_debug);
 }
 
-void ProcessGroup::Group::check_rank(const std::string& operation, const char* what,
-                                     int rank) const {
-  const int size = parts_.self.world.world_size;
-  if (rank >= 0 && rank < size) return;
-  throw usage(operation, std::string(what) + " is rank " + std::to_string(rank) +
-                             ", but ranks are 0 to " + std::to_string(size - 1));
-}
-
-std::chrono::milliseconds ProcessGroup::Group::time_for(const std::string& operation,
-                                                        Timeout timeout) const {
-  const std::chrono::milliseconds limit = timeout.value_or(parts_.timeout);
-  if (limit.count() <= 0) {
-    throw usage(operation, "a timeout of " + std::to_string(limit.count()) +
-                               " ms leaves no time; give at least 1 ms");
-  }
-  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
-  return std::min(limit, kLongest);
-}
-
-WorkerError ProcessGroup::Group::usage(const std::string& operation,
+WorkerError ProcessGroup::Group::error(Kind kind, const std::string& operation,
                                        const std::string& message) const {
   return WorkerError(
-      {.kind = Kind::Usage, .rank = parts_.self.rank, .operation = operation, .message = message});
-}
-
-void ProcessGroup::Group::check_healthy(const std::string& operation) {
-  const std::lock_guard lock(failing_);
-  if (!first_cause_) return;
-  throw WorkerError({.kind = Kind::Broken,
-                     .rank = parts_.self.rank,
-                     .peer = first_cause_->peer,
-                     .operation = operation,
-                     .message = "the group is broken since rank " +
-                                std::to_string(first_cause_->reporter) + "'s " +
-                                first_cause_->operation + ": " + first_cause_->message});
+      {.kind = kind, .rank = parts_.rank, .operation = operation, .message = message});
 }
 
 WorkerError ProcessGroup::Group::fail(const std::string& operation, const BackendFailure& failure) {
@@ -166,13 +314,14 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation, const Backen
   if (failure.kind == Kind::Broken) {
     failed_.wait_for(lock, kReportTime, [this] { return first_cause_.has_value(); });
   }
-  const Cause mine{.reporter = parts_.self.rank,
+  const Cause mine{.reporter = parts_.rank,
                    .kind = failure.kind,
                    .peer = failure.peer,
                    .operation = operation,
                    .message = failure.what()};
   if (!first_cause_) {
     first_cause_ = publish(mine);
+    is_broken_ = true;
     parts_.backend->abort();
     failed_.notify_all();
   }
@@ -183,7 +332,7 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation, const Backen
               " failed first: " + first.message;
   }
   return WorkerError({.kind = first.kind,
-                      .rank = parts_.self.rank,
+                      .rank = parts_.rank,
                       .peer = first.peer,
                       .operation = operation,
                       .message = message});
@@ -191,20 +340,16 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation, const Backen
 
 Cause ProcessGroup::Group::publish(const Cause& cause) {
   if (!parts_.store) return cause;
-  if (cause.kind == Kind::PeerLost) {
-    try {
-      const std::string told = parts_.store->get("first_cause", kGraceTime);
-      return worker::decode_cause(told).value_or(cause);
-    } catch (const WorkerError&) {
-      // Nobody did: the peer is dead, then.
-    }
-  }
   try {
     const std::string winner =
         parts_.store->compare_set("first_cause", "", encode(cause), kReportTime);
     return worker::decode_cause(winner).value_or(cause);
   } catch (const WorkerError&) {
-    return cause;  // the store is gone too: what this rank saw is all there is
+    // The store is gone too: what this rank saw is all there is.
+    if (cause.kind != Kind::PeerLost || !parts_.job->rank0_hosts_store) return cause;
+    Cause better = cause;
+    better.message += "; the store, which the job's rank 0 hosts, is gone too";
+    return better;
   }
 }
 

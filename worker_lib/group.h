@@ -1,39 +1,63 @@
-// edge. What is behind ProcessGroup: checks arguments, runs collectives in order on one thread,
-// keeps their deadlines, and turns the first failure into everybody's.
+// edge. What is behind ProcessGroup: checks arguments, runs collectives in order, keeps their
+// deadlines, and turns the first failure into everybody's.
 //
 //     healthy --any failure--> broken        (for good; first_cause_ says why)
 //
+// Order:   a collective gets its number under submitting_, which is held until it has its turn:
+//          running_, or the executor's queue while something asynchronous is not done.
 // Failing: 1. the cause is put into the store, unless another rank's is there already: the first
 //          wins, everybody repeats it; 2. the backend is aborted, which wakes this rank's other
-//          threads and is seen by the neighbours, who do the same. Who sees a connection close
-//          first waits kGraceTime for the other side's explanation; the store has kReportTime to
-//          answer.
-// Destroy: executor, backend (pairs, then device), store, hosted store: in this order.
+//          threads and is seen by its peers, who do the same. So whoever sees a connection close
+//          finds the cause in the store, or else the peer's process has ended.
+// Threads: the caller's, for what is synchronous; executor_ for asynchronous collectives, couriers_
+//          for messages; the job's watch.
+// Destroy: threads, backend, store, hosted store: in this order.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "drun/backend.h"
 #include "drun/process_group.h"
 #include "rendezvous/world.h"
-#include "worker_lib/backend.h"
+#include "worker_lib/backends.h"
+#include "worker_lib/calls.h"
 #include "worker_lib/cause.h"
-#include "worker_lib/executor.h"
+#include "worker_lib/threads.h"
+#include "worker_lib/watch.h"
 
 namespace drun {
 namespace worker {
 
-struct GroupParts {
+// What all groups of one connect share.
+struct Job {
   WorkerIdentity self;
-  std::chrono::milliseconds timeout{0};
+  std::chrono::milliseconds timeout{0};  // where a call gives none
+  BackendNames backends;
+  std::string address = "";  // this rank's
+  bool is_debug = false;
+  bool rank0_hosts_store = false;
   std::shared_ptr<void> hosted_store = nullptr;  // kept alive only
-  std::shared_ptr<KeyStore> store = nullptr;     // with this group's prefix; none in a world of one
+  Watch watch;
+};
+
+struct GroupParts {
+  std::shared_ptr<Job> job;
+  int rank = 0;
+  int size = 1;
+  std::vector<int> node_of = {0};
+  std::shared_ptr<KeyStore> store = nullptr;  // with this group's prefix; none in a world of one
   std::unique_ptr<Backend> backend = nullptr;
 };
+
+// The backend for host memory of a group with these parts. Throws BackendFailure or WorkerError.
+std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline);
 
 }  // namespace worker
 
@@ -41,43 +65,72 @@ class ProcessGroup::Group {
  public:
   using Timeout = ProcessGroup::Timeout;
 
-  explicit Group(worker::GroupParts parts) : parts_(std::move(parts)) {}
+  explicit Group(worker::GroupParts parts);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
 
-  const WorkerIdentity& self() const { return parts_.self; }
+  const worker::GroupParts& parts() const { return parts_; }
+  worker::Place place() const { return {parts_.rank, parts_.size}; }
 
-  void all_reduce(Elements data, ReduceOp op, Timeout timeout);
-  void broadcast(Elements data, int root, Timeout timeout);
-  void barrier(Timeout timeout);
-  void send(ConstElements data, int to, int tag, Timeout timeout);
-  void recv(Elements data, int from, int tag, Timeout timeout);
+  void run(const Call& call, Timeout timeout);
+  Work start(const Call& call, Timeout timeout);
+  int exchange(const worker::Message& message, Timeout timeout);
+  Work start(const worker::Message& message, Timeout timeout);
+  void monitored_barrier(Timeout timeout, bool names_all);
+  std::shared_ptr<void> alloc_shared(std::size_t size_bytes, Timeout timeout);
+  // Null on ranks that are not among them.
+  std::shared_ptr<Group> new_group(const std::vector<int>& ranks, Timeout timeout);
+
+  void destroy();
 
  private:
-  using Work = std::function<void(std::uint32_t sequence, worker::Deadline deadline)>;
+  // What an operation is called in errors; made only when needed.
+  using Name = std::function<std::string()>;
 
-  // Agrees on the call, then does `work` (nothing to do: empty).
-  void collective(const worker::Call& call, Timeout timeout, Work work);
-  void point_to_point(const std::string& operation, int peer, int tag, Timeout timeout,
-                      const std::function<void(worker::Deadline)>& work);
+  struct Limit {
+    Deadline deadline{};
+    std::chrono::milliseconds time{0};
+    std::optional<int> peer = std::nullopt;  // of a message
+  };
 
-  void check_elements(const std::string& operation, const void* data, std::size_t count,
-                      DataType type) const;
-  void check_rank(const std::string& operation, const char* what, int rank) const;
-  std::chrono::milliseconds time_for(const std::string& operation, Timeout timeout) const;
-  WorkerError usage(const std::string& operation, const std::string& message) const;
-  // Throws Broken if the group is.
-  void check_healthy(const std::string& operation);
+  // Throws when nothing may be started.
+  template <typename Namer>
+  Limit admit(const Namer& name, Timeout timeout);
+  void check_possible(const Call& call) const;
+  // Runs `deed` and makes what it throws the group's failure.
+  template <typename Namer, typename Deed>
+  auto guarded(const Namer& name, const Limit& limit, Deed&& deed);
+  // Runs `deed` when everything before it is done.
+  template <typename Namer, typename Deed>
+  void in_turn(const Namer& name, const Limit& limit, Deed&& deed);
+  // Puts it behind everything that was started before; `submitting_` is held.
+  Work queue(Name name, Limit limit, std::function<void(const Turn& turn)> deed);
+  std::unique_ptr<Transfer> post(const worker::Message& message);
+  void wait_for_all(const std::string& prefix, Deadline deadline, bool names_all);
 
   // Breaks the group if it is not broken yet; returns what to throw.
-  WorkerError fail(const std::string& operation, const worker::BackendFailure& failure);
+  WorkerError fail(const std::string& operation, const BackendFailure& failure);
   worker::Cause publish(const worker::Cause& cause);
+  BackendFailure late(const Limit& limit) const;
+  WorkerError error(WorkerError::Kind kind, const std::string& operation,
+                    const std::string& message) const;
 
   worker::GroupParts parts_;
-  std::mutex submitting_;  // numbers are given in the order of the executor's queue
-  std::uint32_t sequence_ = 1;
+  const int fork_generation_;
+  std::mutex submitting_;
+  std::timed_mutex running_;
+  std::uint32_t sequence_ = 0;
+  std::atomic<int> unfinished_ = 0;  // asynchronous collectives
+  int groups_ = 0;                   // made from this one
+  int barriers_ = 0;                 // monitored ones
+  std::atomic<bool> is_broken_ = false;
   std::mutex failing_;
   std::condition_variable failed_;  // first_cause_ is there
   std::optional<worker::Cause> first_cause_;
-  worker::Executor executor_;  // last: gone before what its tasks use
+  worker::Watch::Id lifelines_ = 0;
+  worker::Executor executor_;
+  worker::Couriers couriers_;
 };
 
 }  // namespace drun

@@ -27,6 +27,7 @@ class HostedStore {
     asio::post(io_, [this] { server_->stop(); });  // leaves io_ with nothing to wait for
     thread_.join();
   }
+  std::uint16_t port() const { return server_->port(); }
   HostedStore(const HostedStore&) = delete;
   HostedStore& operator=(const HostedStore&) = delete;
 
@@ -46,6 +47,14 @@ std::shared_ptr<void> host_store(const std::string& master_addr, std::uint16_t p
   spec.listen.loopback_only = master_addr == "localhost" || (!ec && literal.is_loopback());
   if (!ec && literal.is_loopback()) spec.listen.loopback_host = master_addr;
   return std::make_shared<HostedStore>(spec);
+}
+
+OpenStore host_store_on_any_port() {
+  rendezvous::StoreServerSpec spec;
+  spec.listen.loopback_only = true;
+  auto store = std::make_shared<HostedStore>(spec);
+  const std::uint16_t port = store->port();
+  return {.owner = std::move(store), .port = port};
 }
 
 }  // namespace drun::worker

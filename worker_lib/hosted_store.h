@@ -12,4 +12,12 @@ namespace drun::worker {
 // Throws WorkerError (Store) if it cannot listen.
 std::shared_ptr<void> host_store(const std::string& master_addr, std::uint16_t port);
 
+struct OpenStore {
+  std::shared_ptr<void> owner;
+  std::uint16_t port = 0;
+};
+
+// The same on 127.0.0.1, on a port that is free.
+OpenStore host_store_on_any_port();
+
 }  // namespace drun::worker

@@ -1,187 +1,65 @@
-#include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <memory>
+// The default group, and what torch.distributed's users ask it.
+#include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "drun/process_group.h"
-#include "worker_lib/gloo_backend.h"
-#include "worker_lib/group.h"
-#include "worker_lib/hosted_store.h"
-#include "worker_lib/init_plan.h"
-#include "worker_lib/local_address.h"
-#include "worker_lib/signals.h"
-#include "worker_lib/solo_backend.h"
 
 namespace drun {
 namespace {
 
-using Kind = WorkerError::Kind;
-using worker::Deadline;
-using Milliseconds = std::chrono::milliseconds;
-
-constexpr char kOperation[] = "init_process_group";
-
-std::optional<std::string> variable(std::string_view name) {
-  const char* value = std::getenv(std::string(name).c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-Milliseconds left_until(Deadline deadline) {
-  const auto left =
-      std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
-  return std::max(left, Milliseconds(1));
-}
-
-Kind kind_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::Usage:
-      return Kind::Usage;
-    case ErrorCode::Timeout:
-      return Kind::Timeout;
-    case ErrorCode::Unreachable:
-    case ErrorCode::Closed:
-    case ErrorCode::Refused:
-      return Kind::Store;
-    default:
-      return Kind::System;
-  }
-}
-
-WorkerError error_at(int rank, Kind kind, const std::string& message) {
-  return WorkerError({.kind = kind, .rank = rank, .operation = kOperation, .message = message});
-}
-
-template <typename T>
-T value_or_throw(Result<T> result, int rank = -1) {
-  if (!result) throw error_at(rank, kind_of(result.error().code), result.error().message);
-  return std::move(result).value();
-}
-
-// One rank's way into the group.
-class Joining {
- public:
-  Joining(const InitOptions& options, worker::InitPlan plan)
-      : options_(options),
-        plan_(std::move(plan)),
-        deadline_(std::chrono::steady_clock::now() + options.timeout) {}
-
-  // Parts of a connected group. Throws WorkerError.
-  worker::GroupParts join() {
-    worker::GroupParts parts{.self = plan_.self, .timeout = options_.timeout};
-    if (size() == 1) {
-      parts.backend = std::make_unique<worker::SoloBackend>();
-      return parts;
-    }
-    worker::ignore_default_sigpipe();
-    try {
-      if (plan_.hosts_store)
-        parts.hosted_store = worker::host_store(world().master_addr, world().master_port);
-      parts.store = own_part_of(reach_store());
-      parts.store->set(arrival_key(rank()), "", left_until(deadline_));
-      parts.backend = connect(parts.store);
-      // Nobody goes on before everybody has read from the store all that it needs: the rank that
-      // hosts it may have little else to do.
-      parts.backend->agree(worker::Call{}, 0, deadline_);
-    } catch (const worker::BackendFailure& failure) {
-      throw error_at(rank(), failure.kind, failure.what() + missing(parts.store));
-    } catch (const WorkerError& error) {
-      throw error_at(rank(), error.kind(), error.message() + missing(parts.store));
-    }
-    return parts;
-  }
-
- private:
-  int rank() const { return plan_.self.rank; }
-  int size() const { return world().world_size; }
-  const World& world() const { return plan_.self.world; }
-  static std::string arrival_key(int rank) { return "here/" + std::to_string(rank); }
-
-  std::shared_ptr<KeyStore> reach_store() const {
-    if (options_.store) return options_.store;
-    return connect_key_store(world().master_addr, world().master_port, left_until(deadline_));
-  }
-
-  // Keys that no earlier round and no earlier group can have written: each rank counts its own
-  // groups in the store, so that this holds for programs that follow each other in one worker too.
-  std::shared_ptr<KeyStore> own_part_of(const std::shared_ptr<KeyStore>& store) const {
-    const std::string round = "drun/worker/" + std::to_string(world().round);
-    const std::int64_t group =
-        store->add(round + "/groups/" + std::to_string(rank()), 1, left_until(deadline_));
-    return make_prefix_key_store(round + "/" + std::to_string(group), store);
-  }
-
-  std::unique_ptr<worker::Backend> connect(const std::shared_ptr<KeyStore>& store) const {
-    const worker::LocalAddress address = value_or_throw(own_address(), rank());
-    compare_with_first(*store, address);
-    return worker::connect_gloo({.rank = rank(),
-                                 .size = size(),
-                                 .address = address.text,
-                                 .store = make_prefix_key_store("gloo", store),
-                                 .deadline = deadline_});
-  }
-
-  Result<worker::LocalAddress> own_address() const {
-    std::string name = options_.network_interface;
-    if (name.empty()) name = variable("GLOO_SOCKET_IFNAME").value_or("");
-    if (!name.empty()) return worker::address_of_interface(name.substr(0, name.find(',')));
-    return worker::address_towards(world().master_addr, world().master_port);
-  }
-
-  // What must be the same on all ranks before Gloo may talk: rank 0 says it, the others compare.
-  void compare_with_first(KeyStore& store, const worker::LocalAddress& address) const {
-    const std::string build = worker::gloo_build() + " of " + std::to_string(size()) + " ranks";
-    const std::string network = std::string(address.is_ipv6 ? "IPv6" : "IPv4") +
-                                (address.is_loopback ? " loopback" : " network");
-    if (rank() == 0) return store.set("hello", build + "\n" + network, left_until(deadline_));
-    const std::string hello = store.get("hello", left_until(deadline_));
-    const std::size_t line = std::min(hello.find('\n'), hello.size());
-    if (hello.substr(0, line) != build) {
-      throw error_at(rank(), Kind::Mismatch,
-                     "rank 0 has Gloo build " + hello.substr(0, line) + ", this rank " + build +
-                         "; build the program against one Gloo and start one program");
-    }
-    if (hello.substr(std::min(line + 1, hello.size())) != network) {
-      throw error_at(rank(), Kind::Mismatch,
-                     "this rank is reached over " + network + " (" + address.text +
-                         "), rank 0 over " + hello.substr(line + 1) + ": MASTER_ADDR \"" +
-                         world().master_addr +
-                         "\" means different things on the two; use an address instead of a "
-                         "name, or set GLOO_SOCKET_IFNAME");
-    }
-  }
-
-  // "; ranks 3, 5 of 8 have not arrived", as far as the store can still say.
-  std::string missing(const std::shared_ptr<KeyStore>& store) const {
-    std::vector<int> missing;
-    try {
-      for (int each = 0; store && each < size(); ++each) {
-        if (!store->has(arrival_key(each), Milliseconds(1000))) missing.push_back(each);
-      }
-    } catch (const WorkerError&) {
-      return "";
-    }
-    if (missing.empty()) return "";
-    return "; of " + std::to_string(size()) +
-           " ranks, these have not arrived: " + worker::describe_ranks(missing);
-  }
-
-  const InitOptions& options_;
-  const worker::InitPlan plan_;
-  const Deadline deadline_;
+struct Default {
+  std::mutex mutex;
+  std::optional<ProcessGroup> group;
 };
+
+// Never destroyed: what a group needs may be gone by then, and the kernel closes all anyway.
+Default& the_default() {
+  static Default& the = *new Default;
+  return the;
+}
+
+WorkerError usage(const char* operation, const char* message) {
+  return WorkerError(
+      {.kind = WorkerError::Kind::Usage, .operation = operation, .message = message});
+}
 
 }  // namespace
 
 ProcessGroup init_process_group(const InitOptions& options) {
-  worker::InitPlan plan = value_or_throw(worker::plan_init(options, variable));
-  Joining joining(options, std::move(plan));
-  return ProcessGroup(std::make_unique<ProcessGroup::Group>(joining.join()));
+  const std::lock_guard lock(the_default().mutex);
+  if (the_default().group) {
+    throw usage("init_process_group",
+                "there is a default group already; call destroy_process_group() first, or "
+                "ProcessGroup::connect for a group of its own");
+  }
+  the_default().group = ProcessGroup::connect(options);
+  return *the_default().group;
 }
+
+void destroy_process_group() {
+  const std::lock_guard lock(the_default().mutex);
+  if (!the_default().group) return;
+  the_default().group->destroy();
+  the_default().group.reset();
+}
+
+bool is_initialized() {
+  const std::lock_guard lock(the_default().mutex);
+  return the_default().group.has_value();
+}
+
+ProcessGroup default_group() {
+  const std::lock_guard lock(the_default().mutex);
+  if (!the_default().group) {
+    throw usage("default_group", "there is no group yet; call init_process_group() first");
+  }
+  return *the_default().group;
+}
+
+int get_rank() { return default_group().rank(); }
+int get_world_size() { return default_group().size(); }
+int get_local_rank() { return default_group().local_rank(); }
+std::string get_backend() { return default_group().backend(); }
 
 }  // namespace drun

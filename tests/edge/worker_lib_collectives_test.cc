@@ -55,6 +55,8 @@ T reduced(int size, std::size_t i, ReduceOp op) {
       case ReduceOp::Max:
         result = std::max(result, next);
         break;
+      default:
+        throw std::runtime_error("not in this table");
     }
   }
   return result;
@@ -102,7 +104,7 @@ TEST_CASE("all_reduce and broadcast are exact for every type, op, root and size"
   const StoreProcess store;
   const int size = GENERATE(1, 2, 3, 5);
   check_all_good(run_ranks({.size = size, .port = store.port()}, [](int, const Say&) {
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = ProcessGroup::connect();
     for_each_type([&group](auto type) {
       using T = decltype(type);
       reduce_all_ways<T>(group, 7);
@@ -120,7 +122,7 @@ TEST_CASE("eight megabytes are summed exactly, and the same bits arrive everywhe
   const StoreProcess store;
   const std::size_t count = GENERATE(2u << 20, (2u << 20) + 1);
   check_all_good(run_ranks({.size = 3, .port = store.port()}, [count](int rank, const Say&) {
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = ProcessGroup::connect();
     std::vector<float> data(count);
     for (std::size_t i = 0; i < count; ++i) {
       data[i] = 1.0F / static_cast<float>(i % 977 + 3 + static_cast<std::size_t>(rank));
@@ -141,7 +143,7 @@ TEST_CASE("a rank knows who it is") {
                                                           {"TORCHELASTIC_RESTART_COUNT", "3"}};
   check_all_good(run_ranks({.size = 2, .port = store.port(), .environment = environment},
                            [](int rank, const Say&) {
-                             const ProcessGroup group = init_process_group();
+                             const ProcessGroup group = ProcessGroup::connect();
                              expect(group.rank() == rank, "rank");
                              expect(group.size() == 2, "size");
                              expect(group.local_rank() == 1, "local_rank");
@@ -152,7 +154,7 @@ TEST_CASE("a rank knows who it is") {
 TEST_CASE("nobody leaves a barrier before everybody has come") {
   const StoreProcess store;
   check_all_good(run_ranks({.size = 4, .port = store.port()}, [&store](int rank, const Say&) {
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = ProcessGroup::connect();
     const std::chrono::seconds limit(10);
     const auto keys = connect_key_store("127.0.0.1", store.port(), limit);
     for (int turn = 0; turn < 20; ++turn) {
@@ -170,7 +172,7 @@ TEST_CASE("nobody leaves a barrier before everybody has come") {
 TEST_CASE("messages reach their peer, in order for each tag and in any order of tags") {
   const StoreProcess store;
   check_all_good(run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say&) {
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = ProcessGroup::connect();
     const int next = (rank + 1) % 3;
     const int before = (rank + 2) % 3;
     std::thread sender([&] {  // everybody sends to the next while receiving from the one before
@@ -201,7 +203,7 @@ TEST_CASE("messages reach their peer, in order for each tag and in any order of 
 TEST_CASE("a message does not wait behind a collective") {
   const StoreProcess store;
   check_all_good(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = ProcessGroup::connect();
     std::vector<int> value{rank};
     if (rank == 0) {
       std::vector<int> sum{1};
@@ -220,8 +222,8 @@ TEST_CASE("a message does not wait behind a collective") {
 TEST_CASE("two groups of the same ranks live side by side") {
   const StoreProcess store;
   check_all_good(run_ranks({.size = 2, .port = store.port()}, [](int, const Say&) {
-    ProcessGroup first = init_process_group();
-    ProcessGroup second = init_process_group();
+    ProcessGroup first = ProcessGroup::connect();
+    ProcessGroup second = ProcessGroup::connect();
     std::vector<float> data{1.0F};
     first.all_reduce(data);
     second.all_reduce(data);
@@ -234,7 +236,7 @@ TEST_CASE("programs that follow each other on one store never read each other's 
   const StoreProcess store;
   for (int program = 0; program < 3; ++program) {
     check_all_good(run_ranks({.size = 3, .port = store.port()}, [](int, const Say&) {
-      ProcessGroup group = init_process_group();
+      ProcessGroup group = ProcessGroup::connect();
       group.barrier();
     }));
   }

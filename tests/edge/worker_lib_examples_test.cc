@@ -35,6 +35,33 @@ TEST_CASE("the all_reduce example finds all sums exact") {
              ContainsSubstring("3 ranks: 1000003 numbers summed, all exact\n"));
 }
 
+TEST_CASE("the collectives example finds every result as it should be") {
+  const int size = GENERATE(1, 4);
+  CHECK_THAT(said_by_all(run_example("collectives", size)),
+             ContainsSubstring(std::to_string(size) +
+                               " ranks, 16 operations, every result as it should be\n"));
+}
+
+TEST_CASE("the groups example reaches the ranks of each group and no others") {
+  const std::string said = said_by_all(run_example("groups", 4));
+  CHECK_THAT(said, ContainsSubstring("even ranks add up to 2\n"));
+  CHECK_THAT(said, ContainsSubstring("team 0 has ranks 3 0\n"));
+  CHECK_THAT(said, ContainsSubstring("team 1 has ranks 1\n"));
+  CHECK_THAT(said, ContainsSubstring("rank 1 at dp=0 tp=1: row sum 1, column sum 4\n"));
+  CHECK_THAT(said, ContainsSubstring("rank 2 at dp=1 tp=0: row sum 5, column sum 2\n"));
+}
+
+TEST_CASE("the own_backend example registers a backend and uses it") {
+  const std::string said = said_by_all(run_example("own_backend", 3));
+  CHECK_THAT(said, ContainsSubstring("3 ranks over \"notes\": sum 6, from the last rank 2\n"));
+  CHECK_THAT(said, ContainsSubstring("reduce is refused: notes does not do reduce"));
+}
+
+TEST_CASE("the spawn example starts its ranks itself") {
+  CHECK_THAT(said_by_all(run_example("spawn", 1)),
+             ContainsSubstring("4 ranks threw 4000000 points: pi is about 3.14\n"));
+}
+
 TEST_CASE("the train example learns, with the same result on every rank as in one process") {
   const int size = GENERATE(1, 3);
   const std::string said = said_by_all(run_example("train", size));

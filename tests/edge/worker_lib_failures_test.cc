@@ -98,7 +98,7 @@ TEST_CASE("ranks that disagree about a collective all hear who called what") {
   for (const Disagreement& each : disagreements()) {
     INFO(each.name);
     const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
-      ProcessGroup group = init_process_group();
+      ProcessGroup group = ProcessGroup::connect();
       group.barrier();
       say(error_of([&] { each.call(group, rank); }));
       say(error_of([&] { group.barrier(); }));
@@ -114,7 +114,7 @@ TEST_CASE("a message of another size or type is an error on both sides") {
   const StoreProcess store;
   const bool is_size = GENERATE(true, false);
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = ProcessGroup::connect();
     std::vector<float> floats(10);
     std::vector<float> fewer(9);
     std::vector<std::int32_t> integers(10);
@@ -134,7 +134,7 @@ TEST_CASE("a killed rank is noticed by every other within seconds, whatever it w
   const int victim = GENERATE(0, 2);
   const std::size_t count = GENERATE(1u, 2u << 20);
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
-    ProcessGroup group = init_process_group({.timeout = seconds(30)});
+    ProcessGroup group = ProcessGroup::connect({.timeout = seconds(30)});
     std::vector<float> data(count);
     for (int turn = 0; turn < 3; ++turn) group.all_reduce(data);
     if (rank == victim) raise(SIGKILL);
@@ -163,7 +163,7 @@ TEST_CASE("a killed rank is noticed by every other within seconds, whatever it w
 TEST_CASE("an idle rank finds a killed peer at its next operation") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = ProcessGroup::connect();
     group.barrier();
     if (rank == 1) raise(SIGKILL);
     std::vector<float> data(10);
@@ -177,7 +177,7 @@ TEST_CASE("an idle rank finds a killed peer at its next operation") {
 TEST_CASE("a rank that does not come is a timeout for all who wait, after their limit") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = ProcessGroup::connect();
     group.barrier();
     std::vector<float> data(1000);
     const auto began = Clock::now();
@@ -206,7 +206,7 @@ TEST_CASE("a rank that does not come is a timeout for all who wait, after their 
 TEST_CASE("two ranks that send to each other first time out instead of hanging") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
-    ProcessGroup group = init_process_group({.timeout = std::chrono::milliseconds(400)});
+    ProcessGroup group = ProcessGroup::connect({.timeout = std::chrono::milliseconds(400)});
     std::vector<float> data(10);
     say(error_of([&] { group.send(data, 1 - rank); }));
   });
@@ -217,7 +217,7 @@ TEST_CASE("two ranks that send to each other first time out instead of hanging")
 TEST_CASE("an error in a message wakes this rank's other thread out of its collective") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
-    ProcessGroup group = init_process_group({.timeout = seconds(30)});
+    ProcessGroup group = ProcessGroup::connect({.timeout = seconds(30)});
     std::vector<float> data(10);
     if (rank == 1) {
       say(error_of([&] { group.recv(data, 0, 3, seconds(20)); }));
@@ -241,11 +241,11 @@ TEST_CASE("after a failure the same processes can form a new group") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
     for (int turn = 0; turn < 2; ++turn) {
-      ProcessGroup group = init_process_group();
+      ProcessGroup group = ProcessGroup::connect();
       std::vector<float> data(rank == 0 ? 3 : 4);
       say(error_of([&] { group.all_reduce(data); }));
     }
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = ProcessGroup::connect();
     std::vector<int> ones{1};
     group.all_reduce(ones);
     if (ones[0] != 3) throw std::runtime_error("wrong sum");
@@ -257,7 +257,7 @@ TEST_CASE("after a failure the same processes can form a new group") {
 TEST_CASE("arguments that make no sense are refused at once and change nothing") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = ProcessGroup::connect();
     std::vector<float> data(4);
     say(error_of([&] { group.broadcast(data, 2); }));
     say(error_of([&] { group.broadcast(data, -1); }));

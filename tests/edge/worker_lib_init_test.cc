@@ -1,9 +1,14 @@
+#include <signal.h>
+#include <unistd.h>
+
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "drun/process_group.h"
+#include "drun/spawn.h"
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
@@ -35,7 +40,7 @@ void count_ranks(ProcessGroup& group) {
 TEST_CASE("without an agent's store rank 0 hosts one") {
   check_exited(
       run_ranks({.size = 3, .port = free_port(), .has_agent_store = false}, [](int, const Say&) {
-        ProcessGroup group = init_process_group();
+        ProcessGroup group = ProcessGroup::connect();
         count_ranks(group);
       }));
 }
@@ -47,15 +52,80 @@ TEST_CASE("tcp:// needs no environment at all") {
                              "LOCAL_WORLD_SIZE", "TORCHELASTIC_USE_AGENT_STORE"}) {
       unsetenv(name);
     }
-    ProcessGroup group = init_process_group(
+    ProcessGroup group = ProcessGroup::connect(
         {.init_method = address + "?rank=" + std::to_string(rank) + "&world_size=2"});
     count_ranks(group);
   }));
 }
 
+TEST_CASE("file:// needs no store, and leaves nothing behind") {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.file("job");
+  const auto run = [&path] {
+    return run_ranks({.size = 3}, [&path](int rank, const Say&) {
+      for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK",
+                               "LOCAL_WORLD_SIZE", "TORCHELASTIC_USE_AGENT_STORE"}) {
+        unsetenv(name);
+      }
+      ProcessGroup group = init_process_group(
+          {.init_method = "file://" + path + "?rank=" + std::to_string(rank) + "&world_size=3"});
+      count_ranks(group);
+      group.barrier();
+      destroy_process_group();
+    });
+  };
+  check_exited(run());
+  CHECK(testing::read_file(path).empty());
+  check_exited(run());
+}
+
+TEST_CASE("a file left from an earlier run is an error on every rank") {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.file("job");
+  const InitOptions options{.init_method = "file://" + path};
+  for (const RankEnd& end : run_ranks({.size = 2}, [&](int, const Say&) {
+         ProcessGroup group = init_process_group(options);
+         group.barrier();
+         kill(getpid(), SIGKILL);
+       })) {
+    CHECK(end.signal == SIGKILL);
+  }
+  const auto ends = run_ranks({.size = 2}, [&](int, const Say&) { init_process_group(options); });
+  check_exited(ends, 1);
+  for (const RankEnd& end : ends) {
+    CHECK_THAT(end.said, ContainsSubstring(path + " is left from an earlier run"));
+    CHECK(end.took < seconds(20));
+  }
+}
+
+TEST_CASE("spawned ranks are a group, and what a rank throws stops them all") {
+  const SpawnOptions options{};
+  spawn(
+      [](int rank) {
+        ProcessGroup group = init_process_group();
+        if (group.rank() != rank || group.size() != 3) throw std::runtime_error("wrong rank");
+        count_ranks(group);
+      },
+      3, options);
+  try {
+    spawn(
+        [](int rank) {
+          ProcessGroup group = init_process_group();
+          group.barrier();
+          if (rank == 1) throw std::runtime_error("rank 1 has had enough");
+          group.barrier();
+        },
+        3, options);
+    FAIL("nothing was thrown");
+  } catch (const SpawnError& error) {
+    CHECK(error.rank() == 1);
+    CHECK(error.message() == "rank 1 has had enough");
+  }
+}
+
 TEST_CASE("a world of one needs neither store nor peers") {
   check_exited(run_ranks({.size = 1, .port = 1}, [](int, const Say&) {
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = ProcessGroup::connect();
     count_ranks(group);
   }));
 }
@@ -71,7 +141,7 @@ TEST_CASE("ranks may be threads that share a store in memory") {
         options.rank = rank;
         options.world_size = 3;
         options.store = store;
-        ProcessGroup group = init_process_group(options);
+        ProcessGroup group = ProcessGroup::connect(options);
         count_ranks(group);
       } catch (const std::exception& caught) {
         error = caught.what();
@@ -87,7 +157,7 @@ TEST_CASE("who waits too long for the others says who is missing") {
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [](int rank, const Say& say) {
     if (rank == 1 || rank == 3) return;
     try {
-      init_process_group({.timeout = std::chrono::milliseconds(700)});
+      ProcessGroup::connect({.timeout = std::chrono::milliseconds(700)});
     } catch (const WorkerError& error) {
       say(std::string(to_string(error.kind())) + ": " + error.what());
     }
@@ -103,7 +173,7 @@ TEST_CASE("who waits too long for the others says who is missing") {
 TEST_CASE("a store that is not there is named") {
   const auto ends = run_ranks({.size = 2, .port = free_port()}, [](int, const Say& say) {
     try {
-      init_process_group({.timeout = std::chrono::milliseconds(300)});
+      ProcessGroup::connect({.timeout = std::chrono::milliseconds(300)});
     } catch (const WorkerError& error) {
       say(std::string(to_string(error.kind())) + ": " + error.what());
     }
@@ -121,7 +191,7 @@ TEST_CASE("the interface can be chosen, and an unknown one is refused with those
   const auto ends =
       run_ranks({.size = 2, .port = store.port(), .environment = {{"GLOO_SOCKET_IFNAME", name}}},
                 [](int, const Say&) {
-                  ProcessGroup group = init_process_group({.timeout = seconds(10)});
+                  ProcessGroup group = ProcessGroup::connect({.timeout = seconds(10)});
                   count_ranks(group);
                 });
   check_exited(ends, name == "lo" ? 0 : 1);
@@ -135,7 +205,7 @@ TEST_CASE("the interface can be chosen, and an unknown one is refused with those
 TEST_CASE("a worker started by hand hears what is missing") {
   const auto ends = run_ranks({.size = 1}, [](int, const Say&) {
     unsetenv("WORLD_SIZE");
-    init_process_group();
+    ProcessGroup::connect();
   });
   check_exited(ends, 1);
   CHECK_THAT(ends[0].said, ContainsSubstring("WORLD_SIZE is not set"));

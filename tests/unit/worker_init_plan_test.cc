@@ -73,6 +73,53 @@ TEST_CASE("tcp:// gives address, rank and size, in itself or in the options") {
   CHECK(split->self.world.master_addr == "node-1");
 }
 
+TEST_CASE("tcp:// and file:// without a rank take it from the environment") {
+  InitOptions options;
+  options.init_method = GENERATE("tcp://node-1:1234", "file:///tmp/job");
+  const Result<InitPlan> result = plan(options, agents_worker());
+  REQUIRE(result);
+  CHECK(result->self.rank == 5);
+  CHECK(result->self.local_rank == 1);
+  CHECK(result->self.world.local_world_size == 4);
+  const Variables mpi = {{"OMPI_COMM_WORLD_RANK", "2"},
+                         {"OMPI_COMM_WORLD_SIZE", "4"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  const Result<InitPlan> under_mpi = plan(options, mpi);
+  REQUIRE(under_mpi);
+  CHECK(under_mpi->self.rank == 2);
+  CHECK(under_mpi->identity_source == "Open MPI");
+  CHECK_THAT(error_of(options, {}), ContainsSubstring("needs ?rank=R&world_size=N"));
+}
+
+TEST_CASE("the environment's node is taken over only for the environment's rank") {
+  InitOptions options;
+  options.init_method = "tcp://node-1:1234";
+  options.rank = 5;
+  options.world_size = 8;
+  CHECK(plan(options, agents_worker())->self.local_rank == 1);
+  CHECK(plan(options, agents_worker())->identity_source == "environment");
+  options.world_size = 6;
+  const Result<InitPlan> other = plan(options, agents_worker());
+  REQUIRE(other);
+  CHECK(other->self.local_rank == 5);
+  CHECK(other->self.world.local_world_size == 6);
+  CHECK(other->identity_source == "InitOptions");
+}
+
+TEST_CASE("file:// is a store without a host, and each restart has a file of its own") {
+  InitOptions options;
+  options.init_method = "file:///tmp/job?rank=0&world_size=2";
+  const Result<InitPlan> first = plan(options, {});
+  REQUIRE(first);
+  CHECK(first->file_path == "/tmp/job");
+  CHECK_FALSE(first->hosts_store);
+  CHECK(first->self.world.world_size == 2);
+  CHECK(plan(options, {{"TORCHELASTIC_RESTART_COUNT", "3"}})->file_path == "/tmp/job.3");
+  options.init_method = "file://localhost/tmp/job?rank=0&world_size=2";
+  CHECK(plan(options, {})->file_path == "/tmp/job");
+}
+
 TEST_CASE("under an agent a tcp:// address of its own is hosted by rank 0") {
   Variables variables = agents_worker();
   variables["RANK"] = "0";
@@ -99,11 +146,14 @@ TEST_CASE("what makes no sense is named with its value and the remedy") {
     options.init_method = method;
     return error_of(options, {});
   };
-  CHECK_THAT(error_with("file:///tmp/x"), ContainsSubstring("neither env:// nor tcp://host:port"));
+  CHECK_THAT(error_with("udp://x:1"), ContainsSubstring("none of env://, tcp://host:port and"));
+  CHECK_THAT(error_with("env://x"), ContainsSubstring("none of env://, tcp://host:port and"));
+  CHECK_THAT(error_with("file://tmp/x?rank=0&world_size=2"), ContainsSubstring("the whole path"));
+  CHECK_THAT(error_with("file:///tmp/?rank=0&world_size=2"), ContainsSubstring("the whole path"));
   CHECK_THAT(error_with("tcp://host?rank=0&world_size=2"), ContainsSubstring("a host and a port"));
   CHECK_THAT(error_with("tcp://host:1?rank=0&size=2"), ContainsSubstring("\"size=2\" is neither"));
   CHECK_THAT(error_with("tcp://host:1?rank"), ContainsSubstring("\"rank\" is neither"));
-  CHECK_THAT(error_with("tcp://host:1?rank=0"), ContainsSubstring("needs rank and world_size"));
+  CHECK_THAT(error_with("tcp://host:1?rank=0"), ContainsSubstring("given only rank"));
   CHECK_THAT(error_with("tcp://host:1?rank=2&world_size=2"), ContainsSubstring("RANK=\"2\""));
   CHECK_THAT(error_with("tcp://:1?rank=0&world_size=2"), ContainsSubstring("the host is empty"));
   InitOptions hasty;

@@ -22,7 +22,8 @@ std::vector<T> reduce(ReduceOp op, const std::vector<T>& left, const std::vector
 }  // namespace
 
 TEMPLATE_TEST_CASE("reductions do what they say for every type", "", std::uint8_t, std::int8_t,
-                   std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float, double) {
+                   std::int16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float,
+                   double) {
   using Values = std::vector<TestType>;
   const Values left{1, 2, 3, 10};
   const Values right{5, 2, 1, 3};
@@ -39,13 +40,38 @@ TEST_CASE("integer sums and products wrap around") {
   CHECK(reduce<std::int64_t>(ReduceOp::Product, {most}, {2})[0] == -2);
   CHECK(reduce<std::int8_t>(ReduceOp::Sum, {127}, {1})[0] == -128);
   CHECK(reduce<std::uint8_t>(ReduceOp::Product, {16}, {17})[0] == 16);
+  CHECK(reduce<std::int16_t>(ReduceOp::Product, {-32768}, {-32768})[0] == 0);
+  CHECK(reduce<std::int16_t>(ReduceOp::Sum, {32767}, {1})[0] == -32768);
   CHECK(reduce<std::int32_t>(ReduceOp::Product, {-3}, {5})[0] == -15);
+}
+
+TEST_CASE("bits of integers are combined, those of floating-point types not") {
+  CHECK(reduce<std::uint8_t>(ReduceOp::Band, {12}, {10})[0] == 8);
+  CHECK(reduce<std::int16_t>(ReduceOp::Bor, {12}, {10})[0] == 14);
+  CHECK(reduce<std::int64_t>(ReduceOp::Bxor, {-1}, {10})[0] == -11);
+  const ReduceOp op = GENERATE(ReduceOp::Band, ReduceOp::Bor, ReduceOp::Bxor);
+  for (int type = 0; type < 11; ++type) {
+    const auto data_type = static_cast<DataType>(type);
+    CHECK((reduce_function(data_type, op) == nullptr) == is_floating_point(data_type));
+  }
+}
+
+TEST_CASE("an average is divided once, and whole numbers are left alone") {
+  std::vector<float> floats{1, 2, 5};
+  divide(floats.data(), DataType::F32, floats.size(), 4);
+  CHECK(floats == std::vector<float>{0.25f, 0.5f, 1.25f});
+  std::vector<double> doubles{1, 2, 5};
+  divide(doubles.data(), DataType::F64, doubles.size(), 4);
+  CHECK(doubles == std::vector<double>{0.25, 0.5, 1.25});
+  std::vector<std::int32_t> integers{8};
+  divide(integers.data(), DataType::I32, integers.size(), 4);
+  CHECK(integers[0] == 8);
 }
 
 TEST_CASE("every type has its name and size") {
   std::set<std::string_view> names;
-  for (int type = 0; type < 8; ++type) names.insert(to_string(static_cast<DataType>(type)));
-  CHECK(names.size() == 8);
+  for (int type = 0; type < 11; ++type) names.insert(to_string(static_cast<DataType>(type)));
+  CHECK(names.size() == 11);
   CHECK(size_bytes(data_type<float>()) == sizeof(float));
   CHECK(data_type<long long>() == data_type<std::int64_t>());
   CHECK(data_type<unsigned char>() == DataType::U8);

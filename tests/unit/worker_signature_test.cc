@@ -1,47 +1,72 @@
-#include "worker_lib/call.h"
+#include "worker_lib/signature.h"
 
 #include "tests/support/catch.h"
 
 namespace drun::worker {
 
 TEST_CASE("a call is told as its source would write it") {
-  CHECK(to_string(Call{.name = Call::Name::Barrier}) == "barrier()");
-  CHECK(to_string(Call{.name = Call::Name::AllReduce,
+  CHECK(to_string(Call{.operation = Operation::Barrier}) == "barrier()");
+  CHECK(to_string(Call{.operation = Operation::AllReduce,
                        .type = DataType::F32,
                        .op = ReduceOp::Max,
                        .count = 1000}) == "all_reduce(f32 x 1000, max)");
-  CHECK(to_string(
-            Call{.name = Call::Name::Broadcast, .type = DataType::I64, .root = 3, .count = 0}) ==
+  CHECK(to_string(Call{
+            .operation = Operation::Broadcast, .type = DataType::I64, .root = 3, .count = 0}) ==
         "broadcast(i64 x 0, root 3)");
+  CHECK(to_string(Call{.operation = Operation::Reduce,
+                       .type = DataType::BF16,
+                       .op = ReduceOp::Avg,
+                       .root = 1,
+                       .count = 2}) == "reduce(bf16 x 2, avg, root 1)");
+  CHECK(to_string(Call{.operation = Operation::Gather,
+                       .type = DataType::U8,
+                       .root = 1,
+                       .count = 2,
+                       .is_uneven = true}) == "gather_v(u8, root 1)");
 }
 
-TEST_CASE("equal calls have equal bytes, and calls that differ in anything do not") {
-  const Call call{.name = Call::Name::AllReduce,
-                  .type = DataType::F32,
-                  .op = ReduceOp::Sum,
-                  .root = 0,
-                  .count = 7};
-  CHECK(encode(call) == encode(Call(call)));
-  CHECK(describe(encode(call)) == to_string(call));
-  std::vector<Call> others(5, call);
-  others[0].name = Call::Name::Broadcast;
+TEST_CASE("calls that go together have equal bytes, and calls that differ in anything do not") {
+  const Call call{
+      .operation = Operation::AllReduce, .type = DataType::F32, .op = ReduceOp::Sum, .count = 7};
+  CHECK(signature_of(call, 3) == signature_of(Call(call), 3));
+  CHECK(describe(signature_of(call, 3)) == to_string(call));
+  std::vector<Call> others(6, call);
+  others[0].operation = Operation::Reduce;
   others[1].type = DataType::I32;
   others[2].op = ReduceOp::Min;
-  others[3].root = 1;
+  others[3].operation = Operation::Broadcast;
   others[4].count = 7 + (std::uint64_t{1} << 40);
-  for (const Call& other : others) CHECK(encode(other) != encode(call));
+  others[5].is_uneven = true;
+  for (const Call& other : others) CHECK(signature_of(other, 3) != signature_of(call, 3));
+  Call reduce = call;
+  reduce.operation = Operation::Reduce;
+  Call other_root = reduce;
+  other_root.root = 1;
+  CHECK(signature_of(reduce, 3) != signature_of(other_root, 3));
+}
+
+TEST_CASE("sizes that every rank knows are compared, sizes of one's own are not") {
+  const std::vector<std::size_t> some{1, 2, 3};
+  const std::vector<std::size_t> others{3, 2, 1};
+  Call gather{.operation = Operation::AllGather, .counts_out = some.data(), .is_uneven = true};
+  Call other = gather;
+  other.counts_out = others.data();
+  CHECK(signature_of(gather, 3) != signature_of(other, 3));
+  gather.operation = other.operation = Operation::AllToAll;
+  CHECK(signature_of(gather, 3) == signature_of(other, 3));
 }
 
 TEST_CASE("bytes that are no call are told as such") {
-  CallBytes bytes{};
-  bytes.fill('\xff');
+  Signature bytes{};
+  bytes.fill('\x7f');
   CHECK(describe(bytes) == "unknown call");
+  CHECK(describe(signature_of(DataType::F32, 10)) == "f32 x 10");
 }
 
 TEST_CASE("a disagreement names every group of callers once") {
-  const CallBytes barrier = encode(Call{.name = Call::Name::Barrier});
-  const CallBytes reduce =
-      encode(Call{.name = Call::Name::AllReduce, .type = DataType::U8, .count = 4});
+  const Signature barrier = signature_of(Call{.operation = Operation::Barrier}, 6);
+  const Signature reduce = signature_of(
+      Call{.operation = Operation::AllReduce, .type = DataType::U8, .count = 4}, 6);
   CHECK(describe_disagreement({barrier, reduce, reduce, reduce, barrier, reduce}) ==
         "ranks 0, 4 call barrier(); ranks 1-3, 5 call all_reduce(u8 x 4, sum)");
   CHECK(describe_disagreement({reduce, barrier}) ==

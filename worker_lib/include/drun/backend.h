@@ -108,7 +108,8 @@ struct Lifeline {
 // Blocks:  run and Transfer::finish, until done, failed, aborted or past the deadline.
 // Thread:  run: one at a time, in the same order on every rank, from different threads. The rest:
 //          any, at any time.
-// Errors:  throws BackendFailure. After one, or after abort, nothing else needs to work. Kind Broken:
+// Errors:  throws BackendFailure. After one, or after abort, nothing else needs to work. Kind
+// Broken:
 //          another operation of this rank failed, at the same moment, and will say why.
 // Owner:   the group; destroyed when no operation is running.
 class Backend {
@@ -137,8 +138,8 @@ class Backend {
 
   // Whose end this process can see by itself. Valid as long as the backend.
   virtual std::vector<Lifeline> lifelines() const { return {}; }
-  // That rank's process has ended: who waits for something it has not done fails now. A rank may end
-  // after it has done its part of everything, which is no failure.
+  // That rank's process has ended: who waits for something it has not done fails now. A rank may
+  // end after it has done its part of everything, which is no failure.
   virtual void tell_lost(int rank) noexcept { static_cast<void>(rank); }
 
   // Memory that this backend moves fastest; null: it has none. Collective over the group; freed by
@@ -159,7 +160,8 @@ struct BackendContext {
   Deadline deadline{};                        // for connecting
 };
 
-// Called on every rank of a new group; returns when connected. Throws BackendFailure or WorkerError.
+// Called on every rank of a new group; returns when connected. Throws BackendFailure or
+// WorkerError.
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendContext& context)>;
 
 // From then on `name` may be asked for, also in place of one of drun's own.

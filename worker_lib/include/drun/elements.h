@@ -48,13 +48,11 @@ struct DataTypeOf<BFloat16> : std::integral_constant<DataType, DataType::BF16> {
 template <typename T>
 struct DataTypeOf<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool> &&
                                       (sizeof(T) != 2 || std::is_signed_v<T>)>>
-    : std::integral_constant<DataType, sizeof(T) == 1 ? (std::is_signed_v<T> ? DataType::I8
-                                                                            : DataType::U8)
-                                 : sizeof(T) == 2     ? DataType::I16
-                                 : sizeof(T) == 4     ? (std::is_signed_v<T> ? DataType::I32
-                                                                            : DataType::U32)
-                                                      : (std::is_signed_v<T> ? DataType::I64
-                                                                            : DataType::U64)> {};
+    : std::integral_constant<
+          DataType, sizeof(T) == 1   ? (std::is_signed_v<T> ? DataType::I8 : DataType::U8)
+                    : sizeof(T) == 2 ? DataType::I16
+                    : sizeof(T) == 4 ? (std::is_signed_v<T> ? DataType::I32 : DataType::U32)
+                                     : (std::is_signed_v<T> ? DataType::I64 : DataType::U64)> {};
 
 template <typename T>
 constexpr DataType data_type() {
@@ -86,9 +84,7 @@ struct Elements {
   // Of `vector<float>&` and `span<float>`, not of `const vector<float>&`.
   template <typename R, typename = detail::IfWritable<R>>
   Elements(R&& range)  // NOLINT: an implicit conversion is what this is for
-      : data(std::data(range)),
-        count(std::size(range)),
-        type(data_type<detail::PointedTo<R>>()) {}
+      : data(std::data(range)), count(std::size(range)), type(data_type<detail::PointedTo<R>>()) {}
 };
 
 // Memory that is only read.
@@ -106,9 +102,7 @@ struct ConstElements {
       : data(elements.data), count(elements.count), type(elements.type), gpu(elements.gpu) {}
   template <typename R, typename = detail::IfReadable<R>>
   ConstElements(R&& range)  // NOLINT: an implicit conversion is what this is for
-      : data(std::data(range)),
-        count(std::size(range)),
-        type(data_type<detail::PointedTo<R>>()) {}
+      : data(std::data(range)), count(std::size(range)), type(data_type<detail::PointedTo<R>>()) {}
 };
 
 // `count` numbers at `data`, in the memory of CUDA device `gpu`.

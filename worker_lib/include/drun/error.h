@@ -31,7 +31,10 @@ class WorkerError : public std::runtime_error {
     std::optional<int> peer = std::nullopt;  // whom it is about, where one can be named
     std::string operation = "";              // "all_reduce(f32 x 1000, sum)"
     std::string message = "";
-    bool operator==(const Details&) const = default;
+    bool operator==(const Details& other) const {
+      return kind == other.kind && rank == other.rank && peer == other.peer &&
+             operation == other.operation && message == other.message;
+    }
   };
 
   explicit WorkerError(Details details);

@@ -1,7 +1,9 @@
 // core. The two floating-point types of 16 bits that C++17 lacks: storage, and conversion to and
 // from float. Arithmetic is done in float.
 //
-// Rounding: to nearest, ties to even; what is too large becomes infinity; NaN stays NaN.
+// Rounding: to nearest, ties to even; what is too large becomes infinity; a NaN becomes a quiet one
+//           with its sign and the upper bits of its payload, as the processors' own instructions
+//           do.
 // Owner:    values; copy freely.   Thread: any.
 #pragma once
 
@@ -9,6 +11,19 @@
 #include <cstring>
 
 namespace drun {
+
+namespace detail {
+inline std::int32_t bits_of(float value) {
+  std::int32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+inline float float_of(std::int32_t bits) {
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+}  // namespace detail
 
 // IEEE 754 binary16: 11 bits of precision, up to 65504.
 struct Float16 {
@@ -19,40 +34,36 @@ struct Float16 {
   explicit operator float() const { return to_float(bits); }
 
   static std::uint16_t from_float(float value) {
-    std::uint32_t x = 0;
-    std::memcpy(&x, &value, sizeof(x));
-    const std::uint32_t sign = x >> 16 & 0x8000u;
-    const std::uint32_t magnitude = x & 0x7FFFFFFFu;
-    if (magnitude > 0x7F800000u) return static_cast<std::uint16_t>(sign | 0x7E00u);
-    if (magnitude >= 0x47800000u) return static_cast<std::uint16_t>(sign | 0x7C00u);
-    if (magnitude < 0x38800000u) {  // subnormal: the float unit rounds it
-      float small = 0;
-      std::memcpy(&small, &magnitude, sizeof(small));
-      const float shifted = small + 0.5f;  // the last bit is now worth 2^-24
-      std::uint32_t y = 0;
-      std::memcpy(&y, &shifted, sizeof(y));
-      return static_cast<std::uint16_t>(sign | (y - 0x3F000000u));
+    const std::int32_t x = detail::bits_of(value);
+    const std::int32_t sign = x >> 16 & 0x8000;
+    const std::int32_t magnitude = x & 0x7FFFFFFF;
+    std::int32_t half = 0;
+    if (magnitude > 0x7F800000) {
+      half = 0x7E00 | (magnitude >> 13 & 0x3FF);
+    } else if (magnitude >= 0x47800000) {
+      half = 0x7C00;
+    } else if (magnitude >= 0x38800000) {  // may carry into infinity
+      half = (magnitude - 0x38000000 + 0xFFF + (magnitude >> 13 & 1)) >> 13;
+    } else {  // subnormal: the float unit rounds; after 0.5 the last bit is worth 2^-24
+      half = detail::bits_of(detail::float_of(magnitude) + 0.5f) - 0x3F000000;
     }
-    const std::uint32_t rounded = magnitude + 0xFFFu + (magnitude >> 13 & 1u);
-    return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
+    return static_cast<std::uint16_t>(half | sign);
   }
 
   static float to_float(std::uint16_t half) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
-    const std::uint32_t magnitude = half & 0x7FFFu;
-    std::uint32_t x = 0;
-    if (magnitude >= 0x7C00u) {
-      x = 0x7F800000u | (magnitude & 0x3FFu) << 13;
-    } else if (magnitude >= 0x400u) {
-      x = (magnitude << 13) + 0x38000000u;
+    const std::int32_t magnitude = half & 0x7FFF;
+    std::int32_t x = 0;
+    if (magnitude > 0x7C00) {
+      x = 0x7FC00000 | magnitude << 13;
+    } else if (magnitude == 0x7C00) {
+      x = 0x7F800000;
+    } else if (magnitude >= 0x400) {
+      x = (magnitude << 13) + 0x38000000;
     } else {  // subnormal or zero: a multiple of 2^-24
-      const float value = static_cast<float>(magnitude) * 0x1p-24f;
-      std::memcpy(&x, &value, sizeof(x));
+      x = detail::bits_of(static_cast<float>(magnitude) * 0x1p-24f);
     }
-    x |= sign;
-    float value = 0;
-    std::memcpy(&value, &x, sizeof(value));
-    return value;
+    const float value = detail::float_of(x);
+    return (half & 0x8000) != 0 ? -value : value;
   }
 };
 
@@ -65,17 +76,14 @@ struct BFloat16 {
   explicit operator float() const { return to_float(bits); }
 
   static std::uint16_t from_float(float value) {
-    std::uint32_t x = 0;
-    std::memcpy(&x, &value, sizeof(x));
-    if ((x & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<std::uint16_t>(x >> 16 | 0x40u);
-    return static_cast<std::uint16_t>((x + 0x7FFFu + (x >> 16 & 1u)) >> 16);
+    const auto x = static_cast<std::uint32_t>(detail::bits_of(value));
+    const std::uint32_t rounded = (x + 0x7FFFu + (x >> 16 & 1u)) >> 16;
+    const bool is_nan = (x & 0x7FFFFFFFu) > 0x7F800000u;
+    return static_cast<std::uint16_t>(is_nan ? x >> 16 | 0x40u : rounded);
   }
 
   static float to_float(std::uint16_t half) {
-    const std::uint32_t x = static_cast<std::uint32_t>(half) << 16;
-    float value = 0;
-    std::memcpy(&value, &x, sizeof(value));
-    return value;
+    return detail::float_of(static_cast<std::int32_t>(static_cast<std::uint32_t>(half) << 16));
   }
 };
 

@@ -13,12 +13,14 @@
 //          disagree every rank throws Mismatch, naming who called what. Messages are not part of
 //          that order and never wait behind a collective.
 // Memory:  after an error the content of outputs is unspecified. All ranks get the same bits.
-// Errors:  WorkerError. Usage and Unsupported are thrown before anything is sent and change nothing.
+// Errors:  WorkerError. Usage and Unsupported are thrown before anything is sent and change
+// nothing.
 //          After any other error the group is broken for good: the other ranks fail too, with the
 //          same first cause, and every later call throws Broken. Start over with a new process
 //          (drun's --max-restarts) or a new group.
 // Timeout: of each operation as a whole; init's applies where a call is not given one.
-// Async:   async_ operations, isend and irecv return at once; their memory stays with them until the
+// Async:   async_ operations, isend and irecv return at once; their memory stays with them until
+// the
 //          Work is done.
 // Thread:  any, at the same time; but who calls collectives from several threads must see to it
 //          that the order is the same on all ranks.
@@ -47,10 +49,13 @@ struct InitOptions {
   // A name ("gloo", "shm", "nccl", "mpi", or a registered one), "shm+gloo" (shared memory within a
   // node, Gloo between nodes), or one for each kind of memory: "cpu:shm+gloo,cuda:nccl".
   std::string backend = "cpu:shm+gloo,cuda:nccl";
-  // "env://": RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and the rest of what drun and torchrun
-  // set. "tcp://host:port?rank=R&world_size=N": without an environment; rank 0 hosts the store.
+  // "env://": RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as drun and torchrun set them; without
+  // the first two what mpirun, mpiexec or srun set, and MASTER_ADDR if there are several nodes.
+  // "tcp://host:port": the store is there; rank 0 hosts it. "file:///path": it is this file, a new
+  // one, for one group; the last rank to leave removes it.
+  // Both may end in "?rank=R&world_size=N"; otherwise these come from below or the environment.
   std::string init_method = "env://";
-  // For tcp:// without them in the address; required with a store.
+  // Both or none. Required with a store.
   std::optional<int> rank = std::nullopt;
   std::optional<int> world_size = std::nullopt;
   // For all ranks to find each other, and for each operation.
@@ -59,7 +64,7 @@ struct InitOptions {
   // it that no keys of an earlier job are in it.
   std::shared_ptr<KeyStore> store = nullptr;
   // Network interface for the traffic between nodes; empty: the variable GLOO_SOCKET_IFNAME, else
-  // the address from which MASTER_ADDR is reached (with `store`: loopback).
+  // the address from which MASTER_ADDR is reached (with `store`, or file:// without it: loopback).
   std::string network_interface = "";
 };
 

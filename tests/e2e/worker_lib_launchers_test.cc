@@ -1,0 +1,113 @@
+// One program, unchanged, under every launcher that is on this machine.
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+#include "tests/support/process.h"
+
+namespace drun::testing {
+namespace {
+
+const std::string kProgram = built("examples/all_reduce");
+
+// Without what a launcher that runs these tests may have said.
+Launch under(Words argv) {
+  Launch launch{.argv = std::move(argv)};
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+                           "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"}) {
+    launch.environment[name] = std::nullopt;
+  }
+  return launch;
+}
+
+bool works(const Words& argv) {
+  const Words quiet = Words{"/bin/sh", "-c", "exec \"$@\" >/dev/null 2>&1", "sh"} + argv;
+  return run(under(quiet), 60s).code == 0;
+}
+
+void check_sums(const Ended& ended, int ranks) {
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out, ContainsSubstring(std::to_string(ranks) +
+                                          " ranks: 1000003 numbers summed, all exact\n"));
+}
+
+const Words kMpirun = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n"};
+
+}  // namespace
+
+TEST_CASE("a worker runs under drun") {
+  check_sums(run(under({drun_program(), "--standalone", "--nproc_per_node=3", kProgram}), 60s), 3);
+}
+
+TEST_CASE("a worker runs under Open MPI's mpirun, without any address") {
+  if (!works(kMpirun + Words{"1", "true"})) {
+    WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
+    return;
+  }
+  check_sums(run(under(kMpirun + Words{"3", kProgram}), 60s), 3);
+}
+
+TEST_CASE("a worker runs under Hydra's mpiexec, also behind a shell") {
+  if (!works({"mpiexec.hydra", "-n", "1", "true"})) {
+    WARN("skipped: no mpiexec.hydra (mpich)");
+    return;
+  }
+  check_sums(run(under({"mpiexec.hydra", "-n", "3", kProgram}), 60s), 3);
+  check_sums(run(under({"mpiexec.hydra", "-n", "2", "/bin/sh", "-c", kProgram + "; true"}), 60s),
+             2);
+}
+
+TEST_CASE("a worker runs under srun, as a step on one node") {
+  if (!works({"srun", "-n1", "true"})) {
+    WARN("skipped: no srun that reaches a slurmctld");
+    return;
+  }
+  check_sums(run(under({"srun", "-N1", "-n2", "--overcommit", kProgram}), 60s), 2);
+}
+
+TEST_CASE("a worker runs under torchrun") {
+  Words torchrun;
+  for (const char* python : {"python3", "/usr/bin/python3"}) {
+    const Words argv = {python, "-m", "torch.distributed.run"};
+    if (torchrun.empty() && works(argv + Words{"--help"})) torchrun = argv;
+  }
+  if (torchrun.empty()) {
+    WARN("skipped: no python3 with torch.distributed.run (python3-torch)");
+    return;
+  }
+  const Words options = {"--nnodes=1", "--nproc_per_node=2", "--master_addr=127.0.0.1",
+                         "--master_port=" + std::to_string(free_port()), "--no_python"};
+  check_sums(run(under(torchrun + options + Words{kProgram}), 120s), 2);
+}
+
+TEST_CASE("a worker runs by hand, with nothing but variables") {
+  const std::string script =
+      "for r in 0 1 2; do MASTER_ADDR=127.0.0.1 MASTER_PORT=$1 RANK=$r WORLD_SIZE=3 $2 & done; "
+      "wait";
+  check_sums(
+      run(under({"/bin/sh", "-c", script, "sh", std::to_string(free_port()), kProgram}), 60s), 3);
+}
+
+TEST_CASE("drun under mpirun is an agent, and its workers are its own") {
+  if (!works(kMpirun + Words{"1", "true"})) {
+    WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
+    return;
+  }
+  const Words job = {drun_program(), "--standalone", "--nproc_per_node=2", kProgram};
+  check_sums(run(under(kMpirun + Words{"1"} + job), 60s), 2);
+}
+
+TEST_CASE("mpirun's own variables do not excuse half of an agent's") {
+  if (!works(kMpirun + Words{"1", "true"})) {
+    WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
+    return;
+  }
+  Launch launch = under(kMpirun + Words{"1", kProgram});
+  launch.environment["WORLD_SIZE"] = "4";
+  const Ended ended = run(launch, 60s);
+  CHECK(ended.code != 0);
+  CHECK_THAT(ended.err, ContainsSubstring("RANK is not set"));
+  CHECK_THAT(ended.err, ContainsSubstring("unset WORLD_SIZE, and the variables of Open MPI count"));
+}
+
+}  // namespace drun::testing

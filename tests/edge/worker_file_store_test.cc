@@ -1,0 +1,233 @@
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "drun/error.h"
+#include "tests/support/catch.h"
+#include "tests/support/process.h"
+#include "tests/support/ranks.h"
+#include "worker_lib/file_key_store.h"
+
+namespace drun::worker {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::RankEnd;
+using test::Say;
+using testing::TemporaryDirectory;
+
+std::shared_ptr<KeyStore> open_at(const std::string& path, int rank, int size) {
+  return open_file_key_store({.path = path, .rank = rank, .size = size}, seconds(20));
+}
+
+std::string error_of(const std::function<void()>& deed) {
+  try {
+    deed();
+  } catch (const WorkerError& error) {
+    return std::string(to_string(error.kind())) + ": " + error.what();
+  }
+  return "no error";
+}
+
+void check_exited(const std::vector<RankEnd>& ends) {
+  for (const RankEnd& end : ends) {
+    INFO("said: " << end.said << " signal " << end.signal);
+    CHECK(end.exit_code == 0);
+  }
+}
+
+// As a job leaves it whose ranks were killed: rank 0 of two had come, or both.
+void leave_behind(const std::string& path, int how_many) {
+  const auto ends = test::run_ranks({.size = how_many}, [&](int rank, const Say&) {
+    const auto store = open_at(path, rank, 2);
+    store->set("address/" + std::to_string(rank), "an old one", seconds(5));
+    kill(getpid(), SIGKILL);
+  });
+  for (const RankEnd& end : ends) REQUIRE(end.signal == SIGKILL);
+}
+
+}  // namespace
+
+TEST_CASE("ranks meet in a file, and the last one removes it") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("store");
+  check_exited(test::run_ranks({.size = 4}, [&](int rank, const Say&) {
+    const auto store = open_at(path, rank, 4);
+    store->set("rank/" + std::to_string(rank), std::string(rank * 1000u, 'x'), seconds(20));
+    for (int other = 0; other < 4; ++other) {
+      const std::string value = store->get("rank/" + std::to_string(other), seconds(20));
+      if (value.size() != other * 1000u) throw std::runtime_error("wrong value");
+    }
+  }));
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("a file can be used again once all have left it") {
+  const TemporaryDirectory directory;
+  for (int run = 0; run < 3; ++run) {
+    const auto store = open_at(directory.file("store"), 0, 1);
+    CHECK_FALSE(store->has("from before", seconds(1)));
+    store->set("from before", "", seconds(1));
+  }
+}
+
+TEST_CASE("additions and exchanges of several processes are never lost") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("store");
+  check_exited(test::run_ranks({.size = 4}, [&](int rank, const Say&) {
+    const auto store = open_at(path, rank, 4);
+    for (int i = 0; i < 100; ++i) store->add("sum", rank + 1, seconds(20));
+    const std::string mine = std::to_string(rank);
+    const std::string winner = store->compare_set("winner", "", mine, seconds(20));
+    store->set("winner/" + mine, winner, seconds(20));
+    for (int other = 0; other < 4; ++other) {
+      if (store->get("winner/" + std::to_string(other), seconds(20)) != winner) {
+        throw std::runtime_error("two winners");
+      }
+    }
+    if (store->get("sum", seconds(1)) != "1000") throw std::runtime_error("lost an addition");
+  }));
+}
+
+TEST_CASE("ranks may be threads of one process") {
+  const TemporaryDirectory directory;
+  std::vector<std::thread> ranks;
+  std::vector<std::string> errors(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      errors[static_cast<std::size_t>(rank)] = error_of([&] {
+        const auto store = open_at(directory.file("store"), rank, 3);
+        for (int i = 0; i < 50; ++i) store->add("sum", 1, seconds(20));
+        store->set(std::to_string(rank), "", seconds(20));
+        store->wait({"0", "1", "2"}, seconds(20));
+        if (store->get("sum", seconds(1)) != "150") throw std::runtime_error("lost an addition");
+      });
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::string& error : errors) CHECK(error == "no error");
+}
+
+TEST_CASE("a file left from an earlier run is an error on every rank, at once") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("store");
+  leave_behind(path, GENERATE(1, 2));
+  const auto ends = test::run_ranks({.size = 2}, [&](int rank, const Say& say) {
+    say(error_of([&] {
+      const auto store = open_at(path, rank, 2);
+      store->set("address/" + std::to_string(rank), "a new one", seconds(20));
+      store->get("address/never", seconds(20));
+    }));
+  });
+  check_exited(ends);
+  for (const RankEnd& end : ends) {
+    CHECK_THAT(end.said, ContainsSubstring("store: the file " + path + " is left from an earlier"));
+    CHECK_THAT(end.said, ContainsSubstring("remove it"));
+    CHECK(end.took < seconds(10));
+  }
+}
+
+TEST_CASE("a file of a job of another size is not taken for this one's") {
+  const TemporaryDirectory directory;
+  const auto store = open_at(directory.file("store"), 0, 3);
+  CHECK_THAT(error_of([&] { open_at(directory.file("store"), 1, 2); }),
+             ContainsSubstring("left from an earlier run, or another job uses it"));
+}
+
+TEST_CASE("a key that does not come is named at the deadline") {
+  const TemporaryDirectory directory;
+  const auto store = open_at(directory.file("store"), 0, 2);
+  store->set("here", "", seconds(1));
+  CHECK_THAT(
+      error_of([&] {
+        store->wait({"here", "not here"}, milliseconds(60));
+      }),
+      ContainsSubstring("timeout: nobody set \"not here\"") && ContainsSubstring("within 60 ms"));
+}
+
+TEST_CASE("a value is seen by those who are waiting for it") {
+  const TemporaryDirectory directory;
+  const auto waiting = open_at(directory.file("store"), 0, 2);
+  const auto setting = open_at(directory.file("store"), 1, 2);
+  std::string got;
+  std::thread waiter([&] { got = waiting->get("key", seconds(20)); });
+  // What the waiting rank writes meanwhile is not held up by its wait.
+  waiting->set("other", "", seconds(20));
+  setting->get("other", seconds(20));
+  setting->set("key", "value", seconds(20));
+  waiter.join();
+  CHECK(got == "value");
+}
+
+TEST_CASE("what a writer left unfinished is written over") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("store");
+  const auto first = open_at(path, 0, 2);
+  first->set("a", "1", seconds(1));
+  testing::write_file(path, testing::read_file(path) + "half a rec");
+  const auto second = open_at(path, 1, 2);
+  second->set("b", "2", seconds(1));
+  CHECK(first->get("b", seconds(1)) == "2");
+  CHECK(second->get("a", seconds(1)) == "1");
+}
+
+TEST_CASE("a file that is something else is refused and left alone") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("letter");
+  const std::string text = GENERATE("Dear all,", "Dear all, this is longer than a header is.");
+  testing::write_file(path, text);
+  CHECK_THAT(error_of([&] { open_at(path, 0, 2); }),
+             ContainsSubstring("is not a file of drun's store"));
+  CHECK(testing::read_file(path) == text);
+  CHECK_THAT(error_of([&] { open_at(directory.file("no/such"), 0, 2); }),
+             ContainsSubstring("cannot open the store's file"));
+}
+
+TEST_CASE("a file that was damaged is refused, whatever byte it is") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("store");
+  const auto first = open_at(path, 0, 3);
+  first->set("key", "value", seconds(1));
+  const std::string good = testing::read_file(path);
+  int refused = 0;
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 0xFF);
+    testing::write_file(path, bad);
+    const std::string error = error_of([&] { open_at(path, 1, 3)->has("key", seconds(1)); });
+    if (error != "no error") ++refused;
+  }
+  CHECK(refused >= 24);  // at least all of the header; bytes of keys and values are anybody's
+  testing::write_file(path, good);
+}
+
+TEST_CASE("too much for the file is refused and changes nothing") {
+  const TemporaryDirectory directory;
+  const auto store = open_at(directory.file("store"), 0, 1);
+  CHECK_THAT(error_of([&] { store->set("big", std::string(17 << 20, 'x'), seconds(5)); }),
+             ContainsSubstring("a value of 17825792 bytes are too much"));
+  CHECK_FALSE(store->has("big", seconds(1)));
+}
+
+TEST_CASE("a lock that is not given back ends the wait at the deadline") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("store");
+  const auto store = open_at(path, 0, 2);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  REQUIRE(fcntl(fd, F_OFD_SETLK, &whole) == 0);
+  CHECK_THAT(error_of([&] { store->set("key", "", milliseconds(50)); }),
+             ContainsSubstring("timeout: another process keeps the lock"));
+  close(fd);
+  store->set("key", "", seconds(5));
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,244 @@
+#include "drun/half.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "worker_lib/reduce.h"
+
+namespace drun::worker {
+namespace {
+
+constexpr int kAll = 1 << 16;
+
+struct Format {
+  int mantissa_bits = 10;
+  int least_exponent = -14;
+};
+Format format_of(Float16) { return {.mantissa_bits = 10, .least_exponent = -14}; }
+Format format_of(BFloat16) { return {.mantissa_bits = 7, .least_exponent = -126}; }
+
+// The value that `bits` stand for, by the definition of the formats.
+template <typename Half>
+double meaning(std::uint16_t bits) {
+  const Format format = format_of(Half());
+  const int exponent = (bits & 0x7FFF) >> format.mantissa_bits;
+  const int mantissa = bits & ((1 << format.mantissa_bits) - 1);
+  const int lowest = format.least_exponent - format.mantissa_bits;
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  if (exponent == (0x7FFF >> format.mantissa_bits)) {
+    return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN()
+                         : sign * std::numeric_limits<double>::infinity();
+  }
+  if (exponent == 0) return sign * std::ldexp(mantissa, lowest);
+  return sign * std::ldexp(mantissa + (1 << format.mantissa_bits), lowest + exponent - 1);
+}
+
+// The nearest value of the format, as a double's own rounding finds it (ties to even).
+template <typename Half>
+double nearest(float value) {
+  const Format format = format_of(Half());
+  const double most = meaning<Half>(static_cast<std::uint16_t>(Half(INFINITY).bits - 1));
+  int exponent = 0;
+  std::frexp(static_cast<double>(value), &exponent);
+  const int last = std::max(exponent - 1, format.least_exponent) - format.mantissa_bits;
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
+  return std::abs(rounded) > most ? std::copysign(INFINITY, rounded) : rounded;
+}
+
+template <typename Half>
+bool rounds_right(float value) {
+  const double got = meaning<Half>(Half(value).bits);
+  return got == nearest<Half>(value) && std::signbit(got) == std::signbit(value);
+}
+
+template <typename Half>
+std::vector<Half> all_values() {
+  std::vector<Half> values(kAll);
+  for (int i = 0; i < kAll; ++i) {
+    values[static_cast<std::size_t>(i)].bits = static_cast<std::uint16_t>(i);
+  }
+  return values;
+}
+
+bool same_bits(float left, float right) { return detail::bits_of(left) == detail::bits_of(right); }
+
+template <typename Half>
+std::uint16_t expected(ReduceOp op, Half left, Half right) {
+  const float a = static_cast<float>(left);
+  const float b = static_cast<float>(right);
+  if (op == ReduceOp::Min) return b < a ? right.bits : left.bits;
+  if (op == ReduceOp::Max) return a < b ? right.bits : left.bits;
+  const float result = op == ReduceOp::Sum ? a + b : a * b;
+  return std::isnan(result) ? Half(std::numeric_limits<float>::quiet_NaN()).bits
+                            : Half(result).bits;
+}
+
+// Where two lists differ first; -1: nowhere.
+template <typename Half, typename Expected>
+long first_wrong(const std::vector<Half>& got, const Expected& expected_at) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i].bits != expected_at(i)) return static_cast<long>(i);
+  }
+  return -1;
+}
+
+std::vector<Instructions> every_instructions() {
+  if (best_instructions() == Instructions::Plain) return {Instructions::Plain};
+  return {Instructions::Plain, best_instructions()};
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("every 16-bit float means what its format says", "", Float16, BFloat16) {
+  int wrong = 0;
+  for (const TestType half : all_values<TestType>()) {
+    const double value = meaning<TestType>(half.bits);
+    const float converted = static_cast<float>(half);
+    const bool is_right =
+        std::isnan(value) ? std::isnan(converted) : static_cast<double>(converted) == value;
+    if (!is_right || std::signbit(converted) != ((half.bits & 0x8000) != 0)) ++wrong;
+  }
+  CHECK(wrong == 0);
+}
+
+TEMPLATE_TEST_CASE("every 16-bit float and what lies around it is rounded to nearest even", "",
+                   Float16, BFloat16) {
+  int wrong = 0;
+  for (const TestType half : all_values<TestType>()) {
+    const float value = static_cast<float>(half);
+    if (std::isnan(value)) continue;
+    TestType next = half;
+    ++next.bits;
+    const float middle = value / 2 + static_cast<float>(next) / 2;
+    if (!rounds_right<TestType>(value) || TestType(value).bits != half.bits) ++wrong;
+    if (!std::isfinite(middle)) continue;
+    for (const float near : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, value),
+                             std::nextafter(middle, 2 * middle)}) {
+      if (!rounds_right<TestType>(near)) ++wrong;
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+TEMPLATE_TEST_CASE("any float is rounded to nearest even", "", Float16, BFloat16) {
+  std::mt19937 random(7);
+  int wrong = 0;
+  for (int i = 0; i < 1'000'000; ++i) {
+    const float value = detail::float_of(static_cast<std::int32_t>(random()));
+    if (std::isnan(value) ? !std::isnan(static_cast<float>(TestType(value)))
+                          : !rounds_right<TestType>(value)) {
+      ++wrong;
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("what is too large for a Float16 is infinity, from half a step above the largest") {
+  CHECK(Float16(65504.0f).bits == 0x7BFF);
+  CHECK(Float16(65519.99f).bits == 0x7BFF);
+  CHECK(Float16(65520.0f).bits == 0x7C00);
+  CHECK(Float16(-1e30f).bits == 0xFC00);
+  CHECK(Float16(0x1p-25f).bits == 0);  // a tie, to even
+  CHECK(Float16(0x1.8p-24f).bits == 2);
+  CHECK(Float16(-0.0f).bits == 0x8000);
+}
+
+TEST_CASE("a NaN keeps its sign and the upper bits of its payload, and is quiet") {
+  CHECK(Float16(detail::float_of(static_cast<std::int32_t>(0xFF802000u))).bits == 0xFE01);
+  CHECK(BFloat16(detail::float_of(0x7F80FFFF)).bits == 0x7FC0);
+  Float16 signalling;
+  signalling.bits = 0x7C01;
+  CHECK(same_bits(static_cast<float>(signalling), detail::float_of(0x7FC02000)));
+}
+
+TEMPLATE_TEST_CASE("16-bit reductions have the same bits with every instruction set", "", Float16,
+                   BFloat16) {
+  const std::vector<TestType> left = all_values<TestType>();
+  std::mt19937 random(11);
+  std::vector<std::uint16_t> partners = {0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x3C00,
+                                         0x3F80, 0x7BFF, 0x7C00, 0xFC00, 0x7C01, 0x7E00, 0xFE55,
+                                         0x7F7F, 0x7F80, 0xFF80, 0x7F81, 0x7FC0, 0xFFFF};
+  while (partners.size() < 28) partners.push_back(static_cast<std::uint16_t>(random()));
+  const ReduceOp op =
+      GENERATE(ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max, ReduceOp::Avg);
+  const ReduceOp same = op == ReduceOp::Avg ? ReduceOp::Sum : op;
+  for (const Instructions instructions : every_instructions()) {
+    const ReduceFunction reduce = reduce_function(data_type<TestType>(), op, instructions);
+    for (const std::uint16_t partner : partners) {
+      TestType other;
+      other.bits = partner;
+      const std::vector<TestType> right(kAll, other);
+      std::vector<TestType> out(kAll);
+      reduce(out.data(), left.data(), right.data(), out.size());
+      INFO(to_string(op) << " with " << partner);
+      CHECK(first_wrong(out, [&](std::size_t i) { return expected(same, left[i], other); }) == -1);
+      reduce(out.data(), right.data(), left.data(), out.size());
+      CHECK(first_wrong(out, [&](std::size_t i) { return expected(same, other, left[i]); }) == -1);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("16-bit quotients have the same bits with every instruction set", "", Float16,
+                   BFloat16) {
+  const int by = GENERATE(1, 2, 3, 7, 64, 1000, 70000);
+  for (const Instructions instructions : every_instructions()) {
+    std::vector<TestType> values = all_values<TestType>();
+    divide(values.data(), data_type<TestType>(), values.size(), by, instructions);
+    CHECK(first_wrong(values, [&](std::size_t i) {
+            TestType before;
+            before.bits = static_cast<std::uint16_t>(i);
+            const float result = static_cast<float>(before) / static_cast<float>(by);
+            return std::isnan(result) ? TestType(std::numeric_limits<float>::quiet_NaN()).bits
+                                      : TestType(result).bits;
+          }) == -1);
+  }
+}
+
+TEMPLATE_TEST_CASE("a reduction touches as many elements as it should, wherever they begin", "",
+                   Float16, BFloat16, float, double, std::int8_t, std::int32_t) {
+  const Instructions instructions = GENERATE(from_range(every_instructions()));
+  const ReduceOp op = GENERATE(ReduceOp::Sum, ReduceOp::Max);
+  const ReduceFunction reduce = reduce_function(data_type<TestType>(), op, instructions);
+  const TestType untouched(99.0f);
+  for (std::size_t begin = 0; begin < 3; ++begin) {
+    for (std::size_t count = 0; count <= 70; ++count) {
+      std::vector<TestType> out(80, untouched);
+      const std::vector<TestType> left(80, TestType(3.0f));
+      const std::vector<TestType> right(80, TestType(4.0f));
+      reduce(&out[begin], &left[begin], &right[begin], count);
+      const TestType result(op == ReduceOp::Sum ? 7.0f : 4.0f);
+      bool is_right = true;
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        is_right &= out[i] == (i >= begin && i < begin + count ? result : untouched);
+      }
+      CHECK(is_right);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("the smaller of a number and a NaN is the left one, wherever it lies", "",
+                   Float16, BFloat16, float, double) {
+  const Instructions instructions = GENERATE(from_range(every_instructions()));
+  const ReduceOp op = GENERATE(ReduceOp::Min, ReduceOp::Max);
+  const ReduceFunction reduce = reduce_function(data_type<TestType>(), op, instructions);
+  const TestType nan(std::numeric_limits<float>::quiet_NaN());
+  const auto is_nan = [](TestType value) { return !(value == value); };
+  for (std::size_t count = 1; count <= 40; ++count) {
+    for (std::size_t at = 0; at < count; ++at) {
+      std::vector<TestType> numbers(count, TestType(5.0f));
+      std::vector<TestType> with_nan(count, TestType(5.0f));
+      with_nan[at] = nan;
+      std::vector<TestType> out(count);
+      reduce(out.data(), with_nan.data(), numbers.data(), count);
+      CHECK(is_nan(out[at]));
+      reduce(out.data(), numbers.data(), with_nan.data(), count);
+      CHECK(out[at] == TestType(5.0f));
+    }
+  }
+}
+
+}  // namespace drun::worker

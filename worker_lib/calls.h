@@ -1,0 +1,54 @@
+// core. From what the caller passed to a Call whose every part fits; and messages.
+//
+// Errors:  throws WorkerError (Usage) that names the part, its size and what it should be. What
+// only
+//          the others can know (their counts) is not checked.
+// Thread:  any.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "drun/backend.h"
+
+namespace drun::worker {
+
+struct Place {
+  int rank = 0;
+  int size = 1;
+};
+
+using Counts = std::vector<std::size_t>;
+
+Call broadcast_call(const Place& place, const Elements& data, int root);
+Call all_reduce_call(const Place& place, const Elements& data, ReduceOp op);
+Call reduce_call(const Place& place, const Elements& data, int root, ReduceOp op);
+// Counts of parts: null for equal ones. They stay the caller's.
+Call gather_call(const Place& place, const ConstElements& mine, const Elements& all, int root,
+                 const Counts* counts = nullptr);
+Call all_gather_call(const Place& place, const ConstElements& mine, const Elements& all,
+                     const Counts* counts = nullptr);
+Call scatter_call(const Place& place, const ConstElements& all, const Elements& mine, int root,
+                  const Counts* counts = nullptr);
+Call reduce_scatter_call(const Place& place, const ConstElements& all, const Elements& mine,
+                         ReduceOp op, const Counts* counts = nullptr);
+Call all_to_all_call(const Place& place, const ConstElements& input, const Elements& output);
+Call all_to_all_v_call(const Place& place, const ConstElements& input, const Counts& to,
+                       const Elements& output, const Counts& from);
+
+// To or from one other rank.
+struct Message {
+  bool is_send = false;
+  ConstElements outgoing = {};             // of a send
+  Elements incoming = {};                  // of a receive
+  std::optional<int> peer = std::nullopt;  // absent: from anyone
+  int tag = 0;
+};
+
+// "send(f32 x 3, to rank 1)", "recv(f32 x 3, from anyone)".
+std::string to_string(const Message& message);
+void check(const Place& place, const Message& message);
+
+}  // namespace drun::worker

@@ -1,0 +1,56 @@
+// edge. Records appended to a file by several processes, each of which reads all of them in the
+// same order.
+//
+//   "drun store file" 0x0A | bytes of records | record ...     record: key size, value size, key,
+//                                                              value; sizes of 4 bytes
+//
+// Shape:   numbers are of this machine's byte order. What stands behind the counted bytes is the
+//          rest of a record whose writer died; it is written over.
+// Owner:   the descriptor. Thread: one at a time.
+// Errors:  WorkerError: Timeout for the lock; Store for a file that is not of this kind, is damaged
+//          or full; System.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "rendezvous/unique_fd.h"
+
+namespace drun::worker {
+
+class FileLog {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+  using OnRecord = std::function<void(std::string key, std::string value)>;
+
+  // Creates the file, empty, if there is none.
+  explicit FileLog(std::string path);
+
+  // The only one to have it, among all processes and threads, until release. Records that came
+  // since the last time go to `on_record`, in order.
+  void acquire(Deadline deadline, const OnRecord& on_record);
+  void release() noexcept;
+
+  // The next two: between acquire and release.
+  void append(const std::string& key, const std::string& value);
+  void remove_file() noexcept;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void open_file();
+  bool try_lock();
+  bool is_still_there() const;
+  void read_new(const OnRecord& on_record);
+  std::uint64_t read_size();
+  void read_at(std::uint64_t at, void* data, std::size_t size_bytes);
+  void write_at(std::uint64_t at, const void* data, std::size_t size_bytes);
+
+  std::string path_;
+  UniqueFd fd_;
+  std::uint64_t end_ = 0;  // up to where the records have been read
+};
+
+}  // namespace drun::worker

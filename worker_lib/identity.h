@@ -1,0 +1,47 @@
+// core. Which rank this process is, of how many: from one launcher's variables, never from two.
+//
+//   1. RANK, WORLD_SIZE, ... of drun, torchrun or a person, as soon as one of these two is set: an
+//      agent may itself have been started by an engine.
+//   2. Open MPI's, Hydra's (MPICH, Intel MPI), Slurm's (within a step), in this order: of two that
+//      are nested mpirun is the inner one, and srun started its daemons.
+//
+// A set that is begun must be whole, or be a part of an outer one that is: `srun --mpi=pmix` and
+// `--mpi=pmi2` tell a rank in variables of their own and the rest in Slurm's. Two MPI launchers
+// that contradict each other are an error; so is everything that only tells half.
+//
+// Store:   engines name no master. MASTER_ADDR and MASTER_PORT count where they are set. Otherwise,
+//          with all ranks on one node, it is 127.0.0.1; and a port follows from the engine's name
+//          of the job, in kFirstDerivedPort and kDerivedPorts, above the ports that Linux gives
+//          away by itself (32768 to 60999).
+// Owner:   values; copy freely.   Thread: any.
+// Errors:  Usage, naming the variables, their values and the remedy. Never throws.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/world.h"
+
+namespace drun::worker {
+
+constexpr std::uint16_t kFirstDerivedPort = 61440;
+constexpr std::uint16_t kDerivedPorts = 4096;
+
+struct Identity {
+  WorkerIdentity self;
+  // Who said so: "drun or torchrun", "environment", "Open MPI", "Hydra", "Slurm".
+  std::string source = "";
+  bool is_on_one_node = true;  // all ranks, as far as the source tells
+  bool operator==(const Identity&) const = default;
+};
+
+// The process id of the nearest ancestor that runs this program: all that tells one job of Hydra's
+// from another. Absent: none does.
+using AncestorLookup = std::function<std::optional<int>(std::string_view program)>;
+
+Result<Identity> identify(const Lookup& environment, const AncestorLookup& ancestor);
+
+}  // namespace drun::worker

@@ -1,0 +1,61 @@
+// drun-perf: times the collectives of worker_lib in the job it is started in, and checks every
+// result. In the manner of nccl-tests.
+#include <cinttypes>
+#include <cstdio>
+#include <variant>
+
+#include "drun/process_group.h"
+#include "drun/record.h"
+#include "worker_lib/perf/measure.h"
+#include "worker_lib/perf/options.h"
+
+namespace drun::perf {
+namespace {
+
+void print_head(const Options& options, ProcessGroup& group) {
+  if (options.is_json) return;
+  std::printf("# %s of %s over %s, %d ranks; every result checked\n", options.operation.c_str(),
+              std::string(to_string(options.type)).c_str(), group.backend().c_str(), group.size());
+  std::printf("# %12s %12s %12s %10s %10s\n", "bytes", "count", "time_us", "algbw_gbs",
+              "busbw_gbs");
+}
+
+void print(const Options& options, ProcessGroup& group, const Measured& measured) {
+  if (options.is_json) {
+    std::printf(
+        "{\"operation\": \"%s\", \"backend\": \"%s\", \"dtype\": \"%s\", \"ranks\": %d, "
+        "\"bytes\": %zu, \"count\": %zu, \"time_us\": %.3f, \"algbw_gbs\": %.4f, "
+        "\"busbw_gbs\": %.4f}\n",
+        options.operation.c_str(), group.backend().c_str(),
+        std::string(to_string(options.type)).c_str(), group.size(), measured.bytes, measured.count,
+        measured.time_us, measured.algbw_gbs, measured.busbw_gbs);
+  } else {
+    std::printf("  %12zu %12zu %12.2f %10.3f %10.3f\n", measured.bytes, measured.count,
+                measured.time_us, measured.algbw_gbs, measured.busbw_gbs);
+  }
+  std::fflush(stdout);
+}
+
+void run(const Options& options) {
+  InitOptions init;
+  init.backend = options.backend;
+  ProcessGroup group = init_process_group(init);
+  const bool speaks = group.rank() == 0;
+  if (speaks) print_head(options, group);
+  const bool has_sizes = options.operation != "barrier";
+  for (std::size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= 2) {
+    const Measured measured = measure(group, options, bytes);
+    if (speaks) print(options, group, measured);
+    if (!has_sizes) break;
+  }
+  group.barrier();
+}
+
+}  // namespace
+}  // namespace drun::perf
+
+int main(int argc, char** argv) {
+  const std::variant<drun::perf::Options, int> parsed = drun::perf::parse_options(argc, argv);
+  if (const int* code = std::get_if<int>(&parsed)) return *code;
+  return drun::record([&parsed] { drun::perf::run(std::get<drun::perf::Options>(parsed)); });
+}

@@ -1,0 +1,150 @@
+#include "worker_lib/watch.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "worker_lib/signals.h"
+
+namespace drun::worker {
+namespace {
+
+constexpr Deadline kNever = Deadline::max();
+
+int milliseconds_until(Deadline deadline) {
+  if (deadline == kNever) return -1;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  constexpr std::chrono::milliseconds kMost = std::chrono::hours(1);
+  return static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), kMost).count());
+}
+
+}  // namespace
+
+Watch::Watch() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (wake_fd_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+}
+
+Watch::~Watch() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+    if (thread_.joinable()) start_or_wake();
+  }
+  if (thread_.joinable()) thread_.join();
+  close(wake_fd_);
+}
+
+Watch::Id Watch::add_deadline(Deadline deadline, std::function<void()> on_late) {
+  const std::lock_guard lock(mutex_);
+  const Id id = ++last_id_;
+  late_.emplace(id, Late{deadline, std::move(on_late)});
+  // Usually the next deadline is later than the last, and nobody need be woken for it.
+  if (!thread_.joinable() || deadline < awake_at_) start_or_wake();
+  return id;
+}
+
+Watch::Id Watch::add_lifelines(std::vector<Lifeline> lifelines,
+                               std::function<void(int rank)> on_end) {
+  const std::lock_guard lock(mutex_);
+  const Id id = ++last_id_;
+  if (lifelines.empty()) return id;
+  lines_.emplace(id, Lines{std::move(lifelines), std::move(on_end)});
+  start_or_wake();
+  return id;
+}
+
+void Watch::remove(Id id) {
+  std::unique_lock lock(mutex_);
+  late_.erase(id);
+  // The thread may be polling these descriptors, which are about to be closed.
+  if (lines_.erase(id) > 0) start_or_wake();
+  if (std::this_thread::get_id() == thread_.get_id()) return;
+  called_.wait(lock, [this, id] { return calling_ != id; });
+}
+
+void Watch::start_or_wake() {
+  if (!thread_.joinable()) {
+    const SignalsBlocked blocked;  // inherited by the thread
+    thread_ = std::thread([this] { run(); });
+    return;
+  }
+  const std::uint64_t one = 1;
+  if (write(wake_fd_, &one, sizeof(one)) < 0) return;  // full: it will wake anyway
+}
+
+void Watch::run() {
+  std::unique_lock lock(mutex_);
+  while (!is_stopping_) {
+    wait_for_something(lock);
+    call_late(lock);
+    call_ended(lock);
+  }
+}
+
+void Watch::wait_for_something(std::unique_lock<std::mutex>& lock) {
+  std::vector<pollfd> fds{{.fd = wake_fd_, .events = POLLIN, .revents = 0}};
+  for (const auto& [id, lines] : lines_) {
+    for (const Lifeline& line : lines.alive) fds.push_back({line.fd, POLLIN, 0});
+  }
+  awake_at_ = kNever;
+  for (const auto& [id, late] : late_) awake_at_ = std::min(awake_at_, late.deadline);
+  const int timeout = milliseconds_until(awake_at_);
+  lock.unlock();
+  poll(fds.data(), fds.size(), timeout);
+  std::uint64_t count = 0;
+  if (read(wake_fd_, &count, sizeof(count)) < 0) count = 0;  // nobody woke it
+  lock.lock();
+}
+
+void Watch::call_late(std::unique_lock<std::mutex>& lock) {
+  const Deadline now = std::chrono::steady_clock::now();
+  while (true) {
+    const auto late = std::find_if(late_.begin(), late_.end(), [now](const auto& entry) {
+      return entry.second.deadline <= now;
+    });
+    if (late == late_.end()) return;
+    const Id id = late->first;
+    const std::function<void()> function = std::move(late->second.call);
+    late_.erase(late);
+    call(lock, id, function);
+  }
+}
+
+// One descriptor at a time, as the functions may remove any of them.
+void Watch::call_ended(std::unique_lock<std::mutex>& lock) {
+  const auto next_ended = [this]() -> std::optional<std::pair<Id, int>> {
+    for (auto& [id, lines] : lines_) {
+      for (auto line = lines.alive.begin(); line != lines.alive.end(); ++line) {
+        pollfd one{line->fd, POLLIN, 0};
+        if (poll(&one, 1, 0) <= 0) continue;
+        const int rank = line->rank;
+        lines.alive.erase(line);
+        return std::pair(id, rank);
+      }
+    }
+    return std::nullopt;
+  };
+  while (const std::optional<std::pair<Id, int>> ended = next_ended()) {
+    const auto [id, rank] = *ended;
+    const std::function<void(int)> function = lines_[id].call;
+    call(lock, id, [&function, rank = rank] { function(rank); });
+  }
+}
+
+void Watch::call(std::unique_lock<std::mutex>& lock, Id id, const std::function<void()>& function) {
+  calling_ = id;
+  lock.unlock();
+  function();
+  lock.lock();
+  calling_ = 0;
+  called_.notify_all();
+}
+
+}  // namespace drun::worker
