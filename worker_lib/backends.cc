@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "worker_lib/gloo_backend.h"
+#include "worker_lib/node_backend.h"
+#include "worker_lib/shm_backend.h"
 #include "worker_lib/solo_backend.h"
 
 namespace drun {
@@ -14,7 +16,8 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, BackendFactory, std::less<>> factories{{"gloo", connect_gloo}};
+  std::map<std::string, BackendFactory, std::less<>> factories{{"gloo", connect_gloo},
+                                                               {"shm", connect_shm}};
 };
 
 // Never destroyed: a group may be made while the program ends.
@@ -36,11 +39,6 @@ BackendFactory need_factory(const std::string& name) {
   for (const std::string& each : backend_names()) known += (known.empty() ? "" : ", ") + each;
   throw BackendFailure(WorkerError::Kind::Usage, std::nullopt,
                        "there is no backend \"" + name + "\"; there are: " + known);
-}
-
-bool is_one_node(const BackendContext& context) {
-  return std::all_of(context.node_of.begin(), context.node_of.end(),
-                     [&](int node) { return node == context.node_of.front(); });
 }
 
 }  // namespace
@@ -93,10 +91,10 @@ std::unique_ptr<Backend> connect_named(const std::string& name, const BackendCon
     }
     return factory(context);
   }
+  const BackendFactory within = need_factory(name.substr(0, plus));
   const BackendFactory across = need_factory(name.substr(plus + 1));
   if (context.size == 1) return std::make_unique<SoloBackend>();
-  static_cast<void>(is_one_node);
-  return across(context);
+  return connect_by_node(context, within, across);
 }
 
 }  // namespace worker

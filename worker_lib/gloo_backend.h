@@ -1,5 +1,11 @@
-// edge. The backend between processes: Gloo over TCP. gloo_backend.cc is the one source that sees
-// Gloo; without_gloo.cc takes its place where it is not built in.
+// edge. The backend between processes and nodes: every collective and messages, over Gloo's TCP.
+// Only in builds with Gloo; without_gloo.cc takes its place elsewhere.
+//
+// Calls that differ never meet, as each is known to Gloo by a hash of what it is: they end at their
+// deadlines, or with DRUN_DEBUG=1 at once with a Mismatch on every rank.
+//
+// Deadlines: the group calls abort() at them. Gloo's own are a second later and close all
+// connections before anybody can be told why.
 #pragma once
 
 #include <memory>

@@ -1,0 +1,223 @@
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "rendezvous/unique_fd.h"
+#include "tests/support/catch.h"
+#include "tests/support/shm_ranks.h"
+#include "worker_lib/shm_backend.h"
+
+namespace drun {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::check_well;
+using test::failure_of;
+using test::RankEnd;
+using test::run_ranks;
+using test::run_shm_processes;
+using test::Say;
+using test::shm_context;
+using test::ShmRank;
+using test::soon;
+using test::StoreProcess;
+using Clock = std::chrono::steady_clock;
+
+Call all_reduce(std::vector<float>& data) {
+  return {.operation = Operation::AllReduce,
+          .type = DataType::F32,
+          .input = data.data(),
+          .output = data.data(),
+          .count = data.size()};
+}
+
+std::string took(Clock::time_point began, milliseconds limit) {
+  return Clock::now() - began < limit ? "in time" : "too late";
+}
+
+// Groups of ranks that do not all come to a last barrier.
+std::vector<RankEnd> run_failing(int size, const test::ShmBody& body) {
+  const StoreProcess store;
+  return run_ranks({.size = size, .port = store.port()}, [&](int rank, const Say& say) {
+    ShmRank self(worker::connect_shm(shm_context(rank, size, store.port())), rank, size);
+    body(self, say);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("shared memory: a killed rank is named by every other at once, whatever it waits for") {
+  const int victim = GENERATE(0, 2);
+  const std::size_t count = GENERATE(1u, 2u << 20);
+  const auto ends = run_failing(4, [&](ShmRank& self, const Say& say) {
+    std::vector<float> data(count);
+    for (int turn = 0; turn < 3; ++turn) self.run(all_reduce(data));
+    if (self.rank() == victim) raise(SIGKILL);
+    const auto began = Clock::now();
+    say(failure_of([&] { self.run(all_reduce(data)); }));
+    say(took(began, seconds(5)));
+    say("then " + failure_of([&] { self.run(all_reduce(data)); }));
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    const RankEnd& end = ends[static_cast<std::size_t>(rank)];
+    INFO("rank " << rank << " said: " << end.said << " signal " << end.signal);
+    if (rank == victim) {
+      CHECK(end.signal == SIGKILL);
+      continue;
+    }
+    CHECK(end.exit_code == 0);
+    const std::string name = std::to_string(victim);
+    CHECK_THAT(end.said,
+               ContainsSubstring("peer lost " + name + ": lost rank " + name + "\nin time"));
+    CHECK_THAT(end.said, ContainsSubstring("then peer lost " + name));
+  }
+}
+
+TEST_CASE("shared memory: a rank that ends after its part of everything is no failure") {
+  const auto ends = run_failing(3, [](ShmRank& self, const Say&) {
+    std::vector<float> data(1000, 1.0f);
+    self.run(all_reduce(data));
+    if (data[999] != 3) throw std::runtime_error("wrong sum");
+    std::vector<float> one(1);
+    if (self.rank() == 2) self.send(one, 0, 7);
+    if (self.rank() == 2) return;
+    // The others still have something to say to each other, and to read of it.
+    if (self.rank() == 1) self.recv(one, 0, 8);
+    if (self.rank() == 0) {
+      self.recv(one, 2, 7);
+      self.send(one, 1, 8);
+    }
+  });
+  check_well(ends);
+}
+
+TEST_CASE("shared memory: who waits for a message of a lost rank hears of it") {
+  const auto ends = run_failing(3, [](ShmRank& self, const Say& say) {
+    self.barrier();
+    if (self.rank() == 1) raise(SIGKILL);
+    std::vector<float> data(self.rank() == 0 ? 1 : 1 << 20);
+    const auto began = Clock::now();
+    if (self.rank() == 0) say(failure_of([&] { self.recv(data, 1); }));
+    if (self.rank() == 2) say(failure_of([&] { self.send(data, 1); }));
+    say(took(began, seconds(5)));
+  });
+  CHECK_THAT(ends[0].said, ContainsSubstring("peer lost 1: lost rank 1\nin time"));
+  CHECK_THAT(ends[2].said, ContainsSubstring("peer lost 1: lost rank 1\nin time"));
+}
+
+TEST_CASE("shared memory: abort wakes everybody, here and elsewhere") {
+  const auto ends = run_failing(3, [](ShmRank& self, const Say& say) {
+    self.barrier();
+    std::vector<float> data(10);
+    const auto began = Clock::now();
+    if (self.rank() == 2) {
+      say(failure_of([&] { self.recv(data, 0); }));
+    } else if (self.rank() == 1) {
+      say(failure_of([&] { self.run(all_reduce(data)); }));
+    } else {
+      std::thread waiting([&] { say(failure_of([&] { self.run(all_reduce(data)); })); });
+      say(failure_of(
+          [&] { self.backend().start_recv(data, 1, 3)->finish(soon(milliseconds(50))); }));
+      self.backend().abort();
+      waiting.join();
+      say(failure_of([&] { self.backend().start_recv(data, 1, 3); }));
+    }
+    say(took(began, seconds(5)));
+  });
+  check_well(ends);
+  CHECK_THAT(ends[0].said, ContainsSubstring("broken: another operation of this rank has failed"));
+  CHECK_THAT(ends[0].said, ContainsSubstring("timeout 1: no message came in time"));
+  CHECK_THAT(ends[1].said, ContainsSubstring("peer lost 0: rank 0 left the group\nin time"));
+  CHECK_THAT(ends[2].said, ContainsSubstring("peer lost 0: rank 0 left the group\nin time"));
+}
+
+TEST_CASE("shared memory: a rank that does not come is named after the limit, and not before") {
+  const auto ends = run_failing(4, [](ShmRank& self, const Say& say) {
+    self.barrier();
+    std::vector<float> data(10);
+    if (self.rank() % 2 == 1) {  // comes only when the others have given up
+      say(failure_of([&] { self.recv(data, 0, 5); }));
+      return;
+    }
+    const auto began = Clock::now();
+    const milliseconds limit(self.rank() == 0 ? 300 : 20000);
+    say(failure_of([&] { self.backend().run(all_reduce(data), self.turn(limit)); }));
+    if (self.rank() == 0 && Clock::now() - began < limit) say("too early");
+    say(took(began, seconds(10)));
+  });
+  check_well(ends);
+  CHECK_THAT(ends[0].said, ContainsSubstring("timeout: ranks 1, 3 did not come in time\nin time"));
+  CHECK_THAT(ends[2].said, ContainsSubstring("peer lost 0: rank 0 left the group\nin time"));
+  CHECK_THAT(ends[1].said, ContainsSubstring("peer lost 0: rank 0 left the group"));
+}
+
+TEST_CASE("shared memory: who never connects is named by all who did") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
+    if (rank == 2) return;
+    const BackendContext context = shm_context(rank, 4, store.port(), milliseconds(400));
+    say(failure_of([&] { worker::connect_shm(context); }));
+  });
+  for (const int rank : {0, 1, 3}) {
+    CHECK_THAT(ends[static_cast<std::size_t>(rank)].said,
+               ContainsSubstring("rank 2 did not come to share memory with rank 0"));
+    CHECK_THAT(ends[static_cast<std::size_t>(rank)].said, ContainsSubstring("timeout"));
+  }
+}
+
+TEST_CASE("shared memory: without rank 0 the others say so") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+    if (rank == 0) return;
+    const BackendContext context = shm_context(rank, 2, store.port(), milliseconds(300));
+    say(failure_of([&] { worker::connect_shm(context); }));
+  });
+  CHECK_THAT(ends[1].said, ContainsSubstring("timeout 0: rank 0 did not come to share its memory"));
+}
+
+TEST_CASE("shared memory: a silent stranger and one that talks nonsense hold nobody up") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+    const BackendContext context = shm_context(rank, 3, store.port());
+    std::vector<UniqueFd> strangers;
+    if (rank == 1) {
+      const std::string name = context.store->get("shm", seconds(20));
+      for (const char* says : {"", "nonsense", "I am rank 1 really, believe me, let me in"}) {
+        UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+        sockaddr_un at{};
+        at.sun_family = AF_UNIX;
+        std::memcpy(at.sun_path + 1, name.data(), name.size());
+        const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+        if (connect(fd.get(), reinterpret_cast<sockaddr*>(&at), size) != 0) say("not connected");
+        if (*says != 0 && send(fd.get(), says, std::strlen(says), 0) < 0) say("not sent");
+        strangers.push_back(std::move(fd));
+      }
+    }
+    ShmRank self(worker::connect_shm(context), rank, 3);
+    std::vector<float> data(3, 1.0f);
+    self.run(all_reduce(data));
+    say(std::to_string(data[2]));
+    self.barrier();
+  });
+  for (const RankEnd& end : ends) CHECK(end.said == "3.000000\n");
+}
+
+TEST_CASE("shared memory: a rank knows the end of others by the process, not only the connection") {
+  check_well(run_shm_processes(3, [](ShmRank& self, const Say&) {
+    const std::vector<Lifeline> lines = self.backend().lifelines();
+    // A connection and a pidfd each.
+    const std::size_t peers = self.rank() == 0 ? 2 : 1;
+    if (lines.size() != 2 * peers) throw std::runtime_error(std::to_string(lines.size()));
+    for (const Lifeline& line : lines) {
+      if (self.rank() != 0 && line.rank != 0) throw std::runtime_error("not rank 0's");
+    }
+  }));
+}
+
+}  // namespace drun

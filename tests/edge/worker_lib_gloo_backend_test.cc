@@ -1,0 +1,328 @@
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "tests/support/collective_model.h"
+#include "tests/support/gloo_ranks.h"
+
+namespace drun::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+Call all_reduce_of(std::vector<float>& data) {
+  return {.operation = Operation::AllReduce,
+          .type = DataType::F32,
+          .input = data.data(),
+          .output = data.data(),
+          .count = data.size()};
+}
+
+void expect(const std::string& wrong) {
+  if (!wrong.empty()) throw std::runtime_error(wrong);
+}
+
+int message(Transfer& transfer) { return transfer.finish(in(seconds(20))); }
+
+}  // namespace
+
+TEST_CASE("every collective is exact over Gloo, small and large") {
+  const StoreProcess store;
+  const bool is_debug = GENERATE(false, true);
+  check_all_good(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
+    const auto backend = worker::connect_gloo(context_of(rank, 3, is_debug));
+    std::mt19937 random(5);
+    std::uint32_t sequence = 0;
+    for (const Operation operation : all_operations()) {
+      for (const std::size_t count : {0u, 1u, 1023u, 300'007u}) {
+        for (const bool is_uneven : {false, true}) {
+          if (is_uneven && (count == 0 || !has_parts(operation))) continue;
+          Scenario scenario;
+          scenario.operation = operation;
+          scenario.size = 3;
+          scenario.root = static_cast<int>(count % 3);
+          scenario.count = count;
+          scenario.is_uneven = is_uneven;
+          if (is_uneven) scenario.counts = random_counts(random, 3, count);
+          expect(run_and_check(scenario, rank, [&](const Call& call) {
+            backend->run(call, {++sequence, in(seconds(20))});
+          }));
+        }
+      }
+    }
+  }));
+}
+
+TEST_CASE("random programs of collectives over Gloo match a sequential model") {
+  const StoreProcess store;
+  const unsigned seed = GENERATE(1u, 2u);
+  const int size = seed == 1 ? 2 : 4;
+  check_all_good(run_ranks({.size = size, .port = store.port()}, [&](int rank, const Say&) {
+    const auto backend = worker::connect_gloo(context_of(rank, size));
+    std::mt19937 random(seed);
+    for (std::uint32_t sequence = 1; sequence <= 120; ++sequence) {
+      const std::size_t most = random() % 8 == 0 ? 100'000 : 1000;
+      expect(run_and_check(random_scenario(random, size, most), rank, [&](const Call& call) {
+        backend->run(call, {sequence, in(seconds(20))});
+      }));
+    }
+  }));
+}
+
+TEST_CASE("messages of one pair and tag arrive in order, short, long and empty, finished in any") {
+  const StoreProcess store;
+  check_all_good(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
+    const auto backend = worker::connect_gloo(context_of(rank, 2));
+    std::vector<std::vector<std::int32_t>> data;
+    std::vector<std::unique_ptr<Transfer>> transfers;
+    for (int i = 0; i < 24; ++i) {
+      const std::size_t count = i % 4 == 0 ? 100'000 : i % 4 == 1 ? 512 : i % 4 == 2 ? 513 : 0;
+      data.emplace_back(count, rank == 0 ? i : -1);
+    }
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      const int tag = i < 12 ? 3 : 4;
+      transfers.push_back(rank == 0 ? backend->start_send(data[i], 1, tag)
+                                    : backend->start_recv(data[i], 0, tag));
+    }
+    // Everybody begins elsewhere, from several threads.
+    std::vector<std::thread> threads;
+    for (std::size_t thread = 0; thread < 3; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (std::size_t i = thread; i < transfers.size(); i += 3) {
+          message(*transfers[rank == 0 ? i : transfers.size() - 1 - i]);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      for (const std::int32_t number : data[i]) {
+        if (number != static_cast<int>(i)) throw std::runtime_error("wrong message");
+      }
+    }
+  }));
+}
+
+TEST_CASE("a message from anybody says who sent it, beside messages from somebody") {
+  const StoreProcess store;
+  check_all_good(run_ranks({.size = 4, .port = store.port()}, [](int rank, const Say&) {
+    const auto backend = worker::connect_gloo(context_of(rank, 4));
+    constexpr int kEach = 10;
+    if (rank != 0) {
+      for (int i = 0; i < kEach; ++i) {
+        std::vector<int> mine(i % 2 == 0 ? 1 : 5000, rank * 100 + i);
+        message(*backend->start_send(mine, 0, i % 2));
+      }
+      return;
+    }
+    std::vector<int> next(4, 0);
+    for (int i = 0; i < kEach; ++i) {
+      // The first of a round from whoever comes; then by name, who has come least.
+      for (int turn = 0; turn < 3; ++turn) {
+        std::vector<int> got(i % 2 == 0 ? 1 : 5000);
+        std::unique_ptr<Transfer> transfer;
+        if (turn == 0) transfer = backend->start_recv(got, std::nullopt, i % 2);
+        if (turn > 0) {
+          const auto behind = std::min_element(next.begin() + 1, next.end());
+          transfer = backend->start_recv(got, static_cast<int>(behind - next.begin()), i % 2);
+        }
+        const int who = message(*transfer);
+        const int number = next[static_cast<std::size_t>(who)]++;
+        if (got.front() != who * 100 + number || got.back() != got.front()) {
+          throw std::runtime_error("wrong message");
+        }
+      }
+    }
+  }));
+}
+
+TEST_CASE("a message of another size or type is refused by the receiver, who names both") {
+  const StoreProcess store;
+  const bool is_size = GENERATE(true, false);
+  const std::size_t count = GENERATE(10u, 10'000u);
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+    const auto backend = worker::connect_gloo(context_of(rank, 2));
+    std::vector<float> floats(is_size && rank == 1 ? count - 1 : count);
+    std::vector<std::int32_t> integers(count);
+    say(failure_of([&] {
+      if (rank == 0) message(*backend->start_send(floats, 1, 0));
+      if (rank == 1) {
+        message(
+            *(is_size ? backend->start_recv(floats, 0, 0) : backend->start_recv(integers, 0, 0)));
+      }
+    }));
+    backend->abort();
+  });
+  check_all_good(ends);
+  const std::string sends = "mismatch peer=0: rank 0 sends f32 x " + std::to_string(count);
+  const std::string expects =
+      is_size ? "f32 x " + std::to_string(count - 1) : "i32 x " + std::to_string(count);
+  CHECK_THAT(ends[1].said, ContainsSubstring(sends + ", this rank receives " + expects));
+}
+
+TEST_CASE("calls that differ never meet: they end at their deadline, and no process dies") {
+  const StoreProcess store;
+  const int difference = GENERATE(range(0, 4));
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+    const auto backend = worker::connect_gloo(context_of(rank, 2));
+    std::vector<float> in_data(4096);
+    std::vector<float> out(8192);
+    const std::size_t odd = rank == 0 ? 0 : 1;
+    Call call = all_reduce_of(in_data);
+    const std::vector<std::size_t> counts{100 + odd, 100 + odd};
+    if (difference == 0) call.count -= odd;
+    if (difference == 1) call.type = rank == 0 ? DataType::F32 : DataType::I16;
+    if (difference == 2 && rank == 0) call.operation = Operation::Broadcast;
+    if (difference == 3) {
+      call.operation = Operation::AllToAll;  // equal signatures, but counts that do not fit
+      call.output = out.data();
+      call.is_uneven = true;
+      call.counts_in = counts.data();
+      call.counts_out = counts.data();
+    }
+    say(failure_of([&] { backend->run(call, {1, in(milliseconds(100))}); }));
+  });
+  check_all_good(ends);
+  // One of the two gives up first; the other sees it.
+  CHECK_THAT(ends[0].said + ends[1].said, ContainsSubstring("timeout peer="));
+  CHECK_THAT(ends[0].said + ends[1].said, ContainsSubstring("DRUN_DEBUG=1"));
+}
+
+TEST_CASE("with DRUN_DEBUG every rank hears at once who calls something else") {
+  const StoreProcess store;
+  const int other = GENERATE(0, 2);
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+    const auto backend = worker::connect_gloo(context_of(rank, 3, true));
+    std::vector<float> data(1 << 18);
+    backend->run({.operation = Operation::Barrier}, {1, in(seconds(20))});
+    Call call = all_reduce_of(data);
+    if (rank == other) call = {.operation = Operation::Barrier};
+    say(failure_of([&] { backend->run(call, {2, in(seconds(20))}); }));
+  });
+  check_all_good(ends);
+  for (const RankEnd& end : ends) {
+    CHECK_THAT(end.said,
+               ContainsSubstring("mismatch: the ranks disagree about collective number 2"));
+    CHECK_THAT(end.said, ContainsSubstring("rank " + std::to_string(other) + " calls barrier()"));
+    CHECK_THAT(end.said, ContainsSubstring("call all_reduce(f32 x 262144, sum)"));
+  }
+}
+
+TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see it") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
+    const auto backend = worker::connect_gloo(context_of(rank, 2));
+    std::vector<float> mine(16 << 20);
+    std::vector<float> never(16 << 20);
+    const Call call = all_reduce_of(mine);
+    backend->run(call, {1, in(seconds(20))});
+    if (rank == 1) {
+      // Half way through a large collective the other one stops.
+      say(failure_of([&] { backend->run(call, {2, in(seconds(30))}); }));
+      return;
+    }
+    const auto unfinished = backend->start_recv(never, 1, 9);
+    std::vector<std::string> heard(4);
+    std::vector<std::thread> threads;
+    std::atomic<int> waiting = 0;
+    const auto start = [&](std::size_t at, auto deed) {
+      threads.emplace_back([&, at, deed] {
+        ++waiting;
+        heard[at] = failure_of(deed);
+      });
+    };
+    start(0, [&] { backend->run(call, {2, in(seconds(30))}); });
+    start(1, [&] { backend->start_recv(never, 1, 1)->finish(in(seconds(30))); });
+    start(2, [&] { backend->start_recv(never, std::nullopt, 2)->finish(in(seconds(30))); });
+    start(3, [&] { backend->start_send(never, 1, 3)->finish(in(seconds(30))); });
+    while (waiting != 4) std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(5));  // most of them wait by then; any moment will do
+    const auto began = Clock::now();
+    backend->abort();
+    for (std::thread& thread : threads) thread.join();
+    const auto took = Clock::now() - began;
+    if (took > milliseconds(500)) throw std::runtime_error("abort woke them late");
+    for (const std::string& each : heard) say(each);
+    backend->abort();  // again: nothing
+    say(failure_of([&] { backend->run(call, {3, in(seconds(30))}); }));
+  });
+  check_all_good(ends);
+  CHECK(ends[0].said.find("no failure") == std::string::npos);
+  CHECK_THAT(ends[0].said, ContainsSubstring("broken: another operation of this rank has failed"));
+  CHECK_THAT(ends[1].said, ContainsSubstring("peer lost peer=0"));
+  CHECK(ends[1].took < seconds(10));
+}
+
+TEST_CASE("a rank that is killed in the middle of anything is named by who waits for it") {
+  const StoreProcess store;
+  const int work = GENERATE(range(0, 4));
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+    const auto backend = worker::connect_gloo(context_of(rank, 3));
+    std::vector<float> data(work == 1 ? 8 << 20 : 100);
+    std::uint32_t sequence = 0;
+    backend->run(all_reduce_of(data), {++sequence, in(seconds(20))});
+    const auto began = Clock::now();
+    if (rank == 1) {
+      std::thread killer([] {
+        std::this_thread::sleep_for(milliseconds(30));
+        raise(SIGKILL);
+      });
+      if (work == 1) {
+        while (true) backend->run(all_reduce_of(data), {++sequence, in(seconds(20))});
+      }
+      killer.join();
+    }
+    say(failure_of([&] {
+      if (work == 2) message(*backend->start_recv(data, 1, 0));
+      if (work == 3) message(*backend->start_send(data, 1, 0));
+      while (work < 2) backend->run(all_reduce_of(data), {++sequence, in(seconds(20))});
+    }));
+    backend->abort();
+    if (Clock::now() - began > seconds(3)) throw std::runtime_error("heard late");
+  });
+  for (const int rank : {0, 2}) {
+    INFO(ends[static_cast<std::size_t>(rank)].said);
+    CHECK(ends[static_cast<std::size_t>(rank)].exit_code == 0);
+    CHECK_THAT(ends[static_cast<std::size_t>(rank)].said, ContainsSubstring("peer lost peer="));
+  }
+  CHECK_THAT(ends[0].said + ends[2].said, ContainsSubstring("peer lost peer=1"));
+}
+
+TEST_CASE("who is told that a rank has ended waits for its last words, not for its deadline") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
+    const auto backend = worker::connect_gloo(context_of(rank, 3));
+    std::vector<int> data(1, rank);
+    backend->run({.operation = Operation::Barrier}, {1, in(seconds(20))});
+    if (rank == 2) {
+      message(*backend->start_send(data, 0, 1));
+      return;
+    }
+    if (rank == 1) {  // stays, and says nothing, until rank 0 is done
+      say(failure_of([&] { backend->start_recv(data, 0, 7)->finish(in(seconds(20))); }));
+      return;
+    }
+    const auto spoken = backend->start_recv(data, 2, 1);
+    const auto silent = backend->start_recv(data, 1, 1);
+    const auto any = backend->start_recv(data, std::nullopt, 2);
+    std::thread teller([&] { backend->tell_lost(2); });
+    say(failure_of([&] { spoken->finish(in(seconds(20))); }));
+    teller.join();
+    backend->tell_lost(1);
+    const auto began = Clock::now();
+    say(failure_of([&] { silent->finish(in(seconds(20))); }));
+    say(failure_of([&] { any->finish(in(seconds(20))); }));
+    if (Clock::now() - began > seconds(3)) throw std::runtime_error("heard late");
+  });
+  check_all_good(ends);
+  CHECK(ends[0].said.rfind("no failure\npeer lost peer=1: rank 1 ended before it had done its part",
+                           0) == 0);
+  CHECK_THAT(ends[1].said, ContainsSubstring("peer lost peer=0"));
+}
+
+}  // namespace drun::test

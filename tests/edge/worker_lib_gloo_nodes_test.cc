@@ -1,0 +1,88 @@
+// Two pretended nodes of two ranks each, with Gloo in both places.
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/support/collective_model.h"
+#include "tests/support/gloo_ranks.h"
+#include "worker_lib/node_backend.h"
+
+namespace drun::test {
+namespace {
+
+using std::chrono::seconds;
+
+std::unique_ptr<Backend> connect_nodes(int rank, bool is_debug = false) {
+  BackendContext context = context_of(rank, 4, is_debug);
+  context.node_of = {0, 0, 1, 1};
+  return worker::connect_by_node(context, worker::connect_gloo, worker::connect_gloo);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "collectives over two nodes of two ranks match a sequential model, with messages beside") {
+  const StoreProcess store;
+  const bool is_debug = GENERATE(false, true);
+  const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
+    const auto backend = connect_nodes(rank, is_debug);
+    std::mt19937 random(11);
+    for (std::uint32_t sequence = 1; sequence <= 60; ++sequence) {
+      const std::size_t most = random() % 10 == 0 ? 100'000 : 500;
+      const std::string wrong =
+          run_and_check(random_scenario(random, 4, most), rank, [&](const Call& call) {
+            backend->run(call, {sequence, in(seconds(20))});
+          });
+      if (!wrong.empty()) throw std::runtime_error(wrong);
+    }
+    std::vector<int> data(10, rank);
+    if (rank != 1) backend->start_send(data, 1, 5)->finish(in(seconds(20)));
+    for (int i = 0; rank == 1 && i < 3; ++i) {
+      const int from = backend->start_recv(data, std::nullopt, 5)->finish(in(seconds(20)));
+      if (data[9] != from) throw std::runtime_error("wrong message");
+    }
+  });
+  check_all_good(ends);
+}
+
+TEST_CASE("a dead rank on one node is heard of on the other when those who see it abort") {
+  const StoreProcess store;
+  const int victim = GENERATE(0, 3);
+  const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
+    const auto backend = connect_nodes(rank);
+    std::vector<float> data(1 << 20);
+    std::uint32_t sequence = 0;
+    const auto all_reduce = [&] {
+      backend->run({.operation = Operation::AllReduce,
+                    .type = DataType::F32,
+                    .input = data.data(),
+                    .output = data.data(),
+                    .count = data.size()},
+                   {++sequence, in(seconds(20))});
+    };
+    const auto began = std::chrono::steady_clock::now();
+    if (rank == victim) {
+      all_reduce();
+      raise(SIGKILL);
+    }
+    say(failure_of([&] {
+      while (true) all_reduce();
+    }));
+    backend->abort();
+    if (std::chrono::steady_clock::now() - began > seconds(3)) throw std::runtime_error("late");
+  });
+  std::string said;
+  for (int rank = 0; rank < 4; ++rank) {
+    if (rank == victim) continue;
+    const RankEnd& end = ends[static_cast<std::size_t>(rank)];
+    INFO("rank " << rank << " said " << end.said);
+    CHECK(end.exit_code == 0);
+    CHECK_THAT(end.said, ContainsSubstring("peer lost peer="));
+    said += end.said;
+  }
+  const std::string name = std::to_string(victim);
+  CHECK_THAT(said, ContainsSubstring("peer lost peer=" + name + ": because of rank " + name +
+                                     ", among the "));
+}
+
+}  // namespace drun::test

@@ -1,0 +1,55 @@
+// Ranks as processes, each with a Gloo backend of its own.
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "drun/backend.h"
+#include "tests/support/catch.h"
+#include "tests/support/ranks.h"
+#include "worker_lib/gloo_backend.h"
+
+namespace drun::test {
+
+inline Deadline in(std::chrono::milliseconds time) {
+  return std::chrono::steady_clock::now() + time;
+}
+
+// All on node 0; the store is the one that the rank's environment names.
+inline BackendContext context_of(int rank, int size, bool is_debug = false) {
+  BackendContext context;
+  context.rank = rank;
+  context.size = size;
+  context.node_of.assign(static_cast<std::size_t>(size), 0);
+  const auto port = static_cast<std::uint16_t>(std::stoi(getenv("MASTER_PORT")));
+  context.store = connect_key_store("127.0.0.1", port, std::chrono::seconds(20));
+  context.address = "127.0.0.1";
+  context.is_debug = is_debug;
+  context.deadline = in(std::chrono::seconds(20));
+  return context;
+}
+
+// "peer lost peer=1: lost the connection to ..." of whatever `deed` throws.
+template <typename Deed>
+std::string failure_of(Deed&& deed) {
+  try {
+    deed();
+  } catch (const BackendFailure& failure) {
+    return std::string(to_string(failure.kind)) +
+           (failure.peer ? " peer=" + std::to_string(*failure.peer) : "") + ": " + failure.what();
+  }
+  return "no failure";
+}
+
+inline void check_all_good(const std::vector<RankEnd>& ends) {
+  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+    INFO("rank " << rank << " said: " << ends[rank].said << " signal " << ends[rank].signal);
+    CHECK(ends[rank].exit_code == 0);
+  }
+}
+
+}  // namespace drun::test

@@ -1,0 +1,125 @@
+#include "tests/support/shm_ranks.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+
+#include "tests/support/catch.h"
+#include "worker_lib/shm_backend.h"
+
+namespace drun::test {
+namespace {
+
+// Until `stop` can be read.
+void watch(Backend& backend, int stop) {
+  std::vector<pollfd> waiting = {{.fd = stop, .events = POLLIN, .revents = 0}};
+  const std::vector<Lifeline> lines = backend.lifelines();
+  for (const Lifeline& line : lines) {
+    waiting.push_back({.fd = line.fd, .events = POLLIN, .revents = 0});
+  }
+  while (poll(waiting.data(), waiting.size(), -1) >= 0 && waiting[0].revents == 0) {
+    for (std::size_t i = 1; i < waiting.size(); ++i) {
+      if (waiting[i].revents == 0) continue;
+      backend.tell_lost(lines[i - 1].rank);
+      waiting[i].fd = -1;
+    }
+  }
+}
+
+}  // namespace
+
+Deadline soon(std::chrono::milliseconds limit) { return std::chrono::steady_clock::now() + limit; }
+
+ShmRank::ShmRank(std::unique_ptr<Backend> backend, int rank, int size)
+    : backend_(std::move(backend)), rank_(rank), size_(size) {
+  if (pipe(stop_) != 0) throw std::runtime_error("no pipe");
+  watcher_ = std::thread([this] { watch(*backend_, stop_[0]); });
+}
+
+ShmRank::~ShmRank() {
+  close(stop_[1]);
+  watcher_.join();
+  close(stop_[0]);
+}
+
+Turn ShmRank::turn(std::chrono::milliseconds limit) {
+  return {.sequence = ++sequence_, .deadline = soon(limit)};
+}
+
+void ShmRank::send(const ConstElements& data, int to, int tag) {
+  backend_->start_send(data, to, tag)->finish(soon());
+}
+
+int ShmRank::recv(const Elements& data, std::optional<int> from, int tag) {
+  return backend_->start_recv(data, from, tag)->finish(soon());
+}
+
+BackendContext shm_context(int rank, int size, std::uint16_t store_port,
+                           std::chrono::milliseconds limit) {
+  BackendContext context;
+  context.rank = rank;
+  context.size = size;
+  context.node_of.assign(static_cast<std::size_t>(size), 0);
+  context.store = connect_key_store("127.0.0.1", store_port, limit);
+  context.deadline = soon(limit);
+  return context;
+}
+
+std::vector<RankEnd> run_shm_processes(int size, const ShmBody& body) {
+  const StoreProcess store;
+  return run_ranks({.size = size, .port = store.port()}, [&](int rank, const Say& say) {
+    ShmRank self(worker::connect_shm(shm_context(rank, size, store.port())), rank, size);
+    body(self, say);
+    self.barrier();  // nobody is lost before all are done
+  });
+}
+
+void run_shm_threads(int size, const std::function<void(ShmRank& rank)>& body) {
+  namespace shm = worker::shm;
+  const std::size_t bytes = shm::Layout(size).size_bytes();
+  const UniqueFd memory = shm::create_memory(bytes);
+  const UniqueFd regions = shm::create_memory(0);
+  const auto mapping = std::make_shared<const shm::Mapping>(memory.get(), 0, bytes);
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      ShmRank self(shm::make_backend({.rank = rank,
+                                      .segment = shm::Segment(mapping, size),
+                                      .regions = UniqueFd(dup(regions.get()))}),
+                   rank, size);
+      try {
+        body(self);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+        self.backend().abort();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+std::string failure_of(const std::function<void()>& deed) {
+  try {
+    deed();
+  } catch (const BackendFailure& failure) {
+    return std::string(to_string(failure.kind)) +
+           (failure.peer ? " " + std::to_string(*failure.peer) : "") + ": " + failure.what();
+  }
+  return "no failure";
+}
+
+void check_well(const std::vector<RankEnd>& ends) {
+  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+    INFO("rank " << rank << " said: " << ends[rank].said << " signal " << ends[rank].signal);
+    CHECK(ends[rank].exit_code == 0);
+  }
+}
+
+}  // namespace drun::test

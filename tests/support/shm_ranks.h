@@ -1,0 +1,61 @@
+// edge. Groups of the shared-memory backend for tests: ranks as processes that really connect, or
+// as threads on one piece of memory, where a thread sanitizer sees all of them.
+//
+// Errors:  what a rank throws is in its RankEnd; of threads, the first is thrown again.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "drun/backend.h"
+#include "tests/support/ranks.h"
+
+namespace drun::test {
+
+// A rank's backend, its calls numbered, and a thread that tells it who was lost, as a group would.
+class ShmRank {
+ public:
+  ShmRank(std::unique_ptr<Backend> backend, int rank, int size);
+  ~ShmRank();
+  ShmRank(const ShmRank&) = delete;
+  ShmRank& operator=(const ShmRank&) = delete;
+
+  Backend& backend() { return *backend_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  Turn turn(std::chrono::milliseconds limit = std::chrono::seconds(40));
+
+  void run(const Call& call) { backend_->run(call, turn()); }
+  void barrier() { run({.operation = Operation::Barrier}); }
+  void send(const ConstElements& data, int to, int tag = 0);
+  int recv(const Elements& data, std::optional<int> from, int tag = 0);
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  const int rank_;
+  const int size_;
+  std::uint32_t sequence_ = 0;
+  int stop_[2] = {-1, -1};
+  std::thread watcher_;
+};
+
+using ShmBody = std::function<void(ShmRank& rank, const Say& say)>;
+
+Deadline soon(std::chrono::milliseconds limit = std::chrono::seconds(40));
+BackendContext shm_context(int rank, int size, std::uint16_t store_port,
+                           std::chrono::milliseconds limit = std::chrono::seconds(40));
+
+std::vector<RankEnd> run_shm_processes(int size, const ShmBody& body);
+void run_shm_threads(int size, const std::function<void(ShmRank& rank)>& body);
+
+// Kind, peer and text of the BackendFailure that `deed` throws: "peer lost 1: lost rank 1".
+std::string failure_of(const std::function<void()>& deed);
+
+// Every rank ended well.
+void check_well(const std::vector<RankEnd>& ends);
+
+}  // namespace drun::test

@@ -1,0 +1,17 @@
+#include "worker_lib/shm_cores.h"
+#include "tests/support/catch.h"
+
+namespace drun::worker::shm {
+
+TEST_CASE("a cgroup's quota is a number of cores, or none") {
+  CHECK(cores_of_quota("150000 100000\n") == 1.5);
+  CHECK(cores_of_quota("200000 50000") == 4.0);
+  for (const char* text : {"max 100000\n", "", "5", "5 ", "-1 100", "100 0", "a b", "1e400 1"}) {
+    INFO(text);
+    CHECK_FALSE(cores_of_quota(text));
+  }
+}
+
+TEST_CASE("there is always a core to run on") { CHECK(usable_cores() >= 1); }
+
+}  // namespace drun::worker::shm

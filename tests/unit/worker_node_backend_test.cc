@@ -1,0 +1,180 @@
+#include "worker_lib/node_backend.h"
+
+#include <cstdint>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/collective_model.h"
+#include "tests/support/memory_mesh.h"
+#include "worker_lib/node_layout.h"
+
+namespace drun::test {
+namespace {
+
+constexpr std::chrono::seconds kLimit{10};
+
+// Backends of one group meet in a mesh of their own, whose address is in their store.
+class Meshes {
+ public:
+  BackendFactory factory() {
+    return [this](const BackendContext& context) {
+      if (context.rank == 0) {
+        const std::lock_guard lock(mutex_);
+        meshes_.push_back(std::make_shared<MemoryMesh>(context.size));
+        context.store->set("mesh", std::to_string(meshes_.size() - 1), kLimit);
+      }
+      const std::size_t at = std::stoul(context.store->get("mesh", kLimit));
+      const std::lock_guard lock(mutex_);
+      return make_memory_backend(meshes_.at(at), context.rank);
+    };
+  }
+  std::size_t sent_count() const {
+    std::size_t count = 0;
+    for (const auto& mesh : meshes_) count += mesh->sent_count();
+    return count;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<MemoryMesh>> meshes_;
+};
+
+struct Cluster {
+  std::vector<int> node_of;
+  bool is_debug = false;
+  Meshes local = {};
+  Meshes across = {};
+  std::shared_ptr<KeyStore> store = make_memory_key_store();
+
+  int size() const { return static_cast<int>(node_of.size()); }
+  std::unique_ptr<Backend> connect(int rank) {
+    return worker::connect_by_node(
+        {.rank = rank, .size = size(), .node_of = node_of, .store = store, .is_debug = is_debug},
+        local.factory(), across.factory());
+  }
+};
+
+std::string run_all(Cluster& cluster, const std::vector<Scenario>& program) {
+  std::mutex mutex;
+  std::string wrong;
+  run_threads(cluster.size(), [&](int rank) {
+    const auto backend = cluster.connect(rank);
+    std::uint32_t sequence = 0;
+    for (const Scenario& scenario : program) {
+      ++sequence;
+      const std::string text = run_and_check(scenario, rank, [&](const Call& call) {
+        backend->run(call, {sequence, std::chrono::steady_clock::now() + kLimit});
+      });
+      const std::lock_guard lock(mutex);
+      if (!text.empty()) wrong += text + "\n";
+    }
+  });
+  return wrong;
+}
+
+std::vector<int> some_nodes(std::size_t which) {
+  static const std::vector<std::vector<int>> all{
+      {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 2, 2, 2}, {0, 0, 0, 1}, {0, 1, 2, 0, 1, 0, 3}};
+  return all[which];
+}
+
+}  // namespace
+
+TEST_CASE("every collective over several nodes is exact, whoever leads and whoever is the root") {
+  Cluster cluster{.node_of = some_nodes(GENERATE(range(std::size_t{0}, std::size_t{5}))),
+                  .is_debug = GENERATE(false, true)};
+  std::mt19937 random(3);
+  std::vector<Scenario> program;
+  for (const Operation operation : all_operations()) {
+    for (int root = 0; root < cluster.size(); ++root) {
+      for (const bool is_uneven : {false, true}) {
+        if (is_uneven && !has_parts(operation)) continue;
+        Scenario scenario;
+        scenario.operation = operation;
+        scenario.size = cluster.size();
+        scenario.root = root;
+        scenario.op = operation == Operation::AllGather ? ReduceOp::Sum : ReduceOp::Avg;
+        scenario.count = root % 3 == 2 ? 0 : 37;
+        scenario.is_uneven = is_uneven;
+        scenario.is_in_place = root % 2 == 0;
+        if (is_uneven) scenario.counts = random_counts(random, cluster.size(), 40);
+        program.push_back(scenario);
+      }
+    }
+  }
+  CHECK(run_all(cluster, program) == "");
+  CHECK(cluster.local.sent_count() > 0);
+}
+
+TEST_CASE("random programs over several nodes match a sequential model") {
+  const unsigned seed = GENERATE(range(0u, 6u));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  Cluster cluster{.node_of = some_nodes(random() % 5)};
+  std::vector<Scenario> program;
+  for (int i = 0; i < 60; ++i) {
+    const std::size_t most = random() % 8 == 0 ? 90'000 : 1000;
+    program.push_back(random_scenario(random, cluster.size(), most));
+  }
+  CHECK(run_all(cluster, program) == "");
+}
+
+TEST_CASE("an all_reduce crosses between nodes once for each of them") {
+  Cluster cluster{.node_of = {0, 0, 0, 1, 1, 1}};
+  Scenario scenario;
+  scenario.operation = Operation::AllReduce;
+  scenario.size = cluster.size();
+  scenario.count = 10;
+  CHECK(run_all(cluster, {scenario}) == "");
+  CHECK(cluster.across.sent_count() == 2);  // there and back
+}
+
+TEST_CASE("all on one node is just the local backend, one on each just the one across") {
+  Cluster together{.node_of = {0, 0, 0}};
+  Cluster apart{.node_of = {0, 1, 2}};
+  const Scenario barrier{.size = 3};
+  CHECK(run_all(together, {barrier}) == "");
+  CHECK(together.across.sent_count() == 0);
+  CHECK(run_all(apart, {barrier}) == "");
+  CHECK(apart.local.sent_count() == 0);
+}
+
+TEST_CASE("over several nodes too, debug names who calls something else on every rank") {
+  Cluster cluster{.node_of = {0, 0, 1, 1}, .is_debug = true};
+  std::mutex mutex;
+  int told = 0;
+  run_threads(4, [&](int rank) {
+    const auto backend = cluster.connect(rank);
+    std::vector<float> data(4);
+    Call call{.operation = Operation::AllReduce,
+              .type = DataType::F32,
+              .input = data.data(),
+              .output = data.data(),
+              .count = 4};
+    if (rank == 3) call = {};
+    try {
+      backend->run(call, {1, std::chrono::steady_clock::now() + kLimit});
+    } catch (const BackendFailure& failure) {
+      const std::lock_guard lock(mutex);
+      told += failure.kind == WorkerError::Kind::Mismatch;
+      CHECK_THAT(failure.what(), ContainsSubstring("ranks 0-2 call all_reduce(f32 x 4, sum); rank "
+                                                   "3 calls barrier()"));
+    }
+  });
+  CHECK(told == 4);
+}
+
+TEST_CASE("nodes are laid out by their first ranks, and know whether their ranks are neighbours") {
+  const worker::NodeLayout layout({0, 1, 0, 2, 1});
+  CHECK(layout.nodes() == 3);
+  CHECK(layout.ranks_of(0) == std::vector<int>{0, 2});
+  CHECK(layout.leaders() == std::vector<int>{0, 1, 3});
+  CHECK(layout.local_rank_of(4) == 1);
+  CHECK_FALSE(layout.is_contiguous());
+  CHECK(worker::NodeLayout({0, 0, 1, 1, 2}).is_contiguous());
+}
+
+}  // namespace drun::test

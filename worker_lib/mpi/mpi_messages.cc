@@ -1,0 +1,91 @@
+// Messages: a header that says what comes, then the payload under a tag of its own, so that several
+// threads may receive from one rank at the same time.
+#include <array>
+
+#include "worker_lib/mpi/mpi_backend.h"
+#include "worker_lib/mpi/mpi_types.h"
+#include "worker_lib/signature.h"
+
+namespace drun::worker::mpi {
+namespace {
+
+// What goes before the payload: what it is, and under which tag it comes.
+struct Header {
+  Signature signature{};
+  std::uint32_t number = 0;
+};
+
+// The least that every MPI has.
+constexpr std::uint32_t kPayloadTags = 32768;
+
+class MpiSend final : public Transfer {
+ public:
+  MpiSend(MpiBackend& backend, const ConstElements& data, int to, int tag, std::uint32_t number)
+      : backend_(backend), to_(to), header_{signature_of(data.type, data.count), number} {
+    const std::size_t bytes = data.count * size_bytes(data.type);
+    must(MPI_Isend(&header_, sizeof(Header), MPI_BYTE, to, tag, backend.headers(), &requests_[0]),
+         "MPI_Isend", to);
+    if (bytes == 0) return;
+    must(MPI_Isend(data.data, to_int(bytes), MPI_BYTE, to, static_cast<int>(number % kPayloadTags),
+                   backend.payloads(), &requests_[1]),
+         "MPI_Isend", to);
+  }
+  int finish(Deadline deadline) override {
+    for (MPI_Request& request : requests_) backend_.wait(request, deadline, MPI_STATUS_IGNORE, to_);
+    return to_;
+  }
+
+ private:
+  MpiBackend& backend_;
+  int to_;
+  Header header_;
+  std::array<MPI_Request, 2> requests_ = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+};
+
+class MpiReceive final : public Transfer {
+ public:
+  MpiReceive(MpiBackend& backend, const Elements& data, std::optional<int> from, int tag)
+      : backend_(backend), data_(data), from_(from) {
+    must(MPI_Irecv(&header_, sizeof(Header), MPI_BYTE, from.value_or(MPI_ANY_SOURCE), tag,
+                   backend.headers(), &request_),
+         "MPI_Irecv", from);
+  }
+  int finish(Deadline deadline) override {
+    MPI_Status status;
+    backend_.wait(request_, deadline, &status, from_);
+    const int from = status.MPI_SOURCE;
+    const Signature expected = signature_of(data_.type, data_.count);
+    if (header_.signature != expected) {
+      throw BackendFailure(WorkerError::Kind::Mismatch, from,
+                           "rank " + std::to_string(from) + " sends " +
+                               describe(header_.signature) + ", this rank receives " +
+                               describe(expected));
+    }
+    if (data_.count == 0) return from;
+    must(MPI_Irecv(data_.data, to_int(data_.count * size_bytes(data_.type)), MPI_BYTE, from,
+                   static_cast<int>(header_.number % kPayloadTags), backend_.payloads(), &request_),
+         "MPI_Irecv", from);
+    backend_.wait(request_, deadline, MPI_STATUS_IGNORE, from);
+    return from;
+  }
+
+ private:
+  MpiBackend& backend_;
+  Elements data_;
+  std::optional<int> from_;
+  Header header_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+}  // namespace
+
+std::unique_ptr<Transfer> MpiBackend::start_send(const ConstElements& data, int to, int tag) {
+  return std::make_unique<MpiSend>(*this, data, to, tag, messages_++);
+}
+
+std::unique_ptr<Transfer> MpiBackend::start_recv(const Elements& data, std::optional<int> from,
+                                                 int tag) {
+  return std::make_unique<MpiReceive>(*this, data, from, tag);
+}
+
+}  // namespace drun::worker::mpi

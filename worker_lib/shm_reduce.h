@@ -1,0 +1,34 @@
+// core. Many arrays reduced into one, always from left to right: the same bits wherever it is done.
+//
+// Thread:  any.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "drun/backend.h"
+#include "worker_lib/reduce.h"
+
+namespace drun::worker::shm {
+
+class Reduction {
+ public:
+  // Of `call`'s type and op over so many ranks. Requires an op that the type has.
+  Reduction(const Call& call, int ranks);
+
+  // out[i] = sources[0][i] op sources[1][i] op ...; Avg divides. The same into each of `copies`.
+  // `out` may be one of the sources; `copies` too, of the same elements.
+  void operator()(std::byte* out, const std::vector<const std::byte*>& sources, std::size_t count,
+                  const std::vector<std::byte*>& copies = {}) const;
+
+ private:
+  void reduce_block(std::byte* out, const std::vector<const std::byte*>& sources,
+                    std::size_t begin_bytes, std::size_t count) const;
+
+  ReduceFunction function_;
+  DataType type_;
+  std::size_t element_bytes_;
+  int divisor_;  // 1: none
+};
+
+}  // namespace drun::worker::shm
