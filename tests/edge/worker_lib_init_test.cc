@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "drun/process_group.h"
-#include "drun/spawn.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 #include "tests/support/ranks.h"
@@ -95,31 +94,6 @@ TEST_CASE("a file left from an earlier run is an error on every rank") {
   for (const RankEnd& end : ends) {
     CHECK_THAT(end.said, ContainsSubstring(path + " is left from an earlier run"));
     CHECK(end.took < seconds(20));
-  }
-}
-
-TEST_CASE("spawned ranks are a group, and what a rank throws stops them all") {
-  const SpawnOptions options{};
-  spawn(
-      [](int rank) {
-        ProcessGroup group = init_process_group();
-        if (group.rank() != rank || group.size() != 3) throw std::runtime_error("wrong rank");
-        count_ranks(group);
-      },
-      3, options);
-  try {
-    spawn(
-        [](int rank) {
-          ProcessGroup group = init_process_group();
-          group.barrier();
-          if (rank == 1) throw std::runtime_error("rank 1 has had enough");
-          group.barrier();
-        },
-        3, options);
-    FAIL("nothing was thrown");
-  } catch (const SpawnError& error) {
-    CHECK(error.rank() == 1);
-    CHECK(error.message() == "rank 1 has had enough");
   }
 }
 

@@ -18,6 +18,7 @@
 #include "drun/process_group.h"
 #include "drun/spawn.h"
 #include "tests/support/catch.h"
+#include "tests/support/default_sigterm.h"
 #include "tests/support/process.h"
 
 namespace drun {
@@ -42,20 +43,10 @@ void sleep_for_ever() {
   while (true) pause();
 }
 
-// Children inherit handlers, and the test framework's is not one to be called at any moment.
-class DefaultSigterm {
- public:
-  DefaultSigterm() : before_(signal(SIGTERM, SIG_DFL)) {}
-  ~DefaultSigterm() { signal(SIGTERM, before_); }
-
- private:
-  void (*before_)(int);
-};
-
 // Spawns and returns what was thrown.
 SpawnError failure_of(const std::function<void(int)>& body, int process_count,
                       const SpawnOptions& options = {}) {
-  const DefaultSigterm default_sigterm;
+  const test::DefaultSigterm default_sigterm;
   try {
     spawn(body, process_count, options);
   } catch (const SpawnError& error) {
