@@ -26,6 +26,8 @@ Milliseconds left_until(Deadline deadline) {
                   Milliseconds(1));
 }
 
+std::string time_text(Milliseconds time) { return " (" + std::to_string(time.count()) + " ms)"; }
+
 BackendFailure too_late(Milliseconds time, std::optional<int> peer, bool is_debug) {
   const std::string text = "not done within " + std::to_string(time.count()) + " ms; ";
   if (peer) {
@@ -115,7 +117,9 @@ auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Deed&& 
   try {
     return deed();
   } catch (const BackendFailure& failure) {
-    throw fail(name(), failure);
+    if (failure.kind != Kind::Timeout) throw fail(name(), failure);
+    throw fail(name(),
+               BackendFailure(failure.kind, failure.peer, failure.what() + time_text(limit.time)));
   } catch (const std::exception& failure) {
     throw fail(name(), BackendFailure(Kind::System, std::nullopt, failure.what()));
   }

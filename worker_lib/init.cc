@@ -11,6 +11,7 @@ namespace {
 struct Default {
   std::mutex mutex;
   std::optional<ProcessGroup> group;
+  bool is_connecting = false;
 };
 
 // Never destroyed: what a group needs may be gone by then, and the kernel closes all anyway.
@@ -27,14 +28,25 @@ WorkerError usage(const char* operation, const char* message) {
 }  // namespace
 
 ProcessGroup init_process_group(const InitOptions& options) {
-  const std::lock_guard lock(the_default().mutex);
-  if (the_default().group) {
+  std::unique_lock lock(the_default().mutex);
+  if (the_default().group || the_default().is_connecting) {
     throw usage("init_process_group",
                 "there is a default group already; call destroy_process_group() first, or "
                 "ProcessGroup::connect for a group of its own");
   }
-  the_default().group = ProcessGroup::connect(options);
-  return *the_default().group;
+  the_default().is_connecting = true;
+  lock.unlock();
+  try {
+    ProcessGroup group = ProcessGroup::connect(options);
+    lock.lock();
+    the_default().is_connecting = false;
+    the_default().group = group;
+    return group;
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    the_default().is_connecting = false;
+    throw;
+  }
 }
 
 void destroy_process_group() {

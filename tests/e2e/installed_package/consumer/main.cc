@@ -19,7 +19,7 @@ int main() {
           options.rank = static_cast<int>(rank);
           options.world_size = RANKS;
           options.store = store;
-          drun::ProcessGroup group = drun::init_process_group(options);
+          drun::ProcessGroup group = drun::ProcessGroup::connect(options);
           std::vector<int> one{group.rank() + 1};
           group.all_reduce(one);
           sums[rank] = one[0];
