@@ -13,7 +13,7 @@ using Kind = WorkerError::Kind;
 constexpr std::uint32_t kLost = 0x80000000u;
 
 BackendFailure loss_of(int rank) {
-  return {Kind::PeerLost, rank, "lost rank " + std::to_string(rank)};
+  return {Kind::PeerLost, rank, "lost rank " + std::to_string(rank) + ": its process ended"};
 }
 
 }  // namespace
@@ -24,9 +24,10 @@ void Alarm::tell_lost(int rank) noexcept {
   wake_all();
 }
 
-void Alarm::raise(std::optional<int> lost) noexcept {
-  const auto reason =
-      lost ? kLost | static_cast<std::uint32_t>(*lost + 1) : static_cast<std::uint32_t>(rank_ + 1);
+void Alarm::raise() noexcept {
+  const int lost = found_;
+  const auto reason = lost >= 0 ? kLost | static_cast<std::uint32_t>(lost + 1)
+                                : static_cast<std::uint32_t>(rank_ + 1);
   std::uint32_t quiet = 0;
   if (segment_.alarm().reason.compare_exchange_strong(quiet, reason)) wake_all();
 }
@@ -41,7 +42,10 @@ void Alarm::wake_all() noexcept {
 
 void Alarm::check_lost(const std::vector<int>& ranks) const {
   for (const int rank : ranks) {
-    if (is_lost(rank)) throw loss_of(rank);
+    if (!is_lost(rank)) continue;
+    int none = -1;
+    found_.compare_exchange_strong(none, rank);
+    throw loss_of(rank);
   }
 }
 

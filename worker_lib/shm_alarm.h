@@ -3,13 +3,13 @@
 //     quiet --raise--> raised     (for good; the first reason stays)
 //
 // A lost rank is no alarm by itself: it may have done its part of everything. Who waits for what it
-// has not done fails, and that raises the alarm.
+// has not done fails; its group tells why, and then aborts, which raises the alarm.
 // Whoever waits anywhere in the segment is woken by each change, and asks for it at each look.
 // Thread:  any, and any process.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "drun/backend.h"
@@ -28,8 +28,8 @@ class Alarm {
   bool is_lost(int rank) const { return segment_.lost(rank).load() != 0; }
 
   bool is_raised() const { return segment_.alarm().reason.load() != 0; }
-  // This rank has failed, or was aborted; because of the lost one, if that is why.
-  void raise(std::optional<int> lost = {}) noexcept;
+  // This rank was aborted; because of the rank that check_lost found, if it found one.
+  void raise() noexcept;
 
   // Throws BackendFailure. PeerLost for the first of these that is lost; none: nothing.
   void check_lost(const std::vector<int>& ranks) const;
@@ -41,20 +41,7 @@ class Alarm {
 
   Segment segment_;
   int rank_;
+  mutable std::atomic<int> found_ = -1;  // by check_lost, first
 };
-
-// Does `deed`; what it throws raises the alarm.
-template <typename Deed>
-auto or_raise(Alarm& alarm, Deed&& deed) {
-  try {
-    return deed();
-  } catch (const BackendFailure& failure) {
-    alarm.raise(failure.kind == WorkerError::Kind::PeerLost ? failure.peer : std::nullopt);
-    throw;
-  } catch (...) {
-    alarm.raise();
-    throw;
-  }
-}
 
 }  // namespace drun::worker::shm

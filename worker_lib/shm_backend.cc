@@ -21,8 +21,8 @@ class ShmBackend final : public Backend {
         lifelines_(std::move(parts.lifelines)),
         alarm_(parts.segment, parts.rank),
         regions_(std::move(parts.regions), parts.rank),
-        collectives_(parts.segment, parts.rank, patience_, regions_),
-        messages_(parts.segment, parts.rank, patience_) {}
+        collectives_(parts.segment, parts.rank, patience_, alarm_, regions_),
+        messages_(parts.segment, parts.rank, patience_, alarm_) {}
 
   std::string name() const override { return "shm"; }
 
@@ -38,18 +38,13 @@ class ShmBackend final : public Backend {
     return "";
   }
 
-  // Whatever fails here wakes everybody everywhere.
   void run(const Call& call, const Turn& turn) override {
-    or_raise(alarm_, [&] {
-      alarm_.check();
-      collectives_.run(call, turn);
-    });
+    alarm_.check();
+    collectives_.run(call, turn);
   }
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const Turn& turn) override {
-    return or_raise(alarm_, [&] {
-      alarm_.check();
-      return collectives_.alloc(size_bytes, turn);
-    });
+    alarm_.check();
+    return collectives_.alloc(size_bytes, turn);
   }
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override {

@@ -23,8 +23,8 @@ namespace drun::worker::shm {
 
 class Collectives {
  public:
-  Collectives(const Segment& segment, int rank, Patience patience, Regions& regions)
-      : rounds_(segment, rank, patience), regions_(regions) {}
+  Collectives(const Segment& segment, int rank, Patience patience, Alarm& alarm, Regions& regions)
+      : rounds_(segment, rank, patience, alarm), regions_(regions) {}
 
   void run(const Call& call, const Turn& turn);
   // Of the regions, this rank's part of a new one.

@@ -26,11 +26,9 @@ class Messages::Sending final : public Transfer {
   }
 
   int finish(Deadline deadline) override {
-    return or_raise(messages_.alarm_, [&] {
-      if (messages_.wait_until(deadline, {to_}, [&] { return message_->is_done; })) return to_;
-      throw BackendFailure(Kind::Timeout, to_,
-                           "rank " + std::to_string(to_) + " has not received it in time");
-    });
+    if (messages_.wait_until(deadline, {to_}, [&] { return message_->is_done; })) return to_;
+    throw BackendFailure(Kind::Timeout, to_,
+                         "rank " + std::to_string(to_) + " has not received it in time");
   }
 
  private:
@@ -50,15 +48,13 @@ class Messages::Receiving final : public Transfer {
   }
 
   int finish(Deadline deadline) override {
-    return or_raise(messages_.alarm_, [&] {
-      if (!messages_.wait_until(deadline, from_, [&] { return message_->is_done; })) {
-        throw BackendFailure(Kind::Timeout, from_, "no message came in time");
-      }
-      if (!message_->mismatch.empty()) {
-        throw BackendFailure(Kind::Mismatch, message_->from, message_->mismatch);
-      }
-      return *message_->from;
-    });
+    if (!messages_.wait_until(deadline, from_, [&] { return message_->is_done; })) {
+      throw BackendFailure(Kind::Timeout, from_, "no message came in time");
+    }
+    if (!message_->mismatch.empty()) {
+      throw BackendFailure(Kind::Mismatch, message_->from, message_->mismatch);
+    }
+    return *message_->from;
   }
 
  private:
@@ -67,8 +63,8 @@ class Messages::Receiving final : public Transfer {
   const std::optional<int> from_;  // as it was asked for
 };
 
-Messages::Messages(const Segment& segment, int rank, Patience patience)
-    : segment_(segment), alarm_(segment, rank), rank_(rank), patience_(patience) {
+Messages::Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm)
+    : segment_(segment), alarm_(alarm), rank_(rank), patience_(patience) {
   for (int peer = 0; peer < segment.size(); ++peer) {
     links_.push_back(peer == rank ? nullptr : std::make_unique<Link>(segment, rank, peer));
   }
@@ -80,13 +76,11 @@ std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to
   message->data = static_cast<const std::byte*>(data.data);
   message->bytes = data.count * size_bytes(data.type);
   message->signature = signature_of(data.type, data.count);
-  return or_raise(alarm_, [&] {
-    alarm_.check();
-    const std::lock_guard lock(mutex_);
-    link(to).send(message);
-    move();
-    return std::make_unique<Sending>(*this, message, to);
-  });
+  alarm_.check();
+  const std::lock_guard lock(mutex_);
+  link(to).send(message);
+  move();
+  return std::make_unique<Sending>(*this, message, to);
 }
 
 std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::optional<int> from,
@@ -97,13 +91,11 @@ std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::option
   message->data = static_cast<std::byte*>(data.data);
   message->bytes = data.count * size_bytes(data.type);
   message->signature = signature_of(data.type, data.count);
-  return or_raise(alarm_, [&] {
-    alarm_.check();
-    const std::lock_guard lock(mutex_);
-    if (!find_kept(message)) wanted_.push_back(message);
-    move();
-    return std::make_unique<Receiving>(*this, message);
-  });
+  alarm_.check();
+  const std::lock_guard lock(mutex_);
+  if (!find_kept(message)) wanted_.push_back(message);
+  move();
+  return std::make_unique<Receiving>(*this, message);
 }
 
 template <typename Question>

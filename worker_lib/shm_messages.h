@@ -29,7 +29,7 @@ namespace drun::worker::shm {
 
 class Messages {
  public:
-  Messages(const Segment& segment, int rank, Patience patience);
+  Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm);
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from, int tag);
@@ -57,7 +57,7 @@ class Messages {
   Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
 
   Segment segment_;
-  Alarm alarm_;
+  Alarm& alarm_;
   const int rank_;
   const Patience patience_;
 

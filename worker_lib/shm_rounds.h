@@ -23,8 +23,8 @@ namespace drun::worker::shm {
 
 class Rounds {
  public:
-  Rounds(const Segment& segment, int rank, Patience patience)
-      : segment_(segment), alarm_(segment, rank), rank_(rank), patience_(patience) {}
+  Rounds(const Segment& segment, int rank, Patience patience, Alarm& alarm)
+      : segment_(segment), alarm_(alarm), rank_(rank), patience_(patience) {}
 
   int rank() const { return rank_; }
   int size() const { return segment_.size(); }
@@ -48,7 +48,7 @@ class Rounds {
   void throw_timeout() const;
 
   Segment segment_;
-  Alarm alarm_;
+  Alarm& alarm_;
   int rank_;
   Patience patience_;
   std::uint32_t round_ = 0;

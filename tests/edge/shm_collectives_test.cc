@@ -47,8 +47,8 @@ Call all_reduce(std::vector<float>& data, ReduceOp op = ReduceOp::Sum) {
 }
 
 void say_what_differs(ShmRank& self, const Say& say, const Call& call) {
-  say(failure_of([&] { self.run(call); }));
-  say(failure_of([&] { self.run({.operation = Operation::Barrier}); }));
+  say(self.failure_of([&] { self.run(call); }));
+  say(self.failure_of([&] { self.run({.operation = Operation::Barrier}); }));
 }
 
 }  // namespace

@@ -60,9 +60,9 @@ TEST_CASE("shared memory: a killed rank is named by every other at once, whateve
     for (int turn = 0; turn < 3; ++turn) self.run(all_reduce(data));
     if (self.rank() == victim) raise(SIGKILL);
     const auto began = Clock::now();
-    say(failure_of([&] { self.run(all_reduce(data)); }));
+    say(self.failure_of([&] { self.run(all_reduce(data)); }));
     say(took(began, seconds(5)));
-    say("then " + failure_of([&] { self.run(all_reduce(data)); }));
+    say("then " + self.failure_of([&] { self.run(all_reduce(data)); }));
   });
   for (int rank = 0; rank < 4; ++rank) {
     const RankEnd& end = ends[static_cast<std::size_t>(rank)];
@@ -73,9 +73,10 @@ TEST_CASE("shared memory: a killed rank is named by every other at once, whateve
     }
     CHECK(end.exit_code == 0);
     const std::string name = std::to_string(victim);
-    CHECK_THAT(end.said,
-               ContainsSubstring("peer lost " + name + ": lost rank " + name + "\nin time"));
-    CHECK_THAT(end.said, ContainsSubstring("then peer lost " + name));
+    CHECK_THAT(end.said, ContainsSubstring("peer lost " + name + ": lost rank " + name +
+                                           ": its process ended\nin time"));
+    CHECK_THAT(end.said, ContainsSubstring("then "));
+    CHECK_THAT(end.said, !ContainsSubstring("then no failure"));
   }
 }
 
@@ -103,12 +104,14 @@ TEST_CASE("shared memory: who waits for a message of a lost rank hears of it") {
     if (self.rank() == 1) raise(SIGKILL);
     std::vector<float> data(self.rank() == 0 ? 1 : 1 << 20);
     const auto began = Clock::now();
-    if (self.rank() == 0) say(failure_of([&] { self.recv(data, 1); }));
-    if (self.rank() == 2) say(failure_of([&] { self.send(data, 1); }));
+    if (self.rank() == 0) say(self.failure_of([&] { self.recv(data, 1); }));
+    if (self.rank() == 2) say(self.failure_of([&] { self.send(data, 1); }));
     say(took(began, seconds(5)));
   });
-  CHECK_THAT(ends[0].said, ContainsSubstring("peer lost 1: lost rank 1\nin time"));
-  CHECK_THAT(ends[2].said, ContainsSubstring("peer lost 1: lost rank 1\nin time"));
+  CHECK_THAT(ends[0].said,
+             ContainsSubstring("peer lost 1: lost rank 1: its process ended\nin time"));
+  CHECK_THAT(ends[2].said,
+             ContainsSubstring("peer lost 1: lost rank 1: its process ended\nin time"));
 }
 
 TEST_CASE("shared memory: abort wakes everybody, here and elsewhere") {
@@ -117,16 +120,15 @@ TEST_CASE("shared memory: abort wakes everybody, here and elsewhere") {
     std::vector<float> data(10);
     const auto began = Clock::now();
     if (self.rank() == 2) {
-      say(failure_of([&] { self.recv(data, 0); }));
+      say(self.failure_of([&] { self.recv(data, 0); }));
     } else if (self.rank() == 1) {
-      say(failure_of([&] { self.run(all_reduce(data)); }));
+      say(self.failure_of([&] { self.run(all_reduce(data)); }));
     } else {
-      std::thread waiting([&] { say(failure_of([&] { self.run(all_reduce(data)); })); });
-      say(failure_of(
+      std::thread waiting([&] { say(self.failure_of([&] { self.run(all_reduce(data)); })); });
+      say(self.failure_of(
           [&] { self.backend().start_recv(data, 1, 3)->finish(soon(milliseconds(50))); }));
-      self.backend().abort();
       waiting.join();
-      say(failure_of([&] { self.backend().start_recv(data, 1, 3); }));
+      say(self.failure_of([&] { self.backend().start_recv(data, 1, 3); }));
     }
     say(took(began, seconds(5)));
   });
@@ -142,12 +144,12 @@ TEST_CASE("shared memory: a rank that does not come is named after the limit, an
     self.barrier();
     std::vector<float> data(10);
     if (self.rank() % 2 == 1) {  // comes only when the others have given up
-      say(failure_of([&] { self.recv(data, 0, 5); }));
+      say(self.failure_of([&] { self.recv(data, 0, 5); }));
       return;
     }
     const auto began = Clock::now();
     const milliseconds limit(self.rank() == 0 ? 300 : 20000);
-    say(failure_of([&] { self.backend().run(all_reduce(data), self.turn(limit)); }));
+    say(self.failure_of([&] { self.backend().run(all_reduce(data), self.turn(limit)); }));
     if (self.rank() == 0 && Clock::now() - began < limit) say("too early");
     say(took(began, seconds(10)));
   });

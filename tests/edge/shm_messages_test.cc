@@ -140,10 +140,10 @@ TEST_CASE("shared memory: a message of another size or type is named on the rece
     Numbers data(count);
     std::vector<float> floats(count);
     if (self.rank() == 0) {
-      say(failure_of([&] { self.send(data, 1); }));
+      say(self.failure_of([&] { self.send(data, 1); }));
       return;
     }
-    say(failure_of([&] { self.recv(floats, 0); }));
+    say(self.failure_of([&] { self.recv(floats, 0); }));
   });
   const std::string text = std::to_string(count);
   CHECK_THAT(ends[1].said, ContainsSubstring("mismatch 0: rank 0 sends i32 x " + text +
@@ -158,7 +158,7 @@ TEST_CASE("shared memory: a message that does not come, or is not received, is a
     Numbers data(100000);
     self.barrier();
     if (self.rank() == 1) return;
-    say(failure_of(
+    say(self.failure_of(
         [&] { self.backend().start_send(data, 1, 3)->finish(soon(milliseconds(100))); }));
   });
   CHECK_THAT(ends[0].said, ContainsSubstring("timeout 1: rank 1 has not received it in time"));

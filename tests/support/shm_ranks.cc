@@ -115,6 +115,12 @@ std::string failure_of(const std::function<void()>& deed) {
   return "no failure";
 }
 
+std::string ShmRank::failure_of(const std::function<void()>& deed) {
+  const std::string text = test::failure_of(deed);
+  if (text != "no failure") backend_->abort();
+  return text;
+}
+
 void check_well(const std::vector<RankEnd>& ends) {
   for (std::size_t rank = 0; rank < ends.size(); ++rank) {
     INFO("rank " << rank << " said: " << ends[rank].said << " signal " << ends[rank].signal);

@@ -33,6 +33,8 @@ class ShmRank {
   void barrier() { run({.operation = Operation::Barrier}); }
   void send(const ConstElements& data, int to, int tag = 0);
   int recv(const Elements& data, std::optional<int> from, int tag = 0);
+  // See below; after a failure it aborts, as a group would.
+  std::string failure_of(const std::function<void()>& deed);
 
  private:
   std::unique_ptr<Backend> backend_;

@@ -130,7 +130,9 @@ class Backend {
   virtual std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                                int tag);
 
-  // Wakes whoever is inside an operation and closes all connections, which the other ranks see.
+  // Wakes whoever is inside an operation and closes all connections, which the other ranks see. The
+  // group calls it after a failure, when it has told the others why: a failing backend does not
+  // wake them by itself.
   virtual void abort() noexcept = 0;
   // Whether run and finish end soon after their deadlines by themselves; otherwise the group calls
   // abort() at the deadline.
