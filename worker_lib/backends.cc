@@ -5,9 +5,9 @@
 #include <mutex>
 #include <utility>
 
-#include "worker_lib/gloo_backend.h"
-#include "worker_lib/node_backend.h"
-#include "worker_lib/shm_backend.h"
+#include "worker_lib/gloo/gloo_backend.h"
+#include "worker_lib/node/node_backend.h"
+#include "worker_lib/shm/shm_backend.h"
 #include "worker_lib/solo_backend.h"
 
 namespace drun {

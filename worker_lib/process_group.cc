@@ -7,7 +7,7 @@
 
 #include "worker_lib/calls.h"
 #include "worker_lib/group.h"
-#include "worker_lib/join.h"
+#include "worker_lib/start/join.h"
 
 namespace drun {
 

@@ -10,7 +10,7 @@
 #include "rendezvous/unique_fd.h"
 #include "tests/support/catch.h"
 #include "tests/support/shm_ranks.h"
-#include "worker_lib/shm_backend.h"
+#include "worker_lib/shm/shm_backend.h"
 
 namespace drun {
 namespace {

@@ -12,7 +12,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 #include "tests/support/ranks.h"
-#include "worker_lib/file_key_store.h"
+#include "worker_lib/store/file_key_store.h"
 
 namespace drun::worker {
 namespace {

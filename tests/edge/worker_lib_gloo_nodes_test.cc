@@ -5,7 +5,7 @@
 
 #include "tests/support/collective_model.h"
 #include "tests/support/gloo_ranks.h"
-#include "worker_lib/node_backend.h"
+#include "worker_lib/node/node_backend.h"
 
 namespace drun::test {
 namespace {

@@ -1,6 +1,6 @@
-// edge. The default action on SIGTERM while it lives: forked children inherit handlers, and the test
-// framework's allocates memory, so it is not one to be called at any moment.
-// Thread: the test's only.
+// edge. The default action on SIGTERM while it lives: forked children inherit handlers, and the
+// test framework's allocates memory, so it is not one to be called at any moment. Thread: the
+// test's only.
 #pragma once
 
 #include <csignal>

@@ -11,7 +11,7 @@
 #include "drun/backend.h"
 #include "tests/support/catch.h"
 #include "tests/support/ranks.h"
-#include "worker_lib/gloo_backend.h"
+#include "worker_lib/gloo/gloo_backend.h"
 
 namespace drun::test {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "drun/backend.h"
-#include "worker_lib/exchange.h"
+#include "worker_lib/p2p/exchange.h"
 
 namespace drun::test {
 

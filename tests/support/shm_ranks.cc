@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "tests/support/catch.h"
-#include "worker_lib/shm_backend.h"
+#include "worker_lib/shm/shm_backend.h"
 
 namespace drun::test {
 namespace {

@@ -1,5 +1,5 @@
-#include "worker_lib/shm_cores.h"
 #include "tests/support/catch.h"
+#include "worker_lib/shm/cores.h"
 
 namespace drun::worker::shm {
 

@@ -6,8 +6,8 @@
 #include "tests/support/catch.h"
 #include "tests/support/collective_model.h"
 #include "tests/support/memory_mesh.h"
-#include "worker_lib/agree.h"
-#include "worker_lib/p2p_collectives.h"
+#include "worker_lib/p2p/agree.h"
+#include "worker_lib/p2p/p2p_collectives.h"
 #include "worker_lib/signature.h"
 
 namespace drun::test {

@@ -1,9 +1,9 @@
-#include "worker_lib/identity.h"
+#include "worker_lib/start/identity.h"
 
 #include <map>
 
 #include "tests/support/catch.h"
-#include "worker_lib/engines.h"
+#include "worker_lib/start/engines.h"
 
 namespace drun::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker_lib/init_plan.h"
+#include "worker_lib/start/init_plan.h"
 
 #include <map>
 

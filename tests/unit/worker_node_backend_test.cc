@@ -1,4 +1,4 @@
-#include "worker_lib/node_backend.h"
+#include "worker_lib/node/node_backend.h"
 
 #include <cstdint>
 #include <mutex>
@@ -9,7 +9,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/collective_model.h"
 #include "tests/support/memory_mesh.h"
-#include "worker_lib/node_layout.h"
+#include "worker_lib/node/node_layout.h"
 
 namespace drun::test {
 namespace {

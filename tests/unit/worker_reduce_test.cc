@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "worker_lib/tree.h"
+#include "worker_lib/p2p/tree.h"
 
 namespace drun::worker {
 namespace {

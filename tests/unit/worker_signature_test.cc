@@ -65,8 +65,8 @@ TEST_CASE("bytes that are no call are told as such") {
 
 TEST_CASE("a disagreement names every group of callers once") {
   const Signature barrier = signature_of(Call{.operation = Operation::Barrier}, 6);
-  const Signature reduce = signature_of(
-      Call{.operation = Operation::AllReduce, .type = DataType::U8, .count = 4}, 6);
+  const Signature reduce =
+      signature_of(Call{.operation = Operation::AllReduce, .type = DataType::U8, .count = 4}, 6);
   CHECK(describe_disagreement({barrier, reduce, reduce, reduce, barrier, reduce}) ==
         "ranks 0, 4 call barrier(); ranks 1-3, 5 call all_reduce(u8 x 4, sum)");
   CHECK(describe_disagreement({reduce, barrier}) ==

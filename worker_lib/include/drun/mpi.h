@@ -1,5 +1,5 @@
-// edge. The backend "mpi": collectives by the MPI that this library was built with. A library of its
-// own, as a program can hold one MPI only and must be linked with it:
+// edge. The backend "mpi": collectives by the MPI that this library was built with. A library of
+// its own, as a program can hold one MPI only and must be linked with it:
 //
 //     target_link_libraries(my_program PRIVATE drun::worker drun::worker_mpi)
 //

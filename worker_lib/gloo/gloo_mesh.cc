@@ -1,0 +1,367 @@
+#include "worker_lib/gloo/gloo_mesh.h"
+
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "worker_lib/signals.h"
+#include "worker_lib/signature.h"
+
+namespace drun::worker {
+namespace {
+
+using Kind = WorkerError::Kind;
+using Milliseconds = std::chrono::milliseconds;
+using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+
+// Gloo's own timeouts, beyond the deadline: they close all connections before anybody can be told
+// why. They only catch what the group's abort could not wake.
+constexpr Milliseconds kBackstop{1000};
+// What a process sent before it ended has arrived by then.
+constexpr Milliseconds kLastWords{50};
+
+// Nobody ever sends here.
+constexpr GlooMesh::Slot kProbe = std::uint64_t{0xFF} << 56;
+
+Milliseconds left_until(Deadline deadline) {
+  const auto left =
+      std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+  return std::max(left, Milliseconds(1));
+}
+
+class StoreForGloo final : public gloo::rendezvous::Store {
+ public:
+  StoreForGloo(std::shared_ptr<KeyStore> store, Deadline deadline)
+      : store_(std::move(store)), deadline_(deadline) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    store_->set(key, std::string(data.begin(), data.end()), left_until(deadline_));
+  }
+  std::vector<char> get(const std::string& key) override {
+    const std::string value = store_->get(key, left_until(deadline_));
+    return {value.begin(), value.end()};
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    store_->wait(keys, left_until(deadline_));
+  }
+  void wait(const std::vector<std::string>& keys, const Milliseconds&) override { wait(keys); }
+
+ private:
+  std::shared_ptr<KeyStore> store_;
+  Deadline deadline_;
+};
+
+// Newer Gloos take the store by shared pointer.
+template <typename Context>
+void connect_full_mesh(Context& context, const std::shared_ptr<StoreForGloo>& store,
+                       std::shared_ptr<gloo::transport::Device>& device) {
+  if constexpr (requires { context.connectFullMesh(*store, device); }) {
+    context.connectFullMesh(*store, device);
+  } else {
+    context.connectFullMesh(store, device);
+  }
+}
+
+// "[/build/gloo/x.cc:12] Connection closed" -> "Connection closed".
+std::string without_place(std::string_view text) {
+  const std::size_t end = text.rfind('[', 0) == 0 ? text.find("] ") : std::string_view::npos;
+  return std::string(end == std::string_view::npos ? text : text.substr(end + 2));
+}
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::size_t offset_of(const void* data) { return reinterpret_cast<std::size_t>(data); }
+
+}  // namespace
+
+std::string gloo_build() { return DRUN_GLOO_BUILD; }
+
+// What one message at a time goes through. Its buffer is all of memory, with addresses as offsets,
+// so that it can be used again; and it always waits for a message on its connection that never
+// comes, so that Gloo wakes it when that breaks, whatever its real message is doing.
+struct GlooMesh::Channel {
+  Buffer buffer;
+  std::optional<int> peer;  // absent: receives from any
+  bool is_send = false;
+};
+
+struct GlooMesh::State {
+  int rank = 0;
+  int size = 1;
+  // Destroyed in this order: context (pairs), device, store.
+  std::shared_ptr<StoreForGloo> store;
+  std::shared_ptr<gloo::transport::Device> device;
+  std::shared_ptr<gloo::Context> context;
+
+  std::atomic<bool> is_aborted{false};
+  std::vector<std::atomic<bool>> lost;
+
+  std::mutex mutex;  // of both
+  std::vector<std::unique_ptr<Channel>> channels;
+  std::vector<std::vector<Channel*>> idle;  // by peer; the last: from any
+
+  explicit State(const BackendContext& mesh);
+  ~State() {
+    channels.clear();
+    context.reset();
+    device.reset();
+  }
+
+  std::size_t place_of(std::optional<int> peer) const {
+    return static_cast<std::size_t>(peer.value_or(size));
+  }
+  Channel& take(std::optional<int> peer);
+  Channel& make(std::optional<int> peer);
+  void give_back(Channel& channel);
+  void drop(Channel& channel) noexcept;
+  template <typename Post>
+  Channel& start(std::optional<int> peer, Post&& post);
+
+  bool is_lost(const Channel& channel) const;
+  int wait(Channel& channel, Deadline deadline);
+  BackendFailure failure(const std::string& text, std::optional<int> peer);
+  std::vector<int> lost_peers();
+};
+
+GlooMesh::State::State(const BackendContext& mesh)
+    : rank(mesh.rank),
+      size(mesh.size),
+      lost(static_cast<std::size_t>(mesh.size)),
+      idle(static_cast<std::size_t>(mesh.size) + 1) {
+  ignore_default_sigpipe();
+  gloo::transport::tcp::attr attributes;
+  attributes.hostname = mesh.address;
+  {
+    const SignalsBlocked blocked;  // inherited by Gloo's thread
+    device = gloo::transport::tcp::CreateDevice(attributes);
+  }
+  store = std::make_shared<StoreForGloo>(mesh.store, mesh.deadline);
+  auto connecting = std::make_shared<gloo::rendezvous::Context>(rank, size);
+  connecting->setTimeout(left_until(mesh.deadline));
+  connect_full_mesh(*connecting, store, device);
+  context = std::move(connecting);
+}
+
+GlooMesh::Channel& GlooMesh::State::make(std::optional<int> peer) {
+  auto channel = std::make_unique<Channel>();
+  channel->buffer = context->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max());
+  channel->peer = peer;
+  if (peer) channel->buffer->recv(*peer, kProbe, 0, 0);
+  const std::lock_guard lock(mutex);
+  channels.push_back(std::move(channel));
+  return *channels.back();
+}
+
+GlooMesh::Channel& GlooMesh::State::take(std::optional<int> peer) {
+  {
+    const std::lock_guard lock(mutex);
+    std::vector<Channel*>& waiting = idle[place_of(peer)];
+    if (!waiting.empty()) {
+      Channel& channel = *waiting.back();
+      waiting.pop_back();
+      return channel;
+    }
+  }
+  return make(peer);
+}
+
+void GlooMesh::State::give_back(Channel& channel) {
+  const std::lock_guard lock(mutex);
+  idle[place_of(channel.peer)].push_back(&channel);
+}
+
+// Without its buffer, Gloo forgets what was to be done with it.
+void GlooMesh::State::drop(Channel& channel) noexcept {
+  std::unique_ptr<Channel> dropped;
+  const std::lock_guard lock(mutex);
+  for (std::unique_ptr<Channel>& each : channels) {
+    if (each.get() != &channel) continue;
+    dropped = std::move(each);
+    each = std::move(channels.back());
+    channels.pop_back();
+    break;
+  }
+}
+
+template <typename Post>
+GlooMesh::Channel& GlooMesh::State::start(std::optional<int> peer, Post&& post) {
+  if (is_aborted) throw failure("", peer);
+  Channel* channel = nullptr;
+  try {
+    channel = &take(peer);
+    post(*channel);
+    return *channel;
+  } catch (const gloo::Exception& error) {
+    if (channel != nullptr) drop(*channel);
+    throw failure(without_place(error.what()), peer);
+  }
+}
+
+bool GlooMesh::State::is_lost(const Channel& channel) const {
+  if (channel.peer) return lost[static_cast<std::size_t>(*channel.peer)];
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer != rank && !lost[static_cast<std::size_t>(peer)]) return false;
+  }
+  return true;
+}
+
+int GlooMesh::State::wait(Channel& channel, Deadline deadline) {
+  while (true) {
+    if (is_aborted) throw failure("", channel.peer);
+    const Milliseconds limit = is_lost(channel) ? kLastWords : left_until(deadline) + kBackstop;
+    int peer = 0;
+    try {
+      const bool is_done = channel.is_send ? channel.buffer->waitSend(&peer, limit)
+                                           : channel.buffer->waitRecv(&peer, limit);
+      if (is_done) return peer;  // else: look again who is lost
+    } catch (const gloo::IoException& error) {
+      throw failure(without_place(error.what()), channel.peer);
+    } catch (const gloo::Exception& error) {
+      throw BackendFailure(Kind::System, channel.peer, "Gloo: " + without_place(error.what()));
+    }
+  }
+}
+
+BackendFailure GlooMesh::State::failure(const std::string& text, std::optional<int> peer) {
+  if (is_aborted || contains(text, "Application timeout")) {
+    return {Kind::Broken, std::nullopt, "another operation of this rank has failed"};
+  }
+  const std::string who = peer ? "rank " + std::to_string(*peer) : "the others";
+  if (contains(text, "imed out")) {
+    const bool has_ended = peer && lost[static_cast<std::size_t>(*peer)];
+    if (has_ended) return {Kind::PeerLost, peer, who + " ended before it had done its part"};
+    return {Kind::Timeout, peer,
+            who + " did not do " + (peer ? "its" : "their") +
+                " part in time; run with DRUN_DEBUG=1 to learn which rank calls something else"};
+  }
+  const std::vector<int> gone = lost_peers();
+  if (gone.empty()) return {Kind::PeerLost, peer, "lost the connection to " + who + ": " + text};
+  return {Kind::PeerLost, gone.front(),
+          "lost the connection to " + describe_ranks(gone) + ": " + text};
+}
+
+// Gloo does not say which connections are broken, but refuses to use them again.
+std::vector<int> GlooMesh::State::lost_peers() {
+  std::vector<int> gone;
+  const Buffer probe = context->createUnboundBuffer(nullptr, 0);
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    try {
+      probe->recv(peer, kProbe, 0, 0);
+    } catch (const gloo::Exception&) {
+      gone.push_back(peer);
+    }
+  }
+  return gone;
+}
+
+GlooMesh::GlooMesh(const BackendContext& context) {
+  try {
+    state_ = std::make_unique<State>(context);
+  } catch (const WorkerError&) {
+    throw;  // the store's
+  } catch (const gloo::Exception& error) {
+    const std::string text = without_place(error.what());
+    const bool is_timeout = contains(text, "imed out") || contains(text, "imeout");
+    throw BackendFailure(is_timeout ? Kind::Timeout : Kind::PeerLost, std::nullopt,
+                         "cannot connect all ranks: " + text);
+  } catch (const std::exception& error) {
+    throw BackendFailure(Kind::System, std::nullopt,
+                         std::string("cannot connect all ranks: ") + error.what());
+  }
+}
+
+GlooMesh::~GlooMesh() = default;
+
+int GlooMesh::rank() const { return state_->rank; }
+int GlooMesh::size() const { return state_->size; }
+
+GlooMesh::Message GlooMesh::send(int to, Slot slot, const void* data, std::size_t size_bytes) {
+  return Message(*this, state_->start(to, [&](Channel& channel) {
+    channel.is_send = true;
+    channel.buffer->send(to, slot, offset_of(data), size_bytes);
+  }));
+}
+
+GlooMesh::Message GlooMesh::recv(int from, Slot slot, void* data, std::size_t size_bytes) {
+  return Message(*this, state_->start(from, [&](Channel& channel) {
+    channel.is_send = false;
+    channel.buffer->recv(from, slot, offset_of(data), size_bytes);
+  }));
+}
+
+GlooMesh::Message GlooMesh::recv_any(Slot slot, void* data, std::size_t size_bytes) {
+  std::vector<int> others;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank()) others.push_back(peer);
+  }
+  return Message(*this, state_->start(std::nullopt, [&](Channel& channel) {
+    channel.is_send = false;
+    channel.buffer->recv(others, slot, offset_of(data), size_bytes);
+  }));
+}
+
+// Gloo cannot be cancelled, and closing connections wakes nobody; but a wait that times out closes
+// them all and wakes who waits on them. Who receives from any is woken by hand.
+void GlooMesh::abort() noexcept {
+  state_->is_aborted = true;
+  try {
+    state_->context->createUnboundBuffer(nullptr, 0)->waitRecv(nullptr, Milliseconds(1));
+  } catch (const std::exception&) {
+    // That was the purpose.
+  }
+  {
+    const std::lock_guard lock(state_->mutex);
+    for (const auto& channel : state_->channels) {
+      if (!channel->peer) channel->buffer->abortWaitRecv();
+    }
+  }
+  try {
+    state_->context->closeConnections();
+  } catch (const std::exception&) {
+    // Closed already, then.
+  }
+}
+
+void GlooMesh::tell_lost(int rank) noexcept {
+  if (rank < 0 || rank >= state_->size) return;
+  state_->lost[static_cast<std::size_t>(rank)] = true;
+  const std::lock_guard lock(state_->mutex);
+  for (const auto& channel : state_->channels) {
+    if (channel->peer && *channel->peer != rank) continue;
+    channel->buffer->abortWaitSend();
+    channel->buffer->abortWaitRecv();
+  }
+}
+
+GlooMesh::Message::Message(Message&& other) noexcept
+    : mesh_(other.mesh_), channel_(std::exchange(other.channel_, nullptr)) {}
+
+GlooMesh::Message& GlooMesh::Message::operator=(Message&& other) noexcept {
+  std::swap(mesh_, other.mesh_);
+  std::swap(channel_, other.channel_);
+  return *this;
+}
+
+GlooMesh::Message::~Message() {
+  if (channel_ != nullptr) mesh_->state_->drop(*channel_);
+}
+
+int GlooMesh::Message::wait(Deadline deadline) {
+  const int peer = mesh_->state_->wait(*channel_, deadline);
+  mesh_->state_->give_back(*std::exchange(channel_, nullptr));
+  return peer;
+}
+
+}  // namespace drun::worker

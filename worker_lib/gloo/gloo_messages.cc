@@ -1,0 +1,96 @@
+#include "worker_lib/gloo/gloo_messages.h"
+
+#include <array>
+#include <cstring>
+
+#include "worker_lib/p2p/slots.h"
+#include "worker_lib/signature.h"
+
+namespace drun::worker {
+namespace {
+
+// Up to here the data comes with the header: one handshake instead of two.
+constexpr std::size_t kShortBytes = 2048;
+
+struct Header {
+  Signature what{};
+  std::uint64_t number = 0;
+};
+static_assert(sizeof(Header) == kSignatureBytes + 8);
+
+using Letter = std::array<char, sizeof(Header) + kShortBytes>;
+
+std::size_t bytes_of(const ConstElements& data) { return data.count * size_bytes(data.type); }
+
+class Sending final : public Transfer {
+ public:
+  Sending(GlooMesh& mesh, const ConstElements& data, int to, int tag, std::uint64_t number) {
+    const Header header{signature_of(data.type, data.count), number};
+    const std::size_t bytes = bytes_of(data);
+    const std::size_t with_header = bytes <= kShortBytes ? bytes : 0;
+    std::memcpy(letter_.data(), &header, sizeof header);
+    if (with_header > 0) std::memcpy(&letter_[sizeof header], data.data, with_header);
+    first_ = mesh.send(to, header_slot(tag), letter_.data(), sizeof header + with_header);
+    has_second_ = bytes > with_header;
+    if (has_second_) second_ = mesh.send(to, payload_slot(number), data.data, bytes);
+  }
+  int finish(Deadline deadline) override {
+    const int to = first_.wait(deadline);
+    if (has_second_) second_.wait(deadline);
+    return to;
+  }
+
+ private:
+  Letter letter_;
+  bool has_second_ = false;
+  GlooMesh::Message first_;  // gone before the letter
+  GlooMesh::Message second_;
+};
+
+class Receiving final : public Transfer {
+ public:
+  Receiving(GlooMesh& mesh, const Elements& data, std::optional<int> from, int tag)
+      : mesh_(mesh), data_(data) {
+    first_ = from ? mesh.recv(*from, header_slot(tag), letter_.data(), letter_.size())
+                  : mesh.recv_any(header_slot(tag), letter_.data(), letter_.size());
+  }
+  int finish(Deadline deadline) override {
+    const int from = first_.wait(deadline);
+    Header header;
+    std::memcpy(&header, letter_.data(), sizeof header);
+    const Signature expected = signature_of(data_.type, data_.count);
+    if (header.what != expected) {
+      throw BackendFailure(WorkerError::Kind::Mismatch, from,
+                           "rank " + std::to_string(from) + " sends " + describe(header.what) +
+                               ", this rank receives " + describe(expected));
+    }
+    const std::size_t bytes = bytes_of(data_);
+    if (bytes > kShortBytes) {
+      second_ = mesh_.recv(from, payload_slot(header.number), data_.data, bytes);
+      second_.wait(deadline);
+    } else if (bytes > 0) {
+      std::memcpy(data_.data, &letter_[sizeof header], bytes);
+    }
+    return from;
+  }
+
+ private:
+  GlooMesh& mesh_;
+  Elements data_;
+  Letter letter_;
+  GlooMesh::Message first_;  // gone before the letter
+  GlooMesh::Message second_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transfer> GlooMessages::start_send(const ConstElements& data, int to, int tag) {
+  return std::make_unique<Sending>(mesh_, data, to, tag, next_number_++);
+}
+
+std::unique_ptr<Transfer> GlooMessages::start_recv(const Elements& data, std::optional<int> from,
+                                                   int tag) {
+  return std::make_unique<Receiving>(mesh_, data, from, tag);
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,178 @@
+#include "worker_lib/shm/collectives.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "worker_lib/shm/exchange.h"
+#include "worker_lib/shm/sizes.h"
+#include "worker_lib/shm/sum.h"
+
+namespace drun::worker::shm {
+namespace {
+
+using Kind = WorkerError::Kind;
+
+// Shorter ones are copied faster than a last meeting takes.
+constexpr std::size_t kDirectBytes = 16 * 1024;
+
+bool is_sum(const Call& call) {
+  return call.operation == Operation::AllReduce || call.operation == Operation::Reduce;
+}
+
+// What of a call's memory the others could read where it is.
+struct Buffer {
+  const void* data = nullptr;
+  std::size_t bytes = 0;
+};
+Buffer buffer_of(const Call& call, int ranks) {
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  if (call.is_uneven) return {};
+  switch (call.operation) {
+    case Operation::AllReduce:
+    case Operation::Broadcast:
+      return {.data = call.output, .bytes = bytes};
+    case Operation::Reduce:
+    case Operation::Gather:
+    case Operation::AllGather:
+      return {.data = call.input, .bytes = bytes};
+    case Operation::ReduceScatter:
+    case Operation::AllToAll:
+      return {.data = call.input, .bytes = bytes * static_cast<std::size_t>(ranks)};
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+void Collectives::run(const Call& call, const Turn& turn) {
+  if (call.operation == Operation::Barrier) {
+    open(signature_of(call, rounds_.size()), std::nullopt, turn);
+    return;
+  }
+  if (is_sum(call)) {
+    Sum sum(rounds_, call, turn.deadline);
+    return perform(call, turn, sum, place_of(call), false);
+  }
+  const bool is_told = needs_sizes(call);
+  const std::size_t longest =
+      is_told ? agree_on_sizes(call, turn) : longest_part_bytes(call, rounds_.size());
+  Exchange exchange(rounds_, call, longest);
+  perform(call, turn, exchange, place_of(call), is_told);
+}
+
+void Collectives::perform(const Call& call, const Turn& turn, Motion& motion,
+                          std::optional<Place> place, bool is_open) {
+  if (is_open) return move_in_turns(motion, 0, turn.deadline);
+  if (!place && motion.turns() > 0) motion.put(0);
+  switch (open(signature_of(call, rounds_.size()), place, turn)) {
+    case Way::Direct:
+      return move_directly(call, motion, turn.deadline);
+    case Way::InTurns:
+      return move_in_turns(motion, 0, turn.deadline);
+    case Way::WithData:
+      if (motion.turns() > 0) motion.take(0);
+      return move_in_turns(motion, 1, turn.deadline);
+  }
+}
+
+void Collectives::move_in_turns(Motion& motion, std::size_t first, Deadline deadline) {
+  for (std::size_t turn = first; turn < motion.turns(); ++turn) {
+    motion.put(turn);
+    rounds_.meet(deadline);
+    motion.take(turn);
+  }
+}
+
+void Collectives::move_directly(const Call& call, Motion& motion, Deadline deadline) {
+  const std::size_t bytes = buffer_of(call, rounds_.size()).bytes;
+  std::vector<std::byte*> buffers;
+  for (int rank = 0; rank < rounds_.size(); ++rank) {
+    const Station& station = rounds_.station_of(rank);
+    const Place place{.region = station.region, .offset = station.offset};
+    buffers.push_back(regions_.at(rank, place, bytes));
+    if (buffers.back() != nullptr) continue;
+    throw BackendFailure(Kind::System, rank,
+                         "rank " + std::to_string(rank) + "'s buffer is outside its region");
+  }
+  motion.take_directly(buffers);
+  rounds_.meet(deadline);
+}
+
+Collectives::Way Collectives::open(const Signature& signature, const std::optional<Place>& place,
+                                   const Turn& turn) {
+  Station& mine = rounds_.my_station();
+  mine.signature = signature;
+  mine.region = place ? place->region : 0;
+  mine.offset = place ? place->offset : 0;
+  rounds_.meet(turn.deadline);
+  compare(turn);
+  const std::uint32_t region = rounds_.station_of(0).region;
+  bool is_same = true;
+  bool is_any = false;
+  for (int rank = 0; rank < rounds_.size(); ++rank) {
+    is_same = is_same && rounds_.station_of(rank).region == region;
+    is_any = is_any || rounds_.station_of(rank).region != 0;
+  }
+  if (!is_any) return Way::WithData;
+  return is_same ? Way::Direct : Way::InTurns;
+}
+
+void Collectives::compare(const Turn& turn) const {
+  const Signature& first = rounds_.station_of(0).signature;
+  bool is_same = true;
+  for (int rank = 1; rank < rounds_.size(); ++rank) {
+    is_same = is_same && rounds_.station_of(rank).signature == first;
+  }
+  if (is_same) return;
+  std::vector<Signature> all;
+  for (int rank = 0; rank < rounds_.size(); ++rank) {
+    all.push_back(rounds_.station_of(rank).signature);
+  }
+  throw BackendFailure(Kind::Mismatch, std::nullopt,
+                       "the ranks disagree about collective number " +
+                           std::to_string(turn.sequence) + ": " + describe_disagreement(all));
+}
+
+std::size_t Collectives::agree_on_sizes(const Call& call, const Turn& turn) {
+  const Signature signature = signature_of(call, rounds_.size());
+  write_sizes(call, rounds_.rank(), rounds_.size(), rounds_.mine());
+  open(signature, std::nullopt, turn);
+  std::vector<Sizes> all;
+  for (int rank = 0; rank < rounds_.size(); ++rank) {
+    all.push_back(read_sizes(rounds_.of(rank), rounds_.size()));
+  }
+  if (const std::string difference = difference_between(all); !difference.empty()) {
+    throw BackendFailure(Kind::Mismatch, std::nullopt,
+                         "the ranks disagree about collective number " +
+                             std::to_string(turn.sequence) + ", " + describe(signature) + ": " +
+                             difference);
+  }
+  return longest_of(all) * size_bytes(call.type);
+}
+
+std::optional<Place> Collectives::place_of(const Call& call) const {
+  const Buffer buffer = buffer_of(call, rounds_.size());
+  if (buffer.bytes <= kDirectBytes) return {};
+  return regions_.find(buffer.data, buffer.bytes);
+}
+
+std::shared_ptr<void> Collectives::alloc(std::size_t size_bytes, const Turn& turn) {
+  // No call has such a one: it differs from all of them.
+  Signature signature{};
+  signature.fill('\x7f');
+  const std::uint64_t wanted = size_bytes;
+  std::memcpy(rounds_.mine(), &wanted, sizeof wanted);
+  open(signature, std::nullopt, turn);
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(rounds_.size()));
+  for (int rank = 0; rank < rounds_.size(); ++rank) {
+    std::memcpy(&sizes[static_cast<std::size_t>(rank)], rounds_.of(rank), sizeof wanted);
+  }
+  if (rounds_.rank() == 0) regions_.grow(sizes);
+  rounds_.meet(turn.deadline);
+  return regions_.map(sizes);
+}
+
+}  // namespace drun::worker::shm

@@ -1,0 +1,51 @@
+// core. The collectives of a group: every rank tells what it calls, all compare, then data moves.
+//
+//     put the first stationful with the call's signature, meet, compare, take, put, meet, take ...
+//
+// Direct:  a rank whose long buffer lies in a region says so instead of putting; if all lie in the
+//          same region nothing is copied, and a last meeting lets the buffers go.
+// Uneven:  where a rank cannot know all sizes (gather_v, scatter_v, all_to_all_v) a round before
+//          tells them: what each rank gives and expects. The stations are never left, whatever the
+//          ranks disagree about.
+// Thread:  run and alloc: one at a time, in the same order on every rank.
+// Errors:  BackendFailure: Mismatch on every rank, with the same words; and those of Rounds::meet.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "worker_lib/shm/motion.h"
+#include "worker_lib/shm/regions.h"
+#include "worker_lib/shm/rounds.h"
+
+namespace drun::worker::shm {
+
+class Collectives {
+ public:
+  Collectives(const Segment& segment, int rank, Patience patience, Alarm& alarm, Regions& regions)
+      : rounds_(segment, rank, patience, alarm), regions_(regions) {}
+
+  void run(const Call& call, const Turn& turn);
+  // Of the regions, this rank's part of a new one.
+  std::shared_ptr<void> alloc(std::size_t size_bytes, const Turn& turn);
+
+ private:
+  enum class Way { WithData, InTurns, Direct };
+
+  void perform(const Call& call, const Turn& turn, Motion& motion, std::optional<Place> place,
+               bool is_open);
+  void move_in_turns(Motion& motion, std::size_t first, Deadline deadline);
+  void move_directly(const Call& call, Motion& motion, Deadline deadline);
+  // Meets, compares, and says how the data goes.
+  Way open(const Signature& signature, const std::optional<Place>& place, const Turn& turn);
+  void compare(const Turn& turn) const;
+  // For a call whose sizes not every rank knows; returns the longest part in bytes.
+  std::size_t agree_on_sizes(const Call& call, const Turn& turn);
+  std::optional<Place> place_of(const Call& call) const;
+
+  Rounds rounds_;
+  Regions& regions_;
+};
+
+}  // namespace drun::worker::shm

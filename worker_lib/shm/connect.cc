@@ -1,0 +1,207 @@
+#include "worker_lib/shm/connect.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "worker_lib/shm/mapping.h"
+#include "worker_lib/shm/socket.h"
+#include "worker_lib/signature.h"
+
+namespace drun::worker::shm {
+namespace {
+
+using Kind = WorkerError::Kind;
+using std::chrono::milliseconds;
+
+const std::string kKey = "shm";
+// The answer's first byte; after the last two the rest says why.
+constexpr char kYes = 'y';
+constexpr char kNo = 'n';
+constexpr char kLate = 'l';
+// Rank 0's explanation takes that long at most after the deadline that all have.
+constexpr milliseconds kGrace{500};
+// Who has connected and not yet said who they are.
+constexpr std::size_t kMostStrangers = 64;
+
+// "I am": what a rank says first. The segment's size differs between builds that do not fit.
+struct Hello {
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  std::uint64_t segment_bytes = 0;
+};
+
+milliseconds left_until(Deadline deadline) {
+  const auto left = std::chrono::duration_cast<milliseconds>(deadline - Deadline::clock::now());
+  return std::max(left, milliseconds(1));
+}
+
+bool is_own_user(int socket) {
+  const auto peer = peer_of(socket);
+  return peer && peer->uid == geteuid();
+}
+
+void keep(Lifelines& lifelines, UniqueFd socket, int rank) {
+  const auto peer = peer_of(socket.get());
+  UniqueFd process = watch_process(peer ? peer->pid : 0);
+  lifelines.lines.push_back({.fd = socket.get(), .rank = rank});
+  lifelines.fds.push_back(std::move(socket));
+  if (!process) return;
+  lifelines.lines.push_back({.fd = process.get(), .rank = rank});
+  lifelines.fds.push_back(std::move(process));
+}
+
+[[noreturn]] void throw_system(const std::string& message) {
+  throw BackendFailure(Kind::System, std::nullopt, message + ": " + std::strerror(errno));
+}
+
+class Leader {
+ public:
+  Leader(const BackendContext& context, std::size_t segment_bytes)
+      : context_(context),
+        segment_bytes_(segment_bytes),
+        members_(static_cast<std::size_t>(context.size)) {}
+
+  Connection connect() {
+    Connection connection;
+    connection.segment = create_memory(segment_bytes_);
+    connection.regions = create_memory(0);
+    const std::string name = random_name();
+    listener_ = listen_at(name, context_.size + 16);
+    if (!listener_) throw_system("cannot listen on a unix socket");
+    context_.store->set(kKey, name, left_until(context_.deadline));
+    while (!missing().empty()) {
+      if (!await_readable(watched(), context_.deadline)) give_up();
+      admit_stranger();
+      hear_strangers();
+    }
+    for (int rank = 1; rank < context_.size; ++rank) {
+      UniqueFd& member = members_[static_cast<std::size_t>(rank)];
+      if (!send_message(member.get(), std::string(1, kYes),
+                        {connection.segment.get(), connection.regions.get()})) {
+        throw BackendFailure(Kind::PeerLost, rank, "lost rank " + std::to_string(rank));
+      }
+      keep(connection.lifelines, std::move(member), rank);
+    }
+    return connection;
+  }
+
+ private:
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (int rank = 1; rank < context_.size; ++rank) {
+      if (!members_[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  std::vector<int> watched() const {
+    std::vector<int> fds = {listener_.get()};
+    for (const UniqueFd& stranger : strangers_) fds.push_back(stranger.get());
+    return fds;
+  }
+
+  void admit_stranger() {
+    UniqueFd stranger = accept_from(listener_.get());
+    if (!stranger || !is_own_user(stranger.get())) return;
+    if (strangers_.size() == kMostStrangers) strangers_.erase(strangers_.begin());
+    strangers_.push_back(std::move(stranger));
+  }
+
+  void hear_strangers() {
+    for (UniqueFd& stranger : strangers_) {
+      if (!await_readable({stranger.get()}, Deadline::clock::now())) continue;
+      hear(std::exchange(stranger, UniqueFd()));
+    }
+    strangers_.erase(std::remove_if(strangers_.begin(), strangers_.end(),
+                                    [](const UniqueFd& fd) { return !fd; }),
+                     strangers_.end());
+  }
+
+  void hear(UniqueFd stranger) {
+    const auto message = receive_message(stranger.get());
+    Hello hello;
+    if (!message || message->text.size() != sizeof hello) return;
+    std::memcpy(&hello, message->text.data(), sizeof hello);
+    const auto size = static_cast<std::uint32_t>(context_.size);
+    if (hello.size != size || hello.segment_bytes != segment_bytes_ || hello.rank == 0 ||
+        hello.rank >= size || members_[hello.rank]) {
+      send_message(stranger.get(),
+                   std::string(1, kNo) + "rank 0 has a group of " + std::to_string(size) +
+                       " ranks, in which there is no place for this one: another drun, or the "
+                       "same rank twice");
+      return;
+    }
+    members_[hello.rank] = std::move(stranger);
+  }
+
+  [[noreturn]] void give_up() {
+    const std::vector<int> ranks = missing();
+    const std::string why = describe_ranks(ranks) + " did not come to share memory with rank 0";
+    for (const UniqueFd& member : members_) {
+      if (member) send_message(member.get(), std::string(1, kLate) + why);
+    }
+    std::optional<int> peer;
+    if (ranks.size() == 1) peer = ranks.front();
+    throw BackendFailure(Kind::Timeout, peer, why);
+  }
+
+  const BackendContext& context_;
+  const std::size_t segment_bytes_;
+  UniqueFd listener_;
+  std::vector<UniqueFd> strangers_;
+  std::vector<UniqueFd> members_;  // by rank
+};
+
+std::string name_of_leader(const BackendContext& context) {
+  try {
+    return context.store->get(kKey, left_until(context.deadline));
+  } catch (const WorkerError& error) {
+    if (error.kind() != Kind::Timeout) throw;
+    throw BackendFailure(Kind::Timeout, 0, "rank 0 did not come to share its memory");
+  }
+}
+
+Connection follow(const BackendContext& context, std::size_t segment_bytes) {
+  UniqueFd leader = connect_to(name_of_leader(context), context.deadline);
+  if (!leader) {
+    throw_system(
+        "cannot connect to rank 0's unix socket (it has ended, or is in another network namespace: "
+        "choose the backend gloo)");
+  }
+  if (!is_own_user(leader.get())) {
+    throw BackendFailure(Kind::System, 0, "rank 0 runs as another user; choose the backend gloo");
+  }
+  const Hello hello{.rank = static_cast<std::uint32_t>(context.rank),
+                    .size = static_cast<std::uint32_t>(context.size),
+                    .segment_bytes = segment_bytes};
+  send_message(leader.get(), {reinterpret_cast<const char*>(&hello), sizeof hello});
+  if (!await_readable({leader.get()}, context.deadline + kGrace)) {
+    throw BackendFailure(Kind::Timeout, 0, "rank 0 did not answer");
+  }
+  auto answer = receive_message(leader.get());
+  if (!answer) throw BackendFailure(Kind::PeerLost, 0, "lost rank 0");
+  if (answer->text.front() != kYes || answer->fds.size() != 2) {
+    throw BackendFailure(answer->text.front() == kLate ? Kind::Timeout : Kind::System, std::nullopt,
+                         answer->text.substr(1));
+  }
+  Connection connection{
+      .segment = std::move(answer->fds[0]), .regions = std::move(answer->fds[1]), .lifelines = {}};
+  keep(connection.lifelines, std::move(leader), 0);
+  return connection;
+}
+
+}  // namespace
+
+Connection connect_ranks(const BackendContext& context, std::size_t segment_bytes) {
+  if (context.rank == 0) return Leader(context, segment_bytes).connect();
+  return follow(context, segment_bytes);
+}
+
+}  // namespace drun::worker::shm

@@ -1,0 +1,60 @@
+#include "worker_lib/shm/cores.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace drun::worker::shm {
+namespace {
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// "0::/user.slice/x" is the line of version 2 in /proc/self/cgroup.
+std::string own_cgroup() {
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("0::/", 0) == 0) return line.substr(3);
+  }
+  return "/";
+}
+
+double quota() {
+  double cores = 1e9;
+  for (std::string path = own_cgroup();; path.resize(path.rfind('/'))) {
+    const std::string text = read_text("/sys/fs/cgroup" + path + "/cpu.max");
+    if (const auto limit = cores_of_quota(text)) cores = std::min(cores, *limit);
+    if (path.empty()) return cores;
+  }
+}
+
+int affinity() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
+  // More cores than the set has room for.
+  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+}  // namespace
+
+int usable_cores() { return static_cast<int>(std::max(1.0, std::min(quota(), 1.0 * affinity()))); }
+
+std::optional<double> cores_of_quota(std::string_view cpu_max) {
+  double quota = 0;
+  double period = 0;
+  const char* const end = cpu_max.data() + cpu_max.size();
+  const auto first = std::from_chars(cpu_max.data(), end, quota);
+  if (first.ec != std::errc() || first.ptr == end) return std::nullopt;
+  if (std::from_chars(first.ptr + 1, end, period).ec != std::errc()) return std::nullopt;
+  if (quota <= 0 || period <= 0) return std::nullopt;
+  return quota / period;
+}
+
+}  // namespace drun::worker::shm

@@ -1,0 +1,106 @@
+#include "worker_lib/shm/link.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace drun::worker::shm {
+
+Link::Link(const Segment& segment, int rank, int peer)
+    : out_(segment, rank, peer), in_(segment, peer, rank) {}
+
+void Link::send(std::shared_ptr<Outgoing> message) { queue_.push_back(std::move(message)); }
+
+void Link::grant(std::uint64_t number, std::shared_ptr<Incoming> to) {
+  grants_.push_back(number);
+  arriving_[number] = std::move(to);
+}
+
+void Link::settle(std::size_t bytes) { in_.settle(kept_bytes(bytes)); }
+
+std::optional<Frame> Link::next() {
+  while (true) {
+    const std::optional<Frame> frame = in_.next();
+    if (!frame || frame->kind == FrameKind::Short || frame->kind == FrameKind::Offer) return frame;
+    if (frame->kind == FrameKind::Data) {
+      arrive(*frame);
+    } else {
+      granted(frame->number);
+      take(*frame, nullptr);
+    }
+  }
+}
+
+void Link::take(const Frame& frame, std::byte* to) { has_news_ |= in_.take(frame, to); }
+
+void Link::arrive(const Frame& frame) {
+  const auto found = arriving_.find(frame.number);
+  if (found == arriving_.end()) return take(frame, nullptr);
+  Incoming& message = *found->second;
+  const bool fits = frame.bytes <= message.bytes - message.got_bytes;
+  take(frame, message.is_dropped || !fits ? nullptr : message.data + message.got_bytes);
+  message.got_bytes += std::min(frame.bytes, message.bytes - message.got_bytes);
+  if (message.got_bytes < message.bytes) return;
+  message.is_done = has_done_ = true;
+  arriving_.erase(found);
+}
+
+void Link::granted(std::uint64_t number) {
+  if (auto node = offered_.extract(number)) sending_.insert(std::move(node));
+}
+
+void Link::flush() {
+  while (!grants_.empty()) {
+    if (!push({.kind = FrameKind::Grant, .number = grants_.front()}, nullptr)) return;
+    grants_.pop_front();
+  }
+  while (!queue_.empty()) {
+    if (!queue_.front()->is_dropped && !start(queue_.front())) return;
+    queue_.pop_front();
+  }
+  while (!sending_.empty()) {
+    const auto first = sending_.begin();
+    if (!stream(*first->second, first->first)) return;
+    sending_.erase(first);
+  }
+}
+
+bool Link::start(const std::shared_ptr<Outgoing>& message) {
+  Frame frame{.kind = FrameKind::Short,
+              .tag = message->tag,
+              .bytes = message->bytes,
+              .signature = message->signature};
+  const std::uint64_t kept = short_bytes_ - out_.settled_bytes();
+  if (message->bytes <= kShortBytes && kept + kept_bytes(message->bytes) <= kMostKeptBytes) {
+    if (!push(frame, message->data)) return false;
+    short_bytes_ += kept_bytes(message->bytes);
+    message->is_done = has_done_ = true;
+    return true;
+  }
+  frame.kind = FrameKind::Offer;
+  frame.bytes = 0;
+  frame.number = next_number_;
+  if (!push(frame, nullptr)) return false;
+  offered_[next_number_++] = message;
+  return true;
+}
+
+// True: that was all of it.
+bool Link::stream(Outgoing& message, std::uint64_t number) {
+  do {
+    if (message.is_dropped) return true;
+    const std::size_t bytes = std::min(kMostFrameBytes, message.bytes - message.sent_bytes);
+    const Frame frame{.kind = FrameKind::Data, .number = number, .bytes = bytes};
+    if (!push(frame, message.data + message.sent_bytes)) return false;
+    message.sent_bytes += bytes;
+  } while (message.sent_bytes < message.bytes);
+  message.is_done = has_done_ = true;
+  return true;
+}
+
+bool Link::push(const Frame& frame, const std::byte* payload) {
+  if (!out_.push(frame, payload)) return false;
+  has_news_ = true;
+  return true;
+}
+
+}  // namespace drun::worker::shm

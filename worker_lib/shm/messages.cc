@@ -1,0 +1,204 @@
+#include "worker_lib/shm/messages.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace drun::worker::shm {
+namespace {
+
+using Kind = WorkerError::Kind;
+
+bool belongs(const Incoming& wanted, int from, std::uint32_t tag) {
+  return wanted.tag == tag && (!wanted.from || *wanted.from == from);
+}
+
+}  // namespace
+
+class Messages::Sending final : public Transfer {
+ public:
+  Sending(Messages& messages, std::shared_ptr<Outgoing> message, int to)
+      : messages_(messages), message_(std::move(message)), to_(to) {}
+  ~Sending() override {
+    const std::lock_guard lock(messages_.mutex_);
+    message_->is_dropped = true;
+  }
+
+  int finish(Deadline deadline) override {
+    if (messages_.wait_until(deadline, {to_}, [&] { return message_->is_done; })) return to_;
+    throw BackendFailure(Kind::Timeout, to_,
+                         "rank " + std::to_string(to_) + " has not received it in time");
+  }
+
+ private:
+  Messages& messages_;
+  std::shared_ptr<Outgoing> message_;
+  const int to_;
+};
+
+class Messages::Receiving final : public Transfer {
+ public:
+  Receiving(Messages& messages, std::shared_ptr<Incoming> message)
+      : messages_(messages), message_(std::move(message)), from_(message_->from) {}
+  ~Receiving() override {
+    const std::lock_guard lock(messages_.mutex_);
+    message_->is_dropped = true;
+    messages_.wanted_.remove(message_);
+  }
+
+  int finish(Deadline deadline) override {
+    if (!messages_.wait_until(deadline, from_, [&] { return message_->is_done; })) {
+      throw BackendFailure(Kind::Timeout, from_, "no message came in time");
+    }
+    if (!message_->mismatch.empty()) {
+      throw BackendFailure(Kind::Mismatch, message_->from, message_->mismatch);
+    }
+    return *message_->from;
+  }
+
+ private:
+  Messages& messages_;
+  std::shared_ptr<Incoming> message_;
+  const std::optional<int> from_;  // as it was asked for
+};
+
+Messages::Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm)
+    : segment_(segment), alarm_(alarm), rank_(rank), patience_(patience) {
+  for (int peer = 0; peer < segment.size(); ++peer) {
+    links_.push_back(peer == rank ? nullptr : std::make_unique<Link>(segment, rank, peer));
+  }
+}
+
+std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to, int tag) {
+  auto message = std::make_shared<Outgoing>();
+  message->tag = static_cast<std::uint32_t>(tag);
+  message->data = static_cast<const std::byte*>(data.data);
+  message->bytes = data.count * size_bytes(data.type);
+  message->signature = signature_of(data.type, data.count);
+  alarm_.check();
+  const std::lock_guard lock(mutex_);
+  link(to).send(message);
+  move();
+  return std::make_unique<Sending>(*this, message, to);
+}
+
+std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::optional<int> from,
+                                               int tag) {
+  auto message = std::make_shared<Incoming>();
+  message->from = from;
+  message->tag = static_cast<std::uint32_t>(tag);
+  message->data = static_cast<std::byte*>(data.data);
+  message->bytes = data.count * size_bytes(data.type);
+  message->signature = signature_of(data.type, data.count);
+  alarm_.check();
+  const std::lock_guard lock(mutex_);
+  if (!find_kept(message)) wanted_.push_back(message);
+  move();
+  return std::make_unique<Receiving>(*this, message);
+}
+
+template <typename Question>
+bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done) {
+  Bell& bell = segment_.message_bell(rank_);
+  std::unique_lock lock(mutex_);
+  ++waiting_;
+  bool is_in_time = true;
+  while (true) {
+    const std::uint32_t rings = bell.rings.load();
+    const bool is_over = alarm_.is_raised() || is_hopeless(peer);
+    move();
+    // What has come is received, whatever has happened since.
+    if (is_done() || is_over || !is_in_time) break;
+    lock.unlock();
+    is_in_time = wait_at(bell, patience_, deadline, [&] { return bell.rings.load() != rings; });
+    lock.lock();
+  }
+  --waiting_;
+  if (is_done()) return true;
+  alarm_.check();
+  if (is_hopeless(peer)) alarm_.check_lost(peer ? std::vector<int>{*peer} : others());
+  return false;
+}
+
+// Whoever could still do its part has ended.
+bool Messages::is_hopeless(std::optional<int> peer) const {
+  if (peer) return alarm_.is_lost(*peer);
+  const std::vector<int> ranks = others();
+  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return alarm_.is_lost(rank); });
+}
+
+std::vector<int> Messages::others() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < segment_.size(); ++rank) {
+    if (rank != rank_) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void Messages::move() {
+  const int size = segment_.size();
+  bool has_done = false;
+  for (int i = 0; i < size; ++i) {
+    const int peer = (first_link_ + i) % size;
+    if (peer == rank_) continue;
+    while (const auto frame = link(peer).next()) sort(peer, *frame);
+    link(peer).flush();
+  }
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == rank_) continue;
+    // Grants that were made for one link while another was read.
+    link(peer).flush();
+    has_done |= link(peer).has_done();
+    if (link(peer).has_news()) ring(segment_.message_bell(peer));
+  }
+  first_link_ = (first_link_ + 1) % size;
+  // Another thread may wait for what this one has done.
+  if (has_done && waiting_ > 0) ring(segment_.message_bell(rank_));
+}
+
+void Messages::sort(int from, const Frame& frame) {
+  const auto found = std::find_if(wanted_.begin(), wanted_.end(), [&](const auto& each) {
+    return belongs(*each, from, frame.tag);
+  });
+  if (found != wanted_.end()) {
+    const std::shared_ptr<Incoming> wanted = *found;
+    wanted_.erase(found);
+    const bool is_short = frame.kind == FrameKind::Short && frame.signature == wanted->signature &&
+                          frame.bytes == wanted->bytes;
+    link(from).take(frame, is_short ? wanted->data : nullptr);
+    return accept(wanted, from, frame);
+  }
+  Kept& kept = kept_.emplace_back(Kept{.from = from, .frame = frame, .bytes = {}});
+  kept.bytes.resize(frame.bytes);
+  link(from).take(frame, kept.bytes.data());
+}
+
+bool Messages::find_kept(const std::shared_ptr<Incoming>& wanted) {
+  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
+    return belongs(*wanted, kept.from, kept.frame.tag);
+  });
+  if (found == kept_.end()) return false;
+  const std::size_t bytes = std::min(found->bytes.size(), wanted->bytes);
+  if (bytes > 0) std::memcpy(wanted->data, found->bytes.data(), bytes);
+  accept(wanted, found->from, found->frame);
+  kept_.erase(found);
+  return true;
+}
+
+// The data of a short message is there by now.
+void Messages::accept(const std::shared_ptr<Incoming>& wanted, int from, const Frame& frame) {
+  wanted->from = from;
+  const bool is_short = frame.kind == FrameKind::Short;
+  if (is_short) link(from).settle(frame.bytes);
+  if (frame.signature != wanted->signature || (is_short && frame.bytes != wanted->bytes)) {
+    wanted->mismatch = "rank " + std::to_string(from) + " sends " + describe(frame.signature) +
+                       ", this rank receives " + describe(wanted->signature);
+  } else if (!is_short) {
+    return link(from).grant(frame.number, wanted);
+  }
+  wanted->is_done = true;
+  if (waiting_ > 0) ring(segment_.message_bell(rank_));
+}
+
+}  // namespace drun::worker::shm

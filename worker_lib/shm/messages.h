@@ -1,0 +1,72 @@
+// core. Messages between the ranks: which send belongs to which recv.
+//
+// Progress: whoever waits for one of its messages moves all messages of its rank; between waits
+//           nothing moves, except what fits into the rings when it is started.
+// Order:    messages of one pair of ranks with the same tag meet recvs in the order both were
+//           started. A recv from anyone takes what came first.
+// Limits:   a short message (kShortBytes) is done when sent, unless the receiver has kMostKeptBytes
+// of
+//           this sender already that nobody asked for; that, and everything longer, is done when
+//           the receiver has asked for it.
+// Thread:   any, at the same time. Never waits for a collective.
+// Errors:   BackendFailure: Mismatch on the receiver; Timeout; PeerLost for a rank that has ended
+// (of
+//           anyone: when all have); the alarm's reason.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "drun/backend.h"
+#include "worker_lib/shm/alarm.h"
+#include "worker_lib/shm/link.h"
+#include "worker_lib/shm/wait.h"
+
+namespace drun::worker::shm {
+
+class Messages {
+ public:
+  Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm);
+
+  std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
+  std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from, int tag);
+
+ private:
+  class Sending;
+  class Receiving;
+  // A message that nobody has asked for yet.
+  struct Kept {
+    int from = 0;
+    Frame frame;
+    std::vector<std::byte> bytes;  // of Short
+  };
+
+  // Moves messages until is_done, which is asked with the lock held. False: not in time. `peer`:
+  // who has to do something for that; absent: any.
+  template <typename Question>
+  bool wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done);
+  bool is_hopeless(std::optional<int> peer) const;
+  std::vector<int> others() const;
+  void move();
+  void sort(int from, const Frame& frame);
+  bool find_kept(const std::shared_ptr<Incoming>& wanted);
+  void accept(const std::shared_ptr<Incoming>& wanted, int from, const Frame& frame);
+  Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
+
+  Segment segment_;
+  Alarm& alarm_;
+  const int rank_;
+  const Patience patience_;
+
+  std::mutex mutex_;                          // for all that follows
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; none to itself
+  std::list<std::shared_ptr<Incoming>> wanted_;
+  std::list<Kept> kept_;  // as they came
+  int first_link_ = 0;    // looked at first, in turn
+  int waiting_ = 0;       // threads
+};
+
+}  // namespace drun::worker::shm

@@ -1,0 +1,32 @@
+// core. How one collective moves its data through the stations, a stationful at a time.
+//
+// put and take are called in turn, with a meeting between them; or else take_directly alone, when
+// all ranks' buffers lie in one region.
+// Owner:   lives for one call, whose pointers it uses.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "worker_lib/shm/rounds.h"
+
+namespace drun::worker::shm {
+
+class Motion {
+ public:
+  Motion() = default;
+  virtual ~Motion() = default;
+  Motion(const Motion&) = delete;
+  Motion& operator=(const Motion&) = delete;
+
+  // How often to put and take; the same on every rank.
+  virtual std::size_t turns() const = 0;
+  // This rank's share of that turn to its station.
+  virtual void put(std::size_t turn) = 0;
+  // What the others have put.
+  virtual void take(std::size_t turn) = 0;
+  // buffers[rank]: that rank's input, or what it reduces in place.
+  virtual void take_directly(const std::vector<std::byte*>& buffers) = 0;
+};
+
+}  // namespace drun::worker::shm

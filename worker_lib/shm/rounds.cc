@@ -1,0 +1,49 @@
+#include "worker_lib/shm/rounds.h"
+
+#include <string>
+
+namespace drun::worker::shm {
+
+void Rounds::meet(Deadline deadline) {
+  my_station().stamp.store(round_ + 1);
+  wake_sleepers(segment_.round_bell(rank_));
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!has_come(rank)) await(rank, deadline);
+  }
+  ++round_;
+}
+
+void Rounds::await(int rank, Deadline deadline) const {
+  while (true) {
+    const std::uint32_t changes = alarm_.changes();
+    const bool is_raised = alarm_.is_raised();
+    // Asked for last: who has failed or ended may have come here before.
+    const std::vector<int> ranks = changes != 0 ? missing() : std::vector<int>{};
+    if (has_come(rank)) return;
+    if (is_raised) alarm_.check();
+    alarm_.check_lost(ranks);
+    const bool is_in_time = wait_at(segment_.round_bell(rank), patience_, deadline,
+                                    [&] { return has_come(rank) || alarm_.changes() != changes; });
+    if (has_come(rank)) return;
+    if (!is_in_time) return throw_timeout();
+  }
+}
+
+std::vector<int> Rounds::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!has_come(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void Rounds::throw_timeout() const {
+  const std::vector<int> ranks = missing();
+  if (ranks.empty()) return;  // all of them have, at the last moment
+  std::optional<int> peer;
+  if (ranks.size() == 1) peer = ranks.front();
+  throw BackendFailure(WorkerError::Kind::Timeout, peer,
+                       describe_ranks(ranks) + " did not come in time");
+}
+
+}  // namespace drun::worker::shm

@@ -1,0 +1,95 @@
+#include "worker_lib/shm/shm_backend.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "worker_lib/reduce.h"
+#include "worker_lib/shm/alarm.h"
+#include "worker_lib/shm/collectives.h"
+#include "worker_lib/shm/messages.h"
+#include "worker_lib/shm/regions.h"
+
+namespace drun::worker {
+namespace shm {
+namespace {
+
+class ShmBackend final : public Backend {
+ public:
+  explicit ShmBackend(Parts parts)
+      : patience_(patience_for(parts.segment.size())),
+        lifelines_(std::move(parts.lifelines)),
+        alarm_(parts.segment, parts.rank),
+        regions_(std::move(parts.regions), parts.rank),
+        collectives_(parts.segment, parts.rank, patience_, alarm_, regions_),
+        messages_(parts.segment, parts.rank, patience_, alarm_) {}
+
+  std::string name() const override { return "shm"; }
+
+  std::string refusal(const Call& call) const override {
+    if (call.gpu) return "shm works on memory of the host; use nccl";
+    const bool is_reduced = call.operation == Operation::AllReduce ||
+                            call.operation == Operation::Reduce ||
+                            call.operation == Operation::ReduceScatter;
+    if (is_reduced && reduce_function(call.type, call.op) == nullptr) {
+      return std::string(to_string(call.op)) + " is of integers, not of " +
+             std::string(to_string(call.type));
+    }
+    return "";
+  }
+
+  void run(const Call& call, const Turn& turn) override {
+    alarm_.check();
+    collectives_.run(call, turn);
+  }
+  std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const Turn& turn) override {
+    alarm_.check();
+    return collectives_.alloc(size_bytes, turn);
+  }
+
+  std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override {
+    return messages_.start_send(data, to, tag);
+  }
+  std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
+                                       int tag) override {
+    return messages_.start_recv(data, from, tag);
+  }
+
+  void tell_lost(int rank) noexcept override { alarm_.tell_lost(rank); }
+  void abort() noexcept override { alarm_.raise(); }
+  std::vector<Lifeline> lifelines() const override { return lifelines_.lines; }
+
+ private:
+  const Patience patience_;
+  const Lifelines lifelines_;
+  Alarm alarm_;
+  Regions regions_;
+  Collectives collectives_;
+  Messages messages_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(Parts parts) {
+  return std::make_unique<ShmBackend>(std::move(parts));
+}
+
+}  // namespace shm
+
+std::unique_ptr<Backend> connect_shm(const BackendContext& context) {
+  using shm::Layout;
+  const std::vector<int>& nodes = context.node_of;
+  if (std::any_of(nodes.begin(), nodes.end(), [&](int node) { return node != nodes.front(); })) {
+    throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
+                         "shm is for ranks of one node; choose shm+gloo or gloo");
+  }
+  const std::size_t bytes = Layout(context.size).size_bytes();
+  shm::Connection connection = shm::connect_ranks(context, bytes);
+  auto mapping = std::make_shared<const shm::Mapping>(connection.segment.get(), 0, bytes);
+  return shm::make_backend({.rank = context.rank,
+                            .segment = shm::Segment(std::move(mapping), context.size),
+                            .regions = std::move(connection.regions),
+                            .lifelines = std::move(connection.lifelines)});
+}
+
+}  // namespace drun::worker

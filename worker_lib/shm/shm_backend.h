@@ -1,0 +1,35 @@
+// edge. The backend of ranks that are all on one node: shared memory.
+//
+// Buffers:  any. Those of alloc_shared longer than 16 KB are worked on where they are, if every
+//           rank's lies in its part of the same allocation and all parts have the same size.
+// Waiting:  a core is kept busy for microseconds, never longer; see wait.h.
+// Checks:   what the ranks call is compared at every call, with or without DRUN_DEBUG.
+// Messages: short ones (8 KB) are done when sent; see messages.h.
+// Lost:     rank 0 sees every process, the others see rank 0's; what one is told, all know at once.
+// Leaves:   nothing behind, whatever dies when.
+#pragma once
+
+#include <memory>
+
+#include "drun/backend.h"
+#include "worker_lib/shm/connect.h"
+#include "worker_lib/shm/segment.h"
+
+namespace drun::worker {
+
+// Connects to every other rank. Throws BackendFailure, or the store's WorkerError.
+std::unique_ptr<Backend> connect_shm(const BackendContext& context);
+
+namespace shm {
+
+// What a backend works with when it is connected.
+struct Parts {
+  int rank = 0;
+  Segment segment;
+  UniqueFd regions;
+  Lifelines lifelines = {};
+};
+std::unique_ptr<Backend> make_backend(Parts parts);
+
+}  // namespace shm
+}  // namespace drun::worker

@@ -1,0 +1,51 @@
+// core. all_reduce and reduce.
+//
+// Short:   everybody puts all of it; who wants the result reduces everybody's. One meeting.
+// Long:    each rank reduces its share of a stationful, from what the others have put, and puts the
+//          result; a second meeting, and who wants it has the shares copied together.
+// Direct:  each rank reduces its share from all buffers into all of them.
+#pragma once
+
+#include "worker_lib/shm/motion.h"
+#include "worker_lib/shm/reduce.h"
+
+namespace drun::worker::shm {
+
+class Sum final : public Motion {
+ public:
+  // The deadline of the second meeting.
+  Sum(Rounds& rounds, const Call& call, Deadline deadline);
+
+  std::size_t turns() const override;
+  void put(std::size_t turn) override;
+  void take(std::size_t turn) override;
+  void take_directly(const std::vector<std::byte*>& buffers) override;
+
+ private:
+  // Elements of a whole, or of this turn's part of it.
+  struct Span {
+    std::size_t begin = 0;
+    std::size_t count = 0;
+  };
+  Span turn_span(std::size_t turn) const;
+  Span share_of(std::size_t rank, std::size_t count) const;
+  void reduce_whole(const Span& now);
+  void reduce_share(const Span& now);
+  void collect_shares(const Span& now);
+
+  Rounds& rounds_;
+  const std::size_t own_;
+  const std::size_t ranks_;
+  const std::size_t element_bytes_;
+  const std::size_t count_;
+  const std::size_t turn_count_;  // elements in a turn
+  const bool is_short_;
+  const bool is_for_all_;
+  const Deadline deadline_;
+  const Reduction reduction_;
+  const std::byte* input_;
+  std::byte* output_;  // null: somebody else's
+  std::vector<const std::byte*> sources_;
+};
+
+}  // namespace drun::worker::shm

@@ -1,0 +1,64 @@
+#include "worker_lib/shm/wait.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <ctime>
+
+#include "worker_lib/shm/cores.h"
+
+namespace drun::worker::shm {
+namespace {
+
+// Some two microseconds, what the others need for a short operation. Where another program has one
+// of the cores two ranks share the other, and each look delays what is waited for: measured, 400
+// made every operation three times as slow then, and none faster on idle cores.
+constexpr int kLooks = 30;
+
+// A steady-clock point is one of CLOCK_MONOTONIC, which is what the futex goes by.
+timespec to_timespec(Deadline deadline) {
+  const auto since = deadline.time_since_epoch();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since);
+  timespec time{};
+  time.tv_sec = static_cast<time_t>(seconds.count());
+  time.tv_nsec = static_cast<long>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(since - seconds).count());
+  return time;
+}
+
+// Not FUTEX_PRIVATE: the sleeper may be another process.
+void wake_all(Word& word) noexcept {
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr,
+          0);
+}
+
+}  // namespace
+
+void wake_sleepers(Bell& bell) noexcept {
+  if (bell.sleepers.load() != 0) ring(bell);
+}
+
+void ring(Bell& bell) noexcept {
+  bell.rings.fetch_add(1);
+  if (bell.sleepers.load() != 0) wake_all(bell.rings);
+}
+
+Patience patience_for(int ranks) {
+  Patience patience;
+  if (ranks <= usable_cores()) patience.looks = kLooks;
+  return patience;
+}
+
+bool detail::Sleeper::sleep(std::uint32_t rings, Deadline deadline) const {
+  const timespec until = to_timespec(deadline);
+  if (until.tv_sec < 0 || until.tv_nsec < 0) return false;
+  const long result = syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&bell_.rings),
+                              FUTEX_WAIT_BITSET, rings, &until, nullptr, FUTEX_BITSET_MATCH_ANY);
+  return result == 0 || errno != ETIMEDOUT;
+}
+
+}  // namespace drun::worker::shm

@@ -1,0 +1,74 @@
+// edge. Waiting for what another process does: first looking again and again for as long as a core
+// can be spared for that, then letting others run, then asleep at a bell.
+//
+// Bell:    who waits sleeps at one; who changes what is waited for rings it. A ring is never
+// missed:
+//          the change, then the question whether somebody sleeps, on one side; going to sleep, then
+//          another look, on the other; all four in one order (sequentially consistent).
+// Thread:  any, and any process.
+#pragma once
+
+#include <sched.h>
+
+#include "drun/backend.h"
+#include "worker_lib/shm/layout.h"
+
+namespace drun::worker::shm {
+
+// After a sequentially consistent change of what is waited for: wakes who sleeps.
+void wake_sleepers(Bell& bell) noexcept;
+// The ring is itself the change that is waited for.
+void ring(Bell& bell) noexcept;
+
+// How long a rank looks before it sleeps.
+struct Patience {
+  int looks = 0;     // without giving the core away
+  int yields = 100;  // giving it to whoever wants it; a sleep costs ten times as much
+};
+// For so many ranks that may all wait at the same time on this machine.
+Patience patience_for(int ranks);
+
+namespace detail {
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+class Sleeper {
+ public:
+  explicit Sleeper(Bell& bell) : bell_(bell) { bell_.sleepers.fetch_add(1); }
+  ~Sleeper() { bell_.sleepers.fetch_sub(1); }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+  // Until the bell has rung since `rings` was read, or for no reason; false: past the deadline.
+  bool sleep(std::uint32_t rings, Deadline deadline) const;
+
+ private:
+  Bell& bell_;
+};
+}  // namespace detail
+
+// Until is_done() says so; false: the deadline passed first. It is called often, and reads what it
+// asks for in sequentially consistent order.
+template <typename Question>
+bool wait_at(Bell& bell, Patience patience, Deadline deadline, Question&& is_done) {
+  for (int i = 0; i < patience.looks; ++i) {
+    if (is_done()) return true;
+    detail::relax();
+  }
+  for (int i = 0; i < patience.yields; ++i) {
+    if (is_done()) return true;
+    sched_yield();
+  }
+  const detail::Sleeper sleeper(bell);
+  while (true) {
+    const std::uint32_t rings = bell.rings.load();
+    if (is_done()) return true;
+    if (!sleeper.sleep(rings, deadline)) return is_done();
+  }
+}
+
+}  // namespace drun::worker::shm

@@ -1,0 +1,60 @@
+#include "worker_lib/start/hosted_store.h"
+
+#include <thread>
+#include <utility>
+
+#include "drun/error.h"
+#include "rendezvous/asio.h"
+#include "rendezvous/store_server.h"
+#include "worker_lib/signals.h"
+
+namespace drun::worker {
+namespace {
+
+class HostedStore {
+ public:
+  explicit HostedStore(const rendezvous::StoreServerSpec& spec) {
+    auto server = rendezvous::StoreServer::start(io_, spec, Log());
+    if (!server) {
+      throw WorkerError({.kind = WorkerError::Kind::Store,
+                         .message = "rank 0 hosts the store, but " + server.error().message});
+    }
+    server_ = *std::move(server);
+    const SignalsBlocked blocked;  // inherited by the thread
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  ~HostedStore() {
+    asio::post(io_, [this] { server_->stop(); });  // leaves io_ with nothing to wait for
+    thread_.join();
+  }
+  std::uint16_t port() const { return server_->port(); }
+  HostedStore(const HostedStore&) = delete;
+  HostedStore& operator=(const HostedStore&) = delete;
+
+ private:
+  asio::io_context io_{1};
+  std::unique_ptr<rendezvous::StoreServer> server_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::shared_ptr<void> host_store(const std::string& master_addr, std::uint16_t port) {
+  error_code ec;
+  const asio::ip::address literal = asio::ip::make_address(master_addr, ec);
+  rendezvous::StoreServerSpec spec;
+  spec.listen.port = port;
+  spec.listen.loopback_only = master_addr == "localhost" || (!ec && literal.is_loopback());
+  if (!ec && literal.is_loopback()) spec.listen.loopback_host = master_addr;
+  return std::make_shared<HostedStore>(spec);
+}
+
+OpenStore host_store_on_any_port() {
+  rendezvous::StoreServerSpec spec;
+  spec.listen.loopback_only = true;
+  auto store = std::make_shared<HostedStore>(spec);
+  const std::uint16_t port = store->port();
+  return {.owner = std::move(store), .port = port};
+}
+
+}  // namespace drun::worker

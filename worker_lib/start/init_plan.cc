@@ -1,0 +1,122 @@
+#include "worker_lib/start/init_plan.h"
+
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "worker_lib/start/init_method.h"
+
+namespace drun::worker {
+namespace {
+
+using Overlay = std::map<std::string, std::string, std::less<>>;
+
+Error usage(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
+
+std::string text_of(const Lookup& environment, std::string_view name) {
+  return environment(name).value_or("");
+}
+
+Lookup laid_over(const Overlay& overlay, const Lookup& environment) {
+  return [&overlay, &environment](std::string_view name) -> std::optional<std::string> {
+    const auto found = overlay.find(name);
+    return found != overlay.end() ? found->second : environment(name);
+  };
+}
+
+// What the caller says about the rank, as the variables that would say so.
+Overlay explicit_rank(const InitOptions& options, const InitMethod& method) {
+  Overlay overlay;
+  if (options.rank) overlay["RANK"] = std::to_string(*options.rank);
+  if (options.world_size) overlay["WORLD_SIZE"] = std::to_string(*options.world_size);
+  if (method.rank) overlay["RANK"] = *method.rank;
+  if (method.world_size) overlay["WORLD_SIZE"] = *method.world_size;
+  return overlay;
+}
+
+// Where the store is, in the same way. File and store of the caller's: an address to be reached at
+// is all that is needed.
+Overlay explicit_store(const InitOptions& options, const InitMethod& method,
+                       const Lookup& environment) {
+  Overlay overlay;
+  if (method.store) {
+    overlay["MASTER_ADDR"] = method.store->host;
+    overlay["MASTER_PORT"] = std::to_string(method.store->port);
+  } else if (method.file_path || options.store) {
+    const std::string given = text_of(environment, "MASTER_ADDR");
+    overlay["MASTER_ADDR"] = given.empty() || options.store ? "127.0.0.1" : given;
+    overlay["MASTER_PORT"] = "1";  // never used
+  }
+  return overlay;
+}
+
+// The rank that the caller names. What else the environment tells belongs to it only if it tells
+// the same rank.
+Result<Identity> named_by_caller(const Overlay& rank, const Overlay& store,
+                                 const Lookup& environment, const AncestorLookup& ancestor) {
+  Overlay all = store;
+  all.insert(rank.begin(), rank.end());
+  for (const char* others : {"LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+                             "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE"}) {
+    all[others] = "";
+  }
+  all["ROLE_NAME"] = "default";
+  const Result<WorkerIdentity> self = from_environment(laid_over(all, environment));
+  if (!self) return self.error();
+  Result<Identity> told = identify(laid_over(store, environment), ancestor);
+  if (told && told->self.rank == self->rank &&
+      told->self.world.world_size == self->world.world_size) {
+    return told;
+  }
+  return Identity{.self = *self, .source = "InitOptions"};
+}
+
+Result<Identity> find_identity(const InitOptions& options, const InitMethod& method,
+                               const Lookup& environment, const AncestorLookup& ancestor) {
+  const Overlay rank = explicit_rank(options, method);
+  const Overlay store = explicit_store(options, method, environment);
+  if (rank.size() == 2) return named_by_caller(rank, store, environment, ancestor);
+  if (rank.size() == 1) {
+    return usage("rank and world_size belong together: init_process_group was given only " +
+                 std::string(rank.count("RANK") > 0 ? "rank" : "world_size"));
+  }
+  if (options.store) return usage("a store of your own needs rank and world_size in InitOptions");
+  Result<Identity> told = identify(laid_over(store, environment), ancestor);
+  if (told || store.empty()) return told;
+  return with_context(told.error(), "init_method \"" + options.init_method +
+                                        "\" needs ?rank=R&world_size=N, or an environment that "
+                                        "tells them, or InitOptions that do");
+}
+
+}  // namespace
+
+Result<InitPlan> plan_init(const InitOptions& options, const Lookup& environment,
+                           const AncestorLookup& ancestor) {
+  const std::string method_text = options.store ? "env://" : options.init_method;
+  const Result<InitMethod> method = parse_init_method(method_text);
+  if (!method) return method.error();
+  if (options.timeout.count() <= 0) {
+    return usage("InitOptions::timeout of " + std::to_string(options.timeout.count()) +
+                 " ms leaves no time; give at least 1 ms");
+  }
+  const Result<Identity> identity = find_identity(options, *method, environment, ancestor);
+  if (!identity) return identity.error();
+  InitPlan plan{.self = identity->self, .identity_source = identity->source};
+  const World& world = plan.self.world;
+  if (method->file_path) {
+    plan.file_path = *method->file_path;
+    // What died with the round before has left its file behind.
+    if (world.round > 0) plan.file_path += "." + std::to_string(world.round);
+    return plan;
+  }
+  const bool is_agents =
+      world.use_agent_store &&
+      (!method->store ||
+       (text_of(environment, "MASTER_ADDR") == world.master_addr &&
+        text_of(environment, "MASTER_PORT") == std::to_string(world.master_port)));
+  plan.hosts_store = !options.store && !is_agents && plan.self.rank == 0 && world.world_size > 1;
+  return plan;
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,221 @@
+#include "drun/spawn.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "drun/error.h"
+#include "drun/process_group.h"
+#include "worker_lib/start/children.h"
+#include "worker_lib/start/hosted_store.h"
+
+namespace drun {
+namespace {
+
+using worker::ChildEnd;
+using worker::Children;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostProcesses = 4096;
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw WorkerError({.kind = WorkerError::Kind::Usage, .operation = "spawn", .message = message});
+}
+
+std::ptrdiff_t thread_count() {
+  std::error_code ec;
+  const std::filesystem::directory_iterator tasks("/proc/self/task", ec);
+  return ec ? 1 : std::distance(begin(tasks), end(tasks));
+}
+
+void check(int process_count) {
+  if (process_count < 1 || process_count > kMostProcesses) {
+    refuse(std::to_string(process_count) + " processes: expected 1 to " +
+           std::to_string(kMostProcesses));
+  }
+  struct sigaction on_child {};
+  sigaction(SIGCHLD, nullptr, &on_child);
+  if (on_child.sa_handler == SIG_IGN || (on_child.sa_flags & SA_NOCLDWAIT) != 0) {
+    refuse("SIGCHLD is ignored, so nobody is told how a child ends: give it its default action");
+  }
+  if (is_initialized()) {
+    refuse(
+        "there is a default group, whose connections children would share: call "
+        "destroy_process_group() first, or spawn before init_process_group()");
+  }
+  if (const auto count = thread_count(); count > 1) {
+    refuse("this program runs " + std::to_string(count) +
+           " threads, which a fork would leave behind in the middle of what they do: spawn before "
+           "they are started");
+  }
+}
+
+// By which the children wait until the store is there. One byte pair tells all: its port.
+class Gate {
+ public:
+  Gate() {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+      throw WorkerError({.kind = WorkerError::Kind::System,
+                         .operation = "spawn",
+                         .message = std::string("cannot make a pipe: ") + std::strerror(errno)});
+    }
+    read_end_ = UniqueFd(ends[0]);
+    write_end_ = UniqueFd(ends[1]);
+  }
+  void open(int process_count, std::uint16_t port) {
+    for (int i = 0; i < process_count; ++i) {
+      if (write(write_end_.get(), &port, sizeof port) != sizeof port) return;
+    }
+  }
+  // In a child. Absent: the parent has given up.
+  std::optional<std::uint16_t> wait() {
+    write_end_.reset();
+    std::uint16_t port = 0;
+    ssize_t count = 0;
+    do {
+      count = read(read_end_.get(), &port, sizeof port);
+    } while (count < 0 && errno == EINTR);
+    if (count != sizeof port) return std::nullopt;
+    return port;
+  }
+
+ private:
+  UniqueFd read_end_;
+  UniqueFd write_end_;
+};
+
+void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+
+void set_environment(int rank, int size, std::uint16_t port) {
+  set("RANK", std::to_string(rank));
+  set("LOCAL_RANK", std::to_string(rank));
+  set("WORLD_SIZE", std::to_string(size));
+  set("LOCAL_WORLD_SIZE", std::to_string(size));
+  set("MASTER_ADDR", "127.0.0.1");
+  set("MASTER_PORT", std::to_string(port));
+  set("TORCHELASTIC_USE_AGENT_STORE", "True");
+  // What an agent said of the parent.
+  for (const char* name :
+       {"GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE",
+        "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"}) {
+    unsetenv(name);
+  }
+}
+
+void tell(const std::exception& error, std::string& text) {
+  text += error.what();
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& cause) {
+    text += "; caused by: ";
+    tell(cause, text);
+  } catch (...) {
+    text += "; caused by something that is not a std::exception";
+  }
+}
+
+// Last words: when the exception was thrown, by the clock that all processes share, and its text.
+std::string last_words(const std::string& message) {
+  const std::int64_t now = Clock::now().time_since_epoch().count();
+  std::string words(reinterpret_cast<const char*>(&now), sizeof now);
+  return words + message;
+}
+
+int run_body(const std::function<void(int rank)>& body, int rank, const Children::Say& say) {
+  std::string message;
+  try {
+    body(rank);
+    return 0;
+  } catch (const std::exception& error) {
+    tell(error, message);
+  } catch (...) {
+    message = "an exception that is not a std::exception";
+  }
+  say(last_words(message));
+  return 1;
+}
+
+struct Failure {
+  SpawnError::Details details;
+  std::int64_t at = 0;
+};
+
+// An end without an exception is nobody's consequence: it goes before all exceptions.
+Failure failure_of(int rank, const ChildEnd& end) {
+  Failure failure{.details = {.rank = rank, .exit_code = end.exit_code, .signal = end.signal}};
+  if (end.words.size() >= sizeof failure.at) {
+    std::memcpy(&failure.at, end.words.data(), sizeof failure.at);
+    failure.details.message = end.words.substr(sizeof failure.at);
+  }
+  return failure;
+}
+
+void stop(Children& ranks, std::chrono::milliseconds grace) {
+  ranks.signal_all(SIGTERM);
+  const Clock::time_point deadline = Clock::now() + grace;
+  while (ranks.is_any_left()) {
+    if (ranks.wait_any(deadline).empty()) break;
+  }
+  ranks.signal_all(SIGKILL);
+  while (ranks.is_any_left()) ranks.wait_any({});
+}
+
+std::string sentence(const SpawnError::Details& details) {
+  std::string text = "rank " + std::to_string(details.rank);
+  if (details.signal) {
+    text += " was killed by signal " + std::to_string(*details.signal) + " (" +
+            strsignal(*details.signal) + ")";
+  } else {
+    text += " failed with exit code " + std::to_string(details.exit_code.value_or(-1));
+  }
+  return details.message.empty() ? text : text + ": " + details.message;
+}
+
+}  // namespace
+
+SpawnError::SpawnError(Details details)
+    : std::runtime_error(sentence(details)), details_(std::move(details)) {}
+
+void spawn(const std::function<void(int rank)>& body, int process_count,
+           const SpawnOptions& options) {
+  check(process_count);
+  Children ranks;
+  Gate gate;
+  for (int rank = 0; rank < process_count; ++rank) {
+    ranks.start([&](const Children::Say& say) {
+      const std::optional<std::uint16_t> port = gate.wait();
+      if (!port) return 1;
+      set_environment(rank, process_count, *port);
+      return run_body(body, rank, say);
+    });
+  }
+  const worker::OpenStore store = worker::host_store_on_any_port();  // its thread comes after fork
+  gate.open(process_count, store.port);
+  while (ranks.is_any_left()) {
+    std::optional<Failure> first;
+    for (const std::size_t child : ranks.wait_any({})) {
+      if (!ranks.end_of(child).is_failure()) continue;
+      Failure failure = failure_of(static_cast<int>(child), ranks.end_of(child));
+      if (!first || failure.at < first->at) first = std::move(failure);
+    }
+    if (!first) continue;
+    stop(ranks, options.grace);
+    throw SpawnError(std::move(first->details));
+  }
+}
+
+}  // namespace drun

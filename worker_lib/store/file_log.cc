@@ -1,0 +1,191 @@
+#include "worker_lib/store/file_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "drun/error.h"
+#include "rendezvous/result.h"
+
+namespace drun::worker {
+namespace {
+
+using Kind = WorkerError::Kind;
+
+constexpr std::string_view kMagic = "drun store file\n";
+constexpr std::uint64_t kHeader = kMagic.size() + sizeof(std::uint64_t);
+// Addresses and flags are what goes in here; more is a mistake.
+constexpr std::uint64_t kMostKeyBytes = 64 << 10;
+constexpr std::uint64_t kMostValueBytes = 16 << 20;
+constexpr std::uint64_t kMostFileBytes = 256 << 20;
+
+[[noreturn]] void fail(Kind kind, const std::string& message) {
+  throw WorkerError({.kind = kind, .message = message});
+}
+[[noreturn]] void fail_to(const std::string& deed, const std::string& path) {
+  fail(Kind::System, "cannot " + deed + " the store's file " + path + ": " + system_message(errno));
+}
+
+}  // namespace
+
+FileLog::FileLog(std::string path) : path_(std::move(path)) { open_file(); }
+
+void FileLog::open_file() {
+  fd_ = UniqueFd(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd_) fail_to("open", path_);
+  end_ = 0;
+}
+
+// Locks of the open file description: they also hold between threads, and NFS knows them.
+bool FileLog::try_lock() {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (fcntl(fd_.get(), F_OFD_SETLK, &whole) == 0) return true;
+  if (errno != EAGAIN && errno != EACCES && errno != EINTR) fail_to("lock", path_);
+  return false;
+}
+
+void FileLog::release() noexcept {
+  struct flock whole {};
+  whole.l_type = F_UNLCK;
+  whole.l_whence = SEEK_SET;
+  fcntl(fd_.get(), F_OFD_SETLK, &whole);
+}
+
+// The last rank of an earlier group may have removed the file while we waited for its lock.
+bool FileLog::is_still_there() const {
+  struct stat ours {};
+  struct stat there {};
+  return fstat(fd_.get(), &ours) == 0 && stat(path_.c_str(), &there) == 0 &&
+         ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
+void FileLog::acquire(Deadline deadline, const OnRecord& on_record) {
+  auto pause = std::chrono::microseconds(50);  // who has it keeps it for some microseconds
+  while (!try_lock()) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      fail(Kind::Timeout, "another process keeps the lock of the store's file " + path_);
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(20'000));
+  }
+  if (end_ == 0 && !is_still_there()) {
+    open_file();
+    return acquire(deadline, on_record);
+  }
+  try {
+    read_new(on_record);
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+void FileLog::read_at(std::uint64_t at, void* data, std::size_t size_bytes) {
+  auto* bytes = static_cast<char*>(data);
+  while (size_bytes > 0) {
+    const ssize_t count = pread(fd_.get(), bytes, size_bytes, static_cast<off_t>(at));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_to("read", path_);
+    if (count == 0) fail(Kind::Store, "the store's file " + path_ + " has been cut short");
+    bytes += count;
+    at += static_cast<std::uint64_t>(count);
+    size_bytes -= static_cast<std::size_t>(count);
+  }
+}
+
+void FileLog::write_at(std::uint64_t at, const void* data, std::size_t size_bytes) {
+  const auto* bytes = static_cast<const char*>(data);
+  while (size_bytes > 0) {
+    const ssize_t count = pwrite(fd_.get(), bytes, size_bytes, static_cast<off_t>(at));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) fail_to("write", path_);
+    bytes += count;
+    at += static_cast<std::uint64_t>(count);
+    size_bytes -= static_cast<std::size_t>(count);
+  }
+}
+
+// Bytes of records; of an empty file, which gets its header.
+std::uint64_t FileLog::read_size() {
+  struct stat file {};
+  if (fstat(fd_.get(), &file) != 0) fail_to("read", path_);
+  std::uint64_t size_bytes = 0;
+  // Less than a header: empty, or its first writer died.
+  if (file.st_size < static_cast<off_t>(kHeader)) {
+    std::array<char, kHeader> begun{};
+    read_at(0, begun.data(), static_cast<std::size_t>(file.st_size));
+    const std::string_view there(begun.data(), static_cast<std::size_t>(file.st_size));
+    if (there.substr(0, kMagic.size()) != kMagic.substr(0, there.size())) {
+      fail(Kind::Store, path_ + " is not a file of drun's store; choose another path");
+    }
+    write_at(0, kMagic.data(), kMagic.size());
+    write_at(kMagic.size(), &size_bytes, sizeof size_bytes);
+    return 0;
+  }
+  std::array<char, kMagic.size()> magic{};
+  read_at(0, magic.data(), magic.size());
+  if (std::string_view(magic.data(), magic.size()) != kMagic) {
+    fail(Kind::Store, path_ + " is not a file of drun's store; choose another path");
+  }
+  read_at(kMagic.size(), &size_bytes, sizeof size_bytes);
+  return size_bytes;
+}
+
+void FileLog::read_new(const OnRecord& on_record) {
+  const std::uint64_t size_bytes = read_size();
+  const auto damaged = [this] {
+    fail(Kind::Store, "the store's file " + path_ + " is damaged; remove it");
+  };
+  if (size_bytes < end_ || size_bytes > kMostFileBytes) damaged();
+  while (end_ < size_bytes) {
+    std::array<std::uint32_t, 2> sizes{};
+    if (size_bytes - end_ < sizeof sizes) damaged();
+    read_at(kHeader + end_, sizes.data(), sizeof sizes);
+    const std::uint64_t record_bytes = sizeof sizes + std::uint64_t{sizes[0]} + sizes[1];
+    if (sizes[0] > kMostKeyBytes || sizes[1] > kMostValueBytes ||
+        record_bytes > size_bytes - end_) {
+      damaged();
+    }
+    std::string key(sizes[0], '\0');
+    std::string value(sizes[1], '\0');
+    read_at(kHeader + end_ + sizeof sizes, key.data(), key.size());
+    read_at(kHeader + end_ + sizeof sizes + key.size(), value.data(), value.size());
+    end_ += record_bytes;
+    on_record(std::move(key), std::move(value));
+  }
+}
+
+void FileLog::append(const std::string& key, const std::string& value) {
+  const std::array<std::uint32_t, 2> sizes = {static_cast<std::uint32_t>(key.size()),
+                                              static_cast<std::uint32_t>(value.size())};
+  const std::uint64_t record_bytes = sizeof sizes + key.size() + value.size();
+  if (key.size() > kMostKeyBytes || value.size() > kMostValueBytes ||
+      end_ + record_bytes > kMostFileBytes) {
+    fail(Kind::Store, "a key of " + std::to_string(key.size()) + " and a value of " +
+                          std::to_string(value.size()) +
+                          " bytes are too much for the store's file " + path_ +
+                          "; keep large things elsewhere");
+  }
+  std::string record(reinterpret_cast<const char*>(sizes.data()), sizeof sizes);
+  record += key;
+  record += value;
+  write_at(kHeader + end_, record.data(), record.size());
+  const std::uint64_t size_bytes = end_ + record_bytes;
+  write_at(kMagic.size(), &size_bytes, sizeof size_bytes);  // counts from here on
+  end_ = size_bytes;
+}
+
+void FileLog::remove_file() noexcept { unlink(path_.c_str()); }
+
+}  // namespace drun::worker
