@@ -75,8 +75,16 @@ TEST_CASE("a worker runs under torchrun") {
     WARN("skipped: no python3 with torch.distributed.run (python3-torch)");
     return;
   }
-  const Words options = {"--nnodes=1", "--nproc_per_node=2", "--master_addr=127.0.0.1",
-                         "--master_port=" + std::to_string(free_port()), "--no_python"};
+  // Debian's torch 1.13 cannot read its own defaults of --redirects and --tee under Python 3.11.
+  const TemporaryDirectory logs;
+  const Words options = {"--nnodes=1",
+                         "--nproc_per_node=2",
+                         "--master_addr=127.0.0.1",
+                         "--master_port=" + std::to_string(free_port()),
+                         "--redirects=1",
+                         "--tee=1",
+                         "--log_dir=" + logs.path(),
+                         "--no_python"};
   check_sums(run(under(torchrun + options + Words{kProgram}), 120s), 2);
 }
 

@@ -162,12 +162,12 @@ TEST_CASE("a store that is not there is named") {
 TEST_CASE("the interface can be chosen, and an unknown one is refused with those there are") {
   const StoreProcess store;
   const std::string name = GENERATE("lo", "nosuch0");
-  const auto ends =
-      run_ranks({.size = 2, .port = store.port(), .environment = {{"GLOO_SOCKET_IFNAME", name}}},
-                [](int, const Say&) {
-                  ProcessGroup group = ProcessGroup::connect({.timeout = seconds(10)});
-                  count_ranks(group);
-                });
+  const auto ends = run_ranks(
+      {.size = 2, .port = store.port(), .environment = {{"GLOO_SOCKET_IFNAME", name}}},
+      [](int, const Say&) {
+        ProcessGroup group = ProcessGroup::connect({.backend = "gloo", .timeout = seconds(10)});
+        count_ranks(group);
+      });
   check_exited(ends, name == "lo" ? 0 : 1);
   if (name == "lo") return;
   for (const RankEnd& end : ends) {
