@@ -115,10 +115,11 @@ class Joining {
     parts.node_of = map_nodes(*parts.store, rank(), size(), deadline_);
     const bool is_one_node = parts.node_of.back() == 0 &&
                              std::count(parts.node_of.begin(), parts.node_of.end(), 0) == size();
-    if (!needs_network(names_.cpu, is_one_node)) return;
+    const bool is_networked = needs_network(names_.cpu, is_one_node);
+    if (!is_networked && interface().empty()) return;  // an interface that was given must exist
     const LocalAddress address = value_or_throw(own_address(), rank());
     job.address = address.text;
-    compare_with_first(*parts.store, address);
+    if (is_networked) compare_with_first(*parts.store, address);
   }
 
   std::shared_ptr<KeyStore> reach_store() const {
@@ -148,10 +149,15 @@ class Joining {
     store.wait({"all_connected"}, left_until(deadline_));
   }
 
+  // The first of those that were named.
+  std::string interface() const {
+    std::string names = options_.network_interface;
+    if (names.empty()) names = variable("GLOO_SOCKET_IFNAME").value_or("");
+    return names.substr(0, names.find(','));
+  }
+
   Result<LocalAddress> own_address() const {
-    std::string name = options_.network_interface;
-    if (name.empty()) name = variable("GLOO_SOCKET_IFNAME").value_or("");
-    if (!name.empty()) return address_of_interface(name.substr(0, name.find(',')));
+    if (!interface().empty()) return address_of_interface(interface());
     return address_towards(world().master_addr, world().master_port);
   }
 
