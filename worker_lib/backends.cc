@@ -43,31 +43,14 @@ BackendFactory need_factory(const std::string& name) {
 
 }  // namespace
 
-Result<BackendNames> parse_backends(std::string_view text) {
-  if (text.find(':') == std::string_view::npos) {
-    if (text.empty() || text.find(',') != std::string_view::npos) {
-      return Error{ErrorCode::Usage, "backend \"" + std::string(text) +
-                                         "\" is neither a name nor \"cpu:name,cuda:name\""};
-    }
-    return BackendNames{std::string(text), std::string(text)};
-  }
-  BackendNames names;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find(','), rest.size());
-    const std::string_view part = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    const std::size_t colon = part.find(':');
-    const std::string_view memory = part.substr(0, colon);
-    const bool is_good = colon != std::string_view::npos && colon + 1 < part.size() &&
-                         (memory == "cpu" || memory == "cuda");
-    if (!is_good) {
-      return Error{ErrorCode::Usage, "backend \"" + std::string(text) + "\": \"" +
-                                         std::string(part) + "\" is not cpu:name or cuda:name"};
-    }
-    (memory == "cpu" ? names.cpu : names.cuda) = part.substr(colon + 1);
-  }
-  return names;
+Result<std::string> parse_backend(std::string_view text) {
+  constexpr std::string_view kCpu = "cpu:";
+  const std::string_view name = text.substr(text.rfind(kCpu, 0) == 0 ? kCpu.size() : 0);
+  if (!name.empty() && name.find_first_of(":,") == std::string_view::npos) return std::string(name);
+  return Error{ErrorCode::Usage,
+               "backend \"" + std::string(text) +
+                   "\" is neither a name nor cpu:name; memory of GPUs is served by "
+                   "none"};
 }
 
 std::vector<std::string> backend_names() {

@@ -1,5 +1,4 @@
-// core, but for the registry. Which backend serves which memory: from "cpu:shm+gloo,cuda:nccl" and
-// what is there.
+// core, but for the registry. From a backend's name to the backend.
 //
 // Thread:  any.
 // Errors:  Usage, naming the part that makes no sense and what there is.
@@ -14,14 +13,8 @@
 
 namespace drun::worker {
 
-struct BackendNames {
-  std::string cpu = "shm+gloo";
-  std::string cuda = "nccl";
-  bool operator==(const BackendNames&) const = default;
-};
-
-// "name" (for both), or "cpu:name,cuda:name". Names are checked by connect_named.
-Result<BackendNames> parse_backends(std::string_view text);
+// "name" or torch's "cpu:name"; what connect_named takes. The name itself is checked there.
+Result<std::string> parse_backend(std::string_view text);
 
 // Those that can be asked for, in order.
 std::vector<std::string> backend_names();

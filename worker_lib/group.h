@@ -26,7 +26,6 @@
 #include "drun/backend.h"
 #include "drun/process_group.h"
 #include "rendezvous/world.h"
-#include "worker_lib/backends.h"
 #include "worker_lib/calls.h"
 #include "worker_lib/cause.h"
 #include "worker_lib/threads.h"
@@ -39,8 +38,8 @@ namespace worker {
 struct Job {
   WorkerIdentity self;
   std::chrono::milliseconds timeout{0};  // where a call gives none
-  BackendNames backends;
-  std::string address = "";  // this rank's
+  std::string backend;                   // its name
+  std::string address = "";              // this rank's
   bool is_debug = false;
   bool rank0_hosts_store = false;
   std::shared_ptr<void> hosted_store = nullptr;  // kept alive only

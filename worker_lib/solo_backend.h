@@ -12,7 +12,7 @@ class SoloBackend final : public Backend {
  public:
   std::string name() const override { return "solo"; }
   std::string refusal(const Call& call) const override {
-    return call.gpu ? "solo works on memory of the host" : "";
+    return call.gpu ? "solo works on memory of the host, not of a GPU" : "";
   }
   // Of one rank's parts there is one, of `count` elements, whatever the operation.
   void run(const Call& call, const Turn&) override {

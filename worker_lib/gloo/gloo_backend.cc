@@ -67,7 +67,7 @@ class GlooBackend final : public Backend {
 
   std::string name() const override { return "gloo"; }
   std::string refusal(const Call& call) const override {
-    return call.gpu ? "gloo works on memory of the host; use nccl" : "";
+    return call.gpu ? "gloo works on memory of the host, not of a GPU" : "";
   }
 
   void run(const Call& call, const Turn& turn) override {

@@ -129,7 +129,7 @@ MpiBackend::MpiBackend(const BackendContext& context)
       payloads_(make_communicator(3)) {}
 
 std::string MpiBackend::refusal(const Call& call) const {
-  if (call.gpu) return "mpi works on memory of the host; use nccl";
+  if (call.gpu) return "mpi works on memory of the host, not of a GPU";
   const bool is_moved_only = call.operation != Operation::AllReduce &&
                              call.operation != Operation::Reduce &&
                              call.operation != Operation::ReduceScatter;

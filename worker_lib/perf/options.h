@@ -16,7 +16,7 @@ struct Options {
   std::string operation = "all_reduce";
   std::size_t min_bytes = 4;
   std::size_t max_bytes = std::size_t{64} << 20;
-  std::string backend = "cpu:shm+gloo,cuda:nccl";
+  std::string backend = "shm+gloo";
   DataType type = DataType::F32;
   ReduceOp op = ReduceOp::Sum;
   int root = 0;

@@ -27,7 +27,7 @@ class ShmBackend final : public Backend {
   std::string name() const override { return "shm"; }
 
   std::string refusal(const Call& call) const override {
-    if (call.gpu) return "shm works on memory of the host; use nccl";
+    if (call.gpu) return "shm works on memory of the host, not of a GPU";
     const bool is_reduced = call.operation == Operation::AllReduce ||
                             call.operation == Operation::Reduce ||
                             call.operation == Operation::ReduceScatter;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "drun/process_group.h"
+#include "worker_lib/backends.h"
 #include "worker_lib/gloo/gloo_backend.h"
 #include "worker_lib/signals.h"
 #include "worker_lib/signature.h"
@@ -67,17 +68,17 @@ T value_or_throw(Result<T> result, int rank = -1) {
 // One rank's way into the group.
 class Joining {
  public:
-  Joining(const InitOptions& options, InitPlan plan, BackendNames names)
+  Joining(const InitOptions& options, InitPlan plan, std::string backend)
       : options_(options),
         plan_(std::move(plan)),
-        names_(std::move(names)),
+        backend_(std::move(backend)),
         deadline_(std::chrono::steady_clock::now() + options.timeout) {}
 
   GroupParts join() {
     auto job = std::make_shared<Job>();
     job->self = plan_.self;
     job->timeout = options_.timeout;
-    job->backends = names_;
+    job->backend = backend_;
     job->is_debug = is_debug();
     GroupParts parts{.job = job, .rank = rank(), .size = size()};
     try {
@@ -115,7 +116,7 @@ class Joining {
     parts.node_of = map_nodes(*parts.store, rank(), size(), deadline_);
     const bool is_one_node = parts.node_of.back() == 0 &&
                              std::count(parts.node_of.begin(), parts.node_of.end(), 0) == size();
-    const bool is_networked = needs_network(names_.cpu, is_one_node);
+    const bool is_networked = needs_network(backend_, is_one_node);
     if (!is_networked && interface().empty()) return;  // an interface that was given must exist
     const LocalAddress address = value_or_throw(own_address(), rank());
     job.address = address.text;
@@ -201,7 +202,7 @@ class Joining {
 
   const InitOptions& options_;
   const InitPlan plan_;
-  const BackendNames names_;
+  const std::string backend_;
   const Deadline deadline_;
 };
 
@@ -216,13 +217,13 @@ std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadl
   context.address = parts.job->address;
   context.is_debug = parts.job->is_debug;
   context.deadline = deadline;
-  return connect_named(parts.job->backends.cpu, context);
+  return connect_named(parts.job->backend, context);
 }
 
 GroupParts join(const InitOptions& options) {
   InitPlan plan = value_or_throw(plan_init(options, variable, ancestor_named));
   const int rank = plan.self.rank;
-  return Joining(options, std::move(plan), value_or_throw(parse_backends(options.backend), rank))
+  return Joining(options, std::move(plan), value_or_throw(parse_backend(options.backend), rank))
       .join();
 }
 

@@ -1,7 +1,7 @@
 // core. What moves data between the ranks of one group, and how a new one comes in.
 //
 // A ProcessGroup checks arguments, keeps the order of calls, their deadlines and the first failure;
-// a backend only moves bytes. drun brings gloo, shm, mpi and nccl. Another one is a class derived
+// a backend only moves bytes. drun brings gloo, shm and mpi. Another one is a class derived
 // from Backend and a line before init_process_group():
 //
 //     drun::register_backend("mine", [](const drun::BackendContext& context) {

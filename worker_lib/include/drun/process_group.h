@@ -46,9 +46,9 @@
 namespace drun {
 
 struct InitOptions {
-  // A name ("gloo", "shm", "nccl", "mpi", or a registered one), "shm+gloo" (shared memory within a
-  // node, Gloo between nodes), or one for each kind of memory: "cpu:shm+gloo,cuda:nccl".
-  std::string backend = "cpu:shm+gloo,cuda:nccl";
+  // A name ("gloo", "shm", "mpi", or a registered one), or two: "shm+gloo" is shared memory within
+  // a node and Gloo between nodes. torch's "cpu:gloo" is understood; nothing here serves "cuda:".
+  std::string backend = "shm+gloo";
   // "env://": RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as drun and torchrun set them; without
   // the first two what mpirun, mpiexec or srun set, and MASTER_ADDR if there are several nodes.
   // "tcp://host:port": the store is there; rank 0 hosts it. "file:///path": it is this file, a new

@@ -1,0 +1,317 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "drun/process_group.h"
+#include "tests/support/catch.h"
+#include "tests/support/ranks.h"
+
+namespace drun {
+namespace {
+
+using test::RankEnd;
+using test::Ranks;
+using test::run_ranks;
+using test::Say;
+using test::StoreProcess;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+void expect(bool is_true, const std::string& what) {
+  if (!is_true) throw std::runtime_error("wrong: " + what);
+}
+
+template <typename Deed>
+std::string error_of(Deed&& deed) {
+  try {
+    deed();
+  } catch (const WorkerError& error) {
+    return std::string(to_string(error.kind())) + ": " + error.what();
+  }
+  return "no error";
+}
+
+void check_well(const std::vector<RankEnd>& ends) {
+  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+    INFO("rank " << rank << " said: " << ends[rank].said << " signal " << ends[rank].signal);
+    CHECK(ends[rank].exit_code == 0);
+  }
+}
+
+InitOptions over(const std::string& backend) {
+  InitOptions options;
+  options.backend = backend;
+  options.timeout = seconds(40);
+  return options;
+}
+
+// As every rank brings its own number: 1 + 10 + 100 ... of the world's ranks that are in it.
+int sum_of(ProcessGroup& group, int world_rank) {
+  int digit = 1;
+  for (int i = 0; i < world_rank; ++i) digit *= 10;
+  std::vector<int> data{digit};
+  group.all_reduce(data);
+  return data[0];
+}
+
+}  // namespace
+
+TEST_CASE("groups of some ranks work side by side with the world and each other") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm+gloo", "gloo");
+  check_well(run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup world = ProcessGroup::connect(over(backend));
+    std::optional<ProcessGroup> odd = world.new_group({3, 1});
+    std::optional<ProcessGroup> all_but_one = world.new_group({0, 2, 3});
+    expect(odd.has_value() == (rank % 2 == 1), "only members get a group");
+    expect(all_but_one.has_value() == (rank != 1), "only members get a group");
+    if (odd) {
+      expect(odd->rank() == (rank == 3 ? 0 : 1), "ranks are in the order that was asked for");
+      expect(sum_of(*odd, rank) == 1010, "the odd ones");
+    }
+    if (all_but_one) expect(sum_of(*all_but_one, rank) == 1101, "all but rank 1");
+    expect(sum_of(world, rank) == 1111, "the world");
+    world.barrier();
+  }));
+}
+
+TEST_CASE("split makes a group of each colour, in the order of keys") {
+  const StoreProcess store;
+  check_well(run_ranks({.size = 5, .port = store.port()}, [](int rank, const Say&) {
+    ProcessGroup world = ProcessGroup::connect();
+    const std::optional<int> color =
+        rank == 4 ? std::nullopt : std::optional<int>(rank % 2 == 0 ? 7 : -3);
+    std::optional<ProcessGroup> mine = world.split(color, -rank);
+    expect(mine.has_value() == (rank != 4), "no colour, no group");
+    if (mine) {
+      expect(mine->size() == 2 && mine->rank() == (rank < 2 ? 1 : 0), "ordered by key");
+      expect(sum_of(*mine, rank) == (rank % 2 == 0 ? 101 : 1010), "its own colour only");
+    }
+    world.barrier();
+  }));
+}
+
+TEST_CASE("ranks that make no sense make no group") {
+  const StoreProcess store;
+  check_well(run_ranks({.size = 2, .port = store.port()}, [](int, const Say&) {
+    ProcessGroup world = ProcessGroup::connect();
+    for (const std::vector<int>& ranks :
+         {std::vector<int>{}, std::vector<int>{0, 0}, std::vector<int>{2}, std::vector<int>{-1}}) {
+      const std::string error = error_of([&] { world.new_group(ranks); });
+      expect(error.find("usage: ") == 0 && error.find("from 0 to 1") != std::string::npos, error);
+    }
+    world.barrier();
+  }));
+}
+
+TEST_CASE("asynchronous calls are done in order, also among synchronous ones") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm+gloo", "gloo");
+  check_well(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
+    std::vector<std::vector<int>> data(8, std::vector<int>(1000, 1));
+    std::vector<Work> works;
+    for (std::vector<int>& each : data) works.push_back(group.async_all_reduce(each));
+    std::vector<int> root_only{rank};
+    group.broadcast(root_only, 2);
+    expect(root_only[0] == 2, "the synchronous one");
+    for (const Work& work : works) {
+      expect(work.is_completed(), "what was started before a synchronous call is done after it");
+      work.wait();
+      expect(work.error() == nullptr, "no error");
+    }
+    for (const std::vector<int>& each : data) expect(each == std::vector<int>(1000, 3), "a sum");
+    group.async_barrier().wait();
+  }));
+}
+
+TEST_CASE("messages of a batch meet in whatever order") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm+gloo", "gloo");
+  check_well(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
+    std::vector<int> mine(50'000, rank);
+    std::vector<std::vector<int>> theirs(3, std::vector<int>(50'000, -1));
+    std::vector<P2POperation> batch;
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer == rank) continue;
+      batch.push_back({P2POperation::Kind::Send, mine, peer, 1});
+      batch.push_back({P2POperation::Kind::Recv, theirs[static_cast<std::size_t>(peer)], peer, 1});
+    }
+    for (const Work& work : batch_isend_irecv(group, batch)) work.wait();
+    for (int peer = 0; peer < 3; ++peer) {
+      const int expected = peer == rank ? -1 : peer;
+      expect(theirs[static_cast<std::size_t>(peer)] == std::vector<int>(50'000, expected), "data");
+    }
+    std::vector<int> first(1);
+    if (rank == 0) {
+      const int one = group.recv_any(first, 9);
+      expect(first[0] == one, "who it was");
+      const Work other = group.irecv_any(first, 9);
+      expect(other.peer() == 3 - one && first[0] == 3 - one, "the other one");
+    } else {
+      group.isend(std::vector<int>{rank}, 0, 9).wait();
+    }
+    group.barrier();
+  }));
+}
+
+TEST_CASE("a monitored barrier names who is missing, and the group stays as it was") {
+  const StoreProcess store;
+  const bool names_all = GENERATE(false, true);
+  const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
+    ProcessGroup group = ProcessGroup::connect();
+    if (rank % 2 == 0) {
+      say(error_of([&] { group.monitored_barrier(milliseconds(400), names_all); }));
+    }
+    say(error_of([&] { group.barrier(); }));
+    say(error_of([&] { group.monitored_barrier(seconds(20)); }));
+  });
+  check_well(ends);
+  CHECK_THAT(ends[0].said, ContainsSubstring(names_all ? "timeout: rank 0: monitored_barrier(): "
+                                                         "ranks 1, 3 did not come in time"
+                                                       : "rank 1 (and maybe others) did not come"));
+  CHECK_THAT(ends[2].said, ContainsSubstring("timeout: rank 2: monitored_barrier(): rank 0 "));
+  CHECK_THAT(ends[0].said, ContainsSubstring("no error\n"));
+}
+
+TEST_CASE("the default group is made once, asked by anyone, and ended by hand") {
+  const StoreProcess store;
+  const Ranks ranks{
+      .size = 2, .port = store.port(), .environment = {{"TORCHELASTIC_RUN_ID", "some run"}}};
+  check_well(run_ranks(ranks, [](int rank, const Say&) {
+    expect(!is_initialized(), "not yet");
+    expect(
+        error_of([] { get_rank(); }).find("call init_process_group() first") != std::string::npos,
+        "none to ask");
+    destroy_process_group();
+    for (int turn = 0; turn < 2; ++turn) {
+      ProcessGroup group = init_process_group();
+      expect(is_initialized() && get_rank() == rank && get_world_size() == 2, "who am I");
+      expect(get_local_rank() == rank && get_backend() == "shm", "where am I");
+      expect(error_of([] { init_process_group(); }).find("there is a default group already") !=
+                 std::string::npos,
+             "not twice");
+      default_group().barrier();
+      destroy_process_group();
+      destroy_process_group();
+      expect(!is_initialized(), "not any more");
+      expect(
+          error_of([&] { group.barrier(); }).find("the group was destroyed") != std::string::npos,
+          "a handle of it");
+    }
+    expect(is_launched_by_agent() && get_restart_count() == 0, "as the environment says");
+  }));
+}
+
+TEST_CASE("a group that is destroyed while another thread waits lets it go at once") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm+gloo", "gloo");
+  check_well(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
+    std::vector<int> data(1);
+    if (rank == 1) {
+      group.recv(data, 0);
+      return;
+    }
+    const Work waiting = group.async_barrier();
+    group.send(data, 1);
+    const auto began = Clock::now();
+    group.destroy();
+    const std::string error = error_of([&] { waiting.wait(); });
+    expect(error.find("the group was destroyed") != std::string::npos, error);
+    expect(Clock::now() - began < seconds(5), "at once");
+  }));
+}
+
+TEST_CASE("a child of fork may not use its parent's group, and harms nothing") {
+  const StoreProcess store;
+  check_well(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
+    ProcessGroup group = ProcessGroup::connect();
+    group.barrier();
+    if (rank == 0) {
+      const pid_t child = fork();
+      if (child == 0) {
+        const std::string error = error_of([&] { group.barrier(); });
+        _exit(error.find("usage: ") == 0 && error.find("was forked") != std::string::npos ? 7 : 8);
+      }
+      int status = 0;
+      waitpid(child, &status, 0);
+      expect(WIFEXITED(status) && WEXITSTATUS(status) == 7, "refused in the child");
+    }
+    group.barrier();
+  }));
+}
+
+TEST_CASE("a backend is chosen by name, and one that is not there is named with those that are") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int, const Say& say) {
+    for (const char* name : {"gloo", "shm", "cpu:gloo", "shm+gloo"}) {
+      ProcessGroup group = ProcessGroup::connect(over(name));
+      say(group.backend());
+      group.barrier();
+    }
+    say(error_of([] { ProcessGroup::connect(over("smoke")); }));
+    say(error_of([] { ProcessGroup::connect(over("cpu:")); }));
+    ProcessGroup group = ProcessGroup::connect();
+    say(error_of([&] { group.all_reduce(Elements(nullptr, 0, DataType::F32, 0)); }));
+    say(error_of([&] { group.all_reduce(std::vector<float>(3), ReduceOp::Band); }));
+    say(error_of([&] { group.all_reduce(std::vector<int>(3), ReduceOp::Avg); }));
+    group.barrier();
+  });
+  check_well(ends);
+  CHECK_THAT(ends[0].said, ContainsSubstring("gloo\nshm\ngloo\nshm\n"));
+  CHECK_THAT(ends[0].said, ContainsSubstring("there is no backend \"smoke\"; there are: gloo"));
+  CHECK_THAT(ends[0].said, ContainsSubstring("backend \"cpu:\" is neither a name nor cpu:name"));
+  CHECK_THAT(ends[0].said, ContainsSubstring("unsupported: rank 0: all_reduce(f32 x 0, sum): shm "
+                                             "works on memory of the host, not of a GPU"));
+  CHECK_THAT(ends[0].said, ContainsSubstring("bits are combined of integers only"));
+  CHECK_THAT(ends[0].said, ContainsSubstring("an average is made of floating-point numbers only"));
+}
+
+TEST_CASE("with DRUN_DEBUG=1 Gloo's ranks too hear who calls something else") {
+  const StoreProcess store;
+  const auto ends =
+      run_ranks({.size = 3, .port = store.port(), .environment = {{"DRUN_DEBUG", "1"}}},
+                [](int rank, const Say& say) {
+                  ProcessGroup group = ProcessGroup::connect(over("gloo"));
+                  std::vector<float> data(rank == 1 ? 1001 : 1000);
+                  say(error_of([&] { group.all_reduce(data); }));
+                });
+  check_well(ends);
+  for (const RankEnd& end : ends) {
+    CHECK_THAT(end.said, ContainsSubstring("mismatch: "));
+    CHECK_THAT(end.said, ContainsSubstring("ranks 0, 2 call all_reduce(f32 x 1000, sum); rank 1 "
+                                           "calls all_reduce(f32 x 1001, sum)"));
+  }
+}
+
+TEST_CASE("a rank's end is known to all who wait at once, over any backend") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm+gloo", "gloo");
+  const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
+    ProcessGroup group = ProcessGroup::connect(over(backend));
+    std::vector<float> data(10);
+    group.barrier();
+    if (rank == 2) raise(SIGKILL);
+    const auto began = Clock::now();
+    say(error_of([&] { group.all_reduce(data); }));
+    // Generous, as this machine may be busy; the bench has the real figure.
+    if (Clock::now() - began > seconds(2)) say("too late");
+  });
+  for (const std::size_t rank : {0, 1, 3}) {
+    INFO(ends[rank].said);
+    CHECK(ends[rank].exit_code == 0);
+    CHECK_THAT(ends[rank].said, ContainsSubstring("peer lost: "));
+    CHECK_THAT(ends[rank].said, ContainsSubstring("rank 2"));
+    CHECK_THAT(ends[rank].said, !ContainsSubstring("too late"));
+  }
+}
+
+}  // namespace drun
