@@ -1,4 +1,5 @@
 // One program, unchanged, under every launcher that is on this machine.
+#include <unistd.h>
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
@@ -45,6 +46,20 @@ TEST_CASE("a worker runs under Open MPI's mpirun, without any address") {
     return;
   }
   check_sums(run(under(kMpirun + Words{"3", kProgram}), 60s), 3);
+}
+
+TEST_CASE("a program started by mpirun uses MPI itself, when it is built with it") {
+  const std::string program = kProgram.substr(0, kProgram.rfind('/')) + "/collectives_mpi";
+  if (!works(kMpirun + Words{"1", "true"}) || access(program.c_str(), X_OK) != 0) {
+    WARN("skipped: no mpirun of Open MPI (openmpi-bin), or built without MPI (libopenmpi-dev)");
+    return;
+  }
+  for (const char* ranks : {"1", "3"}) {
+    const Ended ended = run(under(kMpirun + Words{ranks, program, "mpi"}), 60s);
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+    CHECK_THAT(ended.out, ContainsSubstring(std::string(ranks) + " rank"));
+  }
 }
 
 TEST_CASE("a worker runs under Hydra's mpiexec, also behind a shell") {

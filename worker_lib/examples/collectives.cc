@@ -154,9 +154,11 @@ void messages(drun::ProcessGroup& group, Tour& tour) {
 
 }  // namespace
 
-int main() {
-  return drun::record([] {
-    drun::ProcessGroup group = drun::init_process_group();
+int main(int argc, char** argv) {
+  return drun::record([argc, argv] {
+    drun::InitOptions options;
+    if (argc > 1) options.backend = argv[1];
+    drun::ProcessGroup group = drun::init_process_group(options);
     Tour tour;
     in_place(group, tour);
     parts(group, tour);

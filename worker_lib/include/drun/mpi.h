@@ -1,7 +1,8 @@
 // edge. The backend "mpi": collectives by the MPI that this library was built with. A library of
 // its own, as a program can hold one MPI only and must be linked with it:
 //
-//     target_link_libraries(my_program PRIVATE drun::worker drun::worker_mpi)
+//     find_package(drun REQUIRED COMPONENTS mpi)
+//     target_link_libraries(my_program PRIVATE drun::worker_mpi)
 //
 //     drun::register_mpi_backend();
 //     drun::ProcessGroup group = drun::init_process_group({.backend = "mpi"});
