@@ -3,8 +3,7 @@
 // Shape:   one round from Began to ReportGone. Workers are counted here and known by local rank;
 //          processes, signals and /proc are the edge's (workers.h).
 // Rule:    a failure is an end that the edge saw before it sent our first stop signal (`own`);
-// every
-//          later end is our doing.
+//          every later end is our doing.
 // Units:   times are steady-clock points given by the caller.
 // Owner:   a value; copy freely.   Thread: any, one at a time.
 // Errors:  none; every state answers every event (what cannot happen is asserted).

@@ -1,9 +1,8 @@
 // core. Picks the lines that hold any of some substrings: --duplicate-stdout-filters and its twin.
 //
 // Lines:   end with '\n'; the last one at end_of_stream() gets one. Substrings are looked for in
-// the
-//          worker's own text, not in the label, and never empty (an empty one is left out).
-//          A line longer than kLongestHeldBytes is judged by pieces of about that size.
+//          the worker's own text, not in the label, and never empty (an empty one is left out). A
+//          line longer than kLongestHeldBytes is judged by pieces of about that size.
 // Owner:   a resource of one stream.   Thread: any, one at a time.   Errors: none.
 #pragma once
 

@@ -2,8 +2,7 @@
 // every field: control_wire.h.
 //
 // Units:   durations are the sender's steady clock; an age says how long before sending it
-// happened,
-//          so that the receiver can order events without comparing clocks.
+//          happened, so that the receiver can order events without comparing clocks.
 // Owner:   values; copy freely.   Thread: any.
 #pragma once
 

@@ -1,8 +1,7 @@
 // core. The control stream, cut into what it is made of: a preamble, then frames.
 //
 // Shape:   each side first sends "drun" and its protocol version (u16), which never changes, so
-// that
-//          two versions can tell each other apart; then frames, each a u32 length and as many
+//          that two versions can tell each other apart; then frames, each a u32 length and as many
 //          bytes.
 // Limits:  a frame's; what it claims is not allocated, only what has arrived is kept.
 // Errors:  Refused, with the bytes that are wrong. Never throws.

@@ -1,8 +1,7 @@
 // core. From what the caller passed to a Call whose every part fits; and messages.
 //
 // Errors:  throws WorkerError (Usage) that names the part, its size and what it should be. What
-// only
-//          the others can know (their counts) is not checked.
+//          only the others can know (their counts) is not checked.
 // Thread:  any.
 #pragma once
 

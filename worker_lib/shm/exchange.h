@@ -2,8 +2,7 @@
 // reduce_scatter, whose parts are reduced where they arrive.
 //
 // Lanes:   what goes to everybody has the whole station; where each rank gets a part of its own,
-// the
-//          station has as many lanes as ranks.
+//          the station has as many lanes as ranks.
 #pragma once
 
 #include "worker_lib/shm/motion.h"

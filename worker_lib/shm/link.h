@@ -6,8 +6,7 @@
 //            posted --offer, grant--> arriving --> done
 //
 // Credit:  short messages that no recv has asked for are kept by the receiver, kMostKeptBytes of
-// one
-//          sender at most: the sender counts, and only offers what is beyond. So the rings are
+//          one sender at most: the sender counts, and only offers what is beyond. So the rings are
 //          always read empty, and a message nobody asks for never stands in the way of another.
 // Owner:   states are shared between a Transfer and the links that still work on them.
 // Thread:  one at a time.

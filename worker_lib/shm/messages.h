@@ -4,14 +4,12 @@
 //           nothing moves, except what fits into the rings when it is started.
 // Order:    messages of one pair of ranks with the same tag meet recvs in the order both were
 //           started. A recv from anyone takes what came first.
-// Limits:   a short message (kShortBytes) is done when sent, unless the receiver has kMostKeptBytes
-// of
-//           this sender already that nobody asked for; that, and everything longer, is done when
-//           the receiver has asked for it.
+// Limits:   a short message (kShortBytes) is done when sent, unless the receiver has
+//           kMostKeptBytes of this sender already that nobody asked for; that, and everything
+//           longer, is done when the receiver has asked for it.
 // Thread:   any, at the same time. Never waits for a collective.
 // Errors:   BackendFailure: Mismatch on the receiver; Timeout; PeerLost for a rank that has ended
-// (of
-//           anyone: when all have); the alarm's reason.
+//           (of anyone: when all have); the alarm's reason.
 #pragma once
 
 #include <list>

@@ -3,8 +3,7 @@
 // Room:    the writer that finds none leaves word; the reader that makes some is told to wake it.
 // Thread:  one at a time at each end.
 // Errors:  next throws BackendFailure (System) for a ring with nonsense in it: its lengths are
-// another
-//          process's and never trusted.
+//          another process's and never trusted.
 #pragma once
 
 #include <cstddef>

@@ -14,14 +14,12 @@
 //          that order and never wait behind a collective.
 // Memory:  after an error the content of outputs is unspecified. All ranks get the same bits.
 // Errors:  WorkerError. Usage and Unsupported are thrown before anything is sent and change
-// nothing.
-//          After any other error the group is broken for good: the other ranks fail too, with the
-//          same first cause, and every later call throws Broken. Start over with a new process
-//          (drun's --max-restarts) or a new group.
+//          nothing. After any other error the group is broken for good: the other ranks fail too,
+//          with the same first cause, and every later call throws Broken. Start over with a new
+//          process (drun's --max-restarts) or a new group.
 // Timeout: of each operation as a whole; init's applies where a call is not given one.
 // Async:   async_ operations, isend and irecv return at once; their memory stays with them until
-// the
-//          Work is done.
+//          the Work is done.
 // Thread:  any, at the same time; but who calls collectives from several threads must see to it
 //          that the order is the same on all ranks.
 // Owner:   a handle; copies are the same group. It closes with its last copy, without a word to the
