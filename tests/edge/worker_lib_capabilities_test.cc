@@ -1,0 +1,182 @@
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include "drun/process_group.h"
+#include "tests/support/catch.h"
+#include "tests/support/ranks.h"
+
+namespace drun {
+namespace {
+
+using test::run_ranks;
+using test::Say;
+using test::StoreProcess;
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream stream(line.substr(1));
+  for (std::string cell; std::getline(stream, cell, '|');) {
+    const std::size_t first = cell.find_first_not_of(' ');
+    const std::size_t last = cell.find_last_not_of(' ');
+    cells.push_back(first == std::string::npos ? "" : cell.substr(first, last - first + 1));
+  }
+  return cells;
+}
+
+struct Table {
+  std::vector<std::string> backends;
+  std::vector<std::vector<std::string>> rows;  // the first cell says what
+};
+
+// The table below "Who moves the data".
+Table read_table() {
+  std::ifstream readme(std::string(DRUN_SOURCE_DIR) + "/worker_lib/README.md");
+  Table table;
+  bool is_there = false;
+  for (std::string line; std::getline(readme, line);) {
+    is_there = is_there || line == "## Who moves the data";
+    if (!is_there || line.rfind("|", 0) != 0) {
+      if (!table.rows.empty()) break;
+      continue;
+    }
+    const std::vector<std::string> cells = cells_of(line);
+    if (table.backends.empty()) {
+      table.backends.assign(cells.begin() + 1, cells.end());
+    } else if (cells[0].find("---") == std::string::npos) {
+      table.rows.push_back(cells);
+    }
+  }
+  return table;
+}
+
+void exchange(ProcessGroup& group, bool is_any) {
+  std::vector<int> data{group.rank()};
+  if (group.rank() == 0) return group.send(data, 1);
+  is_any ? static_cast<void>(group.recv_any(data)) : group.recv(data, 0);
+}
+
+template <typename T>
+void sum(ProcessGroup& group) {
+  std::vector<T> data(3, T(1));
+  group.all_reduce(data);
+  for (const T number : data) {
+    if (!(number == T(2))) throw std::runtime_error("a wrong sum");
+  }
+}
+
+using Deed = std::function<void(ProcessGroup& group)>;
+
+// What the rows' words stand for, with two ranks.
+std::map<std::string, Deed> deeds() {
+  using Counts = ProcessGroup::Counts;
+  static std::vector<int> one(1);
+  static std::vector<int> two(2);
+  static std::vector<int> none;
+  const Counts ones{1, 1};
+  const auto at_root = [](ProcessGroup& group, std::vector<int>& data) -> std::vector<int>& {
+    return group.rank() == 0 ? data : none;
+  };
+  return {
+      {"barrier", [](ProcessGroup& group) { group.barrier(); }},
+      {"broadcast", [](ProcessGroup& group) { group.broadcast(one, 0); }},
+      {"all_reduce", [](ProcessGroup& group) { group.all_reduce(one); }},
+      {"reduce", [](ProcessGroup& group) { group.reduce(one, 0); }},
+      {"gather", [=](ProcessGroup& group) { group.gather(one, at_root(group, two), 0); }},
+      {"gather_v", [=](ProcessGroup& group) { group.gather_v(one, at_root(group, two), ones, 0); }},
+      {"all_gather", [](ProcessGroup& group) { group.all_gather(one, two); }},
+      {"all_gather_v", [=](ProcessGroup& group) { group.all_gather_v(one, two, ones); }},
+      {"scatter", [=](ProcessGroup& group) { group.scatter(at_root(group, two), one, 0); }},
+      {"scatter_v",
+       [=](ProcessGroup& group) { group.scatter_v(at_root(group, two), ones, one, 0); }},
+      {"reduce_scatter", [](ProcessGroup& group) { group.reduce_scatter(two, one); }},
+      {"reduce_scatter_v", [=](ProcessGroup& group) { group.reduce_scatter_v(two, ones, one); }},
+      {"all_to_all", [](ProcessGroup& group) { group.all_to_all(two, two); }},
+      {"all_to_all_v",
+       [=](ProcessGroup& group) {
+         std::vector<int> output(2);
+         group.all_to_all_v(two, ones, output, ones);
+       }},
+      {"send", [](ProcessGroup& group) { exchange(group, false); }},
+      {"recv", [](ProcessGroup& group) { exchange(group, false); }},
+      {"recv_any", [](ProcessGroup& group) { exchange(group, true); }},
+      {"u8", sum<std::uint8_t>},
+      {"i8", sum<std::int8_t>},
+      {"i16", sum<std::int16_t>},
+      {"i32", sum<std::int32_t>},
+      {"u32", sum<std::uint32_t>},
+      {"i64", sum<std::int64_t>},
+      {"u64", sum<std::uint64_t>},
+      {"f16", sum<Float16>},
+      {"bf16", sum<BFloat16>},
+      {"f32", sum<float>},
+      {"f64", sum<double>},
+      {"memory of a GPU",
+       [](ProcessGroup& group) { group.all_reduce(Elements(&one, 1, DataType::F32, 0)); }},
+  };
+}
+
+// "sums of f16, bf16" -> f16, bf16.
+std::vector<std::string> words_of(std::string what) {
+  constexpr char kSums[] = "sums of ";
+  if (what.rfind(kSums, 0) == 0) what.erase(0, sizeof(kSums) - 1);
+  std::vector<std::string> words;
+  std::istringstream stream(what);
+  for (std::string word; std::getline(stream, word, ',');) {
+    words.push_back(word.substr(word.find_first_not_of(' ')));
+  }
+  return words;
+}
+
+// "yes", "no", or what is wrong.
+std::string answer_of(ProcessGroup& group, const std::vector<std::string>& words) {
+  const std::map<std::string, Deed> known = deeds();
+  std::size_t refused = 0;
+  for (const std::string& word : words) {
+    const auto deed = known.find(word);
+    if (deed == known.end()) return "an unknown word: " + word;
+    try {
+      deed->second(group);
+    } catch (const WorkerError& error) {
+      if (error.kind() != WorkerError::Kind::Unsupported) return error.what();
+      ++refused;
+    }
+  }
+  if (refused == 0) return "yes";
+  return refused == words.size() ? "no" : "some";
+}
+
+// What each row says of one backend, and is.
+void compare(const Table& table, std::size_t backend, const Say& say) {
+  InitOptions options;
+  options.backend = table.backends[backend];
+  ProcessGroup group = ProcessGroup::connect(options);
+  for (const std::vector<std::string>& row : table.rows) {
+    const std::string is = answer_of(group, words_of(row[0]));
+    if (is == row[backend + 1]) continue;
+    say(options.backend + ", " + row[0] + ": said to be " + row[backend + 1] + ", is " + is);
+  }
+  group.barrier();
+}
+
+}  // namespace
+
+TEST_CASE("the README's table says what the backends can do") {
+  const Table table = read_table();
+  REQUIRE(table.backends == std::vector<std::string>{"gloo", "shm", "shm+gloo", "mpi"});
+  REQUIRE(table.rows.size() >= 13);
+  const StoreProcess store;
+  const std::size_t backend = GENERATE(0u, 1u, 2u);  // mpi is toured under mpirun
+  for (const auto& end : run_ranks({.size = 2, .port = store.port()},
+                                   [&](int, const Say& say) { compare(table, backend, say); })) {
+    CHECK(end.said == "");
+    CHECK(end.exit_code == 0);
+  }
+}
+
+}  // namespace drun
