@@ -164,6 +164,23 @@ TEST_CASE("shared memory: a message that does not come, or is not received, is a
   CHECK_THAT(ends[0].said, ContainsSubstring("timeout 1: rank 1 has not received it in time"));
 }
 
+TEST_CASE("shared memory: a receiver keeps only so much that nobody has asked for") {
+  const auto ends = run_shm_processes(2, [](ShmRank& self, const Say& say) {
+    const Numbers data = numbers(1000, 1);
+    self.barrier();
+    Numbers never(1);
+    if (self.rank() == 1) {  // takes everything in, and keeps it
+      say(failure_of([&] { self.recv(never, 0, 2); }));
+      return;
+    }
+    std::vector<std::unique_ptr<Transfer>> sending;
+    for (int i = 0; i < 200; ++i) sending.push_back(self.backend().start_send(data, 1, 1));
+    say(failure_of([&] { sending[50]->finish(soon()); }));
+    say(failure_of([&] { sending[199]->finish(soon(milliseconds(100))); }));
+  });
+  CHECK_THAT(ends[0].said, ContainsSubstring("no failure\ntimeout 1: rank 1 has not received it"));
+}
+
 TEST_CASE("shared memory: messages and collectives of several threads do not disturb each other") {
   check_well(run_shm_processes(3, [](ShmRank& self, const Say&) {
     const int next = (self.rank() + 1) % 3;
