@@ -51,18 +51,19 @@ std::string text_of(const Parts& parts) {
   return text + ")";
 }
 
+void put(Signature& bytes, std::size_t at, std::uint64_t number) {
+  for (std::size_t i = 0; i < 8; ++i) bytes[at + i] = static_cast<char>(number >> (8 * i));
+}
+
+// As describe reads it; without memory of its own, as this is a part of every call.
 Signature encode(const Parts& parts) {
-  std::string bytes;
-  ByteWriter writer(bytes);
-  writer.u8(parts.operation);
-  writer.u8(static_cast<std::uint8_t>(parts.type));
-  writer.u8(static_cast<std::uint8_t>(parts.op));
-  writer.u8(0);
-  writer.u32(parts.root);
-  writer.u64(parts.count);
-  Signature result{};
-  std::copy_n(bytes.begin(), kSignatureBytes, result.begin());
-  return result;
+  Signature bytes{};
+  put(bytes, 0,
+      parts.operation | static_cast<std::uint64_t>(parts.type) << 8 |
+          static_cast<std::uint64_t>(parts.op) << 16 |
+          static_cast<std::uint64_t>(parts.root) << 32);
+  put(bytes, 8, parts.count);
+  return bytes;
 }
 
 // FNV-1a.

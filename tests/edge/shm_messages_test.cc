@@ -170,13 +170,13 @@ TEST_CASE("shared memory: a receiver keeps only so much that nobody has asked fo
     self.barrier();
     Numbers never(1);
     if (self.rank() == 1) {  // takes everything in, and keeps it
-      say(failure_of([&] { self.recv(never, 0, 2); }));
+      say(self.failure_of([&] { self.recv(never, 0, 2); }));
       return;
     }
     std::vector<std::unique_ptr<Transfer>> sending;
     for (int i = 0; i < 200; ++i) sending.push_back(self.backend().start_send(data, 1, 1));
-    say(failure_of([&] { sending[50]->finish(soon()); }));
-    say(failure_of([&] { sending[199]->finish(soon(milliseconds(100))); }));
+    say(self.failure_of([&] { sending[50]->finish(soon()); }));
+    say(self.failure_of([&] { sending[199]->finish(soon(milliseconds(100))); }));
   });
   CHECK_THAT(ends[0].said, ContainsSubstring("no failure\ntimeout 1: rank 1 has not received it"));
 }

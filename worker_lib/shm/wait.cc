@@ -16,7 +16,7 @@ namespace {
 
 // Some two microseconds, what the others need for a short operation. Where another program has one
 // of the cores two ranks share the other, and each look delays what is waited for: measured, 400
-// made every operation three times as slow then, and none faster on idle cores.
+// made every operation three times as slow then.
 constexpr int kLooks = 30;
 
 // A steady-clock point is one of CLOCK_MONOTONIC, which is what the futex goes by.
