@@ -8,9 +8,12 @@
 #include <type_traits>
 
 #include "worker_lib/signature.h"
+#include "worker_lib/with_type.h"
 
 namespace drun::test {
 namespace {
+
+using worker::with_type;
 
 using Counts = std::vector<std::size_t>;
 
@@ -309,34 +312,6 @@ struct Model {
     expect<T>(rig, c, out, [&](std::size_t i) { return should[i]; });
   }
 };
-
-template <typename Deed>
-void with_type(DataType type, Deed&& deed) {
-  switch (type) {
-    case DataType::U8:
-      return deed(std::uint8_t{});
-    case DataType::I8:
-      return deed(std::int8_t{});
-    case DataType::I16:
-      return deed(std::int16_t{});
-    case DataType::I32:
-      return deed(std::int32_t{});
-    case DataType::U32:
-      return deed(std::uint32_t{});
-    case DataType::I64:
-      return deed(std::int64_t{});
-    case DataType::U64:
-      return deed(std::uint64_t{});
-    case DataType::F16:
-      return deed(Float16{});
-    case DataType::BF16:
-      return deed(BFloat16{});
-    case DataType::F32:
-      return deed(float{});
-    case DataType::F64:
-      return deed(double{});
-  }
-}
 
 }  // namespace
 
