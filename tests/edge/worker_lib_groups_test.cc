@@ -275,6 +275,16 @@ TEST_CASE("a backend is chosen by name, and one that is not there is named with 
   CHECK_THAT(ends[0].said, ContainsSubstring("an average is made of floating-point numbers only"));
 }
 
+TEST_CASE("who leaves right after the last barrier harms nobody who is slower") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm+gloo", "gloo");
+  for (int turn = 0; turn < 20; ++turn) {
+    check_well(run_ranks({.size = 3, .port = store.port()}, [&](int, const Say&) {
+      ProcessGroup::connect(over(backend)).barrier();
+    }));
+  }
+}
+
 TEST_CASE("with DRUN_DEBUG=1 Gloo's ranks too hear who calls something else") {
   const StoreProcess store;
   const auto ends =

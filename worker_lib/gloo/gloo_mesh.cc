@@ -129,6 +129,8 @@ struct GlooMesh::State {
   Channel& start(std::optional<int> peer, Post&& post);
 
   bool is_lost(const Channel& channel) const;
+  std::optional<int> wait_once(Channel& channel, Milliseconds limit);
+  std::optional<int> done_before_the_end(Channel& channel, const gloo::IoException& error);
   int wait(Channel& channel, Deadline deadline);
   BackendFailure failure(const std::string& text, std::optional<int> peer);
   std::vector<int> lost_peers();
@@ -216,16 +218,35 @@ bool GlooMesh::State::is_lost(const Channel& channel) const {
   return true;
 }
 
+std::optional<int> GlooMesh::State::wait_once(Channel& channel, Milliseconds limit) {
+  int peer = 0;
+  const bool is_done = channel.is_send ? channel.buffer->waitSend(&peer, limit)
+                                       : channel.buffer->waitRecv(&peer, limit);
+  return is_done ? std::optional<int>(peer) : std::nullopt;
+}
+
+// A connection that breaks right after the message has come wakes the waiter with the break, though
+// the message is there: asked again, Gloo says so, or throws at once what it threw before. (After a
+// timeout there is nothing to ask.)
+std::optional<int> GlooMesh::State::done_before_the_end(Channel& channel,
+                                                        const gloo::IoException& error) {
+  if (contains(error.what(), "imed out")) return std::nullopt;
+  try {
+    return wait_once(channel, Milliseconds(1));
+  } catch (const gloo::Exception&) {
+    return std::nullopt;
+  }
+}
+
 int GlooMesh::State::wait(Channel& channel, Deadline deadline) {
   while (true) {
     if (is_aborted) throw failure("", channel.peer);
     const Milliseconds limit = is_lost(channel) ? kLastWords : left_until(deadline) + kBackstop;
-    int peer = 0;
     try {
-      const bool is_done = channel.is_send ? channel.buffer->waitSend(&peer, limit)
-                                           : channel.buffer->waitRecv(&peer, limit);
-      if (is_done) return peer;  // else: look again who is lost
+      if (const std::optional<int> peer = wait_once(channel, limit)) return *peer;
+      // Nobody: look again who is lost.
     } catch (const gloo::IoException& error) {
+      if (const std::optional<int> peer = done_before_the_end(channel, error)) return *peer;
       throw failure(without_place(error.what()), channel.peer);
     } catch (const gloo::Exception& error) {
       throw BackendFailure(Kind::System, channel.peer, "Gloo: " + without_place(error.what()));
