@@ -75,8 +75,8 @@ TEST_CASE("shared memory: data of many stationfuls arrives whole") {
   INFO(size << " ranks");
   check_well(run_shm_processes(size, [size](ShmRank& self, const Say&) {
     const CollectiveRig rig = rig_of(self);
-    for (const DataType type : {DataType::F32, DataType::BF16, DataType::U8, DataType::I64}) {
-      const std::size_t count = size == 8 ? 100003 : 1000003;
+    for (const DataType type : {DataType::BF16, DataType::F32, DataType::I64}) {
+      const std::size_t count = size == 8 ? 100003 : 300007;
       check_reductions(rig, type, ReduceOp::Sum, count);
       check_moves(rig, type, count);
       check_uneven(rig, type, count);

@@ -1,0 +1,52 @@
+/* The peer of `drun-perf all_reduce`: MPI_Allreduce of float sums, timed in the same way.
+   mpi_all_reduce MIN_BYTES MAX_BYTES SECONDS       prints "bytes time_us" a line, from rank 0 */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { kBlocks = 15 };
+
+static double seconds_of(float* data, int count, int times) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  const double start = MPI_Wtime();
+  for (int i = 0; i < times; ++i) {
+    MPI_Allreduce(MPI_IN_PLACE, data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  }
+  return MPI_Wtime() - start;
+}
+
+static double largest(double value) {
+  MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return value;
+}
+
+static int by_value(const void* a, const void* b) {
+  const double left = *(const double*)a;
+  const double right = *(const double*)b;
+  return (left > right) - (left < right);
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (argc != 4) return 2;
+  const long most = atol(argv[2]);
+  const double budget = atof(argv[3]);
+  float* data = calloc((size_t)most / sizeof(float) + 1, sizeof(float));
+  for (long bytes = atol(argv[1]); bytes <= most; bytes *= 4) {
+    const int count = (int)(bytes / (long)sizeof(float));
+    const double once = largest(seconds_of(data, count, 2) / 2);
+    double times = budget / kBlocks / (once > 1e-8 ? once : 1e-8);
+    times = times < 1 ? 1 : times > 1e6 ? 1e6 : times;
+    double seconds[kBlocks];
+    for (int i = 0; i < kBlocks; ++i) seconds[i] = seconds_of(data, count, (int)times) / (int)times;
+    qsort(seconds, kBlocks, sizeof(double), by_value);
+    const double median = largest(seconds[kBlocks / 2]);
+    if (rank == 0) printf("%ld %.3f\n", bytes, median * 1e6);
+    fflush(stdout);
+  }
+  free(data);
+  MPI_Finalize();
+  return 0;
+}
