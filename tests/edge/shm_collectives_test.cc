@@ -85,11 +85,11 @@ TEST_CASE("shared memory: data of many stationfuls arrives whole") {
 }
 
 TEST_CASE("shared memory: buffers of alloc_shared give the same as others") {
-  const int size = GENERATE(1, 2, 3, 4);
+  const int size = GENERATE(1, 2, 4);
   INFO(size << " ranks");
   check_well(run_shm_processes(size, [](ShmRank& self, const Say&) {
     const CollectiveRig rig = shared_rig_of(self);
-    for (const std::size_t count : {0u, 5u, 20001u, 300007u}) {
+    for (const std::size_t count : {0u, 5u, 20001u, 150001u}) {
       for (const DataType type : {DataType::F32, DataType::F16, DataType::I8}) {
         check_reductions(rig, type, ReduceOp::Max, count);
         check_moves(rig, type, count);

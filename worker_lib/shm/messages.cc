@@ -91,10 +91,14 @@ std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::option
   message->data = static_cast<std::byte*>(data.data);
   message->bytes = data.count * size_bytes(data.type);
   message->signature = signature_of(data.type, data.count);
-  alarm_.check();
   const std::lock_guard lock(mutex_);
   if (!find_kept(message)) wanted_.push_back(message);
   move();
+  // What has come is received, whatever has happened since.
+  if (!message->is_done && alarm_.is_raised()) {
+    wanted_.remove(message);
+    alarm_.check();
+  }
   return std::make_unique<Receiving>(*this, message);
 }
 
