@@ -61,6 +61,7 @@ int MeshLayout::line_number(int rank, std::size_t dimension) const {
 std::vector<int> MeshLayout::line(int rank, std::size_t dimension) const {
   const int first = line_number(rank, dimension);
   std::vector<int> ranks;
+  ranks.reserve(static_cast<std::size_t>(shape[dimension]));
   for (int i = 0; i < shape[dimension]; ++i) ranks.push_back(first + i * stride(*this, dimension));
   return ranks;
 }

@@ -163,6 +163,7 @@ void ProcessGroup::destroy() { group_->destroy(); }
 std::vector<Work> batch_isend_irecv(ProcessGroup& group, const std::vector<P2POperation>& batch,
                                     ProcessGroup::Timeout timeout) {
   std::vector<Work> works;
+  works.reserve(batch.size());
   for (const P2POperation& each : batch) {
     works.push_back(each.kind == P2POperation::Kind::Send
                         ? group.isend(each.data, each.peer, each.tag, timeout)

@@ -55,6 +55,7 @@ class NotesBackend : public drun::Backend {
     leave(turn, brings ? std::string(static_cast<const char*>(call.input), part_bytes) : "");
     // Everybody reads every note, so nobody is done before all have come.
     std::vector<std::string> notes;
+    notes.reserve(static_cast<std::size_t>(size_));
     for (int from = 0; from < size_; ++from) notes.push_back(read(turn, from));
     char* output = static_cast<char*>(call.output);
     if (call.operation == Operation::Broadcast) {

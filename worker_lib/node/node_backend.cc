@@ -41,6 +41,7 @@ Member connect_some(const BackendContext& group, std::vector<int> ranks, std::st
 
 std::vector<int> first_ranks(int size) {
   std::vector<int> all;
+  all.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) all.push_back(rank);
   return all;
 }

@@ -241,6 +241,7 @@ double median_seconds(ProcessGroup& group, const Trial& trial, double budget) {
   const double for_block = budget / kBlocks;
   const int times = static_cast<int>(std::clamp(for_block / std::max(once, 1e-8), 1.0, 1e6));
   std::vector<double> seconds;
+  seconds.reserve(kBlocks);
   for (int i = 0; i < kBlocks; ++i) seconds.push_back(seconds_of(group, trial, times) / times);
   std::nth_element(seconds.begin(), seconds.begin() + kBlocks / 2, seconds.end());
   return largest(group, seconds[kBlocks / 2]);

@@ -128,6 +128,7 @@ void Collectives::compare(const Turn& turn) const {
   }
   if (is_same) return;
   std::vector<Signature> all;
+  all.reserve(static_cast<std::size_t>(rounds_.size()));
   for (int rank = 0; rank < rounds_.size(); ++rank) {
     all.push_back(rounds_.station_of(rank).signature);
   }
@@ -141,6 +142,7 @@ std::size_t Collectives::agree_on_sizes(const Call& call, const Turn& turn) {
   write_sizes(call, rounds_.rank(), rounds_.size(), rounds_.mine());
   open(signature, std::nullopt, turn);
   std::vector<Sizes> all;
+  all.reserve(static_cast<std::size_t>(rounds_.size()));
   for (int rank = 0; rank < rounds_.size(); ++rank) {
     all.push_back(read_sizes(rounds_.of(rank), rounds_.size()));
   }

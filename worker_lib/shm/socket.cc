@@ -151,6 +151,7 @@ std::optional<Message> receive_message(int socket) {
 
 bool await_readable(const std::vector<int>& fds, Deadline deadline) {
   std::vector<pollfd> waiting;
+  waiting.reserve(fds.size());
   for (const int fd : fds) waiting.push_back({.fd = fd, .events = POLLIN, .revents = 0});
   while (true) {
     constexpr milliseconds kMost(1000 * 1000);  // poll's are an int
