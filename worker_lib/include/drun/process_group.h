@@ -134,6 +134,7 @@ class ProcessGroup {
   void send(ConstElements data, int to, int tag = 0, Timeout timeout = {});
   void recv(Elements data, int from, int tag = 0, Timeout timeout = {});
   // From whoever sends first; returns who.
+  // Over Gloo it waits for its deadline even if the rank that was to send is gone.
   int recv_any(Elements data, int tag = 0, Timeout timeout = {});
   Work isend(ConstElements data, int to, int tag = 0, Timeout timeout = {});
   Work irecv(Elements data, int from, int tag = 0, Timeout timeout = {});
