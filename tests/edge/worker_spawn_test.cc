@@ -20,6 +20,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/default_sigterm.h"
 #include "tests/support/process.h"
+#include "worker_lib/start/running_threads.h"
 
 namespace drun {
 namespace {
@@ -122,6 +123,13 @@ TEST_CASE("spawned ranks know who they are and meet at a store") {
 TEST_CASE("a program can spawn again and again") {
   for (int i = 0; i < 3; ++i) {
     spawn([](int) { own_store()->add("here", 1, seconds(20)); }, 2);
+  }
+}
+
+TEST_CASE("a thread that has been joined is not in spawn's way") {
+  for (int i = 0; i < 3000; ++i) {
+    std::thread([] {}).join();
+    REQUIRE(worker::running_threads() == 1);
   }
 }
 

@@ -12,8 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <filesystem>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -21,6 +19,7 @@
 #include "drun/process_group.h"
 #include "worker_lib/start/children.h"
 #include "worker_lib/start/hosted_store.h"
+#include "worker_lib/start/running_threads.h"
 
 namespace drun {
 namespace {
@@ -33,12 +32,6 @@ constexpr int kMostProcesses = 4096;
 
 [[noreturn]] void refuse(const std::string& message) {
   throw WorkerError({.kind = WorkerError::Kind::Usage, .operation = "spawn", .message = message});
-}
-
-std::ptrdiff_t thread_count() {
-  std::error_code ec;
-  const std::filesystem::directory_iterator tasks("/proc/self/task", ec);
-  return ec ? 1 : std::distance(begin(tasks), end(tasks));
 }
 
 void check(int process_count) {
@@ -56,7 +49,7 @@ void check(int process_count) {
         "there is a default group, whose connections children would share: call "
         "destroy_process_group() first, or spawn before init_process_group()");
   }
-  if (const auto count = thread_count(); count > 1) {
+  if (const std::size_t count = worker::running_threads(); count > 1) {
     refuse("this program runs " + std::to_string(count) +
            " threads, which a fork would leave behind in the middle of what they do: spawn before "
            "they are started");
