@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker_lib/gloo/awake_device.h"
 #include "worker_lib/signals.h"
 #include "worker_lib/signature.h"
 
@@ -114,7 +115,9 @@ struct GlooMesh::State {
   explicit State(const BackendContext& mesh);
   ~State() {
     channels.clear();
+    AwakeDevice awake(*device);
     context.reset();
+    awake.let_device_end();
     device.reset();
   }
 
@@ -125,6 +128,8 @@ struct GlooMesh::State {
   Channel& make(std::optional<int> peer);
   void give_back(Channel& channel);
   void drop(Channel& channel) noexcept;
+  template <typename IsMeant>
+  void wake(IsMeant&& is_meant);
   template <typename Post>
   Channel& start(std::optional<int> peer, Post&& post);
 
@@ -193,6 +198,17 @@ void GlooMesh::State::drop(Channel& channel) noexcept {
     each = std::move(channels.back());
     channels.pop_back();
     break;
+  }
+}
+
+// Whoever waits looks again what has happened.
+template <typename IsMeant>
+void GlooMesh::State::wake(IsMeant&& is_meant) {
+  const std::lock_guard lock(mutex);
+  for (const auto& channel : channels) {
+    if (!is_meant(*channel)) continue;
+    channel->buffer->abortWaitSend();
+    channel->buffer->abortWaitRecv();
   }
 }
 
@@ -333,21 +349,12 @@ GlooMesh::Message GlooMesh::recv_any(Slot slot, void* data, std::size_t size_byt
   }));
 }
 
-// Gloo cannot be cancelled, and closing connections wakes nobody; but a wait that times out closes
-// them all and wakes who waits on them. Who receives from any is woken by hand.
+// Gloo's operations cannot be cancelled, and closing connections wakes nobody: all are woken by
+// hand.
 void GlooMesh::abort() noexcept {
-  state_->is_aborted = true;
-  try {
-    state_->context->createUnboundBuffer(nullptr, 0)->waitRecv(nullptr, Milliseconds(1));
-  } catch (const std::exception&) {
-    // That was the purpose.
-  }
-  {
-    const std::lock_guard lock(state_->mutex);
-    for (const auto& channel : state_->channels) {
-      if (!channel->peer) channel->buffer->abortWaitRecv();
-    }
-  }
+  if (state_->is_aborted.exchange(true)) return;
+  state_->wake([](const Channel&) { return true; });
+  const AwakeDevice awake(*state_->device);
   try {
     state_->context->closeConnections();
   } catch (const std::exception&) {
@@ -358,12 +365,7 @@ void GlooMesh::abort() noexcept {
 void GlooMesh::tell_lost(int rank) noexcept {
   if (rank < 0 || rank >= state_->size) return;
   state_->lost[static_cast<std::size_t>(rank)] = true;
-  const std::lock_guard lock(state_->mutex);
-  for (const auto& channel : state_->channels) {
-    if (channel->peer && *channel->peer != rank) continue;
-    channel->buffer->abortWaitSend();
-    channel->buffer->abortWaitRecv();
-  }
+  state_->wake([&](const Channel& channel) { return channel.peer.value_or(rank) == rank; });
 }
 
 GlooMesh::Message::Message(Message&& other) noexcept
