@@ -1,12 +1,14 @@
 // edge. The switchboard of one node: what rendezvous, workers, output and signals say is passed on
 // to whom it concerns. It decides nothing that a machine (member, round, gang) decides.
 //
-//   Client   on_world   ->  Output opens the round's streams, Workers start
-//   Workers  failed     ->  Client tells the coordinator at once (Workers stop the others by
-//   themselves) Client   on_stop    ->  Workers stop Workers  all gone   ->  Output drains, then
-//   Client reports: success, or stopped with the failures in full Signals  terminate  ->  Client
-//   interrupts the job, Workers stop with that signal Client   on_outcome ->  the end, once nothing
-//   runs here and (on the coordinator) all members have heard of it
+//   Client   on_world    Output opens the round's streams, Workers start
+//   Workers  failed      Client tells the coordinator at once (Workers stop the others themselves)
+//   Client   on_stop     Workers stop
+//   Workers  all gone    Output drains, then Client reports: success, or stopped with the failures
+//                        in full
+//   Signals  terminate   Client interrupts the job, Workers stop with that signal
+//   Client   on_outcome  the end, once nothing runs here and (on the coordinator) all members have
+//                        heard of it
 //
 // Thread: the one that calls; it has an io_context of its own.
 #pragma once

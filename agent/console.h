@@ -1,9 +1,8 @@
 // edge. One console: a descriptor that drun was given (1 or 2) and shares with others, written to
 // without ever waiting.
 //
-// Why:     O_NONBLOCK belongs to the open file description, which the shell and drun's parent
-// share:
-//          it must not be set there. So a pipe or a terminal is opened once more through
+// Why:     O_NONBLOCK belongs to the open file description, which the shell and drun's parent share
+//          with it: it must not be set there. So a pipe or a terminal is opened once more through
 //          /proc/self/fd, a socket gets MSG_DONTWAIT, files never block, and what is left (a
 //          terminal of another user) is asked with poll() before each small write.
 // Lines:   whatever else writes to the same pipe (agents of the same job, say), lines shorter than

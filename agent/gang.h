@@ -8,23 +8,18 @@
 // Owner:   a value; copy freely.   Thread: any, one at a time.
 // Errors:  none; every state answers every event (what cannot happen is asserted).
 //
-//            Began     last worker     own failure      StopAsked   KillAsked   NothingLeft
-//            deadline
-//  Idle      Running   -               -                -           -           -            -
-//  Running   !         all ok: Clearing  Stopping (1)   Stopping    Killing     -            -
-//  Stopping  !         Clearing        report it        -           Killing     - Killing Clearing
-//  !         !               !                -           Killing     Idle: gone   signal (2),
-//                                                                                            Killing
-//  Killing   !         look            report it        -           -           Idle: gone   kill
-//  again,
-//                                                                                            Idle:
-//                                                                                            gone
-//                                                                                            (3)
+//            Began    last worker  own failure   StopAsked  KillAsked  NothingLeft  deadline
+//  Idle      Running  -            -             -          -          -            -
+//  Running   !        Clearing     Stopping (1)  Stopping   Killing    -            -
+//  Stopping  !        Clearing     report it     -          Killing    -            Killing
+//  Clearing  !        !            !             -          Killing    Idle: gone   (2), Killing
+//  Killing   !        look         report it     -          -          Idle: gone   kill again, (3)
+//
+//  Running's last worker: all returned 0.
 //  (1) straight to Killing when the shutdown timeout is 0; the same for StopAsked
-//  (2) after success leftovers first have `settle` to end by themselves, as helpers of a worker
-//  that
-//      has just returned do
-//  (3) some cannot be killed (stuck in the kernel): gone without them
+//  (2) after success leftovers have `settle` to end by themselves, as helpers of a worker that has
+//      just returned do; then a signal
+//  (3) Idle: gone without those that cannot be killed (stuck in the kernel)
 //  ! impossible from us: asserted        - nothing happens
 #pragma once
 

@@ -3,8 +3,7 @@
 //
 // Owner:   ByteReader looks into bytes that outlive it. ByteWriter appends to a string it is given.
 // Errors:  a reader that is asked for more than there is, or for a string over its limit, becomes
-// `failed` for good and
-//          gives zeros and empty strings from then on: check once, at the end.
+//          `failed` for good and gives zeros and empty strings from then on: check at the end.
 // Thread:  any, one at a time.
 #pragma once
 

@@ -1,9 +1,8 @@
 // edge. Waiting for what another process does: first looking again and again for as long as a core
 // can be spared for that, then letting others run, then asleep at a bell.
 //
-// Bell:    who waits sleeps at one; who changes what is waited for rings it. A ring is never
-// missed:
-//          the change, then the question whether somebody sleeps, on one side; going to sleep, then
+// Bell:    who waits sleeps at one; who changes what is waited for rings it. No ring is missed: the
+//          change, then the question whether somebody sleeps, on one side; going to sleep, then
 //          another look, on the other; all four in one order (sequentially consistent).
 // Thread:  any, and any process.
 #pragma once
