@@ -13,9 +13,12 @@
 #include <vector>
 
 #include "agent/descriptor_limit.h"
+#include "agent/event_file.h"
 #include "agent/failure_record.h"
+#include "agent/node_status.h"
 #include "agent/output.h"
 #include "agent/signals.h"
+#include "agent/status_socket.h"
 #include "agent/worker_command.h"
 #include "agent/workers.h"
 #include "rendezvous/asio.h"
@@ -30,6 +33,8 @@ namespace {
 // After the last process is gone a pipe can only be held open by what the kernel did not let go.
 constexpr std::chrono::seconds kDrainAtMost{1};
 
+using Clock = std::chrono::steady_clock;
+
 class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Listener {
  public:
   Agent(const AgentSpec& spec, const Log& log);
@@ -39,6 +44,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   // Where this node stands in the round that it was last told of.
   enum class Round { None, Running, Draining, Over };
 
+  Result<void> open_to_lookers();
   Result<void> open();
   void end();
   bool is_ready_to_end() const;
@@ -59,9 +65,11 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void give_up_on_console();
   void report_round();
   void log_leftovers(const Leftovers& leftovers) const;
+  NodeStatus status() const;
 
   const AgentSpec& spec_;
   Log log_;
+  const Clock::time_point began_ = Clock::now();
   asio::io_context io_{1};
   // Runs once somebody wants it all killed: a console that takes nothing is not waited for.
   asio::steady_timer give_up_{io_};
@@ -79,6 +87,11 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   bool is_stopping_ = false;
   bool is_killing_ = false;
   std::optional<Outcome> outcome_;
+  // For those who look on.
+  EventFile events_;
+  std::optional<StatusSocket> status_socket_;
+  Clock::time_point round_began_;
+  std::optional<Failure> last_failure_;
 };
 
 Agent::Agent(const AgentSpec& spec, const Log& log)
@@ -89,9 +102,23 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
       workers_(io_, log, WorkersSpec{.shutdown_timeout = spec.shutdown_timeout}, *this),
       signals_(io_, spec.termination_signals, *this) {}
 
+Result<void> Agent::open_to_lookers() {
+  if (!spec_.events_file.empty()) {
+    Result<EventFile> events = EventFile::open(
+        spec_.events_file,
+        {.run_id = spec_.join.run_id, .host = spec_.host, .pid = static_cast<int>(getpid())}, log_);
+    if (!events) return events.error();
+    events_ = *std::move(events);
+  }
+  events_.write(AgentStarted{spec_.join.local_world_size, spec_.worker.argv});
+  status_socket_.emplace(io_, log_, [this] { return status_json(status()); });
+  return {};
+}
+
 Result<void> Agent::open() {
   if (Result<void> prepared = output_.prepare(spec_.join.run_id); !prepared)
     return prepared.error();
+  if (Result<void> opened = open_to_lookers(); !opened) return opened;
   JoinSpec join = spec_.join;
   if (join.is_coordinator) {
     auto server = rendezvous::Server::open(io_, join, log_, [this] {
@@ -117,6 +144,7 @@ AgentEnd Agent::run() {
     outcome_ = Outcome{.ending = NotRun{opened.error()}, .run_id = spec_.join.run_id};
   }
   assert(outcome_);  // the loop has an end only after it
+  events_.write(JobEnded{*outcome_});
   leave_error_file(spec_, *outcome_, log_);
   output_.finish();
   return AgentEnd{.outcome = *outcome_, .log_directory = output_.log_place()};
@@ -130,12 +158,15 @@ bool Agent::is_ready_to_end() const {
 // Lets go of everything that keeps the loop alive; the loop then ends by itself.
 void Agent::end() {
   client_->close();
+  status_socket_.reset();
   signals_.stop();
   give_up_.cancel();
 }
 
 void Agent::on_world(const World& world) {
   world_ = world;
+  round_began_ = Clock::now();
+  events_.write(RoundBegan{world});
   failures_.clear();
   is_stopping_ = false;
   if (world.round > 0) {
@@ -179,6 +210,13 @@ Result<void> Agent::start_workers() {
   }
   round_ = Round::Running;
   workers_.start(commands);
+  const std::vector<int> pids = workers_.pids();
+  for (std::size_t i = 0; i < pids.size(); ++i) {
+    const int local_rank = static_cast<int>(i);
+    if (pids[i] == 0) continue;  // not started
+    events_.write(
+        WorkerStarted{world_->round, world_->base_rank + local_rank, local_rank, pids[i]});
+  }
   return {};
 }
 
@@ -193,6 +231,8 @@ void Agent::report_unable(const Error& error) {
 void Agent::on_worker_failed(const WorkerEnd& end) {
   const Failure failure = brief_failure(spec_, *world_, end);
   failures_.push_back(end);
+  last_failure_ = failure;
+  events_.write(WorkerFailed{failure});
   log_.warning("rank " + std::to_string(failure.rank) + " (local rank " +
                std::to_string(failure.local_rank) + ", pid " + std::to_string(failure.pid) +
                ") failed: " + to_string(failure.status) +
@@ -203,6 +243,7 @@ void Agent::on_worker_failed(const WorkerEnd& end) {
 void Agent::on_stop(int round) {
   if (!world_ || round != world_->round) return;
   is_stopping_ = true;
+  events_.write(RoundStopping{round});
   if (round_ == Round::Running) return workers_.stop();
   if (round_ == Round::Over) client_->report_stopped(round, {});
 }
@@ -230,6 +271,7 @@ void Agent::on_kill_now() {
 
 void Agent::report_round() {
   round_ = Round::Over;
+  events_.write(RoundEnded{world_->round, failures_.empty() && !is_stopping_});
   if (outcome_) {
     if (is_ready_to_end()) end();
     return;
@@ -248,6 +290,7 @@ void Agent::report_round() {
 void Agent::on_terminate(int signal) {
   log_.info("got " + signal_name(signal) + ", ending the job");
   is_stopping_ = true;
+  events_.write(SignalCame{signal});
   client_->interrupt(signal);
   if (round_ == Round::Running) workers_.stop(signal);
 }
@@ -256,6 +299,31 @@ void Agent::on_outcome(const Outcome& outcome) {
   outcome_ = outcome;
   if (round_ == Round::Running) workers_.stop();
   if (is_ready_to_end()) end();
+}
+
+NodeStatus Agent::status() const {
+  const auto since = [now = Clock::now()](Clock::time_point then) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - then);
+  };
+  const bool is_stopping = is_stopping_ || !failures_.empty() || round_ == Round::Draining;
+  const NodePhase running = is_stopping ? NodePhase::Stopping : NodePhase::Running;
+  return {
+      .run_id = spec_.join.run_id,
+      .host = spec_.host,
+      .pid = static_cast<int>(getpid()),
+      .parent_pid = static_cast<int>(getppid()),
+      .command = spec_.worker.argv,
+      .node_count = spec_.join.node_count,
+      .phase = round_ == Round::None   ? NodePhase::Joining
+               : round_ == Round::Over ? NodePhase::Waiting
+                                       : running,
+      .world = world_,
+      .up = since(began_),
+      .round_up = since(round_began_),
+      .pids = world_ ? workers_.pids() : std::vector<int>(),
+      .last_failure = last_failure_,
+      .log_directory = output_.log_place(),
+  };
 }
 
 void Agent::log_leftovers(const Leftovers& leftovers) const {

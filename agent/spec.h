@@ -67,6 +67,7 @@ struct AgentSpec {
   std::string host;  // this node's name, for reports
   std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};
   std::vector<int> termination_signals;  // numbers; what is ignored at the start stays ignored
+  std::string events_file;               // --events; empty: none
   std::string error_file;                // drun's own TORCHELASTIC_ERROR_FILE; empty: none
   bool operator==(const AgentSpec&) const = default;
 };

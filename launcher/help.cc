@@ -79,6 +79,7 @@ std::string launcher_help_head(std::string_view invoked_as) {
          name +
          " [option...] [--] program [argument...]\n"
          "       drun store [--port P] [--loopback]\n"
+         "       drun status [JOB] [--json] [--watch]\n"
          "\n"
          "Options may be written with - or _ and cut short as long as they stay clear.\n"
          "Each can come from a variable (PET_NNODES=3 for --nnodes=3) or from --config;\n"
@@ -102,6 +103,13 @@ std::string store_help_head() {
          "is told to stop.\n"
          "\n"
          "Usage: drun store [--port P] [--loopback]\n";
+}
+
+std::string status_help_head() {
+  return "drun status shows the jobs whose agents run on this machine, yours only: phase, round,\n"
+         "workers, the last failure. JOB is a run id or the pid of an agent.\n"
+         "\n"
+         "Usage: drun status [JOB] [--json] [--watch]\n";
 }
 
 std::string short_usage(std::string_view invoked_as) {

@@ -1,214 +1,15 @@
 #include "launcher/options.h"
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
-#include <memory>
-#include <set>
-
-#include "launcher/arguments.h"
 #include "launcher/help.h"
+#include "launcher/helper_commands.h"
+#include "launcher/option_table.h"
 #include "launcher/option_values.h"
 #include "launcher/version.h"
 
 namespace drun {
 namespace {
 
-using Value = KnownOption::Value;
-
-std::string underscored(std::string name) {
-  std::replace(name.begin() + 2, name.end(), '-', '_');
-  return name;
-}
-
-std::string variable_name(const std::string& option) {
-  std::string name = "PET_" + underscored(option).substr(2);
-  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-  return name;
-}
-
-// What CLI11 does not keep about an option.
-struct Traits {
-  bool is_torchruns = true;
-  bool has_variable = true;
-};
-
-// Options under construction: CLI11's table, with our grammar in front of it and our help behind.
-class Table {
- public:
-  explicit Table(const Lookup& variables) : variables_(variables) {
-    app_.set_help_flag();
-    app_.config_formatter(std::make_shared<CLI::ConfigTOML>());
-    app_.allow_config_extras(false);
-  }
-
-  void group(std::string title) { group_ = std::move(title); }
-
-  template <typename Field, typename T>
-  CLI::Option* value(const char* names, Field& field, Result<T> (*read)(std::string_view),
-                     const char* type, const char* text, Traits traits = {}) {
-    return value(
-        names, [&field](T parsed) { field = std::move(parsed); }, read, type, text, traits);
-  }
-
-  template <typename T>
-  CLI::Option* value(const char* names, std::type_identity_t<std::function<void(T)>> set,
-                     Result<T> (*read)(std::string_view), const char* type, const char* text,
-                     Traits traits = {}) {
-    const std::string name = long_name(names);
-    const auto take = [this, name, set, read](std::string given) {
-      // An array of a configuration file arrives joined by newlines.
-      std::replace(given.begin(), given.end(), '\n', ',');
-      Result<T> parsed = read(given);
-      if (!parsed) throw CLI::ValidationError(shown(name, given), parsed.error().message);
-      set(*std::move(parsed));
-    };
-    CLI::Option* option = app_.add_option_function<std::string>(twins(names), take, text);
-    option->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::Join);
-    return keep(option, traits);
-  }
-
-  CLI::Option* flag(const char* names, bool& field, const char* text, Traits traits = {}) {
-    return keep(app_.add_flag(twins(names), field, text), traits);
-  }
-
-  // `words` as given on the command line. Afterwards the fields hold what was asked for.
-  Result<Arguments> parse(std::span<const std::string> words);
-
-  std::vector<HelpEntry> help() const;
-  CLI::App& app() { return app_; }
-  CLI::Option* keep(CLI::Option* option, Traits traits) {
-    option->group(group_);
-    traits_[option] = traits;
-    return option;
-  }
-
- private:
-  // "-t,--tee" -> "--tee".
-  static std::string long_name(const std::string& names) { return names.substr(names.find("--")); }
-  // "-x,--a-b" -> "-x,--a-b,--a_b".
-  static std::string twins(const std::string& names) {
-    const std::string name = long_name(names);
-    const std::string twin = underscored(name);
-    return twin == name ? names : names + "," + twin;
-  }
-  std::string shown(const std::string& name, const std::string& value) const {
-    if (const auto from = from_variables_.find(name); from != from_variables_.end())
-      return variable_name(name) + "=" + value;
-    if (given_.contains(name)) return name + "=" + value;
-    return config_file_ + ": " + name.substr(2) + " = " + value;
-  }
-  std::vector<KnownOption> known() const;
-  Result<void> take_variables(std::vector<std::string>& words);
-  Result<void> parse_with_library(std::vector<std::string> words);
-
-  const Lookup& variables_;
-  CLI::App app_;
-  std::string group_;
-  std::map<const CLI::Option*, Traits> traits_;
-  std::set<std::string> given_;           // canonical names on the command line
-  std::set<std::string> from_variables_;  // canonical names taken from PET_ variables
-  std::string config_file_;
-};
-
-std::vector<KnownOption> Table::known() const {
-  std::vector<KnownOption> known;
-  for (const auto& [option, traits] : traits_) {
-    const bool is_flag = option->get_items_expected_max() == 0;
-    const bool may_lack_value = option->get_items_expected_min() == 0;
-    const auto& letters = option->get_snames();
-    known.push_back({.name = "--" + option->get_lnames().front(),
-                     .letter = letters.empty() ? '\0' : letters.front().front(),
-                     .value = is_flag          ? Value::None
-                              : may_lack_value ? Value::MayFollow
-                                               : Value::Needed,
-                     .is_torchruns = traits.is_torchruns});
-  }
-  return known;
-}
-
-Result<void> Table::take_variables(std::vector<std::string>& words) {
-  for (const auto& [option, traits] : traits_) {
-    const std::string name = "--" + option->get_lnames().front();
-    if (!traits.has_variable || given_.contains(name)) continue;
-    const std::optional<std::string> value = variables_(variable_name(name));
-    if (!value || value->empty()) continue;
-    from_variables_.insert(name);
-    if (option->get_items_expected_max() > 0) {
-      words.insert(words.end(), {name, *value});
-      continue;
-    }
-    const Result<bool> is_on = parse_switch(*value);
-    if (!is_on) return with_context(is_on.error(), shown(name, *value));
-    words.push_back(name + (*is_on ? "=true" : "=false"));
-  }
-  return {};
-}
-
-Result<Arguments> Table::parse(std::span<const std::string> words) {
-  Result<Arguments> arguments = split_arguments(words, known());
-  if (!arguments) return arguments;
-  std::map<std::string, std::optional<std::string>> last;  // of repeated options, as argparse
-  for (const GivenOption& given : arguments->options) last[given.name] = given.value;
-  std::vector<std::string> canonical;
-  for (const auto& [name, value] : last) {
-    given_.insert(name);
-    canonical.push_back(name);
-    const CLI::Option* option = app_.get_option(name);
-    if (option->get_items_expected_max() > 0) canonical.push_back(value.value_or(""));
-  }
-  if (Result<void> taken = take_variables(canonical); !taken) return taken.error();
-  if (const auto config = last.find("--config"); config != last.end())
-    config_file_ = config->second.value_or("");
-  if (Result<void> parsed = parse_with_library(std::move(canonical)); !parsed)
-    return parsed.error();
-  return arguments;
-}
-
-Result<void> Table::parse_with_library(std::vector<std::string> words) {
-  constexpr std::string_view kUnknownKey = "INI was not able to parse ";
-  std::reverse(words.begin(), words.end());  // as CLI11 wants them
-  try {
-    app_.parse(std::move(words));
-    return {};
-  } catch (const CLI::FileError&) {
-    return Error{ErrorCode::Usage, "--config=" + config_file_ +
-                                       ": no such file, or not readable; write the path of a "
-                                       "TOML file"};
-  } catch (const CLI::ConfigError& error) {
-    std::string reason = error.what();
-    if (reason.starts_with(kUnknownKey)) {
-      reason = "\"" + reason.substr(kUnknownKey.size()) +
-               "\" is no option; write NAME = VALUE lines with the names that --help shows";
-    }
-    return Error{ErrorCode::Usage, "--config=" + config_file_ + ": " + reason};
-  } catch (const CLI::ValidationError& error) {
-    return Error{ErrorCode::Usage, error.what()};
-  } catch (const std::exception& error) {
-    const std::string place = config_file_.empty() ? "" : "--config=" + config_file_ + ": ";
-    return Error{ErrorCode::Usage, place + error.what()};
-  }
-}
-
-std::vector<HelpEntry> Table::help() const {
-  std::vector<HelpEntry> entries;
-  for (const CLI::Option* option : app_.get_options()) {
-    const auto& letters = option->get_snames();
-    std::string names = letters.empty() ? "    " : "-" + letters.front() + ", ";
-    names += "--" + option->get_lnames().front();
-    if (option->get_items_expected_max() > 0) {
-      names += (option->get_items_expected_min() == 0 ? "[=" : " ") + option->get_type_name() +
-               (option->get_items_expected_min() == 0 ? "]" : "");
-    }
-    entries.push_back({option->get_group(), names, option->get_description()});
-  }
-  return entries;
-}
-
-constexpr Traits kOwn{.is_torchruns = false, .has_variable = true};
-constexpr Traits kOwnWithoutVariable{.is_torchruns = false, .has_variable = false};
-constexpr Traits kWithoutVariable{.is_torchruns = true, .has_variable = false};
-
-void declare_job(Table& table, Options& options) {
+void declare_job(OptionTable& table, Options& options) {
   table.group("The job");
   table.value("--nnodes", options.nnodes, parse_nodes, "N", "nodes in the job (1)");
   table.value("--nproc-per-node", options.nproc_per_node, parse_workers, "N|auto|cpu|gpu",
@@ -233,7 +34,7 @@ void declare_job(Table& table, Options& options) {
   table.value("--role", options.role, parse_text, "NAME", "ROLE_NAME of the workers (default)");
 }
 
-void declare_program(Table& table, Options& options) {
+void declare_program(OptionTable& table, Options& options) {
   table.group("The program");
   table.flag("-m,--module", options.module, "the program is a Python module");
   table.flag("--no-python", options.no_python, "execute the program even if it ends in .py");
@@ -249,7 +50,7 @@ void declare_program(Table& table, Options& options) {
               kOwn);
 }
 
-void declare_output(Table& table, Options& options) {
+void declare_output(OptionTable& table, Options& options) {
   table.group("Output (SPEC: 0 none, 1 stdout, 2 stderr, 3 both; or by local rank, 0:3,12:1)");
   table.value("--output", options.output, parse_output, "MODE",
               "lines: whole lines; labelled: with the worker's label in front; raw: workers write "
@@ -268,7 +69,7 @@ void declare_output(Table& table, Options& options) {
               "the same for stderr");
 }
 
-void declare_end(Table& table, Options& options) {
+void declare_end(OptionTable& table, Options& options) {
   table.group("The end");
   table.value("--signals-to-handle", options.signals_to_handle, parse_words, "A,B",
               "signals that end the job (SIGTERM,SIGINT,SIGHUP,SIGQUIT)");
@@ -276,18 +77,20 @@ void declare_end(Table& table, Options& options) {
               "from SIGTERM to SIGKILL, for all workers together (30)");
   table.value("--report", options.report, parse_text, "FILE", "write the outcome there as JSON",
               kOwn);
+  table.value("--events", options.events, parse_text, "FILE",
+              "append a JSON object a line for all that happens on this node", kOwn);
   table.value("--exit-code", options.exit_code, parse_exit_code_style, "drun|torchrun",
               "torchrun: 1 for every failure (drun)", kOwn);
 }
 
-void declare_accepted(Table& table, Options& options) {
+void declare_accepted(OptionTable& table, Options& options) {
   const auto drop = [](auto&&) {};
   table.group("Taken as torchrun takes them, without effect here");
   table.flag("--run-path", options.run_path, "the program is a Python script");
   table.value<std::chrono::milliseconds>("--monitor-interval", drop, parse_interval, "S",
                                          "drun does not poll");
   table.value<std::string>("--start-method", drop, parse_text, "NAME", "workers are programs");
-  table.value<std::string>("--event-log-handler", drop, parse_text, "NAME", "drun keeps no events");
+  table.value<std::string>("--event-log-handler", drop, parse_text, "NAME", "see --events");
   table.value("--local-addr", options.local_addr, parse_text, "ADDR",
               "addresses come from --master-addr");
   table.value<std::string>("--logs-specs", drop, parse_logs_specs, "default", "no plug-ins",
@@ -297,7 +100,7 @@ void declare_accepted(Table& table, Options& options) {
 }
 
 // Help and version are looked for by name: nothing is stored.
-void declare_drun(Table& table, Options& options) {
+void declare_drun(OptionTable& table, Options& options) {
   table.group("drun itself");
   table
       .value("--dry-run", options.dry_run, parse_dry_run, "json",
@@ -310,31 +113,9 @@ void declare_drun(Table& table, Options& options) {
               "of drun's own lines: debug, info, warning, error; else LOGLEVEL (info)", kOwn);
 }
 
-void declare_help(Table& table, bool& help, bool& version) {
+void declare_help(OptionTable& table, bool& help, bool& version) {
   table.flag("--version", version, "print the version", kOwnWithoutVariable)->configurable(false);
   table.flag("-h,--help", help, "print this", kWithoutVariable)->configurable(false);
-}
-
-Result<Command> parse_store_command(std::span<const std::string> words, const Lookup& variables) {
-  StoreCommand store;
-  bool help = false;
-  Table table(variables);
-  table.group("Options");
-  table.value<int>(
-      "--port", [&store](int port) { store.port = static_cast<std::uint16_t>(port); }, parse_port,
-      "P", "where to listen (29500; 0: any free one, which is printed)", kOwnWithoutVariable);
-  table.flag("--loopback", store.is_loopback_only, "listen on 127.0.0.1 and ::1 alone",
-             kOwnWithoutVariable);
-  table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
-  const Result<Arguments> arguments = table.parse(words);
-  if (!arguments) return with_context(arguments.error(), "store");
-  if (help) return Command(ShowText{help_text(store_help_head(), table.help(), ""), 0});
-  if (arguments->program) {
-    return Error{ErrorCode::Usage, "store: \"" + *arguments->program +
-                                       "\" is too much; to run a program of the name store, "
-                                       "write drun -- store"};
-  }
-  return Command(store);
 }
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -354,12 +135,13 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   const bool is_torchrun = options.invoked_as == "torchrun";
   const auto words = argv.empty() ? argv : argv.subspan(1);
   if (words.empty()) return Command(ShowText{short_usage(options.invoked_as), 2});
-  if (!is_torchrun && words.front() == "store")
-    return parse_store_command(words.subspan(1), variables);
+  if (!is_torchrun) {
+    if (auto helper = parse_helper_command(words, variables)) return *std::move(helper);
+  }
 
   bool help = false;
   bool version = false;
-  Table table(variables);
+  OptionTable table(variables);
   declare_job(table, options);
   declare_program(table, options);
   declare_output(table, options);

@@ -1,5 +1,5 @@
 // edge. What the user asked for: command line, PET_ variables and configuration file as one plain
-// struct. The only place that sees CLI11, which reads the configuration file.
+// struct, which CLI11 reads.
 //
 // Shape:   optional means "given or not"; what is absent is decided by plan.h.
 //          Precedence: command line > PET_<NAME> > --config FILE > default. Empty PET_ variables
@@ -84,6 +84,7 @@ struct Options {
   std::optional<std::vector<std::string>> signals_to_handle{};
   std::optional<std::chrono::milliseconds> shutdown_timeout{};
   std::optional<std::string> report{};
+  std::optional<std::string> events{};
   std::optional<ExitCodeStyle> exit_code{};
   // drun itself.
   std::optional<DryRun> dry_run{};
@@ -98,6 +99,14 @@ struct StoreCommand {
   bool operator==(const StoreCommand&) const = default;
 };
 
+// `drun status`: what the agents of this machine are doing.
+struct StatusCommand {
+  std::optional<std::string> job{};  // a run id, or the pid of an agent or its guardian
+  bool is_json = false;
+  bool is_live = false;
+  bool operator==(const StatusCommand&) const = default;
+};
+
 // Help, version, usage: print it and end with `exit_code` (on stderr when that is not 0).
 struct ShowText {
   std::string text;
@@ -105,7 +114,7 @@ struct ShowText {
   bool operator==(const ShowText&) const = default;
 };
 
-using Command = std::variant<Options, StoreCommand, ShowText>;
+using Command = std::variant<Options, StoreCommand, StatusCommand, ShowText>;
 
 // `argv` with argv[0]; `variables` gives PET_<NAME> and LOGLEVEL. Errors: Usage, naming the option
 // (or the variable, or the file), the value, the reason and the remedy; without a trailing newline.

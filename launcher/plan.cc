@@ -172,6 +172,7 @@ Result<Plan> make_plan(const Options& options, const HostFacts& host) {
     plan.cannot_start.reset();
   }
   plan.report_file = options.report;
+  plan.agent.events_file = options.events.value_or("");
   const bool is_torchrun = options.invoked_as == "torchrun";
   plan.exit_codes =
       options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun);

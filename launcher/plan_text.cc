@@ -175,6 +175,7 @@ std::string plan_json(const Plan& plan) {
       {"shutdown_timeout_s", seconds(agent.shutdown_timeout)},
       {"termination_signals", agent.termination_signals},
       {"report", or_null(plan.report_file)},
+      {"events", plan.agent.events_file.empty() ? Json(nullptr) : Json(plan.agent.events_file)},
       {"notes", plan.notes},
       {"warnings", plan.warnings},
       {"cannot_start", plan.cannot_start ? Json(plan.cannot_start->message) : Json(nullptr)}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "agent/wall_time.h"
 #include "launcher/help.h"
 #include "launcher/report_words.h"
 #include "rendezvous/overloaded.h"

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "agent/wall_time.h"
 #include "launcher/report_words.h"
 #include "rendezvous/overloaded.h"
 

@@ -6,37 +6,6 @@
 namespace drun {
 namespace {
 
-struct Broken {
-  std::chrono::year_month_day day;
-  std::chrono::hh_mm_ss<std::chrono::microseconds> clock;
-};
-
-Broken broken_down(WallTime time, std::chrono::seconds utc_offset) {
-  const WallTime local = time + utc_offset;
-  const auto midnight = std::chrono::floor<std::chrono::days>(local);
-  return {.day = std::chrono::year_month_day(midnight),
-          .clock = std::chrono::hh_mm_ss<std::chrono::microseconds>(local - midnight)};
-}
-
-std::string padded(long long value, int width) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%0*lld", width, value);
-  return text;
-}
-
-std::string date(const Broken& at) {
-  return padded(static_cast<int>(at.day.year()), 4) + "-" +
-         padded(static_cast<unsigned>(at.day.month()), 2) + "-" +
-         padded(static_cast<unsigned>(at.day.day()), 2);
-}
-
-std::string clock(const Broken& at, bool has_microseconds) {
-  const long long microseconds = at.clock.subseconds().count();
-  return padded(at.clock.hours().count(), 2) + ":" + padded(at.clock.minutes().count(), 2) + ":" +
-         padded(at.clock.seconds().count(), 2) + "." +
-         (has_microseconds ? padded(microseconds, 6) : padded(microseconds / 1000, 3));
-}
-
 // Bytes of a colour or style sequence ("\x1b[1;31m") at the front, else 0.
 std::size_t style_size(std::string_view text) {
   if (!text.starts_with("\x1b[")) return 0;
@@ -46,24 +15,10 @@ std::size_t style_size(std::string_view text) {
 
 }  // namespace
 
-std::string date_and_time(WallTime time, std::chrono::seconds utc_offset) {
-  const Broken at = broken_down(time, utc_offset);
-  return date(at) + " " + clock(at, false);
-}
-
-std::string time_of_day(WallTime time, std::chrono::seconds utc_offset) {
-  return clock(broken_down(time, utc_offset), false);
-}
-
-std::string utc_time(WallTime time) {
-  const Broken at = broken_down(time, std::chrono::seconds(0));
-  return date(at) + "T" + clock(at, true) + "Z";
-}
-
 std::string in_words(std::chrono::milliseconds duration) {
   const long long ms = duration.count() < 0 ? 0 : duration.count();
   const long long seconds = ms / 1000;
-  if (seconds < 10) return std::to_string(seconds) + "." + padded(ms % 1000, 3) + " s";
+  if (seconds < 10) return std::to_string(seconds) + "." + std::to_string(1000 + ms % 1000).substr(1) + " s";
   if (seconds < 60) return std::to_string(seconds) + "." + std::to_string(ms % 1000 / 100) + " s";
   if (seconds < 3600)
     return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";

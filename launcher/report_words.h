@@ -1,4 +1,4 @@
-// core. Words that reports share: times, durations, foreign text made safe for a terminal.
+// core. Words that reports share: durations, ends, foreign text made safe for a terminal.
 // Thread: any.
 #pragma once
 
@@ -9,12 +9,6 @@
 #include "rendezvous/failure.h"
 
 namespace drun {
-
-// "2026-11-21 14:03:07.123", at `utc_offset`; "14:03:07.123" without the date.
-std::string date_and_time(WallTime time, std::chrono::seconds utc_offset);
-std::string time_of_day(WallTime time, std::chrono::seconds utc_offset);
-// RFC 3339, UTC, microseconds: "2026-11-21T13:03:07.123456Z".
-std::string utc_time(WallTime time);
 
 // "0.041 s", "12.3 s", "3 min 12 s", "2 h 5 min".
 std::string in_words(std::chrono::milliseconds duration);

@@ -2,7 +2,8 @@
 // tests a vector.
 //
 // Text:    "message key=value ..."; one event, one line; secrets never. Level, time and node/rank
-// are added by the sink. Owner:   a value; copies share the sink.   Thread: the io_context's only.
+//          are added by the sink.
+// Owner:   a value; copies share the sink.   Thread: the io_context's only.
 #pragma once
 
 #include <functional>

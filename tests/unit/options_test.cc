@@ -112,6 +112,7 @@ const std::vector<Case> kCases{
     {"event-log-handler", "console", [](Options&) {}},
     {"report", "out.json", [](Options& o) { o.report = "out.json"; }},
     {"exit-code", "torchrun", [](Options& o) { o.exit_code = ExitCodeStyle::Torchrun; }},
+    {"events", "/tmp/e", [](Options& o) { o.events = "/tmp/e"; }},
     {"store", "worker", [](Options& o) { o.store = StoreHost::Worker; }},
     {"output", "labelled", [](Options& o) { o.output = OutputMode::Labelled; }},
     {"stdin", "rank0", [](Options& o) { o.stdin_source = StdinSource::Rank0; }},
@@ -303,6 +304,17 @@ TEST_CASE("help names every option once, in 80 columns") {
     CHECK_THAT(help.text, ContainsSubstring("--" + each.name + " "));
   CHECK(std::get<ShowText>(*parse({"-h"})).text == help.text);
   CHECK_THAT(std::get<ShowText>(*parse({"--version"})).text, ContainsSubstring("drun "));
+}
+
+TEST_CASE("drun status takes its options before and behind the job") {
+  CHECK(std::get<StatusCommand>(*parse({"status"})) == StatusCommand{});
+  const StatusCommand wanted{.job = "night", .is_json = true, .is_live = true};
+  CHECK(std::get<StatusCommand>(*parse({"status", "night", "--json", "--watch"})) == wanted);
+  CHECK(std::get<StatusCommand>(*parse({"status", "--watch", "night", "--json"})) == wanted);
+  CHECK(options_of({"--", "status"}).program == "status");
+  CHECK(options_of({"status"}, {}, "torchrun").program == "status");
+  CHECK_THAT(error_of({"status", "a", "b"}), ContainsSubstring("drun -- status"));
+  CHECK_THAT(error_of({"status", "--port=1"}), ContainsSubstring("--port"));
 }
 
 TEST_CASE("drun store is the store alone, but not under other names") {

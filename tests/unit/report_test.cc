@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "agent/wall_time.h"
 #include "launcher/report_words.h"
 #include "tests/support/catch.h"
 

@@ -1,0 +1,39 @@
+// core. What a node's agent says of its job when it is asked: `drun status`.
+//
+// Owner:   values; copy freely.   Thread: any.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/failure.h"
+#include "rendezvous/world.h"
+
+namespace drun::agent {
+
+// Waiting: nothing runs here any more, the other nodes or the next round are waited for.
+enum class NodePhase { Joining, Running, Stopping, Waiting };
+
+struct NodeStatus {
+  std::string run_id;
+  std::string host;
+  int pid = 0;         // the agent's
+  int parent_pid = 0;  // what the user started: the guardian
+  std::vector<std::string> command;
+  int node_count = 1;  // as asked for; the world's once there is one
+  NodePhase phase = NodePhase::Joining;
+  std::optional<World> world;             // of the latest round
+  std::chrono::milliseconds up{0};        // the agent
+  std::chrono::milliseconds round_up{0};  // the latest round
+  std::vector<int> pids;                  // by local rank; 0: has ended
+  std::optional<Failure> last_failure;    // of a worker of this node
+  std::string log_directory;              // empty: no files
+};
+
+// One JSON object, schema "drun.status/1" (launcher/LOOKING.md), newline at the end. Bytes that are
+// not UTF-8 become U+FFFD. Never throws.
+std::string status_json(const NodeStatus& status);
+
+}  // namespace drun::agent

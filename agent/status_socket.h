@@ -1,0 +1,38 @@
+// edge. Where an agent answers `drun status`: a local socket in the abstract namespace, so that
+// nothing of it is left behind whatever ends the agent.
+//
+// Name:    "@drun/<uid>/<pid>/<random>", listed in /proc/net/unix of its network namespace.
+// Flow:    who connects gets one text and the end of the stream; nothing is read from him.
+// Safety:  only the same user and root are answered (SO_PEERCRED); at most 16 at a time, each for
+//          2 s.
+// Owner:   Agent; keeps the io_context running until stop().   Thread: the io_context's only.
+// Errors:  none: where there are no such sockets there is no status, which is logged (debug).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "rendezvous/asio.h"
+#include "rendezvous/log.h"
+
+namespace drun::agent {
+
+class StatusSocket {
+ public:
+  using Text = std::function<std::string()>;
+
+  StatusSocket(asio::io_context& io, const Log& log, Text text);
+  ~StatusSocket();
+  StatusSocket(const StatusSocket&) = delete;
+  StatusSocket& operator=(const StatusSocket&) = delete;
+
+  // No calls of `text` from here on. Idempotent.
+  void stop();
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;  // kept by its handlers until they have ended
+};
+
+}  // namespace drun::agent

@@ -1,0 +1,18 @@
+// core. Moments as people and programs read them.
+// Thread: any.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "rendezvous/failure.h"
+
+namespace drun {
+
+// "2026-11-21 14:03:07.123", at `utc_offset`; "14:03:07.123" without the date.
+std::string date_and_time(WallTime time, std::chrono::seconds utc_offset);
+std::string time_of_day(WallTime time, std::chrono::seconds utc_offset);
+// RFC 3339, UTC, microseconds: "2026-11-21T13:03:07.123456Z".
+std::string utc_time(WallTime time);
+
+}  // namespace drun

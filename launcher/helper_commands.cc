@@ -1,0 +1,70 @@
+#include "launcher/helper_commands.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "launcher/help.h"
+#include "launcher/option_table.h"
+#include "launcher/option_values.h"
+
+namespace drun {
+namespace {
+
+Error too_much(const std::string& helper, const std::string& word) {
+  return {ErrorCode::Usage, helper + ": \"" + word +
+                                "\" is too much; to run a program of the name " + helper +
+                                ", write drun -- " + helper};
+}
+
+Result<Command> parse_store_command(std::span<const std::string> words, const Lookup& variables) {
+  StoreCommand store;
+  bool help = false;
+  OptionTable table(variables);
+  table.group("Options");
+  table.value<int>(
+      "--port", [&store](int port) { store.port = static_cast<std::uint16_t>(port); }, parse_port,
+      "P", "where to listen (29500; 0: any free one, which is printed)", kOwnWithoutVariable);
+  table.flag("--loopback", store.is_loopback_only, "listen on 127.0.0.1 and ::1 alone",
+             kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
+  const Result<Arguments> arguments = table.parse(words);
+  if (!arguments) return with_context(arguments.error(), "store");
+  if (help) return Command(ShowText{help_text(store_help_head(), table.help(), ""), 0});
+  if (arguments->program) return too_much("store", *arguments->program);
+  return Command(store);
+}
+
+// Its options may stand behind the job, too.
+Result<Command> parse_status_command(std::span<const std::string> words, const Lookup& variables) {
+  StatusCommand status;
+  bool help = false;
+  OptionTable table(variables);
+  table.group("Options");
+  table.flag("--json", status.is_json, "one JSON object a job and line", kOwnWithoutVariable);
+  table.flag("--watch", status.is_live, "again every second, until no job is left",
+             kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
+  std::vector<std::string> ordered(words.begin(), words.end());
+  std::stable_partition(ordered.begin(), ordered.end(),
+                        [](const std::string& word) { return word.starts_with('-'); });
+  const Result<Arguments> arguments = table.parse(ordered);
+  if (!arguments) return with_context(arguments.error(), "status");
+  if (help) return Command(ShowText{help_text(status_help_head(), table.help(), ""), 0});
+  if (!arguments->program_arguments.empty()) {
+    return too_much("status", arguments->program_arguments.front());
+  }
+  status.job = arguments->program;
+  return Command(status);
+}
+
+}  // namespace
+
+std::optional<Result<Command>> parse_helper_command(std::span<const std::string> words,
+                                                    const Lookup& variables) {
+  if (words.empty()) return std::nullopt;
+  if (words.front() == "store") return parse_store_command(words.subspan(1), variables);
+  if (words.front() == "status") return parse_status_command(words.subspan(1), variables);
+  return std::nullopt;
+}
+
+}  // namespace drun

@@ -1,0 +1,138 @@
+#include "launcher/option_table.h"
+
+#include <memory>
+
+#include "launcher/option_values.h"
+
+namespace drun {
+namespace {
+
+using Value = KnownOption::Value;
+
+std::string underscored(std::string name) {
+  std::replace(name.begin() + 2, name.end(), '-', '_');
+  return name;
+}
+
+std::string variable_name(const std::string& option) {
+  std::string name = "PET_" + underscored(option).substr(2);
+  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  return name;
+}
+
+}  // namespace
+
+OptionTable::OptionTable(const Lookup& variables) : variables_(variables) {
+  app_.set_help_flag();
+  app_.config_formatter(std::make_shared<CLI::ConfigTOML>());
+  app_.allow_config_extras(false);
+}
+
+std::string OptionTable::twins(const std::string& names) {
+  const std::string name = long_name(names);
+  const std::string twin = underscored(name);
+  return twin == name ? names : names + "," + twin;
+}
+
+std::string OptionTable::shown(const std::string& name, const std::string& value) const {
+  if (const auto from = from_variables_.find(name); from != from_variables_.end())
+    return variable_name(name) + "=" + value;
+  if (given_.contains(name)) return name + "=" + value;
+  return config_file_ + ": " + name.substr(2) + " = " + value;
+}
+
+std::vector<KnownOption> OptionTable::known() const {
+  std::vector<KnownOption> known;
+  for (const auto& [option, traits] : traits_) {
+    const bool is_flag = option->get_items_expected_max() == 0;
+    const bool may_lack_value = option->get_items_expected_min() == 0;
+    const auto& letters = option->get_snames();
+    known.push_back({.name = "--" + option->get_lnames().front(),
+                     .letter = letters.empty() ? '\0' : letters.front().front(),
+                     .value = is_flag          ? Value::None
+                              : may_lack_value ? Value::MayFollow
+                                               : Value::Needed,
+                     .is_torchruns = traits.is_torchruns});
+  }
+  return known;
+}
+
+Result<void> OptionTable::take_variables(std::vector<std::string>& words) {
+  for (const auto& [option, traits] : traits_) {
+    const std::string name = "--" + option->get_lnames().front();
+    if (!traits.has_variable || given_.contains(name)) continue;
+    const std::optional<std::string> value = variables_(variable_name(name));
+    if (!value || value->empty()) continue;
+    from_variables_.insert(name);
+    if (option->get_items_expected_max() > 0) {
+      words.insert(words.end(), {name, *value});
+      continue;
+    }
+    const Result<bool> is_on = parse_switch(*value);
+    if (!is_on) return with_context(is_on.error(), shown(name, *value));
+    words.push_back(name + (*is_on ? "=true" : "=false"));
+  }
+  return {};
+}
+
+Result<Arguments> OptionTable::parse(std::span<const std::string> words) {
+  Result<Arguments> arguments = split_arguments(words, known());
+  if (!arguments) return arguments;
+  std::map<std::string, std::optional<std::string>> last;  // of repeated options, as argparse
+  for (const GivenOption& given : arguments->options) last[given.name] = given.value;
+  std::vector<std::string> canonical;
+  for (const auto& [name, value] : last) {
+    given_.insert(name);
+    canonical.push_back(name);
+    const CLI::Option* option = app_.get_option(name);
+    if (option->get_items_expected_max() > 0) canonical.push_back(value.value_or(""));
+  }
+  if (Result<void> taken = take_variables(canonical); !taken) return taken.error();
+  if (const auto config = last.find("--config"); config != last.end())
+    config_file_ = config->second.value_or("");
+  if (Result<void> parsed = parse_with_library(std::move(canonical)); !parsed)
+    return parsed.error();
+  return arguments;
+}
+
+Result<void> OptionTable::parse_with_library(std::vector<std::string> words) {
+  constexpr std::string_view kUnknownKey = "INI was not able to parse ";
+  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  try {
+    app_.parse(std::move(words));
+    return {};
+  } catch (const CLI::FileError&) {
+    return Error{ErrorCode::Usage, "--config=" + config_file_ +
+                                       ": no such file, or not readable; write the path of a "
+                                       "TOML file"};
+  } catch (const CLI::ConfigError& error) {
+    std::string reason = error.what();
+    if (reason.starts_with(kUnknownKey)) {
+      reason = "\"" + reason.substr(kUnknownKey.size()) +
+               "\" is no option; write NAME = VALUE lines with the names that --help shows";
+    }
+    return Error{ErrorCode::Usage, "--config=" + config_file_ + ": " + reason};
+  } catch (const CLI::ValidationError& error) {
+    return Error{ErrorCode::Usage, error.what()};
+  } catch (const std::exception& error) {
+    const std::string place = config_file_.empty() ? "" : "--config=" + config_file_ + ": ";
+    return Error{ErrorCode::Usage, place + error.what()};
+  }
+}
+
+std::vector<HelpEntry> OptionTable::help() const {
+  std::vector<HelpEntry> entries;
+  for (const CLI::Option* option : app_.get_options()) {
+    const auto& letters = option->get_snames();
+    std::string names = letters.empty() ? "    " : "-" + letters.front() + ", ";
+    names += "--" + option->get_lnames().front();
+    if (option->get_items_expected_max() > 0) {
+      names += (option->get_items_expected_min() == 0 ? "[=" : " ") + option->get_type_name() +
+               (option->get_items_expected_min() == 0 ? "]" : "");
+    }
+    entries.push_back({option->get_group(), names, option->get_description()});
+  }
+  return entries;
+}
+
+}  // namespace drun

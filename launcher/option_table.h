@@ -1,0 +1,104 @@
+// edge. Options under construction: CLI11's table, with our grammar (arguments.h) in front of it
+// and our help (help.h) behind. Only options.cc and helper_commands.cc include it, and with it
+// CLI11.
+//
+// Owner:   one command line's; what it fills in outlives it.   Thread: any, one at a time.
+// Errors:  parse: Usage, naming the option (or the variable, or the file), the value, the reason
+// and
+//          the remedy. Never throws but what a bad declaration does.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "launcher/arguments.h"
+#include "launcher/help.h"
+#include "rendezvous/result.h"
+#include "rendezvous/world.h"
+
+namespace drun {
+
+// What CLI11 does not keep about an option.
+struct OptionTraits {
+  bool is_torchruns = true;
+  bool has_variable = true;
+};
+
+inline constexpr OptionTraits kOwn{.is_torchruns = false, .has_variable = true};
+inline constexpr OptionTraits kOwnWithoutVariable{.is_torchruns = false, .has_variable = false};
+inline constexpr OptionTraits kWithoutVariable{.is_torchruns = true, .has_variable = false};
+
+class OptionTable {
+ public:
+  explicit OptionTable(const Lookup& variables);
+
+  void group(std::string title) { group_ = std::move(title); }
+
+  template <typename Field, typename T>
+  CLI::Option* value(const char* names, Field& field, Result<T> (*read)(std::string_view),
+                     const char* type, const char* text, OptionTraits traits = {}) {
+    return value(
+        names, [&field](T parsed) { field = std::move(parsed); }, read, type, text, traits);
+  }
+
+  template <typename T>
+  CLI::Option* value(const char* names, std::type_identity_t<std::function<void(T)>> set,
+                     Result<T> (*read)(std::string_view), const char* type, const char* text,
+                     OptionTraits traits = {}) {
+    const std::string name = long_name(names);
+    const auto take = [this, name, set, read](std::string given) {
+      // An array of a configuration file arrives joined by newlines.
+      std::replace(given.begin(), given.end(), '\n', ',');
+      Result<T> parsed = read(given);
+      if (!parsed) throw CLI::ValidationError(shown(name, given), parsed.error().message);
+      set(*std::move(parsed));
+    };
+    CLI::Option* option = app_.add_option_function<std::string>(twins(names), take, text);
+    option->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::Join);
+    return keep(option, traits);
+  }
+
+  CLI::Option* flag(const char* names, bool& field, const char* text, OptionTraits traits = {}) {
+    return keep(app_.add_flag(twins(names), field, text), traits);
+  }
+
+  // `words` as given on the command line. Afterwards the fields hold what was asked for.
+  Result<Arguments> parse(std::span<const std::string> words);
+
+  std::vector<HelpEntry> help() const;
+  CLI::App& app() { return app_; }
+  CLI::Option* keep(CLI::Option* option, OptionTraits traits) {
+    option->group(group_);
+    traits_[option] = traits;
+    return option;
+  }
+
+ private:
+  // "-t,--tee" -> "--tee".
+  static std::string long_name(const std::string& names) { return names.substr(names.find("--")); }
+  // "-x,--a-b" -> "-x,--a-b,--a_b".
+  static std::string twins(const std::string& names);
+  std::string shown(const std::string& name, const std::string& value) const;
+  std::vector<KnownOption> known() const;
+  Result<void> take_variables(std::vector<std::string>& words);
+  Result<void> parse_with_library(std::vector<std::string> words);
+
+  const Lookup& variables_;
+  CLI::App app_;
+  std::string group_;
+  std::map<const CLI::Option*, OptionTraits> traits_;
+  std::set<std::string> given_;           // canonical names on the command line
+  std::set<std::string> from_variables_;  // canonical names taken from PET_ variables
+  std::string config_file_;
+};
+
+}  // namespace drun

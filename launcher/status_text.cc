@@ -1,0 +1,112 @@
+#include "launcher/status_text.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "launcher/report_words.h"
+
+namespace drun {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMostRows = 64;
+
+std::string duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "?";
+  return in_words(std::chrono::milliseconds(static_cast<long long>(seconds * 1000)));
+}
+
+std::string counted(int count, const char* thing) {
+  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
+}
+
+// "running, 8 workers on 2 nodes, up 3 min 12 s; restart 1 of at most 3, 12.3 s ago"
+std::string progress(const Json& status) {
+  std::string text = status.at("phase").get<std::string>();
+  if (status.at("world_size").is_null()) {
+    return text + " for " + duration(status.at("up_s").get<double>()) + ", " +
+           counted(status.at("nodes").get<int>(), "node") + " expected";
+  }
+  text += ", " + counted(status.at("world_size").get<int>(), "worker") + " on " +
+          counted(status.at("nodes").get<int>(), "node") + ", up " +
+          duration(status.at("up_s").get<double>());
+  if (status.at("max_restarts").get<int>() > 0 || status.at("round").get<int>() > 0) {
+    text += "; restart " + std::to_string(status.at("round").get<int>()) + " of at most " +
+            std::to_string(status.at("max_restarts").get<int>()) + ", " +
+            duration(status.at("round_up_s").get<double>()) + " ago";
+  }
+  return text;
+}
+
+std::string head(const Json& status) {
+  std::string text = printable(status.at("run_id").get<std::string>()) + "  ";
+  if (status.at("node_rank").is_number()) {
+    text += "node " + std::to_string(status.at("node_rank").get<int>()) + "  ";
+  }
+  text += printable(status.at("host").get<std::string>()) + "  agent " +
+          std::to_string(status.at("agent_pid").get<int>()) + "\n  " + progress(status) + "\n  ";
+  std::string command;
+  for (const Json& word : status.at("command")) command += " " + word.get<std::string>();
+  return text + "command:" + printable(command) + "\n";
+}
+
+std::string rows(const Json& workers) {
+  std::string text;
+  std::size_t count = 0;
+  for (const Json& worker : workers) {
+    if (++count > kMostRows) break;
+    text += "  rank " + std::to_string(worker.at("rank").get<int>()) + "  local rank " +
+            std::to_string(worker.at("local_rank").get<int>()) + "  ";
+    text += worker.at("pid").is_number() ? "pid " + std::to_string(worker.at("pid").get<int>())
+                                         : worker.at("state").get<std::string>();
+    text += '\n';
+  }
+  if (workers.size() > kMostRows) {
+    text += "  and " + std::to_string(workers.size() - kMostRows) + " more; see --json\n";
+  }
+  return text;
+}
+
+std::string last_failure(const Json& failure) {
+  if (failure.is_null()) return "";
+  return "  last failure: rank " + std::to_string(failure.at("rank").get<int>()) + ", " +
+         printable(failure.at("ended").get<std::string>()) + ", at " +
+         printable(failure.at("time").get<std::string>()) + "\n";
+}
+
+Json parsed(std::string_view json) { return Json::parse(json, nullptr, false); }
+
+}  // namespace
+
+Result<StatusNames> status_names(std::string_view json) {
+  const Json status = parsed(json);
+  try {
+    if (status.at("schema") == "drun.status/1") {
+      return StatusNames{.run_id = status.at("run_id").get<std::string>(),
+                         .agent_pid = status.at("agent_pid").get<int>(),
+                         .drun_pid = status.at("drun_pid").get<int>()};
+    }
+  } catch (const Json::exception&) {
+    // As another schema.
+  }
+  return Error{ErrorCode::Refused, "what answered is not an agent of this version of drun"};
+}
+
+std::string status_text(std::string_view json) {
+  const Json status = parsed(json);
+  try {
+    const Json& log_directory = status.at("log_directory");
+    return head(status) + rows(status.at("workers")) + last_failure(status.at("last_failure")) +
+           (log_directory.is_string()
+                ? "  logs: " + printable(log_directory.get<std::string>()) + "\n"
+                : "");
+  } catch (const Json::exception&) {
+    return "";
+  }
+}
+
+}  // namespace drun

@@ -1,0 +1,26 @@
+// core. What an agent says of itself (agent/node_status.h), in words.
+// Thread: any.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "rendezvous/result.h"
+
+namespace drun {
+
+// What `drun status` finds a job by.
+struct StatusNames {
+  std::string run_id;
+  int agent_pid = 0;
+  int drun_pid = 0;
+};
+
+// `json` as it came from an agent. Errors: Refused; it is not a status that this drun understands.
+Result<StatusNames> status_names(std::string_view json);
+
+// Several lines, the last one ended. Empty when `json` is no status. Control characters in names
+// are made visible.
+std::string status_text(std::string_view json);
+
+}  // namespace drun

@@ -1,0 +1,137 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+using nlohmann::json;
+
+std::vector<json> lines_of(const std::string& path) {
+  std::vector<json> lines;
+  std::istringstream text(read_file(path));
+  for (std::string line; std::getline(text, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+std::vector<std::string> events_of(const std::vector<json>& lines) {
+  std::vector<std::string> events;
+  for (const json& line : lines) events.push_back(line["event"]);
+  return events;
+}
+
+Ended status(const Words& words) { return run({.argv = Words{drun_program(), "status"} + words}); }
+
+}  // namespace
+
+TEST_CASE("a running job can be looked at by its run id and by its pid") {
+  const std::string id = "looked-at-" + std::to_string(getpid());
+  Running running(shell_job({"--nproc-per-node=2", "--rdzv-id=" + id, "--max-restarts=1"},
+                            "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 5\n"
+                            "[ $RANK = 0 ] || exit 0\n"
+                            "echo up; exec sleep 60"));
+  REQUIRE(running.prints("up"));
+  // Rank 1 has ended by then, or does so soon.
+  REQUIRE(eventually([&] {
+    const Ended said = status({"--json", id});
+    return said.code == 0 && json::parse(said.out)["workers"][1]["state"] == "ended";
+  }));
+  const json said = json::parse(status({std::to_string(running.pid()), "--json"}).out);
+  CHECK(said["run_id"] == id);
+  CHECK(said["phase"] == "running");
+  CHECK(said["round"] == 1);
+  CHECK(said["drun_pid"] == running.pid());
+  CHECK(said["workers"][0]["state"] == "running");
+  CHECK(said["last_failure"]["exit_code"] == 5);
+  CHECK_THAT(status({id}).out, ContainsSubstring("restart 1 of at most 1"));
+
+  Running watching({.argv = {drun_program(), "status", id, "--watch", "--json"}});
+  REQUIRE(watching.prints(id));
+  running.signal(SIGTERM);
+  running.wait();
+  CHECK(watching.wait().code == 0);
+  const Ended none = status({id});
+  CHECK(none.code == 1);
+  CHECK_THAT(none.err, ContainsSubstring("no job \"" + id + "\" of yours runs on this machine"));
+}
+
+TEST_CASE("a stranger is told nothing of a job") {
+  if (geteuid() != 0) {
+    WARN("skipped: only root can be somebody else");
+    return;
+  }
+  const std::string id = "hidden-" + std::to_string(getpid());
+  Running running(shell_job({"--rdzv-id=" + id}, "echo up; exec sleep 60"));
+  REQUIRE(running.prints("up"));
+  CHECK(status({id}).code == 0);
+  // The program may lie where nobody else can read it; its descriptor can be executed all the same.
+  const int program = open(drun_program().c_str(), O_PATH);
+  const Ended stranger =
+      run({.argv = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                    "/proc/self/fd/" + std::to_string(program), "status"}});
+  close(program);
+  CHECK(stranger.code == 1);
+  CHECK(stranger.out.empty());
+}
+
+TEST_CASE("events tell a job's story line by line") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("events");
+  const Ended ended = run(shell_job({"--nproc-per-node=2", "--max-restarts=1", "--events=" + path},
+                                    "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 5"));
+  REQUIRE(ended.code == 0);
+  const std::vector<json> lines = lines_of(path);
+  const std::vector<std::string> events = events_of(lines);
+  CHECK(events.front() == "agent_started");
+  CHECK(events.back() == "job_ended");
+  CHECK(std::count(events.begin(), events.end(), "round_began") == 2);
+  CHECK(std::count(events.begin(), events.end(), "worker_started") == 4);
+  CHECK(std::count(events.begin(), events.end(), "worker_failed") >= 1);
+  CHECK(std::count(events.begin(), events.end(), "round_ended") == 2);
+  CHECK(lines.back()["outcome"] == "succeeded");
+  CHECK(lines.back()["restarts"] == 1);
+  struct stat file {};
+  REQUIRE(stat(path.c_str(), &file) == 0);
+  CHECK((file.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("three nodes share one file of events") {
+  Nodes nodes(3);
+  const std::string path = nodes.directory().file("events");
+  for (int node = 0; node < 3; ++node) nodes.start(node, {"--events=" + path}, "exit 0");
+  for (const Ended& ended : nodes.wait()) CHECK(ended.code == 0);
+  const std::vector<std::string> events = events_of(lines_of(path));  // each line parses
+  CHECK(std::count(events.begin(), events.end(), "job_ended") == 3);
+}
+
+TEST_CASE("events that cannot be kept are refused before anything starts") {
+  const TemporaryDirectory directory;
+  const std::string target = directory.file("target");
+  const std::string link = directory.file("link");
+  REQUIRE(symlink(target.c_str(), link.c_str()) == 0);
+  const Ended linked = run(shell_job({"--events=" + link}, "echo started"));
+  CHECK(linked.code == 125);
+  CHECK(linked.out.empty());
+  CHECK_THAT(linked.err, ContainsSubstring("--events=" + link + ": it is a symbolic link"));
+  CHECK(access(target.c_str(), F_OK) != 0);
+  const Ended nowhere = run(shell_job({"--events=/nowhere/file"}, "echo started"));
+  CHECK(nowhere.code == 125);
+  CHECK_THAT(nowhere.err, ContainsSubstring("No such file or directory"));
+}
+
+TEST_CASE("a disk that takes no events does not stop the job") {
+  const Ended ended = run(shell_job({"--events=/dev/full"}, "echo done"));
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out, ContainsSubstring("done"));
+  CHECK_THAT(ended.err, ContainsSubstring("events are missing from there"));
+}
+
+}  // namespace drun::testing

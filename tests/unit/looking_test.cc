@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "agent/event.h"
+#include "agent/node_status.h"
+#include "launcher/status_text.h"
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+using agent::NodeStatus;
+using nlohmann::json;
+
+// 2026-11-21 13:03:07.123456 UTC
+constexpr WallTime kTime{std::chrono::microseconds(1795266187123456)};
+
+json line_of(const agent::Event& event) {
+  const std::string line = event_line(event, {.run_id = "night", .host = "gpu0", .pid = 7}, kTime);
+  CHECK(line.find('\n') == line.size() - 1);
+  return json::parse(line);
+}
+
+NodeStatus running() {
+  NodeStatus status;
+  status.run_id = "night";
+  status.host = "gpu0";
+  status.pid = 7;
+  status.parent_pid = 6;
+  status.command = {"./train", "--lr=1"};
+  status.phase = agent::NodePhase::Running;
+  status.world = World{.run_id = "night",
+                       .round = 1,
+                       .max_restarts = 3,
+                       .node_rank = 2,
+                       .node_count = 4,
+                       .base_rank = 4,
+                       .local_world_size = 2,
+                       .world_size = 8,
+                       .master_addr = "gpu9"};
+  status.up = std::chrono::milliseconds(61'000);
+  status.round_up = std::chrono::milliseconds(1'500);
+  status.pids = {31, 0};
+  return status;
+}
+
+Failure failure() {
+  Failure failed;
+  failed.rank = 5;
+  failed.pid = 30;
+  failed.status = Killed{.signal = 9};
+  failed.time = kTime;
+  failed.out_of_memory = true;
+  return failed;
+}
+
+}  // namespace
+
+TEST_CASE("an event is one line that says when, what and where") {
+  const json line =
+      line_of(agent::WorkerStarted{.round = 1, .rank = 5, .local_rank = 1, .pid = 31});
+  CHECK(line == json{{"time", "2026-11-21T13:03:07.123456Z"},
+                     {"event", "worker_started"},
+                     {"run_id", "night"},
+                     {"host", "gpu0"},
+                     {"agent_pid", 7},
+                     {"round", 1},
+                     {"rank", 5},
+                     {"local_rank", 1},
+                     {"pid", 31}});
+}
+
+TEST_CASE("every event has its name and what it has to say") {
+  CHECK(line_of(agent::AgentStarted{2, {"./a\nb"}})["command"][0] == "./a\nb");
+  CHECK(line_of(agent::AgentStarted{2, {"\xff"}})["command"][0] == "\xef\xbf\xbd");
+  CHECK(line_of(agent::RoundBegan{*running().world})["first_rank"] == 4);
+  const json failed = line_of(agent::WorkerFailed{failure()});
+  CHECK(failed["event"] == "worker_failed");
+  CHECK(failed["exit_code"] == 137);
+  CHECK(failed["out_of_memory"] == true);
+  CHECK(line_of(agent::RoundStopping{2})["event"] == "round_stopping");
+  CHECK(line_of(agent::RoundEnded{2, true})["succeeded"] == true);
+  CHECK(line_of(agent::SignalCame{15})["signal_name"] == "SIGTERM");
+  const json ended = line_of(agent::JobEnded{Outcome{.ending = WorkersFailed{{failure()}}}});
+  CHECK(ended["outcome"] == "failed");
+  CHECK(ended["root_cause_rank"] == 5);
+  const json not_run = line_of(agent::JobEnded{Outcome{.ending = NotRun{Error{.message = "no"}}}});
+  CHECK(not_run["outcome"] == "not_run");
+  CHECK(not_run["message"] == "no");
+}
+
+TEST_CASE("a status says who, how far and with whom") {
+  NodeStatus status = running();
+  status.last_failure = failure();
+  const json said = json::parse(status_json(status));
+  CHECK(said["schema"] == "drun.status/1");
+  CHECK(said["phase"] == "running");
+  CHECK(said["node_rank"] == 2);
+  CHECK(said["round"] == 1);
+  CHECK(said["round_up_s"] == 1.5);
+  CHECK(said["workers"] ==
+        json{{{"rank", 4}, {"local_rank", 0}, {"pid", 31}, {"state", "running"}},
+             {{"rank", 5}, {"local_rank", 1}, {"pid", nullptr}, {"state", "ended"}}});
+  CHECK(said["last_failure"]["exit_code"] == 137);
+  CHECK(said["log_directory"].is_null());
+}
+
+TEST_CASE("a status before the first round has no world") {
+  NodeStatus status = running();
+  status.world.reset();
+  status.node_count = 3;
+  status.phase = agent::NodePhase::Joining;
+  const json said = json::parse(status_json(status));
+  CHECK(said["nodes"] == 3);
+  CHECK(said["world_size"].is_null());
+  CHECK(said["workers"].empty());
+  CHECK_THAT(status_text(status_json(status)), ContainsSubstring("joining for 1 min 1 s, 3 nodes"));
+}
+
+TEST_CASE("a status reads as one would tell it") {
+  NodeStatus status = running();
+  status.last_failure = failure();
+  status.log_directory = "/logs";
+  CHECK(status_text(status_json(status)) ==
+        "night  node 2  gpu0  agent 7\n"
+        "  running, 8 workers on 4 nodes, up 1 min 1 s; restart 1 of at most 3, 1.500 s ago\n"
+        "  command: ./train --lr=1\n"
+        "  rank 4  local rank 0  pid 31\n"
+        "  rank 5  local rank 1  ended\n"
+        "  last failure: rank 5, signal 9 (SIGKILL, killed), at 2026-11-21T13:03:07.123456Z\n"
+        "  logs: /logs\n");
+}
+
+TEST_CASE("what a run id holds does not reach the terminal as it is") {
+  NodeStatus status = running();
+  status.run_id = "a\x1b[2Jb\x07";
+  CHECK(status_text(status_json(status)).find('\x1b') == std::string::npos);
+  CHECK(status_text(status_json(status)).find('\x07') == std::string::npos);
+}
+
+TEST_CASE("a thousand workers do not fill the screen") {
+  NodeStatus status = running();
+  status.pids.assign(1000, 5);
+  const std::string text = status_text(status_json(status));
+  CHECK(std::count(text.begin(), text.end(), '\n') < 80);
+  CHECK_THAT(text, ContainsSubstring("936 more"));
+}
+
+TEST_CASE("what is no status is told from one") {
+  const std::string good = status_json(running());
+  REQUIRE(status_names(good));
+  CHECK(status_names(good)->run_id == "night");
+  CHECK(status_names(good)->agent_pid == 7);
+  CHECK(status_names(good)->drun_pid == 6);
+  for (const std::string& bad :
+       {std::string(), std::string("{"), std::string("[]"), std::string("null"), std::string("{}"),
+        std::string(R"({"schema":"drun.status/2"})"), std::string(R"({"schema":"drun.status/1"})"),
+        std::string(R"({"schema":"drun.status/1","run_id":3,"agent_pid":1,"drun_pid":1})")}) {
+    CAPTURE(bad);
+    CHECK_FALSE(status_names(bad));
+    CHECK(status_text(bad).empty());
+  }
+  for (std::size_t size = 0; size < good.size() - 1; ++size) {
+    REQUIRE_FALSE(status_names(good.substr(0, size)));
+  }
+}
+
+}  // namespace drun
