@@ -8,23 +8,13 @@
 #include "launcher/arguments.h"
 #include "launcher/help.h"
 #include "launcher/option_values.h"
+#include "launcher/restart_values.h"
 #include "launcher/version.h"
 
 namespace drun {
 namespace {
 
 using Value = KnownOption::Value;
-
-std::string underscored(std::string name) {
-  std::replace(name.begin() + 2, name.end(), '-', '_');
-  return name;
-}
-
-std::string variable_name(const std::string& option) {
-  std::string name = "PET_" + underscored(option).substr(2);
-  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-  return name;
-}
 
 // What CLI11 does not keep about an option.
 struct Traits {
@@ -210,7 +200,8 @@ constexpr Traits kWithoutVariable{.is_torchruns = true, .has_variable = false};
 
 void declare_job(Table& table, Options& options) {
   table.group("The job");
-  table.value("--nnodes", options.nnodes, parse_nodes, "N", "nodes in the job (1)");
+  table.value("--nnodes", options.nnodes, parse_nodes, "N|MIN:MAX",
+              "nodes in the job (1); MIN:MAX with c10d: they may come and go");
   table.value("--nproc-per-node", options.nproc_per_node, parse_workers, "N|auto|cpu|gpu",
               "workers on this node (1); auto: one a GPU, else one a core");
   table.value("--node-rank", options.node_rank, parse_rank, "N", "which node this is (0)");
@@ -219,18 +210,48 @@ void declare_job(Table& table, Options& options) {
   table.value("--master-port", options.master_port, parse_port, "P",
               "the one port of the job, on node 0 (29500; one node alone: any free one)");
   table.flag("--standalone", options.standalone, "one node, any free port, a random run id");
-  table.value("--max-restarts", options.max_restarts, parse_count, "N",
-              "times that a failed job is begun again, counted once for all nodes (0)");
+  const auto set_restarts = [&options](RestartBudget restarts) {
+    options.max_restarts = restarts.most;
+    options.restart.window = restarts.window;
+  };
+  table.value<RestartBudget>("--max-restarts", set_restarts, parse_restarts, "N[/TIME]",
+                             "times that a failed job is begun again, counted once for all nodes, "
+                             "or within any such TIME, as 3/1h (0)");
   table.value("--rdzv-id", options.rdzv_id, parse_text, "ID",
               "run id, the same on all nodes (none)");
   table.value("--rdzv-backend", options.rdzv_backend, parse_text, "NAME",
-              "static or c10d (static)");
+              "static: nodes have a --node-rank; c10d: they need none (static)");
   table.value("--rdzv-endpoint", options.rdzv_endpoint, parse_text, "HOST[:P]",
               "where the nodes meet, instead of --master-addr and --master-port");
   table.value("--rdzv-conf", options.rdzv_conf, parse_pairs, "K=V,...",
-              "join_timeout=S: wait for missing nodes (900); keep_alive_interval=S and "
-              "keep_alive_max_attempt=N: when a silent node is lost (5, 3)");
+              "join_timeout=S: wait for missing nodes (900; c10d: 600); last_call_timeout=S: from "
+              "MIN nodes to the first world (30); is_host=0|1: this node listens (guessed)");
   table.value("--role", options.role, parse_text, "NAME", "ROLE_NAME of the workers (default)");
+}
+
+void declare_survival(Table& table, Options& options) {
+  table.group("Failures, and nodes that come and go");
+  table.value("--heartbeat-timeout", options.heartbeat_timeout, parse_interval, "S",
+              "silence after which a node is lost (10)", kOwn);
+  table.value("--restart-on", options.restart.only_on, parse_exit_kinds, "CODES,SIGNALS",
+              "restart only if the first failure was one of these, as 1,42,SIGKILL", kOwn);
+  table.value("--no-restart-on", options.restart.never_on, parse_exit_kinds, "CODES,SIGNALS",
+              "never restart after one of these", kOwn);
+  const auto set_pause = [&options](RestartPause pause) {
+    options.restart.pause = pause.first;
+    options.restart.most_pause =
+        std::max(pause.most.value_or(options.restart.most_pause), pause.first);
+  };
+  table.value<RestartPause>("--restart-backoff", set_pause, parse_pause, "S[:MOST]",
+                            "pause before a restart, doubled each time (0:300)", kOwn);
+  table.value("--rank-order", options.rank_order, parse_rank_order, "ORDER",
+              "of new nodes: arrival; natural, node2 before node10; endpoint: its node first, then "
+              "natural if all host names have numbers, else arrival (endpoint)",
+              kOwn);
+  table.value("--min-uptime", options.min_uptime, parse_seconds, "S",
+              "a running world is stopped for a new node after that; doubled each time that "
+              "node is lost (5)",
+              kOwn);
 }
 
 void declare_program(Table& table, Options& options) {
@@ -339,13 +360,6 @@ Result<Command> parse_store_command(std::span<const std::string> words, const Lo
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// The words after the program, as the program shall see them. torchrun drops a `--` that stands
-// first there, and scripts are written that way because of it; drun itself leaves every word alone.
-std::vector<std::string> own_arguments(std::vector<std::string> words, bool is_torchrun) {
-  if (is_torchrun && !words.empty() && words.front() == "--") words.erase(words.begin());
-  return words;
-}
-
 }  // namespace
 
 Result<Command> parse_command_line(std::span<const std::string> argv, const Lookup& variables) {
@@ -361,6 +375,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   bool version = false;
   Table table(variables);
   declare_job(table, options);
+  declare_survival(table, options);
   declare_program(table, options);
   declare_output(table, options);
   declare_end(table, options);

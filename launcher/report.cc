@@ -17,8 +17,9 @@ std::string counted(std::size_t count, const std::string& thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
-std::string place(int node_rank, const std::string& host) {
-  return "node " + std::to_string(node_rank) + (host.empty() ? "" : " (" + printable(host) + ")");
+std::string place(std::optional<int> node_rank, const std::string& host) {
+  if (!node_rank) return "the node on " + printable(host);
+  return "node " + std::to_string(*node_rank) + (host.empty() ? "" : " (" + printable(host) + ")");
 }
 
 std::vector<std::string> lines_of(std::string_view text) {
