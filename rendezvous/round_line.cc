@@ -136,10 +136,8 @@ void RoundTurn::form_world(bool is_at_once) {
   const int count = static_cast<int>(peers.size());
   if (count < state_.spec.elastic->min_nodes) {
     state_.last_call.reset();
-    if (!is_at_once) return;
-    state_.next_roll_call = now_;  // everybody hears at once why nothing runs
-    return log(LogLevel::Warning,
-               elastic_waiting_text(elastic_roll(state_, false, now_), state_.spec.endpoint));
+    if (is_at_once) state_.next_roll_call = now_;  // everybody hears at once why nothing runs
+    return;
   }
   if (count < state_.spec.node_count && !is_at_once) {
     if (!state_.last_call) {

@@ -197,9 +197,12 @@ void ElasticCluster::break_link(Agent& agent) {
   const std::size_t index = index_of(agent);
   agent.was_hurt = true;
   close_here(peer);
-  close_there(peer);
   tell_member(index, ConnectionLost{"reset"});
-  tell_round(PeerLeft{peer, "reset"});
+  // The other side may hear of it late, when its member is back already.
+  later(percent() < 50 ? Milliseconds(0) : between(0, 9000), [this, peer] {
+    if (!std::exchange(links_[peer].is_open_there, false)) return;
+    tell_round(PeerLeft{peer, "reset"});
+  });
 }
 
 // --- the agents
@@ -368,6 +371,8 @@ void ElasticCluster::tell_round(const RoundEvent& event) {
 void ElasticCluster::act(const SendTo& send) { send_down(send.peer, send.message); }
 
 void ElasticCluster::act(const SendAll& send) {
+  if (const auto* stop = std::get_if<Stop>(&send.message))
+    was_failure_ = stop->cause.find(" failed") != std::string::npos;
   for (const Peer peer : send.peers) send_down(peer, send.message);
 }
 

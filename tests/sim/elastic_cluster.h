@@ -164,6 +164,7 @@ class ElasticCluster {
   std::map<std::size_t, World> told_;       // of this turn
   std::map<std::size_t, World> last_told_;  // of the last world
   std::map<int, std::set<std::size_t>> returned_;
+  bool was_failure_ = false;            // what stopped the last world
   std::map<int, Time> first_failures_;  // of each round, wherever it was
   std::string broken_;
 };
