@@ -24,7 +24,7 @@ Time::duration uptime_needed(const RoundState& state, int losses) {
 }
 
 int losses_of(const RoundState& state, const Candidate& candidate) {
-  const auto found = state.known.find(agent_id(candidate.hello));
+  const auto found = state.known.find(candidate.id);
   return found == state.known.end() ? 0 : found->second.losses;
 }
 
@@ -44,7 +44,7 @@ void forget_some(RoundState& state) {
 }
 
 Applicant applicant_of(const RoundState& state, const Candidate& candidate) {
-  const auto found = state.known.find(agent_id(candidate.hello));
+  const auto found = state.known.find(candidate.id);
   return {.host = candidate.hello.host,
           .slot = candidate.hello.slot,
           .arrival = candidate.arrival,
@@ -55,18 +55,26 @@ Applicant applicant_of(const RoundState& state, const Candidate& candidate) {
 
 }  // namespace
 
-AgentId agent_id(const Hello& hello) { return {hello.host, hello.slot}; }
+AgentId agent_id(const Hello& hello, std::string_view address) {
+  const std::string_view from = address.substr(0, address.rfind(':'));
+  return {hello.host + " at " + std::string(from), hello.slot};
+}
 
 std::size_t most_in_line(const RoundState& state) {
   return kMostSpares + static_cast<std::size_t>(state.spec.node_count);
 }
 
-std::optional<Peer> stand_in_line(RoundState& state, Peer peer, const Hello& hello, Time now) {
+std::optional<Peer> stand_in_line(RoundState& state, Peer peer, const Hello& hello,
+                                  const AgentId& id, Time now) {
   forget_some(state);
-  Acquaintance& self = state.known[agent_id(hello)];
+  Acquaintance& self = state.known[id];
   const std::optional<Peer> before = std::exchange(self.peer, peer);
-  Candidate candidate{
-      .hello = hello, .heard = now, .since = now, .arrival = ++state.arrivals, .stays = false};
+  Candidate candidate{.id = id,
+                      .hello = hello,
+                      .heard = now,
+                      .since = now,
+                      .arrival = ++state.arrivals,
+                      .stays = false};
   if (before) {
     if (const auto old = state.line.find(*before); old != state.line.end()) {
       candidate.arrival = old->second.arrival;
@@ -84,20 +92,20 @@ void leave_line(RoundState& state, Peer peer) {
   const auto found = state.line.find(peer);
   if (found == state.line.end()) return;
   state.line_workers -= found->second.hello.local_world_size;
-  if (const auto known = state.known.find(agent_id(found->second.hello));
+  if (const auto known = state.known.find(found->second.id);
       known != state.known.end() && known->second.peer == peer)
     known->second.peer.reset();
   state.line.erase(found);
 }
 
 void note_leaving(RoundState& state, const RoundNode& node) {
-  const auto known = state.known.find(agent_id(node.hello));
+  const auto known = state.known.find(node.id);
   if (known != state.known.end() && known->second.peer == node.peer) known->second.peer.reset();
 }
 
 void note_loss(RoundState& state, const RoundNode& node, Time now) {
   note_leaving(state, node);
-  Acquaintance& self = state.known[agent_id(node.hello)];
+  Acquaintance& self = state.known[node.id];
   const bool was_steady = now - node.since >= uptime_needed(state, kMostDoublings + 1);
   self.losses = was_steady ? 1 : std::min(self.losses + 1, kMostDoublings + 1);
 }
@@ -156,12 +164,12 @@ void take_seats(RoundState& state, const std::vector<Peer>& peers) {
     const Candidate candidate = state.line.at(peer);
     const int rank = static_cast<int>(state.nodes.size());
     leave_line(state, peer);
-    state.known[agent_id(candidate.hello)] = {
-        .peer = peer, .rank = rank, .losses = losses_of(state, candidate)};
+    state.known[candidate.id] = {.peer = peer, .rank = rank, .losses = losses_of(state, candidate)};
     state.nodes.push_back(RoundNode{.presence = RoundNode::Presence::Present,
                                     .peer = peer,
                                     .heard = candidate.heard,
                                     .hello = candidate.hello,
+                                    .id = candidate.id,
                                     .since = candidate.since,
                                     .arrival = candidate.arrival});
     state.node_of[peer] = rank;
@@ -174,7 +182,8 @@ void leave_seats(RoundState& state) {
   for (const RoundNode& node : state.nodes) {
     if (node.presence != RoundNode::Presence::Present) continue;
     state.line_workers += node.hello.local_world_size;
-    state.line.emplace(node.peer, Candidate{.hello = node.hello,
+    state.line.emplace(node.peer, Candidate{.id = node.id,
+                                            .hello = node.hello,
                                             .heard = node.heard,
                                             .since = node.since,
                                             .arrival = node.arrival,

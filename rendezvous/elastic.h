@@ -1,7 +1,8 @@
 // core. The line of an elastic world: who has been accepted and does not run, who of them forms the
 // next world, and in which seats.
 //
-// Members: known by host and slot. An agent that comes back, on a new connection or as a new
+// Members: known by address, host and slot. An agent that comes back, on a new connection or as a
+// new
 //          process, takes its own place; it is never two.
 // Choice:  those that stay, then those longest in line, the coordinator's node always, up to the
 //          most nodes; no world without it or with fewer than the least.
@@ -12,20 +13,24 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rendezvous/round.h"
 
 namespace drun::rendezvous {
 
-AgentId agent_id(const Hello& hello);
+// `address`: of its connection, with a port. Names alone do not do: many a cluster has a hundred
+// nodes called localhost.
+AgentId agent_id(const Hello& hello, std::string_view address);
 
 // Newcomers beyond this are refused: bounds the line's memory.
 std::size_t most_in_line(const RoundState& state);
 
 // At the end of the line, with the connection's first words. Whoever of the same agent stood in
 // line is replaced; its connection is returned, to be dropped. That of one in a seat is, too.
-std::optional<Peer> stand_in_line(RoundState& state, Peer peer, const Hello& hello, Time now);
+std::optional<Peer> stand_in_line(RoundState& state, Peer peer, const Hello& hello,
+                                  const AgentId& id, Time now);
 void leave_line(RoundState& state, Peer peer);
 
 // A seated node was lost, or left: what that means for its next time.

@@ -48,6 +48,7 @@ void MemberTurn::hear(const Refused& refused) {
 void MemberTurn::hear(const WorldReady& ready) {
   if (state_.phase == Phase::Leaving) {  // it crossed our signal: nothing is started
     state_.world = ready.world;
+    state_.leave_by.reset();  // it lives: an outcome follows
     return;
   }
   const JoinSpec& join = state_.spec.join;

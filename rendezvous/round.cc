@@ -111,7 +111,7 @@ void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address)
   send(peer, Welcome{state_.spec.heartbeat_timeout});
   if (is_elastic()) {
     log(LogLevel::Debug, name + " joined from " + address);
-    return admit_to_line(peer, hello);
+    return admit_to_line(peer, hello, address);
   }
   take_place(peer, hello);
   log(LogLevel::Debug, name + " joined from " + address + ": " +

@@ -2,8 +2,7 @@
 // how the job ends.
 //
 //             hello     all joined        a failure            all stopped         all have gone
-//   Joining ---------+------------> Running --------> Stopping -----+--> Ending --------------->
-//   Over
+//   Joining ---------+------------> Running --------> Stopping -----+--> Ending ---------> Over
 //      |  ^          |                 |  ^  node lost,   |         |      ^    (or time is up)
 //      |  +----------+                 |  |  signal       |         |      |
 //      |   hello, left                 |  +--- Pausing <--+---------+      |
@@ -120,6 +119,8 @@ struct RoundLog {
 struct RoundOver {};
 using RoundAction = std::variant<SendTo, SendAll, Drop, ClearStore, RoundLog, RoundOver>;
 
+using AgentId = std::pair<std::string, int>;  // host and address, slot
+
 enum class RoundPhase { Joining, Running, Stopping, Pausing, Ending, Over };
 
 struct RoundNode {
@@ -133,6 +134,7 @@ struct RoundNode {
   int base_rank = 0;  // once the world is complete, like the next
   int role_base_rank = 0;
   // Elastic worlds.
+  AgentId id{};
   Time since{};  // its hello
   std::uint64_t arrival = 0;
   std::optional<int> leave_signal{};  // it goes, and the others stay
@@ -140,13 +142,13 @@ struct RoundNode {
 
 // Accepted, and not in a world: the line of an elastic one.
 struct Candidate {
+  AgentId id;
   Hello hello;
   Time heard;
   Time since;
   std::uint64_t arrival = 0;
   bool stays = false;  // it was in the world before
 };
-using AgentId = std::pair<std::string, int>;  // host and slot
 struct Acquaintance {
   std::optional<Peer> peer{};  // while it is here
   std::optional<int> rank{};   // in the last world

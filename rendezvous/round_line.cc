@@ -13,15 +13,16 @@ namespace {
 using Presence = RoundNode::Presence;
 
 // The number it had in the last world.
-std::optional<int> rank_of(const RoundState& state, const Hello& hello) {
-  const auto known = state.known.find(agent_id(hello));
+std::optional<int> rank_of(const RoundState& state, const AgentId& id) {
+  const auto known = state.known.find(id);
   return known == state.known.end() ? std::nullopt : known->second.rank;
 }
 
 }  // namespace
 
-void RoundTurn::admit_to_line(Peer peer, const Hello& hello) {
-  const std::optional<Peer> before = stand_in_line(state_, peer, hello, now_);
+void RoundTurn::admit_to_line(Peer peer, const Hello& hello, const std::string& address) {
+  const std::optional<Peer> before =
+      stand_in_line(state_, peer, hello, agent_id(hello, address), now_);
   if (before) {
     const auto seat = state_.node_of.find(*before);
     if (seat != state_.node_of.end())
@@ -37,8 +38,9 @@ void RoundTurn::admit_to_line(Peer peer, const Hello& hello) {
 void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
   if (std::holds_alternative<Ping>(message)) return send(peer, Pong{});
   if (const auto* signalled = std::get_if<Signalled>(&message)) {
-    const Hello hello = state_.line.at(peer).hello;
-    const Interrupted ending{signalled->signal, rank_of(state_, hello), hello.host};
+    const Candidate waiter = state_.line.at(peer);
+    const Hello& hello = waiter.hello;
+    const Interrupted ending{signalled->signal, rank_of(state_, waiter.id), hello.host};
     if (state_.phase == RoundPhase::Ending) return;
     if (hello.is_host) return end_with(ending, hello.host + " was sent a signal");
     send(peer, Finish{outcome_of(state_, ending, now_)});
@@ -56,7 +58,7 @@ void RoundTurn::waiter_left(Peer peer, const std::string& reason) {
   if (state_.phase == RoundPhase::Ending) return over_if_alone();
   const std::string name = "the node on host " + candidate.hello.host;
   if (candidate.stays) {
-    const int rank = rank_of(state_, candidate.hello).value_or(0);
+    const int rank = rank_of(state_, candidate.id).value_or(0);
     state_.last_loss = NodeLost{rank, candidate.hello.host, false, reason};
   }
   if (state_.phase != RoundPhase::Joining)

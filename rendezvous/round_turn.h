@@ -56,7 +56,7 @@ class RoundTurn {
   std::optional<std::string> no_restart() const;
 
   // round_line.cc
-  void admit_to_line(Peer peer, const Hello& hello);
+  void admit_to_line(Peer peer, const Hello& hello, const std::string& address);
   void waiter_said(Peer peer, const MemberMessage& message);
   void waiter_left(Peer peer, const std::string& reason);
   void drop_waiter(Peer peer, const std::string& reason);
