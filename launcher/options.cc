@@ -239,19 +239,16 @@ void declare_survival(Table& table, Options& options) {
               "never restart after one of these", kOwn);
   const auto set_pause = [&options](RestartPause pause) {
     options.restart.pause = pause.first;
-    options.restart.most_pause =
-        std::max(pause.most.value_or(options.restart.most_pause), pause.first);
+    if (pause.most) options.restart.most_pause = *pause.most;
   };
   table.value<RestartPause>("--restart-backoff", set_pause, parse_pause, "S[:MOST]",
                             "pause before a restart, doubled each time (0:300)", kOwn);
-  table.value("--rank-order", options.rank_order, parse_rank_order, "ORDER",
-              "of new nodes: arrival; natural, node2 before node10; endpoint: its node first, then "
-              "natural if all host names have numbers, else arrival (endpoint)",
-              kOwn);
+  constexpr const char* kOrders =
+      "natural: node2 before node10; arrival; endpoint: its node first, then natural if all names "
+      "have numbers, else arrival (endpoint)";
+  table.value("--rank-order", options.rank_order, parse_rank_order, "ORDER", kOrders, kOwn);
   table.value("--min-uptime", options.min_uptime, parse_seconds, "S",
-              "a running world is stopped for a new node after that; doubled each time that "
-              "node is lost (5)",
-              kOwn);
+              "after which a world is stopped for a new node; longer if it was lost (5)", kOwn);
 }
 
 void declare_program(Table& table, Options& options) {
@@ -358,13 +355,11 @@ Result<Command> parse_store_command(std::span<const std::string> words, const Lo
   return Command(store);
 }
 
-std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 }  // namespace
 
 Result<Command> parse_command_line(std::span<const std::string> argv, const Lookup& variables) {
   Options options;
-  if (!argv.empty()) options.invoked_as = base_name(argv.front());
+  if (!argv.empty()) options.invoked_as = argv.front().substr(argv.front().rfind('/') + 1);
   const bool is_torchrun = options.invoked_as == "torchrun";
   const auto words = argv.empty() ? argv : argv.subspan(1);
   if (words.empty()) return Command(ShowText{short_usage(options.invoked_as), 2});

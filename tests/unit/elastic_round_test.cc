@@ -260,16 +260,22 @@ TEST_CASE("an agent that comes back is the same member, with the number it had")
   CHECK(job.world(50)->node_count == 3);
 }
 
-TEST_CASE("one host's agent joins once, however often it says hello; its other slot is another") {
+TEST_CASE("one host's agent joins once, however often it says hello; another is another") {
   Job job(3, 3);
   job.come(0);
   job.come(1);
   job.come_as(50, 1, 1);
   CHECK(job.dropped(RoundDriver::peer(1)));
   CHECK(job.state.phase == RoundPhase::Joining);
-  Hello other = job.hello_of(1);
-  other.slot = 1;
-  job.join(51, other);
+  SECTION("another slot") {
+    Hello other = job.hello_of(1);
+    other.slot = 1;
+    job.join(51, other);
+  }
+  SECTION("the same name at another address") {
+    job.event(PeerArrived{51, "10.0.0.8:51"});
+    job.say(51, job.hello_of(1));
+  }
   CHECK(job.state.phase == RoundPhase::Running);
 }
 
