@@ -16,7 +16,8 @@
 //   node lost     the round is stopped and another begun, which uses up no restart
 //   Signalled     the same, while enough are left and it is not the coordinator's; its sender alone
 //                 gets the outcome. Else as below.
-//   join timeout  since there were too few: NodeLost, or NotRun before the first world
+//   join timeout  since there were too few: NodeLost (NotRun before the first world); with the
+//                 coordinator's own node lost at once
 //
 //   event \ state   Joining          Running            Stopping   Pausing   Ending     Over
 //   PeerArrived     noted            noted              noted      noted     noted      dropped
@@ -30,8 +31,8 @@
 //   PeerLeft        may come back    stop, then end     no restart end       goodbye    -
 //   silent too long as PeerLeft      as PeerLeft        as PeerLeft   ...    as PeerLeft
 //
-//   "drop" is for what cannot come from an honest peer: its connection is closed, with a log line.
-//   What comes late, carrying an old round, is ignored.
+//   "drop" is for what cannot come from an honest peer: its connection is closed, with a log line;
+//   late words of an old round are ignored.
 //
 // Ranks:   contiguous by node rank; role ranks likewise, per role. Any number of workers a node.
 // Cause:   the first Failed that arrives stops the round. Within that stop every failure's moment
@@ -115,8 +116,7 @@ struct RoundLog {
   LogLevel level = LogLevel::Info;
   std::string text;
 };
-// The last action of all: nobody is left, or waited for.
-struct RoundOver {};
+struct RoundOver {};  // the last action of all: nobody is left, or waited for
 using RoundAction = std::variant<SendTo, SendAll, Drop, ClearStore, RoundLog, RoundOver>;
 
 using AgentId = std::pair<std::string, int>;  // host and address, slot

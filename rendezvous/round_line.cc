@@ -64,6 +64,7 @@ void RoundTurn::waiter_left(Peer peer, const std::string& reason) {
   if (state_.phase != RoundPhase::Joining)
     return log(LogLevel::Debug, name + " left the line: " + reason);
   log(LogLevel::Warning, name + " left before the world was complete: " + reason);
+  if (candidate.hello.is_host) return finish(NodeLost{0, candidate.hello.host, true, reason});
   form_world(false);
 }
 
@@ -87,6 +88,8 @@ void RoundTurn::lose_seat(int node, const std::string& reason) {
   log(LogLevel::Error, cause);
   state_.last_loss = NodeLost{node, self.hello.host, false, reason};
   if (state_.phase == RoundPhase::Stopping) mark_done(node);
+  // The coordinator's own agent is in the same process: it does not come back.
+  if (self.hello.is_host) return end_with(NodeLost{node, self.hello.host, true, reason}, cause);
   // Its work was done: nobody needs it any more.
   if (state_.phase == RoundPhase::Running && self.is_done) return;
   if (state_.phase == RoundPhase::Running) stop_round(cause, false);

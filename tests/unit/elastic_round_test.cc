@@ -322,6 +322,22 @@ TEST_CASE("a signal ends the job where too few would be left, or it is the coord
         Ending(Interrupted{2, node, "host" + std::to_string(node)}));
 }
 
+TEST_CASE("an elastic job without its coordinator's own node ends, whatever it was doing") {
+  Job job(2, 3);
+  job.come(0);
+  job.come(1);
+  const bool is_running = GENERATE(false, true);
+  if (is_running) job.come(2);
+  job.leave(RoundDriver::peer(0));
+  if (is_running) {
+    job.stopped(1);
+    job.stopped(2);
+  }
+  const auto finish = job.sent<Finish>(RoundDriver::peer(1));
+  REQUIRE(finish.size() == 1);
+  CHECK(finish[0].outcome.ending == Ending(NodeLost{0, "host0", true, "its connection closed"}));
+}
+
 TEST_CASE("who waits and gets a signal goes alone, without a number") {
   Job job(3, 3);
   job.come(0);
