@@ -68,6 +68,12 @@ std::string node_text(const JoinSpec& join) {
   return "one of " + least + " to " + std::to_string(join.node_count) + ", numbered when they meet";
 }
 
+std::string restarts_text(const JoinSpec& join) {
+  const std::string most = std::to_string(join.max_restarts);
+  return join.restart.window.count() == 0 ? most
+                                          : most + " within " + seconds_text(join.restart.window);
+}
+
 std::string ranks_text(const JoinSpec& join) {
   if (join.elastic) return "ranks known once nodes met";
   if (join.node_rank == 0 && join.local_world_size == 1) return "rank 0";
@@ -143,7 +149,7 @@ std::string plan_text(const Plan& plan) {
       ", join timeout " + seconds_text(join.join_timeout) + "\n" +           //
       "store        " +
       (join.store_host == StoreHost::Agent ? "served by drun\n" : "left to rank 0\n") +  //
-      "restarts     " + std::to_string(join.max_restarts) + "\n" +                       //
+      "restarts     " + restarts_text(join) + "\n" +                                     //
       "command      " + shell_quoted(agent.worker.argv) + "\n" +                         //
       "output       " + mode_text(agent.output.mode) + "; files: " +                     //
       log_dir_text(agent.output) + "\n" + streams_text(agent.output) +                   //

@@ -113,7 +113,9 @@ void write_foot(Writer& writer, const Outcome& outcome) {
                      ", " +
                      counted(static_cast<std::size_t>(std::max(outcome.world_size, 0)), "worker") +
                      ", " + in_words(outcome.duration);
-  if (outcome.max_restarts > 0) {
+  if (outcome.restarts > outcome.max_restarts) {  // they are counted in a window
+    text += ", " + counted(static_cast<std::size_t>(outcome.restarts), "restart");
+  } else if (outcome.max_restarts > 0) {
     text += ", " + std::to_string(outcome.restarts) + " of " +
             counted(static_cast<std::size_t>(outcome.max_restarts), "restart") + " used";
   }
