@@ -117,10 +117,14 @@ TEST_CASE("what an elastic job cannot use is an error, or said") {
 }
 
 TEST_CASE("the plan of an elastic job claims no number that only the coordinator knows") {
-  const Result<Plan> plan = make_plan(c10d({2, 4}), host_facts());
+  Options options = c10d({2, 4});
+  options.max_restarts = 3;
+  options.restart.window = 1h;
+  const Result<Plan> plan = make_plan(options, host_facts());
   REQUIRE(plan);
   const std::string text = plan_text(*plan);
   CHECK_THAT(text, ContainsSubstring("one of 2 to 4, numbered when they meet"));
+  CHECK_THAT(text, ContainsSubstring("3 within 3600 s"));
   CHECK_THAT(text, ContainsSubstring("this node listens, unless another agent here does"));
   CHECK_THAT(text, ContainsSubstring(" RANK=?") && ContainsSubstring("GROUP_RANK=?") &&
                        ContainsSubstring("WORLD_SIZE=?"));
