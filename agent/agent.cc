@@ -15,6 +15,7 @@
 #include "agent/descriptor_limit.h"
 #include "agent/event_file.h"
 #include "agent/failure_record.h"
+#include "agent/host_slot.h"
 #include "agent/node_status.h"
 #include "agent/output.h"
 #include "agent/signals.h"
@@ -46,6 +47,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
   Result<void> open_to_lookers();
   Result<void> open();
+  Result<void> open_server(JoinSpec& join);
   void end();
   bool is_ready_to_end() const;
 
@@ -64,6 +66,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void report_unable(const Error& error);
   void give_up_on_console();
   void report_round();
+  void log_world(const World& world) const;
   void log_leftovers(const Leftovers& leftovers) const;
   NodeStatus status() const;
 
@@ -78,6 +81,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   Output output_;
   Workers workers_;
   Signals signals_;
+  std::optional<HostSlot> slot_;
   std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<rendezvous::Client> client_;
   std::optional<World> world_;
@@ -121,17 +125,32 @@ Result<void> Agent::open() {
   if (Result<void> opened = open_to_lookers(); !opened) return opened;
   JoinSpec join = spec_.join;
   if (join.is_coordinator) {
-    auto server = rendezvous::Server::open(io_, join, log_, [this] {
-      server_.reset();
-      if (is_ready_to_end()) end();
-    });
-    if (!server) return server.error();
-    server_ = *std::move(server);
-    join.endpoint.port = server_->port();
-    if (join.master_port == 0) join.master_port = server_->port();
+    if (Result<void> opened = open_server(join); !opened) return opened.error();
+  }
+  if (join.elastic) {
+    slot_ = HostSlot::take(spec_.host + "/" + join.run_id + "/" + to_string(join.endpoint));
+    join.slot = slot_->number();
   }
   rendezvous::Client::Listener& listener = *this;
   client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, listener);
+  return {};
+}
+
+// Of several agents on the endpoint's host the first becomes the coordinator.
+Result<void> Agent::open_server(JoinSpec& join) {
+  auto server = rendezvous::Server::open(io_, join, log_, [this] {
+    server_.reset();
+    if (is_ready_to_end()) end();
+  });
+  if (!server && join.may_be_member) {
+    join.is_coordinator = false;
+    log_.debug(server.error().message + "; joining whoever listens there");
+    return {};
+  }
+  if (!server) return server.error();
+  server_ = *std::move(server);
+  join.endpoint.port = server_->port();
+  if (join.master_port == 0) join.master_port = server_->port();
   return {};
 }
 
@@ -164,19 +183,28 @@ void Agent::end() {
 }
 
 void Agent::on_world(const World& world) {
+  log_world(world);
   world_ = world;
   round_began_ = Clock::now();
   events_.write(RoundBegan{world});
   failures_.clear();
   is_stopping_ = false;
-  if (world.round > 0) {
-    log_.info("restarting all workers, restart " + std::to_string(world.round) + " of " +
-              std::to_string(world.max_restarts));
-  }
   Result<void> started = open_streams();
   if (started) started = start_workers();
   output_.close_worker_ends();
   if (!started) report_unable(started.error());
+}
+
+void Agent::log_world(const World& world) const {
+  if (world.restarts > (world_ ? world_->restarts : 0)) {
+    log_.info("restarting all workers, restart " + std::to_string(world.restarts) + " of " +
+              std::to_string(world.max_restarts));
+  } else if (spec_.join.elastic) {
+    log_.info("starting round " + std::to_string(world.round) + ": this is node " +
+              std::to_string(world.node_rank) + " of " + std::to_string(world.node_count) +
+              ", with ranks from " + std::to_string(world.base_rank) + " of " +
+              std::to_string(world.world_size));
+  }
 }
 
 Result<void> Agent::open_streams() {
@@ -288,7 +316,8 @@ void Agent::report_round() {
 }
 
 void Agent::on_terminate(int signal) {
-  log_.info("got " + signal_name(signal) + ", ending the job");
+  log_.info("got " + signal_name(signal) +
+            (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
   is_stopping_ = true;
   events_.write(SignalCame{signal});
   client_->interrupt(signal);

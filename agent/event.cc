@@ -35,6 +35,7 @@ Told tell(const RoundBegan& began) {
   const World& world = began.world;
   return {"round_began",
           {{"round", world.round},
+           {"restarts", world.restarts},
            {"node_rank", world.node_rank},
            {"nodes", world.node_count},
            {"first_rank", world.base_rank},

@@ -61,7 +61,9 @@ void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& 
   Result<void> written;
   if (const auto* failed = std::get_if<WorkersFailed>(&outcome.ending)) {
     const Failure& root = failed->failures.front();
-    const bool is_here = root.node_rank == spec.join.node_rank;
+    // Agents of one host share its files.
+    const bool is_here =
+        spec.join.elastic ? root.host == spec.host : root.node_rank == spec.join.node_rank;
     if (is_here && !root.error_file.empty()) {
       written = pass_on_error_file(root.error_file, spec.error_file, exit_code(root.status));
     } else if (!root.message.empty()) {

@@ -68,6 +68,7 @@ std::string status_json(const NodeStatus& status) {
       {"node_rank", if_world(world.node_rank)},
       {"world_size", if_world(world.world_size)},
       {"round", if_world(world.round)},
+      {"restarts", if_world(world.restarts)},
       {"max_restarts", if_world(world.max_restarts)},
       {"round_up_s", if_world(seconds(status.round_up))},
       {"master_addr", if_world(world.master_addr)},

@@ -167,4 +167,20 @@ Result<Arguments> split_arguments(std::span<const std::string> words,
   return Splitter(words, known).run();
 }
 
+std::string underscored(std::string name) {
+  std::replace(name.begin() + 2, name.end(), '-', '_');
+  return name;
+}
+
+std::string variable_name(const std::string& option) {
+  std::string name = "PET_" + underscored(option).substr(2);
+  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  return name;
+}
+
+std::vector<std::string> own_arguments(std::vector<std::string> words, bool is_torchrun) {
+  if (is_torchrun && !words.empty() && words.front() == "--") words.erase(words.begin());
+  return words;
+}
+
 }  // namespace drun

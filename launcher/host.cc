@@ -1,9 +1,12 @@
 #include "launcher/host.h"
 
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <netdb.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -128,6 +131,39 @@ std::string random_id() {
   return text;
 }
 
+std::string numeric(const sockaddr* address, socklen_t size) {
+  std::array<char, NI_MAXHOST> text{};
+  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    return {};
+  return text.data();
+}
+
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> addresses;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return addresses;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    const int family = each->ifa_addr == nullptr ? AF_UNSPEC : each->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    addresses.push_back(
+        numeric(each->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)));
+  }
+  freeifaddrs(list);
+  return addresses;
+}
+
+std::vector<std::string> addresses_of(const std::string& name) {
+  std::vector<std::string> addresses;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next)
+    addresses.push_back(numeric(each->ai_addr, each->ai_addrlen));
+  freeaddrinfo(found);
+  return addresses;
+}
+
 FileKind look_at_file(const std::string& path) {
   struct stat facts {};
   if (stat(path.c_str(), &facts) != 0)
@@ -165,6 +201,8 @@ HostFacts look_at_host() {
   winsize size{};
   if (facts.has_terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     facts.columns = size.ws_col;
+  facts.addresses = own_addresses();
+  facts.addresses_of = addresses_of;
   facts.probe = look_at_file;
   return facts;
 }

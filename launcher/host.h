@@ -18,17 +18,20 @@ namespace drun {
 
 enum class FileKind { Missing, Directory, NotExecutable, Executable };
 using FileProbe = std::function<FileKind(const std::string& path)>;
+using AddressLookup = std::function<std::vector<std::string>(const std::string& name)>;
 
 struct HostFacts {
   std::string hostname{};  // as the kernel knows it: no name service is asked, none can hang
   int usable_cpus = 1;     // this process may use: affinity and cgroup quota
   int gpus = 0;            // visible: device files, CUDA_VISIBLE_DEVICES and its kin
   std::vector<EnvironmentEntry> environment{};
-  std::string working_directory{};     // absolute; empty when it is gone
-  std::string random_id{};             // 32 hexadecimal digits, new for each process
-  std::chrono::seconds utc_offset{0};  // of local time, for display
-  bool has_terminal = false;           // stderr is a terminal
-  int columns = 80;                    // of that terminal
+  std::string working_directory{};       // absolute; empty when it is gone
+  std::string random_id{};               // 32 hexadecimal digits, new for each process
+  std::chrono::seconds utc_offset{0};    // of local time, for display
+  bool has_terminal = false;             // stderr is a terminal
+  int columns = 80;                      // of that terminal
+  std::vector<std::string> addresses{};  // of its interfaces, numeric
+  AddressLookup addresses_of{};          // of a name, numeric; asks the name service, may take long
   FileProbe probe{};  // looks at one path, relative ones from the working directory
 };
 

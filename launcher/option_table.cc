@@ -9,17 +9,6 @@ namespace {
 
 using Value = KnownOption::Value;
 
-std::string underscored(std::string name) {
-  std::replace(name.begin() + 2, name.end(), '-', '_');
-  return name;
-}
-
-std::string variable_name(const std::string& option) {
-  std::string name = "PET_" + underscored(option).substr(2);
-  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-  return name;
-}
-
 }  // namespace
 
 OptionTable::OptionTable(const Lookup& variables) : variables_(variables) {

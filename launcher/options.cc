@@ -4,6 +4,7 @@
 #include "launcher/helper_commands.h"
 #include "launcher/option_table.h"
 #include "launcher/option_values.h"
+#include "launcher/restart_values.h"
 #include "launcher/version.h"
 
 namespace drun {
@@ -11,7 +12,8 @@ namespace {
 
 void declare_job(OptionTable& table, Options& options) {
   table.group("The job");
-  table.value("--nnodes", options.nnodes, parse_nodes, "N", "nodes in the job (1)");
+  table.value("--nnodes", options.nnodes, parse_nodes, "N|MIN:MAX",
+              "nodes in the job (1); MIN:MAX with c10d: they may come and go");
   table.value("--nproc-per-node", options.nproc_per_node, parse_workers, "N|auto|cpu|gpu",
               "workers on this node (1); auto: one a GPU, else one a core");
   table.value("--node-rank", options.node_rank, parse_rank, "N", "which node this is (0)");
@@ -20,18 +22,45 @@ void declare_job(OptionTable& table, Options& options) {
   table.value("--master-port", options.master_port, parse_port, "P",
               "the one port of the job, on node 0 (29500; one node alone: any free one)");
   table.flag("--standalone", options.standalone, "one node, any free port, a random run id");
-  table.value("--max-restarts", options.max_restarts, parse_count, "N",
-              "times that a failed job is begun again, counted once for all nodes (0)");
+  const auto set_restarts = [&options](RestartBudget restarts) {
+    options.max_restarts = restarts.most;
+    options.restart.window = restarts.window;
+  };
+  table.value<RestartBudget>("--max-restarts", set_restarts, parse_restarts, "N[/TIME]",
+                             "times that a failed job is begun again, counted once for all nodes, "
+                             "or within any such TIME, as 3/1h (0)");
   table.value("--rdzv-id", options.rdzv_id, parse_text, "ID",
               "run id, the same on all nodes (none)");
   table.value("--rdzv-backend", options.rdzv_backend, parse_text, "NAME",
-              "static or c10d (static)");
+              "static: nodes have a --node-rank; c10d: they need none (static)");
   table.value("--rdzv-endpoint", options.rdzv_endpoint, parse_text, "HOST[:P]",
               "where the nodes meet, instead of --master-addr and --master-port");
   table.value("--rdzv-conf", options.rdzv_conf, parse_pairs, "K=V,...",
-              "join_timeout=S: wait for missing nodes (900); keep_alive_interval=S and "
-              "keep_alive_max_attempt=N: when a silent node is lost (5, 3)");
+              "join_timeout=S: wait for missing nodes (900; c10d: 600); last_call_timeout=S: from "
+              "MIN nodes to the first world (30); is_host=0|1: this node listens (guessed)");
   table.value("--role", options.role, parse_text, "NAME", "ROLE_NAME of the workers (default)");
+}
+
+void declare_survival(OptionTable& table, Options& options) {
+  table.group("Failures, and nodes that come and go");
+  table.value("--heartbeat-timeout", options.heartbeat_timeout, parse_interval, "S",
+              "silence after which a node is lost (10)", kOwn);
+  table.value("--restart-on", options.restart.only_on, parse_exit_kinds, "CODES,SIGNALS",
+              "restart only if the first failure was one of these, as 1,42,SIGKILL", kOwn);
+  table.value("--no-restart-on", options.restart.never_on, parse_exit_kinds, "CODES,SIGNALS",
+              "never restart after one of these", kOwn);
+  const auto set_pause = [&options](RestartPause pause) {
+    options.restart.pause = pause.first;
+    if (pause.most) options.restart.most_pause = *pause.most;
+  };
+  table.value<RestartPause>("--restart-backoff", set_pause, parse_pause, "S[:MOST]",
+                            "pause before a restart, doubled each time (0:300)", kOwn);
+  constexpr const char* kOrders =
+      "natural: node2 before node10; arrival; endpoint: its node first, then natural if all names "
+      "have numbers, else arrival (endpoint)";
+  table.value("--rank-order", options.rank_order, parse_rank_order, "ORDER", kOrders, kOwn);
+  table.value("--min-uptime", options.min_uptime, parse_seconds, "S",
+              "after which a world is stopped for a new node; longer if it was lost (5)", kOwn);
 }
 
 void declare_program(OptionTable& table, Options& options) {
@@ -143,6 +172,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   bool version = false;
   OptionTable table(variables);
   declare_job(table, options);
+  declare_survival(table, options);
   declare_program(table, options);
   declare_output(table, options);
   declare_end(table, options);

@@ -62,6 +62,11 @@ struct Options {
   std::vector<std::pair<std::string, std::string>> rdzv_conf{};
   std::optional<std::string> local_addr{};
   StoreHost store = StoreHost::Agent;
+  // Nodes that come and go, restarts.
+  std::optional<RankOrder> rank_order{};
+  std::optional<std::chrono::milliseconds> min_uptime{};
+  std::optional<std::chrono::milliseconds> heartbeat_timeout{};
+  RestartPolicy restart{};
   // The program.
   bool module = false;
   bool no_python = false;

@@ -2,26 +2,17 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 
 #include "agent/worker_command.h"
 #include "launcher/option_values.h"
 #include "launcher/plan_join.h"
 #include "launcher/plan_program.h"
+#include "launcher/restart_values.h"
 
 namespace drun {
 namespace {
 
 constexpr const char* kTerminationSignals[] = {"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
-
-std::optional<int> signal_number(std::string name) {
-  if (name.starts_with("SIG")) name = name.substr(3);
-  for (int signal = 1; signal < NSIG; ++signal) {
-    const char* known = sigabbrev_np(signal);
-    if (known != nullptr && name == known) return signal;
-  }
-  return std::nullopt;
-}
 
 std::vector<int> plan_signals(const Options& options, Remarks& remarks) {
   std::vector<int> signals;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "launcher/option_values.h"
+#include "launcher/plan_elastic.h"
 
 namespace drun {
 namespace {
@@ -33,24 +34,14 @@ Result<int> node_count_of(const Options& options, Backend backend, Remarks& rema
   if (options.standalone && nodes.max > 1)
     return usage_error(given, "--standalone is for one node; drop one of the two");
   if (nodes.min == nodes.max) return nodes.max;
-  if (backend.is_c10d) {
-    return usage_error(given,
-                       "elastic sizes are not supported yet; write a fixed number, such as "
-                       "--nnodes=" +
-                           most);
-  }
+  if (backend.is_c10d) return nodes.max;
   remarks.notes.push_back(given + ": all " + most + " nodes are waited for");
   return nodes.max;
 }
 
-Result<int> node_rank_of(const Options& options, Backend backend, int node_count) {
+Result<int> node_rank_of(const Options& options, int node_count) {
+  if (is_elastic(options)) return 0;
   const std::string last = std::to_string(node_count - 1);
-  if (!options.node_rank && backend.is_c10d && node_count > 1) {
-    return usage_error("--rdzv-backend=c10d",
-                       "drun gives nodes no ranks of its own; say which node this is with "
-                       "--node-rank, 0 to " +
-                           last + ", 0 on the host of --rdzv-endpoint");
-  }
   const int rank = options.node_rank.value_or(0);
   if (rank < node_count) return rank;
   return usage_error("--node-rank=" + std::to_string(rank),
@@ -246,7 +237,7 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
   if (!backend) return backend.error();
   const Result<int> node_count = node_count_of(options, *backend, remarks);
   if (!node_count) return node_count.error();
-  const Result<int> node_rank = node_rank_of(options, *backend, *node_count);
+  const Result<int> node_rank = node_rank_of(options, *node_count);
   if (!node_rank) return node_rank.error();
   const bool is_plain =
       !backend->is_c10d && !is_given(options.rdzv_endpoint) && !options.master_port;
@@ -266,12 +257,17 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
   join.role = *std::move(role);
   join.is_coordinator = *node_rank == 0;
   join.store_host = options.store;
-  join.max_restarts = options.max_restarts.value_or(0);
+  plan_restarts(join, options);
   if (Result<void> places = fill_in_places(join, options, *backend, is_alone); !places)
     return places.error();
+  if (is_elastic(options)) {
+    if (Result<void> planned = plan_elastic(join, options, host); !planned) return planned.error();
+  }
   if (Result<void> timeouts = fill_in_timeouts(join, options, remarks); !timeouts)
     return timeouts.error();
+  if (options.heartbeat_timeout) join.heartbeat_timeout = *options.heartbeat_timeout;
   remark_unused(options, *backend, is_alone, remarks);
+  remark_elastic(join, options, remarks);
   return join;
 }
 

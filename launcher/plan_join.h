@@ -1,6 +1,6 @@
 // core. The rendezvous part of the plan: who this node is, where the nodes meet, what workers are
 // told as MASTER_ADDR and MASTER_PORT.
-// Source:  torchrun's static and c10d rendezvous and --standalone, as far as sizes are fixed.
+// Source:  torchrun's static rendezvous and --standalone; c10d: plan_elastic.h.
 // Errors:  Usage, naming option, value, reason and remedy.   Thread: any.
 #pragma once
 

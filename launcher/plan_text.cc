@@ -36,8 +36,11 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
     const bool is_rank = name == "RANK" || name == "ROLE_RANK";
     const bool is_port = name == "MASTER_PORT" && join.master_port == 0;
     const bool is_file = name == "TORCHELASTIC_ERROR_FILE";
-    if ((is_size && join.node_count > 1) || (is_rank && join.node_rank > 0) || is_port || is_file)
-      value = "?";
+    const bool is_node = name == "GROUP_RANK" || name == "GROUP_WORLD_SIZE" || is_rank || is_size;
+    const bool is_unknown =
+        join.elastic ? is_node
+                     : (is_size && join.node_count > 1) || (is_rank && join.node_rank > 0);
+    if (is_unknown || is_port || is_file) value = "?";
   }
   for (const auto& entry : agent.worker.environment) {
     if (entry.first == "OMP_NUM_THREADS" || entry.first == "TORCH_NCCL_ASYNC_ERROR_HANDLING")
@@ -52,7 +55,27 @@ std::string endpoint_text(const JoinSpec& join) {
   return text.substr(0, text.rfind(':')) + ", any free port";
 }
 
+const char* listens_text(const JoinSpec& join) {
+  if (!join.is_coordinator) return "";
+  return join.may_be_member ? " (this node listens, unless another agent here does)"
+                            : " (this node listens)";
+}
+
+std::string node_text(const JoinSpec& join) {
+  if (!join.elastic)
+    return std::to_string(join.node_rank) + " of " + std::to_string(join.node_count);
+  const std::string least = std::to_string(join.elastic->min_nodes);
+  return "one of " + least + " to " + std::to_string(join.node_count) + ", numbered when they meet";
+}
+
+std::string restarts_text(const JoinSpec& join) {
+  const std::string most = std::to_string(join.max_restarts);
+  return join.restart.window.count() == 0 ? most
+                                          : most + " within " + seconds_text(join.restart.window);
+}
+
 std::string ranks_text(const JoinSpec& join) {
+  if (join.elastic) return "ranks known once nodes met";
   if (join.node_rank == 0 && join.local_world_size == 1) return "rank 0";
   if (join.node_rank == 0) return "ranks 0 to " + std::to_string(join.local_world_size - 1);
   return "ranks after those of node" + std::string(join.node_rank == 1 ? " 0" : "s 0 to ") +
@@ -117,18 +140,16 @@ std::string shell_quoted(const std::vector<std::string>& words) {
 std::string plan_text(const Plan& plan) {
   const AgentSpec& agent = plan.agent;
   const JoinSpec& join = agent.join;
-  const bool is_first = join.is_coordinator;
   std::string text =
-      "run id       " + join.run_id + "\n" +                                              //
-      "node         " + std::to_string(join.node_rank) + " of " +                         //
-      std::to_string(join.node_count) + ", host " + agent.host + "\n" +                   //
-      "workers      " + std::to_string(join.local_world_size) + " here, " +               //
-      ranks_text(join) + "\n" +                                                           //
-      "endpoint     " + endpoint_text(join) + (is_first ? " (this node listens)" : "") +  //
-      ", join timeout " + seconds_text(join.join_timeout) + "\n" +                        //
+      "run id       " + join.run_id + "\n" +                                 //
+      "node         " + node_text(join) + ", host " + agent.host + "\n" +    //
+      "workers      " + std::to_string(join.local_world_size) + " here, " +  //
+      ranks_text(join) + "\n" +                                              //
+      "endpoint     " + endpoint_text(join) + listens_text(join) +           //
+      ", join timeout " + seconds_text(join.join_timeout) + "\n" +           //
       "store        " +
       (join.store_host == StoreHost::Agent ? "served by drun\n" : "left to rank 0\n") +  //
-      "restarts     " + std::to_string(join.max_restarts) + "\n" +                       //
+      "restarts     " + restarts_text(join) + "\n" +                                     //
       "command      " + shell_quoted(agent.worker.argv) + "\n" +                         //
       "output       " + mode_text(agent.output.mode) + "; files: " +                     //
       log_dir_text(agent.output) + "\n" + streams_text(agent.output) +                   //
@@ -156,8 +177,9 @@ std::string plan_json(const Plan& plan) {
   const Json json{
       {"schema", "drun.plan/1"},
       {"run_id", join.run_id},
-      {"node_rank", join.node_rank},
+      {"node_rank", join.elastic ? Json(nullptr) : Json(join.node_rank)},
       {"nodes", join.node_count},
+      {"min_nodes", join.elastic ? join.elastic->min_nodes : join.node_count},
       {"workers_per_node", join.local_world_size},
       {"max_restarts", join.max_restarts},
       {"role", join.role},

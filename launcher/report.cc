@@ -18,8 +18,9 @@ std::string counted(std::size_t count, const std::string& thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
-std::string place(int node_rank, const std::string& host) {
-  return "node " + std::to_string(node_rank) + (host.empty() ? "" : " (" + printable(host) + ")");
+std::string place(std::optional<int> node_rank, const std::string& host) {
+  if (!node_rank) return "the node on " + printable(host);
+  return "node " + std::to_string(*node_rank) + (host.empty() ? "" : " (" + printable(host) + ")");
 }
 
 std::vector<std::string> lines_of(std::string_view text) {
@@ -113,7 +114,9 @@ void write_foot(Writer& writer, const Outcome& outcome) {
                      ", " +
                      counted(static_cast<std::size_t>(std::max(outcome.world_size, 0)), "worker") +
                      ", " + in_words(outcome.duration);
-  if (outcome.max_restarts > 0) {
+  if (outcome.restarts > outcome.max_restarts) {  // they are counted in a window
+    text += ", " + counted(static_cast<std::size_t>(outcome.restarts), "restart");
+  } else if (outcome.max_restarts > 0) {
     text += ", " + std::to_string(outcome.restarts) + " of " +
             counted(static_cast<std::size_t>(outcome.max_restarts), "restart") + " used";
   }

@@ -11,6 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json or_null(std::optional<int> number) { return number ? Json(*number) : Json(nullptr); }
 Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 Json to_json(const ExitStatus& status) {
@@ -76,7 +77,7 @@ Told told(const Ending& ending) {
                               .word = "interrupted",
                               .details = Json{{"signal", interrupted.signal},
                                               {"signal_name", signal_name(interrupted.signal)},
-                                              {"node_rank", interrupted.node_rank},
+                                              {"node_rank", or_null(interrupted.node_rank)},
                                               {"host", interrupted.host}}};
                         },
                         [](const NodeLost& lost) {

@@ -82,7 +82,8 @@ Log log_of(const Plan& plan, const std::string& invoked_as) {
   return console_log(
       {.invoked_as = invoked_as,
        .level = plan.log_level,
-       .node_rank = join.node_count > 1 ? std::optional(join.node_rank) : std::nullopt});
+       .node_rank = join.node_count > 1 && !join.elastic ? std::optional(join.node_rank)
+                                                         : std::nullopt});
 }
 
 }  // namespace

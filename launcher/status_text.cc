@@ -24,7 +24,7 @@ std::string counted(int count, const char* thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
-// "running, 8 workers on 2 nodes, up 3 min 12 s; restart 1 of at most 3, 12.3 s ago"
+// "running, 8 workers on 2 nodes, up 3 min 12 s; round 1 for 12.3 s; 1 of 3 restarts used"
 std::string progress(const Json& status) {
   std::string text = status.at("phase").get<std::string>();
   if (status.at("world_size").is_null()) {
@@ -34,10 +34,14 @@ std::string progress(const Json& status) {
   text += ", " + counted(status.at("world_size").get<int>(), "worker") + " on " +
           counted(status.at("nodes").get<int>(), "node") + ", up " +
           duration(status.at("up_s").get<double>());
-  if (status.at("max_restarts").get<int>() > 0 || status.at("round").get<int>() > 0) {
-    text += "; restart " + std::to_string(status.at("round").get<int>()) + " of at most " +
-            std::to_string(status.at("max_restarts").get<int>()) + ", " +
-            duration(status.at("round_up_s").get<double>()) + " ago";
+  const int round = status.at("round").get<int>();
+  if (round > 0) {
+    text += "; round " + std::to_string(round) + " for " +
+            duration(status.at("round_up_s").get<double>());
+  }
+  if (status.at("max_restarts").get<int>() > 0) {
+    text += "; " + std::to_string(status.at("restarts").get<int>()) + " of " +
+            counted(status.at("max_restarts").get<int>(), "restart") + " used";
   }
   return text;
 }

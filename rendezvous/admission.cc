@@ -1,5 +1,6 @@
 #include "rendezvous/admission.h"
 
+#include "rendezvous/elastic.h"
 #include "rendezvous/roll_call.h"
 
 namespace drun::rendezvous {
@@ -10,6 +11,40 @@ constexpr int kMostLocalWorkers = 1 << 20;
 constexpr int kMostWorkers = 1 << 30;
 
 Error refused(std::string reason) { return Error{ErrorCode::Refused, std::move(reason)}; }
+
+std::string range(int least, int most) {
+  return (least == most ? "" : std::to_string(least) + ":") + std::to_string(most);
+}
+std::string nodes_text(const RoundState& state) {
+  return range(state.spec.elastic ? state.spec.elastic->min_nodes : state.spec.node_count,
+               state.spec.node_count);
+}
+// A rank of its own: the sender's world is fixed.
+std::string nodes_text(const Hello& hello) {
+  return range(hello.node_rank ? hello.node_count : hello.least_node_count, hello.node_count);
+}
+
+const Hello* host_of(const RoundState& state) {
+  for (const RoundNode& node : state.nodes) {
+    if (node.presence == RoundNode::Presence::Present && node.hello.is_host) return &node.hello;
+  }
+  for (const auto& [peer, candidate] : state.line) {
+    if (candidate.hello.is_host) return &candidate.hello;
+  }
+  return nullptr;
+}
+
+std::optional<Error> line_objection(const RoundState& state, const Hello& hello) {
+  if (hello.node_rank)
+    return refused("it was given --node-rank=" + std::to_string(*hello.node_rank) +
+                   ", but this job's nodes get their numbers from the coordinator; leave it out");
+  if (state.line.size() >= most_in_line(state))
+    return refused("too many nodes wait there already (" + std::to_string(state.line.size()) + ")");
+  const Hello* host = hello.is_host ? host_of(state) : nullptr;
+  if (host == nullptr || host->instance == hello.instance) return std::nullopt;
+  return refused("host " + host->host + " (pid " + std::to_string(host->pid) +
+                 ") is the coordinator there already; give is_host=1 to one node, or none");
+}
 
 std::optional<Error> rank_objection(const RoundState& state, const Hello& hello) {
   if (!hello.node_rank) return refused("it names no node rank; give it a --node_rank");
@@ -37,20 +72,25 @@ std::optional<Error> objection(const RoundState& state, const Hello& hello) {
     return refused("it belongs to run id \"" + hello.run_id + "\", but this is run id \"" +
                    state.spec.run_id +
                    "\"; give the same --rdzv-id on all nodes, or another job another port");
-  if (hello.node_count != state.spec.node_count)
-    return refused("it was started with --nnodes=" + std::to_string(hello.node_count) +
-                   ", but the coordinator with --nnodes=" + std::to_string(state.spec.node_count) +
+  const int least = state.spec.elastic ? state.spec.elastic->min_nodes : 1;
+  const bool is_same_range = hello.least_node_count == least || !state.spec.elastic;
+  if (hello.node_count != state.spec.node_count || !is_same_range)
+    return refused("it was started with --nnodes=" + nodes_text(hello) +
+                   ", but the coordinator with --nnodes=" + nodes_text(state) +
                    "; give the same number on all nodes");
-  if (auto error = rank_objection(state, hello)) return error;
+  if (auto error = state.spec.elastic ? line_objection(state, hello) : rank_objection(state, hello))
+    return error;
   if (hello.local_world_size < 1 || hello.local_world_size > kMostLocalWorkers ||
-      hello.local_world_size > kMostWorkers - state.world_size)
+      hello.local_world_size > kMostWorkers - state.world_size - state.line_workers)
     return refused("--nproc_per_node=" + std::to_string(hello.local_world_size) +
                    " is not a number of workers that a world can take");
   return std::nullopt;
 }
 
 bool is_own_probe(const RoundState& state, const Hello& hello) {
-  return hello.is_probe && hello.instance == state.nodes.front().hello.instance;
+  if (!hello.is_probe) return false;
+  const Hello* host = state.spec.elastic ? host_of(state) : &state.nodes.front().hello;
+  return host != nullptr && host->instance == hello.instance;
 }
 
 }  // namespace drun::rendezvous

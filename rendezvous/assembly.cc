@@ -3,11 +3,18 @@
 #include <cassert>
 #include <utility>
 
+#include "rendezvous/elastic.h"
+
 namespace drun::rendezvous {
 namespace {
 
 constexpr std::size_t kMostJoinedNamed = 8;
 constexpr std::size_t kMostMissingNamed = 16;
+
+int node_count_of(const RoundState& state) {
+  if (!state.spec.elastic) return state.spec.node_count;
+  return static_cast<int>(state.nodes.empty() ? state.line.size() : state.nodes.size());
+}
 
 }  // namespace
 
@@ -28,9 +35,10 @@ World world_of(const RoundState& state, int node) {
   const RoundNode& self = state.nodes[static_cast<std::size_t>(node)];
   return World{.run_id = state.spec.run_id,
                .round = state.round,
+               .restarts = static_cast<int>(state.restarts.size()),
                .max_restarts = state.spec.max_restarts,
                .node_rank = node,
-               .node_count = state.spec.node_count,
+               .node_count = static_cast<int>(state.nodes.size()),
                .base_rank = self.base_rank,
                .local_world_size = self.hello.local_world_size,
                .world_size = state.world_size,
@@ -42,7 +50,8 @@ World world_of(const RoundState& state, int node) {
                .use_agent_store = state.spec.use_agent_store};
 }
 
-Waiting roll(const RoundState& state) {
+Waiting roll(const RoundState& state, Time now) {
+  if (state.spec.elastic) return elastic_roll(state, false, now);
   Waiting waiting{.node_count = state.spec.node_count, .joined_count = state.present_count};
   for (int node = 0; node < state.spec.node_count; ++node) {
     const RoundNode& self = state.nodes[static_cast<std::size_t>(node)];
@@ -57,9 +66,9 @@ Waiting roll(const RoundState& state) {
 Outcome outcome_of(const RoundState& state, Ending ending, Time now) {
   Outcome outcome{.ending = std::move(ending),
                   .run_id = state.spec.run_id,
-                  .node_count = state.spec.node_count,
+                  .node_count = node_count_of(state),
                   .world_size = state.first_world ? state.world_size : 0,
-                  .restarts = state.round,
+                  .restarts = static_cast<int>(state.restarts.size()),
                   .max_restarts = state.spec.max_restarts};
   if (std::holds_alternative<WorkersFailed>(outcome.ending))
     outcome.failures_left_out = state.failures.left_out();

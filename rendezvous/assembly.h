@@ -13,7 +13,7 @@ void assign_ranks(RoundState& state);
 World world_of(const RoundState& state, int node);
 
 // Lists cut to the first few: O(nodes), so not for every hello.
-Waiting roll(const RoundState& state);
+Waiting roll(const RoundState& state, Time now);
 
 // What every node is told in the end. `failures` of the state are in it if workers failed.
 Outcome outcome_of(const RoundState& state, Ending ending, Time now);

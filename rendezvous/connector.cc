@@ -133,6 +133,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
   void failed(const tcp::endpoint& address, const error_code& ec) {
     if (is_over_) return;
     --waiting_count_;
+    is_refused_ = is_refused_ && ec == asio::error::connection_refused;
     note(system_message(ec.value()) + " (" + address.address().to_string() + ")");
     if (next_ < addresses_.size()) return try_next();
     if (waiting_count_ == 0) fail();
@@ -150,7 +151,10 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     tcp::socket winner = std::move(socket);
     finish(std::move(winner));
   }
-  void fail() { finish(Error{ErrorCode::Unreachable, trouble_}); }
+  void fail() {
+    const bool is_refused = is_refused_ && waiting_count_ == 0 && !addresses_.empty();
+    finish(Error{is_refused ? ErrorCode::Refused : ErrorCode::Unreachable, trouble_});
+  }
 
   void finish(Result<tcp::socket> result) {
     Done on_done = std::exchange(on_done_, nullptr);
@@ -174,6 +178,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
   std::size_t next_ = 0;
   std::size_t waiting_count_ = 0;
   std::string trouble_;
+  bool is_refused_ = true;  // so far, by all
   bool is_over_ = false;
 };
 

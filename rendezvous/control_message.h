@@ -26,14 +26,17 @@ using Milliseconds = std::chrono::milliseconds;
 // A member's first words.
 struct Hello {
   std::string run_id;
-  std::optional<int> node_rank;  // absent: the coordinator's choice (not offered by protocol 1)
-  int node_count = 1;
+  std::optional<int> node_rank;  // absent: the coordinator's choice, in an elastic world
+  int node_count = 1;            // the most, in an elastic world
   int local_world_size = 1;
   std::string role;
   std::string host;
   int pid = 0;
   std::uint64_t instance = 0;  // random; tells a member that comes back from a second one
   bool is_probe = false;       // asks for objections only (coordinator_probe.h): Refused comes back
+  int least_node_count = 1;    // this and the next two: elastic worlds
+  int slot = 0;                // tells agents of one host apart
+  bool is_host = false;        // the coordinator's own agent
   bool operator==(const Hello&) const = default;
 };
 struct AgedFailure {
@@ -84,7 +87,11 @@ struct Waiting {
   int node_count = 0;
   int joined_count = 0;
   std::vector<NodeName> joined{};
-  std::vector<int> missing{};
+  std::vector<int> missing{};  // fixed worlds
+  // Elastic worlds: node ranks mean nothing yet, and time is the coordinator's to keep.
+  int least_node_count = 0;  // 0: a fixed world
+  bool is_spare = false;     // a world runs without this node
+  Milliseconds left{0};      // until the world begins without more nodes, or is given up
   bool operator==(const Waiting&) const = default;
 };
 struct Refused {

@@ -40,6 +40,15 @@ void one_of(Archive& archive, Variant& value, Each each) {
 }
 
 template <typename Archive>
+void optional_rank(Archive& archive, std::optional<int>& node_rank) {
+  bool has_rank = node_rank.has_value();
+  int rank = node_rank.value_or(0);
+  archive.flag(has_rank);
+  archive.integer(rank, kCount);
+  node_rank = has_rank ? std::optional(rank) : std::nullopt;
+}
+
+template <typename Archive>
 void fields(Archive& archive, Exited& exited) {
   archive.integer(exited.code, {0, 255});
 }
@@ -92,6 +101,7 @@ template <typename Archive>
 void fields(Archive& archive, World& world) {
   archive.text(world.run_id, kIdentityBytes);
   archive.integer(world.round, kCount);
+  archive.integer(world.restarts, kCount);
   archive.integer(world.max_restarts, kCount);
   archive.integer(world.node_rank, kCount);
   archive.integer(world.node_count, kCount);
@@ -120,7 +130,7 @@ void fields(Archive& archive, WorkersFailed& failed) {
 template <typename Archive>
 void fields(Archive& archive, Interrupted& interrupted) {
   archive.integer(interrupted.signal, kSignal);
-  archive.integer(interrupted.node_rank, kCount);
+  optional_rank(archive, interrupted.node_rank);
   archive.text(interrupted.host, kNameBytes);
 }
 template <typename Archive>
@@ -151,11 +161,7 @@ void fields(Archive& archive, Outcome& outcome) {
 template <typename Archive>
 void fields(Archive& archive, Hello& hello) {
   archive.text(hello.run_id, kIdentityBytes);
-  bool has_rank = hello.node_rank.has_value();
-  int rank = hello.node_rank.value_or(0);
-  archive.flag(has_rank);
-  archive.integer(rank, kCount);
-  hello.node_rank = has_rank ? std::optional(rank) : std::nullopt;
+  optional_rank(archive, hello.node_rank);
   archive.integer(hello.node_count, kCount);
   archive.integer(hello.local_world_size, kCount);
   archive.text(hello.role, kNameBytes);
@@ -163,6 +169,9 @@ void fields(Archive& archive, Hello& hello) {
   archive.integer(hello.pid, kPid);
   archive.bits(hello.instance);
   archive.flag(hello.is_probe);
+  archive.integer(hello.least_node_count, kCount);
+  archive.integer(hello.slot, kCount);
+  archive.flag(hello.is_host);
 }
 template <typename Archive>
 void fields(Archive& archive, Failed& failed) {
@@ -202,6 +211,9 @@ void fields(Archive& archive, Waiting& waiting) {
   });
   archive.list(waiting.missing, kMostListed,
                [](auto& each, int& node_rank) { each.integer(node_rank, kCount); });
+  archive.integer(waiting.least_node_count, kCount);
+  archive.flag(waiting.is_spare);
+  archive.duration(waiting.left, kMostMilliseconds);
 }
 template <typename Archive>
 void fields(Archive& archive, Refused& refused) {

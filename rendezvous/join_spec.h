@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "rendezvous/endpoint.h"
+#include "rendezvous/restart_policy.h"
 
 namespace drun {
 
@@ -16,20 +18,43 @@ enum class StoreHost {
   Worker,  // MASTER_PORT is left to rank 0; drun meets on an endpoint of its own
 };
 
+// How nodes without a number of their own get one.
+enum class RankOrder {
+  Endpoint,  // the coordinator's node first; then by host name if all have numbers, else by arrival
+  Natural,   // by host name, node2 before node10
+  Arrival,
+};
+
+// Worlds whose nodes come and go, numbered by the coordinator.
+struct ElasticSpec {
+  int min_nodes = 1;  // JoinSpec::node_count is the most
+  RankOrder rank_order = RankOrder::Endpoint;
+  // From MIN nodes to the first world, for more to come.
+  std::chrono::milliseconds last_call_timeout{std::chrono::seconds(30)};
+  // A newcomer must have been there so long before a running world is stopped for it; doubled each
+  // time that node is lost.
+  std::chrono::milliseconds min_uptime{std::chrono::seconds(5)};
+  bool operator==(const ElasticSpec&) const = default;
+};
+
 struct JoinSpec {
   std::string run_id = "none";
-  int node_rank = 0;
-  int node_count = 1;
+  int node_rank = 0;   // not of elastic worlds
+  int node_count = 1;  // of elastic worlds: the most
+  std::optional<ElasticSpec> elastic{};
+  int slot = 0;  // tells agents of one host apart; elastic worlds only
   int local_world_size = 1;
   std::string role = "default";
   Endpoint endpoint;  // where the coordinator listens; port 0: any free one (one node only)
   bool is_coordinator = true;     // this agent listens there
+  bool may_be_member = false;     // if another agent of this host listens there already: join it
   std::string master_addr;        // what workers are told, exactly as it was given
   std::uint16_t master_port = 0;  // 0: the coordinator's port, once it is known
   StoreHost store_host = StoreHost::Agent;
   int max_restarts = 0;
+  RestartPolicy restart{};
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
-  std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(15)};
+  std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(10)};
   bool operator==(const JoinSpec&) const = default;
 };
 

@@ -28,12 +28,16 @@
 //   silence         -                end          Resting    lost      lost     lost      lost
 //   * a few times; then the endpoint is taken for something that is not drun.
 //   "broken": the coordinator broke the protocol; as if the connection had closed.
+//   Elastic worlds: instead of "lost", Parting: own workers are stopped, then Resting as at the
+//   start, until the coordinator refuses, or for its heartbeat timeout; lost then. Numbers are the
+//   coordinator's, and Joined has no timeout.
 //   Leaving: a signal was passed on, nothing runs here; waits for Finish and answers Stop.
-//   Old rounds are ignored everywhere; Ending and Ended ignore all but "own stopped".
+//   Old rounds are ignored everywhere; Parting, Ending and Ended ignore all but "own stopped".
 //
 // Back-off: 50 ms, doubled up to 1 s; until join_timeout has passed since start.
-// Silence:  after Welcome, nothing heard for the coordinator's heartbeat timeout; judged when pings
-//           are due (a quarter of it), unless this process itself was held up.
+// Silence:  after Welcome, nothing heard for the coordinator's heartbeat timeout, unless this
+// process
+//           itself was held up. Pings are due every quarter of it.
 // Lost:     stop own workers, then NodeLost{is_coordinator}, or Interrupted if a signal was passed
 // on. Units:    `now` is the steady clock of one turn. Owner:    a value, driven by client.cc (and
 // tests/sim).   Thread: any, one at a time. Errors:   none; they become the outcome.  Never throws.
@@ -65,7 +69,8 @@ struct MemberSpec {
 struct MemberStart {};
 struct Connected {};
 struct ConnectFailed {
-  std::string reason;  // "connection refused (10.0.0.1), ..."
+  std::string reason;       // "connection refused (10.0.0.1), ..."
+  bool is_refused = false;  // by every address: nobody listens there
 };
 // What answers is not a drun of this version.
 struct WrongPeer {
@@ -133,6 +138,7 @@ enum class MemberPhase {
   Stopping,
   Stopped,
   Leaving,
+  Parting,
   Ending,
   Ended
 };
@@ -150,7 +156,9 @@ struct MemberState {
   std::string last_trouble;  // why the coordinator cannot be reached
   int closes_in_a_row = 0;   // connections that ended without a word
   Time first_close;
-  Milliseconds heartbeat_timeout{0};  // the coordinator's
+  std::optional<std::string> lost_reason;  // Parting, and trying to join again
+  std::optional<Time> rejoin_by;           // until then
+  Milliseconds heartbeat_timeout{0};       // the coordinator's
   Time heard;
   Time next_ping;
   std::optional<Waiting> waiting;

@@ -6,8 +6,13 @@
 
 namespace drun::rendezvous {
 
+std::optional<int> own_rank(const MemberState& state) {
+  if (!state.spec.join.elastic) return state.spec.join.node_rank;
+  return state.world ? std::optional(state.world->node_rank) : std::nullopt;
+}
+
 Ending lost_ending(const MemberState& state, std::string_view reason) {
-  if (state.signal) return Interrupted{*state.signal, state.spec.join.node_rank, state.spec.host};
+  if (state.signal) return Interrupted{*state.signal, own_rank(state), state.spec.host};
   NodeLost lost{0, state.spec.join.endpoint.host, true, std::string(reason)};
   if (!state.own_failures.empty()) {
     const Failure& failure = state.own_failures.first();
@@ -20,9 +25,9 @@ Ending lost_ending(const MemberState& state, std::string_view reason) {
 Outcome local_outcome(const MemberState& state, Ending ending, Time now) {
   Outcome outcome{.ending = std::move(ending),
                   .run_id = state.spec.join.run_id,
-                  .node_count = state.spec.join.node_count,
+                  .node_count = state.world ? state.world->node_count : state.spec.join.node_count,
                   .world_size = state.world ? state.world->world_size : 0,
-                  .restarts = state.world ? state.world->round : 0,
+                  .restarts = state.world ? state.world->restarts : 0,
                   .max_restarts = state.spec.join.max_restarts};
   if (state.first_world)
     outcome.duration = std::chrono::duration_cast<Milliseconds>(now - *state.first_world);

@@ -11,6 +11,9 @@ namespace drun::rendezvous {
 // The outcome from what this node knows.
 Outcome local_outcome(const MemberState& state, Ending ending, Time now);
 
+// This node's number; absent: it had none yet, in an elastic world.
+std::optional<int> own_rank(const MemberState& state);
+
 // The coordinator went away (or must be taken for gone).
 Ending lost_ending(const MemberState& state, std::string_view reason);
 

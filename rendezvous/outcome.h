@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -27,7 +28,7 @@ struct WorkersFailed {
 // Somebody sent a termination signal to an agent.
 struct Interrupted {
   int signal = 0;
-  int node_rank = 0;
+  std::optional<int> node_rank{};  // absent: it had none yet, in an elastic world
   std::string host;
   bool operator==(const Interrupted&) const = default;
 };

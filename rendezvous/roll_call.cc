@@ -12,6 +12,14 @@ void append_rest(std::string& list, long count) {
   if (count > 0) list += " and " + std::to_string(count) + " more";
 }
 
+std::string joined_hosts(const Waiting& waiting) {
+  std::string joined;
+  for (const NodeName& node : waiting.joined) append_item(joined, node.host);
+  append_rest(joined,
+              static_cast<long>(waiting.joined_count) - static_cast<long>(waiting.joined.size()));
+  return joined.empty() ? "none" : joined;
+}
+
 }  // namespace
 
 std::string node_text(int node_rank, std::string_view host) {
@@ -54,6 +62,35 @@ std::string timeout_text(const Waiting& waiting, std::string_view endpoint, Mill
          " nodes joined at " + std::string(endpoint) + " within " + duration_text(limit) + ": " +
          roll_call(waiting) +
          "; start drun on the missing nodes, check that they reach this endpoint, or raise "
+         "--rdzv-conf join_timeout=SECONDS";
+}
+
+std::string node_range_text(int least, int most) {
+  return (least == most ? "" : std::to_string(least) + " to ") + std::to_string(most) +
+         (most == 1 ? " node" : " nodes");
+}
+
+std::string elastic_waiting_text(const Waiting& waiting, std::string_view endpoint) {
+  const std::string place(endpoint);
+  if (waiting.is_spare) {
+    return "the job at " + place + " runs on " +
+           node_range_text(waiting.joined_count, waiting.joined_count) +
+           " without this one, which is a spare: it steps in when there is room";
+  }
+  const std::string joined = std::to_string(waiting.joined_count) + " of " +
+                             node_range_text(waiting.least_node_count, waiting.node_count) +
+                             " joined at " + place + " (" + joined_hosts(waiting) + "); ";
+  if (waiting.joined_count >= waiting.least_node_count)
+    return joined + "the world begins in " + duration_text(waiting.left) + " if no more come";
+  return "waiting for nodes: " + joined + duration_text(waiting.left) + " left";
+}
+
+std::string elastic_timeout_text(const Waiting& waiting, std::string_view endpoint,
+                                 Milliseconds limit) {
+  return std::to_string(waiting.joined_count) + " of " +
+         node_range_text(waiting.least_node_count, waiting.node_count) + " joined at " +
+         std::string(endpoint) + " within " + duration_text(limit) + " (" + joined_hosts(waiting) +
+         "); start drun on more nodes, check that they reach this endpoint, or raise "
          "--rdzv-conf join_timeout=SECONDS";
 }
 

@@ -22,6 +22,15 @@ std::string timeout_text(const Waiting& waiting, std::string_view endpoint, Mill
 // "13m20s", "10s", "1h5m", "300ms" below a second.
 std::string duration_text(Milliseconds duration);
 
+// The same of an elastic world: "2 of 2 to 4 nodes have joined at gpu0:29400 (a, b); ..."; what a
+// spare is told.
+std::string elastic_waiting_text(const Waiting& waiting, std::string_view endpoint);
+std::string elastic_timeout_text(const Waiting& waiting, std::string_view endpoint,
+                                 Milliseconds limit);
+
+// "4 nodes", "2 to 4 nodes".
+std::string node_range_text(int least, int most);
+
 // "node 2 (host b)"; "node 2" without a host.
 std::string node_text(int node_rank, std::string_view host);
 

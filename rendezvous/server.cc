@@ -28,7 +28,9 @@ ListenSpec listen_spec(const JoinSpec& spec) {
 RoundSpec round_spec(const JoinSpec& spec, std::uint16_t port) {
   return {.run_id = spec.run_id,
           .node_count = spec.node_count,
+          .elastic = spec.elastic,
           .max_restarts = spec.max_restarts,
+          .restart = spec.restart,
           .endpoint = to_string(Endpoint{spec.endpoint.host, port}),
           .master_addr = spec.master_addr,
           .master_port = spec.master_port != 0 ? spec.master_port : port,

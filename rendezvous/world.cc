@@ -80,7 +80,8 @@ std::vector<EnvironmentEntry> to_environment(const World& world, int local_rank)
       {"ROLE_WORLD_SIZE", std::to_string(world.role_world_size)},
       {"MASTER_ADDR", world.master_addr},
       {"MASTER_PORT", std::to_string(world.master_port)},
-      {"TORCHELASTIC_RESTART_COUNT", std::to_string(world.round)},
+      {"DRUN_ROUND", std::to_string(world.round)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(world.restarts)},
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(world.max_restarts)},
       {"TORCHELASTIC_RUN_ID", world.run_id},
       {"TORCHELASTIC_USE_AGENT_STORE", world.use_agent_store ? "True" : "False"},
@@ -106,7 +107,8 @@ Result<WorkerIdentity> from_environment(const Lookup& lookup) {
   world.role_world_size = variables.optional("ROLE_WORLD_SIZE", {1, kMostRanks}, world.world_size);
   world.master_addr = variables.required_text("MASTER_ADDR");
   world.master_port = static_cast<std::uint16_t>(variables.required("MASTER_PORT", {1, 65535}));
-  world.round = variables.optional("TORCHELASTIC_RESTART_COUNT", {0, kMostRanks}, 0);
+  world.restarts = variables.optional("TORCHELASTIC_RESTART_COUNT", {0, kMostRanks}, 0);
+  world.round = variables.optional("DRUN_ROUND", {0, kMostRanks}, world.restarts);
   world.max_restarts = variables.optional("TORCHELASTIC_MAX_RESTARTS", {0, kMostRanks}, 0);
   world.run_id = variables.text("TORCHELASTIC_RUN_ID", "none");
   world.use_agent_store = variables.text("TORCHELASTIC_USE_AGENT_STORE", "False") == "True";

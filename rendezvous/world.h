@@ -22,7 +22,8 @@ namespace drun {
 
 struct World {
   std::string run_id;
-  int round = 0;  // restarts so far: TORCHELASTIC_RESTART_COUNT
+  int round = 0;     // worlds before this one: DRUN_ROUND
+  int restarts = 0;  // of them those that failed: TORCHELASTIC_RESTART_COUNT
   int max_restarts = 0;
   int node_rank = 0;  // GROUP_RANK
   int node_count = 1;

@@ -22,7 +22,7 @@ ProcessGroup ProcessGroup::connect(const InitOptions& options) {
 int ProcessGroup::rank() const { return group_->parts().rank; }
 int ProcessGroup::size() const { return group_->parts().size; }
 int ProcessGroup::local_rank() const { return group_->parts().job->self.local_rank; }
-int ProcessGroup::restart_count() const { return group_->parts().job->self.world.round; }
+int ProcessGroup::restart_count() const { return group_->parts().job->self.world.restarts; }
 std::string ProcessGroup::backend() const { return group_->parts().backend->name(); }
 
 void ProcessGroup::barrier(Timeout timeout) {

@@ -51,7 +51,7 @@ TEST_CASE("a running job can be looked at by its run id and by its pid") {
   CHECK(said["drun_pid"] == running.pid());
   CHECK(said["workers"][0]["state"] == "running");
   CHECK(said["last_failure"]["exit_code"] == 5);
-  CHECK_THAT(status({id}).out, ContainsSubstring("restart 1 of at most 1"));
+  CHECK_THAT(status({id}).out, ContainsSubstring("1 of 1 restart used"));
 
   Running watching({.argv = {drun_program(), "status", id, "--watch", "--json"}});
   REQUIRE(watching.prints(id));

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <chrono>
+
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
 
@@ -86,17 +88,51 @@ TEST_CASE("a node whose network falls silent is lost, and everyone says so") {
     nodes.push_back(std::make_unique<Running>(network.inside(
         node,
         shell_job({"--nnodes=3", "--node_rank=" + std::to_string(node), "--master_addr=10.77.0.1",
-                   "--master_port=29500", "--rdzv-conf=heartbeat_timeout=2"},
+                   "--master_port=29500", "--heartbeat-timeout=2"},
                   "echo ready; exec sleep 600"))));
   }
   for (const auto& node : nodes) REQUIRE(node->prints("ready"));
   REQUIRE(network.set_link(1, "down"));
+  const auto cut = std::chrono::steady_clock::now();
+  CHECK(nodes[0]->prints("lost node 1"));
+  CHECK(nodes[1]->prints("lost the coordinator"));
+  // The heartbeat timeout and a second; the rest is for a busy machine.
+  CHECK(std::chrono::steady_clock::now() - cut < 3s + 2s);
   for (std::size_t node = 0; node < 3; ++node) {
     const Ended ended = nodes[node]->wait(30s);
     INFO("node " << node << "\n" << ended.err);
     CHECK(ended.code == 122);
     CHECK_THAT(ended.err, ContainsSubstring(node == 1 ? "node 0" : "node 1"));
   }
+}
+
+TEST_CASE("an elastic job goes on without a node whose cable was cut, and that node stops") {
+  Network network;
+  if (!network.is_up()) {
+    WARN("skipped: cannot make network namespaces: " << network.why());
+    return;
+  }
+  const TemporaryDirectory directory;
+  std::vector<std::unique_ptr<Running>> nodes;
+  for (int node = 0; node < 3; ++node) {
+    Launch launch = shell_job({"--nnodes=2:3", "--rdzv-backend=c10d", "--rdzv-id=cut",
+                               "--rdzv-endpoint=10.77.0.1", "--heartbeat-timeout=2"},
+                              "echo ready $DRUN_ROUND of $GROUP_WORLD_SIZE; until [ -e $DIR/go ]; "
+                              "do sleep 0.02; done");
+    launch.environment["DIR"] = directory.path();
+    nodes.push_back(std::make_unique<Running>(network.inside(node, std::move(launch))));
+  }
+  for (const auto& node : nodes) REQUIRE(node->prints("ready 0 of 3"));
+  REQUIRE(network.set_link(2, "down"));
+  CHECK(nodes[0]->prints("ready 1 of 2"));
+  CHECK(nodes[1]->prints("ready 1 of 2"));
+  const Ended cut = nodes[2]->wait(30s);
+  INFO(cut.err);
+  CHECK(cut.code == 122);
+  CHECK_THAT(cut.err, ContainsSubstring("lost the coordinator") &&
+                          ContainsSubstring("no sign of life for 2s"));
+  write_file(directory.file("go"), "");
+  for (const std::size_t node : {0U, 1U}) CHECK(nodes[node]->wait(30s).code == 0);
 }
 
 }  // namespace drun::testing

@@ -31,6 +31,7 @@ std::vector<MemberMessage> member_messages() {
   not_started.status = NotStarted{2};
   return {Hello{"run-1", 3, 4, 8, "trainer", "host-3", 99, 0xFEDCBA9876543210U, true},
           Hello{"", std::nullopt, 1, 1, "", "", 1, 0, false},
+          Hello{"run-1", std::nullopt, 4, 8, "trainer", "host-3", 99, 7, false, 2, 5, true},
           Failed{2, aged},
           AllReturned{7},
           rendezvous::Stopped{2, {aged, {not_started, Milliseconds(0)}}, 12},
@@ -41,7 +42,8 @@ std::vector<MemberMessage> member_messages() {
 
 std::vector<CoordinatorMessage> coordinator_messages() {
   const World world{.run_id = "run-1",
-                    .round = 1,
+                    .round = 4,
+                    .restarts = 1,
                     .max_restarts = 3,
                     .node_rank = 2,
                     .node_count = 3,
@@ -69,12 +71,14 @@ std::vector<CoordinatorMessage> coordinator_messages() {
   };
   return {Welcome{Milliseconds(15000)},
           Waiting{5, 2, {{0, "a"}, {4, "b"}}, {1, 2, 3}},
+          Waiting{5, 2, {{0, "a"}}, {}, 2, true, Milliseconds(250)},
           Refused{{ErrorCode::Refused, "no"}},
           WorldReady{world},
           Stop{1, "rank 3 failed"},
           Finish{failed},
           ended(Succeeded{}),
           ended(Interrupted{2, 1, "b"}),
+          ended(Interrupted{2, std::nullopt, "b"}),
           ended(NodeLost{1, "b", true, "its connection closed"}),
           ended(NotRun{{ErrorCode::Timeout, "late"}}),
           Pong{}};

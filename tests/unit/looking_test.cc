@@ -31,6 +31,7 @@ NodeStatus running() {
   status.phase = agent::NodePhase::Running;
   status.world = World{.run_id = "night",
                        .round = 1,
+                       .restarts = 1,
                        .max_restarts = 3,
                        .node_rank = 2,
                        .node_count = 4,
@@ -123,7 +124,7 @@ TEST_CASE("a status reads as one would tell it") {
   status.log_directory = "/logs";
   CHECK(status_text(status_json(status)) ==
         "night  node 2  gpu0  agent 7\n"
-        "  running, 8 workers on 4 nodes, up 1 min 1 s; restart 1 of at most 3, 1.500 s ago\n"
+        "  running, 8 workers on 4 nodes, up 1 min 1 s; round 1 for 1.500 s; 1 of 3 restarts used\n"
         "  command: ./train --lr=1\n"
         "  rank 4  local rank 0  pid 31\n"
         "  rank 5  local rank 1  ended\n"

@@ -78,6 +78,24 @@ const std::vector<Case> kCases{
     {"master-addr", "gpu0", [](Options& o) { o.master_addr = "gpu0"; }},
     {"master-port", "1234", [](Options& o) { o.master_port = 1234; }},
     {"max-restarts", "3", [](Options& o) { o.max_restarts = 3; }},
+    {"max-restarts", "3/1h",
+     [](Options& o) {
+       o.max_restarts = 3;
+       o.restart.window = std::chrono::hours(1);
+     }},
+    {"restart-on", "1,SIGKILL",
+     [](Options& o) {
+       o.restart.only_on = ExitKinds{{1}, {9}};
+     }},
+    {"no-restart-on", "2", [](Options& o) { o.restart.never_on.codes = {2}; }},
+    {"restart-backoff", "2:600",
+     [](Options& o) {
+       o.restart.pause = milliseconds(2000);
+       o.restart.most_pause = milliseconds(600'000);
+     }},
+    {"rank-order", "natural", [](Options& o) { o.rank_order = RankOrder::Natural; }},
+    {"min-uptime", "0", [](Options& o) { o.min_uptime = milliseconds(0); }},
+    {"heartbeat-timeout", "2.5", [](Options& o) { o.heartbeat_timeout = milliseconds(2500); }},
     {"rdzv-id", "a b", [](Options& o) { o.rdzv_id = "a b"; }},
     {"rdzv-backend", "c10d", [](Options& o) { o.rdzv_backend = "c10d"; }},
     {"rdzv-endpoint", "h:1", [](Options& o) { o.rdzv_endpoint = "h:1"; }},

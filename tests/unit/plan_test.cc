@@ -121,10 +121,8 @@ TEST_CASE("c10d with a fixed size is taken as static once the node says which on
                                 .rdzv_id = "7"});
   CHECK(two.endpoint == Endpoint{"gpu0", 29400});
   CHECK(two.run_id == "7");
-  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .rdzv_backend = "c10d"}),
-             ContainsSubstring("--node-rank, 0 to 1"));
-  CHECK_THAT(error_of({.nnodes = NodeRange{1, 4}, .node_rank = 0, .rdzv_backend = "c10d"}),
-             ContainsSubstring("--nnodes=1:4: elastic sizes are not supported yet"));
+  CHECK_FALSE(two.elastic);
+  CHECK_FALSE(two.is_coordinator);
 }
 
 TEST_CASE("what cannot be is said with option, value and remedy") {

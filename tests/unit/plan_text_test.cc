@@ -74,7 +74,7 @@ TEST_CASE("the plan as JSON has every field of its schema") {
                                              {"is_coordinator", true},
                                              {"store", "agent"},
                                              {"join_timeout_s", 900.0},
-                                             {"heartbeat_timeout_s", 15.0}});
+                                             {"heartbeat_timeout_s", 10.0}});
   CHECK(json["command"] == nlohmann::json{"./train", "--name=it's", "${local_rank}"});
   CHECK(json["output"]["log_dir"].is_null());
   CHECK(json["output"]["streams"][1]["stderr"] == "file");

@@ -196,6 +196,20 @@ TEST_CASE("times are shown at the local offset, and in UTC for programs") {
   CHECK(utc_time(WallTime{}) == "1970-01-01T00:00:00.000000Z");
 }
 
+TEST_CASE("restarts that are counted within a time may be more than are allowed within it") {
+  Outcome outcome = ended_by(WorkersFailed{{failure_of(0)}});
+  outcome.max_restarts = 3;
+  outcome.restarts = 3;
+  CHECK_THAT(report_text(outcome, kStyle), ContainsSubstring(", 3 of 3 restarts used)"));
+  outcome.restarts = 5;
+  CHECK_THAT(report_text(outcome, kStyle), ContainsSubstring(", 5 restarts)"));
+}
+
+TEST_CASE("a signal to a node without a number is told by its host alone") {
+  CHECK_THAT(report_text(ended_by(Interrupted{15, std::nullopt, "gpu7"}), kStyle),
+             ContainsSubstring("job ended by SIGTERM, sent to the node on gpu7"));
+}
+
 TEST_CASE("durations are short at every size") {
   using std::chrono::milliseconds;
   CHECK(in_words(milliseconds(0)) == "0.000 s");

@@ -23,7 +23,8 @@ std::map<std::string, std::string, std::less<>> environment_of(const World& worl
 
 World three_node_world() {
   return World{.run_id = "job-7",
-               .round = 2,
+               .round = 3,
+               .restarts = 2,
                .max_restarts = 5,
                .node_rank = 1,
                .node_count = 3,
@@ -59,7 +60,8 @@ TEST_CASE("the environment has torchrun's names and texts") {
   CHECK(variables.at("GROUP_RANK") == "1");
   CHECK(variables.at("TORCHELASTIC_USE_AGENT_STORE") == "True");
   CHECK(variables.at("TORCHELASTIC_RESTART_COUNT") == "2");
-  CHECK(variables.size() == 15);
+  CHECK(variables.at("DRUN_ROUND") == "3");
+  CHECK(variables.size() == 16);
 }
 
 TEST_CASE("a variable that is missing or wrong is named, with its value") {

@@ -1,0 +1,195 @@
+// Jobs whose nodes come and go, with real agents on this machine: the first to listen is the
+// coordinator.
+
+#include <signal.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+// Agents of one job, by the order they are started in; times are short.
+class Elastic {
+ public:
+  explicit Elastic(const std::string& nodes, const Words& options = {},
+                   std::string timeouts = "last_call_timeout=30")
+      : options_(Words{"--nnodes=" + nodes, "--rdzv-backend=c10d", "--rdzv-id=e2e",
+                       "--rdzv-endpoint=localhost:" + std::to_string(free_port()),
+                       "--min-uptime=0.2"} +
+                 options),
+        timeouts_(std::move(timeouts)) {}
+  // Says "ready ROUND RANK/WORLD_SIZE NODE RESTARTS" in every round, then waits to be told.
+  Running& start() {
+    const std::string is_host = agents_.empty() ? ",is_host=1" : ",is_host=0";
+    Launch launch = shell_job(
+        options_ + Words{"--rdzv-conf=" + timeouts_ + (is_guessed_ ? "" : is_host)},
+        "echo $PPID > $DIR/agent.$GROUP_RANK; echo ready $DRUN_ROUND $RANK/$WORLD_SIZE "
+        "$GROUP_RANK/$GROUP_WORLD_SIZE "
+        "$TORCHELASTIC_RESTART_COUNT; until [ -e $DIR/go.$DRUN_ROUND ]; do sleep 0.02; done; "
+        ". $DIR/go.$DRUN_ROUND");
+    launch.environment["DIR"] = directory_.path();
+    agents_.push_back(std::make_unique<Running>(launch));
+    return *agents_.back();
+  }
+  // The first agent to listen is the coordinator, not the first to be started.
+  void guess() { is_guessed_ = true; }
+  // The process that speaks for a node; the one that was started guards it.
+  pid_t agent(int node_rank) const {
+    return std::stoi(read_file(directory_.file("agent." + std::to_string(node_rank))));
+  }
+  // What all workers of a round do now.
+  void go(int round, const std::string& script) const {
+    write_file(directory_.file("part"), script + "\n");
+    REQUIRE(rename(directory_.file("part").c_str(),
+                   directory_.file("go." + std::to_string(round)).c_str()) == 0);
+  }
+  Running& operator[](std::size_t i) { return *agents_.at(i); }
+
+ private:
+  TemporaryDirectory directory_;
+  Words options_;
+  std::string timeouts_;
+  bool is_guessed_ = false;
+  std::vector<std::unique_ptr<Running>> agents_;
+};
+
+}  // namespace
+
+TEST_CASE("c10d with a fixed number of nodes needs no node ranks, and finds its coordinator") {
+  Elastic job("3");
+  job.guess();
+  for (int i = 0; i < 3; ++i) job.start();
+  job.go(0, "exit 0");
+  std::string all;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Ended ended = job[i].wait(40s);
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    all += ended.out;
+  }
+  for (const char* line : {"ready 0 0/3 0/3 0", "ready 0 1/3 1/3 0", "ready 0 2/3 2/3 0"})
+    CHECK_THAT(all, ContainsSubstring(line));
+}
+
+TEST_CASE("a spare steps in for a killed node, with its number, and no restart is used up") {
+  Elastic job("2:2");
+  job.start();
+  job.start();
+  REQUIRE(job[0].prints("ready 0 0/2 0/2 0"));
+  REQUIRE(job[1].prints("ready 0 1/2 1/2 0"));
+  job.start();
+  REQUIRE(job[2].prints("is a spare"));
+  job[1].signal(SIGKILL);
+  CHECK(job[0].prints("ready 1 0/2 0/2 0"));
+  CHECK(job[2].prints("ready 1 1/2 1/2 0"));
+  job.go(1, "exit 0");
+  for (const std::size_t i : {0U, 2U}) {
+    const Ended ended = job[i].wait(40s);
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+  }
+}
+
+TEST_CASE("a node that joins in the middle starts a new round, one that is told to go another") {
+  Elastic job("1:3", {}, "last_call_timeout=0");
+  job.start();
+  REQUIRE(job[0].prints("ready 0 0/1 0/1 0"));
+  job.start();
+  REQUIRE(job[0].prints("ready 1 0/2 0/2 0"));
+  REQUIRE(job[1].prints("ready 1 1/2 1/2 0"));
+  job[1].signal(SIGTERM);
+  const Ended left = job[1].wait(40s);
+  INFO(left.err);
+  CHECK(left.code == 128 + SIGTERM);
+  REQUIRE(job[0].prints("ready 2 0/1 0/1 0"));
+  job.go(2, "exit 0");
+  CHECK(job[0].wait(40s).code == 0);
+}
+
+TEST_CASE("with too few nodes left the job waits for a replacement, then ends and says so") {
+  Elastic job("2:3", {}, "last_call_timeout=0.2,join_timeout=2");
+  job.start();
+  job.start();
+  REQUIRE(job[0].prints("ready 0 0/2 0/2 0"));
+  REQUIRE(job[1].prints("ready 0 1/2 1/2 0"));
+  job[1].signal(SIGKILL);
+  REQUIRE(job[0].prints("waiting for nodes: 1 of 2 to 3 nodes joined"));
+  SECTION("one comes") {
+    job.start();
+    CHECK(job[2].prints("ready 1 1/2 1/2 0"));
+    job.go(1, "exit 0");
+    CHECK(job[0].wait(40s).code == 0);
+    CHECK(job[2].wait(40s).code == 0);
+  }
+  SECTION("none comes") {
+    const Ended ended = job[0].wait(40s);
+    INFO(ended.err);
+    CHECK(ended.code == 122);
+    CHECK_THAT(ended.err,
+               ContainsSubstring("node 1") && ContainsSubstring("replacement came: 1 of "));
+  }
+}
+
+TEST_CASE("a failure in an elastic job restarts all nodes and is counted") {
+  Elastic job("2:2", {"--max-restarts=1"});
+  job.start();
+  job.start();
+  REQUIRE(job[0].prints("ready 0 0/2 0/2 0"));
+  job.go(0, "[ $RANK = 1 ] && exit 7; exec sleep 600");
+  REQUIRE(job[0].prints("ready 1 0/2 0/2 1"));
+  job.go(1, "[ $RANK = 1 ] && exit 8; exec sleep 600");
+  for (const std::size_t i : {0U, 1U}) {
+    const Ended ended = job[i].wait(40s);
+    INFO(ended.err);
+    CHECK(ended.code == 8);
+    CHECK_THAT(ended.err, ContainsSubstring("1 of 1 restart used"));
+  }
+}
+
+TEST_CASE("when the coordinator's agent dies the other nodes stop and say so at once") {
+  Elastic job("1:2", {"--heartbeat-timeout=60"});
+  job.start();
+  job.start();
+  REQUIRE(job[1].prints("ready 0 1/2 1/2 0"));
+  job[0].signal(SIGKILL);
+  const Ended ended = job[1].wait(20s);
+  INFO(ended.err);
+  CHECK(ended.code == 122);
+  CHECK_THAT(ended.err, ContainsSubstring("which the others had joined, was lost"));
+}
+
+TEST_CASE("an agent that stands still is lost within the heartbeat timeout, and may come back") {
+  Elastic job("1:2", {"--heartbeat-timeout=2"});
+  job.start();
+  job.start();
+  REQUIRE(job[0].prints("ready 0 0/2 0/2 0"));
+  REQUIRE(job[1].prints("ready 0 1/2 1/2 0"));
+  const auto frozen = std::chrono::steady_clock::now();
+  const pid_t agent = job.agent(1);
+  REQUIRE(kill(agent, SIGSTOP) == 0);
+  REQUIRE(job[0].prints("ready 1 0/1 0/1 0"));
+  // 2 s and 1 s, and what a busy machine takes to start a shell.
+  CHECK(std::chrono::steady_clock::now() - frozen < 6s);
+  REQUIRE(kill(agent, SIGCONT) == 0);
+  CHECK(job[1].prints("ready 2 1/2 1/2 0"));
+  job.go(2, "exit 0");
+  CHECK(job[0].wait(40s).code == 0);
+  CHECK(job[1].wait(40s).code == 0);
+}
+
+TEST_CASE("what must not be restarted is not, and pauses come before what is") {
+  Elastic job("1:1", {"--max-restarts=5/1h", "--no-restart-on=3", "--restart-backoff=0.1"});
+  job.start();
+  REQUIRE(job[0].prints("ready 0 0/1 0/1 0"));
+  job.go(0, "exit 4");
+  REQUIRE(job[0].prints("ready 1 0/1 0/1 1"));
+  job.go(1, "exit 3");
+  const Ended ended = job[0].wait(40s);
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK_THAT(ended.err, ContainsSubstring("restart 1 of at most 5 within 1h, in 100ms") &&
+                            ContainsSubstring("no restart: --no-restart-on names it"));
+}
+
+}  // namespace drun::testing

@@ -1,0 +1,105 @@
+// What must hold in an elastic job, whatever happens to it.
+#include <algorithm>
+
+#include "tests/sim/elastic_cluster.h"
+
+namespace drun::test {
+
+using namespace rendezvous;
+
+void ElasticCluster::require(bool is_good, const std::string& what) {
+  if (!is_good && broken_.empty()) broken_ = what;
+}
+
+void ElasticCluster::check_worlds() {
+  const World& any = told_.begin()->second;
+  const int count = static_cast<int>(told_.size());
+  require(any.round == worlds_, "two worlds in one round");
+  ++worlds_;
+  require(count >= weather_.min_nodes && count <= weather_.max_nodes, "too few or too many nodes");
+  check_restarts(any);
+  std::map<int, std::size_t> by_rank;
+  std::set<int> hosts;
+  for (const auto& [agent, world] : told_) {
+    require(by_rank.emplace(world.node_rank, agent).second, "two nodes with one number");
+    require(hosts.insert(agents_[agent].host).second, "one host twice in a world");
+    require(world.round == any.round && world.restarts == any.restarts && world.node_count == count,
+            "two nodes with different worlds");
+    const auto before = last_told_.find(agent);
+    if (before != last_told_.end() && before->second.node_rank < count && !agents_[agent].was_hurt)
+      require(world.node_rank == before->second.node_rank, "a node that stays lost its number");
+  }
+  int base = 0;
+  for (int rank = 0; rank < count; ++rank) {
+    if (!by_rank.contains(rank)) return require(false, "a gap in the node numbers");
+    const std::size_t agent = by_rank.at(rank);
+    const World& world = told_.at(agent);
+    require(world.base_rank == base, "a gap in the ranks");
+    require(world.local_world_size == agents_[agent].member.spec.join.local_world_size,
+            "a wrong number of workers");
+    base += world.local_world_size;
+  }
+  for (const auto& [agent, world] : told_) require(world.world_size == base, "a wrong world size");
+  require(agents_[by_rank.at(0)].host == 0, "node 0 is not the endpoint's");
+  for (const Agent& agent : agents_) {
+    const bool is_told = agent.is_alive && !agent.was_hurt && agent.running;
+    require(!is_told, "a world began while another still ran");
+  }
+  last_told_ = told_;
+}
+
+void ElasticCluster::check_restarts(const World& world) {
+  require(world.restarts <= weather_.max_restarts, "more restarts than allowed");
+  if (last_told_.empty()) return require(world.restarts == 0, "a restart before the first world");
+  const World& last = last_told_.begin()->second;
+  const int spent = world.restarts - last.restarts;
+  require(spent == (was_failure_ ? 1 : 0), "restarts do not count failures one by one");
+}
+
+// Delays are up to 40 ms each way: who failed so much earlier must not be missed.
+void ElasticCluster::check_first_failure(const Failure& root) {
+  const auto first = first_failures_.find(root.round);
+  if (first == first_failures_.end()) return;
+  const auto seen = std::chrono::microseconds(root.time.time_since_epoch());
+  const auto earliest =
+      std::chrono::duration_cast<std::chrono::microseconds>(first->second.time_since_epoch());
+  // Those of a node that was lost before it could tell are nobody's root cause.
+  const bool is_kept = seen <= earliest + std::chrono::milliseconds(100);
+  const bool was_calm = weather_.kills + weather_.cuts + weather_.drops + weather_.freezes == 0;
+  require(is_kept || !was_calm, "the first failure was not kept");
+}
+
+std::optional<Outcome> ElasticCluster::outcome() const {
+  for (const Agent& agent : agents_) {
+    if (agent.host == 0 && agent.is_alive) return agent.outcome;
+  }
+  return std::nullopt;
+}
+
+void ElasticCluster::check_end() {
+  const std::optional<Outcome> common = outcome();
+  for (const Agent& agent : agents_) {
+    if (!agent.is_alive) continue;
+    require(agent.outcome.has_value(), "a living agent without an outcome");
+    if (!agent.outcome) continue;
+    const Ending& ending = agent.outcome->ending;
+    const auto* lost = std::get_if<NodeLost>(&ending);
+    if (lost != nullptr && lost->is_coordinator) {
+      require(was_master_killed_ || agent.was_hurt || is_over_,
+              "a coordinator was lost that was not");
+      continue;
+    }
+    const bool is_told = common && !agent.was_hurt && !agent.was_signalled &&
+                         !std::holds_alternative<NotRun>(ending);
+    if (is_told) require(*agent.outcome == *common, "two agents with different outcomes");
+  }
+  if (is_master_up_) require(is_over_, "the coordinator does not end");
+  if (!common) return;
+  if (const auto* failed = std::get_if<WorkersFailed>(&common->ending))
+    check_first_failure(failed->failures.front());
+  if (!std::holds_alternative<Succeeded>(common->ending)) return;
+  for (const auto& [agent, world] : last_told_)
+    require(returned_[world.round].contains(agent), "success that nobody proved");
+}
+
+}  // namespace drun::test

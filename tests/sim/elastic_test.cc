@@ -1,0 +1,100 @@
+// Elastic jobs, many times. DRUN_SIM_RUNS says how often (of random weather; 400 without it),
+// DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
+#include <cstdlib>
+#include <map>
+
+#include "tests/sim/elastic_cluster.h"
+#include "tests/support/catch.h"
+
+namespace drun::test {
+namespace {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr int kRunShare = 10;
+#else
+constexpr int kRunShare = 1;
+#endif
+
+std::uint32_t number_of(const char* variable, std::uint32_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+}
+
+struct Tally {
+  int runs = 0;
+  int most_rounds = 0;
+  int most_restarts = 0;
+  std::map<std::string, int> endings;
+};
+
+void run_one(const ElasticWeather& weather, std::uint32_t seed, Tally& tally) {
+  ElasticCluster cluster(weather, seed);
+  cluster.run();
+  if (cluster.broken().empty()) cluster.check_end();
+  INFO("replay with DRUN_SIM_RUNS=1 DRUN_SIM_SEED=" << seed);
+  REQUIRE(cluster.broken() == "");
+  ++tally.runs;
+  tally.most_rounds = std::max(tally.most_rounds, cluster.rounds());
+  tally.most_restarts = std::max(tally.most_restarts, cluster.restarts());
+  const char* const names[] = {"succeeded", "failed", "interrupted", "lost", "not run"};
+  if (const auto outcome = cluster.outcome()) ++tally.endings[names[outcome->ending.index()]];
+}
+
+Tally run_many(const ElasticWeather& weather, int runs) {
+  Tally tally;
+  for (int i = 1; i <= runs / kRunShare; ++i)
+    run_one(weather, static_cast<std::uint32_t>(i), tally);
+  return tally;
+}
+
+}  // namespace
+
+TEST_CASE("in fair weather an elastic job succeeds in one round, spares or not") {
+  ElasticWeather weather;
+  weather.hosts = GENERATE(2, 3, 6);
+  const Tally tally = run_many(weather, 50);
+  CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
+  CHECK(tally.most_rounds == 1);
+}
+
+TEST_CASE("late nodes and lost nodes make new rounds and use up no restart") {
+  ElasticWeather weather;
+  weather.hosts = 6;
+  weather.max_nodes = 5;
+  weather.late_hosts = 2;
+  weather.kills = 2;
+  weather.comeback_chance = 100;
+  const Tally tally = run_many(weather, 100);
+  CHECK(tally.endings.at("succeeded") > tally.runs / 2);
+  CHECK(tally.most_restarts == 0);
+  CHECK(tally.most_rounds > 2);
+}
+
+TEST_CASE("failures of an elastic job restart it as often as allowed, and the first is kept") {
+  ElasticWeather weather;
+  weather.hosts = 5;
+  weather.max_nodes = 4;
+  weather.failure_chance = 30;
+  weather.max_restarts = GENERATE(0, 2);
+  const Tally tally = run_many(weather, 100);
+  CHECK(tally.most_restarts == weather.max_restarts);
+  CHECK(tally.endings.at("failed") > 0);
+}
+
+TEST_CASE("whatever happens to an elastic job, its worlds are sound and it ends") {
+  const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
+  const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 400 / kRunShare);
+  Tally tally;
+  for (std::uint32_t seed = first; seed < first + runs; ++seed)
+    run_one(random_weather(seed), seed, tally);
+  CHECK(tally.runs == static_cast<int>(runs));
+  std::string figures = std::to_string(tally.runs) + " runs, at most " +
+                        std::to_string(tally.most_rounds) + " rounds";
+  for (const auto& [name, count] : tally.endings)
+    figures += ", " + std::to_string(count) + " " + name;
+  if (std::getenv("DRUN_SIM_RUNS") != nullptr) WARN(figures);
+  // Otherwise the weather is too fair to prove anything.
+  if (runs >= 400) CHECK(tally.endings.size() == 5);
+}
+
+}  // namespace drun::test

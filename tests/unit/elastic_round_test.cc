@@ -1,0 +1,442 @@
+// The coordinator of worlds whose nodes come and go.
+#include "rendezvous/round.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/round_driver.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using test::aged_failure;
+using test::RoundDriver;
+using namespace std::chrono_literals;
+
+RoundSpec spec_of(int least, int most) {
+  RoundSpec spec;
+  spec.run_id = "job-1";
+  spec.node_count = most;
+  spec.elastic = ElasticSpec{.min_nodes = least};
+  spec.endpoint = "host0:29400";
+  spec.master_addr = "host0";
+  spec.master_port = 29400;
+  spec.join_timeout = 10min;
+  spec.heartbeat_timeout = 10s;
+  return spec;
+}
+
+// Node n's host is "host<n>"; node 0's agent is the coordinator's.
+struct Job : RoundDriver {
+  Job(int least, int most) : RoundDriver(spec_of(least, most)) {}
+  explicit Job(const RoundSpec& spec) : RoundDriver(spec) {}
+
+  Hello hello_of(int node) const {
+    Hello own = hello(node);
+    own.node_rank.reset();
+    own.least_node_count = state.spec.elastic->min_nodes;
+    own.is_host = node == 0;
+    return own;
+  }
+  void come(int node) { join(peer(node), hello_of(node)); }
+  void come_as(Peer peer, int node, std::uint64_t instance) {
+    Hello hello = hello_of(node);
+    hello.instance = instance;
+    join(peer, hello);
+  }
+  std::optional<World> world(Peer to) const {
+    const auto ready = sent<WorldReady>(to);
+    return ready.empty() ? std::nullopt : std::optional(ready.back().world);
+  }
+  std::optional<World> world_of(int node) const { return world(peer(node)); }
+  void stopped(int node, std::vector<AgedFailure> failures = {}) {
+    say(peer(node), Stopped{state.round, std::move(failures), 0});
+  }
+  // Time passes, everybody who is there shows signs of life.
+  void live(Milliseconds time) {
+    std::vector<RoundAction> all;
+    for (; time > 0ms; time -= 500ms) {
+      std::vector<Peer> peers;
+      for (const auto& [each, node] : state.node_of) peers.push_back(each);
+      for (const auto& [each, candidate] : state.line) peers.push_back(each);
+      for (const Peer each : peers) event(PeerSaid{each, Ping{}});
+      wait(500ms);
+      all.insert(all.end(), actions.begin(), actions.end());
+    }
+    actions = all;
+  }
+};
+
+Job running(int least, int most, int nodes) {
+  Job job(least, most);
+  for (int node = 0; node < nodes; ++node) job.come(node);
+  if (nodes < most) job.live(31s);
+  REQUIRE(job.state.phase == RoundPhase::Running);
+  REQUIRE(job.state.present_count == nodes);
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("with the most nodes an elastic world begins at once, numbered by name, its own first") {
+  Job job(2, 3);
+  job.come(2);
+  job.come(0);
+  CHECK(job.state.phase == RoundPhase::Joining);
+  job.come(1);
+  REQUIRE(job.state.phase == RoundPhase::Running);
+  for (int node = 0; node < 3; ++node) {
+    const World world = job.world_of(node).value();
+    CHECK(world.node_rank == node);
+    CHECK(world.base_rank == 2 * node);
+    CHECK(world.node_count == 3);
+    CHECK(world.restarts == 0);
+  }
+}
+
+TEST_CASE("with the least nodes an elastic world begins after the last call") {
+  Job job(2, 4);
+  job.come(0);
+  job.live(20s);
+  CHECK(job.state.phase == RoundPhase::Joining);
+  job.come(1);
+  job.live(29s);
+  CHECK(job.state.phase == RoundPhase::Joining);
+  job.live(1500ms);
+  CHECK(job.state.phase == RoundPhase::Running);
+  CHECK(job.world_of(1)->node_count == 2);
+}
+
+TEST_CASE("when too few are left the last call is called off") {
+  Job job(2, 4);
+  job.come(0);
+  job.come(1);
+  job.live(20s);
+  job.leave(RoundDriver::peer(1));
+  job.live(20s);
+  CHECK(job.state.phase == RoundPhase::Joining);
+  job.come(2);
+  job.live(29s);
+  CHECK(job.state.phase == RoundPhase::Joining);
+}
+
+TEST_CASE("no world begins without the coordinator's own node") {
+  Job job(1, 2);
+  job.come(1);
+  job.come(2);
+  job.live(60s);
+  CHECK(job.state.phase == RoundPhase::Joining);
+  job.come(0);
+  CHECK(job.state.phase == RoundPhase::Running);
+  CHECK(job.world_of(0)->node_rank == 0);
+  CHECK(job.world_of(1).has_value());
+  CHECK(job.sent<Waiting>(RoundDriver::peer(2)).at(0).is_spare);
+}
+
+TEST_CASE("a spare steps in for a lost node, with its number, and no restart is spent") {
+  Job job = running(2, 3, 3);
+  job.come(3);
+  CHECK(job.sent<Waiting>(RoundDriver::peer(3)).at(0).is_spare);
+  job.live(60s);
+  CHECK(job.state.phase == RoundPhase::Running);
+  job.leave(RoundDriver::peer(1));
+  CHECK(job.sent<Stop>(RoundDriver::peer(2)).size() == 1);
+  CHECK(job.sent<Stop>(RoundDriver::peer(3)).empty());
+  job.stopped(0);
+  job.stopped(2);
+  REQUIRE(job.state.phase == RoundPhase::Running);
+  CHECK(job.world_of(3)->node_rank == 1);
+  CHECK(job.world_of(2)->node_rank == 2);
+  CHECK(job.world_of(2)->round == 1);
+  CHECK(job.world_of(2)->restarts == 0);
+  CHECK(job.count<ClearStore>() == 1);
+}
+
+TEST_CASE("without a spare the world goes on smaller, at once") {
+  Job job = running(2, 4, 4);
+  job.leave(RoundDriver::peer(1));
+  for (const int node : {0, 2, 3}) job.stopped(node);
+  REQUIRE(job.state.phase == RoundPhase::Running);
+  CHECK(job.world_of(3)->node_rank == 1);  // the last one moves
+  CHECK(job.world_of(2)->node_rank == 2);
+  CHECK(job.world_of(2)->world_size == 6);
+}
+
+TEST_CASE("a node that comes stops a running world when it has been there long enough") {
+  Job job = running(2, 3, 2);
+  job.come(2);
+  job.live(4500ms);
+  CHECK(job.state.phase == RoundPhase::Running);
+  job.live(1s);
+  CHECK(job.state.phase == RoundPhase::Stopping);
+  job.stopped(0);
+  job.stopped(1);
+  CHECK(job.world_of(2)->node_count == 3);
+  CHECK(job.world_of(0)->restarts == 0);
+}
+
+TEST_CASE("a world that has begun to return is not stopped for a newcomer") {
+  Job job = running(2, 3, 2);
+  job.say(RoundDriver::peer(1), AllReturned{0});
+  job.come(2);
+  job.live(60s);
+  CHECK(job.state.phase == RoundPhase::Running);
+  job.say(RoundDriver::peer(0), AllReturned{0});
+  CHECK(std::holds_alternative<Succeeded>(
+      job.sent<Finish>(RoundDriver::peer(2)).at(0).outcome.ending));
+}
+
+TEST_CASE("work that was done when the world was stopped for a newcomer is not done again") {
+  Job job = running(2, 3, 2);
+  job.come(2);
+  job.live(6s);
+  REQUIRE(job.state.phase == RoundPhase::Stopping);
+  for (const int node : {0, 1}) job.say(RoundDriver::peer(node), AllReturned{0});
+  for (const int node : {0, 1}) job.stopped(node);
+  CHECK(std::holds_alternative<Succeeded>(
+      job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending));
+}
+
+TEST_CASE("a node whose work is done may go without stopping the others") {
+  Job job = running(2, 3, 3);
+  job.say(RoundDriver::peer(2), AllReturned{0});
+  job.leave(RoundDriver::peer(2));
+  CHECK(job.state.phase == RoundPhase::Running);
+  for (const int node : {0, 1}) job.say(RoundDriver::peer(node), AllReturned{0});
+  CHECK(std::holds_alternative<Succeeded>(
+      job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending));
+}
+
+TEST_CASE("too few nodes wait for a replacement, then end and say what was lost") {
+  Job job = running(2, 2, 2);
+  job.leave(RoundDriver::peer(1));
+  job.stopped(0);
+  CHECK(job.state.phase == RoundPhase::Joining);
+  job.wait(0ms);
+  CHECK(job.sent<Waiting>(RoundDriver::peer(0)).at(0).joined_count == 1);
+  SECTION("a replacement comes") {
+    job.live(9min);
+    job.come(5);
+    CHECK(job.state.phase == RoundPhase::Running);
+    CHECK(job.world_of(5)->node_rank == 1);
+  }
+  SECTION("none comes") {
+    job.live(10min + 1s);
+    const auto finish = job.sent<Finish>(RoundDriver::peer(0));
+    REQUIRE(finish.size() == 1);
+    const NodeLost lost = std::get<NodeLost>(finish[0].outcome.ending);
+    CHECK(lost.node_rank == 1);
+    CHECK(lost.host == "host1");
+    CHECK_THAT(lost.reason, ContainsSubstring("no replacement came: 1 of 2 nodes joined") &&
+                                ContainsSubstring("within 10m (host0)"));
+  }
+}
+
+TEST_CASE("too few nodes at the start end in a timeout that names who came") {
+  Job job(3, 4);
+  job.come(0);
+  job.come(1);
+  job.live(10min + 1s);
+  const Error error =
+      std::get<NotRun>(job.sent<Finish>(RoundDriver::peer(1)).at(0).outcome.ending).error;
+  CHECK(error.code == ErrorCode::Timeout);
+  CHECK_THAT(error.message, ContainsSubstring("2 of 3 to 4 nodes joined at host0:29400 within 10m "
+                                              "(host0, host1)"));
+}
+
+TEST_CASE("an agent that comes back is the same member, with the number it had") {
+  Job job = running(2, 3, 3);
+  SECTION("before its loss was noticed") {
+    job.come_as(50, 1, 4711);
+    CHECK(job.dropped(RoundDriver::peer(1)));
+  }
+  SECTION("after it") {
+    job.leave(RoundDriver::peer(1));
+    job.come_as(50, 1, 4711);
+  }
+  CHECK(job.state.line.size() == 1);
+  job.live(6s);  // it was lost once: min_uptime
+  job.stopped(0);
+  job.stopped(2);
+  CHECK(job.world(50)->node_rank == 1);
+  CHECK(job.world(50)->node_count == 3);
+}
+
+TEST_CASE("one host's agent joins once, however often it says hello; another is another") {
+  Job job(3, 3);
+  job.come(0);
+  job.come(1);
+  job.come_as(50, 1, 1);
+  CHECK(job.dropped(RoundDriver::peer(1)));
+  CHECK(job.state.phase == RoundPhase::Joining);
+  SECTION("another slot") {
+    Hello other = job.hello_of(1);
+    other.slot = 1;
+    job.join(51, other);
+  }
+  SECTION("the same name at another address") {
+    job.event(PeerArrived{51, "10.0.0.8:51"});
+    job.say(51, job.hello_of(1));
+  }
+  CHECK(job.state.phase == RoundPhase::Running);
+}
+
+TEST_CASE("a node that is lost again and again must stay longer each time") {
+  Job job = running(1, 2, 2);
+  Peer peer = RoundDriver::peer(1);
+  for (const Milliseconds needed : {5000ms, 10'000ms, 20'000ms}) {
+    job.leave(peer);
+    job.stopped(0);
+    REQUIRE(job.state.phase == RoundPhase::Running);
+    peer += 100;
+    job.come_as(peer, 1, peer);
+    job.live(needed - 500ms);
+    CHECK(job.state.phase == RoundPhase::Running);
+    job.live(1s);
+    CHECK(job.state.phase == RoundPhase::Stopping);
+    job.stopped(0);
+    REQUIRE(job.world(peer).has_value());
+  }
+}
+
+TEST_CASE("an agent that gets a signal leaves alone while enough are left") {
+  Job job = running(2, 3, 3);
+  job.say(RoundDriver::peer(2), Signalled{15});
+  CHECK(job.sent<Stop>(RoundDriver::peer(0)).size() == 1);
+  job.stopped(2);
+  const auto finish = job.sent<Finish>(RoundDriver::peer(2));
+  REQUIRE(finish.size() == 1);
+  CHECK(finish[0].outcome.ending == Ending(Interrupted{15, 2, "host2"}));
+  CHECK(job.dropped(RoundDriver::peer(2)));
+  job.stopped(0);
+  job.stopped(1);
+  CHECK(job.world_of(1)->node_count == 2);
+  CHECK(job.world_of(1)->restarts == 0);
+}
+
+TEST_CASE("a signal ends the job where too few would be left, or it is the coordinator's") {
+  const int node = GENERATE(0, 1);
+  Job job = running(node == 0 ? 1 : 2, 2, 2);
+  job.say(RoundDriver::peer(node), Signalled{2});
+  job.stopped(0);
+  job.stopped(1);
+  CHECK(job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending ==
+        Ending(Interrupted{2, node, "host" + std::to_string(node)}));
+}
+
+TEST_CASE("an elastic job without its coordinator's own node ends, whatever it was doing") {
+  Job job(2, 3);
+  job.come(0);
+  job.come(1);
+  const bool is_running = GENERATE(false, true);
+  if (is_running) job.come(2);
+  job.leave(RoundDriver::peer(0));
+  if (is_running) {
+    job.stopped(1);
+    job.stopped(2);
+  }
+  const auto finish = job.sent<Finish>(RoundDriver::peer(1));
+  REQUIRE(finish.size() == 1);
+  CHECK(finish[0].outcome.ending == Ending(NodeLost{0, "host0", true, "its connection closed"}));
+}
+
+TEST_CASE("who waits and gets a signal goes alone, without a number") {
+  Job job(3, 3);
+  job.come(0);
+  job.come(1);
+  job.say(RoundDriver::peer(1), Signalled{2});
+  CHECK(job.sent<Finish>(RoundDriver::peer(1)).at(0).outcome.ending ==
+        Ending(Interrupted{2, std::nullopt, "host1"}));
+  CHECK(job.state.phase == RoundPhase::Joining);
+  CHECK(job.state.line.size() == 1);
+}
+
+TEST_CASE("a failure restarts an elastic world at once and is counted") {
+  RoundSpec spec = spec_of(1, 2);
+  spec.max_restarts = 1;
+  Job job(spec);
+  job.come(0);
+  job.come(1);
+  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.stopped(0);
+  job.stopped(1, {aged_failure(1)});
+  CHECK(job.world_of(1)->restarts == 1);
+  job.say(RoundDriver::peer(1), Failed{1, aged_failure(1)});
+  job.stopped(0);
+  job.stopped(1, {aged_failure(1)});
+  CHECK(std::holds_alternative<WorkersFailed>(
+      job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending));
+}
+
+TEST_CASE("a restart waits for its pause, and a signal meanwhile ends the job") {
+  RoundSpec spec = spec_of(1, 2);
+  spec.elastic.reset();
+  spec.max_restarts = 1;
+  spec.restart.pause = 3s;
+  RoundDriver job(spec);
+  job.join_all();
+  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  for (const int node : {0, 1}) job.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  CHECK(job.state.phase == RoundPhase::Pausing);
+  SECTION("it passes") {
+    job.wait(2999ms);
+    CHECK(job.state.phase == RoundPhase::Pausing);
+    job.wait(1ms);
+    CHECK(job.sent<WorldReady>(RoundDriver::peer(1)).at(0).world.restarts == 1);
+  }
+  SECTION("a signal") {
+    job.say(RoundDriver::peer(1), Signalled{15});
+    CHECK(job.sent<Finish>(RoundDriver::peer(0)).size() == 1);
+  }
+  SECTION("a loss") {
+    job.leave(RoundDriver::peer(1));
+    CHECK(std::holds_alternative<NodeLost>(
+        job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending));
+  }
+}
+
+TEST_CASE("a silent node of an elastic world is lost within the heartbeat timeout and a second") {
+  Job job = running(1, 2, 2);
+  const Time silent_since = job.now;
+  while (job.state.phase == RoundPhase::Running && job.now < silent_since + 1min) {
+    job.say(RoundDriver::peer(0), Ping{});
+    job.now = *deadline(job.state);
+    job.event(RoundTick{});
+  }
+  CHECK(job.dropped(RoundDriver::peer(1)));
+  CHECK(job.now - silent_since <= 11s);
+}
+
+TEST_CASE("who does not fit into an elastic job is refused with the reason") {
+  Job job(2, 3);
+  job.come(0);
+  Hello hello = job.hello_of(1);
+  std::string words;
+  SECTION("a number of its own") {
+    hello.node_rank = 1;
+    words = "it was given --node-rank=1";
+  }
+  SECTION("another least") {
+    hello.least_node_count = 1;
+    words = "--nnodes=1:3, but the coordinator with --nnodes=2:3";
+  }
+  SECTION("a second coordinator") {
+    hello.is_host = true;
+    hello.is_probe = true;
+    words = "host host0 (pid 1000) is the coordinator there already";
+  }
+  job.join(7, hello);
+  const auto refused = job.sent<Refused>(7);
+  REQUIRE(refused.size() == 1);
+  CHECK_THAT(refused[0].error.message, ContainsSubstring(words));
+}
+
+TEST_CASE("the line of an elastic job has an end") {
+  Job job(1, 1);
+  job.come(0);
+  for (int node = 1; node <= 4097; ++node) job.come(node + 1000);
+  CHECK(job.sent<Refused>(RoundDriver::peer(5097)).empty());
+  job.come(9000);
+  CHECK_THAT(job.sent<Refused>(RoundDriver::peer(9000)).at(0).error.message,
+             ContainsSubstring("too many nodes wait"));
+}
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,135 @@
+#include "launcher/plan_elastic.h"
+
+#include "launcher/plan.h"
+#include "launcher/plan_text.h"
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+using namespace std::chrono_literals;
+
+HostFacts host_facts() {
+  HostFacts host;
+  host.hostname = "gpu0.cluster";
+  host.addresses = {"127.0.0.1", "10.0.0.5", "fe80::5%eth0"};
+  host.addresses_of = [](const std::string& name) -> std::vector<std::string> {
+    if (name == "head") return {"fd00::9", "10.0.0.5"};
+    if (name == "gpu9") return {"10.0.0.9"};
+    return {};
+  };
+  host.probe = [](const std::string&) { return FileKind::Executable; };
+  return host;
+}
+
+Options c10d(NodeRange nodes, const std::string& endpoint = "head") {
+  Options options;
+  options.nnodes = nodes;
+  options.rdzv_backend = "c10d";
+  options.rdzv_endpoint = endpoint;
+  options.program = "./train";
+  return options;
+}
+
+JoinSpec join_of(const Options& options) {
+  const Result<Plan> plan = make_plan(options, host_facts());
+  INFO((plan ? "" : plan.error().message));
+  REQUIRE(plan);
+  return plan->agent.join;
+}
+
+std::string error_of(const Options& options) {
+  const Result<Plan> plan = make_plan(options, host_facts());
+  REQUIRE_FALSE(plan);
+  return plan.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("c10d of several nodes is elastic, of a range or a number, with torchrun's timeouts") {
+  const JoinSpec range = join_of(c10d({2, 4}));
+  REQUIRE(range.elastic);
+  CHECK(range.elastic->min_nodes == 2);
+  CHECK(range.node_count == 4);
+  CHECK(range.endpoint == Endpoint{"head", 29400});
+  CHECK(range.master_addr == "head");
+  CHECK(range.join_timeout == 10min);
+  CHECK(range.elastic->last_call_timeout == 30s);
+  CHECK(range.heartbeat_timeout == 10s);
+  CHECK(join_of(c10d({3, 3})).elastic->min_nodes == 3);
+  CHECK_FALSE(join_of(c10d({1, 1})).elastic);
+  Options options = c10d({2, 4});
+  options.rdzv_conf = {{"last_call_timeout", "0"}, {"join_timeout", "7"}};
+  options.heartbeat_timeout = 3s;
+  options.min_uptime = 1s;
+  options.rank_order = RankOrder::Natural;
+  const JoinSpec other = join_of(options);
+  CHECK(other.elastic->last_call_timeout == 0s);
+  CHECK(other.join_timeout == 7s);
+  CHECK(other.heartbeat_timeout == 3s);
+  CHECK(other.elastic->min_uptime == 1s);
+  CHECK(other.elastic->rank_order == RankOrder::Natural);
+}
+
+TEST_CASE("the node whose name or address is the endpoint's listens, if nobody else here does") {
+  const auto [endpoint, is_here] = GENERATE(table<std::string, bool>({{"localhost", true},
+                                                                      {"127.0.0.3", true},
+                                                                      {"10.0.0.5", true},
+                                                                      {"10.0.0.6", false},
+                                                                      {"GPU0.cluster", true},
+                                                                      {"head", true},
+                                                                      {"gpu9", false},
+                                                                      {"nowhere", false}}));
+  const JoinSpec guessed = join_of(c10d({1, 2}, endpoint));
+  CAPTURE(endpoint);
+  CHECK(guessed.is_coordinator == is_here);
+  CHECK(guessed.may_be_member == is_here);
+  Options options = c10d({1, 2}, endpoint);
+  options.rdzv_conf = {{"is_host", is_here ? "no" : "True"}};
+  CHECK(join_of(options).is_coordinator == !is_here);
+  CHECK_FALSE(join_of(options).may_be_member);
+}
+
+TEST_CASE("what an elastic job cannot use is an error, or said") {
+  Options options = c10d({1, 2});
+  options.rdzv_conf = {{"is_host", "maybe"}};
+  CHECK_THAT(error_of(options), ContainsSubstring("--rdzv-conf is_host=maybe: expected 1 or 0"));
+  options.rdzv_conf = {{"last_call_timeout", "-1"}};
+  CHECK_THAT(error_of(options), ContainsSubstring("last_call_timeout=-1: expected seconds"));
+  options = c10d({1, 2}, "head:0");
+  CHECK_THAT(error_of(options), ContainsSubstring("port 0"));
+  options = c10d({1, 2});
+  options.store = StoreHost::Worker;
+  options.rank_order = RankOrder::Arrival;
+  CHECK_THAT(error_of(options), ContainsSubstring("leave --rank-order out"));
+  options = c10d({1, 2});
+  options.node_rank = 1;
+  const Result<Plan> ranked = make_plan(options, host_facts());
+  REQUIRE(ranked);
+  REQUIRE(ranked->warnings.size() == 1);
+  CHECK_THAT(ranked->warnings[0], ContainsSubstring("--node-rank is not used"));
+  Options fixed;
+  fixed.program = "./train";
+  fixed.rank_order = RankOrder::Natural;
+  fixed.min_uptime = 1s;
+  fixed.restart.pause = 1s;
+  CHECK(make_plan(fixed, host_facts())->warnings.size() == 3);
+}
+
+TEST_CASE("the plan of an elastic job claims no number that only the coordinator knows") {
+  Options options = c10d({2, 4});
+  options.max_restarts = 3;
+  options.restart.window = 1h;
+  const Result<Plan> plan = make_plan(options, host_facts());
+  REQUIRE(plan);
+  const std::string text = plan_text(*plan);
+  CHECK_THAT(text, ContainsSubstring("one of 2 to 4, numbered when they meet"));
+  CHECK_THAT(text, ContainsSubstring("3 within 3600 s"));
+  CHECK_THAT(text, ContainsSubstring("this node listens, unless another agent here does"));
+  CHECK_THAT(text, ContainsSubstring(" RANK=?") && ContainsSubstring("GROUP_RANK=?") &&
+                       ContainsSubstring("WORLD_SIZE=?"));
+  CHECK_THAT(plan_json(*plan),
+             ContainsSubstring("\"node_rank\": null") && ContainsSubstring("\"min_nodes\": 2"));
+}
+
+}  // namespace drun

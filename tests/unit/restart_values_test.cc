@@ -1,0 +1,40 @@
+#include "launcher/restart_values.h"
+
+#include "tests/support/catch.h"
+
+namespace drun {
+
+using namespace std::chrono_literals;
+
+TEST_CASE("restarts are a count, or a count within a time") {
+  CHECK(*parse_restarts("3") == RestartBudget{3, 0s});
+  CHECK(*parse_restarts("3/1h") == RestartBudget{3, 1h});
+  CHECK(*parse_restarts("1/90") == RestartBudget{1, 90s});
+  CHECK(*parse_restarts("1/0.5s") == RestartBudget{1, 500ms});
+  CHECK(*parse_restarts("2/30m") == RestartBudget{2, 30min});
+  CHECK(*parse_restarts("2/1d") == RestartBudget{2, 24h});
+  for (const char* wrong : {"", "x", "-1", "3/", "3/h", "3/0", "3/1y", "3/1h/2", "/1h", "3/1e99d"})
+    CHECK_FALSE(parse_restarts(wrong));
+}
+
+TEST_CASE("ways to end are exit codes and signals, by any of their names") {
+  CHECK(*parse_exit_kinds("1, 42,SIGKILL,TERM") == ExitKinds{{1, 42}, {9, 15}});
+  for (const char* wrong : {"", "0", "256", "SIGNONE", "1;2", "-9"})
+    CHECK_FALSE(parse_exit_kinds(wrong));
+  CHECK_THAT(parse_exit_kinds("0").error().message, ContainsSubstring("\"0\" is neither"));
+}
+
+TEST_CASE("a pause has a first length and a longest") {
+  CHECK(*parse_pause("0") == RestartPause{0s, {}});
+  CHECK(*parse_pause("1.5:60") == RestartPause{1500ms, 60s});
+  for (const char* wrong : {"", "x", "5:", "5:1", "5:60:7"}) CHECK_FALSE(parse_pause(wrong));
+}
+
+TEST_CASE("rank orders have three names") {
+  CHECK(*parse_rank_order("endpoint") == RankOrder::Endpoint);
+  CHECK(*parse_rank_order("natural") == RankOrder::Natural);
+  CHECK(*parse_rank_order("arrival") == RankOrder::Arrival);
+  CHECK_FALSE(parse_rank_order("random"));
+}
+
+}  // namespace drun
