@@ -18,6 +18,7 @@ namespace drun {
 
 enum class FileKind { Missing, Directory, NotExecutable, Executable };
 using FileProbe = std::function<FileKind(const std::string& path)>;
+using FileText = std::function<std::optional<std::string>(const std::string& path)>;
 
 struct HostFacts {
   std::string hostname{};  // as the kernel knows it: no name service is asked, none can hang
@@ -29,7 +30,8 @@ struct HostFacts {
   std::chrono::seconds utc_offset{0};  // of local time, for display
   bool has_terminal = false;           // stderr is a terminal
   int columns = 80;                    // of that terminal
-  FileProbe probe{};  // looks at one path, relative ones from the working directory
+  FileProbe probe{};     // looks at one path, relative ones from the working directory
+  FileText file_text{};  // all of a regular file; absent: not readable, or over 4 MiB
 };
 
 HostFacts look_at_host();

@@ -75,6 +75,7 @@ class Table {
   Result<Arguments> parse(std::span<const std::string> words);
 
   std::vector<HelpEntry> help() const;
+  std::map<std::string, std::string> sources() const;
   CLI::App& app() { return app_; }
   CLI::Option* keep(CLI::Option* option, Traits traits) {
     option->group(group_);
@@ -189,6 +190,18 @@ Result<void> Table::parse_with_library(std::vector<std::string> words) {
   }
 }
 
+std::map<std::string, std::string> Table::sources() const {
+  std::map<std::string, std::string> sources;
+  for (const auto& [option, traits] : traits_) {
+    const std::string name = "--" + option->get_lnames().front();
+    if (option->count() == 0) continue;
+    sources[name] = from_variables_.contains(name) ? variable_name(name)
+                    : given_.contains(name)        ? name
+                                                   : config_file_;
+  }
+  return sources;
+}
+
 std::vector<HelpEntry> Table::help() const {
   std::vector<HelpEntry> entries;
   for (const CLI::Option* option : app_.get_options()) {
@@ -230,6 +243,8 @@ void declare_job(Table& table, Options& options) {
   table.value("--rdzv-conf", options.rdzv_conf, parse_pairs, "K=V,...",
               "join_timeout=S: wait for missing nodes (900); keep_alive_interval=S and "
               "keep_alive_max_attempt=N: when a silent node is lost (5, 3)");
+  table.value("--engine", options.engine, parse_engine, "auto|none",
+              "ask Slurm, mpirun, Kubernetes ... for what is not given above (auto)", kOwn);
   table.value("--role", options.role, parse_text, "NAME", "ROLE_NAME of the workers (default)");
 }
 
@@ -304,6 +319,8 @@ void declare_drun(Table& table, Options& options) {
              "print the plan and stop: nodes, ranks, environment, command", kOwnWithoutVariable)
       ->expected(0, 1)
       ->configurable(false);
+  table.flag("--explain", options.explain, "say which engine was asked and where values came from",
+             kOwnWithoutVariable);
   CLI::Option* config = table.app().set_config("--config", "", "options from a TOML file");
   table.keep(config->type_name("FILE")->configurable(false), kOwnWithoutVariable);
   table.value("--log-level", options.log_level, parse_log_level, "LEVEL",
@@ -378,6 +395,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
     return Error{ErrorCode::Usage, "no program to start; write it after the options: " +
                                        options.invoked_as + " [option...] program [argument...]"};
   }
+  options.sources = table.sources();
   options.program = *std::move(arguments->program);
   options.program_arguments = own_arguments(std::move(arguments->program_arguments), is_torchrun);
   if (!options.log_level) {

@@ -42,6 +42,7 @@ struct StreamChoice {
 };
 
 enum class DryRun { Text, Json };
+enum class EngineChoice { Auto, None };
 enum class ExitCodeStyle { Drun, Torchrun };
 
 struct Options {
@@ -62,6 +63,7 @@ struct Options {
   std::vector<std::pair<std::string, std::string>> rdzv_conf{};
   std::optional<std::string> local_addr{};
   StoreHost store = StoreHost::Agent;
+  EngineChoice engine = EngineChoice::Auto;
   // The program.
   bool module = false;
   bool no_python = false;
@@ -88,6 +90,9 @@ struct Options {
   // drun itself.
   std::optional<DryRun> dry_run{};
   std::optional<LogLevel> log_level{};
+  bool explain = false;
+  // Where values came from: "--nnodes" -> "--nnodes", "PET_NNODES", the configuration file.
+  std::map<std::string, std::string> sources{};
   bool operator==(const Options&) const = default;
 };
 

@@ -127,11 +127,11 @@ std::string plan_text(const Plan& plan) {
       "endpoint     " + endpoint_text(join) + (is_first ? " (this node listens)" : "") +  //
       ", join timeout " + seconds_text(join.join_timeout) + "\n" +                        //
       "store        " +
-      (join.store_host == StoreHost::Agent ? "served by drun\n" : "left to rank 0\n") +  //
-      "restarts     " + std::to_string(join.max_restarts) + "\n" +                       //
-      "command      " + shell_quoted(agent.worker.argv) + "\n" +                         //
-      "output       " + mode_text(agent.output.mode) + "; files: " +                     //
-      log_dir_text(agent.output) + "\n" + streams_text(agent.output) +                   //
+      (join.store_host == StoreHost::Agent ? "served by drun\n" : "left to rank 0\n") +          //
+      origins_text(plan.origins) + "restarts     " + std::to_string(join.max_restarts) + "\n" +  //
+      "command      " + shell_quoted(agent.worker.argv) + "\n" +                                 //
+      "output       " + mode_text(agent.output.mode) + "; files: " +                             //
+      log_dir_text(agent.output) + "\n" + streams_text(agent.output) +                           //
       "environment  of local rank 0, on top of this shell's (?: known once nodes met)\n";
   for (const auto& [name, value] : first_workers_environment(agent))
     text += "             " + name + "=" + (value == "?" ? "?" : shell_quoted({value})) + "\n";
@@ -152,6 +152,9 @@ std::string plan_json(const Plan& plan) {
                            {"stdout", stream_text(agent.output.streams[i][0])},
                            {"stderr", stream_text(agent.output.streams[i][1])}});
   }
+  Json origins = Json::array();
+  for (const Origin& each : plan.origins.values)
+    origins.push_back(Json{{"what", each.what}, {"value", each.value}, {"from", each.from}});
   const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
   const Json json{
       {"schema", "drun.plan/1"},
@@ -159,6 +162,9 @@ std::string plan_json(const Plan& plan) {
       {"node_rank", join.node_rank},
       {"nodes", join.node_count},
       {"workers_per_node", join.local_world_size},
+      {"engine", Json{{"name", plan.origins.engine},
+                      {"values", origins},
+                      {"removed_variables", plan.origins.removed}}},
       {"max_restarts", join.max_restarts},
       {"role", join.role},
       {"rendezvous", Json{{"endpoint", to_string(join.endpoint)},

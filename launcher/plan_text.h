@@ -2,6 +2,7 @@
 //
 // JSON:    schema "drun.plan/1"; fields are only ever added:
 //            schema, run_id, node_rank, nodes, workers_per_node (this node's), max_restarts, role
+//            engine       {name, values: [{what, value, from}], removed_variables: [name]}
 //            rendezvous   {endpoint, is_coordinator, store: "agent"|"worker", join_timeout_s,
 //                          heartbeat_timeout_s}
 //            command      [argv of a worker, templates not yet filled in]

@@ -98,6 +98,7 @@ int run_job(const Options& options, const HostFacts& host) {
     std::fputs((*plan.dry_run == DryRun::Json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
     return 0;
   }
+  if (plan.explain) std::fputs(origins_text(plan.origins).c_str(), stderr);
   const Log log = log_of(plan, options.invoked_as);
   for (const std::string& note : plan.notes) log.debug(note);
   for (const std::string& warning : plan.warnings) log.warning(warning);
