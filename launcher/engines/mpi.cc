@@ -97,7 +97,8 @@ void find_port(Reading& reading, Facts& facts) {
 
 void remark_neighbours(Reading& reading, const Names& names, Facts& facts) {
   const std::optional<Told<int>> local = reading.number(names.local_size, 1);
-  if (!local || local->value == 1) return;
+  const bool is_first = facts.node_rank && facts.node_rank->value == 0;
+  if (!is_first || !local || local->value == 1) return;  // once for all
   facts.warnings.push_back(
       std::to_string(local->value) +
       " drun agents on this machine, each with workers of its own whose LOCAL_RANK begins at 0; "

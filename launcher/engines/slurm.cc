@@ -75,7 +75,7 @@ std::string run_id_of(const Reading& reading, const std::string& job, const std:
 // The step's list against the index of this node in it.
 void read_hosts(Reading& reading, Facts& facts) {
   const auto list = reading.needed_text("SLURM_STEP_NODELIST");
-  if (!list || !facts.nodes || !facts.node_rank) return;
+  if (!list || !facts.nodes) return;
   const auto hosts = expand_host_list(list->value);
   if (!hosts) return reading.blame(shown(*list) + " " + hosts.error().message);
   const auto count = static_cast<std::size_t>(facts.nodes->value);
@@ -84,6 +84,8 @@ void read_hosts(Reading& reading, Facts& facts) {
                          facts.nodes->from + "=" + std::to_string(count) +
                          "; give --nnodes, --node-rank and --master-addr");
   }
+  facts.master_addr = Told<std::string>{.value = hosts->front(), .from = list->from};
+  if (!facts.node_rank) return;
   if (facts.node_rank->value >= facts.nodes->value) {
     return reading.blame("SLURM_NODEID=" + std::to_string(facts.node_rank->value) +
                          " is not under " + facts.nodes->from + "=" + std::to_string(count) +
@@ -96,7 +98,6 @@ void read_hosts(Reading& reading, Facts& facts) {
                          " in " + list->from + ", but this is " + shown(*name) +
                          "; give --node-rank and --master-addr");
   }
-  facts.master_addr = Told<std::string>{.value = hosts->front(), .from = list->from};
 }
 
 // One task a node: Slurm binds each to its share of the cores and GPUs, so that one of several
@@ -128,7 +129,7 @@ std::optional<Facts> slurm_step(const Surroundings& around) {
   facts.node_rank = reading.needed_number("SLURM_NODEID", 0);
   check_tasks(reading, facts);
   read_hosts(reading, facts);
-  if (!facts.master_addr) facts.no_master = "Slurm's list of the step's nodes is missing";
+  if (!facts.master_addr) facts.no_master = "SLURM_STEP_NODELIST is not set; give --master-addr";
   read_grants(reading, facts);
   read_reserved_ports(reading, facts);
   if (!job) {

@@ -137,7 +137,7 @@ TEST_CASE("what is missing is an error with its name, never a node by itself") {
              ContainsSubstring("Slurm, step 7.0: it started this drun, but these are not set: "
                                "SLURM_NODEID"));
   CHECK_THAT(error_of(given({}), with(kStep, {{"SLURM_STEP_NODELIST", ""}})),
-             ContainsSubstring("list of the step's nodes is missing"));
+             ContainsSubstring("SLURM_STEP_NODELIST is not set"));
   CHECK_THAT(error_of(given({}), with(kOneMachine, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})),
              ContainsSubstring("Open MPI does not tell where rank 0 is"));
   CHECK_THAT(error_of(given({}), {{"JOB_COMPLETION_INDEX", "1"}}), ContainsSubstring("PET_NNODES"));
