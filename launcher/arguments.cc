@@ -167,4 +167,9 @@ Result<Arguments> split_arguments(std::span<const std::string> words,
   return Splitter(words, known).run();
 }
 
+std::vector<std::string> own_arguments(std::vector<std::string> words, bool is_torchrun) {
+  if (is_torchrun && !words.empty() && words.front() == "--") words.erase(words.begin());
+  return words;
+}
+
 }  // namespace drun

@@ -48,4 +48,8 @@ struct Arguments {
 Result<Arguments> split_arguments(std::span<const std::string> words,
                                   std::span<const KnownOption> known);
 
+// The words after the program, as the program shall see them. torchrun drops a `--` that stands
+// first there, and scripts are written that way because of it; drun itself leaves every word alone.
+std::vector<std::string> own_arguments(std::vector<std::string> words, bool is_torchrun);
+
 }  // namespace drun

@@ -74,6 +74,10 @@ std::string launcher_help_head(std::string_view invoked_as) {
          name +
          " --nnodes=3 --node-rank=0 --nproc-per-node=4 --master-addr=gpu0 ./train\n"
          "      on each of three machines, with its own --node-rank: twelve workers\n"
+         "  srun -N3 " +
+         name + " ./train        mpirun --map-by ppr:1:node " + name +
+         " ./train\n"
+         "      Slurm, MPI launchers, PBS, LSF and Kubernetes say who is where; see --explain\n"
          "\n"
          "Usage: " +
          name +

@@ -92,11 +92,14 @@ class Table {
     const std::string twin = underscored(name);
     return twin == name ? names : names + "," + twin;
   }
+  // "--tee", "PET_TEE" or the configuration file.
+  std::string source(const std::string& name) const {
+    if (from_variables_.contains(name)) return variable_name(name);
+    return given_.contains(name) ? name : config_file_;
+  }
   std::string shown(const std::string& name, const std::string& value) const {
-    if (const auto from = from_variables_.find(name); from != from_variables_.end())
-      return variable_name(name) + "=" + value;
-    if (given_.contains(name)) return name + "=" + value;
-    return config_file_ + ": " + name.substr(2) + " = " + value;
+    const bool is_in_file = !from_variables_.contains(name) && !given_.contains(name);
+    return source(name) + (is_in_file ? ": " + name.substr(2) + " = " : "=") + value;
   }
   std::vector<KnownOption> known() const;
   Result<void> take_variables(std::vector<std::string>& words);
@@ -194,10 +197,7 @@ std::map<std::string, std::string> Table::sources() const {
   std::map<std::string, std::string> sources;
   for (const auto& [option, traits] : traits_) {
     const std::string name = "--" + option->get_lnames().front();
-    if (option->count() == 0) continue;
-    sources[name] = from_variables_.contains(name) ? variable_name(name)
-                    : given_.contains(name)        ? name
-                                                   : config_file_;
+    if (option->count() > 0) sources[name] = source(name);
   }
   return sources;
 }
@@ -354,20 +354,11 @@ Result<Command> parse_store_command(std::span<const std::string> words, const Lo
   return Command(store);
 }
 
-std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-// The words after the program, as the program shall see them. torchrun drops a `--` that stands
-// first there, and scripts are written that way because of it; drun itself leaves every word alone.
-std::vector<std::string> own_arguments(std::vector<std::string> words, bool is_torchrun) {
-  if (is_torchrun && !words.empty() && words.front() == "--") words.erase(words.begin());
-  return words;
-}
-
 }  // namespace
 
 Result<Command> parse_command_line(std::span<const std::string> argv, const Lookup& variables) {
   Options options;
-  if (!argv.empty()) options.invoked_as = base_name(argv.front());
+  if (!argv.empty()) options.invoked_as = argv[0].substr(argv[0].rfind('/') + 1);
   const bool is_torchrun = options.invoked_as == "torchrun";
   const auto words = argv.empty() ? argv : argv.subspan(1);
   if (words.empty()) return Command(ShowText{short_usage(options.invoked_as), 2});

@@ -86,8 +86,8 @@ TEST_CASE(
   const std::string wait = "echo up $RANK $MASTER_PORT.; exec sleep 600";
   const std::string until = "echo up $RANK $MASTER_PORT.; until [ -e " +
                             slurm.directory().file("go") + " ]; do sleep 0.1; done; echo done.";
-  Running first(slurm.launch(
-      {"srun", "-N3", "env", marker, drun_program(), "--nproc-per-node=2", "sh", "-c", wait}));
+  Running first(slurm.launch({"srun", "-N3", "--job-name=first", "env", marker, drun_program(),
+                              "--nproc-per-node=2", "sh", "-c", wait}));
   Running second(
       slurm.launch({"srun", "-N3", drun_program(), "--nproc-per-node=2", "sh", "-c", until}));
   const auto is_up = [](Running& job) { return count(job.out(), "up ") == 6; };
@@ -95,9 +95,7 @@ TEST_CASE(
   CHECK(word_after(first.out(), "up 0 ") != word_after(second.out(), "up 0 "));
   CHECK(processes_with(marker).size() >= 9);
 
-  const std::string id =
-      run(slurm.launch({"squeue", "--noheader", "--format=%i", "--sort=i"}), 20s).out.substr(0, 1);
-  CHECK(slurm.run({"scancel", id}).code == 0);
+  CHECK(slurm.run({"scancel", "--name=first"}).code == 0);
   const Ended cancelled = first.wait(60s);
   CHECK_FALSE(cancelled.timed_out);
   CHECK(cancelled.code != 0);
@@ -133,7 +131,7 @@ TEST_CASE("a batch job is requeued by the exit code of its workers, and is anoth
   CHECK(eventually(is_again, 90s));
   const std::string text = read_file(log);
   INFO(text);
-  CHECK_THAT(text, ContainsSubstring("run 0 slurm-" + id + ".0\n"));
+  CHECK_THAT(text, ContainsSubstring(" slurm-" + id + ".0\n"));
   // The script's own drun, which nobody started on the second node.
   CHECK_THAT(text, ContainsSubstring("has 2 nodes, but srun did not start this drun"));
 }
