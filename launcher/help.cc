@@ -68,7 +68,7 @@ std::string launcher_help_head(std::string_view invoked_as) {
       name == "torchrun"
           ? ""
           : "  srun -N3 drun ./train        mpirun --map-by ppr:1:node drun ./train\n"
-            "      Slurm, MPI launchers, PBS, LSF and Kubernetes say who is where; see --explain\n";
+            "      Slurm, MPI launchers, PBS, LSF, Kubernetes say who is where; see --explain\n";
   return "drun starts a distributed job as torchrun does, for programs in any language.\n"
          "\n"
          "  " +

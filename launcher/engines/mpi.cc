@@ -23,7 +23,7 @@ constexpr Names kOpenMpi{.engine = "Open MPI",
                          .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
                          .export_option = "mpirun -x MASTER_ADDR=HOST",
                          .one_per_machine = "mpirun --map-by ppr:1:node"};
-constexpr Names kHydra{.engine = "Hydra",
+constexpr Names kHydra{.engine = "PMI (Hydra)",
                        .rank = "PMI_RANK",
                        .size = "PMI_SIZE",
                        .local_size = "MPI_LOCALNRANKS",

@@ -158,6 +158,7 @@ std::optional<Facts> slurm_allocation(const Surroundings& around) {
                   nodes + " drun ..., or for this node alone --nnodes=1");
   }
   facts.node_rank = Told<int>{.value = 0, .from = "there being one node"};
+  facts.no_master = "of one node's job there is no address for others; give --master-addr";
   read_grants(reading, facts);
   return facts;
 }

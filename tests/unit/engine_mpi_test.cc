@@ -120,8 +120,8 @@ TEST_CASE("a launcher's name for the job that cannot be part of a path is not th
 
 TEST_CASE("Open MPI is asked before PMI, and PMI before PMIx") {
   CHECK(facts_of(with(kOpenMpi, kHydra)).engine == "Open MPI");
-  CHECK(facts_of(with(kHydra, {{"PMIX_RANK", "0"}})).engine == "Hydra");
-  CHECK(facts_of(with(kHydra, {{"LSB_JOBID", "1"}})).engine == "Hydra");
+  CHECK(facts_of(with(kHydra, {{"PMIX_RANK", "0"}})).engine == "PMI (Hydra)");
+  CHECK(facts_of(with(kHydra, {{"LSB_JOBID", "1"}})).engine == "PMI (Hydra)");
   CHECK_FALSE(detect(around({{"PATH", "/bin"}, {"RANK", "3"}, {"WORLD_SIZE", "4"}})));
 }
 

@@ -202,7 +202,7 @@ TEST_CASE("an MPI launcher that uses a step for its daemons is nearer than the s
   CHECK(facts->master_addr == Told<std::string>{"node01", "SLURM_JOB_NODELIST"});
   const Variables hydra = {
       {"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}};
-  CHECK(detect(around(with(kStep, hydra)))->engine == "Hydra");
+  CHECK(detect(around(with(kStep, hydra)))->engine == "PMI (Hydra)");
 }
 
 }  // namespace drun::engines

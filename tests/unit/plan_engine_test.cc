@@ -157,6 +157,13 @@ TEST_CASE("what was given makes up for what the engine does not tell") {
   CHECK(pod.agent.join.endpoint == Endpoint{"train-0.net", 29500});
 }
 
+TEST_CASE("several agents of one node's job still need an address") {
+  const Variables batch = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "1"}};
+  CHECK(plan_of(given({}), batch).agent.join.node_count == 1);
+  const Options two = given({.nnodes = NodeRange{2, 2}, .node_rank = 1});
+  CHECK_THAT(error_of(two, batch), ContainsSubstring("give --master-addr"));
+}
+
 TEST_CASE("a step of one node needs no address and no port") {
   const Plan plan = plan_of(given({}), {{"SLURM_JOB_ID", "7"},
                                         {"SLURM_STEP_ID", "0"},
