@@ -50,6 +50,27 @@ std::optional<Told<std::string>> first_host_of_job(const Surroundings& around) {
   return lsf_first_host(around);
 }
 
+// Where Open MPI 4's mpirun runs: the one IPv4 address of "529989632.0;tcp://192.0.2.2:32903". Of
+// several, nobody could say which the other machines reach.
+std::optional<Told<std::string>> mpirun_host(const Reading& reading) {
+  const auto uri = reading.text("OMPI_MCA_orte_hnp_uri");
+  constexpr std::string_view kScheme = ";tcp://";
+  const std::size_t at = uri ? uri->value.find(kScheme) : std::string::npos;
+  if (at == std::string::npos) return std::nullopt;
+  std::string address = uri->value.substr(at + kScheme.size());
+  address = address.substr(0, address.find(':'));
+  const bool is_one = address.find_first_not_of("0123456789.") == address.npos;
+  if (address.empty() || !is_one || is_loopback(address)) return std::nullopt;
+  return Told<std::string>{.value = address, .from = uri->from};
+}
+
+// This process was started by mpirun itself, not by a daemon of it on another machine.
+bool is_with_mpirun(const Reading& reading) {
+  const auto daemon = reading.text("OMPI_MCA_orte_local_daemon_uri");
+  const auto mpirun = reading.text("OMPI_MCA_orte_hnp_uri");
+  return daemon && mpirun && daemon->value == mpirun->value;
+}
+
 bool is_this_machine(const Surroundings& around, const std::string& host) {
   const auto slurms = around.variables("SLURMD_NODENAME");
   return short_name(host) == short_name(around.hostname) || (slurms && host == *slurms);
@@ -72,13 +93,19 @@ void find_master(Reading& reading, const Surroundings& around, const Names& name
     return;
   }
   facts.no_master = std::string(names.engine) + " does not tell where rank 0 is; write " + remedy;
-  const std::optional<Told<std::string>> first = first_host_of_job(around);
-  if (!first) return;
-  facts.master_addr = Told<std::string>{.value = first->value, .from = first->from};
   const bool is_first = facts.node_rank && facts.node_rank->value == 0;
-  if (is_first && !is_this_machine(around, first->value)) {
-    reading.blame("rank 0 is on " + around.hostname + ", but the first host of " + first->from +
-                  " is " + first->value + "; write " + remedy);
+  if (const auto first = first_host_of_job(around)) {
+    facts.master_addr = first;
+    if (is_first && !is_this_machine(around, first->value)) {
+      reading.blame("rank 0 is on " + around.hostname + ", but the first host of " + first->from +
+                    " is " + first->value + "; write " + remedy);
+    }
+  } else if (const auto mpirun = mpirun_host(reading)) {
+    facts.master_addr = mpirun;
+    if (is_first && !is_with_mpirun(reading)) {
+      reading.blame("rank 0 is on " + around.hostname + ", which is not where mpirun runs (" +
+                    mpirun->value + "); write " + remedy);
+    }
   }
 }
 

@@ -75,8 +75,8 @@ TEST_CASE("mpirun over machines that drun cannot tell apart is an error, never a
   }
   const Agents agents;
   // As the variables are with each rank on a machine of its own.
-  const Words apart = {"env", "OMPI_COMM_WORLD_LOCAL_SIZE=1", drun_program(), "true"};
-  const Ended ended = agents.run(kOpenMpi + Words{"3"} + apart);
+  const Words apart = {"env", "-u", "OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_LOCAL_SIZE=1"};
+  const Ended ended = agents.run(kOpenMpi + Words{"3"} + apart + Words{drun_program(), "true"});
   CHECK(ended.code == 2);
   CHECK_THAT(ended.err, ContainsSubstring("mpirun -x MASTER_ADDR=HOST"));
   const Ended given =

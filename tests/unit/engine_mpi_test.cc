@@ -88,6 +88,24 @@ TEST_CASE("within a job of Slurm, PBS or LSF its first host is node 0's, if rank
   CHECK(facts_of(lsf).master_addr == Told<std::string>{"x", "LSB_MCPU_HOSTS"});
 }
 
+TEST_CASE("node 0 is where Open MPI 4's mpirun runs, if that has one address and rank 0") {
+  const auto uri = [](const std::string& addresses) {
+    return Variables{{"OMPI_MCA_orte_hnp_uri",
+                      "529989632.0;tcp://" + addresses + ":32903;tcp6://[fd00::2]:60963"}};
+  };
+  const Facts facts = facts_of(with(kOpenMpi, uri("192.0.2.2")));
+  CHECK(facts.master_addr == Told<std::string>{"192.0.2.2", "OMPI_MCA_orte_hnp_uri"});
+  CHECK(facts.wrong == "");
+  for (const char* none : {"192.0.2.2,172.17.0.1", "127.0.0.1", "", "host"})
+    CHECK_FALSE(facts_of(with(kOpenMpi, uri(none))).master_addr);
+  CHECK_FALSE(
+      facts_of(with(kOpenMpi, {{"OMPI_MCA_orte_hnp_uri", "5.0;tcp6://[fd00::2]:6"}})).master_addr);
+  Variables first = with(with(kOpenMpi, uri("192.0.2.2")), {{"OMPI_COMM_WORLD_RANK", "0"}});
+  CHECK_THAT(facts_of(first).wrong, ContainsSubstring("is not where mpirun runs (192.0.2.2)"));
+  first["OMPI_MCA_orte_local_daemon_uri"] = first["OMPI_MCA_orte_hnp_uri"];
+  CHECK(facts_of(first).wrong == "");
+}
+
 TEST_CASE("half of a launcher's variables is an error that names the other half") {
   CHECK(facts_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", ""}})).missing == "OMPI_COMM_WORLD_SIZE");
   CHECK(facts_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", ""}})).missing == "OMPI_COMM_WORLD_RANK");
