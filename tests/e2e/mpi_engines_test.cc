@@ -1,5 +1,5 @@
 // drun's agents started by real MPI launchers: three nodes on this machine.
-#include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
@@ -46,6 +46,55 @@ void check_three_agents(const Words& mpirun, const std::string& run_id) {
   CHECK_THAT(ended.err, ContainsSubstring("3 drun agents on this machine"));
 }
 
+// Two machines: network namespaces with an address and a host name each, and what takes the place
+// of ssh from the first to the second.
+class TwoMachines {
+ public:
+  TwoMachines() : a_("drunma" + std::to_string(getpid())), b_("drunmb" + std::to_string(getpid())) {
+    const std::string script =
+        "ip netns add $0 && ip netns add $1 && "
+        "ip -n $0 link add v0 type veth peer name v0 netns $1 && "
+        "ip -n $0 addr add 10.99.0.1/24 dev v0 && "
+        "ip -n $1 addr add 10.99.0.2/24 dev v0 && "
+        "for n in $0 $1; do ip -n $n link set lo up && "
+        "ip -n $n link set v0 up || exit 1; done";
+    const Ended ended = run(Launch{.argv = {"sh", "-c", script, a_, b_}}, 20s);
+    why_not_ = ended.code == 0 ? "" : "no network namespaces: " + ended.err;
+    // ssh's own options, then a host, then a command in several words.
+    write_file(shell(),
+               "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done; shift\n"
+               "exec ip netns exec " +
+                   b_ + " unshare -u sh -c \"hostname nodeb; $*\"\n",
+               true);
+  }
+  ~TwoMachines() {
+    for (const std::string& name : {a_, b_}) run(Launch{.argv = {"ip", "netns", "del", name}}, 20s);
+  }
+  TwoMachines(const TwoMachines&) = delete;
+  TwoMachines& operator=(const TwoMachines&) = delete;
+
+  const std::string& why_not() const { return why_not_; }
+  std::string shell() const { return agents_.directory.file("rsh"); }
+  Ended run_on_first(const Words& argv) const {
+    const Words enter = {
+        "ip", "netns", "exec", a_, "unshare", "-u", "sh", "-c", "hostname nodea; exec \"$@\"",
+        "sh"};
+    return agents_.run(enter + argv);
+  }
+  void check_both(const Ended& ended) const {
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+    CHECK_THAT(agents_.rank(0), ContainsSubstring("0/2 10.99.0.1:"));
+    CHECK_THAT(agents_.rank(1), ContainsSubstring("1/2 10.99.0.1:"));
+  }
+
+ private:
+  Agents agents_;
+  std::string a_;
+  std::string b_;
+  std::string why_not_;
+};
+
 }  // namespace
 
 TEST_CASE("under Open MPI's mpirun, drun and the program are the whole command") {
@@ -83,6 +132,44 @@ TEST_CASE("mpirun over machines that drun cannot tell apart is an error, never a
       agents.run(kOpenMpi + Words{"2", "-x", "MASTER_ADDR=127.0.0.1", drun_program(), "true"});
   INFO(given.err);
   CHECK(given.code == 0);
+}
+
+TEST_CASE("mpirun over two machines finds node 0 where mpirun runs") {
+  const TwoMachines machines;
+  if (!works(kOpenMpi) || !machines.why_not().empty()) {
+    WARN("skipped: no mpirun of Open MPI 4 (openmpi-bin), or " << machines.why_not());
+    return;
+  }
+  const Words mpirun = {"mpirun",        "--allow-run-as-root", "--mca",
+                        "plm_rsh_agent", machines.shell(),      "--host"};
+  const Words program = {drun_program(), "sh", "-c", kWho};
+  machines.check_both(machines.run_on_first(
+      mpirun + Words{"10.99.0.1:1,10.99.0.2:1", "-np", "2", "-x", "DIR"} + program));
+}
+
+TEST_CASE("mpiexec over two machines is told node 0's address") {
+  const TwoMachines machines;
+  if (!works(kHydra) || !machines.why_not().empty()) {
+    WARN("skipped: no mpiexec.hydra (mpich), or " << machines.why_not());
+    return;
+  }
+  const Words mpiexec = {"mpiexec.hydra",
+                         "-launcher",
+                         "ssh",
+                         "-launcher-exec",
+                         machines.shell(),
+                         "-hosts",
+                         "10.99.0.1,10.99.0.2",
+                         "-ppn",
+                         "1",
+                         "-n",
+                         "2"};
+  const Words program = {drun_program(), "sh", "-c", kWho};
+  const Ended untold = machines.run_on_first(mpiexec + program);
+  CHECK(untold.code != 0);
+  CHECK_THAT(untold.out + untold.err, ContainsSubstring("mpiexec -genv MASTER_ADDR HOST"));
+  machines.check_both(
+      machines.run_on_first(mpiexec + Words{"-genv", "MASTER_ADDR", "10.99.0.1"} + program));
 }
 
 TEST_CASE("under Hydra's mpiexec, drun and the program are the whole command") {
