@@ -87,8 +87,7 @@ void SlurmCluster::configure() const {
       "(127.0.0.1)\nSlurmctldPort=" + std::to_string(free_port()) +
       "\nAuthType=auth/munge\nAuthInfo=socket=" + place +
       "munge\nCredType=cred/munge\nSlurmUser=root\nProctrackType=proctrack/linuxproc\n"
-      "TaskPlugin=task/none\nSwitchType=switch/none\nJobAcctGatherType=jobacct_gather/none\n"
-      "SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nMpiDefault=none\n"
+      "SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n"
       "SlurmdParameters=config_overrides\nReturnToService=2\nRequeueExit=85\nKillWait=5\n"
       "MpiParams=ports=" +
       std::to_string(first_reserved) + "-" + std::to_string(first_reserved + 39) +
