@@ -1,5 +1,5 @@
 // core. Host files and host words as PBS and LSF write them: a host once for each slot that it has.
-// Errors:  in `reason`: no text, too many, a name that is none.   Thread: any.
+// Errors:  absent: no host at all, a name or number that is none, too many.   Thread: any.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,8 @@ std::optional<SlotList> slots_from_pairs(std::string_view text, std::string from
 std::optional<SlotList> slots_from_file(Reading& reading, const FileText& file_text,
                                         std::string_view name);
 
-// Nodes, master address and this node's slots; node_rank must be set and lie within.
+// Nodes, master address and, once node_rank is set, this node's slots; a rank beyond the list is
+// blamed.
 void take_hosts(Reading& reading, const SlotList& list, Facts& facts);
 
 }  // namespace drun::engines

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <set>
 
 namespace drun::engines {
 
@@ -24,15 +23,6 @@ std::string_view short_name(std::string_view host) {
   const bool is_address =
       host.find(':') != host.npos || host.find_first_not_of("0123456789.") == host.npos;
   return is_address ? host : host.substr(0, host.find('.'));
-}
-
-std::vector<std::string> each_once(const std::vector<std::string>& hosts) {
-  std::vector<std::string> once;
-  std::set<std::string_view> seen;
-  for (const std::string& host : hosts) {
-    if (seen.insert(host).second) once.push_back(host);
-  }
-  return once;
 }
 
 std::optional<std::string> run_id_from(std::string_view prefix, std::string_view job) {

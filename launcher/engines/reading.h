@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "launcher/engines/facts.h"
 
@@ -48,9 +47,6 @@ std::optional<std::int64_t> whole_number(std::string_view text);
 
 // "gpu3" of "gpu3.cluster.example"; an address stays whole.
 std::string_view short_name(std::string_view host);
-
-// Each once, in the order of their first appearance.
-std::vector<std::string> each_once(const std::vector<std::string>& hosts);
 
 // A run id from an engine's name for the job; absent where that cannot be one, such as a path.
 std::optional<std::string> run_id_from(std::string_view prefix, std::string_view job);
