@@ -64,6 +64,11 @@ std::string help_text(std::string_view head, std::span<const HelpEntry> entries,
 
 std::string launcher_help_head(std::string_view invoked_as) {
   const std::string name(invoked_as);
+  const char* const engines =  // under the other name drun does not ask them by itself
+      name == "torchrun"
+          ? ""
+          : "  srun -N3 drun ./train        mpirun --map-by ppr:1:node drun ./train\n"
+            "      Slurm, MPI launchers, PBS, LSF, Kubernetes say who is where; see --explain\n";
   return "drun starts a distributed job as torchrun does, for programs in any language.\n"
          "\n"
          "  " +
@@ -73,7 +78,8 @@ std::string launcher_help_head(std::string_view invoked_as) {
          "  " +
          name +
          " --nnodes=3 --node-rank=0 --nproc-per-node=4 --master-addr=gpu0 ./train\n"
-         "      on each of three machines, with its own --node-rank: twelve workers\n"
+         "      on each of three machines, with its own --node-rank: twelve workers\n" +
+         engines +
          "\n"
          "Usage: " +
          name +

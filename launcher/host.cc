@@ -164,6 +164,22 @@ std::vector<std::string> addresses_of(const std::string& name) {
   return addresses;
 }
 
+// Host files are small, whatever a variable names may not be: a pipe would be waited for.
+std::optional<std::string> whole_text_of(const std::string& path) {
+  constexpr std::size_t kMostBytes = std::size_t{4} << 20;
+  std::error_code ec;
+  if (!fs::is_regular_file(path, ec)) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::array<char, 64 * 1024> part{};
+  while (file && text.size() <= kMostBytes) {
+    file.read(part.data(), part.size());
+    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.eof() || text.size() > kMostBytes) return std::nullopt;
+  return text;
+}
+
 FileKind look_at_file(const std::string& path) {
   struct stat facts {};
   if (stat(path.c_str(), &facts) != 0)
@@ -204,6 +220,7 @@ HostFacts look_at_host() {
   facts.addresses = own_addresses();
   facts.addresses_of = addresses_of;
   facts.probe = look_at_file;
+  facts.file_text = whole_text_of;
   return facts;
 }
 

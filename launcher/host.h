@@ -19,6 +19,7 @@ namespace drun {
 enum class FileKind { Missing, Directory, NotExecutable, Executable };
 using FileProbe = std::function<FileKind(const std::string& path)>;
 using AddressLookup = std::function<std::vector<std::string>(const std::string& name)>;
+using FileText = std::function<std::optional<std::string>(const std::string& path)>;
 
 struct HostFacts {
   std::string hostname{};  // as the kernel knows it: no name service is asked, none can hang
@@ -32,7 +33,8 @@ struct HostFacts {
   int columns = 80;                      // of that terminal
   std::vector<std::string> addresses{};  // of its interfaces, numeric
   AddressLookup addresses_of{};          // of a name, numeric; asks the name service, may take long
-  FileProbe probe{};  // looks at one path, relative ones from the working directory
+  FileProbe probe{};     // looks at one path, relative ones from the working directory
+  FileText file_text{};  // all of a regular file; absent: not readable, or over 4 MiB
 };
 
 HostFacts look_at_host();

@@ -23,11 +23,14 @@ std::string OptionTable::twins(const std::string& names) {
   return twin == name ? names : names + "," + twin;
 }
 
+std::string OptionTable::source(const std::string& name) const {
+  if (from_variables_.contains(name)) return variable_name(name);
+  return given_.contains(name) ? name : config_file_;
+}
+
 std::string OptionTable::shown(const std::string& name, const std::string& value) const {
-  if (const auto from = from_variables_.find(name); from != from_variables_.end())
-    return variable_name(name) + "=" + value;
-  if (given_.contains(name)) return name + "=" + value;
-  return config_file_ + ": " + name.substr(2) + " = " + value;
+  const bool is_in_file = !from_variables_.contains(name) && !given_.contains(name);
+  return source(name) + (is_in_file ? ": " + name.substr(2) + " = " : "=") + value;
 }
 
 std::vector<KnownOption> OptionTable::known() const {
@@ -107,6 +110,15 @@ Result<void> OptionTable::parse_with_library(std::vector<std::string> words) {
     const std::string place = config_file_.empty() ? "" : "--config=" + config_file_ + ": ";
     return Error{ErrorCode::Usage, place + error.what()};
   }
+}
+
+std::map<std::string, std::string> OptionTable::sources() const {
+  std::map<std::string, std::string> sources;
+  for (const auto& [option, traits] : traits_) {
+    const std::string name = "--" + option->get_lnames().front();
+    if (option->count() > 0) sources[name] = source(name);
+  }
+  return sources;
 }
 
 std::vector<HelpEntry> OptionTable::help() const {

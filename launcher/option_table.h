@@ -75,6 +75,8 @@ class OptionTable {
   Result<Arguments> parse(std::span<const std::string> words);
 
   std::vector<HelpEntry> help() const;
+  // Where each value that was given came from: "--tee", "PET_TEE" or the configuration file.
+  std::map<std::string, std::string> sources() const;
   CLI::App& app() { return app_; }
   CLI::Option* keep(CLI::Option* option, OptionTraits traits) {
     option->group(group_);
@@ -87,6 +89,7 @@ class OptionTable {
   static std::string long_name(const std::string& names) { return names.substr(names.find("--")); }
   // "-x,--a-b" -> "-x,--a-b,--a_b".
   static std::string twins(const std::string& names);
+  std::string source(const std::string& name) const;
   std::string shown(const std::string& name, const std::string& value) const;
   std::vector<KnownOption> known() const;
   Result<void> take_variables(std::vector<std::string>& words);

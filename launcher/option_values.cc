@@ -219,6 +219,12 @@ Result<ExitCodeStyle> parse_exit_code_style(std::string_view text) {
   return one_of<ExitCodeStyle>(text, kWords);
 }
 
+Result<EngineChoice> parse_engine(std::string_view text) {
+  static constexpr std::array<Word<EngineChoice>, 2> kWords{
+      {{"auto", EngineChoice::Auto}, {"none", EngineChoice::None}}};
+  return one_of<EngineChoice>(text, kWords);
+}
+
 Result<DryRun> parse_dry_run(std::string_view text) {
   if (text.empty()) return DryRun::Text;  // --dry-run alone
   static constexpr std::array<Word<DryRun>, 2> kWords{

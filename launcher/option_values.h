@@ -36,6 +36,7 @@ Result<StoreHost> parse_store(std::string_view text);
 Result<OutputMode> parse_output(std::string_view text);
 Result<StdinSource> parse_stdin(std::string_view text);
 Result<ExitCodeStyle> parse_exit_code_style(std::string_view text);
+Result<EngineChoice> parse_engine(std::string_view text);
 Result<DryRun> parse_dry_run(std::string_view text);  // empty is text
 Result<LogLevel> parse_log_level(std::string_view text);
 Result<std::string> parse_logs_specs(std::string_view text);  // "default" is all there is

@@ -38,6 +38,8 @@ void declare_job(OptionTable& table, Options& options) {
   table.value("--rdzv-conf", options.rdzv_conf, parse_pairs, "K=V,...",
               "join_timeout=S: wait for missing nodes (900; c10d: 600); last_call_timeout=S: from "
               "MIN nodes to the first world (30); is_host=0|1: this node listens (guessed)");
+  table.value("--engine", options.engine, parse_engine, "auto|none",
+              "ask Slurm, mpirun, Kubernetes ... for what is not given above (auto)", kOwn);
   table.value("--role", options.role, parse_text, "NAME", "ROLE_NAME of the workers (default)");
 }
 
@@ -136,6 +138,8 @@ void declare_drun(OptionTable& table, Options& options) {
              "print the plan and stop: nodes, ranks, environment, command", kOwnWithoutVariable)
       ->expected(0, 1)
       ->configurable(false);
+  table.flag("--explain", options.explain, "say which engine was asked and where values came from",
+             kOwnWithoutVariable);
   CLI::Option* config = table.app().set_config("--config", "", "options from a TOML file");
   table.keep(config->type_name("FILE")->configurable(false), kOwnWithoutVariable);
   table.value("--log-level", options.log_level, parse_log_level, "LEVEL",
@@ -147,20 +151,11 @@ void declare_help(OptionTable& table, bool& help, bool& version) {
   table.flag("-h,--help", help, "print this", kWithoutVariable)->configurable(false);
 }
 
-std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-// The words after the program, as the program shall see them. torchrun drops a `--` that stands
-// first there, and scripts are written that way because of it; drun itself leaves every word alone.
-std::vector<std::string> own_arguments(std::vector<std::string> words, bool is_torchrun) {
-  if (is_torchrun && !words.empty() && words.front() == "--") words.erase(words.begin());
-  return words;
-}
-
 }  // namespace
 
 Result<Command> parse_command_line(std::span<const std::string> argv, const Lookup& variables) {
   Options options;
-  if (!argv.empty()) options.invoked_as = base_name(argv.front());
+  if (!argv.empty()) options.invoked_as = argv.front().substr(argv.front().rfind('/') + 1);
   const bool is_torchrun = options.invoked_as == "torchrun";
   const auto words = argv.empty() ? argv : argv.subspan(1);
   if (words.empty()) return Command(ShowText{short_usage(options.invoked_as), 2});
@@ -190,6 +185,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
     return Error{ErrorCode::Usage, "no program to start; write it after the options: " +
                                        options.invoked_as + " [option...] program [argument...]"};
   }
+  options.sources = table.sources();
   options.program = *std::move(arguments->program);
   options.program_arguments = own_arguments(std::move(arguments->program_arguments), is_torchrun);
   if (!options.log_level) {

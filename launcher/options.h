@@ -42,6 +42,7 @@ struct StreamChoice {
 };
 
 enum class DryRun { Text, Json };
+enum class EngineChoice { Auto, None };
 enum class ExitCodeStyle { Drun, Torchrun };
 
 struct Options {
@@ -67,6 +68,7 @@ struct Options {
   std::optional<std::chrono::milliseconds> min_uptime{};
   std::optional<std::chrono::milliseconds> heartbeat_timeout{};
   RestartPolicy restart{};
+  EngineChoice engine = EngineChoice::Auto;
   // The program.
   bool module = false;
   bool no_python = false;
@@ -94,6 +96,9 @@ struct Options {
   // drun itself.
   std::optional<DryRun> dry_run{};
   std::optional<LogLevel> log_level{};
+  bool explain = false;
+  // Where values came from: "--nnodes" -> "--nnodes", "PET_NNODES", the configuration file.
+  std::map<std::string, std::string> sources{};
   bool operator==(const Options&) const = default;
 };
 

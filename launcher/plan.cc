@@ -135,16 +135,22 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
 
 }  // namespace
 
-Result<Plan> make_plan(const Options& options, const HostFacts& host) {
+Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
+  Remarks remarks;
+  const Result<Settled> settled = settle(given, whole_host, remarks);
+  if (!settled) return settled.error();
+  const Options& options = settled->options;
+  const HostFacts& host = settled->host;
   if (options.numa_binding) {
     return usage_error("--numa-binding=" + *options.numa_binding,
                        "not supported yet; leave it out, or start the program through numactl");
   }
   Plan plan;
-  Remarks remarks;
   Result<JoinSpec> join = plan_join(options, host, remarks);
   if (!join) return join.error();
   const int workers = join->local_world_size;
+  plan.origins = origins_of(*settled, *join);
+  plan.explain = options.explain;
   plan.agent.join = *std::move(join);
   Result<WorkerSpec> worker = plan_worker(options, host, workers, remarks, plan.cannot_start);
   if (!worker) return worker.error();

@@ -12,6 +12,7 @@
 #include "agent/spec.h"
 #include "launcher/host.h"
 #include "launcher/options.h"
+#include "launcher/plan_engine.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/log.h"
 #include "rendezvous/result.h"
@@ -27,6 +28,8 @@ struct CannotStart {
 
 struct Plan {
   AgentSpec agent{};
+  Origins origins{};
+  bool explain = false;  // say those before anything starts
   // Set only when this is the job's one node: say `message`, end with exit_code(status), start
   // nothing. With more nodes it is a warning instead, and the round's failure tells everyone.
   std::optional<CannotStart> cannot_start{};

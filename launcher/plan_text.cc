@@ -149,7 +149,7 @@ std::string plan_text(const Plan& plan) {
       ", join timeout " + seconds_text(join.join_timeout) + "\n" +           //
       "store        " +
       (join.store_host == StoreHost::Agent ? "served by drun\n" : "left to rank 0\n") +  //
-      "restarts     " + restarts_text(join) + "\n" +                                     //
+      origins_text(plan.origins) + "restarts     " + restarts_text(join) + "\n" +        //
       "command      " + shell_quoted(agent.worker.argv) + "\n" +                         //
       "output       " + mode_text(agent.output.mode) + "; files: " +                     //
       log_dir_text(agent.output) + "\n" + streams_text(agent.output) +                   //
@@ -173,6 +173,9 @@ std::string plan_json(const Plan& plan) {
                            {"stdout", stream_text(agent.output.streams[i][0])},
                            {"stderr", stream_text(agent.output.streams[i][1])}});
   }
+  Json origins = Json::array();
+  for (const Origin& each : plan.origins.values)
+    origins.push_back(Json{{"what", each.what}, {"value", each.value}, {"from", each.from}});
   const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
   const Json json{
       {"schema", "drun.plan/1"},
@@ -181,6 +184,9 @@ std::string plan_json(const Plan& plan) {
       {"nodes", join.node_count},
       {"min_nodes", join.elastic ? join.elastic->min_nodes : join.node_count},
       {"workers_per_node", join.local_world_size},
+      {"engine", Json{{"name", plan.origins.engine},
+                      {"values", origins},
+                      {"removed_variables", plan.origins.removed}}},
       {"max_restarts", join.max_restarts},
       {"role", join.role},
       {"rendezvous", Json{{"endpoint", to_string(join.endpoint)},

@@ -2,8 +2,9 @@
 //
 // JSON:    schema "drun.plan/1"; fields are only ever added:
 //            schema, run_id, node_rank (null: not known yet), nodes, min_nodes, workers_per_node
-//            (this node's), max_restarts, role rendezvous   {endpoint, is_coordinator, store:
-//            "agent"|"worker", join_timeout_s,
+//            (this node's), max_restarts, role
+//            engine       {name, values: [{what, value, from}], removed_variables: [name]}
+//            rendezvous   {endpoint, is_coordinator, store: "agent"|"worker", join_timeout_s,
 //                          heartbeat_timeout_s}
 //            command      [argv of a worker, templates not yet filled in]
 //            environment  {drun's own variables of local rank 0; "?" where only the round can tell}

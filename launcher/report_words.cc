@@ -18,7 +18,8 @@ std::size_t style_size(std::string_view text) {
 std::string in_words(std::chrono::milliseconds duration) {
   const long long ms = duration.count() < 0 ? 0 : duration.count();
   const long long seconds = ms / 1000;
-  if (seconds < 10) return std::to_string(seconds) + "." + std::to_string(1000 + ms % 1000).substr(1) + " s";
+  if (seconds < 10)
+    return std::to_string(seconds) + "." + std::to_string(1000 + ms % 1000).substr(1) + " s";
   if (seconds < 60) return std::to_string(seconds) + "." + std::to_string(ms % 1000 / 100) + " s";
   if (seconds < 3600)
     return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";

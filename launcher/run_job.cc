@@ -79,11 +79,11 @@ Telling telling_of(const Options& options, const HostFacts& host) {
 
 Log log_of(const Plan& plan, const std::string& invoked_as) {
   const JoinSpec& join = plan.agent.join;
-  return console_log(
-      {.invoked_as = invoked_as,
-       .level = plan.log_level,
-       .node_rank = join.node_count > 1 && !join.elastic ? std::optional(join.node_rank)
-                                                         : std::nullopt});
+  return console_log({.invoked_as = invoked_as,
+                      .level = plan.log_level,
+                      .node_rank = join.node_count > 1 && !join.elastic
+                                       ? std::optional(join.node_rank)
+                                       : std::nullopt});
 }
 
 }  // namespace
@@ -99,6 +99,7 @@ int run_job(const Options& options, const HostFacts& host) {
     std::fputs((*plan.dry_run == DryRun::Json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
     return 0;
   }
+  if (plan.explain) std::fputs(origins_text(plan.origins).c_str(), stderr);
   const Log log = log_of(plan, options.invoked_as);
   for (const std::string& note : plan.notes) log.debug(note);
   for (const std::string& warning : plan.warnings) log.warning(warning);

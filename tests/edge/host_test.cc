@@ -89,6 +89,22 @@ TEST_CASE("a path is missing, a folder, or a file with or without the right to e
   CHECK(probe(folder.at("link")) == FileKind::Missing);
 }
 
+TEST_CASE("a host file is read whole, and what is none, or too large, not at all") {
+  const Folder folder;
+  const HostFacts host = look_at_host();
+  std::ofstream(folder.at("file")) << std::string(300000, 'x') << "\n";
+  CHECK(host.file_text(folder.at("file")) == std::string(300000, 'x') + "\n");
+  std::ofstream(folder.at("file")).close();
+  CHECK(host.file_text(folder.at("file")) == "");
+  REQUIRE(truncate(folder.at("file").c_str(), (4 << 20) + 1) == 0);
+  CHECK_FALSE(host.file_text(folder.at("file")));
+  CHECK_FALSE(host.file_text(folder.at("none")));
+  CHECK_FALSE(host.file_text(folder.at("")));
+  CHECK_FALSE(host.file_text(""));
+  REQUIRE(mkfifo(folder.at("link").c_str(), 0600) == 0);
+  CHECK_FALSE(host.file_text(folder.at("link")));  // nobody writes to it: it would be for ever
+}
+
 TEST_CASE("a file is written whole, over an old one and through a link") {
   const Folder folder;
   REQUIRE(write_file(folder.at("file"), "old text"));

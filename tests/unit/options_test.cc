@@ -28,7 +28,9 @@ Options options_of(const Words& words, const Variables& variables = {},
   const Result<Command> command = parse(words, variables, name);
   INFO((command ? "" : command.error().message));
   REQUIRE(command);
-  return std::get<Options>(*command);
+  Options options = std::get<Options>(*command);
+  options.sources.clear();  // they have a test of their own
+  return options;
 }
 
 std::string error_of(const Words& words, const Variables& variables = {}) {
@@ -131,6 +133,7 @@ const std::vector<Case> kCases{
     {"report", "out.json", [](Options& o) { o.report = "out.json"; }},
     {"exit-code", "torchrun", [](Options& o) { o.exit_code = ExitCodeStyle::Torchrun; }},
     {"events", "/tmp/e", [](Options& o) { o.events = "/tmp/e"; }},
+    {"engine", "none", [](Options& o) { o.engine = EngineChoice::None; }},
     {"store", "worker", [](Options& o) { o.store = StoreHost::Worker; }},
     {"output", "labelled", [](Options& o) { o.output = OutputMode::Labelled; }},
     {"stdin", "rank0", [](Options& o) { o.stdin_source = StdinSource::Rank0; }},
@@ -219,6 +222,18 @@ TEST_CASE("the command line beats the variable, the variable beats the file") {
   CHECK(options_of({"--config=" + file.path(), "p"}, variables).role == "from file");
 }
 
+TEST_CASE("each value that was given knows where it came from") {
+  const ConfigFile file("role = \"r\"\n");
+  const Result<Command> command =
+      parse({"--nnod=2", "--config=" + file.path(), "p"}, {{"PET_NODE_RANK", "1"}});
+  REQUIRE(command);
+  const auto& sources = std::get<Options>(*command).sources;
+  CHECK(sources.at("--nnodes") == "--nnodes");
+  CHECK(sources.at("--node-rank") == "PET_NODE_RANK");
+  CHECK(sources.at("--role") == file.path());
+  CHECK(sources.count("--rdzv-id") == 0);
+}
+
 TEST_CASE("a variable that the command line beats is not even read") {
   CHECK(options_of({"--nnodes=4", "p"}, {{"PET_NNODES", "bad"}}).nnodes == NodeRange{4, 4});
 }
@@ -271,6 +286,11 @@ TEST_CASE("the dry run takes its value only with an equals sign") {
   CHECK(options_of({"--dry-run=json", "p"}).dry_run == DryRun::Json);
   CHECK(options_of({"--dry-run=text", "p"}).dry_run == DryRun::Text);
   CHECK_THAT(error_of({"--dry-run=yaml", "p"}), ContainsSubstring("expected one of text, json"));
+}
+
+TEST_CASE("an explanation is asked for, and no variable asks for it") {
+  CHECK(options_of({"--explain", "p"}).explain);
+  CHECK_FALSE(options_of({"p"}, {{"PET_EXPLAIN", "1"}}).explain);
 }
 
 TEST_CASE("the program keeps its arguments, whatever they look like") {

@@ -1,0 +1,57 @@
+// core. What an engine (Slurm, mpirun, Kubernetes ...) says about the agent that it started: which
+// node of how many, where node 0 is. A rule reads variables and gives Facts; detect.h has the order
+// of the rules, launcher/plan_engine.h fills the gaps of the command line with them.
+//
+// Shape:   each value comes with the name of the variable (or file) that it was read from. What is
+//          absent was not told; `missing` and `no_master` say what to do about it.
+// Owner:   values; copy freely.   Thread: any.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rendezvous/world.h"
+
+namespace drun::engines {
+
+template <typename T>
+struct Told {
+  T value{};
+  std::string from{};  // "SLURM_NODEID"
+  bool operator==(const Told&) const = default;
+};
+
+struct Facts {
+  std::string engine{};  // "Slurm, step 7.0"
+  std::optional<Told<int>> nodes{};
+  std::optional<Told<int>> node_rank{};
+  std::optional<Told<std::string>> master_addr{};
+  std::optional<Told<int>> master_port{};
+  std::optional<Told<int>> meeting_port{};  // for drun, where rank 0 serves the store itself
+  std::optional<Told<std::string>> run_id{};
+  std::optional<Told<int>> workers{};  // what was granted, one worker each
+  std::optional<Told<int>> cpus{};     // granted on this node
+  // Variables that should be there and are not: "SLURM_NODEID, SLURM_STEP_NODELIST".
+  std::string missing{};
+  // The first contradiction, as a sentence with its remedy: these facts are not to be used.
+  std::string wrong{};
+  // Why there is no master address, and what to write; empty when there is one.
+  std::string no_master{};
+  std::vector<std::string> warnings{};
+  bool operator==(const Facts&) const = default;
+};
+
+// The whole text of a file, or nothing when it cannot be read or is larger than any host file.
+using FileText = std::function<std::optional<std::string>(const std::string& path)>;
+
+// What a rule may look at.
+struct Surroundings {
+  Lookup variables{};
+  std::string hostname{};
+  FileText file_text{};
+};
+
+}  // namespace drun::engines

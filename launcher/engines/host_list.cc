@@ -1,0 +1,155 @@
+#include "launcher/engines/host_list.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace drun::engines {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr std::size_t kMostDigits = 18;  // as many as always fit 64 bits
+constexpr std::size_t kMostNameBytes = 255;
+constexpr std::size_t kMostBytesOfAll = std::size_t{4} << 20;
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_name_part(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' ||
+         c == '_' || c == ':';
+}
+
+// Reads from the front of `rest_`; the first problem stays and ends it.
+class Parser {
+ public:
+  explicit Parser(std::string_view list) : list_(list), rest_(list) {}
+
+  Result<Words> parse() {
+    Words hosts;
+    for (;;) {
+      while (!rest_.empty() && (is_blank(rest_.front()) || rest_.front() == ','))
+        rest_.remove_prefix(1);
+      if (rest_.empty()) break;
+      Words names = item();
+      if (!problem_.empty()) return Error{ErrorCode::Usage, problem_};
+      if (hosts.size() + names.size() > kMostHosts) fail(too_many());
+      for (std::string& name : names) hosts.push_back(std::move(name));
+      if (!problem_.empty()) return Error{ErrorCode::Usage, problem_};
+    }
+    if (hosts.empty()) return Error{ErrorCode::Usage, "names no host"};
+    return hosts;
+  }
+
+ private:
+  struct Number {
+    std::uint64_t value = 0;
+    std::size_t width = 0;
+  };
+
+  static std::string too_many() {
+    return "names more than " + std::to_string(kMostHosts) + " hosts";
+  }
+  void fail(const std::string& reason) {
+    if (!problem_.empty()) return;
+    const std::size_t at = static_cast<std::size_t>(rest_.data() - list_.data());
+    problem_ =
+        reason + ", at character " + std::to_string(at + 1) + "; expected such as node[01-04,07]";
+  }
+  bool takes(char c) {
+    if (rest_.empty() || rest_.front() != c) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+
+  // Up to the next separator outside of brackets.
+  Words item() {
+    Words names(1);
+    while (problem_.empty() && !rest_.empty() && !is_blank(rest_.front()) && rest_.front() != ',') {
+      if (takes('[')) {
+        multiply(names, group());
+      } else if (is_name_part(rest_.front())) {
+        const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_name_part);
+        const auto size = static_cast<std::size_t>(end - rest_.begin());
+        multiply(names, {std::string(rest_.substr(0, size))});
+        rest_.remove_prefix(size);
+      } else {
+        fail(rest_.front() == ']' ? "a ] without its [" : "a character that no host name has");
+      }
+    }
+    return names;
+  }
+
+  void multiply(Words& names, const Words& parts) {
+    if (!problem_.empty()) return;
+    if (names.size() * parts.size() > kMostHosts) return fail(too_many());
+    Words product;
+    product.reserve(names.size() * parts.size());
+    std::size_t bytes = 0;
+    for (const std::string& name : names) {
+      for (const std::string& part : parts) {
+        product.push_back(name + part);
+        bytes += product.back().size();
+        if (product.back().size() > kMostNameBytes) return fail("a name over 255 characters");
+        if (bytes > kMostBytesOfAll) return fail(too_many());
+      }
+    }
+    names = std::move(product);
+  }
+
+  // After its [, up to and with its ].
+  Words group() {
+    Words numbers;
+    do {
+      range(numbers);
+    } while (problem_.empty() && takes(','));
+    if (problem_.empty() && !takes(']'))
+      fail(rest_.empty() ? "a [ without its ]" : "a character that no range has");
+    return numbers;
+  }
+
+  void range(Words& numbers) {
+    const Number low = number();
+    Number high = low;
+    Number step{.value = 1};
+    if (takes('-')) {
+      high = number();
+      if (takes('/')) step = number();
+    }
+    if (!problem_.empty()) return;
+    if (high.value < low.value) return fail("a range that goes down");
+    if (step.value == 0) return fail("a step of 0");
+    if ((high.value - low.value) / step.value >= kMostHosts - numbers.size())
+      return fail(too_many());
+    for (std::uint64_t value = low.value; value <= high.value; value += step.value) {
+      std::string digits = std::to_string(value);
+      if (digits.size() < low.width) digits.insert(0, low.width - digits.size(), '0');
+      numbers.push_back(std::move(digits));
+    }
+  }
+
+  Number number() {
+    const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_digit);
+    const std::string_view digits = rest_.substr(0, static_cast<std::size_t>(end - rest_.begin()));
+    Number number{.width = digits.size()};
+    if (digits.empty() || digits.size() > kMostDigits) {
+      fail(digits.empty() ? "no number" : "a number of over 18 digits");
+      return number;
+    }
+    std::from_chars(digits.data(), digits.data() + digits.size(), number.value);
+    rest_.remove_prefix(digits.size());
+    return number;
+  }
+
+  std::string_view list_;
+  std::string_view rest_;
+  std::string problem_;
+};
+
+}  // namespace
+
+Result<Words> expand_host_list(std::string_view list) { return Parser(list).parse(); }
+
+}  // namespace drun::engines

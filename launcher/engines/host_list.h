@@ -1,0 +1,28 @@
+// core. Host lists as Slurm and ClusterShell write them: "node[01-03,07],login,r[1-2]n[1-4]-ib".
+//
+//          list   = item { ("," | blank) item }            several separators in a row are one
+//          item   = { text | "[" range {"," range} "]" }   several groups make a product
+//          range  = number | number "-" number [ "/" step ]
+//
+// Shape:   numbers keep the width of the low bound: n[08-11] is n08 n09 n10 n11. A product goes
+//          through its last group first. Doubles stay, order stays.
+// Errors:  Usage: the place, the reason, what to write. At most kMostHosts names.  Never throws.
+// Source:  srun(1), src/common/hostlist.c, ClusterShell's nodeset(1); its operators and @groups
+//          are not taken.
+// Thread:  any.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rendezvous/result.h"
+
+namespace drun::engines {
+
+inline constexpr std::size_t kMostHosts = 65536;
+
+Result<std::vector<std::string>> expand_host_list(std::string_view list);
+
+}  // namespace drun::engines

@@ -1,0 +1,69 @@
+#include "launcher/engines/kubernetes.h"
+
+#include <algorithm>
+
+#include "launcher/engines/reading.h"
+
+namespace drun::engines {
+namespace {
+
+constexpr std::string_view kBlanks = " \t\r";
+
+std::string_view next_word(std::string_view& text) {
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
+  text.remove_prefix(word.size());
+  return word;
+}
+
+// "10.1.2.3  train-1.train.default.svc.cluster.local  train-1": what follows "train-1." there.
+std::optional<std::string> domain_of(std::string_view hosts, const std::string& hostname) {
+  while (!hosts.empty()) {
+    std::string_view line = hosts.substr(0, hosts.find('\n'));
+    hosts.remove_prefix(std::min(line.size() + 1, hosts.size()));
+    line = line.substr(0, line.find('#'));
+    next_word(line);
+    for (auto name = next_word(line); !name.empty(); name = next_word(line)) {
+      if (name.size() > hostname.size() + 1 && name.starts_with(hostname + "."))
+        return std::string(name.substr(hostname.size() + 1));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Facts> kubernetes(const Surroundings& around) {
+  Facts facts;
+  Reading reading(around, facts);
+  const auto index = reading.text("JOB_COMPLETION_INDEX");
+  if (!index) return std::nullopt;
+  facts.engine = "Kubernetes, Indexed Job";
+  facts.node_rank = reading.number(index->from, 0);
+  reading.miss(
+      "the number of pods (no variable has it: give --nnodes or set PET_NNODES to the job's "
+      "completions, or --nnodes=1 when each pod is a job by itself)");
+  facts.no_master = "node 0's address is missing; give --master-addr or set PET_MASTER_ADDR";
+  const std::string suffix = "-" + index->value;
+  const std::string host(around.hostname.substr(0, around.hostname.find('.')));
+  if (!host.ends_with(suffix) || host.size() == suffix.size()) {
+    facts.no_master += " (the host name " + around.hostname + " does not end in " + suffix + ")";
+    return facts;
+  }
+  const std::string job = host.substr(0, host.size() - suffix.size());
+  if (const auto id = run_id_from("", job))
+    facts.run_id = Told<std::string>{.value = *id, .from = "the host name"};
+  const auto domain = domain_of(around.file_text("/etc/hosts").value_or(""), host);
+  if (!domain) {
+    facts.no_master +=
+        " (pods have no names for each other: the job's pod template needs a "
+        "subdomain, and a headless service of that name)";
+    return facts;
+  }
+  facts.no_master.clear();
+  facts.master_addr =
+      Told<std::string>{.value = job + "-0." + *domain, .from = "/etc/hosts and the host name"};
+  return facts;
+}
+
+}  // namespace drun::engines

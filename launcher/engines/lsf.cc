@@ -1,0 +1,66 @@
+#include "launcher/engines/lsf.h"
+
+#include "launcher/engines/host_file.h"
+#include "launcher/engines/reading.h"
+
+namespace drun::engines {
+namespace {
+
+// LSB_HOSTS is absent in big jobs; the file is the most that LSF says.
+std::optional<SlotList> hosts_of(Reading& reading, const Surroundings& around) {
+  if (reading.is_set("LSB_DJOB_HOSTFILE"))
+    return slots_from_file(reading, around.file_text, "LSB_DJOB_HOSTFILE");
+  if (const auto pairs = reading.text("LSB_MCPU_HOSTS")) {
+    auto list = slots_from_pairs(pairs->value, pairs->from);
+    if (!list) reading.blame(shown(*pairs) + " is not HOST SLOTS HOST SLOTS ...; unset it");
+    return list;
+  }
+  if (const auto words = reading.text("LSB_HOSTS")) {
+    auto list = slots_from_words(words->value, words->from);
+    if (!list) reading.blame(shown(*words) + " names no hosts; unset it");
+    return list;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Facts> lsf(const Surroundings& around) {
+  Facts facts;
+  Reading reading(around, facts);
+  const auto job = reading.text("LSB_JOBID");
+  if (!job) return std::nullopt;
+  facts.engine = "LSF, job " + job->value;
+  if (const auto id = run_id_from("lsf-", job->value))
+    facts.run_id = Told<std::string>{.value = *id, .from = job->from};
+  facts.master_port = Told<int>{.value = derived_port(job->value), .from = job->from};
+  facts.meeting_port = Told<int>{.value = derived_port(job->value + " meeting"), .from = job->from};
+  const std::optional<Told<int>> task = reading.number("LSF_PM_TASKID", 1);
+  if (task) facts.node_rank = Told<int>{.value = task->value - 1, .from = task->from};
+  const std::optional<SlotList> hosts = hosts_of(reading, around);
+  if (!hosts) {
+    facts.no_master = "LSF's list of hosts is missing; give --master-addr";
+    reading.miss("LSB_DJOB_HOSTFILE or LSB_MCPU_HOSTS");
+    return facts;
+  }
+  const std::size_t count = hosts->hosts.size();
+  if (count == 1) facts.node_rank = Told<int>{.value = 0, .from = "there being one node"};
+  if (!facts.node_rank && facts.wrong.empty()) {
+    reading.blame("job " + job->value + " has " + std::to_string(count) +
+                  " nodes, but LSF_PM_TASKID, by which blaunch tells which one this is, is not "
+                  "set; start one drun on each, by blaunch or mpirun, or for this node alone give "
+                  "--nnodes=1");
+  }
+  take_hosts(reading, *hosts, facts);
+  return facts;
+}
+
+std::optional<Told<std::string>> lsf_first_host(const Surroundings& around) {
+  Facts facts;
+  Reading reading(around, facts);
+  const auto hosts = reading.is_set("LSB_JOBID") ? hosts_of(reading, around) : std::nullopt;
+  if (!hosts) return std::nullopt;
+  return Told<std::string>{.value = hosts->hosts.front().host, .from = hosts->from};
+}
+
+}  // namespace drun::engines

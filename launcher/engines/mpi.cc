@@ -1,0 +1,192 @@
+#include "launcher/engines/mpi.h"
+
+#include "launcher/engines/lsf.h"
+#include "launcher/engines/pbs.h"
+#include "launcher/engines/reading.h"
+#include "launcher/engines/slurm.h"
+
+namespace drun::engines {
+namespace {
+
+struct Names {
+  const char* engine;
+  const char* rank;
+  const char* size;
+  const char* local_size;
+  const char* export_option;  // how a variable gets to all ranks
+  const char* one_per_machine;
+};
+
+constexpr Names kOpenMpi{.engine = "Open MPI",
+                         .rank = "OMPI_COMM_WORLD_RANK",
+                         .size = "OMPI_COMM_WORLD_SIZE",
+                         .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
+                         .export_option = "mpirun -x MASTER_ADDR=HOST",
+                         .one_per_machine = "mpirun --map-by ppr:1:node"};
+constexpr Names kHydra{.engine = "PMI (Hydra)",
+                       .rank = "PMI_RANK",
+                       .size = "PMI_SIZE",
+                       .local_size = "MPI_LOCALNRANKS",
+                       .export_option = "mpiexec -genv MASTER_ADDR HOST",
+                       .one_per_machine = "mpiexec -ppn 1"};
+
+bool is_loopback(const std::string& host) {
+  return host.starts_with("127.") || host == "localhost" || host == "::1";
+}
+
+void read_ranks(Reading& reading, const Names& names, Facts& facts) {
+  facts.nodes = reading.needed_number(names.size, 1);
+  facts.node_rank = reading.needed_number(names.rank, 0);
+  if (facts.nodes && facts.node_rank && facts.node_rank->value >= facts.nodes->value) {
+    reading.blame(facts.node_rank->from + "=" + std::to_string(facts.node_rank->value) +
+                  " is not under " + facts.nodes->from + "=" + std::to_string(facts.nodes->value) +
+                  "; unset them, or give --nnodes, --node-rank and --master-addr");
+  }
+}
+
+std::optional<Told<std::string>> first_host_of_job(const Surroundings& around) {
+  if (auto host = slurm_first_host(around)) return host;
+  if (auto host = pbs_first_host(around)) return host;
+  return lsf_first_host(around);
+}
+
+// Where Open MPI 4's mpirun runs: the one IPv4 address of "529989632.0;tcp://192.0.2.2:32903". Of
+// several, nobody could say which the other machines reach.
+std::optional<Told<std::string>> mpirun_host(const Reading& reading) {
+  const auto uri = reading.text("OMPI_MCA_orte_hnp_uri");
+  constexpr std::string_view kScheme = ";tcp://";
+  const std::size_t at = uri ? uri->value.find(kScheme) : std::string::npos;
+  if (at == std::string::npos) return std::nullopt;
+  std::string address = uri->value.substr(at + kScheme.size());
+  address = address.substr(0, address.find(':'));
+  const bool is_one = address.find_first_not_of("0123456789.") == address.npos;
+  if (address.empty() || !is_one || is_loopback(address)) return std::nullopt;
+  return Told<std::string>{.value = address, .from = uri->from};
+}
+
+// This process was started by mpirun itself, not by a daemon of it on another machine.
+bool is_with_mpirun(const Reading& reading) {
+  const auto daemon = reading.text("OMPI_MCA_orte_local_daemon_uri");
+  const auto mpirun = reading.text("OMPI_MCA_orte_hnp_uri");
+  return daemon && mpirun && daemon->value == mpirun->value;
+}
+
+bool is_this_machine(const Surroundings& around, const std::string& host) {
+  const auto slurms = around.variables("SLURMD_NODENAME");
+  return short_name(host) == short_name(around.hostname) || (slurms && host == *slurms);
+}
+
+void find_master(Reading& reading, const Surroundings& around, const Names& names, Facts& facts) {
+  const std::string remedy = std::string(names.export_option) +
+                             " (the machine of rank 0, as the others reach it), or --master-addr";
+  const std::optional<Told<int>> local = reading.number(names.local_size, 1);
+  const bool is_one_machine = local && facts.nodes && local->value == facts.nodes->value;
+  facts.master_addr = reading.text("MASTER_ADDR");
+  if (facts.master_addr && is_loopback(facts.master_addr->value) && local && !is_one_machine) {
+    reading.blame(shown(*facts.master_addr) + " is every machine itself, but only " +
+                  std::to_string(local->value) + " of the ranks are on this one; write " + remedy);
+  }
+  if (facts.master_addr) return;
+  if (is_one_machine) {
+    facts.master_addr =
+        Told<std::string>{.value = "127.0.0.1", .from = local->from + ": all are on this machine"};
+    return;
+  }
+  facts.no_master = std::string(names.engine) + " does not tell where rank 0 is; write " + remedy;
+  const bool is_first = facts.node_rank && facts.node_rank->value == 0;
+  if (const auto first = first_host_of_job(around)) {
+    facts.master_addr = first;
+    if (is_first && !is_this_machine(around, first->value)) {
+      reading.blame("rank 0 is on " + around.hostname + ", but the first host of " + first->from +
+                    " is " + first->value + "; write " + remedy);
+    }
+  } else if (const auto mpirun = mpirun_host(reading)) {
+    facts.master_addr = mpirun;
+    if (is_first && !is_with_mpirun(reading)) {
+      reading.blame("rank 0 is on " + around.hostname + ", which is not where mpirun runs (" +
+                    mpirun->value + "); write " + remedy);
+    }
+  }
+}
+
+void find_port(Reading& reading, Facts& facts) {
+  constexpr int kMostPort = 65535;
+  facts.master_port = reading.number("MASTER_PORT", 1);
+  if (facts.master_port && facts.master_port->value > kMostPort)
+    reading.blame("MASTER_PORT=" + std::to_string(facts.master_port->value) + " is not a port");
+  if (!facts.run_id) return;
+  const std::string& id = facts.run_id->value;
+  if (!facts.master_port)
+    facts.master_port = Told<int>{.value = derived_port(id), .from = facts.run_id->from};
+  facts.meeting_port =
+      Told<int>{.value = derived_port(id + " meeting"), .from = facts.run_id->from};
+}
+
+void remark_neighbours(Reading& reading, const Names& names, Facts& facts) {
+  const std::optional<Told<int>> local = reading.number(names.local_size, 1);
+  const bool is_first = facts.node_rank && facts.node_rank->value == 0;
+  if (!is_first || !local || local->value == 1) return;  // once for all
+  facts.warnings.push_back(
+      std::to_string(local->value) +
+      " drun agents on this machine, each with workers of its own whose LOCAL_RANK begins at 0; "
+      "for one agent a machine write " +
+      names.one_per_machine + " drun --nproc-per-node=" + std::to_string(local->value));
+}
+
+}  // namespace
+
+bool is_started_within_step(const Surroundings& around) {
+  Facts facts;
+  const Reading reading(around, facts);
+  return reading.is_set(kOpenMpi.rank) || reading.is_set("MPI_LOCALRANKID");
+}
+
+std::optional<Facts> open_mpi(const Surroundings& around) {
+  Facts facts;
+  Reading reading(around, facts);
+  if (!reading.is_set(kOpenMpi.rank) && !reading.is_set(kOpenMpi.size)) return std::nullopt;
+  facts.engine = kOpenMpi.engine;
+  read_ranks(reading, kOpenMpi, facts);
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
+    const auto job = reading.text(name);
+    const auto id = job ? run_id_from("mpi-", job->value) : std::nullopt;
+    if (id && !facts.run_id) facts.run_id = Told<std::string>{.value = *id, .from = name};
+  }
+  find_master(reading, around, kOpenMpi, facts);
+  find_port(reading, facts);
+  remark_neighbours(reading, kOpenMpi, facts);
+  return facts;
+}
+
+std::optional<Facts> hydra(const Surroundings& around) {
+  Facts facts;
+  Reading reading(around, facts);
+  if (!reading.is_set(kHydra.rank) && !reading.is_set(kHydra.size) && !reading.is_set("PMI_ID"))
+    return std::nullopt;
+  facts.engine = kHydra.engine;
+  read_ranks(reading, kHydra, facts);
+  find_master(reading, around, kHydra, facts);
+  find_port(reading, facts);
+  remark_neighbours(reading, kHydra, facts);
+  return facts;
+}
+
+std::optional<Facts> pmix(const Surroundings& around) {
+  Facts facts;
+  Reading reading(around, facts);
+  if (!reading.is_set("PMIX_RANK")) return std::nullopt;
+  facts.engine = "PMIx";
+  facts.node_rank = reading.number("PMIX_RANK", 0);
+  reading.miss("the number of processes (no variable has it: give --nnodes)");
+  if (const auto job = reading.text("PMIX_NAMESPACE")) {
+    if (const auto id = run_id_from("pmix-", job->value))
+      facts.run_id = Told<std::string>{.value = *id, .from = job->from};
+  }
+  facts.master_addr = reading.text("MASTER_ADDR");
+  if (!facts.master_addr)
+    facts.no_master = "PMIx does not tell where rank 0 is; give --master-addr or set MASTER_ADDR";
+  find_port(reading, facts);
+  return facts;
+}
+
+}  // namespace drun::engines

@@ -1,0 +1,55 @@
+#include "launcher/engines/pbs.h"
+
+#include "launcher/engines/host_file.h"
+#include "launcher/engines/reading.h"
+
+namespace drun::engines {
+namespace {
+
+// The job's script is TM's first task, on the first host.
+bool is_script(const Reading& reading) {
+  const auto task = reading.text("PBS_TASKNUM");
+  const auto node = reading.text("PBS_NODENUM");
+  return (!task || task->value == "1") && (!node || node->value == "0");
+}
+
+}  // namespace
+
+std::optional<Facts> pbs(const Surroundings& around) {
+  Facts facts;
+  Reading reading(around, facts);
+  const auto job = reading.text("PBS_JOBID");
+  if (!job) return std::nullopt;
+  facts.engine = "PBS, job " + job->value;
+  if (const auto id = run_id_from("pbs-", job->value))
+    facts.run_id = Told<std::string>{.value = *id, .from = job->from};
+  facts.master_port = Told<int>{.value = derived_port(job->value), .from = job->from};
+  facts.meeting_port = Told<int>{.value = derived_port(job->value + " meeting"), .from = job->from};
+  facts.node_rank = reading.number("PBS_NODENUM", 0);
+  if (!reading.is_set("PBS_NODEFILE")) reading.miss("PBS_NODEFILE");
+  const auto hosts = slots_from_file(reading, around.file_text, "PBS_NODEFILE");
+  if (!hosts) {
+    if (facts.wrong.empty()) facts.no_master = "PBS_NODEFILE is not set; give --master-addr";
+    return facts;
+  }
+  if (hosts->hosts.size() == 1 && !facts.node_rank)
+    facts.node_rank = Told<int>{.value = 0, .from = "there being one node"};
+  if (hosts->hosts.size() > 1 && is_script(reading)) {
+    reading.blame("job " + job->value + " has " + std::to_string(hosts->hosts.size()) +
+                  " nodes, but this drun is in its script, on the first alone; start one on each, "
+                  "by mpirun or pbsdsh, or for this node alone give --nnodes=1");
+  }
+  if (!facts.node_rank) reading.miss("PBS_NODENUM");
+  take_hosts(reading, *hosts, facts);
+  return facts;
+}
+
+std::optional<Told<std::string>> pbs_first_host(const Surroundings& around) {
+  Facts facts;
+  Reading reading(around, facts);
+  const auto hosts = slots_from_file(reading, around.file_text, "PBS_NODEFILE");
+  if (!hosts) return std::nullopt;
+  return Told<std::string>{.value = hosts->hosts.front().host, .from = hosts->from};
+}
+
+}  // namespace drun::engines

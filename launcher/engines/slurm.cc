@@ -1,0 +1,176 @@
+#include "launcher/engines/slurm.h"
+
+#include <algorithm>
+
+#include "launcher/engines/host_list.h"
+#include "launcher/engines/reading.h"
+
+namespace drun::engines {
+namespace {
+
+// The pseudo steps of Slurm, such as that of a batch script, have numbers from here on.
+constexpr std::int64_t kFirstSpecialStep = 0xFFFFFFF0;
+
+std::optional<Told<std::string>> step_of(const Reading& reading) {
+  for (const char* name : {"SLURM_STEP_ID", "SLURM_STEPID"}) {
+    const auto told = reading.text(name);
+    if (!told) continue;
+    const std::optional<std::int64_t> id = whole_number(told->value);
+    return id && *id < kFirstSpecialStep ? told : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// GPUs, then the CPUs that -c asked for: one worker each.
+void read_grants(Reading& reading, Facts& facts) {
+  facts.cpus = reading.number("SLURM_CPUS_PER_TASK", 1);
+  facts.workers = reading.number("SLURM_GPUS_ON_NODE", 0);
+  if (const auto list = reading.text("SLURM_STEP_GPUS"); list && !facts.workers) {
+    const auto commas = std::count(list->value.begin(), list->value.end(), ',');
+    facts.workers = Told<int>{.value = static_cast<int>(commas) + 1, .from = list->from};
+  }
+  if (!facts.workers || facts.workers->value == 0) facts.workers = facts.cpus;
+  if (!facts.cpus) facts.cpus = reading.number("SLURM_CPUS_ON_NODE", 1);
+}
+
+// Ports that Slurm set aside on all nodes of the step: "17123-17124", "17123,17130".
+void read_reserved_ports(Reading& reading, Facts& facts) {
+  const auto told = reading.text("SLURM_STEP_RESV_PORTS");
+  if (!told) return;
+  const auto ports = expand_host_list("[" + told->value + "]");
+  const auto port_at = [&](std::size_t at) -> std::optional<Told<int>> {
+    if (!ports || ports->size() <= at) return std::nullopt;
+    const std::optional<std::int64_t> port = whole_number((*ports)[at]);
+    if (!port || *port < 1 || *port > 65535) return std::nullopt;
+    return Told<int>{.value = static_cast<int>(*port), .from = told->from};
+  };
+  facts.master_port = port_at(0);
+  facts.meeting_port = port_at(1);
+  if (!facts.master_port) reading.blame(shown(*told) + " is no list of ports; give --master-port");
+}
+
+// Jobs whose ids are near each other get different ports, and so do the steps of one job.
+void derive_ports(const std::string& job, const std::string& step, Facts& facts) {
+  const auto number = [](const std::string& text) {
+    return static_cast<std::uint64_t>(whole_number(text).value_or(0));
+  };
+  constexpr std::uint64_t kStepsOfOneJob = 61;  // prime to the number of ports
+  const auto port_of = [&](std::uint64_t more) {
+    const std::uint64_t at = number(job) % kDerivedPorts * kStepsOfOneJob + number(step) + more;
+    return kFirstDerivedPort + static_cast<int>(at % kDerivedPorts);
+  };
+  const std::string from = "SLURM_JOB_ID and SLURM_STEP_ID";
+  if (!facts.master_port) facts.master_port = Told<int>{.value = port_of(0), .from = from};
+  if (!facts.meeting_port)
+    facts.meeting_port = Told<int>{.value = port_of(kDerivedPorts / 2), .from = from};
+}
+
+std::string run_id_of(const Reading& reading, const std::string& job, const std::string& step) {
+  std::string id = "slurm-" + job + "." + step;
+  const auto requeues = reading.text("SLURM_RESTART_COUNT");
+  if (requeues && whole_number(requeues->value).value_or(0) > 0) id += "-r" + requeues->value;
+  return id;
+}
+
+// The step's list against the index of this node in it.
+void read_hosts(Reading& reading, Facts& facts) {
+  const auto list = reading.needed_text("SLURM_STEP_NODELIST");
+  if (!list || !facts.nodes) return;
+  const auto hosts = expand_host_list(list->value);
+  if (!hosts) return reading.blame(shown(*list) + " " + hosts.error().message);
+  const auto count = static_cast<std::size_t>(facts.nodes->value);
+  if (hosts->size() != count) {
+    return reading.blame(shown(*list) + " has " + std::to_string(hosts->size()) + " hosts, but " +
+                         facts.nodes->from + "=" + std::to_string(count) +
+                         "; give --nnodes, --node-rank and --master-addr");
+  }
+  facts.master_addr = Told<std::string>{.value = hosts->front(), .from = list->from};
+  if (!facts.node_rank) return;
+  if (facts.node_rank->value >= facts.nodes->value) {
+    return reading.blame("SLURM_NODEID=" + std::to_string(facts.node_rank->value) +
+                         " is not under " + facts.nodes->from + "=" + std::to_string(count) +
+                         "; unset them, or give --nnodes, --node-rank and --master-addr");
+  }
+  const std::string& own = (*hosts)[static_cast<std::size_t>(facts.node_rank->value)];
+  const auto name = reading.text("SLURMD_NODENAME");
+  if (name && name->value != own) {
+    return reading.blame("SLURM_NODEID=" + std::to_string(facts.node_rank->value) + " is " + own +
+                         " in " + list->from + ", but this is " + shown(*name) +
+                         "; give --node-rank and --master-addr");
+  }
+}
+
+// One task a node: Slurm binds each to its share of the cores and GPUs, so that one of several
+// could not start workers for all.
+void check_tasks(Reading& reading, const Facts& facts) {
+  std::optional<Told<int>> tasks = reading.number("SLURM_STEP_NUM_TASKS", 1);
+  if (!tasks) tasks = reading.needed_number("SLURM_NTASKS", 1);
+  if (!tasks || !facts.nodes || tasks->value == facts.nodes->value) return;
+  const std::string nodes = std::to_string(facts.nodes->value);
+  const int workers = (tasks->value + facts.nodes->value - 1) / facts.nodes->value;
+  const auto cpus = reading.text("SLURM_CPUS_ON_NODE");
+  reading.blame("this step has " + std::to_string(tasks->value) + " tasks on " + nodes + " node" +
+                (facts.nodes->value == 1 ? "" : "s") +
+                ", and drun is one task a node that starts the workers itself; write srun -N" +
+                nodes + " -n" + nodes + " --ntasks-per-node=1 -c" + (cpus ? cpus->value : "CPUS") +
+                " drun --nproc-per-node=" + std::to_string(workers) + " ...");
+}
+
+}  // namespace
+
+std::optional<Facts> slurm_step(const Surroundings& around) {
+  Facts facts;
+  Reading reading(around, facts);
+  const auto step = step_of(reading);
+  if (!step) return std::nullopt;
+  const auto job = reading.text("SLURM_JOB_ID");
+  facts.engine = "Slurm, step " + (job ? job->value : "?") + "." + step->value;
+  facts.nodes = reading.needed_number("SLURM_STEP_NUM_NODES", 1);
+  facts.node_rank = reading.needed_number("SLURM_NODEID", 0);
+  check_tasks(reading, facts);
+  read_hosts(reading, facts);
+  if (!facts.master_addr) facts.no_master = "SLURM_STEP_NODELIST is not set; give --master-addr";
+  read_grants(reading, facts);
+  read_reserved_ports(reading, facts);
+  if (!job) {
+    reading.miss("SLURM_JOB_ID");
+    return facts;
+  }
+  derive_ports(job->value, step->value, facts);
+  if (const auto id = run_id_from("", run_id_of(reading, job->value, step->value)))
+    facts.run_id = Told<std::string>{.value = *id, .from = "SLURM_JOB_ID and " + step->from};
+  return facts;
+}
+
+std::optional<Facts> slurm_allocation(const Surroundings& around) {
+  Facts facts;
+  Reading reading(around, facts);
+  const auto job = reading.text("SLURM_JOB_ID");
+  if (!job || step_of(reading)) return std::nullopt;
+  facts.engine = "Slurm, job " + job->value + " without a step";
+  facts.nodes = reading.number("SLURM_JOB_NUM_NODES", 1);
+  if (!facts.nodes) facts.nodes = reading.needed_number("SLURM_NNODES", 1);
+  if (!facts.nodes) return facts;
+  if (facts.nodes->value > 1) {
+    const std::string nodes = std::to_string(facts.nodes->value);
+    reading.blame("job " + job->value + " has " + nodes +
+                  " nodes, but srun did not start this drun; write srun -N" + nodes + " -n" +
+                  nodes + " drun ..., or for this node alone --nnodes=1");
+  }
+  facts.node_rank = Told<int>{.value = 0, .from = "there being one node"};
+  facts.no_master = "of one node's job there is no address for others; give --master-addr";
+  read_grants(reading, facts);
+  return facts;
+}
+
+std::optional<Told<std::string>> slurm_first_host(const Surroundings& around) {
+  Facts facts;
+  const Reading reading(around, facts);
+  const auto list = reading.text("SLURM_JOB_NODELIST");
+  if (!list) return std::nullopt;
+  const auto hosts = expand_host_list(list->value);
+  if (!hosts) return std::nullopt;
+  return Told<std::string>{.value = hosts->front(), .from = list->from};
+}
+
+}  // namespace drun::engines

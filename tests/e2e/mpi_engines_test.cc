@@ -1,0 +1,188 @@
+// drun's agents started by real MPI launchers: three nodes on this machine.
+#include <unistd.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+const Words kOpenMpi = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-np"};
+const Words kHydra = {"mpiexec.hydra", "-n"};
+
+// With one file of output for each rank's agent and worker, as all write at once.
+const std::string kWho =
+    "echo \"$RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $TORCHELASTIC_RUN_ID\" "
+    "\"$OMPI_COMM_WORLD_RANK$OMPI_MCA_ess$PMIX_RANK$PMI_RANK$PMI_FD$MPI_LOCALRANKID.\" "
+    ">\"$DIR/$RANK\"";
+
+struct Agents {
+  TemporaryDirectory directory{};
+  Launch launch(const Words& argv) const {
+    Launch launch = job({}, {});
+    launch.argv = argv;
+    launch.environment["DIR"] = directory.path();
+    return launch;
+  }
+  Ended run(const Words& argv) const { return testing::run(launch(argv), 60s); }
+  std::string rank(int number) const { return read_file(directory.file(std::to_string(number))); }
+};
+
+// Open MPI 5 tells nothing of mpirun's machine, and has other words for its own ssh.
+bool is_open_mpi_4() {
+  return run(Launch{.argv = {"mpirun", "--version"}}, 20s).out.starts_with("mpirun (Open MPI) 4.");
+}
+
+bool works(const Words& mpirun) {
+  return run(Agents().launch(mpirun + Words{"1", "true"}), 60s).code == 0;
+}
+
+void check_three_agents(const Words& mpirun, const std::string& run_id) {
+  const Agents agents;
+  const Ended ended = agents.run(mpirun + Words{"3", drun_program(), "sh", "-c", kWho});
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  const std::string first = agents.rank(0);
+  CHECK_THAT(first, ContainsSubstring("0/3 127.0.0.1:"));
+  CHECK_THAT(first, ContainsSubstring(run_id));
+  CHECK_THAT(first, ContainsSubstring(" .\n"));  // nothing of the launcher's reached the worker
+  CHECK(agents.rank(1) == "1" + first.substr(1));
+  CHECK(agents.rank(2) == "2" + first.substr(1));
+  CHECK_THAT(ended.err, ContainsSubstring("3 drun agents on this machine"));
+}
+
+// Two machines: network namespaces with an address and a host name each, and what takes the place
+// of ssh from the first to the second.
+class TwoMachines {
+ public:
+  TwoMachines() : a_("drunma" + std::to_string(getpid())), b_("drunmb" + std::to_string(getpid())) {
+    const std::string script =
+        "ip netns add $0 && ip netns add $1 && "
+        "ip -n $0 link add v0 type veth peer name v0 netns $1 && "
+        "ip -n $0 addr add 10.99.0.1/24 dev v0 && "
+        "ip -n $1 addr add 10.99.0.2/24 dev v0 && "
+        "for n in $0 $1; do ip -n $n link set lo up && "
+        "ip -n $n link set v0 up || exit 1; done";
+    const Ended ended = run(Launch{.argv = {"sh", "-c", script, a_, b_}}, 20s);
+    why_not_ = ended.code == 0 ? "" : "no network namespaces: " + ended.err;
+    // ssh's own options, then a host, then a command in several words.
+    write_file(shell(),
+               "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done; shift\n"
+               "exec ip netns exec " +
+                   b_ + " unshare -u sh -c \"hostname nodeb; $*\"\n",
+               true);
+  }
+  ~TwoMachines() {
+    for (const std::string& name : {a_, b_}) run(Launch{.argv = {"ip", "netns", "del", name}}, 20s);
+  }
+  TwoMachines(const TwoMachines&) = delete;
+  TwoMachines& operator=(const TwoMachines&) = delete;
+
+  const std::string& why_not() const { return why_not_; }
+  std::string shell() const { return agents_.directory.file("rsh"); }
+  Ended run_on_first(const Words& argv) const {
+    const Words enter = {
+        "ip", "netns", "exec", a_, "unshare", "-u", "sh", "-c", "hostname nodea; exec \"$@\"",
+        "sh"};
+    return agents_.run(enter + argv);
+  }
+  void check_both(const Ended& ended) const {
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+    CHECK_THAT(agents_.rank(0), ContainsSubstring("0/2 10.99.0.1:"));
+    CHECK_THAT(agents_.rank(1), ContainsSubstring("1/2 10.99.0.1:"));
+  }
+
+ private:
+  Agents agents_;
+  std::string a_;
+  std::string b_;
+  std::string why_not_;
+};
+
+}  // namespace
+
+TEST_CASE("under Open MPI's mpirun, drun and the program are the whole command") {
+  if (!works(kOpenMpi)) {
+    WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
+    return;
+  }
+  check_three_agents(kOpenMpi, " mpi-");
+
+  const Agents agents;
+  const Ended explained =
+      agents.run(kOpenMpi + Words{"2", drun_program(), "--explain", "--nproc-per-node=2", "true"});
+  CHECK(explained.code == 0);
+  CHECK_THAT(explained.err, ContainsSubstring("engine       Open MPI\n"));
+  CHECK_THAT(explained.err, ContainsSubstring("node rank 1: OMPI_COMM_WORLD_RANK\n"));
+  CHECK_THAT(explained.err, ContainsSubstring("workers 2: --nproc-per-node\n"));
+
+  const Ended failed = agents.run(
+      kOpenMpi + Words{"2", drun_program(), "sh", "-c", "[ $RANK = 0 ] || exit 41; sleep 600"});
+  CHECK(failed.code == 41);
+}
+
+TEST_CASE("mpirun over machines that drun cannot tell apart is an error, never a localhost") {
+  if (!works(kOpenMpi)) {
+    WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
+    return;
+  }
+  const Agents agents;
+  // As the variables are with each rank on a machine of its own.
+  const Words apart = {"env", "-u", "OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_LOCAL_SIZE=1"};
+  const Ended ended = agents.run(kOpenMpi + Words{"3"} + apart + Words{drun_program(), "true"});
+  CHECK(ended.code == 2);
+  CHECK_THAT(ended.err, ContainsSubstring("mpirun -x MASTER_ADDR=HOST"));
+  const Ended given =
+      agents.run(kOpenMpi + Words{"2", "-x", "MASTER_ADDR=127.0.0.1", drun_program(), "true"});
+  INFO(given.err);
+  CHECK(given.code == 0);
+}
+
+TEST_CASE("mpirun over two machines finds node 0 where mpirun runs") {
+  const TwoMachines machines;
+  if (!is_open_mpi_4() || !works(kOpenMpi) || !machines.why_not().empty()) {
+    WARN("skipped: no mpirun of Open MPI 4 (openmpi-bin), or " << machines.why_not());
+    return;
+  }
+  const Words mpirun = {"mpirun",        "--allow-run-as-root", "--mca",
+                        "plm_rsh_agent", machines.shell(),      "--host"};
+  const Words program = {drun_program(), "sh", "-c", kWho};
+  machines.check_both(machines.run_on_first(
+      mpirun + Words{"10.99.0.1:1,10.99.0.2:1", "-np", "2", "-x", "DIR"} + program));
+}
+
+TEST_CASE("mpiexec over two machines is told node 0's address") {
+  const TwoMachines machines;
+  if (!works(kHydra) || !machines.why_not().empty()) {
+    WARN("skipped: no mpiexec.hydra (mpich), or " << machines.why_not());
+    return;
+  }
+  const Words mpiexec = {"mpiexec.hydra",
+                         "-launcher",
+                         "ssh",
+                         "-launcher-exec",
+                         machines.shell(),
+                         "-hosts",
+                         "10.99.0.1,10.99.0.2",
+                         "-ppn",
+                         "1",
+                         "-n",
+                         "2"};
+  const Words program = {drun_program(), "sh", "-c", kWho};
+  const Ended untold = machines.run_on_first(mpiexec + program);
+  CHECK(untold.code != 0);
+  CHECK_THAT(untold.out + untold.err, ContainsSubstring("mpiexec -genv MASTER_ADDR HOST"));
+  machines.check_both(
+      machines.run_on_first(mpiexec + Words{"-genv", "MASTER_ADDR", "10.99.0.1"} + program));
+}
+
+TEST_CASE("under Hydra's mpiexec, drun and the program are the whole command") {
+  if (!works(kHydra)) {
+    WARN("skipped: no mpiexec.hydra (mpich)");
+    return;
+  }
+  check_three_agents(kHydra + Words{}, " none");
+}
+
+}  // namespace drun::testing

@@ -1,0 +1,139 @@
+// drun under a real Slurm, of three nodes on this machine.
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/catch.h"
+#include "tests/support/slurm_cluster.h"
+
+namespace drun::testing {
+namespace {
+
+// Says so when there is none.
+bool is_there(const SlurmCluster& slurm) {
+  if (!slurm.why_not().empty()) WARN("skipped: no Slurm: " << slurm.why_not());
+  return slurm.why_not().empty();
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+// Of the line that rank 0 printed: "0/6 node01:20001 slurm-1.0".
+std::string word_after(const std::string& text, const std::string& lead) {
+  const std::size_t at = text.find(lead);
+  if (at == std::string::npos) return "";
+  const std::size_t begin = at + lead.size();
+  return text.substr(begin, text.find_first_of(" \n", begin) - begin);
+}
+
+const std::string kWho =
+    "echo \"$RANK/$WORLD_SIZE $GROUP_RANK $MASTER_ADDR:$MASTER_PORT $TORCHELASTIC_RUN_ID "
+    "procid=$SLURM_PROCID.\"";
+
+}  // namespace
+
+TEST_CASE("under srun, drun and the program are the whole command") {
+  const SlurmCluster slurm;
+  if (!is_there(slurm)) return;
+
+  const Ended ended = slurm.run({"srun", "-N3", "-c2", drun_program(), "sh", "-c", kWho});
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  const std::string port = word_after(ended.out, "0/6 0 node01:");
+  for (const std::string rank : {"0/6 0", "1/6 0", "2/6 1", "3/6 1", "4/6 2", "5/6 2"}) {
+    CHECK_THAT(ended.out, ContainsSubstring(rank + " node01:" + port + " slurm-1.0 procid=.\n"));
+  }
+
+  // Without ports that Slurm set aside, and in another order than Slurm's own.
+  write_file(slurm.directory().file("order"), "node03\nnode01\nnode02\n");
+  Launch arbitrary = slurm.launch({"srun", "-N3", "--distribution=arbitrary", "env", "-u",
+                                   "SLURM_STEP_RESV_PORTS", drun_program(), "sh", "-c", kWho});
+  arbitrary.environment["SLURM_HOSTFILE"] = slurm.directory().file("order");
+  const Ended derived = run(arbitrary, 60s);
+  INFO(derived.out << derived.err);
+  CHECK(derived.code == 0);
+  for (const std::string rank : {"0/3 0", "1/3 1", "2/3 2"})
+    CHECK_THAT(derived.out, ContainsSubstring(rank + " node01:6"));
+
+  const Ended dry = slurm.run(
+      {"srun", "-N2", "--nodelist=node[02-03]", drun_program(), "--dry-run=json", "true"});
+  CHECK(dry.code == 0);
+  CHECK(count(dry.out, "\"from\": \"SLURM_STEP_NODELIST\"") == 2);
+  CHECK(count(dry.out, "\"value\": \"node02\"") == 2);
+
+  const Ended failed = slurm.run(
+      {"srun", "-N3", drun_program(), "sh", "-c", "[ $RANK != 1 ] || exit 41; exec sleep 600"});
+  CHECK(failed.code == 41);
+
+  const Ended several = slurm.run({"srun", "-N3", "-n6", drun_program(), "true"});
+  CHECK(several.code == 2);
+  CHECK_THAT(several.err, ContainsSubstring("6 tasks on 3 nodes"));
+  CHECK_THAT(several.err, ContainsSubstring("srun -N3 -n3 --ntasks-per-node=1"));
+
+  const Ended no_node =
+      slurm.run({"srun", "-N2", "env", "-u", "SLURM_NODEID", drun_program(), "true"});
+  CHECK(no_node.code == 2);
+  CHECK_THAT(no_node.err, ContainsSubstring("these are not set: SLURM_NODEID"));
+}
+
+TEST_CASE(
+    "two jobs share Slurm's nodes, and scancel of one leaves nothing of it and all of the other") {
+  const SlurmCluster slurm;
+  if (!is_there(slurm)) return;
+  const std::string marker = "DRUN_SLURM_TEST=" + slurm.directory().path();
+  const std::string wait = "echo up $RANK $MASTER_PORT.; exec sleep 600";
+  const std::string until = "echo up $RANK $MASTER_PORT.; until [ -e " +
+                            slurm.directory().file("go") + " ]; do sleep 0.1; done; echo done.";
+  Running first(slurm.launch({"srun", "-N3", "--job-name=first", "env", marker, drun_program(),
+                              "--nproc-per-node=2", "sh", "-c", wait}));
+  Running second(
+      slurm.launch({"srun", "-N3", drun_program(), "--nproc-per-node=2", "sh", "-c", until}));
+  const auto is_up = [](Running& job) { return count(job.out(), "up ") == 6; };
+  REQUIRE(eventually([&] { return is_up(first) && is_up(second); }, 60s));
+  CHECK(word_after(first.out(), "up 0 ") != word_after(second.out(), "up 0 "));
+  CHECK(processes_with(marker).size() >= 9);
+
+  CHECK(slurm.run({"scancel", "--name=first"}).code == 0);
+  const Ended cancelled = first.wait(60s);
+  CHECK_FALSE(cancelled.timed_out);
+  CHECK(cancelled.code != 0);
+  CHECK(eventually([&] { return processes_with(marker).empty(); }, 30s));
+
+  write_file(slurm.directory().file("go"), "");
+  const Ended done = second.wait(60s);
+  INFO(done.out << done.err);
+  CHECK(done.code == 0);
+  CHECK(count(done.out, "done.") == 6);
+}
+
+TEST_CASE("a batch job is requeued by the exit code of its workers, and is another run then") {
+  const SlurmCluster slurm;
+  if (!is_there(slurm)) return;
+  const std::string log = slurm.directory().file("log");
+  const std::string script = slurm.directory().file("script");
+  write_file(script,
+             "#!/bin/sh\n" + drun_program() + " true 2>>" + log + "\nsrun " + drun_program() +
+                 " sh -c 'echo run $RANK $TORCHELASTIC_RUN_ID >>" + log +
+                 "; [ -n \"$SLURM_RESTART_COUNT\" ] || exit 85'\n",
+             true);
+  const Ended submitted = slurm.run({"sbatch", "--parsable", "-N2", "--ntasks-per-node=1",
+                                     "--requeue", "--output=/dev/null", script});
+  INFO(submitted.err);
+  REQUIRE(submitted.code == 0);
+  const std::string id = submitted.out.substr(0, submitted.out.find_first_of(";\n"));
+  // Slurm lets a job rest for two minutes before it tries again.
+  const auto is_again = [&] {
+    slurm.run({"scontrol", "update", "JobId=" + id, "StartTime=now"}, 20s);
+    return count(read_file(log), "slurm-" + id + ".0-r1") == 2;
+  };
+  CHECK(eventually(is_again, 90s));
+  const std::string text = read_file(log);
+  INFO(text);
+  CHECK_THAT(text, ContainsSubstring(" slurm-" + id + ".0\n"));
+  // The script's own drun, which nobody started on the second node.
+  CHECK_THAT(text, ContainsSubstring("has 2 nodes, but srun did not start this drun"));
+}
+
+}  // namespace drun::testing

@@ -1,0 +1,115 @@
+#include "tests/support/slurm_cluster.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace drun::testing {
+namespace {
+
+constexpr int kNodes = 3;
+
+std::string host_name() {
+  const std::string name = run(Launch{.argv = {"hostname", "-s"}}, 10s).out;
+  return name.substr(0, name.find('\n'));
+}
+
+std::string name_of(int node) { return "node0" + std::to_string(node + 1); }
+
+}  // namespace
+
+SlurmCluster::SlurmCluster() {
+  why_not_ = what_is_missing();
+  if (!why_not_.empty()) return;
+  configure();
+  const std::string place = directory_.path() + "/";
+  start("munged", "exec munged --foreground --force --socket=" + place + "munge --key-file=" +
+                      place + "key --pid-file=" + place + "munged.pid --log-file=" + place +
+                      "munged.log --seed-file=" + place + "seed");
+  start("slurmctld", "exec slurmctld -D");
+  for (int node = 0; node < kNodes; ++node) {
+    start(name_of(node), "exec unshare -m sh -c 'mount --bind " + place +
+                             "hosts /etc/hosts && exec slurmd -D -N " + name_of(node) + "'");
+  }
+  if (eventually([this] { return has_idle_nodes(); }, 60s)) return;
+  why_not_ = "Slurm's nodes do not become idle: " + read_file(place + "slurmctld.out") +
+             read_file(place + "node01.out");
+}
+
+SlurmCluster::~SlurmCluster() {
+  if (why_not_.empty()) {
+    run({"scancel", "--signal=KILL", "--full", "--user=root"}, 20s);
+    run({"scancel", "--user=root"}, 20s);
+    eventually([this] { return run({"squeue", "--noheader"}, 20s).out.empty(); }, 30s);
+  }
+  while (!daemons_.empty()) {
+    daemons_.back()->signal(SIGTERM);
+    daemons_.back()->wait(20s);
+    daemons_.pop_back();
+  }
+}
+
+Launch SlurmCluster::launch(const Words& argv) const {
+  Launch launch = job({}, {});
+  launch.argv = argv;
+  launch.environment["SLURM_CONF"] = directory_.file("slurm.conf");
+  return launch;
+}
+
+Ended SlurmCluster::run(const Words& argv, std::chrono::milliseconds at_most) const {
+  return testing::run(launch(argv), at_most);
+}
+
+std::string SlurmCluster::what_is_missing() const {
+  if (geteuid() != 0) return "a Slurm of one's own needs root";
+  for (const char* program : {"munged", "slurmctld", "slurmd", "srun", "unshare", "hostname"}) {
+    const Words argv = {"sh", "-c", "command -v \"$0\" >/dev/null", program};
+    if (testing::run(Launch{.argv = argv}, 10s).code != 0)
+      return std::string("no ") + program + " (slurm-wlm, munge)";
+  }
+  const Words argv = {"unshare", "-m", "mount", "--bind", "/etc/hosts", "/etc/hosts"};
+  if (testing::run(Launch{.argv = argv}, 10s).code != 0) return "no mount namespaces here";
+  return "";
+}
+
+void SlurmCluster::configure() const {
+  const std::string place = directory_.path() + "/";
+  const std::string host = host_name();
+  mkdir((place + "state").c_str(), 0700);
+  write_file(place + "hosts", "127.0.0.1 localhost " + host + " node01 node02 node03\n");
+  write_file(place + "key", std::string(128, 'k') + std::to_string(getpid()));
+  chmod((place + "key").c_str(), 0600);
+  // Below the ports that Linux gives to clients, so that only another such cluster can be there.
+  const int first_reserved = 20000 + getpid() % 300 * 40;
+  std::string text =
+      "ClusterName=drun\nSlurmctldHost=" + host +
+      "(127.0.0.1)\nSlurmctldPort=" + std::to_string(free_port()) +
+      "\nAuthType=auth/munge\nAuthInfo=socket=" + place +
+      "munge\nCredType=cred/munge\nSlurmUser=root\nProctrackType=proctrack/linuxproc\n"
+      "SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n"
+      "SlurmdParameters=config_overrides\nReturnToService=2\nRequeueExit=85\nKillWait=5\n"
+      "MpiParams=ports=" +
+      std::to_string(first_reserved) + "-" + std::to_string(first_reserved + 39) +
+      "\nStateSaveLocation=" + place + "state\nSlurmdSpoolDir=" + place +
+      "spool-%n\nSlurmdPidFile=" + place + "slurmd-%n.pid\nSlurmctldPidFile=" + place +
+      "slurmctld.pid\nPartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n";
+  for (int node = 0; node < kNodes; ++node) {
+    text += "NodeName=" + name_of(node) + " NodeHostname=" + host +
+            " NodeAddr=127.0.0.1 Port=" + std::to_string(free_port()) + " CPUs=8\n";
+  }
+  write_file(place + "slurm.conf", text);
+}
+
+// Their words go to files: nobody would read a pipe.
+void SlurmCluster::start(const std::string& name, const std::string& command) {
+  const std::string place = directory_.file(name + ".out");
+  daemons_.push_back(
+      std::make_unique<Running>(launch({"sh", "-c", "exec >" + place + " 2>&1; " + command})));
+}
+
+bool SlurmCluster::has_idle_nodes() const {
+  return run({"sinfo", "--noheader", "--Node", "--format=%T"}, 20s).out == "idle\nidle\nidle\n";
+}
+
+}  // namespace drun::testing

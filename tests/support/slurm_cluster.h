@@ -1,0 +1,40 @@
+// A Slurm of three nodes on this machine: slurmctld, three slurmd and munged, in a directory and
+// on ports of their own, with nothing of the machine's own Slurm touched. Needs root; the nodes'
+// names are known to their own tasks only (a mount namespace with another /etc/hosts).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/job.h"
+#include "tests/support/process.h"
+
+namespace drun::testing {
+
+class SlurmCluster {
+ public:
+  SlurmCluster();
+  ~SlurmCluster();
+  SlurmCluster(const SlurmCluster&) = delete;
+  SlurmCluster& operator=(const SlurmCluster&) = delete;
+
+  // Empty when all three nodes are idle; else why they are not.
+  const std::string& why_not() const { return why_not_; }
+  const TemporaryDirectory& directory() const { return directory_; }
+  // A command that talks to this Slurm.
+  Launch launch(const Words& argv) const;
+  Ended run(const Words& argv, std::chrono::milliseconds at_most = 60s) const;
+
+ private:
+  std::string what_is_missing() const;
+  void configure() const;
+  void start(const std::string& name, const std::string& command);
+  bool has_idle_nodes() const;
+
+  TemporaryDirectory directory_;
+  std::string why_not_;
+  std::vector<std::unique_ptr<Running>> daemons_;  // ended in reverse order
+};
+
+}  // namespace drun::testing

@@ -1,0 +1,146 @@
+// MPI launchers' variables, as Open MPI 4.1 and Hydra 4.0 set them.
+#include "launcher/engines/mpi.h"
+
+#include "launcher/engines/detect.h"
+#include "tests/support/catch.h"
+#include "tests/support/engine_surroundings.h"
+
+namespace drun::engines {
+namespace {
+
+using testing::around;
+using testing::Variables;
+using testing::with;
+
+const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                            {"OMPI_COMM_WORLD_SIZE", "3"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+                            {"OMPI_COMM_WORLD_NODE_RANK", "0"},
+                            {"OMPI_UNIVERSE_SIZE", "24"},
+                            {"PMIX_RANK", "1"},
+                            {"PMIX_NAMESPACE", "529989633"}};
+const Variables kHydra = {
+    {"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}};
+
+Facts facts_of(const Variables& variables, const std::string& hostname = "gpu0",
+               const Variables& files = {}) {
+  const auto facts = detect(around(variables, hostname, files));
+  REQUIRE(facts);
+  return *facts;
+}
+
+}  // namespace
+
+TEST_CASE("each process of mpirun is a node: its rank, not its place on the machine") {
+  const Facts facts = facts_of(with(kOpenMpi, {{"MASTER_ADDR", "gpu7"}}));
+  CHECK(facts.engine == "Open MPI");
+  CHECK(facts.nodes == Told<int>{3, "OMPI_COMM_WORLD_SIZE"});
+  CHECK(facts.node_rank == Told<int>{1, "OMPI_COMM_WORLD_RANK"});
+  CHECK(facts.master_addr == Told<std::string>{"gpu7", "MASTER_ADDR"});
+  CHECK(facts.run_id == Told<std::string>{"mpi-529989633", "PMIX_NAMESPACE"});
+  CHECK(facts.master_port->from == "PMIX_NAMESPACE");
+  CHECK(facts.master_port->value >= 61440);
+  CHECK(facts.warnings.empty());
+  CHECK(facts_of(with(kOpenMpi, {{"MASTER_PORT", "1234"}})).master_port ==
+        Told<int>{1234, "MASTER_PORT"});
+}
+
+TEST_CASE("mpirun over several machines tells no address, and none is made up") {
+  const Facts open_mpi = facts_of(kOpenMpi);
+  CHECK_FALSE(open_mpi.master_addr);
+  CHECK_THAT(open_mpi.no_master, ContainsSubstring("mpirun -x MASTER_ADDR=HOST"));
+  const Facts hydra = facts_of(kHydra);
+  CHECK_FALSE(hydra.master_addr);
+  CHECK_THAT(hydra.no_master, ContainsSubstring("mpiexec -genv MASTER_ADDR HOST"));
+  // without a word on how many are on this machine
+  CHECK_FALSE(facts_of(with(kHydra, {{"MPI_LOCALNRANKS", ""}})).master_addr);
+}
+
+TEST_CASE("localhost is right only when all ranks are on this machine") {
+  const Facts all = facts_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}));
+  CHECK(all.master_addr->value == "127.0.0.1");
+  CHECK_THAT(all.master_addr->from, ContainsSubstring("OMPI_COMM_WORLD_LOCAL_SIZE"));
+  CHECK(all.warnings.empty());  // rank 0 says it for all
+  const Facts first = facts_of(
+      with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}, {"OMPI_COMM_WORLD_RANK", "0"}}));
+  REQUIRE(first.warnings.size() == 1);
+  CHECK_THAT(first.warnings.front(), ContainsSubstring("mpirun --map-by ppr:1:node drun"));
+  CHECK(facts_of(with(kHydra, {{"MPI_LOCALNRANKS", "3"}})).master_addr->value == "127.0.0.1");
+  for (const char* self : {"localhost", "127.0.1.1", "::1"}) {
+    CHECK_THAT(facts_of(with(kOpenMpi, {{"MASTER_ADDR", self}})).wrong,
+               ContainsSubstring("is every machine itself, but only 1 of the ranks"));
+  }
+}
+
+TEST_CASE("within a job of Slurm, PBS or LSF its first host is node 0's, if rank 0 is there") {
+  const Variables slurm = with(kOpenMpi, {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[4-6]"}});
+  CHECK(facts_of(slurm).master_addr == Told<std::string>{"n4", "SLURM_JOB_NODELIST"});
+  const Variables first = with(slurm, {{"OMPI_COMM_WORLD_RANK", "0"}});
+  CHECK(facts_of(first, "n4.cluster.example").wrong == "");
+  CHECK(facts_of(with(first, {{"SLURMD_NODENAME", "n4"}}), "other").wrong == "");
+  CHECK_THAT(facts_of(first, "login").wrong,
+             ContainsSubstring("rank 0 is on login, but the first host of SLURM_JOB_NODELIST"));
+  const Variables pbs = with(kHydra, {{"PBS_JOBID", "9.srv"}, {"PBS_NODEFILE", "/n"}});
+  CHECK(facts_of(pbs, "b", {{"/n", "a\na\nb\nc\n"}}).master_addr ==
+        Told<std::string>{"a", "PBS_NODEFILE"});
+  const Variables lsf = with(kHydra, {{"LSB_JOBID", "9"}, {"LSB_MCPU_HOSTS", "x 4 y 4 z 4"}});
+  CHECK(facts_of(lsf).master_addr == Told<std::string>{"x", "LSB_MCPU_HOSTS"});
+}
+
+TEST_CASE("node 0 is where Open MPI 4's mpirun runs, if that has one address and rank 0") {
+  const auto uri = [](const std::string& addresses) {
+    return Variables{{"OMPI_MCA_orte_hnp_uri",
+                      "529989632.0;tcp://" + addresses + ":32903;tcp6://[fd00::2]:60963"}};
+  };
+  const Facts facts = facts_of(with(kOpenMpi, uri("192.0.2.2")));
+  CHECK(facts.master_addr == Told<std::string>{"192.0.2.2", "OMPI_MCA_orte_hnp_uri"});
+  CHECK(facts.wrong == "");
+  for (const char* none : {"192.0.2.2,172.17.0.1", "127.0.0.1", "", "host"})
+    CHECK_FALSE(facts_of(with(kOpenMpi, uri(none))).master_addr);
+  CHECK_FALSE(
+      facts_of(with(kOpenMpi, {{"OMPI_MCA_orte_hnp_uri", "5.0;tcp6://[fd00::2]:6"}})).master_addr);
+  Variables first = with(with(kOpenMpi, uri("192.0.2.2")), {{"OMPI_COMM_WORLD_RANK", "0"}});
+  CHECK_THAT(facts_of(first).wrong, ContainsSubstring("is not where mpirun runs (192.0.2.2)"));
+  first["OMPI_MCA_orte_local_daemon_uri"] = first["OMPI_MCA_orte_hnp_uri"];
+  CHECK(facts_of(first).wrong == "");
+}
+
+TEST_CASE("half of a launcher's variables is an error that names the other half") {
+  CHECK(facts_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", ""}})).missing == "OMPI_COMM_WORLD_SIZE");
+  CHECK(facts_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", ""}})).missing == "OMPI_COMM_WORLD_RANK");
+  CHECK(facts_of({{"PMI_RANK", "1"}}).missing == "PMI_SIZE");
+  // mpiexec -pmi-port
+  CHECK(facts_of({{"PMI_PORT", "a:1"}, {"PMI_ID", "0"}}).missing == "PMI_SIZE, PMI_RANK");
+  CHECK_THAT(facts_of(with(kHydra, {{"PMI_RANK", "3"}})).wrong,
+             ContainsSubstring("PMI_RANK=3 is not under PMI_SIZE=3"));
+  CHECK_THAT(facts_of(with(kHydra, {{"PMI_RANK", "x"}})).wrong, ContainsSubstring("whole number"));
+  CHECK_THAT(facts_of(with(kHydra, {{"MASTER_PORT", "70000"}})).wrong,
+             ContainsSubstring("not a port"));
+}
+
+TEST_CASE("PMIx alone tells a rank and no size") {
+  const Facts facts = facts_of({{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "prterun-a-1@1"}});
+  CHECK(facts.engine == "PMIx");
+  CHECK(facts.node_rank == Told<int>{2, "PMIX_RANK"});
+  CHECK_FALSE(facts.nodes);
+  CHECK_THAT(facts.missing, ContainsSubstring("give --nnodes"));
+  CHECK(facts.run_id->value == "pmix-prterun-a-1@1");
+  CHECK_FALSE(facts.master_addr);
+}
+
+TEST_CASE("a launcher's name for the job that cannot be part of a path is not the run id") {
+  const Facts facts =
+      facts_of(with(kOpenMpi, {{"PMIX_NAMESPACE", "../../x"}, {"OMPI_MCA_ess_base_jobid", "77"}}));
+  CHECK(facts.run_id == Told<std::string>{"mpi-77", "OMPI_MCA_ess_base_jobid"});
+  CHECK_FALSE(facts_of(with(kOpenMpi, {{"PMIX_NAMESPACE", std::string(999, 'x')}})).run_id);
+}
+
+TEST_CASE("Open MPI is asked before PMI, and PMI before PMIx") {
+  CHECK(facts_of(with(kOpenMpi, kHydra)).engine == "Open MPI");
+  CHECK(facts_of(with(kHydra, {{"PMIX_RANK", "0"}})).engine == "PMI (Hydra)");
+  CHECK(facts_of(with(kHydra, {{"LSB_JOBID", "1"}})).engine == "PMI (Hydra)");
+  CHECK_FALSE(detect(around({{"PATH", "/bin"}, {"RANK", "3"}, {"WORLD_SIZE", "4"}})));
+}
+
+}  // namespace drun::engines

@@ -1,0 +1,239 @@
+// What the engine says and what the user says become one plan.
+#include "launcher/plan_engine.h"
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/plan.h"
+#include "launcher/plan_text.h"
+#include "tests/support/catch.h"
+#include "tests/support/engine_surroundings.h"
+
+namespace drun {
+namespace {
+
+using testing::Variables;
+using testing::with;
+
+const Variables kStep = {{"SLURM_JOB_ID", "7"},
+                         {"SLURM_STEP_ID", "0"},
+                         {"SLURM_STEP_NUM_NODES", "3"},
+                         {"SLURM_STEP_NUM_TASKS", "3"},
+                         {"SLURM_NODEID", "2"},
+                         {"SLURM_PROCID", "2"},
+                         {"SLURM_STEP_NODELIST", "n[1-3]"}};
+const Variables kOneMachine = {{"OMPI_COMM_WORLD_RANK", "1"},
+                               {"OMPI_COMM_WORLD_SIZE", "2"},
+                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                               {"PMIX_NAMESPACE", "5"},
+                               {"PMIX_MCA_gds", "hash"}};
+
+HostFacts host_with(const Variables& variables) {
+  HostFacts host;
+  host.hostname = "n3";
+  host.usable_cpus = 16;
+  host.random_id = "0123456789abcdef";
+  host.environment.assign(variables.begin(), variables.end());
+  host.probe = [](const std::string&) { return FileKind::Executable; };
+  host.file_text = [](const std::string&) { return std::optional<std::string>(); };
+  return host;
+}
+
+// As the command line would give it: every option that is set has a source.
+Options given(Options options, const Variables& sources = {}) {
+  options.program = "train";
+  options.sources = sources;
+  return options;
+}
+
+Plan plan_of(const Options& options, const Variables& variables, int gpus = 0) {
+  HostFacts host = host_with(variables);
+  host.gpus = gpus;
+  const Result<Plan> plan = make_plan(options, host);
+  INFO((plan ? "" : plan.error().message));
+  REQUIRE(plan);
+  return *plan;
+}
+
+std::string error_of(const Options& options, const Variables& variables) {
+  const Result<Plan> plan = make_plan(options, host_with(variables));
+  REQUIRE_FALSE(plan);
+  CHECK(plan.error().code == ErrorCode::Usage);
+  return plan.error().message;
+}
+
+std::string origin(const Plan& plan, const std::string& what) {
+  for (const Origin& each : plan.origins.values) {
+    if (each.what == what) return each.value + " from " + each.from;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("under srun nothing need be said") {
+  const Plan plan = plan_of(given({}), kStep);
+  const JoinSpec& join = plan.agent.join;
+  CHECK(join.node_count == 3);
+  CHECK(join.node_rank == 2);
+  CHECK(join.endpoint.host == "n1");
+  CHECK(join.endpoint.port >= 61440);
+  CHECK(join.master_addr == "n1");
+  CHECK(join.run_id == "slurm-7.0");
+  CHECK(join.local_world_size == 1);
+  CHECK_FALSE(join.is_coordinator);
+  CHECK(plan.origins.engine == "Slurm, step 7.0");
+  CHECK(origin(plan, "node rank") == "2 from SLURM_NODEID");
+  CHECK(origin(plan, "workers") == "1 from default");
+}
+
+TEST_CASE("flags and PET_ variables win over the engine, one by one") {
+  const Plan plan = plan_of(given({.nproc_per_node = WorkerCount(5),
+                                   .master_addr = "n1-ib",
+                                   .master_port = 77,
+                                   .rdzv_id = "mine"},
+                                  {{"--nproc-per-node", "PET_NPROC_PER_NODE"},
+                                   {"--master-addr", "--master-addr"},
+                                   {"--master-port", "--master-port"},
+                                   {"--rdzv-id", "job.toml"}}),
+                            with(kStep, {{"SLURM_GPUS_ON_NODE", "8"}}));
+  CHECK(plan.agent.join.endpoint == Endpoint{"n1-ib", 77});
+  CHECK(plan.agent.join.node_rank == 2);
+  CHECK(origin(plan, "workers") == "5 from PET_NPROC_PER_NODE");
+  CHECK(origin(plan, "master address") == "n1-ib from --master-addr");
+  CHECK(origin(plan, "run id") == "mine from job.toml");
+  CHECK(origin(plan, "nodes") == "3 from SLURM_STEP_NUM_NODES");
+}
+
+TEST_CASE("when nodes, rank and address are given, the engine is not asked at all") {
+  const Options all = given({.nnodes = NodeRange{2, 2}, .node_rank = 1, .master_addr = "other"});
+  const Plan plan = plan_of(all, with(kStep, {{"SLURM_NODEID", ""}}));
+  CHECK(plan.agent.join.run_id == "none");
+  CHECK_THAT(plan.origins.engine, ContainsSubstring("not asked"));
+  CHECK(plan_of(given({.standalone = true}), kStep).agent.join.node_count == 1);
+  CHECK(plan_of(given({.nnodes = NodeRange{1, 1}}), kStep).agent.join.node_count == 1);
+  Options none = given({});
+  none.engine = EngineChoice::None;
+  CHECK(plan_of(none, kStep).agent.join.node_count == 1);
+  CHECK_THAT(plan_of(given({}), with(kStep, {{"TORCHELASTIC_RUN_ID", "x"}, {"LOCAL_RANK", "0"}}))
+                 .origins.engine,
+             ContainsSubstring("worker of another agent"));
+}
+
+TEST_CASE("under the name torchrun the engine fills in only what --nnodes leaves open") {
+  Options options = given({});
+  options.invoked_as = "torchrun";
+  CHECK(plan_of(options, kStep).agent.join.node_count == 1);
+  options.nnodes = NodeRange{3, 3};
+  options.rdzv_backend = "c10d";
+  options.rdzv_endpoint = "n1:4000";
+  options.rdzv_id = "x";
+  const Plan plan = plan_of(options, kStep);
+  CHECK(plan.agent.join.node_rank == 2);
+  CHECK(plan.agent.join.endpoint == Endpoint{"n1", 4000});
+}
+
+TEST_CASE("what is missing is an error with its name, never a node by itself") {
+  CHECK_THAT(error_of(given({}), with(kStep, {{"SLURM_NODEID", ""}})),
+             ContainsSubstring("Slurm, step 7.0: it started this drun, but these are not set: "
+                               "SLURM_NODEID"));
+  CHECK_THAT(error_of(given({}), with(kStep, {{"SLURM_STEP_NODELIST", ""}})),
+             ContainsSubstring("SLURM_STEP_NODELIST is not set"));
+  CHECK_THAT(error_of(given({}), with(kOneMachine, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})),
+             ContainsSubstring("Open MPI does not tell where rank 0 is"));
+  CHECK_THAT(error_of(given({}), {{"JOB_COMPLETION_INDEX", "1"}}), ContainsSubstring("PET_NNODES"));
+  CHECK_THAT(error_of(given({.nnodes = NodeRange{2, 2}}), {{"JOB_COMPLETION_INDEX", "1"}}),
+             ContainsSubstring("node 0's address is missing"));
+  CHECK_THAT(error_of(given({.nnodes = NodeRange{2, 2}}, {{"--nnodes", "PET_NNODES"}}), kStep),
+             ContainsSubstring("PET_NNODES asks for 2 nodes, but SLURM_STEP_NUM_NODES says 3"));
+}
+
+TEST_CASE("what was given makes up for what the engine does not tell") {
+  CHECK(
+      plan_of(given({.node_rank = 1}), with(kStep, {{"SLURM_NODEID", ""}})).agent.join.node_rank ==
+      1);
+  const Plan pod = plan_of(given({.nnodes = NodeRange{4, 4}, .master_addr = "train-0.net"}),
+                           {{"JOB_COMPLETION_INDEX", "3"}});
+  CHECK(pod.agent.join.node_rank == 3);
+  CHECK(pod.agent.join.endpoint == Endpoint{"train-0.net", 29500});
+}
+
+TEST_CASE("several agents of one node's job still need an address") {
+  const Variables batch = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "1"}};
+  CHECK(plan_of(given({}), batch).agent.join.node_count == 1);
+  const Options two = given({.nnodes = NodeRange{2, 2}, .node_rank = 1});
+  CHECK_THAT(error_of(two, batch), ContainsSubstring("give --master-addr"));
+}
+
+TEST_CASE("a step of one node needs no address and no port") {
+  const Plan plan = plan_of(given({}), {{"SLURM_JOB_ID", "7"},
+                                        {"SLURM_STEP_ID", "0"},
+                                        {"SLURM_STEP_NUM_NODES", "1"},
+                                        {"SLURM_STEP_NUM_TASKS", "1"},
+                                        {"SLURM_NODEID", "0"},
+                                        {"SLURM_STEP_NODELIST", "n3"},
+                                        {"SLURM_CPUS_PER_TASK", "4"}});
+  CHECK(plan.agent.join.endpoint == Endpoint{"127.0.0.1", 0});
+  CHECK(plan.agent.join.run_id == "slurm-7.0");
+  CHECK(plan.agent.join.local_world_size == 4);
+}
+
+TEST_CASE("workers are those GPUs of Slurm's that can be seen; cpu is what was granted") {
+  const Variables gpus = with(kStep, {{"SLURM_GPUS_ON_NODE", "8"}});
+  CHECK(plan_of(given({}), gpus, 2).agent.join.local_world_size == 2);
+  CHECK(plan_of(given({}), gpus, 0).agent.join.local_world_size == 8);
+  const Options cpu = given({.nproc_per_node = WorkerCount(Device::Cpu)});
+  CHECK(plan_of(cpu, kStep).agent.join.local_world_size == 16);
+  CHECK(plan_of(cpu, with(kStep, {{"SLURM_CPUS_ON_NODE", "6"}})).agent.join.local_world_size == 6);
+}
+
+TEST_CASE("with the store left to rank 0, drun meets on a port of its own") {
+  Options options = given({});
+  options.store = StoreHost::Worker;
+  const JoinSpec join = plan_of(options, kStep).agent.join;
+  CHECK(join.endpoint.host == "n1");
+  CHECK(join.master_addr == "n1");
+  CHECK(join.endpoint.port != join.master_port);
+}
+
+TEST_CASE("MASTER_ADDR is taken where the engine knows none, and remarked on where it does") {
+  const Variables apart = with(kOneMachine, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}});
+  const Plan taken = plan_of(given({}), with(apart, {{"MASTER_ADDR", "gpu9"}}));
+  CHECK(origin(taken, "master address") == "gpu9 from MASTER_ADDR");
+  const Plan not_taken = plan_of(given({}), with(kStep, {{"MASTER_ADDR", "localhost"}}));
+  CHECK(not_taken.agent.join.endpoint.host == "n1");
+  REQUIRE(not_taken.warnings.size() == 1);
+  CHECK_THAT(not_taken.warnings.front(), ContainsSubstring("MASTER_ADDR=localhost is not used"));
+}
+
+TEST_CASE("workers do not get what is true of the agent alone") {
+  const auto names = [](const Plan& plan) {
+    std::string all;
+    for (const auto& [name, value] : plan.agent.worker.environment) all += name + " ";
+    return all;
+  };
+  const Plan plan = plan_of(given({}), kOneMachine);
+  CHECK(plan.origins.removed.size() == 4);
+  CHECK_THAT(names(plan), !ContainsSubstring("OMPI_COMM_WORLD_RANK"));
+  CHECK_THAT(names(plan), ContainsSubstring("PMIX_MCA_gds"));
+  Options none = given({});
+  none.engine = EngineChoice::None;
+  CHECK_THAT(names(plan_of(none, kOneMachine)), ContainsSubstring("OMPI_COMM_WORLD_RANK"));
+  CHECK_THAT(names(plan_of(given({.standalone = true}), kOneMachine)),
+             !ContainsSubstring("OMPI_COMM_WORLD_RANK"));
+}
+
+TEST_CASE("the plan says in words and as JSON who was asked and what came from where") {
+  const Plan plan = plan_of(given({}), kStep);
+  const std::string text = plan_text(plan);
+  CHECK_THAT(text, ContainsSubstring("engine       Slurm, step 7.0\n"));
+  CHECK_THAT(text, ContainsSubstring("             node rank 2: SLURM_NODEID\n"));
+  CHECK_THAT(text, ContainsSubstring("             master address n1: SLURM_STEP_NODELIST\n"));
+  CHECK_THAT(text, ContainsSubstring("workers do not get SLURM_PROCID"));
+  const auto json = nlohmann::json::parse(plan_json(plan));
+  CHECK(json["engine"]["name"] == "Slurm, step 7.0");
+  CHECK(json["engine"]["values"][1] ==
+        nlohmann::json{{"what", "node rank"}, {"value", "2"}, {"from", "SLURM_NODEID"}});
+  CHECK(json["engine"]["removed_variables"].size() == 3);
+}
+
+}  // namespace drun
