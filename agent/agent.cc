@@ -168,13 +168,14 @@ Result<void> Agent::start_workers() {
     const int local_rank = static_cast<int>(i);
     const bool reads_stdin = spec_.worker.stdin_source == StdinSource::Rank0 && local_rank == 0;
     commands.push_back(Command{
-        .argv = worker_argv(spec_.worker, local_rank),
+        .argv = wrapped_argv(spec_.worker, *world_, local_rank),
         .inherited = inherited_,
         .environment = own_environment(spec_.worker, *world_, local_rank, streams_[i].error_file),
         .stdin_fd = reads_stdin ? STDIN_FILENO : null.get(),
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
         .descriptor_limit = users_limit_,
+        .placement = placement_of(spec_.worker, local_rank),
     });
   }
   round_ = Round::Running;
