@@ -11,25 +11,30 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/topology.h"
 #include "rendezvous/result.h"
 #include "rendezvous/world.h"
 
 namespace drun {
 
 enum class FileKind { Missing, Directory, NotExecutable, Executable };
+using TopologyProbe = std::function<Result<Topology>()>;
 using FileProbe = std::function<FileKind(const std::string& path)>;
 
 struct HostFacts {
   std::string hostname{};  // as the kernel knows it: no name service is asked, none can hang
   int usable_cpus = 1;     // this process may use: affinity and cgroup quota
   int gpus = 0;            // visible: device files, CUDA_VISIBLE_DEVICES and its kin
+  std::vector<Gpu> installed_gpus{};                  // what that variable chooses from
+  std::string gpu_variable = "CUDA_VISIBLE_DEVICES";  // that says here which GPUs a worker sees
   std::vector<EnvironmentEntry> environment{};
   std::string working_directory{};     // absolute; empty when it is gone
   std::string random_id{};             // 32 hexadecimal digits, new for each process
   std::chrono::seconds utc_offset{0};  // of local time, for display
   bool has_terminal = false;           // stderr is a terminal
   int columns = 80;                    // of that terminal
-  FileProbe probe{};  // looks at one path, relative ones from the working directory
+  TopologyProbe topology{};  // CPUs and memory nodes; asked only when something is to be placed
+  FileProbe probe{};         // looks at one path, relative ones from the working directory
 };
 
 HostFacts look_at_host();
