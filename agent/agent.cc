@@ -58,6 +58,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void report_unable(const Error& error);
   void give_up_on_console();
   void report_round();
+  void warn_of_ranks_not_there() const;
   void log_leftovers(const Leftovers& leftovers) const;
 
   const AgentSpec& spec_;
@@ -142,10 +143,21 @@ void Agent::on_world(const World& world) {
     log_.info("restarting all workers, restart " + std::to_string(world.round) + " of " +
               std::to_string(world.max_restarts));
   }
+  warn_of_ranks_not_there();
   Result<void> started = open_streams();
   if (started) started = start_workers();
   output_.close_worker_ends();
   if (!started) report_unable(started.error());
+}
+
+// With several nodes only the world tells how many ranks there are; one node says it for all.
+void Agent::warn_of_ranks_not_there() const {
+  if (world_->round > 0 || world_->node_rank != 0) return;
+  for (const int rank : spec_.worker.wrap.ranks) {
+    if (rank >= world_->world_size)
+      log_.warning("--wrap-ranks: there is no rank " + std::to_string(rank) +
+                   "; they go from 0 to " + std::to_string(world_->world_size - 1));
+  }
 }
 
 Result<void> Agent::open_streams() {

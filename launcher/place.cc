@@ -65,7 +65,7 @@ class ByCore {
   Result<Cpus> of_worker(int local_rank) const {
     const auto workers = static_cast<std::size_t>(wish_.workers);
     if (wish_.bind_to == BindTo::Core && workers > cores_.size()) {
-      return refusal(counted(workers, "worker") + " need a core each, and this process may use " +
+      return refusal(counted(workers, "worker") + " with a core each, and this process may use " +
                      counted(cores_.size(), "core") +
                      "; start fewer, or bind to numa, socket or none");
     }
@@ -107,7 +107,7 @@ class ByGpu {
     if (wish_.gpus.empty())
       return refusal("no GPU is visible; look at CUDA_VISIBLE_DEVICES, or use --bind-to=numa");
     if (needed > wish_.gpus.size()) {
-      return refusal(counted(static_cast<std::size_t>(wish_.workers), "worker") + " need " +
+      return refusal(counted(static_cast<std::size_t>(wish_.workers), "worker") + " with " +
                      counted(needed, "GPU") + ", and " + std::to_string(wish_.gpus.size()) +
                      " are visible; start fewer, or use --bind-to=numa");
     }

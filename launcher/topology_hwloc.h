@@ -1,4 +1,4 @@
-// edge. The machine's topology by hwloc: the only place that sees it. Takes some 15 ms, so it is
+// edge. The machine's topology by hwloc: the only place that sees it. Takes milliseconds, so it is
 // asked for only when something is to be placed.
 //
 // Thread: main's.
