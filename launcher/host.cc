@@ -1,7 +1,6 @@
 #include "launcher/host.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -17,6 +16,7 @@
 #include <set>
 #include <system_error>
 
+#include "launcher/host_cpus.h"
 #include "launcher/host_gpus.h"
 #include "launcher/host_text.h"
 #include "launcher/small_files.h"
@@ -28,33 +28,6 @@ namespace drun {
 namespace {
 
 namespace fs = std::filesystem;
-
-int affinity_cores() {
-  // Larger than any machine: with CPU_SETSIZE's 1024, the call fails beyond 1024 cores.
-  std::array<cpu_set_t, 16> set{};
-  if (sched_getaffinity(0, sizeof(set), set.data()) != 0)
-    return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-  return CPU_COUNT_S(sizeof(set), set.data());
-}
-
-int usable_cpus() {
-  const CgroupFolders folders = cgroup_folders(text_of_file("/proc/self/cgroup"));
-  int cores = affinity_cores();
-  for (const std::string& folder : folders.v2)
-    cores = cores_within(cores, quota_cores(text_of_file("/sys/fs/cgroup" + folder + "/cpu.max")));
-  std::string mount;
-  for (const std::string& name : folders.v1_mounts) {
-    mount = "/sys/fs/cgroup/" + name;
-    if (!names_in(mount).empty()) break;
-  }
-  for (const std::string& folder : folders.v1) {
-    const std::string place = mount + folder;
-    std::string quota = text_of_file(place + "/cpu.cfs_quota_us");
-    std::replace(quota.begin(), quota.end(), '\n', ' ');
-    cores = cores_within(cores, quota_cores(quota + text_of_file(place + "/cpu.cfs_period_us")));
-  }
-  return cores;
-}
 
 void fill_in_gpus(HostFacts& facts) {
   InstalledGpus installed = look_at_gpus();
