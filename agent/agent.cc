@@ -18,6 +18,7 @@
 #include "agent/host_slot.h"
 #include "agent/node_status.h"
 #include "agent/output.h"
+#include "agent/remarks.h"
 #include "agent/signals.h"
 #include "agent/status_socket.h"
 #include "agent/worker_command.h"
@@ -66,8 +67,6 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void report_unable(const Error& error);
   void give_up_on_console();
   void report_round();
-  void log_world(const World& world) const;
-  void log_leftovers(const Leftovers& leftovers) const;
   NodeStatus status() const;
 
   const AgentSpec& spec_;
@@ -183,28 +182,17 @@ void Agent::end() {
 }
 
 void Agent::on_world(const World& world) {
-  log_world(world);
+  log_world(log_, spec_, world_, world);
   world_ = world;
   round_began_ = Clock::now();
   events_.write(RoundBegan{world});
   failures_.clear();
   is_stopping_ = false;
+  warn_of_ranks_not_there(log_, spec_, world);
   Result<void> started = open_streams();
   if (started) started = start_workers();
   output_.close_worker_ends();
   if (!started) report_unable(started.error());
-}
-
-void Agent::log_world(const World& world) const {
-  if (world.restarts > (world_ ? world_->restarts : 0)) {
-    log_.info("restarting all workers, restart " + std::to_string(world.restarts) + " of " +
-              std::to_string(world.max_restarts));
-  } else if (spec_.join.elastic) {
-    log_.info("starting round " + std::to_string(world.round) + ": this is node " +
-              std::to_string(world.node_rank) + " of " + std::to_string(world.node_count) +
-              ", with ranks from " + std::to_string(world.base_rank) + " of " +
-              std::to_string(world.world_size));
-  }
 }
 
 Result<void> Agent::open_streams() {
@@ -227,13 +215,14 @@ Result<void> Agent::start_workers() {
     const int local_rank = static_cast<int>(i);
     const bool reads_stdin = spec_.worker.stdin_source == StdinSource::Rank0 && local_rank == 0;
     commands.push_back(Command{
-        .argv = worker_argv(spec_.worker, local_rank),
+        .argv = wrapped_argv(spec_.worker, *world_, local_rank),
         .inherited = inherited_,
         .environment = own_environment(spec_.worker, *world_, local_rank, streams_[i].error_file),
         .stdin_fd = reads_stdin ? STDIN_FILENO : null.get(),
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
         .descriptor_limit = users_limit_,
+        .placement = placement_of(spec_.worker, local_rank),
     });
   }
   round_ = Round::Running;
@@ -277,7 +266,7 @@ void Agent::on_stop(int round) {
 }
 
 void Agent::on_all_gone(const Leftovers& leftovers) {
-  log_leftovers(leftovers);
+  log_leftovers(log_, leftovers);
   round_ = Round::Draining;
   output_.drain(kDrainAtMost, [this] { report_round(); });
   if (is_killing_) give_up_on_console();
@@ -353,17 +342,6 @@ NodeStatus Agent::status() const {
       .last_failure = last_failure_,
       .log_directory = output_.log_place(),
   };
-}
-
-void Agent::log_leftovers(const Leftovers& leftovers) const {
-  for (const Leftover& one : leftovers.stopped) {
-    log_.warning("ended what a worker left running: pid " + std::to_string(one.pid) + " (" +
-                 one.name + ")");
-  }
-  for (const Leftover& one : leftovers.unkillable) {
-    log_.error("pid " + std::to_string(one.pid) + " (" + one.name +
-               ") does not end on SIGKILL: it is stuck in the kernel; going on without it");
-  }
 }
 
 }  // namespace

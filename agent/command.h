@@ -1,7 +1,8 @@
 // core. What to execute: one worker as one plain struct, and the form execve wants it in.
 //
-// Owner:   Command borrows its descriptors and `inherited`: they are read while it is being started
-//          and not kept. ExecImage points into the Command it was made from and is not copied.
+// Owner:   Command borrows its descriptors, `inherited` and `placement`: they are read while it is
+//          being started and not kept. ExecImage points into the Command it was made from and is
+//          not copied.
 // Thread:  any.
 #pragma once
 
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/placement.h"
 #include "rendezvous/world.h"
 
 namespace drun::agent {
@@ -28,6 +30,7 @@ struct Command {
   int stderr_fd = 2;
   // The worker's soft limit of descriptors; absent: drun's own.
   std::optional<std::uint64_t> descriptor_limit{};
+  const WorkerPlacement* placement = nullptr;  // its CPUs and memory nodes; null: as drun's own
 };
 
 // {"A", "1"} -> "A=1".

@@ -32,6 +32,7 @@ Failure brief_failure(const AgentSpec& spec, const World& world, const WorkerEnd
   failure.status = end.status;
   failure.time = end.time;
   failure.out_of_memory = end.out_of_memory;
+  failure.message = end.message;
   return failure;
 }
 

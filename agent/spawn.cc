@@ -21,6 +21,8 @@
 #include <string>
 #include <string_view>
 
+#include "agent/bind.h"
+
 namespace drun::agent {
 namespace {
 
@@ -35,6 +37,8 @@ constexpr int kStackSharing = MAP_PRIVATE;
 #endif
 constexpr std::size_t kStackBytes = 64 * 1024;
 
+enum class Step { Binding, MemoryBinding, Starting };
+
 // All the child needs; it lies at the far end of the child's stack, in shared memory.
 struct Launch {
   const char* path = nullptr;
@@ -43,7 +47,11 @@ struct Launch {
   std::optional<std::uint64_t> descriptor_limit;
   std::uint64_t caught_signals = 0;  // bit n - 1: signal n has a handler of ours
   pid_t parent = 0;
-  volatile int error_number = 0;  // written by the child
+  const Binding* binding = nullptr;
+  // Written by the child.
+  volatile int error_number = 0;
+  volatile Step failed_step = Step::Starting;  // with error_number
+  volatile int memory_error = 0;
 };
 
 class ChildStack {
@@ -99,6 +107,19 @@ void set_descriptor_limit(std::uint64_t soft) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+bool place_worker(Launch& launch) {
+  if (const int error = launch.binding->apply_cpus(); error != 0) {
+    launch.error_number = error;
+    launch.failed_step = Step::Binding;
+    return false;
+  }
+  launch.memory_error = launch.binding->apply_memory();
+  if (launch.memory_error == 0 || !launch.binding->is_memory_strict()) return true;
+  launch.error_number = launch.memory_error;
+  launch.failed_step = Step::MemoryBinding;
+  return false;
+}
+
 // Runs in the child, in the parent's memory: async-signal-safe calls only, nothing allocated.
 // Handlers go before the mask is emptied, or one of ours could run here. To return is to end by
 // the exit system call (clone(2)): nothing of the parent's is flushed or destroyed.
@@ -112,6 +133,7 @@ int run_child(void* argument) {
   for (int signal = 1; signal <= 64; ++signal)
     if (launch.caught_signals >> (signal - 1) & 1) sigaction(signal, &standard, nullptr);
   if (launch.descriptor_limit) set_descriptor_limit(*launch.descriptor_limit);
+  if (!place_worker(launch)) return 127;
   if (place_descriptors(launch.fds)) {
     sigset_t none;
     sigemptyset(&none);
@@ -163,13 +185,14 @@ void reap(pid_t pid) {
 
 }  // namespace
 
-std::variant<Spawned, NotStarted> spawn(const Command& command) {
+std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command) {
   assert(!command.argv.empty());
   std::string path;
   const std::string_view search = find_variable(command, "PATH").value_or("/bin:/usr/bin");
   if (const int error = find_program(command.argv[0], search, path); error != 0)
     return NotStarted{error};
   const ExecImage image(command, path);
+  const Binding binding(command.placement);
   const ChildStack stack;
   if (!stack.is_mapped()) return NotStarted{errno};
   Launch& launch = *new (stack.base()) Launch{
@@ -179,6 +202,7 @@ std::variant<Spawned, NotStarted> spawn(const Command& command) {
       .descriptor_limit = command.descriptor_limit,
       .caught_signals = caught_signals(),
       .parent = getpid(),
+      .binding = &binding,
   };
 
   // Blocked around the clone: a handler of ours must not run in the child.
@@ -193,9 +217,12 @@ std::variant<Spawned, NotStarted> spawn(const Command& command) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 
   if (pid < 0) return NotStarted{clone_error};
-  if (launch.error_number == 0) return Spawned{.pid = pid, .pidfd = pidfd};
+  if (launch.error_number == 0)
+    return Spawned{.pid = pid, .pidfd = pidfd, .memory_error = launch.memory_error};
   reap(pid);
   close(pidfd);
+  if (launch.failed_step != Step::Starting)
+    return NotBound{launch.error_number, launch.failed_step == Step::MemoryBinding};
   return NotStarted{launch.error_number};
 }
 

@@ -8,7 +8,9 @@
 // Cost:    one clone() sharing memory, as posix_spawn; the caller's thread waits for the exec.
 // Thread:  any, but the parent-death signal fires when that *thread* ends (prctl(2)): spawn from
 //          one that lives as long as the agent.
-// Errors:  NotStarted with execve's errno, synchronously; nothing is left behind then.
+// Place:   CPUs and memory of the command's placement, from the program's first instruction on.
+// Errors:  NotStarted with execve's errno, or NotBound, synchronously; nothing is left behind then.
+//          Memory that is only to be preferred and cannot be is no error: Spawned says so.
 #pragma once
 
 #include <variant>
@@ -20,12 +22,19 @@ namespace drun::agent {
 
 struct Spawned {
   int pid = 0;
-  int pidfd = -1;  // close-on-exec; the caller's to close
+  int pidfd = -1;        // close-on-exec; the caller's to close
+  int memory_error = 0;  // errno of what kept its memory from being placed; 0: nothing did
+};
+
+// The kernel refused the worker's place, so nothing was executed.
+struct NotBound {
+  int error_number = 0;
+  bool is_memory = false;  // else: its CPUs
 };
 
 // The lookup is execvp's: PATH is the worker's own, a missing PATH is "/bin:/usr/bin", an empty
 // element is the working directory, EACCES wins over ENOENT. A text file without #! is given to
 // /bin/sh. Requires a non-empty argv.
-std::variant<Spawned, NotStarted> spawn(const Command& command);
+std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command);
 
 }  // namespace drun::agent

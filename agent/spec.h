@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/placement.h"
 #include "rendezvous/join_spec.h"
 #include "rendezvous/world.h"
 
@@ -48,6 +49,14 @@ struct OutputSpec {
 
 enum class StdinSource { DevNull, Rank0 };
 
+// A command around the program, for debuggers and profilers. ${rank} and ${local_rank} in its words
+// become the worker's.
+struct WrapSpec {
+  std::vector<std::string> argv;  // empty: none
+  std::vector<int> ranks;         // global ones; empty: all
+  bool operator==(const WrapSpec&) const = default;
+};
+
 // What each worker is: one command, ${local_rank} still to be filled in where the user wrote it.
 struct WorkerSpec {
   std::vector<std::string> argv;         // argv[0] is looked up on PATH when it holds no slash
@@ -57,6 +66,10 @@ struct WorkerSpec {
   std::vector<EnvironmentEntry> environment;  // the agent's own, inherited whole
   bool virtual_local_rank = false;
   StdinSource stdin_source = StdinSource::DevNull;
+  WrapSpec wrap;
+  std::vector<WorkerPlacement> placements;  // by local rank; empty: nothing is placed
+  // Where the devices of `placements` go.
+  std::string device_variable = "CUDA_VISIBLE_DEVICES";
   bool operator==(const WorkerSpec&) const = default;
 };
 

@@ -30,6 +30,12 @@ std::string device_of(const WorkerSpec& spec, int local_rank) {
   return std::to_string(local_rank);
 }
 
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
 // The placeholder at the front of `text` ("$name" or "${name}"), or nothing.
 struct Placeholder {
   std::string_view name;
@@ -82,6 +88,24 @@ std::string with_local_rank(std::string_view argument, int local_rank) {
   return text;
 }
 
+std::string with_ranks(std::string_view word, RankNumbers numbers) {
+  std::string text;
+  while (!word.empty()) {
+    const std::size_t dollar = std::min(word.find("${"), word.size());
+    text += word.substr(0, dollar);
+    word.remove_prefix(dollar);
+    const Placeholder placeholder = word.empty() ? Placeholder{} : placeholder_at_front(word);
+    if (placeholder.name == kLocalRank)
+      text += std::to_string(numbers.local_rank);
+    else if (placeholder.name == "rank")
+      text += std::to_string(numbers.rank);
+    else
+      text += word.substr(0, std::max<std::size_t>(placeholder.size, 1));
+    word.remove_prefix(std::min(std::max<std::size_t>(placeholder.size, 1), word.size()));
+  }
+  return text;
+}
+
 std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,
                                               int local_rank, std::string_view error_file) {
   assert(local_rank >= 0 && local_rank < world.local_world_size);
@@ -91,9 +115,20 @@ std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const Worl
     for (auto& [name, value] : own) {
       if (name == "LOCAL_RANK") value = "0";
     }
-    own.emplace_back(kVisibleDevices, device_of(spec, local_rank));
   }
+  const WorkerPlacement* placement = placement_of(spec, local_rank);
+  if (placement != nullptr && !placement->devices.empty())
+    own.emplace_back(spec.device_variable, joined(placement->devices));
+  else if (spec.virtual_local_rank)
+    own.emplace_back(kVisibleDevices, device_of(spec, local_rank));
+  if (placement != nullptr && placement->omp_threads)
+    own.emplace_back("OMP_NUM_THREADS", std::to_string(*placement->omp_threads));
   return own;
+}
+
+const WorkerPlacement* placement_of(const WorkerSpec& spec, int local_rank) {
+  const auto i = static_cast<std::size_t>(local_rank);
+  return i < spec.placements.size() ? &spec.placements[i] : nullptr;
 }
 
 std::vector<std::string> worker_argv(const WorkerSpec& spec, int local_rank) {
@@ -109,6 +144,19 @@ std::vector<std::string> worker_argv(const WorkerSpec& spec, int local_rank) {
     argv.insert(argv.begin() + static_cast<std::ptrdiff_t>(at),
                 "--local-rank=" + std::to_string(shown));
   }
+  return argv;
+}
+
+std::vector<std::string> wrapped_argv(const WorkerSpec& spec, const World& world, int local_rank) {
+  std::vector<std::string> argv = worker_argv(spec, local_rank);
+  const int rank = world.base_rank + local_rank;
+  const std::vector<int>& ranks = spec.wrap.ranks;
+  if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return argv;
+  std::vector<std::string> wrap;
+  wrap.reserve(spec.wrap.argv.size() + argv.size());
+  for (const std::string& word : spec.wrap.argv)
+    wrap.push_back(with_ranks(word, {.rank = rank, .local_rank = local_rank}));
+  argv.insert(argv.begin(), wrap.begin(), wrap.end());
   return argv;
 }
 

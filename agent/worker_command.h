@@ -16,10 +16,16 @@ namespace drun::agent {
 
 // What drun sets for this worker, in a fixed order; it wins over what is inherited. `error_file`
 // becomes TORCHELASTIC_ERROR_FILE (empty: set and empty). Requires 0 <= local_rank <
-// world.local_world_size, and with virtual_local_rank a CUDA_VISIBLE_DEVICES of the spec's that is
-// absent or has an entry for it (the plan sees to that).
+// world.local_world_size, and with virtual_local_rank but no devices in its placement, a
+// CUDA_VISIBLE_DEVICES of the spec's that is absent or has an entry for it (the plan sees to that).
 std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,
                                               int local_rank, std::string_view error_file);
+
+// The worker's place; null: it has none of its own.
+const WorkerPlacement* placement_of(const WorkerSpec& spec, int local_rank);
+
+// worker_argv, with the command around it that --wrap asked for, if this rank is to have it.
+std::vector<std::string> wrapped_argv(const WorkerSpec& spec, const World& world, int local_rank);
 
 // argv[0] is still to be looked up on PATH when it holds no slash.
 std::vector<std::string> worker_argv(const WorkerSpec& spec, int local_rank);
@@ -28,6 +34,13 @@ std::vector<std::string> worker_argv(const WorkerSpec& spec, int local_rank);
 // argument that does not speak of local_rank stays as it is, so that $$ in a shell's command still
 // means what it says.
 std::string with_local_rank(std::string_view argument, int local_rank);
+
+// ${rank} and ${local_rank} become those numbers; every other $ stays: debuggers have their own.
+struct RankNumbers {
+  int rank = 0;
+  int local_rank = 0;
+};
+std::string with_ranks(std::string_view word, RankNumbers numbers);
 
 // The entries of CUDA_VISIBLE_DEVICES, without spaces around them.
 std::vector<std::string> visible_devices(std::string_view list);

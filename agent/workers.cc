@@ -26,6 +26,16 @@ gang::Times to_times(const WorkersSpec& spec) {
   return times;
 }
 
+// What the kernel said to the place that the plan has given to a worker.
+std::string bound_message(int local_rank, const Command& command, const NotBound& refused) {
+  const WorkerPlacement& placement = *command.placement;
+  return "local rank " + std::to_string(local_rank) + " cannot be bound to " +
+         (refused.is_memory ? "memory of NUMA node " + ranges_text(placement.memory_nodes)
+                            : "CPUs " + ranges_text(placement.cpus)) +
+         ": " + system_message(refused.error_number) + "; " +
+         (refused.is_memory ? "choose --bind-memory=prefer or none" : "choose --bind-to=none");
+}
+
 WallTime wall_now() {
   return std::chrono::time_point_cast<WallTime::duration>(std::chrono::system_clock::now());
 }
@@ -58,6 +68,8 @@ class Workers::Impl {
  private:
   using Alive = std::weak_ptr<char>;
 
+  // The status of one that could not be started; absent when it runs.
+  std::optional<NotStarted> start_one(int local_rank, const Command& command);
   void on_end(int local_rank, int pid, const ExitStatus& status);
   void collect_all();
   void drain();
@@ -109,23 +121,35 @@ void Workers::Impl::start(const std::vector<Command>& commands) {
   oom_.begin();
   if (spec_.adopts_orphans) wait_for_children();
   std::optional<NotStarted> not_started;
-  for (std::size_t i = 0; i < commands.size() && !not_started; ++i) {
-    const int local_rank = static_cast<int>(i);
-    const std::variant<Spawned, NotStarted> result = spawn(commands[i]);
-    if (const auto* spawned = std::get_if<Spawned>(&result)) {
-      const int pid = spawned->pid;
-      running_.emplace(pid, local_rank);
-      processes_.push_back(std::make_unique<Process>(
-          io_, *spawned,
-          [this, local_rank, pid](const ExitStatus& status) { on_end(local_rank, pid, status); }));
-    } else {
-      not_started = std::get<NotStarted>(result);
-    }
-  }
+  for (std::size_t i = 0; i < commands.size() && !not_started; ++i)
+    not_started = start_one(static_cast<int>(i), commands[i]);
   const int failed = not_started ? 1 : 0;
   const int begun = static_cast<int>(processes_.size());
   feed(gang::Began{.workers = begun + failed});
   if (not_started) on_end(begun, 0, *not_started);
+}
+
+std::optional<NotStarted> Workers::Impl::start_one(int local_rank, const Command& command) {
+  const auto result = spawn(command);
+  if (const auto* refused = std::get_if<NotBound>(&result)) {
+    ends_[static_cast<std::size_t>(local_rank)].message =
+        bound_message(local_rank, command, *refused);
+    return NotStarted{refused->error_number};
+  }
+  if (const auto* not_started = std::get_if<NotStarted>(&result)) return *not_started;
+  const auto& spawned = std::get<Spawned>(result);
+  const int pid = spawned.pid;
+  if (spawned.memory_error != 0 && processes_.empty()) {  // one warning speaks for all workers
+    log_.warning("the kernel does not let workers' memory be placed: " +
+                 system_message(spawned.memory_error) +
+                 "; give the container that right (Docker: --cap-add=SYS_NICE), or choose "
+                 "--bind-memory=none");
+  }
+  running_.emplace(pid, local_rank);
+  processes_.push_back(std::make_unique<Process>(
+      io_, spawned,
+      [this, local_rank, pid](const ExitStatus& status) { on_end(local_rank, pid, status); }));
+  return std::nullopt;
 }
 
 void Workers::Impl::on_end(int local_rank, int pid, const ExitStatus& status) {
@@ -135,7 +159,9 @@ void Workers::Impl::on_end(int local_rank, int pid, const ExitStatus& status) {
          .pid = pid,
          .status = status,
          .time = wall_now(),
-         .stopped_by_us = stop_sent_};
+         .stopped_by_us = stop_sent_,
+         .out_of_memory = false,
+         .message = std::move(end.message)};
   const auto* killed = std::get_if<Killed>(&status);
   if (killed != nullptr && killed->signal == SIGKILL && !stop_sent_)
     end.out_of_memory = oom_.is_victim(pid);

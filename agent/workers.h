@@ -48,6 +48,7 @@ struct WorkerEnd {
   WallTime time;               // when it was seen
   bool stopped_by_us = false;  // it ended after our first stop signal
   bool out_of_memory = false;  // killed by the kernel's out-of-memory killer
+  std::string message;         // why nothing was executed, when it was not the program's fault
   bool operator==(const WorkerEnd&) const = default;
 };
 

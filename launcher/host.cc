@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
-#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -17,11 +16,14 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <system_error>
 
+#include "launcher/host_cpus.h"
+#include "launcher/host_gpus.h"
 #include "launcher/host_text.h"
+#include "launcher/small_files.h"
+#include "launcher/topology_hwloc.h"
 
 extern char** environ;
 
@@ -30,74 +32,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const std::string& path) {
-  constexpr std::size_t kMostBytes = 64 * 1024;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostBytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  return text;
-}
-
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code ec;
-  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec))
-    names.push_back(it->path().filename().string());
-  return names;
-}
-
-int affinity_cores() {
-  // Larger than any machine: with CPU_SETSIZE's 1024, the call fails beyond 1024 cores.
-  std::array<cpu_set_t, 16> set{};
-  if (sched_getaffinity(0, sizeof(set), set.data()) != 0)
-    return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-  return CPU_COUNT_S(sizeof(set), set.data());
-}
-
-int usable_cpus() {
-  const CgroupFolders folders = cgroup_folders(text_of("/proc/self/cgroup"));
-  int cores = affinity_cores();
-  for (const std::string& folder : folders.v2)
-    cores = cores_within(cores, quota_cores(text_of("/sys/fs/cgroup" + folder + "/cpu.max")));
-  for (const std::string& folder : folders.v1) {
-    const std::string place = "/sys/fs/cgroup/cpu" + folder;
-    std::string quota = text_of(place + "/cpu.cfs_quota_us");
-    std::replace(quota.begin(), quota.end(), '\n', ' ');
-    cores = cores_within(cores, quota_cores(quota + text_of(place + "/cpu.cfs_period_us")));
+void fill_in_gpus(HostFacts& facts) {
+  InstalledGpus installed = look_at_gpus();
+  const auto count = [&installed] { return static_cast<int>(installed.gpus.size()); };
+  if (installed.is_amd) {
+    // HIP counts among what ROCR leaves, and reads CUDA's variable only when its own is not set.
+    const auto rocr = visible_gpu_names(variable(facts, "ROCR_VISIBLE_DEVICES"), count());
+    installed.gpus = gpus_named(rocr, installed.gpus);
+    if (variable(facts, "HIP_VISIBLE_DEVICES")) facts.gpu_variable = "HIP_VISIBLE_DEVICES";
   }
-  return cores;
-}
-
-// Device files first: in a container they are the ones that were handed in, while /proc shows all.
-int installed_nvidia_gpus() {
-  int files = 0;
-  for (const std::string& name : names_in("/dev")) {
-    const bool is_gpu = name.starts_with("nvidia") && name.size() > 6 &&
-                        name.find_first_not_of("0123456789", 6) == name.npos;
-    files += is_gpu ? 1 : 0;
-  }
-  return files > 0 ? files : static_cast<int>(names_in("/proc/driver/nvidia/gpus").size());
-}
-
-int installed_amd_gpus() {
-  const std::string nodes = "/sys/class/kfd/kfd/topology/nodes/";
-  int gpus = 0;
-  for (const std::string& node : names_in(nodes)) {
-    const std::string id = text_of(nodes + node + "/gpu_id");  // a CPU's is 0
-    gpus += id.empty() || id.starts_with("0\n") ? 0 : 1;
-  }
-  return gpus;
-}
-
-int gpus(const HostFacts& facts) {
-  if (const int nvidia = installed_nvidia_gpus(); nvidia > 0)
-    return visible_gpus(variable(facts, "CUDA_VISIBLE_DEVICES"), nvidia);
-  const int amd = installed_amd_gpus();
-  for (const char* name : {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}) {
-    if (const auto list = variable(facts, name)) return visible_gpus(list, amd);
-  }
-  return amd;
+  if (count() > 0) facts.gpus = visible_gpus(variable(facts, facts.gpu_variable), count());
+  facts.installed_gpus = std::move(installed.gpus);
 }
 
 std::vector<EnvironmentEntry> whole_environment() {
@@ -205,7 +150,7 @@ HostFacts look_at_host() {
   if (uname(&names) == 0) facts.hostname = names.nodename;
   facts.environment = whole_environment();
   facts.usable_cpus = usable_cpus();
-  facts.gpus = gpus(facts);
+  fill_in_gpus(facts);
   std::error_code ec;
   facts.working_directory = fs::current_path(ec).string();
   facts.random_id = random_id();
@@ -219,6 +164,7 @@ HostFacts look_at_host() {
     facts.columns = size.ws_col;
   facts.addresses = own_addresses();
   facts.addresses_of = addresses_of;
+  facts.topology = read_topology;
   facts.probe = look_at_file;
   facts.file_text = whole_text_of;
   return facts;

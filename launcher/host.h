@@ -11,12 +11,14 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/topology.h"
 #include "rendezvous/result.h"
 #include "rendezvous/world.h"
 
 namespace drun {
 
 enum class FileKind { Missing, Directory, NotExecutable, Executable };
+using TopologyProbe = std::function<Result<Topology>()>;
 using FileProbe = std::function<FileKind(const std::string& path)>;
 using AddressLookup = std::function<std::vector<std::string>(const std::string& name)>;
 using FileText = std::function<std::optional<std::string>(const std::string& path)>;
@@ -25,6 +27,8 @@ struct HostFacts {
   std::string hostname{};  // as the kernel knows it: no name service is asked, none can hang
   int usable_cpus = 1;     // this process may use: affinity and cgroup quota
   int gpus = 0;            // visible: device files, CUDA_VISIBLE_DEVICES and its kin
+  std::vector<Gpu> installed_gpus{};                  // what that variable chooses from
+  std::string gpu_variable = "CUDA_VISIBLE_DEVICES";  // that says here which GPUs a worker sees
   std::vector<EnvironmentEntry> environment{};
   std::string working_directory{};       // absolute; empty when it is gone
   std::string random_id{};               // 32 hexadecimal digits, new for each process
@@ -33,8 +37,9 @@ struct HostFacts {
   int columns = 80;                      // of that terminal
   std::vector<std::string> addresses{};  // of its interfaces, numeric
   AddressLookup addresses_of{};          // of a name, numeric; asks the name service, may take long
-  FileProbe probe{};     // looks at one path, relative ones from the working directory
-  FileText file_text{};  // all of a regular file; absent: not readable, or over 4 MiB
+  TopologyProbe topology{};  // CPUs and memory nodes; asked only when something is to be placed
+  FileProbe probe{};         // looks at one path, relative ones from the working directory
+  FileText file_text{};      // all of a regular file; absent: not readable, or over 4 MiB
 };
 
 HostFacts look_at_host();

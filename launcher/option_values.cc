@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <utility>
 
 namespace drun {
 namespace {
@@ -83,6 +84,14 @@ Result<std::chrono::milliseconds> seconds(std::string_view text, bool may_be_zer
                ", such as 30 or 0.5");
   }
   return std::chrono::milliseconds(std::llround(std::ceil(*value * 1000.0)));
+}
+
+// A shell's rules: within single quotes a backslash is itself, within double ones it is unless it
+// stands before one of these.
+bool is_escape(char quote, char next) {
+  if (quote == '\0') return true;
+  return quote == '"' && next != '\0' &&
+         std::string_view("$`\"\\").find(next) != std::string_view::npos;
 }
 
 constexpr std::string_view kStreamsHelp =
@@ -240,6 +249,80 @@ Result<LogLevel> parse_log_level(std::string_view text) {
                                                          {"warn", LogLevel::Warning},
                                                          {"critical", LogLevel::Error}}};
   return one_of<LogLevel>(text, kWords);
+}
+
+Result<BindTo> parse_bind_to(std::string_view text) {
+  static constexpr std::array<Word<BindTo>, 5> kWords{{{"none", BindTo::None},
+                                                       {"core", BindTo::Core},
+                                                       {"socket", BindTo::Socket},
+                                                       {"numa", BindTo::Numa},
+                                                       {"gpu", BindTo::GpuNode}}};
+  return one_of<BindTo>(text, kWords);
+}
+
+Result<BindTo> parse_numa_binding(std::string_view text) {
+  static constexpr std::array<Word<BindTo>, 4> kWords{{{"node", BindTo::GpuNode},
+                                                       {"socket", BindTo::GpuSocket},
+                                                       {"exclusive", BindTo::GpuExclusive},
+                                                       {"core-complex", BindTo::GpuCoreComplex}}};
+  return one_of<BindTo>(text, kWords);
+}
+
+Result<MemoryPolicy> parse_memory_policy(std::string_view text) {
+  static constexpr std::array<Word<MemoryPolicy>, 3> kWords{{{"none", MemoryPolicy::None},
+                                                             {"prefer", MemoryPolicy::Prefer},
+                                                             {"strict", MemoryPolicy::Strict}}};
+  return one_of<MemoryPolicy>(text, kWords);
+}
+
+Result<int> parse_positive(std::string_view text) {
+  return integer(text, {1, kMostWorkers}, "a count");
+}
+
+Result<OmpThreads> parse_omp_threads(std::string_view text) {
+  if (trimmed(text) == "auto") return OmpThreads(AutoThreads{});
+  const Result<int> count = parse_positive(text);
+  if (count) return OmpThreads(*count);
+  return bad("expected a number of threads from 1 to " + std::to_string(kMostWorkers) +
+             ", or auto");
+}
+
+Result<std::vector<int>> parse_global_ranks(std::string_view text) {
+  std::vector<int> ranks;
+  for (const std::string_view part : split(text, ',')) {
+    const Result<int> rank = integer(part, {}, "");
+    if (!rank) return bad("expected ranks with commas between them, such as 0,3");
+    ranks.push_back(*rank);
+  }
+  return ranks;
+}
+
+Result<std::vector<std::string>> parse_command(std::string_view text) {
+  std::vector<std::string> words;
+  bool is_in_word = false;
+  char quote = '\0';
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
+    const bool is_blank = c == ' ' || c == '\t' || c == '\n';
+    if (quote == '\0' && is_blank) {
+      is_in_word = false;
+      continue;
+    }
+    if (!std::exchange(is_in_word, true)) words.emplace_back();
+    if (quote == '\0' ? c == '\'' || c == '"' : c == quote) {
+      quote = quote == '\0' ? c : '\0';
+    } else if (c == '\\' && is_escape(quote, next)) {
+      if (next == '\0') return bad("it ends in a backslash; write what it stands before");
+      words.back() += text[++i];
+    } else {
+      words.back() += c;
+    }
+  }
+  if (quote != '\0') return bad(std::string("the quote ") + quote + " is not closed; close it");
+  if (words.empty() || words.front().empty())
+    return bad("expected a command, such as 'gdb -batch -ex run --args'");
+  return words;
 }
 
 Result<std::string> parse_logs_specs(std::string_view text) {

@@ -39,6 +39,14 @@ Result<ExitCodeStyle> parse_exit_code_style(std::string_view text);
 Result<EngineChoice> parse_engine(std::string_view text);
 Result<DryRun> parse_dry_run(std::string_view text);  // empty is text
 Result<LogLevel> parse_log_level(std::string_view text);
+Result<BindTo> parse_bind_to(std::string_view text);       // "none", "core", ... "gpu"
+Result<BindTo> parse_numa_binding(std::string_view text);  // "node", ... "core-complex"
+Result<MemoryPolicy> parse_memory_policy(std::string_view text);
+Result<int> parse_positive(std::string_view text);                   // 1 and up
+Result<OmpThreads> parse_omp_threads(std::string_view text);         // "auto", "4"
+Result<std::vector<int>> parse_global_ranks(std::string_view text);  // "0,3"; at least one
+// Words as a shell would split them: quotes and backslashes are understood, nothing is expanded.
+Result<std::vector<std::string>> parse_command(std::string_view text);
 Result<std::string> parse_logs_specs(std::string_view text);  // "default" is all there is
 
 }  // namespace drun

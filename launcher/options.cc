@@ -81,6 +81,32 @@ void declare_program(OptionTable& table, Options& options) {
               kOwn);
 }
 
+void declare_placement(OptionTable& table, Options& options) {
+  table.group("Placement");
+  table.value("--bind-to", options.bind_to, parse_bind_to, "WHAT",
+              "none; core: one core each; socket, numa: where that core is; gpu: the NUMA node of "
+              "its GPUs (none)",
+              kOwn);
+  table.value("--numa-binding", options.numa_binding, parse_numa_binding, "MODE",
+              "by the GPU numbered LOCAL_RANK: its node, its socket, an exclusive share of its "
+              "node's cores, or a core-complex of its node",
+              kWithoutVariable);
+  table.value("--bind-memory", options.bind_memory, parse_memory_policy, "none|prefer|strict",
+              "whether bound workers' memory comes from their NUMA nodes (prefer)", kOwn);
+  table.value("--gpus-per-worker", options.gpus_per_worker, parse_positive, "N",
+              "each worker sees N GPUs of its own in CUDA_VISIBLE_DEVICES", kOwn);
+  table.value("--omp-threads", options.omp_threads, parse_omp_threads, "N|auto",
+              "OMP_NUM_THREADS; auto: a worker's share of its cores (as inherited, else 1 when "
+              "there are several workers)",
+              kOwn);
+  table.value("--wrap", options.wrap, parse_command, "COMMAND",
+              "start the program through this, such as 'gdb -batch -ex run -ex bt --args'; "
+              "${rank} and ${local_rank} in it are filled in",
+              kOwn);
+  table.value("--wrap-ranks", options.wrap_ranks, parse_global_ranks, "0,3",
+              "only around these ranks (all)", kOwn);
+}
+
 void declare_output(OptionTable& table, Options& options) {
   table.group("Output (SPEC: 0 none, 1 stdout, 2 stderr, 3 both; or by local rank, 0:3,12:1)");
   table.value("--output", options.output, parse_output, "MODE",
@@ -126,8 +152,6 @@ void declare_accepted(OptionTable& table, Options& options) {
               "addresses come from --master-addr");
   table.value<std::string>("--logs-specs", drop, parse_logs_specs, "default", "no plug-ins",
                            kWithoutVariable);
-  table.value("--numa-binding", options.numa_binding, parse_text, "NAME",
-              "refused: not supported yet", kWithoutVariable);
 }
 
 // Help and version are looked for by name: nothing is stored.
@@ -169,6 +193,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   declare_job(table, options);
   declare_survival(table, options);
   declare_program(table, options);
+  declare_placement(table, options);
   declare_output(table, options);
   declare_end(table, options);
   declare_drun(table, options);

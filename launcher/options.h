@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/spec.h"
+#include "launcher/place.h"
 #include "rendezvous/log.h"
 #include "rendezvous/result.h"
 #include "rendezvous/world.h"
@@ -44,6 +45,11 @@ struct StreamChoice {
 enum class DryRun { Text, Json };
 enum class EngineChoice { Auto, None };
 enum class ExitCodeStyle { Drun, Torchrun };
+
+struct AutoThreads {  // --omp-threads=auto
+  bool operator==(const AutoThreads&) const = default;
+};
+using OmpThreads = std::variant<AutoThreads, int>;
 
 struct Options {
   std::string invoked_as = "drun";  // argv[0] without its folder; "torchrun" changes defaults
@@ -76,9 +82,16 @@ struct Options {
   bool pass_local_rank = false;
   bool virtual_local_rank = false;
   StdinSource stdin_source = StdinSource::DevNull;
-  std::optional<std::string> numa_binding{};
   std::string program{};
   std::vector<std::string> program_arguments{};
+  // Placement.
+  std::optional<BindTo> bind_to{};       // None, Core, Socket, Numa or GpuNode
+  std::optional<BindTo> numa_binding{};  // Gpu...
+  std::optional<MemoryPolicy> bind_memory{};
+  std::optional<int> gpus_per_worker{};
+  std::optional<OmpThreads> omp_threads{};
+  std::optional<std::vector<std::string>> wrap{};  // words
+  std::optional<std::vector<int>> wrap_ranks{};
   // Output.
   OutputMode output = OutputMode::Lines;
   StreamChoice redirects{};

@@ -6,6 +6,7 @@
 #include "agent/worker_command.h"
 #include "launcher/option_values.h"
 #include "launcher/plan_join.h"
+#include "launcher/plan_placement.h"
 #include "launcher/plan_program.h"
 #include "launcher/restart_values.h"
 
@@ -93,7 +94,7 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
 }
 
 Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, int workers) {
-  if (!options.virtual_local_rank) return {};
+  if (!options.virtual_local_rank || options.gpus_per_worker) return {};
   const auto list = variable(host, "CUDA_VISIBLE_DEVICES");
   if (!list) return {};
   const std::size_t devices = agent::visible_devices(*list).size();
@@ -105,14 +106,14 @@ Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, 
 }
 
 std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int workers,
-                                               Remarks& remarks) {
+                                               bool sets_threads, Remarks& remarks) {
   std::vector<EnvironmentEntry> environment = host.environment;
   if (!variable(host, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  if (workers > 1 && !variable(host, "OMP_NUM_THREADS")) {
+  if (workers > 1 && !sets_threads && !variable(host, "OMP_NUM_THREADS")) {
     environment.emplace_back("OMP_NUM_THREADS", "1");
     remarks.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
-                            " workers; set it to choose");
+                            " workers; set it or --omp-threads to choose");
   }
   return environment;
 }
@@ -123,11 +124,12 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
   if (!program) return program.error();
   if (auto fits = check_virtual_ranks(options, host, workers); !fits) return fits.error();
   cannot_start = std::move(program->cannot_start);
+  if (!cannot_start && options.wrap) cannot_start = check_wrap(options.wrap->front(), host);
   WorkerSpec worker;
   worker.argv = std::move(program->argv);
   worker.passes_local_rank = options.pass_local_rank;
   worker.program_arguments_at = program->arguments_at;
-  worker.environment = plan_environment(host, workers, remarks);
+  worker.environment = plan_environment(host, workers, options.omp_threads.has_value(), remarks);
   worker.virtual_local_rank = options.virtual_local_rank;
   worker.stdin_source = options.stdin_source;
   return worker;
@@ -141,10 +143,6 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   if (!settled) return settled.error();
   const Options& options = settled->options;
   const HostFacts& host = settled->host;
-  if (options.numa_binding) {
-    return usage_error("--numa-binding=" + *options.numa_binding,
-                       "not supported yet; leave it out, or start the program through numactl");
-  }
   Plan plan;
   Result<JoinSpec> join = plan_join(options, host, remarks);
   if (!join) return join.error();
@@ -155,6 +153,9 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   Result<WorkerSpec> worker = plan_worker(options, host, workers, remarks, plan.cannot_start);
   if (!worker) return worker.error();
   plan.agent.worker = *std::move(worker);
+  if (auto placed = plan_placement(plan.agent.worker, options, host, plan.agent.join, remarks);
+      !placed)
+    return placed.error();
   Result<OutputSpec> output = plan_output(options, host, workers);
   if (!output) return output.error();
   plan.agent.output = *std::move(output);

@@ -206,6 +206,15 @@ Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, Remarks& r
   return {};
 }
 
+Result<int> workers_on_gpus(const Options& options, const HostFacts& host) {
+  const int each = options.gpus_per_worker.value_or(1);
+  if (host.gpus % each == 0) return host.gpus / each;
+  return usage_error("--gpus-per-worker=" + std::to_string(each),
+                     "the " + std::to_string(host.gpus) + " visible GPUs of " + host.hostname +
+                         " are no multiple of that; write the number of workers instead of "
+                         "--nproc-per-node=gpu");
+}
+
 }  // namespace
 
 Error usage_error(const std::string& what, const std::string& reason) {
@@ -219,9 +228,10 @@ Result<int> plan_workers(const Options& options, const HostFacts& host) {
     case Device::Cpu:
       return host.usable_cpus;
     case Device::Auto:
-      return host.gpus > 0 ? host.gpus : host.usable_cpus;
+      if (host.gpus > 0) return workers_on_gpus(options, host);
+      return host.usable_cpus;
     case Device::Gpu:
-      if (host.gpus > 0) return host.gpus;
+      if (host.gpus > 0) return workers_on_gpus(options, host);
       return usage_error("--nproc-per-node=gpu",
                          "no GPU is visible on " + host.hostname +
                              "; look at CUDA_VISIBLE_DEVICES, or write a number, cpu or auto");

@@ -135,4 +135,10 @@ Result<Program> plan_program(const Options& options, const HostFacts& host) {
   return program;
 }
 
+std::optional<CannotStart> check_wrap(const std::string& program, const HostFacts& host) {
+  std::optional<CannotStart> problem = check_executable(program, host);
+  if (problem) problem->message = "--wrap: " + problem->message;
+  return problem;
+}
+
 }  // namespace drun

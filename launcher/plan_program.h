@@ -24,4 +24,7 @@ struct Program {
 
 Result<Program> plan_program(const Options& options, const HostFacts& host);
 
+// Whether --wrap's program can be executed.
+std::optional<CannotStart> check_wrap(const std::string& program, const HostFacts& host);
+
 }  // namespace drun

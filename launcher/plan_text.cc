@@ -1,8 +1,10 @@
 #include "launcher/plan_text.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "agent/worker_command.h"
+#include "launcher/placement_text.h"
 
 namespace drun {
 namespace {
@@ -42,7 +44,10 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
                      : (is_size && join.node_count > 1) || (is_rank && join.node_rank > 0);
     if (is_unknown || is_port || is_file) value = "?";
   }
+  const bool sets_threads = std::any_of(
+      own.begin(), own.end(), [](const auto& entry) { return entry.first == "OMP_NUM_THREADS"; });
   for (const auto& entry : agent.worker.environment) {
+    if (sets_threads && entry.first == "OMP_NUM_THREADS") continue;
     if (entry.first == "OMP_NUM_THREADS" || entry.first == "TORCH_NCCL_ASYNC_ERROR_HANDLING")
       own.push_back(entry);
   }
@@ -104,18 +109,49 @@ std::string log_dir_text(const OutputSpec& output) {
   return output.log_dir->empty() ? "no files" : *output.log_dir;
 }
 
+// "local ranks 0 to 3" for [0, 4).
+std::string local_ranks_text(std::size_t begin, std::size_t end) {
+  if (end - begin > 1)
+    return "local ranks " + std::to_string(begin) + " to " + std::to_string(end - 1);
+  return "local rank " + std::to_string(begin);
+}
+
 // Local ranks whose streams are alike share a line: "0 to 3  stdout console, stderr file".
 std::string streams_text(const OutputSpec& output) {
   std::string text;
   for (std::size_t i = 0, end = 0; i < output.streams.size(); i = end) {
     while (end < output.streams.size() && output.streams[end] == output.streams[i]) ++end;
-    const std::string ranks =
-        end - i > 1 ? "local ranks " + std::to_string(i) + " to " + std::to_string(end - 1)
-                    : "local rank " + std::to_string(i);
-    text += "             " + ranks + ": stdout " + stream_text(output.streams[i][0]) +
-            ", stderr " + stream_text(output.streams[i][1]) + "\n";
+    text += "             " + local_ranks_text(i, end) + ": stdout " +
+            stream_text(output.streams[i][0]) + ", stderr " + stream_text(output.streams[i][1]) +
+            "\n";
   }
   return text;
+}
+
+// The same for their places.
+std::string places_text(const std::vector<WorkerPlacement>& places) {
+  if (places.empty()) return "placement    none\n";
+  std::string text;
+  for (std::size_t i = 0, end = 0; i < places.size(); i = end) {
+    while (end < places.size() && places[end] == places[i]) ++end;
+    text += (i == 0 ? "placement    " : "             ") + local_ranks_text(i, end) + ": " +
+            placement_text(places[i]) + "\n";
+  }
+  return text;
+}
+
+std::string wrap_text(const WrapSpec& wrap) {
+  if (wrap.argv.empty()) return "";
+  std::string ranks;
+  for (const int rank : wrap.ranks) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  return "wrapped in   " + shell_quoted(wrap.argv) +
+         (ranks.empty() ? ", every rank\n" : ", ranks " + ranks + "\n");
+}
+
+Json wrap_json(const WrapSpec& wrap) {
+  if (wrap.argv.empty()) return nullptr;
+  return Json{{"command", wrap.argv},
+              {"ranks", wrap.ranks.empty() ? Json(nullptr) : Json(wrap.ranks)}};
 }
 
 }  // namespace
@@ -148,11 +184,11 @@ std::string plan_text(const Plan& plan) {
       "endpoint     " + endpoint_text(join) + listens_text(join) +           //
       ", join timeout " + seconds_text(join.join_timeout) + "\n" +           //
       "store        " +
-      (join.store_host == StoreHost::Agent ? "served by drun\n" : "left to rank 0\n") +  //
-      origins_text(plan.origins) + "restarts     " + restarts_text(join) + "\n" +        //
-      "command      " + shell_quoted(agent.worker.argv) + "\n" +                         //
-      "output       " + mode_text(agent.output.mode) + "; files: " +                     //
-      log_dir_text(agent.output) + "\n" + streams_text(agent.output) +                   //
+      (join.store_host == StoreHost::Agent ? "served by drun\n" : "left to rank 0\n") +
+      origins_text(plan.origins) + "restarts     " + restarts_text(join) + "\n" + "command      " +
+      shell_quoted(agent.worker.argv) + "\n" + wrap_text(agent.worker.wrap) +
+      places_text(agent.worker.placements) + "output       " + mode_text(agent.output.mode) +
+      "; files: " + log_dir_text(agent.output) + "\n" + streams_text(agent.output) +
       "environment  of local rank 0, on top of this shell's (?: known once nodes met)\n";
   for (const auto& [name, value] : first_workers_environment(agent))
     text += "             " + name + "=" + (value == "?" ? "?" : shell_quoted({value})) + "\n";
@@ -195,7 +231,9 @@ std::string plan_json(const Plan& plan) {
                           {"join_timeout_s", seconds(join.join_timeout)},
                           {"heartbeat_timeout_s", seconds(join.heartbeat_timeout)}}},
       {"command", agent.worker.argv},
+      {"wrap", wrap_json(agent.worker.wrap)},
       {"environment", environment},
+      {"placement", placement_json(agent.worker.placements)},
       {"output", Json{{"mode", mode_text(agent.output.mode)},
                       {"log_dir", or_null(agent.output.log_dir)},
                       {"streams", streams}}},

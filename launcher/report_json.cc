@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/wall_time.h"
+#include "launcher/placement_text.h"
 #include "launcher/report_words.h"
 #include "rendezvous/overloaded.h"
 
@@ -98,7 +99,8 @@ Told told(const Ending& ending) {
 
 }  // namespace
 
-std::string report_json(const Outcome& outcome, int exit_code) {
+std::string report_json(const Outcome& outcome, int exit_code,
+                        const std::vector<WorkerPlacement>& placements) {
   const Told ending = told(outcome.ending);
   Json report{{"schema", "drun.report/1"},
               {"outcome", ending.word},
@@ -112,7 +114,8 @@ std::string report_json(const Outcome& outcome, int exit_code) {
               {"root_cause", nullptr},
               {"failures", ending.failures},
               {"failures_left_out", outcome.failures_left_out},
-              {"details", ending.details}};
+              {"details", ending.details},
+              {"placement", placement_json(placements)}};
   if (!ending.failures.empty()) report["root_cause"] = ending.failures.front();
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

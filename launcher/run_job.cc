@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "agent/agent.h"
 #include "agent/guardian.h"
@@ -22,12 +23,14 @@ struct Telling {
   ReportStyle style;
   std::string report_file;  // as the user gave it; empty: none
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
+  std::vector<WorkerPlacement> placements{};  // of this node's workers
 };
 
 // Whether there is a report file now.
 bool write_report(const Outcome& outcome, const Telling& telling) {
   if (telling.report_file.empty()) return false;
-  const std::string json = report_json(outcome, exit_code(outcome, telling.exit_codes));
+  const std::string json =
+      report_json(outcome, exit_code(outcome, telling.exit_codes), telling.placements);
   const Result<void> written = write_file(telling.report_file, json);
   if (!written) std::fputs(error_text(telling.style.invoked_as, written.error()).c_str(), stderr);
   return written.has_value();
@@ -74,7 +77,8 @@ Telling telling_of(const Options& options, const HostFacts& host) {
                     .log_directory = "",
                     .report_file = ""},
           .report_file = options.report.value_or(""),
-          .exit_codes = options.exit_code.value_or(ExitCodeStyle::Drun)};
+          .exit_codes = options.exit_code.value_or(ExitCodeStyle::Drun),
+          .placements = {}};
 }
 
 Log log_of(const Plan& plan, const std::string& invoked_as) {
@@ -95,6 +99,7 @@ int run_job(const Options& options, const HostFacts& host) {
   const Plan& plan = *planned;
   telling.exit_codes = plan.exit_codes;
   telling.report_file = plan.report_file.value_or("");
+  telling.placements = plan.agent.worker.placements;
   if (plan.dry_run) {
     std::fputs((*plan.dry_run == DryRun::Json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
     return 0;

@@ -1,10 +1,12 @@
 #include "agent/spawn.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -184,6 +186,64 @@ TEST_CASE("thousands of short programs one after the other all end as they shoul
     if (!(wait_for(std::get<Spawned>(result)) == ExitStatus(Exited{good ? 0 : 1})))
       FAIL("run " << i);
   }
+}
+
+TEST_CASE("a placed program is on its CPUs from the start, and so is its memory") {
+  cpu_set_t ours;
+  REQUIRE(sched_getaffinity(0, sizeof(ours), &ours) == 0);
+  std::size_t last = 0;
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &ours)) last = cpu;
+  WorkerPlacement placement{.cpus = {static_cast<int>(last)}, .cores = 1};
+  Command command{.argv = {"/bin/cat", "/proc/self/status", "/proc/self/numa_maps"},
+                  .placement = &placement};
+  CHECK_THAT(output_of(command),
+             ContainsSubstring("Cpus_allowed_list:\t" + std::to_string(last) + "\n"));
+  cpu_set_t after;
+  REQUIRE(sched_getaffinity(0, sizeof(after), &after) == 0);
+  CHECK(CPU_EQUAL(&ours, &after));  // ours is as it was
+}
+
+TEST_CASE("a program's memory is preferred on its nodes, or comes from there alone") {
+  WorkerPlacement placement{.memory_nodes = {0}};
+  placement.memory = GENERATE(MemoryPolicy::Prefer, MemoryPolicy::Strict, MemoryPolicy::None);
+  const Command command{.argv = {"/bin/cat", "/proc/self/numa_maps"}, .placement = &placement};
+  Pipe pipe;
+  Command told = command;
+  told.stdout_fd = pipe.writing_end();
+  const auto result = spawn(told);
+  const auto* spawned = std::get_if<Spawned>(&result);
+  if (spawned == nullptr || spawned->memory_error != 0 ||
+      access("/proc/self/numa_maps", R_OK) != 0) {
+    if (spawned != nullptr) wait_for(*spawned);
+    return WARN("skipped: this kernel or container does not let memory be placed");
+  }
+  const std::string text = pipe.read_all();
+  CHECK(wait_for(*spawned) == ExitStatus(Exited{0}));
+  const bool prefers = placement.memory == MemoryPolicy::Prefer;
+  const bool is_strict = placement.memory == MemoryPolicy::Strict;
+  CHECK((text.find(" prefer:0 ") != text.npos || text.find(" prefer=static:0 ") != text.npos) ==
+        prefers);
+  CHECK((text.find(" bind:0 ") != text.npos) == is_strict);
+}
+
+TEST_CASE("a place that the kernel refuses is told with its reason, and nothing runs") {
+  const std::array<WorkerPlacement, 2> nowhere{
+      WorkerPlacement{.cpus = {100'000}},
+      WorkerPlacement{.memory_nodes = {1023}, .memory = MemoryPolicy::Strict}};
+  for (const WorkerPlacement& placement : nowhere) {
+    const auto result = spawn({.argv = {"/bin/true"}, .placement = &placement});
+    const auto* refused = std::get_if<NotBound>(&result);
+    REQUIRE(refused != nullptr);
+    CHECK(refused->error_number != 0);
+    CHECK(refused->is_memory == placement.cpus.empty());
+  }
+  CHECK(waitpid(-1, nullptr, WNOHANG) == -1);
+  const WorkerPlacement wished{.memory_nodes = {1023}, .memory = MemoryPolicy::Prefer};
+  const auto result = spawn({.argv = {"/bin/true"}, .placement = &wished});
+  REQUIRE(std::holds_alternative<Spawned>(result));  // a preference only
+  CHECK(std::get<Spawned>(result).memory_error != 0);
+  wait_for(std::get<Spawned>(result));
 }
 
 }  // namespace drun::agent

@@ -11,6 +11,8 @@ TEST_CASE("a cgroup bounds its processes, and so do its parents") {
   const CgroupFolders old =
       cgroup_folders("12:pids:/x\n5:cpu,cpuacct:/docker/7\n1:name=systemd:/\n");
   CHECK(old.v1 == Folders{"/docker/7", "/docker", ""});
+  CHECK(old.v1_mounts == Folders{"cpu,cpuacct", "cpu"});
+  CHECK(cgroup_folders("1:cpu:/\n").v1_mounts == Folders{"cpu"});
   CHECK(old.v2.empty());
   CHECK(cgroup_folders("").v2.empty());
   CHECK(cgroup_folders("nonsense\n1:\n").v1.empty());
@@ -40,11 +42,41 @@ TEST_CASE("CUDA_VISIBLE_DEVICES counts up to the first entry that names no devic
       {"-1", 0},
       {"NoDevFiles", 0},
       {"GPU-8932f937,GPU-1", 2},
-      {"MIG-1,0", 2},
+      {"MIG-1,0", 1},
+      {"0,GPU-1", 1},
+      {"GPU-1,MIG-2", 1},
+      {"MIG-GPU-1/0/0,MIG-GPU-1/1/0", 2},
       {"0,x", 1},
+      {"0,1,0", 0},
+      {"GPU-1,GPU-1", 0},
   }));
   CAPTURE(list);
   CHECK(visible_gpus(list, 8) == count);
+}
+
+TEST_CASE("the names of visible GPUs are those of the list, or numbers") {
+  using Names = std::vector<std::string>;
+  CHECK(visible_gpu_names(std::nullopt, 3) == Names{"0", "1", "2"});
+  CHECK(visible_gpu_names(" 2 ,0", 3) == Names{"2", "0"});
+  CHECK(visible_gpu_names("9,10,-1", std::nullopt) == Names{"9", "10"});
+  CHECK(visible_gpu_names("9", 3).empty());
+}
+
+TEST_CASE("the kernel's files about GPUs") {
+  CHECK(nvidia_device_number("nvidia12") == 12);
+  for (const char* file :
+       {"nvidia", "nvidiactl", "nvidia-uvm", "nvidia1x", "nvidia1234567", "sda1"})
+    CHECK_FALSE(nvidia_device_number(file));
+  const char text[] =
+      "Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-1-2\nGPU UUID 2: x\nDevice Minor: \t 3\nEmpty:\n";
+  CHECK(labelled_value(text, "GPU UUID") == "GPU-1-2");
+  CHECK(labelled_value(text, "Device Minor") == "3");
+  CHECK(labelled_value(text, "Empty").empty());
+  CHECK(labelled_value("location_id 256\ndomain 0\n", "location_id") == "256");
+  CHECK(first_number("-1\n") == -1);
+  CHECK(first_number("  7 x") == 7);
+  CHECK_FALSE(first_number(""));
+  CHECK_FALSE(first_number("x"));
 }
 
 }  // namespace drun

@@ -62,4 +62,62 @@ TEST_CASE("a doubled comma is a comma in a list of words") {
   CHECK(*parse_words("a,,b,c") == Words{"a,b", "c"});
 }
 
+TEST_CASE("what workers may be bound to has names, and torchrun's modes have theirs") {
+  CHECK(*parse_bind_to("none") == BindTo::None);
+  CHECK(*parse_bind_to("CORE") == BindTo::Core);
+  CHECK(*parse_bind_to("socket") == BindTo::Socket);
+  CHECK(*parse_bind_to("numa") == BindTo::Numa);
+  CHECK(*parse_bind_to("gpu") == BindTo::GpuNode);
+  CHECK(*parse_numa_binding("node") == BindTo::GpuNode);
+  CHECK(*parse_numa_binding("socket") == BindTo::GpuSocket);
+  CHECK(*parse_numa_binding("exclusive") == BindTo::GpuExclusive);
+  CHECK(*parse_numa_binding("core-complex") == BindTo::GpuCoreComplex);
+  CHECK(parse_bind_to("cores").error().message == "expected one of none, core, socket, numa, gpu");
+  CHECK_FALSE(parse_numa_binding("core"));
+  CHECK_FALSE(parse_memory_policy("bind"));
+}
+
+TEST_CASE("threads are a number or auto, GPUs a number, ranks a list") {
+  CHECK(*parse_omp_threads(" auto ") == OmpThreads(AutoThreads{}));
+  CHECK(*parse_omp_threads("12") == OmpThreads(12));
+  for (const char* text : {"0", "-1", "", "many", "1.5"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_omp_threads(text));
+    CHECK_FALSE(parse_positive(text));
+    CHECK_FALSE(parse_global_ranks(std::string(text) + ",x"));
+  }
+  CHECK(*parse_global_ranks("0, 3,100000") == std::vector<int>{0, 3, 100000});
+  CHECK_FALSE(parse_global_ranks(""));
+}
+
+TEST_CASE("a command is split as a shell would, and nothing in it is expanded") {
+  using Words = std::vector<std::string>;
+  const auto [text, words] = GENERATE(table<std::string, Words>({
+      {"gdb", {"gdb"}},
+      {"  gdb\t-batch \n --args ", {"gdb", "-batch", "--args"}},
+      {"a 'b c' \"d e\"", {"a", "b c", "d e"}},
+      {"a b'c 'd\" e\"f", {"a", "bc d ef"}},
+      {"a '' \"\"", {"a", "", ""}},
+      {R"(a b\ c \' \")", {"a", "b c", "'", "\""}},
+      {R"(a '\n' "\n\"\\")", {"a", "\\n", "\\n\"\\"}},
+      {"a $HOME ${rank} *", {"a", "$HOME", "${rank}", "*"}},
+      {R"(a "\$x" '"')", {"a", "$x", "\""}},
+  }));
+  CAPTURE(text);
+  const auto parsed = parse_command(text);
+  REQUIRE(parsed);
+  CHECK(*parsed == words);
+}
+
+TEST_CASE("a command that is none, or ends too early, is refused") {
+  for (const char* text : {"", "  ", "''", "a 'b", "a \"b", "a \\", "'' a"}) {
+    CAPTURE(text);
+    const auto parsed = parse_command(text);
+    REQUIRE_FALSE(parsed);
+    CHECK_THAT(parsed.error().message, ContainsSubstring("close it") ||
+                                           ContainsSubstring("such as") ||
+                                           ContainsSubstring("backslash"));
+  }
+}
+
 }  // namespace drun

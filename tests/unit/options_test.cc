@@ -130,6 +130,19 @@ const std::vector<Case> kCases{
     {"monitor-interval", "0.1", [](Options&) {}},
     {"start-method", "fork", [](Options&) {}},
     {"event-log-handler", "console", [](Options&) {}},
+    {"bind-to", "gpu", [](Options& o) { o.bind_to = BindTo::GpuNode; }},
+    {"bind-memory", "strict", [](Options& o) { o.bind_memory = MemoryPolicy::Strict; }},
+    {"gpus-per-worker", "2", [](Options& o) { o.gpus_per_worker = 2; }},
+    {"omp-threads", "auto", [](Options& o) { o.omp_threads = AutoThreads{}; }},
+    {"omp-threads", "4", [](Options& o) { o.omp_threads = 4; }},
+    {"wrap", "gdb 'a b'",
+     [](Options& o) {
+       o.wrap = {"gdb", "a b"};
+     }},
+    {"wrap-ranks", "0,12",
+     [](Options& o) {
+       o.wrap_ranks = {0, 12};
+     }},
     {"report", "out.json", [](Options& o) { o.report = "out.json"; }},
     {"exit-code", "torchrun", [](Options& o) { o.exit_code = ExitCodeStyle::Torchrun; }},
     {"events", "/tmp/e", [](Options& o) { o.events = "/tmp/e"; }},

@@ -147,7 +147,6 @@ TEST_CASE("what cannot be is said with option, value and remedy") {
   CHECK_THAT(error_of({.nproc_per_node = Device::Gpu}),
              ContainsSubstring("no GPU is visible on gpu0"));
   CHECK_THAT(error_of({.module = true, .no_python = true}), ContainsSubstring("--no-python"));
-  CHECK_THAT(error_of({.numa_binding = "node"}), ContainsSubstring("--numa-binding=node"));
 }
 
 TEST_CASE("with the store left to workers, drun meets elsewhere") {

@@ -102,4 +102,51 @@ TEST_CASE("without log files the error file's variable is there and empty") {
   CHECK(has(own_environment(spec, two_workers(), 0, ""), {"TORCHELASTIC_ERROR_FILE", ""}));
 }
 
+TEST_CASE("a placed worker is told its devices and its threads") {
+  WorkerSpec spec;
+  spec.environment = {{"CUDA_VISIBLE_DEVICES", "4,5,6,7"}, {"OMP_NUM_THREADS", "9"}};
+  spec.placements.resize(2);
+  spec.placements[1] = {.omp_threads = 3, .devices = {"6", "7"}};
+  const auto own = own_environment(spec, two_workers(), 1, "");
+  CHECK(has(own, {"CUDA_VISIBLE_DEVICES", "6,7"}));
+  CHECK(has(own, {"OMP_NUM_THREADS", "3"}));
+  CHECK(has(own, {"LOCAL_RANK", "1"}));
+  spec.virtual_local_rank = true;
+  spec.device_variable = "HIP_VISIBLE_DEVICES";
+  const auto hidden = own_environment(spec, two_workers(), 1, "");
+  CHECK(has(hidden, {"HIP_VISIBLE_DEVICES", "6,7"}));
+  CHECK(has(hidden, {"LOCAL_RANK", "0"}));
+  CHECK(std::none_of(hidden.begin(), hidden.end(),
+                     [](const auto& entry) { return entry.first == "CUDA_VISIBLE_DEVICES"; }));
+  spec.placements[1] = {};
+  CHECK(has(own_environment(spec, two_workers(), 1, ""), {"CUDA_VISIBLE_DEVICES", "5"}));
+}
+
+TEST_CASE("chosen ranks are wrapped in a command that knows who they are") {
+  WorkerSpec spec;
+  spec.argv = {"./train", "--seed=${local_rank}"};
+  CHECK(wrapped_argv(spec, two_workers(), 1) == Words{"./train", "--seed=1"});
+  spec.wrap.argv = {"nsys", "-o", "out.${rank}.${local_rank}", "--"};
+  CHECK(wrapped_argv(spec, two_workers(), 1) ==
+        Words{"nsys", "-o", "out.3.1", "--", "./train", "--seed=1"});
+  spec.wrap.ranks = {2, 7};
+  CHECK(wrapped_argv(spec, two_workers(), 1) == Words{"./train", "--seed=1"});
+  CHECK(wrapped_argv(spec, two_workers(), 0).front() == "nsys");
+}
+
+TEST_CASE("a wrapping command keeps every other dollar") {
+  const auto [text, wanted] = GENERATE(table<std::string, std::string>({
+      {"${rank}", "12"},
+      {"a${local_rank}${rank}b", "a412b"},
+      {"$rank $local_rank $$ $pc", "$rank $local_rank $$ $pc"},
+      {"${ranks} ${rank ${}", "${ranks} ${rank ${}"},
+      {"$${rank}", "$12"},
+      {"", ""},
+      {"$", "$"},
+      {"${", "${"},
+  }));
+  CAPTURE(text);
+  CHECK(with_ranks(text, {.rank = 12, .local_rank = 4}) == wanted);
+}
+
 }  // namespace drun::agent

@@ -1,0 +1,40 @@
+#include "agent/remarks.h"
+
+#include <string>
+
+namespace drun::agent {
+
+void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>& before,
+               const World& world) {
+  if (world.restarts > (before ? before->restarts : 0)) {
+    log.info("restarting all workers, restart " + std::to_string(world.restarts) + " of " +
+             std::to_string(world.max_restarts));
+  } else if (spec.join.elastic) {
+    log.info("starting round " + std::to_string(world.round) + ": this is node " +
+             std::to_string(world.node_rank) + " of " + std::to_string(world.node_count) +
+             ", with ranks from " + std::to_string(world.base_rank) + " of " +
+             std::to_string(world.world_size));
+  }
+}
+
+void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec, const World& world) {
+  if (world.round > 0 || world.node_rank != 0) return;
+  for (const int rank : spec.worker.wrap.ranks) {
+    if (rank >= world.world_size)
+      log.warning("--wrap-ranks: there is no rank " + std::to_string(rank) +
+                  "; they go from 0 to " + std::to_string(world.world_size - 1));
+  }
+}
+
+void log_leftovers(const Log& log, const Leftovers& leftovers) {
+  for (const Leftover& one : leftovers.stopped) {
+    log.warning("ended what a worker left running: pid " + std::to_string(one.pid) + " (" +
+                one.name + ")");
+  }
+  for (const Leftover& one : leftovers.unkillable) {
+    log.error("pid " + std::to_string(one.pid) + " (" + one.name +
+              ") does not end on SIGKILL: it is stuck in the kernel; going on without it");
+  }
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,23 @@
+// edge: logs. What an agent says of its rounds while they go by.
+// Thread: the io_context's only.
+#pragma once
+
+#include <optional>
+
+#include "agent/orphans.h"
+#include "agent/spec.h"
+#include "rendezvous/log.h"
+#include "rendezvous/world.h"
+
+namespace drun::agent {
+
+// That workers are started, again or among other nodes than before.
+void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>& before,
+               const World& world);
+
+// With several nodes only the world tells how many ranks there are; one node says it for all.
+void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec, const World& world);
+
+void log_leftovers(const Log& log, const Leftovers& leftovers);
+
+}  // namespace drun::agent
