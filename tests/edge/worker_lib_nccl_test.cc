@@ -115,7 +115,8 @@ TEST_CASE("what the caller's stream was given comes first, over the stand-in") {
   run_over_standins(2, [](const Ranks&, int rank) {
     ProcessGroup group = ProcessGroup::connect({.backend = "nccl"});
     const OnGpu<int> number(1, 0);
-    worker::Current current(*std::make_shared<worker::Gpu>(0));
+    const worker::Gpu gpu(0);
+    const worker::Current current(gpu);
     const worker::cuda::Api& cuda = worker::need_cuda();
     worker::cuda::Stream stream = nullptr;
     expect(cuda.stream_create(&stream, 0) == worker::cuda::kSuccess, "a stream");

@@ -125,7 +125,11 @@ const cuda::Api* loaded_cuda() {
   if (the.cuda) return &*the.cuda;
   void* const library = open_library(kCuda, RTLD_NOLOAD);
   if (library == nullptr) return nullptr;
-  the.cuda = bind_all<cuda::Api>(kCuda, library, kCudaSymbols);
+  try {
+    the.cuda = bind_all<cuda::Api>(kCuda, library, kCudaSymbols);
+  } catch (const BackendFailure&) {
+    return nullptr;  // need_cuda will say so, if it is ever needed
+  }
   return &*the.cuda;
 }
 

@@ -11,7 +11,7 @@ namespace {
 using Kind = WorkerError::Kind;
 using Clock = std::chrono::steady_clock;
 
-// What a rank has done its part of, before it ended, is done by then.
+// What a rank has done its part of, before it ended, is done after so much waiting.
 constexpr std::chrono::milliseconds kAfterwards{30};
 constexpr std::chrono::milliseconds kClosingTime{1000};
 
@@ -160,10 +160,12 @@ BackendFailure Line::failure(nccl::Result result, const Awaited& awaited) const 
 template <typename Done>
 void Line::look_until(const Awaited& awaited, Done&& is_done) {
   Pace pace;
+  const Deadline began = Clock::now();
   try {
     while (!is_done()) {
       if (stop_->is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
-      if (const std::optional<int> rank = stop_->lost_rank(awaited.peer, kAfterwards)) {
+      const std::optional<int> rank = stop_->lost_rank(awaited.peer, kAfterwards);
+      if (rank && Clock::now() - began >= kAfterwards) {
         throw BackendFailure(Kind::PeerLost, rank,
                              "the process of rank " + std::to_string(*rank) + " has ended before " +
                                  text_of(awaited) + " was done");

@@ -76,7 +76,7 @@ class NcclBackend final : public Backend {
   bool starts(const Call&) const override { return true; }
   std::unique_ptr<Transfer> start(const Call& call, const Turn& turn) override {
     const Awaited awaited = awaited_by(turn);
-    const std::shared_ptr<const Gpu> gpu = lines_.gpu(gpu_number(call));
+    const std::shared_ptr<const Gpu> gpu = lines_.gpu(gpu_number(call.gpu, memory_of(call)));
     const Event after(gpu, static_cast<cuda::Stream>(call.stream));
     if (!all_) connect(awaited);
     if (lines_.context().is_debug) compare(call, awaited);
@@ -89,11 +89,15 @@ class NcclBackend final : public Backend {
   }
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int) override {
-    return messages_.start_send(data, to);
+    ConstElements located = data;
+    located.gpu = gpu_number(data.gpu, data.data);
+    return messages_.start_send(located, to);
   }
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                        int) override {
-    return messages_.start_recv(data, from.value());
+    Elements located = data;
+    located.gpu = gpu_number(data.gpu, data.data);
+    return messages_.start_recv(located, from.value());
   }
 
   void abort() noexcept override { lines_.close(); }
@@ -135,8 +139,8 @@ class NcclBackend final : public Backend {
            " here, and the data is on GPU " + std::to_string(*gpu);
   }
 
-  static std::optional<int> gpu_number(const Call& call) {
-    return call.gpu ? call.gpu : gpu_of(loaded_cuda(), memory_of(call));
+  static std::optional<int> gpu_number(std::optional<int> named, const void* memory) {
+    return named ? named : gpu_of(loaded_cuda(), memory);
   }
 
   // Something small that is done when all have come.
