@@ -81,6 +81,8 @@ class ProcessGroup::Group {
   Work start(const worker::Message& message, Timeout timeout);
   void monitored_barrier(Timeout timeout, bool names_all);
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, Timeout timeout);
+  // Each rank's numbers, as many as these, in rank order. A collective, but for the order of those.
+  std::vector<int> told_by_all(const std::vector<int>& mine, Timeout timeout);
   // Null on ranks that are not among them.
   std::shared_ptr<Group> new_group(const std::vector<int>& ranks, Timeout timeout);
 
@@ -134,6 +136,7 @@ class ProcessGroup::Group {
   std::atomic<int> unfinished_ = 0;  // asynchronous collectives, of those the executor is to run
   int groups_ = 0;                   // made from this one
   int barriers_ = 0;                 // monitored ones
+  int tellings_ = 0;                 // over the store
   std::atomic<bool> is_broken_ = false;
   std::mutex failing_;
   std::condition_variable failed_;  // first_cause_ is there

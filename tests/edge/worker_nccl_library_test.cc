@@ -19,7 +19,7 @@ using test::Say;
 std::string said_when(
     const std::function<void()>& prepare,
     const std::function<void()>& deed = [] { ProcessGroup::connect({.backend = "nccl"}); }) {
-  const auto ends = run_ranks({.size = 1}, [&](int, const Say& say) {
+  const auto ends = run_ranks({.size = 1, .port = 1}, [&](int, const Say& say) {
     test::use_standins();
     prepare();
     try {

@@ -50,7 +50,7 @@ void check_nccl_collectives(const Ranks& ranks, int rank) {
       check_reductions(rig, type, op, 5);
     }
     check_moves(rig, type, 3);
-    check_uneven(rig, type, 7);
+    if (type != DataType::I16) check_uneven(rig, type, 7);  // has a sum
   }
   for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{40001}}) {
     check_reductions(rig, DataType::F32, ReduceOp::Sum, count);
