@@ -12,15 +12,20 @@ namespace {
 class MemoryBackend final : public Backend {
  public:
   MemoryBackend(std::unique_ptr<Backend> host, std::unique_ptr<Backend> gpu)
-      : host_(std::move(host)), gpu_(std::move(gpu)), cuda_(loaded_cuda()) {}
+      : host_(std::move(host)),
+        gpu_(std::move(gpu)),
+        keeps_deadlines_(host_->keeps_deadlines() && gpu_->keeps_deadlines()),
+        cuda_(loaded_cuda()) {}
 
   std::string name() const override { return host_->name(); }
 
   std::string refusal(const Call& call) const override {
+    if (is_surely_hosts(call)) return host_->refusal(call);
     if (const std::optional<int> gpu = gpu_of_call(call)) return gpu_->refusal(on(*gpu, call));
     return host_->refusal(call);
   }
   void run(const Call& call, const Turn& turn) override {
+    if (is_surely_hosts(call)) return host_->run(call, turn);
     if (const std::optional<int> gpu = gpu_of_call(call)) return gpu_->run(on(*gpu, call), turn);
     host_->run(call, turn);
   }
@@ -54,9 +59,7 @@ class MemoryBackend final : public Backend {
     host_->abort();
     gpu_->abort();
   }
-  bool keeps_deadlines() const override {
-    return host_->keeps_deadlines() && gpu_->keeps_deadlines();
-  }
+  bool keeps_deadlines() const override { return keeps_deadlines_; }
   std::vector<Lifeline> lifelines() const override {
     std::vector<Lifeline> lines = host_->lifelines();
     for (const Lifeline& line : gpu_->lifelines()) lines.push_back(line);
@@ -71,6 +74,10 @@ class MemoryBackend final : public Backend {
   }
 
  private:
+  // All that a program without CUDA pays.
+  bool is_surely_hosts(const Call& call) const {
+    return !call.gpu && cuda_.load(std::memory_order_relaxed) == nullptr;
+  }
   std::optional<int> where(std::optional<int> named, const void* memory) const {
     const cuda::Api* cuda = cuda_.load(std::memory_order_relaxed);
     if (!named) return cuda == nullptr ? std::nullopt : gpu_of(cuda, memory);
@@ -90,6 +97,7 @@ class MemoryBackend final : public Backend {
 
   const std::unique_ptr<Backend> host_;
   const std::unique_ptr<Backend> gpu_;
+  const bool keeps_deadlines_;
   mutable std::atomic<const cuda::Api*> cuda_;
 };
 

@@ -90,6 +90,16 @@ TEST_CASE("a rank that never connects is a timeout for the others, over the stan
   CHECK(Clock::now() - began < seconds(30));
 }
 
+TEST_CASE("a rank that does not come to the first operation is named, over the stand-in") {
+  const auto said = said_with("", -1, [](int rank) {
+    ProcessGroup group = ProcessGroup::connect(over(kBoth));
+    if (rank == 1) reduce_times(group, 1, milliseconds(500));
+    group.monitored_barrier(seconds(1));
+  });
+  CHECK_THAT(said[1], ContainsSubstring("timeout| rank 1: all_reduce(f32 x 4, sum): rank 0 did not "
+                                        "come in time to connect the GPUs (500 ms)"));
+}
+
 TEST_CASE("connecting that fails is told in NCCL's words, over the stand-in") {
   const auto said = said_with("bad_init", 0,
                               [](int) { ProcessGroup::connect(over("nccl", milliseconds(1500))); });

@@ -109,6 +109,10 @@ void check_nccl_async() {
 
 void check_both_memories() {
   ProcessGroup group = ProcessGroup::connect(over(InitOptions().backend));
+  // Of a group whose GPUs are not connected yet there is nothing to split off.
+  const int last = group.size() - 1;
+  const std::vector<int> ends = last > 0 ? std::vector<int>{last, 0} : std::vector<int>{0};
+  std::optional<ProcessGroup> early = group.new_group(ends);
   std::vector<int> of_host(5, 1);
   const OnGpu<int> of_gpu(5, 2);
   group.all_reduce(of_host);
@@ -127,6 +131,16 @@ void check_both_memories() {
     if (group.rank() == 0) group.send(of_host, 1, /*tag=*/7);
     if (group.rank() == 1) group.recv(of_host, 0, /*tag=*/7);
     expect(group.rank() > 1 || message.read() == std::vector<int>(2, 0), "rank 0's message");
+  }
+  std::optional<ProcessGroup> late = group.new_group(ends);
+  expect(early.has_value() == late.has_value(), "the same ranks");
+  for (std::optional<ProcessGroup>* part : {&early, &late}) {
+    if (!*part) continue;
+    std::vector<int> one(1, 1);
+    const OnGpu<int> another(1, 1);
+    (*part)->all_reduce(one);
+    (*part)->all_reduce(another.unnamed());
+    expect(one[0] == (*part)->size() && another.read() == one, "a sum of either memory");
   }
   group.barrier();
 }
