@@ -64,9 +64,13 @@ Event Line::start(const Event& after, const Awaited& awaited, const Deed& deed) 
 void Line::wait(const Event& end, const Awaited& awaited) {
   const Current current(*gpu_);
   look_until(awaited, [&] {
-    if (end.is_reached()) return true;
+    const bool is_reached = end.is_reached();
     check_for_errors(awaited);
-    return false;
+    // What was aborted is reached too, and not done.
+    if (is_reached && stop_->is_raised()) {
+      throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+    }
+    return is_reached;
   });
   --unfinished_;
 }
