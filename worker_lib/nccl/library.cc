@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cassert>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -92,6 +93,7 @@ std::string error_text(const cuda::Api& cuda, cuda::Result result) {
 }
 
 int initialise(const cuda::Api& cuda) {
+  assert(cuda.init != nullptr && cuda.device_get_count != nullptr);  // bound
   int count = 0;
   cuda::Result result = cuda.init(0);
   if (result == cuda::kSuccess) result = cuda.device_get_count(&count);

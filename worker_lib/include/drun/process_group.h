@@ -19,7 +19,7 @@
 //          process (drun's --max-restarts) or a new group.
 // Timeout: of each operation as a whole; init's applies where a call is not given one.
 // Async:   async_ operations, isend and irecv return at once; their memory stays with them until
-//          the Work is done.
+//          the Work is done. Those on memory of a GPU throw at once what fails at once.
 // Thread:  any, at the same time; but who calls collectives from several threads must see to it
 //          that the order is the same on all ranks.
 // Owner:   a handle; copies are the same group. It closes with its last copy, without a word to the
