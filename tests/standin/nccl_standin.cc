@@ -24,57 +24,23 @@
 #include <vector>
 
 #include "tests/standin/cuda_standin.h"
+#include "tests/standin/nccl_communicator.h"
 #include "tests/standin/nccl_reduce.h"
 #include "tests/standin/nccl_shared.h"
 #include "worker_lib/nccl/abi.h"
 
 using namespace drun::worker::nccl;
 using drun::worker::cuda::Stream;
+using standin::Communicator;
+using standin::connect;
+using standin::is_asked;
 using standin::Part;
 using standin::Shared;
 
 namespace {
 
-// The value of a fault, "" for one that has none; nothing: another one, or none, is asked for.
-bool is_asked(const char* fault, int* value = nullptr) {
-  const char* text = std::getenv("STANDIN_NCCL_FAULT");
-  if (text == nullptr) return false;
-  const std::string asked(text);
-  const std::size_t equals = asked.find('=');
-  if (asked.substr(0, equals) != fault) return false;
-  if (value != nullptr && equals != std::string::npos)
-    *value = std::atoi(asked.c_str() + equals + 1);
-  return true;
-}
-
 constexpr int kLooksInProgress = 3;  // after each call
 
-struct Communicator {
-  int rank = 0;
-  int size = 1;
-  int gpu = 0;
-  std::string path;
-  Shared* shared = nullptr;
-  std::atomic<int> state{kInProgress};
-  std::atomic<int> looks{0};  // left of which "in progress" is the answer
-  std::atomic<bool> is_aborted{false};
-  int operations = 0;
-  int splits = 0;
-  std::thread helper;  // connects, splits
-
-  ~Communicator() {
-    is_aborted = true;
-    if (helper.joinable()) helper.join();
-    if (shared != nullptr) standin::unmap_shared(shared);
-  }
-  bool is_over() {
-    for (int peer = 0; peer < size && state == kSuccess; ++peer) {
-      if (peer != rank && shared->has_aborted[peer]) state = kRemoteError;
-    }
-    return is_aborted;
-  }
-  void nap() const { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
-};
 using Shares = std::shared_ptr<Communicator>;
 
 // The handle is a pointer to one, so that what is on a stream keeps it.
@@ -84,22 +50,6 @@ thread_local std::string last_error;
 Result refuse(Result result, const std::string& why) {
   last_error = "stand-in: " + why;
   return result;
-}
-
-void connect(Communicator& comm) {
-  int extra_ms = 0;
-  is_asked("slow_init", &extra_ms);
-  for (int i = 0; i < extra_ms && !comm.is_aborted; ++i) comm.nap();
-  if (is_asked("bad_init")) {
-    comm.state = kSystemError;
-    return;
-  }
-  while (is_asked("absent") && !comm.is_aborted) comm.nap();
-  if (comm.is_aborted) return;
-  const bool is_last = ++comm.shared->came == comm.size;
-  if (is_last) unlink(comm.path.c_str());
-  while (comm.shared->came < comm.size && !comm.is_aborted) comm.nap();
-  if (!comm.is_aborted) comm.state = kSuccess;
 }
 
 // What one operation moves, and what is left to do then.
