@@ -18,6 +18,15 @@ std::unique_ptr<Transfer> Backend::start_recv(const Elements&, std::optional<int
   throw BackendFailure(WorkerError::Kind::Unsupported, from, name() + " does not do messages");
 }
 
+std::string Backend::message_refusal(const ConstElements&, bool, int) const { return ""; }
+
+std::unique_ptr<Transfer> Backend::start(const Call& call, const Turn&) {
+  throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
+                       name() + " does not start " + std::string(to_string(call.operation)));
+}
+
+std::shared_ptr<void> Backend::split(const std::vector<int>&, const Turn&) { return nullptr; }
+
 std::shared_ptr<void> Backend::alloc_shared(std::size_t, const Turn&) { return nullptr; }
 
 }  // namespace drun

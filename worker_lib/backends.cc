@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "worker_lib/gloo/gloo_backend.h"
+#include "worker_lib/memory_backend.h"
+#include "worker_lib/nccl/nccl_backend.h"
 #include "worker_lib/node/node_backend.h"
 #include "worker_lib/shm/shm_backend.h"
 #include "worker_lib/solo_backend.h"
@@ -16,8 +18,9 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, BackendFactory, std::less<>> factories{{"gloo", connect_gloo},
-                                                               {"shm", connect_shm}};
+  std::map<std::string, BackendFactory, std::less<>> factories{
+      {"gloo", connect_gloo}, {"nccl", connect_nccl}, {"shm", connect_shm}};
+  bool has_our_nccl = true;
 };
 
 // Never destroyed: a group may be made while the program ends.
@@ -41,28 +44,23 @@ BackendFactory need_factory(const std::string& name) {
                        "there is no backend \"" + name + "\"; there are: " + known);
 }
 
-}  // namespace
+constexpr char kNccl[] = "nccl";
 
-Result<std::string> parse_backend(std::string_view text) {
+bool is_name(std::string_view text) {
+  return !text.empty() && text.find_first_of(":,") == std::string_view::npos;
+}
+
+// Takes one "cpu:name" or "cuda:name"; false: it is none, or the second of its kind.
+bool take_part(std::string_view part, BackendChoice& choice) {
   constexpr std::string_view kCpu = "cpu:";
-  const std::string_view name = text.substr(text.rfind(kCpu, 0) == 0 ? kCpu.size() : 0);
-  if (!name.empty() && name.find_first_of(":,") == std::string_view::npos) return std::string(name);
-  return Error{ErrorCode::Usage,
-               "backend \"" + std::string(text) +
-                   "\" is neither a name nor cpu:name; memory of GPUs is served by "
-                   "none"};
-}
-
-std::vector<std::string> backend_names() {
-  const std::lock_guard lock(registry().mutex);
-  std::vector<std::string> names;
-  for (const auto& [name, factory] : registry().factories) names.push_back(name);
-  return names;
-}
-
-bool needs_network(const std::string& name, bool is_one_node) {
-  if (name.find('+') != std::string::npos) return !is_one_node;
-  return name == "gloo";
+  constexpr std::string_view kCuda = "cuda:";
+  const bool is_cpu = part.rfind(kCpu, 0) == 0;
+  if (!is_cpu && part.rfind(kCuda, 0) != 0) return false;
+  const std::string_view name = part.substr(is_cpu ? kCpu.size() : kCuda.size());
+  std::string& field = is_cpu ? choice.name : choice.gpu;
+  if (!is_name(name) || !field.empty()) return false;
+  field = name;
+  return true;
 }
 
 std::unique_ptr<Backend> connect_named(const std::string& name, const BackendContext& context) {
@@ -80,10 +78,67 @@ std::unique_ptr<Backend> connect_named(const std::string& name, const BackendCon
   return connect_by_node(context, within, across);
 }
 
+}  // namespace
+
+Result<BackendChoice> parse_backend(std::string_view text) {
+  BackendChoice choice;
+  if (is_name(text)) {
+    choice.name = text;
+    return choice;
+  }
+  const std::size_t comma = text.find(',');
+  bool is_good = take_part(text.substr(0, comma), choice);
+  if (comma != std::string_view::npos) {
+    is_good = is_good && take_part(text.substr(comma + 1), choice);
+  }
+  if (!is_good) {
+    return Error{ErrorCode::Usage, "backend \"" + std::string(text) +
+                                       "\" is neither a name nor cpu:name, cuda:name or "
+                                       "cpu:name,cuda:name"};
+  }
+  if (choice.name.empty()) std::swap(choice.name, choice.gpu);
+  return choice;
+}
+
+void check_is_here(const BackendChoice& choice) {
+  if (choice.name != kNccl) return;
+  {
+    const std::lock_guard lock(registry().mutex);
+    if (!registry().has_our_nccl) return;
+  }
+  check_nccl_is_here();
+}
+
+std::vector<std::string> backend_names() {
+  const std::lock_guard lock(registry().mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, factory] : registry().factories) names.push_back(name);
+  return names;
+}
+
+bool needs_network(const std::string& name, bool is_one_node) {
+  if (name.find('+') != std::string::npos) return !is_one_node;
+  return name == "gloo";
+}
+
+std::unique_ptr<Backend> connect_chosen(const BackendChoice& choice,
+                                        const BackendContext& context) {
+  if (choice.gpu.empty()) return connect_named(choice.name, context);
+  BackendContext of_gpu = context;
+  of_gpu.connects_later = true;
+  if (context.store) of_gpu.store = make_prefix_key_store("gpu", context.store);
+  BackendContext of_host = context;
+  of_host.split_off = nullptr;
+  need_factory(choice.gpu);  // before anything is connected
+  std::unique_ptr<Backend> host = connect_named(choice.name, of_host);
+  return serve_both(std::move(host), connect_named(choice.gpu, of_gpu));
+}
+
 }  // namespace worker
 
 void register_backend(std::string name, BackendFactory factory) {
   const std::lock_guard lock(worker::registry().mutex);
+  if (name == worker::kNccl) worker::registry().has_our_nccl = false;
   worker::registry().factories.insert_or_assign(std::move(name), std::move(factory));
 }
 

@@ -112,7 +112,8 @@ Call broadcast_call(const Place& place, const Elements& data, int root) {
                   .input = data.data,
                   .output = data.data,
                   .count = data.count,
-                  .gpu = data.gpu};
+                  .gpu = data.gpu,
+                  .stream = data.stream};
   const Checker check(place, call);
   check.memory(data);
   check.root();
@@ -126,7 +127,8 @@ Call all_reduce_call(const Place& place, const Elements& data, ReduceOp op) {
                   .input = data.data,
                   .output = data.data,
                   .count = data.count,
-                  .gpu = data.gpu};
+                  .gpu = data.gpu,
+                  .stream = data.stream};
   const Checker check(place, call);
   check.memory(data);
   check.op();
@@ -141,7 +143,8 @@ Call reduce_call(const Place& place, const Elements& data, int root, ReduceOp op
                   .input = data.data,
                   .output = place.rank == root ? data.data : nullptr,
                   .count = data.count,
-                  .gpu = data.gpu};
+                  .gpu = data.gpu,
+                  .stream = data.stream};
   const Checker check(place, call);
   check.memory(data);
   check.op();
@@ -160,7 +163,8 @@ Call gather_call(const Place& place, const ConstElements& mine, const Elements& 
             .count = mine.count,
             .counts_out = is_root && counts != nullptr ? counts->data() : nullptr,
             .is_uneven = counts != nullptr,
-            .gpu = mine.gpu};
+            .gpu = mine.gpu,
+            .stream = mine.stream};
   const Checker check(place, call);
   check.root();
   check.memory(mine);
@@ -183,7 +187,8 @@ Call all_gather_call(const Place& place, const ConstElements& mine, const Elemen
                   .count = mine.count,
                   .counts_out = counts != nullptr ? counts->data() : nullptr,
                   .is_uneven = counts != nullptr,
-                  .gpu = mine.gpu};
+                  .gpu = mine.gpu,
+                  .stream = mine.stream};
   const Checker check(place, call);
   check.memory(mine);
   check.memory(all);
@@ -203,7 +208,8 @@ Call scatter_call(const Place& place, const ConstElements& all, const Elements& 
                   .count = mine.count,
                   .counts_in = is_root && counts != nullptr ? counts->data() : nullptr,
                   .is_uneven = counts != nullptr,
-                  .gpu = mine.gpu};
+                  .gpu = mine.gpu,
+                  .stream = mine.stream};
   const Checker check(place, call);
   check.root();
   check.memory(mine);
@@ -227,7 +233,8 @@ Call reduce_scatter_call(const Place& place, const ConstElements& all, const Ele
                   .count = mine.count,
                   .counts_in = counts != nullptr ? counts->data() : nullptr,
                   .is_uneven = counts != nullptr,
-                  .gpu = mine.gpu};
+                  .gpu = mine.gpu,
+                  .stream = mine.stream};
   const Checker check(place, call);
   check.memory(mine);
   check.memory(all);
@@ -244,7 +251,8 @@ Call all_to_all_call(const Place& place, const ConstElements& input, const Eleme
                   .input = input.data,
                   .output = output.data,
                   .count = input.count / size,
-                  .gpu = input.gpu};
+                  .gpu = input.gpu,
+                  .stream = input.stream};
   const Checker check(place, call);
   check.memory(input);
   check.memory(output);
@@ -263,7 +271,8 @@ Call all_to_all_v_call(const Place& place, const ConstElements& input, const Cou
                   .counts_in = to.data(),
                   .counts_out = from.data(),
                   .is_uneven = true,
-                  .gpu = input.gpu};
+                  .gpu = input.gpu,
+                  .stream = input.stream};
   const Checker check(place, call);
   check.memory(input);
   check.memory(output);

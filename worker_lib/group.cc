@@ -106,6 +106,13 @@ void ProcessGroup::Group::check_possible(const Call& call) const {
   if (!refusal.empty()) throw error(Kind::Unsupported, to_string(call), refusal);
 }
 
+void ProcessGroup::Group::check_possible(const Message& message) const {
+  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
+  const std::string refusal =
+      parts_.backend->message_refusal(data, !message.peer.has_value(), message.tag);
+  if (!refusal.empty()) throw error(Kind::Unsupported, to_string(message), refusal);
+}
+
 template <typename Namer, typename Deed>
 auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Deed&& deed) {
   std::optional<DeadlineGuard> guard;
@@ -173,7 +180,34 @@ Work ProcessGroup::Group::start(const Call& call, Timeout timeout) {
   const Limit limit = admit(name, timeout);
   check_possible(call);
   const std::lock_guard submitting(submitting_);
+  if (parts_.backend->starts(call)) {
+    if (std::optional<Work> work = start_now(name, limit, call)) return *std::move(work);
+  }
   return queue(name, limit, [this, call](const Turn& turn) { parts_.backend->run(call, turn); });
+}
+
+std::optional<Work> ProcessGroup::Group::start_now(const Name& name, const Limit& limit,
+                                                   const Call& call) {
+  std::unique_lock running(running_, std::defer_lock);
+  if (unfinished_ > 0 || !running.try_lock()) return std::nullopt;
+  const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
+  std::shared_ptr<Transfer> transfer =
+      guarded(name, limit, [&] { return parts_.backend->start(call, turn); });
+  running.unlock();
+  return finish_later(executor_, name, limit, std::move(transfer));
+}
+
+Work ProcessGroup::Group::finish_later(worker::Threads& threads, const Name& name,
+                                       const Limit& limit, std::shared_ptr<Transfer> transfer) {
+  const auto done = std::make_shared<std::promise<int>>();
+  threads.submit([this, name, limit, transfer = std::move(transfer), done] {
+    try {
+      done->set_value(guarded(name, limit, [&] { return transfer->finish(limit.deadline); }));
+    } catch (...) {
+      done->set_exception(std::current_exception());
+    }
+  });
+  return Work(done->get_future().share());
 }
 
 std::unique_ptr<Transfer> ProcessGroup::Group::post(const Message& message) {
@@ -186,6 +220,7 @@ int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
   const auto name = [&message] { return to_string(message); };
   check(place(), message);
   Limit limit = admit(name, timeout);
+  check_possible(message);
   limit.peer = message.peer;
   return guarded(name, limit, [&] { return post(message)->finish(limit.deadline); });
 }
@@ -194,17 +229,9 @@ Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
   const auto name = [message] { return to_string(message); };
   check(place(), message);
   Limit limit = admit(name, timeout);
+  check_possible(message);
   limit.peer = message.peer;
-  std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return post(message); });
-  const auto done = std::make_shared<std::promise<int>>();
-  couriers_.submit([this, name, limit, transfer = std::move(transfer), done] {
-    try {
-      done->set_value(guarded(name, limit, [&] { return transfer->finish(limit.deadline); }));
-    } catch (...) {
-      done->set_exception(std::current_exception());
-    }
-  });
-  return Work(done->get_future().share());
+  return finish_later(couriers_, name, limit, guarded(name, limit, [&] { return post(message); }));
 }
 
 std::shared_ptr<void> ProcessGroup::Group::alloc_shared(std::size_t size_bytes, Timeout timeout) {
@@ -273,7 +300,7 @@ void ProcessGroup::Group::wait_for_all(const std::string& prefix, Deadline deadl
 std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::vector<int>& ranks,
                                                                     Timeout timeout) {
   const std::string name = "new_group()";
-  const Deadline deadline = admit([&name] { return name; }, timeout).deadline;
+  const Limit limit = admit([&name] { return name; }, timeout);
   std::vector<int> sorted = ranks;
   std::sort(sorted.begin(), sorted.end());
   const bool is_good = !sorted.empty() && sorted.front() >= 0 && sorted.back() < parts_.size &&
@@ -285,6 +312,8 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::v
   std::unique_lock submitting(submitting_);
   const std::string prefix = "group/" + std::to_string(++groups_);
   submitting.unlock();
+  std::shared_ptr<void> shared;
+  if (parts_.backend->splits()) shared = split_off(name, limit, ranks);
   const auto mine = std::find(ranks.begin(), ranks.end(), parts_.rank);
   if (mine == ranks.end()) return nullptr;
   worker::GroupParts parts{.job = parts_.job,
@@ -296,11 +325,20 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::v
   }
   if (parts_.store) parts.store = make_prefix_key_store(prefix, parts_.store);
   try {
-    parts.backend = worker::connect_backend(parts, deadline);
+    parts.backend = worker::connect_backend(parts, limit.deadline, std::move(shared));
   } catch (const BackendFailure& failure) {
     throw error(failure.kind, name, failure.what());
   }
   return std::make_shared<Group>(std::move(parts));
+}
+
+std::shared_ptr<void> ProcessGroup::Group::split_off(const std::string& name, const Limit& limit,
+                                                     const std::vector<int>& ranks) {
+  const auto shared = std::make_shared<std::shared_ptr<void>>();
+  in_turn(
+      [name] { return name; }, limit,
+      [this, ranks, shared](const Turn& turn) { *shared = parts_.backend->split(ranks, turn); });
+  return *shared;
 }
 
 BackendFailure ProcessGroup::Group::late(const Limit& limit) const {

@@ -26,6 +26,7 @@
 #include "drun/backend.h"
 #include "drun/process_group.h"
 #include "rendezvous/world.h"
+#include "worker_lib/backends.h"
 #include "worker_lib/calls.h"
 #include "worker_lib/cause.h"
 #include "worker_lib/threads.h"
@@ -38,8 +39,8 @@ namespace worker {
 struct Job {
   WorkerIdentity self;
   std::chrono::milliseconds timeout{0};  // where a call gives none
-  std::string backend;                   // its name
-  std::string address = "";              // this rank's
+  BackendChoice backend;
+  std::string address = "";  // this rank's
   bool is_debug = false;
   bool rank0_hosts_store = false;
   std::shared_ptr<void> hosted_store = nullptr;  // kept alive only
@@ -55,8 +56,10 @@ struct GroupParts {
   std::unique_ptr<Backend> backend = nullptr;
 };
 
-// The backend for host memory of a group with these parts. Throws BackendFailure or WorkerError.
-std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline);
+// The backend of a group with these parts; `split_off`: of what it is made from. Throws
+// BackendFailure or WorkerError.
+std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline,
+                                         std::shared_ptr<void> split_off = nullptr);
 
 }  // namespace worker
 
@@ -78,6 +81,8 @@ class ProcessGroup::Group {
   Work start(const worker::Message& message, Timeout timeout);
   void monitored_barrier(Timeout timeout, bool names_all);
   std::shared_ptr<void> alloc_shared(std::size_t size_bytes, Timeout timeout);
+  // Each rank's numbers, as many as these, in rank order. A collective, but for the order of those.
+  std::vector<int> told_by_all(const std::vector<int>& mine, Timeout timeout);
   // Null on ranks that are not among them.
   std::shared_ptr<Group> new_group(const std::vector<int>& ranks, Timeout timeout);
 
@@ -97,12 +102,20 @@ class ProcessGroup::Group {
   template <typename Namer>
   Limit admit(const Namer& name, Timeout timeout);
   void check_possible(const Call& call) const;
+  void check_possible(const worker::Message& message) const;
   // Runs `deed` and makes what it throws the group's failure.
   template <typename Namer, typename Deed>
   auto guarded(const Namer& name, const Limit& limit, Deed&& deed);
   // Runs `deed` when everything before it is done.
   template <typename Namer, typename Deed>
   void in_turn(const Namer& name, const Limit& limit, Deed&& deed);
+  // Nothing: it cannot be started here and now; `submitting_` is held.
+  std::optional<Work> start_now(const Name& name, const Limit& limit, const Call& call);
+  Work finish_later(worker::Threads& threads, const Name& name, const Limit& limit,
+                    std::shared_ptr<Transfer> transfer);
+  // What a group of `ranks` may share with this one.
+  std::shared_ptr<void> split_off(const std::string& name, const Limit& limit,
+                                  const std::vector<int>& ranks);
   // Puts it behind everything that was started before; `submitting_` is held.
   Work queue(Name name, Limit limit, std::function<void(const Turn& turn)> deed);
   std::unique_ptr<Transfer> post(const worker::Message& message);
@@ -120,9 +133,10 @@ class ProcessGroup::Group {
   std::mutex submitting_;
   std::timed_mutex running_;
   std::uint32_t sequence_ = 0;
-  std::atomic<int> unfinished_ = 0;  // asynchronous collectives
+  std::atomic<int> unfinished_ = 0;  // asynchronous collectives, of those the executor is to run
   int groups_ = 0;                   // made from this one
   int barriers_ = 0;                 // monitored ones
+  int tellings_ = 0;                 // over the store
   std::atomic<bool> is_broken_ = false;
   std::mutex failing_;
   std::condition_variable failed_;  // first_cause_ is there

@@ -1,7 +1,6 @@
 #include "drun/process_group.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
@@ -139,9 +138,8 @@ std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& rank
 // Everybody makes the groups of all colours, one after the other, so that they are counted alike.
 std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int key,
                                                 Timeout timeout) {
-  const std::array<int, 3> mine{color ? 1 : 0, color.value_or(0), key};
-  std::vector<int> all(mine.size() * static_cast<std::size_t>(size()));
-  all_gather(mine, all, timeout);
+  const std::vector<int> mine{color ? 1 : 0, color.value_or(0), key};
+  const std::vector<int> all = group_->told_by_all(mine, timeout);
   std::map<int, std::vector<std::pair<int, int>>> members;  // colour -> (key, rank)
   for (int each = 0; each < size(); ++each) {
     const int* told = &all[mine.size() * static_cast<std::size_t>(each)];

@@ -3,12 +3,14 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
 
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
+#include "tests/support/gpu_memory.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
@@ -55,32 +57,61 @@ Table read_table() {
   return table;
 }
 
-void exchange(ProcessGroup& group, bool is_any) {
-  std::vector<int> data{group.rank()};
-  if (group.rank() == 0) return group.send(data, 1);
-  is_any ? static_cast<void>(group.recv_any(data)) : group.recv(data, 0);
+// Numbers in the memory that the backend is for.
+template <typename T>
+class Numbers {
+ public:
+  Numbers(std::size_t count, T value, bool is_on_gpu) : of_host_(count, value) {
+    if (is_on_gpu) of_gpu_.emplace(count, value);
+  }
+  operator Elements() { return of_gpu_ ? of_gpu_->named() : Elements(of_host_); }
+  operator ConstElements() { return Elements(*this); }
+  std::vector<T> read() const { return of_gpu_ ? of_gpu_->read() : of_host_; }
+
+ private:
+  std::vector<T> of_host_;
+  std::optional<test::OnGpu<T>> of_gpu_;
+};
+
+void exchange(ProcessGroup& group, bool is_on_gpu, bool is_any, int tag = 0) {
+  Numbers<int> data(1, group.rank(), is_on_gpu);
+  if (group.rank() == 0 && (is_any || tag != 0) && is_on_gpu) {
+    return static_cast<void>(group.recv_any(data, tag));  // refused, as its peer is
+  }
+  if (group.rank() == 0) return group.send(data, 1, tag);
+  is_any ? static_cast<void>(group.recv_any(data, tag)) : group.recv(data, 0, tag);
 }
 
 template <typename T>
-void sum(ProcessGroup& group) {
-  std::vector<T> data(3, T(1));
-  group.all_reduce(data);
-  for (const T number : data) {
-    if (!(number == T(2))) throw std::runtime_error("a wrong sum");
+void reduce_with(ProcessGroup& group, bool is_on_gpu, ReduceOp op, T result) {
+  Numbers<T> data(3, T(1), is_on_gpu);
+  group.all_reduce(data, op);
+  for (const T number : data.read()) {
+    if (!(number == result)) throw std::runtime_error("a wrong result");
   }
 }
 
 using Deed = std::function<void(ProcessGroup& group)>;
 
+template <typename T>
+Deed sum(bool is_on_gpu) {
+  return
+      [is_on_gpu](ProcessGroup& group) { reduce_with<T>(group, is_on_gpu, ReduceOp::Sum, T(2)); };
+}
+
 // What the rows' words stand for, with two ranks.
-std::map<std::string, Deed> deeds() {
+std::map<std::string, Deed> deeds(bool is_on_gpu) {
   using Counts = ProcessGroup::Counts;
-  static std::vector<int> one(1);
-  static std::vector<int> two(2);
-  static std::vector<int> none;
+  static Numbers<int> one(1, 0, is_on_gpu);
+  static Numbers<int> two(2, 0, is_on_gpu);
+  static Numbers<int> other_two(2, 0, is_on_gpu);
+  static std::vector<int> of_host(1);
   const Counts ones{1, 1};
-  const auto at_root = [](ProcessGroup& group, std::vector<int>& data) -> std::vector<int>& {
-    return group.rank() == 0 ? data : none;
+  const auto at_root = [](ProcessGroup& group, Numbers<int>& data) {
+    return group.rank() == 0 ? Elements(data) : Elements();
+  };
+  const auto reduced = [=](ReduceOp op, int result) {
+    return [=](ProcessGroup& group) { reduce_with<int>(group, is_on_gpu, op, result); };
   };
   return {
       {"barrier", [](ProcessGroup& group) { group.barrier(); }},
@@ -96,28 +127,38 @@ std::map<std::string, Deed> deeds() {
        [=](ProcessGroup& group) { group.scatter_v(at_root(group, two), ones, one, 0); }},
       {"reduce_scatter", [](ProcessGroup& group) { group.reduce_scatter(two, one); }},
       {"reduce_scatter_v", [=](ProcessGroup& group) { group.reduce_scatter_v(two, ones, one); }},
-      {"all_to_all", [](ProcessGroup& group) { group.all_to_all(two, two); }},
+      {"all_to_all", [](ProcessGroup& group) { group.all_to_all(two, other_two); }},
       {"all_to_all_v",
-       [=](ProcessGroup& group) {
-         std::vector<int> output(2);
-         group.all_to_all_v(two, ones, output, ones);
-       }},
-      {"send", [](ProcessGroup& group) { exchange(group, false); }},
-      {"recv", [](ProcessGroup& group) { exchange(group, false); }},
-      {"recv_any", [](ProcessGroup& group) { exchange(group, true); }},
-      {"u8", sum<std::uint8_t>},
-      {"i8", sum<std::int8_t>},
-      {"i16", sum<std::int16_t>},
-      {"i32", sum<std::int32_t>},
-      {"u32", sum<std::uint32_t>},
-      {"i64", sum<std::int64_t>},
-      {"u64", sum<std::uint64_t>},
-      {"f16", sum<Float16>},
-      {"bf16", sum<BFloat16>},
-      {"f32", sum<float>},
-      {"f64", sum<double>},
+       [=](ProcessGroup& group) { group.all_to_all_v(two, ones, other_two, ones); }},
+      {"send", [=](ProcessGroup& group) { exchange(group, is_on_gpu, false); }},
+      {"recv", [=](ProcessGroup& group) { exchange(group, is_on_gpu, false); }},
+      {"recv_any", [=](ProcessGroup& group) { exchange(group, is_on_gpu, true); }},
+      {"tags", [=](ProcessGroup& group) { exchange(group, is_on_gpu, false, 3); }},
+      {"u8", sum<std::uint8_t>(is_on_gpu)},
+      {"i8", sum<std::int8_t>(is_on_gpu)},
+      {"i16", sum<std::int16_t>(is_on_gpu)},
+      {"i32", sum<std::int32_t>(is_on_gpu)},
+      {"u32", sum<std::uint32_t>(is_on_gpu)},
+      {"i64", sum<std::int64_t>(is_on_gpu)},
+      {"u64", sum<std::uint64_t>(is_on_gpu)},
+      {"f16", sum<Float16>(is_on_gpu)},
+      {"bf16", sum<BFloat16>(is_on_gpu)},
+      {"f32", sum<float>(is_on_gpu)},
+      {"f64", sum<double>(is_on_gpu)},
+      {"product", reduced(ReduceOp::Product, 1)},
+      {"min", reduced(ReduceOp::Min, 1)},
+      {"max", reduced(ReduceOp::Max, 1)},
+      {"avg",
+       [=](ProcessGroup& group) { reduce_with<float>(group, is_on_gpu, ReduceOp::Avg, 1.0f); }},
+      {"band", reduced(ReduceOp::Band, 1)},
+      {"bor", reduced(ReduceOp::Bor, 1)},
+      {"bxor", reduced(ReduceOp::Bxor, 0)},
+      {"memory of the host", [](ProcessGroup& group) { group.all_reduce(of_host); }},
       {"memory of a GPU",
-       [](ProcessGroup& group) { group.all_reduce(Elements(&one, 1, DataType::F32, 0)); }},
+       [=](ProcessGroup& group) {
+         is_on_gpu ? group.all_reduce(one)
+                   : group.all_reduce(Elements(&of_host, 1, DataType::F32, 0));
+       }},
   };
 }
 
@@ -135,7 +176,7 @@ std::vector<std::string> words_of(std::string what) {
 
 // "yes", "no", or what is wrong.
 std::string answer_of(ProcessGroup& group, const std::vector<std::string>& words) {
-  const std::map<std::string, Deed> known = deeds();
+  const std::map<std::string, Deed> known = deeds(group.backend() == "nccl");
   std::size_t refused = 0;
   for (const std::string& word : words) {
     const auto deed = known.find(word);
@@ -155,6 +196,7 @@ std::string answer_of(ProcessGroup& group, const std::vector<std::string>& words
 void compare(const Table& table, std::size_t backend, const Say& say) {
   InitOptions options;
   options.backend = table.backends[backend];
+  if (options.backend == "nccl") test::use_standins();
   ProcessGroup group = ProcessGroup::connect(options);
   for (const std::vector<std::string>& row : table.rows) {
     const std::string is = answer_of(group, words_of(row[0]));
@@ -168,10 +210,10 @@ void compare(const Table& table, std::size_t backend, const Say& say) {
 
 TEST_CASE("the README's table says what the backends can do") {
   const Table table = read_table();
-  REQUIRE(table.backends == std::vector<std::string>{"gloo", "shm", "shm+gloo", "mpi"});
+  REQUIRE(table.backends == std::vector<std::string>{"gloo", "shm", "shm+gloo", "mpi", "nccl"});
   REQUIRE(table.rows.size() >= 13);
   const StoreProcess store;
-  const std::size_t backend = GENERATE(0u, 1u, 2u);  // mpi is toured under mpirun
+  const std::size_t backend = GENERATE(0u, 1u, 2u, 4u);  // mpi is toured under mpirun
   for (const auto& end : run_ranks({.size = 2, .port = store.port()},
                                    [&](int, const Say& say) { compare(table, backend, say); })) {
     CHECK(end.said == "");

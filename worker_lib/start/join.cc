@@ -68,7 +68,7 @@ T value_or_throw(Result<T> result, int rank = -1) {
 // One rank's way into the group.
 class Joining {
  public:
-  Joining(const InitOptions& options, InitPlan plan, std::string backend)
+  Joining(const InitOptions& options, InitPlan plan, BackendChoice backend)
       : options_(options),
         plan_(std::move(plan)),
         backend_(std::move(backend)),
@@ -82,6 +82,7 @@ class Joining {
     job->is_debug = is_debug();
     GroupParts parts{.job = job, .rank = rank(), .size = size()};
     try {
+      check_is_here(backend_);
       if (size() > 1) meet(parts);
       parts.backend = connect_backend(parts, deadline_);
       // Nobody goes on before everybody has read from the store all that it needs: the rank that
@@ -116,7 +117,7 @@ class Joining {
     parts.node_of = map_nodes(*parts.store, rank(), size(), deadline_);
     const bool is_one_node = parts.node_of.back() == 0 &&
                              std::count(parts.node_of.begin(), parts.node_of.end(), 0) == size();
-    const bool is_networked = needs_network(backend_, is_one_node);
+    const bool is_networked = needs_network(backend_.name, is_one_node);
     if (!is_networked && interface().empty()) return;  // an interface that was given must exist
     const LocalAddress address = value_or_throw(own_address(), rank());
     job.address = address.text;
@@ -202,13 +203,14 @@ class Joining {
 
   const InitOptions& options_;
   const InitPlan plan_;
-  const std::string backend_;
+  const BackendChoice backend_;
   const Deadline deadline_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline) {
+std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadline,
+                                         std::shared_ptr<void> split_off) {
   BackendContext context;
   context.rank = parts.rank;
   context.size = parts.size;
@@ -217,7 +219,9 @@ std::unique_ptr<Backend> connect_backend(const GroupParts& parts, Deadline deadl
   context.address = parts.job->address;
   context.is_debug = parts.job->is_debug;
   context.deadline = deadline;
-  return connect_named(parts.job->backend, context);
+  context.local_rank = parts.job->self.local_rank;
+  context.split_off = std::move(split_off);
+  return connect_chosen(parts.job->backend, context);
 }
 
 GroupParts join(const InitOptions& options) {

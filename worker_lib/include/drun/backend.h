@@ -1,7 +1,7 @@
 // core. What moves data between the ranks of one group, and how a new one comes in.
 //
 // A ProcessGroup checks arguments, keeps the order of calls, their deadlines and the first failure;
-// a backend only moves bytes. drun brings gloo, shm and mpi. Another one is a class derived
+// a backend only moves bytes. drun brings gloo, shm, nccl and mpi. Another one is a class derived
 // from Backend and a line before init_process_group():
 //
 //     drun::register_backend("mine", [](const drun::BackendContext& context) {
@@ -72,7 +72,7 @@ struct Call {
   const std::size_t* counts_out = nullptr;
   bool is_uneven = false;
   std::optional<int> gpu = std::nullopt;
-  void* stream = nullptr;  // CUDA: after whose work this is done; null: the backend's own
+  void* stream = nullptr;  // CUDA: after whose work so far this is done; null: the default one's
 };
 
 // Which collective of the group this is, and until when it may take.
@@ -122,12 +122,27 @@ class Backend {
   virtual std::string refusal(const Call& call) const = 0;
   virtual void run(const Call& call, const Turn& turn) = 0;
 
+  // Of collectives that go on by themselves once they are started, as on a GPU: whether such a call
+  // does, and what starts it on the thread of the program that asks for it. The Transfers of one
+  // group are finished in the order they were started. Otherwise a thread of the group's does run.
+  virtual bool starts(const Call& call) const { return static_cast<void>(call), false; }
+  virtual std::unique_ptr<Transfer> start(const Call& call, const Turn& turn);
+
   // Messages. Started in the caller's order; those of one pair of ranks with the same tag arrive in
   // that order. `from` absent: of whoever comes first. Throws Mismatch, on the receiver, if type or
   // count differ. The default: Unsupported.
   virtual std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
   virtual std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
                                                int tag);
+  // As refusal.
+  virtual std::string message_refusal(const ConstElements& data, bool is_from_anyone,
+                                      int tag) const;
+
+  // For groups made of this one: whether ranks of it can share what it is connected with, the same
+  // answer on every rank; then every rank calls split, also those that are not among `ranks`. What
+  // it returns comes with the new group's BackendContext.
+  virtual bool splits() const { return false; }
+  virtual std::shared_ptr<void> split(const std::vector<int>& ranks, const Turn& turn);
 
   // Wakes whoever is inside an operation and closes all connections, which the other ranks see. The
   // group calls it after a failure, when it has told the others why: a failing backend does not
@@ -156,8 +171,11 @@ struct BackendContext {
   // loopback.
   std::vector<int> node_of = {0};
   std::shared_ptr<KeyStore> store = nullptr;  // with a prefix of this group's own
+  int local_rank = 0;                         // of this process on its node, in the whole job
   std::string address = "";                   // this rank's, numeric, for the other nodes
   bool is_debug = false;                      // DRUN_DEBUG=1
+  bool connects_later = false;                // may never be used: connect with the first operation
+  std::shared_ptr<void> split_off = nullptr;  // what split of the group it is made from returned
   Deadline deadline{};                        // for connecting
 };
 

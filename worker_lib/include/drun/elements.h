@@ -1,5 +1,5 @@
 // core. Typed memory as every operation takes it: a pointer, a count, one of eleven types, and the
-// GPU it lies on, if it does.
+// GPU it lies on, if it does, and the stream that is still at work on it.
 //
 // A vector, array, span or any contiguous range of numbers converts by itself; device_elements()
 // describes memory of a GPU.
@@ -76,11 +76,16 @@ struct Elements {
   void* data = nullptr;
   std::size_t count = 0;
   DataType type = DataType::U8;
-  std::optional<int> gpu = std::nullopt;  // CUDA device number; absent: memory of the host
+  // CUDA device number. Absent: memory of the host, or, where CUDA was loaded before the group was
+  // made, wherever the pointer points to.
+  std::optional<int> gpu = std::nullopt;
+  // A cudaStream_t: what it has been given until the call comes first. Null: the default stream.
+  void* stream = nullptr;
 
   Elements() = default;
-  Elements(void* at, std::size_t how_many, DataType of_type, std::optional<int> on_gpu = {})
-      : data(at), count(how_many), type(of_type), gpu(on_gpu) {}
+  Elements(void* at, std::size_t how_many, DataType of_type, std::optional<int> on_gpu = {},
+           void* on_stream = nullptr)
+      : data(at), count(how_many), type(of_type), gpu(on_gpu), stream(on_stream) {}
   // Of `vector<float>&` and `span<float>`, not of `const vector<float>&`.
   template <typename R, typename = detail::IfWritable<R>>
   Elements(R&& range)  // NOLINT: an implicit conversion is what this is for
@@ -93,22 +98,28 @@ struct ConstElements {
   std::size_t count = 0;
   DataType type = DataType::U8;
   std::optional<int> gpu = std::nullopt;
+  void* stream = nullptr;
 
   ConstElements() = default;
   ConstElements(const void* at, std::size_t how_many, DataType of_type,
-                std::optional<int> on_gpu = {})
-      : data(at), count(how_many), type(of_type), gpu(on_gpu) {}
+                std::optional<int> on_gpu = {}, void* on_stream = nullptr)
+      : data(at), count(how_many), type(of_type), gpu(on_gpu), stream(on_stream) {}
   ConstElements(const Elements& elements)  // NOLINT: as from T* to const T*
-      : data(elements.data), count(elements.count), type(elements.type), gpu(elements.gpu) {}
+      : data(elements.data),
+        count(elements.count),
+        type(elements.type),
+        gpu(elements.gpu),
+        stream(elements.stream) {}
   template <typename R, typename = detail::IfReadable<R>>
   ConstElements(R&& range)  // NOLINT: an implicit conversion is what this is for
       : data(std::data(range)), count(std::size(range)), type(data_type<detail::PointedTo<R>>()) {}
 };
 
-// `count` numbers at `data`, in the memory of CUDA device `gpu`.
+// `count` numbers at `data`, in the memory of CUDA device `gpu`; `stream` may still be at work on
+// them.
 template <typename T>
-Elements device_elements(T* data, std::size_t count, int gpu) {
-  return {data, count, data_type<T>(), gpu};
+Elements device_elements(T* data, std::size_t count, int gpu, void* stream = nullptr) {
+  return {data, count, data_type<T>(), gpu, stream};
 }
 
 }  // namespace drun

@@ -19,7 +19,7 @@
 //          process (drun's --max-restarts) or a new group.
 // Timeout: of each operation as a whole; init's applies where a call is not given one.
 // Async:   async_ operations, isend and irecv return at once; their memory stays with them until
-//          the Work is done.
+//          the Work is done. Those on memory of a GPU throw at once what fails at once.
 // Thread:  any, at the same time; but who calls collectives from several threads must see to it
 //          that the order is the same on all ranks.
 // Owner:   a handle; copies are the same group. It closes with its last copy, without a word to the
@@ -44,9 +44,11 @@
 namespace drun {
 
 struct InitOptions {
-  // A name ("gloo", "shm", "mpi", or a registered one), or two: "shm+gloo" is shared memory within
-  // a node and Gloo between nodes. torch's "cpu:gloo" is understood; nothing here serves "cuda:".
-  std::string backend = "shm+gloo";
+  // A name ("gloo", "shm", "nccl", "mpi", or a registered one), or two: "shm+gloo" is shared memory
+  // within a node and Gloo between nodes. Or, as in torch, by where the data lies: "cpu:name",
+  // "cuda:name", "cpu:name,cuda:name". NCCL beside another backend is looked for when memory of a
+  // GPU is first given to an operation; alone, here.
+  std::string backend = "cpu:shm+gloo,cuda:nccl";
   // "env://": RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as drun and torchrun set them; without
   // the first two what mpirun, mpiexec or srun set, and MASTER_ADDR if there are several nodes.
   // "tcp://host:port": the store is there; rank 0 hosts it. "file:///path": it is this file, a new
@@ -176,7 +178,8 @@ std::vector<Work> batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp
 // Finds the other ranks; returns on every rank when all are connected. The group is the default one
 // until destroy_process_group(). Throws WorkerError: Usage for an environment that makes no sense,
 // or when there is a default group already; Timeout naming the ranks that did not come; Store;
-// Mismatch for ranks built with another Gloo; Unsupported for a backend that was not built in.
+// Mismatch for ranks built with another Gloo; Unsupported for a backend that was not built in, and
+// for "nccl" where there is no NCCL or no GPU.
 ProcessGroup init_process_group(const InitOptions& options = {});
 
 // Ends the default group; bounded in time. Without one: nothing.

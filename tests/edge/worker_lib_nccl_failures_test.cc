@@ -1,0 +1,231 @@
+// Failures of the backend nccl, over stand-ins for NCCL and CUDA's driver (tests/standin) that are
+// told to fail.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "drun/process_group.h"
+#include "tests/support/catch.h"
+#include "tests/support/gpu_memory.h"
+#include "tests/support/ranks.h"
+
+namespace drun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::OnGpu;
+using test::RankEnd;
+using test::run_ranks;
+using test::Say;
+using test::StoreProcess;
+
+InitOptions over(const std::string& backend, milliseconds timeout = seconds(20)) {
+  InitOptions options;
+  options.backend = backend;
+  options.timeout = timeout;
+  return options;
+}
+
+constexpr char kBoth[] = "cpu:shm+gloo,cuda:nccl";
+
+// "timeout| rank 0: all_reduce(...): ...", or "it works".
+std::string outcome_of(const std::function<void()>& deed) {
+  try {
+    deed();
+    return "it works";
+  } catch (const WorkerError& error) {
+    return std::string(to_string(error.kind())) + "| " + error.what();
+  }
+}
+
+// Each rank's deed; `fault` is that of `faulty`, from the start.
+std::vector<std::string> said_with(const std::string& fault, int faulty,
+                                   const std::function<void(int rank)>& deed,
+                                   std::map<std::string, std::string> environment = {}) {
+  const StoreProcess store;
+  const auto ends =
+      run_ranks({.size = 2, .port = store.port(), .environment = std::move(environment)},
+                [&](int rank, const Say& say) {
+                  test::use_standins();
+                  if (rank == faulty) setenv("STANDIN_NCCL_FAULT", fault.c_str(), 1);
+                  say(outcome_of([&] { deed(rank); }));
+                });
+  std::vector<std::string> said;
+  for (const RankEnd& end : ends) {
+    CHECK(end.exit_code == 0);
+    said.push_back(end.said);
+  }
+  return said;
+}
+
+void reduce_times(ProcessGroup& group, int times, ProcessGroup::Timeout timeout = {}) {
+  const OnGpu<float> numbers(4, 1);
+  for (int i = 0; i < times; ++i) group.all_reduce(numbers.named(), ReduceOp::Sum, timeout);
+}
+
+}  // namespace
+
+TEST_CASE("connecting that is slow is waited for, over the stand-in") {
+  for (const std::string& said : said_with("slow_init=300", 1, [](int) {
+         ProcessGroup group = ProcessGroup::connect(over("nccl"));
+         reduce_times(group, 2);
+       })) {
+    CHECK(said == "it works\n");
+  }
+}
+
+TEST_CASE("a rank that never connects is a timeout for the others, over the stand-in") {
+  const auto began = Clock::now();
+  const auto said =
+      said_with("absent", 1, [](int) { ProcessGroup::connect(over("nccl", milliseconds(1500))); });
+  CHECK_THAT(said[0], ContainsSubstring("timeout| rank 0: init_process_group: connecting was not "
+                                        "done in time"));
+  CHECK(Clock::now() - began < seconds(30));
+}
+
+TEST_CASE("a rank that does not come to the first operation is named, over the stand-in") {
+  const auto said = said_with("", -1, [](int rank) {
+    ProcessGroup group = ProcessGroup::connect(over(kBoth));
+    if (rank == 1) reduce_times(group, 1, milliseconds(500));
+    group.monitored_barrier(seconds(1));
+  });
+  CHECK_THAT(said[1], ContainsSubstring("timeout| rank 1: all_reduce(f32 x 4, sum): rank 0 did not "
+                                        "come in time to connect the GPUs (500 ms)"));
+}
+
+TEST_CASE("connecting that fails is told in NCCL's words, over the stand-in") {
+  const auto said = said_with("bad_init", 0,
+                              [](int) { ProcessGroup::connect(over("nccl", milliseconds(1500))); });
+  CHECK_THAT(said[0], ContainsSubstring("system| rank 0: init_process_group: NCCL 2.28.9: "
+                                        "connecting: unhandled system error (2)"));
+}
+
+TEST_CASE("an asynchronous error names rank, operation and number, over the stand-in") {
+  const auto said = said_with("async_error=3", 1, [](int) {
+    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    reduce_times(group, 5);
+  });
+  CHECK_THAT(said[1], ContainsSubstring("peer lost| rank 1: all_reduce(f32 x 4, sum): NCCL 2.28.9: "
+                                        "collective number 3: remote process exited"));
+  CHECK_THAT(said[0], ContainsSubstring("rank 0: all_reduce(f32 x 4, sum): "));
+  CHECK_THAT(said[0], ContainsSubstring("collective number 3"));
+}
+
+TEST_CASE("an operation that never ends is a timeout, and the group is broken, over the stand-in") {
+  const auto began = Clock::now();
+  const auto said = said_with("stuck=2", 0, [](int) {
+    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    reduce_times(group, 1);
+    const std::string first = outcome_of([&] { reduce_times(group, 1, milliseconds(400)); });
+    const std::string second = outcome_of([&] { reduce_times(group, 1); });
+    throw WorkerError({.message = first + "\n" + second});
+  });
+  for (const std::string& each : said) {
+    CHECK_THAT(each, ContainsSubstring("all_reduce(f32 x 4, sum): "));
+    CHECK_THAT(each, ContainsSubstring("collective number 2 was not done in time") ||
+                         ContainsSubstring("remote process exited"));
+    CHECK_THAT(each, ContainsSubstring("broken| "));
+  }
+  CHECK(Clock::now() - began < seconds(30));
+}
+
+TEST_CASE("a message that nobody receives is a timeout that names the other, over the stand-in") {
+  const auto said = said_with("", -1, [](int rank) {
+    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    const OnGpu<int> big(100000, 1);
+    if (rank == 0) group.send(big.named(), 1, 0, milliseconds(500));
+    group.monitored_barrier(seconds(1));
+  });
+  CHECK_THAT(said[0], ContainsSubstring("timeout| rank 0: send(i32 x 100000, to rank 1): "));
+}
+
+TEST_CASE("a rank that dies is named to those who wait on their GPUs, over the stand-in") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
+    test::use_standins();
+    ProcessGroup group = ProcessGroup::connect(over(kBoth));
+    reduce_times(group, 1);
+    if (rank == 1) {
+      group.recv(std::vector<int>(1), 0);
+      kill(getpid(), SIGKILL);
+    }
+    Work work;
+    const OnGpu<float> numbers(4, 1);
+    if (rank == 0) {
+      work = group.async_all_reduce(numbers.named());
+      group.send(std::vector<int>(1), 1);
+    }
+    say(outcome_of([&] { rank == 0 ? work.wait() : reduce_times(group, 1); }));
+  });
+  for (const int rank : {0, 2}) {
+    const std::string& said = ends[static_cast<std::size_t>(rank)].said;
+    CHECK_THAT(said, ContainsSubstring("peer lost| rank " + std::to_string(rank)));
+    CHECK_THAT(said, ContainsSubstring("the process of rank 1 has ended"));
+    CHECK(ends[static_cast<std::size_t>(rank)].took < seconds(15));
+  }
+}
+
+TEST_CASE("a group that is destroyed wakes who waits on the GPU, over the stand-in") {
+  const auto said = said_with("", -1, [](int rank) {
+    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    reduce_times(group, 1);
+    if (rank == 1) return group.monitored_barrier(seconds(10));
+    const OnGpu<float> numbers(4, 1);
+    const Work work = group.async_all_reduce(numbers.named());  // the other never comes
+    group.monitored_barrier(seconds(10));
+    group.destroy();
+    work.wait();
+  });
+  CHECK_THAT(said[0], ContainsSubstring("the group was destroyed"));
+  CHECK(said[1] == "it works\n");
+}
+
+TEST_CASE("with DRUN_DEBUG=1 ranks that call different things hear it, over the stand-in") {
+  const auto said = said_with("", -1,
+                              [](int rank) {
+                                ProcessGroup group = ProcessGroup::connect(over("nccl"));
+                                reduce_times(group, 1);
+                                const OnGpu<float> numbers(4, 1);
+                                rank == 0 ? group.all_reduce(numbers.named())
+                                          : group.broadcast(numbers.named(), 0);
+                              },
+                              {{"DRUN_DEBUG", "1"}});
+  for (const std::string& each : said) {
+    CHECK_THAT(each, ContainsSubstring("mismatch| "));
+    CHECK_THAT(each, ContainsSubstring("the ranks disagree about collective number 2: rank 0 calls "
+                                       "all_reduce(f32 x 4, sum); rank 1 calls broadcast(f32 x 4, "
+                                       "root 0)"));
+  }
+}
+
+TEST_CASE("with DRUN_DEBUG=1 a message of another size is a mismatch, over the stand-in") {
+  const auto said = said_with("", -1,
+                              [](int rank) {
+                                ProcessGroup group = ProcessGroup::connect(over("nccl"));
+                                const OnGpu<float> numbers(4, 1);
+                                if (rank == 0)
+                                  return group.isend(numbers.named(), 1).wait(seconds(5));
+                                const OnGpu<float> fewer(3, 1);
+                                group.recv(fewer.named(), 0);
+                              },
+                              {{"DRUN_DEBUG", "1"}});
+  CHECK_THAT(said[1],
+             ContainsSubstring("mismatch| rank 1: recv(f32 x 3, from rank 0): rank 0 sends "
+                               "f32 x 4, this rank receives f32 x 3"));
+}
+
+TEST_CASE("ranks with different NCCLs hear it, over the stand-in") {
+  const auto said = said_with("version=22707", 0,
+                              [](int) { ProcessGroup::connect(over("nccl", milliseconds(1500))); });
+  CHECK_THAT(said[1], ContainsSubstring("mismatch| rank 1: init_process_group: rank 0 has NCCL "
+                                        "2.27.7, this rank 2.28.9"));
+}
+
+}  // namespace drun

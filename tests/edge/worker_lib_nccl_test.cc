@@ -1,0 +1,223 @@
+// The backend nccl over stand-ins for NCCL and CUDA's driver (tests/standin), and, where there is
+// an NVIDIA GPU, over the real ones: alone, and with several ranks on one GPU.
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "drun/process_group.h"
+#include "tests/standin/cuda_standin.h"
+#include "tests/support/catch.h"
+#include "tests/support/gpu_memory.h"
+#include "tests/support/nccl_deeds.h"
+#include "tests/support/ranks.h"
+#include "worker_lib/nccl/library.h"
+
+namespace drun {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::OnGpu;
+using test::RankEnd;
+using test::Ranks;
+using test::run_ranks;
+using test::Say;
+using test::StoreProcess;
+
+using Body = std::function<void(const Ranks& ranks, int rank)>;
+
+void check_well(const std::vector<RankEnd>& ends) {
+  for (const RankEnd& end : ends) {
+    INFO("said: " << end.said << " signal " << end.signal);
+    CHECK(end.exit_code == 0);
+  }
+}
+
+void run_over_standins(int size, const Body& body) {
+  const StoreProcess store;
+  const Ranks ranks{.size = size, .port = store.port()};
+  check_well(run_ranks(ranks, [&](int rank, const Say&) {
+    test::use_standins();
+    body(ranks, rank);
+  }));
+}
+
+// As NCCL's check for duplicate GPUs wants it: each rank a host of its own.
+void run_on_one_gpu(int size, const Body& body) {
+  const StoreProcess store;
+  const Ranks ranks{.size = size,
+                    .port = store.port(),
+                    .environment = {{"CUDA_VISIBLE_DEVICES", "0"},
+                                    {"NCCL_NET", "Socket"},
+                                    {"NCCL_SOCKET_IFNAME", "lo"},
+                                    {"NCCL_IB_DISABLE", "1"},
+                                    {"NCCL_MAX_CTAS", "2"}}};
+  check_well(run_ranks(ranks, [&](int rank, const Say&) {
+    setenv("NCCL_HOSTID", ("rank" + std::to_string(rank)).c_str(), 1);
+    body(ranks, rank);
+  }));
+}
+
+struct Part {
+  std::string what;
+  int least_ranks = 1;
+  Body body;
+};
+
+std::vector<Part> parts() {
+  return {
+      {"collectives", 1, test::check_nccl_collectives},
+      {"messages", 2, [](const Ranks&, int) { test::check_nccl_messages(); }},
+      {"asynchronous ones", 1, [](const Ranks&, int) { test::check_nccl_async(); }},
+      {"both memories", 1, [](const Ranks&, int) { test::check_both_memories(); }},
+      {"groups", 2, [](const Ranks&, int) { test::check_nccl_groups(); }},
+  };
+}
+
+// Of the stand-in for CUDA's driver, which is loaded by now.
+template <typename Function>
+Function* standins_function(const char* name) {
+  void* const library = dlopen(std::getenv("DRUN_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+void expect(bool is_true, const std::string& what) {
+  if (!is_true) throw std::runtime_error("expected: " + what);
+}
+
+}  // namespace
+
+TEST_CASE("nccl's collectives give what they should, over the stand-in") {
+  const int size = GENERATE(1, 2, 3);
+  run_over_standins(size, test::check_nccl_collectives);
+}
+
+TEST_CASE("nccl's messages, async operations, groups and both memories, over the stand-in") {
+  const std::size_t which = GENERATE(1u, 2u, 3u, 4u);
+  const Part part = parts()[which];
+  INFO(part.what);
+  run_over_standins(4, part.body);
+}
+
+TEST_CASE("a world of one does what nccl does alone, over the stand-in") {
+  for (const Part& part : parts()) {
+    INFO(part.what);
+    if (part.least_ranks == 1) run_over_standins(1, part.body);
+  }
+}
+
+TEST_CASE("what the caller's stream was given comes first, over the stand-in") {
+  run_over_standins(2, [](const Ranks&, int rank) {
+    ProcessGroup group = ProcessGroup::connect({.backend = "nccl"});
+    const OnGpu<int> number(1, 0);
+    const worker::Gpu gpu(0);
+    const worker::Current current(gpu);
+    const worker::cuda::Api& cuda = worker::need_cuda();
+    worker::cuda::Stream stream = nullptr;
+    expect(cuda.stream_create(&stream, 0) == worker::cuda::kSuccess, "a stream");
+    struct Kernel {
+      int* number;
+      int value;
+    } kernel{number.data(), rank + 1};
+    const auto enqueue = standins_function<decltype(standin_enqueue)>("standin_enqueue");
+    const auto slow = [](void* argument) {
+      const auto* const what = static_cast<const Kernel*>(argument);
+      std::this_thread::sleep_for(milliseconds(50));
+      *what->number = what->value;
+    };
+    enqueue(stream, slow, &kernel);
+    group.async_all_reduce(device_elements(number.data(), 1, 0, stream)).wait();
+    expect(number.read()[0] == 3, "the sum of what the streams wrote");
+    kernel.value = 10 + rank;
+    if (rank == 0) enqueue(stream, slow, &kernel);
+    if (rank == 0) group.send(device_elements(number.data(), 1, 0, stream), 1);
+    if (rank == 1) group.recv(number.named(), 0);
+    expect(number.read()[0] == 10, "what the sender's stream wrote");
+    cuda.stream_destroy(stream);
+    group.barrier();
+  });
+}
+
+TEST_CASE("each rank takes the GPU of its local rank, or of its memory, over the stand-in") {
+  run_over_standins(3, [](const Ranks&, int rank) {
+    setenv("STANDIN_GPUS", "2", 1);
+    ProcessGroup group = ProcessGroup::connect({.backend = "nccl"});
+    const OnGpu<int> own(1, 1, rank % 2);
+    group.all_reduce(own.unnamed());
+    expect(own.read()[0] == 3, "the sum");
+    std::string refused;
+    try {
+      const OnGpu<int> other(1, 1, 1 - rank % 2);
+      group.all_reduce(other.named());
+    } catch (const WorkerError& error) {
+      refused = error.what();
+    }
+    expect(refused.find("this group works on GPU " + std::to_string(rank % 2)) != std::string::npos,
+           refused);
+    ProcessGroup both = ProcessGroup::connect();
+    const OnGpu<int> first(1, 1, 0);
+    both.all_reduce(first.named());
+    expect(first.read()[0] == 3, "the sum on GPU 0 of each");
+    both.barrier();
+    group.barrier();
+  });
+}
+
+TEST_CASE("what nccl cannot do is refused with who can, and changes nothing, over the stand-in") {
+  run_over_standins(2, [](const Ranks&, int) {
+    ProcessGroup group = ProcessGroup::connect({.backend = "nccl"});
+    const OnGpu<int> numbers(2, 6);
+    const OnGpu<std::int16_t> small(2, 1);
+    std::vector<int> of_host(2);
+    const auto is_refused = [](const std::function<void()>& deed, const std::string& text) {
+      try {
+        deed();
+      } catch (const WorkerError& error) {
+        expect(error.kind() == WorkerError::Kind::Unsupported, error.what());
+        expect(error.message().find(text) != std::string::npos, error.what());
+        return;
+      }
+      throw std::runtime_error("not refused: " + text);
+    };
+    is_refused([&] { group.all_reduce(numbers.named(), ReduceOp::Bxor); }, "shm and gloo can");
+    is_refused([&] { group.all_reduce(small.named()); }, "NCCL reduces no i16");
+    is_refused([&] { group.all_reduce(of_host); }, "not of the host; shm and gloo can");
+    is_refused([&] { group.recv_any(numbers.named()); }, "does not receive from anyone");
+    is_refused([&] { group.send(numbers.named(), 1 - group.rank(), 5); }, "no tags");
+    is_refused([&] { group.isend(of_host, 1 - group.rank()); }, "not of the host");
+    group.all_reduce(numbers.named());
+    expect(numbers.read() == std::vector<int>(2, 12), "the group is well");
+    group.barrier();
+  });
+}
+
+TEST_CASE("on a GPU, nccl does the same alone") {
+  const std::string reason = test::no_gpu_here();
+  if (!reason.empty()) {
+    WARN("skipped: " << reason);
+    return;
+  }
+  for (const Part& part : parts()) {
+    INFO(part.what);
+    if (part.least_ranks == 1) run_on_one_gpu(1, part.body);
+  }
+}
+
+TEST_CASE("on a GPU, nccl does the same with several ranks that share it") {
+  const std::string reason = test::no_gpu_here();
+  if (!reason.empty()) {
+    WARN("skipped: " << reason);
+    return;
+  }
+  for (const Part& part : parts()) {
+    INFO(part.what);
+    run_on_one_gpu(2, part.body);
+  }
+}
+
+}  // namespace drun

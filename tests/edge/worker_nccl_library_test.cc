@@ -1,0 +1,114 @@
+// What a program hears that asks for nccl where it cannot be had.
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "drun/process_group.h"
+#include "tests/support/catch.h"
+#include "tests/support/gpu_memory.h"
+#include "tests/support/ranks.h"
+#include "worker_lib/nccl/library.h"
+
+namespace drun {
+namespace {
+
+using test::run_ranks;
+using test::Say;
+
+// Libraries are loaded once a process; so each attempt has its own.
+std::string said_when(
+    const std::function<void()>& prepare,
+    const std::function<void()>& deed = [] { ProcessGroup::connect({.backend = "nccl"}); }) {
+  const auto ends = run_ranks({.size = 1, .port = 1}, [&](int, const Say& say) {
+    test::use_standins();
+    prepare();
+    try {
+      deed();
+      say("it works");
+    } catch (const WorkerError& error) {
+      say(std::string(to_string(error.kind())) + "| " + error.what());
+    }
+  });
+  return ends[0].said;
+}
+
+void set(const char* name, const char* value) { setenv(name, value, 1); }
+
+}  // namespace
+
+TEST_CASE("nccl without a driver, or without NCCL, says which library is missing") {
+  CHECK_THAT(said_when([] { set("DRUN_CUDA_LIBRARY", "libnot_here.so.1"); }),
+             ContainsSubstring("unsupported| ") &&
+                 ContainsSubstring("cannot load libnot_here.so.1 (the CUDA driver)") &&
+                 ContainsSubstring("No such file") &&
+                 ContainsSubstring("DRUN_CUDA_LIBRARY should name its file"));
+  CHECK_THAT(said_when([] { set("DRUN_NCCL_LIBRARY", "/nowhere/libnccl.so.2"); }),
+             ContainsSubstring("unsupported| ") &&
+                 ContainsSubstring("cannot load /nowhere/libnccl.so.2 (NCCL)") &&
+                 ContainsSubstring("LD_LIBRARY_PATH"));
+}
+
+TEST_CASE("a library that is too old, or another one, is told so") {
+  CHECK_THAT(said_when([] { set("STANDIN_NCCL_FAULT", "version=21304"); }),
+             ContainsSubstring("is version 2.13.4; 2.14.0 or later is needed"));
+  CHECK_THAT(said_when([] { set("DRUN_NCCL_LIBRARY", "libm.so.6"); }),
+             ContainsSubstring("libm.so.6 (NCCL) lacks ncclGetVersion, ") &&
+                 ContainsSubstring("ncclRecv: ") && !ContainsSubstring("ncclCommSplit"));
+  CHECK_THAT(said_when([] { set("DRUN_CUDA_LIBRARY", "libm.so.6"); }),
+             ContainsSubstring("libm.so.6 (the CUDA driver) lacks cuInit, "));
+}
+
+TEST_CASE("a driver that finds no GPU is told so") {
+  CHECK_THAT(said_when([] { set("STANDIN_GPUS", "0"); }),
+             ContainsSubstring("no GPU can be used") &&
+                 ContainsSubstring("no CUDA-capable device is detected"));
+}
+
+TEST_CASE("nccl that is not here is told before anything waits for other ranks") {
+  const auto began = std::chrono::steady_clock::now();
+  CHECK_THAT(said_when([] {
+               set("DRUN_CUDA_LIBRARY", "libnot_here.so.1");
+               set("WORLD_SIZE", "2");  // nobody else comes
+               set("MASTER_PORT", "1");
+             }),
+             ContainsSubstring("cannot load libnot_here.so.1"));
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(20));
+}
+
+TEST_CASE("the default backend does without a GPU until one is used") {
+  const auto without_driver = [] { set("DRUN_CUDA_LIBRARY", "libnot_here.so.1"); };
+  CHECK_THAT(said_when(without_driver,
+                       [] {
+                         ProcessGroup group = ProcessGroup::connect();
+                         std::vector<int> numbers(3);
+                         group.all_reduce(numbers);
+                         group.async_all_reduce(numbers).wait();
+                         try {
+                           group.all_reduce(device_elements(numbers.data(), 3, 0));
+                           throw std::runtime_error("not refused");
+                         } catch (const WorkerError& error) {
+                           if (error.kind() != WorkerError::Kind::Unsupported) throw;
+                           const std::string text = error.what();
+                           if (text.find("cannot load") == std::string::npos) throw;
+                         }
+                         group.all_reduce(numbers);
+                       }),
+             ContainsSubstring("it works"));
+}
+
+TEST_CASE("the library that is installed here has all that is used") {
+  const std::string said =
+      said_when([] { unsetenv("DRUN_NCCL_LIBRARY"); }, [] { worker::need_nccl(); });
+  if (said.find("cannot load") != std::string::npos) {
+    WARN("skipped: there is no libnccl.so.2 here");
+    return;
+  }
+  CHECK_THAT(said, ContainsSubstring("it works"));
+}
+
+TEST_CASE("NCCL's versions are read as NCCL writes them") {
+  CHECK(worker::version_text(22809) == "2.28.9");
+  CHECK(worker::version_text(2804) == "2.8.4");
+}
+
+}  // namespace drun

@@ -1,0 +1,270 @@
+// edge. A stand-in for the CUDA driver, for tests on machines without a GPU: the functions that
+// worker_lib uses, over memory of the host. Streams are threads that do what they are given one
+// after the other; nothing here says anything about a real GPU.
+//
+// STANDIN_GPUS: how many there are (1).
+#include "tests/standin/cuda_standin.h"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+using drun::worker::cuda::Address;
+using drun::worker::cuda::Context;
+using drun::worker::cuda::Device;
+using drun::worker::cuda::Event;
+using drun::worker::cuda::Result;
+using drun::worker::cuda::Stream;
+
+namespace {
+
+constexpr Result kSuccess = 0;
+constexpr Result kInvalidValue = 1;
+constexpr Result kNotInitialised = 3;
+constexpr Result kNoDevice = 100;
+constexpr Result kInvalidContext = 201;
+constexpr Result kNotReady = 600;
+constexpr int kMostGpus = 16;
+
+// A thread that does what it is given, in order.
+class Queue {
+ public:
+  Queue() : thread_([this] { run(); }) {}
+  ~Queue() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopping_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  void add(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    wake_.notify_all();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [this] { return is_stopping_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> tasks_;
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+// How often it was recorded, and how often that has been reached.
+struct Mark {
+  std::mutex mutex;
+  std::condition_variable reached;
+  int recorded = 0;
+  int done = 0;
+};
+using SharedMark = std::shared_ptr<Mark>;
+
+struct State {
+  std::mutex mutex;
+  bool is_initialised = false;
+  std::map<Address, std::pair<std::size_t, int>> memory;  // address -> size, GPU
+  std::unique_ptr<Queue> default_stream;
+};
+
+State& state() {
+  static State& the = *new State;
+  return the;
+}
+
+int gpus() {
+  const char* text = std::getenv("STANDIN_GPUS");
+  return text == nullptr ? 1 : std::atoi(text);
+}
+
+// The contexts that are current on this thread, innermost last.
+std::vector<int>& current() {
+  thread_local std::vector<int> the;
+  return the;
+}
+
+Queue& queue_of(Stream stream) {
+  if (stream != nullptr) return *reinterpret_cast<Queue*>(stream);
+  const std::lock_guard lock(state().mutex);
+  if (!state().default_stream) state().default_stream = std::make_unique<Queue>();
+  return *state().default_stream;
+}
+
+SharedMark& mark_of(Event event) { return *reinterpret_cast<SharedMark*>(event); }
+
+// The allocation that has all of it; null: none.
+const std::pair<std::size_t, int>* find(Address address, std::size_t bytes) {
+  auto after = state().memory.upper_bound(address);
+  if (after == state().memory.begin()) return nullptr;
+  --after;
+  return address + bytes <= after->first + after->second.first ? &after->second : nullptr;
+}
+
+Result copy(void* to, const void* from, std::size_t bytes, Stream stream) {
+  if (current().empty()) return kInvalidContext;
+  queue_of(stream).add([=] { std::memcpy(to, from, bytes); });
+  return kSuccess;
+}
+
+void* pointer(Address address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace
+
+extern "C" {
+
+void standin_enqueue(Stream stream, void (*deed)(void*), void* argument) {
+  queue_of(stream).add([=] { deed(argument); });
+}
+int standin_current_gpu() { return current().empty() ? -1 : current().back(); }
+bool standin_is_gpu_memory(const void* memory, std::size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  return find(reinterpret_cast<Address>(memory), bytes) != nullptr;
+}
+
+Result cuInit(unsigned) {
+  if (gpus() == 0) return kNoDevice;
+  state().is_initialised = true;
+  return kSuccess;
+}
+Result cuGetErrorString(Result error, const char** text) {
+  *text = error == kNoDevice         ? "no CUDA-capable device is detected"
+          : error == kInvalidContext ? "invalid device context"
+          : error == kInvalidValue   ? "invalid argument"
+                                     : "an error of the stand-in's";
+  return kSuccess;
+}
+Result cuDeviceGetCount(int* count) {
+  *count = gpus();
+  return kSuccess;
+}
+Result cuDeviceGet(Device* device, int ordinal) {
+  if (ordinal < 0 || ordinal >= gpus() || ordinal >= kMostGpus) return kInvalidValue;
+  *device = ordinal;
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
+  static char contexts[kMostGpus];
+  *context = reinterpret_cast<Context>(&contexts[device]);
+  *reinterpret_cast<char*>(*context) = static_cast<char>(device);
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRelease_v2(Device) { return kSuccess; }
+Result cuCtxPushCurrent_v2(Context context) {
+  if (context == nullptr) return kInvalidContext;
+  current().push_back(*reinterpret_cast<char*>(context));
+  return kSuccess;
+}
+Result cuCtxPopCurrent_v2(Context*) {
+  if (current().empty()) return kInvalidContext;
+  current().pop_back();
+  return kSuccess;
+}
+
+Result cuStreamCreate(Stream* stream, unsigned) {
+  if (current().empty()) return kInvalidContext;
+  *stream = reinterpret_cast<Stream>(new Queue);
+  return kSuccess;
+}
+Result cuStreamDestroy_v2(Stream stream) {
+  if (current().empty()) return kInvalidContext;
+  delete reinterpret_cast<Queue*>(stream);
+  return kSuccess;
+}
+Result cuStreamWaitEvent(Stream stream, Event event, unsigned) {
+  const SharedMark mark = mark_of(event);
+  const std::lock_guard lock(mark->mutex);
+  queue_of(stream).add([mark, until = mark->recorded] {
+    std::unique_lock waiting(mark->mutex);
+    mark->reached.wait(waiting, [&] { return mark->done >= until; });
+  });
+  return kSuccess;
+}
+
+Result cuEventCreate(Event* event, unsigned) {
+  if (current().empty()) return kInvalidContext;
+  *event = reinterpret_cast<Event>(new SharedMark(std::make_shared<Mark>()));
+  return kSuccess;
+}
+Result cuEventDestroy_v2(Event event) {
+  delete &mark_of(event);
+  return kSuccess;
+}
+Result cuEventRecord(Event event, Stream stream) {
+  if (current().empty()) return kInvalidContext;
+  const SharedMark mark = mark_of(event);
+  const std::lock_guard lock(mark->mutex);
+  queue_of(stream).add([mark, number = ++mark->recorded] {
+    const std::lock_guard reaching(mark->mutex);
+    mark->done = number;
+    mark->reached.notify_all();
+  });
+  return kSuccess;
+}
+Result cuEventQuery(Event event) {
+  const SharedMark& mark = mark_of(event);
+  const std::lock_guard lock(mark->mutex);
+  return mark->done >= mark->recorded ? kSuccess : kNotReady;
+}
+
+Result cuMemAlloc_v2(Address* address, std::size_t size_bytes) {
+  if (current().empty()) return kInvalidContext;
+  *address = reinterpret_cast<Address>(std::malloc(size_bytes == 0 ? 1 : size_bytes));
+  const std::lock_guard lock(state().mutex);
+  state().memory[*address] = {size_bytes, current().back()};
+  return kSuccess;
+}
+Result cuMemFree_v2(Address address) {
+  const std::lock_guard lock(state().mutex);
+  if (state().memory.erase(address) == 0) return kInvalidValue;
+  std::free(pointer(address));
+  return kSuccess;
+}
+Result cuMemcpyHtoDAsync_v2(Address to, const void* from, std::size_t bytes, Stream stream) {
+  return copy(pointer(to), from, bytes, stream);
+}
+Result cuMemcpyDtoHAsync_v2(void* to, Address from, std::size_t bytes, Stream stream) {
+  return copy(to, pointer(from), bytes, stream);
+}
+Result cuMemcpyDtoDAsync_v2(Address to, Address from, std::size_t bytes, Stream stream) {
+  return copy(pointer(to), pointer(from), bytes, stream);
+}
+Result cuPointerGetAttribute(void* value, int attribute, Address address) {
+  const std::lock_guard lock(state().mutex);
+  if (!state().is_initialised) return kNotInitialised;
+  const std::pair<std::size_t, int>* const found = find(address, 0);
+  if (found == nullptr) return kInvalidValue;
+  namespace cuda = drun::worker::cuda;
+  if (attribute == cuda::kPointerMemoryType)
+    *static_cast<unsigned*>(value) = cuda::kMemoryTypeDevice;
+  if (attribute == cuda::kPointerIsManaged) *static_cast<unsigned*>(value) = 0;
+  if (attribute == cuda::kPointerDeviceOrdinal) *static_cast<int*>(value) = found->second;
+  return kSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,80 @@
+// core. How the stand-in for NCCL reduces: one rank after the other.
+// Thread: any.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "worker_lib/nccl/abi.h"
+#include "worker_lib/with_type.h"
+
+namespace standin {
+
+inline drun::DataType type_of(int type) {
+  using drun::DataType;
+  using namespace drun::worker::nccl;
+  switch (type) {
+    case kI8:
+      return DataType::I8;
+    case kI32:
+      return DataType::I32;
+    case kU32:
+      return DataType::U32;
+    case kI64:
+      return DataType::I64;
+    case kU64:
+      return DataType::U64;
+    case kF16:
+      return DataType::F16;
+    case kBF16:
+      return DataType::BF16;
+    case kF32:
+      return DataType::F32;
+    case kF64:
+      return DataType::F64;
+    default:
+      return DataType::U8;
+  }
+}
+
+inline std::size_t element_bytes(int type) {
+  std::size_t bytes = 0;
+  drun::worker::with_type(type_of(type), [&](auto zero) { bytes = sizeof zero; });
+  return bytes;
+}
+
+template <typename N>
+N combine(int op, N left, N right) {
+  using namespace drun::worker::nccl;
+  if (op == kProduct) return static_cast<N>(left * right);
+  if (op == kMax) return left < right ? right : left;
+  if (op == kMin) return left < right ? left : right;
+  return static_cast<N>(left + right);
+}
+
+// `count` elements of each, beginning with the `from`th, into `out`.
+inline void reduce(const std::vector<std::vector<char>>& all, std::size_t from, std::size_t count,
+                   int type, int op, void* out) {
+  drun::worker::with_type(type_of(type), [&](auto zero) {
+    using T = decltype(zero);
+    using N = std::conditional_t<std::is_class_v<T>, float, T>;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto number = [&](const std::vector<char>& bytes) {
+        T value;
+        std::memcpy(&value, bytes.data() + (from + i) * sizeof(T), sizeof(T));
+        return static_cast<N>(value);
+      };
+      N sum = number(all[0]);
+      for (std::size_t rank = 1; rank < all.size(); ++rank)
+        sum = combine(op, sum, number(all[rank]));
+      if (op == drun::worker::nccl::kAverage)
+        sum = static_cast<N>(sum / static_cast<N>(all.size()));
+      const T result(sum);
+      std::memcpy(static_cast<char*>(out) + i * sizeof(T), &result, sizeof(T));
+    }
+  });
+}
+
+}  // namespace standin

@@ -1,0 +1,374 @@
+// edge. A stand-in for NCCL, for tests on machines without a GPU: the functions that worker_lib
+// uses, between processes of one machine, over the memory of the stand-in for CUDA. It insists on
+// what NCCL insists on: nonblocking communicators are not used while in progress, memory is the
+// GPU's, its context is current. Nothing here says anything about the real one.
+//
+// STANDIN_NCCL_FAULT, of this process, read when it matters:
+//   version=21300     this is what it is
+//   slow_init=500     connecting takes these milliseconds longer
+//   absent            does not come when connecting; the others wait
+//   bad_init          connecting fails
+//   async_error=3     the third operation, counted from 1, fails after it was started
+//   stuck=3           the third operation never ends
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/standin/cuda_standin.h"
+#include "tests/standin/nccl_communicator.h"
+#include "tests/standin/nccl_reduce.h"
+#include "tests/standin/nccl_shared.h"
+#include "worker_lib/nccl/abi.h"
+
+using namespace drun::worker::nccl;
+using drun::worker::cuda::Stream;
+using standin::Communicator;
+using standin::connect;
+using standin::is_asked;
+using standin::Part;
+using standin::Shared;
+
+namespace {
+
+constexpr int kLooksInProgress = 3;  // after each call
+
+using Shares = std::shared_ptr<Communicator>;
+
+// The handle is a pointer to one, so that what is on a stream keeps it.
+Shares& of(Comm comm) { return *reinterpret_cast<Shares*>(comm); }
+
+thread_local std::string last_error;
+Result refuse(Result result, const std::string& why) {
+  last_error = "stand-in: " + why;
+  return result;
+}
+
+// What one operation moves, and what is left to do then.
+struct Operation {
+  std::vector<Part> out;
+  std::vector<Part> in;
+  std::function<void()> after;
+};
+
+struct Launch {
+  Shares comm;
+  Stream stream = nullptr;
+  std::vector<Operation> operations;
+};
+thread_local int group_depth = 0;
+thread_local std::vector<Launch> group;
+
+void work(void* argument) {
+  const std::unique_ptr<Launch> launch(static_cast<Launch*>(argument));
+  Communicator& comm = *launch->comm;
+  const auto is_over = [&comm] { return comm.is_over(); };
+  int fatal = -1;
+  const bool has_error = is_asked("async_error", &fatal);
+  const bool is_stuck = is_asked("stuck", &fatal);
+  if (++comm.operations == fatal) {
+    if (has_error) comm.state = kRemoteError;
+    while ((has_error || is_stuck) && !comm.is_aborted) comm.nap();
+    return;
+  }
+  std::vector<Part> out;
+  std::vector<Part> in;
+  for (const Operation& each : launch->operations) {
+    out.insert(out.end(), each.out.begin(), each.out.end());
+    in.insert(in.end(), each.in.begin(), each.in.end());
+  }
+  if (!standin::exchange(comm.shared->data, comm.rank, std::move(out), std::move(in), is_over)) {
+    return;
+  }
+  for (const Operation& each : launch->operations) {
+    if (each.after) each.after();
+  }
+}
+
+Result launch_now(Launch launch) {
+  Communicator& comm = *launch.comm;
+  const Stream stream = launch.stream;
+  standin_enqueue(stream, work, new Launch(std::move(launch)));
+  comm.looks = kLooksInProgress;
+  return kInProgress;
+}
+
+Result check(Comm handle) {
+  Communicator& comm = *of(handle);
+  if (comm.looks > 0 || comm.state == kInProgress) {
+    return refuse(kInvalidUsage, "the communicator is used while in progress");
+  }
+  if (comm.state != kSuccess) return refuse(comm.state, "the communicator has failed");
+  if (standin_current_gpu() != comm.gpu) {
+    return refuse(kInvalidUsage, "another GPU's context is current");
+  }
+  return kSuccess;
+}
+
+bool is_gpu_memory(const void* data, std::size_t bytes) {
+  return bytes == 0 || standin_is_gpu_memory(data, bytes);
+}
+
+Result add(Comm handle, Stream stream, Operation operation) {
+  if (group_depth == 0) return launch_now({of(handle), stream, {std::move(operation)}});
+  for (Launch& launch : group) {
+    if (launch.comm != of(handle) || launch.stream != stream) continue;
+    launch.operations.push_back(std::move(operation));
+    return kSuccess;
+  }
+  group.push_back({of(handle), stream, {std::move(operation)}});
+  return kSuccess;
+}
+
+char* bytes_of(const void* data) { return static_cast<char*>(const_cast<void*>(data)); }
+
+// Everybody's `bytes` from `in` to all of `receivers`, which do with all of them what they like.
+using Use = std::function<void(const std::vector<std::vector<char>>& all)>;
+Operation to_those(const Communicator& comm, const void* in, std::size_t bytes,
+                   const std::function<bool(int rank)>& receives, Use use) {
+  const auto size = static_cast<std::size_t>(comm.size);
+  const auto all = std::make_shared<std::vector<std::vector<char>>>(size);
+  Operation operation;
+  for (int peer = 0; peer < comm.size; ++peer) {
+    if (peer != comm.rank && receives(peer)) operation.out.push_back({peer, bytes_of(in), bytes});
+    if (!receives(comm.rank)) continue;
+    std::vector<char>& place = (*all)[static_cast<std::size_t>(peer)];
+    place.resize(bytes);
+    if (peer != comm.rank) operation.in.push_back({peer, place.data(), bytes});
+  }
+  if (!receives(comm.rank)) return operation;
+  operation.after = [all, use = std::move(use), in, bytes, rank = comm.rank] {
+    if (bytes > 0) std::memcpy((*all)[static_cast<std::size_t>(rank)].data(), in, bytes);
+    use(*all);
+  };
+  return operation;
+}
+
+// What has no parts ends at once in NCCL too.
+Operation without_empty_parts(Operation operation) {
+  const auto is_empty = [](const Part& part) { return part.bytes == 0; };
+  std::erase_if(operation.out, is_empty);
+  std::erase_if(operation.in, is_empty);
+  return operation;
+}
+
+Result reduce_to(const void* in, void* out, std::size_t count, int type, int op, Comm comm,
+                 Stream stream, const std::function<bool(int)>& receives, bool is_scattered) {
+  if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
+  const Communicator& self = *of(comm);
+  const auto ranks = static_cast<std::size_t>(self.size);
+  const std::size_t element = standin::element_bytes(type);
+  const std::size_t bytes = count * element * (is_scattered ? ranks : 1);
+  if (!is_gpu_memory(in, bytes) || (receives(self.rank) && !is_gpu_memory(out, count * element))) {
+    return refuse(kInvalidArgument, "not memory of the GPU");
+  }
+  const std::size_t from = is_scattered ? static_cast<std::size_t>(self.rank) * count : 0;
+  return add(comm, stream, without_empty_parts(to_those(self, in, bytes, receives, [=](auto& all) {
+               standin::reduce(all, from, count, type, op, out);
+             })));
+}
+
+const std::function<bool(int)> everybody = [](int) { return true; };
+
+Result move(const void* in, void* out, std::size_t bytes, Comm comm, Stream stream, bool is_send,
+            int peer) {
+  if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
+  if (!is_gpu_memory(is_send ? in : out, bytes)) {
+    return refuse(kInvalidArgument, "not memory of the GPU");
+  }
+  Operation operation;
+  (is_send ? operation.out : operation.in).push_back({peer, bytes_of(is_send ? in : out), bytes});
+  return add(comm, stream, without_empty_parts(std::move(operation)));
+}
+
+Comm make(int rank, int size, const std::string& path) {
+  auto comm = std::make_shared<Communicator>();
+  comm->rank = rank;
+  comm->size = size;
+  comm->gpu = standin_current_gpu();
+  comm->path = path;
+  comm->shared = standin::map_shared(path);
+  if (comm->shared == nullptr || comm->gpu < 0) return nullptr;
+  comm->helper = std::thread([self = comm.get()] { connect(*self); });
+  return reinterpret_cast<Comm>(new Shares(std::move(comm)));
+}
+
+// Everybody's colour and key; those of one colour meet in a new file.
+void split(Communicator& parent, int color, int key, Comm* part) {
+  std::vector<int> all(2 * static_cast<std::size_t>(parent.size));
+  int mine[2] = {color, key};
+  std::vector<Part> out;
+  std::vector<Part> in;
+  for (int peer = 0; peer < parent.size; ++peer) {
+    int* const place = &all[2 * static_cast<std::size_t>(peer)];
+    place[0] = color;
+    place[1] = key;
+    if (peer == parent.rank) continue;
+    out.push_back({peer, bytes_of(mine), sizeof mine});
+    in.push_back({peer, bytes_of(place), sizeof mine});
+  }
+  const auto is_over = [&parent] { return parent.is_over(); };
+  if (!standin::exchange(parent.shared->control, parent.rank, out, in, is_over)) return;
+  int rank = 0;
+  int size = 0;
+  for (int peer = 0; peer < parent.size; ++peer) {
+    const int* const place = &all[2 * static_cast<std::size_t>(peer)];
+    if (place[0] != color) continue;
+    ++size;
+    if (place[1] < key || (place[1] == key && peer < parent.rank)) ++rank;
+  }
+  parent.state = kSuccess;
+  if (color == kNoColor) return;
+  const std::string path =
+      parent.path + "-" + std::to_string(parent.splits) + "-" + std::to_string(color);
+  auto child = std::make_shared<Communicator>();
+  child->rank = rank;
+  child->size = size;
+  child->gpu = parent.gpu;
+  child->path = path;
+  child->shared = standin::map_shared(path);
+  child->helper = std::thread([self = child.get()] { connect(*self); });
+  std::atomic_ref<Comm>(*part).store(reinterpret_cast<Comm>(new Shares(std::move(child))));
+}
+
+}  // namespace
+
+extern "C" {
+
+Result ncclGetVersion(int* version) {
+  *version = 22809;
+  is_asked("version", version);
+  return kSuccess;
+}
+const char* ncclGetErrorString(Result result) {
+  return result == kRemoteError    ? "remote process exited or there was a network error"
+         : result == kSystemError  ? "unhandled system error"
+         : result == kInvalidUsage ? "invalid usage"
+                                   : "an error of the stand-in's";
+}
+const char* ncclGetLastError(Comm) { return last_error.c_str(); }
+
+Result ncclGetUniqueId(UniqueId* id) {
+  char path[] = "/tmp/drun-standin-nccl-XXXXXX";
+  const int fd = mkstemp(path);
+  if (fd < 0) return kSystemError;
+  close(fd);
+  std::snprintf(id->bytes, sizeof id->bytes, "%s", path);
+  return kSuccess;
+}
+
+Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Config* config) {
+  if (config->magic != Config().magic || config->size < sizeof(Config) || config->blocking != 0 ||
+      size > standin::kMostRanks) {
+    return refuse(kInvalidArgument, "a config that is not nonblocking, or too many ranks");
+  }
+  *comm = make(rank, size, id.bytes);
+  return *comm == nullptr ? refuse(kInvalidUsage, "no GPU's context is current") : kInProgress;
+}
+
+Result ncclCommSplit(Comm comm, int color, int key, Comm* part, Config*) {
+  if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
+  Communicator& parent = *of(comm);
+  if (parent.helper.joinable()) parent.helper.join();
+  parent.state = kInProgress;
+  ++parent.splits;
+  parent.helper = std::thread([&parent, color, key, part] { split(parent, color, key, part); });
+  return kInProgress;
+}
+
+Result ncclCommFinalize(Comm comm) {
+  if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
+  of(comm)->looks = kLooksInProgress;
+  return kInProgress;
+}
+Result ncclCommDestroy(Comm comm) {
+  delete &of(comm);
+  return kSuccess;
+}
+Result ncclCommAbort(Comm comm) {
+  of(comm)->is_aborted = true;
+  of(comm)->shared->has_aborted[of(comm)->rank] = true;
+  delete &of(comm);
+  return kSuccess;
+}
+Result ncclCommGetAsyncError(Comm comm, Result* error) {
+  Communicator& self = *of(comm);
+  *error = self.looks > 0 ? kInProgress : self.state.load();
+  if (self.looks > 0) --self.looks;
+  return kSuccess;
+}
+
+Result ncclGroupStart() {
+  ++group_depth;
+  return kSuccess;
+}
+Result ncclGroupEnd() {
+  if (group_depth == 0) return refuse(kInvalidUsage, "no group was started");
+  if (--group_depth > 0) return kSuccess;
+  Result result = kSuccess;
+  for (Launch& launch : group) result = launch_now(std::move(launch));
+  group.clear();
+  return result;
+}
+
+Result ncclAllReduce(const void* in, void* out, std::size_t count, int type, int op, Comm comm,
+                     Stream stream) {
+  return reduce_to(in, out, count, type, op, comm, stream, everybody, false);
+}
+Result ncclReduce(const void* in, void* out, std::size_t count, int type, int op, int root,
+                  Comm comm, Stream stream) {
+  return reduce_to(
+      in, out, count, type, op, comm, stream, [root](int r) { return r == root; }, false);
+}
+Result ncclReduceScatter(const void* in, void* out, std::size_t count, int type, int op, Comm comm,
+                         Stream stream) {
+  return reduce_to(in, out, count, type, op, comm, stream, everybody, true);
+}
+Result ncclBroadcast(const void* in, void* out, std::size_t count, int type, int root, Comm comm,
+                     Stream stream) {
+  if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
+  const Communicator& self = *of(comm);
+  const std::size_t bytes = count * standin::element_bytes(type);
+  if (!is_gpu_memory(out, bytes)) return refuse(kInvalidArgument, "not memory of the GPU");
+  Operation operation;
+  if (self.rank != root) operation.in.push_back({root, bytes_of(out), bytes});
+  for (int peer = 0; self.rank == root && peer < self.size; ++peer) {
+    if (peer != root) operation.out.push_back({peer, bytes_of(in), bytes});
+  }
+  operation.after = [=, is_root = self.rank == root] {
+    if (is_root && in != out && bytes > 0) std::memmove(out, in, bytes);
+  };
+  return add(comm, stream, without_empty_parts(std::move(operation)));
+}
+Result ncclAllGather(const void* in, void* out, std::size_t count, int type, Comm comm,
+                     Stream stream) {
+  if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
+  const Communicator& self = *of(comm);
+  const std::size_t bytes = count * standin::element_bytes(type);
+  if (!is_gpu_memory(in, bytes) ||
+      !is_gpu_memory(out, bytes * static_cast<std::size_t>(self.size))) {
+    return refuse(kInvalidArgument, "not memory of the GPU");
+  }
+  return add(comm, stream, without_empty_parts(to_those(self, in, bytes, everybody, [=](auto& all) {
+               char* place = bytes_of(out);
+               for (const std::vector<char>& part : all) {
+                 place = std::copy(part.begin(), part.end(), place);
+               }
+             })));
+}
+Result ncclSend(const void* in, std::size_t count, int type, int peer, Comm comm, Stream stream) {
+  return move(in, nullptr, count * standin::element_bytes(type), comm, stream, true, peer);
+}
+Result ncclRecv(void* out, std::size_t count, int type, int peer, Comm comm, Stream stream) {
+  return move(nullptr, out, count * standin::element_bytes(type), comm, stream, false, peer);
+}
+
+}  // extern "C"

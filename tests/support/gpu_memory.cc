@@ -1,0 +1,121 @@
+#include "tests/support/gpu_memory.h"
+
+#include <cstdlib>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#include "tests/support/ranks.h"
+#include "worker_lib/nccl/library.h"
+#include "worker_lib/nccl/nccl_backend.h"
+#include "worker_lib/nccl/stop.h"
+
+namespace drun::test {
+namespace {
+
+using worker::Gpu;
+using worker::GpuMemory;
+
+void wait_for(const Gpu& gpu, worker::cuda::Stream stream) {
+  const std::shared_ptr<const Gpu> borrowed(&gpu, [](const Gpu*) {});
+  const worker::Event end(borrowed, stream);
+  worker::Stop stop;
+  worker::Pace pace;
+  while (!end.is_reached()) pace.wait(stop);
+}
+
+std::size_t sum_of(const std::size_t* counts, int size) {
+  return std::accumulate(counts, counts + size, std::size_t{0});
+}
+
+// Elements of the whole buffer: of every rank's parts.
+std::size_t whole(const Call& call, const std::size_t* counts, int size) {
+  return call.is_uneven ? sum_of(counts, size) : call.count * static_cast<std::size_t>(size);
+}
+
+std::size_t elements_in(const Call& call, int size) {
+  if (call.input == nullptr) return 0;
+  switch (call.operation) {
+    case Operation::Scatter:
+    case Operation::ReduceScatter:
+    case Operation::AllToAll:
+      return whole(call, call.counts_in, size);
+    default:
+      return call.count;
+  }
+}
+
+std::size_t elements_out(const Call& call, int size) {
+  if (call.output == nullptr) return 0;
+  switch (call.operation) {
+    case Operation::Gather:
+    case Operation::AllGather:
+    case Operation::AllToAll:
+      return whole(call, call.counts_out, size);
+    default:
+      return call.count;
+  }
+}
+
+void run_with_copies(Backend& backend, Call call, const Turn& turn, int size) {
+  const auto gpu = std::make_shared<Gpu>(0);
+  const std::size_t element = size_bytes(call.type);
+  const std::size_t bytes_in = elements_in(call, size) * element;
+  const std::size_t bytes_out = elements_out(call, size) * element;
+  const void* const host_input = call.input;
+  void* const host_output = call.output;
+  const GpuMemory input(gpu, bytes_in + 1);
+  const GpuMemory own_output(gpu, bytes_out + 1);
+  const GpuMemory& output = host_input == host_output ? input : own_output;
+  copy_in(*gpu, input.address(), host_input, bytes_in);
+  if (host_input != nullptr) call.input = input.data();
+  if (host_output != nullptr) call.output = output.data();
+  call.gpu = 0;
+  const std::string refusal = backend.refusal(call);
+  if (!refusal.empty()) throw std::runtime_error(refusal);
+  backend.run(call, turn);
+  copy_out(*gpu, host_output, output.address(), bytes_out);
+}
+
+}  // namespace
+
+void use_standins() {
+  const std::string folder = std::string(DRUN_BIN_DIR) + "/standin/";
+  setenv("DRUN_CUDA_LIBRARY", (folder + "libcuda_standin.so").c_str(), 1);
+  setenv("DRUN_NCCL_LIBRARY", (folder + "libnccl_standin.so").c_str(), 1);
+}
+
+std::string no_gpu_here() {
+  const std::vector<RankEnd> ends = run_ranks({.size = 1}, [](int, const Say&) {
+    unsetenv("DRUN_CUDA_LIBRARY");
+    worker::check_nccl_is_here();
+  });
+  if (ends[0].exit_code == 0) return "";
+  return "no NVIDIA GPU: " + ends[0].said.substr(0, ends[0].said.find('\n'));
+}
+
+void copy_in(const Gpu& gpu, worker::cuda::Address to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  const worker::Current current(gpu);
+  gpu.must(gpu.api().copy_to_device(to, from, bytes, nullptr), "cuMemcpyHtoDAsync");
+  wait_for(gpu, nullptr);
+}
+
+void copy_out(const Gpu& gpu, void* to, worker::cuda::Address from, std::size_t bytes) {
+  if (bytes == 0) return;
+  const worker::Current current(gpu);
+  gpu.must(gpu.api().copy_to_host(to, from, bytes, nullptr), "cuMemcpyDtoHAsync");
+  wait_for(gpu, nullptr);
+}
+
+CollectiveRig rig_on_gpu(Backend& backend, int rank, int size, std::function<Turn()> next_turn) {
+  CollectiveRig rig;
+  rig.rank = rank;
+  rig.size = size;
+  rig.run = [&backend, size, next_turn = std::move(next_turn)](const Call& call) {
+    run_with_copies(backend, call, next_turn(), size);
+  };
+  return rig;
+}
+
+}  // namespace drun::test

@@ -1,0 +1,171 @@
+#include "tests/support/nccl_deeds.h"
+
+#include <stdexcept>
+#include <vector>
+
+#include "drun/process_group.h"
+#include "tests/support/gpu_memory.h"
+#include "worker_lib/nccl/nccl_backend.h"
+
+namespace drun::test {
+namespace {
+
+using std::chrono::seconds;
+
+void expect(bool is_true, const std::string& what) {
+  if (!is_true) throw std::runtime_error("expected: " + what);
+}
+
+Deadline soon() { return std::chrono::steady_clock::now() + seconds(40); }
+
+InitOptions over(const std::string& backend) {
+  InitOptions options;
+  options.backend = backend;
+  options.timeout = seconds(40);
+  return options;
+}
+
+bool knows(DataType type, ReduceOp op) {
+  const bool is_bits = op == ReduceOp::Band || op == ReduceOp::Bor || op == ReduceOp::Bxor;
+  return type != DataType::I16 && !is_bits && has_op(type, op);
+}
+
+}  // namespace
+
+void check_nccl_collectives(const Ranks& ranks, int rank) {
+  BackendContext context;
+  context.rank = rank;
+  context.size = ranks.size;
+  context.node_of.assign(static_cast<std::size_t>(ranks.size), 0);
+  if (ranks.size > 1) context.store = connect_key_store("127.0.0.1", ranks.port, seconds(20));
+  context.deadline = soon();
+  const std::unique_ptr<Backend> backend = worker::connect_nccl(context);
+  std::uint32_t sequence = 0;
+  const CollectiveRig rig = rig_on_gpu(*backend, rank, ranks.size, [&] {
+    return Turn{++sequence, soon()};
+  });
+  for (const DataType type : all_types()) {
+    for (const ReduceOp op : all_ops()) {
+      if (!knows(type, op)) continue;
+      check_reductions(rig, type, op, 5);
+    }
+    check_moves(rig, type, 3);
+    if (type != DataType::I16) check_uneven(rig, type, 7);  // has a sum
+  }
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{40001}}) {
+    check_reductions(rig, DataType::F32, ReduceOp::Sum, count);
+    check_moves(rig, DataType::I16, count);
+    check_uneven(rig, DataType::F64, count);
+  }
+  backend->run(Call{.operation = Operation::Barrier}, Turn{++sequence, soon()});
+  backend->abort();
+}
+
+void check_nccl_messages() {
+  ProcessGroup group = ProcessGroup::connect(over("nccl"));
+  const int next = (group.rank() + 1) % group.size();
+  const int previous = (group.rank() + group.size() - 1) % group.size();
+  constexpr std::size_t kCount = 30000;  // more than is under way at once
+  std::vector<Work> works;
+  std::vector<std::unique_ptr<OnGpu<int>>> arrived;
+  std::vector<std::unique_ptr<OnGpu<int>>> sent;
+  for (int turn = 0; turn < 3; ++turn) {
+    sent.push_back(std::make_unique<OnGpu<int>>(kCount, 100 * group.rank() + turn));
+    arrived.push_back(std::make_unique<OnGpu<int>>(kCount, -1));
+    works.push_back(group.isend(sent.back()->named(), next));
+    works.push_back(group.irecv(arrived.back()->unnamed(), previous));
+  }
+  for (const Work& work : works) work.wait();
+  for (int turn = 0; turn < 3; ++turn) {
+    expect(arrived[static_cast<std::size_t>(turn)]->read() ==
+               std::vector<int>(kCount, 100 * previous + turn),
+           "the message of this turn");
+  }
+  const OnGpu<std::int16_t> small(3, static_cast<std::int16_t>(group.rank()));
+  if (group.rank() == 0) group.send(small.named(), 1);
+  if (group.rank() == 1) group.recv(small.named(), 0);
+  expect(group.rank() > 1 || small.read() == std::vector<std::int16_t>(3, 0), "rank 0's");
+  group.barrier();
+}
+
+void check_nccl_async() {
+  ProcessGroup group = ProcessGroup::connect(over("nccl"));
+  std::vector<std::unique_ptr<OnGpu<float>>> numbers;
+  std::vector<Work> works;
+  for (int i = 0; i < 8; ++i) {
+    numbers.push_back(std::make_unique<OnGpu<float>>(1000, static_cast<float>(i)));
+    works.push_back(group.async_all_reduce(numbers.back()->named()));
+    if (i == 4) group.all_reduce(numbers.back()->named());  // behind the asynchronous ones
+  }
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    works[i].wait();
+    expect(works[i].is_completed() && works[i].error() == nullptr, "done");
+    float sum = static_cast<float>(i) * static_cast<float>(group.size());
+    if (i == 4) sum *= static_cast<float>(group.size());
+    expect(numbers[i]->read() == std::vector<float>(1000, sum), "the sum");
+  }
+  group.barrier();
+}
+
+void check_both_memories() {
+  ProcessGroup group = ProcessGroup::connect(over(InitOptions().backend));
+  // Of a group whose GPUs are not connected yet there is nothing to split off.
+  const int last = group.size() - 1;
+  const std::vector<int> ends = last > 0 ? std::vector<int>{last, 0} : std::vector<int>{0};
+  std::optional<ProcessGroup> early = group.new_group(ends);
+  std::vector<int> of_host(5, 1);
+  const OnGpu<int> of_gpu(5, 2);
+  group.all_reduce(of_host);
+  group.all_reduce(of_gpu.named());
+  group.all_reduce(of_gpu.unnamed());  // CUDA is loaded by now
+  Work work = group.async_all_reduce(of_host);
+  group.async_all_reduce(of_gpu.named()).wait();
+  work.wait();
+  const int size = group.size();
+  expect(of_host == std::vector<int>(5, size * size), "the host's sum");
+  expect(of_gpu.read() == std::vector<int>(5, 2 * size * size * size), "the GPU's sum");
+  if (size > 1) {
+    const OnGpu<int> message(2, group.rank());
+    if (group.rank() == 0) group.send(message.named(), 1);
+    if (group.rank() == 1) group.recv(message.named(), 0);
+    if (group.rank() == 0) group.send(of_host, 1, /*tag=*/7);
+    if (group.rank() == 1) group.recv(of_host, 0, /*tag=*/7);
+    expect(group.rank() > 1 || message.read() == std::vector<int>(2, 0), "rank 0's message");
+  }
+  std::optional<ProcessGroup> late = group.new_group(ends);
+  expect(early.has_value() == late.has_value(), "the same ranks");
+  for (std::optional<ProcessGroup>* part : {&early, &late}) {
+    if (!*part) continue;
+    std::vector<int> one(1, 1);
+    const OnGpu<int> another(1, 1);
+    (*part)->all_reduce(one);
+    (*part)->all_reduce(another.unnamed());
+    expect(one[0] == (*part)->size() && another.read() == one, "a sum of either memory");
+  }
+  group.barrier();
+}
+
+void check_nccl_groups() {
+  ProcessGroup world = ProcessGroup::connect(over("nccl"));
+  const int half = world.rank() % 2;
+  std::optional<ProcessGroup> part = world.split(half, -world.rank());
+  expect(part.has_value(), "a part for each rank");
+  const OnGpu<int> number(1, 1 << world.rank());
+  part->all_reduce(number.named());
+  int sum = 0;
+  for (int rank = half; rank < world.size(); rank += 2) sum += 1 << rank;
+  expect(number.read()[0] == sum, "the sum of this half");
+  const OnGpu<int> first(1, world.rank());
+  part->broadcast(first.named(), 0);  // the highest rank comes first
+  const int last = world.size() - 1;
+  expect(first.read()[0] == (last % 2 == half ? last : last - 1), "ordered by key");
+  std::optional<ProcessGroup> two = world.new_group({1, 0});
+  expect(two.has_value() == (world.rank() < 2), "only those named");
+  if (two) {
+    expect(two->rank() == 1 - world.rank(), "in the order given");
+    two->all_reduce(number.named());
+  }
+  world.barrier();
+}
+
+}  // namespace drun::test

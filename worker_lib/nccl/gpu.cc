@@ -1,0 +1,110 @@
+#include "worker_lib/nccl/gpu.h"
+
+#include <utility>
+
+#include "drun/backend.h"
+#include "worker_lib/nccl/library.h"
+
+namespace drun::worker {
+
+Gpu::Gpu(int number) : api_(need_cuda()), number_(number) {
+  must(api_.device_get(&device_, number), "cuDeviceGet");
+  must(api_.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
+}
+
+Gpu::~Gpu() { api_.primary_context_release(device_); }
+
+void Gpu::must(cuda::Result result, const char* what) const {
+  if (result == cuda::kSuccess) return;
+  const char* text = nullptr;
+  api_.get_error_string(result, &text);
+  throw BackendFailure(WorkerError::Kind::System, std::nullopt,
+                       "CUDA on GPU " + std::to_string(number_) + ": " + what + ": " +
+                           (text == nullptr ? "unknown error" : text) + " (" +
+                           std::to_string(result) + ")");
+}
+
+Current::Current(const Gpu& gpu) : gpu_(gpu) {
+  gpu.must(gpu.api().context_push(gpu.context()), "cuCtxPushCurrent");
+}
+
+Current::Current(const Gpu& gpu, std::nothrow_t)
+    : gpu_(gpu), is_current_(gpu.api().context_push(gpu.context()) == cuda::kSuccess) {}
+
+Current::~Current() {
+  if (!is_current_) return;
+  cuda::Context context = nullptr;
+  gpu_.api().context_pop(&context);
+}
+
+Event::Event(std::shared_ptr<const Gpu> gpu, cuda::Stream stream) : gpu_(std::move(gpu)) {
+  const Current current(*gpu_);
+  gpu_->must(gpu_->api().event_create(&event_, cuda::kEventDisableTiming), "cuEventCreate");
+  const cuda::Result result = gpu_->api().event_record(event_, stream);
+  if (result == cuda::kSuccess) return;
+  gpu_->api().event_destroy(event_);
+  gpu_->must(result, "cuEventRecord");
+}
+
+Event::~Event() {
+  if (event_ == nullptr) return;
+  const Current current(*gpu_, std::nothrow);
+  gpu_->api().event_destroy(event_);
+}
+
+Event::Event(Event&& other) noexcept
+    : gpu_(std::move(other.gpu_)), event_(std::exchange(other.event_, nullptr)) {}
+
+bool Event::is_reached() const {
+  const cuda::Result result = gpu_->api().event_query(event_);
+  if (result == cuda::kErrorNotReady) return false;
+  gpu_->must(result, "cuEventQuery");
+  return true;
+}
+
+OwnStream::OwnStream(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {
+  const Current current(*gpu_);
+  gpu_->must(gpu_->api().stream_create(&stream_, cuda::kStreamNonBlocking), "cuStreamCreate");
+}
+
+OwnStream::~OwnStream() {
+  const Current current(*gpu_, std::nothrow);
+  gpu_->api().stream_destroy(stream_);
+}
+
+void OwnStream::wait_for(const Event& event) const {
+  gpu_->must(gpu_->api().stream_wait_event(stream_, event.get(), 0), "cuStreamWaitEvent");
+}
+
+GpuMemory::GpuMemory(std::shared_ptr<const Gpu> gpu, std::size_t size_bytes)
+    : gpu_(std::move(gpu)) {
+  const Current current(*gpu_);
+  gpu_->must(gpu_->api().memory_allocate(&address_, size_bytes), "cuMemAlloc");
+}
+
+GpuMemory::~GpuMemory() {
+  const Current current(*gpu_, std::nothrow);
+  gpu_->api().memory_free(address_);
+}
+
+std::optional<int> gpu_of(const cuda::Api* cuda, const void* memory) {
+  if (cuda == nullptr || memory == nullptr) return std::nullopt;
+  const auto address = reinterpret_cast<cuda::Address>(memory);
+  unsigned type = 0;
+  if (cuda->pointer_get_attribute(&type, cuda::kPointerMemoryType, address) != cuda::kSuccess ||
+      type != cuda::kMemoryTypeDevice) {
+    return std::nullopt;  // of the host, unknown to the driver
+  }
+  // A bool as wide as the driver likes.
+  unsigned is_managed = 0;
+  if (cuda->pointer_get_attribute(&is_managed, cuda::kPointerIsManaged, address) ==
+          cuda::kSuccess &&
+      is_managed != 0) {
+    return std::nullopt;
+  }
+  int number = 0;
+  cuda->pointer_get_attribute(&number, cuda::kPointerDeviceOrdinal, address);
+  return number;
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,106 @@
+// edge. One GPU as this process uses it: its primary context, streams, events, memory of our own.
+//
+// Owner:   a Gpu is shared by all that is made on it, and outlives that.
+// Thread:  any; a Current makes the GPU the calling thread's for as long as it lives.
+// Errors:  BackendFailure (System) with the driver's words.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "worker_lib/nccl/abi.h"
+
+namespace drun::worker {
+
+class Gpu {
+ public:
+  // Number `number` of those that this process sees.
+  explicit Gpu(int number);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  int number() const { return number_; }
+  const cuda::Api& api() const { return api_; }
+  cuda::Context context() const { return context_; }
+  void must(cuda::Result result, const char* what) const;
+
+ private:
+  const cuda::Api& api_;
+  const int number_;
+  cuda::Device device_ = 0;
+  cuda::Context context_ = nullptr;
+};
+
+class Current {
+ public:
+  explicit Current(const Gpu& gpu);
+  // For destructors: where it cannot be, as at the end of the program, it is not.
+  Current(const Gpu& gpu, std::nothrow_t);
+  ~Current();
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  const Gpu& gpu_;
+  bool is_current_ = true;
+};
+
+// A place in a stream. Moved-from: nothing.
+class Event {
+ public:
+  // Here, after all that `stream` has been given so far; null: the default stream.
+  Event(std::shared_ptr<const Gpu> gpu, cuda::Stream stream);
+  ~Event();
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&&) = delete;
+
+  // Whether that has been done; throws if it failed.
+  bool is_reached() const;
+  cuda::Event get() const { return event_; }
+
+ private:
+  std::shared_ptr<const Gpu> gpu_;
+  cuda::Event event_ = nullptr;
+};
+
+class OwnStream {
+ public:
+  explicit OwnStream(std::shared_ptr<const Gpu> gpu);
+  ~OwnStream();
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+
+  cuda::Stream get() const { return stream_; }
+  // What comes after goes on when the event has been reached.
+  void wait_for(const Event& event) const;
+
+ private:
+  std::shared_ptr<const Gpu> gpu_;
+  cuda::Stream stream_ = nullptr;
+};
+
+// Memory of the GPU.
+class GpuMemory {
+ public:
+  GpuMemory(std::shared_ptr<const Gpu> gpu, std::size_t size_bytes);
+  ~GpuMemory();
+  GpuMemory(const GpuMemory&) = delete;
+  GpuMemory& operator=(const GpuMemory&) = delete;
+
+  cuda::Address address() const { return address_; }
+  void* data() const { return reinterpret_cast<void*>(address_); }
+
+ private:
+  std::shared_ptr<const Gpu> gpu_;
+  cuda::Address address_ = 0;
+};
+
+// Which GPU's memory it is; nothing: the host's, or managed memory, which is both. Null `cuda`:
+// nothing.
+std::optional<int> gpu_of(const cuda::Api* cuda, const void* memory);
+
+}  // namespace drun::worker

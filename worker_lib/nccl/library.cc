@@ -1,0 +1,164 @@
+#include "worker_lib/nccl/library.h"
+
+#include <dlfcn.h>
+
+#include <cassert>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+#include "drun/backend.h"
+
+namespace drun::worker {
+namespace {
+
+BackendFailure unusable(const std::string& message) {
+  return {WorkerError::Kind::Unsupported, std::nullopt, message};
+}
+
+// One of the two: what it is called here, and what to do about it.
+struct Wanted {
+  const char* what;
+  const char* name;
+  const char* variable;
+  const char* remedy;
+
+  std::string file() const {
+    const char* value = std::getenv(variable);
+    return value == nullptr || *value == '\0' ? name : value;
+  }
+  std::string text() const { return file() + " (" + what + ")"; }
+};
+
+constexpr Wanted kCuda{"the CUDA driver", "libcuda.so.1", "DRUN_CUDA_LIBRARY",
+                       "there is no NVIDIA driver here, or DRUN_CUDA_LIBRARY should name its file"};
+constexpr Wanted kNccl{"NCCL", "libnccl.so.2", "DRUN_NCCL_LIBRARY",
+                       "install it, add its folder to LD_LIBRARY_PATH, or let DRUN_NCCL_LIBRARY "
+                       "name its file"};
+
+// Null: `mode` says not to load it, and it is not loaded.
+void* open_library(const Wanted& wanted, int mode) {
+  void* const library = dlopen(wanted.file().c_str(), RTLD_NOW | RTLD_LOCAL | mode);
+  if (library != nullptr || (mode & RTLD_NOLOAD) != 0) return library;
+  const char* reason = dlerror();
+  throw unusable("cannot load " + wanted.text() + ": " +
+                 (reason == nullptr ? "no reason given" : reason) + "; " + wanted.remedy);
+}
+
+// Fills one entry of a table; false: the library lacks it.
+template <typename Api, typename Member>
+bool bind(void* library, Api& api, const Symbol<Member>& symbol) {
+  void* const function = dlsym(library, symbol.name);
+  using Function = std::remove_reference_t<decltype(api.*symbol.member)>;
+  api.*symbol.member = reinterpret_cast<Function>(function);
+  return function != nullptr || !symbol.is_needed;
+}
+
+template <typename Api, typename Symbols>
+Api bind_all(const Wanted& wanted, void* library, const Symbols& symbols) {
+  Api api;
+  std::string missing;
+  std::apply(
+      [&](const auto&... symbol) {
+        const auto note = [&](bool is_there, const char* name) {
+          if (!is_there) missing += (missing.empty() ? "" : ", ") + std::string(name);
+        };
+        (note(bind(library, api, symbol), symbol.name), ...);
+      },
+      symbols);
+  if (missing.empty()) return api;
+  throw unusable(wanted.text() + " lacks " + missing +
+                 ": it is too old, or not what its name says; " + wanted.remedy);
+}
+
+struct Libraries {
+  std::mutex mutex;
+  std::optional<cuda::Api> cuda;
+  int gpus = 0;  // 0: not initialised yet
+  std::optional<nccl::Api> nccl;
+  int nccl_version = 0;
+};
+
+// Never destroyed: groups may end when the program does.
+Libraries& libraries() {
+  static Libraries& the = *new Libraries;
+  return the;
+}
+
+std::string error_text(const cuda::Api& cuda, cuda::Result result) {
+  const char* text = nullptr;
+  cuda.get_error_string(result, &text);
+  return (text == nullptr ? "unknown error" : std::string(text)) + " (" + std::to_string(result) +
+         ")";
+}
+
+int initialise(const cuda::Api& cuda) {
+  assert(cuda.init != nullptr && cuda.device_get_count != nullptr);  // bound
+  int count = 0;
+  cuda::Result result = cuda.init(0);
+  if (result == cuda::kSuccess) result = cuda.device_get_count(&count);
+  if (result != cuda::kSuccess) {
+    throw unusable("no GPU can be used: " + kCuda.text() + " says: " + error_text(cuda, result));
+  }
+  if (count > 0) return count;
+  throw unusable("no GPU can be used: " + kCuda.text() +
+                 " finds none; is CUDA_VISIBLE_DEVICES set to nothing?");
+}
+
+}  // namespace
+
+const cuda::Api& need_cuda() {
+  Libraries& the = libraries();
+  const std::lock_guard lock(the.mutex);
+  if (!the.cuda) the.cuda = bind_all<cuda::Api>(kCuda, open_library(kCuda, 0), kCudaSymbols);
+  if (the.gpus == 0) the.gpus = initialise(*the.cuda);
+  return *the.cuda;
+}
+
+int gpu_count() {
+  need_cuda();
+  const std::lock_guard lock(libraries().mutex);
+  return libraries().gpus;
+}
+
+const cuda::Api* loaded_cuda() {
+  Libraries& the = libraries();
+  const std::lock_guard lock(the.mutex);
+  if (the.cuda) return &*the.cuda;
+  void* const library = open_library(kCuda, RTLD_NOLOAD);
+  if (library == nullptr) return nullptr;
+  try {
+    the.cuda = bind_all<cuda::Api>(kCuda, library, kCudaSymbols);
+  } catch (const BackendFailure&) {
+    return nullptr;  // need_cuda will say so, if it is ever needed
+  }
+  return &*the.cuda;
+}
+
+const nccl::Api& need_nccl() {
+  Libraries& the = libraries();
+  const std::lock_guard lock(the.mutex);
+  if (the.nccl) return *the.nccl;
+  const auto api = bind_all<nccl::Api>(kNccl, open_library(kNccl, 0), kNcclSymbols);
+  int version = 0;
+  if (api.get_version(&version) != nccl::kSuccess || version < nccl::kOldestVersion) {
+    throw unusable(kNccl.text() + " is version " + version_text(version) + "; " +
+                   version_text(nccl::kOldestVersion) + " or later is needed");
+  }
+  the.nccl_version = version;
+  the.nccl = api;
+  return *the.nccl;
+}
+
+std::string nccl_version() {
+  const std::lock_guard lock(libraries().mutex);
+  return version_text(libraries().nccl_version);
+}
+
+std::string version_text(int code) {
+  const int base = code < 10000 ? 1000 : 10000;  // before 2.9: 2804 is 2.8.4
+  return std::to_string(code / base) + "." + std::to_string(code % base / 100) + "." +
+         std::to_string(code % 100);
+}
+
+}  // namespace drun::worker

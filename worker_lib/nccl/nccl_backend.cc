@@ -1,0 +1,204 @@
+#include "worker_lib/nccl/nccl_backend.h"
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker_lib/nccl/collectives.h"
+#include "worker_lib/nccl/library.h"
+#include "worker_lib/nccl/lines.h"
+#include "worker_lib/nccl/messages.h"
+#include "worker_lib/nccl/types.h"
+#include "worker_lib/signature.h"
+
+namespace drun::worker {
+namespace {
+
+using Kind = WorkerError::Kind;
+
+const void* memory_of(const Call& call) { return call.input != nullptr ? call.input : call.output; }
+
+Awaited awaited_by(const Turn& turn) {
+  return {.sequence = turn.sequence, .deadline = turn.deadline};
+}
+
+// A collective on its way.
+class Flight final : public Transfer {
+ public:
+  Flight(std::shared_ptr<Line> line, Event end, const Awaited& awaited)
+      : line_(std::move(line)), end_(std::move(end)), awaited_(awaited) {}
+  int finish(Deadline deadline) override {
+    awaited_.deadline = deadline;
+    line_->wait(end_, awaited_);
+    return 0;
+  }
+
+ private:
+  std::shared_ptr<Line> line_;
+  Event end_;
+  Awaited awaited_;
+};
+
+class NcclBackend final : public Backend {
+ public:
+  explicit NcclBackend(const BackendContext& context)
+      : lines_(context), seat_{context.rank, context.size}, messages_(lines_) {
+    if (context.split_off) {
+      all_ = lines_.adopt(std::static_pointer_cast<Line>(context.split_off));
+      is_wanted_ = true;
+    } else if (!context.connects_later) {
+      check_nccl_is_here();
+      connect({.deadline = context.deadline});
+      is_wanted_ = true;
+    }
+  }
+
+  std::string name() const override { return "nccl"; }
+
+  std::string refusal(const Call& call) const override {
+    std::string reason = nccl::refusal(call);
+    if (reason.empty()) reason = refusal_of_memory(memory_of(call), call.gpu);
+    if (reason.empty()) is_wanted_ = true;
+    return reason;
+  }
+  std::string message_refusal(const ConstElements& data, bool is_from_anyone,
+                              int tag) const override {
+    const std::string reason = nccl::refusal(is_from_anyone, tag);
+    return reason.empty() ? refusal_of_memory(data.data, data.gpu) : reason;
+  }
+
+  void run(const Call& call, const Turn& turn) override {
+    start(call, turn)->finish(turn.deadline);
+  }
+
+  bool starts(const Call&) const override { return true; }
+  std::unique_ptr<Transfer> start(const Call& call, const Turn& turn) override {
+    const Awaited awaited = awaited_by(turn);
+    const std::shared_ptr<const Gpu> gpu = lines_.gpu(gpu_number(call.gpu, memory_of(call)));
+    const Event after(gpu, static_cast<cuda::Stream>(call.stream));
+    if (!all_) connect(awaited);
+    if (lines_.context().is_debug) compare(call, awaited);
+    Call done = call;
+    if (call.operation == Operation::Barrier) done = barrier(gpu);
+    Event end = all_->start(after, awaited, [&](nccl::Comm comm, cuda::Stream stream) {
+      return issue(*gpu, seat_, done, comm, stream);
+    });
+    return std::make_unique<Flight>(all_, std::move(end), awaited);
+  }
+
+  std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int) override {
+    ConstElements located = data;
+    located.gpu = gpu_number(data.gpu, data.data);
+    return messages_.start_send(located, to);
+  }
+  std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
+                                       int) override {
+    Elements located = data;
+    located.gpu = gpu_number(data.gpu, data.data);
+    return messages_.start_recv(located, from.value());
+  }
+
+  void abort() noexcept override { lines_.close(); }
+  void tell_lost(int rank) noexcept override { lines_.stop().tell_lost(rank); }
+
+  bool splits() const override { return is_wanted_ && need_nccl().split != nullptr; }
+  std::shared_ptr<void> split(const std::vector<int>& ranks, const Turn& turn) override {
+    const auto mine = std::find(ranks.begin(), ranks.end(), seat_.rank);
+    std::optional<int> key;
+    if (mine != ranks.end()) key = static_cast<int>(mine - ranks.begin());
+    if (!all_) connect(awaited_by(turn));
+    return all_->split(key, awaited_by(turn));
+  }
+
+ private:
+  void connect(const Awaited& awaited) { all_ = lines_.connect("all", 0, seat_, awaited); }
+
+  std::string refusal_of_memory(const void* memory, std::optional<int> gpu) const {
+    const std::shared_ptr<const Gpu> known = lines_.known_gpu();
+    if (!known) {
+      try {
+        check_nccl_is_here();
+      } catch (const BackendFailure& failure) {
+        return failure.what();
+      }
+    }
+    if (memory == nullptr && !gpu) return "";
+    if (!gpu) gpu = gpu_of(loaded_cuda(), memory);
+    if (!gpu) {
+      return "nccl works on memory of a GPU, not of the host; shm and gloo can, and "
+             "cpu:shm+gloo,cuda:nccl does both";
+    }
+    if (*gpu < 0 || *gpu >= gpu_count()) {
+      return "there is no GPU " + std::to_string(*gpu) + ": this process sees " +
+             std::to_string(gpu_count());
+    }
+    if (!known || known->number() == *gpu) return "";
+    return "this group works on GPU " + std::to_string(known->number()) +
+           " here, and the data is on GPU " + std::to_string(*gpu);
+  }
+
+  static std::optional<int> gpu_number(std::optional<int> named, const void* memory) {
+    return named ? named : gpu_of(loaded_cuda(), memory);
+  }
+
+  // Something small that is done when all have come.
+  Call barrier(const std::shared_ptr<const Gpu>& gpu) {
+    if (!barrier_word_) barrier_word_.emplace(gpu, sizeof(std::uint32_t));
+    return {.operation = Operation::AllReduce,
+            .type = DataType::U32,
+            .input = barrier_word_->data(),
+            .output = barrier_word_->data(),
+            .count = 1};
+  }
+
+  void compare(const Call& call, const Awaited& awaited) {
+    const std::shared_ptr<const Gpu>& gpu = all_->gpu();
+    const auto size = static_cast<std::size_t>(seat_.size);
+    const Signature mine = signature_of(call, seat_.size);
+    std::vector<Signature> told(size);
+    const GpuMemory memory(gpu, kSignatureBytes * (size + 1));
+    const cuda::Address all = memory.address() + kSignatureBytes;
+    const auto in_order = [&](const Line::Deed& deed) {
+      all_->wait(all_->start(Event(gpu, nullptr), awaited, deed), awaited);
+    };
+    in_order([&](nccl::Comm comm, cuda::Stream stream) {
+      gpu->must(gpu->api().copy_to_device(memory.address(), mine.data(), kSignatureBytes, stream),
+                "cuMemcpyHtoDAsync");
+      return need_nccl().all_gather(memory.data(), reinterpret_cast<void*>(all), kSignatureBytes,
+                                    nccl::kU8, comm, stream);
+    });
+    in_order([&](nccl::Comm, cuda::Stream stream) {
+      gpu->must(gpu->api().copy_to_host(told.data(), all, kSignatureBytes * size, stream),
+                "cuMemcpyDtoHAsync");
+      return nccl::kSuccess;
+    });
+    if (std::count(told.begin(), told.end(), mine) == seat_.size) return;
+    throw BackendFailure(Kind::Mismatch, std::nullopt,
+                         "the ranks disagree about collective number " +
+                             std::to_string(awaited.sequence) + ": " + describe_disagreement(told));
+  }
+
+  Lines lines_;
+  const Line::Seat seat_;
+  NcclMessages messages_;
+  std::shared_ptr<Line> all_;  // changes within collectives only
+  std::optional<GpuMemory> barrier_word_;
+  // A collective has been asked for, as on every rank; so there is something to split when all
+  // before it is done.
+  mutable std::atomic<bool> is_wanted_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> connect_nccl(const BackendContext& context) {
+  return std::make_unique<NcclBackend>(context);
+}
+
+void check_nccl_is_here() {
+  need_cuda();
+  need_nccl();
+}
+
+}  // namespace drun::worker
