@@ -65,7 +65,7 @@ std::vector<int> world_ranks(const BackendContext& context) {
 // What only moves is moved as bytes of an unsigned type as wide.
 MPI_Datatype carrier(DataType type) { return mpi_type(type).value_or(MPI_UINT16_T); }
 
-int start(const Call& call, const Parts& in, const Parts& out, MPI_Request& request,
+int issue(const Call& call, const Parts& in, const Parts& out, MPI_Request& request,
           MPI_Comm comm) {
   const MPI_Datatype type = carrier(call.type);
   const int count = to_int(call.count);
@@ -142,7 +142,7 @@ void MpiBackend::run(const Call& call, const Turn& turn) {
   MPI_Request request = MPI_REQUEST_NULL;
   const Parts in(call.counts_in, size_);
   const Parts out(call.counts_out, size_);
-  must(start(call, in, out, request, collectives_.get()), "MPI");
+  must(issue(call, in, out, request, collectives_.get()), "MPI");
   wait(request, turn.deadline);
   const bool has_result = call.op == ReduceOp::Avg && call.output != nullptr;
   if (has_result) divide(call.output, call.type, call.count, size_);

@@ -105,9 +105,9 @@ struct Lifeline {
   int rank = 0;
 };
 
-// Blocks:  run and Transfer::finish, until done, failed, aborted or past the deadline.
-// Thread:  run: one at a time, in the same order on every rank, from different threads. The rest:
-//          any, at any time.
+// Blocks:  run, split and Transfer::finish, until done, failed, aborted or past the deadline.
+// Thread:  run, start and split: one at a time, in the same order on every rank, from different
+//          threads. The rest: any, at any time.
 // Errors:  throws BackendFailure. After one, or after abort, nothing else needs to work. Of kind
 //          Broken: another operation of this rank failed at the same moment, and will say why.
 // Owner:   the group; destroyed when no operation is running.
