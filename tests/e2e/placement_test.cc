@@ -216,4 +216,34 @@ TEST_CASE("a quota of one CPU makes one worker, and one thread") {
   CHECK(eventually([&] { return read_file(quota.path() + "/cgroup.procs").empty(); }));
 }
 
+TEST_CASE("what the kernel refuses at the start is said, and stops those who insist") {
+  const auto under = [](const std::string& refused, const Words& options) {
+    Launch launch = shell_job(Words{"--standalone", "--nproc-per-node=2"} + options, "echo ran");
+    launch.argv = Words{built("workers/refuse"), refused} + launch.argv;
+    return run(launch);
+  };
+  if (under("memory", {}).code == 77) {
+    WARN("skipped: no system call can be refused here");
+    return;
+  }
+  const Ended wished = under("memory", {"--bind-to=numa"});
+  INFO(wished.err);
+  CHECK(wished.code == 0);
+  CHECK(wished.out == "ran\nran\n");
+  CHECK_THAT(wished.err, ContainsSubstring("does not let workers' memory be placed: operation not "
+                                           "permitted; give the container that right"));
+  const Ended strict = under("memory", {"--bind-to=numa", "--bind-memory=strict"});
+  INFO(strict.err);
+  CHECK(strict.code == 126);
+  CHECK(strict.out.empty());
+  CHECK_THAT(strict.err, ContainsSubstring("local rank 0 cannot be bound to memory of NUMA node 0: "
+                                           "operation not permitted; choose --bind-memory=prefer"));
+  const Ended cpus = under("affinity", {"--bind-to=numa"});
+  INFO(cpus.err);
+  CHECK(cpus.code == 126);
+  CHECK(cpus.out.empty());
+  CHECK_THAT(cpus.err, ContainsSubstring("local rank 0 cannot be bound to CPUs"));
+  CHECK(under("memory", {"--bind-to=numa", "--bind-memory=none"}).err.empty());
+}
+
 }  // namespace drun::testing
