@@ -88,8 +88,8 @@ void declare_placement(OptionTable& table, Options& options) {
               "its GPUs (none)",
               kOwn);
   table.value("--numa-binding", options.numa_binding, parse_numa_binding, "MODE",
-              "by the GPU numbered LOCAL_RANK: its node, its socket, an exclusive share of its "
-              "node's cores, or a core-complex of its node",
+              "node, socket, exclusive (a share of the node's cores) or core-complex: those of the "
+              "GPU numbered as the local rank",
               kWithoutVariable);
   table.value("--bind-memory", options.bind_memory, parse_memory_policy, "none|prefer|strict",
               "whether bound workers' memory comes from their NUMA nodes (prefer)", kOwn);

@@ -68,13 +68,18 @@ const std::string kTellCpus =
 }  // namespace
 
 TEST_CASE("workers bound to cores run where the plan and the report say, apart from each other") {
-  if (our_cpus().size() < 2) return WARN("skipped: only one CPU is allowed here");
-  const nlohmann::json plan = plan_of({"--standalone", "--bind-to=core"});
+  if (our_cpus().size() < 2) {
+    WARN("skipped: only one CPU is allowed here");
+    return;
+  }
   TemporaryDirectory directory;
   const Words options{"--standalone", "--bind-to=core", "--nproc-per-node=2",
                       "--report=" + directory.file("report.json")};
   const Ended probe = run(job(options + Words{"--dry-run=json"}, {"true"}));
-  if (probe.code == 2) return WARN("skipped: only one core is allowed here");
+  if (probe.code == 2) {
+    WARN("skipped: only one core is allowed here");
+    return;
+  }
   const nlohmann::json places = nlohmann::json::parse(probe.out)["placement"];
   const Ended ended = run(shell_job(options, kTellCpus));
   INFO(ended.err);
@@ -129,8 +134,10 @@ TEST_CASE("each worker sees GPUs of its own") {
       {"--standalone", "--nproc-per-node=2", "--gpus-per-worker=2", "--virtual-local-rank"},
       "echo \"rank $RANK local $LOCAL_RANK sees $CUDA_VISIBLE_DEVICES\"");
   if (std::filesystem::exists("/proc/driver/nvidia") || std::filesystem::exists("/dev/nvidia0") ||
-      std::filesystem::exists("/sys/class/kfd"))
-    return WARN("skipped: this machine has GPUs, so the list cannot be made up");
+      std::filesystem::exists("/sys/class/kfd")) {
+    WARN("skipped: this machine has GPUs, so the list cannot be made up");
+    return;
+  }
   launch.environment["CUDA_VISIBLE_DEVICES"] = "4,5,6,7";
   const Ended ended = run(launch);
   INFO(ended.err);
@@ -190,8 +197,14 @@ TEST_CASE("a wish that cannot come true is refused before anything starts") {
 
 TEST_CASE("a quota of one CPU makes one worker, and one thread") {
   const Quota quota(1);
-  if (quota.path().empty()) return WARN("skipped: no control group with a quota can be made here");
-  if (our_cpus().size() < 2) return WARN("skipped: only one CPU is allowed here anyway");
+  if (quota.path().empty()) {
+    WARN("skipped: no control group with a quota can be made here");
+    return;
+  }
+  if (our_cpus().size() < 2) {
+    WARN("skipped: only one CPU is allowed here anyway");
+    return;
+  }
   Launch launch = shell_job({"--standalone", "--nproc-per-node=cpu", "--omp-threads=auto"},
                             "echo $WORLD_SIZE $OMP_NUM_THREADS");
   launch.argv =
@@ -201,6 +214,36 @@ TEST_CASE("a quota of one CPU makes one worker, and one thread") {
   INFO(ended.err);
   CHECK(ended.out == "1 1\n");
   CHECK(eventually([&] { return read_file(quota.path() + "/cgroup.procs").empty(); }));
+}
+
+TEST_CASE("what the kernel refuses at the start is said, and stops those who insist") {
+  const auto under = [](const std::string& refused, const Words& options) {
+    Launch launch = shell_job(Words{"--standalone", "--nproc-per-node=2"} + options, "echo ran");
+    launch.argv = Words{built("workers/refuse"), refused} + launch.argv;
+    return run(launch);
+  };
+  if (under("memory", {}).code == 77) {
+    WARN("skipped: no system call can be refused here");
+    return;
+  }
+  const Ended wished = under("memory", {"--bind-to=numa"});
+  INFO(wished.err);
+  CHECK(wished.code == 0);
+  CHECK(wished.out == "ran\nran\n");
+  CHECK_THAT(wished.err, ContainsSubstring("does not let workers' memory be placed: operation not "
+                                           "permitted; give the container that right"));
+  const Ended strict = under("memory", {"--bind-to=numa", "--bind-memory=strict"});
+  INFO(strict.err);
+  CHECK(strict.code == 126);
+  CHECK(strict.out.empty());
+  CHECK_THAT(strict.err, ContainsSubstring("local rank 0 cannot be bound to memory of NUMA node 0: "
+                                           "operation not permitted; choose --bind-memory=prefer"));
+  const Ended cpus = under("affinity", {"--bind-to=numa"});
+  INFO(cpus.err);
+  CHECK(cpus.code == 126);
+  CHECK(cpus.out.empty());
+  CHECK_THAT(cpus.err, ContainsSubstring("local rank 0 cannot be bound to CPUs"));
+  CHECK(under("memory", {"--bind-to=numa", "--bind-memory=none"}).err.empty());
 }
 
 }  // namespace drun::testing
