@@ -4,13 +4,12 @@
 //   Resting <---------+----------------- closed -----------+----------+
 //      | back-off      | failed                             |          |
 //      v               |     connected            welcome   |   world  |
-//   Dialing -----------+--------------> Greeting ---------> Joined ------> Running --+ all returned
-//   0
-//                                                                           |  ^     v
-//                                          world of the next round          |  |    Done
-//                       Stopped <--------- own workers are gone --- Stopping <-------+
-//                          |  +--------------------------------------------^   stop, own failure,
-//                          signal
+//   Dialing -----------+--------------> Greeting ---------> Joined ------> Running
+//                                                                           |  ^  | all returned 0
+//                                          world of the next round          |  |  v
+//                       Stopped <--------- own workers are gone --- Stopping <-+- Done
+//                          |  +--------------------------------------------^
+//                          | signal                                 stop, own failure, signal
 //                          v
 //      finish, lost coordinator, refusal, timeout, signal: Ending (own workers still run), Ended
 //
@@ -36,11 +35,12 @@
 //
 // Back-off: 50 ms, doubled up to 1 s; until join_timeout has passed since start.
 // Silence:  after Welcome, nothing heard for the coordinator's heartbeat timeout, unless this
-// process
-//           itself was held up. Pings are due every quarter of it.
+//           process itself was held up. Pings are due every quarter of it.
 // Lost:     stop own workers, then NodeLost{is_coordinator}, or Interrupted if a signal was passed
-// on. Units:    `now` is the steady clock of one turn. Owner:    a value, driven by client.cc (and
-// tests/sim).   Thread: any, one at a time. Errors:   none; they become the outcome.  Never throws.
+//           on.
+// Units:    `now` is the steady clock of one turn.
+// Owner:    a value, driven by client.cc (and tests/sim).   Thread: any, one at a time.
+// Errors:   none; they become the outcome.  Never throws.
 #pragma once
 
 #include <chrono>

@@ -9,15 +9,15 @@
 //      |                               |     a restart is left: next round |
 //      +-- join timeout, signal        +-- all returned 0 -----------------+
 //
-//   An elastic world has a line (elastic.h) where nodes wait for numbered seats. It differs in
-//   this: hello         into the line, in every phase; a running world with room is stopped for it
-//   Joining       again after each Stopping (and Pausing): the next world forms at once with enough
-//                 nodes, else when they have come; the first one a last call after the least have
-//   node lost     the round is stopped and another begun, which uses up no restart
-//   Signalled     the same, while enough are left and it is not the coordinator's; its sender alone
-//                 gets the outcome. Else as below.
-//   join timeout  since there were too few: NodeLost (NotRun before the first world); with the
-//                 coordinator's own node lost at once
+//   An elastic world has a line (elastic.h) where nodes wait for numbered seats. It differs so:
+//     hello         into the line, in every phase; a running world with room is stopped for it
+//     Joining       again after each Stopping and Pausing: the next world forms at once with enough
+//                   nodes, else when they have come; the first a last call after the least have
+//     node lost     the round is stopped and another begun, which uses up no restart
+//     Signalled     the same, while enough are left and it is not the coordinator's; its sender
+//                   alone gets the outcome. Else as below.
+//     join timeout  since there were too few: NodeLost (NotRun before the first world); with the
+//                   coordinator's own node lost at once
 //
 //   event \ state   Joining          Running            Stopping   Pausing   Ending     Over
 //   PeerArrived     noted            noted              noted      noted     noted      dropped
