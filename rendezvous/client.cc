@@ -112,8 +112,9 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   }
 
   void dialled_up(Result<asio::ip::tcp::socket> socket) {
-    if (!socket) return handle(ConnectFailed{
-        socket.error().message, socket.error().code == ErrorCode::Refused});
+    if (!socket)
+      return handle(
+          ConnectFailed{socket.error().message, socket.error().code == ErrorCode::Refused});
     connection_ = std::make_shared<ControlConnection>(
         *std::move(socket), ControlConnection::Side::Connecting, kFrameLimitBytes, 0,
         static_cast<ControlConnection::Listener&>(*this));

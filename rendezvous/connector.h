@@ -7,9 +7,9 @@
 // Owner:   Client; destruction cancels silently.
 // Thread:  the io_context's only. Names are looked up on Asio's own thread; numeric addresses,
 //          "localhost" and loopback are not.
-// Errors:  on_done with Unreachable: what was tried, and why each failed; Refused, when every address
-//          said that nobody listens there. Closed: with
-//          OwnAddresses::Refuse, when one of the addresses is this host's.
+// Errors:  on_done with Unreachable: what was tried, and why each failed. Refused: every address
+//          said that nobody listens there. Closed: with OwnAddresses::Refuse, one of the addresses
+//          is this host's.
 #pragma once
 
 #include <functional>

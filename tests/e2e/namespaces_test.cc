@@ -86,10 +86,9 @@ TEST_CASE("a node whose network falls silent is lost, and everyone says so") {
   std::vector<std::unique_ptr<Running>> nodes;
   for (const int node : {0, 1, 2}) {
     nodes.push_back(std::make_unique<Running>(network.inside(
-        node,
-        shell_job({"--nnodes=3", "--node_rank=" + std::to_string(node), "--master_addr=10.77.0.1",
-                   "--master_port=29500", "--heartbeat-timeout=2"},
-                  "echo ready; exec sleep 600"))));
+        node, shell_job({"--nnodes=3", "--node_rank=" + std::to_string(node),
+                         "--master_addr=10.77.0.1", "--master_port=29500", "--heartbeat-timeout=2"},
+                        "echo ready; exec sleep 600"))));
   }
   for (const auto& node : nodes) REQUIRE(node->prints("ready"));
   REQUIRE(network.set_link(1, "down"));

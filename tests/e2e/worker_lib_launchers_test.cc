@@ -4,6 +4,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
 #include "tests/support/process.h"
+#include "tests/support/slurm_cluster.h"
 
 namespace drun::testing {
 namespace {
@@ -74,12 +75,17 @@ TEST_CASE("a worker runs under Hydra's mpiexec, also behind a shell") {
              2);
 }
 
-TEST_CASE("a worker runs under srun, as a step on one node") {
-  if (!works({"srun", "-n1", "true"})) {
-    WARN("skipped: no srun that reaches a slurmctld");
+TEST_CASE("a worker runs under srun, on one node and on several") {
+  const SlurmCluster slurm;
+  if (!slurm.why_not().empty()) {
+    WARN("skipped: no Slurm: " << slurm.why_not());
     return;
   }
-  check_sums(run(under({"srun", "-N1", "-n2", "--overcommit", kProgram}), 60s), 2);
+  check_sums(slurm.run({"srun", "-N1", "-n2", "--overcommit", kProgram}), 2);
+  const std::string port = std::to_string(free_port());
+  check_sums(slurm.run({"srun", "-N3", "-n3", "env", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port,
+                        kProgram}),
+             3);
 }
 
 TEST_CASE("a worker runs under torchrun") {

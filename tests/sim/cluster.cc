@@ -327,7 +327,8 @@ void Cluster::check_world(int node, const World& world) {
               world.role_base_rank == base && world.role_world_size == size &&
               world.local_world_size == self.member.spec.join.local_world_size,
           "a world with wrong ranks");
-  require(world.round == world.restarts && world.round <= world.max_restarts, "more restarts than allowed");
+  require(world.round == world.restarts && world.round <= world.max_restarts,
+          "more restarts than allowed");
   require(world.round >= self.world_count, "a round began twice");
   node_at(node).world_count = world.round + 1;
 }

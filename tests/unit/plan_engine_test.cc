@@ -236,4 +236,16 @@ TEST_CASE("the plan says in words and as JSON who was asked and what came from w
   CHECK(json["engine"]["removed_variables"].size() == 3);
 }
 
+TEST_CASE("of a world whose nodes come and go an engine tells the place alone") {
+  Options options = given({.nnodes = NodeRange{2, 4}, .rdzv_backend = "c10d"},
+                          {{"--nnodes", "--nnodes"}, {"--rdzv-backend", "--rdzv-backend"}});
+  const Plan plan = plan_of(options, kStep);
+  REQUIRE(plan.agent.join.elastic);
+  CHECK(plan.agent.join.elastic->min_nodes == 2);
+  CHECK(plan.agent.join.node_count == 4);
+  CHECK(plan.agent.join.endpoint.host == "n1");
+  CHECK(plan.agent.join.run_id == "slurm-7.0");
+  CHECK(plan.warnings.empty());
+}
+
 }  // namespace drun
