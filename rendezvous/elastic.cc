@@ -126,6 +126,7 @@ std::vector<Peer> next_nodes(const RoundState& state, Time now) {
   const std::size_t most = static_cast<std::size_t>(state.spec.node_count);
   if (eligible.size() > most) eligible.resize(most);
   std::vector<Peer> peers;
+  peers.reserve(eligible.size());
   for (const auto& [candidate, peer] : eligible) peers.push_back(peer);
   return peers;
 }
@@ -153,6 +154,7 @@ int nodes_without(const RoundState& state, int node, Time now) {
 
 void take_seats(RoundState& state, const std::vector<Peer>& peers) {
   std::vector<Applicant> applicants;
+  applicants.reserve(peers.size());
   for (const Peer peer : peers) applicants.push_back(applicant_of(state, state.line.at(peer)));
   // Numbers of worlds before the last mean nothing any more.
   for (auto& [id, self] : state.known) self.rank.reset();

@@ -23,7 +23,7 @@ std::strong_ordering compare_naturally(std::string_view left, std::string_view r
     if (is_digit(left.front()) && is_digit(right.front())) {
       const std::string_view one = take_number(left);
       const std::string_view other = take_number(right);
-      if (const auto by_length = one.size() <=> other.size(); by_length != 0) return by_length;
+      if (const auto by_length = one.size() <=> other.size(); std::is_neq(by_length)) return by_length;
       if (const auto by_digits = one.compare(other); by_digits != 0) return by_digits <=> 0;
       continue;
     }
@@ -50,8 +50,8 @@ std::vector<std::size_t> newcomers_order(std::span<const Applicant> applicants, 
     const Applicant& other = applicants[right];
     if (order == RankOrder::Endpoint && one.is_host != other.is_host) return one.is_host;
     if (!is_natural) return one.arrival < other.arrival;
-    if (const auto by_name = compare_naturally(one.host, other.host); by_name != 0)
-      return by_name < 0;
+    if (const auto by_name = compare_naturally(one.host, other.host); std::is_neq(by_name))
+      return std::is_lt(by_name);
     return one.slot != other.slot ? one.slot < other.slot : one.arrival < other.arrival;
   });
   return sorted;
@@ -86,7 +86,7 @@ class Seats {
 }  // namespace
 
 bool is_naturally_less(std::string_view left, std::string_view right) {
-  return compare_naturally(left, right) < 0;
+  return std::is_lt(compare_naturally(left, right));
 }
 
 std::vector<std::size_t> number_nodes(std::span<const Applicant> applicants, RankOrder order) {
