@@ -23,7 +23,8 @@ std::strong_ordering compare_naturally(std::string_view left, std::string_view r
     if (is_digit(left.front()) && is_digit(right.front())) {
       const std::string_view one = take_number(left);
       const std::string_view other = take_number(right);
-      if (const auto by_length = one.size() <=> other.size(); std::is_neq(by_length)) return by_length;
+      if (const auto by_length = one.size() <=> other.size(); std::is_neq(by_length))
+        return by_length;
       if (const auto by_digits = one.compare(other); by_digits != 0) return by_digits <=> 0;
       continue;
     }
