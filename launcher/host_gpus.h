@@ -1,9 +1,9 @@
 // edge. Which GPUs this machine has and where they are attached, from the kernel's files; decides
 // nothing about who uses them.
 //
-// Shape:  as CUDA (and HIP) number them when nothing is hidden: in the order of their PCI
-// addresses.
-//         CUDA numbers faster ones first where GPUs differ, unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
+// Shape:  as CUDA (and HIP) number them when nothing is hidden: in the order of their addresses on
+//         the PCI bus. CUDA numbers faster ones first where GPUs differ, unless
+//         CUDA_DEVICE_ORDER=PCI_BUS_ID.
 //         In a container only those whose device files were handed in.
 // Thread: main's.   Errors: none; what cannot be read stays unknown.
 #pragma once

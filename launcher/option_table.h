@@ -3,8 +3,7 @@
 // CLI11.
 //
 // Owner:   one command line's; what it fills in outlives it.   Thread: any, one at a time.
-// Errors:  parse: Usage, naming the option (or the variable, or the file), the value, the reason
-// and
+// Errors:  parse: Usage, naming the option (or the variable, or the file), the value, the reason,
 //          the remedy. Never throws but what a bad declaration does.
 #pragma once
 

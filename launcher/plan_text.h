@@ -7,9 +7,8 @@
 //            rendezvous   {endpoint, is_coordinator, store: "agent"|"worker", join_timeout_s,
 //                          heartbeat_timeout_s}
 //            command      [argv of a worker, templates not yet filled in]
-//            wrap         null, or {command: [words], ranks: [global ranks] or null for all}:
-//            around
-//                         that command
+//            wrap         around that command: null, or {command: [words], ranks: [global ranks] or
+//                         null for all}
 //            environment  {drun's own variables of local rank 0; "?" where only the round can tell}
 //            placement    null, or one object a worker: placement_text.h
 //            output       {mode, log_dir or null, streams: [{local_rank, stdout, stderr}]} with

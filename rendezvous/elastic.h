@@ -1,9 +1,8 @@
 // core. The line of an elastic world: who has been accepted and does not run, who of them forms the
 // next world, and in which seats.
 //
-// Members: known by address, host and slot. An agent that comes back, on a new connection or as a
-// new
-//          process, takes its own place; it is never two.
+// Members: known by address, host and slot. An agent that comes back, on a new connection or as
+//          another process, takes its own place; it is never two.
 // Choice:  those that stay, then those longest in line, the coordinator's node always, up to the
 //          most nodes; no world without it or with fewer than the least.
 // Uptime:  who was lost is not let in again before it has been there for min_uptime, doubled each

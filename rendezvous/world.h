@@ -1,9 +1,8 @@
 // core. A node's view of the world of one round, and its way into and out of environment variables:
 // written by agents and read by workers through this one file.
 //
-// Shape:   ranks of a node's workers are base_rank .. base_rank + local_world_size - 1; nodes are
-// in node-rank
-//          order, without gaps. O(1) bytes, whatever the number of nodes.
+// Shape:   ranks of a node's workers are base_rank .. base_rank + local_world_size - 1, nodes in
+//          node-rank order, without gaps. O(1) bytes, whatever the number of nodes.
 // Owner:   values; copy freely.   Thread: any.
 // Source:  torchrun's worker environment; rendezvous/WIRE.md lists the differences.
 #pragma once
