@@ -1,5 +1,8 @@
 #include "rendezvous/store_session.h"
 
+#include <sched.h>
+
+#include <chrono>
 #include <utility>
 
 namespace drun::rendezvous {
@@ -10,6 +13,10 @@ constexpr std::size_t kMostUnsentBytes = 1u << 20;
 // Written in one turn, at most about this much, to one peer.
 constexpr std::size_t kTurnBytes = 4u << 20;
 constexpr std::size_t kMostPieces = 64;
+// So many small pieces without an answer are a row.
+constexpr std::size_t kRowPieces = 32;
+constexpr std::size_t kSmallBytes = 16 * 1024;
+constexpr std::chrono::microseconds kLingering{20};
 
 bool is_again(error_code ec) {
   return ec == asio::error::would_block || ec == asio::error::try_again;
@@ -68,6 +75,7 @@ void StoreSession::end(std::string_view reason) {
 }
 
 void StoreSession::close() {
+  if (host_ != nullptr && host_->lingering() == this) host_->lingering() = nullptr;
   host_ = nullptr;
   error_code ignored;
   socket_.close(ignored);
@@ -76,11 +84,30 @@ void StoreSession::close() {
 void StoreSession::wait_readable() {
   if (!is_open() || is_waiting_readable_ || !undecoded_.empty()) return;
   is_waiting_readable_ = true;
+  if (may_linger()) {
+    return asio::post(socket_.get_executor(), [self = shared_from_this()] { self->linger(); });
+  }
   socket_.async_wait(asio::ip::tcp::socket::wait_read, [self = shared_from_this()](error_code ec) {
     self->is_waiting_readable_ = false;
     if (ec || !self->is_open()) return;
     self->read_piece();
   });
+}
+
+bool StoreSession::may_linger() {
+  StoreSession*& lingering = host_->lingering();
+  const bool is_in_row = unanswered_pieces_ >= kRowPieces;
+  if (lingering == nullptr && is_in_row) lingering = this;
+  if (lingering == this && !is_in_row) lingering = nullptr;
+  return lingering == this;
+}
+
+void StoreSession::linger() {
+  if (!is_open()) return;
+  const auto until = std::chrono::steady_clock::now() + kLingering;
+  while (std::chrono::steady_clock::now() < until) sched_yield();  // the sender's, on one core
+  is_waiting_readable_ = false;
+  read_piece();
 }
 
 void StoreSession::wait_writable() {
@@ -97,8 +124,12 @@ void StoreSession::read_piece() {
   std::vector<char>& buffer = host_->read_buffer();
   error_code ec;
   const std::size_t count = socket_.read_some(asio::buffer(buffer), ec);
-  if (is_again(ec)) return wait_readable();
+  if (is_again(ec)) {
+    unanswered_pieces_ = 0;
+    return wait_readable();
+  }
   if (ec) return end("");
+  unanswered_pieces_ = count < kSmallBytes ? unanswered_pieces_ + 1 : 0;
   take_turn({buffer.data(), count});
 }
 

@@ -6,6 +6,10 @@
 //
 // One piece a turn, so that a client with an endless row of requests leaves turns to others.
 //
+// Rows:    a client may send thousands of requests that have no answer. As long as such a row goes
+//          on, one session at a time lingers between its reads, awake but away from the socket:
+//          asleep it would be woken by each request, at the sender's expense, and a socket that is
+//          read all the time is one that the sender has to wait for.
 // Owner:   StoreService and, while something is waited for, its own handlers; whoever calls into it
 //          holds a shared_ptr. Its host outlives it or calls `close`.
 // Thread:  the io_context's only.
@@ -39,6 +43,8 @@ class StoreSessionHost {
   virtual void on_end(StoreSession& session, std::string_view reason) = 0;
   // Room to read into for whoever has its turn.
   virtual std::vector<char>& read_buffer() = 0;
+  // The one session that lingers, or null.
+  virtual StoreSession*& lingering() = 0;
 
  protected:
   ~StoreSessionHost() = default;
@@ -53,7 +59,10 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   void start(std::string first_bytes);
 
   // Gathers; `flush` writes as much as the socket takes, and the rest when it takes more.
-  void send(const store::Answer& answer) { encode(answer, unsent_); }
+  void send(const store::Answer& answer) {
+    unanswered_pieces_ = 0;
+    encode(answer, unsent_);
+  }
   void flush();
 
   // The peer is at fault. on_end is called.
@@ -76,6 +85,8 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
 
  private:
   void wait_readable();
+  bool may_linger();
+  void linger();
   void wait_writable();
   void read_piece();
   void take_turn(std::string_view bytes);
@@ -88,7 +99,8 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   std::optional<asio::ip::tcp::endpoint> peer_;
   RequestDecoder decoder_;
   OutQueue unsent_;
-  std::string undecoded_;  // read, but left until the peer has taken its answers
+  std::string undecoded_;              // read, but left until the peer has taken its answers
+  std::size_t unanswered_pieces_ = 0;  // small ones, read in a row
   bool is_waiting_readable_ = false;
   bool is_waiting_writable_ = false;
 };

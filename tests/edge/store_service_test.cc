@@ -1,5 +1,7 @@
 #include "rendezvous/store_service.h"
 
+#include <thread>
+
 #include "rendezvous/store_encode.h"
 #include "rendezvous/store_wire.h"
 #include "tests/support/catch.h"
@@ -101,6 +103,38 @@ TEST_CASE("a peer that does not read is not read from, and gets everything once 
     REQUIRE(answer == u64(value.size()) + value);
   }
   CHECK(served.connection_count() == 2);
+}
+
+TEST_CASE(
+    "long rows of requests without an answer are applied in order, and nobody waits for them") {
+  ServedStore served;
+  constexpr int kRow = 20'000;
+  const auto send_row = [&served](const std::string& key, int count) {
+    RawSocket client = current_client(served);
+    for (int i = 1; i <= count; ++i) {
+      if (!client.say(request(store::Set{key, std::to_string(i)}))) break;
+    }
+    return client;
+  };
+  std::string last_a;
+  std::string last_b;
+  const auto row = [&](const std::string& key, std::string& last) {
+    const RawSocket client = send_row(key, kRow);
+    client.say(request(store::Get{key}));
+    last = client.hear(13);
+  };
+  std::thread a([&] { row("a", last_a); });
+  std::thread b([&] { row("b", last_b); });
+  for (int i = 0; i < 20; ++i) send_row("c", 200);  // leaves in the middle of it
+  const RawSocket other = current_client(served);
+  for (int i = 1; i <= 200; ++i) {
+    REQUIRE(other.say(request(store::Add{"n", 1})));
+    REQUIRE(other.hear(8) == u64(static_cast<std::uint64_t>(i)));
+  }
+  a.join();
+  b.join();
+  CHECK(last_a == u64(5) + "20000");
+  CHECK(last_b == u64(5) + "20000");
 }
 
 TEST_CASE("a watcher that does not read its changes loses its connection") {
