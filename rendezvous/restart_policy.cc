@@ -43,6 +43,7 @@ int restarts_counted(const RestartPolicy& policy,
 
 std::chrono::milliseconds pause_before(const RestartPolicy& policy, int restart) {
   std::chrono::milliseconds pause = policy.pause;
+  if (pause.count() == 0) return pause;
   for (int i = 1; i < restart && pause < policy.most_pause; ++i) pause *= 2;
   return std::min(pause, std::max(policy.most_pause, policy.pause));
 }

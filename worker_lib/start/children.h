@@ -43,6 +43,8 @@ class Children {
   std::vector<std::size_t> wait_any(std::optional<Deadline> deadline);
   // Of one that has ended, in the order of start.
   const ChildEnd& end_of(std::size_t child) const { return *children_[child].end; }
+  std::size_t size() const { return children_.size(); }
+  bool has_ended(std::size_t child) const { return children_[child].end.has_value(); }
 
   // To all that have not ended.
   void signal_all(int number);

@@ -121,40 +121,67 @@ void tell(const std::exception& error, std::string& text) {
   }
 }
 
-// Last words: when the exception was thrown, by the clock that all processes share, and its text.
-std::string last_words(const std::string& message) {
-  const std::int64_t now = Clock::now().time_since_epoch().count();
-  std::string words(reinterpret_cast<const char*>(&now), sizeof now);
-  return words + message;
+// Last words: when the exception came here, by the clock that all processes share, the rank whose
+// loss it tells of, and its text.
+struct WordsHead {
+  std::int64_t at = 0;
+  std::int64_t lost_rank = -1;
+};
+
+std::string last_words(const WordsHead& head, const std::string& message) {
+  return std::string(reinterpret_cast<const char*>(&head), sizeof head) + message;
 }
 
 int run_body(const std::function<void(int rank)>& body, int rank, const Children::Say& say) {
   std::string message;
+  WordsHead head;
   try {
     body(rank);
     return 0;
   } catch (const std::exception& error) {
     tell(error, message);
+    const auto* failure = dynamic_cast<const WorkerError*>(&error);
+    const bool is_loss = failure != nullptr && failure->kind() == WorkerError::Kind::PeerLost;
+    if (is_loss) head.lost_rank = failure->peer().value_or(-1);
   } catch (...) {
     message = "an exception that is not a std::exception";
   }
-  say(last_words(message));
+  head.at = Clock::now().time_since_epoch().count();
+  say(last_words(head, message));
   return 1;
 }
 
 struct Failure {
   SpawnError::Details details;
-  std::int64_t at = 0;
+  WordsHead head;
 };
 
 // An end without an exception is nobody's consequence: it goes before all exceptions.
 Failure failure_of(int rank, const ChildEnd& end) {
-  Failure failure{.details = {.rank = rank, .exit_code = end.exit_code, .signal = end.signal}};
-  if (end.words.size() >= sizeof failure.at) {
-    std::memcpy(&failure.at, end.words.data(), sizeof failure.at);
-    failure.details.message = end.words.substr(sizeof failure.at);
+  Failure failure{.details = {.rank = rank, .exit_code = end.exit_code, .signal = end.signal},
+                  .head = {}};
+  if (end.words.size() >= sizeof failure.head) {
+    std::memcpy(&failure.head, end.words.data(), sizeof failure.head);
+    failure.details.message = end.words.substr(sizeof failure.head);
   }
   return failure;
+}
+
+// A rank that throws leaves its groups on the way, so that the others know of it, and may end,
+// before it has. Who tells of another's loss is not the first if that one fails, too.
+void look_for_who_was_lost(Children& ranks, Failure& first) {
+  constexpr std::chrono::seconds kAtMost{2};
+  const Clock::time_point deadline = Clock::now() + kAtMost;
+  for (std::size_t looked = 0; looked < ranks.size(); ++looked) {
+    if (first.head.lost_rank < 0) return;
+    const auto lost = static_cast<std::size_t>(first.head.lost_rank);
+    if (lost >= ranks.size()) return;
+    while (!ranks.has_ended(lost)) {
+      if (ranks.wait_any(deadline).empty()) return;
+    }
+    if (!ranks.end_of(lost).is_failure()) return;
+    first = failure_of(static_cast<int>(lost), ranks.end_of(lost));
+  }
 }
 
 void stop(Children& ranks, std::chrono::milliseconds grace) {
@@ -203,9 +230,10 @@ void spawn(const std::function<void(int rank)>& body, int process_count,
     for (const std::size_t child : ranks.wait_any({})) {
       if (!ranks.end_of(child).is_failure()) continue;
       Failure failure = failure_of(static_cast<int>(child), ranks.end_of(child));
-      if (!first || failure.at < first->at) first = std::move(failure);
+      if (!first || failure.head.at < first->head.at) first = std::move(failure);
     }
     if (!first) continue;
+    look_for_who_was_lost(ranks, *first);
     stop(ranks, options.grace);
     throw SpawnError(std::move(first->details));
   }
