@@ -148,9 +148,11 @@ TEST_CASE("a message that nobody receives is a timeout that names the other, ove
 
 TEST_CASE("a rank that dies is named to those who wait on their GPUs, over the stand-in") {
   const StoreProcess store;
-  const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
+  // Who sees it: processes of one node by themselves, or those of several by their connections.
+  const std::string backend = GENERATE(kBoth, "cpu:gloo,cuda:nccl");
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     test::use_standins();
-    ProcessGroup group = ProcessGroup::connect(over(kBoth));
+    ProcessGroup group = ProcessGroup::connect(over(backend));
     reduce_times(group, 1);
     if (rank == 1) {
       group.recv(std::vector<int>(1), 0);

@@ -92,6 +92,7 @@ class GlooBackend final : public Backend {
 
   void abort() noexcept override { mesh_.abort(); }
   bool keeps_deadlines() const override { return false; }
+  std::vector<Lifeline> lifelines() const override { return mesh_.lifelines(); }
   void tell_lost(int rank) noexcept override { mesh_.tell_lost(rank); }
 
  private:

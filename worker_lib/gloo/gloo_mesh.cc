@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "worker_lib/gloo/awake_device.h"
+#include "worker_lib/gloo/gloo_ends.h"
 #include "worker_lib/signals.h"
 #include "worker_lib/signature.h"
 
@@ -112,8 +113,11 @@ struct GlooMesh::State {
   std::vector<std::unique_ptr<Channel>> channels;
   std::vector<std::vector<Channel*>> idle;  // by peer; the last: from any
 
+  std::unique_ptr<GlooEnds> ends;  // absent: nobody has asked for them
+
   explicit State(const BackendContext& mesh);
   ~State() {
+    ends.reset();
     channels.clear();
     AwakeDevice awake(*device);
     context.reset();
@@ -158,6 +162,7 @@ GlooMesh::State::State(const BackendContext& mesh)
   connecting->setTimeout(left_until(mesh.deadline));
   connect_full_mesh(*connecting, store, device);
   context = std::move(connecting);
+  if (mesh.is_lookout) ends = std::make_unique<GlooEnds>(context, kProbe);
 }
 
 GlooMesh::Channel& GlooMesh::State::make(std::optional<int> peer) {
@@ -353,6 +358,7 @@ GlooMesh::Message GlooMesh::recv_any(Slot slot, void* data, std::size_t size_byt
 // hand.
 void GlooMesh::abort() noexcept {
   if (state_->is_aborted.exchange(true)) return;
+  if (state_->ends) state_->ends->stop();
   state_->wake([](const Channel&) { return true; });
   const AwakeDevice awake(*state_->device);
   try {
@@ -366,6 +372,10 @@ void GlooMesh::tell_lost(int rank) noexcept {
   if (rank < 0 || rank >= state_->size) return;
   state_->lost[static_cast<std::size_t>(rank)] = true;
   state_->wake([&](const Channel& channel) { return channel.peer.value_or(rank) == rank; });
+}
+
+std::vector<Lifeline> GlooMesh::lifelines() const {
+  return state_->ends ? state_->ends->lifelines() : std::vector<Lifeline>();
 }
 
 GlooMesh::Message::Message(Message&& other) noexcept

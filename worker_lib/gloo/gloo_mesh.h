@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "drun/backend.h"
 
@@ -68,6 +69,9 @@ class GlooMesh {
   void abort() noexcept;
   // That process has ended: nobody waits for it any longer than what it has sent may take.
   void tell_lost(int rank) noexcept;
+  // One for each other rank, readable when the connection to it has ended; valid as long as the
+  // mesh. They take a thread: there are none unless the context asks for a lookout.
+  std::vector<Lifeline> lifelines() const;
 
  private:
   struct State;

@@ -6,7 +6,8 @@
 //          given until the call. They are done, and memory may be used on any stream, when run or
 //          finish has returned.
 // Death:   NCCL itself notices little; ranks are told lost by the group, if another backend of it
-//          sees them end. An operation that goes on for 30 ms after that has failed.
+//          sees them end, as shm does on this node and gloo on all. An operation that goes on for
+//          30 ms after that has failed.
 // Calls that differ: with is_debug they are compared first, without they end at their deadlines.
 #pragma once
 

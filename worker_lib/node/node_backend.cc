@@ -54,12 +54,14 @@ class NodeBackend final : public Backend {
     all_ = connect_some(context, first_ranks(context.size), "all", "all ranks", across);
     const int node = layout_.node_of(rank_);
     const std::vector<int>& neighbours = layout_.ranks_of(node);
+    BackendContext within = context;
+    within.is_lookout = false;  // the one of all ranks sees them all
     if (neighbours.size() > 1) {
       const std::string name = "node" + std::to_string(node);
-      node_ = connect_some(context, neighbours, name, "the ranks of one node", local);
+      node_ = connect_some(within, neighbours, name, "the ranks of one node", local);
     }
     if (is_leader()) {
-      leaders_ = connect_some(context, layout_.leaders(), "leaders", "the nodes' leaders", across);
+      leaders_ = connect_some(within, layout_.leaders(), "leaders", "the nodes' leaders", across);
     }
   }
 

@@ -175,6 +175,7 @@ struct BackendContext {
   std::string address = "";                   // this rank's, numeric, for the other nodes
   bool is_debug = false;                      // DRUN_DEBUG=1
   bool connects_later = false;                // may never be used: connect with the first operation
+  bool is_lookout = false;                    // lifelines are wanted by another one beside it
   std::shared_ptr<void> split_off = nullptr;  // what split of the group it is made from returned
   Deadline deadline{};                        // for connecting
 };

@@ -1,0 +1,126 @@
+// edge. Sees the ends of the other ranks' connections while nothing is asked of them: Gloo tells
+// only who waits, so a thread here always does, for a message from each that never comes.
+//
+// Owner:   the mesh, whose context this may use until it is gone.
+// Thread:  stop: any. One of its own waits in Gloo.
+// Errors:  none; what cannot be watched is not told of.
+#pragma once
+
+#include <gloo/context.h>
+#include <gloo/transport/unbound_buffer.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "drun/backend.h"
+#include "rendezvous/unique_fd.h"
+#include "worker_lib/signals.h"
+
+namespace drun::worker {
+
+class GlooEnds {
+ public:
+  // `slot`: nobody ever sends there.
+  GlooEnds(std::shared_ptr<gloo::Context> context, std::uint64_t slot)
+      : context_(std::move(context)), slot_(slot) {
+    for (int rank = 0; rank < context_->size; ++rank) {
+      if (rank != context_->rank) watched_.push_back({rank, UniqueFd(eventfd(0, EFD_CLOEXEC))});
+    }
+    for (const Watched& each : watched_) lines_.push_back({each.has_ended.get(), each.rank});
+    const SignalsBlocked blocked;  // inherited by the thread
+    thread_ = std::thread([this] { run(); });
+  }
+  ~GlooEnds() {
+    stop();
+    thread_.join();
+  }
+  GlooEnds(const GlooEnds&) = delete;
+  GlooEnds& operator=(const GlooEnds&) = delete;
+
+  // One for each other rank; valid as long as this.
+  const std::vector<Lifeline>& lifelines() const { return lines_; }
+
+  // Before connections are closed from here, which is nobody's end.
+  void stop() noexcept {
+    is_stopping_ = true;
+    const std::lock_guard lock(mutex_);
+    if (probe_) probe_->abortWaitRecv();
+  }
+
+ private:
+  struct Watched {
+    int rank;
+    UniqueFd has_ended;
+  };
+  using Probe = std::shared_ptr<gloo::transport::UnboundBuffer>;
+
+  void run() noexcept {
+    try {
+      std::vector<Watched*> alive;
+      for (Watched& each : watched_) alive.push_back(&each);
+      while (!is_stopping_ && !alive.empty()) {
+        wait_for_a_break(alive);
+        const auto ended =
+            std::erase_if(alive, [this](const Watched* each) { return tell_if_broken(*each); });
+        if (ended == 0) return;  // Gloo is in trouble and does not say with whom
+      }
+    } catch (const std::exception&) {
+      // No memory.
+    }
+  }
+
+  void wait_for_a_break(const std::vector<Watched*>& alive) {
+    const Probe probe = new_probe();
+    try {
+      for (const Watched* each : alive) probe->recv(each->rank, slot_, 0, 0);
+      // A wait that ends by its time closes all connections.
+      probe->waitRecv(nullptr, std::chrono::hours(24 * 365));
+    } catch (const std::exception&) {
+      // What was waited for.
+    }
+    const std::lock_guard lock(mutex_);
+    probe_ = nullptr;
+  }
+
+  // A broken connection is not used again.
+  bool tell_if_broken(const Watched& each) {
+    if (is_stopping_) return true;
+    try {
+      new_probe()->recv(each.rank, slot_, 0, 0);
+      return false;
+    } catch (const std::exception&) {
+      const std::uint64_t one = 1;
+      static_cast<void>(write(each.has_ended.get(), &one, sizeof one) < 0);
+      return true;
+    }
+  }
+
+  // What stop wakes; it says so beforehand.
+  Probe new_probe() {
+    Probe probe = context_->createUnboundBuffer(nullptr, 0);
+    const std::lock_guard lock(mutex_);
+    if (is_stopping_) probe->abortWaitRecv();
+    probe_ = probe;
+    return probe;
+  }
+
+  const std::shared_ptr<gloo::Context> context_;
+  const std::uint64_t slot_;
+  std::vector<Watched> watched_;
+  std::vector<Lifeline> lines_;
+  std::atomic<bool> is_stopping_{false};
+  std::mutex mutex_;
+  Probe probe_;
+  std::thread thread_;
+};
+
+}  // namespace drun::worker
