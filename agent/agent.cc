@@ -21,6 +21,7 @@
 #include "agent/remarks.h"
 #include "agent/signals.h"
 #include "agent/status_socket.h"
+#include "agent/web/server.h"
 #include "agent/worker_command.h"
 #include "agent/workers.h"
 #include "rendezvous/asio.h"
@@ -47,6 +48,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   enum class Round { None, Running, Draining, Over };
 
   Result<void> open_to_lookers();
+  Result<void> open_web(const Endpoint& where);
   Result<void> open();
   Result<void> open_server(JoinSpec& join);
   void end();
@@ -93,6 +95,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   // For those who look on.
   EventFile events_;
   std::optional<StatusSocket> status_socket_;
+  std::unique_ptr<web::Server> web_;
   Clock::time_point round_began_;
   std::optional<Failure> last_failure_;
 };
@@ -115,6 +118,16 @@ Result<void> Agent::open_to_lookers() {
   }
   events_.write(AgentStarted{spec_.join.local_world_size, spec_.worker.argv});
   status_socket_.emplace(io_, log_, [this] { return status_json(status()); });
+  return spec_.web ? open_web(*spec_.web) : Result<void>();
+}
+
+Result<void> Agent::open_web(const Endpoint& where) {
+  auto web = web::Server::open(io_, where, [this](std::string_view method, std::string_view page) {
+    return web::answer(method, page, [this] { return status(); });
+  });
+  if (!web) return web.error();
+  web_ = *std::move(web);
+  if (where.port == 0) log_.info("metrics are on port " + std::to_string(web_->port()));
   return {};
 }
 
@@ -177,6 +190,7 @@ bool Agent::is_ready_to_end() const {
 void Agent::end() {
   client_->close();
   status_socket_.reset();
+  web_.reset();
   signals_.stop();
   give_up_.cancel();
 }

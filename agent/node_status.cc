@@ -9,20 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* word_of(NodePhase phase) {
-  switch (phase) {
-    case NodePhase::Joining:
-      return "joining";
-    case NodePhase::Running:
-      return "running";
-    case NodePhase::Stopping:
-      return "stopping";
-    case NodePhase::Waiting:
-      break;
-  }
-  return "waiting";
-}
-
 double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
 
 Json workers(const NodeStatus& status) {
@@ -51,6 +37,20 @@ Json failure(const std::optional<Failure>& last) {
 }
 
 }  // namespace
+
+const char* word_of(NodePhase phase) {
+  switch (phase) {
+    case NodePhase::Joining:
+      return "joining";
+    case NodePhase::Running:
+      return "running";
+    case NodePhase::Stopping:
+      return "stopping";
+    case NodePhase::Waiting:
+      break;
+  }
+  return "waiting";
+}
 
 std::string status_json(const NodeStatus& status) {
   const World world = status.world.value_or(World{});

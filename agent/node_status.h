@@ -16,6 +16,8 @@ namespace drun::agent {
 // Waiting: nothing runs here any more, the other nodes or the next round are waited for.
 enum class NodePhase { Joining, Running, Stopping, Waiting };
 
+const char* word_of(NodePhase phase);  // "joining"
+
 struct NodeStatus {
   std::string run_id;
   std::string host;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agent/placement.h"
+#include "rendezvous/endpoint.h"
 #include "rendezvous/join_spec.h"
 #include "rendezvous/world.h"
 
@@ -81,6 +82,7 @@ struct AgentSpec {
   std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};
   std::vector<int> termination_signals;  // numbers; what is ignored at the start stays ignored
   std::string events_file;               // --events; empty: none
+  std::optional<Endpoint> web;           // --metrics-port; an empty host: every address
   std::string error_file;                // drun's own TORCHELASTIC_ERROR_FILE; empty: none
   bool operator==(const AgentSpec&) const = default;
 };

@@ -1,5 +1,7 @@
 #include "launcher/option_values.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -127,6 +129,20 @@ Result<WorkerCount> parse_workers(std::string_view text) {
 
 Result<int> parse_rank(std::string_view text) { return integer(text, {0, kMostNodes}, "a rank"); }
 Result<int> parse_port(std::string_view text) { return integer(text, {0, 65535}, "a port"); }
+Result<Endpoint> parse_metrics_port(std::string_view text) {
+  if (const Result<int> port = parse_port(text))
+    return Endpoint{.host = "", .port = static_cast<std::uint16_t>(*port)};
+  Result<Endpoint> at = parse_endpoint(text, 0);
+  const bool has_port = text.find(':') != text.npos && !text.ends_with(']');
+  if (at && at->host == "localhost") at->host = "127.0.0.1";
+  in6_addr address{};
+  const bool is_numeric = at && (inet_pton(AF_INET, at->host.c_str(), &address) == 1 ||
+                                 inet_pton(AF_INET6, at->host.c_str(), &address) == 1);
+  if (is_numeric && has_port) return at;
+  return bad(
+      "expected a port from 0 to 65535, after an address if only that one is to answer, such as "
+      "9464 or 127.0.0.1:9464");
+}
 Result<int> parse_count(std::string_view text) { return integer(text, {}, "a count"); }
 
 Result<std::chrono::milliseconds> parse_seconds(std::string_view text) {

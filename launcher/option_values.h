@@ -23,7 +23,9 @@ Result<std::string> parse_text(std::string_view text);  // anything
 Result<NodeRange> parse_nodes(std::string_view text);   // "4", "2:4"
 Result<WorkerCount> parse_workers(std::string_view text);
 Result<int> parse_rank(std::string_view text);
-Result<int> parse_port(std::string_view text);                            // 0 to 65535
+Result<int> parse_port(std::string_view text);  // 0 to 65535
+// "9464", "127.0.0.1:9464", "[::1]:0"; without an address the host is empty.
+Result<Endpoint> parse_metrics_port(std::string_view text);
 Result<int> parse_count(std::string_view text);                           // 0 and up
 Result<std::chrono::milliseconds> parse_seconds(std::string_view text);   // "30", "0.5"; 0 and up
 Result<std::chrono::milliseconds> parse_interval(std::string_view text);  // the same, but over 0

@@ -171,6 +171,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   }
   plan.report_file = options.report;
   plan.agent.events_file = options.events.value_or("");
+  plan.agent.web = options.metrics;
   const bool is_torchrun = options.invoked_as == "torchrun";
   plan.exit_codes =
       options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun);

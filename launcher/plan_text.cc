@@ -242,6 +242,7 @@ std::string plan_json(const Plan& plan) {
       {"termination_signals", agent.termination_signals},
       {"report", or_null(plan.report_file)},
       {"events", plan.agent.events_file.empty() ? Json(nullptr) : Json(plan.agent.events_file)},
+      {"metrics", agent.web ? Json(to_string(*agent.web)) : Json(nullptr)},
       {"notes", plan.notes},
       {"warnings", plan.warnings},
       {"cannot_start", plan.cannot_start ? Json(plan.cannot_start->message) : Json(nullptr)}};

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/raw_socket.h"
 
 namespace drun::testing {
 namespace {
@@ -101,6 +103,25 @@ TEST_CASE("events tell a job's story line by line") {
   struct stat file {};
   REQUIRE(stat(path.c_str(), &file) == 0);
   CHECK((file.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("a running job answers over HTTP, for probes and for Prometheus") {
+  const std::string id = "asked-" + std::to_string(getpid());
+  Running running(shell_job({"--nproc-per-node=2", "--rdzv-id=" + id, "--metrics-port=127.0.0.1:0"},
+                            "echo up; exec sleep 60"));
+  REQUIRE(running.prints("metrics are on port "));
+  REQUIRE(running.prints("up"));
+  const std::string err = running.err();
+  const std::size_t at = err.find("metrics are on port ") + std::strlen("metrics are on port ");
+  const RawSocket asking =
+      RawSocket::connect_to(static_cast<std::uint16_t>(std::stoi(err.substr(at))));
+  REQUIRE(asking.is_open());
+  asking.say("GET /metrics HTTP/1.0\r\n\r\n");
+  const std::string said = asking.hear(1 << 16);
+  CHECK_THAT(said, ContainsSubstring("drun_info{run_id=\"" + id + "\""));
+  CHECK_THAT(said, ContainsSubstring("drun_worker_running{rank=\"1\",local_rank=\"1\"} 1\n"));
+  running.signal(SIGTERM);
+  running.wait();
 }
 
 TEST_CASE("three nodes share one file of events") {

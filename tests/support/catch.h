@@ -9,3 +9,5 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::Contains;
 inline auto ContainsSubstring(const std::string& text) { return Contains(text); }
 #endif
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;

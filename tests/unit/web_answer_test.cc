@@ -1,0 +1,94 @@
+#include "agent/web/answer.h"
+
+#include <stdexcept>
+
+#include "agent/web/metrics_text.h"
+#include "tests/support/catch.h"
+
+namespace drun::agent::web {
+namespace {
+
+NodeStatus joining() {
+  NodeStatus status;
+  status.run_id = "night";
+  status.host = "gpu0";
+  status.node_count = 4;
+  status.up = std::chrono::milliseconds(61'500);
+  return status;
+}
+
+NodeStatus running() {
+  NodeStatus status = joining();
+  status.phase = NodePhase::Running;
+  status.world = World{.round = 2,
+                       .restarts = 1,
+                       .max_restarts = 3,
+                       .node_rank = 2,
+                       .node_count = 4,
+                       .base_rank = 4,
+                       .local_world_size = 2,
+                       .world_size = 8};
+  status.pids = {31, 0};
+  return status;
+}
+
+Answer asked(const NodeStatus& status, std::string_view page, std::string_view method = "GET") {
+  return answer(method, page, [&] { return status; });
+}
+
+}  // namespace
+
+TEST_CASE("metrics of a job that joins say what is known") {
+  const std::string text = metrics_text(joining());
+  CHECK_THAT(text, ContainsSubstring("# TYPE drun_info gauge\n"
+                                     "drun_info{run_id=\"night\",host=\"gpu0\"} 1\n"));
+  CHECK_THAT(text, ContainsSubstring("\ndrun_up_seconds 61.5\n"));
+  CHECK_THAT(text, ContainsSubstring("\ndrun_nodes 4\n"));
+  CHECK_THAT(text, ContainsSubstring("drun_phase{phase=\"joining\"} 1\n"
+                                     "drun_phase{phase=\"running\"} 0\n"));
+  CHECK(text.find("drun_world_size") == std::string::npos);
+}
+
+TEST_CASE("metrics of a job that runs name its workers, its restarts and its last failure") {
+  NodeStatus status = running();
+  Failure failed;
+  failed.rank = 5;
+  failed.status = Killed{.signal = 9};
+  failed.time = WallTime{std::chrono::microseconds(1795266187123456)};
+  status.last_failure = failed;
+  const std::string text = metrics_text(status);
+  CHECK_THAT(text, ContainsSubstring("drun_worker_running{rank=\"4\",local_rank=\"0\"} 1\n"
+                                     "drun_worker_running{rank=\"5\",local_rank=\"1\"} 0\n"));
+  CHECK_THAT(text, ContainsSubstring("\ndrun_rounds_total 3\n"));
+  CHECK_THAT(text, ContainsSubstring("\ndrun_restarts_total 1\n"));
+  CHECK_THAT(text, ContainsSubstring("drun_last_failure_timestamp_seconds{rank=\"5\",exit_code="
+                                     "\"137\",ended=\""));
+  CHECK_THAT(text, ContainsSubstring("} 1795266187.123\n"));
+}
+
+TEST_CASE("what a user named cannot break a line of metrics") {
+  NodeStatus status = joining();
+  status.run_id = "a\"b\\c\nd\xff";
+  CHECK_THAT(metrics_text(status),
+             ContainsSubstring("{run_id=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\",host=\"gpu0\"} 1\n"));
+}
+
+TEST_CASE("a node is ready while its workers run, and alive before") {
+  CHECK(asked(joining(), "/livez").code == 200);
+  CHECK(asked(joining(), "/readyz").code == 503);
+  CHECK(asked(joining(), "/readyz").body == "joining\n");
+  CHECK(asked(running(), "/readyz?verbose").code == 200);
+  CHECK(asked(running(), "/status").type == "application/json");
+  CHECK(asked(running(), "/status").body == status_json(running()));
+  CHECK(asked(running(), "/metrics").body == metrics_text(running()));
+}
+
+TEST_CASE("what is not there, or not asked for, is said so without looking at the job") {
+  const auto nobody = []() -> NodeStatus { throw std::logic_error("not to be asked"); };
+  CHECK(answer("GET", "/", nobody).code == 404);
+  CHECK(answer("GET", "/metricsx", nobody).code == 404);
+  CHECK(answer("POST", "/metrics", nobody).code == 405);
+  CHECK(answer("GET", "/livez", nobody).code == 200);
+}
+
+}  // namespace drun::agent::web
