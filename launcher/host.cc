@@ -23,6 +23,7 @@
 #include "launcher/host_cpus.h"
 #include "launcher/host_gpus.h"
 #include "launcher/host_text.h"
+#include "launcher/secret_file.h"
 #include "launcher/small_files.h"
 #include "launcher/topology_hwloc.h"
 
@@ -168,6 +169,7 @@ HostFacts look_at_host() {
   facts.topology = read_topology;
   facts.probe = look_at_file;
   facts.file_text = whole_text_of;
+  facts.secret_file = read_secret_file;
   return facts;
 }
 

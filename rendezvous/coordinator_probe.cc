@@ -15,8 +15,8 @@ constexpr std::chrono::seconds kInterval{5};
 class CoordinatorProbe::Impl final : public std::enable_shared_from_this<CoordinatorProbe::Impl>,
                                      private ControlConnection::Listener {
  public:
-  Impl(asio::io_context& io, Endpoint endpoint, Hello hello,
-       std::shared_ptr<const TlsContext> tls, Objection on_objection, Connector::OwnAddresses own)
+  Impl(asio::io_context& io, Endpoint endpoint, Hello hello, std::shared_ptr<const TlsContext> tls,
+       Objection on_objection, Connector::OwnAddresses own)
       : timer_(io),
         connector_(io),
         endpoint_(std::move(endpoint)),

@@ -1,5 +1,5 @@
-// core. From where a job with a secret lets its store be used: the addresses of its members, each as
-// long as it is one.
+// core. From where a job with a secret lets its store be used: the addresses of its members, each
+// as long as it is one.
 //
 // Shape:   addresses in one form (peer_address.h); two members may have the same (one host, one
 //          translated network).

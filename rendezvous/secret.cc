@@ -1,14 +1,13 @@
 #include "rendezvous/secret.h"
 
-#include <strings.h>
+#include <string.h>
 
-#include <cstring>
 #include <utility>
 
 namespace drun {
 namespace {
 
-constexpr const char kRemedy[] = "; make one: openssl rand -hex 32";
+constexpr const char kRemedy[] = "; make one: openssl rand -hex 32 > FILE";
 
 struct Wiper {
   void operator()(const std::string* bytes) const {

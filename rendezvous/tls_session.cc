@@ -226,9 +226,10 @@ std::optional<TlsSession::Trouble> TlsSession::judge_answer() {
     return Trouble{"is not a drun (its first bytes are " + printable(head_) +
                    "); does another program use this port?"};
   if (head_.size() < kControlMagic.size()) return std::nullopt;
-  return Trouble{"has no secret, but this node has one; give all nodes of the job the same "
-                 "--secret-file, or none of them any",
-                 true};
+  return Trouble{
+      "has no secret, but this node has one; give all nodes of the job the same "
+      "--secret-file, or none of them any",
+      true};
 }
 
 // A whole hello of a reasonable size, before anything is spent on it.
@@ -236,8 +237,8 @@ std::optional<TlsSession::Trouble> TlsSession::judge_hello() {
   const auto byte = [this](std::size_t at) {
     return static_cast<std::size_t>(static_cast<unsigned char>(head_[at]));
   };
-  const bool is_record = (head_.empty() || head_[0] == kTlsFirstByte) &&
-                         (head_.size() < 2 || byte(1) == 3);
+  const bool is_record =
+      (head_.empty() || head_[0] == kTlsFirstByte) && (head_.size() < 2 || byte(1) == 3);
   const std::size_t size = head_.size() < kHeaderBytes ? 0 : byte(3) << 8U | byte(4);
   if (!is_record || size > kMostHelloBytes)
     return Trouble{"is not a drun (its first bytes are " + printable(head_) + ")"};
@@ -246,8 +247,7 @@ std::optional<TlsSession::Trouble> TlsSession::judge_hello() {
 }
 
 std::optional<TlsSession::Trouble> TlsSession::go_on(std::string_view bytes, std::string& plain) {
-  if (!bytes.empty() &&
-      BIO_write(library_->in, bytes.data(), static_cast<int>(bytes.size())) <= 0)
+  if (!bytes.empty() && BIO_write(library_->in, bytes.data(), static_cast<int>(bytes.size())) <= 0)
     return trouble(0);
   if (!is_established_) {
     if (auto failed = shake_hands()) return failed;
@@ -307,9 +307,8 @@ std::string TlsSession::outgoing() {
   std::string bytes;
   if (!library_ || library_->out == nullptr) return bytes;
   bytes.resize(BIO_ctrl_pending(library_->out));
-  const int size = bytes.empty() ? 0
-                                 : BIO_read(library_->out, bytes.data(),
-                                            static_cast<int>(bytes.size()));
+  const int size =
+      bytes.empty() ? 0 : BIO_read(library_->out, bytes.data(), static_cast<int>(bytes.size()));
   bytes.resize(static_cast<std::size_t>(std::max(size, 0)));
   return bytes;
 }
@@ -344,9 +343,10 @@ TlsSession::Trouble TlsSession::trouble(int ssl_error) {
 }
 
 TlsSession::Trouble TlsSession::other_run() {
-  return {"has the same secret, but another run id; give the same --rdzv-id on all nodes, or "
-          "another job another port",
-          true};
+  return {
+      "has the same secret, but another run id; give the same --rdzv-id on all nodes, or "
+      "another job another port",
+      true};
 }
 
 }  // namespace drun::rendezvous
