@@ -147,8 +147,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::make(const Secret& secret,
   parts->key = derived({secret.bytes(), run_id, "drun control"}, kKeyBytes);
   parts->context.reset(SSL_CTX_new(TLS_method()));
   SSL_CTX* const context = parts->context.get();
-  // The groups are named to keep the hello small whatever OpenSSL's own choice is; a certificate
-  // is never good, so that nobody gets through by having one.
+  // The groups are named to keep the hello small whatever OpenSSL's own choice is.
   const bool is_good = !id.empty() && !parts->key.empty() && context != nullptr &&
                        SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
                        SSL_CTX_set_ciphersuites(context, kCipher) == 1 &&
@@ -159,7 +158,6 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::make(const Secret& secret,
     return Error{ErrorCode::System, "cannot prepare TLS 1.3 with a secret: OpenSSL has no HKDF, " +
                                         std::string(kCipher) + " or X25519 here"};
   }
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_AUTO_RETRY);
   SSL_CTX_set_psk_use_session_callback(context, TlsSession::Library::use_key);
@@ -192,10 +190,13 @@ std::optional<TlsSession::Trouble> TlsSession::begin() {
   BIO_set_mem_eof_return(library_->in, -1);  // nothing there yet is not the end
   SSL_set_bio(ssl, library_->in, library_->out);
   SSL_set_app_data(ssl, library_.get());
-  if (side_ == Side::Connecting)
-    SSL_set_connect_state(ssl);
-  else
+  if (side_ == Side::Accepting) {
     SSL_set_accept_state(ssl);
+    return std::nullopt;
+  }
+  SSL_set_connect_state(ssl);
+  // With no authorities to trust: a certificate is never good, and the key the only way.
+  SSL_set_verify(ssl, SSL_VERIFY_PEER, nullptr);
   return std::nullopt;
 }
 
