@@ -25,8 +25,9 @@ Result<std::string> read_all(const std::string& path) {
 }
 
 Result<void> write_file(const std::string& path, const std::string& text) {
+  const int links = path.starts_with("/dev/") ? 0 : O_NOFOLLOW;  // /dev/stderr
   const UniqueFd fd(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644));
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | links, 0600));
   const int error_number = fd ? write_all(fd.get(), text) : errno;
   if (error_number != 0) return system_error("write " + path, error_number);
   return {};

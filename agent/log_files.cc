@@ -27,7 +27,7 @@ Error unusable(const std::string& path, const std::error_code& ec) {
 }
 
 Result<void> make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) == 0) return {};
+  if (::mkdir(path.c_str(), 0700) == 0) return {};
   return system_error("make directory " + path, errno);
 }
 
@@ -116,7 +116,8 @@ void LogFiles::remove() {
 }
 
 Result<UniqueFd> create_log(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  UniqueFd fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return system_error("create " + path, errno);
   return fd;
 }

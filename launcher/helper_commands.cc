@@ -16,7 +16,16 @@ Error too_much(const std::string& helper, const std::string& word) {
                                 ", write drun -- " + helper};
 }
 
+bool asks_for_secret(const std::string& word) {
+  return word.starts_with("--secret-file") || word.starts_with("--secret_file");
+}
+
 Result<Command> parse_store_command(std::span<const std::string> words, const Lookup& variables) {
+  if (std::any_of(words.begin(), words.end(), asks_for_secret))
+    return Error{
+        ErrorCode::Usage,
+        "store: --secret-file: a TCPStore's clients know no secrets, so anyone who reaches "
+        "the port can use it; listen on --loopback, or keep strangers off by a firewall"};
   StoreCommand store;
   bool help = false;
   OptionTable table(variables);

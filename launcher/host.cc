@@ -23,6 +23,7 @@
 #include "launcher/host_cpus.h"
 #include "launcher/host_gpus.h"
 #include "launcher/host_text.h"
+#include "launcher/secret_file.h"
 #include "launcher/small_files.h"
 #include "launcher/topology_hwloc.h"
 
@@ -168,20 +169,45 @@ HostFacts look_at_host() {
   facts.topology = read_topology;
   facts.probe = look_at_file;
   facts.file_text = whole_text_of;
+  facts.secret_file = read_secret_file;
   return facts;
 }
 
+namespace {
+
+bool is_own_link(const std::string& path) {
+  struct stat facts {};
+  return lstat(path.c_str(), &facts) == 0 && (facts.st_uid == geteuid() || facts.st_uid == 0);
+}
+
+// For this user alone, or as open as the file it is going to replace. Never through a link.
+std::FILE* new_file(const std::string& place, const std::string& replaced) {
+  std::remove(place.c_str());  // of a process of this number before us
+  const int fd = open(place.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return nullptr;
+  struct stat facts {};
+  if (lstat(replaced.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == geteuid())
+    static_cast<void>(fchmod(fd, facts.st_mode & 0777));
+  return fdopen(fd, "w");
+}
+
+}  // namespace
+
 Result<void> write_file(const std::string& path, std::string_view text) {
   // What a link points to is replaced, not the link: it may be /dev/stdout. Devices and pipes are
-  // written to.
+  // written to. In a folder that others can write to, a link may be a stranger's trap.
   std::error_code ec;
   if (fs::is_symlink(path, ec)) {
+    if (!is_own_link(path))
+      return Error{ErrorCode::System, "cannot write " + path +
+                                          ": it is a link of another user's; remove it, or choose "
+                                          "another file"};
     const std::string target = fs::canonical(path, ec).string();
     if (!ec && fs::is_regular_file(target, ec)) return write_file(target, text);
   }
   const bool is_special = fs::exists(path, ec) && !fs::is_regular_file(path, ec);
   const std::string place = is_special ? path : path + "." + std::to_string(getpid()) + ".part";
-  std::FILE* file = std::fopen(place.c_str(), "we");
+  std::FILE* file = is_special ? std::fopen(place.c_str(), "we") : new_file(place, path);
   if (file == nullptr) return system_error("write " + path, errno);
   const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const int write_error = errno;

@@ -13,6 +13,7 @@
 
 #include "launcher/topology.h"
 #include "rendezvous/result.h"
+#include "rendezvous/secret.h"
 #include "rendezvous/world.h"
 
 namespace drun {
@@ -21,6 +22,7 @@ enum class FileKind { Missing, Directory, NotExecutable, Executable };
 using TopologyProbe = std::function<Result<Topology>()>;
 using FileProbe = std::function<FileKind(const std::string& path)>;
 using AddressLookup = std::function<std::vector<std::string>(const std::string& name)>;
+using SecretReader = std::function<Result<Secret>(const std::string& path)>;
 using FileText = std::function<std::optional<std::string>(const std::string& path)>;
 
 struct HostFacts {
@@ -37,9 +39,10 @@ struct HostFacts {
   int columns = 80;                      // of that terminal
   std::vector<std::string> addresses{};  // of its interfaces, numeric
   AddressLookup addresses_of{};          // of a name, numeric; asks the name service, may take long
-  TopologyProbe topology{};  // CPUs and memory nodes; asked only when something is to be placed
-  FileProbe probe{};         // looks at one path, relative ones from the working directory
-  FileText file_text{};      // all of a regular file; absent: not readable, or over 4 MiB
+  TopologyProbe topology{};    // CPUs and memory nodes; asked only when something is to be placed
+  FileProbe probe{};           // looks at one path, relative ones from the working directory
+  SecretReader secret_file{};  // secret_file.h
+  FileText file_text{};        // all of a regular file; absent: not readable, or over 4 MiB
 };
 
 HostFacts look_at_host();

@@ -43,6 +43,16 @@ void declare_job(OptionTable& table, Options& options) {
   table.value("--role", options.role, parse_text, "NAME", "ROLE_NAME of the workers (default)");
 }
 
+void declare_security(OptionTable& table, Options& options) {
+  table.group("Keeping strangers out");
+  table.value("--secret-file", options.secret_file, parse_text, "FILE",
+              "a secret that all nodes share: what drun says between nodes is encrypted, who does "
+              "not know it is turned away; else DRUN_SECRET (none)",
+              kOwn);
+  table.flag("--pass-secret", options.pass_secret, "leave DRUN_SECRET in the workers' environment",
+             kOwn);
+}
+
 void declare_survival(OptionTable& table, Options& options) {
   table.group("Failures, and nodes that come and go");
   table.value("--heartbeat-timeout", options.heartbeat_timeout, parse_interval, "S",
@@ -194,6 +204,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   OptionTable table(variables);
   declare_job(table, options);
   declare_survival(table, options);
+  declare_security(table, options);
   declare_program(table, options);
   declare_placement(table, options);
   declare_output(table, options);

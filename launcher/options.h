@@ -68,6 +68,8 @@ struct Options {
   std::optional<std::string> rdzv_id{};
   std::vector<std::pair<std::string, std::string>> rdzv_conf{};
   std::optional<std::string> local_addr{};
+  std::optional<std::string> secret_file{};
+  bool pass_secret = false;
   StoreHost store = StoreHost::Agent;
   // Nodes that come and go, restarts.
   std::optional<RankOrder> rank_order{};

@@ -8,6 +8,7 @@
 #include "launcher/plan_join.h"
 #include "launcher/plan_placement.h"
 #include "launcher/plan_program.h"
+#include "launcher/plan_secret.h"
 #include "launcher/restart_values.h"
 
 namespace drun {
@@ -106,11 +107,14 @@ Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, 
 }
 
 std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int workers,
-                                               bool sets_threads, Remarks& remarks) {
+                                               const Options& options, Remarks& remarks) {
   std::vector<EnvironmentEntry> environment = host.environment;
+  if (!options.pass_secret) {
+    std::erase_if(environment, [](const auto& entry) { return entry.first == kSecretVariable; });
+  }
   if (!variable(host, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  if (workers > 1 && !sets_threads && !variable(host, "OMP_NUM_THREADS")) {
+  if (workers > 1 && !options.omp_threads && !variable(host, "OMP_NUM_THREADS")) {
     environment.emplace_back("OMP_NUM_THREADS", "1");
     remarks.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
                             " workers; set it or --omp-threads to choose");
@@ -129,7 +133,7 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
   worker.argv = std::move(program->argv);
   worker.passes_local_rank = options.pass_local_rank;
   worker.program_arguments_at = program->arguments_at;
-  worker.environment = plan_environment(host, workers, options.omp_threads.has_value(), remarks);
+  worker.environment = plan_environment(host, workers, options, remarks);
   worker.virtual_local_rank = options.virtual_local_rank;
   worker.stdin_source = options.stdin_source;
   return worker;
@@ -150,6 +154,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   plan.origins = origins_of(*settled, *join);
   plan.explain = options.explain;
   plan.agent.join = *std::move(join);
+  if (auto planned = plan_secret(plan.agent.join, options, host); !planned) return planned.error();
   Result<WorkerSpec> worker = plan_worker(options, host, workers, remarks, plan.cannot_start);
   if (!worker) return worker.error();
   plan.agent.worker = *std::move(worker);

@@ -66,6 +66,10 @@ const char* listens_text(const JoinSpec& join) {
                             : " (this node listens)";
 }
 
+std::string secret_text(const JoinSpec& join) {
+  return join.secret ? "secret       from " + join.secret->from() + "\n" : "";
+}
+
 std::string node_text(const JoinSpec& join) {
   if (!join.elastic)
     return std::to_string(join.node_rank) + " of " + std::to_string(join.node_count);
@@ -183,6 +187,7 @@ std::string plan_text(const Plan& plan) {
       ranks_text(join) + "\n" +                                              //
       "endpoint     " + endpoint_text(join) + listens_text(join) +           //
       ", join timeout " + seconds_text(join.join_timeout) + "\n" +           //
+      secret_text(join) +                                                    //
       "store        " +
       (join.store_host == StoreHost::Agent ? "served by drun\n" : "left to rank 0\n") +
       origins_text(plan.origins) + "restarts     " + restarts_text(join) + "\n" + "command      " +
@@ -227,6 +232,7 @@ std::string plan_json(const Plan& plan) {
       {"role", join.role},
       {"rendezvous", Json{{"endpoint", to_string(join.endpoint)},
                           {"is_coordinator", join.is_coordinator},
+                          {"secret", join.secret ? Json(join.secret->from()) : Json(nullptr)},
                           {"store", join.store_host == StoreHost::Agent ? "agent" : "worker"},
                           {"join_timeout_s", seconds(join.join_timeout)},
                           {"heartbeat_timeout_s", seconds(join.heartbeat_timeout)}}},

@@ -12,6 +12,7 @@
 #include "rendezvous/coordinator_probe.h"
 #include "rendezvous/member.h"
 #include "rendezvous/overloaded.h"
+#include "rendezvous/tls_session.h"
 
 namespace drun::rendezvous {
 namespace {
@@ -60,10 +61,15 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   }
 
   void start() {
-    handle(MemberStart{});
     const JoinSpec& join = state_.spec.join;
+    if (join.secret) {
+      auto tls = TlsContext::make(*join.secret, join.run_id);
+      if (!tls) return handle(OtherCoordinator{tls.error()});
+      tls_ = *std::move(tls);
+    }
+    handle(MemberStart{});
     if (!join.is_coordinator || join.node_count == 1) return;
-    probe_.start(join.endpoint, hello_of(state_.spec),
+    probe_.start(join.endpoint, hello_of(state_.spec), tls_,
                  [this](const Error& error) { handle(OtherCoordinator{error}); });
   }
 
@@ -117,7 +123,8 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
           ConnectFailed{socket.error().message, socket.error().code == ErrorCode::Refused});
     connection_ = std::make_shared<ControlConnection>(
         *std::move(socket), ControlConnection::Side::Connecting, kFrameLimitBytes, 0,
-        static_cast<ControlConnection::Listener&>(*this));
+        static_cast<ControlConnection::Listener&>(*this),
+        tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Connecting) : nullptr);
     connection_->start({});
     handle(Connected{});
   }
@@ -156,6 +163,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   Connector connector_;
   CoordinatorProbe probe_;
   std::shared_ptr<ControlConnection> connection_;
+  std::shared_ptr<const TlsContext> tls_;  // null: no secret
   const Log log_;
   Client::Listener* listener_;  // null after close
   MemberState state_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "rendezvous/endpoint.h"
+#include "rendezvous/peer_address.h"
 
 namespace drun::rendezvous {
 namespace {
@@ -18,6 +19,12 @@ std::string words(const error_code& ec) {
 std::string address_of(const asio::ip::tcp::socket& socket) {
   error_code ec;
   const asio::ip::tcp::endpoint peer = socket.remote_endpoint(ec);
+  return ec ? "" : plain_address(peer.address());
+}
+
+std::string peer_of(const asio::ip::tcp::socket& socket) {
+  error_code ec;
+  const asio::ip::tcp::endpoint peer = socket.remote_endpoint(ec);
   return ec ? "an unknown address" : to_string(Endpoint{peer.address().to_string(), peer.port()});
 }
 
@@ -30,26 +37,44 @@ std::string version_words(std::uint16_t version) {
 
 ControlConnection::ControlConnection(asio::ip::tcp::socket socket, Side side,
                                      std::size_t frame_limit_bytes, std::uint64_t id,
-                                     Listener& listener)
+                                     Listener& listener, std::unique_ptr<TlsSession> tls)
     : socket_(std::move(socket)),
       linger_(socket_.get_executor()),
       side_(side),
       id_(id),
-      peer_(address_of(socket_)),
+      address_(address_of(socket_)),
+      peer_(peer_of(socket_)),
       listener_(&listener),
-      reader_(frame_limit_bytes) {
+      reader_(frame_limit_bytes),
+      tls_(std::move(tls)) {
   error_code ignored;  // only latency suffers
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
 }
 
 void ControlConnection::start(std::string_view first_bytes) {
-  if (side_ == Side::Connecting) send(std::make_shared<const std::string>(encode_preamble()));
+  if (side_ == Side::Connecting) {
+    if (tls_) {
+      if (auto trouble = tls_->start()) return end({true, false, std::move(trouble->reason)});
+    }
+    send(std::make_shared<const std::string>(encode_preamble()));
+  }
   if (!first_bytes.empty()) take(first_bytes);
   if (socket_.is_open()) read();
 }
 
 void ControlConnection::send(Bytes frame) {
+  if (tls_) {
+    tls_->seal(*frame);
+    return send_sealed();
+  }
   outgoing_.push_back(std::move(frame));
+  if (!is_writing_ && socket_.is_open()) write();
+}
+
+void ControlConnection::send_sealed() {
+  std::string sealed = tls_->outgoing();
+  if (sealed.empty()) return;
+  outgoing_.push_back(std::make_shared<const std::string>(std::move(sealed)));
   if (!is_writing_ && socket_.is_open()) write();
 }
 
@@ -83,6 +108,23 @@ void ControlConnection::read() {
 
 void ControlConnection::take(std::string_view bytes) {
   if (is_finishing_) return;
+  if (tls_) return take_sealed(bytes);
+  take_plain(bytes);
+}
+
+void ControlConnection::take_sealed(std::string_view bytes) {
+  std::string plain;
+  const auto trouble = tls_->take(bytes, plain);
+  if (trouble && !tls_->is_established())
+    outgoing_.push_back(std::make_shared<const std::string>(tls_->outgoing()));
+  else
+    send_sealed();
+  if (!plain.empty()) take_plain(plain);
+  if (trouble && listener_ != nullptr)
+    end({true, has_preamble_, trouble->reason, trouble->is_other_job});
+}
+
+void ControlConnection::take_plain(std::string_view bytes) {
   reader_.push(bytes);
   if (has_preamble_ || take_preamble()) take_frames();
 }
@@ -136,11 +178,22 @@ void ControlConnection::wrote(const error_code& ec) {
 void ControlConnection::end(ConnectionEnd ended) {
   Listener* const listener = std::exchange(listener_, nullptr);
   const auto self = shared_from_this();  // the listener may drop its share
+  if (tls_ && !tls_->is_established()) say_last_words();
   if (ended.is_wrong_peer && ended.has_spoken)
     finish();  // our version is on its way to the peer
   else
     close();
   if (listener != nullptr) listener->on_end(*this, ended);
+}
+
+// The alert that tells the peer why. It is not waited for: who knows no secret may be anybody, and
+// has nothing more to send when it is a drun, so closing does not take the alert away from it.
+void ControlConnection::say_last_words() {
+  error_code ignored;
+  if (is_writing_) return;
+  socket_.non_blocking(true, ignored);
+  for (const Bytes& bytes : std::exchange(outgoing_, {}))
+    socket_.write_some(asio::buffer(*bytes), ignored);
 }
 
 void ControlConnection::shut_down_when_sent() {

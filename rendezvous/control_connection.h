@@ -1,4 +1,5 @@
-// edge. One control connection: a socket, its preamble, frames in, frames out.
+// edge. One control connection: a socket, its preamble, frames in, frames out; all of it inside TLS
+// when it is given a session.
 //
 //   start --> preambles --> frames <--> frames --+-- close: gone at once, nothing is reported
 //                 |            |                 +-- finish: what was sent goes out, what comes is
@@ -22,6 +23,7 @@
 
 #include "rendezvous/asio.h"
 #include "rendezvous/frame_reader.h"
+#include "rendezvous/tls_session.h"
 
 namespace drun::rendezvous {
 
@@ -29,6 +31,7 @@ struct ConnectionEnd {
   bool is_wrong_peer = false;  // not drun, another version of it, or one that breaks its protocol
   bool has_spoken = false;     // the peer's preamble had come
   std::string reason;
+  bool is_other_job = false;  // a drun, but without our secret and run id
 };
 
 class ControlConnection : public std::enable_shared_from_this<ControlConnection> {
@@ -47,13 +50,16 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   // The accepting side answers a preamble; the connecting side sends its own first.
   enum class Side { Connecting, Accepting };
 
+  // `tls`: of the same side; null for plain words.
   ControlConnection(asio::ip::tcp::socket socket, Side side, std::size_t frame_limit_bytes,
-                    std::uint64_t id, Listener& listener);
+                    std::uint64_t id, Listener& listener, std::unique_ptr<TlsSession> tls = {});
 
   // The owner's name for it.
   std::uint64_t id() const { return id_; }
   // The other side's address and port.
   const std::string& peer() const { return peer_; }
+  // The address alone (peer_address.h); empty: unknown.
+  const std::string& address() const { return address_; }
 
   // `first_bytes`: what was read from the socket before. on_end or on_frame may be called in it.
   void start(std::string_view first_bytes);
@@ -65,20 +71,26 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
  private:
   void read();
   void take(std::string_view bytes);
+  void take_sealed(std::string_view bytes);
+  void take_plain(std::string_view bytes);
+  void send_sealed();
   bool take_preamble();
   void take_frames();
   void write();
   void wrote(const error_code& ec);
   void end(ConnectionEnd ended);
+  void say_last_words();
   void shut_down_when_sent();
 
   asio::ip::tcp::socket socket_;
   asio::steady_timer linger_;
   const Side side_;
   const std::uint64_t id_;
+  const std::string address_;
   const std::string peer_;
   Listener* listener_;  // null after finish or close
   FrameReader reader_;
+  const std::unique_ptr<TlsSession> tls_;
   bool has_preamble_ = false;
   bool is_writing_ = false;
   bool is_finishing_ = false;

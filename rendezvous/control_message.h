@@ -37,6 +37,8 @@ struct Hello {
   int least_node_count = 1;    // this and the next two: elastic worlds
   int slot = 0;                // tells agents of one host apart
   bool is_host = false;        // the coordinator's own agent
+  // Of its host's interfaces, numeric; only with a secret: where its workers may come from.
+  std::vector<std::string> addresses{};
   bool operator==(const Hello&) const = default;
 };
 struct AgedFailure {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "rendezvous/frame_reader.h"
+#include "rendezvous/member_addresses.h"
 #include "rendezvous/wire_archive.h"
 
 namespace drun::rendezvous {
@@ -172,6 +173,9 @@ void fields(Archive& archive, Hello& hello) {
   archive.integer(hello.least_node_count, kCount);
   archive.integer(hello.slot, kCount);
   archive.flag(hello.is_host);
+  archive.list(hello.addresses, kMostAddressesTold, [](auto& each, std::string& address) {
+    each.text(address, kMostAddressesToldBytes);
+  });
 }
 template <typename Archive>
 void fields(Archive& archive, Failed& failed) {

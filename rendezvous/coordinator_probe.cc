@@ -15,12 +15,13 @@ constexpr std::chrono::seconds kInterval{5};
 class CoordinatorProbe::Impl final : public std::enable_shared_from_this<CoordinatorProbe::Impl>,
                                      private ControlConnection::Listener {
  public:
-  Impl(asio::io_context& io, Endpoint endpoint, Hello hello, Objection on_objection,
-       Connector::OwnAddresses own)
+  Impl(asio::io_context& io, Endpoint endpoint, Hello hello, std::shared_ptr<const TlsContext> tls,
+       Objection on_objection, Connector::OwnAddresses own)
       : timer_(io),
         connector_(io),
         endpoint_(std::move(endpoint)),
         hello_(std::move(hello)),
+        tls_(std::move(tls)),
         on_objection_(std::move(on_objection)),
         own_(own) {
     hello_.is_probe = true;
@@ -46,7 +47,8 @@ class CoordinatorProbe::Impl final : public std::enable_shared_from_this<Coordin
     if (!socket) return;
     connection_ = std::make_shared<ControlConnection>(
         *std::move(socket), ControlConnection::Side::Connecting, kFrameLimitBytes, 0,
-        static_cast<ControlConnection::Listener&>(*this));
+        static_cast<ControlConnection::Listener&>(*this),
+        tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Connecting) : nullptr);
     connection_->start({});
     connection_->send(std::make_shared<const std::string>(encode(MemberMessage(hello_))));
   }
@@ -64,11 +66,19 @@ class CoordinatorProbe::Impl final : public std::enable_shared_from_this<Coordin
     hang_up();
     const Result<CoordinatorMessage> message = decode_coordinator_message(frame);
     const auto* refused = message ? std::get_if<Refused>(&*message) : nullptr;
-    if (refused == nullptr || refused->error.code != ErrorCode::Refused) return;
-    timer_.cancel();
-    if (const Objection tell = std::exchange(on_objection_, nullptr)) tell(refused->error);
+    if (refused != nullptr && refused->error.code == ErrorCode::Refused) object(refused->error);
   }
-  void on_end(ControlConnection&, const ConnectionEnd&) override { connection_.reset(); }
+  void on_end(ControlConnection&, const ConnectionEnd& end) override {
+    connection_.reset();
+    if (end.is_other_job)
+      object({ErrorCode::Refused, to_string(endpoint_) + " " + end.reason +
+                                      "; this node was told to be the coordinator itself"});
+  }
+
+  void object(const Error& error) {
+    timer_.cancel();
+    if (const Objection tell = std::exchange(on_objection_, nullptr)) tell(error);
+  }
 
   void hang_up() {
     if (connection_) connection_->close();
@@ -80,6 +90,7 @@ class CoordinatorProbe::Impl final : public std::enable_shared_from_this<Coordin
   std::shared_ptr<ControlConnection> connection_;
   const Endpoint endpoint_;
   Hello hello_;
+  const std::shared_ptr<const TlsContext> tls_;
   Objection on_objection_;  // empty after stop
   const Connector::OwnAddresses own_;
 };
@@ -87,10 +98,12 @@ class CoordinatorProbe::Impl final : public std::enable_shared_from_this<Coordin
 CoordinatorProbe::CoordinatorProbe(asio::io_context& io) : io_(io) {}
 CoordinatorProbe::~CoordinatorProbe() { stop(); }
 
-void CoordinatorProbe::start(const Endpoint& endpoint, Hello hello, Objection on_objection,
+void CoordinatorProbe::start(const Endpoint& endpoint, Hello hello,
+                             std::shared_ptr<const TlsContext> tls, Objection on_objection,
                              Connector::OwnAddresses own) {
   stop();
-  impl_ = std::make_shared<Impl>(io_, endpoint, std::move(hello), std::move(on_objection), own);
+  impl_ = std::make_shared<Impl>(io_, endpoint, std::move(hello), std::move(tls),
+                                 std::move(on_objection), own);
   impl_->ask();
 }
 

@@ -4,8 +4,9 @@
 //
 // How:     addresses of the endpoint that can be bound are this host's: nothing to ask. Otherwise
 //          whoever answers there is asked with a Hello that only wants an opinion; this node behind
-//          a translated address recognises itself, another coordinator objects. Every 5 s until
-//          stopped: the other one may start later.
+//          a translated address recognises itself, another coordinator objects; so does, by its
+//          mere existence, one of another secret. Every 5 s until stopped: the other one may start
+//          later.
 // Owner:   Client; destruction stops it silently.
 // Thread:  the io_context's only. Names are looked up on Asio's own thread (connector.h).
 // Errors:  on_objection, at most once: the other coordinator's words. Anything else is no news.
@@ -18,6 +19,7 @@
 #include "rendezvous/connector.h"
 #include "rendezvous/control_message.h"
 #include "rendezvous/endpoint.h"
+#include "rendezvous/tls_session.h"
 
 namespace drun::rendezvous {
 
@@ -30,9 +32,9 @@ class CoordinatorProbe {
   CoordinatorProbe(const CoordinatorProbe&) = delete;
   CoordinatorProbe& operator=(const CoordinatorProbe&) = delete;
 
-  // `hello` is the member's own; `is_probe` is set here.
-  void start(const Endpoint& endpoint, Hello hello, Objection on_objection,
-             Connector::OwnAddresses own = Connector::OwnAddresses::Refuse);
+  // `hello` is the member's own; `is_probe` is set here. `tls`: null without a secret.
+  void start(const Endpoint& endpoint, Hello hello, std::shared_ptr<const TlsContext> tls,
+             Objection on_objection, Connector::OwnAddresses own = Connector::OwnAddresses::Refuse);
   void stop();
 
  private:

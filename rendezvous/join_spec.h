@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "rendezvous/endpoint.h"
 #include "rendezvous/restart_policy.h"
+#include "rendezvous/secret.h"
 
 namespace drun {
 
@@ -55,6 +57,9 @@ struct JoinSpec {
   RestartPolicy restart{};
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
   std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(10)};
+  std::optional<Secret> secret{};  // the job's: control traffic is encrypted, strangers kept out
+  // This host's, numeric: with a secret, workers reach the store from these.
+  std::vector<std::string> addresses{};
   bool operator==(const JoinSpec&) const = default;
 };
 

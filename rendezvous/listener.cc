@@ -5,13 +5,15 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <list>
+#include <map>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include "rendezvous/listen_sockets.h"
+#include "rendezvous/lobby.h"
 #include "rendezvous/log_limit.h"
+#include "rendezvous/peer_address.h"
 #include "rendezvous/store_wire.h"
 
 namespace drun::rendezvous {
@@ -27,7 +29,8 @@ constexpr std::chrono::milliseconds kPause{100};
 enum class Protocol { Store, Control, Unknown };
 
 Protocol protocol_of(char first_byte) {
-  if (first_byte == 'd') return Protocol::Control;
+  constexpr char kTls = 0x16;
+  if (first_byte == 'd' || first_byte == kTls) return Protocol::Control;
   return may_be_store(static_cast<std::uint8_t>(first_byte)) ? Protocol::Store : Protocol::Unknown;
 }
 
@@ -54,6 +57,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
         spec_(spec),
         handlers_(std::move(handlers)),
         log_(std::move(log)),
+        lobby_(std::min(spec.most_silent, descriptor_limit() / 4), spec.first_byte_timeout),
         silence_timer_(io),
         pause_timer_(io) {}
 
@@ -70,11 +74,10 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
     explicit Silent(tcp::socket its_socket) : socket(std::move(its_socket)) {}
 
     tcp::socket socket;
-    Time deadline;
+    Lobby::Guest guest = 0;
     bool is_listed = true;
-    std::list<std::shared_ptr<Silent>>::iterator at;
   };
-  using SilentList = std::list<std::shared_ptr<Silent>>;
+  using SilentList = std::map<Lobby::Guest, std::shared_ptr<Silent>>;
 
   void wait_acceptable(std::size_t at);
   bool accept_some(tcp::acceptor& acceptor, std::size_t most);
@@ -85,7 +88,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   void try_read(const std::shared_ptr<Silent>& silent);
   void unlist(Silent& silent);
   void arm_silence_timer();
-  void on_silence(std::shared_ptr<Silent> silent);
+  void on_silence(std::optional<Lobby::Guest> guest);
   void hand_over(tcp::socket socket, std::string first_bytes);
   void complain(std::string_view what);
 
@@ -96,7 +99,9 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   LogLimit log_limit_;
   std::vector<tcp::acceptor> acceptors_;
   std::uint16_t port_ = 0;
-  SilentList silent_;  // the oldest first, so the first deadline first
+  SilentList silent_;
+  Lobby lobby_;  // the same ones
+  Lobby::Guest last_guest_ = 0;
   asio::steady_timer silence_timer_;
   asio::steady_timer pause_timer_;
   std::array<char, kFirstReadBytes> buffer_{};
@@ -121,9 +126,10 @@ void Listener::Impl::stop() {
   for (tcp::acceptor& acceptor : acceptors_) acceptor.close(ignored);
   silence_timer_.cancel();
   pause_timer_.cancel();
-  for (const std::shared_ptr<Silent>& silent : silent_) {
+  for (const auto& [guest, silent] : silent_) {
     silent->is_listed = false;
     silent->socket.close(ignored);
+    lobby_.leave(guest);
   }
   silent_.clear();
 }
@@ -134,7 +140,7 @@ void Listener::Impl::accept_waiting() {
     }
   }
   const SilentList silent = silent_;
-  for (const std::shared_ptr<Silent>& one : silent) {
+  for (const auto& [guest, one] : silent) {
     if (one->is_listed) try_read(one);
   }
 }
@@ -174,7 +180,7 @@ bool Listener::Impl::accept_some(tcp::acceptor& acceptor, std::size_t most) {
 void Listener::Impl::pause(int error_number) {
   complain("cannot accept a connection: " + system_message(error_number) +
            "; trying again, raise the limit of open files (ulimit -n)");
-  if (!silent_.empty()) on_silence(silent_.front());
+  on_silence(lobby_.evict());
   if (std::exchange(is_paused_, true)) return;
   pause_timer_.expires_after(kPause);
   pause_timer_.async_wait([self = shared_from_this()](error_code ec) {
@@ -194,11 +200,13 @@ void Listener::Impl::welcome(tcp::socket socket) {
 }
 
 void Listener::Impl::keep_waiting(tcp::socket socket) {
-  if (silent_.size() >= spec_.most_silent) on_silence(silent_.front());
-  if (is_stopped_) return;
+  error_code ignored;
+  const auto peer = socket.remote_endpoint(ignored).address();
   const auto silent = std::make_shared<Silent>(std::move(socket));
-  silent->deadline = std::chrono::steady_clock::now() + spec_.first_byte_timeout;
-  silent->at = silent_.insert(silent_.end(), silent);
+  silent->guest = ++last_guest_;
+  silent_.emplace(silent->guest, silent);
+  on_silence(lobby_.arrive(silent->guest, origin_of(peer), std::chrono::steady_clock::now()));
+  if (is_stopped_) return;
   wait_readable(silent);
   if (silent_.size() == 1) arm_silence_timer();
 }
@@ -224,25 +232,29 @@ void Listener::Impl::unlist(Silent& silent) {
   silent.is_listed = false;
   error_code ignored;
   silent.socket.cancel(ignored);  // whoever gets it must find no wait of ours on it
-  silent_.erase(silent.at);
+  lobby_.leave(silent.guest);
+  silent_.erase(silent.guest);
 }
 
 void Listener::Impl::arm_silence_timer() {
-  if (silent_.empty() || is_stopped_) return;
-  silence_timer_.expires_at(silent_.front()->deadline);
+  const std::optional<Time> wanted = lobby_.deadline();
+  if (!wanted || is_stopped_) return;
+  silence_timer_.expires_at(*wanted);
   silence_timer_.async_wait([self = shared_from_this()](error_code ec) {
     if (ec || self->is_stopped_) return;
     const Time now = std::chrono::steady_clock::now();
-    while (!self->silent_.empty() && self->silent_.front()->deadline <= now) {
-      self->on_silence(self->silent_.front());
+    while (const std::optional<Lobby::Guest> guest = self->lobby_.overdue(now)) {
+      self->on_silence(guest);
       if (self->is_stopped_) return;
     }
     self->arm_silence_timer();
   });
 }
 
-// By value: the list's own reference ends here.
-void Listener::Impl::on_silence(std::shared_ptr<Silent> silent) {
+void Listener::Impl::on_silence(std::optional<Lobby::Guest> guest) {
+  const auto found = guest ? silent_.find(*guest) : silent_.end();
+  if (found == silent_.end()) return;
+  const std::shared_ptr<Silent> silent = found->second;
   unlist(*silent);
   error_code ec;
   const tcp::endpoint peer = silent->socket.remote_endpoint(ec);

@@ -2,10 +2,12 @@
 // them to who speaks that protocol.
 //
 //   accepted -> silent -- first byte --> 0x00, 0x01..0x0c   on_store
-//                  |                     'd'                 on_control (its hello is "drun...")
+//                  |                     'd', 0x16           on_control ("drun...", or TLS)
 //                  |                     else                closed, one line in the log
 //                  +-- 30 s, or too many silent --> closed (or on_store, see keep_silent)
 //
+// Limits:  most_silent, and at most a quarter of the descriptors this process may have: so many
+//          never keep the others out. Who goes when there are more: lobby.h.
 // Owner:   whoever serves the port; `stop` or destruction closes the sockets that listen and all
 //          that are still silent. Handlers may destroy nothing of the Listener, but may call stop.
 // Thread:  the io_context's only. Handlers are called from within it, once per connection.
@@ -35,7 +37,7 @@ struct ListenSpec {
   // With loopback_only: one more loopback address, as a literal ("127.0.0.5"). Empty: none.
   std::string loopback_host{};
   std::chrono::milliseconds first_byte_timeout{std::chrono::seconds(30)};
-  // Beyond this many silent connections the oldest is treated as if its time were up.
+  // Beyond this many silent connections one is treated as if its time were up.
   std::size_t most_silent = 16384;
 };
 

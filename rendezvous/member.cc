@@ -178,7 +178,8 @@ Hello hello_of(const MemberSpec& spec) {
           .instance = spec.instance,
           .least_node_count = is_elastic ? join.elastic->min_nodes : join.node_count,
           .slot = join.slot,
-          .is_host = is_elastic && join.is_coordinator};
+          .is_host = is_elastic && join.is_coordinator,
+          .addresses = join.secret ? join.addresses : std::vector<std::string>()};
 }
 
 MemberState new_member(MemberSpec spec) {

@@ -1,18 +1,32 @@
 #include "rendezvous/server.h"
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "rendezvous/control_connection.h"
 #include "rendezvous/control_wire.h"
 #include "rendezvous/listener.h"
+#include "rendezvous/lobby.h"
+#include "rendezvous/log_limit.h"
+#include "rendezvous/member_addresses.h"
+#include "rendezvous/peer_address.h"
 #include "rendezvous/round.h"
 #include "rendezvous/store_service.h"
+#include "rendezvous/tls_session.h"
 
 namespace drun::rendezvous {
 namespace {
+
+using asio::ip::tcp;
+
+// Who has not said hello; at most an eighth of the descriptors.
+constexpr std::size_t kMostStrangers = 2048;
+// Who was told why it is not let in, and has not hung up yet.
+constexpr std::size_t kMostTurnedAway = 64;
 
 ListenSpec listen_spec(const JoinSpec& spec) {
   ListenSpec listen;
@@ -45,14 +59,25 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
                            private ControlConnection::Listener {
  public:
   Impl(asio::io_context& io, const JoinSpec& spec, Log log, std::function<void()> on_finished)
-      : io_(io), timer_(io), log_(std::move(log)), on_finished_(std::move(on_finished)) {
+      : io_(io),
+        timer_(io),
+        lobby_timer_(io),
+        log_(std::move(log)),
+        on_finished_(std::move(on_finished)),
+        lobby_(std::min(kMostStrangers, descriptor_limit() / 8), spec.heartbeat_timeout) {
     if (spec.store_host == StoreHost::Agent) store_.emplace(io, StoreLimits(), log_);
   }
 
   Result<void> open(const JoinSpec& spec) {
+    if (spec.secret) {
+      auto tls = TlsContext::make(*spec.secret, spec.run_id);
+      if (!tls) return tls.error();
+      tls_ = *std::move(tls);
+    }
     auto listener = rendezvous::Listener::open(io_, listen_spec(spec), handlers(), log_);
     if (!listener) return listener.error();
     listener_ = *std::move(listener);
+    warn_of_strangers(spec);
     state_ = open_round(round_spec(spec, listener_->port()), std::chrono::steady_clock::now());
     arm_timer();
     return {};
@@ -63,59 +88,155 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void stop() {
     is_stopped_ = true;
     timer_.cancel();
+    lobby_timer_.cancel();
     if (listener_) listener_->stop();
     for (const auto& [peer, connection] : connections_) connection->close();
     connections_.clear();
+    for (const auto& connection : turned_away_) connection->close();
+    turned_away_.clear();
     if (store_) store_->stop();
   }
 
  private:
   rendezvous::Listener::Handlers handlers() {
-    using Socket = asio::ip::tcp::socket;
     return {
         .on_store =
-            [this](Socket socket, std::string first_bytes) {
+            [this](tcp::socket socket, std::string first_bytes) {
               adopt_store(std::move(socket), std::move(first_bytes));
             },
         .on_control =
-            [this](Socket socket, const std::string& first_bytes) {
+            [this](tcp::socket socket, const std::string& first_bytes) {
               adopt(std::move(socket), first_bytes);
             },
         .keep_silent =
             [this](const asio::ip::address& peer) { return store_ && store_->keeps_silent(peer); }};
   }
 
-  void adopt_store(asio::ip::tcp::socket socket, std::string first_bytes) {
-    if (store_) return store_->adopt(std::move(socket), std::move(first_bytes));
-    log_.warning("dropped a store client: this port is drun's rendezvous alone (--store=worker)");
+  void warn_of_strangers(const JoinSpec& spec) const {
+    if (tls_ || spec.node_count == 1 || listen_spec(spec).loopback_only) return;
+    log_.warning("whoever reaches port " + std::to_string(port()) +
+                 " can join this job and use its store; give all nodes the same --secret-file, or "
+                 "use a network that you trust");
   }
 
-  void adopt(asio::ip::tcp::socket socket, const std::string& first_bytes) {
+  // With a secret the store is for this host and for members.
+  bool may_use_store(const tcp::socket& socket) const {
+    if (!tls_) return true;
+    error_code ec;
+    const asio::ip::address peer = socket.remote_endpoint(ec).address();
+    if (ec) return false;
+    const std::string address = plain_address(peer);
+    const bool is_here = address == plain_address(socket.local_endpoint(ec).address()) && !ec;
+    return is_here || asio::ip::make_address(address).is_loopback() || addresses_.has(address);
+  }
+
+  void adopt_store(tcp::socket socket, std::string first_bytes) {
+    error_code ec;
+    if (!store_)
+      return complain(
+          "dropped a store client: this port is drun's rendezvous alone (--store=worker)");
+    if (may_use_store(socket)) return store_->adopt(std::move(socket), std::move(first_bytes));
+    complain("dropped a store client from " + plain_address(socket.remote_endpoint(ec).address()) +
+             ": no node of this job has that address; with a secret the store is for them alone");
+  }
+
+  void adopt(tcp::socket socket, const std::string& first_bytes) {
+    const bool is_tls = first_bytes.front() == kTlsFirstByte;
+    if (is_tls != (tls_ != nullptr)) return turn_away(std::move(socket), is_tls);
+    error_code ec;
+    const std::string origin = origin_of(socket.remote_endpoint(ec).address());
     const Peer peer = ++last_peer_;
+    auto session = tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Accepting) : nullptr;
     const auto connection = std::make_shared<ControlConnection>(
         std::move(socket), ControlConnection::Side::Accepting, kHelloFrameLimitBytes, peer,
-        static_cast<ControlConnection::Listener&>(*this));
+        static_cast<ControlConnection::Listener&>(*this), std::move(session));
     connections_.emplace(peer, connection);
-    handle(PeerArrived{peer, connection->peer()});
+    if (const auto gone = lobby_.arrive(peer, origin, std::chrono::steady_clock::now()))
+      drop_stranger(*gone, "too many have not said hello");
+    arm_lobby_timer();
     connection->start(first_bytes);
   }
 
+  // Each side says so in a line. A drun with a secret recognises the preamble of one without.
+  void turn_away(tcp::socket socket, bool is_tls) {
+    const auto connection = std::make_shared<ControlConnection>(
+        std::move(socket), ControlConnection::Side::Accepting, kHelloFrameLimitBytes, 0,
+        static_cast<ControlConnection::Listener&>(*this));
+    const auto say = [&connection](std::string bytes) {
+      connection->send(std::make_shared<const std::string>(std::move(bytes)));
+    };
+    connection->start({});
+    say(encode_preamble());
+    if (!is_tls) {
+      const Error error{ErrorCode::Refused,
+                        state_.spec.endpoint +
+                            " refused this node: the job there has a secret and this node has "
+                            "none; give it the same --secret-file"};
+      say(encode(CoordinatorMessage(Refused{error})));
+    }
+    connection->finish();
+    complain("refused " + connection->peer() +
+             (is_tls ? ": it has a secret, or is no drun, and this job has none; give all nodes "
+                       "the same --secret-file, or none of them any"
+                     : ": it has no secret, and this job has one; give it the same --secret-file"));
+    turned_away_.push_back(connection);
+    if (turned_away_.size() <= kMostTurnedAway) return;
+    turned_away_.front()->close();
+    turned_away_.pop_front();
+  }
+
+  void drop_stranger(Peer peer, const std::string& reason) {
+    const auto found = connections_.find(peer);
+    if (found == connections_.end()) return;
+    complain("dropped " + found->second->peer() + ": " + reason);
+    found->second->close();
+    connections_.erase(found);
+  }
+
+  void complain(const std::string& text) {
+    if (log_limit_.allows(std::chrono::steady_clock::now()))
+      log_.warning(text + log_limit_.left_out());
+  }
+
+  // The first frame ends a stranger's time: the round says whether it becomes a member.
   void on_frame(ControlConnection& connection, std::string_view frame) override {
+    const Peer peer = connection.id();
     Result<MemberMessage> message = decode_member_message(frame);
-    if (message) return handle(PeerSaid{connection.id(), *std::move(message)});
-    connection.close();
-    on_end(connection, {true, true, "broke the control protocol: " + message.error().message});
+    if (!message) {
+      connection.close();
+      return on_end(connection,
+                    {true, true, "broke the control protocol: " + message.error().message});
+    }
+    if (lobby_.has(peer)) {
+      lobby_.leave(peer);
+      if (const Hello* hello = std::get_if<Hello>(&*message)) told_[peer] = hello->addresses;
+      handle(PeerArrived{peer, connection.peer()});
+    }
+    handle(PeerSaid{peer, *std::move(message)});
   }
 
   void on_end(ControlConnection& connection, const ConnectionEnd& end) override {
-    if (end.is_wrong_peer) log_.warning("dropped " + connection.peer() + ": it " + end.reason);
-    lose(connection, end.is_wrong_peer ? "it " + end.reason : end.reason);
+    if (end.is_wrong_peer) complain("dropped " + connection.peer() + ": it " + end.reason);
+    const Peer peer = connection.id();
+    forget(peer);
+    handle(PeerLeft{peer, end.is_wrong_peer ? "it " + end.reason : end.reason});
   }
 
-  void lose(ControlConnection& connection, std::string reason) {
-    const Peer peer = connection.id();
+  void forget(Peer peer) {
     connections_.erase(peer);
-    handle(PeerLeft{peer, std::move(reason)});
+    lobby_.leave(peer);
+    addresses_.remove(peer);
+    told_.erase(peer);
+  }
+
+  void admit(const ControlConnection& connection) {
+    std::vector<std::string> addresses;
+    const auto told = told_.extract(connection.id());
+    if (!told.empty()) {
+      for (const std::string& text : told.mapped()) addresses.push_back(plain_address(text));
+    }
+    addresses.push_back(connection.address());
+    addresses_.add(connection.id(), std::move(addresses));
   }
 
   // Emptying the store accepts what has arrived so far, which may be members: their events wait
@@ -136,8 +257,10 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void perform(const SendTo& send) {
     const auto found = connections_.find(send.peer);
     if (found == connections_.end()) return;  // its end is already in the queue
-    if (std::holds_alternative<Welcome>(send.message))
+    if (std::holds_alternative<Welcome>(send.message)) {
       found->second->set_frame_limit(kFrameLimitBytes);
+      admit(*found->second);
+    }
     found->second->send(std::make_shared<const std::string>(encode(send.message)));
   }
   void perform(const SendAll& send) {
@@ -151,7 +274,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     const auto found = connections_.find(drop.peer);
     if (found == connections_.end()) return;
     found->second->finish();
-    connections_.erase(found);
+    forget(drop.peer);
   }
   void perform(const ClearStore&) {
     if (!store_) return;
@@ -181,10 +304,32 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     });
   }
 
+  void arm_lobby_timer() {
+    const std::optional<Time> wanted = lobby_.deadline();
+    if (std::exchange(is_lobby_timed_, wanted.has_value()) || !wanted) return;
+    lobby_timer_.expires_at(*wanted);
+    lobby_timer_.async_wait([self = shared_from_this()](const error_code& ec) {
+      if (ec || self->is_stopped_) return;
+      self->is_lobby_timed_ = false;
+      const Time now = std::chrono::steady_clock::now();
+      while (const auto overdue = self->lobby_.overdue(now))
+        self->drop_stranger(*overdue, "it did not say hello");
+      self->arm_lobby_timer();
+    });
+  }
+
   asio::io_context& io_;
   asio::steady_timer timer_;
+  asio::steady_timer lobby_timer_;
   const Log log_;
+  LogLimit log_limit_;
   std::function<void()> on_finished_;
+  std::shared_ptr<const TlsContext> tls_;  // null: no secret
+  Lobby lobby_;                            // of connections_, those who have not said hello
+  bool is_lobby_timed_ = false;
+  std::deque<std::shared_ptr<ControlConnection>> turned_away_;
+  std::unordered_map<Peer, std::vector<std::string>> told_;  // addresses, until it is a member
+  MemberAddresses addresses_;
   std::optional<StoreService> store_;
   std::unique_ptr<rendezvous::Listener> listener_;
   std::unordered_map<Peer, std::shared_ptr<ControlConnection>> connections_;

@@ -4,6 +4,11 @@
 // Listens: on loopback only when spec.master_addr is literally localhost or a loopback address;
 //          else on all interfaces. With StoreHost::Worker only members are served, on
 //          spec.endpoint.port.
+// Secret:  with spec.secret control connections are TLS, and only who proves the secret is heard;
+// the
+//          store answers this host and the addresses of members.
+// Limits:  those who have not said hello: lobby.h, for spec.heartbeat_timeout. Members have
+//          descriptors that silent connections, strangers and store clients do not get.
 // Order:   open before any Client of this job starts; the coordinator's own agent is a member like
 //          any other. A round's store is emptied, and old workers' connections are closed, before
 //          the members hear of the next world.
@@ -11,7 +16,7 @@
 //          store outlives the last worker of the last node.
 // Thread:  the io_context's only.
 // Errors:  open: System when the port cannot be listened on, naming it and the remedy. Afterwards
-//          none: bad connections are dropped, each with a log line.
+//          none: bad connections are dropped, each with a log line, but no flood of these.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,8 @@
 #include <sstream>
 #include <utility>
 
+#include "rendezvous/peer_address.h"
+
 namespace drun::rendezvous {
 namespace {
 
@@ -17,12 +19,22 @@ std::string text_of(const asio::ip::tcp::endpoint& peer) {
 }  // namespace
 
 StoreService::StoreService(asio::io_context&, const StoreLimits& limits, Log log)
-    : limits_(limits), log_(std::move(log)), store_(limits), buffer_(kReadBytes) {}
+    : limits_(limits),
+      log_(std::move(log)),
+      most_connections_(descriptor_limit() / 8 * 5),
+      store_(limits),
+      buffer_(kReadBytes) {}
 
 StoreService::~StoreService() { stop(); }
 
 void StoreService::adopt(asio::ip::tcp::socket socket, std::string first_bytes) {
   if (is_stopped_) return;
+  if (sessions_.size() >= most_connections_) {
+    error_code ec;
+    return complain("store: connection refused peer=" + text_of(socket.remote_endpoint(ec)) +
+                    " reason=\"there are " + std::to_string(sessions_.size()) +
+                    " already; raise the limit of open files (ulimit -n)\"");
+  }
   const ConnectionId id = ++last_id_;
   auto session = std::make_shared<StoreSession>(std::move(socket), id, limits_,
                                                 static_cast<StoreSessionHost&>(*this));
@@ -98,11 +110,15 @@ void StoreService::on_turn_end() {
   to_flush_.clear();
 }
 
+void StoreService::complain(const std::string& text) {
+  if (log_limit_.allows(std::chrono::steady_clock::now()))
+    log_.warning(text + log_limit_.left_out());
+}
+
 void StoreService::on_end(StoreSession& session, std::string_view reason) {
-  if (!reason.empty() && log_limit_.allows(std::chrono::steady_clock::now())) {
-    log_.warning("store: connection closed peer=" + text_of(session.peer()) + " reason=\"" +
-                 std::string(reason) + "\"" + log_limit_.left_out());
-  }
+  if (!reason.empty())
+    complain("store: connection closed peer=" + text_of(session.peer()) + " reason=\"" +
+             std::string(reason) + "\"");
   if (session.is_counted_as_legacy || session.is_counted_as_silent) {
     const auto peers = peers_.find(session.peer().address());
     if (session.is_counted_as_legacy) --peers->second.legacy;

@@ -2,8 +2,9 @@
 //
 // Owner:   whoever serves the port (StoreServer, the coordinator); gives it a socket for each
 //          client. Stop or destroy it before the io_context.
-// Thread:  the io_context's only.
-// Errors:  none reach the owner. A client that sends something bad, or that does not read what it
+// Limits:  five eighths of the descriptors this process may have; the rest is for others.
+// StoreLimits. Thread:  the io_context's only. Errors:  none reach the owner. A client that sends
+// something bad, or that does not read what it
 //          is sent, loses its connection, with one line in the log: peer and reason. The others
 //          never notice.
 #pragma once
@@ -58,6 +59,7 @@ class StoreService final : private StoreSessionHost {
 
   void deliver(ConnectionId asker);
   void flush_later(StoreSession& session);
+  void complain(const std::string& text);
 
   // Of one address. torch 1.13 opens two connections, one of them silent.
   struct Peers {
@@ -68,6 +70,7 @@ class StoreService final : private StoreSessionHost {
   const StoreLimits limits_;
   const Log log_;
   LogLimit log_limit_;
+  const std::size_t most_connections_;
   Store store_;
   std::unordered_map<ConnectionId, std::shared_ptr<StoreSession>> sessions_;
   std::map<asio::ip::address, Peers> peers_;  // none of them all zero

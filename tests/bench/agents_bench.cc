@@ -1,7 +1,7 @@
 // How long a world takes to form, and a failure to travel: N agents' clients and one coordinator in
 // one process, over real sockets on loopback. No workers, so what is measured is rendezvous alone.
 //
-//   agents_bench [N ...]     default: 1 3 1000 2000 4000
+//   agents_bench [--secret] [N ...]     default: 1 3 1000 2000 4000; --secret: over TLS
 //
 // Prints one line a measurement; "known" is from the start of the last agent's join until every
 // agent has been told the world, "all" from the start of the first agent's.
@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "rendezvous/client.h"
@@ -26,6 +27,8 @@ double milliseconds(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
+bool has_secret = false;
+
 JoinSpec join_spec(int node_rank, int node_count, std::uint16_t port) {
   JoinSpec spec;
   spec.run_id = "bench";
@@ -36,6 +39,7 @@ JoinSpec join_spec(int node_rank, int node_count, std::uint16_t port) {
   spec.is_coordinator = node_rank == 0;
   spec.master_addr = "127.0.0.1";
   spec.max_restarts = 1'000'000;
+  if (has_secret) spec.secret = *Secret::make("0123456789abcdef", "bench");
   return spec;
 }
 
@@ -173,7 +177,12 @@ void raise_descriptor_limit() {
 int main(int argc, char** argv) {
   drun::raise_descriptor_limit();
   std::vector<int> sizes;
-  for (int i = 1; i < argc; ++i) sizes.push_back(std::max(1, std::atoi(argv[i])));
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--secret")
+      drun::has_secret = true;
+    else
+      sizes.push_back(std::max(1, std::atoi(argv[i])));
+  }
   if (sizes.empty()) sizes = {1, 3, 1000, 2000, 4000};
   for (const int size : sizes) drun::measure_join(size);
   drun::measure_failure(3, 500);

@@ -1,5 +1,6 @@
 // Three nodes with network namespaces and addresses of their own, joined by a bridge in a fourth.
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -73,6 +74,51 @@ TEST_CASE("three nodes with addresses of their own form one world") {
   for (const auto& node : nodes) {
     const Ended ended = node->wait(60s);
     INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+  }
+}
+
+TEST_CASE("with a secret the store is for the job's nodes, from any of their addresses, alone") {
+  Network network;
+  if (!network.is_up()) {
+    WARN("skipped: cannot make network namespaces: " << network.why());
+    return;
+  }
+  const TemporaryDirectory directory;
+  const std::string secret = directory.file("secret");
+  write_file(secret, "0123456789abcdef0123456789abcdef\n");
+  REQUIRE(chmod(secret.c_str(), 0600) == 0);
+  // A second address of node 1, which its worker comes from; node 2 is a stranger.
+  REQUIRE(run(network.inside(1, {.argv = {"ip", "addr", "add", "10.77.0.99/24", "dev", "eth0"}}))
+              .code == 0);
+  const std::string ask =
+      "import socket, sys\n"
+      "s = socket.create_connection(('10.77.0.1', 29500), 10, (sys.argv[1], 0))\n"
+      "s.sendall(bytes([0, 0xce, 0xf7, 0x85, 0x3c, 13, 1, 2, 3, 4]))\n"
+      "try: answer = len(s.recv(4))\n"
+      "except ConnectionResetError: answer = 0\n"
+      "print(sys.argv[1], 'got', answer, flush=True)\n";
+  write_file(directory.file("ask.py"), ask);
+  std::vector<std::unique_ptr<Running>> nodes;
+  for (const int node : {0, 1}) {
+    const std::string from = node == 0 ? "10.77.0.1" : "10.77.0.99";
+    Launch launch =
+        shell_job({"--nnodes=2", "--node_rank=" + std::to_string(node), "--master_addr=10.77.0.1",
+                   "--secret-file=" + secret},
+                  "python3 $DIR/ask.py " + from + "; until [ -e $DIR/go ]; do sleep 0.02; done");
+    launch.environment["DIR"] = directory.path();
+    nodes.push_back(std::make_unique<Running>(network.inside(node, std::move(launch))));
+  }
+  CHECK(nodes[0]->prints("10.77.0.1 got 4"));
+  CHECK(nodes[1]->prints("10.77.0.99 got 4"));
+  const Ended stranger =
+      run(network.inside(2, {.argv = {"python3", directory.file("ask.py"), network.address(2)}}));
+  CHECK(stranger.out == "10.77.0.3 got 0\n");
+  CHECK(nodes[0]->prints("dropped a store client from 10.77.0.3: no node of this job"));
+  write_file(directory.file("go"), "");
+  for (const auto& node : nodes) {
+    const Ended ended = node->wait(30s);
+    INFO(ended.err);
     CHECK(ended.code == 0);
   }
 }

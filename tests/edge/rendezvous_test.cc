@@ -111,7 +111,7 @@ TEST_CASE("a second node 0 on another address meets the first, and both say so")
       .run_id = "edge", .node_rank = 0, .node_count = 2, .role = "", .host = "b"};
   std::optional<Error> objection;
   const auto note = [&objection](const Error& error) { objection = error; };
-  probe.start({"127.0.0.1", cluster.port()}, hello, note,
+  probe.start({"127.0.0.1", cluster.port()}, hello, nullptr, note,
               rendezvous::Connector::OwnAddresses::Connect);
   REQUIRE(cluster.until([&] { return objection.has_value(); }));
   CHECK_THAT(objection->message, ContainsSubstring("node rank 0 is taken by host host0"));

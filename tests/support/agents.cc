@@ -12,18 +12,26 @@ bool is_in_round(const TestAgent& agent, int round) {
 
 }  // namespace
 
-TestCluster::TestCluster(int count, JoinSpec coordinator) : node_count(count) {
+TestCluster::TestCluster(int count, JoinSpec coordinator)
+    : node_count(count), secret(coordinator.secret) {
   JoinSpec spec = join_spec(0, count, coordinator.endpoint.port);
   spec.max_restarts = coordinator.max_restarts;
   spec.store_host = coordinator.store_host;
   spec.heartbeat_timeout = coordinator.heartbeat_timeout;
   spec.join_timeout = coordinator.join_timeout;
+  spec.secret = coordinator.secret;
   if (!coordinator.master_addr.empty()) spec.master_addr = coordinator.master_addr;
   auto opened = Server::open(io, spec, log.log(), [this] { is_finished = true; });
   if (opened)
     server = *std::move(opened);
   else
     log.lines.push_back(opened.error().message);
+}
+
+JoinSpec TestCluster::spec_of(int node_rank) const {
+  JoinSpec spec = join_spec(node_rank, node_count, port());
+  spec.secret = secret;
+  return spec;
 }
 
 TestAgent& TestCluster::add(const JoinSpec& spec) {

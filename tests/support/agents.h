@@ -38,6 +38,10 @@ inline JoinSpec join_spec(int node_rank, int node_count, std::uint16_t port) {
   return spec;
 }
 
+inline Secret test_secret(const std::string& bytes = "0123456789abcdef") {
+  return *Secret::make(bytes, "test");
+}
+
 class TestAgent final : public rendezvous::Client::Listener {
  public:
   TestAgent(asio::io_context& io, const JoinSpec& join)
@@ -84,7 +88,9 @@ class TestAgent final : public rendezvous::Client::Listener {
 struct TestCluster {
   explicit TestCluster(int count, JoinSpec coordinator = {});
 
-  TestAgent& add(int node_rank) { return add(join_spec(node_rank, node_count, port())); }
+  TestAgent& add(int node_rank) { return add(spec_of(node_rank)); }
+  // As the coordinator's, with its secret.
+  JoinSpec spec_of(int node_rank) const;
   TestAgent& add(const JoinSpec& spec);
   void add_all();
   std::uint16_t port() const { return server->port(); }
@@ -94,6 +100,7 @@ struct TestCluster {
 
   asio::io_context io{1};
   int node_count;
+  std::optional<Secret> secret;
   LogLines log;
   bool is_finished = false;
   std::unique_ptr<rendezvous::Server> server;

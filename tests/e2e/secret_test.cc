@@ -1,0 +1,140 @@
+// Jobs with a secret, as their users start them.
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+const std::string kSecret = "0123456789abcdef0123456789abcdef";
+
+std::string secret_file(const TemporaryDirectory& directory, const std::string& name,
+                        const std::string& secret, mode_t mode = 0600) {
+  const std::string path = directory.file(name);
+  write_file(path, secret + "\n");
+  REQUIRE(chmod(path.c_str(), mode) == 0);
+  return path;
+}
+
+void check_refused(const Ended& ended, const std::string& words) {
+  INFO(ended.err);
+  CHECK(ended.code == 121);
+  CHECK_THAT(ended.err, ContainsSubstring(words));
+  CHECK(ended.err.find(kSecret) == std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("three nodes with one secret are a job; a fourth with another is refused in a line") {
+  Nodes nodes(3);
+  const std::string file = secret_file(nodes.directory(), "secret", kSecret);
+  const std::string other = secret_file(nodes.directory(), "other", "fedcba9876543210");
+  const char* const script = "echo rank $RANK of $WORLD_SIZE; env | grep -i secret; true";
+  nodes.start(0, {"--secret-file=" + file}, script);
+  nodes.start(1, {"--secret-file=" + file}, script);
+  const auto refused = [&](const Words& options, const std::string& words) {
+    check_refused(run(nodes.launch(2, options, "echo never"), 20s), words);
+  };
+  refused({"--secret-file=" + other}, "has another secret than this node");
+  refused({"--secret-file=" + file, "--rdzv-id=other"}, "has the same secret, but another run id");
+  refused({}, "the job there has a secret and this node has none");
+  Launch third = nodes.launch(2, {}, script);
+  third.environment["DRUN_SECRET"] = kSecret;
+  const Ended last = run(third, 30s);
+  std::string all = last.out;
+  CHECK(last.code == 0);
+  std::string log;
+  for (const Ended& ended : nodes.wait()) {
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    all += ended.out;
+    log += ended.err;
+  }
+  for (const char* line : {"rank 0 of 3\n", "rank 1 of 3\n", "rank 2 of 3\n"})
+    CHECK_THAT(all, ContainsSubstring(line));
+  CHECK(all.find("SECRET") == std::string::npos);
+  CHECK_THAT(log, ContainsSubstring("it has another secret than this job") &&
+                      ContainsSubstring("it has the same secret, but another run id") &&
+                      ContainsSubstring("it has no secret, and this job has one"));
+  CHECK(log.find(kSecret) == std::string::npos);
+}
+
+TEST_CASE("a node with a secret is refused by a job without one, which goes on") {
+  Nodes nodes(2);
+  const std::string file = secret_file(nodes.directory(), "secret", kSecret);
+  nodes.start(0, {}, "true");
+  check_refused(run(nodes.launch(1, {"--secret-file=" + file}, "echo never"), 20s),
+                "has no secret, but this node has one");
+  nodes.start(1, {}, "true");
+  for (const Ended& ended : nodes.wait()) {
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+  }
+}
+
+TEST_CASE("a file that is not fit to hold a secret is an error before anything starts") {
+  const TemporaryDirectory directory;
+  const std::string open = secret_file(directory, "open", kSecret, 0640);
+  const std::string small = secret_file(directory, "small", "hunter2");
+  const auto [file, words] = GENERATE_COPY(table<std::string, std::string>({
+      {open, "others than its owner have access to it (mode 0640); chmod 600 " + open},
+      {small, "a secret of 7 bytes can be guessed"},
+      {directory.path(), "not a regular file"},
+      {directory.file("none"), "openssl rand -hex 32 > " + directory.file("none")},
+      {"", "no file is named"},
+      {"/dev/null", "not a regular file"},
+  }));
+  const Ended ended = run(shell_job({"--secret-file=" + file}, "echo never"));
+  INFO(ended.err);
+  CHECK(ended.code == 2);
+  CHECK(ended.out.empty());
+  CHECK_THAT(ended.err, ContainsSubstring("--secret-file: " + (file.empty() ? "\"\"" : file)) &&
+                            ContainsSubstring(words));
+  CHECK(ended.err.find("hunter2") == std::string::npos);
+}
+
+TEST_CASE("a link to a good file is good, and --pass-secret leaves the variable") {
+  const TemporaryDirectory directory;
+  const std::string file = secret_file(directory, "secret", kSecret, 0400);
+  const std::string link = directory.file("link");
+  REQUIRE(symlink(file.c_str(), link.c_str()) == 0);
+  Launch launch = shell_job({"--secret-file=" + link, "--pass-secret"}, "echo \"<$DRUN_SECRET>\"");
+  launch.environment["DRUN_SECRET"] = "fedcba9876543210";
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(ended.out == "<fedcba9876543210>\n");
+}
+
+TEST_CASE("the store alone cannot have a secret, and says why") {
+  const Ended ended = run(job({"store", "--secret-file=x"}, {}));
+  CHECK(ended.code == 2);
+  CHECK_THAT(ended.err, ContainsSubstring("a TCPStore's clients know no secrets"));
+}
+
+TEST_CASE("without a secret, who listens beyond loopback is warned once, and only there") {
+  const bool has_secret = GENERATE(false, true);
+  const bool is_elastic = GENERATE(false, true);
+  const TemporaryDirectory directory;
+  const std::string port = std::to_string(free_port());
+  Words options = {"--nnodes=2", "--rdzv-conf=join_timeout=1"};
+  if (is_elastic)
+    options = options + Words{"--rdzv-backend=c10d", "--rdzv-id=job",
+                              "--rdzv-endpoint=0.0.0.0:" + port, "--rdzv-conf=is_host=1"};
+  else
+    options = options + Words{"--master-addr=0.0.0.0", "--master-port=" + port};
+  if (has_secret)
+    options = options + Words{"--secret-file=" + secret_file(directory, "secret", kSecret)};
+  const Ended ended = run(shell_job(options, "true"));
+  INFO(ended.err);
+  const std::string words = "whoever reaches port " + port + " can join this job";
+  CHECK((ended.err.find(words) != std::string::npos) == !has_secret);
+  CHECK(ended.err.find(words, ended.err.find(words) + 1) == std::string::npos);
+}
+
+}  // namespace drun::testing

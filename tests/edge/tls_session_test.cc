@@ -1,0 +1,201 @@
+#include "rendezvous/tls_session.h"
+
+#include <random>
+
+#include "rendezvous/frame_reader.h"
+#include "tests/support/catch.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using Side = TlsSession::Side;
+
+const std::string kSecret = "0123456789abcdef0123456789abcdef";
+
+std::shared_ptr<const TlsContext> context_of(const std::string& secret, const std::string& run_id) {
+  const auto made = Secret::make(secret, "test");
+  REQUIRE(made);
+  auto context = TlsContext::make(*made, run_id);
+  REQUIRE(context);
+  return *context;
+}
+
+// A session and what it made of what it was given.
+struct End {
+  End(std::shared_ptr<const TlsContext> context, Side side) : session(std::move(context), side) {}
+  void take(std::string_view bytes) {
+    if (auto found = session.take(bytes, plain)) trouble = found;
+  }
+
+  TlsSession session;
+  std::string plain{};
+  std::optional<TlsSession::Trouble> trouble{};
+};
+
+struct Wire {
+  std::string to_server{};
+  std::string to_client{};
+};
+
+// Until neither has anything more to send; `piece`: bytes that arrive at a time.
+Wire exchange(End& client, End& server, std::size_t piece = 1 << 20) {
+  Wire wire;
+  for (;;) {
+    const std::string up = client.session.outgoing();
+    const std::string down = server.session.outgoing();
+    if (up.empty() && down.empty()) return wire;
+    wire.to_server += up;
+    wire.to_client += down;
+    for (std::size_t at = 0; at < up.size(); at += piece) server.take(up.substr(at, piece));
+    for (std::size_t at = 0; at < down.size(); at += piece) client.take(down.substr(at, piece));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("with one secret and run id both sides hear what the other says, in pieces of any size") {
+  const std::size_t piece = GENERATE(1U, 7U, 1U << 20U);
+  const auto context = context_of(kSecret, "job7");
+  End client(context, Side::Connecting);
+  End server(context_of(kSecret, "job7"), Side::Accepting);
+  REQUIRE_FALSE(client.session.start());
+  client.session.seal("said before the handshake");
+  exchange(client, server, piece);
+  CHECK(client.session.is_established());
+  CHECK(server.session.is_established());
+  const std::string long_text(100'000, 'x');
+  server.session.seal(long_text);
+  exchange(client, server, piece);
+  CHECK(server.plain == "said before the handshake");
+  CHECK(client.plain == long_text);
+  CHECK_FALSE(client.trouble);
+  CHECK_FALSE(server.trouble);
+}
+
+TEST_CASE(
+    "the wire shows neither run id nor secret nor what is said, and no two hellos are alike") {
+  const auto context = context_of(kSecret, "job-of-a-name");
+  std::vector<std::string> hellos;
+  for (int i = 0; i < 2; ++i) {
+    End client(context, Side::Connecting);
+    End server(context, Side::Accepting);
+    REQUIRE_FALSE(client.session.start());
+    client.session.seal("what is said");
+    const Wire wire = exchange(client, server);
+    for (const std::string& bytes : {wire.to_server, wire.to_client}) {
+      CHECK(bytes.find("job-of-a-name") == bytes.npos);
+      CHECK(bytes.find(kSecret) == bytes.npos);
+      CHECK(bytes.find("what is said") == bytes.npos);
+    }
+    CHECK(wire.to_server.front() == kTlsFirstByte);
+    hellos.push_back(wire.to_server);
+  }
+  CHECK(hellos[0] != hellos[1]);
+}
+
+TEST_CASE("another secret, or another run, is told apart on both sides") {
+  const auto [secret, run_id, words] = GENERATE(table<std::string, std::string, std::string>({
+      {"fedcba9876543210", "job7", "has another secret than this "},
+      {kSecret, "job8", "has the same secret, but another run id"},
+  }));
+  End client(context_of(secret, run_id), Side::Connecting);
+  End server(context_of(kSecret, "job7"), Side::Accepting);
+  REQUIRE_FALSE(client.session.start());
+  client.session.seal("hello");
+  exchange(client, server);
+  REQUIRE(client.trouble);
+  REQUIRE(server.trouble);
+  CHECK_THAT(client.trouble->reason, ContainsSubstring(words));
+  CHECK_THAT(server.trouble->reason, ContainsSubstring(words));
+  CHECK(client.trouble->is_other_job);
+  CHECK(server.trouble->is_other_job);
+  CHECK_FALSE(client.session.is_established());
+  CHECK(server.plain.empty());
+}
+
+TEST_CASE("a recorded hello proves nothing: its sender cannot end the handshake") {
+  const auto context = context_of(kSecret, "job7");
+  End client(context, Side::Connecting);
+  REQUIRE_FALSE(client.session.start());
+  const std::string hello = client.session.outgoing();
+  End server(context, Side::Accepting);
+  server.take(hello);
+  CHECK_FALSE(server.trouble);
+  const std::string answer = server.session.outgoing();
+  CHECK_FALSE(answer.empty());
+  CHECK_FALSE(server.session.is_established());
+  server.take(hello);
+  CHECK(server.trouble);
+  CHECK_FALSE(server.session.is_established());
+}
+
+TEST_CASE("a drun without a secret, and what is no drun, are recognised by their first bytes") {
+  const auto [bytes, words, is_other_job] = GENERATE(table<std::string, std::string, bool>({
+      {encode_preamble(), "has no secret, but this node has one", true},
+      {"HTTP/1.1 400 Bad Request", "is not a drun (its first bytes are \"HTTP/1.1 400 Bad", false},
+      {"drum", "is not a drun", false},
+  }));
+  End client(context_of(kSecret, "job7"), Side::Connecting);
+  REQUIRE_FALSE(client.session.start());
+  const std::size_t piece = is_other_job ? 1 : bytes.size();
+  for (std::size_t at = 0; at < bytes.size(); at += piece) client.take(bytes.substr(at, piece));
+  REQUIRE(client.trouble);
+  CHECK_THAT(client.trouble->reason, ContainsSubstring(words));
+  CHECK(client.trouble->is_other_job == is_other_job);
+}
+
+TEST_CASE("a byte changed on the way breaks the connection") {
+  const auto context = context_of(kSecret, "job7");
+  End client(context, Side::Connecting);
+  End server(context, Side::Accepting);
+  REQUIRE_FALSE(client.session.start());
+  exchange(client, server);
+  client.session.seal("an order");
+  std::string bytes = client.session.outgoing();
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  server.take(bytes);
+  REQUIRE(server.trouble);
+  CHECK_THAT(server.trouble->reason, ContainsSubstring("broke its encrypted connection"));
+  CHECK(server.plain.empty());
+}
+
+TEST_CASE(
+    "random bytes after a TLS header, and hellos with bytes changed, only cost their session") {
+  const auto seed = static_cast<unsigned>(GENERATE(1, 2, 3, 4));
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  const auto context = context_of(kSecret, "job7");
+  End client(context, Side::Connecting);
+  REQUIRE_FALSE(client.session.start());
+  const std::string hello = client.session.outgoing();
+  for (int i = 0; i < 300; ++i) {
+    std::string bytes(random() % 600 + 1, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    if (random() % 2 == 0) bytes = hello;
+    if (random() % 2 == 0) bytes[random() % bytes.size()] = static_cast<char>(random());
+    bytes[0] = kTlsFirstByte;
+    if (random() % 4 != 0 && bytes.size() > 5) {  // else even its length is random
+      bytes[1] = 3;
+      bytes[3] = static_cast<char>((bytes.size() - 5) >> 8U);
+      bytes[4] = static_cast<char>(bytes.size() - 5);
+    }
+    if (bytes == hello) continue;
+    const Side side = random() % 4 == 0 ? Side::Connecting : Side::Accepting;
+    End end(context, side);
+    if (side == Side::Connecting) end.session.start();
+    const std::size_t piece = random() % 2 == 0 ? bytes.size() : random() % 50 + 1;
+    for (std::size_t at = 0; at < bytes.size(); at += piece) end.take(bytes.substr(at, piece));
+    CHECK_FALSE(end.session.is_established());
+    CHECK(end.plain.empty());
+    CHECK(end.session.outgoing().size() < 4096);
+  }
+}
+
+TEST_CASE("nothing is spent on a hello that claims to be long") {
+  End server(context_of(kSecret, "job7"), Side::Accepting);
+  server.take(std::string("\x16\x03\x01\x40\x00", 5));
+  REQUIRE(server.trouble);
+  CHECK_THAT(server.trouble->reason, ContainsSubstring("is not a drun"));
+}
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,122 @@
+#include "rendezvous/secret.h"
+
+#include "launcher/plan.h"
+#include "launcher/plan_text.h"
+#include "rendezvous/member_addresses.h"
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+const std::string kSecret = "0123456789abcdef";
+
+HostFacts host_with(std::vector<EnvironmentEntry> environment) {
+  HostFacts host;
+  host.hostname = "gpu0";
+  host.environment = std::move(environment);
+  host.environment.emplace_back("PATH", "/bin");
+  host.addresses = {"127.0.0.1", "10.0.0.5", "fe80::1%eth0", "10.0.0.5"};
+  host.probe = [](const std::string&) { return FileKind::Executable; };
+  host.secret_file = [](const std::string& path) { return Secret::make(kSecret + "-file", path); };
+  return host;
+}
+
+Options options_with(std::optional<std::string> secret_file) {
+  Options options;
+  options.program = "/bin/train";
+  options.secret_file = std::move(secret_file);
+  return options;
+}
+
+bool is_in_environment(const Plan& plan) {
+  for (const auto& [name, value] : plan.agent.worker.environment) {
+    if (name == "DRUN_SECRET") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("line ends are no part of a secret; everything before them is") {
+  for (const std::string end : {"", "\n", "\r\n", "\n\n"}) {
+    const auto secret = Secret::make(" 0123456789abcde" + end, "f");
+    REQUIRE(secret);
+    CHECK(secret->bytes() == " 0123456789abcde");
+  }
+}
+
+TEST_CASE("a secret that is too short or too long is an error that names its source, not itself") {
+  const auto [bytes, words] = GENERATE(table<std::string, std::string>({
+      {"", "the secret is empty"},
+      {"\n", "the secret is empty"},
+      {"hunter2hunter2!\n", "a secret of 15 bytes can be guessed; at least 16 are needed"},
+      {std::string(4097, 'x'), "at most 4096 bytes"},
+  }));
+  const auto secret = Secret::make(bytes, "/home/me/secret");
+  REQUIRE_FALSE(secret);
+  CHECK(secret.error().code == ErrorCode::Usage);
+  CHECK_THAT(secret.error().message, ContainsSubstring("/home/me/secret: ") &&
+                                         ContainsSubstring(words) &&
+                                         ContainsSubstring("openssl rand -hex 32 > FILE"));
+  CHECK(secret.error().message.find("hunter2") == std::string::npos);
+}
+
+TEST_CASE("the secret comes from the file, else from the variable, else there is none") {
+  const auto plan = [](std::optional<std::string> file, std::vector<EnvironmentEntry> environment) {
+    auto made = make_plan(options_with(std::move(file)), host_with(std::move(environment)));
+    REQUIRE(made);
+    return *made;
+  };
+  CHECK(plan("f", {{"DRUN_SECRET", kSecret}}).agent.join.secret->bytes() == kSecret + "-file");
+  CHECK(plan({}, {{"DRUN_SECRET", kSecret}}).agent.join.secret->bytes() == kSecret);
+  CHECK_FALSE(plan({}, {}).agent.join.secret);
+  CHECK(plan({}, {}).agent.join.addresses.empty());
+  CHECK(plan("f", {}).agent.join.addresses ==
+        std::vector<std::string>{"127.0.0.1", "10.0.0.5", "fe80::1"});
+}
+
+TEST_CASE("an empty DRUN_SECRET is an error: the job would run unprotected") {
+  const auto plan = make_plan(options_with({}), host_with({{"DRUN_SECRET", ""}}));
+  REQUIRE_FALSE(plan);
+  CHECK_THAT(plan.error().message, ContainsSubstring("DRUN_SECRET: the secret is empty"));
+}
+
+TEST_CASE("workers do not get DRUN_SECRET, unless they are to") {
+  Options options = options_with(GENERATE(std::optional<std::string>(), "f"));
+  options.pass_secret = GENERATE(false, true);
+  const auto plan = make_plan(options, host_with({{"DRUN_SECRET", kSecret}}));
+  REQUIRE(plan);
+  CHECK(is_in_environment(*plan) == options.pass_secret);
+}
+
+TEST_CASE("the plan tells where the secret is from, and nothing of it") {
+  const auto plan = make_plan(options_with({}), host_with({{"DRUN_SECRET", kSecret}}));
+  REQUIRE(plan);
+  CHECK_THAT(plan_text(*plan), ContainsSubstring("secret       from DRUN_SECRET\n"));
+  CHECK_THAT(plan_json(*plan), ContainsSubstring("\"secret\": \"DRUN_SECRET\""));
+  CHECK(plan_text(*plan).find(kSecret) == std::string::npos);
+  CHECK(plan_json(*plan).find(kSecret) == std::string::npos);
+  const auto without = make_plan(options_with({}), host_with({}));
+  REQUIRE(without);
+  CHECK(plan_text(*without).find("secret") == std::string::npos);
+  CHECK_THAT(plan_json(*without), ContainsSubstring("\"secret\": null"));
+}
+
+TEST_CASE("an address is a member's as long as one member has it") {
+  rendezvous::MemberAddresses addresses;
+  addresses.add(1, {"10.0.0.1", "10.0.0.1", ""});
+  addresses.add(2, {"10.0.0.1", "fd00::2"});
+  CHECK(addresses.has("10.0.0.1"));
+  CHECK_FALSE(addresses.has(""));
+  CHECK_FALSE(addresses.has("10.0.0.2"));
+  addresses.remove(2);
+  CHECK(addresses.has("10.0.0.1"));
+  CHECK_FALSE(addresses.has("fd00::2"));
+  addresses.add(1, {"10.0.0.3"});  // instead
+  CHECK_FALSE(addresses.has("10.0.0.1"));
+  addresses.remove(1);
+  addresses.remove(1);
+  CHECK_FALSE(addresses.has("10.0.0.3"));
+}
+
+}  // namespace drun
