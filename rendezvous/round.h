@@ -28,6 +28,9 @@
 //   Stopped         drop             as Failed          noted;     ignored   ignored    -
 //                                                       all: next
 //   Signalled       end              stop, then end     no restart end       ignored    -
+//   HangSuspected   drop             a look, then maybe ignored    ignored   ignored    -
+//                                    a failure, stop
+//   StacksAsked     "no workers"     a look (looking.h) a look     as Joining ...       -
 //   PeerLeft        may come back    stop, then end     no restart end       goodbye    -
 //   silent too long as PeerLeft      as PeerLeft        as PeerLeft   ...    as PeerLeft
 //
@@ -61,6 +64,7 @@
 #include "rendezvous/failure_list.h"
 #include "rendezvous/join_spec.h"
 #include "rendezvous/log.h"
+#include "rendezvous/looking.h"
 
 namespace drun::rendezvous {
 
@@ -181,6 +185,7 @@ struct RoundState {
   Time next_sweep;
   Time next_roll_call;
   Time end_by;
+  Looking looking;
   // Elastic worlds.
   std::map<Peer, Candidate> line;
   std::map<AgentId, Acquaintance> known;
