@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/hang.h"
 #include "agent/output.h"
 #include "agent/spec.h"
 #include "agent/workers.h"
@@ -19,6 +20,11 @@ namespace drun::agent {
 
 // Who, where, how and when: enough to stop the job by. (core)
 Failure brief_failure(const AgentSpec& spec, const World& world, const WorkerEnd& end);
+
+// Workers that show no sign of life, now; `pids` by local rank. (core, but for the clock)
+std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
+                                   const std::vector<hang::Suspect>& suspects,
+                                   const std::vector<int>& pids);
 
 // A round that could not be started on this node at all. (core)
 Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error);

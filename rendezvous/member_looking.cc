@@ -36,7 +36,7 @@ void MemberTurn::handle(const OwnSuspicion& own) {
 }
 
 void MemberTurn::hear(const TellStacks& tell) {
-  if (is_in({Phase::Greeting, Phase::Joined})) return;  // of a world that it has just left
+  if (!state_.world) return;  // a look at a world that it never got
   actions_.emplace_back(LookAtWorkers{tell.look});
 }
 
