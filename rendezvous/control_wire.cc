@@ -185,6 +185,11 @@ void fields(Archive& archive, Evidence& evidence) {
   archive.list(evidence.notes, kMostEvidenceNotes,
                [](auto& each, std::string& note) { each.text(note, kStackLineBytes); });
   archive.integer(evidence.ranks_left_out, kCount);
+  if constexpr (Archive::kIsReader) {
+    Evidence bounded = evidence;
+    shrink(bounded);
+    if (bounded != evidence) archive.fail();  // all of it together is too much, or out of order
+  }
 }
 
 // Members' messages.

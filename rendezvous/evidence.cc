@@ -1,6 +1,7 @@
 #include "rendezvous/evidence.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "rendezvous/wire_archive.h"
@@ -31,13 +32,14 @@ void join(RankRanges& into, const RankRanges& ranges) {
 }
 
 void sort_by_size(std::vector<StackGroup>& groups) {
-  std::sort(groups.begin(), groups.end(), [](const StackGroup& one, const StackGroup& other) {
-    const std::size_t count = count_of(one.ranks);
-    const std::size_t others = count_of(other.ranks);
-    if (count != others) return count > others;
-    return !one.ranks.empty() && !other.ranks.empty() &&
-           one.ranks.front().first < other.ranks.front().first;
-  });
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const StackGroup& one, const StackGroup& other) {
+                     const std::size_t count = count_of(one.ranks);
+                     const std::size_t others = count_of(other.ranks);
+                     if (count != others) return count > others;
+                     return !one.ranks.empty() && !other.ranks.empty() &&
+                            one.ranks.front().first < other.ranks.front().first;
+                   });
 }
 
 void note(std::vector<std::string>& notes, const std::string& text) {
@@ -118,6 +120,7 @@ void merge(Evidence& into, const Evidence& found) {
 void shrink(Evidence& evidence) {
   std::vector<StackGroup> kept;
   std::size_t bytes = 0;
+  sort_by_size(evidence.groups);
   for (auto group = evidence.groups.rbegin(); group != evidence.groups.rend(); ++group) {
     const std::size_t ranks = count_of(group->ranks);
     cut_lines(*group);
@@ -129,8 +132,8 @@ void shrink(Evidence& evidence) {
       evidence.ranks_left_out += ranks;
     }
   }
-  sort_by_size(kept);
-  evidence.groups = std::move(kept);
+  evidence.groups.assign(std::make_move_iterator(kept.rbegin()),
+                         std::make_move_iterator(kept.rend()));
   if (evidence.notes.size() > kMostEvidenceNotes) {
     const std::size_t more = evidence.notes.size() - kMostEvidenceNotes + 1;
     evidence.notes.resize(kMostEvidenceNotes - 1);

@@ -115,7 +115,7 @@ TEST_CASE("a worker's tree is itself and what is below it, and nobody else's") {
                                      {.pid = 40, .parent = 1},  {.pid = 51, .parent = 52},
                                      {.pid = 52, .parent = 51}};
   const std::vector<int> tops{10, 11, 0, 99};
-  const auto trees = trees_below(tops, all, 2);
+  const auto trees = trees_below(tops, all, 3);
   REQUIRE(trees.size() == 4);
   REQUIRE(trees[0].size() >= 2);
   CHECK(trees[0].front().pid == 10);
