@@ -36,12 +36,14 @@ std::string without_addresses(const std::string& text) {
 
 std::vector<std::string> thread_lines(const ThreadStack& thread) {
   std::vector<std::string> lines;
-  for (const std::string& frame : thread.frames) {
+  for (std::size_t i = 0; i < thread.frames.size(); ++i) {
     if (lines.size() == kShownFrames) {
-      lines.push_back("    ... " + std::to_string(thread.frames.size() - kShownFrames) + " more");
+      lines.push_back("    ... " + std::to_string(thread.frames.size() - i) + " more");
       break;
     }
-    lines.push_back("    " + without_addresses(frame));
+    const std::string line = "    " + without_addresses(thread.frames[i]);
+    // Recursion, and the nameless frames of programs without symbols.
+    if (lines.empty() || line != lines.back()) lines.push_back(line);
   }
   return lines;
 }

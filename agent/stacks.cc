@@ -186,7 +186,7 @@ class StackCollector::Impl {
       ProcessStacks& process = found_.workers[job.worker][job.process];
       process.source = tool.name;
       process.threads = std::move(threads);
-    } else {
+    } else if (::access(("/proc/" + std::to_string(job.pid)).c_str(), F_OK) == 0) {
       note(found_.notes,
            end.is_late ? out_of_time(job)
                        : std::string(tool.name) + ": " +

@@ -13,11 +13,15 @@ void open_look(Looking& looking, std::map<int, std::string> nodes, Looking::Time
   looking.found = {};
 }
 
-bool take_answer(Looking& looking, const Answer& answer, const Evidence& evidence) {
-  if (!looking.is_open || answer.number != looking.number) return false;
-  if (looking.missing.erase(answer.node) == 0) return false;
+bool is_awaited(const Looking& looking, const Answer& answer) {
+  return looking.is_open && answer.number == looking.number &&
+         looking.missing.contains(answer.node);
+}
+
+void take_answer(Looking& looking, const Answer& answer, const Evidence& evidence) {
+  if (!is_awaited(looking, answer)) return;
+  looking.missing.erase(answer.node);
   merge(looking.found, evidence);
-  return true;
 }
 
 void lose_answer(Looking& looking, int node, const std::string& reason) {

@@ -54,8 +54,9 @@ struct Answer {
   int node = 0;
   std::uint64_t number = 0;
 };
-// False: it is not waited for, and dropped.
-bool take_answer(Looking& looking, const Answer& answer, const Evidence& evidence);
+bool is_awaited(const Looking& looking, const Answer& answer);
+// Nothing when it is not awaited.
+void take_answer(Looking& looking, const Answer& answer, const Evidence& evidence);
 
 // A node that was asked will not answer.
 void lose_answer(Looking& looking, int node, const std::string& reason);

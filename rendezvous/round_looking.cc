@@ -40,6 +40,7 @@ void RoundTurn::say(int node, const StacksAsked& asked) {
 }
 
 void RoundTurn::say(int node, const EvidenceGiven& given) {
+  if (!is_awaited(state_.looking, {node, given.look})) return;
   const RoundNode& self = node_at(node);
   const int last = self.base_rank + self.hello.local_world_size - 1;
   for (const StackGroup& group : given.evidence.groups) {
@@ -47,7 +48,7 @@ void RoundTurn::say(int node, const EvidenceGiven& given) {
       if (range.first < self.base_rank || range.last > last)
         return drop_member(node, kBrokeProtocol);
   }
-  if (!take_answer(state_.looking, {node, given.look}, given.evidence)) return;
+  take_answer(state_.looking, {node, given.look}, given.evidence);
   conclude_look();
 }
 
@@ -61,7 +62,8 @@ void RoundTurn::say(int node, const HangSuspected& suspected) {
     if (!is_its || !std::holds_alternative<Hung>(suspect.status))
       return drop_member(node, kBrokeProtocol);
     if (looking.suspects.size() >= kMostSuspects) break;
-    Failure& noted = looking.suspects[suspect.rank] = suspect;
+    // The first word stays: what is told later may already be the look's own doing.
+    Failure& noted = looking.suspects.try_emplace(suspect.rank, suspect).first->second;
     noted.node_rank = node;
     noted.round = state_.round;
   }
