@@ -72,12 +72,16 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void on_kill_now() override;
   void on_pass_on(int signal) override { workers_.pass_on(signal); }
 
-  void stop_looking();
+  void stop_looking() {
+    hang_watch_.stop();
+    looks_.stop();
+  }
   Result<void> open_streams();
   Result<void> start_workers();
   void report_unable(const Error& error);
   void give_up_on_console();
   void report_round();
+  NodePhase phase() const;
   NodeStatus status() const;
 
   const AgentSpec& spec_;
@@ -250,13 +254,7 @@ Result<void> Agent::start_workers() {
   workers_.start(commands);
   hang_watch_.start([this] { return workers_.pids(); },
                     [this](const auto& suspects) { on_suspects(suspects); });
-  const std::vector<int> pids = workers_.pids();
-  for (std::size_t i = 0; i < pids.size(); ++i) {
-    const int local_rank = static_cast<int>(i);
-    if (pids[i] == 0) continue;  // not started
-    events_.write(
-        WorkerStarted{world_->round, world_->base_rank + local_rank, local_rank, pids[i]});
-  }
+  write_started(events_, *world_, workers_.pids());
   return {};
 }
 
@@ -268,8 +266,12 @@ void Agent::report_unable(const Error& error) {
   client_->report_stopped(world_->round, {unable_failure(spec_, *world_, error)});
 }
 
-// By the time they are there the workers may have been told to stop.
+// No tool may look at workers that are being stopped: it would be taken for what they left behind.
 void Agent::on_look(std::uint64_t look) {
+  if (phase() != NodePhase::Running) {
+    return client_->give_evidence(
+        look, {.notes = {spec_.host + ": its workers have ended, or are being stopped"}});
+  }
   looks_.collector().collect(workers_.pids(), [this, look](const FoundStacks& found) {
     client_->give_evidence(
         look, evidence_of(found, world_->base_rank, hang_watch_.facts(found.workers.size())));
@@ -285,11 +287,6 @@ void Agent::on_suspects(const std::vector<hang::Suspect>& suspects) {
 void Agent::on_hang(const rendezvous::HangFound& found) {
   events_.write(HangFoundAnywhere{found.round, found.cause, found.evidence});
   log_hang(log_, found);
-}
-
-void Agent::stop_looking() {
-  hang_watch_.stop();
-  looks_.stop();
 }
 
 void Agent::on_worker_failed(const WorkerEnd& end) {
@@ -343,14 +340,8 @@ void Agent::report_round() {
     return;
   }
   if (failures_.empty() && !is_stopping_) return client_->report_success(world_->round);
-  std::vector<Failure> failures;
-  failures.reserve(failures_.size());
-  for (const WorkerEnd& end : failures_) {
-    const auto i = static_cast<std::size_t>(end.local_rank);
-    failures.push_back(full_failure(brief_failure(spec_, *world_, end), streams_[i],
-                                    output_.stderr_tail(end.local_rank)));
-  }
-  client_->report_stopped(world_->round, std::move(failures));
+  client_->report_stopped(world_->round,
+                          full_failures(spec_, *world_, failures_, streams_, output_));
 }
 
 void Agent::on_terminate(int signal) {
@@ -370,12 +361,17 @@ void Agent::on_outcome(const Outcome& outcome) {
   if (is_ready_to_end()) end();
 }
 
+NodePhase Agent::phase() const {
+  if (round_ == Round::None) return NodePhase::Joining;
+  if (round_ == Round::Over) return NodePhase::Waiting;
+  const bool is_stopping = is_stopping_ || !failures_.empty() || round_ == Round::Draining;
+  return is_stopping ? NodePhase::Stopping : NodePhase::Running;
+}
+
 NodeStatus Agent::status() const {
   const auto since = [now = Clock::now()](Clock::time_point then) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - then);
   };
-  const bool is_stopping = is_stopping_ || !failures_.empty() || round_ == Round::Draining;
-  const NodePhase running = is_stopping ? NodePhase::Stopping : NodePhase::Running;
   return {
       .run_id = spec_.join.run_id,
       .host = spec_.host,
@@ -383,9 +379,7 @@ NodeStatus Agent::status() const {
       .parent_pid = static_cast<int>(getppid()),
       .command = spec_.worker.argv,
       .node_count = spec_.join.node_count,
-      .phase = round_ == Round::None   ? NodePhase::Joining
-               : round_ == Round::Over ? NodePhase::Waiting
-                                       : running,
+      .phase = phase(),
       .world = world_,
       .up = since(began_),
       .round_up = since(round_began_),

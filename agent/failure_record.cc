@@ -74,6 +74,19 @@ Failure full_failure(Failure brief, const WorkerStreams& streams,
   return brief;
 }
 
+std::vector<Failure> full_failures(const AgentSpec& spec, const World& world,
+                                   const std::vector<WorkerEnd>& ends,
+                                   const std::vector<WorkerStreams>& streams, Output& output) {
+  std::vector<Failure> failures;
+  failures.reserve(ends.size());
+  for (const WorkerEnd& end : ends) {
+    failures.push_back(full_failure(brief_failure(spec, world, end),
+                                    streams[static_cast<std::size_t>(end.local_rank)],
+                                    output.stderr_tail(end.local_rank)));
+  }
+  return failures;
+}
+
 void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& log) {
   Result<void> written;
   if (const auto* failed = std::get_if<WorkersFailed>(&outcome.ending)) {

@@ -23,6 +23,10 @@ constexpr std::size_t kReadBytes = std::size_t{32} << 10;
 constexpr std::size_t kPipeBytes = std::size_t{64} << 10;
 constexpr idtype_t kPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older headers lack
 
+// A debugger is not to ask the network, nor to run the worker's Python in its own.
+const std::vector<EnvironmentEntry> kEnvironment{
+    {"DEBUGINFOD_URLS", ""}, {"LC_ALL", "C"}, {"PYTHONHOME", ""}, {"PYTHONPATH", ""}};
+
 }  // namespace
 
 class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
@@ -61,7 +65,7 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
     if (!null || !pipe) return pipe ? system_message(errno) : pipe.error().message;
     const auto spawned = spawn(Command{.argv = argv,
                                        .inherited = environment,
-                                       .environment = {{"DEBUGINFOD_URLS", ""}, {"LC_ALL", "C"}},
+                                       .environment = kEnvironment,
                                        .stdin_fd = null.get(),
                                        .stdout_fd = pipe->write_end.get(),
                                        .stderr_fd = pipe->write_end.get()});
