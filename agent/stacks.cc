@@ -15,6 +15,7 @@
 #include "agent/helper.h"
 #include "agent/proc_text.h"
 #include "agent/stack_tools.h"
+#include "rendezvous/roll_call.h"
 #include "rendezvous/unique_fd.h"
 
 namespace drun::agent {
@@ -94,6 +95,7 @@ class StackCollector::Impl {
     waiting_.push_back(std::move(on_done));
     if (std::exchange(is_looking_, true)) return;
     found_ = {};
+    late_.clear();
     tools_ = find_stack_tools(environment_);
     look_into_proc(pids);
     deadline_ = Clock::now() + limit_;
@@ -103,6 +105,7 @@ class StackCollector::Impl {
   void stop() {
     jobs_.clear();
     helpers_.clear();
+    late_.clear();
     if (is_looking_) finish();
   }
 
@@ -173,13 +176,15 @@ class StackCollector::Impl {
 
   std::string out_of_time(const Job& job) const {
     return std::string(job.tools.front().name) + " was stopped after " +
-           std::to_string(limit_.count() / 1000) + " s";
+           rendezvous::duration_text(limit_);
   }
 
   void ended(Place place, Job job, const Helper::End& end) {
     const StackTool tool = job.tools.front();
-    // Its callback is running: it goes when that has returned.
-    asio::post(io_, [helper = std::shared_ptr<Helper>(std::move(*place))] {});
+    if (end.is_late)
+      late_.push_back(std::move(*place));  // killed, and not yet dead
+    else  // its callback is running: it goes when that has returned
+      asio::post(io_, [helper = std::shared_ptr<Helper>(std::move(*place))] {});
     helpers_.erase(place);
     std::vector<ThreadStack> threads = tool.parse(end.output);
     if (!threads.empty() && !end.is_late) {
@@ -211,6 +216,7 @@ class StackCollector::Impl {
   FoundStacks found_;
   std::deque<Job> jobs_;
   std::list<std::unique_ptr<Helper>> helpers_;
+  std::vector<std::unique_ptr<Helper>> late_;
   std::vector<OnDone> waiting_;
   Clock::time_point deadline_;
   bool is_looking_ = false;

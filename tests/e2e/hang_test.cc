@@ -101,6 +101,29 @@ TEST_CASE("workers that are busy, print, or beat have not hung") {
   CHECK(ended.code == 0);
 }
 
+TEST_CASE("the rank that stays away from a collective is named, with where it and the others are") {
+  Nodes nodes(3, {"--nproc-per-node=2", "--hang-timeout=2", "--max-restarts=1"});
+  const TemporaryDirectory directory;
+  for (int node = 0; node < 3; ++node)
+    nodes.start(node, {"--events=" + directory.file(std::to_string(node))},
+                "exec " + built("workers/absent_rank") + " 3 50");
+  const auto all = nodes.wait();
+  if (all[0].err.find("without Gloo") != std::string::npos) {
+    WARN("skipped: this build has no Gloo");
+    return;
+  }
+  for (int node = 0; node < 3; ++node) {
+    const Ended& ended = all[static_cast<std::size_t>(node)];
+    CAPTURE(node, ended.err);
+    CHECK(ended.code == 0);
+    CHECK(nodes.report(node)["restarts"] == 1);
+    CHECK_THAT(ended.err, ContainsSubstring("rank 3 on node 1"));
+    CHECK_THAT(ended.err, ContainsSubstring("last ended all_reduce #"));
+    CHECK_THAT(ended.err, ContainsSubstring("ranks 0-2, 4, 5: in all_reduce #"));
+    CHECK_THAT(ended.err, ContainsSubstring("rank 3: last ended all_reduce #"));
+  }
+}
+
 TEST_CASE("a hang is not looked for unless it is asked for") {
   const Ended ended = run(shell_job({}, "[ -z \"$DRUN_HEARTBEAT_FILE\" ] && sleep 1.5"));
   CHECK(ended.code == 0);
