@@ -1,6 +1,5 @@
 #include "agent/pulse_text.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "rendezvous/pulse_page.h"
@@ -8,20 +7,8 @@
 namespace drun::agent {
 namespace {
 
-// Letters, digits and '_' up to the first zero; anything else becomes '?'.
-std::string name_of(const PulseEntry& entry) {
-  std::string name;
-  for (const char c : entry.name) {
-    if (c == '\0') break;
-    const bool is_plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-    name += is_plain ? c : '?';
-  }
-  return name.empty() ? "an operation" : name;
-}
-
 std::string text_of(const PulseEntry& entry) {
-  std::string text = name_of(entry);
+  std::string text(entry.kind < kPulseKinds.size() ? kPulseKinds[entry.kind] : "an operation");
   if (entry.sequence > 0) text += " #" + std::to_string(entry.sequence);
   if (entry.group != 0) text += " of a smaller group";
   if (entry.bytes > 0) text += " (" + std::to_string(entry.bytes) + " bytes)";

@@ -16,7 +16,7 @@ PulseOperation operation_of(const Call& call, std::uint32_t group, const Turn& t
   return {.group = group,
           .sequence = turn.sequence,
           .bytes = call.count * size_bytes(call.type),
-          .name = to_string(call.operation)};
+          .kind = static_cast<std::uint16_t>(call.operation)};
 }
 
 // A transfer that is under way for as long as this lives.
@@ -55,7 +55,7 @@ std::unique_ptr<Transfer> ProcessGroup::Group::post(const Message& message) {
   const ConstElements data = message.is_send ? message.outgoing : message.incoming;
   const PulseOperation operation{.group = parts_.label,
                                  .bytes = data.count * size_bytes(data.type),
-                                 .name = message.is_send ? "send" : "recv"};
+                                 .kind = message.is_send ? kPulseSend : kPulseRecv};
   return marked(operation, [&] {
     if (message.is_send)
       return parts_.backend->start_send(message.outgoing, *message.peer, message.tag);

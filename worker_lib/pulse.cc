@@ -4,13 +4,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 
 #include "rendezvous/unique_fd.h"
-#include "worker_lib/forked.h"
 
 namespace drun::worker {
 namespace {
@@ -35,7 +32,7 @@ Pulse& Pulse::own() {
   return own;
 }
 
-Pulse::Pulse(const char* path) : fork_generation_(fork_generation()) {
+Pulse::Pulse(const char* path) {
   if (path == nullptr || *path == '\0') return;
   const UniqueFd file(::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat about {};
@@ -55,17 +52,14 @@ Pulse::~Pulse() {
 }
 
 std::uint64_t Pulse::begin(const PulseOperation& operation) {
-  if (page_ == nullptr || fork_generation() != fork_generation_) return 0;
   const std::uint64_t number = Count(page_->begun).fetch_add(1, std::memory_order_relaxed) + 1;
   PulseEntry& entry = entry_of(*page_, number);
   Count(entry.number).store(0, std::memory_order_relaxed);
   entry.sequence = operation.sequence;
   entry.bytes = operation.bytes;
   entry.group = operation.group;
+  entry.kind = operation.kind;
   entry.has_ended = 0;
-  entry.name = {};
-  std::memcpy(entry.name.data(), operation.name.data(),
-              std::min(operation.name.size(), entry.name.size() - 1));
   Count(entry.number).store(number, std::memory_order_release);
   if (operation.group == 0 && operation.sequence > 0)
     Count(page_->world_arrived).store(operation.sequence, std::memory_order_relaxed);
@@ -74,11 +68,10 @@ std::uint64_t Pulse::begin(const PulseOperation& operation) {
 }
 
 void Pulse::end(std::uint64_t number) {
-  if (page_ == nullptr || number == 0) return;
   PulseEntry& entry = entry_of(*page_, number);
   // Its place may be a later operation's by now.
   if (Count(entry.number).load(std::memory_order_relaxed) == number)
-    std::atomic_ref<std::uint32_t>(entry.has_ended).store(1, std::memory_order_relaxed);
+    std::atomic_ref<std::uint16_t>(entry.has_ended).store(1, std::memory_order_relaxed);
   beat(*page_);
 }
 

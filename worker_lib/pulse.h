@@ -2,14 +2,12 @@
 // it looks for hangs: each operation is a heartbeat, and the latest are written down.
 //
 // Cost:    without DRUN_HEARTBEAT_FILE a branch; with it some ten plain stores and an atomic count.
-// Owner:   the process, from the first use to its end. A child that was forked writes nothing.
-// Thread:  any.
-// Errors:  none: a file that cannot be mapped is as if there were none.
+// Owner:   the process, from the first use to its end. Groups see to it that no forked child uses
+// it. Thread:  any. Errors:  none: a file that cannot be mapped is as if there were none.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "rendezvous/pulse_page.h"
 
@@ -19,7 +17,7 @@ struct PulseOperation {
   std::uint32_t group = 0;     // 0: the whole world
   std::uint64_t sequence = 0;  // within the group; 0: it has none
   std::uint64_t bytes = 0;
-  std::string_view name{};  // "all_reduce"
+  std::uint16_t kind = 0;  // in kPulseKinds
 };
 
 class Pulse {
@@ -35,28 +33,29 @@ class Pulse {
 
   bool is_on() const { return page_ != nullptr; }
 
-  // The operation's number, for end().
+  // Requires is_on(). The operation's number, for end().
   std::uint64_t begin(const PulseOperation& operation);
   void end(std::uint64_t number);
 
  private:
   PulsePage* page_ = nullptr;
-  int fork_generation_ = 0;
 };
 
 // One operation, from its making to its end.
 class PulseMark {
  public:
-  explicit PulseMark(const PulseOperation& operation)
-      : number_(Pulse::own().is_on() ? Pulse::own().begin(operation) : 0) {}
+  explicit PulseMark(const PulseOperation& operation) : pulse_(Pulse::own()) {
+    if (pulse_.is_on()) number_ = pulse_.begin(operation);
+  }
   PulseMark(const PulseMark&) = delete;
   PulseMark& operator=(const PulseMark&) = delete;
   ~PulseMark() {
-    if (number_ != 0) Pulse::own().end(number_);
+    if (number_ != 0) pulse_.end(number_);
   }
 
  private:
-  std::uint64_t number_;
+  Pulse& pulse_;
+  std::uint64_t number_ = 0;
 };
 
 }  // namespace drun::worker
