@@ -62,29 +62,15 @@
 
 #include "rendezvous/control_message.h"
 #include "rendezvous/failure_list.h"
-#include "rendezvous/join_spec.h"
 #include "rendezvous/log.h"
 #include "rendezvous/looking.h"
+#include "rendezvous/round_spec.h"
 
 namespace drun::rendezvous {
 
 using Time = std::chrono::steady_clock::time_point;
 // One connection; never used twice.
 using Peer = std::uint64_t;
-
-struct RoundSpec {
-  std::string run_id;
-  int node_count = 1;  // the most, when elastic
-  std::optional<ElasticSpec> elastic{};
-  int max_restarts = 0;
-  RestartPolicy restart{};
-  std::string endpoint;     // for messages
-  std::string master_addr;  // for members that were given none of their own
-  std::uint16_t master_port = 0;
-  bool use_agent_store = true;
-  Milliseconds join_timeout{std::chrono::minutes(15)};
-  Milliseconds heartbeat_timeout{std::chrono::seconds(15)};
-};
 
 struct PeerArrived {
   Peer peer = 0;

@@ -1,7 +1,8 @@
 // core. One turn of the round's machine: the state, the time, and the actions as they come. Only
 // round.cc (who is connected), round_worlds.cc (worlds begin and end), round_looking.cc (what
-// workers do) and round_line.cc (elastic worlds) include it. Owner:   lives for one step.   Thread:
-// any.
+// workers do) and round_line.cc (elastic worlds) include it.
+//
+// Owner:   lives for one step.   Thread: any.
 #pragma once
 
 #include <string>
