@@ -15,7 +15,9 @@
 #include "agent/descriptor_limit.h"
 #include "agent/event_file.h"
 #include "agent/failure_record.h"
+#include "agent/hang_watch.h"
 #include "agent/host_slot.h"
+#include "agent/looks.h"
 #include "agent/node_status.h"
 #include "agent/output.h"
 #include "agent/remarks.h"
@@ -23,10 +25,12 @@
 #include "agent/status_socket.h"
 #include "agent/web/server.h"
 #include "agent/worker_command.h"
+#include "agent/worker_evidence.h"
 #include "agent/workers.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/client.h"
 #include "rendezvous/overloaded.h"
+#include "rendezvous/pulse_page.h"
 #include "rendezvous/server.h"
 #include "rendezvous/unique_fd.h"
 
@@ -57,18 +61,29 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void on_world(const World& world) override;
   void on_stop(int round) override;
   void on_outcome(const Outcome& outcome) override;
+  void on_look(std::uint64_t look) override;
+  void on_told(std::uint64_t question, const Evidence& evidence) override {
+    looks_.answer(question, evidence);
+  }
+  void on_hang(const rendezvous::HangFound& found) override;
+  void on_suspects(const std::vector<hang::Suspect>& suspects);
   void on_worker_failed(const WorkerEnd& end) override;
-  void on_all_succeeded() override {}
+  void on_all_succeeded() override { stop_looking(); }
   void on_all_gone(const Leftovers& leftovers) override;
   void on_terminate(int signal) override;
   void on_kill_now() override;
   void on_pass_on(int signal) override { workers_.pass_on(signal); }
 
+  void stop_looking() {
+    hang_watch_.stop();
+    looks_.stop();
+  }
   Result<void> open_streams();
   Result<void> start_workers();
   void report_unable(const Error& error);
   void give_up_on_console();
   void report_round();
+  NodePhase phase() const;
   NodeStatus status() const;
 
   const AgentSpec& spec_;
@@ -81,6 +96,8 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   std::vector<std::string> inherited_;
   Output output_;
   Workers workers_;
+  HangWatch hang_watch_;
+  Looks looks_;
   Signals signals_;
   std::optional<HostSlot> slot_;
   std::unique_ptr<rendezvous::Server> server_;
@@ -106,6 +123,8 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
       inherited_(to_lines(spec.worker.environment)),
       output_(io_, log, spec.output, spec.host),
       workers_(io_, log, WorkersSpec{.shutdown_timeout = spec.shutdown_timeout}, *this),
+      hang_watch_(io_, spec.hang_timeout, output_),
+      looks_(io_, inherited_),
       signals_(io_, spec.termination_signals, *this) {}
 
 Result<void> Agent::open_to_lookers() {
@@ -117,7 +136,10 @@ Result<void> Agent::open_to_lookers() {
     events_ = *std::move(events);
   }
   events_.write(AgentStarted{spec_.join.local_world_size, spec_.worker.argv});
-  status_socket_.emplace(io_, log_, [this] { return status_json(status()); });
+  status_socket_.emplace(io_, log_, "drun", [this](const StatusSocket::Reply& reply) {
+    reply(status_json(status()));
+  });
+  looks_.open(log_, spec_.join.run_id, [this](std::uint64_t question) { client_->ask(question); });
   return spec_.web ? open_web(*spec_.web) : Result<void>();
 }
 
@@ -189,6 +211,7 @@ bool Agent::is_ready_to_end() const {
 // Lets go of everything that keeps the loop alive; the loop then ends by itself.
 void Agent::end() {
   client_->close();
+  looks_.close();
   status_socket_.reset();
   web_.reset();
   signals_.stop();
@@ -204,6 +227,7 @@ void Agent::on_world(const World& world) {
   is_stopping_ = false;
   warn_of_ranks_not_there(log_, spec_, world);
   Result<void> started = open_streams();
+  if (started) started = hang_watch_.prepare(world.round, world.local_world_size);
   if (started) started = start_workers();
   output_.close_worker_ends();
   if (!started) report_unable(started.error());
@@ -231,7 +255,8 @@ Result<void> Agent::start_workers() {
     commands.push_back(Command{
         .argv = wrapped_argv(spec_.worker, *world_, local_rank),
         .inherited = inherited_,
-        .environment = own_environment(spec_.worker, *world_, local_rank, streams_[i].error_file),
+        .environment = own_environment(spec_.worker, *world_, local_rank, streams_[i].error_file,
+                                       hang_watch_.heartbeat_file(i)),
         .stdin_fd = reads_stdin ? STDIN_FILENO : null.get(),
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
@@ -241,13 +266,9 @@ Result<void> Agent::start_workers() {
   }
   round_ = Round::Running;
   workers_.start(commands);
-  const std::vector<int> pids = workers_.pids();
-  for (std::size_t i = 0; i < pids.size(); ++i) {
-    const int local_rank = static_cast<int>(i);
-    if (pids[i] == 0) continue;  // not started
-    events_.write(
-        WorkerStarted{world_->round, world_->base_rank + local_rank, local_rank, pids[i]});
-  }
+  hang_watch_.start([this] { return workers_.pids(); },
+                    [this](const auto& suspects) { on_suspects(suspects); });
+  write_started(events_, *world_, workers_.pids());
   return {};
 }
 
@@ -259,7 +280,31 @@ void Agent::report_unable(const Error& error) {
   client_->report_stopped(world_->round, {unable_failure(spec_, *world_, error)});
 }
 
+// No tool may look at workers that are being stopped: it would be taken for what they left behind.
+void Agent::on_look(std::uint64_t look) {
+  if (phase() != NodePhase::Running) {
+    return client_->give_evidence(
+        look, {.notes = {spec_.host + ": its workers have ended, or are being stopped"}});
+  }
+  looks_.collector().collect(workers_.pids(), [this, look](const FoundStacks& found) {
+    client_->give_evidence(
+        look, evidence_of(found, world_->base_rank, hang_watch_.facts(found.workers.size())));
+  });
+}
+
+void Agent::on_suspects(const std::vector<hang::Suspect>& suspects) {
+  std::vector<Failure> failures = hung_failures(spec_, *world_, suspects, workers_.pids());
+  for (const Failure& failure : failures) events_.write(HangSuspectedHere{failure});
+  client_->report_suspicion(world_->round, hang_watch_.interval(), std::move(failures));
+}
+
+void Agent::on_hang(const rendezvous::HangFound& found) {
+  events_.write(HangFoundAnywhere{found.round, found.cause, found.evidence});
+  log_hang(log_, found);
+}
+
 void Agent::on_worker_failed(const WorkerEnd& end) {
+  stop_looking();
   const Failure failure = brief_failure(spec_, *world_, end);
   failures_.push_back(end);
   last_failure_ = failure;
@@ -274,6 +319,7 @@ void Agent::on_worker_failed(const WorkerEnd& end) {
 void Agent::on_stop(int round) {
   if (!world_ || round != world_->round) return;
   is_stopping_ = true;
+  stop_looking();
   events_.write(RoundStopping{round});
   if (round_ == Round::Running) return workers_.stop();
   if (round_ == Round::Over) client_->report_stopped(round, {});
@@ -308,14 +354,8 @@ void Agent::report_round() {
     return;
   }
   if (failures_.empty() && !is_stopping_) return client_->report_success(world_->round);
-  std::vector<Failure> failures;
-  failures.reserve(failures_.size());
-  for (const WorkerEnd& end : failures_) {
-    const auto i = static_cast<std::size_t>(end.local_rank);
-    failures.push_back(full_failure(brief_failure(spec_, *world_, end), streams_[i],
-                                    output_.stderr_tail(end.local_rank)));
-  }
-  client_->report_stopped(world_->round, std::move(failures));
+  client_->report_stopped(world_->round,
+                          full_failures(spec_, *world_, failures_, streams_, output_));
 }
 
 void Agent::on_terminate(int signal) {
@@ -323,22 +363,29 @@ void Agent::on_terminate(int signal) {
             (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
   is_stopping_ = true;
   events_.write(SignalCame{signal});
+  stop_looking();
   client_->interrupt(signal);
   if (round_ == Round::Running) workers_.stop(signal);
 }
 
 void Agent::on_outcome(const Outcome& outcome) {
   outcome_ = outcome;
+  stop_looking();
   if (round_ == Round::Running) workers_.stop();
   if (is_ready_to_end()) end();
+}
+
+NodePhase Agent::phase() const {
+  if (round_ == Round::None) return NodePhase::Joining;
+  if (round_ == Round::Over) return NodePhase::Waiting;
+  const bool is_stopping = is_stopping_ || !failures_.empty() || round_ == Round::Draining;
+  return is_stopping ? NodePhase::Stopping : NodePhase::Running;
 }
 
 NodeStatus Agent::status() const {
   const auto since = [now = Clock::now()](Clock::time_point then) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - then);
   };
-  const bool is_stopping = is_stopping_ || !failures_.empty() || round_ == Round::Draining;
-  const NodePhase running = is_stopping ? NodePhase::Stopping : NodePhase::Running;
   return {
       .run_id = spec_.join.run_id,
       .host = spec_.host,
@@ -346,9 +393,7 @@ NodeStatus Agent::status() const {
       .parent_pid = static_cast<int>(getppid()),
       .command = spec_.worker.argv,
       .node_count = spec_.join.node_count,
-      .phase = round_ == Round::None   ? NodePhase::Joining
-               : round_ == Round::Over ? NodePhase::Waiting
-                                       : running,
+      .phase = phase(),
       .world = world_,
       .up = since(began_),
       .round_up = since(round_began_),

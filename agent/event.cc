@@ -65,6 +65,23 @@ Told tell(const WorkerFailed& failed) {
            {"out_of_memory", failure.out_of_memory}}};
 }
 
+Told tell(const HangSuspectedHere& suspected) {
+  const Failure& failure = suspected.failure;
+  return {"hang_suspected",
+          {{"round", failure.round},
+           {"rank", failure.rank},
+           {"local_rank", failure.local_rank},
+           {"pid", failure.pid},
+           {"signs", to_string(failure.status)}}};
+}
+
+Told tell(const HangFoundAnywhere& found) {
+  return {"hang_found",
+          {{"round", found.round},
+           {"cause", found.cause},
+           {"evidence", evidence_lines(found.evidence, 1000)}}};
+}
+
 Told tell(const RoundStopping& stopping) { return {"round_stopping", {{"round", stopping.round}}}; }
 
 Told tell(const RoundEnded& ended) {

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "rendezvous/evidence.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/outcome.h"
 #include "rendezvous/world.h"
@@ -30,6 +31,16 @@ struct WorkerStarted {
 struct WorkerFailed {
   Failure failure;
 };
+// Of a worker of this node: no sign of life for --hang-timeout.
+struct HangSuspectedHere {
+  Failure failure;
+};
+// What all nodes found out about a hang; the round is stopped for it.
+struct HangFoundAnywhere {
+  int round = 0;
+  std::string cause;
+  Evidence evidence;
+};
 // The workers of this node are being stopped, by whatever happened anywhere.
 struct RoundStopping {
   int round = 0;
@@ -45,8 +56,8 @@ struct SignalCame {
 struct JobEnded {
   Outcome outcome;
 };
-using Event = std::variant<AgentStarted, RoundBegan, WorkerStarted, WorkerFailed, RoundStopping,
-                           RoundEnded, SignalCame, JobEnded>;
+using Event = std::variant<AgentStarted, RoundBegan, WorkerStarted, WorkerFailed, HangSuspectedHere,
+                           HangFoundAnywhere, RoundStopping, RoundEnded, SignalCame, JobEnded>;
 
 // Where it happens: the same in every line of one file.
 struct EventPlace {

@@ -41,6 +41,14 @@ void EventFile::write(const Event& event) {
   if (static_cast<std::size_t>(written) < line.size()) complain("a line was cut short");
 }
 
+void write_started(EventFile& events, const World& world, const std::vector<int>& pids) {
+  for (std::size_t i = 0; i < pids.size(); ++i) {
+    const int local_rank = static_cast<int>(i);
+    if (pids[i] != 0)
+      events.write(WorkerStarted{world.round, world.base_rank + local_rank, local_rank, pids[i]});
+  }
+}
+
 void EventFile::complain(const std::string& reason) {
   if (has_complained_) return;
   has_complained_ = true;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "agent/event.h"
 #include "rendezvous/log.h"
@@ -33,5 +34,8 @@ class EventFile {
   Log log_;
   bool has_complained_ = false;
 };
+
+// A WorkerStarted of each; pid 0: it was not.
+void write_started(EventFile& events, const World& world, const std::vector<int>& pids);
 
 }  // namespace drun::agent

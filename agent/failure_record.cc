@@ -36,6 +36,22 @@ Failure brief_failure(const AgentSpec& spec, const World& world, const WorkerEnd
   return failure;
 }
 
+std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
+                                   const std::vector<hang::Suspect>& suspects,
+                                   const std::vector<int>& pids) {
+  const auto now = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+  std::vector<Failure> failures;
+  for (const hang::Suspect& suspect : suspects) {
+    failures.push_back(brief_failure(spec, world,
+                                     {.local_rank = suspect.local_rank,
+                                      .pid = pids[static_cast<std::size_t>(suspect.local_rank)],
+                                      .status = Hung{suspect.how},
+                                      .time = now,
+                                      .message = ""}));
+  }
+  return failures;
+}
+
 Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error) {
   Failure failure = failure_of(spec, world, 0);
   failure.status = NotStarted{EIO};
@@ -56,6 +72,19 @@ Failure full_failure(Failure brief, const WorkerStreams& streams,
   brief.traceback = (*record)->traceback;
   if ((*record)->time) brief.time = *(*record)->time;
   return brief;
+}
+
+std::vector<Failure> full_failures(const AgentSpec& spec, const World& world,
+                                   const std::vector<WorkerEnd>& ends,
+                                   const std::vector<WorkerStreams>& streams, Output& output) {
+  std::vector<Failure> failures;
+  failures.reserve(ends.size());
+  for (const WorkerEnd& end : ends) {
+    failures.push_back(full_failure(brief_failure(spec, world, end),
+                                    streams[static_cast<std::size_t>(end.local_rank)],
+                                    output.stderr_tail(end.local_rank)));
+  }
+  return failures;
 }
 
 void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& log) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/hang.h"
 #include "agent/output.h"
 #include "agent/spec.h"
 #include "agent/workers.h"
@@ -20,6 +21,11 @@ namespace drun::agent {
 // Who, where, how and when: enough to stop the job by. (core)
 Failure brief_failure(const AgentSpec& spec, const World& world, const WorkerEnd& end);
 
+// Workers that show no sign of life, now; `pids` by local rank. (core, but for the clock)
+std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
+                                   const std::vector<hang::Suspect>& suspects,
+                                   const std::vector<int>& pids);
+
 // A round that could not be started on this node at all. (core)
 Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error);
 
@@ -27,6 +33,11 @@ Failure unable_failure(const AgentSpec& spec, const World& world, const Error& e
 // stderr.
 Failure full_failure(Failure brief, const WorkerStreams& streams,
                      std::vector<std::string> stderr_tail);
+
+// Of all that have failed in a round, by their streams of that round.
+std::vector<Failure> full_failures(const AgentSpec& spec, const World& world,
+                                   const std::vector<WorkerEnd>& ends,
+                                   const std::vector<WorkerStreams>& streams, Output& output);
 
 // drun's own TORCHELASTIC_ERROR_FILE (spec.error_file): the root cause's error file with its exit
 // code added where it is on this node, else the same told from the outcome. Nothing when there is

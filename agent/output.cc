@@ -1,6 +1,7 @@
 #include "agent/output.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -53,6 +54,7 @@ class Output::Impl {
   void close_worker_ends() { worker_ends_.clear(); }
   void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained);
   std::vector<std::string> stderr_tail(int local_rank);
+  std::optional<std::uint64_t> printed(int local_rank);
   void say(std::string_view line);
   const std::string& log_place() const { return files_.place(); }
   void finish();
@@ -63,6 +65,7 @@ class Output::Impl {
     bool is_open = false;
     std::string stderr_file;
     std::array<std::unique_ptr<WorkerStream>, 2> streams;  // null: does not pass through drun
+    std::array<std::string, 2> files;                      // of those that go to a file alone
   };
 
   StreamPlan plan_of(int local_rank, Stream stream) const;
@@ -92,6 +95,7 @@ class Output::Impl {
   std::optional<LineBuffer> own_lines_;
   std::vector<char> buffer_;
   std::uint64_t streams_made_ = 0;
+  std::uint64_t looks_at_congestion_ = 0;
   std::array<LogFile, 2> filtered_;
   std::vector<Worker> workers_;
   std::vector<UniqueFd> worker_ends_;
@@ -181,7 +185,10 @@ Result<int> Output::Impl::open_stream(int local_rank, Stream stream, Worker& wor
     file.fd = std::move(*created);
     if (stream == Stream::Stderr) worker.stderr_file = file.path;
   }
-  if (plan.to_file && !plan.to_console) return hand_out(std::move(file.fd));
+  if (plan.to_file && !plan.to_console) {
+    worker.files[index_of(stream)] = file.path;
+    return hand_out(std::move(file.fd));
+  }
   if (!plan.to_console) return open_null();
   if (spec_.mode == OutputMode::Raw && !plan.to_file)
     return stream == Stream::Stdout ? fds_.out : fds_.err;
@@ -288,6 +295,25 @@ std::vector<std::string> Output::Impl::stderr_tail(int local_rank) {
   return last_lines(worker.stderr_file.empty() ? "" : read_end_of(worker.stderr_file, kTailBytes));
 }
 
+std::optional<std::uint64_t> Output::Impl::printed(int local_rank) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  if (local_rank < 0 || index >= workers_.size()) return std::nullopt;
+  const Worker& worker = workers_[index];
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < worker.streams.size(); ++i) {
+    struct stat about {};
+    if (const WorkerStream* stream = worker.streams[i].get(); stream != nullptr) {
+      if (stream->console().is_congested()) ++looks_at_congestion_;
+      bytes += stream->taken_bytes();
+    } else if (!worker.files[i].empty() && ::stat(worker.files[i].c_str(), &about) == 0) {
+      bytes += static_cast<std::uint64_t>(about.st_size);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return bytes + looks_at_congestion_;
+}
+
 void Output::Impl::say(std::string_view line) {
   Console& console = console_of(Stream::Stderr);
   if (console.is_gone() || console.queue().size_bytes() > 4 * kHighWaterBytes) return;
@@ -328,6 +354,7 @@ void Output::drain(std::chrono::milliseconds at_most, std::function<void()> on_d
 std::vector<std::string> Output::stderr_tail(int local_rank) {
   return impl_->stderr_tail(local_rank);
 }
+std::optional<std::uint64_t> Output::printed(int local_rank) { return impl_->printed(local_rank); }
 void Output::say(std::string_view line) { impl_->say(line); }
 std::string Output::log_place() const { return impl_->log_place(); }
 void Output::finish() { impl_->finish(); }

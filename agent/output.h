@@ -14,8 +14,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,6 +79,11 @@ class Output {
   // they are complete. From the file when redirected; empty in raw mode. Valid until the next
   // open_round.
   std::vector<std::string> stderr_tail(int local_rank);
+
+  // A number that changes whenever the worker has printed something, to a pipe or a file; absent:
+  // drun does not see what it prints (raw mode, or filtered away). While the console does not take
+  // what there is, it changes at every call: a worker that waits for it is not silent.
+  std::optional<std::uint64_t> printed(int local_rank);
 
   // A line of drun's own to console's stderr, in turn with the workers' lines (a newline is added).
   // Never waits; dropped when the console is gone.

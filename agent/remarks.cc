@@ -26,6 +26,13 @@ void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec, const World&
   }
 }
 
+void log_hang(const Log& log, const rendezvous::HangFound& found) {
+  constexpr std::size_t kMostLines = 100;
+  std::string text = found.cause + "; what the ranks do:";
+  for (const std::string& line : evidence_lines(found.evidence, kMostLines)) text += "\n  " + line;
+  log.warning(text);
+}
+
 void log_leftovers(const Log& log, const Leftovers& leftovers) {
   for (const Leftover& one : leftovers.stopped) {
     log.warning("ended what a worker left running: pid " + std::to_string(one.pid) + " (" +

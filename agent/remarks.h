@@ -6,6 +6,7 @@
 
 #include "agent/orphans.h"
 #include "agent/spec.h"
+#include "rendezvous/control_message.h"
 #include "rendezvous/log.h"
 #include "rendezvous/world.h"
 
@@ -17,6 +18,9 @@ void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>
 
 // With several nodes only the world tells how many ranks there are; one node says it for all.
 void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec, const World& world);
+
+// The evidence of a hang, for the console: one warning of several lines, at most 100.
+void log_hang(const Log& log, const rendezvous::HangFound& found);
 
 void log_leftovers(const Log& log, const Leftovers& leftovers);
 

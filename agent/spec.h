@@ -80,10 +80,11 @@ struct AgentSpec {
   OutputSpec output;
   std::string host;  // this node's name, for reports
   std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};
-  std::vector<int> termination_signals;  // numbers; what is ignored at the start stays ignored
-  std::string events_file;               // --events; empty: none
-  std::optional<Endpoint> web;           // --metrics-port; an empty host: every address
-  std::string error_file;                // drun's own TORCHELASTIC_ERROR_FILE; empty: none
+  std::chrono::milliseconds hang_timeout{0};  // --hang-timeout; 0: hangs are not looked for
+  std::vector<int> termination_signals;       // numbers; what is ignored at the start stays ignored
+  std::string events_file;                    // --events; empty: none
+  std::optional<Endpoint> web;                // --metrics-port; an empty host: every address
+  std::string error_file;                     // drun's own TORCHELASTIC_ERROR_FILE; empty: none
   bool operator==(const AgentSpec&) const = default;
 };
 

@@ -17,10 +17,11 @@ using Protocol = asio::local::stream_protocol;
 constexpr std::size_t kMostAtOnce = 16;
 constexpr std::chrono::seconds kTimeForOne{2};
 
-std::string own_name() {
+std::string own_name(const std::string& word) {
   std::random_device random;
   char text[64];
-  std::snprintf(text, sizeof(text), "drun/%u/%d/%08x%08x", geteuid(), getpid(), random(), random());
+  std::snprintf(text, sizeof(text), "%s/%u/%d/%08x%08x", word.c_str(), geteuid(), getpid(),
+                random(), random());
   return std::string(1, '\0') + text;
 }
 
@@ -36,16 +37,16 @@ bool may_ask(Protocol::socket& socket) {
 
 class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  Impl(asio::io_context& io, Text text) : acceptor_(io), later_(io), text_(std::move(text)) {}
+  Impl(asio::io_context& io, Ask ask) : acceptor_(io), later_(io), ask_(std::move(ask)) {}
 
-  void open(const Log& log) {
+  void open(const Log& log, const std::string& word) {
     try {
       acceptor_.open(Protocol());
-      acceptor_.bind(Protocol::endpoint(own_name()));
+      acceptor_.bind(Protocol::endpoint(own_name(word)));
       acceptor_.listen(static_cast<int>(kMostAtOnce));
       accept();
     } catch (const boost::system::system_error& error) {
-      log.debug(std::string("no drun status for this agent: ") + error.what());
+      log.debug("no " + word + " socket for this agent: " + error.what());
       stop();
     }
   }
@@ -84,13 +85,21 @@ class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
 
   void answer(Protocol::socket socket) {
     if (answers_.size() >= kMostAtOnce || !may_ask(socket)) return;  // closes it
-    const auto answer = std::make_shared<Answer>(Answer{
-        std::move(socket), asio::steady_timer(acceptor_.get_executor(), kTimeForOne), text_()});
+    const auto answer = std::make_shared<Answer>(
+        Answer{std::move(socket), asio::steady_timer(acceptor_.get_executor()), ""});
     const Place place = answers_.insert(answers_.end(), answer);
+    ask_([self = shared_from_this(), place, answer](std::string text) {
+      if (answer->socket.is_open()) self->say(place, answer, std::move(text));
+    });
+  }
+
+  void say(Place place, const std::shared_ptr<Answer>& answer, std::string text) {
+    answer->text = std::move(text);
     asio::async_write(answer->socket, asio::buffer(answer->text),
                       [self = shared_from_this(), place, answer](const error_code&, std::size_t) {
                         if (answer->socket.is_open()) self->end(place);
                       });
+    answer->timer.expires_after(kTimeForOne);
     answer->timer.async_wait([self = shared_from_this(), place, answer](const error_code& ec) {
       if (!ec && answer->socket.is_open()) self->end(place);
     });
@@ -106,13 +115,13 @@ class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
 
   Protocol::acceptor acceptor_;
   asio::steady_timer later_;
-  Text text_;
+  Ask ask_;
   std::list<std::shared_ptr<Answer>> answers_;
 };
 
-StatusSocket::StatusSocket(asio::io_context& io, const Log& log, Text text)
-    : impl_(std::make_shared<Impl>(io, std::move(text))) {
-  impl_->open(log);
+StatusSocket::StatusSocket(asio::io_context& io, const Log& log, const std::string& word, Ask ask)
+    : impl_(std::make_shared<Impl>(io, std::move(ask))) {
+  impl_->open(log, word);
 }
 
 StatusSocket::~StatusSocket() { stop(); }

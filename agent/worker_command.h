@@ -15,11 +15,13 @@
 namespace drun::agent {
 
 // What drun sets for this worker, in a fixed order; it wins over what is inherited. `error_file`
-// becomes TORCHELASTIC_ERROR_FILE (empty: set and empty). Requires 0 <= local_rank <
-// world.local_world_size, and with virtual_local_rank but no devices in its placement, a
-// CUDA_VISIBLE_DEVICES of the spec's that is absent or has an entry for it (the plan sees to that).
+// becomes TORCHELASTIC_ERROR_FILE (empty: set and empty), `heartbeat_file` DRUN_HEARTBEAT_FILE
+// (empty: not set). Requires 0 <= local_rank < world.local_world_size, and with virtual_local_rank
+// but no devices in its placement, a CUDA_VISIBLE_DEVICES of the spec's that is absent or has an
+// entry for it (the plan sees to that).
 std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,
-                                              int local_rank, std::string_view error_file);
+                                              int local_rank, std::string_view error_file,
+                                              std::string_view heartbeat_file = {});
 
 // The worker's place; null: it has none of its own.
 const WorkerPlacement* placement_of(const WorkerSpec& spec, int local_rank);

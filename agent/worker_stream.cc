@@ -26,6 +26,7 @@ WorkerStream::~WorkerStream() {
 }
 
 void WorkerStream::take(std::string_view bytes) {
+  taken_bytes_ += bytes.size();
   if (setup_.keeps_tail) tail_.take(bytes);
   append(setup_.tee, bytes);
   if (setup_.filter) {

@@ -57,6 +57,7 @@ class WorkerStream {
   bool is_closed() const { return reader_->is_closed(); }
 
   const Console& console() const { return console_; }
+  std::uint64_t taken_bytes() const { return taken_bytes_; }
   std::string_view tail() const { return tail_.bytes(); }
 
  private:
@@ -69,6 +70,7 @@ class WorkerStream {
   Setup setup_;
   LineBuffer lines_;
   Tail tail_;
+  std::uint64_t taken_bytes_ = 0;
   std::function<void()> on_end_;
   std::shared_ptr<PipeReader> reader_;
 };

@@ -86,6 +86,7 @@ std::string launcher_help_head(std::string_view invoked_as) {
          " [option...] [--] program [argument...]\n"
          "       drun store [--port P] [--loopback]\n"
          "       drun status [JOB] [--json] [--watch]\n"
+         "       drun stacks [JOB] [--json]\n"
          "\n"
          "Options may be written with - or _ and cut short as long as they stay clear.\n"
          "Each can come from a variable (PET_NNODES=3 for --nnodes=3) or from --config;\n"
@@ -100,7 +101,8 @@ std::string launcher_help_foot() {
          "\n"
          "Exit code: 0 when every worker of every node returned 0; else that of the first\n"
          "worker to fail (128+n for signal n). Of drun's own: 2 usage, 120 nodes missing,\n"
-         "121 turned away, 122 a node was lost, 125 system error, 126 program not\n"
+         "121 turned away, 122 a node was lost, 123 a worker hung, 125 system error, 126 program "
+         "not\n"
          "executable, 127 program not found; 128+n when signal n ended drun.\n";
 }
 
@@ -116,6 +118,14 @@ std::string status_help_head() {
          "workers, the last failure. JOB is a run id or the pid of an agent.\n"
          "\n"
          "Usage: drun status [JOB] [--json] [--watch]\n";
+}
+
+std::string stacks_help_head() {
+  return "drun stacks shows what every worker of a job is doing, on all its nodes: stacks of all\n"
+         "threads, equal ones once for all ranks that share them. Nothing is stopped. JOB is a\n"
+         "run id or the pid of an agent; one agent of the job must run on this machine.\n"
+         "\n"
+         "Usage: drun stacks [JOB] [--json]\n";
 }
 
 std::string short_usage(std::string_view invoked_as) {

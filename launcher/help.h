@@ -25,6 +25,7 @@ std::string launcher_help_head(std::string_view invoked_as);
 std::string launcher_help_foot();
 std::string store_help_head();
 std::string status_help_head();
+std::string stacks_help_head();
 
 // What is said to a bare `drun`.
 std::string short_usage(std::string_view invoked_as);

@@ -43,7 +43,14 @@ Result<Command> parse_store_command(std::span<const std::string> words, const Lo
   return Command(store);
 }
 
-// Its options may stand behind the job, too.
+// Options may stand behind the job, too.
+std::vector<std::string> options_first(std::span<const std::string> words) {
+  std::vector<std::string> ordered(words.begin(), words.end());
+  std::stable_partition(ordered.begin(), ordered.end(),
+                        [](const std::string& word) { return word.starts_with('-'); });
+  return ordered;
+}
+
 Result<Command> parse_status_command(std::span<const std::string> words, const Lookup& variables) {
   StatusCommand status;
   bool help = false;
@@ -53,10 +60,7 @@ Result<Command> parse_status_command(std::span<const std::string> words, const L
   table.flag("--watch", status.is_live, "again every second, until no job is left",
              kOwnWithoutVariable);
   table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
-  std::vector<std::string> ordered(words.begin(), words.end());
-  std::stable_partition(ordered.begin(), ordered.end(),
-                        [](const std::string& word) { return word.starts_with('-'); });
-  const Result<Arguments> arguments = table.parse(ordered);
+  const Result<Arguments> arguments = table.parse(options_first(words));
   if (!arguments) return with_context(arguments.error(), "status");
   if (help) return Command(ShowText{help_text(status_help_head(), table.help(), ""), 0});
   if (!arguments->program_arguments.empty()) {
@@ -66,6 +70,23 @@ Result<Command> parse_status_command(std::span<const std::string> words, const L
   return Command(status);
 }
 
+Result<Command> parse_stacks_command(std::span<const std::string> words, const Lookup& variables) {
+  StacksCommand stacks;
+  bool help = false;
+  OptionTable table(variables);
+  table.group("Options");
+  table.flag("--json", stacks.is_json, "one JSON object a job and line", kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
+  const Result<Arguments> arguments = table.parse(options_first(words));
+  if (!arguments) return with_context(arguments.error(), "stacks");
+  if (help) return Command(ShowText{help_text(stacks_help_head(), table.help(), ""), 0});
+  if (!arguments->program_arguments.empty()) {
+    return too_much("stacks", arguments->program_arguments.front());
+  }
+  stacks.job = arguments->program;
+  return Command(stacks);
+}
+
 }  // namespace
 
 std::optional<Result<Command>> parse_helper_command(std::span<const std::string> words,
@@ -73,6 +94,7 @@ std::optional<Result<Command>> parse_helper_command(std::span<const std::string>
   if (words.empty()) return std::nullopt;
   if (words.front() == "store") return parse_store_command(words.subspan(1), variables);
   if (words.front() == "status") return parse_status_command(words.subspan(1), variables);
+  if (words.front() == "stacks") return parse_stacks_command(words.subspan(1), variables);
   return std::nullopt;
 }
 

@@ -1,4 +1,5 @@
-// core. drun's helpers, `drun store` and `drun status`: a first word that is exactly such a name.
+// core. drun's helpers, `drun store`, `drun status` and `drun stacks`: a first word that is exactly
+// such a name.
 //
 // Errors:  Usage, as parse_command_line.   Thread: any.
 #pragma once

@@ -12,6 +12,7 @@
 #include "launcher/report.h"
 #include "launcher/run_job.h"
 #include "launcher/serve_store.h"
+#include "launcher/show_stacks.h"
 #include "launcher/show_status.h"
 #include "rendezvous/overloaded.h"
 
@@ -37,6 +38,7 @@ int run(const std::vector<std::string>& argv) {
                         [](const ShowText& text) { return show(text); },
                         [](const StoreCommand& store) { return serve_store(store); },
                         [&host](const StatusCommand& status) { return show_status(status, host); },
+                        [](const StacksCommand& stacks) { return show_stacks(stacks); },
                         [&host](const Options& options) { return run_job(options, host); },
                     },
                     *command);

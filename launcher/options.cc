@@ -57,6 +57,10 @@ void declare_survival(OptionTable& table, Options& options) {
   table.group("Failures, and nodes that come and go");
   table.value("--heartbeat-timeout", options.heartbeat_timeout, parse_interval, "S",
               "silence after which a node is lost (10)", kOwn);
+  table.value("--hang-timeout", options.hang_timeout, parse_interval, "S",
+              "a worker without two signs of life for so long has hung: stacks of all ranks are "
+              "shown, and it counts as failed (not looked for)",
+              kOwn);
   table.value("--restart-on", options.restart.only_on, parse_exit_kinds, "CODES,SIGNALS",
               "restart only if the first failure was one of these, as 1,42,SIGKILL", kOwn);
   table.value("--no-restart-on", options.restart.never_on, parse_exit_kinds, "CODES,SIGNALS",

@@ -75,6 +75,7 @@ struct Options {
   std::optional<RankOrder> rank_order{};
   std::optional<std::chrono::milliseconds> min_uptime{};
   std::optional<std::chrono::milliseconds> heartbeat_timeout{};
+  std::optional<std::chrono::milliseconds> hang_timeout{};
   RestartPolicy restart{};
   EngineChoice engine = EngineChoice::Auto;
   // The program.
@@ -133,6 +134,13 @@ struct StatusCommand {
   bool operator==(const StatusCommand&) const = default;
 };
 
+// `drun stacks`: what all workers of a job are doing.
+struct StacksCommand {
+  std::optional<std::string> job{};  // as above
+  bool is_json = false;
+  bool operator==(const StacksCommand&) const = default;
+};
+
 // Help, version, usage: print it and end with `exit_code` (on stderr when that is not 0).
 struct ShowText {
   std::string text;
@@ -140,7 +148,7 @@ struct ShowText {
   bool operator==(const ShowText&) const = default;
 };
 
-using Command = std::variant<Options, StoreCommand, StatusCommand, ShowText>;
+using Command = std::variant<Options, StoreCommand, StatusCommand, StacksCommand, ShowText>;
 
 // `argv` with argv[0]; `variables` gives PET_<NAME> and LOGLEVEL. Errors: Usage, naming the option
 // (or the variable, or the file), the value, the reason and the remedy; without a trailing newline.

@@ -139,6 +139,27 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
   return worker;
 }
 
+// Hangs are seen by what workers print, use and post.
+Result<void> plan_hang(AgentSpec& agent, const Options& options, Remarks& remarks) {
+  if (!options.hang_timeout) return {};
+  if (*options.hang_timeout < std::chrono::seconds(1))
+    return usage_error("--hang-timeout", "expected a second at least");
+  agent.hang_timeout = *options.hang_timeout;
+  const auto& streams = agent.output.streams;
+  const bool is_hidden = agent.output.mode == OutputMode::Raw ||
+                         std::any_of(streams.begin(), streams.end(), [](const auto& worker) {
+                           return std::any_of(worker.begin(), worker.end(), [](const auto& plan) {
+                             return !plan.to_file && !plan.to_console;
+                           });
+                         });
+  if (is_hidden) {
+    remarks.warnings.push_back(
+        "--hang-timeout: what some workers print does not pass through drun (--output=raw, or "
+        "--local-ranks-filter); those are found to hang only if they post heartbeats");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
@@ -168,6 +189,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   if (!shutdown) return shutdown.error();
   plan.agent.shutdown_timeout = *shutdown;
   plan.agent.host = host.hostname;
+  if (Result<void> hang = plan_hang(plan.agent, options, remarks); !hang) return hang.error();
   plan.agent.termination_signals = plan_signals(options, remarks);
   plan.agent.error_file = variable(host, "TORCHELASTIC_ERROR_FILE").value_or("");
   if (plan.cannot_start && plan.agent.join.node_count > 1) {

@@ -32,7 +32,8 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
   world.master_addr = join.master_addr;
   world.master_port = join.master_port;
   world.use_agent_store = join.store_host == StoreHost::Agent;
-  auto own = agent::own_environment(agent.worker, world, 0, "");
+  auto own =
+      agent::own_environment(agent.worker, world, 0, "", agent.hang_timeout.count() > 0 ? "?" : "");
   for (auto& [name, value] : own) {
     const bool is_size = name == "WORLD_SIZE" || name == "ROLE_WORLD_SIZE";
     const bool is_rank = name == "RANK" || name == "ROLE_RANK";
@@ -190,8 +191,11 @@ std::string plan_text(const Plan& plan) {
       secret_text(join) +                                                    //
       "store        " +
       (join.store_host == StoreHost::Agent ? "served by drun\n" : "left to rank 0\n") +
-      origins_text(plan.origins) + "restarts     " + restarts_text(join) + "\n" + "command      " +
-      shell_quoted(agent.worker.argv) + "\n" + wrap_text(agent.worker.wrap) +
+      origins_text(plan.origins) + "restarts     " + restarts_text(join) + "\n" +
+      (agent.hang_timeout.count() == 0
+           ? ""
+           : "hung after   " + seconds_text(agent.hang_timeout) + " without signs of life\n") +
+      "command      " + shell_quoted(agent.worker.argv) + "\n" + wrap_text(agent.worker.wrap) +
       places_text(agent.worker.placements) + "output       " + mode_text(agent.output.mode) +
       "; files: " + log_dir_text(agent.output) + "\n" + streams_text(agent.output) +
       "environment  of local rank 0, on top of this shell's (?: known once nodes met)\n";
@@ -244,6 +248,8 @@ std::string plan_json(const Plan& plan) {
                       {"log_dir", or_null(agent.output.log_dir)},
                       {"streams", streams}}},
       {"stdin", agent.worker.stdin_source == StdinSource::Rank0 ? "rank0" : "none"},
+      {"hang_timeout_s",
+       agent.hang_timeout.count() == 0 ? Json(nullptr) : Json(seconds(agent.hang_timeout))},
       {"shutdown_timeout_s", seconds(agent.shutdown_timeout)},
       {"termination_signals", agent.termination_signals},
       {"report", or_null(plan.report_file)},

@@ -84,7 +84,10 @@ void write_root_cause(Writer& writer, const Failure& failure, const Outcome& out
   writer.field("time", {date_and_time(failure.time, writer.style().utc_offset) + round});
   if (!failure.program.empty()) writer.field("program", {printable(failure.program)});
   writer.field("message", lines_of(failure.message));
-  writer.field("traceback", lines_of(failure.traceback));
+  if (std::holds_alternative<Hung>(failure.status))
+    writer.field("stacks", {"of all ranks: in drun's log above, and in --report's traceback"});
+  else
+    writer.field("traceback", lines_of(failure.traceback));
   write_stderr(writer, failure);
   std::vector<std::string> files;
   for (const std::string& file : {failure.error_file, failure.stderr_file})

@@ -29,6 +29,9 @@ Json to_json(const ExitStatus& status) {
                         [](const NotStarted& not_started) {
                           return Json{{"kind", "not_started"}, {"errno", not_started.error_number}};
                         },
+                        [](const Hung& hung) {
+                          return Json{{"kind", "hung"}, {"how", hung.how}};
+                        },
                     },
                     status);
 }

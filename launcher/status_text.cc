@@ -86,13 +86,20 @@ Json parsed(std::string_view json) { return Json::parse(json, nullptr, false); }
 
 }  // namespace
 
+bool is_called(const StatusNames& names, std::string_view job) {
+  return job == names.run_id || job == std::to_string(names.agent_pid) ||
+         job == std::to_string(names.drun_pid);
+}
+
 Result<StatusNames> status_names(std::string_view json) {
   const Json status = parsed(json);
   try {
     if (status.at("schema") == "drun.status/1") {
-      return StatusNames{.run_id = status.at("run_id").get<std::string>(),
-                         .agent_pid = status.at("agent_pid").get<int>(),
-                         .drun_pid = status.at("drun_pid").get<int>()};
+      return StatusNames{
+          .run_id = status.at("run_id").get<std::string>(),
+          .agent_pid = status.at("agent_pid").get<int>(),
+          .drun_pid = status.at("drun_pid").get<int>(),
+          .meeting_point = status.at("master_addr").dump() + " " + status.at("master_port").dump()};
     }
   } catch (const Json::exception&) {
     // As another schema.

@@ -14,7 +14,11 @@ struct StatusNames {
   std::string run_id;
   int agent_pid = 0;
   int drun_pid = 0;
+  std::string meeting_point{};  // what agents of one job share, with the run id
 };
+
+// By what a user may call a job: its run id, or the pid of its agent here or of drun.
+bool is_called(const StatusNames& names, std::string_view job);
 
 // `json` as it came from an agent. Errors: Refused; it is not a status that this drun understands.
 Result<StatusNames> status_names(std::string_view json);

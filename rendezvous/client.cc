@@ -107,6 +107,17 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     probe_.stop();
     deliver([outcome = std::move(end.outcome)](Client::Listener& to) { to.on_outcome(outcome); });
   }
+  void perform(LookAtWorkers& look) {
+    deliver([number = look.look](Client::Listener& to) { to.on_look(number); });
+  }
+  void perform(Told& told) {
+    deliver([told = std::move(told)](Client::Listener& to) {
+      to.on_told(told.question, told.evidence);
+    });
+  }
+  void perform(ShowHang& hang) {
+    deliver([found = std::move(hang.found)](Client::Listener& to) { to.on_hang(found); });
+  }
   void perform(MemberLog& line) { log_.write(line.level, line.text); }
 
   // In a turn of its own: whoever is called may call back.
@@ -185,6 +196,14 @@ void Client::report_stopped(int round, std::vector<Failure> failures) {
   OwnStopped stopped{.round = round};
   for (Failure& failure : failures) stopped.failures.push_back(aged(std::move(failure), now));
   impl_->handle(stopped);
+}
+void Client::ask(std::uint64_t question) { impl_->handle(OwnQuestion{question}); }
+void Client::give_evidence(std::uint64_t look, Evidence evidence) {
+  impl_->handle(OwnEvidence{look, std::move(evidence)});
+}
+void Client::report_suspicion(int round, std::chrono::milliseconds settle,
+                              std::vector<Failure> suspects) {
+  impl_->handle(OwnSuspicion{round, settle, std::move(suspects)});
 }
 void Client::interrupt(int signal) { impl_->handle(OwnSignal{signal}); }
 void Client::close() { impl_->close(); }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "rendezvous/asio.h"
+#include "rendezvous/control_message.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/join_spec.h"
 #include "rendezvous/log.h"
@@ -39,6 +40,12 @@ class Client {
     // The job is over: exactly once, after this node's workers are reported stopped. Also for
     // timeouts, refusals and a lost coordinator (then built here, from what this node knows).
     virtual void on_outcome(const Outcome& outcome) = 0;
+    // What do this node's workers do? give_evidence with that number, within kLookLimit.
+    virtual void on_look(std::uint64_t /*look*/) {}
+    // The answer to ask(); late ones and those to nobody's question may come, too.
+    virtual void on_told(std::uint64_t /*question*/, const Evidence& /*evidence*/) {}
+    // Why on_stop follows: a worker hangs somewhere.
+    virtual void on_hang(const HangFound& /*found*/) {}
 
    protected:
     ~Listener() = default;
@@ -62,6 +69,11 @@ class Client {
   // All own workers of the round are gone; `failures` in full (tails, error files), those killed by
   // drun left out.
   void report_stopped(int round, std::vector<Failure> failures);
+  // What do all workers of the job do? on_told follows, unless the coordinator is lost.
+  void ask(std::uint64_t question);
+  void give_evidence(std::uint64_t look, Evidence evidence);
+  // Own workers show no sign of life: brief failures with status Hung.
+  void report_suspicion(int round, std::chrono::milliseconds settle, std::vector<Failure> suspects);
   // A termination signal reached this agent: ends the job everywhere. on_stop follows if a round
   // runs here.
   void interrupt(int signal);

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "rendezvous/evidence.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/outcome.h"
 #include "rendezvous/result.h"
@@ -72,7 +73,26 @@ struct Signalled {
 struct Ping {
   bool operator==(const Ping&) const = default;
 };
-using MemberMessage = std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping>;
+// `drun stacks` on this node: StacksTold comes back.
+struct StacksAsked {
+  std::uint64_t question = 0;
+  bool operator==(const StacksAsked&) const = default;
+};
+// The answer to TellStacks.
+struct EvidenceGiven {
+  std::uint64_t look = 0;
+  Evidence evidence;
+  bool operator==(const EvidenceGiven&) const = default;
+};
+// Workers of this node show no sign of life: brief failures with status Hung.
+struct HangSuspected {
+  int round = 0;
+  Milliseconds settle{0};  // others of the same hang are noticed within it
+  std::vector<Failure> suspects{};
+  bool operator==(const HangSuspected&) const = default;
+};
+using MemberMessage = std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping,
+                                   StacksAsked, EvidenceGiven, HangSuspected>;
 
 // The answer to a Hello that was accepted.
 struct Welcome {
@@ -116,6 +136,24 @@ struct Finish {
 struct Pong {
   bool operator==(const Pong&) const = default;
 };
-using CoordinatorMessage = std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong>;
+// What do your workers do? EvidenceGiven comes back.
+struct TellStacks {
+  std::uint64_t look = 0;
+  bool operator==(const TellStacks&) const = default;
+};
+struct StacksTold {
+  std::uint64_t question = 0;
+  Evidence evidence;
+  bool operator==(const StacksTold&) const = default;
+};
+// Why the round is being stopped, for everybody's console; Stop follows.
+struct HangFound {
+  int round = 0;
+  std::string cause;
+  Evidence evidence;
+  bool operator==(const HangFound&) const = default;
+};
+using CoordinatorMessage = std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong,
+                                        TellStacks, StacksTold, HangFound>;
 
 }  // namespace drun::rendezvous

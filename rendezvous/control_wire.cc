@@ -25,6 +25,7 @@ constexpr std::size_t kTailLines = 20;
 constexpr std::size_t kTailLineBytes = 2048;
 constexpr std::size_t kMostFailures = 4096;
 constexpr std::size_t kMostListed = 64;
+constexpr std::size_t kMostSuspects = 1024;  // of one node
 
 // A variant as u8 index, then the alternative's fields. `Alternatives` stay default constructible.
 template <typename Archive, typename Variant, typename Each, std::size_t... Index>
@@ -61,6 +62,11 @@ void fields(Archive& archive, Killed& killed) {
 template <typename Archive>
 void fields(Archive& archive, NotStarted& not_started) {
   archive.integer(not_started.error_number, {0, 4095});
+}
+
+template <typename Archive>
+void fields(Archive& archive, Hung& hung) {
+  archive.text(hung.how, kSentenceBytes);
 }
 
 template <typename Archive>
@@ -158,6 +164,35 @@ void fields(Archive& archive, Outcome& outcome) {
   archive.duration(outcome.duration, kMostMilliseconds);
 }
 
+template <typename Archive>
+void fields(Archive& archive, StackGroup& group) {
+  archive.list(group.ranks, kMostRankRanges, [](auto& each, RankRange& range) {
+    each.integer(range.first, kCount);
+    each.integer(range.last, {range.first, kCount.high});
+  });
+  archive.text(group.doing, kStackLineBytes);
+  archive.bits(group.arrived);
+  archive.flag(group.is_inside);
+  archive.flag(group.is_quiet);
+  archive.text(group.source, kStackLineBytes);
+  archive.list(group.lines, kMostStackLines,
+               [](auto& each, std::string& line) { each.text(line, kStackLineBytes); });
+}
+template <typename Archive>
+void fields(Archive& archive, Evidence& evidence) {
+  if constexpr (!Archive::kIsReader) shrink(evidence);
+  archive.list(evidence.groups, kMostStackGroups,
+               [](auto& each, StackGroup& group) { fields(each, group); });
+  archive.list(evidence.notes, kMostEvidenceNotes,
+               [](auto& each, std::string& note) { each.text(note, kStackLineBytes); });
+  archive.integer(evidence.ranks_left_out, kCount);
+  if constexpr (Archive::kIsReader) {
+    Evidence bounded = evidence;
+    shrink(bounded);
+    if (bounded != evidence) archive.fail();  // all of it together is too much, or out of order
+  }
+}
+
 // Members' messages.
 template <typename Archive>
 void fields(Archive& archive, Hello& hello) {
@@ -199,6 +234,22 @@ void fields(Archive& archive, Signalled& signalled) {
 }
 template <typename Archive>
 void fields(Archive&, Ping&) {}
+template <typename Archive>
+void fields(Archive& archive, StacksAsked& asked) {
+  archive.bits(asked.question);
+}
+template <typename Archive>
+void fields(Archive& archive, EvidenceGiven& given) {
+  archive.bits(given.look);
+  fields(archive, given.evidence);
+}
+template <typename Archive>
+void fields(Archive& archive, HangSuspected& suspected) {
+  archive.integer(suspected.round, kCount);
+  archive.duration(suspected.settle, kMostMilliseconds);
+  archive.list(suspected.suspects, kMostSuspects,
+               [](auto& each, Failure& failure) { fields(each, failure); });
+}
 
 // The coordinator's messages.
 template <typename Archive>
@@ -238,6 +289,21 @@ void fields(Archive& archive, Finish& finish) {
 }
 template <typename Archive>
 void fields(Archive&, Pong&) {}
+template <typename Archive>
+void fields(Archive& archive, TellStacks& tell) {
+  archive.bits(tell.look);
+}
+template <typename Archive>
+void fields(Archive& archive, StacksTold& told) {
+  archive.bits(told.question);
+  fields(archive, told.evidence);
+}
+template <typename Archive>
+void fields(Archive& archive, HangFound& found) {
+  archive.integer(found.round, kCount);
+  archive.text(found.cause, kSentenceBytes);
+  fields(archive, found.evidence);
+}
 
 template <typename Message>
 std::string encode_frame(Message message) {

@@ -10,6 +10,8 @@
 namespace drun {
 namespace {
 
+constexpr int kHungCode = 123;  // no program's own: launcher/REPORT.md has the table
+
 std::string signal_words(int signal) {
   const char* words = sigdescr_np(signal);
   std::string text = words == nullptr ? "" : words;
@@ -29,6 +31,7 @@ int exit_code(const ExitStatus& status) {
                         [](const NotStarted& not_started) {
                           return not_started.error_number == ENOENT ? 127 : 126;
                         },
+                        [](const Hung&) { return kHungCode; },
                     },
                     status);
 }
@@ -53,6 +56,7 @@ std::string to_string(const ExitStatus& status) {
           [](const NotStarted& not_started) {
             return "not started: " + system_message(not_started.error_number);
           },
+          [](const Hung& hung) { return "hung: " + hung.how; },
       },
       status);
 }

@@ -29,15 +29,21 @@ struct NotStarted {
   int error_number = 0;
   bool operator==(const NotStarted&) const = default;
 };
-using ExitStatus = std::variant<Exited, Killed, NotStarted>;
+// It was stopped because it showed no sign of life: --hang-timeout. The program did not end by
+// itself.
+struct Hung {
+  std::string how;  // "no output and no CPU time for 60 s, last in all_reduce #812"
+  bool operator==(const Hung&) const = default;
+};
+using ExitStatus = std::variant<Exited, Killed, NotStarted, Hung>;
 
 bool is_success(const ExitStatus& status);
 
-// The code a shell would show: n, 128+n for a signal, 127 not found, 126 not executable.
+// The code a shell would show: n, 128+n for a signal, 127 not found, 126 not executable; 123 hung.
 int exit_code(const ExitStatus& status);
 
 // "exit code 3", "signal 11 (SIGSEGV, segmentation fault), core dumped", "not started: no such file
-// or directory".
+// or directory", "hung: no output and no CPU time for 60 s".
 std::string to_string(const ExitStatus& status);
 
 // "SIGTERM" for 15; "SIGRTMIN+2"; "signal 99" for what has no name.

@@ -24,7 +24,10 @@
 //   own failure     -                -            -          Stopping  -        -         -
 //   own stopped     -                -            -          both      -        Stopped   -
 //   signal          end              end          Leaving    Stopping  Stopping  sent     Leaving
+//   own question    answered here *2 ...          ...        sent      sent     sent      sent
+//   own suspicion   -                -            -          sent      -        -         -
 //   silence         -                end          Resting    lost      lost     lost      lost
+//   *2 also in Leaving, Parting, Ending and Ended
 //   * a few times; then the endpoint is taken for something that is not drun.
 //   "broken": the coordinator broke the protocol; as if the connection had closed.
 //   Elastic worlds: instead of "lost", Parting: own workers are stopped, then Resting as at the
@@ -54,6 +57,7 @@
 #include "rendezvous/failure_list.h"
 #include "rendezvous/join_spec.h"
 #include "rendezvous/log.h"
+#include "rendezvous/member_looking.h"
 
 namespace drun::rendezvous {
 
@@ -100,9 +104,9 @@ struct OwnSignal {
   int signal = 0;
 };
 struct MemberTick {};
-using MemberEvent =
-    std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, Heard,
-                 ConnectionLost, OwnFailure, OwnSuccess, OwnStopped, OwnSignal, MemberTick>;
+using MemberEvent = std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator,
+                                 Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
+                                 OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, MemberTick>;
 
 // Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
 struct Connect {};
@@ -125,8 +129,8 @@ struct MemberLog {
   LogLevel level = LogLevel::Info;
   std::string text;
 };
-using MemberAction =
-    std::variant<Connect, Say, Disconnect, StartWorkers, StopWorkers, End, MemberLog>;
+using MemberAction = std::variant<Connect, Say, Disconnect, StartWorkers, StopWorkers, End,
+                                  MemberLog, LookAtWorkers, Told, ShowHang>;
 
 enum class MemberPhase {
   Resting,

@@ -28,6 +28,9 @@ class MemberTurn {
   void handle(const OwnSuccess& own);
   void handle(const OwnStopped& own);
   void handle(const OwnSignal& own);
+  void handle(const OwnQuestion& own);
+  void handle(const OwnEvidence& own);
+  void handle(const OwnSuspicion& own);
   void handle(const MemberTick&);
 
   std::vector<MemberAction> take_actions() { return std::move(actions_); }
@@ -40,6 +43,9 @@ class MemberTurn {
   void hear(const Stop& stop);
   void hear(const Finish& finish);
   void hear(const Pong&) {}
+  void hear(const TellStacks& tell);
+  void hear(const StacksTold& told);
+  void hear(const HangFound& found);
 
   void rest(std::string trouble);
   void connection_lost(const std::string& reason);

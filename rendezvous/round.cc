@@ -63,6 +63,7 @@ void RoundTurn::handle(const PeerLeft& left) {
 void RoundTurn::handle(const RoundTick&) {
   if (state_.phase == RoundPhase::Ending && now_ >= state_.end_by) return time_is_up();
   if (now_ >= state_.next_sweep) sweep();
+  look_tick();
   if (state_.phase == RoundPhase::Pausing && now_ >= state_.resume_at) return next_world();
   if (state_.phase != RoundPhase::Joining) return;
   if (is_elastic()) form_world(false);
@@ -207,13 +208,14 @@ std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time n
 }
 
 std::optional<Time> deadline(const RoundState& state) {
+  const std::optional<Time> look = deadline(state.looking);
   switch (state.phase) {
     case RoundPhase::Joining:
       return std::min({state.next_sweep, state.next_roll_call,
                        state.last_call.value_or(state.opened + state.spec.join_timeout)});
     case RoundPhase::Running:
     case RoundPhase::Stopping:
-      return state.next_sweep;
+      return std::min(state.next_sweep, look.value_or(state.next_sweep));
     case RoundPhase::Pausing:
       return std::min(state.next_sweep, state.resume_at);
     case RoundPhase::Ending:

@@ -28,6 +28,9 @@
 //   Stopped         drop             as Failed          noted;     ignored   ignored    -
 //                                                       all: next
 //   Signalled       end              stop, then end     no restart end       ignored    -
+//   HangSuspected   drop             a look, then maybe ignored    ignored   ignored    -
+//                                    a failure, stop
+//   StacksAsked     "no workers"     a look (looking.h) a look     as Joining ...       -
 //   PeerLeft        may come back    stop, then end     no restart end       goodbye    -
 //   silent too long as PeerLeft      as PeerLeft        as PeerLeft   ...    as PeerLeft
 //
@@ -59,28 +62,15 @@
 
 #include "rendezvous/control_message.h"
 #include "rendezvous/failure_list.h"
-#include "rendezvous/join_spec.h"
 #include "rendezvous/log.h"
+#include "rendezvous/looking.h"
+#include "rendezvous/round_spec.h"
 
 namespace drun::rendezvous {
 
 using Time = std::chrono::steady_clock::time_point;
 // One connection; never used twice.
 using Peer = std::uint64_t;
-
-struct RoundSpec {
-  std::string run_id;
-  int node_count = 1;  // the most, when elastic
-  std::optional<ElasticSpec> elastic{};
-  int max_restarts = 0;
-  RestartPolicy restart{};
-  std::string endpoint;     // for messages
-  std::string master_addr;  // for members that were given none of their own
-  std::uint16_t master_port = 0;
-  bool use_agent_store = true;
-  Milliseconds join_timeout{std::chrono::minutes(15)};
-  Milliseconds heartbeat_timeout{std::chrono::seconds(15)};
-};
 
 struct PeerArrived {
   Peer peer = 0;
@@ -181,6 +171,7 @@ struct RoundState {
   Time next_sweep;
   Time next_roll_call;
   Time end_by;
+  Looking looking;
   // Elastic worlds.
   std::map<Peer, Candidate> line;
   std::map<AgentId, Acquaintance> known;

@@ -1,6 +1,7 @@
 // core. One turn of the round's machine: the state, the time, and the actions as they come. Only
-// round.cc (who is connected), round_worlds.cc (worlds begin and end) and round_line.cc (elastic
-// worlds) include it.
+// round.cc (who is connected), round_worlds.cc (worlds begin and end), round_looking.cc (what
+// workers do) and round_line.cc (elastic worlds) include it.
+//
 // Owner:   lives for one step.   Thread: any.
 #pragma once
 
@@ -54,6 +55,17 @@ class RoundTurn {
   bool is_current(int node, int round);
   void mark_done(int node);
   std::optional<std::string> no_restart() const;
+
+  // round_looking.cc
+  void say(int node, const StacksAsked& asked);
+  void say(int node, const EvidenceGiven& given);
+  void say(int node, const HangSuspected& suspected);
+  void look();
+  void look_tick();
+  void look_lost(int node, const std::string& reason);
+  void conclude_look();
+  void judge_hang(const Evidence& evidence);
+  void end_look();
 
   // round_line.cc
   void admit_to_line(Peer peer, const Hello& hello, const std::string& address);

@@ -12,6 +12,7 @@ namespace drun::rendezvous {
 using Presence = RoundNode::Presence;
 
 void RoundTurn::begin_world() {
+  end_look();
   assign_ranks(state_);
   state_.phase = RoundPhase::Running;
   state_.failures = FailureList();
@@ -189,6 +190,7 @@ void RoundTurn::finish(Ending ending) {
 }
 
 void RoundTurn::node_left(int node, const std::string& reason) {
+  look_lost(node, reason);
   if (is_elastic()) return lose_seat(node, reason);
   RoundNode& self = node_at(node);
   const std::string name = name_of(node);

@@ -172,7 +172,7 @@ void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
   const auto name = [call] { return to_string(call); };
   const Limit limit = admit(name, timeout);
   check_possible(call);
-  in_turn(name, limit, [this, call](const Turn& turn) { parts_.backend->run(call, turn); });
+  in_turn(name, limit, [this, call](const Turn& turn) { run_now(call, turn); });
 }
 
 Work ProcessGroup::Group::start(const Call& call, Timeout timeout) {
@@ -183,7 +183,7 @@ Work ProcessGroup::Group::start(const Call& call, Timeout timeout) {
   if (parts_.backend->starts(call)) {
     if (std::optional<Work> work = start_now(name, limit, call)) return *std::move(work);
   }
-  return queue(name, limit, [this, call](const Turn& turn) { parts_.backend->run(call, turn); });
+  return queue(name, limit, [this, call](const Turn& turn) { run_now(call, turn); });
 }
 
 std::optional<Work> ProcessGroup::Group::start_now(const Name& name, const Limit& limit,
@@ -191,8 +191,7 @@ std::optional<Work> ProcessGroup::Group::start_now(const Name& name, const Limit
   std::unique_lock running(running_, std::defer_lock);
   if (unfinished_ > 0 || !running.try_lock()) return std::nullopt;
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
-  std::shared_ptr<Transfer> transfer =
-      guarded(name, limit, [&] { return parts_.backend->start(call, turn); });
+  std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return begin(call, turn); });
   running.unlock();
   return finish_later(executor_, name, limit, std::move(transfer));
 }
@@ -208,12 +207,6 @@ Work ProcessGroup::Group::finish_later(worker::Threads& threads, const Name& nam
     }
   });
   return Work(done->get_future().share());
-}
-
-std::unique_ptr<Transfer> ProcessGroup::Group::post(const Message& message) {
-  if (message.is_send)
-    return parts_.backend->start_send(message.outgoing, *message.peer, message.tag);
-  return parts_.backend->start_recv(message.incoming, message.peer, message.tag);
 }
 
 int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
@@ -311,6 +304,7 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::v
   }
   std::unique_lock submitting(submitting_);
   const std::string prefix = "group/" + std::to_string(++groups_);
+  const std::uint32_t label = parts_.label * 1000 + static_cast<std::uint32_t>(groups_);
   submitting.unlock();
   std::shared_ptr<void> shared;
   if (parts_.backend->splits()) shared = split_off(name, limit, ranks);
@@ -318,7 +312,8 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::v
   if (mine == ranks.end()) return nullptr;
   worker::GroupParts parts{.job = parts_.job,
                            .rank = static_cast<int>(mine - ranks.begin()),
-                           .size = static_cast<int>(ranks.size())};
+                           .size = static_cast<int>(ranks.size()),
+                           .label = label};
   parts.node_of.clear();
   for (const int rank : ranks) {
     parts.node_of.push_back(parts_.node_of[static_cast<std::size_t>(rank)]);

@@ -52,6 +52,7 @@ struct GroupParts {
   int rank = 0;
   int size = 1;
   std::vector<int> node_of = {0};
+  std::uint32_t label = 0;  // tells groups of one process apart, for who looks on; 0: the first
   std::shared_ptr<KeyStore> store = nullptr;  // with this group's prefix; none in a world of one
   std::unique_ptr<Backend> backend = nullptr;
 };
@@ -118,6 +119,9 @@ class ProcessGroup::Group {
                                   const std::vector<int>& ranks);
   // Puts it behind everything that was started before; `submitting_` is held.
   Work queue(Name name, Limit limit, std::function<void(const Turn& turn)> deed);
+  // Each with its mark in the page of signs of life (pulse.h).
+  void run_now(const Call& call, const Turn& turn);
+  std::unique_ptr<Transfer> begin(const Call& call, const Turn& turn);
   std::unique_ptr<Transfer> post(const worker::Message& message);
   void wait_for_all(const std::string& prefix, Deadline deadline, bool names_all);
 

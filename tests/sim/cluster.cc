@@ -21,6 +21,8 @@ constexpr int kLongestDelay = 40;
 
 Cluster::Cluster(const Weather& weather, std::uint32_t seed) : random_(seed) {
   failure_chance_ = weather.failure_chance;
+  hang_chance_ = weather.hang_chance;
+  mute_chance_ = weather.mute_chance;
   nodes_.resize(static_cast<std::size_t>(weather.node_count));
   const bool has_absent = percent() < weather.absent_chance;
   const int absent = has_absent ? static_cast<int>(random_() % nodes_.size()) : -1;
@@ -57,6 +59,10 @@ Cluster::Cluster(const Weather& weather, std::uint32_t seed) : random_(seed) {
     });
   }
   plan_accidents(weather);
+  for (int node = 0; node < weather.node_count; ++node) {
+    if (weather.question_chance > 0 && percent() < weather.question_chance)
+      later(between(0, 12'000), [this, node] { ask(node); });
+  }
 }
 
 void Cluster::plan_accidents(const Weather& weather) {
@@ -193,8 +199,11 @@ void Cluster::act(int node, const StartWorkers& start) {
   check_world(node, start.world);
   self.running = start.world;
   self.is_stopping = false;
+  self.is_hung = false;
   self.failures.clear();
   const int round = start.world.round;
+  if (hang_chance_ > 0 && percent() < hang_chance_)
+    return later(between(0, kLongestRound), [this, node, round] { worker_hangs(node, round); });
   if (percent() < failure_chance_)
     later(between(0, kLongestRound), [this, node, round] { worker_fails(node, round); });
   else

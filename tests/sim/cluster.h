@@ -34,6 +34,9 @@ struct Weather {
   int cut_chance = 0;          // one link goes silent, for good
   int drop_chance = 0;         // one link breaks
   int absent_chance = 0;       // one node never starts
+  int hang_chance = 0;         // of each node, in each round
+  int mute_chance = 0;         // of each answer to a look: it never comes
+  int question_chance = 0;     // of each node: asks what all do, once
 };
 
 class Cluster {
@@ -48,6 +51,8 @@ class Cluster {
   // Of nodes that lived to tell it.
   std::vector<Outcome> outcomes() const;
   int restarts() const { return round_.round; }
+  int hangs_shown() const { return hangs_shown_; }
+  int questions_answered() const { return questions_answered_; }
 
  private:
   struct Node {
@@ -62,6 +67,9 @@ class Cluster {
     std::vector<rendezvous::AgedFailure> failures;  // of `running`
     int world_count = 0;
     std::optional<Outcome> outcome;
+    bool is_hung = false;  // its first worker, in `running`
+    int open_questions = 0;
+    int answers = 0;
   };
   // One connection. Each direction keeps its order; `*_free` is when the last one arrives.
   struct Link {
@@ -97,6 +105,11 @@ class Cluster {
   void act(int node, const rendezvous::StopWorkers& stop);
   void act(int node, const rendezvous::End& end);
   void act(int, const rendezvous::MemberLog&) {}
+  void act(int node, const rendezvous::LookAtWorkers& look);
+  void act(int node, const rendezvous::Told& told);
+  void act(int node, const rendezvous::ShowHang& hang);
+  void worker_hangs(int node, int round);
+  void ask(int node);
   void worker_fails(int node, int round);
   void workers_return(int node, int round);
   void stop_workers(int node);
@@ -139,6 +152,10 @@ class Cluster {
   long round_tick_ = 0;
   int clear_count_ = 0;
   int failure_chance_ = 0;
+  int hang_chance_ = 0;
+  int mute_chance_ = 0;
+  int hangs_shown_ = 0;
+  int questions_answered_ = 0;
   std::map<int, std::set<int>> returned_;  // round -> nodes whose workers all returned 0
   std::string broken_;
 };

@@ -17,6 +17,8 @@ struct Tally {
   int runs = 0;
   std::map<std::string, int> endings;
   int most_restarts = 0;
+  int hangs_shown = 0;
+  int questions_answered = 0;
 };
 
 std::string name_of(const Ending& ending) {
@@ -33,6 +35,8 @@ Tally run_many(const Weather& weather, int most_runs) {
     if (cluster.broken().empty()) cluster.check_end();
     CAPTURE(seed);
     REQUIRE(cluster.broken() == "");
+    tally.hangs_shown += cluster.hangs_shown();
+    tally.questions_answered += cluster.questions_answered();
     tally.most_restarts = std::max(tally.most_restarts, cluster.restarts());
     for (const Outcome& outcome : cluster.outcomes()) ++tally.endings[name_of(outcome.ending)];
   }
@@ -105,6 +109,31 @@ TEST_CASE("links that break or fall silent never leave two truths") {
   run_many(weather, 1000);
 }
 
+TEST_CASE("workers that hang are found, and cost a restart as failures do") {
+  Weather weather;
+  weather.node_count = GENERATE(1, 4);
+  weather.hang_chance = 30;
+  weather.max_restarts = 2;
+  weather.mute_chance = GENERATE(0, 20);
+  const Tally tally = run_many(weather, 500);
+  CHECK(tally.most_restarts == 2);
+  CHECK(tally.hangs_shown > 0);
+  CHECK(tally.endings.at("succeeded") > 0);
+  CHECK(tally.endings.at("failed") > 0);
+  CHECK(tally.endings.size() == 2);
+}
+
+TEST_CASE("whoever asks in fair weather is answered, and nothing else changes") {
+  Weather weather;
+  weather.node_count = GENERATE(1, 4);
+  weather.question_chance = 50;
+  weather.mute_chance = GENERATE(0, 30);
+  const Tally tally = run_many(weather, 300);
+  CHECK(tally.questions_answered > 0);
+  CHECK(tally.endings ==
+        std::map<std::string, int>{{"succeeded", tally.runs * weather.node_count}});
+}
+
 TEST_CASE("all of it at once") {
   Weather weather;
   weather.node_count = GENERATE(1, 3, 6);
@@ -116,6 +145,9 @@ TEST_CASE("all of it at once") {
   weather.cut_chance = 30;
   weather.drop_chance = 30;
   weather.absent_chance = 5;
+  weather.hang_chance = 10;
+  weather.mute_chance = 10;
+  weather.question_chance = 20;
   run_many(weather, 2000);
 }
 

@@ -114,6 +114,10 @@ class ElasticCluster {
   void act(std::size_t agent, const rendezvous::StopWorkers& stop);
   void act(std::size_t agent, const rendezvous::End& end);
   void act(std::size_t, const rendezvous::MemberLog&) {}
+  // Looks and hangs are cluster.h's.
+  void act(std::size_t, const rendezvous::LookAtWorkers&) {}
+  void act(std::size_t, const rendezvous::Told&) {}
+  void act(std::size_t, const rendezvous::ShowHang&) {}
   void worker_fails(std::size_t agent, int round);
   void workers_return(std::size_t agent, int round);
   void stop_workers(std::size_t agent);

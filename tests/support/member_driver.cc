@@ -132,6 +132,20 @@ void MemberDriver::provoke(int kind) {
       [this] {
         event(OtherCoordinator{{ErrorCode::Refused, "no"}});
       },
+      [this] { event(OwnQuestion{1}); },
+      [this] {
+        event(OwnEvidence{1, {}});
+      },
+      [this] {
+        event(OwnSuspicion{0, Milliseconds(100), {own_failure(0).failure}});
+      },
+      [this] { hear(TellStacks{1}); },
+      [this] {
+        hear(StacksTold{1, {}});
+      },
+      [this] {
+        hear(HangFound{0, "x", {}});
+      },
   };
   REQUIRE(events.size() == kEventKinds);
   events[static_cast<std::size_t>(kind)]();

@@ -25,10 +25,25 @@ Failure full_failure(int rank) {
   return failure;
 }
 
+Evidence full_evidence() {
+  return {.groups = {{.ranks = {{0, 6}, {8, 63}},
+                      .doing = "in all_reduce #812",
+                      .arrived = 812,
+                      .is_inside = true,
+                      .is_quiet = true,
+                      .source = "gdb",
+                      .lines = {"process train", "  thread train", "    poll (libc.so.6)"}},
+                     {.ranks = {{7, 7}}, .source = "/proc", .lines = {"\xc3\xa4", ""}}},
+          .notes = {"node 3 (d): no answer in 10 s"},
+          .ranks_left_out = 4};
+}
+
 std::vector<MemberMessage> member_messages() {
   const AgedFailure aged{full_failure(5), Milliseconds(250)};
   Failure not_started = full_failure(6);
   not_started.status = NotStarted{2};
+  Failure hung = full_failure(7);
+  hung.status = Hung{"no output and no CPU time for 60 s"};
   return {Hello{"run-1", 3, 4, 8, "trainer", "host-3", 99, 0xFEDCBA9876543210U, true},
           Hello{"", std::nullopt, 1, 1, "", "", 1, 0, false},
           Hello{"run-1",
@@ -49,7 +64,11 @@ std::vector<MemberMessage> member_messages() {
           rendezvous::Stopped{2, {aged, {not_started, Milliseconds(0)}}, 12},
           rendezvous::Stopped{0, {}, 0},
           Signalled{15},
-          Ping{}};
+          Ping{},
+          StacksAsked{7},
+          EvidenceGiven{0xFEDCBA9876543210U, full_evidence()},
+          EvidenceGiven{1, {}},
+          HangSuspected{3, Milliseconds(250), {hung, hung}}};
 }
 
 std::vector<CoordinatorMessage> coordinator_messages() {
@@ -93,7 +112,10 @@ std::vector<CoordinatorMessage> coordinator_messages() {
           ended(Interrupted{2, std::nullopt, "b"}),
           ended(NodeLost{1, "b", true, "its connection closed"}),
           ended(NotRun{{ErrorCode::Timeout, "late"}}),
-          Pong{}};
+          Pong{},
+          TellStacks{9},
+          StacksTold{7, full_evidence()},
+          HangFound{3, "rank 7 on node 0 (a) hung", full_evidence()}};
 }
 
 }  // namespace drun::test

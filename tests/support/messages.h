@@ -9,6 +9,7 @@
 namespace drun::test {
 
 Failure full_failure(int rank);
+Evidence full_evidence();
 
 std::vector<rendezvous::MemberMessage> member_messages();
 std::vector<rendezvous::CoordinatorMessage> coordinator_messages();

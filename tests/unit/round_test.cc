@@ -69,6 +69,13 @@ void provoke(RoundDriver& round, int event) {
       },
       [&round, peer] { round.say(peer, Signalled{2}); },
       [&round, peer] { round.say(peer, Ping{}); },
+      [&round, peer] { round.say(peer, StacksAsked{1}); },
+      [&round, peer] {
+        round.say(peer, EvidenceGiven{1, {}});
+      },
+      [&round, peer] {
+        round.say(peer, HangSuspected{0, Milliseconds(100), {}});
+      },
       [&round] { round.say(12345, Ping{}); },  // nobody
       [&round, peer] { round.leave(peer); },
       [&round] { round.event(RoundTick{}); },
@@ -417,7 +424,7 @@ TEST_CASE("members that never read their outcome do not hold the coordinator for
 TEST_CASE("every event in every phase leaves the round in order") {
   const auto phase = GENERATE(RoundPhase::Joining, RoundPhase::Running, RoundPhase::Stopping,
                               RoundPhase::Ending, RoundPhase::Over);
-  const int event = GENERATE(range(0, 12));
+  const int event = GENERATE(range(0, 15));
   RoundDriver round(spec_of(3, 1));
   round.join(0);
   round.join(1);

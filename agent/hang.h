@@ -1,0 +1,69 @@
+// core. Which workers show no sign of life: two agreeing signs out of
+//   - no output
+//   - no CPU time used by it and what runs below it; or hardly any, and all that time asleep in the
+//     same place of the kernel
+//   - no heartbeat, of a worker that has had one
+// for as long as the timeout. Whoever's heart beats is alive, whatever else.
+//
+// Shape:   one sample of all workers after the other, a few per timeout; a suspicion is told once,
+//          and again each timeout for as long as it lasts.
+// Held up: when samples come late, it was this process that did not run; then everybody starts
+// anew. Units:   steady-clock points given by the caller. Owner:   a value.   Thread: any, one at a
+// time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace drun::agent::hang {
+
+using Time = std::chrono::steady_clock::time_point;
+using Milliseconds = std::chrono::milliseconds;
+
+struct Sample {
+  bool is_running = false;                // else nothing is asked of it
+  bool is_stopped = false;                // by SIGSTOP, a debugger
+  std::optional<std::uint64_t> output{};  // changes when it prints; absent: it is not seen
+  std::uint64_t cpu_ticks = 0;            // hundredths of a second, of its whole tree
+  std::uint64_t processes = 0;            // changes when processes of the tree come or go
+  std::string channel{};        // where in the kernel it sleeps; empty: not known, or awake
+  std::uint64_t heartbeat = 0;  // changes when it beats; 0: it never has
+};
+
+struct Worker {
+  Sample last{};
+  Time output_at{};
+  Time cpu_at{};
+  Time channel_at{};
+  std::uint64_t channel_ticks = 0;  // CPU time when it went to sleep there
+  Time beat_at{};
+  std::optional<Time> told_at{};
+};
+
+struct State {
+  Milliseconds timeout{0};
+  std::vector<Worker> workers{};
+  Time sampled_at{};
+};
+
+struct Suspect {
+  int local_rank = 0;
+  std::string how{};  // "no output and no CPU time for 60 s"
+  bool operator==(const Suspect&) const = default;
+};
+
+// How often a worker is looked at.
+Milliseconds sample_interval(Milliseconds timeout);
+
+State begin(std::size_t workers, Milliseconds timeout, Time now);
+
+// `samples` by local rank. Whom to tell of.
+std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time now);
+
+// By the samples so far.
+bool is_quiet(const State& state, std::size_t local_rank);
+
+}  // namespace drun::agent::hang

@@ -1,0 +1,161 @@
+#include "rendezvous/evidence.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "rendezvous/wire_archive.h"
+
+namespace drun {
+namespace {
+
+constexpr std::size_t kShownRanges = 64;
+
+bool stand_together(const StackGroup& one, const StackGroup& other) {
+  return one.doing == other.doing && one.arrived == other.arrived &&
+         one.is_inside == other.is_inside && one.is_quiet == other.is_quiet &&
+         one.source == other.source && one.lines == other.lines;
+}
+
+void join(RankRanges& into, const RankRanges& ranges) {
+  into.insert(into.end(), ranges.begin(), ranges.end());
+  std::sort(into.begin(), into.end(),
+            [](const RankRange& one, const RankRange& other) { return one.first < other.first; });
+  RankRanges joined;
+  for (const RankRange& range : into) {
+    if (!joined.empty() && range.first <= joined.back().last + 1)
+      joined.back().last = std::max(joined.back().last, range.last);
+    else
+      joined.push_back(range);
+  }
+  into = std::move(joined);
+}
+
+void sort_by_size(std::vector<StackGroup>& groups) {
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const StackGroup& one, const StackGroup& other) {
+                     const std::size_t count = count_of(one.ranks);
+                     const std::size_t others = count_of(other.ranks);
+                     if (count != others) return count > others;
+                     return !one.ranks.empty() && !other.ranks.empty() &&
+                            one.ranks.front().first < other.ranks.front().first;
+                   });
+}
+
+void note(std::vector<std::string>& notes, const std::string& text) {
+  if (std::find(notes.begin(), notes.end(), text) == notes.end()) notes.push_back(text);
+}
+
+void cut(std::string& text) { text = rendezvous::cut_text(text, kStackLineBytes); }
+
+void cut_lines(StackGroup& group) {
+  if (group.lines.size() > kMostStackLines) {
+    const std::size_t more = group.lines.size() - kMostStackLines + 1;
+    group.lines.resize(kMostStackLines - 1);
+    group.lines.push_back("... " + std::to_string(more) + " more lines");
+  }
+  for (std::string& line : group.lines) cut(line);
+  cut(group.doing);
+  cut(group.source);
+  if (group.ranks.size() > kMostRankRanges) group.ranks.resize(kMostRankRanges);
+}
+
+std::size_t size_bytes(const StackGroup& group) {
+  constexpr std::size_t kOverhead = 8;
+  std::size_t bytes = 64 + group.doing.size() + group.source.size() + 16 * group.ranks.size();
+  for (const std::string& line : group.lines) bytes += line.size() + kOverhead;
+  return bytes;
+}
+
+std::string head_of(const StackGroup& group) {
+  std::string text = ranks_text(group.ranks) + ":";
+  if (!group.doing.empty()) text += " " + group.doing;
+  if (group.is_quiet) text += group.doing.empty() ? " no sign of life" : ", no sign of life";
+  return text + " (" + group.source + ")";
+}
+
+}  // namespace
+
+void add_rank(RankRanges& ranges, int rank) { join(ranges, {{rank, rank}}); }
+
+std::size_t count_of(const RankRanges& ranges) {
+  std::size_t count = 0;
+  for (const RankRange& range : ranges)
+    count += static_cast<std::size_t>(std::max(range.last - range.first + 1, 0));
+  return count;
+}
+
+bool contains(const RankRanges& ranges, int rank) {
+  return std::any_of(ranges.begin(), ranges.end(), [rank](const RankRange& range) {
+    return rank >= range.first && rank <= range.last;
+  });
+}
+
+std::string ranks_text(const RankRanges& ranges) {
+  std::string text = count_of(ranges) == 1 ? "rank" : "ranks";
+  for (std::size_t i = 0; i < std::min(ranges.size(), kShownRanges); ++i) {
+    const RankRange& range = ranges[i];
+    text += (i == 0 ? " " : ", ") + std::to_string(range.first);
+    if (range.last > range.first)
+      text += (range.last == range.first + 1 ? ", " : "-") + std::to_string(range.last);
+  }
+  return ranges.size() > kShownRanges ? text + " ..." : text;
+}
+
+void merge(Evidence& into, const Evidence& found) {
+  for (const StackGroup& group : found.groups) {
+    const auto same =
+        std::find_if(into.groups.begin(), into.groups.end(),
+                     [&group](const StackGroup& each) { return stand_together(each, group); });
+    if (same == into.groups.end())
+      into.groups.push_back(group);
+    else
+      join(same->ranks, group.ranks);
+  }
+  sort_by_size(into.groups);
+  for (const std::string& text : found.notes) note(into.notes, text);
+  into.ranks_left_out += found.ranks_left_out;
+}
+
+void shrink(Evidence& evidence) {
+  std::vector<StackGroup> kept;
+  std::size_t bytes = 0;
+  sort_by_size(evidence.groups);
+  for (auto group = evidence.groups.rbegin(); group != evidence.groups.rend(); ++group) {
+    const std::size_t ranks = count_of(group->ranks);
+    cut_lines(*group);
+    bytes += size_bytes(*group);
+    if (kept.size() < kMostStackGroups && bytes <= kEvidenceBytes) {
+      kept.push_back(std::move(*group));
+    } else {
+      bytes -= size_bytes(*group);
+      evidence.ranks_left_out += ranks;
+    }
+  }
+  evidence.groups.assign(std::make_move_iterator(kept.rbegin()),
+                         std::make_move_iterator(kept.rend()));
+  if (evidence.notes.size() > kMostEvidenceNotes) {
+    const std::size_t more = evidence.notes.size() - kMostEvidenceNotes + 1;
+    evidence.notes.resize(kMostEvidenceNotes - 1);
+    evidence.notes.push_back("and " + std::to_string(more) + " more notes");
+  }
+  for (std::string& text : evidence.notes) cut(text);
+}
+
+std::vector<std::string> evidence_lines(const Evidence& evidence, std::size_t most_lines) {
+  std::vector<std::string> lines;
+  for (const StackGroup& group : evidence.groups) {
+    lines.push_back(head_of(group));
+    for (const std::string& line : group.lines) lines.push_back("  " + line);
+  }
+  if (evidence.ranks_left_out > 0)
+    lines.push_back("and " + std::to_string(evidence.ranks_left_out) + " more ranks");
+  for (const std::string& text : evidence.notes) lines.push_back("note: " + text);
+  if (lines.size() <= most_lines || most_lines == 0) return lines;
+  const std::size_t more = lines.size() - most_lines + 1;
+  lines.resize(most_lines - 1);
+  lines.push_back("... " + std::to_string(more) + " more lines");
+  return lines;
+}
+
+}  // namespace drun

@@ -1,0 +1,190 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+using nlohmann::json;
+
+Ended stacks(const Words& words) { return run({.argv = Words{drun_program(), "stacks"} + words}); }
+
+// Of all groups, the ranks.
+std::vector<int> ranks_of(const json& said) {
+  std::vector<int> ranks;
+  for (const json& group : said["groups"]) {
+    for (const json& range : group["ranks"])
+      for (int rank = range[0]; rank <= range[1]; ++rank) ranks.push_back(rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+// Debuggers that look at a process of ours.
+bool has_tool_below(pid_t top) {
+  const Ended found = run({.argv = {"sh", "-c",
+                                    "for s in /proc/[0-9]*/stat; do read -r l < $s && echo \"$l\"; "
+                                    "done 2>/dev/null"}});
+  std::istringstream lines(found.out);
+  std::map<int, std::pair<int, std::string>> processes;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t open = line.find('(');
+    const std::size_t close = line.rfind(')');
+    if (open == line.npos || close == line.npos || close + 4 > line.size()) continue;
+    processes[std::atoi(line.c_str())] = {std::atoi(line.c_str() + close + 4),
+                                          line.substr(open + 1, close - open - 1)};
+  }
+  for (const auto& [pid, process] : processes) {
+    if (process.second != "gdb" && process.second != "py-spy" && process.second != "eu-stack")
+      continue;
+    for (int at = pid; processes.contains(at); at = processes[at].first)
+      if (processes[at].first == top) return true;
+  }
+  return false;
+}
+
+const std::string kBusy = "while :; do echo $RANK; sleep 0.2; done";
+
+}  // namespace
+
+TEST_CASE("a worker that hangs on one of three nodes is found, shown and named") {
+  Nodes nodes(3, {"--nproc-per-node=2", "--hang-timeout=2"});
+  for (int node = 0; node < 3; ++node)
+    nodes.start(node, {}, "[ $RANK != 3 ] || exec sleep 100\n" + kBusy);
+  const auto all = nodes.wait();
+  for (int node = 0; node < 3; ++node) {
+    const Ended& ended = all[static_cast<std::size_t>(node)];
+    CAPTURE(node, ended.err);
+    CHECK(ended.code == 123);
+    CHECK_THAT(ended.err, ContainsSubstring("rank 3 on node 1"));
+    CHECK_THAT(ended.err, ContainsSubstring("hung: no output and no CPU time for 2."));
+    CHECK_THAT(ended.err, ContainsSubstring("process sleep"));
+    const json report = nodes.report(node);
+    CHECK(report["outcome"] == "failed");
+    CHECK(report["root_cause"]["rank"] == 3);
+    CHECK(report["root_cause"]["status"]["kind"] == "hung");
+    CHECK(report["failures"].size() == 1);
+    CHECK_THAT(report["root_cause"]["traceback"].get<std::string>(),
+               ContainsSubstring("rank 3: no sign of life"));
+    CHECK(report["duration_s"] < 2 + 1 + 10 + 2);  // the timeout, settling, evidence, stopping
+  }
+}
+
+TEST_CASE("a job whose worker has hung goes on after a restart") {
+  const TemporaryDirectory directory;
+  const std::string events = directory.file("events");
+  const Ended ended = run(shell_job(
+      {"--nproc-per-node=2", "--max-restarts=1", "--hang-timeout=1", "--events=" + events},
+      "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0\n[ $RANK = 0 ] && exec sleep 100\n" + kBusy));
+  CAPTURE(ended.err);
+  CHECK(ended.code == 0);
+  const std::string said = read_file(events);
+  CHECK_THAT(said, ContainsSubstring("\"hang_suspected\""));
+  CHECK_THAT(said, ContainsSubstring("\"hang_found\""));
+}
+
+TEST_CASE("workers that are busy, print, or beat have not hung") {
+  const std::string script = GENERATE(
+      as<std::string>(), "end=$(($(date +%s) + 4)); while [ $(date +%s) -lt $end ]; do :; done",
+      "for i in 1 2 3 4 5 6 7 8 9 10; do echo .; sleep 0.4; done",
+      "for i in 1 2 3 4 5 6 7 8 9 10; do touch \"$DRUN_HEARTBEAT_FILE\"; sleep 0.4; done");
+  CAPTURE(script);
+  const Ended ended = run(shell_job({"--nproc-per-node=2", "--hang-timeout=1"}, script));
+  CAPTURE(ended.err);
+  CHECK(ended.code == 0);
+}
+
+TEST_CASE("the rank that stays away from a collective is named, with where it and the others are") {
+  Nodes nodes(3, {"--nproc-per-node=2", "--hang-timeout=2", "--max-restarts=1"});
+  const TemporaryDirectory directory;
+  for (int node = 0; node < 3; ++node)
+    nodes.start(node, {"--events=" + directory.file(std::to_string(node))},
+                "exec " + built("workers/absent_rank") + " 3 50");
+  const auto all = nodes.wait();
+  if (all[0].err.find("without Gloo") != std::string::npos) {
+    WARN("skipped: this build has no Gloo");
+    return;
+  }
+  for (int node = 0; node < 3; ++node) {
+    const Ended& ended = all[static_cast<std::size_t>(node)];
+    CAPTURE(node, ended.err);
+    CHECK(ended.code == 0);
+    CHECK(nodes.report(node)["restarts"] == 1);
+    CHECK_THAT(ended.err, ContainsSubstring("rank 3 on node 1"));
+    CHECK_THAT(ended.err, ContainsSubstring("last ended all_reduce #"));
+    CHECK_THAT(ended.err, ContainsSubstring("ranks 0-2, 4, 5: in all_reduce #"));
+    CHECK_THAT(ended.err, ContainsSubstring("rank 3: last ended all_reduce #"));
+  }
+}
+
+TEST_CASE("a hang is not looked for unless it is asked for") {
+  const Ended ended = run(shell_job({}, "[ -z \"$DRUN_HEARTBEAT_FILE\" ] && sleep 1.5"));
+  CHECK(ended.code == 0);
+}
+
+TEST_CASE("a worker that was stopped is called so") {
+  Running running(shell_job({"--hang-timeout=1"}, "echo pid $$; exec sleep 100"));
+  REQUIRE(running.prints("pid "));
+  REQUIRE(eventually([&] { return running.out().find('\n') != std::string::npos; }));
+  kill(std::atoi(running.out().c_str() + running.out().find("pid ") + 4), SIGSTOP);
+  const Ended ended = running.wait();
+  CHECK(ended.code == 123);
+  CHECK_THAT(ended.err, ContainsSubstring("stopped, no output and no CPU time"));
+}
+
+TEST_CASE("stacks of all ranks of all nodes are shown on any of them, and nothing is stopped") {
+  const std::string id = "stacked-" + std::to_string(getpid());
+  Nodes nodes(3, {"--nproc-per-node=2", "--rdzv-id=" + id});
+  const std::string go = nodes.directory().file("go");
+  const std::string script = "echo up $RANK; while [ ! -e " + go + " ]; do sleep 0.1; done";
+  for (int node = 0; node < 3; ++node) nodes.start(node, {}, script);
+  for (int node = 0; node < 3; ++node) {
+    REQUIRE(nodes[node].prints("up " + std::to_string(2 * node)));
+    REQUIRE(nodes[node].prints("up " + std::to_string(2 * node + 1)));
+  }
+  const Ended said = stacks({id, "--json"});
+  CHECK(said.code == 0);
+  CAPTURE(said.out, said.err);
+  const json found = json::parse(said.out);
+  CHECK(found["schema"] == "drun.stacks/1");
+  CHECK(found["run_id"] == id);
+  CHECK(ranks_of(found) == std::vector<int>{0, 1, 2, 3, 4, 5});
+  const Ended text = stacks({id});
+  CHECK_THAT(text.out, ContainsSubstring("process sh"));
+  for (int node = 0; node < 3; ++node) {
+    CHECK(eventually([&] { return !has_tool_below(nodes[node].pid()); }));
+    const Ended own = stacks({std::to_string(nodes[node].pid()), "--json"});
+    CHECK(ranks_of(json::parse(own.out)).size() == 6);
+  }
+  write_file(go, "");
+  for (const Ended& ended : nodes.wait()) CHECK(ended.code == 0);
+  CHECK(stacks({id}).code == 1);
+}
+
+TEST_CASE("a job that ends while it is looked at ends as it would have") {
+  const std::string id = "ending-" + std::to_string(getpid());
+  Running running(shell_job({"--nproc-per-node=2", "--rdzv-id=" + id}, "echo up; sleep 1; exit 7"));
+  REQUIRE(running.prints("up"));
+  const Ended said = stacks({id});
+  const Ended ended = running.wait();
+  CHECK(ended.code == 7);
+  CHECK(ended.err.find("left running") == std::string::npos);
+}
+
+TEST_CASE("a silly hang timeout is refused") {
+  for (const char* value : {"0", "-1", "soon", "0.5"}) {
+    const Ended ended = run(shell_job({std::string("--hang-timeout=") + value}, "echo started"));
+    CHECK(ended.code == 2);
+    CHECK(ended.out.empty());
+    CHECK_THAT(ended.err, ContainsSubstring("--hang-timeout"));
+  }
+}
+
+}  // namespace drun::testing

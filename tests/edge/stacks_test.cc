@@ -1,0 +1,154 @@
+#include "agent/stacks.h"
+
+#include <unistd.h>
+
+#include <optional>
+
+#include "agent/stack_tools.h"
+#include "tests/support/catch.h"
+#include "tests/support/process.h"
+
+namespace drun::agent {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Running;
+
+// Tools are looked for in one folder; sh and sleep are found all the same.
+class Rig {
+ public:
+  explicit Rig(std::chrono::milliseconds limit = 5s)
+      : environment_{"PATH=" + directory_.path() + ":/nowhere", "HOME=/"},
+        collector_(io_, environment_, limit) {}
+
+  void add_tool(const std::string& name, const std::string& script) {
+    testing::write_file(directory_.file(name), "#!/bin/sh\n" + script + "\n", true);
+  }
+  FoundStacks collect(const std::vector<int>& pids) {
+    std::optional<FoundStacks> found;
+    collector_.collect(pids, [&found](const FoundStacks& all) { found = all; });
+    io_.restart();
+    io_.run_for(20s);
+    REQUIRE(found.has_value());
+    return *found;
+  }
+  StackCollector& collector() { return collector_; }
+  asio::io_context& io() { return io_; }
+  std::string file(const std::string& name) const { return directory_.file(name); }
+
+ private:
+  testing::TemporaryDirectory directory_;
+  std::vector<std::string> environment_;
+  asio::io_context io_;
+  StackCollector collector_;
+};
+
+Running sleeper() {
+  Running running({.argv = {"sh", "-c", "echo up; exec sleep 100"}});
+  REQUIRE(running.prints("up"));
+  return running;
+}
+
+bool is_allowed(const Rig&) {
+  const StackTools tools = find_stack_tools(std::vector<std::string>{"PATH=/nowhere"});
+  if (tools.objection.empty()) return true;
+  WARN("skipped: " + tools.objection);
+  return false;
+}
+
+constexpr const char* kGdbSays =
+    "echo 'Thread 1 (Thread 0x7f2a (LWP '$5') \"sleep\"):'\n"
+    "echo '#0  0x7f in nap (for=3) at bed.c:7'";
+
+}  // namespace
+
+TEST_CASE("without tools /proc tells what workers do, and why there is nothing better") {
+  Rig rig;
+  const Running one = sleeper();
+  const Running other = sleeper();
+  REQUIRE(testing::eventually([&] {
+    const FoundStacks found = rig.collect({one.pid(), other.pid(), 0});
+    return stack_lines(found.workers[0]).front() == "process sleep" &&
+           stack_lines(found.workers[0]) == stack_lines(found.workers[1]);
+  }));
+  const FoundStacks found = rig.collect({one.pid(), other.pid(), 0});
+  REQUIRE(found.workers.size() == 3);
+  CHECK(sources_of(found.workers[0]) == "/proc");
+  CHECK(found.workers[2].empty());
+  CHECK(found.notes.size() == 1);
+}
+
+TEST_CASE("a tool on PATH is asked for each process, and its answer is taken") {
+  Rig rig;
+  if (!is_allowed(rig)) return;
+  rig.add_tool("gdb", kGdbSays);
+  const Running one = sleeper();
+  const FoundStacks found = rig.collect({one.pid()});
+  REQUIRE(found.workers[0].size() == 1);
+  CHECK(found.workers[0][0].source == "gdb");
+  CHECK(found.workers[0][0].threads ==
+        std::vector<ThreadStack>{{.name = "sleep", .frames = {"nap (bed.c:7)"}}});
+  CHECK(found.notes.empty());
+}
+
+TEST_CASE("what runs below a worker belongs to it") {
+  Rig rig;
+  Running shell({.argv = {"sh", "-c", "sleep 100 & echo up; wait"}});
+  REQUIRE(shell.prints("up"));
+  REQUIRE(testing::eventually(
+      [&] { return rig.collect({shell.pid()}).workers[0].back().name == "sleep"; }));
+  CHECK(rig.collect({shell.pid()}).workers[0].front().name == "sh");
+}
+
+TEST_CASE("a tool that fails gives way to /proc, with its complaint") {
+  Rig rig;
+  if (!is_allowed(rig)) return;
+  rig.add_tool("gdb", "echo hello; echo 'ptrace: Operation not permitted (4711).' >&2; exit 1");
+  const Running one = sleeper();
+  const FoundStacks found = rig.collect({one.pid()});
+  CHECK(found.workers[0][0].source == "/proc");
+  CHECK(found.notes == std::vector<std::string>{"gdb: ptrace: Operation not permitted (####)."});
+}
+
+TEST_CASE("a tool that hangs is killed at the limit, and nothing of it is left") {
+  Rig rig(300ms);
+  if (!is_allowed(rig)) return;
+  rig.add_tool("gdb", "echo $$ >> " + rig.file("pids") + "; exec /bin/sleep 100");
+  const Running one = sleeper();
+  const FoundStacks found = rig.collect({one.pid()});
+  CHECK(found.workers[0][0].source == "/proc");
+  REQUIRE(found.notes.size() == 1);
+  CHECK_THAT(found.notes[0], ContainsSubstring("gdb was stopped after"));
+  const int pid = std::atoi(testing::read_file(rig.file("pids")).c_str());
+  REQUIRE(pid > 0);
+  CHECK(
+      testing::eventually([&] { return access(("/proc/" + std::to_string(pid)).c_str(), F_OK); }));
+}
+
+TEST_CASE("a tool that prints without end is stopped") {
+  Rig rig;
+  if (!is_allowed(rig)) return;
+  rig.add_tool("gdb", "while :; do echo '#0  0x7f in f ()'; done");
+  const Running one = sleeper();
+  CHECK(rig.collect({one.pid()}).workers[0][0].source == "/proc");
+}
+
+TEST_CASE("who asks during a look gets the same answer, and a look that is stopped answers too") {
+  Rig rig;
+  rig.add_tool("gdb", "exec /bin/sleep 100");
+  const Running one = sleeper();
+  int answers = 0;
+  for (int i = 0; i < 2; ++i)
+    rig.collector().collect({one.pid()}, [&answers](const FoundStacks& found) {
+      ++answers;
+      CHECK(found.workers.size() == 1);
+    });
+  rig.io().poll();
+  CHECK(answers <= 2);
+  rig.collector().stop();
+  CHECK(answers == 2);
+  rig.collector().stop();
+  CHECK(answers == 2);
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,253 @@
+#include "rendezvous/hang_verdict.h"
+#include "rendezvous/looking.h"
+#include "tests/support/catch.h"
+#include "tests/support/round_driver.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using test::RoundDriver;
+using namespace std::chrono_literals;
+
+RoundDriver running(int max_restarts = 0) {
+  RoundDriver round({.run_id = "job-1",
+                     .node_count = 3,
+                     .max_restarts = max_restarts,
+                     .endpoint = "10.0.0.1:29500",
+                     .master_addr = "10.0.0.1",
+                     .master_port = 29500});
+  round.join_all();
+  REQUIRE(round.state.phase == RoundPhase::Running);
+  return round;
+}
+
+// Where one rank stands.
+struct Stand {
+  std::string place = "here";
+  bool is_quiet = true;
+  std::uint64_t arrived = 0;
+  bool is_inside = false;
+};
+
+Evidence evidence_of(int rank, const Stand& stand) {
+  return {
+      .groups = {{.ranks = {{rank, rank}},
+                  .doing = stand.arrived == 0 ? ""
+                           : stand.is_inside  ? "in all_reduce #" + std::to_string(stand.arrived)
+                                              : "last ended all_reduce #" +
+                                                   std::to_string(stand.arrived) + ", not in one",
+                  .arrived = stand.arrived,
+                  .is_inside = stand.is_inside,
+                  .is_quiet = stand.is_quiet,
+                  .source = "gdb",
+                  .lines = {stand.place}}}};
+}
+
+Evidence evidence_of(const std::vector<Stand>& stands) {
+  Evidence evidence;
+  for (std::size_t i = 0; i < stands.size(); ++i)
+    merge(evidence, evidence_of(static_cast<int>(i), stands[i]));
+  return evidence;
+}
+
+// The node's answer: both of its workers stand there.
+Evidence answer_of(int node, const Stand& stand = {}) {
+  Evidence evidence = evidence_of(2 * node, stand);
+  merge(evidence, evidence_of(2 * node + 1, stand));
+  return evidence;
+}
+
+HangSuspected suspicion(int rank) {
+  Failure failure;
+  failure.rank = rank;
+  failure.local_rank = rank % 2;
+  failure.pid = 100 + rank;
+  failure.status = Hung{"no output and no CPU time for 60 s"};
+  return {0, 200ms, {failure}};
+}
+
+std::uint64_t look_of(const RoundDriver& round, int node) {
+  const auto told = round.sent<TellStacks>(RoundDriver::peer(node));
+  REQUIRE(told.size() == 1);
+  return told[0].look;
+}
+
+}  // namespace
+
+TEST_CASE("who asks gets what all nodes have found, equal stacks as one group") {
+  RoundDriver round = running();
+  round.say(RoundDriver::peer(1), StacksAsked{7});
+  const std::uint64_t look = look_of(round, 0);
+  CHECK(look_of(round, 2) == look);
+  round.say(RoundDriver::peer(2), StacksAsked{9});  // joins the look that is being taken
+  CHECK(round.sent<TellStacks>(RoundDriver::peer(0)).empty());
+  round.say(RoundDriver::peer(0), EvidenceGiven{look, answer_of(0)});
+  round.say(RoundDriver::peer(2), EvidenceGiven{look, answer_of(2)});
+  CHECK(round.sent<StacksTold>(RoundDriver::peer(1)).empty());
+  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1, {.place = "there"})});
+  const auto told = round.sent<StacksTold>(RoundDriver::peer(1));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].question == 7);
+  REQUIRE(told[0].evidence.groups.size() == 2);
+  CHECK(ranks_text(told[0].evidence.groups[0].ranks) == "ranks 0, 1, 4, 5");
+  CHECK(told[0].evidence.notes.empty());
+  CHECK(round.sent<StacksTold>(RoundDriver::peer(2)).at(0).question == 9);
+  CHECK(round.state.phase == RoundPhase::Running);
+}
+
+TEST_CASE("a node that is silent, or lost, is named after ten seconds at most") {
+  RoundDriver round = running();
+  round.say(RoundDriver::peer(1), StacksAsked{7});
+  const std::uint64_t look = look_of(round, 1);
+  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1)});
+  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1)});      // twice
+  round.say(RoundDriver::peer(0), EvidenceGiven{look + 1, answer_of(0)});  // of no look
+  for (int i = 0; i < 3; ++i) {
+    CHECK(round.sent<StacksTold>(RoundDriver::peer(1)).empty());
+    for (int node = 0; node < 3; ++node) round.say(RoundDriver::peer(node), Ping{});
+    round.wait(3s);
+  }
+  for (int node = 0; node < 3; ++node) round.say(RoundDriver::peer(node), Ping{});
+  round.wait(1s);
+  const auto told = round.sent<StacksTold>(RoundDriver::peer(1));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].evidence.notes == std::vector<std::string>{"node 0 (host0): no answer in 10 s",
+                                                           "node 2 (host2): no answer in 10 s"});
+  round.say(RoundDriver::peer(0), EvidenceGiven{look, answer_of(0)});  // late
+  CHECK(round.actions.empty());
+}
+
+TEST_CASE("a node that leaves during a look is not waited for") {
+  RoundDriver round = running();
+  round.say(RoundDriver::peer(1), StacksAsked{7});
+  const std::uint64_t look = look_of(round, 1);
+  round.say(RoundDriver::peer(0), EvidenceGiven{look, answer_of(0)});
+  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1)});
+  round.leave(RoundDriver::peer(2));
+  const auto told = round.sent<StacksTold>(RoundDriver::peer(1));
+  REQUIRE(told.size() == 1);
+  REQUIRE(told[0].evidence.notes.size() == 1);
+  CHECK_THAT(told[0].evidence.notes[0], ContainsSubstring("node 2 (host2): lost, "));
+}
+
+TEST_CASE("evidence of ranks that are another node's costs the connection") {
+  RoundDriver round = running();
+  round.say(RoundDriver::peer(1), StacksAsked{7});
+  const std::uint64_t look = look_of(round, 1);
+  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(2)});
+  CHECK(round.dropped(RoundDriver::peer(1)));
+}
+
+TEST_CASE("a rank that hangs is a failure of that rank, with the evidence for everybody") {
+  RoundDriver round = running(1);
+  round.say(RoundDriver::peer(1), suspicion(3));
+  CHECK(round.sent<TellStacks>(RoundDriver::peer(0)).empty());  // others may follow
+  round.wait(200ms);
+  const std::uint64_t look = look_of(round, 0);
+  for (const int node : {0, 2})
+    round.say(RoundDriver::peer(node), EvidenceGiven{look, answer_of(node, {.is_quiet = false})});
+  Evidence found = evidence_of(2, {.is_quiet = false});
+  merge(found, evidence_of(3, {.place = "there"}));
+  round.say(RoundDriver::peer(1), EvidenceGiven{look, found});
+  CHECK(round.state.phase == RoundPhase::Stopping);
+  for (int node = 0; node < 3; ++node) {
+    const auto hangs = round.sent<HangFound>(RoundDriver::peer(node));
+    REQUIRE(hangs.size() == 1);
+    CHECK(hangs[0].cause == "rank 3 on node 1 (host1) hung: no output and no CPU time for 60 s");
+    CHECK(hangs[0].evidence.groups.size() == 2);
+    CHECK(round.sent<Stop>(RoundDriver::peer(node)).size() == 1);
+  }
+  for (int node = 0; node < 3; ++node) round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  CHECK(round.state.phase == RoundPhase::Running);
+  CHECK(round.state.restarts.size() == 1);
+}
+
+TEST_CASE("without a restart left a hang ends the job with code 123 and the stacks of all") {
+  RoundDriver round = running();
+  round.say(RoundDriver::peer(0), suspicion(1));
+  round.wait(200ms);
+  const std::uint64_t look = look_of(round, 0);
+  for (const int node : {1, 2})
+    round.say(RoundDriver::peer(node), EvidenceGiven{look, answer_of(node, {.is_quiet = false})});
+  Evidence found = evidence_of(0, {.is_quiet = false});
+  merge(found, evidence_of(1, {.place = "there", .arrived = 4}));
+  round.say(RoundDriver::peer(0), EvidenceGiven{look, found});
+  for (int node = 0; node < 3; ++node) round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  const auto finish = round.sent<Finish>(RoundDriver::peer(2));
+  REQUIRE(finish.size() == 1);
+  const auto* failed = std::get_if<WorkersFailed>(&finish[0].outcome.ending);
+  REQUIRE(failed != nullptr);
+  const Failure& root = failed->failures.front();
+  CHECK(root.rank == 1);
+  CHECK(root.pid == 101);
+  CHECK(exit_code(root.status) == 123);
+  CHECK(to_string(root.status) ==
+        "hung: no output and no CPU time for 60 s, last ended all_reduce #4, not in one");
+  CHECK(root.traceback.find("rank 1:") != std::string::npos);
+  CHECK(root.traceback.find("there") != std::string::npos);
+}
+
+TEST_CASE("a suspect that is alive again when it is looked at is let be") {
+  RoundDriver round = running();
+  round.say(RoundDriver::peer(0), suspicion(1));
+  round.wait(200ms);
+  const std::uint64_t look = look_of(round, 0);
+  for (int node = 0; node < 3; ++node)
+    round.say(RoundDriver::peer(node), EvidenceGiven{look, answer_of(node, {.is_quiet = false})});
+  CHECK(round.state.phase == RoundPhase::Running);
+  CHECK_THAT(round.log(), ContainsSubstring("signs of life again"));
+  CHECK(round.state.looking.suspects.empty());
+}
+
+TEST_CASE("a suspicion of an old round, or of another node's rank, is not looked into") {
+  RoundDriver round = running();
+  HangSuspected foreign = suspicion(5);
+  round.say(RoundDriver::peer(0), foreign);
+  CHECK(round.dropped(RoundDriver::peer(0)));
+  RoundDriver restarted = running(1);
+  restarted.say(RoundDriver::peer(1), Failed{0, test::aged_failure(1)});
+  for (int node = 0; node < 3; ++node) restarted.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  REQUIRE(restarted.state.round == 1);
+  restarted.say(RoundDriver::peer(1), suspicion(3));
+  CHECK(restarted.state.looking.suspects.empty());
+}
+
+TEST_CASE("the rank that has begun fewer operations is the one that hangs") {
+  std::vector<Stand> stands(8, {.arrived = 812, .is_inside = true});
+  stands[7] = {.place = "there", .arrived = 811};
+  const HangVerdict verdict = judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(verdict.culprits == std::set<int>{7});
+  CHECK(verdict.words == "last ended all_reduce #811, not in one");
+  CHECK_FALSE(verdict.are_all);
+}
+
+TEST_CASE("ranks that wait for one that is alive have not hung") {
+  std::vector<Stand> stands(4, {.arrived = 12, .is_inside = true});
+  stands[0] = {.place = "evaluating", .is_quiet = false, .arrived = 11};
+  const HangVerdict verdict = judge(evidence_of(stands), {1, 2, 3});
+  CHECK(verdict.culprits.empty());
+  CHECK(verdict.words == "ranks 1-3 wait in all_reduce #12 for rank 0, not silent");
+}
+
+TEST_CASE("of many silent ranks those whose stacks differ hang, and all when none can be told") {
+  std::vector<Stand> stands(8);
+  stands[2].place = "there";
+  CHECK(judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == std::set<int>{2});
+  stands[2].place = "here";
+  const HangVerdict all = judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(all.are_all);
+  CHECK(all.culprits.size() == 8);
+  stands.assign(2, {});
+  stands[1].place = "there";
+  CHECK(judge(evidence_of(stands), {0, 1}).are_all);  // one against one
+}
+
+TEST_CASE("silent ranks among others that are busy are those that hang") {
+  std::vector<Stand> stands(4, {.is_quiet = false});
+  stands[1].is_quiet = true;
+  CHECK(judge(evidence_of(stands), {1}).culprits == std::set<int>{1});
+  // Its node has not answered: it is taken for what it was.
+  CHECK(judge({}, {1}).culprits == std::set<int>{1});
+}
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,78 @@
+#include "worker_lib/pulse.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "rendezvous/unique_fd.h"
+
+namespace drun::worker {
+namespace {
+
+using Count = std::atomic_ref<std::uint64_t>;
+
+// Beats that two threads make at once may count as one: that they change is all that matters.
+void beat(PulsePage& page) {
+  const Count beats(page.beats);
+  beats.store(beats.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+PulseEntry& entry_of(PulsePage& page, std::uint64_t number) {
+  return page.entries[number % kPulseEntries];
+}
+
+}  // namespace
+
+Pulse& Pulse::own() {
+  // Never destroyed: threads may end operations to the last.
+  static Pulse& own = *new Pulse(std::getenv(kHeartbeatVariable));
+  return own;
+}
+
+Pulse::Pulse(const char* path) {
+  if (path == nullptr || *path == '\0') return;
+  const UniqueFd file(::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat about {};
+  // A shorter file would be a SIGBUS at the first store.
+  if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) ||
+      about.st_size < static_cast<off_t>(kPulseBytes))
+    return;
+  void* memory = ::mmap(nullptr, kPulseBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) return;
+  page_ = static_cast<PulsePage*>(memory);
+  page_->magic = kPulseMagic;
+  beat(*page_);
+}
+
+Pulse::~Pulse() {
+  if (page_ != nullptr) ::munmap(page_, kPulseBytes);
+}
+
+std::uint64_t Pulse::begin(const PulseOperation& operation) {
+  const std::uint64_t number = Count(page_->begun).fetch_add(1, std::memory_order_relaxed) + 1;
+  PulseEntry& entry = entry_of(*page_, number);
+  Count(entry.number).store(0, std::memory_order_relaxed);
+  entry.sequence = operation.sequence;
+  entry.bytes = operation.bytes;
+  entry.group = operation.group;
+  entry.kind = operation.kind;
+  entry.has_ended = 0;
+  Count(entry.number).store(number, std::memory_order_release);
+  if (operation.group == 0 && operation.sequence > 0)
+    Count(page_->world_arrived).store(operation.sequence, std::memory_order_relaxed);
+  beat(*page_);
+  return number;
+}
+
+void Pulse::end(std::uint64_t number) {
+  PulseEntry& entry = entry_of(*page_, number);
+  // Its place may be a later operation's by now.
+  if (Count(entry.number).load(std::memory_order_relaxed) == number)
+    std::atomic_ref<std::uint16_t>(entry.has_ended).store(1, std::memory_order_relaxed);
+  beat(*page_);
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,61 @@
+// edge. This process's page of signs of life (rendezvous/pulse_page.h), which its agent reads when
+// it looks for hangs: each operation is a heartbeat, and the latest are written down.
+//
+// Cost:    without DRUN_HEARTBEAT_FILE a branch; with it some ten plain stores and an atomic count.
+// Owner:   the process, from the first use to its end. Groups see to it that no forked child uses
+// it. Thread:  any. Errors:  none: a file that cannot be mapped is as if there were none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rendezvous/pulse_page.h"
+
+namespace drun::worker {
+
+struct PulseOperation {
+  std::uint32_t group = 0;     // 0: the whole world
+  std::uint64_t sequence = 0;  // within the group; 0: it has none
+  std::uint64_t bytes = 0;
+  std::uint16_t kind = 0;  // in kPulseKinds
+};
+
+class Pulse {
+ public:
+  // Of this process.
+  static Pulse& own();
+
+  // Maps `path`; null or unusable: does nothing.
+  explicit Pulse(const char* path);
+  Pulse(const Pulse&) = delete;
+  Pulse& operator=(const Pulse&) = delete;
+  ~Pulse();
+
+  bool is_on() const { return page_ != nullptr; }
+
+  // Requires is_on(). The operation's number, for end().
+  std::uint64_t begin(const PulseOperation& operation);
+  void end(std::uint64_t number);
+
+ private:
+  PulsePage* page_ = nullptr;
+};
+
+// One operation, from its making to its end.
+class PulseMark {
+ public:
+  explicit PulseMark(const PulseOperation& operation) : pulse_(Pulse::own()) {
+    if (pulse_.is_on()) number_ = pulse_.begin(operation);
+  }
+  PulseMark(const PulseMark&) = delete;
+  PulseMark& operator=(const PulseMark&) = delete;
+  ~PulseMark() {
+    if (number_ != 0) pulse_.end(number_);
+  }
+
+ private:
+  Pulse& pulse_;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace drun::worker
