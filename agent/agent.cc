@@ -16,6 +16,7 @@
 #include "agent/event_file.h"
 #include "agent/failure_record.h"
 #include "agent/host_slot.h"
+#include "agent/lifeline.h"
 #include "agent/node_status.h"
 #include "agent/output.h"
 #include "agent/remarks.h"
@@ -80,6 +81,8 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   Output output_;
   Workers workers_;
   Signals signals_;
+  std::optional<Lifeline> lifeline_;
+  bool is_terminated_ = false;
   std::optional<HostSlot> slot_;
   std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<rendezvous::Client> client_;
@@ -155,6 +158,11 @@ Result<void> Agent::open_server(JoinSpec& join) {
 
 AgentEnd Agent::run() {
   signals_.start();
+  if (spec_.lifeline) {
+    Signals::Listener& listener = *this;
+    lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener);
+    lifeline_->start();
+  }
   if (Result<void> opened = open(); opened) {
     client_->start();
     io_.run();
@@ -178,6 +186,7 @@ void Agent::end() {
   client_->close();
   status_socket_.reset();
   signals_.stop();
+  if (lifeline_) lifeline_->stop();
   give_up_.cancel();
 }
 
@@ -305,6 +314,7 @@ void Agent::report_round() {
 }
 
 void Agent::on_terminate(int signal) {
+  if (std::exchange(is_terminated_, true)) return;  // a signal, and the lifeline
   log_.info("got " + signal_name(signal) +
             (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
   is_stopping_ = true;

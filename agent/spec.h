@@ -82,6 +82,9 @@ struct AgentSpec {
   std::vector<int> termination_signals;  // numbers; what is ignored at the start stays ignored
   std::string events_file;               // --events; empty: none
   std::string error_file;                // drun's own TORCHELASTIC_ERROR_FILE; empty: none
+  // Standard input is the line to whoever started this agent (agent/lifeline.h); these bytes of it
+  // were read before.
+  std::optional<std::string> lifeline;
   bool operator==(const AgentSpec&) const = default;
 };
 
