@@ -143,6 +143,7 @@ int run_from_stdin() {
   if (!plan) return decline(plan.error().message, exit_code(plan.error(), ExitCodeStyle::Drun));
   if (plan->cannot_start)
     return decline(plan->cannot_start->message, exit_code(plan->cannot_start->status));
+  if (!start->host.empty()) plan->agent.host = start->host;
   label_lines(*plan, *start, host);
   write_out(to_line(Hello{.version = kVersion}));
   for (;;) {

@@ -131,6 +131,7 @@ std::string to_line(const Start& start) {
                {"arguments", texts(start.arguments)},
                {"environment", std::move(environment)},
                {"directory", to_characters(start.directory)},
+               {"host", to_characters(start.host)},
                {"label", to_characters(start.label)},
                {"report_file", to_characters(start.report_file)},
                {"columns", start.columns},
@@ -162,6 +163,7 @@ Result<Start> parse_start(std::string_view line) {
   start.arguments = fields.words("arguments");
   start.environment = fields.entries("environment");
   start.directory = fields.text("directory");
+  start.host = fields.text("host");
   start.label = fields.text("label");
   start.report_file = fields.text("report_file");
   start.columns = fields.number("columns");

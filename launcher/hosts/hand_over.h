@@ -32,6 +32,7 @@ struct Start {
   std::vector<std::string> arguments{};  // with argv[0]
   std::vector<EnvironmentEntry> environment{};
   std::string directory{};
+  std::string host{};         // what the user calls this machine
   std::string label{};        // in front of workers' lines
   std::string secret{};       // of the job; empty: none, and then not written
   std::string report_file{};  // where the starter writes it: to be named in the report

@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "launcher/engines/host_list.h"
-#include "launcher/option_values.h"
 
 namespace drun::hosts {
 namespace {
@@ -104,7 +103,7 @@ std::optional<int> slot_count(std::string_view text) {
   int count = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (count < 1 || count > kMostWorkers) return std::nullopt;
+  if (count < 1 || count > kMostSlots) return std::nullopt;
   return count;
 }
 

@@ -23,7 +23,9 @@ Result<HostItem> parse_host_item(std::string_view text);
 std::vector<std::string_view> split_outside_brackets(std::string_view text,
                                                      std::string_view separators);
 
-// 1 to kMostWorkers. Absent: it is no such number.
+inline constexpr int kMostSlots = 65536;
+
+// 1 to kMostSlots. Absent: it is no such number.
 std::optional<int> slot_count(std::string_view text);
 
 }  // namespace drun::hosts

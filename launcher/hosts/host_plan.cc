@@ -98,7 +98,8 @@ std::optional<std::string> value_in(const std::vector<EnvironmentEntry>& entries
 // mpirun's lines say it to the workers: -x MASTER_ADDR=node01 -x MASTER_PORT=29500.
 Result<void> place_meeting(HostPlan& plan, const Options& options,
                            const std::vector<EnvironmentEntry>& exports) {
-  const auto addr = options.master_addr ? options.master_addr : value_in(exports, "MASTER_ADDR");
+  auto addr = options.master_addr ? options.master_addr : value_in(exports, "MASTER_ADDR");
+  if (addr && addr->empty()) addr.reset();
   std::optional<int> port = options.master_port;
   if (const auto text = value_in(exports, "MASTER_PORT"); text && !port) {
     const Result<int> parsed = parse_port(*text);
@@ -106,11 +107,11 @@ Result<void> place_meeting(HostPlan& plan, const Options& options,
     port = *parsed;
   }
   if (plan.nodes.size() == 1 && !addr && !port) return {};
-  plan.master_addr = addr && !addr->empty() ? *addr : plan.nodes.front().name;
+  plan.master_addr = addr.value_or(plan.nodes.front().name);
   plan.master_port = port.value_or(kMasterPort);
   if (plan.master_port == 0)
     return usage_error("--master-port=0", "the other hosts cannot know it; write such as 29500");
-  if (plan.nodes.size() > 1 && is_loopback(plan.master_addr))
+  if (plan.nodes.size() > 1 && !addr && is_loopback(plan.master_addr))
     return usage_error(plan.master_addr,
                        "the other hosts cannot reach the first one under this name; give its real "
                        "one, or --master-addr");

@@ -1,13 +1,13 @@
 #include "launcher/hosts/pool.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "launcher/engines/host_list.h"
 #include "launcher/hosts/host_item.h"
-#include "launcher/option_values.h"
 
 namespace drun::hosts {
 namespace {
@@ -31,8 +31,8 @@ class Builder {
       PoolHost& host = pool_[place->second];
       if (host.user != item.user) return bad("\"" + name + "\" with two users; write one");
       const int sum = host.slots.value_or(1) + slots.value_or(1);
-      if (sum > kMostWorkers)
-        return bad("\"" + name + "\" with over " + std::to_string(kMostWorkers) + " slots");
+      if (sum > kMostSlots)
+        return bad("\"" + name + "\" with over " + std::to_string(kMostSlots) + " slots");
       host.slots = sum;
     }
     return {};
@@ -49,7 +49,7 @@ class Builder {
 
 Error bad_slots(std::string_view text) {
   return bad("\"" + std::string(text) + "\" slots; expected a number from 1 to " +
-             std::to_string(kMostWorkers));
+             std::to_string(kMostSlots));
 }
 
 Result<void> add_item(Builder& builder, std::string_view text, std::optional<int> slots) {
@@ -102,11 +102,17 @@ Result<void> add_line(Builder& builder, std::string_view raw) {
 // name -> devices; none: the whole host.
 using Choice = std::map<std::string, std::set<int>>;
 
-Result<std::set<int>> parse_devices(const std::string& text) {
-  const Result<std::vector<int>> numbers = parse_ranks(text);
-  if (!numbers || numbers->empty())
-    return bad("\"" + text + "\": expected devices with commas between them, such as host:0,2");
-  return std::set<int>(numbers->begin(), numbers->end());
+Result<std::set<int>> parse_devices(std::string_view text) {
+  std::set<int> devices;
+  for (const std::string_view part : split_outside_brackets(text, ",")) {
+    int device = -1;
+    const auto [end, ec] = std::from_chars(part.data(), part.data() + part.size(), device);
+    if (ec != std::errc() || end != part.data() + part.size() || device < 0 || device >= kMostSlots)
+      return bad("\"" + std::string(text) + "\": expected devices such as 0,2 after the colon");
+    devices.insert(device);
+  }
+  if (devices.empty()) return bad("expected devices such as 0,2 after the colon");
+  return devices;
 }
 
 Result<Choice> parse_choice(const Pool& pool, std::string_view text) {

@@ -13,7 +13,9 @@ bool is_plain(char c) {
 }  // namespace
 
 std::string shell_quoted(std::string_view text) {
-  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
+  const bool is_option = text.starts_with('-');  // --name=value; elsewhere = may be an assignment
+  const auto is_harmless = [&](char c) { return is_plain(c) || (c == '=' && is_option); };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_harmless)) return std::string(text);
   std::string quoted = "'";
   for (const char c : text) {
     if (c == '\'')

@@ -104,8 +104,8 @@ Result<std::vector<Share>> spread(const Pool& pool, const Wish& wish) {
   std::vector<Share> shares;
   if (!wish.np && !per_node) {
     for (const PoolHost& host : pool) {
-      const bool is_agents = wish.has_per_node_word || !is_counted(host);
-      shares.push_back({host, is_agents ? std::nullopt : std::optional(slots_of(host))});
+      shares.push_back(
+          {host, wish.has_per_node_word ? std::nullopt : std::optional(slots_of(host))});
     }
     return shares;
   }

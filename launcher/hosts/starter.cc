@@ -105,6 +105,7 @@ std::string Starter::first_line(const HostNode& node) const {
                        .arguments = node.arguments,
                        .environment = node.environment,
                        .directory = plan_.directory,
+                       .host = node.name,
                        .label = node.label,
                        .secret = plan_.secret,
                        .report_file = plan_.report_file,
