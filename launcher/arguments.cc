@@ -20,8 +20,10 @@ bool is_negative_number(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word.find_first_not_of("0123456789.", 1) == word.npos;
 }
 
+// With a blank in it it is a value, as argparse has it: --ssh-args '-p 2222'.
 bool looks_like_option(std::string_view word) {
-  return word.size() > 1 && word[0] == '-' && !is_negative_number(word);
+  return word.size() > 1 && word[0] == '-' && !is_negative_number(word) &&
+         word.find(' ') == word.npos;
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

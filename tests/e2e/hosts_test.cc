@@ -117,7 +117,7 @@ TEST_CASE("what keeps hosts from starting is said of all of them, and nothing is
   write_file(shared.file("folder"), "");
   CHECK(run(nowhere, 60s).code == 0);
   const Ended no_program = hosts.run({"--hosts=node2", "--ssh=/nowhere/ssh"}, {"true"});
-  CHECK(no_program.code == 121);
+  CHECK(no_program.code == 127);
   CHECK_THAT(no_program.err, ContainsSubstring("node2: cannot start /nowhere/ssh"));
   CHECK(read_file(shared.file("started")).empty());
   CHECK(eventually([&] { return hosts.are_empty(); }));

@@ -24,9 +24,9 @@ TEST_CASE("quoted words come out of a shell as they were") {
   const auto seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937 random(seed);
-  std::vector<std::string> words = {"",   "a b", "it's", "''",   "$HOME", "`id`", "\\", "a\nb",
-                                    "!x", "*",   "~",    "a=b",  "=ls",   "-n",   "--a=b c",
-                                    "#c", "\xff\xfe", "\"", "$(id)", "a;b", "a&b", "{a,b}"};
+  std::vector<std::string> words = {
+      "",    "a b", "it's", "''",      "$HOME", "`id`",     "\\", "a\nb",  "!x",  "*",   "~",
+      "a=b", "=ls", "-n",   "--a=b c", "#c",    "\xff\xfe", "\"", "$(id)", "a;b", "a&b", "{a,b}"};
   for (int i = 0; i < 300; ++i) {
     std::string word(random() % 30, '\0');
     for (char& c : word) c = static_cast<char>(1 + random() % 255);
@@ -48,13 +48,14 @@ TEST_CASE("the remote command runs drun from its own place, else from PATH, else
   const testing::TemporaryDirectory directory;
   const std::string place = directory.file("it's here");
   const auto run = [&](const std::string& path) {
-    return testing::run(Launch{.argv = {"/bin/sh", "-c", remote_command(place)},
-                               .environment = {{"PATH", path}}});
+    return testing::run(
+        Launch{.argv = {"/bin/sh", "-c", remote_command(place)}, .environment = {{"PATH", path}}});
   };
   const std::string path = directory.path() + ":/usr/bin:/bin";
   const testing::Ended missing = run(path);
   CHECK(missing.code == 127);
-  CHECK(missing.err == "drun: neither at " + place + " nor on PATH here; install it at one of them\n");
+  CHECK(missing.err ==
+        "drun: neither at " + place + " nor on PATH here; install it at one of them\n");
   testing::write_file(directory.file("drun"), "#!/bin/sh\necho from PATH \"$@\"\n", true);
   CHECK(run(path).out == "from PATH --from-stdin\n");
   testing::write_file(place, "#!/bin/sh\necho \"$0\" \"$@\"\n", true);

@@ -56,7 +56,8 @@ TEST_CASE("starts, hellos and ends come out as they went in, whatever bytes are 
     const Result<Start> read = parse_start(body(line));
     REQUIRE(read);
     CHECK(*read == start);
-    const Hello hello{.version = random_bytes(random), .problem = random_bytes(random), .exit_code = 3};
+    const Hello hello{
+        .version = random_bytes(random), .problem = random_bytes(random), .exit_code = 3};
     CHECK(*parse_hello(body(to_line(hello))) == hello);
     const End end{.exit_code = 41, .text = random_bytes(random), .report = random_bytes(random)};
     CHECK(*parse_end(body(to_line(end))) == end);
@@ -87,9 +88,14 @@ TEST_CASE("a first line that is none is refused with the reason") {
 
 TEST_CASE("an agent's own lines are found among its workers', wherever the pieces break") {
   const std::string mark(kMark);
-  const std::string bytes = "one\n" + mark + "A\ntwo \x1e three" + mark + "B\nfour\x1e" "dr\n\x1e";
-  const std::string expected = "one\n<A>two \x1e three<B>four\x1e" "dr\n\x1e";
-  for (std::size_t size = 1; size <= bytes.size(); ++size) CHECK(taken_apart(bytes, size) == expected);
+  const std::string bytes = "one\n" + mark + "A\ntwo \x1e three" + mark +
+                            "B\nfour\x1e"
+                            "dr\n\x1e";
+  const std::string expected =
+      "one\n<A>two \x1e three<B>four\x1e"
+      "dr\n\x1e";
+  for (std::size_t size = 1; size <= bytes.size(); ++size)
+    CHECK(taken_apart(bytes, size) == expected);
   CHECK(taken_apart("x" + mark + "cut", 3) == "x<cut>");
   CHECK(taken_apart(mark + std::string(kMostLineBytes + 100, 'x') + "\n", 1 << 20) ==
         mark + std::string(kMostLineBytes + 100, 'x') + "\n");

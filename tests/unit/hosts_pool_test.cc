@@ -68,9 +68,8 @@ TEST_CASE("what is no host is refused, with its place and what to write") {
 }
 
 TEST_CASE("no text becomes an option of ssh or a word of a shell") {
-  for (const std::string text :
-       {"-oProxyCommand=x", "a,-p", "-l@a", "a@-b", "$(x)", "a;b", "a`b`", "[-x::1]", "a b|c", "a'b",
-        "a\\b", "~a", "a/b", "me you@a@b"}) {
+  for (const std::string text : {"-oProxyCommand=x", "a,-p", "-l@a", "a@-b", "$(x)", "a;b", "a`b`",
+                                 "[-x::1]", "a b|c", "a'b", "a\\b", "~a", "a/b", "me you@a@b"}) {
     INFO(text);
     const Result<Pool> pool = parse_hosts(text);
     if (!pool) continue;
