@@ -17,6 +17,7 @@
 #include "agent/failure_record.h"
 #include "agent/hang_watch.h"
 #include "agent/host_slot.h"
+#include "agent/lifeline.h"
 #include "agent/looks.h"
 #include "agent/node_status.h"
 #include "agent/output.h"
@@ -99,6 +100,8 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   HangWatch hang_watch_;
   Looks looks_;
   Signals signals_;
+  std::optional<Lifeline> lifeline_;
+  bool is_terminated_ = false;
   std::optional<HostSlot> slot_;
   std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<rendezvous::Client> client_;
@@ -190,6 +193,11 @@ Result<void> Agent::open_server(JoinSpec& join) {
 
 AgentEnd Agent::run() {
   signals_.start();
+  if (spec_.lifeline) {
+    Signals::Listener& listener = *this;
+    lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener);
+    lifeline_->start();
+  }
   if (Result<void> opened = open(); opened) {
     client_->start();
     io_.run();
@@ -215,6 +223,7 @@ void Agent::end() {
   status_socket_.reset();
   web_.reset();
   signals_.stop();
+  if (lifeline_) lifeline_->stop();
   give_up_.cancel();
 }
 
@@ -359,6 +368,7 @@ void Agent::report_round() {
 }
 
 void Agent::on_terminate(int signal) {
+  if (std::exchange(is_terminated_, true)) return;  // a signal, and the lifeline
   log_.info("got " + signal_name(signal) +
             (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
   is_stopping_ = true;

@@ -85,6 +85,9 @@ struct AgentSpec {
   std::string events_file;                    // --events; empty: none
   std::optional<Endpoint> web;                // --metrics-port; an empty host: every address
   std::string error_file;                     // drun's own TORCHELASTIC_ERROR_FILE; empty: none
+  // Standard input is the line to whoever started this agent (agent/lifeline.h); these bytes of it
+  // were read before.
+  std::optional<std::string> lifeline;
   bool operator==(const AgentSpec&) const = default;
 };
 

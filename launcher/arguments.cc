@@ -20,8 +20,10 @@ bool is_negative_number(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word.find_first_not_of("0123456789.", 1) == word.npos;
 }
 
+// With a blank in it it is a value, as argparse has it: --ssh-args '-p 2222'.
 bool looks_like_option(std::string_view word) {
-  return word.size() > 1 && word[0] == '-' && !is_negative_number(word);
+  return word.size() > 1 && word[0] == '-' && !is_negative_number(word) &&
+         word.find(' ') == word.npos;
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -54,7 +56,8 @@ class Splitter {
       }
       if (word.size() < 2 || word[0] != '-') break;
       words_ = words_.subspan(1);
-      const Result<void> read = word[1] == '-' ? long_option(word) : letters(word);
+      const bool is_long = word[1] == '-' || has_one_dash(word);
+      const Result<void> read = is_long ? long_option(word) : letters(word);
       if (!read) return read.error();
     }
     if (!words_.empty()) {
@@ -67,7 +70,8 @@ class Splitter {
  private:
   Result<void> long_option(std::string_view word) {
     const std::size_t equals = word.find('=');
-    const std::string name = dashed(word.substr(0, equals));
+    const std::string dash = word[1] == '-' ? "" : "-";
+    const std::string name = dashed(dash + std::string(word.substr(0, equals)));
     const Found found = find(name);
     if (found.empty()) return unknown(word.substr(0, equals), name);
     if (found.size() > 1) return ambiguous(word.substr(0, equals), found);
@@ -78,6 +82,13 @@ class Splitter {
     }
     result_.options.push_back({option.name, std::string(word.substr(equals + 1))});
     return {};
+  }
+
+  bool has_one_dash(std::string_view word) const {
+    const std::string name = dashed("-" + std::string(word));
+    return std::any_of(known_.begin(), known_.end(), [&name](const KnownOption& each) {
+      return each.may_have_one_dash && each.name == name;
+    });
   }
 
   // -r3, -r=3, -r 3, -m, -mr3.

@@ -24,6 +24,7 @@ struct KnownOption {
   char letter = 0;     // 'r' for -r; 0: none
   enum class Value { None, Needed, MayFollow };  // --flag, --name=v or --name v, --name[=v]
   Value value = Value::Needed;
+  bool may_have_one_dash = false;  // -np is --np, as mpirun's users write it
   // Prefixes are looked up among torchrun's options first, so that one that torchrun takes does
   // not become ambiguous through an option of ours.
   bool is_torchruns = true;

@@ -8,6 +8,8 @@
 
 #include "launcher/exit_code.h"
 #include "launcher/host.h"
+#include "launcher/hosts/from_stdin.h"
+#include "launcher/hosts/run_hosts.h"
 #include "launcher/options.h"
 #include "launcher/report.h"
 #include "launcher/run_job.h"
@@ -39,7 +41,11 @@ int run(const std::vector<std::string>& argv) {
                         [](const StoreCommand& store) { return serve_store(store); },
                         [&host](const StatusCommand& status) { return show_status(status, host); },
                         [](const StacksCommand& stacks) { return show_stacks(stacks); },
-                        [&host](const Options& options) { return run_job(options, host); },
+                        [](const FromStdinCommand&) { return hosts::run_from_stdin(); },
+                        [&host](const Options& options) {
+                          return options.hosts.names_hosts() ? hosts::run_hosts(options, host)
+                                                             : run_job(options, host);
+                        },
                     },
                     *command);
 }

@@ -44,6 +44,7 @@ std::vector<KnownOption> OptionTable::known() const {
                      .value = is_flag          ? Value::None
                               : may_lack_value ? Value::MayFollow
                                                : Value::Needed,
+                     .may_have_one_dash = traits.may_have_one_dash,
                      .is_torchruns = traits.is_torchruns});
   }
   return known;
@@ -58,11 +59,13 @@ Result<void> OptionTable::take_variables(std::vector<std::string>& words) {
     from_variables_.insert(name);
     if (option->get_items_expected_max() > 0) {
       words.insert(words.end(), {name, *value});
+      effective_.push_back({name, *value});
       continue;
     }
     const Result<bool> is_on = parse_switch(*value);
     if (!is_on) return with_context(is_on.error(), shown(name, *value));
     words.push_back(name + (*is_on ? "=true" : "=false"));
+    if (*is_on) effective_.push_back({name, std::nullopt});
   }
   return {};
 }
@@ -71,14 +74,21 @@ Result<Arguments> OptionTable::parse(std::span<const std::string> words) {
   Result<Arguments> arguments = split_arguments(words, known());
   if (!arguments) return arguments;
   std::map<std::string, std::optional<std::string>> last;  // of repeated options, as argparse
-  for (const GivenOption& given : arguments->options) last[given.name] = given.value;
   std::vector<std::string> canonical;
-  for (const auto& [name, value] : last) {
+  const auto add = [&](const std::string& name, const std::optional<std::string>& value) {
     given_.insert(name);
     canonical.push_back(name);
+    effective_.push_back({name, value});
     const CLI::Option* option = app_.get_option(name);
     if (option->get_items_expected_max() > 0) canonical.push_back(value.value_or(""));
+  };
+  for (const GivenOption& given : arguments->options) {
+    if (repeated_.contains(given.name))
+      add(given.name, given.value);
+    else
+      last[given.name] = given.value;
   }
+  for (const auto& [name, value] : last) add(name, value);
   if (Result<void> taken = take_variables(canonical); !taken) return taken.error();
   if (const auto config = last.find("--config"); config != last.end())
     config_file_ = config->second.value_or("");
@@ -124,6 +134,7 @@ std::map<std::string, std::string> OptionTable::sources() const {
 std::vector<HelpEntry> OptionTable::help() const {
   std::vector<HelpEntry> entries;
   for (const CLI::Option* option : app_.get_options()) {
+    if (option->get_group().empty()) continue;  // another spelling of one that is shown
     const auto& letters = option->get_snames();
     std::string names = letters.empty() ? "    " : "-" + letters.front() + ", ";
     names += "--" + option->get_lnames().front();

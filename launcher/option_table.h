@@ -30,10 +30,13 @@ namespace drun {
 struct OptionTraits {
   bool is_torchruns = true;
   bool has_variable = true;
+  bool may_have_one_dash = false;
 };
 
 inline constexpr OptionTraits kOwn{.is_torchruns = false, .has_variable = true};
 inline constexpr OptionTraits kOwnWithoutVariable{.is_torchruns = false, .has_variable = false};
+inline constexpr OptionTraits kMpiruns{
+    .is_torchruns = false, .has_variable = false, .may_have_one_dash = true};
 inline constexpr OptionTraits kWithoutVariable{.is_torchruns = true, .has_variable = false};
 
 class OptionTable {
@@ -66,6 +69,14 @@ class OptionTable {
     return keep(option, traits);
   }
 
+  // One that may be given several times; all are kept.
+  CLI::Option* values(const char* names, std::vector<std::string>& field, const char* type,
+                      const char* text, OptionTraits traits = {}) {
+    repeated_.insert(long_name(names));
+    CLI::Option* option = app_.add_option(twins(names), field, text);
+    return keep(option->type_name(type)->allow_extra_args(false), traits);
+  }
+
   CLI::Option* flag(const char* names, bool& field, const char* text, OptionTraits traits = {}) {
     return keep(app_.add_flag(twins(names), field, text), traits);
   }
@@ -76,6 +87,8 @@ class OptionTable {
   std::vector<HelpEntry> help() const;
   // Where each value that was given came from: "--tee", "PET_TEE" or the configuration file.
   std::map<std::string, std::string> sources() const;
+  // Every option that was given, on the command line or by a variable.
+  const std::vector<GivenOption>& given() const { return effective_; }
   CLI::App& app() { return app_; }
   CLI::Option* keep(CLI::Option* option, OptionTraits traits) {
     option->group(group_);
@@ -100,6 +113,8 @@ class OptionTable {
   std::map<const CLI::Option*, OptionTraits> traits_;
   std::set<std::string> given_;           // canonical names on the command line
   std::set<std::string> from_variables_;  // canonical names taken from PET_ variables
+  std::set<std::string> repeated_;        // canonical names
+  std::vector<GivenOption> effective_;
   std::string config_file_;
 };
 

@@ -268,11 +268,12 @@ Result<LogLevel> parse_log_level(std::string_view text) {
 }
 
 Result<BindTo> parse_bind_to(std::string_view text) {
-  static constexpr std::array<Word<BindTo>, 5> kWords{{{"none", BindTo::None},
+  static constexpr std::array<Word<BindTo>, 6> kWords{{{"none", BindTo::None},
                                                        {"core", BindTo::Core},
                                                        {"socket", BindTo::Socket},
                                                        {"numa", BindTo::Numa},
-                                                       {"gpu", BindTo::GpuNode}}};
+                                                       {"gpu", BindTo::GpuNode},
+                                                       {"package", BindTo::Socket}}};
   return one_of<BindTo>(text, kWords);
 }
 
@@ -339,6 +340,21 @@ Result<std::vector<std::string>> parse_command(std::string_view text) {
   if (words.empty() || words.front().empty())
     return bad("expected a command, such as 'gdb -batch -ex run --args'");
   return words;
+}
+
+Result<MapBy> parse_map_by(std::string_view text) {
+  static constexpr std::array<Word<MapBy::Order>, 2> kWords{
+      {{"slot", MapBy::Order::Slot}, {"node", MapBy::Order::Node}}};
+  if (const Result<MapBy::Order> order = one_of<MapBy::Order>(text, kWords))
+    return MapBy{.order = *order, .per_node = std::nullopt};
+  const std::vector<std::string_view> parts = split(text, ':');
+  if (parts.size() == 3 && parts[0] == "ppr" && parts[2] == "node") {
+    const Result<int> count = integer(parts[1], {1, kMostWorkers}, "workers");
+    if (count) return MapBy{.order = MapBy::Order::Slot, .per_node = *count};
+  }
+  return bad(
+      "expected slot, node, or ppr:N:node with N workers on each host; where on a host they "
+      "run is --bind-to's business");
 }
 
 Result<std::string> parse_logs_specs(std::string_view text) {

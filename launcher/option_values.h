@@ -49,6 +49,7 @@ Result<OmpThreads> parse_omp_threads(std::string_view text);         // "auto", 
 Result<std::vector<int>> parse_global_ranks(std::string_view text);  // "0,3"; at least one
 // Words as a shell would split them: quotes and backslashes are understood, nothing is expanded.
 Result<std::vector<std::string>> parse_command(std::string_view text);
+Result<MapBy> parse_map_by(std::string_view text);            // "slot", "node", "ppr:2:node"
 Result<std::string> parse_logs_specs(std::string_view text);  // "default" is all there is
 
 }  // namespace drun

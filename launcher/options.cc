@@ -38,9 +38,44 @@ void declare_job(OptionTable& table, Options& options) {
   table.value("--rdzv-conf", options.rdzv_conf, parse_pairs, "K=V,...",
               "join_timeout=S: wait for missing nodes (900; c10d: 600); last_call_timeout=S: from "
               "MIN nodes to the first world (30); is_host=0|1: this node listens (guessed)");
+  table.value("-n,--np", options.hosts.np, parse_positive, "N",
+              "workers in all, on --hosts; without them, on this machine", kMpiruns);
   table.value("--engine", options.engine, parse_engine, "auto|none",
               "ask Slurm, mpirun, Kubernetes ... for what is not given above (auto)", kOwn);
   table.value("--role", options.role, parse_text, "NAME", "ROLE_NAME of the workers (default)");
+}
+
+void declare_hosts(OptionTable& table, Options& options) {
+  HostOptions& hosts = options.hosts;
+  table.group("Other machines, over ssh (launcher/HOSTS.md)");
+  table.value("-H,--hosts", hosts.hosts, parse_text, "LIST",
+              "start the job there, from here: a,b:2,node[02-04]:4,user@host; :N: its workers",
+              kMpiruns);
+  table.value("--hostfile", hosts.hostfile, parse_text, "FILE",
+              "the same from a file, a host a line, also as host slots=N", kMpiruns);
+  table.value("--include", hosts.include, parse_text, "HOSTS",
+              "only these of them, or their GPUs: host1@host2:0,2", kOwnWithoutVariable);
+  table.value("--exclude", hosts.exclude, parse_text, "HOSTS", "all but these",
+              kOwnWithoutVariable);
+  table.values("-x,--export", hosts.exports, "VAR[=VALUE]",
+               "a variable for the workers; may be repeated", kOwnWithoutVariable);
+  table.value("--map-by", hosts.map_by, parse_map_by, "HOW",
+              "of --np: slot: fill a host, then the next; node: one on each in turn; ppr:N:node: N "
+              "on each (slot)",
+              kMpiruns);
+  table.flag("--oversubscribe", hosts.oversubscribe, "more workers on a host than it has slots",
+             kMpiruns);
+  table.value("--ssh", hosts.ssh, parse_text, "PROGRAM", "instead of ssh", kOwnWithoutVariable);
+  table.value("--ssh-args", hosts.ssh_args, parse_command, "ARGS",
+              "more arguments for it, such as '-F my_config -p 2222'", kOwnWithoutVariable);
+  table.value("--fanout", hosts.fanout, parse_positive, "N", "logins at the same time (64)",
+              kOwnWithoutVariable);
+  table.value("--login-timeout", hosts.login_timeout, parse_interval, "S",
+              "for a host to log in and answer (120)", kOwnWithoutVariable);
+  for (const char* other : {"--host", "--machinefile"}) {
+    auto& field = std::string_view(other) == "--host" ? hosts.hosts : hosts.hostfile;
+    table.value(other, field, parse_text, "", "", kMpiruns)->group("");
+  }
 }
 
 void declare_security(OptionTable& table, Options& options) {
@@ -199,6 +234,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   const bool is_torchrun = options.invoked_as == "torchrun";
   const auto words = argv.empty() ? argv : argv.subspan(1);
   if (words.empty()) return Command(ShowText{short_usage(options.invoked_as), 2});
+  if (words.size() == 1 && words.front() == "--from-stdin") return Command(FromStdinCommand{});
   if (!is_torchrun) {
     if (auto helper = parse_helper_command(words, variables)) return *std::move(helper);
   }
@@ -207,6 +243,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   bool version = false;
   OptionTable table(variables);
   declare_job(table, options);
+  declare_hosts(table, options);
   declare_survival(table, options);
   declare_security(table, options);
   declare_program(table, options);
@@ -228,6 +265,10 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
                                        options.invoked_as + " [option...] program [argument...]"};
   }
   options.sources = table.sources();
+  if (options.hosts.names_hosts()) {
+    for (const GivenOption& given : table.given())
+      options.hosts.given.emplace_back(given.name, given.value);
+  }
   options.program = *std::move(arguments->program);
   options.program_arguments = own_arguments(std::move(arguments->program_arguments), is_torchrun);
   if (!options.log_level) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/spec.h"
+#include "launcher/hosts/host_options.h"
 #include "launcher/place.h"
 #include "rendezvous/log.h"
 #include "rendezvous/result.h"
@@ -78,6 +79,9 @@ struct Options {
   std::optional<std::chrono::milliseconds> hang_timeout{};
   RestartPolicy restart{};
   EngineChoice engine = EngineChoice::Auto;
+  // Other machines.
+  HostOptions hosts{};
+  bool is_checked_first = false;  // what cannot start here is said before anything does
   // The program.
   bool module = false;
   bool no_python = false;
@@ -148,7 +152,14 @@ struct ShowText {
   bool operator==(const ShowText&) const = default;
 };
 
-using Command = std::variant<Options, StoreCommand, StatusCommand, StacksCommand, ShowText>;
+// `drun --from-stdin`: an agent that --hosts of another machine started; all else comes by its
+// standard input (hosts/hand_over.h).
+struct FromStdinCommand {
+  bool operator==(const FromStdinCommand&) const = default;
+};
+
+using Command = std::variant<Options, StoreCommand, StatusCommand, StacksCommand, FromStdinCommand,
+                             ShowText>;
 
 // `argv` with argv[0]; `variables` gives PET_<NAME> and LOGLEVEL. Errors: Usage, naming the option
 // (or the variable, or the file), the value, the reason and the remedy; without a trailing newline.

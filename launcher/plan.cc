@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "agent/worker_command.h"
+#include "launcher/hosts/host_plan.h"
 #include "launcher/option_values.h"
 #include "launcher/plan_join.h"
 #include "launcher/plan_placement.h"
@@ -160,11 +161,27 @@ Result<void> plan_hang(AgentSpec& agent, const Options& options, Remarks& remark
   return {};
 }
 
+// The words that go with --hosts have a meaning here, too, unless they had it where this agent was
+// started from.
+Result<Settled> settle_all(const Options& given, const HostFacts& whole_host, Remarks& remarks) {
+  if (given.is_checked_first) return settle(given, whole_host, remarks);
+  Options options = given;
+  HostFacts host = whole_host;
+  if (Result<void> done = hosts::settle_without_hosts(options, host, remarks); !done)
+    return done.error();
+  Result<Settled> settled = settle(options, host, remarks);
+  if (settled && given.hosts.np && settled->options.nnodes && settled->options.nnodes->max > 1)
+    return usage_error("--np",
+                       "it counts the workers of --hosts, or of one machine; with several "
+                       "nodes write --nproc-per-node");
+  return settled;
+}
+
 }  // namespace
 
 Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   Remarks remarks;
-  const Result<Settled> settled = settle(given, whole_host, remarks);
+  const Result<Settled> settled = settle_all(given, whole_host, remarks);
   if (!settled) return settled.error();
   const Options& options = settled->options;
   const HostFacts& host = settled->host;
@@ -192,7 +209,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   if (Result<void> hang = plan_hang(plan.agent, options, remarks); !hang) return hang.error();
   plan.agent.termination_signals = plan_signals(options, remarks);
   plan.agent.error_file = variable(host, "TORCHELASTIC_ERROR_FILE").value_or("");
-  if (plan.cannot_start && plan.agent.join.node_count > 1) {
+  if (plan.cannot_start && plan.agent.join.node_count > 1 && !options.is_checked_first) {
     remarks.warnings.push_back(plan.cannot_start->message + "; the job will fail here");
     plan.cannot_start.reset();
   }

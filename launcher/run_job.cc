@@ -81,7 +81,9 @@ Telling telling_of(const Options& options, const HostFacts& host) {
           .placements = {}};
 }
 
-Log log_of(const Plan& plan, const std::string& invoked_as) {
+}  // namespace
+
+Log job_log(const Plan& plan, const std::string& invoked_as) {
   const JoinSpec& join = plan.agent.join;
   return console_log({.invoked_as = invoked_as,
                       .level = plan.log_level,
@@ -89,8 +91,6 @@ Log log_of(const Plan& plan, const std::string& invoked_as) {
                                        ? std::optional(join.node_rank)
                                        : std::nullopt});
 }
-
-}  // namespace
 
 int run_job(const Options& options, const HostFacts& host) {
   Telling telling = telling_of(options, host);
@@ -105,7 +105,7 @@ int run_job(const Options& options, const HostFacts& host) {
     return 0;
   }
   if (plan.explain) std::fputs(origins_text(plan.origins).c_str(), stderr);
-  const Log log = log_of(plan, options.invoked_as);
+  const Log log = job_log(plan, options.invoked_as);
   for (const std::string& note : plan.notes) log.debug(note);
   for (const std::string& warning : plan.warnings) log.warning(warning);
   if (plan.cannot_start) {

@@ -4,11 +4,16 @@
 
 #include "launcher/host.h"
 #include "launcher/options.h"
+#include "launcher/plan.h"
+#include "rendezvous/log.h"
 
 namespace drun {
 
 // Gives the exit code. Forks (agent/guardian.h): call it while there is one thread only, and return
 // what it gives.
 int run_job(const Options& options, const HostFacts& host);
+
+// drun's own lines on stderr, as the plan wants them.
+Log job_log(const Plan& plan, const std::string& invoked_as);
 
 }  // namespace drun

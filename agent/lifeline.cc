@@ -1,0 +1,97 @@
+#include "agent/lifeline.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <optional>
+#include <utility>
+
+namespace drun::agent {
+namespace {
+
+constexpr std::size_t kMostLineBytes = 256;  // no line that means something is as long
+
+std::optional<int> number_after(std::string_view line, std::string_view word) {
+  if (!line.starts_with(word)) return std::nullopt;
+  line.remove_prefix(word.size());
+  int number = 0;
+  const auto [end, ec] = std::from_chars(line.data(), line.data() + line.size(), number);
+  if (ec != std::errc() || end != line.data() + line.size() || number < 1 || number > SIGRTMAX)
+    return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+Lifeline::Lifeline(asio::io_context& io, int fd, std::string pending, Signals::Listener& listener)
+    : fd_(::fcntl(fd, F_DUPFD_CLOEXEC, 3)),
+      input_(io),
+      held_(std::move(pending)),
+      listener_(listener) {}
+
+void Lifeline::start() {
+  error_code ec = asio::error::bad_descriptor;
+  if (fd_) input_.assign(fd_.get(), ec);
+  if (!ec) fd_.release();
+  asio::post(input_.get_executor(), [this, ec] {
+    if (is_stopped_) return;
+    take(std::exchange(held_, {}));
+    if (ec) return end();
+    wait();
+  });
+}
+
+void Lifeline::stop() {
+  is_stopped_ = true;
+  error_code ignored;
+  input_.close(ignored);
+}
+
+void Lifeline::wait() {
+  if (is_stopped_) return;
+  input_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const error_code& ec) {
+    if (ec || is_stopped_) return;
+    read();
+  });
+}
+
+void Lifeline::read() {
+  std::array<char, 1024> buffer{};
+  const ssize_t got = ::read(input_.native_handle(), buffer.data(), buffer.size());
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return wait();
+  if (got <= 0) return end();
+  take(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+  wait();
+}
+
+void Lifeline::take(std::string_view bytes) {
+  held_ += bytes;
+  for (std::size_t end = held_.find('\n'); end != held_.npos && !is_stopped_;
+       end = held_.find('\n')) {
+    const std::string line = held_.substr(0, end);
+    held_.erase(0, end + 1);
+    obey(line);
+  }
+  if (held_.size() > kMostLineBytes) held_.clear();
+}
+
+void Lifeline::obey(std::string_view line) {
+  if (const auto ending = number_after(line, "signal ")) return listener_.on_terminate(*ending);
+  if (const auto passed = number_after(line, "pass ")) {
+    if (*passed == SIGUSR1 || *passed == SIGUSR2 || *passed == SIGCONT)
+      listener_.on_pass_on(*passed);
+  } else if (line == "kill" && !std::exchange(is_killing_, true)) {
+    listener_.on_terminate(SIGTERM);
+    listener_.on_kill_now();
+  }
+}
+
+void Lifeline::end() {
+  stop();
+  listener_.on_terminate(SIGHUP);
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,49 @@
+// edge. The line to whoever started this agent from another machine, on its standard input: what
+// comes as a signal to others comes as a line of text here, and its end as the end of the job.
+//
+//   "signal N"   end in order, as by signal N          "kill"     and at once
+//   "pass N"     USR1, USR2 or CONT for the workers     end of file, or an error: as SIGHUP
+//
+// Shape:   other lines, empty ones among them, mean nothing. What Signals promises of its listener
+//          holds here, but that on_terminate may come from both.
+// Owner:   Agent. Between start() and stop() it keeps the io_context running; destroyed after the
+//          io_context has run its last handler.
+// Thread:  the io_context's only.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "agent/signals.h"
+#include "rendezvous/asio.h"
+#include "rendezvous/unique_fd.h"
+
+namespace drun::agent {
+
+class Lifeline {
+ public:
+  // Reads a duplicate of `fd`; `pending` are bytes that were read from it before.
+  Lifeline(asio::io_context& io, int fd, std::string pending, Signals::Listener& listener);
+  Lifeline(const Lifeline&) = delete;
+  Lifeline& operator=(const Lifeline&) = delete;
+
+  void start();
+  void stop();
+
+ private:
+  void wait();
+  void read();
+  void take(std::string_view bytes);
+  void obey(std::string_view line);
+  void end();
+
+  UniqueFd fd_;
+  asio::posix::stream_descriptor input_;
+  std::string held_;
+  Signals::Listener& listener_;
+  bool is_stopped_ = false;
+  bool is_killing_ = false;
+};
+
+}  // namespace drun::agent

@@ -1,0 +1,158 @@
+#include "launcher/hosts/from_stdin.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "agent/agent.h"
+#include "agent/guardian.h"
+#include "launcher/exit_code.h"
+#include "launcher/host.h"
+#include "launcher/hosts/hand_over.h"
+#include "launcher/hosts/line_reader.h"
+#include "launcher/options.h"
+#include "launcher/plan.h"
+#include "launcher/report.h"
+#include "launcher/report_json.h"
+#include "launcher/run_job.h"
+#include "launcher/version.h"
+
+namespace drun::hosts {
+namespace {
+
+constexpr std::chrono::seconds kWriteAtMost{30};
+
+// All of it, also to a descriptor that does not block (sshd may give one); after kWriteAtMost
+// without progress nobody reads it.
+void write_out(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written > 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+      continue;
+    }
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno != EAGAIN) return;
+    pollfd asked{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+    const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(kWriteAtMost);
+    if (::poll(&asked, 1, static_cast<int>(wait.count())) == 0) return;
+  }
+}
+
+int decline(const std::string& problem, int code) {
+  write_out(to_line(Hello{.version = kVersion, .problem = problem, .exit_code = code}));
+  return code;
+}
+
+struct Problem {
+  std::string text;
+  int exit_code = 0;
+};
+
+std::optional<Problem> enter(const Start& start) {
+  for (const auto& [name, value] : start.environment) {
+    const bool is_name = !name.empty() && name.find('=') == name.npos;
+    if (!is_name || ::setenv(name.c_str(), value.c_str(), 1) != 0)
+      return Problem{"cannot set the variable \"" + name + "\"", kUsage};
+  }
+  if (::chdir(start.directory.c_str()) == 0) return std::nullopt;
+  return Problem{"no folder " + start.directory + " here: " + system_message(errno) +
+                     "; start the job in one that all hosts have",
+                 kNotFound};
+}
+
+Result<Options> options_of(const Start& start, const HostFacts& host) {
+  // PET_ variables of the login here are not the user's wishes.
+  const Lookup lookup = [&host](std::string_view name) {
+    return name.starts_with("PET_") ? std::nullopt : variable(host, name);
+  };
+  Result<Command> command = parse_command_line(start.arguments, lookup);
+  if (!command) return command.error();
+  auto* options = std::get_if<Options>(&*command);
+  if (options == nullptr) return Error{ErrorCode::Refused, "these are not the words of a job"};
+  options->is_checked_first = true;
+  return std::move(*options);
+}
+
+// What --hosts' own label is, unless this machine's variable says another.
+void label_lines(Plan& plan, const Start& start, const HostFacts& host) {
+  if (!variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"))
+    plan.agent.output.label_template = start.label;
+}
+
+ReportStyle style_of(const Start& start, const std::string& invoked_as) {
+  return {.invoked_as = invoked_as,
+          .has_colour = start.has_colour,
+          .columns = start.columns,
+          .utc_offset = std::chrono::seconds(start.utc_offset_s),
+          .log_directory = "",
+          .report_file = start.report_file};
+}
+
+// The job; its outcome goes to the starter, who tells it.
+int run(const Plan& plan, const Start& start, const std::string& invoked_as) {
+  const Log log = job_log(plan, invoked_as);
+  for (const std::string& note : plan.notes) log.debug(note);
+  for (const std::string& warning : plan.warnings) log.warning(warning);
+  const Result<int> code = agent::run_guarded([&] {
+    const agent::AgentEnd ended = agent::run_agent(plan.agent, log);
+    ReportStyle style = style_of(start, invoked_as);
+    style.log_directory = ended.log_directory;
+    End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),
+            .text = report_text(ended.outcome, style),
+            .report = {}};
+    end.report = report_json(ended.outcome, end.exit_code, plan.agent.worker.placements);
+    std::string line = to_line(end);
+    if (line.size() > kMostLineBytes) line = to_line(End{end.exit_code, end.text, {}});
+    write_out(line);
+    return end.exit_code;
+  });
+  if (code) return *code;
+  write_out(to_line(
+      End{exit_code(code.error(), plan.exit_codes), error_text(invoked_as, code.error()), {}}));
+  return exit_code(code.error(), plan.exit_codes);
+}
+
+}  // namespace
+
+int run_from_stdin() {
+  std::signal(SIGPIPE, SIG_IGN);
+  LineReader input(STDIN_FILENO, kMostLineBytes);
+  const Result<std::string> line = input.read(kStartAtMost);
+  if (!line) {
+    std::fprintf(stderr, "drun: --from-stdin is what drun --hosts starts on other machines: %s\n",
+                 line.error().message.c_str());
+    return kUsage;
+  }
+  const Result<Start> start = parse_start(*line);
+  if (!start) return decline(start.error().message, kRendezvousRefused);
+  if (start->protocol != kProtocol) return decline("another version of drun", kRendezvousRefused);
+  if (const auto problem = enter(*start)) return decline(problem->text, problem->exit_code);
+  const HostFacts host = look_at_host();
+  const Result<Options> options = options_of(*start, host);
+  if (!options) return decline(options.error().message, kUsage);
+  Result<Plan> plan = make_plan(*options, host);
+  if (!plan) return decline(plan.error().message, exit_code(plan.error(), ExitCodeStyle::Drun));
+  if (plan->cannot_start)
+    return decline(plan->cannot_start->message, exit_code(plan->cannot_start->status));
+  if (!start->host.empty()) plan->agent.host = start->host;
+  label_lines(*plan, *start, host);
+  write_out(to_line(Hello{.version = kVersion}));
+  for (;;) {
+    const Result<std::string> word = input.read(std::nullopt);
+    if (!word) return 0;  // the starter changed its mind, or is gone
+    if (*word == "go") break;
+  }
+  plan->agent.lifeline = input.take_rest();
+  return run(*plan, *start, options->invoked_as);
+}
+
+}  // namespace drun::hosts

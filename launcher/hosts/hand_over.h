@@ -1,0 +1,70 @@
+// core. What starter and agent say to each other over ssh's standard input and output: bytes <->
+// values.
+//
+//   starter -> agent   Start, one line of JSON; then "go" once all hosts are ready; then, any time,
+//                      "signal N", "kill" and empty lines. End of file ends the job there.
+//   agent -> starter   Hello, once it knows whether it can start; then workers' lines; at the end
+//                      End. Those two are lines of JSON behind kMark, which no text of people has.
+//
+// Shape:   every text is bytes: those beyond ASCII travel as the characters U+0080 to U+00FF.
+// Units:   a line is at most kMostLineBytes.
+// Errors:  Refused, saying what is wrong with the line. Never throws.
+// Owner:   values; copy freely.   Thread: any.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rendezvous/result.h"
+#include "rendezvous/world.h"
+
+namespace drun::hosts {
+
+inline constexpr int kProtocol = 1;
+inline constexpr std::string_view kMark =
+    "\x1e"
+    "drun ";
+inline constexpr std::size_t kMostLineBytes = std::size_t{4} << 20;
+
+struct Start {
+  int protocol = kProtocol;
+  std::vector<std::string> arguments{};  // with argv[0]
+  std::vector<EnvironmentEntry> environment{};
+  std::string directory{};
+  std::string host{};         // what the user calls this machine
+  std::string label{};        // in front of workers' lines
+  std::string secret{};       // of the job; empty: none, and then not written
+  std::string report_file{};  // where the starter writes it: to be named in the report
+  int columns = 80;           // of the starter's terminal
+  bool has_colour = false;
+  long utc_offset_s = 0;
+  bool operator==(const Start&) const = default;
+};
+
+struct Hello {
+  int protocol = kProtocol;
+  std::string version{};
+  std::string problem{};  // why nothing can be started here; empty: ready
+  int exit_code = 0;      // that goes with it
+  bool operator==(const Hello&) const = default;
+};
+
+struct End {
+  int exit_code = 0;
+  std::string text{};    // the report, in words
+  std::string report{};  // the same for --report
+  bool operator==(const End&) const = default;
+};
+
+// With the newline.
+std::string to_line(const Start& start);
+std::string to_line(const Hello& hello);
+std::string to_line(const End& end);
+
+// Without the newline, and without the mark.
+Result<Start> parse_start(std::string_view line);
+Result<Hello> parse_hello(std::string_view line);
+Result<End> parse_end(std::string_view line);
+
+}  // namespace drun::hosts

@@ -1,0 +1,238 @@
+#include "launcher/hosts/host_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "launcher/hosts/exports.h"
+#include "launcher/hosts/pool.h"
+#include "launcher/hosts/remote_command.h"
+#include "launcher/hosts/spread.h"
+#include "launcher/option_values.h"
+
+namespace drun::hosts {
+namespace {
+
+// What the agents are not given as it was: it is ours, or each gets its own.
+constexpr std::array<std::string_view, 24> kNotPassedOn{
+    "--hosts",  "--host",          "--hostfile",    "--machinefile",   "--include", "--exclude",
+    "--np",     "--export",        "--map-by",      "--oversubscribe", "--ssh",     "--ssh-args",
+    "--fanout", "--login-timeout", "--report",      "--dry-run",       "--explain", "--engine",
+    "--nnodes", "--node-rank",     "--master-addr", "--master-port",   "--rdzv-id", "--log-level"};
+
+bool is_loopback(const std::string& name) {
+  return name == "localhost" || name.starts_with("127.") || name == "::1";
+}
+
+// What a job over ssh cannot be.
+Result<void> check(const Options& options) {
+  if (options.hosts.hosts && options.hosts.hostfile)
+    return usage_error("--hosts and --hostfile", "write one of them, and --include to choose");
+  if (options.node_rank)
+    return usage_error("--node-rank", "with --hosts the order of the hosts says it; leave it out");
+  if (options.standalone) return usage_error("--standalone", "it is for one node without --hosts");
+  if (options.rdzv_endpoint || options.rdzv_backend.value_or("static") != "static")
+    return usage_error("--rdzv-backend, --rdzv-endpoint",
+                       "with --hosts the nodes meet on the first host, or on --master-addr; "
+                       "leave them out");
+  if (options.stdin_source != StdinSource::DevNull)
+    return usage_error("--stdin=rank0", "not with --hosts; let the program read a file");
+  if (options.output == OutputMode::Raw)
+    return usage_error("--output=raw", "not with --hosts: lines of several hosts would mix");
+  if (options.hosts.include && options.hosts.exclude)
+    return usage_error("--include and --exclude", "write one of them");
+  return {};
+}
+
+Result<Pool> pool_of(const HostOptions& wishes, const HostFacts& host) {
+  std::string source = "--hosts=" + wishes.hosts.value_or("");
+  std::optional<std::string> text = wishes.hosts;
+  if (!text) {
+    source = "--hostfile=" + *wishes.hostfile;
+    text = host.file_text ? host.file_text(*wishes.hostfile) : std::nullopt;
+    if (!text)
+      return usage_error(source,
+                         "no such file, not readable, or over 4 MiB; write the path of a "
+                         "text file with a host a line");
+  }
+  Result<Pool> pool = wishes.hosts ? parse_hosts(*text) : parse_host_file(*text);
+  if (!pool) return with_context(pool.error(), source);
+  if (wishes.include) {
+    pool = included(Pool(*pool), *wishes.include);
+    if (!pool) return with_context(pool.error(), "--include=" + *wishes.include);
+  }
+  if (wishes.exclude) {
+    pool = excluded(Pool(*pool), *wishes.exclude);
+    if (!pool) return with_context(pool.error(), "--exclude=" + *wishes.exclude);
+  }
+  return pool;
+}
+
+Wish wish_of(const Options& options) {
+  Wish wish{.np = options.hosts.np,
+            .map_by = options.hosts.map_by.value_or(MapBy{}),
+            .oversubscribe = options.hosts.oversubscribe};
+  if (!options.nproc_per_node) return wish;
+  if (const int* count = std::get_if<int>(&*options.nproc_per_node))
+    wish.per_node = *count;
+  else
+    wish.has_per_node_word = true;
+  return wish;
+}
+
+Result<void> check_node_count(const Options& options, std::size_t hosts) {
+  if (!options.nnodes) return {};
+  const NodeRange& nodes = *options.nnodes;
+  if (nodes.min == nodes.max && static_cast<std::size_t>(nodes.max) == hosts) return {};
+  return usage_error("--nnodes", "there are " + std::to_string(hosts) +
+                                     " hosts with workers, each a node; leave it out");
+}
+
+std::optional<std::string> value_in(const std::vector<EnvironmentEntry>& entries,
+                                    std::string_view name) {
+  for (const auto& [each, value] : entries)
+    if (each == name) return value;
+  return std::nullopt;
+}
+
+// mpirun's lines say it to the workers: -x MASTER_ADDR=node01 -x MASTER_PORT=29500.
+Result<void> place_meeting(HostPlan& plan, const Options& options,
+                           const std::vector<EnvironmentEntry>& exports) {
+  auto addr = options.master_addr ? options.master_addr : value_in(exports, "MASTER_ADDR");
+  if (addr && addr->empty()) addr.reset();
+  std::optional<int> port = options.master_port;
+  if (const auto text = value_in(exports, "MASTER_PORT"); text && !port) {
+    const Result<int> parsed = parse_port(*text);
+    if (!parsed) return usage_error("-x MASTER_PORT=" + *text, parsed.error().message);
+    port = *parsed;
+  }
+  if (plan.nodes.size() == 1 && !addr && !port) return {};
+  plan.master_addr = addr.value_or(plan.nodes.front().name);
+  plan.master_port = port.value_or(kMasterPort);
+  if (plan.master_port == 0)
+    return usage_error("--master-port=0", "the other hosts cannot know it; write such as 29500");
+  if (plan.nodes.size() > 1 && !addr && is_loopback(plan.master_addr))
+    return usage_error(plan.master_addr,
+                       "the other hosts cannot reach the first one under this name; give its real "
+                       "one, or --master-addr");
+  return {};
+}
+
+std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
+                                      const Options& options) {
+  const HostNode& node = plan.nodes[rank];
+  std::vector<std::string> words{options.invoked_as};
+  for (const auto& [name, value] : options.hosts.given) {
+    const bool is_ours =
+        std::find(kNotPassedOn.begin(), kNotPassedOn.end(), name) != kNotPassedOn.end() ||
+        (name == "--nproc-per-node" && node.workers);
+    if (!is_ours) words.push_back(value ? name + "=" + *value : name);
+  }
+  const auto add = [&words](const std::string& name, const std::string& value) {
+    words.push_back(name + "=" + value);
+  };
+  add("--engine", "none");
+  add("--nnodes", std::to_string(plan.nodes.size()));
+  add("--node-rank", std::to_string(rank));
+  add("--rdzv-id", plan.run_id);
+  if (!plan.master_addr.empty()) {
+    add("--master-addr", plan.master_addr);
+    add("--master-port", std::to_string(plan.master_port));
+  }
+  if (node.workers) add("--nproc-per-node", std::to_string(*node.workers));
+  if (!options.sources.contains("--output")) add("--output", "labelled");
+  if (options.log_level)
+    add("--log-level", *options.log_level == LogLevel::Debug     ? "debug"
+                       : *options.log_level == LogLevel::Info    ? "info"
+                       : *options.log_level == LogLevel::Warning ? "warning"
+                                                                 : "error");
+  words.emplace_back("--");
+  words.push_back(options.program);
+  if (options.invoked_as == "torchrun") words.emplace_back("--");  // which drops the first one
+  words.insert(words.end(), options.program_arguments.begin(), options.program_arguments.end());
+  return words;
+}
+
+std::vector<EnvironmentEntry> environment_of(const PoolHost& host,
+                                             const std::vector<EnvironmentEntry>& exports) {
+  std::vector<EnvironmentEntry> environment = exports;
+  if (host.devices.empty()) return environment;
+  std::string list;
+  for (const int device : host.devices) list += (list.empty() ? "" : ",") + std::to_string(device);
+  put(environment, {"CUDA_VISIBLE_DEVICES", list});
+  return environment;
+}
+
+HostPlan frame_of(const Options& options, const HostFacts& host) {
+  const bool is_torchrun = options.invoked_as == "torchrun";
+  return {
+      .run_id = options.rdzv_id && !options.rdzv_id->empty() ? *options.rdzv_id : host.random_id,
+      .directory = host.working_directory,
+      .fanout = options.hosts.fanout,
+      .login_timeout = options.hosts.login_timeout,
+      .report_file = options.report.value_or(""),
+      .exit_codes =
+          options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun),
+      .dry_run = options.dry_run,
+      .log_level = options.log_level.value_or(LogLevel::Info),
+      .explain = options.explain};
+}
+
+}  // namespace
+
+Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
+                                const std::string& own_path) {
+  if (Result<void> fits = check(options); !fits) return fits.error();
+  const Result<Pool> pool = pool_of(options.hosts, host);
+  if (!pool) return pool.error();
+  const Result<std::vector<Share>> shares = spread(*pool, wish_of(options));
+  if (!shares) return shares.error();
+  if (Result<void> fits = check_node_count(options, shares->size()); !fits) return fits.error();
+  Remarks remarks;
+  const Lookup here = [&host](std::string_view name) { return variable(host, name); };
+  const auto exports = exported(options.hosts.exports, here, remarks);
+  if (!exports) return exports.error();
+  HostPlan plan = frame_of(options, host);
+  const auto own_label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+  for (const Share& share : *shares) {
+    const std::string label = own_label.value_or("[" + share.host.name + ":${rank}]: ");
+    plan.nodes.push_back({.name = share.host.name,
+                          .user = share.host.user,
+                          .workers = share.workers,
+                          .ssh_command = {},
+                          .arguments = {},
+                          .environment = environment_of(share.host, *exports),
+                          .label = label});
+  }
+  if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
+  for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
+    HostNode& node = plan.nodes[rank];
+    node.arguments = arguments_of(plan, rank, options);
+    node.ssh_command = ssh_command(options.hosts, node, own_path);
+  }
+  plan.warnings = std::move(remarks.warnings);
+  return plan;
+}
+
+Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& remarks) {
+  const HostOptions& wishes = options.hosts;
+  for (const auto& [option, is_given] : {std::pair("--include", wishes.include.has_value()),
+                                         std::pair("--exclude", wishes.exclude.has_value())}) {
+    if (is_given) return usage_error(option, "it chooses from --hosts or --hostfile; give one");
+  }
+  const Lookup here = [&host](std::string_view name) { return variable(host, name); };
+  Result<std::vector<EnvironmentEntry>> exports = exported(wishes.exports, here, remarks);
+  if (!exports) return exports.error();
+  for (EnvironmentEntry& entry : *exports) put(host.environment, std::move(entry));
+  const auto per_node = wishes.map_by ? wishes.map_by->per_node : std::nullopt;
+  const std::optional<int> workers = wishes.np ? wishes.np : per_node;
+  if (!workers) return {};
+  const std::string option = wishes.np ? "--np" : "--map-by";
+  if (options.nproc_per_node)
+    return usage_error(option + " and --nproc-per-node", "they say two things; drop one");
+  options.nproc_per_node = WorkerCount(*workers);
+  options.sources["--nproc-per-node"] = option;
+  return {};
+}
+
+}  // namespace drun::hosts

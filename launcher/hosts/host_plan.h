@@ -1,0 +1,58 @@
+// core. From --hosts and what goes with it to a plan: which hosts are the nodes of the job, how
+// many workers each has, where they meet, and the words that start an agent there.
+//
+// Owner:   values; copy freely.   Thread: any.
+// Errors:  Usage, naming the option, the value, the reason and the remedy. Never throws.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/host.h"
+#include "launcher/options.h"
+#include "launcher/plan_join.h"
+#include "rendezvous/result.h"
+
+namespace drun::hosts {
+
+// One host of the job; its place in HostPlan::nodes is its node rank.
+struct HostNode {
+  std::string name{};
+  std::string user{};
+  std::optional<int> workers{};            // absent: the agent counts
+  std::vector<std::string> ssh_command{};  // argv
+  // What the agent is told over ssh's standard input.
+  std::vector<std::string> arguments{};         // drun's, with argv[0]
+  std::vector<EnvironmentEntry> environment{};  // on top of what the login there gives
+  std::string label{};                          // in front of its workers' lines
+  bool operator==(const HostNode&) const = default;
+};
+
+struct HostPlan {
+  std::vector<HostNode> nodes{};
+  std::string run_id{};
+  std::string master_addr{};  // empty: one host alone
+  int master_port = 0;
+  std::string directory{};  // where the agents work
+  std::string secret{};     // of the job; empty: none
+  int fanout = 64;
+  std::chrono::milliseconds login_timeout{0};
+  std::string report_file{};
+  ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
+  std::optional<DryRun> dry_run{};
+  LogLevel log_level = LogLevel::Info;
+  bool explain = false;
+  std::vector<std::string> warnings{};
+  bool operator==(const HostPlan&) const = default;
+};
+
+// `own_path`: this drun's own, absolute; it is looked for at the same place on the hosts.
+Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
+                                const std::string& own_path);
+
+// Without --hosts: -np, -x and --map-by of a job on this machine, put where its plan looks.
+Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& remarks);
+
+}  // namespace drun::hosts

@@ -1,0 +1,79 @@
+#include "launcher/hosts/host_plan_text.h"
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/hosts/shell_quote.h"
+
+namespace drun::hosts {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_quoted(word);
+  return text;
+}
+
+std::string field(std::string label, const std::string& value) {
+  label.resize(13, ' ');
+  return label + value + "\n";
+}
+
+// A variable's value may be a secret of the user's: names are enough.
+std::string names_of(const std::vector<EnvironmentEntry>& environment) {
+  std::string text;
+  for (const auto& [name, value] : environment) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+std::string workers_text(const HostNode& node) {
+  if (!node.workers) return "as many workers as the agent there counts";
+  return std::to_string(*node.workers) + (*node.workers == 1 ? " worker" : " workers");
+}
+
+std::string meeting_of(const HostPlan& plan) {
+  if (plan.master_addr.empty()) return "on that host, any free port";
+  const bool is_v6 = plan.master_addr.find(':') != std::string::npos;
+  return (is_v6 ? "[" + plan.master_addr + "]" : plan.master_addr) + ":" +
+         std::to_string(plan.master_port);
+}
+
+}  // namespace
+
+std::string host_plan_text(const HostPlan& plan) {
+  std::string text = field("run id", plan.run_id);
+  text += field("hosts", std::to_string(plan.nodes.size()) + ", over ssh, " +
+                             std::to_string(plan.fanout) + " logins at most at a time");
+  text += field("meet", meeting_of(plan));
+  text += field("directory", plan.directory);
+  for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
+    const HostNode& node = plan.nodes[rank];
+    text += "\n" + field("node " + std::to_string(rank), node.name + ", " + workers_text(node));
+    text += field("  login", joined(node.ssh_command));
+    text += field("  agent", joined(node.arguments));
+    if (!node.environment.empty()) text += field("  variables", names_of(node.environment));
+  }
+  for (const std::string& warning : plan.warnings) text += field("warning", warning);
+  return text;
+}
+
+std::string host_plan_json(const HostPlan& plan) {
+  Json nodes = Json::array();
+  for (const HostNode& node : plan.nodes) {
+    Json environment = Json::object();
+    for (const auto& [name, value] : node.environment) environment[name] = value;
+    nodes.push_back({{"host", node.name},
+                     {"user", node.user.empty() ? Json(nullptr) : Json(node.user)},
+                     {"workers", node.workers ? Json(*node.workers) : Json(nullptr)},
+                     {"ssh", node.ssh_command},
+                     {"arguments", node.arguments},
+                     {"environment", std::move(environment)}});
+  }
+  const Json json = {{"run_id", plan.run_id},       {"meet", meeting_of(plan)},
+                     {"directory", plan.directory}, {"fanout", plan.fanout},
+                     {"nodes", std::move(nodes)},   {"warnings", plan.warnings}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace drun::hosts

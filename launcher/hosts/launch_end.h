@@ -1,0 +1,26 @@
+// core. How a job over ssh ended, or why it did not begin, in words and as an exit code.
+// Thread:  any.
+#pragma once
+
+#include <string>
+
+#include "launcher/hosts/host_plan.h"
+#include "launcher/hosts/launching.h"
+
+namespace drun::hosts {
+
+struct LaunchEnd {
+  int exit_code = 0;
+  std::string text{};    // for stderr, with a newline after each line; may be empty
+  std::string report{};  // JSON for --report; empty: there is none
+  bool operator==(const LaunchEnd&) const = default;
+};
+
+// One report, the job's: node 0's, or that of the node that was the cause. 0 only when node 0's
+// agent said so. Requires is_over(state).
+LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::string& invoked_as);
+
+// "no answer yet from node03, node04".
+std::string reminder_text(const Launching& state, const HostPlan& plan);
+
+}  // namespace drun::hosts

@@ -1,0 +1,51 @@
+#include "launcher/hosts/marked_lines.h"
+
+#include <utility>
+
+#include "launcher/hosts/hand_over.h"
+
+namespace drun::hosts {
+namespace {
+
+constexpr std::size_t kMostHeldBytes = kMostLineBytes + kMark.size();
+
+bool may_become_mark(std::string_view text) {
+  return kMark.substr(0, text.size()) == text.substr(0, kMark.size());
+}
+
+}  // namespace
+
+void MarkedLines::take(std::string_view bytes, const Listener& listener) {
+  std::string joined;
+  if (!held_.empty()) {
+    joined = std::exchange(held_, {}).append(bytes);
+    bytes = joined;
+  }
+  while (!bytes.empty()) {
+    const std::size_t mark = bytes.find(kMark.front());
+    if (mark != 0) listener.on_text(bytes.substr(0, mark));
+    if (mark == bytes.npos) return;
+    bytes.remove_prefix(mark);
+    const std::size_t end = bytes.find('\n');
+    if (!may_become_mark(bytes) || (end == bytes.npos && bytes.size() > kMostHeldBytes)) {
+      listener.on_text(bytes.substr(0, 1));
+      bytes.remove_prefix(1);
+    } else if (end == bytes.npos) {
+      held_ = bytes;
+      return;
+    } else {
+      listener.on_line(bytes.substr(kMark.size(), end - kMark.size()));
+      bytes.remove_prefix(end + 1);
+    }
+  }
+}
+
+void MarkedLines::end_of_stream(const Listener& listener) {
+  const std::string rest = std::exchange(held_, {});
+  if (rest.size() > kMark.size())
+    listener.on_line(std::string_view(rest).substr(kMark.size()));
+  else if (!rest.empty())
+    listener.on_text(rest);
+}
+
+}  // namespace drun::hosts

@@ -1,0 +1,209 @@
+// drun over real sshd's of three machines.
+#include <csignal>
+#include <map>
+#include <sstream>
+
+#include "tests/support/catch.h"
+#include "tests/support/ssh_hosts.h"
+
+namespace drun::testing {
+namespace {
+
+// Says so when there are none.
+bool is_there(const SshHosts& hosts) {
+  if (!hosts.why_not().empty()) WARN("skipped: no sshd of the test's own: " << hosts.why_not());
+  return hosts.why_not().empty();
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+Words shell(const std::string& script) { return {"sh", "-c", script}; }
+
+}  // namespace
+
+TEST_CASE("one command runs a job on three hosts over ssh") {
+  const SshHosts hosts;
+  if (!is_there(hosts)) return;
+  const std::string who =
+      "echo \"$RANK/$WORLD_SIZE on $(hostname) in $PWD: $TEXT; $MASTER_ADDR:$MASTER_PORT\"";
+  const std::string place = hosts.directory().path();
+
+  const Ended ended =
+      hosts.run({"--hosts=node[1-3]:2", "-x", "TEXT=it's \"a b\" $HOME"}, shell(who));
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK(ended.err.empty());
+  for (int rank = 0; rank < 6; ++rank) {
+    const std::string node = "node" + std::to_string(rank / 2 + 1);
+    const std::string number = std::to_string(rank);
+    CHECK_THAT(ended.out,
+               ContainsSubstring("[" + node + ":" + number + "]: " + number + "/6 on " + node +
+                                 " in " + place + ": it's \"a b\" $HOME; node1:29500\n"));
+  }
+
+  // mpirun's words; filled in order, so the third has none.
+  write_file(hosts.directory().file("hosts.txt"), "# ours\nnode2 slots=2\nnode1 slots=1\nnode3\n");
+  Launch launch =
+      hosts.launch({"--hostfile", "hosts.txt", "-np", "3", "-x", "TEXT", "--fanout=1"}, shell(who));
+  launch.environment["TEXT"] = "from here";
+  const Ended filled = run(launch, 60s);
+  INFO(filled.out << filled.err);
+  CHECK(filled.code == 0);
+  for (const std::string rank : {"0/3 on node2", "1/3 on node2", "2/3 on node1"})
+    CHECK_THAT(filled.out, ContainsSubstring(rank));
+  CHECK(count(filled.out, "from here; node2:29500") == 3);
+
+  const Ended devices = hosts.run({"-H", "node1:4,node2:4", "--include", "node2:1,3"},
+                                  shell("echo \"$(hostname) $LOCAL_RANK $CUDA_VISIBLE_DEVICES.\""));
+  INFO(devices.err);
+  CHECK(devices.code == 0);
+  CHECK(count(devices.out, "node2 0 1,3.") == 1);
+  CHECK(count(devices.out, "node2 1 1,3.") == 1);
+  CHECK(count(devices.out, "\n") == 2);
+  CHECK(eventually([&] { return hosts.are_empty(); }));
+}
+
+TEST_CASE("a worker's failure on one host is the exit code and the one report of the job") {
+  const SshHosts hosts;
+  if (!is_there(hosts)) return;
+  const std::string report = hosts.directory().file("report.json");
+  const Ended ended =
+      hosts.run({"--hosts=node1,node2,node3", "--report=" + report},
+                shell("[ $RANK != 1 ] || { echo why >&2; exit 41; }; exec sleep 600"));
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 41);
+  CHECK(count(ended.err, "job failed: rank 1 on node 1 (node2): exit code 41") == 1);
+  CHECK(count(ended.err, "Root cause") == 1);
+  CHECK_THAT(ended.err, ContainsSubstring("[node2:1]: why\n"));
+  const auto json = nlohmann::json::parse(read_file(report), nullptr, false);
+  REQUIRE(json.is_object());
+  CHECK(json["exit_code"] == 41);
+  CHECK(eventually([&] { return hosts.are_empty(); }));
+}
+
+TEST_CASE("what keeps hosts from starting is said of all of them, and nothing is started") {
+  const TemporaryDirectory shared;
+  const std::string program = shared.file("program");
+  write_file(program, "#!/bin/sh\n: >" + shared.file("started") + "\n", true);
+  SshHosts hosts({"", "mount -t tmpfs none " + shared.path(), ""});
+  if (!is_there(hosts)) return;
+
+  const Ended missing = hosts.run({"--hosts=node1,node2,node3"}, {program});
+  INFO(missing.err);
+  CHECK(missing.code == 127);
+  CHECK_THAT(missing.err, ContainsSubstring("cannot start on 1 of 3 hosts; nothing was started\n"
+                                            "  node2: " +
+                                            program + ": no such file"));
+
+  hosts.forget_key(0);
+  hosts.stop_sshd(2);
+  const Ended ended = hosts.run({"--hosts=node1,node2,node3,other"}, {program});
+  INFO(ended.err);
+  CHECK(ended.code == 120);
+  CHECK_THAT(
+      ended.err,
+      ContainsSubstring("cannot start on 4 of 4 hosts; nothing was started\n") &&
+          ContainsSubstring("  node1: root@node1: Permission denied (publickey).\n") &&
+          ContainsSubstring("  node2: " + program + ": no such file") &&
+          ContainsSubstring("  node3: ssh: connect to host node3 port 22: Connection refused\n") &&
+          ContainsSubstring("  other: ssh: Could not resolve hostname other"));
+
+  Launch nowhere = hosts.launch({"--hosts=node2"}, {"true"});
+  nowhere.directory = shared.path();
+  write_file(shared.file("folder"), "");
+  CHECK(run(nowhere, 60s).code == 0);
+  const Ended no_program = hosts.run({"--hosts=node2", "--ssh=/nowhere/ssh"}, {"true"});
+  CHECK(no_program.code == 127);
+  CHECK_THAT(no_program.err, ContainsSubstring("node2: cannot start /nowhere/ssh"));
+  CHECK(read_file(shared.file("started")).empty());
+  CHECK(eventually([&] { return hosts.are_empty(); }));
+}
+
+TEST_CASE("a host without drun or without the directory is named") {
+  const TemporaryDirectory shared;
+  SshHosts hosts({"", "mount -t tmpfs none " + std::string(DRUN_BIN_DIR),
+                  "mount -t tmpfs none " + shared.path()});
+  if (!is_there(hosts)) return;
+  const std::string folder = shared.file("work");
+  REQUIRE(run(Launch{.argv = {"mkdir", folder}}).code == 0);
+  Launch launch = hosts.launch({"--hosts=node1,node2,node3"}, {"true"});
+  launch.directory = folder;
+  const Ended ended = run(launch, 60s);
+  INFO(ended.err);
+  CHECK(ended.code == 127);
+  CHECK_THAT(ended.err,
+             ContainsSubstring("  node2: drun: neither at " + drun_program() + " nor on PATH") &&
+                 ContainsSubstring("  node3: no folder " + folder));
+  CHECK(eventually([&] { return hosts.are_empty(); }));
+}
+
+TEST_CASE("whatever ends the starter ends everything on every host") {
+  const SshHosts hosts;
+  if (!is_there(hosts)) return;
+  // The worker of rank 1 has a child in a session of its own.
+  const std::string script = "[ $RANK != 1 ] || setsid sleep 600 & echo up; exec sleep 600";
+  const auto start = [&] {
+    auto job = std::make_unique<Running>(hosts.launch({"--hosts=node[1-3]"}, shell(script)));
+    REQUIRE(eventually([&] { return count(job->out(), "up\n") == 3; }, 30s));
+    CHECK(hosts.left_on(1).size() >= 4);
+    return job;
+  };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGKILL}) {
+    const auto job = start();
+    job->signal(signal);
+    const Ended ended = job->wait(30s);
+    INFO("signal " << signal << "\n" << ended.err);
+    CHECK_FALSE(ended.timed_out);
+    CHECK(ended.code == 128 + signal);
+    CHECK(eventually([&] { return hosts.are_empty(); }, 15s));
+  }
+}
+
+TEST_CASE("a second Ctrl-C does not wait for workers that ignore the first, on any host") {
+  const SshHosts hosts;
+  if (!is_there(hosts)) return;
+  Running job(hosts.launch({"--hosts=node[1-3]"}, shell("trap 'echo heard' INT TERM; echo up; "
+                                                        "while :; do sleep 600 & wait; done")));
+  REQUIRE(eventually([&] { return count(job.out(), "up\n") == 3; }, 30s));
+  job.signal(SIGINT);
+  REQUIRE(eventually([&] { return count(job.out(), "heard\n") == 3; }, 30s));
+  const auto begun = std::chrono::steady_clock::now();
+  REQUIRE(eventually([&] { return std::chrono::steady_clock::now() - begun > 250ms; }));
+  job.signal(SIGINT);
+  const Ended ended = job.wait(20s);
+  INFO(ended.err);
+  CHECK(ended.code == 130);
+  CHECK(eventually([&] { return hosts.are_empty(); }, 15s));
+}
+
+TEST_CASE("the lines of all hosts come whole and in each worker's order") {
+  const SshHosts hosts;
+  if (!is_there(hosts)) return;
+  constexpr int kLines = 20000;
+  const Ended ended = hosts.run(
+      {"--hosts=node[1-3]:2"},
+      shell("seq -f \"$RANK line %.0f of a text that is as long as lines are, about this much\" " +
+            std::to_string(kLines)));
+  CHECK(ended.code == 0);
+  CHECK(ended.err.empty());
+  std::map<int, int> last;
+  std::istringstream lines(ended.out);
+  int wrong = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const int rank = line.size() > 7 ? line[7] - '0' : -1;
+    const std::string expected = "[node" + std::to_string(rank / 2 + 1) + ":" +
+                                 std::to_string(rank) + "]: " + std::to_string(rank) + " line " +
+                                 std::to_string(++last[rank]) +
+                                 " of a text that is as long as lines are, about this much";
+    if (line != expected && ++wrong < 5) FAIL_CHECK("\"" << line << "\" is not " << expected);
+  }
+  CHECK(wrong == 0);
+  CHECK(last.size() == 6);
+  for (const auto& [rank, number] : last) CHECK(number == kLines);
+}
+
+}  // namespace drun::testing

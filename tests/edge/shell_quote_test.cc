@@ -1,0 +1,65 @@
+#include "launcher/hosts/shell_quote.h"
+
+#include <random>
+
+#include "launcher/hosts/remote_command.h"
+#include "tests/support/catch.h"
+#include "tests/support/process.h"
+
+namespace drun::hosts {
+namespace {
+
+using testing::Launch;
+
+// What a shell makes of the words.
+std::string through_shell(const std::vector<std::string>& words) {
+  std::string command = "printf '%s\\0'";
+  for (const std::string& word : words) command += " " + shell_quoted(word);
+  return testing::run(Launch{.argv = {"sh", "-c", command}}).out;
+}
+
+}  // namespace
+
+TEST_CASE("quoted words come out of a shell as they were") {
+  const auto seed = std::random_device()();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  std::vector<std::string> words = {
+      "",    "a b", "it's", "''",      "$HOME", "`id`",     "\\", "a\nb",  "!x",  "*",   "~",
+      "a=b", "=ls", "-n",   "--a=b c", "#c",    "\xff\xfe", "\"", "$(id)", "a;b", "a&b", "{a,b}"};
+  for (int i = 0; i < 300; ++i) {
+    std::string word(random() % 30, '\0');
+    for (char& c : word) c = static_cast<char>(1 + random() % 255);
+    words.push_back(word);
+  }
+  std::string expected;
+  for (const std::string& word : words) expected += word + '\0';
+  CHECK(through_shell(words) == expected);
+}
+
+TEST_CASE("words without a meaning to a shell stay readable") {
+  CHECK(shell_quoted("/usr/bin/drun") == "/usr/bin/drun");
+  CHECK(shell_quoted("--nnodes=2") == "--nnodes=2");
+  CHECK(shell_quoted("me@node01") == "me@node01");
+  CHECK(shell_quoted("A=1") == "'A=1'");
+}
+
+TEST_CASE("the remote command runs drun from its own place, else from PATH, else says so") {
+  const testing::TemporaryDirectory directory;
+  const std::string place = directory.file("it's here");
+  const auto run = [&](const std::string& path) {
+    return testing::run(
+        Launch{.argv = {"/bin/sh", "-c", remote_command(place)}, .environment = {{"PATH", path}}});
+  };
+  const std::string path = directory.path() + ":/usr/bin:/bin";
+  const testing::Ended missing = run(path);
+  CHECK(missing.code == 127);
+  CHECK(missing.err ==
+        "drun: neither at " + place + " nor on PATH here; install it at one of them\n");
+  testing::write_file(directory.file("drun"), "#!/bin/sh\necho from PATH \"$@\"\n", true);
+  CHECK(run(path).out == "from PATH --from-stdin\n");
+  testing::write_file(place, "#!/bin/sh\necho \"$0\" \"$@\"\n", true);
+  CHECK(run(path).out == place + " --from-stdin\n");
+}
+
+}  // namespace drun::hosts

@@ -1,0 +1,51 @@
+// Hosts as users write them, in a file and on the command line: any text is either refused, or
+// gives hosts that ssh takes for hosts, each once, and that mean themselves when written again.
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "launcher/engines/host_list.h"
+#include "launcher/hosts/host_item.h"
+#include "launcher/hosts/pool.h"
+
+namespace {
+
+std::string written(const drun::hosts::PoolHost& host) {
+  const bool is_v6 = host.name.find(':') != std::string::npos;
+  return (host.user.empty() ? "" : host.user + "@") + (is_v6 ? "[" + host.name + "]" : host.name) +
+         (host.slots ? ":" + std::to_string(*host.slots) : "");
+}
+
+void check(const drun::Result<drun::hosts::Pool>& pool) {
+  if (!pool) return;
+  if (pool->empty() || pool->size() > drun::engines::kMostHosts) std::abort();
+  std::set<std::string> names;
+  std::string again;
+  for (const drun::hosts::PoolHost& host : *pool) {
+    if (host.name.empty() || host.name.front() == '-') std::abort();
+    if (!host.user.empty() && host.user.front() == '-') std::abort();
+    if (host.slots && (*host.slots < 1 || *host.slots > drun::hosts::kMostSlots)) std::abort();
+    if (!names.insert(host.name).second) std::abort();
+    if (pool->size() <= 64) again += written(host) + "\n";
+  }
+  if (pool->size() > 64) return;
+  const auto file = drun::hosts::parse_host_file(again);
+  const auto list = drun::hosts::parse_hosts(again);
+  if (!file || *file != *pool || !list || *list != *pool) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  check(drun::hosts::parse_host_file(text));
+  const auto pool = drun::hosts::parse_hosts(text.substr(0, text.find('\0')));
+  check(pool);
+  const std::size_t zero = text.find('\0');
+  if (!pool || zero == text.npos) return 0;
+  const std::string_view choice = text.substr(zero + 1);
+  if (const auto left = drun::hosts::included(*pool, choice); left && left->empty()) std::abort();
+  if (const auto left = drun::hosts::excluded(*pool, choice); left && left->empty()) std::abort();
+  return 0;
+}

@@ -1,0 +1,189 @@
+#include "launcher/hosts/launching.h"
+
+#include <csignal>
+
+#include "launcher/hosts/launch_end.h"
+#include "tests/support/catch.h"
+
+namespace drun::hosts {
+namespace {
+
+using std::chrono_literals::operator""s;
+
+constexpr Time kStart{};
+
+std::string text(const Action& action) {
+  if (const auto* login = std::get_if<LogIn>(&action))
+    return "login " + std::to_string(login->host);
+  if (const auto* say = std::get_if<Say>(&action))
+    return say->line + " to " + std::to_string(say->host);
+  if (const auto* let_go = std::get_if<LetGo>(&action))
+    return "let go " + std::to_string(let_go->host);
+  if (const auto* kill = std::get_if<KillSsh>(&action)) return "kill " + std::to_string(kill->host);
+  return "remind";
+}
+
+// A launch of some hosts, driven by hand.
+struct Launch {
+  explicit Launch(std::size_t hosts, int fanout = 64) : state(launching_of(hosts, fanout, 120s)) {
+    plan.nodes.resize(hosts);
+    for (std::size_t i = 0; i < hosts; ++i) plan.nodes[i].name = "n" + std::to_string(i);
+  }
+  std::string after(const Event& event) {
+    std::string told;
+    for (const Action& action : step(state, event, now))
+      told += (told.empty() ? "" : "; ") + text(action);
+    return told;
+  }
+  std::string ready(std::size_t host) { return after(HelloCame{host, Hello{}}); }
+  std::string cannot(std::size_t host, const std::string& why, int code) {
+    return after(HelloCame{host, Hello{.problem = why, .exit_code = code}});
+  }
+  std::string ended(std::size_t host, int code, const std::string& words = "") {
+    return after(SessionEnded{host, code, words});
+  }
+  void run() {
+    after(Began{});
+    for (std::size_t i = 0; i < state.hosts.size(); ++i) ready(i);
+  }
+  std::string wake() {
+    now = deadline(state).value();
+    return after(Woken{});
+  }
+  LaunchEnd end() const { return launch_end(state, plan, "drun"); }
+
+  Launching state;
+  HostPlan plan;
+  Time now = kStart;
+};
+
+}  // namespace
+
+TEST_CASE("nothing runs before every host is ready") {
+  Launch launch(3);
+  CHECK(launch.after(Began{}) == "login 0; login 1; login 2");
+  CHECK(launch.ready(2).empty());
+  CHECK(launch.ready(0).empty());
+  CHECK(launch.ready(1) == "go to 0; go to 1; go to 2");
+}
+
+TEST_CASE("at most as many hosts as the fanout are logging in") {
+  Launch launch(4, 2);
+  CHECK(launch.after(Began{}) == "login 0; login 1");
+  CHECK(launch.ready(1) == "login 2");
+  CHECK(launch.cannot(0, "no", 127) == "let go 0; login 3");
+  CHECK(launch.ended(2, 255, "gone").empty());
+  CHECK(launch.ready(3) == "let go 1; let go 3");
+}
+
+TEST_CASE("all problems are waited for and named; the first host's is the exit code") {
+  Launch launch(4);
+  launch.after(Began{});
+  CHECK(launch.ready(0).empty());
+  CHECK(launch.cannot(2, "no such file", 127) == "let go 2");
+  CHECK(launch.ended(2, 0).empty());
+  CHECK(launch.ended(1, 255, "ssh: refused\nssh: twice\r\n").empty());
+  CHECK(launch.ended(3, 0) == "let go 0");
+  CHECK_FALSE(is_over(launch.state));
+  CHECK(launch.ended(0, 0).empty());
+  REQUIRE(is_over(launch.state));
+  CHECK(launch.end().exit_code == 120);
+  CHECK(launch.end().text ==
+        "drun: cannot start on 3 of 4 hosts; nothing was started\n"
+        "  n1: ssh: refused\n  n1: ssh: twice\n  n2: no such file\n"
+        "  n3: ssh ended with exit code 0, without a word\n");
+}
+
+TEST_CASE("a host that was ready and went is a problem, too; so is another protocol") {
+  Launch launch(3);
+  launch.after(Began{});
+  launch.ready(0);
+  CHECK(launch.ended(0, 255).empty());
+  CHECK(launch.after(HelloCame{1, Hello{.protocol = 7, .version = "9.9"}}) == "let go 1");
+  CHECK(launch.ready(2) == "let go 2");
+  launch.ended(1, 0);
+  launch.ended(2, 0);
+  CHECK_THAT(launch.end().text, ContainsSubstring("n1: another version of drun is installed there "
+                                                  "(9.9)"));
+}
+
+TEST_CASE("a host that does not answer in time is given up, and named before that") {
+  Launch launch(2);
+  launch.after(Began{});
+  launch.ready(0);
+  CHECK(launch.wake() == "remind");
+  CHECK(reminder_text(launch.state, launch.plan) == "no answer yet from n1");
+  CHECK(launch.wake() == "kill 1; let go 0");
+  CHECK(launch.now == kStart + 120s);
+  launch.ended(1, 137);
+  launch.ended(0, 0);
+  CHECK(launch.end().exit_code == 120);
+  CHECK_THAT(launch.end().text, ContainsSubstring("n1: no answer within 120 s"));
+}
+
+TEST_CASE("the job's end is node 0's last word") {
+  Launch launch(2);
+  launch.run();
+  launch.after(EndCame{1, End{.exit_code = 41, .text = "from 1\n", .report = {}}});
+  launch.after(EndCame{0, End{.exit_code = 41, .text = "from 0\n", .report = "{}"}});
+  CHECK(launch.ended(1, 41).empty());
+  CHECK(launch.ended(0, 41).empty());
+  REQUIRE(is_over(launch.state));
+  CHECK(launch.end() == LaunchEnd{41, "from 0\n", "{}"});
+}
+
+TEST_CASE("a session that does not end after node 0's is killed") {
+  Launch launch(2);
+  launch.run();
+  launch.after(EndCame{0, End{}});
+  launch.ended(0, 0);
+  CHECK(launch.wake() == "remind");  // of the start: nobody is named in Running
+}
+
+TEST_CASE("no success without node 0's word") {
+  for (const int code : {0, 255, 137}) {
+    Launch launch(2);
+    launch.run();
+    CHECK(launch.ended(0, code) == "let go 1");
+    launch.ended(1, 0);
+    REQUIRE(is_over(launch.state));
+    CHECK(launch.end().exit_code == (code == 137 ? 137 : 122));
+    CHECK_THAT(launch.end().text, ContainsSubstring("lost n0, which led the job"));
+  }
+}
+
+TEST_CASE("a node that ends before node 0 is the cause when node 0 goes on without it") {
+  Launch launch(2);
+  launch.run();
+  launch.state.remind_at.reset();
+  launch.after(EndCame{1, End{.exit_code = 2, .text = "no log folder\n", .report = {}}});
+  CHECK(launch.ended(1, 2).empty());
+  CHECK(launch.wake() == "signal 15 to 0");
+  launch.after(EndCame{0, End{.exit_code = 143, .text = "ended by SIGTERM\n", .report = {}}});
+  launch.ended(0, 143);
+  CHECK(launch.end().exit_code == 2);
+  CHECK(launch.end().text == "no log folder\n");
+}
+
+TEST_CASE("the first signal is node 0's, the second is for all") {
+  Launch launch(3);
+  launch.run();
+  CHECK(launch.after(SignalCame{SIGINT}) == "signal 2 to 0");
+  CHECK(launch.after(SignalCame{SIGTERM}).empty());
+  CHECK(launch.after(PassOn{SIGUSR1}) == "pass 10 to 0; pass 10 to 1; pass 10 to 2");
+  CHECK(launch.after(KillCame{}) == "kill to 0; kill to 1; kill to 2");
+}
+
+TEST_CASE("a signal before the start lets everything go") {
+  Launch launch(4, 2);
+  launch.after(Began{});
+  launch.ready(0);
+  CHECK(launch.after(SignalCame{SIGINT}) == "let go 0; kill 1; kill 2");
+  CHECK(launch.after(KillCame{}) == "kill 0; kill 1; kill 2");
+  for (const std::size_t host : {0U, 1U, 2U}) launch.ended(host, 137);
+  REQUIRE(is_over(launch.state));
+  CHECK(launch.end().exit_code == 130);
+  CHECK_THAT(launch.end().text, ContainsSubstring("ended by SIGINT before all hosts were ready"));
+}
+
+}  // namespace drun::hosts
