@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <span>
 #include <system_error>
 
 #include "launcher/host_cpus.h"
@@ -59,23 +60,34 @@ std::vector<EnvironmentEntry> whole_environment() {
   return entries;
 }
 
-std::string random_id() {
-  std::array<unsigned char, 16> bytes{};
-  const bool is_random =
-      getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
-  if (!is_random) {  // a kernel without it: time and pid are unlike enough for a name
-    timespec now{};
-    clock_gettime(CLOCK_REALTIME, &now);
-    const std::array<unsigned long long, 2> rest{static_cast<unsigned long long>(now.tv_nsec),
-                                                 static_cast<unsigned long long>(getpid())};
-    std::copy_n(reinterpret_cast<const unsigned char*>(rest.data()), bytes.size(), bytes.begin());
-  }
+bool fill_with_random(std::span<unsigned char> bytes) {
+  return getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
+}
+
+std::string hex(std::span<const unsigned char> bytes) {
   std::string text;
   for (const unsigned char byte : bytes) {
     text += "0123456789abcdef"[byte >> 4];
     text += "0123456789abcdef"[byte & 15];
   }
   return text;
+}
+
+std::string new_secret() {
+  std::array<unsigned char, 32> bytes{};
+  return fill_with_random(bytes) ? hex(bytes) : "";
+}
+
+std::string random_id() {
+  std::array<unsigned char, 16> bytes{};
+  if (!fill_with_random(bytes)) {  // a kernel without it: time and pid are unlike enough for a name
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    const std::array<unsigned long long, 2> rest{static_cast<unsigned long long>(now.tv_nsec),
+                                                 static_cast<unsigned long long>(getpid())};
+    std::copy_n(reinterpret_cast<const unsigned char*>(rest.data()), bytes.size(), bytes.begin());
+  }
+  return hex(bytes);
 }
 
 std::string numeric(const sockaddr* address, socklen_t size) {
@@ -170,6 +182,7 @@ HostFacts look_at_host() {
   facts.probe = look_at_file;
   facts.file_text = whole_text_of;
   facts.secret_file = read_secret_file;
+  facts.new_secret = new_secret;
   return facts;
 }
 

@@ -23,6 +23,7 @@ using TopologyProbe = std::function<Result<Topology>()>;
 using FileProbe = std::function<FileKind(const std::string& path)>;
 using AddressLookup = std::function<std::vector<std::string>(const std::string& name)>;
 using SecretReader = std::function<Result<Secret>(const std::string& path)>;
+using SecretMaker = std::function<std::string()>;
 using FileText = std::function<std::optional<std::string>(const std::string& path)>;
 
 struct HostFacts {
@@ -42,6 +43,7 @@ struct HostFacts {
   TopologyProbe topology{};    // CPUs and memory nodes; asked only when something is to be placed
   FileProbe probe{};           // looks at one path, relative ones from the working directory
   SecretReader secret_file{};  // secret_file.h
+  SecretMaker new_secret{};    // 64 hexadecimal digits; empty: the kernel gives no random bytes
   FileText file_text{};        // all of a regular file; absent: not readable, or over 4 MiB
 };
 

@@ -158,8 +158,8 @@ struct FromStdinCommand {
   bool operator==(const FromStdinCommand&) const = default;
 };
 
-using Command = std::variant<Options, StoreCommand, StatusCommand, StacksCommand, FromStdinCommand,
-                             ShowText>;
+using Command =
+    std::variant<Options, StoreCommand, StatusCommand, StacksCommand, FromStdinCommand, ShowText>;
 
 // `argv` with argv[0]; `variables` gives PET_<NAME> and LOGLEVEL. Errors: Usage, naming the option
 // (or the variable, or the file), the value, the reason and the remedy; without a trailing newline.

@@ -16,10 +16,12 @@
 #include "agent/guardian.h"
 #include "launcher/exit_code.h"
 #include "launcher/host.h"
+#include "launcher/hosts/exports.h"
 #include "launcher/hosts/hand_over.h"
 #include "launcher/hosts/line_reader.h"
 #include "launcher/options.h"
 #include "launcher/plan.h"
+#include "launcher/plan_secret.h"
 #include "launcher/report.h"
 #include "launcher/report_json.h"
 #include "launcher/run_job.h"
@@ -136,7 +138,8 @@ int run_from_stdin() {
   if (!start) return decline(start.error().message, kRendezvousRefused);
   if (start->protocol != kProtocol) return decline("another version of drun", kRendezvousRefused);
   if (const auto problem = enter(*start)) return decline(problem->text, problem->exit_code);
-  const HostFacts host = look_at_host();
+  HostFacts host = look_at_host();
+  if (!start->secret.empty()) put(host.environment, {kSecretVariable, start->secret});
   const Result<Options> options = options_of(*start, host);
   if (!options) return decline(options.error().message, kUsage);
   Result<Plan> plan = make_plan(*options, host);

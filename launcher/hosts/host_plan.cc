@@ -9,16 +9,18 @@
 #include "launcher/hosts/remote_command.h"
 #include "launcher/hosts/spread.h"
 #include "launcher/option_values.h"
+#include "launcher/plan_secret.h"
 
 namespace drun::hosts {
 namespace {
 
 // What the agents are not given as it was: it is ours, or each gets its own.
-constexpr std::array<std::string_view, 24> kNotPassedOn{
-    "--hosts",  "--host",          "--hostfile",    "--machinefile",   "--include", "--exclude",
-    "--np",     "--export",        "--map-by",      "--oversubscribe", "--ssh",     "--ssh-args",
-    "--fanout", "--login-timeout", "--report",      "--dry-run",       "--explain", "--engine",
-    "--nnodes", "--node-rank",     "--master-addr", "--master-port",   "--rdzv-id", "--log-level"};
+constexpr std::array<std::string_view, 25> kNotPassedOn{
+    "--hosts",       "--host",        "--hostfile", "--machinefile",   "--include",
+    "--exclude",     "--np",          "--export",   "--map-by",        "--oversubscribe",
+    "--ssh",         "--ssh-args",    "--fanout",   "--login-timeout", "--report",
+    "--dry-run",     "--explain",     "--engine",   "--nnodes",        "--node-rank",
+    "--master-addr", "--master-port", "--rdzv-id",  "--log-level",     "--secret-file"};
 
 bool is_loopback(const std::string& name) {
   return name == "localhost" || name.starts_with("127.") || name == "::1";
@@ -86,6 +88,20 @@ Result<void> check_node_count(const Options& options, std::size_t hosts) {
   if (nodes.min == nodes.max && static_cast<std::size_t>(nodes.max) == hosts) return {};
   return usage_error("--nnodes", "there are " + std::to_string(hosts) +
                                      " hosts with workers, each a node; leave it out");
+}
+
+// The user's, or one for this job alone: nobody need care for it.
+Result<void> choose_secret(HostPlan& plan, const Options& options, const HostFacts& host) {
+  JoinSpec join;
+  if (Result<void> planned = plan_secret(join, options, host); !planned) return planned.error();
+  if (join.secret) {
+    plan.secret = join.secret->bytes();
+    plan.secret_from = join.secret->from();
+  } else if (plan.nodes.size() > 1 && host.new_secret) {
+    plan.secret = host.new_secret();
+    plan.secret_from = "this job's own";
+  }
+  return {};
 }
 
 std::optional<std::string> value_in(const std::vector<EnvironmentEntry>& entries,
@@ -205,6 +221,7 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
                           .label = label});
   }
   if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
+  if (Result<void> chosen = choose_secret(plan, options, host); !chosen) return chosen.error();
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
     HostNode& node = plan.nodes[rank];
     node.arguments = arguments_of(plan, rank, options);

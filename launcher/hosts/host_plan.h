@@ -35,8 +35,9 @@ struct HostPlan {
   std::string run_id{};
   std::string master_addr{};  // empty: one host alone
   int master_port = 0;
-  std::string directory{};  // where the agents work
-  std::string secret{};     // of the job; empty: none
+  std::string directory{};    // where the agents work
+  std::string secret{};       // of the job; empty: none. It is never shown
+  std::string secret_from{};  // whose: "/home/me/secret", "DRUN_SECRET", "this job's own"
   int fanout = 64;
   std::chrono::milliseconds login_timeout{0};
   std::string report_file{};

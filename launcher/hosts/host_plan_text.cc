@@ -47,6 +47,7 @@ std::string host_plan_text(const HostPlan& plan) {
                              std::to_string(plan.fanout) + " logins at most at a time");
   text += field("meet", meeting_of(plan));
   text += field("directory", plan.directory);
+  if (!plan.secret.empty()) text += field("secret", plan.secret_from);
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
     const HostNode& node = plan.nodes[rank];
     text += "\n" + field("node " + std::to_string(rank), node.name + ", " + workers_text(node));
@@ -70,9 +71,13 @@ std::string host_plan_json(const HostPlan& plan) {
                      {"arguments", node.arguments},
                      {"environment", std::move(environment)}});
   }
-  const Json json = {{"run_id", plan.run_id},       {"meet", meeting_of(plan)},
-                     {"directory", plan.directory}, {"fanout", plan.fanout},
-                     {"nodes", std::move(nodes)},   {"warnings", plan.warnings}};
+  const Json json = {{"run_id", plan.run_id},
+                     {"meet", meeting_of(plan)},
+                     {"directory", plan.directory},
+                     {"fanout", plan.fanout},
+                     {"secret", plan.secret.empty() ? Json(nullptr) : Json(plan.secret_from)},
+                     {"nodes", std::move(nodes)},
+                     {"warnings", plan.warnings}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
