@@ -207,6 +207,10 @@ TEST_CASE("evidence that is too much keeps the small groups, and counts what it 
   }
   CHECK(bytes <= kEvidenceBytes);
   CHECK(ranks == 300);
+  CHECK(ranks_text(evidence.groups.front().ranks) == "ranks 300-399");
+  const Evidence once = evidence;
+  shrink(evidence);
+  CHECK(evidence == once);
   CHECK(evidence.notes.size() == kMostEvidenceNotes);
 }
 
