@@ -45,6 +45,7 @@ constexpr std::array kCalls{
     NamedCall{SYS_fsync, "fsync"},
     NamedCall{SYS_openat, "openat"},
     NamedCall{SYS_ioctl, "ioctl"},
+    NamedCall{SYS_restart_syscall, "restart_syscall"},
     NamedCall{SYS_rt_sigsuspend, "sigsuspend"},
     NamedCall{SYS_rt_sigtimedwait, "sigtimedwait"},
 };

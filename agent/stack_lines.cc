@@ -66,7 +66,8 @@ std::vector<std::string> process_lines(const ProcessStacks& process) {
   Counted threads;
   for (const ThreadStack& thread : process.threads) {
     std::vector<std::string> each = thread_lines(thread);
-    each.insert(each.begin(), "  thread " + without_number(thread.name));
+    const std::string name = without_number(thread.name);
+    each.insert(each.begin(), name.empty() ? "  thread" : "  thread " + name);
     count(threads, std::move(each));
   }
   // Threads come in the order in which they were made, which differs from rank to rank.

@@ -86,6 +86,16 @@ std::string gdb_frame(std::string_view rest) {
   return frame(without_arguments(rest), "");
 }
 
+// "poll@@GLIBC_2.2.5 - /lib/libc.so.6", "- /usr/bin/sleep", "main".
+std::string eu_frame(std::string_view named) {
+  if (named.starts_with("- ")) return frame("", file_name(trimmed(named.substr(2))));
+  const std::size_t module = named.find(" - ");
+  const std::string_view function = named.substr(0, module);
+  const std::string_view place =
+      module == named.npos ? std::string_view() : trimmed(named.substr(module + 3));
+  return frame(function.substr(0, function.find('@')), file_name(place));
+}
+
 std::vector<ThreadStack> without_empty(std::vector<ThreadStack> threads) {
   std::erase_if(threads, [](const ThreadStack& thread) { return thread.frames.empty(); });
   if (threads.size() > kMostThreads) threads.resize(kMostThreads);
@@ -134,12 +144,7 @@ std::vector<ThreadStack> parse_eu_stack(std::string_view text) {
       return;
     }
     if (const std::string_view rest = after_number(line); !rest.empty()) {
-      const std::string_view named = without_address(rest);
-      const std::size_t module = named.find(" - ");
-      const std::string_view place =
-          module == named.npos ? std::string_view() : file_name(named.substr(module + 3));
-      const std::string_view function = named.starts_with("0x") ? "" : named.substr(0, module);
-      return add_frame(threads, frame(function, place));
+      return add_frame(threads, eu_frame(without_address(rest)));
     }
     // -s: the frame's place in the source, on a line of its own: "    /src/group.cc:12:3".
     const std::string_view place = trimmed(line);

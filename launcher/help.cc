@@ -101,9 +101,9 @@ std::string launcher_help_foot() {
          "\n"
          "Exit code: 0 when every worker of every node returned 0; else that of the first\n"
          "worker to fail (128+n for signal n). Of drun's own: 2 usage, 120 nodes missing,\n"
-         "121 turned away, 122 a node was lost, 123 a worker hung, 125 system error, 126 program "
-         "not\n"
-         "executable, 127 program not found; 128+n when signal n ended drun.\n";
+         "121 turned away, 122 a node was lost, 123 a worker hung, 125 system error,\n"
+         "126 program not executable, 127 program not found; 128+n when signal n ended\n"
+         "drun.\n";
 }
 
 std::string store_help_head() {
@@ -121,9 +121,10 @@ std::string status_help_head() {
 }
 
 std::string stacks_help_head() {
-  return "drun stacks shows what every worker of a job is doing, on all its nodes: stacks of all\n"
-         "threads, equal ones once for all ranks that share them. Nothing is stopped. JOB is a\n"
-         "run id or the pid of an agent; one agent of the job must run on this machine.\n"
+  return "drun stacks shows what every worker of a job is doing, on all its nodes: stacks\n"
+         "of all threads, equal ones once for all ranks that share them. Nothing is\n"
+         "stopped. JOB is a run id or the pid of an agent; one agent of the job must run on\n"
+         "this machine.\n"
          "\n"
          "Usage: drun stacks [JOB] [--json]\n";
 }

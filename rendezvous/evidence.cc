@@ -1,7 +1,6 @@
 #include "rendezvous/evidence.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "rendezvous/wire_archive.h"
@@ -118,22 +117,22 @@ void merge(Evidence& into, const Evidence& found) {
 }
 
 void shrink(Evidence& evidence) {
-  std::vector<StackGroup> kept;
-  std::size_t bytes = 0;
   sort_by_size(evidence.groups);
-  for (auto group = evidence.groups.rbegin(); group != evidence.groups.rend(); ++group) {
-    const std::size_t ranks = count_of(group->ranks);
-    cut_lines(*group);
-    bytes += size_bytes(*group);
-    if (kept.size() < kMostStackGroups && bytes <= kEvidenceBytes) {
-      kept.push_back(std::move(*group));
-    } else {
-      bytes -= size_bytes(*group);
-      evidence.ranks_left_out += ranks;
-    }
+  for (StackGroup& group : evidence.groups) {
+    const std::size_t before = count_of(group.ranks);
+    cut_lines(group);
+    evidence.ranks_left_out += before - count_of(group.ranks);
   }
-  evidence.groups.assign(std::make_move_iterator(kept.rbegin()),
-                         std::make_move_iterator(kept.rend()));
+  // The crowd, then whoever differs from it most: the smallest groups.
+  std::vector<StackGroup>& groups = evidence.groups;
+  std::size_t bytes = groups.empty() ? 0 : size_bytes(groups.front());
+  std::size_t first = groups.size();
+  while (first > 1 && groups.size() - first + 1 < kMostStackGroups &&
+         bytes + size_bytes(groups[first - 1]) <= kEvidenceBytes)
+    bytes += size_bytes(groups[--first]);
+  for (std::size_t i = 1; i < first; ++i) evidence.ranks_left_out += count_of(groups[i].ranks);
+  if (first > 1)
+    groups.erase(groups.begin() + 1, groups.begin() + static_cast<std::ptrdiff_t>(first));
   if (evidence.notes.size() > kMostEvidenceNotes) {
     const std::size_t more = evidence.notes.size() - kMostEvidenceNotes + 1;
     evidence.notes.resize(kMostEvidenceNotes - 1);

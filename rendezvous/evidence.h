@@ -56,8 +56,8 @@ std::string ranks_text(const RankRanges& ranges);
 // Ranks that stand where a group of `into` stands join that group.
 void merge(Evidence& into, const Evidence& found);
 
-// Within the limits above, and in order; what is so already stays as it is. Small groups are kept
-// first: who differs matters most.
+// Within the limits above, and in order; what is so already stays as it is. The largest group is
+// kept, then the smallest ones: who differs matters most.
 void shrink(Evidence& evidence);
 
 // For people: "ranks 0-6, 8-63: in all_reduce #812 (gdb)", then lines, groups one below the other,

@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace drun::rendezvous {
+namespace {
+
+constexpr std::size_t kMostGroupsAtOnce = 256;  // while a look is taken; some 30 KiB each
+
+}  // namespace
 
 void open_look(Looking& looking, std::map<int, std::string> nodes, Looking::Time now) {
   ++looking.number;
@@ -22,6 +27,7 @@ void take_answer(Looking& looking, const Answer& answer, const Evidence& evidenc
   if (!is_awaited(looking, answer)) return;
   looking.missing.erase(answer.node);
   merge(looking.found, evidence);
+  if (looking.found.groups.size() > kMostGroupsAtOnce) shrink(looking.found);
 }
 
 void lose_answer(Looking& looking, int node, const std::string& reason) {

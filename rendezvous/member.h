@@ -27,7 +27,7 @@
 //   own question    answered here *2 ...          ...        sent      sent     sent      sent
 //   own suspicion   -                -            -          sent      -        -         -
 //   silence         -                end          Resting    lost      lost     lost      lost
-//   *2 also in Leaving, Parting, Ending and Ended
+//   *2 also in Leaving, Parting and Ending
 //   * a few times; then the endpoint is taken for something that is not drun.
 //   "broken": the coordinator broke the protocol; as if the connection had closed.
 //   Elastic worlds: instead of "lost", Parting: own workers are stopped, then Resting as at the

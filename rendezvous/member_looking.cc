@@ -12,6 +12,7 @@ using Phase = MemberPhase;
 void MemberTurn::handle(const OwnQuestion& own) {
   if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
     return say(StacksAsked{own.question});
+  if (state_.phase == Phase::Ended) return;
   const bool is_new = !state_.world.has_value();
   actions_.emplace_back(
       Told{own.question,

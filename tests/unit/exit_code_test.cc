@@ -74,4 +74,9 @@ TEST_CASE("drun's own endings have fixed codes") {
   CHECK(exit_code(ended_by(NodeLost{}), ExitCodeStyle::Torchrun) == 1);
 }
 
+TEST_CASE("a worker that has hung has a code of its own") {
+  CHECK(exit_code(failed_with(Hung{"silent"}), ExitCodeStyle::Drun) == 123);
+  CHECK(exit_code(failed_with(Hung{"silent"}), ExitCodeStyle::Torchrun) == 1);
+}
+
 }  // namespace drun

@@ -130,7 +130,7 @@ TEST_CASE("all three signs are told, and that the worker is stopped") {
 
 TEST_CASE("a suspicion is told again each timeout, and forgotten with a sign of life") {
   Watched worker;
-  worker.after(185s, nothing);
+  worker.after(180s, nothing);
   CHECK(worker.told == 2);
   worker.after(10s, [](Sample& sample) { ++*sample.output; });
   CHECK_FALSE(worker.is_quiet());

@@ -2,9 +2,11 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/event.h"
+#include "agent/evidence_json.h"
 #include "agent/node_status.h"
 #include "launcher/status_text.h"
 #include "tests/support/catch.h"
+#include "tests/support/messages.h"
 
 namespace drun {
 namespace {
@@ -79,6 +81,15 @@ TEST_CASE("every event has its name and what it has to say") {
   CHECK(failed["event"] == "worker_failed");
   CHECK(failed["exit_code"] == 137);
   CHECK(failed["out_of_memory"] == true);
+  Failure hung = failure();
+  hung.status = Hung{"silent for 60 s"};
+  const json suspected = line_of(agent::HangSuspectedHere{hung});
+  CHECK(suspected["event"] == "hang_suspected");
+  CHECK(suspected["rank"] == 5);
+  CHECK(suspected["signs"] == "hung: silent for 60 s");
+  const json found = line_of(agent::HangFoundAnywhere{2, "rank 5 hung", test::full_evidence()});
+  CHECK(found["event"] == "hang_found");
+  CHECK(found["evidence"][0] == "ranks 0-6, 8-63: in all_reduce #812, no sign of life (gdb)");
   CHECK(line_of(agent::RoundStopping{2})["event"] == "round_stopping");
   CHECK(line_of(agent::RoundEnded{2, true})["succeeded"] == true);
   CHECK(line_of(agent::SignalCame{15})["signal_name"] == "SIGTERM");
@@ -145,6 +156,27 @@ TEST_CASE("a thousand workers do not fill the screen") {
   const std::string text = status_text(status_json(status));
   CHECK(std::count(text.begin(), text.end(), '\n') < 80);
   CHECK_THAT(text, ContainsSubstring("936 more"));
+}
+
+TEST_CASE("evidence reaches who asked as it was found") {
+  Evidence evidence = test::full_evidence();
+  const std::string text = agent::evidence_json(evidence, "night");
+  CHECK(json::parse(text)["run_id"] == "night");
+  const auto read = agent::parse_evidence_json(text);
+  REQUIRE(read);
+  for (StackGroup& group : evidence.groups) group.is_inside = false;  // the doing says it
+  CHECK(*read == evidence);
+  for (std::size_t size = 0; size < text.size() - 1; ++size)
+    REQUIRE_FALSE(agent::parse_evidence_json(text.substr(0, size)));
+  CHECK_FALSE(agent::parse_evidence_json(status_json(running())));
+  evidence.groups[0].lines[0] = "\xff";
+  CHECK(agent::parse_evidence_json(agent::evidence_json(evidence, "\xff")));
+}
+
+TEST_CASE("a job is called by its run id, and by the pids of its agent and of drun") {
+  const StatusNames names = *status_names(status_json(running()));
+  for (const char* name : {"night", "7", "6"}) CHECK(is_called(names, name));
+  for (const char* name : {"", "nigh", "31", "0"}) CHECK_FALSE(is_called(names, name));
 }
 
 TEST_CASE("what is no status is told from one") {

@@ -363,6 +363,11 @@ TEST_CASE("help names every option once, in 80 columns") {
 
 TEST_CASE("drun status takes its options before and behind the job") {
   CHECK(std::get<StatusCommand>(*parse({"status"})) == StatusCommand{});
+  const StacksCommand stacks{.job = "night", .is_json = true};
+  CHECK(std::get<StacksCommand>(*parse({"stacks", "night", "--json"})) == stacks);
+  CHECK(std::get<StacksCommand>(*parse({"stacks"})) == StacksCommand{});
+  CHECK_FALSE(parse({"stacks", "a", "b"}));
+  CHECK_FALSE(parse({"stacks", "--watch"}));
   const StatusCommand wanted{.job = "night", .is_json = true, .is_live = true};
   CHECK(std::get<StatusCommand>(*parse({"status", "night", "--json", "--watch"})) == wanted);
   CHECK(std::get<StatusCommand>(*parse({"status", "--watch", "night", "--json"})) == wanted);

@@ -413,4 +413,21 @@ TEST_CASE("torchrun's name changes the exit codes, and --exit-code decides") {
   CHECK(plan_of(options).exit_codes == ExitCodeStyle::Drun);
 }
 
+TEST_CASE("hangs are looked for when it is asked for, and the plan says so") {
+  Options options = running("train");
+  CHECK(plan_of(options).agent.hang_timeout.count() == 0);
+  options.hang_timeout = std::chrono::seconds(60);
+  const Plan plan = plan_of(options);
+  CHECK(plan.agent.hang_timeout == std::chrono::seconds(60));
+  CHECK(plan.warnings.empty());
+  options.output = OutputMode::Raw;
+  CHECK(plan_of(options).warnings.size() == 1);
+  options.output = OutputMode::Lines;
+  options.nproc_per_node = 2;
+  options.local_ranks_filter = std::vector<int>{0};
+  CHECK(plan_of(options).warnings.size() == 1);
+  options.hang_timeout = std::chrono::milliseconds(999);
+  CHECK_THAT(error_of(options), ContainsSubstring("--hang-timeout"));
+}
+
 }  // namespace drun

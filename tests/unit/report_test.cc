@@ -220,4 +220,14 @@ TEST_CASE("durations are short at every size") {
   CHECK(in_words(milliseconds(-5)) == "0.000 s");
 }
 
+TEST_CASE("of a hung rank the report says how, and where the stacks are") {
+  Failure hung = failure_of(7);
+  hung.status = Hung{"no output and no CPU time for 60 s, last ended all_reduce #811, not in one"};
+  hung.traceback = "ranks 0-6: here\nrank 7: there\n";
+  const std::string text = report_text(ended_by(WorkersFailed{{hung}}), kStyle);
+  CHECK_THAT(text, ContainsSubstring("hung: no output and no CPU time for 60 s"));
+  CHECK_THAT(text, ContainsSubstring("stacks     of all ranks"));
+  CHECK(text.find("rank 7: there") == std::string::npos);
+}
+
 }  // namespace drun

@@ -49,10 +49,12 @@ TEST_CASE("eu-stack's threads are read, with modules, with places, and with neit
       "    ../sysdeps/unix/sysv/linux/poll.c:29:10\n"
       "#1  0x000055d9 main\n"
       "TID 78:\n"
-      "#0  0x00007f2b - 1\n");
+      "#0  0x00007f2b __nanosleep@@GLIBC_2.2.5 - /lib/x86_64-linux-gnu/libc.so.6\n"
+      "#1  0x000055d9 - /usr/bin/sleep\n"
+      "#2  0x000055d9\n");
   REQUIRE(threads.size() == 2);
   CHECK(threads[0].frames == Frames{"poll (poll.c:29)", "main"});
-  CHECK(threads[1].frames.size() == 1);
+  CHECK(threads[1].frames == Frames{"__nanosleep (libc.so.6)", "?? (sleep)", "??"});
 }
 
 TEST_CASE("py-spy's threads are read, with the lines of the program") {
@@ -205,6 +207,10 @@ TEST_CASE("evidence that is too much keeps the small groups, and counts what it 
   }
   CHECK(bytes <= kEvidenceBytes);
   CHECK(ranks == 300);
+  CHECK(ranks_text(evidence.groups.front().ranks) == "ranks 300-399");
+  const Evidence once = evidence;
+  shrink(evidence);
+  CHECK(evidence == once);
   CHECK(evidence.notes.size() == kMostEvidenceNotes);
 }
 
