@@ -9,7 +9,8 @@ build_packages=(g++ cmake ninja-build libboost-dev libcli11-dev libhwloc-dev lib
 optional_packages=(libgloo-dev)               # worker_lib's CPU backend, and with it the examples
 test_packages=(catch2 python3 iproute2        # iproute2: nodes with addresses of their own
   openmpi-bin mpich slurm-wlm munge           # engines that start drun; the tests' Slurm is their own
-  python3-clustershell)                       # what host lists are compared with
+  python3-clustershell                        # what host lists are compared with
+  openssh-client openssh-server)              # hosts to log in to: the tests' own sshd's
 
 say() { printf '%s\n' "$*"; }
 step() { printf '\n[%s] %s\n' "$1" "$2"; }
