@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -26,9 +26,12 @@ std::optional<int> number_after(std::string_view line, std::string_view word) {
 
 }  // namespace
 
-Lifeline::Lifeline(asio::io_context& io, int fd, std::string pending, Signals::Listener& listener)
+Lifeline::Lifeline(asio::io_context& io, int fd, std::string pending, Signals::Listener& listener,
+                   std::chrono::milliseconds silence)
     : fd_(::fcntl(fd, F_DUPFD_CLOEXEC, 3)),
       input_(io),
+      patience_(io),
+      silence_(silence),
       held_(std::move(pending)),
       listener_(listener) {}
 
@@ -40,7 +43,18 @@ void Lifeline::start() {
     if (is_stopped_) return;
     take(std::exchange(held_, {}));
     if (ec) return end();
+    await_sound();
     wait();
+  });
+}
+
+void Lifeline::await_sound() {
+  if (is_stopped_) return;
+  patience_.expires_after(silence_);
+  patience_.async_wait([this](const error_code& ec) {
+    // One that expired just before it was set anew.
+    if (ec || is_stopped_ || patience_.expiry() > asio::steady_timer::clock_type::now()) return;
+    end();
   });
 }
 
@@ -48,6 +62,7 @@ void Lifeline::stop() {
   is_stopped_ = true;
   error_code ignored;
   input_.close(ignored);
+  patience_.cancel();
 }
 
 void Lifeline::wait() {
@@ -64,6 +79,7 @@ void Lifeline::read() {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return wait();
   if (got <= 0) return end();
   take(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+  await_sound();
   wait();
 }
 

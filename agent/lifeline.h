@@ -1,6 +1,10 @@
 // edge. The line to whoever started this agent from another machine, on its standard input: what
 // comes as a signal to others comes as a line of text here, and its end as the end of the job.
 //
+// Silence: whoever holds the other end says something every kLifelineTick, be it an empty line. A
+//          machine or network that is gone says nothing: after kLifelineSilence that is the end,
+//          as if the file had ended.
+//
 //   "signal N"   end in order, as by signal N          "kill"     and at once
 //   "pass N"     USR1, USR2 or CONT for the workers     end of file, or an error: as SIGHUP
 //
@@ -11,7 +15,7 @@
 // Thread:  the io_context's only.
 #pragma once
 
-#include <array>
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -21,10 +25,14 @@
 
 namespace drun::agent {
 
+inline constexpr std::chrono::seconds kLifelineTick{10};
+inline constexpr std::chrono::seconds kLifelineSilence{60};
+
 class Lifeline {
  public:
   // Reads a duplicate of `fd`; `pending` are bytes that were read from it before.
-  Lifeline(asio::io_context& io, int fd, std::string pending, Signals::Listener& listener);
+  Lifeline(asio::io_context& io, int fd, std::string pending, Signals::Listener& listener,
+           std::chrono::milliseconds silence = kLifelineSilence);
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
@@ -33,6 +41,7 @@ class Lifeline {
 
  private:
   void wait();
+  void await_sound();
   void read();
   void take(std::string_view bytes);
   void obey(std::string_view line);
@@ -40,6 +49,8 @@ class Lifeline {
 
   UniqueFd fd_;
   asio::posix::stream_descriptor input_;
+  asio::steady_timer patience_;
+  std::chrono::milliseconds silence_;
   std::string held_;
   Signals::Listener& listener_;
   bool is_stopped_ = false;

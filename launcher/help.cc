@@ -78,7 +78,11 @@ std::string launcher_help_head(std::string_view invoked_as) {
          "  " +
          name +
          " --nnodes=3 --node-rank=0 --nproc-per-node=4 --master-addr=gpu0 ./train\n"
-         "      on each of three machines, with its own --node-rank: twelve workers\n" +
+         "      on each of three machines, with its own --node-rank: twelve workers\n"
+         "  " +
+         name +
+         " --hosts=gpu[0-2]:4 ./train\n"
+         "      the same from any one machine, over ssh\n" +
          engines +
          "\n"
          "Usage: " +

@@ -135,7 +135,7 @@ void declare_placement(OptionTable& table, Options& options) {
   table.value("--bind-to", options.bind_to, parse_bind_to, "WHAT",
               "none; core: one core each; socket, numa: where that core is; gpu: the NUMA node of "
               "its GPUs (none)",
-              kOwn);
+              {.is_torchruns = false, .has_variable = true, .may_have_one_dash = true});
   table.value("--numa-binding", options.numa_binding, parse_numa_binding, "MODE",
               "node, socket, exclusive (a share of the node's cores) or core-complex: those of the "
               "GPU numbered as the local rank",

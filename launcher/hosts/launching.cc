@@ -176,6 +176,7 @@ class Step {
                     [](const HostProgress& each) { return !each.problem.empty(); });
     if (is_failed) return give_up();
     state_.phase = Phase::Running;
+    state_.remind_at.reset();
     each({HostState::Ready}, [this](std::size_t i) {
       host(i).state = HostState::Running;
       actions_.emplace_back(Say{i, "go"});

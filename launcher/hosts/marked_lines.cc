@@ -1,5 +1,6 @@
 #include "launcher/hosts/marked_lines.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "launcher/hosts/hand_over.h"
@@ -27,7 +28,7 @@ void MarkedLines::take(std::string_view bytes, const Listener& listener) {
     if (mark == bytes.npos) return;
     bytes.remove_prefix(mark);
     const std::size_t end = bytes.find('\n');
-    if (!may_become_mark(bytes) || (end == bytes.npos && bytes.size() > kMostHeldBytes)) {
+    if (!may_become_mark(bytes) || std::min(end, bytes.size()) > kMostHeldBytes) {
       listener.on_text(bytes.substr(0, 1));
       bytes.remove_prefix(1);
     } else if (end == bytes.npos) {

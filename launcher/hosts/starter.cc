@@ -9,6 +9,7 @@
 #include "agent/command.h"
 #include "agent/console.h"
 #include "agent/descriptor_limit.h"
+#include "agent/lifeline.h"
 #include "agent/signals.h"
 #include "launcher/hosts/ssh_session.h"
 #include "rendezvous/asio.h"
@@ -38,6 +39,7 @@ class Starter final : agent::Signals::Listener {
   void log_in(std::size_t host);
   std::string first_line(const HostNode& node) const;
   void arm();
+  void tick();
   void wake_all();
   void end_when_over();
   agent::Console& err() { return err_ ? *err_ : *out_; }
@@ -49,6 +51,7 @@ class Starter final : agent::Signals::Listener {
   std::vector<std::string> environment_;
   asio::io_context io_{1};
   asio::steady_timer timer_{io_};
+  asio::steady_timer ticks_{io_};
   asio::steady_timer give_up_{io_};
   std::vector<char> buffer_;
   std::unique_ptr<agent::Console> out_;
@@ -83,6 +86,7 @@ LaunchEnd Starter::run() {
   if (!agent::is_same_file(STDOUT_FILENO, STDERR_FILENO))
     err_ = make_console(STDERR_FILENO, "stderr");
   take(Began{});
+  tick();
   io_.run();
   return launch_end(state_, plan_, style_.invoked_as);
 }
@@ -151,6 +155,18 @@ void Starter::arm() {
   });
 }
 
+// The agents hear that this machine is there.
+void Starter::tick() {
+  if (is_over(state_)) return;
+  ticks_.expires_after(agent::kLifelineTick);
+  ticks_.async_wait([this](const error_code& ec) {
+    if (ec) return;
+    for (const auto& session : sessions_)
+      if (session) session->say("");
+    tick();
+  });
+}
+
 void Starter::on_kill_now() {
   take(KillCame{});
   give_up_.expires_after(kConsoleAtMost);
@@ -170,6 +186,7 @@ void Starter::end_when_over() {
   if (!is_over(state_) || !out_->is_empty() || (err_ && !err_->is_empty())) return;
   signals_.stop();
   timer_.cancel();
+  ticks_.cancel();
   give_up_.cancel();
 }
 

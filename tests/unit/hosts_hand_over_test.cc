@@ -97,8 +97,10 @@ TEST_CASE("an agent's own lines are found among its workers', wherever the piece
   for (std::size_t size = 1; size <= bytes.size(); ++size)
     CHECK(taken_apart(bytes, size) == expected);
   CHECK(taken_apart("x" + mark + "cut", 3) == "x<cut>");
-  CHECK(taken_apart(mark + std::string(kMostLineBytes + 100, 'x') + "\n", 1 << 20) ==
-        mark + std::string(kMostLineBytes + 100, 'x') + "\n");
+  // Compared in here: the texts are too long to be shown.
+  const std::string endless = mark + std::string(kMostLineBytes + 100, 'x') + "\n";
+  const bool is_text = taken_apart(endless, 1 << 20) == endless;
+  CHECK(is_text);
 }
 
 }  // namespace drun::hosts

@@ -137,7 +137,10 @@ TEST_CASE("a session that does not end after node 0's is killed") {
   launch.run();
   launch.after(EndCame{0, End{}});
   launch.ended(0, 0);
-  CHECK(launch.wake() == "remind");  // of the start: nobody is named in Running
+  CHECK(launch.wake() == "kill 1");
+  launch.ended(1, 137);
+  REQUIRE(is_over(launch.state));
+  CHECK(launch.end().exit_code == 0);
 }
 
 TEST_CASE("no success without node 0's word") {
@@ -155,7 +158,6 @@ TEST_CASE("no success without node 0's word") {
 TEST_CASE("a node that ends before node 0 is the cause when node 0 goes on without it") {
   Launch launch(2);
   launch.run();
-  launch.state.remind_at.reset();
   launch.after(EndCame{1, End{.exit_code = 2, .text = "no log folder\n", .report = {}}});
   CHECK(launch.ended(1, 2).empty());
   CHECK(launch.wake() == "signal 15 to 0");

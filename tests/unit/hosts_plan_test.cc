@@ -97,7 +97,8 @@ TEST_CASE("ssh gets the user's arguments first, and nothing of the user's job") 
   CHECK(Words(ssh.begin(), ssh.begin() + 8) ==
         Words{"/opt/ssh", "-F", "my config", "-p", "2222", "-T", "-o", "BatchMode=yes"});
   CHECK(ssh[ssh.size() - 2] == "me@a");
-  CHECK_THAT(ssh.back(), StartsWith("exec sh -c '") && EndsWith("--from-stdin' /opt/drun"));
+  CHECK(ssh.back().starts_with("exec sh -c '"));
+  CHECK(ssh.back().ends_with("--from-stdin' /opt/drun"));
   for (const std::string& word : ssh) CHECK(word.find("rm") == std::string::npos);
 }
 

@@ -72,7 +72,8 @@ TEST_CASE("what workers may be bound to has names, and torchrun's modes have the
   CHECK(*parse_numa_binding("socket") == BindTo::GpuSocket);
   CHECK(*parse_numa_binding("exclusive") == BindTo::GpuExclusive);
   CHECK(*parse_numa_binding("core-complex") == BindTo::GpuCoreComplex);
-  CHECK(parse_bind_to("cores").error().message == "expected one of none, core, socket, numa, gpu");
+  CHECK(parse_bind_to("cores").error().message ==
+        "expected one of none, core, socket, numa, gpu, package");
   CHECK_FALSE(parse_numa_binding("core"));
   CHECK_FALSE(parse_memory_policy("bind"));
 }
