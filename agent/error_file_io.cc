@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "agent/log_files.h"
+#include "agent/output/log_files.h"
 #include "rendezvous/unique_fd.h"
 
 namespace drun::agent {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/hang.h"
-#include "agent/output.h"
+#include "agent/hang/hang.h"
+#include "agent/output/output.h"
 #include "agent/spec.h"
 #include "agent/workers.h"
 #include "rendezvous/failure.h"

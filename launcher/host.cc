@@ -21,12 +21,12 @@
 #include <span>
 #include <system_error>
 
-#include "launcher/host_cpus.h"
-#include "launcher/host_gpus.h"
 #include "launcher/host_text.h"
+#include "launcher/placement/host_cpus.h"
+#include "launcher/placement/host_gpus.h"
+#include "launcher/placement/topology_hwloc.h"
 #include "launcher/secret_file.h"
 #include "launcher/small_files.h"
-#include "launcher/topology_hwloc.h"
 
 extern char** environ;
 

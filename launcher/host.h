@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/topology.h"
+#include "launcher/placement/topology.h"
 #include "rendezvous/result.h"
 #include "rendezvous/secret.h"
 #include "rendezvous/world.h"

@@ -20,7 +20,7 @@
 
 #include "agent/spec.h"
 #include "launcher/hosts/host_options.h"
-#include "launcher/place.h"
+#include "launcher/placement/place.h"
 #include "rendezvous/log.h"
 #include "rendezvous/result.h"
 #include "rendezvous/world.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/worker_command.h"
-#include "launcher/placement_text.h"
+#include "launcher/placement/placement_text.h"
 
 namespace drun {
 namespace {

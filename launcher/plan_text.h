@@ -10,7 +10,7 @@
 //            wrap         around that command: null, or {command: [words], ranks: [global ranks] or
 //                         null for all}
 //            environment  {drun's own variables of local rank 0; "?" where only the round can tell}
-//            placement    null, or one object a worker: placement_text.h
+//            placement    null, or one object a worker: placement/placement_text.h
 //            output       {mode, log_dir or null, streams: [{local_rank, stdout, stderr}]} with
 //                         "console", "file", "console+file" or "none" a stream
 //            stdin, shutdown_timeout_s, termination_signals, report or null

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/wall_time.h"
-#include "launcher/placement_text.h"
+#include "launcher/placement/placement_text.h"
 #include "launcher/report_words.h"
 #include "rendezvous/overloaded.h"
 

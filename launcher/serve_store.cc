@@ -8,7 +8,7 @@
 #include "launcher/exit_code.h"
 #include "launcher/log.h"
 #include "rendezvous/asio.h"
-#include "rendezvous/store_server.h"
+#include "rendezvous/store/server.h"
 
 namespace drun {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/evidence_json.h"
+#include "agent/stacks/evidence_json.h"
 #include "launcher/ask_agents.h"
 #include "launcher/report_words.h"
 #include "launcher/status_text.h"

@@ -10,7 +10,7 @@
 #include "rendezvous/control_connection.h"
 #include "rendezvous/control_wire.h"
 #include "rendezvous/coordinator_probe.h"
-#include "rendezvous/member.h"
+#include "rendezvous/member/member.h"
 #include "rendezvous/overloaded.h"
 #include "rendezvous/tls_session.h"
 

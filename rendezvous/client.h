@@ -1,5 +1,5 @@
 // edge. This node's membership of the job: the connection to the coordinator, its timers and its
-// name look-ups; what to do about them is decided by member.h.
+// name look-ups; what to do about them is decided by member/member.h.
 //
 // Order:   start; then any number of rounds, each on_world .. report_stopped (or report_success);
 //          then on_outcome, exactly once and last. After on_world(round), one of these ends the

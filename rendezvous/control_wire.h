@@ -3,7 +3,7 @@
 // Shape:   a frame is u32 length, u8 kind, fields; frame_reader.h cuts streams into frames.
 // Limits:  every field, list and frame has one; what a frame claims is not allocated, only what has
 //          arrived. Texts that are too long are cut by the sender; failures beyond the budget are
-//          counted (failure_list.h), so that encode always makes a legal frame.
+//          counted (round/failure_list.h), so that encode always makes a legal frame.
 // Errors:  decode: Refused, saying which message is wrong. Never throws.
 // Thread:  any.
 #pragma once

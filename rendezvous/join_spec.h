@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rendezvous/endpoint.h"
-#include "rendezvous/restart_policy.h"
+#include "rendezvous/round/restart_policy.h"
 #include "rendezvous/secret.h"
 
 namespace drun {

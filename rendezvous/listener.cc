@@ -14,7 +14,7 @@
 #include "rendezvous/lobby.h"
 #include "rendezvous/log_limit.h"
 #include "rendezvous/peer_address.h"
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/wire.h"
 
 namespace drun::rendezvous {
 namespace {

@@ -6,7 +6,7 @@
 //          another magic.
 // Writer:  worker_lib/pulse.cc, plain stores into the mapped file. Any other program just touches
 //          the file: its time of change is a sign of life too.
-// Reader:  agent/pulse_text.cc. What it reads may be torn or anything.
+// Reader:  agent/hang/pulse_text.cc. What it reads may be torn or anything.
 #pragma once
 
 #include <array>

@@ -14,8 +14,8 @@
 #include "rendezvous/log_limit.h"
 #include "rendezvous/member_addresses.h"
 #include "rendezvous/peer_address.h"
-#include "rendezvous/round.h"
-#include "rendezvous/store_service.h"
+#include "rendezvous/round/round.h"
+#include "rendezvous/store/service.h"
 #include "rendezvous/tls_session.h"
 
 namespace drun::rendezvous {

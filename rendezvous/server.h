@@ -1,5 +1,5 @@
 // edge. The coordinator: one port on which members (control connections) and workers (the store)
-// arrive; what to tell whom is decided by round.h.
+// arrive; what to tell whom is decided by round/round.h.
 //
 // Listens: on loopback only when spec.master_addr is literally localhost or a loopback address;
 //          else on all interfaces. With StoreHost::Worker only members are served, on

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "agent/line_buffer.h"
-#include "agent/pipe_reader.h"
+#include "agent/output/line_buffer.h"
+#include "agent/output/pipe_reader.h"
 #include "agent/spawn.h"
 #include "launcher/exit_code.h"
 #include "launcher/hosts/marked_lines.h"

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/console.h"
+#include "agent/output/console.h"
 #include "agent/process.h"
 #include "launcher/hosts/hand_over.h"
 #include "rendezvous/asio.h"

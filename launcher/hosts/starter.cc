@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "agent/command.h"
-#include "agent/console.h"
 #include "agent/descriptor_limit.h"
 #include "agent/lifeline.h"
+#include "agent/output/console.h"
 #include "agent/signals.h"
 #include "launcher/hosts/ssh_session.h"
 #include "rendezvous/asio.h"

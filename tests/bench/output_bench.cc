@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/log_files.h"
-#include "agent/output.h"
+#include "agent/output/log_files.h"
+#include "agent/output/output.h"
 
 namespace {
 

@@ -23,9 +23,9 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/store_encode.h"
-#include "rendezvous/store_server.h"
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/encode.h"
+#include "rendezvous/store/server.h"
+#include "rendezvous/store/wire.h"
 
 namespace drun {
 namespace {

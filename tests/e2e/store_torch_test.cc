@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "rendezvous/store_client.h"
+#include "rendezvous/store/client.h"
 #include "tests/support/catch.h"
 #include "tests/support/piped_child.h"
 #include "tests/support/served_store.h"

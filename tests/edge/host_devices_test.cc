@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/host_cpus.h"
-#include "launcher/host_gpus.h"
+#include "launcher/placement/host_cpus.h"
+#include "launcher/placement/host_gpus.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 

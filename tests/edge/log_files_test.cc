@@ -1,4 +1,4 @@
-#include "agent/log_files.h"
+#include "agent/output/log_files.h"
 
 #include <sys/stat.h>
 

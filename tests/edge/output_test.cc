@@ -1,4 +1,4 @@
-#include "agent/output.h"
+#include "agent/output/output.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

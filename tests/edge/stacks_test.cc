@@ -1,10 +1,10 @@
-#include "agent/stacks.h"
+#include "agent/stacks/stacks.h"
 
 #include <unistd.h>
 
 #include <optional>
 
-#include "agent/stack_tools.h"
+#include "agent/stacks/stack_tools.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 

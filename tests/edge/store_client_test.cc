@@ -1,12 +1,12 @@
-#include "rendezvous/store_client.h"
+#include "rendezvous/store/client.h"
 
 #include <fcntl.h>
 
 #include <set>
 #include <thread>
 
-#include "rendezvous/store_encode.h"
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/encode.h"
+#include "rendezvous/store/wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/raw_socket.h"
 #include "tests/support/served_store.h"

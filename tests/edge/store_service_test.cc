@@ -1,9 +1,9 @@
-#include "rendezvous/store_service.h"
+#include "rendezvous/store/service.h"
 
 #include <thread>
 
-#include "rendezvous/store_encode.h"
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/encode.h"
+#include "rendezvous/store/wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/raw_socket.h"
 #include "tests/support/served_store.h"

@@ -1,11 +1,11 @@
-#include "launcher/topology_hwloc.h"
+#include "launcher/placement/topology_hwloc.h"
 
 #include <sched.h>
 
 #include <algorithm>
 #include <set>
 
-#include "launcher/place.h"
+#include "launcher/placement/place.h"
 #include "tests/support/catch.h"
 
 namespace drun {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/member.h"
-#include "rendezvous/round.h"
+#include "rendezvous/member/member.h"
+#include "rendezvous/round/round.h"
 
 namespace drun::test {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/member.h"
+#include "rendezvous/member/member.h"
 #include "tests/support/catch.h"
 
 namespace drun::test {

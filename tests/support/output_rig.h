@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/output.h"
+#include "agent/output/output.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/log.h"
 #include "rendezvous/unique_fd.h"

@@ -15,7 +15,7 @@
 #include <stdexcept>
 
 #include "rendezvous/asio.h"
-#include "rendezvous/store_server.h"
+#include "rendezvous/store/server.h"
 
 namespace drun::test {
 namespace {

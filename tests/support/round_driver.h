@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/round.h"
+#include "rendezvous/round/round.h"
 
 namespace drun::test {
 

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "rendezvous/store_client.h"
-#include "rendezvous/store_server.h"
+#include "rendezvous/store/client.h"
+#include "rendezvous/store/server.h"
 
 namespace drun {
 

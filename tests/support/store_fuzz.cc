@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/store.h"
-#include "rendezvous/store_encode.h"
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/encode.h"
+#include "rendezvous/store/store.h"
+#include "rendezvous/store/wire.h"
 
 namespace drun {
 namespace {

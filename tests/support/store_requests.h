@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/store_message.h"
+#include "rendezvous/store/message.h"
 
 namespace drun {
 

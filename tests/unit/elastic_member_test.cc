@@ -1,5 +1,5 @@
 // A member of worlds whose nodes come and go.
-#include "rendezvous/member.h"
+#include "rendezvous/member/member.h"
 #include "tests/support/catch.h"
 #include "tests/support/member_driver.h"
 

@@ -1,4 +1,4 @@
-#include "rendezvous/failure_list.h"
+#include "rendezvous/round/failure_list.h"
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
-#include "agent/hang.h"
+#include "agent/hang/hang.h"
 
 #include <cstring>
 #include <functional>
 
-#include "agent/pulse_text.h"
+#include "agent/hang/pulse_text.h"
 #include "drun/backend.h"
 #include "rendezvous/pulse_page.h"
 #include "tests/support/catch.h"

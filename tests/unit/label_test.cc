@@ -1,4 +1,4 @@
-#include "agent/label.h"
+#include "agent/output/label.h"
 
 #include "tests/support/catch.h"
 

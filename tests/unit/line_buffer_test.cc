@@ -1,4 +1,4 @@
-#include "agent/line_buffer.h"
+#include "agent/output/line_buffer.h"
 
 #include <cstdio>
 #include <memory>

@@ -1,6 +1,6 @@
-#include "agent/line_filter.h"
+#include "agent/output/line_filter.h"
 
-#include "agent/line_buffer.h"
+#include "agent/output/line_buffer.h"
 #include "tests/support/catch.h"
 
 namespace drun::agent {

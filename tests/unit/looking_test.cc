@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/event.h"
-#include "agent/evidence_json.h"
 #include "agent/node_status.h"
+#include "agent/stacks/evidence_json.h"
 #include "launcher/status_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/messages.h"

@@ -1,4 +1,4 @@
-#include "rendezvous/member.h"
+#include "rendezvous/member/member.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/member_driver.h"

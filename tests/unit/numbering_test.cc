@@ -1,4 +1,4 @@
-#include "rendezvous/numbering.h"
+#include "rendezvous/round/numbering.h"
 
 #include <algorithm>
 #include <random>

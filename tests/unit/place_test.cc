@@ -1,4 +1,4 @@
-#include "launcher/place.h"
+#include "launcher/placement/place.h"
 
 #include <functional>
 #include <set>

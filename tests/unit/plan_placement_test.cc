@@ -1,4 +1,4 @@
-#include "launcher/plan_placement.h"
+#include "launcher/placement/plan_placement.h"
 
 #include "launcher/plan.h"
 #include "tests/support/catch.h"

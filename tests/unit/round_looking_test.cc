@@ -1,5 +1,5 @@
-#include "rendezvous/hang_verdict.h"
-#include "rendezvous/looking.h"
+#include "rendezvous/round/hang_verdict.h"
+#include "rendezvous/round/looking.h"
 #include "tests/support/catch.h"
 #include "tests/support/round_driver.h"
 

@@ -1,4 +1,4 @@
-#include "rendezvous/round.h"
+#include "rendezvous/round/round.h"
 
 #include <algorithm>
 #include <functional>

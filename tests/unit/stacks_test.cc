@@ -1,6 +1,6 @@
-#include "agent/proc_text.h"
-#include "agent/stack_lines.h"
-#include "agent/stack_trace.h"
+#include "agent/stacks/proc_text.h"
+#include "agent/stacks/stack_lines.h"
+#include "agent/stacks/stack_trace.h"
 #include "rendezvous/evidence.h"
 #include "tests/support/catch.h"
 

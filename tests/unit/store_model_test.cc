@@ -5,8 +5,8 @@
 #include <set>
 
 #include "rendezvous/overloaded.h"
-#include "rendezvous/store.h"
-#include "rendezvous/store_encode.h"
+#include "rendezvous/store/encode.h"
+#include "rendezvous/store/store.h"
 #include "tests/support/catch.h"
 #include "tests/support/store_requests.h"
 

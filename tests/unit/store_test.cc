@@ -1,10 +1,10 @@
-#include "rendezvous/store.h"
+#include "rendezvous/store/store.h"
 
 #include <algorithm>
 #include <chrono>
 #include <map>
 
-#include "rendezvous/store_encode.h"
+#include "rendezvous/store/encode.h"
 #include "tests/support/catch.h"
 
 namespace drun {

@@ -1,9 +1,9 @@
-#include "rendezvous/store_wire.h"
+#include "rendezvous/store/wire.h"
 
 #include <algorithm>
 #include <random>
 
-#include "rendezvous/store_encode.h"
+#include "rendezvous/store/encode.h"
 #include "tests/support/catch.h"
 #include "tests/support/store_fuzz.h"
 #include "tests/support/store_requests.h"

@@ -1,4 +1,4 @@
-#include "agent/tail.h"
+#include "agent/output/tail.h"
 
 #include "tests/support/catch.h"
 

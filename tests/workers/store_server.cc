@@ -2,7 +2,7 @@
 // its standard input ends.
 #include <cstdio>
 
-#include "rendezvous/store_server.h"
+#include "rendezvous/store/server.h"
 
 int main() {
   using namespace drun;

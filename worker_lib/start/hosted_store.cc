@@ -5,7 +5,7 @@
 
 #include "drun/error.h"
 #include "rendezvous/asio.h"
-#include "rendezvous/store_server.h"
+#include "rendezvous/store/server.h"
 #include "worker_lib/signals.h"
 
 namespace drun::worker {

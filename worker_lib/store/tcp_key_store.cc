@@ -5,7 +5,7 @@
 
 #include "drun/error.h"
 #include "drun/key_store.h"
-#include "rendezvous/store_client.h"
+#include "rendezvous/store/client.h"
 
 namespace drun {
 namespace {

@@ -1,0 +1,118 @@
+#include "agent/hang/hang.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace drun::agent::hang {
+namespace {
+
+constexpr Milliseconds kShortest{100};
+constexpr Milliseconds kLongest{5000};
+constexpr int kSamples = 8;  // per timeout
+constexpr int kTicksPerSecond = 100;
+
+std::string seconds_text(Milliseconds time) {
+  char text[32];
+  const double seconds = static_cast<double>(time.count()) / 1000;
+  std::snprintf(text, sizeof(text), time.count() < 10'000 ? "%.1f s" : "%.0f s", seconds);
+  return text;
+}
+
+Worker new_worker(Time now) {
+  Worker worker;
+  worker.output_at = worker.cpu_at = worker.channel_at = worker.beat_at = now;
+  return worker;
+}
+
+void note(Worker& worker, const Sample& sample, Time now) {
+  const Sample& last = worker.last;
+  if (!last.is_running || sample.output != last.output) worker.output_at = now;
+  const bool same_tree = last.is_running && sample.processes == last.processes;
+  if (!same_tree || sample.cpu_ticks != last.cpu_ticks) worker.cpu_at = now;
+  if (!same_tree || sample.channel.empty() || sample.channel != last.channel) {
+    worker.channel_at = now;
+    worker.channel_ticks = sample.cpu_ticks;
+  }
+  if (!last.is_running || sample.heartbeat != last.heartbeat) worker.beat_at = now;
+  worker.last = sample;
+}
+
+// Under a hundredth of the time: what threads that only look from time to time need.
+bool sleeps_in_one_place(const Worker& worker, Milliseconds timeout, Time now) {
+  if (worker.last.channel.empty() || now - worker.channel_at < timeout) return false;
+  const auto asleep = std::chrono::duration_cast<Milliseconds>(now - worker.channel_at);
+  const auto used = static_cast<std::int64_t>(worker.last.cpu_ticks - worker.channel_ticks);
+  return used * 1000 / kTicksPerSecond * 100 < asleep.count();
+}
+
+struct Signs {
+  std::vector<std::string> words{};
+  Time since{};
+};
+
+Signs signs_of(const Worker& worker, Milliseconds timeout, Time now) {
+  Signs signs;
+  const bool has_heartbeat = worker.last.heartbeat != 0;
+  if (!worker.last.is_running || (has_heartbeat && now - worker.beat_at < timeout)) return signs;
+  const auto sign = [&signs](std::string words, Time since) {
+    signs.words.push_back(std::move(words));
+    signs.since = std::max(signs.since, since);
+  };
+  if (worker.last.output && now - worker.output_at >= timeout) sign("no output", worker.output_at);
+  if (now - worker.cpu_at >= timeout)
+    sign("no CPU time", worker.cpu_at);
+  else if (sleeps_in_one_place(worker, timeout, now))
+    sign("always asleep in " + worker.last.channel, worker.channel_at);
+  if (has_heartbeat) sign("no heartbeat", worker.beat_at);
+  return signs;
+}
+
+std::string words_of(const Worker& worker, const Signs& signs, Time now) {
+  std::string text = worker.last.is_stopped ? "stopped, " : "";
+  for (std::size_t i = 0; i < signs.words.size(); ++i) {
+    if (i > 0) text += i + 1 == signs.words.size() ? " and " : ", ";
+    text += signs.words[i];
+  }
+  return text + " for " + seconds_text(std::chrono::duration_cast<Milliseconds>(now - signs.since));
+}
+
+bool is_hung(const Signs& signs) { return signs.words.size() >= 2; }
+
+}  // namespace
+
+Milliseconds sample_interval(Milliseconds timeout) {
+  return std::clamp(timeout / kSamples, kShortest, kLongest);
+}
+
+State begin(std::size_t workers, Milliseconds timeout, Time now) {
+  State state{.timeout = timeout, .workers = {}, .sampled_at = now};
+  state.workers.assign(workers, new_worker(now));
+  return state;
+}
+
+std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time now) {
+  const bool was_held_up = now - state.sampled_at > 3 * sample_interval(state.timeout);
+  state.sampled_at = now;
+  if (was_held_up) state.workers.assign(state.workers.size(), new_worker(now));
+  std::vector<Suspect> suspects;
+  for (std::size_t i = 0; i < std::min(samples.size(), state.workers.size()); ++i) {
+    Worker& worker = state.workers[i];
+    note(worker, samples[i], now);
+    const Signs signs = signs_of(worker, state.timeout, now);
+    if (!is_hung(signs)) {
+      worker.told_at.reset();
+      continue;
+    }
+    if (worker.told_at && now - *worker.told_at < state.timeout) continue;
+    worker.told_at = now;
+    suspects.push_back({static_cast<int>(i), words_of(worker, signs, now)});
+  }
+  return suspects;
+}
+
+bool is_quiet(const State& state, std::size_t local_rank) {
+  if (local_rank >= state.workers.size()) return false;
+  return is_hung(signs_of(state.workers[local_rank], state.timeout, state.sampled_at));
+}
+
+}  // namespace drun::agent::hang

@@ -1,0 +1,144 @@
+#include "agent/output/console.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+#include "rendezvous/result.h"
+
+namespace drun::agent {
+namespace {
+
+// A terminal says it is writable when a single byte fits; what is beyond its room would block.
+constexpr std::size_t kCautiousBytes = 256;
+
+// As many whole lines as fit into one write that the kernel does not split; of a longer line, a
+// piece.
+std::string_view atomic_piece(std::string_view bytes) {
+  const std::string_view piece = bytes.substr(0, PIPE_BUF);
+  if (piece.size() == bytes.size()) return piece;
+  const std::size_t last = piece.rfind('\n');
+  return last == piece.npos ? piece : piece.substr(0, last + 1);
+}
+
+}  // namespace
+
+bool is_same_file(int one_fd, int other_fd) {
+  struct stat one {};
+  struct stat other {};
+  return ::fstat(one_fd, &one) == 0 && ::fstat(other_fd, &other) == 0 &&
+         one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+Console::Console(asio::io_context& io, Log log, int fd, std::string name, Listener listener)
+    : log_(std::move(log)),
+      name_(std::move(name)),
+      listener_(std::move(listener)),
+      fd_(fd),
+      readiness_(io) {
+  open();
+}
+
+void Console::open() {
+  struct stat about {};
+  if (::fstat(fd_, &about) != 0) return lose(errno);
+  if (S_ISFIFO(about.st_mode)) kind_ = Kind::Pipe;
+  if (S_ISSOCK(about.st_mode)) kind_ = Kind::Socket;
+  if (S_ISCHR(about.st_mode) && ::isatty(fd_) == 1) kind_ = Kind::Terminal;
+  if (kind_ == Kind::File) return;
+  if (kind_ != Kind::Socket) {
+    const std::string again = "/proc/self/fd/" + std::to_string(fd_);
+    own_fd_ = UniqueFd(::open(again.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (own_fd_) fd_ = own_fd_.get();
+  }
+  UniqueFd readiness(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event nothing_yet{};
+  if (!readiness || ::epoll_ctl(readiness.get(), EPOLL_CTL_ADD, fd_, &nothing_yet) != 0)
+    return lose(errno);
+  error_code ec;
+  readiness_.assign(readiness.get(), ec);
+  if (ec) return lose(ec.value());
+  readiness.release();
+}
+
+void Console::flush() {
+  if (is_gone_) return queue_.clear();
+  if (!is_waiting_) write_what_it_takes();
+  if (queue_.size_bytes() > kHighWaterBytes) is_congested_ = true;
+}
+
+void Console::write_what_it_takes() {
+  const bool was_empty = is_empty();
+  while (!is_empty()) {
+    const ssize_t written = write_some(queue_.bytes());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) break;
+    if (written < 0) return lose(errno);
+    queue_.consume(static_cast<std::size_t>(written));
+  }
+  if (!is_empty()) wait_for_room();
+  if (queue_.size_bytes() <= kLowWaterBytes && std::exchange(is_congested_, false))
+    listener_.on_room();
+  if (is_empty() && !was_empty) listener_.on_empty();
+}
+
+ssize_t Console::write_some(std::string_view bytes) const {
+  if (kind_ == Kind::Socket)
+    return ::send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (kind_ == Kind::Pipe) bytes = atomic_piece(bytes);
+  if (kind_ != Kind::File && !own_fd_) {
+    if (!is_writable()) {
+      errno = EAGAIN;
+      return -1;
+    }
+    if (kind_ == Kind::Terminal) bytes = bytes.substr(0, kCautiousBytes);
+  }
+  return ::write(fd_, bytes.data(), bytes.size());
+}
+
+bool Console::is_writable() const {
+  pollfd asked{.fd = fd_, .events = POLLOUT, .revents = 0};
+  return ::poll(&asked, 1, 0) > 0;  // an error too: then write() says which
+}
+
+void Console::wait_for_room() {
+  epoll_event writable{};
+  writable.events = EPOLLOUT | EPOLLONESHOT;
+  if (::epoll_ctl(readiness_.native_handle(), EPOLL_CTL_MOD, fd_, &writable) != 0)
+    return lose(errno);
+  is_waiting_ = true;
+  readiness_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const error_code& ec) {
+    if (ec == asio::error::operation_aborted) return;
+    is_waiting_ = false;
+    if (is_gone_) return;
+    if (ec) return lose(ec.value());
+    epoll_event taken{};
+    if (::epoll_wait(readiness_.native_handle(), &taken, 1, 0) < 0) return lose(errno);
+    write_what_it_takes();
+  });
+}
+
+void Console::lose(int error_number) {
+  if (std::exchange(is_gone_, true)) return;
+  log_.warning("console is gone, workers go on without it stream=" + name_ +
+               " reason=" + system_message(error_number));
+  stop();
+}
+
+void Console::stop() {
+  is_gone_ = true;
+  error_code ignored;
+  readiness_.close(ignored);
+  queue_.clear();
+  if (std::exchange(is_congested_, false)) listener_.on_room();
+  listener_.on_empty();
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,83 @@
+// edge. One console: a descriptor that drun was given (1 or 2) and shares with others, written to
+// without ever waiting.
+//
+// Why:     O_NONBLOCK belongs to the open file description, which the shell and drun's parent share
+//          with it: it must not be set there. So a pipe or a terminal is opened once more through
+//          /proc/self/fd, a socket gets MSG_DONTWAIT, files never block, and what is left (a
+//          terminal of another user) is asked with poll() before each small write.
+// Lines:   whatever else writes to the same pipe (agents of the same job, say), lines shorter than
+//          PIPE_BUF stay whole: pipes get pieces of whole lines that the kernel takes as one.
+// Flow:    put bytes into queue(), then flush(). While is_congested(), stop putting; on_room is
+//          called when there is room again, on_empty when all has been written.
+// Owner:   Output; destroyed after io_context.run() has returned; stop() makes it return.
+// Thread:  the io_context's only.   Errors: none; a console that fails is gone: logged once, its
+//          queue dropped, and is_gone() from then on. Requires SIGPIPE to be ignored.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "agent/output/line_buffer.h"
+#include "rendezvous/asio.h"
+#include "rendezvous/log.h"
+#include "rendezvous/unique_fd.h"
+
+namespace drun::agent {
+
+inline constexpr std::size_t kHighWaterBytes = std::size_t{256} << 10;
+inline constexpr std::size_t kLowWaterBytes = std::size_t{64} << 10;
+
+// True when both are the same terminal, pipe or file.
+bool is_same_file(int one_fd, int other_fd);
+
+class Console {
+ public:
+  struct Listener {
+    std::function<void()> on_room;
+    std::function<void()> on_empty;
+  };
+
+  // `name` is for the log: "stdout". Both callbacks come from the loop or from flush().
+  Console(asio::io_context& io, Log log, int fd, std::string name, Listener listener);
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  LineQueue& queue() { return queue_; }
+  void flush();
+
+  bool is_congested() const { return is_congested_; }
+  bool is_empty() const { return queue_.size_bytes() == 0; }
+  bool is_gone() const { return is_gone_; }
+  bool is_terminal() const { return kind_ == Kind::Terminal; }
+
+  // Drops what is queued and waits for nothing any more.
+  void stop();
+
+ private:
+  enum class Kind { File, Pipe, Terminal, Socket };
+
+  void open();
+  ssize_t write_some(std::string_view bytes) const;
+  bool is_writable() const;
+  void write_what_it_takes();
+  void wait_for_room();
+  void lose(int error_number);
+
+  Log log_;
+  std::string name_;
+  Listener listener_;
+  LineQueue queue_;
+  int fd_;           // drun's own descriptor, or own_fd_
+  UniqueFd own_fd_;  // the same thing on a description of our own, non-blocking
+  Kind kind_ = Kind::File;
+  // An epoll of our own around fd_: registering fd_ itself with Asio would set O_NONBLOCK on it.
+  asio::posix::stream_descriptor readiness_;
+  bool is_waiting_ = false;
+  bool is_congested_ = false;
+  bool is_gone_ = false;
+};
+
+}  // namespace drun::agent

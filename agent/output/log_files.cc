@@ -1,0 +1,154 @@
+#include "agent/output/log_files.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+namespace drun::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLongestNameBytes = 64;
+
+std::string_view name_of(LogFiles::Stream stream) {
+  return stream == LogFiles::Stream::Stdout ? "stdout.log" : "stderr.log";
+}
+
+Error unusable(const std::string& path, const std::error_code& ec) {
+  return Error{ErrorCode::Usage, "cannot use log directory " + path + ": " +
+                                     system_message(ec.value()) +
+                                     "; choose another with --log-dir"};
+}
+
+Result<void> make_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0) return {};
+  return system_error("make directory " + path, errno);
+}
+
+}  // namespace
+
+std::string as_file_name(std::string_view run_id) {
+  std::string name(run_id.substr(0, kLongestNameBytes));
+  const auto is_safe = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  std::replace_if(
+      name.begin(), name.end(), [&](char c) { return !is_safe(c); }, '_');
+  if (name.empty()) return "none";
+  if (name.front() == '.') name.front() = '_';
+  return name;
+}
+
+Result<void> LogFiles::make(const std::optional<std::string>& log_dir, std::string_view run_id,
+                            bool holds_streams) {
+  if (log_dir && log_dir->empty()) return {};
+  is_temporary_ = !log_dir;
+  const std::string prefix = (is_temporary_ ? "drun_" : "") + as_file_name(run_id) + "_";
+  std::error_code ec;
+  if (is_temporary_) {
+    const fs::path base = fs::temp_directory_path(ec);
+    if (ec)
+      return Error{ErrorCode::System, "cannot use the temporary directory: " +
+                                          system_message(ec.value()) + "; set TMPDIR or --log-dir"};
+    if (!holds_streams && base == "/tmp" && make_random("/dev/shm", prefix)) return {};
+    return make_random(base.string(), prefix);
+  }
+  fs::create_directories(*log_dir, ec);
+  if (!ec && !fs::is_directory(*log_dir, ec) && !ec)
+    ec = std::make_error_code(std::errc::not_a_directory);
+  if (ec) return unusable(*log_dir, ec);
+  return make_random(*log_dir, prefix);
+}
+
+Result<void> LogFiles::make_random(const std::string& base, const std::string& prefix) {
+  std::error_code ec;
+  std::string path = (fs::absolute(base, ec) / (prefix + "XXXXXX")).string();
+  if (::mkdtemp(path.data()) == nullptr)
+    return unusable(base, std::error_code(errno, std::generic_category()));
+  place_ = path;
+  return {};
+}
+
+Result<void> LogFiles::make_attempt(int round) {
+  if (!has_place()) return {};
+  attempt_ = place_ + "/attempt_" + std::to_string(round);
+  std::error_code ec;
+  fs::remove_all(attempt_, ec);
+  if (ec) return system_error("wipe " + attempt_, ec.value());
+  return make_directory(attempt_);
+}
+
+Result<void> LogFiles::make_worker_directory(int local_rank) {
+  if (!has_place()) return {};
+  return make_directory(worker_path(local_rank, ""));
+}
+
+std::string LogFiles::worker_path(int local_rank, std::string_view name) const {
+  if (!has_place()) return {};
+  const std::string directory = attempt_ + "/" + std::to_string(local_rank);
+  return name.empty() ? directory : directory + "/" + std::string(name);
+}
+
+std::string LogFiles::stream_path(int local_rank, Stream stream) const {
+  return worker_path(local_rank, name_of(stream));
+}
+
+std::string LogFiles::filtered_path(Stream stream) const {
+  return has_place() ? attempt_ + "/filtered_" + std::string(name_of(stream)) : "";
+}
+
+std::string LogFiles::error_path(int local_rank) const {
+  return worker_path(local_rank, "error.json");
+}
+
+void LogFiles::remove() {
+  if (!has_place()) return;
+  std::error_code ignored;
+  fs::remove_all(place_, ignored);
+  place_.clear();
+}
+
+Result<UniqueFd> create_log(const std::string& path) {
+  UniqueFd fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return system_error("create " + path, errno);
+  return fd;
+}
+
+std::string read_end_of(const std::string& path, std::size_t at_most_bytes) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  struct stat about {};
+  if (!fd || ::fstat(fd.get(), &about) != 0 || !S_ISREG(about.st_mode)) return {};
+  std::string text(std::min(at_most_bytes, static_cast<std::size_t>(about.st_size)), '\0');
+  const off_t begin = about.st_size - static_cast<off_t>(text.size());
+  std::size_t have = 0;
+  while (have < text.size()) {
+    const ssize_t got =
+        ::pread(fd.get(), text.data() + have, text.size() - have, begin + static_cast<off_t>(have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  text.resize(have);
+  return text;
+}
+
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    if (written == 0) return EIO;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,192 @@
+#include "agent/stacks/proc_text.h"
+
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <unordered_map>
+
+namespace drun::agent {
+namespace {
+
+constexpr int kCapSysPtrace = 19;  // capabilities(7)
+
+struct NamedCall {
+  long number;
+  const char* name;
+};
+// Where programs wait.
+constexpr std::array kCalls{
+    NamedCall{SYS_read, "read"},
+    NamedCall{SYS_write, "write"},
+    NamedCall{SYS_readv, "readv"},
+    NamedCall{SYS_futex, "futex"},
+    NamedCall{SYS_ppoll, "ppoll"},
+    NamedCall{SYS_pselect6, "pselect"},
+    NamedCall{SYS_epoll_pwait, "epoll_pwait"},
+#ifdef SYS_poll
+    NamedCall{SYS_poll, "poll"},
+    NamedCall{SYS_select, "select"},
+    NamedCall{SYS_epoll_wait, "epoll_wait"},
+    NamedCall{SYS_pause, "pause"},
+#endif
+    NamedCall{SYS_nanosleep, "nanosleep"},
+    NamedCall{SYS_clock_nanosleep, "clock_nanosleep"},
+    NamedCall{SYS_recvfrom, "recvfrom"},
+    NamedCall{SYS_recvmsg, "recvmsg"},
+    NamedCall{SYS_sendto, "sendto"},
+    NamedCall{SYS_sendmsg, "sendmsg"},
+    NamedCall{SYS_connect, "connect"},
+    NamedCall{SYS_accept4, "accept4"},
+    NamedCall{SYS_wait4, "wait4"},
+    NamedCall{SYS_waitid, "waitid"},
+    NamedCall{SYS_flock, "flock"},
+    NamedCall{SYS_fsync, "fsync"},
+    NamedCall{SYS_openat, "openat"},
+    NamedCall{SYS_ioctl, "ioctl"},
+    NamedCall{SYS_restart_syscall, "restart_syscall"},
+    NamedCall{SYS_rt_sigsuspend, "sigsuspend"},
+    NamedCall{SYS_rt_sigtimedwait, "sigtimedwait"},
+};
+
+std::string_view first_word(std::string_view text) {
+  return text.substr(0, text.find_first_of(" \n"));
+}
+
+template <typename Number>
+std::optional<Number> number(std::string_view text, int base = 10) {
+  Number value{};
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (ec != std::errc() || end == text.data()) return std::nullopt;
+  return value;
+}
+
+std::string call_name(std::string_view text) {
+  const auto called = number<long>(first_word(text));
+  if (!called || *called < 0) return "";
+  for (const NamedCall& call : kCalls)
+    if (call.number == *called) return call.name;
+  return "system call " + std::to_string(*called);
+}
+
+std::string comm_of(std::string_view text) {
+  std::string name(text.substr(0, text.find('\n')));
+  return name.substr(0, 64);
+}
+
+char letter_of(std::string_view stat) {
+  const std::size_t name_end = stat.rfind(')');
+  return name_end == stat.npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
+}
+
+// "[<0>] futex_wait_queue+0x61/0xa0" -> "futex_wait_queue".
+void add_kernel_frames(std::string_view text, std::vector<std::string>& frames) {
+  while (!text.empty() && frames.size() < kMostFrames) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    const std::size_t name = line.find("] ");
+    if (name != line.npos) {
+      const std::string_view function = line.substr(name + 2);
+      frames.push_back(std::string(function.substr(0, function.find('+'))) + " (kernel)");
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> parse_cpu_ticks(std::string_view stat) {
+  constexpr int kFirst = 12;  // utime, counted from the state behind the name; then three more
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == stat.npos) return std::nullopt;
+  std::uint64_t ticks = 0;
+  std::string_view rest = stat.substr(name_end + 1);
+  for (int field = 1; field < kFirst + 4; ++field) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+    const std::string_view word = first_word(rest);
+    rest.remove_prefix(word.size());
+    if (field < kFirst) continue;
+    const auto value = number<std::uint64_t>(word);
+    if (!value) return std::nullopt;
+    ticks += *value;
+  }
+  return ticks;
+}
+
+std::string state_words(char state) {
+  switch (state) {
+    case 'R':
+      return "running";
+    case 'S':
+    case 'I':
+      return "sleeping";
+    case 'D':
+      return "stuck in the kernel";
+    case 'T':
+      return "stopped";
+    case 't':
+      return "stopped by a debugger";
+    case 'Z':
+    case 'X':
+      return "ended";
+    default:
+      return "in an unknown state";
+  }
+}
+
+ThreadStack thread_of(const ThreadFiles& files) {
+  ThreadStack thread{.name = comm_of(files.comm)};
+  std::string text = state_words(letter_of(files.stat));
+  const std::string_view channel = first_word(files.wchan);
+  if (!channel.empty() && channel != "0") text += " in " + std::string(channel.substr(0, 64));
+  if (const std::string call = call_name(files.syscall); !call.empty()) text += " (" + call + ")";
+  thread.frames.push_back(std::move(text));
+  add_kernel_frames(files.kernel_stack, thread.frames);
+  return thread;
+}
+
+std::vector<std::vector<ProcessStat>> trees_below(std::span<const int> tops,
+                                                  std::span<const ProcessStat> all,
+                                                  std::size_t most) {
+  constexpr int kDeepest = 1000;  // against a number reused in a circle
+  std::unordered_map<int, std::size_t> top_of;
+  for (std::size_t i = 0; i < tops.size(); ++i)
+    if (tops[i] > 0) top_of.emplace(tops[i], i);
+  std::unordered_map<int, int> parents;
+  for (const ProcessStat& process : all) parents.emplace(process.pid, process.parent);
+  std::vector<std::vector<ProcessStat>> trees(tops.size());
+  for (const ProcessStat& process : all) {
+    int pid = process.pid;
+    for (int steps = 0; steps < kDeepest && !top_of.contains(pid); ++steps) {
+      const auto parent = parents.find(pid);
+      if (parent == parents.end()) break;
+      pid = parent->second;
+    }
+    const auto top = top_of.find(pid);
+    if (top == top_of.end()) continue;
+    std::vector<ProcessStat>& tree = trees[top->second];
+    if (process.pid == pid)
+      tree.insert(tree.begin(), process);
+    else if (tree.size() < most)
+      tree.push_back(process);
+  }
+  return trees;
+}
+
+std::string ptrace_objection(const std::optional<std::string>& yama, std::string_view status) {
+  if (!yama) return "";
+  const auto scope = number<int>(*yama);
+  if (!scope || *scope == 0) return "";
+  std::uint64_t capabilities = 0;
+  if (const std::size_t at = status.find("CapEff:"); at != status.npos) {
+    std::string_view rest = status.substr(at + 7);
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+    capabilities = number<std::uint64_t>(rest, 16).value_or(0);
+  }
+  const bool has_right = (capabilities >> kCapSysPtrace & 1) == 1;
+  if (has_right && *scope < 3) return "";
+  return "ptrace forbidden: /proc/sys/kernel/yama/ptrace_scope is " + std::to_string(*scope);
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,161 @@
+#include "agent/stacks/stack_trace.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace drun::agent {
+namespace {
+
+constexpr std::size_t kFrameBytes = 160;
+
+// Calls `visit` with every line, without its end.
+template <typename Visit>
+void for_each_line(std::string_view text, const Visit& visit) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    visit(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
+  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
+  return text;
+}
+
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// What stands between the last pair of quotes.
+std::string quoted(std::string_view line) {
+  const std::size_t end = line.rfind('"');
+  const std::size_t begin = end == line.npos || end == 0 ? line.npos : line.rfind('"', end - 1);
+  return begin == line.npos ? "" : std::string(line.substr(begin + 1, end - begin - 1));
+}
+
+// "0x00007f12 in poll ..." -> "poll ...".
+std::string_view without_address(std::string_view text) {
+  if (!text.starts_with("0x")) return text;
+  const std::size_t end = std::min(text.find(' '), text.size());
+  text = trimmed(text.substr(end));
+  return text.starts_with("in ") ? text.substr(3) : text;
+}
+
+// Where the arguments begin: the bracket that the last closing one belongs to.
+std::string_view without_arguments(std::string_view text) {
+  text = trimmed(text);
+  if (!text.ends_with(')')) return text;
+  int depth = 0;
+  for (std::size_t i = text.size(); i-- > 0;) {
+    if (text[i] == ')') ++depth;
+    if (text[i] == '(' && --depth == 0) return i == 0 ? text : trimmed(text.substr(0, i));
+  }
+  return text;
+}
+
+std::string frame(std::string_view function, std::string_view place) {
+  std::string text(function.empty() ? "??" : function);
+  if (!place.empty()) text += " (" + std::string(place) + ")";
+  if (text.size() > kFrameBytes) text = text.substr(0, kFrameBytes - 3) + "...";
+  return text;
+}
+
+// "#3  rest" -> "rest"; empty: no frame.
+std::string_view after_number(std::string_view line) {
+  if (!line.starts_with('#')) return {};
+  std::size_t at = 1;
+  while (at < line.size() && std::isdigit(static_cast<unsigned char>(line[at])) != 0) ++at;
+  return at == 1 ? std::string_view() : trimmed(line.substr(at));
+}
+
+void add_frame(std::vector<ThreadStack>& threads, std::string text) {
+  if (threads.empty() || threads.back().frames.size() >= kMostFrames) return;
+  threads.back().frames.push_back(std::move(text));
+}
+
+// The part behind the arguments: "at /src/group.cc:12", "from /lib/libc.so.6".
+std::string gdb_frame(std::string_view rest) {
+  rest = without_address(rest);
+  for (const std::string_view word : {std::string_view(" at "), std::string_view(" from ")}) {
+    const std::size_t at = rest.rfind(word);
+    if (at == rest.npos || at < rest.rfind(')')) continue;
+    return frame(without_arguments(rest.substr(0, at)), file_name(rest.substr(at + word.size())));
+  }
+  return frame(without_arguments(rest), "");
+}
+
+// "poll@@GLIBC_2.2.5 - /lib/libc.so.6", "- /usr/bin/sleep", "main".
+std::string eu_frame(std::string_view named) {
+  if (named.starts_with("- ")) return frame("", file_name(trimmed(named.substr(2))));
+  const std::size_t module = named.find(" - ");
+  const std::string_view function = named.substr(0, module);
+  const std::string_view place =
+      module == named.npos ? std::string_view() : trimmed(named.substr(module + 3));
+  return frame(function.substr(0, function.find('@')), file_name(place));
+}
+
+std::vector<ThreadStack> without_empty(std::vector<ThreadStack> threads) {
+  std::erase_if(threads, [](const ThreadStack& thread) { return thread.frames.empty(); });
+  if (threads.size() > kMostThreads) threads.resize(kMostThreads);
+  return threads;
+}
+
+}  // namespace
+
+std::vector<ThreadStack> parse_py_spy(std::string_view text) {
+  std::vector<ThreadStack> threads;
+  for_each_line(text, [&threads](std::string_view line) {
+    if (line.starts_with("Thread ")) {
+      threads.push_back({.name = quoted(line)});
+      return;
+    }
+    if (!line.starts_with("    ") || trimmed(line).empty()) return;
+    line = trimmed(line);
+    const std::size_t place = line.rfind(" (");
+    if (place == line.npos || !line.ends_with(')')) return;
+    const std::string_view where = line.substr(place + 2, line.size() - place - 3);
+    add_frame(threads, frame(line.substr(0, place), file_name(where)));
+  });
+  return without_empty(std::move(threads));
+}
+
+std::vector<ThreadStack> parse_gdb(std::string_view text) {
+  std::vector<ThreadStack> threads;
+  for_each_line(text, [&threads](std::string_view line) {
+    if (line.starts_with("Thread ") && line.ends_with(':')) {
+      threads.push_back({.name = quoted(line)});
+      return;
+    }
+    if (const std::string_view rest = after_number(line); !rest.empty())
+      add_frame(threads, gdb_frame(rest));
+  });
+  // gdb counts from the newest thread down: the main one comes last.
+  std::reverse(threads.begin(), threads.end());
+  return without_empty(std::move(threads));
+}
+
+std::vector<ThreadStack> parse_eu_stack(std::string_view text) {
+  std::vector<ThreadStack> threads;
+  for_each_line(text, [&threads](std::string_view line) {
+    if (line.starts_with("TID ")) {
+      threads.emplace_back();
+      return;
+    }
+    if (const std::string_view rest = after_number(line); !rest.empty()) {
+      return add_frame(threads, eu_frame(without_address(rest)));
+    }
+    // -s: the frame's place in the source, on a line of its own: "    /src/group.cc:12:3".
+    const std::string_view place = trimmed(line);
+    if (threads.empty() || threads.back().frames.empty() || !line.starts_with(' ')) return;
+    std::string& last = threads.back().frames.back();
+    const std::string_view function = std::string_view(last).substr(0, last.find(" ("));
+    const std::string_view file = file_name(place);
+    const std::size_t line_end = file.find(':', std::min(file.find(':') + 1, file.size()));
+    last = frame(std::string(function), file.substr(0, line_end));
+  });
+  return without_empty(std::move(threads));
+}
+
+}  // namespace drun::agent

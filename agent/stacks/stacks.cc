@@ -1,0 +1,235 @@
+#include "agent/stacks/stacks.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <list>
+#include <optional>
+#include <utility>
+
+#include "agent/descendants.h"
+#include "agent/stacks/helper.h"
+#include "agent/stacks/proc_text.h"
+#include "agent/stacks/stack_tools.h"
+#include "rendezvous/round/roll_call.h"
+#include "rendezvous/unique_fd.h"
+
+namespace drun::agent {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostProcesses = 16;  // of a worker
+constexpr std::size_t kMostLooked = 4;      // of them by tools
+constexpr std::size_t kMostHelpers = 4;
+
+std::string read_file(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 4096> text;
+  const ssize_t size = file ? ::read(file.get(), text.data(), text.size()) : 0;
+  return size <= 0 ? "" : std::string(text.data(), static_cast<std::size_t>(size));
+}
+
+// In ascending order: the main thread is the process's own number, and mostly the first.
+std::vector<int> threads_of(int pid) {
+  std::vector<int> threads;
+  DIR* directory = ::opendir(("/proc/" + std::to_string(pid) + "/task").c_str());
+  if (directory == nullptr) return threads;
+  while (const dirent* entry = ::readdir(directory)) {
+    const int thread = std::atoi(entry->d_name);
+    if (thread > 0 && threads.size() < kMostThreads) threads.push_back(thread);
+  }
+  ::closedir(directory);
+  std::sort(threads.begin(), threads.end());
+  return threads;
+}
+
+ProcessStacks seen_in_proc(const ProcessStat& process) {
+  ProcessStacks seen{.name = process_name(process.pid),
+                     .state = state_words(process.state),
+                     .source = "/proc",
+                     .threads = {}};
+  for (const int thread : threads_of(process.pid)) {
+    const std::string place =
+        "/proc/" + std::to_string(process.pid) + "/task/" + std::to_string(thread) + "/";
+    seen.threads.push_back(thread_of({.comm = read_file(place + "comm"),
+                                      .stat = read_file(place + "stat"),
+                                      .wchan = read_file(place + "wchan"),
+                                      .syscall = read_file(place + "syscall"),
+                                      .kernel_stack = read_file(place + "stack")}));
+  }
+  return seen;
+}
+
+bool is_python(int pid) {
+  std::array<char, 512> path;
+  const ssize_t size =
+      ::readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), path.data(), path.size());
+  if (size <= 0) return false;
+  const std::string_view text(path.data(), static_cast<std::size_t>(size));
+  return text.substr(text.rfind('/') + 1).starts_with("python");
+}
+
+void note(std::vector<std::string>& notes, const std::string& text) {
+  if (text.empty() || std::find(notes.begin(), notes.end(), text) != notes.end()) return;
+  notes.push_back(text);
+}
+
+}  // namespace
+
+class StackCollector::Impl {
+ public:
+  Impl(asio::io_context& io, std::span<const std::string> environment,
+       std::chrono::milliseconds limit)
+      : io_(io), environment_(environment), limit_(limit), timer_(io) {}
+  ~Impl() {
+    waiting_.clear();
+    stop();
+  }
+
+  void collect(const std::vector<int>& pids, OnDone on_done) {
+    waiting_.push_back(std::move(on_done));
+    if (std::exchange(is_looking_, true)) return;
+    found_ = {};
+    late_.clear();
+    tools_ = find_stack_tools(environment_);
+    look_into_proc(pids);
+    deadline_ = Clock::now() + limit_;
+    start_some();
+  }
+
+  void stop() {
+    jobs_.clear();
+    helpers_.clear();
+    late_.clear();
+    if (is_looking_) finish();
+  }
+
+ private:
+  // One process, with the tools that are still to be tried.
+  struct Job {
+    std::size_t worker = 0;
+    std::size_t process = 0;
+    int pid = 0;
+    std::vector<StackTool> tools;
+  };
+  using Place = std::list<std::unique_ptr<Helper>>::iterator;
+
+  void look_into_proc(const std::vector<int>& pids) {
+    const Descendants found;
+    const auto trees = trees_below(pids, found.all(), kMostProcesses);
+    found_.workers.resize(pids.size());
+    for (std::size_t worker = 0; worker < trees.size(); ++worker) {
+      for (const ProcessStat& process : trees[worker])
+        if (process.state != 'Z') found_.workers[worker].push_back(seen_in_proc(process));
+    }
+    note(found_.notes, tools_.objection);
+    // Every worker's own process first, then their children.
+    for (std::size_t i = 0; i < kMostLooked; ++i) {
+      for (std::size_t worker = 0; worker < trees.size(); ++worker)
+        if (i < found_.workers[worker].size()) add_job(worker, i, trees[worker]);
+    }
+  }
+
+  void add_job(std::size_t worker, std::size_t process, const std::vector<ProcessStat>& tree) {
+    std::vector<int> living;
+    for (const ProcessStat& each : tree)
+      if (each.state != 'Z') living.push_back(each.pid);
+    Job job{worker, process, living[process], {}};
+    const bool is_pythons = is_python(job.pid);
+    for (const StackTool& tool : tools_.tools)
+      if (is_pythons || !tool.is_for_python) job.tools.push_back(tool);
+    if (is_pythons) note(found_.notes, tools_.missing_for_python);
+    note(found_.notes, tools_.missing);
+    if (!job.tools.empty()) jobs_.push_back(std::move(job));
+  }
+
+  void start_some() {
+    while (!jobs_.empty() && helpers_.size() < kMostHelpers) {
+      Job job = std::move(jobs_.front());
+      jobs_.pop_front();
+      start(std::move(job));
+    }
+    // In a turn of its own: nobody is answered from inside his question.
+    if (jobs_.empty() && helpers_.empty()) {
+      timer_.expires_after(std::chrono::seconds(0));
+      timer_.async_wait([this](const error_code& ec) {
+        if (!ec && is_looking_ && helpers_.empty()) finish();
+      });
+    }
+  }
+
+  void start(Job job) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
+    if (left.count() <= 0) return note(found_.notes, out_of_time(job));
+    const std::vector<std::string> argv = stack_tool_argv(job.tools.front(), job.pid);
+    const Place place = helpers_.insert(helpers_.end(), nullptr);
+    *place = std::make_unique<Helper>(
+        io_, argv, environment_, left,
+        [this, place, job = std::move(job)](const Helper::End& end) { ended(place, job, end); });
+  }
+
+  std::string out_of_time(const Job& job) const {
+    return std::string(job.tools.front().name) + " was stopped after " +
+           rendezvous::duration_text(limit_);
+  }
+
+  void ended(Place place, Job job, const Helper::End& end) {
+    const StackTool tool = job.tools.front();
+    if (end.is_late)
+      late_.push_back(std::move(*place));  // killed, and not yet dead
+    else  // its callback is running: it goes when that has returned
+      asio::post(io_, [helper = std::shared_ptr<Helper>(std::move(*place))] {});
+    helpers_.erase(place);
+    std::vector<ThreadStack> threads = tool.parse(end.output);
+    if (!threads.empty() && !end.is_late) {
+      ProcessStacks& process = found_.workers[job.worker][job.process];
+      process.source = tool.name;
+      process.threads = std::move(threads);
+    } else if (::access(("/proc/" + std::to_string(job.pid)).c_str(), F_OK) == 0) {
+      note(found_.notes,
+           end.is_late ? out_of_time(job)
+                       : std::string(tool.name) + ": " +
+                             (end.trouble.empty() ? tool_complaint(end.output) : end.trouble));
+      job.tools.erase(job.tools.begin());
+      if (!job.tools.empty() && !end.is_late) jobs_.push_front(std::move(job));
+    }
+    start_some();
+  }
+
+  void finish() {
+    is_looking_ = false;
+    timer_.cancel();
+    for (OnDone& done : std::exchange(waiting_, {})) done(found_);
+  }
+
+  asio::io_context& io_;
+  std::span<const std::string> environment_;
+  std::chrono::milliseconds limit_;
+  asio::steady_timer timer_;
+  StackTools tools_;
+  FoundStacks found_;
+  std::deque<Job> jobs_;
+  std::list<std::unique_ptr<Helper>> helpers_;
+  std::vector<std::unique_ptr<Helper>> late_;
+  std::vector<OnDone> waiting_;
+  Clock::time_point deadline_;
+  bool is_looking_ = false;
+};
+
+StackCollector::StackCollector(asio::io_context& io, std::span<const std::string> environment,
+                               std::chrono::milliseconds limit)
+    : impl_(std::make_unique<Impl>(io, environment, limit)) {}
+StackCollector::~StackCollector() = default;
+
+void StackCollector::collect(const std::vector<int>& pids, OnDone on_done) {
+  impl_->collect(pids, std::move(on_done));
+}
+void StackCollector::stop() { impl_->stop(); }
+
+}  // namespace drun::agent

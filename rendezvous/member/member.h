@@ -1,0 +1,186 @@
+// core. The node's machine: reach the coordinator, join, hold through the rounds, notice its loss,
+// end.
+//
+//   Resting <---------+----------------- closed -----------+----------+
+//      | back-off      | failed                             |          |
+//      v               |     connected            welcome   |   world  |
+//   Dialing -----------+--------------> Greeting ---------> Joined ------> Running
+//                                                                           |  ^  | all returned 0
+//                                          world of the next round          |  |  v
+//                       Stopped <--------- own workers are gone --- Stopping <-+- Done
+//                          |  +--------------------------------------------^
+//                          | signal                                 stop, own failure, signal
+//                          v
+//      finish, lost coordinator, refusal, timeout, signal: Ending (own workers still run), Ended
+//
+//   event \ state   Resting/Dialing  Greeting     Joined     Running   Done     Stopping  Stopped
+//   connected       Greeting         -            -          -         -        -         -
+//   closed          Resting          Resting *    Resting    lost      lost     lost      lost
+//   Welcome         -                Joined       broken     broken    broken   broken    broken
+//   Refused         -                end          end        broken    broken   broken    broken
+//   WorldReady      -                broken       Running    broken    broken   broken    Running
+//   Stop            -                broken       broken     Stopping  Stopping  -        -
+//   Finish          -                broken       end        end       end      end       end
+//   own failure     -                -            -          Stopping  -        -         -
+//   own stopped     -                -            -          both      -        Stopped   -
+//   signal          end              end          Leaving    Stopping  Stopping  sent     Leaving
+//   own question    answered here *2 ...          ...        sent      sent     sent      sent
+//   own suspicion   -                -            -          sent      -        -         -
+//   silence         -                end          Resting    lost      lost     lost      lost
+//   *2 also in Leaving, Parting and Ending
+//   * a few times; then the endpoint is taken for something that is not drun.
+//   "broken": the coordinator broke the protocol; as if the connection had closed.
+//   Elastic worlds: instead of "lost", Parting: own workers are stopped, then Resting as at the
+//   start, until the coordinator refuses, or for its heartbeat timeout; lost then. Numbers are the
+//   coordinator's, and Joined has no timeout.
+//   Leaving: a signal was passed on, nothing runs here; waits for Finish and answers Stop.
+//   Old rounds are ignored everywhere; Parting, Ending and Ended ignore all but "own stopped".
+//
+// Back-off: 50 ms, doubled up to 1 s; until join_timeout has passed since start.
+// Silence:  after Welcome, nothing heard for the coordinator's heartbeat timeout, unless this
+//           process itself was held up. Pings are due every quarter of it.
+// Lost:     stop own workers, then NodeLost{is_coordinator}, or Interrupted if a signal was passed
+//           on.
+// Units:    `now` is the steady clock of one turn.
+// Owner:    a value, driven by client.cc (and tests/sim).   Thread: any, one at a time.
+// Errors:   none; they become the outcome.  Never throws.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/control_message.h"
+#include "rendezvous/join_spec.h"
+#include "rendezvous/log.h"
+#include "rendezvous/member/member_looking.h"
+#include "rendezvous/round/failure_list.h"
+
+namespace drun::rendezvous {
+
+using Time = std::chrono::steady_clock::time_point;
+
+struct MemberSpec {
+  JoinSpec join;
+  std::string host;
+  int pid = 0;
+  std::uint64_t instance = 0;  // random
+};
+
+struct MemberStart {};
+struct Connected {};
+struct ConnectFailed {
+  std::string reason;       // "connection refused (10.0.0.1), ..."
+  bool is_refused = false;  // by every address: nobody listens there
+};
+// What answers is not a drun of this version.
+struct WrongPeer {
+  std::string reason;  // a verb first: "speaks another version ..."
+};
+// Another node is the coordinator, although this one was told to be (coordinator_probe.h).
+struct OtherCoordinator {
+  Error error;
+};
+struct Heard {
+  CoordinatorMessage message;
+};
+struct ConnectionLost {
+  std::string reason;
+};
+struct OwnFailure {
+  AgedFailure failure;
+};
+struct OwnSuccess {
+  int round = 0;
+};
+struct OwnStopped {
+  int round = 0;
+  std::vector<AgedFailure> failures{};
+};
+struct OwnSignal {
+  int signal = 0;
+};
+struct MemberTick {};
+using MemberEvent = std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator,
+                                 Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
+                                 OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, MemberTick>;
+
+// Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
+struct Connect {};
+struct Say {
+  MemberMessage message;
+};
+// After what was said has gone out. Nothing is heard from that connection again.
+struct Disconnect {};
+struct StartWorkers {
+  World world;
+};
+struct StopWorkers {
+  int round = 0;
+};
+// The last action of all.
+struct End {
+  Outcome outcome;
+};
+struct MemberLog {
+  LogLevel level = LogLevel::Info;
+  std::string text;
+};
+using MemberAction = std::variant<Connect, Say, Disconnect, StartWorkers, StopWorkers, End,
+                                  MemberLog, LookAtWorkers, Told, ShowHang>;
+
+enum class MemberPhase {
+  Resting,
+  Dialing,
+  Greeting,
+  Joined,
+  Running,
+  Done,
+  Stopping,
+  Stopped,
+  Leaving,
+  Parting,
+  Ending,
+  Ended
+};
+
+struct MemberState {
+  MemberSpec spec;
+  MemberPhase phase = MemberPhase::Resting;
+  std::string endpoint;  // for messages
+  Time started;
+  Time retry_at;                 // Resting
+  Time answer_by;                // Greeting
+  std::optional<Time> leave_by;  // Leaving before any world
+  Time next_report;
+  Milliseconds back_off{0};
+  std::string last_trouble;  // why the coordinator cannot be reached
+  int closes_in_a_row = 0;   // connections that ended without a word
+  Time first_close;
+  std::optional<std::string> lost_reason;  // Parting, and trying to join again
+  std::optional<Time> rejoin_by;           // until then
+  Milliseconds heartbeat_timeout{0};       // the coordinator's
+  Time heard;
+  Time next_ping;
+  std::optional<Waiting> waiting;
+  std::optional<World> world;
+  std::optional<Time> first_world;
+  FailureList own_failures;        // reported in this round
+  std::optional<int> signal;       // passed on
+  std::optional<Outcome> outcome;  // Ending; absent: the coordinator was lost, by last_trouble
+};
+
+MemberState new_member(MemberSpec spec);
+
+// What it says first, each time it is connected.
+Hello hello_of(const MemberSpec& spec);
+
+std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Time now);
+
+// When it wants a MemberTick.
+std::optional<Time> deadline(const MemberState& state);
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,73 @@
+#include "rendezvous/member/member_ending.h"
+
+#include <utility>
+
+#include "rendezvous/round/roll_call.h"
+
+namespace drun::rendezvous {
+
+std::optional<int> own_rank(const MemberState& state) {
+  if (!state.spec.join.elastic) return state.spec.join.node_rank;
+  return state.world ? std::optional(state.world->node_rank) : std::nullopt;
+}
+
+Ending lost_ending(const MemberState& state, std::string_view reason) {
+  if (state.signal) return Interrupted{*state.signal, own_rank(state), state.spec.host};
+  NodeLost lost{0, state.spec.join.endpoint.host, true, std::string(reason)};
+  if (!state.own_failures.empty()) {
+    const Failure& failure = state.own_failures.first();
+    lost.reason += "; before that, rank " + std::to_string(failure.rank) +
+                   " failed on this node: " + to_string(failure.status);
+  }
+  return lost;
+}
+
+Outcome local_outcome(const MemberState& state, Ending ending, Time now) {
+  Outcome outcome{.ending = std::move(ending),
+                  .run_id = state.spec.join.run_id,
+                  .node_count = state.world ? state.world->node_count : state.spec.join.node_count,
+                  .world_size = state.world ? state.world->world_size : 0,
+                  .restarts = state.world ? state.world->restarts : 0,
+                  .max_restarts = state.spec.join.max_restarts};
+  if (state.first_world)
+    outcome.duration = std::chrono::duration_cast<Milliseconds>(now - *state.first_world);
+  return outcome;
+}
+
+Error join_timeout_error(const MemberState& state) {
+  const Milliseconds limit = state.spec.join.join_timeout;
+  const bool has_joined = state.phase == MemberPhase::Joined;
+  if (has_joined && state.waiting)
+    return {ErrorCode::Timeout, timeout_text(*state.waiting, state.endpoint, limit)};
+  std::string trouble = "has not answered";
+  if (has_joined) trouble = "has not completed the world";
+  if (!has_joined && !state.last_trouble.empty()) trouble = state.last_trouble;
+  return {ErrorCode::Timeout,
+          "the coordinator at " + state.endpoint + " " + trouble + "; gave up after " +
+              duration_text(limit) +
+              "; is node 0 running there? check --master_addr, --master_port and firewalls, or "
+              "raise --rdzv-conf join_timeout=SECONDS"};
+}
+
+Error wrong_peer_error(const MemberState& state, std::string_view reason) {
+  return {ErrorCode::Refused,
+          state.endpoint + " " + std::string(reason) + "; check --master_addr and --master_port"};
+}
+
+Error silence_error(const MemberState& state) {
+  return {ErrorCode::Refused,
+          state.endpoint + " accepted the connection but has said nothing for " +
+              duration_text(state.spec.join.heartbeat_timeout) +
+              ": it is not a drun coordinator, or one that is held up; check --master_addr and "
+              "--master_port"};
+}
+
+Error closing_error(const MemberState& state, std::string_view reason) {
+  return {ErrorCode::Refused,
+          state.endpoint + " accepts connections but closes them without a word (" +
+              std::string(reason) + ", " + std::to_string(state.closes_in_a_row) +
+              " times): it is not a drun coordinator; is another program on this port? check "
+              "--master_addr and --master_port"};
+}
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,28 @@
+// core. How a job ends for a member that has to say so itself: nobody else can tell it.
+// Thread: any.
+#pragma once
+
+#include <string_view>
+
+#include "rendezvous/member/member.h"
+
+namespace drun::rendezvous {
+
+// The outcome from what this node knows.
+Outcome local_outcome(const MemberState& state, Ending ending, Time now);
+
+// This node's number; absent: it had none yet, in an elastic world.
+std::optional<int> own_rank(const MemberState& state);
+
+// The coordinator went away (or must be taken for gone).
+Ending lost_ending(const MemberState& state, std::string_view reason);
+
+// Timeout: naming who is missing, or why the coordinator cannot be reached.
+Error join_timeout_error(const MemberState& state);
+
+// Refused: what answers is not a drun of this version, says nothing, or closes as a habit.
+Error wrong_peer_error(const MemberState& state, std::string_view reason);
+Error silence_error(const MemberState& state);
+Error closing_error(const MemberState& state, std::string_view reason);
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,211 @@
+// The member's connection: reached, held, lost, reached again.
+#include <algorithm>
+#include <utility>
+
+#include "rendezvous/member/member_ending.h"
+#include "rendezvous/member/member_turn.h"
+#include "rendezvous/round/roll_call.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using Phase = MemberPhase;
+
+constexpr Milliseconds kFirstBackOff{50};
+constexpr Milliseconds kMostBackOff{1000};
+constexpr std::chrono::seconds kReportInterval{10};
+// The coordinator's own timeout comes first, with the better words.
+constexpr std::chrono::seconds kTimeoutGrace{2};
+constexpr int kMostCloses = 5;
+
+// A ping is due, or the coordinator has been silent for too long.
+Time next_heartbeat(const MemberState& state) {
+  return std::min(state.next_ping, state.heard + state.heartbeat_timeout);
+}
+
+}  // namespace
+
+void MemberTurn::handle(const MemberStart&) {
+  state_.started = now_;
+  state_.next_report = now_ + kReportInterval;
+  state_.back_off = kFirstBackOff;
+  state_.phase = Phase::Dialing;
+  actions_.emplace_back(Connect{});
+}
+
+void MemberTurn::handle(const Connected&) {
+  if (state_.phase != Phase::Dialing) return;
+  state_.phase = Phase::Greeting;
+  state_.answer_by = now_ + state_.spec.join.heartbeat_timeout;
+  say(hello_of(state_.spec));
+}
+
+void MemberTurn::handle(const ConnectFailed& failed) {
+  if (state_.phase != Phase::Dialing) return;
+  state_.closes_in_a_row = 0;
+  // A coordinator that was there and listens no more is dead.
+  if (state_.rejoin_by && failed.is_refused) return end(lost_ending(state_, *state_.lost_reason));
+  rest("cannot be reached yet: " + failed.reason);
+}
+
+void MemberTurn::handle(const WrongPeer& wrong) {
+  if (state_.phase != Phase::Greeting) return connection_lost("it " + wrong.reason);
+  give_up(wrong_peer_error(state_, wrong.reason));
+}
+
+void MemberTurn::handle(const OtherCoordinator& other) {
+  if (is_in({Phase::Resting, Phase::Dialing, Phase::Greeting, Phase::Joined}))
+    end(NotRun{other.error});
+}
+
+void MemberTurn::handle(const MemberTick&) {
+  const bool is_joining =
+      is_in({Phase::Resting, Phase::Dialing, Phase::Greeting}) && now_ >= join_by();
+  // The coordinator of an elastic world keeps that time itself, and spares wait without end.
+  const bool is_overdue =
+      state_.phase == Phase::Joined && !is_elastic() && now_ >= join_by() + kTimeoutGrace;
+  if (is_joining && state_.rejoin_by) return end(lost_ending(state_, *state_.lost_reason));
+  if (is_joining || is_overdue) return give_up(join_timeout_error(state_));
+  if (is_in({Phase::Resting, Phase::Dialing, Phase::Greeting})) report_trouble();
+  if (state_.phase == Phase::Resting && now_ >= state_.retry_at) {
+    state_.phase = Phase::Dialing;
+    actions_.emplace_back(Connect{});
+    return;
+  }
+  if (state_.phase == Phase::Greeting && now_ >= state_.answer_by)
+    return give_up(silence_error(state_));
+  if (state_.phase == Phase::Leaving && state_.leave_by && now_ >= *state_.leave_by)
+    return end(lost_ending(state_, "no answer to a signal"));
+  keep_alive();
+}
+
+void MemberTurn::keep_alive() {
+  const bool has_heartbeat = is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping,
+                                    Phase::Stopped, Phase::Leaving});
+  const Time wanted = next_heartbeat(state_);
+  if (!has_heartbeat || now_ < wanted) return;
+  const Time::duration interval = state_.heartbeat_timeout / 4;
+  // Ticks come late when this process itself was held up (stopped, swapped out): what the
+  // coordinator sent meanwhile has not been read yet.
+  if (now_ - wanted > interval) state_.heard = now_;
+  if (now_ - state_.heard >= state_.heartbeat_timeout) {
+    actions_.emplace_back(Disconnect{});
+    return connection_lost("no sign of life for " + duration_text(state_.heartbeat_timeout));
+  }
+  if (now_ < state_.next_ping) return;
+  state_.next_ping = now_ + interval;
+  say(Ping{});
+}
+
+void MemberTurn::report_trouble() {
+  if (now_ < state_.next_report) return;
+  state_.next_report = now_ + kReportInterval;
+  log(LogLevel::Info, "waiting for the coordinator at " + state_.endpoint + ": it " +
+                          (state_.last_trouble.empty() ? std::string("has not answered yet")
+                                                       : state_.last_trouble) +
+                          "; " + duration_text(time_left()) + " left");
+}
+
+// An elastic world goes on without this node; it may come back as the member that it was.
+void MemberTurn::part(const std::string& reason) {
+  log(LogLevel::Warning, "lost the coordinator at " + state_.endpoint + ": " + reason +
+                             "; stopping workers and trying to join again");
+  state_.lost_reason = reason;
+  if (state_.phase == Phase::Stopped) return rejoin();
+  if (is_in({Phase::Running, Phase::Done})) actions_.emplace_back(StopWorkers{state_.world->round});
+  state_.phase = Phase::Parting;
+}
+
+void MemberTurn::rejoin() {
+  state_.rejoin_by = now_ + state_.heartbeat_timeout;
+  state_.back_off = kFirstBackOff;
+  rest("was lost: " + *state_.lost_reason);
+}
+
+// Before the first world the job has not run here; after one its coordinator is lost.
+void MemberTurn::give_up(Error error) {
+  if (!state_.rejoin_by) return end(NotRun{std::move(error)});
+  end(lost_ending(state_, *state_.lost_reason + "; then " + error.message));
+}
+
+void MemberTurn::rest(std::string trouble) {
+  state_.phase = Phase::Resting;
+  state_.last_trouble = std::move(trouble);
+  state_.retry_at = now_ + state_.back_off;
+  state_.back_off = std::min(state_.back_off * 2, kMostBackOff);
+  log(LogLevel::Debug, state_.endpoint + " " + state_.last_trouble);
+}
+
+void MemberTurn::connection_lost(const std::string& reason) {
+  switch (state_.phase) {
+    case Phase::Resting:
+    case Phase::Parting:
+    case Phase::Ending:
+    case Phase::Ended:
+      return;
+    case Phase::Dialing:
+      return rest(reason);
+    case Phase::Greeting:
+      return closed_without_a_word(reason);
+    case Phase::Joined:
+      log(LogLevel::Warning, "lost the coordinator at " + state_.endpoint +
+                                 " before the world was complete: " + reason +
+                                 "; trying to join again");
+      return rest("was lost: " + reason);
+    case Phase::Leaving:
+      return end(lost_ending(state_, reason));
+    case Phase::Running:
+    case Phase::Done:
+    case Phase::Stopping:
+    case Phase::Stopped:
+      break;
+  }
+  state_.last_trouble = reason;
+  if (is_elastic() && !state_.signal) return part(reason);
+  log(LogLevel::Error, "lost the coordinator at " + state_.endpoint + ": " + reason);
+  end_once_stopped(std::nullopt);
+}
+
+// A coordinator may be just dying, or a proxy may stand before one that is not up yet: only a
+// habit of closing is taken for an answer.
+void MemberTurn::closed_without_a_word(const std::string& reason) {
+  if (state_.closes_in_a_row++ == 0) state_.first_close = now_;
+  const bool is_habit = state_.closes_in_a_row >= kMostCloses &&
+                        now_ - state_.first_close >= state_.spec.join.heartbeat_timeout / 3;
+  if (!is_habit) return rest("closes connections without a word (" + reason + ")");
+  give_up(closing_error(state_, reason));
+}
+
+void MemberTurn::broken(const std::string& what) {
+  actions_.emplace_back(Disconnect{});
+  connection_lost("it broke the control protocol (" + what + ")");
+}
+
+std::optional<Time> deadline(const MemberState& state) {
+  const Time join_by = state.rejoin_by.value_or(state.started + state.spec.join.join_timeout);
+  switch (state.phase) {
+    case Phase::Resting:
+      return std::min({state.retry_at, join_by, state.next_report});
+    case Phase::Dialing:
+      return std::min(join_by, state.next_report);
+    case Phase::Greeting:
+      return std::min({state.answer_by, join_by, state.next_report});
+    case Phase::Joined:
+      if (state.spec.join.elastic) return next_heartbeat(state);
+      return std::min(next_heartbeat(state), join_by + kTimeoutGrace);
+    case Phase::Leaving:
+      return std::min(next_heartbeat(state), state.leave_by.value_or(state.next_ping));
+    case Phase::Running:
+    case Phase::Done:
+    case Phase::Stopping:
+    case Phase::Stopped:
+      return next_heartbeat(state);
+    case Phase::Parting:
+    case Phase::Ending:
+    case Phase::Ended:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace drun::rendezvous

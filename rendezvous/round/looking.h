@@ -1,0 +1,71 @@
+// core. One look at all workers of a job: who was asked, who has answered, who is silent; and the
+// suspicions that are looked into. Part of the coordinator's machine (round.h).
+//
+//             asked / suspicion has settled       all answered, or time is up
+//   closed ------------------------------> open ------------------------------> closed
+//
+// Shape:   one look at a time: who asks during one gets its result. Answers to another number, of
+//          nodes that were not asked and second ones are dropped.
+// Units:   steady-clock points given by the caller.
+// Owner:   a value.   Thread: any, one at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/evidence.h"
+#include "rendezvous/failure.h"
+
+namespace drun::rendezvous {
+
+// Longer than an agent takes at most (agent/stacks/stacks.h).
+constexpr std::chrono::seconds kLookLimit{10};
+constexpr std::size_t kMostAskers = 64;
+constexpr std::chrono::milliseconds kMostSettle{5000};
+
+struct Asker {
+  std::uint64_t peer = 0;
+  std::uint64_t question = 0;  // the peer's number for it
+};
+
+struct Looking {
+  using Time = std::chrono::steady_clock::time_point;
+
+  std::uint64_t number = 0;  // of the latest look
+  bool is_open = false;
+  Time answer_by{};
+  std::map<int, std::string> missing{};  // asked and not answered: node rank, name
+  Evidence found{};
+  std::vector<Asker> askers{};
+  // Workers that show no sign of life, by rank, as their agents have told it; and when they are
+  // looked into: others of the same hang are noticed a little later.
+  std::map<int, Failure> suspects{};
+  std::optional<Time> suspects_at{};
+};
+
+// `nodes`: node rank and name of all that are to answer.
+void open_look(Looking& looking, std::map<int, std::string> nodes, Looking::Time now);
+
+struct Answer {
+  int node = 0;
+  std::uint64_t number = 0;
+};
+bool is_awaited(const Looking& looking, const Answer& answer);
+// Nothing when it is not awaited.
+void take_answer(Looking& looking, const Answer& answer, const Evidence& evidence);
+
+// A node that was asked will not answer.
+void lose_answer(Looking& looking, int node, const std::string& reason);
+
+bool is_complete(const Looking& looking, Looking::Time now);
+
+// What was found, with a note for each that was silent; the look is closed.
+Evidence close_look(Looking& looking);
+
+std::optional<Looking::Time> deadline(const Looking& looking);
+
+}  // namespace drun::rendezvous

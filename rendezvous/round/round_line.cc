@@ -1,0 +1,184 @@
+// Elastic worlds: who waits, who steps in, who goes.
+#include <utility>
+
+#include "rendezvous/round/assembly.h"
+#include "rendezvous/round/elastic.h"
+#include "rendezvous/round/roll_call.h"
+#include "rendezvous/round/round_turn.h"
+
+namespace drun::rendezvous {
+
+namespace {
+
+using Presence = RoundNode::Presence;
+
+// The number it had in the last world.
+std::optional<int> rank_of(const RoundState& state, const AgentId& id) {
+  const auto known = state.known.find(id);
+  return known == state.known.end() ? std::nullopt : known->second.rank;
+}
+
+}  // namespace
+
+void RoundTurn::admit_to_line(Peer peer, const Hello& hello, const std::string& address) {
+  const std::optional<Peer> before =
+      stand_in_line(state_, peer, hello, agent_id(hello, address), now_);
+  if (before) {
+    const auto seat = state_.node_of.find(*before);
+    if (seat != state_.node_of.end())
+      drop_member(seat->second, "its agent has come back on a new connection");
+    else
+      drop(*before);
+  }
+  if (state_.phase == RoundPhase::Joining) return form_world(false);
+  if (state_.phase == RoundPhase::Running && state_.line.contains(peer))
+    send(peer, elastic_roll(state_, true, now_));
+}
+
+void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
+  if (std::holds_alternative<Ping>(message)) return send(peer, Pong{});
+  if (const auto* signalled = std::get_if<Signalled>(&message)) {
+    const Candidate waiter = state_.line.at(peer);
+    const Hello& hello = waiter.hello;
+    const Interrupted ending{signalled->signal, rank_of(state_, waiter.id), hello.host};
+    if (state_.phase == RoundPhase::Ending) return;
+    if (hello.is_host) return end_with(ending, hello.host + " was sent a signal");
+    send(peer, Finish{outcome_of(state_, ending, now_)});
+    drop(peer);
+    return waiter_left(peer, "it was sent " + signal_name(signalled->signal));
+  }
+  // Of a round that it was in before it came back into line.
+  if (!std::holds_alternative<Hello>(message) && state_.first_world) return;
+  drop_waiter(peer, kBrokeProtocol);
+}
+
+void RoundTurn::waiter_left(Peer peer, const std::string& reason) {
+  const Candidate candidate = state_.line.at(peer);
+  leave_line(state_, peer);
+  if (state_.phase == RoundPhase::Ending) return over_if_alone();
+  const std::string name = "the node on host " + candidate.hello.host;
+  if (candidate.stays) {
+    const int rank = rank_of(state_, candidate.id).value_or(0);
+    state_.last_loss = NodeLost{rank, candidate.hello.host, false, reason};
+  }
+  if (state_.phase != RoundPhase::Joining)
+    return log(LogLevel::Debug, name + " left the line: " + reason);
+  log(LogLevel::Warning, name + " left before the world was complete: " + reason);
+  if (candidate.hello.is_host) return finish(NodeLost{0, candidate.hello.host, true, reason});
+  form_world(false);
+}
+
+void RoundTurn::drop_waiter(Peer peer, const std::string& reason) {
+  drop(peer);
+  waiter_left(peer, reason);
+}
+
+void RoundTurn::lose_seat(int node, const std::string& reason) {
+  RoundNode& self = node_at(node);
+  if (self.presence != Presence::Present) return;
+  state_.node_of.erase(self.peer);
+  --state_.present_count;
+  self.presence = Presence::Lost;
+  if (state_.phase == RoundPhase::Ending) {
+    note_leaving(state_, self);
+    return over_if_alone();
+  }
+  note_loss(state_, self, now_);
+  const std::string cause = "lost " + name_of(node) + ": " + reason;
+  log(LogLevel::Error, cause);
+  state_.last_loss = NodeLost{node, self.hello.host, false, reason};
+  if (state_.phase == RoundPhase::Stopping) mark_done(node);
+  // The coordinator's own agent is in the same process: it does not come back.
+  if (self.hello.is_host) return end_with(NodeLost{node, self.hello.host, true, reason}, cause);
+  // Its work was done: nobody needs it any more.
+  if (state_.phase == RoundPhase::Running && self.is_done) return;
+  if (state_.phase == RoundPhase::Running) stop_round(cause, false);
+  conclude_if_stopped();
+}
+
+bool RoundTurn::can_leave(int node) const {
+  const bool is_between = state_.phase == RoundPhase::Running ||
+                          state_.phase == RoundPhase::Stopping ||
+                          state_.phase == RoundPhase::Pausing;
+  return is_between && !state_.ending && !node_at(node).hello.is_host &&
+         nodes_without(state_, node, now_) >= state_.spec.elastic->min_nodes;
+}
+
+void RoundTurn::let_go(int node, int signal) {
+  RoundNode& self = node_at(node);
+  if (self.leave_signal) return;
+  self.leave_signal = signal;
+  const std::string cause = name_of(node) + " leaves: it was sent " + signal_name(signal);
+  log(LogLevel::Info, cause);
+  const bool is_idle = state_.phase == RoundPhase::Pausing || self.is_done;
+  if (is_idle) return dismiss(node);
+  if (state_.phase == RoundPhase::Running) stop_round(cause, false);
+}
+
+// It has stopped, and gets the end of the job that is its own.
+void RoundTurn::dismiss(int node) {
+  RoundNode& self = node_at(node);
+  const std::string reason = "it was sent " + signal_name(*self.leave_signal);
+  const Interrupted ending{*self.leave_signal, node, self.hello.host};
+  send(self.peer, Finish{outcome_of(state_, ending, now_)});
+  drop(self.peer);
+  note_leaving(state_, self);
+  state_.last_loss = NodeLost{node, self.hello.host, false, reason};
+  state_.node_of.erase(self.peer);
+  --state_.present_count;
+  self.presence = Presence::Lost;
+}
+
+// The next world, if there are enough nodes for it; after a last call if they have been waited for.
+void RoundTurn::form_world(bool is_at_once) {
+  const int in_line = static_cast<int>(state_.line.size());
+  // Not for every hello is it worth a look at all of them.
+  const bool is_last_call = state_.last_call && now_ < *state_.last_call && !is_at_once &&
+                            in_line < state_.spec.node_count;
+  if (is_last_call && in_line >= state_.spec.elastic->min_nodes) return;
+  const std::vector<Peer> peers =
+      in_line < state_.spec.elastic->min_nodes ? std::vector<Peer>() : next_nodes(state_, now_);
+  const int count = static_cast<int>(peers.size());
+  if (count < state_.spec.elastic->min_nodes) {
+    state_.last_call.reset();
+    if (is_at_once) state_.next_roll_call = now_;  // everybody hears at once why nothing runs
+    return;
+  }
+  if (count < state_.spec.node_count && !is_at_once) {
+    if (!state_.last_call) {
+      state_.last_call = now_ + state_.spec.elastic->last_call_timeout;
+      state_.next_roll_call = std::min(state_.next_roll_call, now_ + std::chrono::seconds(1));
+    }
+    if (now_ < *state_.last_call) return;
+  }
+  state_.last_call.reset();
+  take_seats(state_, peers);
+  begin_world();
+  for (const auto& [peer, candidate] : state_.line) send(peer, elastic_roll(state_, true, now_));
+}
+
+void RoundTurn::line_sweep() {
+  const Time oldest = now_ - state_.spec.heartbeat_timeout;
+  std::vector<Peer> silent;
+  for (const auto& [peer, candidate] : state_.line) {
+    if (candidate.heard < oldest) silent.push_back(peer);
+  }
+  for (const Peer peer : silent) {
+    if (state_.line.contains(peer))
+      drop_waiter(peer, "no sign of life for " + duration_text(state_.spec.heartbeat_timeout));
+  }
+  if (has_joiner(state_, now_)) stop_round("a node joins", false);
+}
+
+// Too few for too long.
+void RoundTurn::waited_too_long() {
+  const std::string missing = elastic_timeout_text(elastic_roll(state_, false, now_),
+                                                   state_.spec.endpoint, state_.spec.join_timeout);
+  if (!state_.first_world || !state_.last_loss)
+    return finish(NotRun{{ErrorCode::Timeout, missing}});
+  NodeLost lost = *state_.last_loss;
+  lost.reason += "; no replacement came: " + missing;
+  finish(lost);
+}
+
+}  // namespace drun::rendezvous

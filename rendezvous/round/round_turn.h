@@ -1,0 +1,105 @@
+// core. One turn of the round's machine: the state, the time, and the actions as they come. Only
+// round.cc (who is connected), round_worlds.cc (worlds begin and end), round_looking.cc (what
+// workers do) and round_line.cc (elastic worlds) include it.
+//
+// Owner:   lives for one step.   Thread: any.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/round/round.h"
+
+namespace drun::rendezvous {
+
+constexpr const char* kBrokeProtocol = "it broke the control protocol";
+
+class RoundTurn {
+ public:
+  RoundTurn(RoundState& state, Time now) : state_(state), now_(now) {}
+
+  void handle(const PeerArrived& arrived);
+  void handle(const PeerSaid& said);
+  void handle(const PeerLeft& left);
+  void handle(const RoundTick&);
+
+  std::vector<RoundAction> take_actions() { return std::move(actions_); }
+
+ private:
+  // round.cc
+  void greet(Peer peer, const MemberMessage& message);
+  void admit(Peer peer, const Hello& hello, const std::string& address);
+  void take_place(Peer peer, const Hello& hello);
+  void drop_member(int node, const std::string& reason);
+  void over_if_alone();
+  void sweep();
+  void time_is_up();
+
+  // round_worlds.cc
+  void say(int node, const Hello&) { drop_member(node, "a second hello"); }
+  void say(int node, const Failed& failed);
+  void say(int node, const AllReturned& returned);
+  void say(int node, const Stopped& stopped);
+  void say(int node, const Signalled& signalled);
+  void say(int node, const Ping&) { send(node_at(node).peer, Pong{}); }
+  void begin_world();
+  void stop_round(std::string cause, bool is_failure);
+  void end_with(Ending ending, std::string cause);
+  void conclude_if_stopped();
+  void restart();
+  void next_world();
+  void finish(Ending ending);
+  void node_left(int node, const std::string& reason);
+  bool add_failure(int node, const AgedFailure& aged);
+  bool is_current(int node, int round);
+  void mark_done(int node);
+  std::optional<std::string> no_restart() const;
+
+  // round_looking.cc
+  void say(int node, const StacksAsked& asked);
+  void say(int node, const EvidenceGiven& given);
+  void say(int node, const HangSuspected& suspected);
+  void look();
+  void look_tick();
+  void look_lost(int node, const std::string& reason);
+  void conclude_look();
+  void judge_hang(const Evidence& evidence);
+  void end_look();
+
+  // round_line.cc
+  void admit_to_line(Peer peer, const Hello& hello, const std::string& address);
+  void waiter_said(Peer peer, const MemberMessage& message);
+  void waiter_left(Peer peer, const std::string& reason);
+  void drop_waiter(Peer peer, const std::string& reason);
+  void lose_seat(int node, const std::string& reason);
+  bool can_leave(int node) const;
+  void let_go(int node, int signal);
+  void dismiss(int node);
+  void form_world(bool is_at_once);
+  void line_sweep();
+  void waited_too_long();
+
+  RoundNode& node_at(int node) { return state_.nodes[static_cast<std::size_t>(node)]; }
+  const RoundNode& node_at(int node) const { return state_.nodes[static_cast<std::size_t>(node)]; }
+  std::string name_of(int node) const;
+  std::vector<Peer> present_peers() const;
+  bool is_elastic() const { return state_.spec.elastic.has_value(); }
+
+  void send(Peer peer, CoordinatorMessage message) {
+    actions_.emplace_back(SendTo{peer, std::move(message)});
+  }
+  void send_all(CoordinatorMessage message) {
+    actions_.emplace_back(SendAll{present_peers(), std::move(message)});
+  }
+  void drop(Peer peer) { actions_.emplace_back(Drop{peer}); }
+  void log(LogLevel level, std::string text) {
+    actions_.emplace_back(RoundLog{level, std::move(text)});
+  }
+
+  RoundState& state_;
+  const Time now_;
+  std::vector<RoundAction> actions_;
+};
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,122 @@
+// edge. A client of a TCPStore server, drun's or PyTorch's own, over one blocking connection.
+//
+// Keys:    a "/" is put before every key, as PyTorch's clients do, so that keys are shared with
+//          theirs; list_keys takes it off again. Values are bytes.
+// Owner:   the caller; movable, closes its socket (close-on-exec) when destroyed. A moved-from
+//          client may only be assigned to or destroyed.
+// Thread:  any, one at a time. Blocks: never longer than the timeout, but for name resolution,
+//          which the system bounds. Nothing is raised by a peer's death (no SIGPIPE).
+// Errors:  Timeout      nothing happened in time. After wait, get, multi_get, queue_pop and barrier
+//                       the client stays usable; after any other operation it is closed, because
+//                       nobody knows whether the server will still answer.
+//          Closed       the server went away, or the client was closed by an error before.
+//          Unreachable  connect: nobody listened there within the timeout, or the name is unknown.
+//          Refused      connect: what listens there is not a TCPStore; later: an answer makes no
+//                       sense.
+//          Usage        the operation does not exist in this server's dialect, or arguments that
+//                       the wire cannot carry.
+//          Messages name the key and the endpoint. No output changes on failure. Never throws but
+//          for lack of memory.
+// Note:    set, multi_set, append and queue_push are not answered: success means handed to the
+//          network, in order; a failure shows at the next operation.
+// Source:  rendezvous/WIRE.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/endpoint.h"
+#include "rendezvous/result.h"
+#include "rendezvous/store/dialect.h"
+
+namespace drun {
+
+class StoreExchange;
+
+class StoreClient {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+  using KeyValue = std::pair<std::string, std::string>;
+
+  struct Options {
+    Endpoint endpoint{};
+    // For connecting as a whole, and later for every operation that is not given one.
+    Milliseconds timeout{std::chrono::seconds(300)};
+    // What the server speaks. Absent: found out by trying, which works with every server but costs
+    // an older one a connection or two that it drops.
+    std::optional<Dialect> dialect{};
+  };
+
+  // Tries every address of the name, again and again with back-off while nobody listens there or
+  // the name does not resolve, until the timeout.
+  static Result<StoreClient> connect(const Options& options);
+
+  StoreClient(StoreClient&&) noexcept;
+  StoreClient& operator=(StoreClient&&) noexcept;
+  ~StoreClient();
+
+  const Endpoint& endpoint() const;
+  Dialect dialect() const;
+  Milliseconds timeout() const;
+  void set_timeout(Milliseconds timeout);
+
+  // Adds one to PyTorch's count of workers (the key "init/"), as each TCPStore object does: a
+  // PyTorch program that hosts the store may be waiting for its world to have arrived there.
+  // Returns the count.
+  Result<std::int64_t> announce();
+
+  Result<void> set(std::string_view key, std::string_view value);
+  // Waits until the key exists.
+  Result<std::string> get(std::string_view key);
+  Result<std::string> get(std::string_view key, Milliseconds timeout);
+  // A missing key counts as 0; returns the sum, which is stored as decimal text.
+  Result<std::int64_t> add(std::string_view key, std::int64_t delta);
+  // Stores `desired` if the value is `expected` (or if both the key is missing and `expected` is
+  // empty). Returns the value after that; of a missing key with an `expected` value, `expected`.
+  Result<std::string> compare_set(std::string_view key, std::string_view expected,
+                                  std::string_view desired);
+  // Until every key has existed; at once if all do. A timeout of 0 asks once.
+  Result<void> wait(std::span<const std::string> keys);
+  Result<void> wait(std::span<const std::string> keys, Milliseconds timeout);
+  // Do all exist?
+  Result<bool> check(std::span<const std::string> keys);
+  // Did it exist?
+  Result<bool> delete_key(std::string_view key);
+  // Of everybody, the count of workers included.
+  Result<std::int64_t> num_keys();
+
+  // Usage with a legacy server: append, list_keys, barrier and the queues.
+  Result<void> append(std::string_view key, std::string_view bytes);
+  // Waits for all of them; values are in the order of the keys.
+  Result<std::vector<std::string>> multi_get(std::span<const std::string> keys);
+  Result<std::vector<std::string>> multi_get(std::span<const std::string> keys,
+                                             Milliseconds timeout);
+  Result<void> multi_set(std::span<const KeyValue> entries);
+
+  Result<void> queue_push(std::string_view queue, std::string_view value);
+  // The oldest; waits for one until the timeout. A timeout of 0 does not wait: nothing if it is
+  // empty.
+  Result<std::optional<std::string>> queue_pop(std::string_view queue, Milliseconds timeout);
+  Result<std::int64_t> queue_len(std::string_view queue);
+
+  // In no particular order; of keys that carry the "/" only.
+  Result<std::vector<std::string>> list_keys();
+  // Until `world_size` callers have come to this key. A key is good for one barrier.
+  Result<void> barrier(std::string_view key, std::int64_t world_size);
+  Result<void> barrier(std::string_view key, std::int64_t world_size, Milliseconds timeout);
+
+ private:
+  StoreClient(std::unique_ptr<StoreExchange> exchange, Milliseconds timeout);
+
+  std::unique_ptr<StoreExchange> exchange_;
+  Milliseconds timeout_;
+};
+
+}  // namespace drun

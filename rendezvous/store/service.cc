@@ -1,0 +1,132 @@
+#include "rendezvous/store/service.h"
+
+#include <sstream>
+#include <utility>
+
+#include "rendezvous/peer_address.h"
+
+namespace drun::rendezvous {
+namespace {
+
+constexpr std::size_t kReadBytes = 256 * 1024;
+
+std::string text_of(const asio::ip::tcp::endpoint& peer) {
+  std::ostringstream out;
+  out << peer;
+  return out.str();
+}
+
+}  // namespace
+
+StoreService::StoreService(asio::io_context&, const StoreLimits& limits, Log log)
+    : limits_(limits),
+      log_(std::move(log)),
+      most_connections_(descriptor_limit() / 8 * 5),
+      store_(limits),
+      buffer_(kReadBytes) {}
+
+StoreService::~StoreService() { stop(); }
+
+void StoreService::adopt(asio::ip::tcp::socket socket, std::string first_bytes) {
+  if (is_stopped_) return;
+  if (sessions_.size() >= most_connections_) {
+    error_code ec;
+    return complain("store: connection refused peer=" + text_of(socket.remote_endpoint(ec)) +
+                    " reason=\"there are " + std::to_string(sessions_.size()) +
+                    " already; raise the limit of open files (ulimit -n)\"");
+  }
+  const ConnectionId id = ++last_id_;
+  auto session = std::make_shared<StoreSession>(std::move(socket), id, limits_,
+                                                static_cast<StoreSessionHost&>(*this));
+  sessions_.emplace(id, session);
+  if (first_bytes.empty()) {
+    session->is_counted_as_silent = true;
+    ++peers_[session->peer().address()].silent;
+  }
+  session->start(std::move(first_bytes));
+}
+
+bool StoreService::keeps_silent(const asio::ip::address& peer) const {
+  const auto found = peers_.find(peer);
+  return found != peers_.end() && found->second.silent < found->second.legacy;
+}
+
+void StoreService::clear() {
+  for (const auto& [id, session] : sessions_) session->close();
+  sessions_.clear();
+  peers_.clear();
+  to_flush_.clear();
+  replies_.clear();
+  store_.clear();
+}
+
+void StoreService::stop() {
+  is_stopped_ = true;
+  clear();
+}
+
+Result<void> StoreService::on_request(StoreSession& session, store::Request&& request) {
+  const bool is_legacy = session.dialect() == Dialect::Legacy;
+  if (is_legacy && !session.is_counted_as_legacy && !session.is_counted_as_silent) {
+    session.is_counted_as_legacy = true;
+    ++peers_[session.peer().address()].legacy;
+  }
+  const Result<void> result = store_.apply(session.id(), std::move(request), replies_);
+  if (!result) return result;
+  for (const StoreReply& reply : replies_) {
+    if (reply.to == session.id()) {
+      session.send(reply.answer);
+      flush_later(session);
+      continue;
+    }
+    const auto found = sessions_.find(reply.to);
+    if (found == sessions_.end()) continue;
+    StoreSession& other = *found->second;
+    other.send(reply.answer);
+    const bool is_push = std::holds_alternative<store::Changed>(reply.answer);
+    if (is_push && other.unsent_bytes() > limits_.queued_bytes) other.is_overfull = true;
+    flush_later(other);
+  }
+  replies_.clear();
+  return {};
+}
+
+void StoreService::flush_later(StoreSession& session) {
+  if (session.is_flush_due) return;
+  session.is_flush_due = true;
+  to_flush_.push_back(session.shared_from_this());
+}
+
+void StoreService::on_turn_end() {
+  // Flushing may end a session, which wakes nobody and queues nothing more.
+  for (const std::shared_ptr<StoreSession>& session : to_flush_) {
+    session->is_flush_due = false;
+    session->flush();
+    if (session->is_overfull && session->unsent_bytes() > limits_.queued_bytes) {
+      session->end("it does not read the changes of the keys that it watches");
+    }
+    session->is_overfull = false;
+  }
+  to_flush_.clear();
+}
+
+void StoreService::complain(const std::string& text) {
+  if (log_limit_.allows(std::chrono::steady_clock::now()))
+    log_.warning(text + log_limit_.left_out());
+}
+
+void StoreService::on_end(StoreSession& session, std::string_view reason) {
+  if (!reason.empty())
+    complain("store: connection closed peer=" + text_of(session.peer()) + " reason=\"" +
+             std::string(reason) + "\"");
+  if (session.is_counted_as_legacy || session.is_counted_as_silent) {
+    const auto peers = peers_.find(session.peer().address());
+    if (session.is_counted_as_legacy) --peers->second.legacy;
+    if (session.is_counted_as_silent) --peers->second.silent;
+    if (peers->second.legacy == 0 && peers->second.silent == 0) peers_.erase(peers);
+  }
+  store_.forget(session.id());
+  sessions_.erase(session.id());
+}
+
+}  // namespace drun::rendezvous

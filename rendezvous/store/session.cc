@@ -1,0 +1,164 @@
+#include "rendezvous/store/session.h"
+
+#include <sched.h>
+
+#include <chrono>
+#include <utility>
+
+namespace drun::rendezvous {
+namespace {
+
+// A peer with more answers than this to take is not asked for more requests.
+constexpr std::size_t kMostUnsentBytes = 1u << 20;
+// Written in one turn, at most about this much, to one peer.
+constexpr std::size_t kTurnBytes = 4u << 20;
+constexpr std::size_t kMostPieces = 64;
+// So many small pieces without an answer are a row.
+constexpr std::size_t kRowPieces = 32;
+constexpr std::size_t kSmallBytes = 16 * 1024;
+constexpr std::chrono::microseconds kLingering{20};
+
+bool is_again(error_code ec) {
+  return ec == asio::error::would_block || ec == asio::error::try_again;
+}
+
+}  // namespace
+
+StoreSession::StoreSession(asio::ip::tcp::socket socket, ConnectionId id, const StoreLimits& limits,
+                           StoreSessionHost& host)
+    : socket_(std::move(socket)), id_(id), host_(&host), decoder_(limits) {
+  error_code ignored;
+  if (!socket_.non_blocking()) socket_.non_blocking(true, ignored);
+}
+
+const asio::ip::tcp::endpoint& StoreSession::peer() {
+  error_code ignored;
+  if (!peer_) peer_ = socket_.remote_endpoint(ignored);
+  return *peer_;
+}
+
+void StoreSession::start(std::string first_bytes) { take_turn(first_bytes); }
+
+// Others may have been woken even if this session ended with it.
+void StoreSession::take_turn(std::string_view bytes) {
+  StoreSessionHost& host = *host_;
+  take(bytes);
+  host.on_turn_end();
+  wait_readable();
+}
+
+void StoreSession::flush() {
+  if (!is_open() || is_waiting_writable_) return;
+  std::vector<std::string_view> pieces;
+  std::vector<asio::const_buffer> buffers;
+  std::size_t written_bytes = 0;
+  while (!unsent_.empty() && written_bytes < kTurnBytes) {
+    unsent_.front(kMostPieces, pieces);
+    buffers.clear();
+    for (const std::string_view piece : pieces) buffers.emplace_back(piece.data(), piece.size());
+    error_code ec;
+    const std::size_t count = socket_.write_some(buffers, ec);
+    if (is_again(ec)) break;
+    if (ec) return end("");  // it left without its answers
+    unsent_.consume(count);
+    written_bytes += count;
+  }
+  if (!unsent_.empty()) wait_writable();
+}
+
+void StoreSession::end(std::string_view reason) {
+  if (!is_open()) return;
+  StoreSessionHost& host = *host_;
+  if (!reason.empty()) peer();  // to be named, while it can be asked for
+  close();
+  host.on_end(*this, reason);
+}
+
+void StoreSession::close() {
+  if (host_ != nullptr && host_->lingering() == this) host_->lingering() = nullptr;
+  host_ = nullptr;
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+void StoreSession::wait_readable() {
+  if (!is_open() || is_waiting_readable_ || !undecoded_.empty()) return;
+  is_waiting_readable_ = true;
+  if (may_linger()) {
+    return asio::post(socket_.get_executor(), [self = shared_from_this()] { self->linger(); });
+  }
+  socket_.async_wait(asio::ip::tcp::socket::wait_read, [self = shared_from_this()](error_code ec) {
+    self->is_waiting_readable_ = false;
+    if (ec || !self->is_open()) return;
+    self->read_piece();
+  });
+}
+
+bool StoreSession::may_linger() {
+  StoreSession*& lingering = host_->lingering();
+  const bool is_in_row = unanswered_pieces_ >= kRowPieces;
+  if (lingering == nullptr && is_in_row) lingering = this;
+  if (lingering == this && !is_in_row) lingering = nullptr;
+  return lingering == this;
+}
+
+void StoreSession::linger() {
+  if (!is_open()) return;
+  const auto until = std::chrono::steady_clock::now() + kLingering;
+  while (std::chrono::steady_clock::now() < until) sched_yield();  // the sender's, on one core
+  is_waiting_readable_ = false;
+  read_piece();
+}
+
+void StoreSession::wait_writable() {
+  is_waiting_writable_ = true;
+  socket_.async_wait(asio::ip::tcp::socket::wait_write, [self = shared_from_this()](error_code ec) {
+    self->is_waiting_writable_ = false;
+    if (ec || !self->is_open()) return;
+    self->flush();
+    self->resume();
+  });
+}
+
+void StoreSession::read_piece() {
+  std::vector<char>& buffer = host_->read_buffer();
+  error_code ec;
+  const std::size_t count = socket_.read_some(asio::buffer(buffer), ec);
+  if (is_again(ec)) {
+    unanswered_pieces_ = 0;
+    return wait_readable();
+  }
+  if (ec) return end("");
+  unanswered_pieces_ = count < kSmallBytes ? unanswered_pieces_ + 1 : 0;
+  take_turn({buffer.data(), count});
+}
+
+void StoreSession::take(std::string_view bytes) {
+  while (is_open()) {
+    if (unsent_.size_bytes() > kMostUnsentBytes) {
+      flush();
+      if (!is_open()) return;
+      if (unsent_.size_bytes() > kMostUnsentBytes) {
+        undecoded_.assign(bytes);
+        return;
+      }
+    }
+    Decoded decoded = decoder_.next(bytes);
+    if (std::holds_alternative<NeedMore>(decoded)) return;
+    if (const Malformed* malformed = std::get_if<Malformed>(&decoded)) {
+      return end(malformed->reason);
+    }
+    const Result<void> result =
+        host_->on_request(*this, std::get<store::Request>(std::move(decoded)));
+    if (!result) return end(result.error().message);
+  }
+}
+
+// After some answers went out: the rest of what was read, then reading again.
+void StoreSession::resume() {
+  if (!is_open() || undecoded_.empty() || unsent_.size_bytes() > kMostUnsentBytes) return;
+  const std::string bytes = std::exchange(undecoded_, {});
+  take_turn(bytes);
+}
+
+}  // namespace drun::rendezvous

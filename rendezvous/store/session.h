@@ -1,0 +1,108 @@
+// edge. One client of the store: its socket, its half-read request, its unsent answers.
+//
+//   readable -> read a piece -> decode -> on_request, on_request, ... -> on_turn_end -> readable
+//                                 |
+//   too much unsent: decodes and reads no more until the peer has taken its answers
+//
+// One piece a turn, so that a client with an endless row of requests leaves turns to others.
+//
+// Rows:    a client may send thousands of requests that have no answer. As long as such a row goes
+//          on, one session at a time lingers between its reads, awake but away from the socket:
+//          asleep it would be woken by each request, at the sender's expense, and a socket that is
+//          read all the time is one that the sender has to wait for.
+// Owner:   StoreService and, while something is waited for, its own handlers; whoever calls into it
+//          holds a shared_ptr. Its host outlives it or calls `close`.
+// Thread:  the io_context's only.
+// Errors:  on_end once, with the reason, unless `close` came first.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rendezvous/asio.h"
+#include "rendezvous/result.h"
+#include "rendezvous/store/encode.h"
+#include "rendezvous/store/message.h"
+#include "rendezvous/store/wire.h"
+
+namespace drun::rendezvous {
+
+class StoreSession;
+
+class StoreSessionHost {
+ public:
+  // An error ends the session.
+  virtual Result<void> on_request(StoreSession& session, store::Request&& request) = 0;
+  // What could be read in this turn has been given (the session may have ended): time to flush.
+  virtual void on_turn_end() = 0;
+  // An empty reason: the peer closed, as it may.
+  virtual void on_end(StoreSession& session, std::string_view reason) = 0;
+  // Room to read into for whoever has its turn.
+  virtual std::vector<char>& read_buffer() = 0;
+  // The one session that lingers, or null.
+  virtual StoreSession*& lingering() = 0;
+
+ protected:
+  ~StoreSessionHost() = default;
+};
+
+class StoreSession : public std::enable_shared_from_this<StoreSession> {
+ public:
+  StoreSession(asio::ip::tcp::socket socket, ConnectionId id, const StoreLimits& limits,
+               StoreSessionHost& host);
+
+  // `first_bytes` have been read from the socket already.
+  void start(std::string first_bytes);
+
+  // Gathers; `flush` writes as much as the socket takes, and the rest when it takes more.
+  void send(const store::Answer& answer) {
+    unanswered_pieces_ = 0;
+    encode(answer, unsent_);
+  }
+  void flush();
+
+  // The peer is at fault. on_end is called.
+  void end(std::string_view reason);
+  // Idempotent; on_end is not called.
+  void close();
+
+  ConnectionId id() const { return id_; }
+  bool is_open() const { return host_ != nullptr; }
+  std::size_t unsent_bytes() const { return unsent_.size_bytes(); }
+  std::optional<Dialect> dialect() const { return decoder_.dialect(); }
+  // Asked of the system the first time; nobody (0.0.0.0:0) if it has gone by then.
+  const asio::ip::tcp::endpoint& peer();
+
+  // The host's own notes.
+  bool is_flush_due = false;
+  bool is_overfull = false;
+  bool is_counted_as_legacy = false;
+  bool is_counted_as_silent = false;
+
+ private:
+  void wait_readable();
+  bool may_linger();
+  void linger();
+  void wait_writable();
+  void read_piece();
+  void take_turn(std::string_view bytes);
+  void take(std::string_view bytes);
+  void resume();
+
+  asio::ip::tcp::socket socket_;
+  const ConnectionId id_;
+  StoreSessionHost* host_;  // null once closed
+  std::optional<asio::ip::tcp::endpoint> peer_;
+  RequestDecoder decoder_;
+  OutQueue unsent_;
+  std::string undecoded_;              // read, but left until the peer has taken its answers
+  std::size_t unanswered_pieces_ = 0;  // small ones, read in a row
+  bool is_waiting_readable_ = false;
+  bool is_waiting_writable_ = false;
+};
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,297 @@
+#include "rendezvous/store/wire.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace drun {
+namespace {
+
+constexpr std::uint8_t kLegacyWatchKey = 7;
+constexpr std::uint8_t kLastLegacy = 8;
+constexpr std::uint8_t kLastCurrent = 18;
+
+// What follows the operation: k a key, v a value, K counted keys, P counted pairs of key and value,
+// w a u32, n an i64.
+std::string_view fields_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::Set:
+    case Opcode::Append:
+    case Opcode::QueuePush:
+      return "kv";
+    case Opcode::CompareSet:
+      return "kvv";
+    case Opcode::Get:
+    case Opcode::DeleteKey:
+    case Opcode::QueuePop:
+    case Opcode::QueueLen:
+    case Opcode::WatchKey:
+      return "k";
+    case Opcode::Add:
+    case Opcode::Barrier:
+      return "kn";
+    case Opcode::Check:
+    case Opcode::Wait:
+    case Opcode::MultiGet:
+      return "K";
+    case Opcode::MultiSet:
+      return "P";
+    case Opcode::Ping:
+      return "w";
+    case Opcode::Validate:
+    case Opcode::NumKeys:
+    case Opcode::CancelWait:
+    case Opcode::ListKeys:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string_view to_string(Opcode opcode) {
+  constexpr std::string_view kNames[] = {
+      "VALIDATE",   "SET",        "COMPARE_SET", "GET",       "ADD",       "CHECK",       "WAIT",
+      "GETNUMKEYS", "DELETE_KEY", "APPEND",      "MULTI_GET", "MULTI_SET", "CANCEL_WAIT", "PING",
+      "QUEUE_PUSH", "QUEUE_POP",  "QUEUE_LEN",   "LIST_KEYS", "BARRIER"};
+  if (opcode == Opcode::WatchKey) return "WATCH_KEY";
+  return kNames[static_cast<std::size_t>(opcode)];
+}
+
+std::optional<std::uint8_t> to_byte(Opcode opcode, Dialect dialect) {
+  const auto byte = static_cast<std::uint8_t>(opcode);
+  if (dialect == Dialect::Current) {
+    return opcode == Opcode::WatchKey ? std::nullopt : std::optional(byte);
+  }
+  if (opcode == Opcode::WatchKey) return kLegacyWatchKey;
+  if (opcode == Opcode::DeleteKey) return byte;
+  if (opcode == Opcode::Validate || opcode > Opcode::NumKeys) return std::nullopt;
+  return static_cast<std::uint8_t>(byte - 1);
+}
+
+std::optional<Opcode> to_opcode(std::uint8_t byte, Dialect dialect) {
+  if (dialect == Dialect::Current) {
+    return byte <= kLastCurrent ? std::optional(static_cast<Opcode>(byte)) : std::nullopt;
+  }
+  if (byte == kLegacyWatchKey) return Opcode::WatchKey;
+  if (byte == kLastLegacy) return Opcode::DeleteKey;
+  if (byte > kLastLegacy) return std::nullopt;
+  return static_cast<Opcode>(byte + 1);
+}
+
+Decoded RequestDecoder::next(std::string_view& input) {
+  if (broken_.empty() && (dialect_ || take_hello(input))) {
+    if (std::optional<store::Request> request = run(input)) return *std::move(request);
+  }
+  if (!broken_.empty()) return Malformed{broken_};
+  return NeedMore{};
+}
+
+// True once the dialect is known.
+bool RequestDecoder::take_hello(std::string_view& input) {
+  while (!input.empty()) {
+    if (input.front() == kValidate[hello_bytes_]) {
+      input.remove_prefix(1);
+      if (++hello_bytes_ < kValidate.size()) continue;
+      dialect_ = Dialect::Current;
+      return true;
+    }
+    if (!limits_.accepts_legacy || !may_be_store(static_cast<std::uint8_t>(input.front()))) {
+      if (hello_bytes_ == 0) return break_off("it does not begin as a TCPStore client does"), false;
+      if (!limits_.accepts_legacy) return break_off("wrong magic number in VALIDATE"), false;
+    }
+    // Not VALIDATE, so a legacy client; its first bytes happened to look like it.
+    dialect_ = Dialect::Legacy;
+    std::string_view seen = kValidate.substr(0, hello_bytes_);
+    const std::optional<store::Request> request = run(seen);
+    assert(!request);  // a SET whose key's length has not even arrived
+    return broken_.empty();
+  }
+  return false;
+}
+
+std::optional<store::Request> RequestDecoder::run(std::string_view& input) {
+  // A text of no bytes and a request of no fields are complete without another byte.
+  while (broken_.empty() && !input.empty()) {
+    switch (step_) {
+      case Step::Opcode:
+        take_opcode(input);
+        break;
+      case Step::Number:
+        if (take_integer(input, field_ == 'w' ? 4 : 8, UINT64_MAX)) {
+          number_ = integer_;
+          start_field();
+        }
+        break;
+      case Step::Count:
+        take_count(input);
+        break;
+      case Step::Length:
+        take_length(input);
+        break;
+      case Step::Text:
+        take_text(input);
+        break;
+    }
+    if (broken_.empty() && step_ == Step::Opcode) return request();
+  }
+  return std::nullopt;
+}
+
+void RequestDecoder::take_opcode(std::string_view& input) {
+  const auto byte = static_cast<std::uint8_t>(input.front());
+  input.remove_prefix(1);
+  const std::optional<Opcode> opcode = to_opcode(byte, *dialect_);
+  if (!opcode || *opcode == Opcode::Validate) {
+    return break_off("unknown operation " + std::to_string(byte) + " in the " +
+                     std::string(to_string(*dialect_)) + " dialect");
+  }
+  opcode_ = *opcode;
+  fields_ = fields_of(opcode_);
+  texts_.clear();
+  request_bytes_ = 0;
+  number_ = 0;
+  start_field();
+}
+
+// Reads on; true when all of it is there. Bytes come lowest first, so that what exceeds the limit
+// is known to do so before its last byte.
+bool RequestDecoder::take_integer(std::string_view& input, std::size_t size_bytes,
+                                  std::uint64_t limit) {
+  const std::size_t count = std::min(size_bytes - integer_bytes_, input.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto byte = static_cast<std::uint8_t>(input[i]);
+    integer_ |= static_cast<std::uint64_t>(byte) << (8 * integer_bytes_++);
+  }
+  input.remove_prefix(count);
+  if (integer_ > limit) {
+    const bool is_count = step_ == Step::Count;
+    break_off((is_count     ? "more than "
+               : is_value() ? "value of more than "
+                            : "key of more than ") +
+              std::to_string(limit) + (is_count ? " keys" : " bytes") + " in " +
+              std::string(to_string(opcode_)));
+    return false;
+  }
+  return integer_bytes_ == size_bytes;
+}
+
+void RequestDecoder::take_count(std::string_view& input) {
+  if (!take_integer(input, 8, limits_.keys_per_request)) return;
+  texts_left_ = field_ == 'P' ? 2 * integer_ : integer_;
+  if (texts_left_ == 0) return start_field();
+  texts_.reserve(std::min<std::uint64_t>(texts_left_, 1024));
+  step_ = Step::Length;
+  integer_ = 0;
+  integer_bytes_ = 0;
+}
+
+void RequestDecoder::take_length(std::string_view& input) {
+  if (!take_integer(input, 8, is_value() ? limits_.value_bytes : limits_.key_bytes)) return;
+  text_left_bytes_ = static_cast<std::size_t>(integer_);
+  request_bytes_ += text_left_bytes_;
+  if (request_bytes_ > limits_.request_bytes) {
+    return break_off("more than " + std::to_string(limits_.request_bytes) + " bytes in " +
+                     std::string(to_string(opcode_)));
+  }
+  // What is announced but never comes costs address space, not memory; beyond this, growing
+  // doubles.
+  constexpr std::size_t kReservedBytes = 1 << 20;
+  texts_.emplace_back().reserve(std::min(text_left_bytes_, kReservedBytes));
+  step_ = Step::Text;
+  if (text_left_bytes_ == 0) end_text();
+}
+
+void RequestDecoder::take_text(std::string_view& input) {
+  const std::size_t count = std::min(text_left_bytes_, input.size());
+  texts_.back().append(input.substr(0, count));
+  input.remove_prefix(count);
+  text_left_bytes_ -= count;
+  if (text_left_bytes_ == 0) end_text();
+}
+
+void RequestDecoder::end_text() {
+  if (--texts_left_ == 0) return start_field();
+  step_ = Step::Length;
+  integer_ = 0;
+  integer_bytes_ = 0;
+}
+
+// Goes to the next field, or to Step::Opcode if that was the last.
+void RequestDecoder::start_field() {
+  integer_ = 0;
+  integer_bytes_ = 0;
+  texts_left_ = 1;
+  if (fields_.empty()) {
+    step_ = Step::Opcode;
+    return;
+  }
+  field_ = fields_.front();
+  fields_.remove_prefix(1);
+  const bool is_counted = field_ == 'K' || field_ == 'P';
+  const bool is_number = field_ == 'w' || field_ == 'n';
+  step_ = is_counted ? Step::Count : is_number ? Step::Number : Step::Length;
+}
+
+// Is the text whose length comes next, or which is being read, a value?
+bool RequestDecoder::is_value() const {
+  return field_ == 'v' || (field_ == 'P' && texts_left_ % 2 == 1);
+}
+
+void RequestDecoder::break_off(std::string_view what) { broken_ = what; }
+
+store::Request RequestDecoder::request() {
+  const auto text = [this](std::size_t i) { return std::move(texts_[i]); };
+  const auto number = static_cast<std::int64_t>(number_);
+  switch (opcode_) {
+    case Opcode::Ping:
+      return store::Ping{static_cast<std::uint32_t>(number_)};
+    case Opcode::Set:
+      return store::Set{.key = text(0), .value = text(1)};
+    case Opcode::CompareSet:
+      return store::CompareSet{.key = text(0), .expected = text(1), .desired = text(2)};
+    case Opcode::Get:
+      return store::Get{text(0)};
+    case Opcode::Add:
+      return store::Add{.key = text(0), .delta = number};
+    case Opcode::Check:
+      return store::Check{std::move(texts_)};
+    case Opcode::Wait:
+      return store::Wait{std::move(texts_)};
+    case Opcode::NumKeys:
+      return store::NumKeys{};
+    case Opcode::DeleteKey:
+      return store::DeleteKey{text(0)};
+    case Opcode::Append:
+      return store::Append{.key = text(0), .bytes = text(1)};
+    case Opcode::MultiGet:
+      return store::MultiGet{std::move(texts_)};
+    case Opcode::MultiSet: {
+      store::MultiSet request;
+      request.entries.reserve(texts_.size() / 2);
+      for (std::size_t i = 0; i < texts_.size(); i += 2)
+        request.entries.emplace_back(text(i), text(i + 1));
+      return request;
+    }
+    case Opcode::CancelWait:
+      return store::CancelWait{};
+    case Opcode::QueuePush:
+      return store::QueuePush{.queue = text(0), .value = text(1)};
+    case Opcode::QueuePop:
+      return store::QueuePop{text(0)};
+    case Opcode::QueueLen:
+      return store::QueueLen{text(0)};
+    case Opcode::ListKeys:
+      return store::ListKeys{};
+    case Opcode::Barrier:
+      return store::Barrier{.key = text(0), .world_size = number};
+    case Opcode::WatchKey:
+      return store::WatchKey{text(0)};
+    case Opcode::Validate:
+      break;
+  }
+  assert(false);  // take_opcode lets no other through
+  return store::CancelWait{};
+}
+
+}  // namespace drun

@@ -1,0 +1,114 @@
+// core. TCPStore's bytes: requests out of what a connection brings, in both dialects.
+//
+// RequestDecoder takes bytes as they come, in pieces of any size, and remembers how far a request
+// has got: a byte is looked at once. A request comes out whole or not at all. Memory grows with the
+// bytes that have arrived, not with the lengths they announce.
+//
+// Units:   integers are little-endian; a text is a u64 length and the bytes.
+// Owner:   values.   Thread: any, one at a time.
+// Errors:  Malformed{reason}, for good: the connection can only be closed.
+// Source:  rendezvous/WIRE.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/store/dialect.h"
+#include "rendezvous/store/message.h"
+
+namespace drun {
+
+// The current dialect's numbers. Legacy ones are one less up to WatchKey, which is only there.
+enum class Opcode : std::uint8_t {
+  Validate = 0,
+  Set = 1,
+  CompareSet = 2,
+  Get = 3,
+  Add = 4,
+  Check = 5,
+  Wait = 6,
+  NumKeys = 7,
+  DeleteKey = 8,
+  Append = 9,
+  MultiGet = 10,
+  MultiSet = 11,
+  CancelWait = 12,
+  Ping = 13,
+  QueuePush = 14,
+  QueuePop = 15,
+  QueueLen = 16,
+  ListKeys = 17,
+  Barrier = 18,
+  WatchKey = 255,  // legacy 7
+};
+
+std::string_view to_string(Opcode opcode);
+
+// The byte that stands for it; absent: the dialect has no such operation.
+std::optional<std::uint8_t> to_byte(Opcode opcode, Dialect dialect);
+std::optional<Opcode> to_opcode(std::uint8_t byte, Dialect dialect);
+
+// What a connection in the current dialect begins with.
+inline constexpr std::string_view kValidate{"\x00\xCE\xF7\x85\x3C", 5};
+
+// A first byte with which no TCPStore client begins is not worth a decoder.
+constexpr bool may_be_store(std::uint8_t first_byte) { return first_byte <= 12; }
+
+struct NeedMore {};
+struct Malformed {
+  std::string reason;  // "key of 9000 bytes in SET, more than 8192"
+};
+using Decoded = std::variant<NeedMore, store::Request, Malformed>;
+
+class RequestDecoder {
+ public:
+  explicit RequestDecoder(const StoreLimits& limits) : limits_(limits) {}
+
+  // Takes bytes from the front of `input` until a request is complete (the rest stays for the next
+  // call), or all are taken.
+  Decoded next(std::string_view& input);
+
+  // Known after the first bytes.
+  std::optional<Dialect> dialect() const { return dialect_; }
+
+ private:
+  // What the next byte belongs to.
+  enum class Step : std::uint8_t { Opcode, Number, Count, Length, Text };
+
+  bool take_hello(std::string_view& input);
+  std::optional<store::Request> run(std::string_view& input);
+  void take_opcode(std::string_view& input);
+  bool take_integer(std::string_view& input, std::size_t size_bytes, std::uint64_t limit);
+  void take_count(std::string_view& input);
+  void take_length(std::string_view& input);
+  void take_text(std::string_view& input);
+  void start_field();
+  void end_text();
+  bool is_value() const;
+  void break_off(std::string_view what);
+  store::Request request();
+
+  const StoreLimits limits_;
+  std::optional<Dialect> dialect_;
+  std::size_t hello_bytes_ = 0;  // of kValidate, seen so far
+  std::string broken_;           // the reason; empty: not broken
+
+  Step step_ = Step::Opcode;
+  Opcode opcode_ = Opcode::Validate;
+  std::string_view fields_;    // those not begun yet, one letter each
+  char field_ = 0;             // the one being read
+  std::uint64_t integer_ = 0;  // being read: the bytes so far
+  std::size_t integer_bytes_ = 0;
+  std::uint64_t texts_left_ = 0;  // of this field, the one being read included
+  std::size_t text_left_bytes_ = 0;
+  std::size_t request_bytes_ = 0;
+  std::vector<std::string> texts_;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace drun
