@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -158,11 +159,22 @@ std::optional<std::string> variable(const HostFacts& facts, std::string_view nam
   return std::nullopt;
 }
 
+// /proc/PID/environ shows what a process was started with, as long as it is there in its memory.
+void hide_secret_variable() {
+  constexpr std::string_view kStart = "DRUN_SECRET=";
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (text.starts_with(kStart))
+      explicit_bzero(*entry + kStart.size(), text.size() - kStart.size());
+  }
+}
+
 HostFacts look_at_host() {
   HostFacts facts;
   utsname names{};
   if (uname(&names) == 0) facts.hostname = names.nodename;
   facts.environment = whole_environment();
+  hide_secret_variable();
   facts.usable_cpus = usable_cpus();
   fill_in_gpus(facts);
   std::error_code ec;

@@ -1,7 +1,6 @@
 // core. The job's secret in the plan: from --secret-file, else from DRUN_SECRET.
-// Errors:  Usage, naming the option or the variable, the reason and the remedy; a file or a
-// variable
-//          that is there but no good is never passed over, since the job would run unprotected.
+// Errors:  Usage, naming the option or the variable, the reason and the remedy. A file or a
+//          variable that is there but no good is never passed over: the job would be unprotected.
 // Thread:  any.
 #pragma once
 

@@ -4,9 +4,8 @@
 // Listens: on loopback only when spec.master_addr is literally localhost or a loopback address;
 //          else on all interfaces. With StoreHost::Worker only members are served, on
 //          spec.endpoint.port.
-// Secret:  with spec.secret control connections are TLS, and only who proves the secret is heard;
-// the
-//          store answers this host and the addresses of members.
+// Secret:  with spec.secret control connections are TLS, and only who proves it is heard; the store
+//          answers this host and the addresses of members.
 // Limits:  those who have not said hello: lobby.h, for spec.heartbeat_timeout. Members have
 //          descriptors that silent connections, strangers and store clients do not get.
 // Order:   open before any Client of this job starts; the coordinator's own agent is a member like

@@ -18,10 +18,13 @@ std::string text_of(const asio::ip::tcp::endpoint& peer) {
 
 }  // namespace
 
-StoreService::StoreService(asio::io_context&, const StoreLimits& limits, Log log)
+StoreService::StoreService(asio::io_context& io, const StoreLimits& limits, Log log,
+                           std::chrono::milliseconds first_request_timeout)
     : limits_(limits),
       log_(std::move(log)),
       most_connections_(descriptor_limit() / 8 * 5),
+      lobby_(most_connections_, first_request_timeout),
+      timer_(io),
       store_(limits),
       buffer_(kReadBytes) {}
 
@@ -29,6 +32,8 @@ StoreService::~StoreService() { stop(); }
 
 void StoreService::adopt(asio::ip::tcp::socket socket, std::string first_bytes) {
   if (is_stopped_) return;
+  if (sessions_.size() >= most_connections_)
+    send_away(lobby_.evict(), "others came before it had made a request");
   if (sessions_.size() >= most_connections_) {
     error_code ec;
     return complain("store: connection refused peer=" + text_of(socket.remote_endpoint(ec)) +
@@ -42,6 +47,11 @@ void StoreService::adopt(asio::ip::tcp::socket socket, std::string first_bytes) 
   if (first_bytes.empty()) {
     session->is_counted_as_silent = true;
     ++peers_[session->peer().address()].silent;
+  } else {
+    const auto now = std::chrono::steady_clock::now();
+    send_away(lobby_.arrive(id, origin_of(session->peer().address()), now),
+              "others came before it had made a request");
+    arm_timer();
   }
   session->start(std::move(first_bytes));
 }
@@ -53,6 +63,7 @@ bool StoreService::keeps_silent(const asio::ip::address& peer) const {
 
 void StoreService::clear() {
   for (const auto& [id, session] : sessions_) session->close();
+  for (const auto& [id, session] : sessions_) lobby_.leave(id);
   sessions_.clear();
   peers_.clear();
   to_flush_.clear();
@@ -62,10 +73,12 @@ void StoreService::clear() {
 
 void StoreService::stop() {
   is_stopped_ = true;
+  timer_.cancel();
   clear();
 }
 
 Result<void> StoreService::on_request(StoreSession& session, store::Request&& request) {
+  lobby_.leave(session.id());
   const bool is_legacy = session.dialect() == Dialect::Legacy;
   if (is_legacy && !session.is_counted_as_legacy && !session.is_counted_as_silent) {
     session.is_counted_as_legacy = true;
@@ -110,6 +123,28 @@ void StoreService::on_turn_end() {
   to_flush_.clear();
 }
 
+void StoreService::send_away(std::optional<ConnectionId> newcomer, std::string_view reason) {
+  const auto found = newcomer ? sessions_.find(*newcomer) : sessions_.end();
+  if (found == sessions_.end()) return;
+  const std::shared_ptr<StoreSession> session = found->second;
+  session->end(reason);
+}
+
+// One timer at a time; it may come early, when who it was set for has made its request.
+void StoreService::arm_timer() {
+  const auto wanted = lobby_.deadline();
+  if (is_timed_ || !wanted || is_stopped_) return;
+  is_timed_ = true;
+  timer_.expires_at(*wanted);
+  timer_.async_wait([this, alive = std::weak_ptr<const bool>(alive_)](const error_code& ec) {
+    if (ec || alive.expired()) return;
+    is_timed_ = false;
+    while (const auto late = lobby_.overdue(std::chrono::steady_clock::now()))
+      send_away(late, "it made no request in time");
+    arm_timer();
+  });
+}
+
 void StoreService::complain(const std::string& text) {
   if (log_limit_.allows(std::chrono::steady_clock::now()))
     log_.warning(text + log_limit_.left_out());
@@ -125,6 +160,7 @@ void StoreService::on_end(StoreSession& session, std::string_view reason) {
     if (session.is_counted_as_silent) --peers->second.silent;
     if (peers->second.legacy == 0 && peers->second.silent == 0) peers_.erase(peers);
   }
+  lobby_.leave(session.id());
   store_.forget(session.id());
   sessions_.erase(session.id());
 }

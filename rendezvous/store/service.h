@@ -2,22 +2,26 @@
 //
 // Owner:   whoever serves the port (StoreServer, the coordinator); gives it a socket for each
 //          client. Stop or destroy it before the io_context.
-// Limits:  five eighths of the descriptors this process may have; the rest is for others.
-// StoreLimits. Thread:  the io_context's only. Errors:  none reach the owner. A client that sends
-// something bad, or that does not read what it
+// Limits:  five eighths of the descriptors this process may have; the rest is for others. Who has
+//          not made one whole request goes after 30 s, or sooner for somebody else. StoreLimits.
+// Thread:  the io_context's only.
+// Errors:  none reach the owner. A client that sends something bad, or that does not read what it
 //          is sent, loses its connection, with one line in the log: peer and reason. The others
 //          never notice.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "rendezvous/asio.h"
+#include "rendezvous/lobby.h"
 #include "rendezvous/log.h"
 #include "rendezvous/log_limit.h"
 #include "rendezvous/store/session.h"
@@ -27,7 +31,8 @@ namespace drun::rendezvous {
 
 class StoreService final : private StoreSessionHost {
  public:
-  StoreService(asio::io_context& io, const StoreLimits& limits, Log log);
+  StoreService(asio::io_context& io, const StoreLimits& limits, Log log,
+               std::chrono::milliseconds first_request_timeout = std::chrono::seconds(30));
   ~StoreService();
   StoreService(const StoreService&) = delete;
   StoreService& operator=(const StoreService&) = delete;
@@ -60,6 +65,8 @@ class StoreService final : private StoreSessionHost {
   void deliver(ConnectionId asker);
   void flush_later(StoreSession& session);
   void complain(const std::string& text);
+  void send_away(std::optional<ConnectionId> newcomer, std::string_view reason);
+  void arm_timer();
 
   // Of one address. torch 1.13 opens two connections, one of them silent.
   struct Peers {
@@ -71,6 +78,10 @@ class StoreService final : private StoreSessionHost {
   const Log log_;
   LogLimit log_limit_;
   const std::size_t most_connections_;
+  Lobby lobby_;  // of sessions_, those without a whole request; without torch 1.13's silent ones
+  asio::steady_timer timer_;
+  bool is_timed_ = false;
+  const std::shared_ptr<const bool> alive_ = std::make_shared<bool>();  // seen by the timer
   Store store_;
   std::unordered_map<ConnectionId, std::shared_ptr<StoreSession>> sessions_;
   std::map<asio::ip::address, Peers> peers_;  // none of them all zero

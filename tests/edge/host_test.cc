@@ -121,6 +121,35 @@ TEST_CASE("a file is written whole, over an old one and through a link") {
   CHECK(S_ISCHR(facts.st_mode));
 }
 
+TEST_CASE("a new file is its owner's alone, one that is replaced stays as open as it was") {
+  const Folder folder;
+  const auto mode_of = [](const std::string& path) {
+    struct stat facts {};
+    REQUIRE(stat(path.c_str(), &facts) == 0);
+    return facts.st_mode & 07777;
+  };
+  REQUIRE(write_file(folder.at("file"), "text"));
+  CHECK(mode_of(folder.at("file")) == 0600);
+  REQUIRE(chmod(folder.at("file").c_str(), 0644) == 0);
+  REQUIRE(write_file(folder.at("file"), "new"));
+  CHECK(mode_of(folder.at("file")) == 0644);
+}
+
+TEST_CASE("a link of another user's is not followed: it may be a trap") {
+  if (geteuid() != 0) {
+    WARN("skipped: only root can give a link away");
+    return;
+  }
+  const Folder folder;
+  REQUIRE(write_file(folder.at("file"), "precious"));
+  REQUIRE(symlink(folder.at("file").c_str(), folder.at("link").c_str()) == 0);
+  REQUIRE(lchown(folder.at("link").c_str(), 65534, 65534) == 0);
+  const Result<void> written = write_file(folder.at("link"), "report");
+  REQUIRE_FALSE(written);
+  CHECK_THAT(written.error().message, ContainsSubstring("it is a link of another user's"));
+  CHECK(text_of(folder.at("file")) == "precious");
+}
+
 TEST_CASE("a file that cannot be written is named, and nothing is left behind") {
   const Result<void> missing = write_file("/nonexistent/x.json", "text");
   REQUIRE_FALSE(missing);

@@ -38,6 +38,14 @@ TEST_CASE("the log directory is laid out as torchrun's") {
   REQUIRE(files.make_attempt(2));
   REQUIRE(files.make_worker_directory(13));
   CHECK(fs::is_directory(files.place() + "/attempt_2/13"));
+  CHECK(fs::status(files.place() + "/attempt_2/13").permissions() == fs::perms::owner_all);
+  const std::string log = files.stream_path(13, LogFiles::Stream::Stdout);
+  REQUIRE(create_log(log));
+  CHECK(fs::status(log).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
+  fs::remove(log);
+  fs::create_symlink("elsewhere", log);
+  CHECK_FALSE(create_log(log));
+  fs::remove(log);
   CHECK(files.stream_path(13, LogFiles::Stream::Stderr) ==
         files.place() + "/attempt_2/13/stderr.log");
   CHECK(files.stream_path(13, LogFiles::Stream::Stdout) ==

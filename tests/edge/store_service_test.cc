@@ -173,6 +173,30 @@ TEST_CASE("an endless row of requests does not keep others waiting") {
   flood.join();
 }
 
+TEST_CASE("who makes no whole request in time goes; who has made one may take its time") {
+  asio::io_context io{1};
+  std::vector<std::string> lines;
+  rendezvous::StoreService service(
+      io, StoreLimits{}, Log([&lines](LogLevel, auto line) { lines.emplace_back(line); }), 100ms);
+  rendezvous::Listener::Handlers handlers;
+  handlers.on_store = [&service](asio::ip::tcp::socket socket, std::string first_bytes) {
+    service.adopt(std::move(socket), std::move(first_bytes));
+  };
+  auto listener = rendezvous::Listener::open(io, {.loopback_only = true}, handlers, Log());
+  REQUIRE(listener.has_value());
+  const RawSocket worker = RawSocket::connect_to((*listener)->port());
+  REQUIRE(worker.say(std::string(kValidate) + request(store::Set{"k", "v"})));
+  const RawSocket half = RawSocket::connect_to((*listener)->port());
+  REQUIRE(half.say(kValidate));
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (lines.empty() && std::chrono::steady_clock::now() < deadline) io.run_one_for(100ms);
+  CHECK(half.hears_end());
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], ContainsSubstring("it made no request in time"));
+  CHECK(service.connection_count() == 1);
+  CHECK_FALSE(worker.has_something(0));
+}
+
 TEST_CASE("clear closes every connection and begins with an empty store") {
   asio::io_context io{1};
   rendezvous::StoreService service(io, StoreLimits{}, Log());

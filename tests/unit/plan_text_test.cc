@@ -72,6 +72,7 @@ TEST_CASE("the plan as JSON has every field of its schema") {
   CHECK(json["workers_per_node"] == 2);
   CHECK(json["rendezvous"] == nlohmann::json{{"endpoint", "gpu0:29500"},
                                              {"is_coordinator", true},
+                                             {"secret", nullptr},
                                              {"store", "agent"},
                                              {"join_timeout_s", 900.0},
                                              {"heartbeat_timeout_s", 10.0}});

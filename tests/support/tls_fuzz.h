@@ -1,0 +1,13 @@
+// What a stranger can send where a job has a secret, given to the session that reads it: driven by
+// libFuzzer, and by a seeded edge test.
+#pragma once
+
+#include <string_view>
+
+namespace drun::test {
+
+// `bytes`: the first two say which side hears them, and in pieces of which size. Asserts that
+// nobody gets through without the secret, and that little is answered.
+void fuzz_tls_session(std::string_view bytes);
+
+}  // namespace drun::test
