@@ -14,10 +14,15 @@ namespace {
 
 using Count = std::atomic_ref<std::uint64_t>;
 
+// Seen by another process at any time, and by a thread whose operation comes to the same place.
+template <typename Number>
+void put(Number& place, Number value) {
+  std::atomic_ref<Number>(place).store(value, std::memory_order_relaxed);
+}
+
 // Beats that two threads make at once may count as one: that they change is all that matters.
 void beat(PulsePage& page) {
-  const Count beats(page.beats);
-  beats.store(beats.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  put(page.beats, Count(page.beats).load(std::memory_order_relaxed) + 1);
 }
 
 PulseEntry& entry_of(PulsePage& page, std::uint64_t number) {
@@ -54,15 +59,14 @@ Pulse::~Pulse() {
 std::uint64_t Pulse::begin(const PulseOperation& operation) {
   const std::uint64_t number = Count(page_->begun).fetch_add(1, std::memory_order_relaxed) + 1;
   PulseEntry& entry = entry_of(*page_, number);
-  Count(entry.number).store(0, std::memory_order_relaxed);
-  entry.sequence = operation.sequence;
-  entry.bytes = operation.bytes;
-  entry.group = operation.group;
-  entry.kind = operation.kind;
-  entry.has_ended = 0;
+  put(entry.number, std::uint64_t{0});
+  put(entry.sequence, operation.sequence);
+  put(entry.bytes, operation.bytes);
+  put(entry.group, operation.group);
+  put(entry.kind, operation.kind);
+  put(entry.has_ended, std::uint16_t{0});
   Count(entry.number).store(number, std::memory_order_release);
-  if (operation.group == 0 && operation.sequence > 0)
-    Count(page_->world_arrived).store(operation.sequence, std::memory_order_relaxed);
+  if (operation.group == 0 && operation.sequence > 0) put(page_->world_arrived, operation.sequence);
   beat(*page_);
   return number;
 }
@@ -71,7 +75,7 @@ void Pulse::end(std::uint64_t number) {
   PulseEntry& entry = entry_of(*page_, number);
   // Its place may be a later operation's by now.
   if (Count(entry.number).load(std::memory_order_relaxed) == number)
-    std::atomic_ref<std::uint16_t>(entry.has_ended).store(1, std::memory_order_relaxed);
+    put(entry.has_ended, std::uint16_t{1});
   beat(*page_);
 }
 
