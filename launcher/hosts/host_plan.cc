@@ -179,6 +179,24 @@ std::vector<EnvironmentEntry> environment_of(const PoolHost& host,
   return environment;
 }
 
+std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
+                               const std::vector<EnvironmentEntry>& exports,
+                               const HostFacts& host) {
+  std::vector<HostNode> nodes;
+  const auto own_label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+  for (const Share& share : shares) {
+    const std::string label = own_label.value_or("[" + share.host.name + ":${rank}]: ");
+    nodes.push_back({.name = share.host.name,
+                     .user = share.host.user,
+                     .workers = share.workers,
+                     .ssh_command = {},
+                     .arguments = {},
+                     .environment = environment_of(share.host, exports),
+                     .label = label});
+  }
+  return nodes;
+}
+
 HostPlan frame_of(const Options& options, const HostFacts& host) {
   const bool is_torchrun = options.invoked_as == "torchrun";
   return {
@@ -209,17 +227,7 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
   const auto exports = exported(options.hosts.exports, here, remarks);
   if (!exports) return exports.error();
   HostPlan plan = frame_of(options, host);
-  const auto own_label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
-  for (const Share& share : *shares) {
-    const std::string label = own_label.value_or("[" + share.host.name + ":${rank}]: ");
-    plan.nodes.push_back({.name = share.host.name,
-                          .user = share.host.user,
-                          .workers = share.workers,
-                          .ssh_command = {},
-                          .arguments = {},
-                          .environment = environment_of(share.host, *exports),
-                          .label = label});
-  }
+  plan.nodes = nodes_of(*shares, *exports, host);
   if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
   if (Result<void> chosen = choose_secret(plan, options, host); !chosen) return chosen.error();
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
@@ -233,9 +241,10 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
 
 Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& remarks) {
   const HostOptions& wishes = options.hosts;
-  for (const auto& [option, is_given] : {std::pair("--include", wishes.include.has_value()),
-                                         std::pair("--exclude", wishes.exclude.has_value())}) {
-    if (is_given) return usage_error(option, "it chooses from --hosts or --hostfile; give one");
+  for (const char* option :
+       {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout", "--login-timeout"}) {
+    if (options.sources.contains(option))
+      return usage_error(option, "it is about --hosts or --hostfile; give one of them");
   }
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
   Result<std::vector<EnvironmentEntry>> exports = exported(wishes.exports, here, remarks);

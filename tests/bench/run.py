@@ -3,7 +3,7 @@
 
 usage: tests/bench/run.py [--bin build/bin] [--rounds N] [NAME ...]      (no NAME: all of them)
 
-Names: launch help memory short latency output agents store orphans. README.md says what each is and what was measured.
+Names: launch help memory short latency output agents store orphans hosts. README.md says what each is and what was measured.
 """
 import argparse
 import os
@@ -204,6 +204,32 @@ def bench_orphans(drun, bins, rounds, runs=1000):
     here = os.path.dirname(os.path.abspath(__file__))
     run_binary(sys.executable, f"{here}/orphans", "--runs", str(runs), "--seed", str(random.randrange(1 << 30)), "--processes",
                "16", "--", drun, "--standalone", "--nproc_per_node=2", "--shutdown-timeout=1", f"{bins}/workers/tree", "stay")
+
+
+def bench_hosts(drun, bins, rounds):
+    """`true` on three hosts over ssh: from the command to its end, beside mpirun and a bare login on all three."""
+    missing = [name for name in ("ssh", "ip", "unshare") if not shutil.which(name)]
+    if os.geteuid() != 0 or missing or not shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin"):
+        print("hosts: skipped: needs root, ip, unshare and sshd (package openssh-server)")
+        return
+    from ssh_hosts import SshHosts
+    with SshHosts() as hosts:
+        config = f"{hosts.place}/ssh_config"
+        logins = " & ".join(f"ssh -F {config} node{number} true" for number in (1, 2, 3)) + " & wait"
+        for count in (1, 8, 32):
+            with open(f"{hosts.place}/hostfile", "w", encoding="ascii") as file:
+                file.write("".join(f"node{number} slots={count}\n" for number in (1, 2, 3)))
+            total = str(3 * count)
+            contenders = {
+                "drun --hostfile": hosts.command(drun, f"--ssh-args=-F {config}", "--hostfile", f"{hosts.place}/hostfile",
+                                                 "-np", total, "true"),
+                "three logins alone": hosts.command("sh", "-c", logins),
+            }
+            if shutil.which("mpirun"):
+                contenders["mpirun --hostfile"] = hosts.command(
+                    "mpirun", "--allow-run-as-root", "--hostfile", f"{hosts.place}/hostfile", "-np", total, "--mca",
+                    "plm_rsh_args", f"-F {config}", "--mca", "oob_tcp_if_include", "10.79.0.0/24", "true")
+            show(f"hosts: true, {count} workers on each of three hosts over ssh", in_turns(contenders, rounds), "drun --hostfile")
 
 
 def main():

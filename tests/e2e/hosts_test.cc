@@ -180,6 +180,22 @@ TEST_CASE("a second Ctrl-C does not wait for workers that ignore the first, on a
   CHECK(eventually([&] { return hosts.are_empty(); }, 15s));
 }
 
+TEST_CASE("a host whose cable is cut is lost, and nothing of the job is left there either") {
+  SshHosts hosts;
+  if (!is_there(hosts)) return;
+  const std::string marker = "DRUN_HOSTS_TEST=" + hosts.directory().path();
+  Running job(hosts.launch({"--hosts=node[1-3]", "--heartbeat-timeout=2", "-x", marker},
+                           shell("echo up; exec sleep 600")));
+  REQUIRE(eventually([&] { return count(job.out(), "up\n") == 3; }, 30s));
+  REQUIRE(processes_with(marker).size() == 3);
+  hosts.cut_cable(1);
+  const Ended ended = job.wait(40s);
+  INFO(ended.err);
+  CHECK(ended.code == 122);
+  CHECK(count(ended.err, "job ended: node 1 (node2) was lost") == 1);
+  CHECK(eventually([&] { return processes_with(marker).empty(); }, 15s));
+}
+
 TEST_CASE("the lines of all hosts come whole and in each worker's order") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;

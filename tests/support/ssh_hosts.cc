@@ -157,6 +157,10 @@ void SshHosts::forget_key(int host) const {
   write_file(directory_.file("authorized" + number(host)), "");
 }
 
+void SshHosts::cut_cable(int host) {
+  shell("ip -n " + name_ + "s link set v" + number(host) + " down");
+}
+
 std::vector<int> SshHosts::left_on(int host) const {
   const Ended ended = testing::run(Launch{.argv = {"ip", "netns", "pids", space(host)}}, 10s);
   std::istringstream pids(ended.out);

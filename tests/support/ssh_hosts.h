@@ -33,6 +33,7 @@ class SshHosts {
 
   void stop_sshd(int host);
   void forget_key(int host) const;
+  void cut_cable(int host);
   // Processes there other than its sshd that listens.
   std::vector<int> left_on(int host) const;
   bool are_empty() const;

@@ -188,7 +188,8 @@ TEST_CASE("without hosts -np, -x and --map-by are of this machine") {
   const auto error = [&plan](const Words& words) { return plan(words).error().message; };
   CHECK_THAT(error({"-np", "3", "--nproc-per-node=2", "./p"}), ContainsSubstring("drop one"));
   CHECK_THAT(error({"-np", "3", "--nnodes=2", "./p"}), ContainsSubstring("--nproc-per-node"));
-  CHECK_THAT(error({"--include=a", "./p"}), ContainsSubstring("chooses from --hosts"));
+  CHECK_THAT(error({"--include=a", "./p"}), ContainsSubstring("is about --hosts"));
+  CHECK_THAT(error({"--fanout=3", "./p"}), ContainsSubstring("--fanout: it is about --hosts"));
 }
 
 TEST_CASE("from standard input alone an agent takes its command line") {
