@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <deque>
+#include <unordered_set>
 #include <utility>
 
 #include "rendezvous/frame_reader.h"
@@ -19,6 +21,10 @@ namespace {
 constexpr std::size_t kHeaderBytes = 5;  // of a TLS record
 constexpr std::size_t kKeyBytes = 32;
 constexpr std::size_t kReadBytes = 16384;
+// Of a hello: behind the headers of record and message, and the version (RFC 8446 4.1.2).
+constexpr std::size_t kRandomAt = kHeaderBytes + 6;
+constexpr std::size_t kRandomBytes = 32;
+constexpr std::size_t kMostAnswered = 16384;
 constexpr const char kCipher[] = "TLS_AES_128_GCM_SHA256";
 constexpr std::array<unsigned char, 2> kCipherNumber{0x13, 0x01};
 constexpr const char kSameSecret[] = "; give all nodes of the job the same --secret-file";
@@ -71,9 +77,22 @@ std::string hex(std::string_view bytes) {
 struct TlsContext::Parts {
   ~Parts() { wipe(key); }
 
+  // The random part of a hello whose binder was right. Nobody without the key can make another, so
+  // a second one is a recording, and not worth an answer.
+  bool has_answered(const std::string& random) const { return answered.contains(random); }
+  void note_answered(const std::string& random) {
+    if (!answered.insert(random).second) return;
+    in_order.push_back(random);
+    if (in_order.size() <= kMostAnswered) return;
+    answered.erase(in_order.front());
+    in_order.pop_front();
+  }
+
   std::string identity;
   std::string key;
   Owned<SSL_CTX> context;
+  std::unordered_set<std::string> answered;
+  std::deque<std::string> in_order;  // those, the oldest first
 };
 
 struct TlsSession::Library {
@@ -209,10 +228,21 @@ std::optional<TlsSession::Trouble> TlsSession::take(std::string_view bytes, std:
     return wrong;
   }
   if (!has_head_) return std::nullopt;
-  if (side_ == Side::Accepting) {
-    if (auto failed = begin()) return failed;
+  return side_ == Side::Accepting ? answer(plain) : go_on(std::exchange(head_, {}), plain);
+}
+
+std::optional<TlsSession::Trouble> TlsSession::answer(std::string& plain) {
+  TlsContext::Parts& parts = *context_->parts_;
+  const std::string random =
+      head_.size() < kRandomAt ? std::string() : head_.substr(kRandomAt, kRandomBytes);
+  if (parts.has_answered(random)) {
+    is_over_ = true;
+    return Trouble{"repeats a hello that was said before"};
   }
-  return go_on(std::exchange(head_, {}), plain);
+  if (auto failed = begin()) return failed;
+  if (auto failed = go_on(std::exchange(head_, {}), plain)) return failed;
+  if (library_->offer == Library::Offer::Ours) parts.note_answered(random);
+  return std::nullopt;
 }
 
 // Is what answers a TLS record, a drun in plain words, or something else?

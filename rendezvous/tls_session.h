@@ -10,7 +10,8 @@
 //          id; the identity that goes over the wire is HKDF of the secret alone, so it names no
 //          run, and both sides can tell another secret from another run.
 // Limits:  a hello of kMostHelloBytes; one record (16 KiB) of unread bytes; what is sealed before
-//          the handshake has ended is kept.
+//          the handshake has ended is kept. A hello is answered once: of the last 16384 answered
+//          ones a context knows the recordings.
 // Owner:   TlsContext: one a job and process, shared by its sessions. TlsSession: a connection.
 // Thread:  the io_context's only.
 // Errors:  Trouble, once; after it the session takes and gives nothing but what `outgoing` still
@@ -80,6 +81,7 @@ class TlsSession {
 
   std::optional<Trouble> judge_answer();
   std::optional<Trouble> judge_hello();
+  std::optional<Trouble> answer(std::string& plain);
   std::optional<Trouble> begin();
   std::optional<Trouble> go_on(std::string_view bytes, std::string& plain);
   std::optional<Trouble> shake_hands();

@@ -128,6 +128,11 @@ TEST_CASE("a recorded hello proves nothing: its sender cannot end the handshake"
   server.take(hello);
   CHECK(server.trouble);
   CHECK_FALSE(server.session.is_established());
+  End again(context, Side::Accepting);
+  again.take(hello);
+  REQUIRE(again.trouble);
+  CHECK_THAT(again.trouble->reason, ContainsSubstring("repeats a hello"));
+  CHECK(again.session.outgoing().empty());
 }
 
 TEST_CASE("a drun without a secret, and what is no drun, are recognised by their first bytes") {
