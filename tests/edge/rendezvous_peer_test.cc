@@ -73,6 +73,8 @@ std::string answer_to(TestCluster& cluster, const std::string& bytes) {
   return answer;
 }
 
+const std::string kOurs = "this drun speaks " + std::to_string(rendezvous::kControlVersion);
+
 }  // namespace
 
 TEST_CASE("a port that something else answers is named at once, with its first bytes") {
@@ -85,7 +87,7 @@ TEST_CASE("a port that something else answers is named at once, with its first b
 
 TEST_CASE("a coordinator of another protocol version is named with both versions") {
   CHECK_THAT(outcome_at(rendezvous::encode_preamble(99), false),
-             ContainsSubstring("control protocol 99, this drun speaks 3"));
+             ContainsSubstring("control protocol 99, " + kOurs));
 }
 
 TEST_CASE("a port that accepts and says nothing is named when its time is up") {
@@ -107,7 +109,7 @@ TEST_CASE("a coordinator that sends nonsense after its preamble is named") {
 TEST_CASE("a member of another protocol version is told ours, and named on the coordinator") {
   TestCluster cluster(1);
   CHECK(answer_to(cluster, rendezvous::encode_preamble(99)) == rendezvous::encode_preamble());
-  CHECK(cluster.log.has("speaks drun's control protocol 99, this drun speaks 3"));
+  CHECK(cluster.log.has("speaks drun's control protocol 99, " + kOurs));
 }
 
 TEST_CASE("bad bytes cost their connection alone, with a line in the log") {

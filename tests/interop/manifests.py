@@ -74,9 +74,8 @@ def check(drun, document, services, directory):
     command = container["command"]
     variables |= {entry["name"]: entry["value"] for entry in container.get("env", [])}
     plan = plan_of(drun, command, variables, directory)
-    nodes = plan["nodes"]["max"] if isinstance(plan["nodes"], dict) else plan["nodes"]
-    assert nodes == count, f"{count} pods, and a plan for {plan['nodes']} nodes"
-    assert plan["local_world_size"] == 8, plan["local_world_size"]
+    assert plan["nodes"] == count, f"{count} pods, and a plan for {plan['nodes']} nodes"
+    assert plan["workers_per_node"] == 8, plan["workers_per_node"]
 
     assert pod["terminationGracePeriodSeconds"] > float(option(command, "--shutdown-timeout"))
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
