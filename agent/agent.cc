@@ -13,19 +13,16 @@
 #include <vector>
 
 #include "agent/descriptor_limit.h"
-#include "agent/event_file.h"
 #include "agent/failure_record.h"
 #include "agent/hang/hang_watch.h"
 #include "agent/host_slot.h"
 #include "agent/lifeline.h"
-#include "agent/node_status.h"
+#include "agent/lookers.h"
 #include "agent/output/output.h"
 #include "agent/remarks.h"
 #include "agent/signals.h"
 #include "agent/stacks/looks.h"
 #include "agent/stacks/worker_evidence.h"
-#include "agent/status_socket.h"
-#include "agent/web/server.h"
 #include "agent/worker_command.h"
 #include "agent/workers.h"
 #include "rendezvous/asio.h"
@@ -52,8 +49,6 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   // Where this node stands in the round that it was last told of.
   enum class Round { None, Running, Draining, Over };
 
-  Result<void> open_to_lookers();
-  Result<void> open_web(const Endpoint& where);
   Result<void> open();
   Result<void> open_server(JoinSpec& join);
   void end();
@@ -112,10 +107,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   bool is_stopping_ = false;
   bool is_killing_ = false;
   std::optional<Outcome> outcome_;
-  // For those who look on.
-  EventFile events_;
-  std::optional<StatusSocket> status_socket_;
-  std::unique_ptr<web::Server> web_;
+  Lookers lookers_;
   Clock::time_point round_began_;
   std::optional<Failure> last_failure_;
 };
@@ -130,36 +122,12 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
       looks_(io_, inherited_),
       signals_(io_, spec.termination_signals, *this) {}
 
-Result<void> Agent::open_to_lookers() {
-  if (!spec_.events_file.empty()) {
-    Result<EventFile> events = EventFile::open(
-        spec_.events_file,
-        {.run_id = spec_.join.run_id, .host = spec_.host, .pid = static_cast<int>(getpid())}, log_);
-    if (!events) return events.error();
-    events_ = *std::move(events);
-  }
-  events_.write(AgentStarted{spec_.join.local_world_size, spec_.worker.argv});
-  status_socket_.emplace(io_, log_, "drun", [this](const StatusSocket::Reply& reply) {
-    reply(status_json(status()));
-  });
-  looks_.open(log_, spec_.join.run_id, [this](std::uint64_t question) { client_->ask(question); });
-  return spec_.web ? open_web(*spec_.web) : Result<void>();
-}
-
-Result<void> Agent::open_web(const Endpoint& where) {
-  auto web = web::Server::open(io_, where, [this](std::string_view method, std::string_view page) {
-    return web::answer(method, page, [this] { return status(); });
-  });
-  if (!web) return web.error();
-  web_ = *std::move(web);
-  if (where.port == 0) log_.info("metrics are on port " + std::to_string(web_->port()));
-  return {};
-}
-
 Result<void> Agent::open() {
   if (Result<void> prepared = output_.prepare(spec_.join.run_id); !prepared)
     return prepared.error();
-  if (Result<void> opened = open_to_lookers(); !opened) return opened;
+  Result<void> opened = lookers_.open(io_, spec_, log_, [this] { return status(); });
+  if (!opened) return opened;
+  looks_.open(log_, spec_.join.run_id, [this](std::uint64_t question) { client_->ask(question); });
   JoinSpec join = spec_.join;
   if (join.is_coordinator) {
     if (Result<void> opened = open_server(join); !opened) return opened.error();
@@ -205,7 +173,7 @@ AgentEnd Agent::run() {
     outcome_ = Outcome{.ending = NotRun{opened.error()}, .run_id = spec_.join.run_id};
   }
   assert(outcome_);  // the loop has an end only after it
-  events_.write(JobEnded{*outcome_});
+  lookers_.write(JobEnded{*outcome_});
   leave_error_file(spec_, *outcome_, log_);
   output_.finish();
   return AgentEnd{.outcome = *outcome_, .log_directory = output_.log_place()};
@@ -220,8 +188,7 @@ bool Agent::is_ready_to_end() const {
 void Agent::end() {
   client_->close();
   looks_.close();
-  status_socket_.reset();
-  web_.reset();
+  lookers_.close();
   signals_.stop();
   if (lifeline_) lifeline_->stop();
   give_up_.cancel();
@@ -231,7 +198,7 @@ void Agent::on_world(const World& world) {
   log_world(log_, spec_, world_, world);
   world_ = world;
   round_began_ = Clock::now();
-  events_.write(RoundBegan{world});
+  lookers_.write(RoundBegan{world});
   failures_.clear();
   is_stopping_ = false;
   warn_of_ranks_not_there(log_, spec_, world);
@@ -277,7 +244,7 @@ Result<void> Agent::start_workers() {
   workers_.start(commands);
   hang_watch_.start([this] { return workers_.pids(); },
                     [this](const auto& suspects) { on_suspects(suspects); });
-  write_started(events_, *world_, workers_.pids());
+  write_started(lookers_.events(), *world_, workers_.pids());
   return {};
 }
 
@@ -303,12 +270,12 @@ void Agent::on_look(std::uint64_t look) {
 
 void Agent::on_suspects(const std::vector<hang::Suspect>& suspects) {
   std::vector<Failure> failures = hung_failures(spec_, *world_, suspects, workers_.pids());
-  for (const Failure& failure : failures) events_.write(HangSuspectedHere{failure});
+  for (const Failure& failure : failures) lookers_.write(HangSuspectedHere{failure});
   client_->report_suspicion(world_->round, hang_watch_.interval(), std::move(failures));
 }
 
 void Agent::on_hang(const rendezvous::HangFound& found) {
-  events_.write(HangFoundAnywhere{found.round, found.cause, found.evidence});
+  lookers_.write(HangFoundAnywhere{found.round, found.cause, found.evidence});
   log_hang(log_, found);
 }
 
@@ -317,7 +284,7 @@ void Agent::on_worker_failed(const WorkerEnd& end) {
   const Failure failure = brief_failure(spec_, *world_, end);
   failures_.push_back(end);
   last_failure_ = failure;
-  events_.write(WorkerFailed{failure});
+  lookers_.write(WorkerFailed{failure});
   log_.warning("rank " + std::to_string(failure.rank) + " (local rank " +
                std::to_string(failure.local_rank) + ", pid " + std::to_string(failure.pid) +
                ") failed: " + to_string(failure.status) +
@@ -329,7 +296,7 @@ void Agent::on_stop(int round) {
   if (!world_ || round != world_->round) return;
   is_stopping_ = true;
   stop_looking();
-  events_.write(RoundStopping{round});
+  lookers_.write(RoundStopping{round});
   if (round_ == Round::Running) return workers_.stop();
   if (round_ == Round::Over) client_->report_stopped(round, {});
 }
@@ -357,7 +324,7 @@ void Agent::on_kill_now() {
 
 void Agent::report_round() {
   round_ = Round::Over;
-  events_.write(RoundEnded{world_->round, failures_.empty() && !is_stopping_});
+  lookers_.write(RoundEnded{world_->round, failures_.empty() && !is_stopping_});
   if (outcome_) {
     if (is_ready_to_end()) end();
     return;
@@ -372,7 +339,7 @@ void Agent::on_terminate(int signal) {
   log_.info("got " + signal_name(signal) +
             (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
   is_stopping_ = true;
-  events_.write(SignalCame{signal});
+  lookers_.write(SignalCame{signal});
   stop_looking();
   client_->interrupt(signal);
   if (round_ == Round::Running) workers_.stop(signal);
