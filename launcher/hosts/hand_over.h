@@ -1,5 +1,5 @@
-// core. What starter and agent say to each other over ssh's standard input and output: bytes <->
-// values.
+// core. What starter and agent say to each other over ssh's standard input and output, as bytes
+// and as values.
 //
 //   starter -> agent   Start, one line of JSON; then "go" once all hosts are ready; then, any time,
 //                      "signal N", "kill" and empty lines. End of file ends the job there.

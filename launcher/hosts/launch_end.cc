@@ -1,6 +1,7 @@
 #include "launcher/hosts/launch_end.h"
 
 #include <algorithm>
+#include <csignal>
 
 #include "launcher/exit_code.h"
 #include "launcher/report_words.h"
@@ -81,7 +82,10 @@ LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::st
                     std::to_string(cause.code.value_or(kSshFailed)) + "\n",
             .report = first.end ? first.end->report : std::string()};
   }
-  if (first.end) return {first.end->exit_code, first.end->text, first.end->report};
+  // An agent that heard its ssh go, and could still say how it ended.
+  const bool is_cut = first.end && first.end->exit_code == 128 + SIGHUP &&
+                      first.code == kSshFailed && !state.signal;
+  if (first.end && !is_cut) return {first.end->exit_code, first.end->text, first.end->report};
   return lost(state, plan, invoked_as);
 }
 

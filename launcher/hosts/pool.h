@@ -9,8 +9,7 @@
 //   --exclude    the same, left out
 //
 // Shape:   each host once, in the order of first appearance; of a host that is named again the
-// slots
-//          add up, as mpirun does, where one without a number has one.
+//          slots add up, as mpirun does it, where one without a number has one.
 // Errors:  Usage: the place, the reason, what to write. At most engines::kMostHosts hosts.
 // Owner:   values; copy freely.   Thread: any.
 // Source:  mpirun(1) of Open MPI 4 and 5, Hydra's host file, deepspeed/launcher/runner.py.

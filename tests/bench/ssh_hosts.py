@@ -1,13 +1,16 @@
 """Three machines with an sshd each, and one to start from: network namespaces, keys of their own. Needs root."""
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 
 
 class SshHosts:
     def __enter__(self):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through __exit__
         self.place = tempfile.mkdtemp(prefix="drun-bench-")
         self.name = f"drunbench{os.getpid()}"
         self.daemons = []

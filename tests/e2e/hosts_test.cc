@@ -1,4 +1,6 @@
 // drun over real sshd's of three machines.
+#include <unistd.h>
+
 #include <csignal>
 #include <map>
 #include <sstream>
@@ -220,6 +222,54 @@ TEST_CASE("the lines of all hosts come whole and in each worker's order") {
   CHECK(wrong == 0);
   CHECK(last.size() == 6);
   for (const auto& [rank, number] : last) CHECK(number == kLines);
+}
+
+TEST_CASE("a login that greets does no harm, and an ssh that ends is the end of its host") {
+  const TemporaryDirectory directory;
+  const std::string ssh = directory.file("ssh");
+  // In place of ssh: its arguments end in the host and the command.
+  write_file(ssh,
+             "#!/bin/sh\nwhile [ $# -gt 2 ]; do shift; done\necho Welcome to $1\necho beware >&2\n"
+             "[ $1 = a ] || exec sh -c \"$2\"\nexec 3<&0\nsh -c \"$2\" <&3 3<&- &\n"
+             "while kill -0 $! && [ ! -e " +
+                 directory.file("cut") + " ]; do sleep 0.05; done 2>&-\n[ ! -e " +
+                 directory.file("cut") + " ] || exit 255\nwait $!\n",
+             true);
+  const std::string marker = "DRUN_HOSTS_TEST=" + directory.path();
+  const auto launch = [&](const std::string& script) {
+    return shell_job({"--ssh=" + ssh, "--hosts=a,b", "--master-addr=127.0.0.1",
+                      "--master-port=" + std::to_string(free_port()), "-x", marker},
+                     script);
+  };
+  const Ended greeted = run(launch("echo $RANK of $WORLD_SIZE"));
+  INFO(greeted.out << greeted.err);
+  CHECK(greeted.code == 0);
+  CHECK_THAT(greeted.out, ContainsSubstring("[a:0]: 0 of 2\n") &&
+                              ContainsSubstring("[b:1]: 1 of 2\n") &&
+                              !ContainsSubstring("Welcome"));
+  CHECK_THAT(greeted.err, ContainsSubstring("a: beware\n") && ContainsSubstring("b: beware\n"));
+
+  Running job(launch("echo up; exec sleep 600"));
+  REQUIRE(eventually([&] { return count(job.out(), "up\n") == 2; }));
+  write_file(directory.file("cut"), "");
+  const Ended cut = job.wait(30s);
+  INFO(cut.err);
+  CHECK(cut.code == 122);
+  CHECK_THAT(cut.err, ContainsSubstring("lost a, which led the job: its ssh connection ended"));
+  CHECK(eventually([&] { return processes_with(marker).empty(); }));
+}
+
+TEST_CASE("hosts are told the directory by the name that the user's shell has for it") {
+  const TemporaryDirectory directory;
+  REQUIRE(symlink(directory.path().c_str(), directory.file("link").c_str()) == 0);
+  Launch launch = job({"-H", "a", "--dry-run=json"}, {"true"});
+  launch.directory = directory.file("link");
+  launch.environment["PWD"] = directory.file("link");
+  const Ended ended = run(launch);
+  INFO(ended.out << ended.err);
+  CHECK_THAT(ended.out, ContainsSubstring("\"directory\": \"" + directory.file("link") + "\""));
+  launch.environment["PWD"] = "/";  // which is another
+  CHECK_THAT(run(launch).out, ContainsSubstring("\"directory\": \"" + directory.path() + "\""));
 }
 
 }  // namespace drun::testing

@@ -155,6 +155,16 @@ TEST_CASE("no success without node 0's word") {
   }
 }
 
+TEST_CASE("an agent that heard its ssh go is lost, whatever it could still say; success counts") {
+  for (const int said : {129, 0, 41}) {
+    Launch launch(1);
+    launch.run();
+    launch.after(EndCame{0, End{.exit_code = said, .text = "words\n", .report = {}}});
+    launch.ended(0, 255);
+    CHECK(launch.end().exit_code == (said == 129 ? 122 : said));
+  }
+}
+
 TEST_CASE("a node that ends before node 0 is the cause when node 0 goes on without it") {
   Launch launch(2);
   launch.run();
