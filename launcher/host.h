@@ -47,8 +47,7 @@ struct HostFacts {
   FileText file_text{};        // all of a regular file; absent: not readable, or over 4 MiB
 };
 
-// Once: the value of DRUN_SECRET is in `environment` afterwards, and no longer in the process's
-// own.
+// Once: DRUN_SECRET's value is in `environment` afterwards, and no longer in the process's own.
 HostFacts look_at_host();
 
 // The value in `facts.environment`; a variable that is set twice counts as its first, as getenv.

@@ -2,8 +2,8 @@
 // it looks for hangs: each operation is a heartbeat, and the latest are written down.
 //
 // Cost:    without DRUN_HEARTBEAT_FILE a branch; with it some ten plain stores and an atomic count.
-// Owner:   the process, from the first use to its end. Groups see to it that no forked child uses
-// it. Thread:  any. Errors:  none: a file that cannot be mapped is as if there were none.
+// Owner:   the process, from the first use to its end. Groups see that no forked child uses it.
+// Thread:  any.   Errors: none: a file that cannot be mapped is as if there were none.
 #pragma once
 
 #include <cstddef>

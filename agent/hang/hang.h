@@ -7,9 +7,9 @@
 //
 // Shape:   one sample of all workers after the other, a few per timeout; a suspicion is told once,
 //          and again each timeout for as long as it lasts.
-// Held up: when samples come late, it was this process that did not run; then everybody starts
-// anew. Units:   steady-clock points given by the caller. Owner:   a value.   Thread: any, one at a
-// time.
+// Held up: when samples come late, it was this process that did not run; then all starts anew.
+// Units:   steady-clock points given by the caller.
+// Owner:   a value.   Thread: any, one at a time.
 #pragma once
 
 #include <chrono>

@@ -1,11 +1,10 @@
 // edge. A heartbeat file a worker (DRUN_HEARTBEAT_FILE), made by the agent in a directory of its
 // own.
 //
-// Files:   <temporary>/drun_heartbeats_<random>/<round>.<local rank>: directory 0700, files 0600,
-// of
-//          kPulseBytes zeros; in /dev/shm where it can be, as a store into a mapped file of a disk
-//          costs writes. The agent reads through the descriptor that it made the file with: what a
-//          worker puts in its place is not followed.
+// Files:   <temporary>/drun_heartbeats_<random>/<round>.<local rank>: the directory 0700, files
+//          0600, of kPulseBytes zeros; in /dev/shm where it can be, as a store into a mapped file
+//          of a disk costs writes. The agent reads through the descriptor that it made the file
+//          with: what a worker puts in its place is not followed.
 // Owner:   HangWatch; removes all of it.   Thread: the io_context's only.
 // Errors:  prepare: System, naming the path.
 #pragma once

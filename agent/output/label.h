@@ -4,8 +4,8 @@
 //          `$$` is `$`; a name that is none of these, and a `$` before anything else, stay as they
 //          stand. Nothing is added after the label: "[${role_name}${local_rank}]:" gives
 //          "[default0]:hello".
-// Source:  Python's string.Template.safe_substitute, which torchrun uses; names are matched
-// exactly. Thread:  any.   Errors: none; every text is a template.
+// Source:  Python's string.Template.safe_substitute, which torchrun uses; names are exact.
+// Errors:  none; every text is a template.   Thread: any.
 #pragma once
 
 #include <string>

@@ -4,8 +4,8 @@
 //          addresses, arguments and folders: what is the same on every rank. The innermost is
 //          first.
 // Limits:  64 threads, 64 frames a thread; further ones are dropped.
-// Errors:  none; what is not a thread or a frame is skipped, so a text that is none gives no
-// threads. Owner:   values; copy freely.   Thread: any.
+// Errors:  none; what is not a thread or a frame is skipped: a text that is none gives no threads.
+// Owner:   values; copy freely.   Thread: any.
 #pragma once
 
 #include <string>

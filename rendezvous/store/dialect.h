@@ -1,5 +1,5 @@
-// core. The two numberings of PyTorch's TCPStore protocol, told apart by a connection's first
-// bytes. Owner: a value.  Thread: any. Source: rendezvous/WIRE.md.
+// core. The two numberings of PyTorch's TCPStore protocol, by a connection's first bytes.
+// Owner: a value.  Thread: any.  Source: rendezvous/WIRE.md.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 //
 // All regions are pieces of one nameless file that only grows; places in it are never used twice,
 // and what a rank drops gives its pages back at once.
-// Owner:   a region is mapped here until its rank has dropped it, or this object is gone and it
-// too. Thread:  any. Errors:  throws BackendFailure (System).
+// Owner:   a region is mapped here until its rank has dropped it, or this object and it are gone.
+// Thread:  any.   Errors: throws BackendFailure (System).
 #pragma once
 
 #include <cstddef>
