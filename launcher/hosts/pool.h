@@ -1,7 +1,7 @@
 // core. The hosts that a job may use, as users write them on the command line or in a file, and
 // chosen from as DeepSpeed's users do.
 //
-//   --hosts      a,b  a:2,b:2  node[02-04,07]:4  user@host  [fe80::1]:2  (also with blanks)
+//   --hosts      a,b  a:2,b:2  node[02-04,07]:4  user@host  [fe80::1]:2   (or with blanks)
 //   --hostfile   the same, one or several a line; then `slots=N`, `max_slots=N` (Open MPI,
 //                DeepSpeed), or `host:N` (Hydra); # begins a comment
 //   --include    host0@node[1-2]:0,2     hosts, or some of their devices
