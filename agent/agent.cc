@@ -125,8 +125,8 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
 Result<void> Agent::open() {
   if (Result<void> prepared = output_.prepare(spec_.join.run_id); !prepared)
     return prepared.error();
-  Result<void> opened = lookers_.open(io_, spec_, log_, [this] { return status(); });
-  if (!opened) return opened;
+  const auto how_it_is = [this] { return status(); };
+  if (Result<void> opened = lookers_.open(io_, spec_, log_, how_it_is); !opened) return opened;
   looks_.open(log_, spec_.join.run_id, [this](std::uint64_t question) { client_->ask(question); });
   JoinSpec join = spec_.join;
   if (join.is_coordinator) {
