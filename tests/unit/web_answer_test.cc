@@ -20,14 +20,16 @@ NodeStatus joining() {
 NodeStatus running() {
   NodeStatus status = joining();
   status.phase = NodePhase::Running;
-  status.world = World{.round = 2,
+  status.world = World{.run_id = "night",
+                       .round = 2,
                        .restarts = 1,
                        .max_restarts = 3,
                        .node_rank = 2,
                        .node_count = 4,
                        .base_rank = 4,
                        .local_world_size = 2,
-                       .world_size = 8};
+                       .world_size = 8,
+                       .master_addr = "gpu9"};
   status.pids = {31, 0};
   return status;
 }
