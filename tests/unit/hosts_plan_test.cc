@@ -117,7 +117,7 @@ TEST_CASE("mpirun's ways to say it mean what they mean there") {
   CHECK(has(meeting.nodes[1].arguments, "--master-port=7000"));
 }
 
-TEST_CASE("-x takes values from here, several at once, and commas in values") {
+TEST_CASE("the option -x takes values from here, several at once, and commas in values") {
   const HostPlan plan =
       plan_of({"-H", "a", "-x", "A,B", "-x", "C=1,2", "--export=D=", "-x", "NO", "p"},
               {{"A", "a"}, {"B", "b b"}});

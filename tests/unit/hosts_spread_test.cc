@@ -27,7 +27,7 @@ TEST_CASE("without -np every host has as many workers as slots, or one") {
   CHECK(spread_text("a:2,b", {.has_per_node_word = true}) == "a? b?");
 }
 
-TEST_CASE("-np fills the hosts in order, or deals one each in turn") {
+TEST_CASE("the option -np fills the hosts in order, or deals one each in turn") {
   CHECK(spread_text("a:4,b:4,c:4", {.np = 6}) == "a4 b2");
   CHECK(spread_text("a:4,b:4,c:4", {.np = 12}) == "a4 b4 c4");
   CHECK(spread_text("a:4,b:4,c:4", {.np = 7, .map_by = kNode}) == "a3 b2 c2");
