@@ -222,8 +222,6 @@ TEST_CASE("out of descriptors it says so, and accepts again when there are some"
   close(lowest_free);
   rlimit tight = old_limit;
   tight.rlim_cur = static_cast<rlim_t>(lowest_free);
-  // Nothing is asserted in between: the sanitizer that looks into objects needs a descriptor to do
-  // it.
   const bool is_tight = setrlimit(RLIMIT_NOFILE, &tight) == 0;
   const bool has_complained = stage.run_until([&] { return !stage.lines.empty(); });
   setrlimit(RLIMIT_NOFILE, &old_limit);
