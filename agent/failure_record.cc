@@ -41,6 +41,7 @@ std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
                                    const std::vector<int>& pids) {
   const auto now = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
   std::vector<Failure> failures;
+  failures.reserve(suspects.size());
   for (const hang::Suspect& suspect : suspects) {
     failures.push_back(brief_failure(spec, world,
                                      {.local_rank = suspect.local_rank,
