@@ -57,7 +57,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
         spec_(spec),
         handlers_(std::move(handlers)),
         log_(std::move(log)),
-        lobby_(std::min(spec.most_silent, descriptor_limit() / 4), spec.first_byte_timeout),
+        lobby_(std::min(spec.most_silent, descriptor_limit() / 2), spec.first_byte_timeout),
         silence_timer_(io),
         pause_timer_(io) {}
 

@@ -6,7 +6,7 @@
 //                  |                     else                closed, one line in the log
 //                  +-- 30 s, or too many silent --> closed (or on_store, see keep_silent)
 //
-// Limits:  most_silent, and at most a quarter of the descriptors this process may have: so many
+// Limits:  most_silent, and at most half of the descriptors this process may have: so many
 //          never keep the others out. Who goes when there are more: lobby.h.
 // Owner:   whoever serves the port; `stop` or destruction closes the sockets that listen and all
 //          that are still silent. Handlers may destroy nothing of the Listener, but may call stop.

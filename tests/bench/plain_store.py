@@ -10,6 +10,7 @@ import sys
 
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])), backlog=65535)
 server.setblocking(False)
+print("listening", flush=True)
 server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 poll = select.epoll()
 poll.register(server, select.EPOLLIN)
