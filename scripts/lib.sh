@@ -115,7 +115,8 @@ build() {
   done
   shift || true
   if command -v ccache >/dev/null; then
-    export CCACHE_BASEDIR=$PWD
+    # Hits in any checkout, of the sources whose headers come precompiled too.
+    export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
     options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
   fi
   mkdir -p $logs
