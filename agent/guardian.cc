@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,6 +30,12 @@ constexpr int kGuardianGone = SIGIO;
 
 // The agent's end of the pair: its signal handler has no other way to know it than a static.
 volatile int agent_end_fd = -1;
+
+// What the agent's signal handler removes: /bin/rm's arguments, ready beforehand.
+constexpr std::size_t kMostDirectories = 4;
+constexpr std::size_t kLongestPathBytes = 256;
+std::array<std::array<char, kLongestPathBytes>, kMostDirectories> to_remove{};
+volatile std::sig_atomic_t to_remove_count = 0;
 
 // Faults stay what they are, terminal stops too: Ctrl-Z stops the guardian, not the job.
 bool is_forwarded(int signal) {
@@ -73,9 +81,24 @@ bool await_guardian() {
 }
 
 // Not getppid(): a dying process closes its descriptors before its children get a new parent.
+// A reset is its end too: it had not read all that we sent.
 bool is_guardian_gone() {
   char unused = 0;
-  return recv(agent_end_fd, &unused, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  const ssize_t got = recv(agent_end_fd, &unused, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno == ECONNRESET);
+}
+
+// As all that may be called in a signal handler. The job's processes are gone by now.
+[[noreturn]] void end_with_removal() {
+  static char program[] = "/bin/rm";
+  static char options[] = "-rf";
+  static char end_of_options[] = "--";
+  std::array<char*, 4 + kMostDirectories> argv{program, options, end_of_options};
+  for (std::sig_atomic_t i = 0; i < to_remove_count; ++i)
+    argv[3 + static_cast<std::size_t>(i)] = to_remove[static_cast<std::size_t>(i)].data();
+  char* const no_environment[] = {nullptr};
+  if (to_remove_count > 0) execve(program, argv.data(), no_environment);
+  _exit(128 + SIGKILL);
 }
 
 // In the agent, in the handler: whatever it was doing, the guardian is gone and so is the job.
@@ -83,7 +106,7 @@ void on_guardian_gone(int) {
   const int error_number = errno;
   if (is_guardian_gone()) {
     sweep({}, kSweepLimit);
-    _exit(128 + SIGKILL);
+    end_with_removal();
   }
   errno = error_number;
 }
@@ -132,8 +155,21 @@ void say(const std::string& text) {
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody left to tell
 }
 
+// The paths that a killed agent has left in the socket, each with a 0 behind it.
+void remove_directories(int end) {
+  std::string paths(kMostDirectories * kLongestPathBytes, '\0');
+  const ssize_t size = recv(end, paths.data(), paths.size(), MSG_DONTWAIT);
+  paths.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  for (std::size_t begin = 0, end_at = 0; end_at < paths.size(); begin = end_at + 1) {
+    end_at = paths.find('\0', begin);
+    if (end_at == std::string::npos) return;
+    std::error_code ignored;
+    std::filesystem::remove_all(paths.substr(begin, end_at - begin), ignored);
+  }
+}
+
 [[noreturn]] void end_guardian(const ExitStatus& agent_end, int last_forwarded,
-                               const std::vector<int>& foreign) {
+                               const std::vector<int>& foreign, int end) {
   const auto* killed = std::get_if<Killed>(&agent_end);
   if (killed != nullptr && killed->signal != last_forwarded)
     say("the agent was ended by " + to_string(agent_end) + "; stopping what is left of the job");
@@ -141,6 +177,7 @@ void say(const std::string& text) {
   for (std::size_t i = 0; i < left.count; ++i)
     say("process " + std::to_string(left.pids[i]) +
         " could not be killed: it is stuck in the kernel, or another user's");
+  if (killed != nullptr) remove_directories(end);
   _exit(exit_code(agent_end));
 }
 
@@ -175,7 +212,7 @@ void renew_foreign(std::vector<int>& foreign, pid_t agent) {
   int last_forwarded = 0;
   while (true) {
     reap_all(agent, agent_end);
-    if (agent_end) end_guardian(*agent_end, last_forwarded, foreign);
+    if (agent_end) end_guardian(*agent_end, last_forwarded, foreign, end);
     siginfo_t info{};
     const int signal = sigwaitinfo(&signals, &info);
     if (signal == SIGCHLD && !foreign.empty()) renew_foreign(foreign, agent);
@@ -210,6 +247,17 @@ Result<int> run_guarded(const std::function<int()>& agent) {
   }
   close(ends[1]);
   be_guardian(pid, ends[0], signals, foreign);
+}
+
+void remove_if_killed(const std::string& directory) {
+  const auto index = static_cast<std::size_t>(to_remove_count);
+  if (agent_end_fd < 0 || index == kMostDirectories || directory.size() >= kLongestPathBytes ||
+      directory.empty() || directory.front() != '/')
+    return;
+  std::copy(directory.begin(), directory.end(), to_remove[index].begin());
+  to_remove_count = to_remove_count + 1;  // the handler may run at any moment: the path is there
+  // Read when the agent is dead; until then it lies in the socket.
+  send(agent_end_fd, directory.c_str(), directory.size() + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 }  // namespace drun::agent

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "agent/guardian.h"
 #include "rendezvous/pulse_page.h"
 
 namespace drun::agent {
@@ -52,6 +53,7 @@ Result<void> HeartbeatFiles::make_directory() {
     std::string path = base + "/drun_heartbeats_XXXXXX";
     if (::mkdtemp(path.data()) != nullptr) {
       directory_ = path;
+      remove_if_killed(directory_);
       return {};
     }
     error_number = errno;

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "agent/guardian.h"
+
 namespace drun::agent {
 namespace {
 
@@ -57,8 +59,12 @@ Result<void> LogFiles::make(const std::optional<std::string>& log_dir, std::stri
     if (ec)
       return Error{ErrorCode::System, "cannot use the temporary directory: " +
                                           system_message(ec.value()) + "; set TMPDIR or --log-dir"};
-    if (!holds_streams && base == "/tmp" && make_random("/dev/shm", prefix)) return {};
-    return make_random(base.string(), prefix);
+    if (holds_streams) return make_random(base.string(), prefix);
+    Result<void> made;
+    if (base == "/tmp") made = make_random("/dev/shm", prefix);
+    if (!has_place()) made = make_random(base.string(), prefix);
+    if (has_place()) remove_if_killed(place_);
+    return made;
   }
   fs::create_directories(*log_dir, ec);
   if (!ec && !fs::is_directory(*log_dir, ec) && !ec)

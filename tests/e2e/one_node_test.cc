@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
@@ -298,16 +299,21 @@ TEST_CASE("a second Ctrl-C kills at once") {
   CHECK(ended.code == 130);
 }
 
-TEST_CASE("killing drun leaves nothing of the job, daemons included") {
+TEST_CASE("killing drun leaves nothing of the job, daemons and files included") {
   const std::string mark = "DRUN_TEST_ORPHAN=" + std::to_string(getpid());
   const bool kills_agent = GENERATE(false, true);
-  Launch launch = shell_job({"--standalone", "--nproc_per_node=2"},
+  Launch launch = shell_job({"--standalone", "--nproc_per_node=2", "--hang-timeout=600"},
                             "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM; (sleep 600 & "
                             "sleep 600) & exec sleep 600' & "
+                            "echo file $DRUN_HEARTBEAT_FILE; echo file $TORCHELASTIC_ERROR_FILE; "
                             "echo ready; while :; do sleep 600; done");
   launch.environment["DRUN_TEST_ORPHAN"] = std::to_string(getpid());
   Running running(launch);
-  REQUIRE(running.prints("ready\nready\n"));
+  REQUIRE(eventually([&] {
+    const std::string& out = running.out();
+    const std::size_t first = out.find("ready\n");
+    return first != out.npos && out.find("ready\n", first + 1) != out.npos;
+  }));
   REQUIRE(eventually([&] { return processes_with(mark).size() >= 8; }));
   pid_t victim = running.pid();
   if (kills_agent) {
@@ -321,7 +327,18 @@ TEST_CASE("killing drun leaves nothing of the job, daemons included") {
   }
   kill(victim, SIGKILL);
   CHECK(eventually([&] { return processes_with(mark).empty(); }, 15s));
-  CHECK(running.wait().code == 137);
+  const Ended ended = running.wait();
+  CHECK(ended.code == 137);
+  std::istringstream lines(ended.out);
+  int files = 0;
+  for (std::string word, file; lines >> word;) {
+    if (word != "file" || !(lines >> file)) continue;
+    ++files;
+    CHECK(eventually([&, directory = std::filesystem::path(file).parent_path()] {
+      return !std::filesystem::exists(directory);
+    }));
+  }
+  CHECK(files == 4);
 }
 
 }  // namespace drun::testing
