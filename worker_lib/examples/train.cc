@@ -10,12 +10,23 @@
 //     step 100  loss 0.0139  accuracy  99.9 %
 //     4 ranks, 100 steps, 1200 samples: accuracy 99.9 %
 //     all ranks have identical weights; a run in one process differs by at most 1e-14
+//
+//     train [--checkpoint FILE] [--steps N, 100] [--step-ms N, 0]
+//
+// With a checkpoint, which all nodes must see, rank 0 saves every tenth step, and a round that
+// begins goes on from there, with however many ranks it has. A step takes at least so many
+// milliseconds, as those of larger networks do.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <functional>
+#include <iomanip>
 #include <random>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "drun/process_group.h"
@@ -26,7 +37,6 @@ namespace {
 using Numbers = std::vector<double>;
 
 constexpr int kSamples = 1200;
-constexpr int kSteps = 100;
 constexpr int kHidden = 16;
 constexpr int kWeights = 4 * kHidden + 1;  // of hidden unit h: 2 inputs, bias, output; then a bias
 constexpr double kTolerance = 1e-9;        // sums in another order round differently
@@ -83,23 +93,81 @@ void learn(const Numbers& weights, const Sample& sample, Numbers& sums) {
   sums[kWeights + 1] += std::abs(error) < 0.5 ? 1 : 0;
 }
 
+struct Options {
+  std::string checkpoint;
+  int steps = 100;
+  std::chrono::milliseconds step_time{0};
+};
+
+Options options_of(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    if (name == "--checkpoint")
+      options.checkpoint = argv[i + 1];
+    else if (name == "--steps")
+      options.steps = std::stoi(argv[i + 1]);
+    else if (name == "--step-ms")
+      options.step_time = std::chrono::milliseconds(std::stoi(argv[i + 1]));
+    else
+      throw std::invalid_argument("unknown option " + name);
+  }
+  if (argc % 2 == 0) throw std::invalid_argument(std::string("no value for ") + argv[argc - 1]);
+  return options;
+}
+
+// All that a run needs to go on: the next step, the weights, and how they move.
+struct Model {
+  int step = 0;
+  Numbers weights;
+  Numbers velocity = Numbers(kWeights);
+};
+
+void save(const Model& model, const std::string& path) {
+  {
+    std::ofstream file(path + ".new");
+    file << std::setprecision(17) << model.step;
+    for (const Numbers* numbers : {&model.weights, &model.velocity})
+      for (const double number : *numbers) file << ' ' << number;
+    if (!file.flush()) throw std::runtime_error("cannot write " + path + ".new");
+  }
+  // There is a whole checkpoint at any moment.
+  if (std::rename((path + ".new").c_str(), path.c_str()) != 0)
+    throw std::runtime_error("cannot put the new checkpoint in the place of " + path);
+}
+
+void load(Model& model, const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return;  // the first round
+  file >> model.step;
+  for (Numbers* numbers : {&model.weights, &model.velocity})
+    for (double& number : *numbers) file >> number;
+  if (!file) throw std::runtime_error(path + " is not a checkpoint");
+}
+
 // `add_up` makes the sums of this share into those of all samples; `report` hears how it goes.
 using AddUp = std::function<void(Numbers& sums)>;
-using Report = std::function<void(int step, double loss, double accuracy)>;
+using Report = std::function<void(double loss, double accuracy)>;
 
-void train(Numbers& weights, const std::vector<Sample>& share, const AddUp& add_up,
+void train(Model& model, int steps, const std::vector<Sample>& share, const AddUp& add_up,
            const Report& report) {
-  Numbers velocity(kWeights);
-  for (int step = 0; step <= kSteps; ++step) {
+  for (; model.step <= steps; ++model.step) {
     Numbers sums(kWeights + 2);
-    for (const Sample& sample : share) learn(weights, sample, sums);
+    for (const Sample& sample : share) learn(model.weights, sample, sums);
     add_up(sums);
-    report(step, sums[kWeights] / kSamples, sums[kWeights + 1] / kSamples);
-    for (std::size_t i = 0; i < kWeights && step < kSteps; ++i) {
-      velocity[i] = 0.9 * velocity[i] - 0.5 * sums[i] / kSamples;
-      weights[i] += velocity[i];
+    report(sums[kWeights] / kSamples, sums[kWeights + 1] / kSamples);
+    for (std::size_t i = 0; i < kWeights && model.step < steps; ++i) {
+      model.velocity[i] = 0.9 * model.velocity[i] - 0.5 * sums[i] / kSamples;
+      model.weights[i] += model.velocity[i];
     }
   }
+}
+
+// Everybody begins where rank 0 does.
+void share_model(drun::ProcessGroup& group, Model& model) {
+  Numbers step{static_cast<double>(model.step)};
+  for (Numbers* numbers : {&step, &model.weights, &model.velocity}) group.broadcast(*numbers, 0);
+  model.step = static_cast<int>(step[0]);
 }
 
 void check_identical(drun::ProcessGroup& group, const Numbers& weights) {
@@ -110,38 +178,46 @@ void check_identical(drun::ProcessGroup& group, const Numbers& weights) {
   if (lowest != highest) throw std::runtime_error("the ranks ended with different weights");
 }
 
-double difference_to_one_process(Numbers weights_then, const Numbers& weights) {
+double difference_to_one_process(Model model, int steps, const Numbers& weights) {
   train(
-      weights_then, share_of(0, 1), [](Numbers&) {}, [](int, double, double) {});
+      model, steps, share_of(0, 1), [](Numbers&) {}, [](double, double) {});
   double most = 0;
   for (std::size_t i = 0; i < kWeights; ++i) {
-    most = std::max(most, std::abs(weights[i] - weights_then[i]));
+    most = std::max(most, std::abs(weights[i] - model.weights[i]));
   }
   return most;
 }
 
-void run() {
+void run(const Options& options) {
   drun::ProcessGroup group = drun::init_process_group();
-  Numbers weights = random_numbers(kWeights, group.rank() == 0 ? 1 : 0);
-  group.broadcast(weights, 0);  // everybody begins where rank 0 does
-  const Numbers first_weights = weights;
+  const Model first{.weights = random_numbers(kWeights, 1)};
+  Model model = first;
+  const bool is_first = group.rank() == 0;
+  if (is_first && !options.checkpoint.empty()) load(model, options.checkpoint);
+  share_model(group, model);
+  if (is_first && model.step > 0) std::printf("going on from step %d\n", model.step);
 
   double final_accuracy = 0;
   train(
-      weights, share_of(group.rank(), group.size()),
-      [&group](Numbers& sums) { group.all_reduce(sums); },
-      [&](int step, double loss, double accuracy) {
+      model, options.steps, share_of(group.rank(), group.size()),
+      [&](Numbers& sums) {
+        std::this_thread::sleep_for(options.step_time);
+        group.all_reduce(sums);
+      },
+      [&](double loss, double accuracy) {
         final_accuracy = accuracy;
-        if (group.rank() != 0 || step % 20 != 0) return;
-        std::printf("step %3d  loss %.4f  accuracy %5.1f %%\n", step, loss, 100 * accuracy);
+        if (!is_first) return;
+        if (!options.checkpoint.empty() && model.step % 10 == 0) save(model, options.checkpoint);
+        if (model.step % 20 != 0) return;
+        std::printf("step %3d  loss %.4f  accuracy %5.1f %%\n", model.step, loss, 100 * accuracy);
         std::fflush(stdout);
       });
 
-  check_identical(group, weights);
-  if (group.rank() == 0) {
-    const double difference = difference_to_one_process(first_weights, weights);
+  check_identical(group, model.weights);
+  if (is_first) {
+    const double difference = difference_to_one_process(first, options.steps, model.weights);
     if (difference > kTolerance) throw std::runtime_error("a run in one process ends elsewhere");
-    std::printf("%d ranks, %d steps, %d samples: accuracy %.1f %%\n", group.size(), kSteps,
+    std::printf("%d ranks, %d steps, %d samples: accuracy %.1f %%\n", group.size(), options.steps,
                 kSamples, 100 * final_accuracy);
     std::printf("all ranks have identical weights; a run in one process differs by at most %.0e\n",
                 difference);
@@ -151,6 +227,6 @@ void run() {
 
 }  // namespace
 
-int main() {
-  return drun::record([] { run(); });
+int main(int argc, char** argv) {
+  return drun::record([&] { run(options_of(argc, argv)); });
 }
