@@ -1,0 +1,429 @@
+#!/usr/bin/env python3
+"""Real jobs in network namespaces, and accidents: an elastic training job must end with the right result whatever happens to it.
+
+    tests/chaos/chaos.py [--bin build/bin] [--faults 500] [--job-faults 12] [--seed N] [--only KIND,...] [--verbose]
+
+A job is `train --checkpoint` on four hosts (2 workers each, `--nnodes=2:4`, three of them may coordinate), each a network
+namespace with an address, a host name and a temporary directory of its own. It meets a row of faults, seconds apart or at
+once; agents that were killed are started again. Then it is left alone. Checked after each fault, and at the end:
+
+  - what a killed agent or guardian leaves behind is gone from that host within a few seconds;
+  - the job ends within a bound, with exit code 0 on every host that has an agent then;
+  - train's own check holds: all ranks have equal weights, those of a run in one process without any accident;
+  - nothing of the job runs anywhere a second after its last agent ended, and no temporary directory of it is left.
+
+Needs root and ip (iproute2); tc for some faults, which are left out without it. The seed is printed; faults are drawn from it,
+though what they meet depends on the machine's timing.
+"""
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HOSTS = 4
+WORKERS = 2
+STEPS = 800
+CALM_STEPS = 250     # the last ones are left alone, so that who was away can come back
+STEP_MS = 15
+LOST = 122           # an agent that was cut off from the others
+ORPHANS_WITHIN = 5  # the promise is a second; a machine under load takes longer to tear processes down
+ENDS_WITHIN = 90    # after the last fault
+
+
+def processes_with(mark):
+    """Who has `mark` in its environment: pid and command."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if mark.encode() in file.read().split(b"\0"):
+                    with open(f"/proc/{name}/cmdline", "rb") as words:
+                        found.append((int(name), words.read().replace(b"\0", b" ").decode(errors="replace")))
+        except OSError:
+            pass
+    return found
+
+
+def stat_of(pid):
+    """State and parent; (None, None) when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(") ")[2].split()
+        return fields[0], int(fields[1])
+    except OSError:
+        return None, None
+
+
+def until(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+class Hosts:
+    """Network namespaces on one bridge: 10.83.0.1, 2, ..."""
+
+    def __enter__(self):
+        self.place = tempfile.mkdtemp(prefix="drun-chaos-")
+        self.name = f"drunchaos{os.getpid()}"
+        try:
+            self.shell(f"ip netns add {self.name}s; ip -n {self.name}s link add br0 type bridge; ip -n {self.name}s link set br0 up")
+            for host in range(HOSTS):
+                own = self.netns(host)
+                self.shell(f"ip netns add {own}; ip -n {self.name}s link add v{host} type veth peer name eth0 netns {own}; "
+                           f"ip -n {self.name}s link set v{host} master br0 up; ip -n {own} addr add 10.83.0.{host + 1}/24 dev eth0; "
+                           f"ip -n {own} link set eth0 up; ip -n {own} link set lo up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for suffix in [str(host) for host in range(HOSTS)] + ["s"]:
+            subprocess.run(["ip", "netns", "del", self.name + suffix], stderr=subprocess.DEVNULL, check=False)
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def netns(self, host):
+        return f"{self.name}{host}"
+
+    def address(self, host):
+        return f"10.83.0.{host + 1}"
+
+    def shell(self, script, check=True):
+        return subprocess.run(["sh", "-ec", script], check=check, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+    def command(self, host, script, words):
+        """The words on that host, after `script` in its own mount and host name namespaces."""
+        return ["ip", "netns", "exec", self.netns(host), "unshare", "-u", "sh", "-c",
+                f"hostname node{host}; {script}; exec \"$@\"", "sh", *words]
+
+    def link(self, host, state):
+        self.shell(f"ip -n {self.name}s link set v{host} {state}")
+
+    def shape(self, host, what):
+        return self.shell(f"tc -n {self.name}s qdisc replace dev v{host} root netem {what}", check=False)
+
+    def unshape(self, host):
+        self.shell(f"tc -n {self.name}s qdisc del dev v{host} root", check=False)
+
+    def cut(self, host, other):
+        self.shell(f"ip -n {self.netns(host)} route add blackhole {self.address(other)}/32", check=False)
+
+    def mend(self, host, other):
+        self.shell(f"ip -n {self.netns(host)} route del blackhole {self.address(other)}/32", check=False)
+
+
+class Job:
+    def __init__(self, hosts, bins, number):
+        self.hosts, self.bins = hosts, bins
+        self.id = f"{hosts.name}-{number}"
+        self.place = f"{hosts.place}/{number}"
+        os.mkdir(self.place)
+        self.agents = {}      # by host: the process that was started, the guardian
+        self.ended = []       # (host, exit code), of agents that ended by themselves
+        self.starts = 0
+        self.due = []         # (when, "start" or "mend", what): what a fault brings with it later
+
+    def mark(self, host):
+        return f"DRUN_CHAOS={self.id}.{host}"
+
+    def start(self, host):
+        words = [f"{self.bins}/drun", f"--nnodes=2:{HOSTS}", f"--nproc-per-node={WORKERS}", "--rdzv-backend=c10d",
+                 "--rdzv-endpoint=" + ",".join(f"{self.hosts.address(each)}:29400" for each in range(3)), f"--rdzv-id={self.id}", "--log-level=debug",
+                 "--max-restarts=1000", "--heartbeat-timeout=3", "--shutdown-timeout=2", "--min-uptime=0",
+                 "--rdzv-conf=join_timeout=120,last_call_timeout=1", f"{self.bins}/examples/train",
+                 "--checkpoint", f"{self.place}/checkpoint", "--steps", str(STEPS), "--step-ms", str(STEP_MS)]
+        temporary = f"{self.place}/tmp{host}"
+        if not os.path.isdir(temporary):
+            os.mkdir(temporary)
+            self.hosts.shell(f"mount -t tmpfs -o size=256k none {temporary}")
+        self.starts += 1
+        log = open(f"{self.place}/log.{self.starts}.node{host}", "wb")
+        environment = dict(os.environ, DRUN_CHAOS=f"{self.id}.{host}", TMPDIR=temporary)
+        self.agents[host] = subprocess.Popen(self.hosts.command(host, "true", words), env=environment, stdin=subprocess.DEVNULL,
+                                             stdout=log, stderr=subprocess.STDOUT)
+        log.close()
+
+    def later(self, seconds, kind, what):
+        self.due.append((time.monotonic() + seconds, kind, what))
+        self.due.sort(key=lambda item: item[0])
+
+    def do_due(self, kinds=("start", "mend"), by=None):
+        """What is due by then, a time; all of it by infinity."""
+        while any(item[1] in kinds and item[0] <= (by or time.monotonic()) for item in self.due):
+            item = next(item for item in self.due if item[1] in kinds)
+            self.due.remove(item)
+            item[2]()
+
+    def note_ends(self):
+        """Those that have ended since, as (host, exit code)."""
+        ends = [(host, agent.returncode) for host, agent in self.agents.items() if agent.poll() is not None]
+        for host, _ in ends:
+            del self.agents[host]
+        self.ended += ends
+        return ends
+
+    def family(self, host):
+        """Guardian, agent and workers of a host, as far as they are there."""
+        guardian = self.agents[host].pid if host in self.agents else None
+        if guardian is None:
+            return None, None, []
+        others = [pid for pid, _ in processes_with(self.mark(host)) if pid != guardian]
+        agent = next((pid for pid in others if stat_of(pid)[1] == guardian), None)
+        return guardian, agent, [pid for pid in others if stat_of(pid)[1] == agent]
+
+    def step(self):
+        try:
+            with open(f"{self.place}/checkpoint", encoding="ascii") as file:
+                return int(file.read().split(" ", 1)[0])
+        except (OSError, ValueError):
+            return 0
+
+    def clear(self):
+        """Whatever happened: nothing of it stays."""
+        self.do_due(("mend",), by=float("inf"))
+        for agent in self.agents.values():
+            agent.kill()
+            agent.wait()
+        for host in range(HOSTS):
+            for pid, _ in processes_with(self.mark(host)):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            subprocess.run(["umount", "-l", f"{self.place}/tmp{host}"], stderr=subprocess.DEVNULL, check=False)
+
+    def logs(self):
+        return sorted(name for name in os.listdir(self.place) if name.startswith("log."))
+
+    def text(self, name):
+        with open(f"{self.place}/{name}", "rb") as file:
+            return file.read().decode(errors="replace")
+
+
+class Trouble(Exception):
+    pass
+
+
+def kill_one(job, random, which):
+    host = random.choice(sorted(job.agents))
+    guardian, agent, workers = job.family(host)
+    victim = {"guardian": guardian, "agent": agent, "worker": random.choice(workers) if workers else None}[which]
+    if victim is None:
+        return None
+    try:
+        os.kill(victim, signal.SIGKILL)
+    except ProcessLookupError:
+        return None
+    if which != "worker":
+        job.agents.pop(host).wait()
+        if not until(lambda: not processes_with(job.mark(host)), ORPHANS_WITHIN):
+            raise Trouble(f"{which} of node{host} was killed, and there still are {processes_with(job.mark(host))}")
+        job.later(random.uniform(0, 2), "start", lambda: job.start(host))
+    return f"killed the {which} of node{host}"
+
+
+def stop_agent(job, random):
+    host = random.choice(sorted(job.agents))
+    agent = job.family(host)[1]
+    if agent is None:
+        return None
+    try:
+        os.kill(agent, signal.SIGSTOP)
+    except ProcessLookupError:
+        return None
+    seconds = random.uniform(0.2, 6)
+
+    def go_on():
+        try:
+            os.kill(agent, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+    job.later(seconds, "mend", go_on)
+    return f"stopped the agent of node{host} for {seconds:.1f} s"
+
+
+def link_down(job, random):
+    host = random.randrange(HOSTS)
+    seconds = random.uniform(0.2, 6)
+    job.hosts.link(host, "down")
+    job.later(seconds, "mend", lambda: job.hosts.link(host, "up"))
+    return f"pulled the cable of node{host} for {seconds:.1f} s"
+
+
+def cut_pair(job, random):
+    host, other = random.sample(range(HOSTS), 2)
+    seconds = random.uniform(0.5, 6)
+    job.hosts.cut(host, other)
+    job.later(seconds, "mend", lambda: job.hosts.mend(host, other))
+    return f"node{host} sends nothing to node{other} for {seconds:.1f} s"
+
+
+def bad_line(job, random):
+    host = random.randrange(HOSTS)
+    what = random.choice(["loss 10%", "loss 30%", "delay 100ms 50ms", "delay 300ms", "duplicate 20%", "loss 5% delay 50ms reorder 25%"])
+    if not job.hosts.shape(host, what):
+        return None
+    seconds = random.uniform(1, 5)
+    job.later(seconds, "mend", lambda: job.hosts.unshape(host))
+    return f"the line of node{host} has {what} for {seconds:.1f} s"
+
+
+def full_disk(job, random):
+    """Where the agents keep their workers' error files there is no room left."""
+    host = random.randrange(HOSTS)
+    seconds = random.uniform(0.5, 3)
+    path = f"{job.place}/tmp{host}/ballast"
+    try:
+        with open(path, "wb") as file:
+            while file.write(b"x" * 4096):
+                file.flush()
+    except OSError:
+        pass
+    job.later(seconds, "mend", lambda: os.unlink(path))
+    return f"the temporary directory of node{host} is full for {seconds:.1f} s"
+
+
+FAULTS = {
+    "worker": lambda job, random: kill_one(job, random, "worker"),
+    "agent": lambda job, random: kill_one(job, random, "agent"),
+    "guardian": lambda job, random: kill_one(job, random, "guardian"),
+    "stop": stop_agent,
+    "cable": link_down,
+    "pair": cut_pair,
+    "line": bad_line,
+    "disk": full_disk,
+}
+
+
+def play(job, faults, random, kinds, say):
+    """The faults, then peace, until an agent ends with 0. Returns how many faults there were."""
+    began = time.monotonic()
+    done, next_fault, calm_since = 0, began + random.uniform(0, 3), None
+    for host in random.sample(range(HOSTS), HOSTS):
+        job.start(host)
+    while not any(code == 0 for _, code in job.ended):
+        job.do_due()
+        for host, code in job.note_ends():
+            if code == 0:
+                continue
+            if code != LOST:
+                raise Trouble(f"node{host} ended with {code}")
+            say(f"node{host} was lost, and ended")
+            job.later(random.uniform(0, 1), "start", lambda host=host: job.start(host))
+        now = time.monotonic()
+        is_calm = done == faults or job.step() >= STEPS - CALM_STEPS
+        calm_since = (calm_since or now) if is_calm else None
+        if not is_calm and now >= next_fault and len(job.agents) > 1:
+            what = FAULTS[random.choice(kinds)](job, random)
+            if what:
+                done += 1
+                say(what)
+            next_fault = time.monotonic() + random.choice([0, 0.1, 0.5, 1, 2]) * random.uniform(0.5, 1.5)
+        if calm_since and not job.due and now - calm_since > ENDS_WITHIN:
+            raise Trouble(f"not at its end {ENDS_WITHIN} s after the last fault")
+        if now - began > 20 * faults + ENDS_WITHIN:
+            raise Trouble("no end, and no faults left to wait for")
+        time.sleep(0.02)
+    return done
+
+
+def finish(job, say):
+    """After the first has ended: the others do, rightly, and nothing is left."""
+    say("over: " + ", ".join(f"node{host} with {code}" for host, code in job.ended))
+    job.do_due(("mend",), by=float("inf"))
+    job.ended.clear()
+    is_out = until(lambda: (job.note_ends(), not job.agents)[1], 15)
+    for host, agent in sorted(job.agents.items()):
+        # It came back too late: it waits for others. With workers it would be a part of the job that was forgotten.
+        if job.family(host)[2]:
+            raise Trouble(f"node{host} still has workers")
+        agent.send_signal(signal.SIGTERM)
+    if not is_out and not until(lambda: (job.note_ends(), not job.agents)[1], 15):
+        raise Trouble(f"node{sorted(job.agents)} did not end")
+    bad = [(host, code) for host, code in job.ended if code not in (0, LOST, 128 + signal.SIGTERM)]
+    if bad:
+        raise Trouble("ended with " + ", ".join(f"{code} on node{host}" for host, code in bad))
+    if not any("all ranks have identical weights" in job.text(name) for name in job.logs()):
+        raise Trouble("nobody says that the result is right")
+    marks = [job.mark(host) for host in range(HOSTS)]
+    until(lambda: not any(processes_with(mark) for mark in marks), ORPHANS_WITHIN)
+    left = [found for mark in marks for found in processes_with(mark)]
+    left += [f"{host}:{name}" for host in range(HOSTS) for name in os.listdir(f"{job.place}/tmp{host}")]
+    if left:
+        raise Trouble(f"left behind: {left}")
+
+
+def run_job(hosts, bins, number, faults, random, kinds, verbose):
+    """Faults that were met; None when something went wrong, which was said."""
+    job = Job(hosts, bins, number)
+    story = []
+    began = time.monotonic()
+
+    def say(text):
+        story.append(f"{time.monotonic() - began:6.2f} s, step {job.step()}: {text}")
+        if verbose:
+            print("   ", story[-1], flush=True)
+
+    try:
+        done = play(job, faults, random, kinds, say)
+        finish(job, say)
+        if verbose:
+            print(f"  job {number}: {done} faults, {time.monotonic() - began:.1f} s", flush=True)
+        return done
+    except Trouble as trouble:
+        kept = tempfile.mkdtemp(prefix="drun-chaos-kept-")
+        for name in job.logs():
+            shutil.copy(f"{job.place}/{name}", kept)
+        print(f"job {number}: {trouble}\n  " + "\n  ".join(story) + f"\n  logs: {kept}", flush=True)
+        return None
+    finally:
+        job.clear()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default="build/bin")
+    parser.add_argument("--faults", type=int, default=500, help="in all")
+    parser.add_argument("--job-faults", type=int, default=12, help="at most, in one job")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    parser.add_argument("--only", default=",".join(FAULTS))
+    parser.add_argument("--verbose", action="store_true")
+    arguments = parser.parse_args()
+    missing = [name for name in ("ip", "unshare") if not shutil.which(name)]
+    if os.geteuid() != 0 or missing:
+        print("skipped: needs root, ip and unshare")
+        return 77
+    kinds = [kind for kind in arguments.only.split(",") if kind != "line" or shutil.which("tc")]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through __exit__
+    print(f"seed {arguments.seed}", flush=True)
+    done, jobs, failed = 0, 0, 0
+    began = time.monotonic()
+    with Hosts() as hosts:
+        while done < arguments.faults:
+            seed = arguments.seed * 1000 + jobs
+            chance = random.Random(seed)
+            count = min(chance.randint(1, arguments.job_faults), arguments.faults - done)
+            met = run_job(hosts, os.path.abspath(arguments.bin), jobs, count, chance, kinds, arguments.verbose)
+            jobs += 1
+            if met is None:
+                failed += 1
+                if failed == 3:
+                    break
+            done += met if met else count
+    print(f"{done} faults in {jobs} jobs, {time.monotonic() - began:.0f} s: {failed} jobs went wrong", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
