@@ -1,13 +1,13 @@
 #include "drun/record.h"
 
 #include <cxxabi.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -75,13 +75,17 @@ void write_error_file(const Story& story) {
   if (name == nullptr || *name == '\0') return;
   const std::string path = name;
   const std::string partial = path + "." + std::to_string(getpid());
-  std::ofstream file(partial, std::ios::trunc);
-  file << to_json(story) << "\n";
-  file.close();
-  if (!file || std::rename(partial.c_str(), path.c_str()) != 0) {
-    std::fprintf(stderr, "cannot write the error file TORCHELASTIC_ERROR_FILE=%s\n", path.c_str());
-    std::remove(partial.c_str());
-  }
+  const std::string text = to_json(story) + "\n";
+  // Nobody else's business, and nobody's link is followed.
+  const int fd =
+      ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  std::FILE* file = fd >= 0 ? ::fdopen(fd, "w") : nullptr;
+  bool is_written =
+      file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file != nullptr && std::fclose(file) != 0) is_written = false;
+  if (is_written && std::rename(partial.c_str(), path.c_str()) == 0) return;
+  std::fprintf(stderr, "cannot write the error file TORCHELASTIC_ERROR_FILE=%s\n", path.c_str());
+  if (fd >= 0) std::remove(partial.c_str());
 }
 
 }  // namespace

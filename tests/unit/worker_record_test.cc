@@ -30,6 +30,11 @@ class ErrorFile {
   }
 
   bool exists() const { return std::filesystem::exists(path_); }
+  bool is_private() const {
+    using std::filesystem::perms;
+    const perms others = perms::group_all | perms::others_all;
+    return (std::filesystem::status(path_).permissions() & others) == perms::none;
+  }
   nlohmann::json read() const { return nlohmann::json::parse(std::ifstream(path_)); }
 
  private:
@@ -49,6 +54,7 @@ TEST_CASE("a body that throws ends with 1 and an error file in torchrun's form")
   const ErrorFile file;
   const auto before = std::chrono::system_clock::now().time_since_epoch();
   CHECK(record([] { throw std::runtime_error("no \xff more"); }) == 1);
+  CHECK(file.is_private());
   const nlohmann::json json = file.read();
   CHECK(json["message"]["message"] == "std::runtime_error: no \xef\xbf\xbd more");
   const nlohmann::json& extra = json["message"]["extraInfo"];
