@@ -62,6 +62,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
     looks_.answer(question, evidence);
   }
   void on_hang(const rendezvous::HangFound& found) override;
+  void on_left_out(const LeftOut& node) override;
   void on_suspects(const std::vector<hang::Suspect>& suspects);
   void on_worker_failed(const WorkerEnd& end) override;
   void on_all_succeeded() override { stop_looking(); }
@@ -277,6 +278,11 @@ void Agent::on_suspects(const std::vector<hang::Suspect>& suspects) {
 void Agent::on_hang(const rendezvous::HangFound& found) {
   lookers_.write(HangFoundAnywhere{found.round, found.cause, found.evidence});
   log_hang(log_, found);
+}
+
+void Agent::on_left_out(const LeftOut& node) {
+  lookers_.write(NodeLeftOut{node});
+  log_left_out(log_, node);
 }
 
 void Agent::on_worker_failed(const WorkerEnd& end) {

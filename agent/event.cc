@@ -82,6 +82,15 @@ Told tell(const HangFoundAnywhere& found) {
            {"evidence", evidence_lines(found.evidence, 1000)}}};
 }
 
+Told tell(const NodeLeftOut& left_out) {
+  const LeftOut& node = left_out.node;
+  return {"node_left_out",
+          {{"round", node.round},
+           {"left_out_node_rank", node.node_rank},
+           {"left_out_host", node.host},
+           {"reason", node.reason}}};
+}
+
 Told tell(const RoundStopping& stopping) { return {"round_stopping", {{"round", stopping.round}}}; }
 
 Told tell(const RoundEnded& ended) {

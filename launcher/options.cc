@@ -112,6 +112,10 @@ void declare_survival(OptionTable& table, Options& options) {
   table.value("--rank-order", options.rank_order, parse_rank_order, "ORDER", kOrders, kOwn);
   table.value("--min-uptime", options.min_uptime, parse_seconds, "S",
               "after which a world is stopped for a new node; longer if it was lost (5)", kOwn);
+  table.value("--exclude-after", options.exclude_after, parse_positive, "K",
+              "c10d: a node whose workers were the first to fail in K rounds in a row is left out; a "
+              "spare takes its place (never)",
+              kOwn);
 }
 
 void declare_program(OptionTable& table, Options& options) {

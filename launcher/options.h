@@ -75,6 +75,7 @@ struct Options {
   // Nodes that come and go, restarts.
   std::optional<RankOrder> rank_order{};
   std::optional<std::chrono::milliseconds> min_uptime{};
+  std::optional<int> exclude_after{};
   std::optional<std::chrono::milliseconds> heartbeat_timeout{};
   std::optional<std::chrono::milliseconds> hang_timeout{};
   RestartPolicy restart{};

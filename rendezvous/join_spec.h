@@ -36,6 +36,8 @@ struct ElasticSpec {
   // A newcomer must have been there so long before a running world is stopped for it; doubled each
   // time that node is lost.
   std::chrono::milliseconds min_uptime{std::chrono::seconds(5)};
+  // A node whose workers were the first to fail in so many rounds in a row is left out; 0: never.
+  int exclude_after = 0;
   bool operator==(const ElasticSpec&) const = default;
 };
 

@@ -32,6 +32,9 @@ Result<void> check(const Options& options) {
     return usage_error("--hosts and --hostfile", "write one of them, and --include to choose");
   if (options.node_rank)
     return usage_error("--node-rank", "with --hosts the order of the hosts says it; leave it out");
+  if (options.exclude_after)
+    return usage_error("--exclude-after",
+                       "with --hosts every node has its place, and no spare waits; leave it out");
   if (options.standalone) return usage_error("--standalone", "it is for one node without --hosts");
   if (options.rdzv_endpoint || options.rdzv_backend.value_or("static") != "static")
     return usage_error("--rdzv-backend, --rdzv-endpoint",

@@ -76,6 +76,8 @@ class RoundTurn {
   bool can_leave(int node) const;
   void let_go(int node, int signal);
   void dismiss(int node);
+  void vacate(int node, const Ending& ending);
+  void leave_out_culprit();
   void form_world(bool is_at_once);
   void line_sweep();
   void waited_too_long();

@@ -168,6 +168,7 @@ void RoundTurn::restart() {
           std::to_string(state_.spec.max_restarts) +
           (policy.window.count() > 0 ? " within " + duration_text(policy.window) : "") +
           (pause.count() > 0 ? ", in " + duration_text(pause) : "") + ": " + cause);
+  if (is_elastic()) leave_out_culprit();
   if (pause.count() == 0) return next_world();
   state_.phase = RoundPhase::Pausing;
   state_.resume_at = now_ + pause;

@@ -18,6 +18,7 @@ void ElasticCluster::check_worlds() {
   ++worlds_;
   require(count >= weather_.min_nodes && count <= weather_.max_nodes, "too few or too many nodes");
   check_restarts(any);
+  check_left_out();
   std::map<int, std::size_t> by_rank;
   std::set<int> hosts;
   for (const auto& [agent, world] : told_) {
@@ -56,6 +57,19 @@ void ElasticCluster::check_restarts(const World& world) {
   require(spent == (was_failure_ ? 1 : 0), "restarts do not count failures one by one");
 }
 
+bool ElasticCluster::is_left_out(int host) const {
+  const std::string name = "host" + std::to_string(host);
+  return std::any_of(round_.exclusions.nodes.begin(), round_.exclusions.nodes.end(),
+                     [&name](const auto& entry) { return entry.told.host == name; });
+}
+
+void ElasticCluster::check_left_out() {
+  require(weather_.exclude_after > 0 || left_out() == 0, "a node was left out unasked");
+  require(!is_left_out(0), "the coordinator's node was left out");
+  for (const auto& [agent, world] : told_)
+    require(!is_left_out(agents_[agent].host), "a node that was left out is in a world");
+}
+
 // Delays are up to 40 ms each way: who failed so much earlier must not be missed.
 void ElasticCluster::check_first_failure(const Failure& root) {
   const auto first = first_failures_.find(root.round);
@@ -89,7 +103,7 @@ void ElasticCluster::check_end() {
               "a coordinator was lost that was not");
       continue;
     }
-    const bool is_told = common && !agent.was_hurt && !agent.was_signalled &&
+    const bool is_told = common && !is_left_out(agent.host) && !agent.was_hurt && !agent.was_signalled &&
                          !std::holds_alternative<NotRun>(ending);
     if (is_told) require(*agent.outcome == *common, "two agents with different outcomes");
   }

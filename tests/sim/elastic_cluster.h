@@ -37,7 +37,9 @@ struct ElasticWeather {
   int freezes = 0;          // agents that stand still for a while
   int kill_master_chance = 0;
   int signal_master_chance = 0;
-  int pause_ms = 0;  // --restart-backoff
+  int pause_ms = 0;       // --restart-backoff
+  int exclude_after = 0;  // --exclude-after
+  int bad_hosts = 0;      // from the second on: their workers fail nine times in ten
 };
 
 // One that depends on the seed alone: from 3 to 50 hosts, with any of the accidents.
@@ -56,6 +58,7 @@ class ElasticCluster {
   std::optional<Outcome> outcome() const;
   int rounds() const { return worlds_; }
   int restarts() const { return static_cast<int>(round_.restarts.size()); }
+  std::size_t left_out() const { return round_.exclusions.nodes.size(); }
 
  private:
   using Peer = rendezvous::Peer;
@@ -139,6 +142,8 @@ class ElasticCluster {
   // The worlds that one turn of the coordinator has told.
   void check_worlds();
   void check_restarts(const World& world);
+  void check_left_out();
+  bool is_left_out(int host) const;
   void check_first_failure(const Failure& root);
 
   struct Pending {

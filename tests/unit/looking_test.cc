@@ -90,6 +90,10 @@ TEST_CASE("every event has its name and what it has to say") {
   const json found = line_of(agent::HangFoundAnywhere{2, "rank 5 hung", test::full_evidence()});
   CHECK(found["event"] == "hang_found");
   CHECK(found["evidence"][0] == "ranks 0-6, 8-63: in all_reduce #812, no sign of life (gdb)");
+  const json left_out = line_of(agent::NodeLeftOut{{1, "gpu1", 2, "it fails"}});
+  CHECK(left_out["event"] == "node_left_out");
+  CHECK(left_out["left_out_host"] == "gpu1");
+  CHECK(left_out["reason"] == "it fails");
   CHECK(line_of(agent::RoundStopping{2})["event"] == "round_stopping");
   CHECK(line_of(agent::RoundEnded{2, true})["succeeded"] == true);
   CHECK(line_of(agent::SignalCame{15})["signal_name"] == "SIGTERM");

@@ -63,12 +63,14 @@ TEST_CASE("c10d of several nodes is elastic, of a range or a number, with torchr
   options.heartbeat_timeout = 3s;
   options.min_uptime = 1s;
   options.rank_order = RankOrder::Natural;
+  options.exclude_after = 2;
   const JoinSpec other = join_of(options);
   CHECK(other.elastic->last_call_timeout == 0s);
   CHECK(other.join_timeout == 7s);
   CHECK(other.heartbeat_timeout == 3s);
   CHECK(other.elastic->min_uptime == 1s);
   CHECK(other.elastic->rank_order == RankOrder::Natural);
+  CHECK(other.elastic->exclude_after == 2);
 }
 
 TEST_CASE("the node whose name or address is the endpoint's listens, if nobody else here does") {
@@ -114,6 +116,12 @@ TEST_CASE("what an elastic job cannot use is an error, or said") {
   fixed.min_uptime = 1s;
   fixed.restart.pause = 1s;
   CHECK(make_plan(fixed, host_facts())->warnings.size() == 3);
+  options = c10d({1, 2});
+  options.exclude_after = 2;
+  CHECK_THAT(make_plan(options, host_facts())->warnings.at(0),
+             ContainsSubstring("nothing is restarted"));
+  fixed.exclude_after = 2;
+  CHECK_THAT(error_of(fixed), ContainsSubstring("--exclude-after: nobody can take the place of"));
 }
 
 TEST_CASE("the plan of an elastic job claims no number that only the coordinator knows") {
