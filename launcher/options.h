@@ -52,6 +52,12 @@ struct AutoThreads {  // --omp-threads=auto
 };
 using OmpThreads = std::variant<AutoThreads, int>;
 
+// `drun doctor`: the job's own options, and these (doctor/doctor.h).
+struct DoctorWishes {
+  bool is_json = false;
+  bool operator==(const DoctorWishes&) const = default;
+};
+
 struct Options {
   std::string invoked_as = "drun";  // argv[0] without its folder; "torchrun" changes defaults
   // The job.
@@ -83,6 +89,7 @@ struct Options {
   // Other machines.
   HostOptions hosts{};
   bool is_checked_first = false;  // what cannot start here is said before anything does
+  std::optional<DoctorWishes> doctor{};
   // The program.
   bool module = false;
   bool no_python = false;

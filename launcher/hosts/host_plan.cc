@@ -141,6 +141,7 @@ std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
                                       const Options& options) {
   const HostNode& node = plan.nodes[rank];
   std::vector<std::string> words{options.invoked_as};
+  if (options.doctor) words.emplace_back("doctor");
   for (const auto& [name, value] : options.hosts.given) {
     const bool is_ours =
         std::find(kNotPassedOn.begin(), kNotPassedOn.end(), name) != kNotPassedOn.end() ||
@@ -165,6 +166,7 @@ std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
                        : *options.log_level == LogLevel::Info    ? "info"
                        : *options.log_level == LogLevel::Warning ? "warning"
                                                                  : "error");
+  if (options.doctor && options.program.empty()) return words;
   words.emplace_back("--");
   words.push_back(options.program);
   if (options.invoked_as == "torchrun") words.emplace_back("--");  // which drops the first one

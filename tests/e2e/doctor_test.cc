@@ -1,0 +1,86 @@
+// drun doctor on this machine, as nodes on loopback and in network namespaces.
+#include <nlohmann/json.hpp>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+#include "tests/support/ssh_hosts.h"
+
+namespace drun::testing {
+namespace {
+
+Words doctor(int count, int node, int port, const Words& more = {}) {
+  return Words{drun_program(),
+               "doctor",
+               "--nnodes=" + std::to_string(count),
+               "--node_rank=" + std::to_string(node),
+               "--master_addr=127.0.0.1",
+               "--master_port=" + std::to_string(port)} +
+         more;
+}
+
+// All nodes, the first one's last; `wraps[n]` is put before node n's command.
+std::vector<Ended> run_doctor(int count, const std::map<int, Words>& wraps = {},
+                              const Words& more = {}) {
+  const int port = free_port();
+  std::vector<std::unique_ptr<Running>> nodes;
+  for (int node = 0; node < count; ++node) {
+    Launch launch = job({}, {"true"});  // its environment
+    const auto wrap = wraps.find(node);
+    launch.argv = (wrap == wraps.end() ? Words{} : wrap->second) + doctor(count, node, port, more);
+    nodes.push_back(std::make_unique<Running>(launch));
+  }
+  std::vector<Ended> ended;
+  for (const auto& node : nodes) ended.push_back(node->wait(60s));
+  return ended;
+}
+
+}  // namespace
+
+TEST_CASE("drun doctor of two healthy nodes prints a table on node 0 and ends with 0") {
+  const std::vector<Ended> ended = run_doctor(2);
+  INFO(ended[0].out << ended[0].err << ended[1].out << ended[1].err);
+  CHECK(ended[0].code == 0);
+  CHECK(ended[1].code == 0);
+  CHECK_THAT(ended[0].out, StartsWith("2 nodes: drun 0.") && ContainsSubstring("\nnode  host") &&
+                               ContainsSubstring("127.0.0.1") && ContainsSubstring("\n1     "));
+  if (std::string(built("")).empty()) return;
+  CHECK(ended[1].out.empty());
+}
+
+TEST_CASE("of three nodes drun doctor names the one with fewer descriptors, everywhere with 1") {
+  const std::vector<Ended> ended =
+      run_doctor(3, {{2, {"sh", "-c", "ulimit -n 512; exec \"$@\"", "sh"}}}, {"--json"});
+  INFO(ended[0].out << ended[0].err << ended[2].err);
+  for (const Ended& each : ended) CHECK(each.code == 1);
+  const auto json = nlohmann::json::parse(ended[0].out);
+  CHECK(json["is_well"] == false);
+  CHECK(json["nodes"].size() == 3);
+  CHECK(json["nodes"][2]["facts"]["nofile"] == 512);
+  const std::string first = json["findings"][0]["what"];
+  CHECK_THAT(first, StartsWith("node 2 (") && ContainsSubstring(" has nofile 512, the others "));
+  // On its own console, too; and no report of a job that failed.
+  CHECK_THAT(ended[2].err, ContainsSubstring("has nofile 512") &&
+                               !ContainsSubstring("job failed") && !ContainsSubstring("stopping"));
+  CHECK_THAT(ended[1].err, !ContainsSubstring("nofile 512, "));
+}
+
+TEST_CASE("drun doctor of a job's whole command looks at its program and does not start it") {
+  Launch launch = job({}, {"true"});
+  launch.argv = {drun_program(), "doctor", "--nproc_per_node=4", "--max_restarts=3", "./not-there"};
+  const Ended ended = run(launch);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 1);
+  CHECK_THAT(ended.out, StartsWith("1 node: ") && ContainsSubstring("problem  node 0 (") &&
+                            ContainsSubstring("./not-there: no such file"));
+}
+
+TEST_CASE("drun doctor says which nodes did not come") {
+  Launch launch = job({}, {"true"});
+  launch.argv = doctor(2, 0, free_port(), {"--rdzv-conf=join_timeout=1"});
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 120);
+  CHECK_THAT(ended.err, ContainsSubstring("node 1 missing"));
+}
+
+}  // namespace drun::testing
