@@ -41,6 +41,7 @@ Told tell(const RoundBegan& began) {
            {"first_rank", world.base_rank},
            {"local_world_size", world.local_world_size},
            {"world_size", world.world_size},
+           {"is_preflight", world.is_preflight},
            {"master_addr", world.master_addr},
            {"master_port", world.master_port}}};
 }

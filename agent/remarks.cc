@@ -8,7 +8,10 @@ namespace drun::agent {
 
 void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>& before,
                const World& world) {
-  if (world.restarts > (before ? before->restarts : 0)) {
+  if (world.is_preflight) {
+    log.info("preflight: looking at " + std::to_string(world.node_count) +
+             (world.node_count == 1 ? " machine" : " machines"));
+  } else if (world.restarts > (before ? before->restarts : 0)) {
     log.info("restarting all workers, restart " + std::to_string(world.restarts) + " of " +
              std::to_string(world.max_restarts));
   } else if (spec.join.elastic) {

@@ -113,6 +113,10 @@ void declare_survival(OptionTable& table, Options& options) {
   table.value("--rank-order", options.rank_order, parse_rank_order, "ORDER", kOrders, kOwn);
   table.value("--min-uptime", options.min_uptime, parse_seconds, "S",
               "after which a world is stopped for a new node; longer if it was lost (5)", kOwn);
+  table.flag("--preflight", options.preflight,
+             "look at the machines first, as drun doctor does: with problems nothing is started; "
+             "c10d: a spare takes a bad node's place",
+             kOwn);
   table.value(
       "--exclude-after", options.exclude_after, parse_positive, "K",
       "c10d: a node whose workers were the first to fail in K rounds in a row is left out; a "

@@ -199,6 +199,8 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   Result<WorkerSpec> worker = plan_worker(options, host, workers, remarks, plan.cannot_start);
   if (!worker) return worker.error();
   plan.agent.worker = *std::move(worker);
+  plan.agent.preflight_argv = preflight_words(options, host);
+  if (options.preflight && !plan.cannot_start) plan.cannot_start = check_probe(host);
   if (auto placed = plan_placement(plan.agent.worker, options, host, plan.agent.join, remarks);
       !placed)
     return placed.error();

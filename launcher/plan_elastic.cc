@@ -83,6 +83,7 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
 void plan_restarts(JoinSpec& join, const Options& options) {
   join.max_restarts = options.max_restarts.value_or(0);
   join.restart = options.restart;
+  join.preflight = options.preflight;
 }
 
 void remark_elastic(const JoinSpec& join, const Options& options, Remarks& remarks) {

@@ -270,6 +270,11 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
   plan_restarts(join, options);
   if (Result<void> places = fill_in_places(join, options, *backend, is_alone); !places)
     return places.error();
+  if (options.preflight && options.store == StoreHost::Worker)
+    return usage_error(
+        "--preflight",
+        "the probes meet at the store that drun serves; leave --store=worker out, or "
+        "call drun doctor before");
   if (options.exclude_after && !is_elastic(options))
     return usage_error(
         "--exclude-after",

@@ -122,6 +122,7 @@ void fields(Archive& archive, World& world) {
   archive.text(world.master_addr, kIdentityBytes);
   archive.integer(world.master_port, kPort);
   archive.flag(world.use_agent_store);
+  archive.flag(world.is_preflight);
 }
 
 // Endings.

@@ -57,6 +57,7 @@ struct JoinSpec {
   StoreHost store_host = StoreHost::Agent;
   int max_restarts = 0;
   RestartPolicy restart{};
+  bool preflight = false;  // a world of probes before the first of the program
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
   std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(10)};
   std::optional<Secret> secret{};  // the job's: control traffic is encrypted, strangers kept out

@@ -20,7 +20,28 @@ std::string program_problem(const Options& options, const HostFacts& host) {
   return program->cannot_start ? program->cannot_start->message : "";
 }
 
+std::vector<std::string> probe_words(const Options& options, const HostFacts& host) {
+  std::vector<std::string> words{
+      host.own_folder + "/drun-probe", std::string("--drun-version=") + kVersion,
+      "--cores=" + std::to_string(host.usable_cpus), "--gpus=" + std::to_string(host.gpus)};
+  if (options.is_checked_first) words.emplace_back("--quiet");
+  return words;
+}
+
 }  // namespace
+
+std::vector<std::string> preflight_words(const Options& options, const HostFacts& host) {
+  std::vector<std::string> words = probe_words(options, host);
+  words.emplace_back("--preflight");
+  return words;
+}
+
+std::optional<CannotStart> check_probe(const HostFacts& host) {
+  const std::string path = host.own_folder + "/drun-probe";
+  if (host.probe(path) == FileKind::Executable) return std::nullopt;
+  return CannotStart{.status = {ENOENT},
+                     .message = path + ", which belongs to drun, is not there; install drun anew"};
+}
 
 Options doctor_options(Options options) {
   options.nproc_per_node = WorkerCount(1);
@@ -32,6 +53,7 @@ Options doctor_options(Options options) {
   options.max_restarts.reset();
   options.restart = {};
   options.exclude_after.reset();
+  options.preflight = false;
   options.hang_timeout.reset();
   options.store = StoreHost::Agent;
   options.stdin_source = StdinSource::DevNull;
@@ -55,20 +77,13 @@ Options doctor_options(Options options) {
 }
 
 Program doctor_program(const Options& options, const HostFacts& host) {
-  const std::string path = host.own_folder + "/drun-probe";
   Program program;
-  program.argv = {path, std::string("--drun-version=") + kVersion,
-                  "--cores=" + std::to_string(host.usable_cpus),
-                  "--gpus=" + std::to_string(host.gpus)};
+  program.argv = probe_words(options, host);
   if (options.doctor->is_json) program.argv.emplace_back("--json");
-  if (options.is_checked_first) program.argv.emplace_back("--quiet");
   const std::string problem = program_problem(options, host);
   if (!problem.empty()) program.argv.push_back("--problem=" + problem);
   program.arguments_at = 1;
-  if (host.probe(path) != FileKind::Executable)
-    program.cannot_start = CannotStart{
-        .status = {ENOENT},
-        .message = "drun doctor needs " + path + ", which belongs to drun; install drun anew"};
+  program.cannot_start = check_probe(host);
   return program;
 }
 

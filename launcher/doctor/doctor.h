@@ -6,7 +6,10 @@
 // Owner:   values; copy freely.   Thread: any.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "launcher/host.h"
 #include "launcher/options.h"
@@ -17,6 +20,11 @@ namespace drun {
 
 // What is about the job's workers, their output and its end is dropped; where nodes meet stays.
 Options doctor_options(Options options);
+
+// --preflight: the probe's words in a job's first world.
+std::vector<std::string> preflight_words(const Options& options, const HostFacts& host);
+// Why it cannot be started here.
+std::optional<CannotStart> check_probe(const HostFacts& host);
 
 // The probe beside this drun, and what it is told.
 Program doctor_program(const Options& options, const HostFacts& host);

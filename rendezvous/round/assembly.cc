@@ -47,7 +47,8 @@ World world_of(const RoundState& state, int node) {
                .role_world_size = state.role_sizes.at(self.hello.role),
                .master_addr = state.spec.master_addr,
                .master_port = state.spec.master_port,
-               .use_agent_store = state.spec.use_agent_store};
+               .use_agent_store = state.spec.use_agent_store,
+               .is_preflight = !state.is_checked};
 }
 
 Waiting roll(const RoundState& state, Time now) {

@@ -197,6 +197,7 @@ RoundState open_round(RoundSpec spec, Time now) {
   assert(spec.node_count > 0);
   RoundState state;
   if (!spec.elastic) state.nodes.resize(static_cast<std::size_t>(spec.node_count));
+  state.is_checked = !spec.preflight;
   state.spec = std::move(spec);
   state.opened = now;
   state.next_sweep = now + sweep_interval(state);

@@ -14,6 +14,9 @@
 //     Joining       again after each Stopping and Pausing: the next world forms at once with enough
 //                   nodes, else when they have come; the first a last call after the least have
 //     node lost     the round is stopped and another begun, which uses up no restart
+//     preflight     a world of probes comes first, round 0; when all have returned 0 it is stopped
+//                   for the program's first. A probe that fails ends the job, or costs an elastic
+//                   world its node
 //     a failure     a node that fails too often in a row (exclusion.h) gets its own outcome and is
 //                   not let in again; not the coordinator's
 //     Signalled     the same, while enough are left and it is not the coordinator's; its sender
@@ -167,6 +170,7 @@ struct RoundState {
   FailureList failures;          // of this round
   std::optional<Ending> ending;  // decided; absent while Stopping: by `failures`, or a restart
   bool is_failure = false;       // Stopping: a failure stopped it, which costs a restart
+  bool is_checked = false;       // no preflight is due (any more)
   std::vector<Time> restarts;    // when
   Time resume_at;                // Pausing
   Time next_sweep;

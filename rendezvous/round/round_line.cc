@@ -141,10 +141,17 @@ void RoundTurn::leave_out_culprit() {
   const RoundNode& self = node_at(node);
   const int failures = count_failure(state_.exclusions, self.id);
   if (most == 0 || failures < most) return;
-  LeftOut told{node, self.hello.host, state_.round, left_out_reason(failures, most)};
+  const std::string reason = left_out_reason(failures, most);
   if (self.hello.is_host)
-    return log(LogLevel::Warning, name_of(node) + " is not left out, as the others have joined it: " +
-                                      told.reason);
+    return log(LogLevel::Warning,
+               name_of(node) + " is not left out, as the others have joined it: " + reason);
+  leave_out_node(node, reason);
+}
+
+void RoundTurn::leave_out_node(int node, std::string reason) {
+  const RoundNode& self = node_at(node);
+  if (is_left_out(state_.exclusions, self.id)) return;
+  LeftOut told{node, self.hello.host, state_.round, std::move(reason)};
   leave_out(state_.exclusions, self.id, told);
   state_.last_loss.reset();
   const NodeLeftOut message{std::move(told)};

@@ -1,4 +1,5 @@
 // drun doctor on this machine, as nodes on loopback and in network namespaces.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/catch.h"
@@ -43,7 +44,6 @@ TEST_CASE("drun doctor of two healthy nodes prints a table on node 0 and ends wi
   CHECK(ended[1].code == 0);
   CHECK_THAT(ended[0].out, StartsWith("2 nodes: drun 0.") && ContainsSubstring("\nnode  host") &&
                                ContainsSubstring("127.0.0.1") && ContainsSubstring("\n1     "));
-  if (std::string(built("")).empty()) return;
   CHECK(ended[1].out.empty());
 }
 
@@ -72,6 +72,49 @@ TEST_CASE("drun doctor of a job's whole command looks at its program and does no
   CHECK(ended.code == 1);
   CHECK_THAT(ended.out, StartsWith("1 node: ") && ContainsSubstring("problem  node 0 (") &&
                             ContainsSubstring("./not-there: no such file"));
+}
+
+TEST_CASE("over ssh drun doctor of three machines is one command with one table") {
+  const SshHosts hosts;
+  if (!hosts.why_not().empty()) {
+    WARN("skipped: cannot make machines to log in to: " << hosts.why_not());
+    return;
+  }
+  Launch launch = hosts.launch({"--hosts=node[1-3]:4"}, {"true"});
+  launch.argv.insert(std::find(launch.argv.begin(), launch.argv.end(), drun_program()) + 1,
+                     "doctor");
+  const Ended ended = run(launch, 60s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out, StartsWith("3 nodes: ") && ContainsSubstring("\n2     node3 "));
+  CHECK(ended.err.empty());
+  CHECK(eventually([&] { return hosts.are_empty(); }));
+}
+
+TEST_CASE("a preflight check lets a job of good machines run, and one of bad machines not begin") {
+  Nodes nodes(2, {"--preflight", "--nproc_per_node=2"});
+  const bool is_bad = GENERATE(false, true);
+  nodes.start(0, {}, "echo runs $RANK $DRUN_ROUND $TORCHELASTIC_RESTART_COUNT");
+  Launch other = nodes.launch(1, {}, "echo runs $RANK $DRUN_ROUND $TORCHELASTIC_RESTART_COUNT");
+  if (is_bad) {
+    const Words limited{"sh", "-c", "ulimit -n 512; exec \"$@\"", "sh"};
+    other.argv = limited + other.argv;
+  }
+  const Ended second = run(other, 60s);
+  const Ended first = nodes[0].wait(60s);
+  INFO(first.out << first.err << second.out << second.err);
+  CHECK(first.code == (is_bad ? 1 : 0));
+  CHECK(second.code == (is_bad ? 1 : 0));
+  CHECK_THAT(first.err, ContainsSubstring("preflight: looking at 2 machines"));
+  if (is_bad) {
+    CHECK_THAT(first.out + second.out, !ContainsSubstring("runs"));
+    // The root cause's last lines of stderr are the finding.
+    CHECK_THAT(first.err,
+               ContainsSubstring("| problem  node 1 (") && ContainsSubstring("has nofile 512"));
+  } else {
+    CHECK_THAT(first.out + second.out,
+               ContainsSubstring("runs 0 1 0") && ContainsSubstring("runs 3 1 0"));
+  }
 }
 
 TEST_CASE("drun doctor says which nodes did not come") {

@@ -86,7 +86,8 @@ std::vector<CoordinatorMessage> coordinator_messages() {
                     .role_world_size = 12,
                     .master_addr = "fd00::1",
                     .master_port = 29500,
-                    .use_agent_store = false};
+                    .use_agent_store = false,
+                    .is_preflight = true};
   Outcome failed{.ending = WorkersFailed{{full_failure(3), full_failure(1)}},
                  .run_id = "run-1",
                  .node_count = 3,

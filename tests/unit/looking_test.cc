@@ -77,6 +77,7 @@ TEST_CASE("every event has its name and what it has to say") {
   CHECK(line_of(agent::AgentStarted{2, {"./a\nb"}})["command"][0] == "./a\nb");
   CHECK(line_of(agent::AgentStarted{2, {"\xff"}})["command"][0] == "\xef\xbf\xbd");
   CHECK(line_of(agent::RoundBegan{*running().world})["first_rank"] == 4);
+  CHECK(line_of(agent::RoundBegan{*running().world})["is_preflight"] == false);
   const json failed = line_of(agent::WorkerFailed{failure()});
   CHECK(failed["event"] == "worker_failed");
   CHECK(failed["exit_code"] == 137);

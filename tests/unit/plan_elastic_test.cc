@@ -1,5 +1,7 @@
 #include "launcher/plan_elastic.h"
 
+#include <algorithm>
+
 #include "launcher/plan.h"
 #include "launcher/plan_text.h"
 #include "tests/support/catch.h"
@@ -122,6 +124,29 @@ TEST_CASE("what an elastic job cannot use is an error, or said") {
              ContainsSubstring("nothing is restarted"));
   fixed.exclude_after = 2;
   CHECK_THAT(error_of(fixed), ContainsSubstring("--exclude-after: nobody can take the place of"));
+}
+
+TEST_CASE("a preflight check needs drun's own store and the probe beside drun") {
+  Options options = c10d({1, 2});
+  options.preflight = true;
+  HostFacts host = host_facts();
+  host.own_folder = "/opt/drun";
+  host.usable_cpus = 6;
+  const Result<Plan> plan = make_plan(options, host);
+  REQUIRE(plan);
+  CHECK(plan->agent.join.preflight);
+  const auto& words = plan->agent.preflight_argv;
+  CHECK(words.front() == "/opt/drun/drun-probe");
+  CHECK(std::find(words.begin(), words.end(), "--cores=6") != words.end());
+  CHECK(words.back() == "--preflight");
+  host.probe = [](const std::string& path) {
+    return path.ends_with("drun-probe") ? FileKind::Missing : FileKind::Executable;
+  };
+  options.nnodes = NodeRange{1, 1};
+  CHECK_THAT(make_plan(options, host)->cannot_start->message,
+             ContainsSubstring("/opt/drun/drun-probe, which belongs to drun, is not there"));
+  options.store = StoreHost::Worker;
+  CHECK_THAT(error_of(options), ContainsSubstring("leave --store=worker out"));
 }
 
 TEST_CASE("the plan of an elastic job claims no number that only the coordinator knows") {

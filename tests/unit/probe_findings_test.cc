@@ -205,6 +205,12 @@ TEST_CASE("problems come before warnings, and a node hears of its own alone") {
   CHECK(findings_about(0, findings).empty());
 }
 
+TEST_CASE("one node answers for each finding: its own, of two the later, of more node 0") {
+  CHECK(node_at_fault({true, {3}, "", ""}) == 3);
+  CHECK(node_at_fault({true, {1, 4}, "", ""}) == 4);
+  CHECK(node_at_fault({true, {1, 4, 5}, "", ""}) == 0);
+}
+
 TEST_CASE("the table has a row for each node, columns that stand, and a verdict") {
   Reports reports = healthy_reports(2);
   const std::string well = table_text(reports, {});

@@ -91,13 +91,15 @@ TEST_CASE("a node visits its neighbours and node 0, which visits all") {
 
 TEST_CASE("the probe's words are read, others refused") {
   const std::vector<std::string> words{
-      "--drun-version=1.2", "--cores=4", "--gpus=0", "--json", "--quiet", "--problem=a=b"};
+      "--drun-version=1.2", "--cores=4",  "--gpus=0", "--json", "--quiet",
+      "--problem=a=b",      "--preflight"};
   CHECK(parse_task(words).value() == Task{.version = "1.2",
                                           .cores = 4,
                                           .gpus = 0,
                                           .problem = "a=b",
                                           .is_json = true,
-                                          .is_quiet = true});
+                                          .is_quiet = true,
+                                          .is_preflight = true});
   for (const char* word : {"x", "--cores=-1", "--cores=x", "--help"}) {
     const std::vector<std::string> wrong{word};
     CHECK_FALSE(parse_task(wrong));

@@ -205,6 +205,11 @@ std::vector<Finding> findings_of(const Reports& reports) {
   return findings;
 }
 
+int node_at_fault(const Finding& finding) {
+  if (finding.nodes.empty() || finding.nodes.size() > 2) return 0;
+  return finding.nodes.back();
+}
+
 bool has_problem(const std::vector<Finding>& findings) {
   return std::any_of(findings.begin(), findings.end(),
                      [](const Finding& finding) { return finding.is_problem; });

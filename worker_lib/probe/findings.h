@@ -27,6 +27,10 @@ using Reports = std::vector<std::optional<NodeReport>>;
 
 std::vector<Finding> findings_of(const Reports& reports);
 
+// The node that a job does better without: the one it is about, of two the later one, of more
+// node 0, which stands for all.
+int node_at_fault(const Finding& finding);
+
 bool has_problem(const std::vector<Finding>& findings);
 
 // Of those, what is about `node` (and not about most nodes).

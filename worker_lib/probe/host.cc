@@ -1,5 +1,8 @@
 #include "worker_lib/probe/host.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <array>
 #include <chrono>
 #include <thread>
@@ -83,7 +86,9 @@ class Visitor : public std::enable_shared_from_this<Visitor> {
 error_code listen_on(tcp::acceptor& acceptor, const tcp& protocol) {
   error_code ec;
   acceptor.open(protocol, ec);
-  if (!ec && protocol == tcp::v6()) acceptor.set_option(asio::ip::v6_only(false), ec);
+  const int both = 0;  // IPv4 by the same socket
+  if (!ec && protocol == tcp::v6())
+    setsockopt(acceptor.native_handle(), IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both));
   if (!ec) acceptor.bind(tcp::endpoint(protocol, 0), ec);
   if (!ec) acceptor.listen(static_cast<int>(kMostVisitors), ec);
   if (ec) {

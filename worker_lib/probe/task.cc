@@ -18,6 +18,7 @@ bool read_word(std::string_view word, Task& task) {
   const std::string_view value = word.substr(std::min(sign + 1, word.size()));
   if (word == "--json") return task.is_json = true;
   if (word == "--quiet") return task.is_quiet = true;
+  if (word == "--preflight") return task.is_preflight = true;
   if (name == "--cores") return read_number(value, task.cores);
   if (name == "--gpus") return read_number(value, task.gpus);
   if (name == "--drun-version") return task.version = value, true;

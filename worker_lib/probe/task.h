@@ -16,6 +16,8 @@ struct Task {
   std::string problem{};  // --problem=: why the job's program cannot be started here
   bool is_json = false;   // --json
   bool is_quiet = false;  // --quiet: node 0 speaks for all
+  // --preflight: no table; a node that is at fault ends with 1.
+  bool is_preflight = false;
   bool operator==(const Task&) const = default;
 };
 
