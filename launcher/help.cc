@@ -144,17 +144,17 @@ std::string doctor_help(std::span<const HelpEntry> options) {
     if (is_about_nodes) shown.push_back(entry);
   }
   return help_text(
-      "drun doctor looks at the machines of a job before there is one: limits, memory, GPUs,\n"
-      "names, clocks, whether nodes reach each other, and how fast. Write the job's own\n"
-      "command on each node, or with --hosts on one, with the word doctor in front; a program\n"
-      "in it is not started. Node 0 prints a table of all, then a line for each problem and\n"
-      "warning; see launcher/DOCTOR.md.\n"
+      "drun doctor looks at the machines of a job before there is one: limits, memory,\n"
+      "GPUs, names, clocks, whether nodes reach each other, and how fast. Write the job's\n"
+      "own command on each node, or with --hosts on one, with the word doctor in front; a\n"
+      "program in it is not started. Node 0 prints a table of all nodes, then a line for\n"
+      "each problem and warning (launcher/DOCTOR.md).\n"
       "\n"
       "Usage: drun doctor [--json] [option...] [program [argument...]]\n",
       shown,
       "\n"
-      "Exit code: 0 without problems (there may be warnings), 1 with, 2 usage, 120 when nodes\n"
-      "are missing.\n");
+      "Exit code: 0 without problems (there may be warnings), 1 with problems, 2 usage,\n"
+      "120 when nodes are missing.\n");
 }
 
 std::string short_usage(std::string_view invoked_as) {

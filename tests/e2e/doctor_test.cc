@@ -56,8 +56,11 @@ TEST_CASE("of three nodes drun doctor names the one with fewer descriptors, ever
   CHECK(json["is_well"] == false);
   CHECK(json["nodes"].size() == 3);
   CHECK(json["nodes"][2]["facts"]["nofile"] == 512);
-  const std::string first = json["findings"][0]["what"];
-  CHECK_THAT(first, StartsWith("node 2 (") && ContainsSubstring(" has nofile 512, the others "));
+  std::string problems;
+  for (const auto& finding : json["findings"])
+    if (finding["is_problem"] == true) problems += finding["what"].get<std::string>() + "\n";
+  CHECK_THAT(problems,
+             ContainsSubstring("node 2 (") && ContainsSubstring(" has nofile 512, the others "));
   // On its own console, too; and no report of a job that failed.
   CHECK_THAT(ended[2].err, ContainsSubstring("has nofile 512") &&
                                !ContainsSubstring("job failed") && !ContainsSubstring("stopping"));
@@ -74,19 +77,19 @@ TEST_CASE("drun doctor of a job's whole command looks at its program and does no
                             ContainsSubstring("./not-there: no such file"));
 }
 
-TEST_CASE("over ssh drun doctor of three machines is one command with one table") {
+TEST_CASE("over ssh drun doctor of two machines is one command with one table") {
   const SshHosts hosts;
   if (!hosts.why_not().empty()) {
     WARN("skipped: cannot make machines to log in to: " << hosts.why_not());
     return;
   }
-  Launch launch = hosts.launch({"--hosts=node[1-3]:4"}, {"true"});
+  Launch launch = hosts.launch({"--hosts=node[1-2]:4"}, {"true"});
   launch.argv.insert(std::find(launch.argv.begin(), launch.argv.end(), drun_program()) + 1,
                      "doctor");
   const Ended ended = run(launch, 60s);
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
-  CHECK_THAT(ended.out, StartsWith("3 nodes: ") && ContainsSubstring("\n2     node3 "));
+  CHECK_THAT(ended.out, StartsWith("2 nodes: ") && ContainsSubstring("\n1     node2 "));
   CHECK(ended.err.empty());
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }

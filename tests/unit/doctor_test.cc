@@ -107,7 +107,7 @@ TEST_CASE("drun doctor's help shows what says where nodes meet, and fits 80 colu
   CHECK_THAT(help, !ContainsSubstring("--tee"));
   for (std::size_t begin = 0; begin < help.size();) {
     const std::size_t end = help.find('\n', begin);
-    CHECK(end - begin <= 88);
+    CHECK(end - begin <= 84);
     begin = end + 1;
   }
 }

@@ -107,7 +107,9 @@ TEST_CASE("every property that differs is noticed") {
   if (deed == 6) facts.shm_bytes = std::uint64_t{100} << 30;
   if (deed == 7) facts.nproc = 100;
   if (deed == 8) facts.memlock_bytes = 65536;
-  if (deed == 9) facts.nofile = 256;
+  if (deed == 9) {
+    for (auto& report : reports) report->facts.nofile = 256;
+  }
   if (deed == 10) facts.shm_free_bytes = 4096;
   if (deed == 11) facts.problem = "./train is not on PATH";
   if (deed == 12) visit_of(reports, 1, 0).clock_ahead_s = 7.5;
@@ -165,6 +167,14 @@ TEST_CASE("a slow node is named, and of fast nodes a slow way between them") {
     CHECK(finding.nodes == std::vector<int>{1, 2});
     CHECK_THAT(finding.what, ContainsSubstring("the way between node 1 (gpu1) and node 2 (gpu2) is "
                                                "slow: 2 GB/s, 10 GB/s between others"));
+  }
+  SECTION("nodes of one machine are not compared") {
+    for (auto& report : reports) {
+      report->facts.address = "127.0.0.1";
+      report->facts.host = "one";
+    }
+    test::set_rate(reports, 1, 2, 2);
+    CHECK(findings_of(reports).empty());
   }
   SECTION("a little slower is no finding") {
     test::set_rate(reports, 0, 1, 6);

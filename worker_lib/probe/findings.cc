@@ -15,8 +15,7 @@ constexpr std::uint64_t kFewDescriptors = 1024;
 constexpr std::uint64_t kLittleShm = 64 * kMib;
 constexpr double kMuchClock = 1.0;
 
-constexpr const char* kRaiseLimit =
-    "raise it: ulimit, /etc/security/limits.conf, or the service's Limit setting, then log in anew";
+constexpr const char* kRaiseLimit = "raise it: ulimit, /etc/security/limits.conf, the service";
 
 template <typename Judge>
 void each_node(const Reports& reports, Judge judge) {
@@ -132,8 +131,11 @@ void add_common(std::vector<Finding>& findings, const Reports& reports, Is is, F
 }
 
 void add_shortages(std::vector<Finding>& findings, const Reports& reports) {
-  add_common(findings, reports,
-             [](const NodeFacts& facts) { return facts.nofile && *facts.nofile < kFewDescriptors; },
+  bool is_enough_somewhere = false;  // then the others have been named already
+  each_node(reports, [&](const NodeFacts& facts) {
+    is_enough_somewhere |= limit(facts.nofile) >= kFewDescriptors;
+  });
+  add_common(findings, reports, [&](const NodeFacts&) { return !is_enough_somewhere; },
              {.is_problem = true,
               .what = "nofile is under " + std::to_string(kFewDescriptors) +
                       ", and workers hold a connection to every other one",

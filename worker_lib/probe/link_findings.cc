@@ -154,12 +154,18 @@ void add_names(std::vector<Finding>& findings, const Reports& reports) {
        .remedy = "look at /etc/resolv.conf there"});
 }
 
+// Nodes on one machine share its cores: how fast they are together says nothing of a network.
+bool is_on_network(const Reports& reports, int node) {
+  const NodeFacts* const facts = facts_of(reports, node);
+  return facts != nullptr && !is_loopback(facts->address);
+}
+
 std::map<int, double> best_rates(const Reports& reports) {
   std::map<int, double> best;
   for (const auto& report : reports) {
     if (!report) continue;
     for (const PairRate& pair : report->pairs) {
-      if (!pair.problem.empty()) continue;
+      if (!pair.problem.empty() || !is_on_network(reports, pair.with)) continue;
       for (const int node : {report->facts.node, pair.with})
         best[node] = std::max(best[node], pair.gbytes_per_s);
     }

@@ -77,7 +77,7 @@ Row row_of(const NodeReport& report, std::size_t count) {
           std::to_string(facts.cores),
           bytes_text(facts.memory_bytes),
           std::to_string(facts.gpus),
-          bytes_text(facts.shm_free_bytes) + " of " + bytes_text(facts.shm_bytes),
+          bytes_text(facts.shm_free_bytes),
           limit_text(facts.nofile),
           clock_of(report),
           way_of(report, count),
@@ -147,7 +147,7 @@ std::string findings_text(const std::vector<Finding>& findings) {
 
 std::string table_text(const Reports& reports, const std::vector<Finding>& findings) {
   std::vector<Row> rows{{"node", "host", "address", "interface", "cores", "memory", "GPUs",
-                         "/dev/shm free", "nofile", "clock", "to next", "all_reduce"}};
+                         "shm free", "nofile", "clock", "to next", "all_reduce"}};
   std::size_t left_out = 0;
   for (std::size_t node = 0; node < reports.size(); ++node) {
     if (rows.size() > kMostRows && findings_about(static_cast<int>(node), findings).empty()) {
