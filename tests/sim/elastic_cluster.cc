@@ -38,6 +38,7 @@ void ElasticCluster::start_agent(int host) {
                                           .exclude_after = weather_.exclude_after},
                    .max_restarts = weather_.max_restarts,
                    .restart = {.pause = Milliseconds(weather_.pause_ms)},
+                   .preflight = weather_.preflight,
                    .endpoint = "host0:29400",
                    .master_addr = "host0",
                    .master_port = 29400,

@@ -39,7 +39,8 @@ struct ElasticWeather {
   int signal_master_chance = 0;
   int pause_ms = 0;       // --restart-backoff
   int exclude_after = 0;  // --exclude-after
-  int bad_hosts = 0;      // from the second on: their workers fail nine times in ten
+  bool preflight = false;
+  int bad_hosts = 0;  // from the second on: their workers fail nine times in ten
 };
 
 // One that depends on the seed alone: from 3 to 50 hosts, with any of the accidents.

@@ -27,6 +27,7 @@ ElasticWeather random_weather(std::uint32_t seed) {
   weather.signal_master_chance = up_to(9) == 0 ? 100 : 0;
   weather.pause_ms = up_to(1) * up_to(2000);
   weather.exclude_after = up_to(3) == 0 ? 1 + up_to(1) : 0;
+  weather.preflight = up_to(3) == 0;
   weather.bad_hosts = up_to(2) == 0 ? 1 : 0;
   return weather;
 }
