@@ -122,6 +122,7 @@ class ElasticCluster {
   void act(std::size_t, const rendezvous::LookAtWorkers&) {}
   void act(std::size_t, const rendezvous::Told&) {}
   void act(std::size_t, const rendezvous::ShowHang&) {}
+  void act(std::size_t, const rendezvous::ShowLeftOut&) {}
   void worker_fails(std::size_t agent, int round);
   void workers_return(std::size_t agent, int round);
   void stop_workers(std::size_t agent);
