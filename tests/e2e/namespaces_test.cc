@@ -178,10 +178,8 @@ TEST_CASE("drun doctor names another MTU, and two nodes that do not reach each o
   INFO(out);
   CHECK_THAT(out, ContainsSubstring(") has MTU 1200, the others 1500; ") &&
                       ContainsSubstring("\n1     ") && ContainsSubstring("  eth0 1200  "));
-  CHECK_THAT(out, ContainsSubstring("problem  node 1 (") &&
-                      ContainsSubstring(") at 10.77.0.3, eth0: no answer in 4 s"));
-  CHECK_THAT(out,
-             ContainsSubstring("problem  node 2 (") && ContainsSubstring(") at 10.77.0.2, eth0: "));
+  CHECK_THAT(out, ContainsSubstring(") at 10.77.0.2, eth0 and node 2 (") &&
+                      ContainsSubstring(") at 10.77.0.3, eth0 do not reach each other: "));
 }
 
 TEST_CASE("an elastic job goes on without a node whose cable was cut, and that node stops") {

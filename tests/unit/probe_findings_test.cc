@@ -135,6 +135,15 @@ TEST_CASE("a node that nobody reaches is named once, and so is one that reaches 
     for (const int to : {0, 1, 3}) break_visit(reports, 2, to);
     CHECK(only(reports).what == "node 2 (gpu2) reaches none of the others: connection refused");
   }
+  SECTION("both ways between two") {
+    break_visit(reports, 2, 3);
+    break_visit(reports, 3, 2);
+    const Finding finding = only(reports);
+    CHECK(finding.nodes == std::vector<int>{2, 3});
+    CHECK(finding.what ==
+          "node 2 (gpu2) at 10.0.0.2, eth0 and node 3 (gpu3) at 10.0.0.3, eth0 do not reach each "
+          "other: connection refused");
+  }
   SECTION("one way alone") {
     break_visit(reports, 2, 3);
     CHECK(only(reports).what ==

@@ -12,8 +12,7 @@ namespace {
 constexpr double kSlow = 0.5;
 
 constexpr const char* kOpenPorts =
-    "open all TCP ports between the nodes, or choose another network: GLOO_SOCKET_IFNAME, "
-    "NCCL_SOCKET_IFNAME";
+    "open all TCP ports between them, or choose another interface: GLOO_SOCKET_IFNAME";
 
 const NodeFacts* facts_of(const Reports& reports, int node) {
   const auto index = static_cast<std::size_t>(node);
@@ -44,6 +43,15 @@ std::string place_of(const Reports& reports, int node) {
   if (facts == nullptr) return node_name(reports, node);
   return node_name(reports, node) + " at " + facts->address +
          (facts->network.empty() ? "" : ", " + facts->network);
+}
+
+// True also where it has not tried, or not told.
+bool reaches(const Reports& reports, int from, int to) {
+  const auto index = static_cast<std::size_t>(from);
+  if (index >= reports.size() || !reports[index]) return true;
+  const auto& visits = reports[index]->visits;
+  return std::none_of(visits.begin(), visits.end(),
+                      [to](const Visit& visit) { return visit.to == to && !visit.has_arrived; });
 }
 
 void add_unreached(std::vector<Finding>& findings, const Reports& reports) {
@@ -78,11 +86,16 @@ void add_unreached(std::vector<Finding>& findings, const Reports& reports) {
       const bool is_told = (to[visit.to].all > 1 && is_cut_off(to, visit.to)) ||
                            (from[node].all > 1 && is_cut_off(from, node));
       if (visit.has_arrived || is_told) continue;
-      findings.push_back({.is_problem = true,
-                          .nodes = {node, visit.to},
-                          .what = node_name(reports, node) + " does not reach " +
-                                  place_of(reports, visit.to) + ": " + visit.reason,
-                          .remedy = kOpenPorts});
+      const bool is_both_ways = !reaches(reports, visit.to, node);
+      if (is_both_ways && node > visit.to) continue;  // in one line
+      findings.push_back(
+          {.is_problem = true,
+           .nodes = {node, visit.to},
+           .what = is_both_ways ? place_of(reports, node) + " and " + place_of(reports, visit.to) +
+                                      " do not reach each other: " + visit.reason
+                                : node_name(reports, node) + " does not reach " +
+                                      place_of(reports, visit.to) + ": " + visit.reason,
+           .remedy = kOpenPorts});
     }
   }
 }
