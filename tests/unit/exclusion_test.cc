@@ -147,7 +147,7 @@ TEST_CASE("a culprit that was lost and has come back while the others stopped is
 TEST_CASE("the coordinator's own node stays, whatever its workers do, and a line says why") {
   Job job = running(2, 1);
   job.fail(0);
-  CHECK_THAT(job.log(), ContainsSubstring("node 0 (host host0) is not left out, as the others have "
+  CHECK_THAT(job.log(), ContainsSubstring("node 0 (host0) is not left out, as the others have "
                                           "joined it"));
   CHECK(job.state.nodes.size() == 3);
 }
