@@ -120,6 +120,26 @@ TEST_CASE("a preflight check lets a job of good machines run, and one of bad mac
   }
 }
 
+TEST_CASE("an elastic job goes on without a node that the preflight check finds bad") {
+  const std::string endpoint = "--rdzv-endpoint=localhost:" + std::to_string(free_port());
+  const auto agent = [&endpoint](bool is_host, const Words& wrap) {
+    Launch launch = shell_job({"--preflight", "--nnodes=1:2", "--rdzv-backend=c10d", endpoint,
+                               "--rdzv-conf=is_host=" + std::to_string(is_host ? 1 : 0)},
+                              "echo runs $GROUP_RANK of $GROUP_WORLD_SIZE in $DRUN_ROUND");
+    launch.argv = wrap + launch.argv;
+    return launch;
+  };
+  Running host(agent(true, {}));
+  const Ended bad = run(agent(false, {"sh", "-c", "ulimit -n 512; exec \"$@\"", "sh"}), 60s);
+  const Ended ended = host.wait(60s);
+  INFO(bad.err << ended.err);
+  CHECK(bad.code == 1);
+  CHECK(ended.code == 0);
+  CHECK(ended.out == "runs 0 of 1 in 2\n");
+  CHECK_THAT(ended.err, ContainsSubstring("the job goes on without node 1") &&
+                            ContainsSubstring("the preflight check found a problem with it"));
+}
+
 TEST_CASE("drun doctor says which nodes did not come") {
   Launch launch = job({}, {"true"});
   launch.argv = doctor(2, 0, free_port(), {"--rdzv-conf=join_timeout=1"});
