@@ -103,10 +103,14 @@ class Examination {
     }
   }
 
+  // Of node 0's many the neighbours alone: the others ask for its name.
   std::vector<Named> named() const {
+    const int last = seat_.count - 1;
     std::vector<Named> nodes;
-    for (const auto& [node, facts] : others_)
+    for (const auto& [node, facts] : others_) {
+      if (seat_.node == 0 && node != 1 && node != last) continue;
       nodes.push_back({.node = node, .host = facts.host, .address = facts.address});
+    }
     return nodes;
   }
 
