@@ -62,6 +62,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
     looks_.answer(question, evidence);
   }
   void on_hang(const rendezvous::HangFound& found) override;
+  void on_left_out(const LeftOut& node) override;
   void on_suspects(const std::vector<hang::Suspect>& suspects);
   void on_worker_failed(const WorkerEnd& end) override;
   void on_all_succeeded() override { stop_looking(); }
@@ -223,27 +224,29 @@ Result<void> Agent::open_streams() {
 Result<void> Agent::start_workers() {
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null) return system_error("open /dev/null", errno);
+  const WorkerSpec worker = world_->is_preflight ? probe_of(spec_) : spec_.worker;
   std::vector<Command> commands;
   commands.reserve(streams_.size());
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const int local_rank = static_cast<int>(i);
-    const bool reads_stdin = spec_.worker.stdin_source == StdinSource::Rank0 && local_rank == 0;
+    const bool reads_stdin = worker.stdin_source == StdinSource::Rank0 && local_rank == 0;
     commands.push_back(Command{
-        .argv = wrapped_argv(spec_.worker, *world_, local_rank),
+        .argv = wrapped_argv(worker, *world_, local_rank),
         .inherited = inherited_,
-        .environment = own_environment(spec_.worker, *world_, local_rank, streams_[i].error_file,
+        .environment = own_environment(worker, *world_, local_rank, streams_[i].error_file,
                                        hang_watch_.heartbeat_file(i)),
         .stdin_fd = reads_stdin ? STDIN_FILENO : null.get(),
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
         .descriptor_limit = users_limit_,
-        .placement = placement_of(spec_.worker, local_rank),
+        .placement = placement_of(worker, local_rank),
     });
   }
   round_ = Round::Running;
   workers_.start(commands);
-  hang_watch_.start([this] { return workers_.pids(); },
-                    [this](const auto& suspects) { on_suspects(suspects); });
+  if (!world_->is_preflight)
+    hang_watch_.start([this] { return workers_.pids(); },
+                      [this](const auto& suspects) { on_suspects(suspects); });
   write_started(lookers_.events(), *world_, workers_.pids());
   return {};
 }
@@ -277,6 +280,11 @@ void Agent::on_suspects(const std::vector<hang::Suspect>& suspects) {
 void Agent::on_hang(const rendezvous::HangFound& found) {
   lookers_.write(HangFoundAnywhere{found.round, found.cause, found.evidence});
   log_hang(log_, found);
+}
+
+void Agent::on_left_out(const LeftOut& node) {
+  lookers_.write(NodeLeftOut{node});
+  log_left_out(log_, node);
 }
 
 void Agent::on_worker_failed(const WorkerEnd& end) {

@@ -41,6 +41,7 @@ Told tell(const RoundBegan& began) {
            {"first_rank", world.base_rank},
            {"local_world_size", world.local_world_size},
            {"world_size", world.world_size},
+           {"is_preflight", world.is_preflight},
            {"master_addr", world.master_addr},
            {"master_port", world.master_port}}};
 }
@@ -80,6 +81,15 @@ Told tell(const HangFoundAnywhere& found) {
           {{"round", found.round},
            {"cause", found.cause},
            {"evidence", evidence_lines(found.evidence, 1000)}}};
+}
+
+Told tell(const NodeLeftOut& left_out) {
+  const LeftOut& node = left_out.node;
+  return {"node_left_out",
+          {{"round", node.round},
+           {"left_out_node_rank", node.node_rank},
+           {"left_out_host", node.host},
+           {"reason", node.reason}}};
 }
 
 Told tell(const RoundStopping& stopping) { return {"round_stopping", {{"round", stopping.round}}}; }

@@ -41,6 +41,10 @@ struct HangFoundAnywhere {
   std::string cause;
   Evidence evidence;
 };
+// The job goes on without that node.
+struct NodeLeftOut {
+  LeftOut node;
+};
 // The workers of this node are being stopped, by whatever happened anywhere.
 struct RoundStopping {
   int round = 0;
@@ -57,7 +61,8 @@ struct JobEnded {
   Outcome outcome;
 };
 using Event = std::variant<AgentStarted, RoundBegan, WorkerStarted, WorkerFailed, HangSuspectedHere,
-                           HangFoundAnywhere, RoundStopping, RoundEnded, SignalCame, JobEnded>;
+                           HangFoundAnywhere, NodeLeftOut, RoundStopping, RoundEnded, SignalCame,
+                           JobEnded>;
 
 // Where it happens: the same in every line of one file.
 struct EventPlace {

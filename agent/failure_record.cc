@@ -20,7 +20,8 @@ Failure failure_of(const AgentSpec& spec, const World& world, int local_rank) {
   failure.role = world.role;
   failure.host = spec.host;
   // What the user named, not the interpreter in front of it.
-  failure.program = spec.worker.argv.at(spec.worker.program_arguments_at - 1);
+  failure.program = world.is_preflight ? spec.preflight_argv.at(0)
+                                       : spec.worker.argv.at(spec.worker.program_arguments_at - 1);
   return failure;
 }
 

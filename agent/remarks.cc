@@ -2,11 +2,16 @@
 
 #include <string>
 
+#include "rendezvous/round/roll_call.h"
+
 namespace drun::agent {
 
 void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>& before,
                const World& world) {
-  if (world.restarts > (before ? before->restarts : 0)) {
+  if (world.is_preflight) {
+    log.info("preflight: looking at " + std::to_string(world.node_count) +
+             (world.node_count == 1 ? " machine" : " machines"));
+  } else if (world.restarts > (before ? before->restarts : 0)) {
     log.info("restarting all workers, restart " + std::to_string(world.restarts) + " of " +
              std::to_string(world.max_restarts));
   } else if (spec.join.elastic) {
@@ -31,6 +36,11 @@ void log_hang(const Log& log, const rendezvous::HangFound& found) {
   std::string text = found.cause + "; what the ranks do:";
   for (const std::string& line : evidence_lines(found.evidence, kMostLines)) text += "\n  " + line;
   log.warning(text);
+}
+
+void log_left_out(const Log& log, const LeftOut& node) {
+  log.warning("the job goes on without " + rendezvous::node_text(node.node_rank, node.host) + ": " +
+              node.reason);
 }
 
 void log_leftovers(const Log& log, const Leftovers& leftovers) {

@@ -21,6 +21,7 @@ void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec, const World&
 
 // The evidence of a hang, for the console: one warning of several lines, at most 100.
 void log_hang(const Log& log, const rendezvous::HangFound& found);
+void log_left_out(const Log& log, const LeftOut& node);
 
 void log_leftovers(const Log& log, const Leftovers& leftovers);
 

@@ -77,6 +77,7 @@ struct WorkerSpec {
 struct AgentSpec {
   JoinSpec join;
   WorkerSpec worker;
+  std::vector<std::string> preflight_argv{};  // instead of the program, in a world of probes
   OutputSpec output;
   std::string host;  // this node's name, for reports
   std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};

@@ -164,4 +164,12 @@ std::vector<std::string> wrapped_argv(const WorkerSpec& spec, const World& world
   return argv;
 }
 
+WorkerSpec probe_of(const AgentSpec& spec) {
+  WorkerSpec probe;
+  probe.argv = spec.preflight_argv;
+  probe.substitutes_local_rank = false;
+  probe.environment = spec.worker.environment;
+  return probe;
+}
+
 }  // namespace drun::agent

@@ -47,4 +47,7 @@ std::string with_ranks(std::string_view word, RankNumbers numbers);
 // The entries of CUDA_VISIBLE_DEVICES, without spaces around them.
 std::vector<std::string> visible_devices(std::string_view list);
 
+// What is started in a world of probes: nothing around it, nothing placed.
+WorkerSpec probe_of(const AgentSpec& spec);
+
 }  // namespace drun::agent

@@ -91,6 +91,7 @@ std::string launcher_help_head(std::string_view invoked_as) {
          "       drun store [--port P] [--loopback]\n"
          "       drun status [JOB] [--json] [--watch]\n"
          "       drun stacks [JOB] [--json]\n"
+         "       drun doctor [--json] [option...]\n"
          "\n"
          "Options may be written with - or _ and cut short as long as they stay clear.\n"
          "Each can come from a variable (PET_NNODES=3 for --nnodes=3) or from --config;\n"
@@ -131,6 +132,29 @@ std::string stacks_help_head() {
          "this machine.\n"
          "\n"
          "Usage: drun stacks [JOB] [--json]\n";
+}
+
+std::string doctor_help(std::span<const HelpEntry> options) {
+  std::vector<HelpEntry> shown;
+  for (const HelpEntry& entry : options) {
+    const bool is_about_nodes = entry.group == "The job" ||
+                                entry.group.starts_with("Of drun doctor") ||
+                                entry.group.starts_with("Other machines") ||
+                                entry.group.starts_with("Keeping strangers out");
+    if (is_about_nodes) shown.push_back(entry);
+  }
+  return help_text(
+      "drun doctor looks at the machines of a job before there is one: limits, memory,\n"
+      "GPUs, names, clocks, whether nodes reach each other, and how fast. Write the job's\n"
+      "own command on each node, or with --hosts on one, with the word doctor in front; a\n"
+      "program in it is not started. Node 0 prints a table of all nodes, then a line for\n"
+      "each problem and warning (launcher/DOCTOR.md).\n"
+      "\n"
+      "Usage: drun doctor [--json] [option...] [program [argument...]]\n",
+      shown,
+      "\n"
+      "Exit code: 0 without problems (there may be warnings), 1 with problems, 2 usage,\n"
+      "120 when nodes are missing.\n");
 }
 
 std::string short_usage(std::string_view invoked_as) {

@@ -26,6 +26,8 @@ std::string launcher_help_foot();
 std::string store_help_head();
 std::string status_help_head();
 std::string stacks_help_head();
+// All of `drun doctor --help`: of the launcher's options those that say where nodes meet.
+std::string doctor_help(std::span<const HelpEntry> options);
 
 // What is said to a bare `drun`.
 std::string short_usage(std::string_view invoked_as);

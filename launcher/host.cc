@@ -179,6 +179,7 @@ HostFacts look_at_host() {
   fill_in_gpus(facts);
   std::error_code ec;
   facts.working_directory = fs::current_path(ec).string();
+  facts.own_folder = fs::read_symlink("/proc/self/exe", ec).parent_path().string();
   facts.random_id = random_id();
   const std::time_t now = std::time(nullptr);
   std::tm local{};

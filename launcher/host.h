@@ -34,6 +34,7 @@ struct HostFacts {
   std::string gpu_variable = "CUDA_VISIBLE_DEVICES";  // that says here which GPUs a worker sees
   std::vector<EnvironmentEntry> environment{};
   std::string working_directory{};       // absolute; empty when it is gone
+  std::string own_folder{};              // where this drun is
   std::string random_id{};               // 32 hexadecimal digits, new for each process
   std::chrono::seconds utc_offset{0};    // of local time, for display
   bool has_terminal = false;             // stderr is a terminal

@@ -1,5 +1,6 @@
 #include "launcher/options.h"
 
+#include "launcher/doctor/doctor.h"
 #include "launcher/help.h"
 #include "launcher/helper_commands.h"
 #include "launcher/option_table.h"
@@ -112,6 +113,15 @@ void declare_survival(OptionTable& table, Options& options) {
   table.value("--rank-order", options.rank_order, parse_rank_order, "ORDER", kOrders, kOwn);
   table.value("--min-uptime", options.min_uptime, parse_seconds, "S",
               "after which a world is stopped for a new node; longer if it was lost (5)", kOwn);
+  table.flag("--preflight", options.preflight,
+             "look at the machines first, as drun doctor does: with problems nothing is started; "
+             "c10d: a spare takes a bad node's place",
+             kOwn);
+  table.value(
+      "--exclude-after", options.exclude_after, parse_positive, "K",
+      "c10d: a node whose workers were the first to fail in K rounds in a row is left out; a "
+      "spare takes its place (never)",
+      kOwn);
 }
 
 void declare_program(OptionTable& table, Options& options) {
@@ -205,6 +215,12 @@ void declare_accepted(OptionTable& table, Options& options) {
                            kWithoutVariable);
 }
 
+void declare_doctor(OptionTable& table, DoctorWishes& wishes) {
+  table.group("Of drun doctor alone");
+  table.flag("--json", wishes.is_json, "all that was found, as one JSON object",
+             kOwnWithoutVariable);
+}
+
 // Help and version are looked for by name: nothing is stored.
 void declare_drun(OptionTable& table, Options& options) {
   table.group("drun itself");
@@ -232,16 +248,22 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   Options options;
   if (!argv.empty()) options.invoked_as = argv.front().substr(argv.front().rfind('/') + 1);
   const bool is_torchrun = options.invoked_as == "torchrun";
-  const auto words = argv.empty() ? argv : argv.subspan(1);
+  auto words = argv.empty() ? argv : argv.subspan(1);
   if (words.empty()) return Command(ShowText{short_usage(options.invoked_as), 2});
   if (words.size() == 1 && words.front() == "--from-stdin") return Command(FromStdinCommand{});
   if (!is_torchrun) {
     if (auto helper = parse_helper_command(words, variables)) return *std::move(helper);
   }
+  const bool is_doctor = !is_torchrun && words.front() == "doctor";
+  if (is_doctor) {
+    words = words.subspan(1);
+    options.doctor.emplace();
+  }
 
   bool help = false;
   bool version = false;
   OptionTable table(variables);
+  if (is_doctor) declare_doctor(table, *options.doctor);
   declare_job(table, options);
   declare_hosts(table, options);
   declare_survival(table, options);
@@ -255,12 +277,14 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   declare_accepted(table, options);
   Result<Arguments> arguments = table.parse(words);
   if (!arguments) return arguments.error();
+  if (help && is_doctor) return Command(ShowText{doctor_help(table.help()), 0});
   if (help) {
     return Command(ShowText{
         help_text(launcher_help_head(options.invoked_as), table.help(), launcher_help_foot()), 0});
   }
   if (version) return Command(ShowText{std::string("drun ") + kVersion + "\n", 0});
-  if (!arguments->program || arguments->program->empty()) {
+  const bool has_program = arguments->program && !arguments->program->empty();
+  if (!has_program && !is_doctor) {
     return Error{ErrorCode::Usage, "no program to start; write it after the options: " +
                                        options.invoked_as + " [option...] program [argument...]"};
   }
@@ -269,12 +293,13 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
     for (const GivenOption& given : table.given())
       options.hosts.given.emplace_back(given.name, given.value);
   }
-  options.program = *std::move(arguments->program);
+  options.program = std::move(arguments->program).value_or("");
   options.program_arguments = own_arguments(std::move(arguments->program_arguments), is_torchrun);
   if (!options.log_level) {
     if (const auto level = variables("LOGLEVEL"))
       if (const Result<LogLevel> parsed = parse_log_level(*level)) options.log_level = *parsed;
   }
+  if (is_doctor) return Command(doctor_options(std::move(options)));
   return Command(std::move(options));
 }
 

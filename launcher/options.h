@@ -52,6 +52,12 @@ struct AutoThreads {  // --omp-threads=auto
 };
 using OmpThreads = std::variant<AutoThreads, int>;
 
+// `drun doctor`: the job's own options, and these (doctor/doctor.h).
+struct DoctorWishes {
+  bool is_json = false;
+  bool operator==(const DoctorWishes&) const = default;
+};
+
 struct Options {
   std::string invoked_as = "drun";  // argv[0] without its folder; "torchrun" changes defaults
   // The job.
@@ -75,6 +81,8 @@ struct Options {
   // Nodes that come and go, restarts.
   std::optional<RankOrder> rank_order{};
   std::optional<std::chrono::milliseconds> min_uptime{};
+  std::optional<int> exclude_after{};
+  bool preflight = false;
   std::optional<std::chrono::milliseconds> heartbeat_timeout{};
   std::optional<std::chrono::milliseconds> hang_timeout{};
   RestartPolicy restart{};
@@ -82,6 +90,7 @@ struct Options {
   // Other machines.
   HostOptions hosts{};
   bool is_checked_first = false;  // what cannot start here is said before anything does
+  std::optional<DoctorWishes> doctor{};
   // The program.
   bool module = false;
   bool no_python = false;

@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "agent/worker_command.h"
+#include "launcher/doctor/doctor.h"
 #include "launcher/hosts/host_plan.h"
 #include "launcher/option_values.h"
 #include "launcher/placement/plan_placement.h"
@@ -125,7 +126,8 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
 
 Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, int workers,
                                Remarks& remarks, std::optional<CannotStart>& cannot_start) {
-  Result<Program> program = plan_program(options, host);
+  Result<Program> program =
+      options.doctor ? Result<Program>(doctor_program(options, host)) : plan_program(options, host);
   if (!program) return program.error();
   if (auto fits = check_virtual_ranks(options, host, workers); !fits) return fits.error();
   cannot_start = std::move(program->cannot_start);
@@ -191,11 +193,14 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   const int workers = join->local_world_size;
   plan.origins = origins_of(*settled, *join);
   plan.explain = options.explain;
+  plan.is_doctor = options.doctor.has_value();
   plan.agent.join = *std::move(join);
   if (auto planned = plan_secret(plan.agent.join, options, host); !planned) return planned.error();
   Result<WorkerSpec> worker = plan_worker(options, host, workers, remarks, plan.cannot_start);
   if (!worker) return worker.error();
   plan.agent.worker = *std::move(worker);
+  plan.agent.preflight_argv = preflight_words(options, host);
+  if (options.preflight && !plan.cannot_start) plan.cannot_start = check_probe(host);
   if (auto placed = plan_placement(plan.agent.worker, options, host, plan.agent.join, remarks);
       !placed)
     return placed.error();

@@ -29,6 +29,7 @@ struct CannotStart {
 struct Plan {
   AgentSpec agent{};
   Origins origins{};
+  bool is_doctor = false;
   bool explain = false;  // say those before anything starts
   // Set only when this is the job's one node: say `message`, end with exit_code(status), start
   // nothing. With more nodes it is a warning instead, and the round's failure tells everyone.

@@ -60,6 +60,7 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
   elastic.min_nodes = options.nnodes.value_or(NodeRange{}).min;
   elastic.rank_order = options.rank_order.value_or(elastic.rank_order);
   elastic.min_uptime = options.min_uptime.value_or(elastic.min_uptime);
+  elastic.exclude_after = options.exclude_after.value_or(0);
   if (options.store == StoreHost::Worker && elastic.rank_order != RankOrder::Endpoint)
     return usage_error("--store=worker",
                        "rank 0 serves the store at the endpoint, so that node must be node 0; "
@@ -82,6 +83,7 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
 void plan_restarts(JoinSpec& join, const Options& options) {
   join.max_restarts = options.max_restarts.value_or(0);
   join.restart = options.restart;
+  join.preflight = options.preflight;
 }
 
 void remark_elastic(const JoinSpec& join, const Options& options, Remarks& remarks) {
@@ -94,7 +96,7 @@ void remark_elastic(const JoinSpec& join, const Options& options, Remarks& remar
     unused("--rank-order", "it is for --rdzv-backend=c10d; here --node-rank says it");
   if (!join.elastic && options.min_uptime)
     unused("--min-uptime", "it is for --rdzv-backend=c10d with --nnodes=MIN:MAX");
-  const bool has_rules = options.restart != RestartPolicy{};
+  const bool has_rules = options.restart != RestartPolicy{} || options.exclude_after;
   if (join.max_restarts == 0 && has_rules)
     remarks.warnings.push_back("nothing is restarted: --max-restarts is 0; raise it");
 }

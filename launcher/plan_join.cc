@@ -270,9 +270,20 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
   plan_restarts(join, options);
   if (Result<void> places = fill_in_places(join, options, *backend, is_alone); !places)
     return places.error();
+  if (options.preflight && options.store == StoreHost::Worker)
+    return usage_error(
+        "--preflight",
+        "the probes meet at the store that drun serves; leave --store=worker out, or "
+        "call drun doctor before");
+  if (options.exclude_after && !is_elastic(options))
+    return usage_error(
+        "--exclude-after",
+        "nobody can take the place of a node that has a --node-rank of its own, or is "
+        "alone; write --rdzv-backend=c10d and --nnodes=MIN:MAX, or leave it out");
   if (is_elastic(options)) {
     if (Result<void> planned = plan_elastic(join, options, host); !planned) return planned.error();
   }
+  if (options.doctor) join.join_timeout = std::chrono::minutes(2);
   if (Result<void> timeouts = fill_in_timeouts(join, options, remarks); !timeouts)
     return timeouts.error();
   if (options.heartbeat_timeout) join.heartbeat_timeout = *options.heartbeat_timeout;

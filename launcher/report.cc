@@ -111,6 +111,14 @@ void write_others(Writer& writer, const std::vector<Failure>& failures, std::siz
   if (more > 0) writer.line("  and " + std::to_string(more) + " more");
 }
 
+void write_left_out(Writer& writer, const Outcome& outcome) {
+  if (outcome.left_out.empty()) return;
+  writer.section("Left out");
+  for (const LeftOut& node : outcome.left_out)
+    writer.line("  " + place(node.node_rank, node.host) + ", after round " +
+                std::to_string(node.round) + ": " + printable(node.reason));
+}
+
 void write_foot(Writer& writer, const Outcome& outcome) {
   const ReportStyle& style = writer.style();
   std::string text = counted(static_cast<std::size_t>(std::max(outcome.node_count, 0)), "node") +
@@ -140,6 +148,7 @@ void write_failed(Writer& writer, const WorkersFailed& failed, const Outcome& ou
                   place(root.node_rank, root.host) + ": " + how_it_ended(root));
   write_root_cause(writer, root, outcome);
   write_others(writer, failed.failures, outcome.failures_left_out);
+  write_left_out(writer, outcome);
   write_foot(writer, outcome);
 }
 

@@ -63,6 +63,16 @@ Json all_of(const std::vector<Failure>& failures) {
   return list;
 }
 
+Json all_of(const std::vector<LeftOut>& nodes) {
+  Json list = Json::array();
+  for (const LeftOut& node : nodes)
+    list.push_back(Json{{"node_rank", node.node_rank},
+                        {"host", node.host},
+                        {"round", node.round},
+                        {"reason", node.reason}});
+  return list;
+}
+
 // The word for "outcome", and what only this kind of ending has.
 struct Told {
   std::string word;
@@ -118,6 +128,7 @@ std::string report_json(const Outcome& outcome, int exit_code,
               {"failures", ending.failures},
               {"failures_left_out", outcome.failures_left_out},
               {"details", ending.details},
+              {"left_out", all_of(outcome.left_out)},
               {"placement", placement_json(placements)}};
   if (!ending.failures.empty()) report["root_cause"] = ending.failures.front();
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -8,6 +8,7 @@
 
 #include "agent/agent.h"
 #include "agent/guardian.h"
+#include "launcher/doctor/doctor.h"
 #include "launcher/exit_code.h"
 #include "launcher/log.h"
 #include "launcher/plan.h"
@@ -23,6 +24,7 @@ struct Telling {
   ReportStyle style;
   std::string report_file;  // as the user gave it; empty: none
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
+  bool is_doctor = false;                     // problems that were found have been told
   std::vector<WorkerPlacement> placements{};  // of this node's workers
 };
 
@@ -40,7 +42,8 @@ bool write_report(const Outcome& outcome, const Telling& telling) {
 int tell(const Outcome& outcome, Telling telling) {
   // First the file, so that the words can say where it is.
   if (write_report(outcome, telling)) telling.style.report_file = telling.report_file;
-  std::fputs(report_text(outcome, telling.style).c_str(), stderr);
+  const bool is_told = telling.is_doctor && is_verdict(outcome);
+  if (!is_told) std::fputs(report_text(outcome, telling.style).c_str(), stderr);
   return exit_code(outcome, telling.exit_codes);
 }
 
@@ -78,6 +81,7 @@ Telling telling_of(const Options& options, const HostFacts& host) {
                     .report_file = ""},
           .report_file = options.report.value_or(""),
           .exit_codes = options.exit_code.value_or(ExitCodeStyle::Drun),
+          .is_doctor = options.doctor.has_value(),
           .placements = {}};
 }
 
@@ -85,11 +89,15 @@ Telling telling_of(const Options& options, const HostFacts& host) {
 
 Log job_log(const Plan& plan, const std::string& invoked_as) {
   const JoinSpec& join = plan.agent.join;
-  return console_log({.invoked_as = invoked_as,
-                      .level = plan.log_level,
-                      .node_rank = join.node_count > 1 && !join.elastic
-                                       ? std::optional(join.node_rank)
-                                       : std::nullopt});
+  Log log =
+      console_log({.invoked_as = invoked_as,
+                   .level = plan.log_level,
+                   .node_rank = join.node_count > 1 && !join.elastic ? std::optional(join.node_rank)
+                                                                     : std::nullopt});
+  if (!plan.is_doctor) return log;
+  return Log([log](LogLevel level, std::string_view line) {
+    if (!is_about_verdict(line)) log.write(level, line);
+  });
 }
 
 int run_job(const Options& options, const HostFacts& host) {

@@ -118,6 +118,9 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   void perform(ShowHang& hang) {
     deliver([found = std::move(hang.found)](Client::Listener& to) { to.on_hang(found); });
   }
+  void perform(ShowLeftOut& left_out) {
+    deliver([node = std::move(left_out.node)](Client::Listener& to) { to.on_left_out(node); });
+  }
   void perform(MemberLog& line) { log_.write(line.level, line.text); }
 
   // In a turn of its own: whoever is called may call back.

@@ -46,6 +46,8 @@ class Client {
     virtual void on_told(std::uint64_t /*question*/, const Evidence& /*evidence*/) {}
     // Why on_stop follows: a worker hangs somewhere.
     virtual void on_hang(const HangFound& /*found*/) {}
+    // The next world does without that node, which may be this one.
+    virtual void on_left_out(const LeftOut& /*node*/) {}
 
    protected:
     ~Listener() = default;

@@ -153,7 +153,12 @@ struct HangFound {
   Evidence evidence;
   bool operator==(const HangFound&) const = default;
 };
+// The next world does without that node, for everybody's console; it gets a Finish of its own.
+struct NodeLeftOut {
+  LeftOut node;
+  bool operator==(const NodeLeftOut&) const = default;
+};
 using CoordinatorMessage = std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong,
-                                        TellStacks, StacksTold, HangFound>;
+                                        TellStacks, StacksTold, HangFound, NodeLeftOut>;
 
 }  // namespace drun::rendezvous

@@ -26,6 +26,7 @@ constexpr std::size_t kTailLineBytes = 2048;
 constexpr std::size_t kMostFailures = 4096;
 constexpr std::size_t kMostListed = 64;
 constexpr std::size_t kMostSuspects = 1024;  // of one node
+constexpr std::size_t kMostLeftOut = 16;     // the first
 
 // A variant as u8 index, then the alternative's fields. `Alternatives` stay default constructible.
 template <typename Archive, typename Variant, typename Each, std::size_t... Index>
@@ -121,6 +122,7 @@ void fields(Archive& archive, World& world) {
   archive.text(world.master_addr, kIdentityBytes);
   archive.integer(world.master_port, kPort);
   archive.flag(world.use_agent_store);
+  archive.flag(world.is_preflight);
 }
 
 // Endings.
@@ -153,6 +155,13 @@ void fields(Archive& archive, NotRun& not_run) {
 }
 
 template <typename Archive>
+void fields(Archive& archive, LeftOut& node) {
+  archive.integer(node.node_rank, kCount);
+  archive.text(node.host, kNameBytes);
+  archive.integer(node.round, kCount);
+  archive.text(node.reason, kSentenceBytes);
+}
+template <typename Archive>
 void fields(Archive& archive, Outcome& outcome) {
   one_of(archive, outcome.ending, [](auto& each, auto& ending) { fields(each, ending); });
   archive.text(outcome.run_id, kIdentityBytes);
@@ -162,6 +171,8 @@ void fields(Archive& archive, Outcome& outcome) {
   archive.integer(outcome.max_restarts, kCount);
   archive.integer(outcome.failures_left_out, kCount);
   archive.duration(outcome.duration, kMostMilliseconds);
+  archive.list(outcome.left_out, kMostLeftOut,
+               [](auto& each, LeftOut& node) { fields(each, node); });
 }
 
 template <typename Archive>
@@ -303,6 +314,10 @@ void fields(Archive& archive, HangFound& found) {
   archive.integer(found.round, kCount);
   archive.text(found.cause, kSentenceBytes);
   fields(archive, found.evidence);
+}
+template <typename Archive>
+void fields(Archive& archive, NodeLeftOut& told) {
+  fields(archive, told.node);
 }
 
 template <typename Message>

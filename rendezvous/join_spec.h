@@ -36,6 +36,8 @@ struct ElasticSpec {
   // A newcomer must have been there so long before a running world is stopped for it; doubled each
   // time that node is lost.
   std::chrono::milliseconds min_uptime{std::chrono::seconds(5)};
+  // A node whose workers were the first to fail in so many rounds in a row is left out; 0: never.
+  int exclude_after = 0;
   bool operator==(const ElasticSpec&) const = default;
 };
 
@@ -55,6 +57,7 @@ struct JoinSpec {
   StoreHost store_host = StoreHost::Agent;
   int max_restarts = 0;
   RestartPolicy restart{};
+  bool preflight = false;  // a world of probes before the first of the program
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
   std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(10)};
   std::optional<Secret> secret{};  // the job's: control traffic is encrypted, strangers kept out

@@ -48,6 +48,15 @@ struct NotRun {
 };
 using Ending = std::variant<Succeeded, WorkersFailed, Interrupted, NodeLost, NotRun>;
 
+// A node of an elastic world that the others go on without: --exclude-after.
+struct LeftOut {
+  int node_rank = 0;  // in its last world
+  std::string host;
+  int round = 0;  // that world's
+  std::string reason;
+  bool operator==(const LeftOut&) const = default;
+};
+
 struct Outcome {
   Ending ending = Succeeded{};
   std::string run_id{};
@@ -57,6 +66,7 @@ struct Outcome {
   int max_restarts = 0;
   std::size_t failures_left_out = 0;      // beyond what the wire carries
   std::chrono::milliseconds duration{0};  // from the first world to the end; 0: no world came to be
+  std::vector<LeftOut> left_out{};        // nodes, in order of time
   bool operator==(const Outcome&) const = default;
 };
 

@@ -45,6 +45,7 @@ RoundSpec round_spec(const JoinSpec& spec, std::uint16_t port) {
           .elastic = spec.elastic,
           .max_restarts = spec.max_restarts,
           .restart = spec.restart,
+          .preflight = spec.preflight,
           .endpoint = to_string(Endpoint{spec.endpoint.host, port}),
           .master_addr = spec.master_addr,
           .master_port = spec.master_port != 0 ? spec.master_port : port,

@@ -35,6 +35,7 @@ struct World {
   std::string master_addr;
   std::uint16_t master_port = 0;
   bool use_agent_store = true;
+  bool is_preflight = false;  // the machines are looked at; the program is not started yet
   bool operator==(const World&) const = default;
 };
 

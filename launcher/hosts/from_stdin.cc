@@ -14,6 +14,7 @@
 
 #include "agent/agent.h"
 #include "agent/guardian.h"
+#include "launcher/doctor/doctor.h"
 #include "launcher/exit_code.h"
 #include "launcher/host.h"
 #include "launcher/hosts/exports.h"
@@ -108,8 +109,9 @@ int run(const Plan& plan, const Start& start, const std::string& invoked_as) {
     const agent::AgentEnd ended = agent::run_agent(plan.agent, log);
     ReportStyle style = style_of(start, invoked_as);
     style.log_directory = ended.log_directory;
+    const bool is_told = plan.is_doctor && is_verdict(ended.outcome);
     End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),
-            .text = report_text(ended.outcome, style),
+            .text = is_told ? std::string() : report_text(ended.outcome, style),
             .report = {}};
     end.report = report_json(ended.outcome, end.exit_code, plan.agent.worker.placements);
     std::string line = to_line(end);

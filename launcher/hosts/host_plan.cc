@@ -32,6 +32,9 @@ Result<void> check(const Options& options) {
     return usage_error("--hosts and --hostfile", "write one of them, and --include to choose");
   if (options.node_rank)
     return usage_error("--node-rank", "with --hosts the order of the hosts says it; leave it out");
+  if (options.exclude_after)
+    return usage_error("--exclude-after",
+                       "with --hosts every node has its place, and no spare waits; leave it out");
   if (options.standalone) return usage_error("--standalone", "it is for one node without --hosts");
   if (options.rdzv_endpoint || options.rdzv_backend.value_or("static") != "static")
     return usage_error("--rdzv-backend, --rdzv-endpoint",
@@ -138,6 +141,7 @@ std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
                                       const Options& options) {
   const HostNode& node = plan.nodes[rank];
   std::vector<std::string> words{options.invoked_as};
+  if (options.doctor) words.emplace_back("doctor");
   for (const auto& [name, value] : options.hosts.given) {
     const bool is_ours =
         std::find(kNotPassedOn.begin(), kNotPassedOn.end(), name) != kNotPassedOn.end() ||
@@ -162,6 +166,7 @@ std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
                        : *options.log_level == LogLevel::Info    ? "info"
                        : *options.log_level == LogLevel::Warning ? "warning"
                                                                  : "error");
+  if (options.doctor && options.program.empty()) return words;
   words.emplace_back("--");
   words.push_back(options.program);
   if (options.invoked_as == "torchrun") words.emplace_back("--");  // which drops the first one

@@ -87,6 +87,13 @@ void MemberTurn::hear(const Finish& finish) {
   end_once_stopped(finish.outcome);
 }
 
+void MemberTurn::hear(const NodeLeftOut& told) {
+  if (!is_elastic() || state_.phase == Phase::Greeting)
+    return broken("a node left out of a world that has no line");
+  if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
+    actions_.emplace_back(ShowLeftOut{told.node});
+}
+
 void MemberTurn::handle(const OwnFailure& own) {
   if (!is_round(own.failure.failure.round) || state_.phase != Phase::Running) return;
   state_.phase = Phase::Stopping;

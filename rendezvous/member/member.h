@@ -115,6 +115,9 @@ struct Say {
 };
 // After what was said has gone out. Nothing is heard from that connection again.
 struct Disconnect {};
+struct ShowLeftOut {
+  LeftOut node;
+};
 struct StartWorkers {
   World world;
 };
@@ -130,7 +133,7 @@ struct MemberLog {
   std::string text;
 };
 using MemberAction = std::variant<Connect, Say, Disconnect, StartWorkers, StopWorkers, End,
-                                  MemberLog, LookAtWorkers, Told, ShowHang>;
+                                  MemberLog, LookAtWorkers, Told, ShowHang, ShowLeftOut>;
 
 enum class MemberPhase {
   Resting,

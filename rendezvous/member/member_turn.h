@@ -46,6 +46,7 @@ class MemberTurn {
   void hear(const TellStacks& tell);
   void hear(const StacksTold& told);
   void hear(const HangFound& found);
+  void hear(const NodeLeftOut& told);
 
   void rest(std::string trouble);
   void connection_lost(const std::string& reason);

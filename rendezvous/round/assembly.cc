@@ -47,7 +47,8 @@ World world_of(const RoundState& state, int node) {
                .role_world_size = state.role_sizes.at(self.hello.role),
                .master_addr = state.spec.master_addr,
                .master_port = state.spec.master_port,
-               .use_agent_store = state.spec.use_agent_store};
+               .use_agent_store = state.spec.use_agent_store,
+               .is_preflight = !state.is_checked};
 }
 
 Waiting roll(const RoundState& state, Time now) {
@@ -69,7 +70,8 @@ Outcome outcome_of(const RoundState& state, Ending ending, Time now) {
                   .node_count = node_count_of(state),
                   .world_size = state.first_world ? state.world_size : 0,
                   .restarts = static_cast<int>(state.restarts.size()),
-                  .max_restarts = state.spec.max_restarts};
+                  .max_restarts = state.spec.max_restarts,
+                  .left_out = all_left_out(state.exclusions)};
   if (std::holds_alternative<WorkersFailed>(outcome.ending))
     outcome.failures_left_out = state.failures.left_out();
   if (state.first_world)

@@ -6,6 +6,7 @@
 
 #include "rendezvous/round/admission.h"
 #include "rendezvous/round/assembly.h"
+#include "rendezvous/round/elastic.h"
 #include "rendezvous/round/roll_call.h"
 #include "rendezvous/round/round_turn.h"
 
@@ -100,6 +101,8 @@ void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address)
   const std::string name =
       hello.node_rank ? node_text(*hello.node_rank, hello.host) : "a node on host " + hello.host;
   std::optional<Error> error = objection(state_, hello);
+  if (!error && is_elastic())
+    error = exclusion_objection(state_.exclusions, agent_id(hello, address));
   if (hello.is_probe && (!error || is_own_probe(state_, hello))) {
     send(peer, Refused{{ErrorCode::Closed, "no objection"}});
     return drop(peer);
@@ -194,6 +197,7 @@ RoundState open_round(RoundSpec spec, Time now) {
   assert(spec.node_count > 0);
   RoundState state;
   if (!spec.elastic) state.nodes.resize(static_cast<std::size_t>(spec.node_count));
+  state.is_checked = !spec.preflight;
   state.spec = std::move(spec);
   state.opened = now;
   state.next_sweep = now + sweep_interval(state);

@@ -14,6 +14,11 @@
 //     Joining       again after each Stopping and Pausing: the next world forms at once with enough
 //                   nodes, else when they have come; the first a last call after the least have
 //     node lost     the round is stopped and another begun, which uses up no restart
+//     preflight     a world of probes comes first, round 0; when all have returned 0 it is stopped
+//                   for the program's first. A probe that fails ends the job, or costs an elastic
+//                   world its node
+//     a failure     a node that fails too often in a row (exclusion.h) gets its own outcome and is
+//                   not let in again; not the coordinator's
 //     Signalled     the same, while enough are left and it is not the coordinator's; its sender
 //                   alone gets the outcome. Else as below.
 //     join timeout  since there were too few: NodeLost (NotRun before the first world); with the
@@ -62,6 +67,7 @@
 
 #include "rendezvous/control_message.h"
 #include "rendezvous/log.h"
+#include "rendezvous/round/exclusion.h"
 #include "rendezvous/round/failure_list.h"
 #include "rendezvous/round/looking.h"
 #include "rendezvous/round/round_spec.h"
@@ -108,8 +114,6 @@ struct RoundLog {
 };
 struct RoundOver {};  // the last action of all: nobody is left, or waited for
 using RoundAction = std::variant<SendTo, SendAll, Drop, ClearStore, RoundLog, RoundOver>;
-
-using AgentId = std::pair<std::string, int>;  // host and address, slot
 
 enum class RoundPhase { Joining, Running, Stopping, Pausing, Ending, Over };
 
@@ -166,6 +170,7 @@ struct RoundState {
   FailureList failures;          // of this round
   std::optional<Ending> ending;  // decided; absent while Stopping: by `failures`, or a restart
   bool is_failure = false;       // Stopping: a failure stopped it, which costs a restart
+  bool is_checked = false;       // no preflight is due (any more)
   std::vector<Time> restarts;    // when
   Time resume_at;                // Pausing
   Time next_sweep;
@@ -179,6 +184,7 @@ struct RoundState {
   int line_workers = 0;
   std::optional<Time> last_call;      // Joining, with enough nodes: when the world begins
   std::optional<NodeLost> last_loss;  // why there may be too few
+  Exclusions exclusions;
 };
 
 RoundState open_round(RoundSpec spec, Time now);

@@ -117,16 +117,57 @@ void RoundTurn::let_go(int node, int signal) {
 
 // It has stopped, and gets the end of the job that is its own.
 void RoundTurn::dismiss(int node) {
-  RoundNode& self = node_at(node);
+  const RoundNode& self = node_at(node);
   const std::string reason = "it was sent " + signal_name(*self.leave_signal);
-  const Interrupted ending{*self.leave_signal, node, self.hello.host};
+  state_.last_loss = NodeLost{node, self.hello.host, false, reason};
+  vacate(node, Interrupted{*self.leave_signal, node, self.hello.host});
+}
+
+void RoundTurn::vacate(int node, const Ending& ending) {
+  RoundNode& self = node_at(node);
   send(self.peer, Finish{outcome_of(state_, ending, now_)});
   drop(self.peer);
   note_leaving(state_, self);
-  state_.last_loss = NodeLost{node, self.hello.host, false, reason};
   state_.node_of.erase(self.peer);
   --state_.present_count;
   self.presence = Presence::Lost;
+}
+
+// All have stopped, and another round follows: without the node that was the first to fail, if it
+// was so too often.
+void RoundTurn::leave_out_culprit() {
+  const int most = state_.spec.elastic->exclude_after;
+  const int node = state_.failures.first().node_rank;
+  const RoundNode& self = node_at(node);
+  const int failures = count_failure(state_.exclusions, self.id);
+  if (most == 0 || failures < most) return;
+  const std::string reason = left_out_reason(failures, most);
+  if (self.hello.is_host)
+    return log(LogLevel::Warning,
+               name_of(node) + " is not left out, as the others have joined it: " + reason);
+  leave_out_node(node, reason);
+}
+
+void RoundTurn::leave_out_node(int node, std::string reason) {
+  const RoundNode& self = node_at(node);
+  if (is_left_out(state_.exclusions, self.id)) return;
+  LeftOut told{node, self.hello.host, state_.round, std::move(reason)};
+  leave_out(state_.exclusions, self.id, told);
+  state_.last_loss.reset();
+  const NodeLeftOut message{std::move(told)};
+  send_all(message);
+  const Ending ending = WorkersFailed{state_.failures.failures()};
+  if (self.presence == Presence::Present) vacate(node, ending);
+  std::vector<Peer> back;  // it was lost meanwhile, and has come back
+  for (const auto& [peer, candidate] : state_.line) {
+    send(peer, message);
+    if (candidate.id == self.id) back.push_back(peer);
+  }
+  for (const Peer peer : back) {
+    send(peer, Finish{outcome_of(state_, ending, now_)});
+    drop(peer);
+    leave_line(state_, peer);
+  }
 }
 
 // The next world, if there are enough nodes for it; after a last call if they have been waited for.
@@ -174,6 +215,10 @@ void RoundTurn::line_sweep() {
 void RoundTurn::waited_too_long() {
   const std::string missing = elastic_timeout_text(elastic_roll(state_, false, now_),
                                                    state_.spec.endpoint, state_.spec.join_timeout);
+  if (state_.first_world && !state_.last_loss && !state_.exclusions.nodes.empty()) {
+    state_.exclusions.nodes.back().told.reason += "; no replacement came: " + missing;
+    return finish(WorkersFailed{state_.failures.failures()});
+  }
   if (!state_.first_world || !state_.last_loss)
     return finish(NotRun{{ErrorCode::Timeout, missing}});
   NodeLost lost = *state_.last_loss;

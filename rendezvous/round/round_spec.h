@@ -18,6 +18,7 @@ struct RoundSpec {
   std::optional<ElasticSpec> elastic{};
   int max_restarts = 0;
   RestartPolicy restart{};
+  bool preflight = false;
   std::string endpoint;     // for messages
   std::string master_addr;  // for members that were given none of their own
   std::uint16_t master_port = 0;

@@ -48,6 +48,7 @@ class RoundTurn {
   void end_with(Ending ending, std::string cause);
   void conclude_if_stopped();
   void restart();
+  void check_failed();
   void next_world();
   void finish(Ending ending);
   void node_left(int node, const std::string& reason);
@@ -76,6 +77,9 @@ class RoundTurn {
   bool can_leave(int node) const;
   void let_go(int node, int signal);
   void dismiss(int node);
+  void vacate(int node, const Ending& ending);
+  void leave_out_culprit();
+  void leave_out_node(int node, std::string reason);
   void form_world(bool is_at_once);
   void line_sweep();
   void waited_too_long();

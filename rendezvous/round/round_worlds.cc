@@ -71,7 +71,9 @@ void RoundTurn::say(int node, const AllReturned& returned) {
   node_at(node).has_returned = true;
   if (state_.phase != RoundPhase::Running) return;
   mark_done(node);
-  if (state_.pending_count == 0) finish(Succeeded{});
+  if (state_.pending_count > 0) return;
+  if (state_.is_checked) return finish(Succeeded{});
+  stop_round("the preflight check is done", false);
 }
 
 void RoundTurn::say(int node, const Stopped& stopped) {
@@ -146,11 +148,13 @@ void RoundTurn::conclude_if_stopped() {
   const bool is_success =
       state_.failures.empty() && std::all_of(state_.nodes.begin(), state_.nodes.end(),
                                              [](const auto& node) { return node.has_returned; });
-  if (is_success) return finish(Succeeded{});
+  if (is_success && state_.is_checked) return finish(Succeeded{});
+  if (is_success) state_.is_checked = true;
   next_world();
 }
 
 void RoundTurn::restart() {
+  if (!state_.is_checked) return check_failed();
   const Failure& failure = state_.failures.first();
   const std::string cause =
       "rank " + std::to_string(failure.rank) + " failed: " + to_string(failure.status);
@@ -168,9 +172,23 @@ void RoundTurn::restart() {
           std::to_string(state_.spec.max_restarts) +
           (policy.window.count() > 0 ? " within " + duration_text(policy.window) : "") +
           (pause.count() > 0 ? ", in " + duration_text(pause) : "") + ": " + cause);
+  if (is_elastic()) leave_out_culprit();
   if (pause.count() == 0) return next_world();
   state_.phase = RoundPhase::Pausing;
   state_.resume_at = now_ + pause;
+}
+
+// A fixed world cannot do without a node; an elastic one looks at whoever steps in, too.
+void RoundTurn::check_failed() {
+  const std::vector<Failure> failures = state_.failures.failures();
+  for (const Failure& failure : failures) {
+    const bool can_go =
+        is_elastic() && !node_at(failure.node_rank).hello.is_host &&
+        nodes_without(state_, failure.node_rank, now_) >= state_.spec.elastic->min_nodes;
+    if (!can_go) return finish(WorkersFailed{failures});
+    leave_out_node(failure.node_rank, "the preflight check found a problem with it");
+  }
+  next_world();
 }
 
 void RoundTurn::next_world() {

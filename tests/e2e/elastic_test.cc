@@ -147,6 +147,31 @@ TEST_CASE("a failure in an elastic job restarts all nodes and is counted") {
   }
 }
 
+TEST_CASE("a node whose workers fail is left out for a spare, and everybody says why") {
+  Elastic job("2:2", {"--max-restarts=3", "--exclude-after=1"});
+  job.start();
+  job.start();
+  REQUIRE(job[0].prints("ready 0 0/2 0/2 0"));
+  REQUIRE(job[1].prints("ready 0 1/2 1/2 0"));
+  job.start();
+  REQUIRE(job[2].prints("is a spare"));
+  job.go(0, "[ $GROUP_RANK = 1 ] && exit 7; exec sleep 600");
+  const Ended left_out = job[1].wait(40s);
+  INFO(left_out.err);
+  CHECK(left_out.code == 7);
+  CHECK_THAT(left_out.err, ContainsSubstring("the job goes on without node 1") &&
+                               ContainsSubstring("Left out\n  node 1"));
+  REQUIRE(job[2].prints("ready 1 1/2 1/2 1"));
+  job.go(1, "exit 0");
+  for (const std::size_t i : {0U, 2U}) {
+    const Ended ended = job[i].wait(40s);
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    CHECK_THAT(ended.err, ContainsSubstring("its workers were the first to fail in a round "
+                                            "(--exclude-after=1)"));
+  }
+}
+
 TEST_CASE("when the coordinator's agent dies the other nodes stop and say so at once") {
   Elastic job("1:2", {"--heartbeat-timeout=60"});
   job.start();

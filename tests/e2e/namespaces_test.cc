@@ -34,6 +34,10 @@ class Network {
   bool set_link(int node, const std::string& state) {
     return shell("ip -n " + name_ + "s link set v" + std::to_string(node) + " " + state);
   }
+  // `ip -n NODE <words>`.
+  bool change(int node, const std::string& words) {
+    return shell("ip -n " + name_ + std::to_string(node) + " " + words);
+  }
 
  private:
   bool add(int node) {
@@ -149,6 +153,33 @@ TEST_CASE("a node whose network falls silent is lost, and everyone says so") {
     CHECK(ended.code == 122);
     CHECK_THAT(ended.err, ContainsSubstring(node == 1 ? "node 0" : "node 1"));
   }
+}
+
+TEST_CASE("drun doctor names another MTU, and two nodes that do not reach each other") {
+  Network network;
+  if (!network.is_up()) {
+    WARN("skipped: cannot make network namespaces: " << network.why());
+    return;
+  }
+  REQUIRE(network.change(1, "link set eth0 mtu 1200"));
+  REQUIRE(network.change(2, "route add blackhole 10.77.0.2/32"));
+  std::vector<std::unique_ptr<Running>> nodes;
+  for (int node = 0; node < 3; ++node)
+    nodes.push_back(std::make_unique<Running>(
+        network.inside(node, job({"doctor", "--nnodes=3", "--node_rank=" + std::to_string(node),
+                                  "--master_addr=10.77.0.1"},
+                                 {}))));
+  for (const auto& node : nodes) {
+    const Ended ended = node->wait(60s);
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 1);
+  }
+  const std::string out = nodes[0]->out();
+  INFO(out);
+  CHECK_THAT(out, ContainsSubstring(") has MTU 1200, the others 1500; ") &&
+                      ContainsSubstring("\n1     ") && ContainsSubstring("  eth0 1200  "));
+  CHECK_THAT(out, ContainsSubstring(") at 10.77.0.2, eth0 and node 2 (") &&
+                      ContainsSubstring(") at 10.77.0.3, eth0 do not reach each other: "));
 }
 
 TEST_CASE("an elastic job goes on without a node whose cable was cut, and that node stops") {

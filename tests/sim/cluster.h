@@ -108,6 +108,7 @@ class Cluster {
   void act(int node, const rendezvous::LookAtWorkers& look);
   void act(int node, const rendezvous::Told& told);
   void act(int node, const rendezvous::ShowHang& hang);
+  void act(int, const rendezvous::ShowLeftOut&) {}  // elastic_cluster.h
   void worker_hangs(int node, int round);
   void ask(int node);
   void worker_fails(int node, int round);

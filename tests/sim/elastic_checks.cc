@@ -18,6 +18,7 @@ void ElasticCluster::check_worlds() {
   ++worlds_;
   require(count >= weather_.min_nodes && count <= weather_.max_nodes, "too few or too many nodes");
   check_restarts(any);
+  check_left_out();
   std::map<int, std::size_t> by_rank;
   std::set<int> hosts;
   for (const auto& [agent, world] : told_) {
@@ -25,6 +26,7 @@ void ElasticCluster::check_worlds() {
     require(hosts.insert(agents_[agent].host).second, "one host twice in a world");
     require(world.round == any.round && world.restarts == any.restarts && world.node_count == count,
             "two nodes with different worlds");
+    require(world.is_preflight == any.is_preflight, "a program beside a probe");
     const auto before = last_told_.find(agent);
     if (before != last_told_.end() && before->second.node_rank < count && !agents_[agent].was_hurt)
       require(world.node_rank == before->second.node_rank, "a node that stays lost its number");
@@ -50,10 +52,30 @@ void ElasticCluster::check_worlds() {
 
 void ElasticCluster::check_restarts(const World& world) {
   require(world.restarts <= weather_.max_restarts, "more restarts than allowed");
-  if (last_told_.empty()) return require(world.restarts == 0, "a restart before the first world");
+  if (last_told_.empty()) {
+    require(world.restarts == 0, "a restart before the first world");
+    return require(world.is_preflight == weather_.preflight, "the program before its preflight");
+  }
   const World& last = last_told_.begin()->second;
   const int spent = world.restarts - last.restarts;
-  require(spent == (was_failure_ ? 1 : 0), "restarts do not count failures one by one");
+  const bool is_counted = was_failure_ && !last.is_preflight;
+  require(spent == (is_counted ? 1 : 0), "restarts do not count failures one by one");
+  require(last.is_preflight || !world.is_preflight,
+          "a preflight check after the program has begun");
+}
+
+bool ElasticCluster::is_left_out(int host) const {
+  const std::string name = "host" + std::to_string(host);
+  return std::any_of(round_.exclusions.nodes.begin(), round_.exclusions.nodes.end(),
+                     [&name](const auto& entry) { return entry.told.host == name; });
+}
+
+void ElasticCluster::check_left_out() {
+  require(weather_.exclude_after > 0 || weather_.preflight || left_out() == 0,
+          "a node was left out unasked");
+  require(!is_left_out(0), "the coordinator's node was left out");
+  for (const auto& [agent, world] : told_)
+    require(!is_left_out(agents_[agent].host), "a node that was left out is in a world");
 }
 
 // Delays are up to 40 ms each way: who failed so much earlier must not be missed.
@@ -89,8 +111,8 @@ void ElasticCluster::check_end() {
               "a coordinator was lost that was not");
       continue;
     }
-    const bool is_told = common && !agent.was_hurt && !agent.was_signalled &&
-                         !std::holds_alternative<NotRun>(ending);
+    const bool is_told = common && !is_left_out(agent.host) && !agent.was_hurt &&
+                         !agent.was_signalled && !std::holds_alternative<NotRun>(ending);
     if (is_told) require(*agent.outcome == *common, "two agents with different outcomes");
   }
   if (is_master_up_) require(is_over_, "the coordinator does not end");
@@ -98,6 +120,7 @@ void ElasticCluster::check_end() {
   if (const auto* failed = std::get_if<WorkersFailed>(&common->ending))
     check_first_failure(failed->failures.front());
   if (!std::holds_alternative<Succeeded>(common->ending)) return;
+  require(!last_told_.begin()->second.is_preflight, "success without the program");
   for (const auto& [agent, world] : last_told_)
     require(returned_[world.round].contains(agent), "success that nobody proved");
 }

@@ -20,30 +20,6 @@ constexpr int kAccidentsUntil = 40'000;
 
 }  // namespace
 
-ElasticWeather random_weather(std::uint32_t seed) {
-  std::mt19937 random(seed ^ 0x5eedU);
-  const auto up_to = [&random](int most) {
-    return static_cast<int>(random() % static_cast<unsigned>(most + 1));
-  };
-  ElasticWeather weather;
-  weather.hosts = up_to(99) < 4 ? 3 + up_to(47) : 3 + up_to(4);
-  weather.max_nodes = 1 + up_to(weather.hosts);
-  weather.min_nodes = 1 + up_to(weather.max_nodes - 1);
-  weather.late_hosts = up_to(weather.hosts / 2);
-  weather.max_restarts = up_to(3);
-  weather.failure_chance = up_to(1) * up_to(30);
-  weather.kills = up_to(3);
-  weather.comeback_chance = up_to(100);
-  weather.leaves = up_to(2);
-  weather.drops = up_to(2);
-  weather.cuts = up_to(2);
-  weather.freezes = up_to(2);
-  weather.kill_master_chance = up_to(9) == 0 ? 100 : 0;
-  weather.signal_master_chance = up_to(9) == 0 ? 100 : 0;
-  weather.pause_ms = up_to(1) * up_to(2000);
-  return weather;
-}
-
 ElasticCluster::ElasticCluster(const ElasticWeather& weather, std::uint32_t seed)
     : weather_(weather), random_(seed) {
   for (int host = 0; host < weather.hosts; ++host) {
@@ -58,9 +34,11 @@ void ElasticCluster::start_agent(int host) {
   if (host == 0) {
     RoundSpec spec{.run_id = "none",
                    .node_count = weather_.max_nodes,
-                   .elastic = ElasticSpec{.min_nodes = weather_.min_nodes},
+                   .elastic = ElasticSpec{.min_nodes = weather_.min_nodes,
+                                          .exclude_after = weather_.exclude_after},
                    .max_restarts = weather_.max_restarts,
                    .restart = {.pause = Milliseconds(weather_.pause_ms)},
+                   .preflight = weather_.preflight,
                    .endpoint = "host0:29400",
                    .master_addr = "host0",
                    .master_port = 29400,
@@ -271,7 +249,8 @@ void ElasticCluster::act(std::size_t agent, const StartWorkers& start) {
   self.is_stopping = false;
   self.failures.clear();
   const int round = start.world.round;
-  if (percent() < weather_.failure_chance)
+  const bool is_bad = self.host > 0 && self.host <= weather_.bad_hosts;
+  if (percent() < (is_bad ? 90 : weather_.failure_chance))
     later(between(0, kLongestRound), [this, agent, round] { worker_fails(agent, round); });
   else
     later(between(0, kLongestRound), [this, agent, round] { workers_return(agent, round); });

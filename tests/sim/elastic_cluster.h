@@ -37,7 +37,10 @@ struct ElasticWeather {
   int freezes = 0;          // agents that stand still for a while
   int kill_master_chance = 0;
   int signal_master_chance = 0;
-  int pause_ms = 0;  // --restart-backoff
+  int pause_ms = 0;       // --restart-backoff
+  int exclude_after = 0;  // --exclude-after
+  bool preflight = false;
+  int bad_hosts = 0;  // from the second on: their workers fail nine times in ten
 };
 
 // One that depends on the seed alone: from 3 to 50 hosts, with any of the accidents.
@@ -56,6 +59,7 @@ class ElasticCluster {
   std::optional<Outcome> outcome() const;
   int rounds() const { return worlds_; }
   int restarts() const { return static_cast<int>(round_.restarts.size()); }
+  std::size_t left_out() const { return round_.exclusions.nodes.size(); }
 
  private:
   using Peer = rendezvous::Peer;
@@ -118,6 +122,7 @@ class ElasticCluster {
   void act(std::size_t, const rendezvous::LookAtWorkers&) {}
   void act(std::size_t, const rendezvous::Told&) {}
   void act(std::size_t, const rendezvous::ShowHang&) {}
+  void act(std::size_t, const rendezvous::ShowLeftOut&) {}
   void worker_fails(std::size_t agent, int round);
   void workers_return(std::size_t agent, int round);
   void stop_workers(std::size_t agent);
@@ -139,6 +144,8 @@ class ElasticCluster {
   // The worlds that one turn of the coordinator has told.
   void check_worlds();
   void check_restarts(const World& world);
+  void check_left_out();
+  bool is_left_out(int host) const;
   void check_first_failure(const Failure& root);
 
   struct Pending {

@@ -81,6 +81,25 @@ TEST_CASE("failures of an elastic job restart it as often as allowed, and the fi
   CHECK(tally.endings.at("failed") > 0);
 }
 
+TEST_CASE("a node whose workers always fail is left out, and the job succeeds with the others") {
+  ElasticWeather weather;
+  weather.hosts = 4;
+  weather.max_restarts = 20;
+  weather.bad_hosts = 1;
+  weather.exclude_after = 2;
+  std::size_t left_out = 0;
+  for (std::uint32_t seed = 1; seed <= 100 / kRunShare; ++seed) {
+    ElasticCluster cluster(weather, seed);
+    cluster.run();
+    if (cluster.broken().empty()) cluster.check_end();
+    CAPTURE(seed);
+    REQUIRE(cluster.broken() == "");
+    left_out += cluster.left_out();
+    CHECK(cluster.outcome()->ending == Ending(Succeeded{}));
+  }
+  CHECK(left_out > 30 / kRunShare);
+}
+
 TEST_CASE("whatever happens to an elastic job, its worlds are sound and it ends") {
   const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
   const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 400 / kRunShare);

@@ -146,6 +146,7 @@ void MemberDriver::provoke(int kind) {
       [this] {
         hear(HangFound{0, "x", {}});
       },
+      [this] { hear(NodeLeftOut{}); },
   };
   REQUIRE(events.size() == kEventKinds);
   events[static_cast<std::size_t>(kind)]();

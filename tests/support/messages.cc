@@ -86,7 +86,8 @@ std::vector<CoordinatorMessage> coordinator_messages() {
                     .role_world_size = 12,
                     .master_addr = "fd00::1",
                     .master_port = 29500,
-                    .use_agent_store = false};
+                    .use_agent_store = false,
+                    .is_preflight = true};
   Outcome failed{.ending = WorkersFailed{{full_failure(3), full_failure(1)}},
                  .run_id = "run-1",
                  .node_count = 3,
@@ -94,7 +95,8 @@ std::vector<CoordinatorMessage> coordinator_messages() {
                  .restarts = 1,
                  .max_restarts = 3,
                  .failures_left_out = 4,
-                 .duration = Milliseconds(123456)};
+                 .duration = Milliseconds(123456),
+                 .left_out = {{1, "b", 4, "it fails"}, {2, "", 0, ""}}};
   const auto ended = [](Ending ending) {
     Outcome outcome;
     outcome.ending = std::move(ending);
@@ -115,7 +117,8 @@ std::vector<CoordinatorMessage> coordinator_messages() {
           Pong{},
           TellStacks{9},
           StacksTold{7, full_evidence()},
-          HangFound{3, "rank 7 on node 0 (a) hung", full_evidence()}};
+          HangFound{3, "rank 7 on node 0 (a) hung", full_evidence()},
+          NodeLeftOut{{1, "b", 4, "it fails"}}};
 }
 
 }  // namespace drun::test

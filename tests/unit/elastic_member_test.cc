@@ -46,6 +46,14 @@ TEST_CASE("an elastic member takes the number it is given, another one in anothe
   CHECK(member.only<StartWorkers>().world.node_rank == 2);
 }
 
+TEST_CASE("a member passes on that a node is left out, and goes on") {
+  const Phase phase = GENERATE(Phase::Joined, Phase::Running, Phase::Stopped);
+  MemberDriver member = elastic(phase);
+  member.hear(NodeLeftOut{{1, "b", 0, "it fails"}});
+  CHECK(member.only<ShowLeftOut>().node.host == "b");
+  CHECK(member.state.phase == phase);
+}
+
 TEST_CASE("a spare waits without end, as long as the coordinator lives") {
   MemberDriver member = elastic(Phase::Joined);
   Waiting waiting{.node_count = 3, .joined_count = 3, .least_node_count = 2, .is_spare = true};

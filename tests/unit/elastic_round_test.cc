@@ -2,7 +2,7 @@
 #include "rendezvous/round/round.h"
 
 #include "tests/support/catch.h"
-#include "tests/support/round_driver.h"
+#include "tests/support/elastic_job.h"
 
 namespace drun::rendezvous {
 namespace {
@@ -11,59 +11,9 @@ using test::aged_failure;
 using test::RoundDriver;
 using namespace std::chrono_literals;
 
-RoundSpec spec_of(int least, int most) {
-  RoundSpec spec;
-  spec.run_id = "job-1";
-  spec.node_count = most;
-  spec.elastic = ElasticSpec{.min_nodes = least};
-  spec.endpoint = "host0:29400";
-  spec.master_addr = "host0";
-  spec.master_port = 29400;
-  spec.join_timeout = 10min;
-  spec.heartbeat_timeout = 10s;
-  return spec;
-}
+using Job = test::ElasticJob;
 
-// Node n's host is "host<n>"; node 0's agent is the coordinator's.
-struct Job : RoundDriver {
-  Job(int least, int most) : RoundDriver(spec_of(least, most)) {}
-  explicit Job(const RoundSpec& spec) : RoundDriver(spec) {}
-
-  Hello hello_of(int node) const {
-    Hello own = hello(node);
-    own.node_rank.reset();
-    own.least_node_count = state.spec.elastic->min_nodes;
-    own.is_host = node == 0;
-    return own;
-  }
-  void come(int node) { join(peer(node), hello_of(node)); }
-  void come_as(Peer peer, int node, std::uint64_t instance) {
-    Hello hello = hello_of(node);
-    hello.instance = instance;
-    join(peer, hello);
-  }
-  std::optional<World> world(Peer to) const {
-    const auto ready = sent<WorldReady>(to);
-    return ready.empty() ? std::nullopt : std::optional(ready.back().world);
-  }
-  std::optional<World> world_of(int node) const { return world(peer(node)); }
-  void stopped(int node, std::vector<AgedFailure> failures = {}) {
-    say(peer(node), Stopped{state.round, std::move(failures), 0});
-  }
-  // Time passes, everybody who is there shows signs of life.
-  void live(Milliseconds time) {
-    std::vector<RoundAction> all;
-    for (; time > 0ms; time -= 500ms) {
-      std::vector<Peer> peers;
-      for (const auto& [each, node] : state.node_of) peers.push_back(each);
-      for (const auto& [each, candidate] : state.line) peers.push_back(each);
-      for (const Peer each : peers) event(PeerSaid{each, Ping{}});
-      wait(500ms);
-      all.insert(all.end(), actions.begin(), actions.end());
-    }
-    actions = all;
-  }
-};
+RoundSpec spec_of(int least, int most) { return test::elastic_spec(least, most); }
 
 Job running(int least, int most, int nodes) {
   Job job(least, most);

@@ -77,6 +77,7 @@ TEST_CASE("every event has its name and what it has to say") {
   CHECK(line_of(agent::AgentStarted{2, {"./a\nb"}})["command"][0] == "./a\nb");
   CHECK(line_of(agent::AgentStarted{2, {"\xff"}})["command"][0] == "\xef\xbf\xbd");
   CHECK(line_of(agent::RoundBegan{*running().world})["first_rank"] == 4);
+  CHECK(line_of(agent::RoundBegan{*running().world})["is_preflight"] == false);
   const json failed = line_of(agent::WorkerFailed{failure()});
   CHECK(failed["event"] == "worker_failed");
   CHECK(failed["exit_code"] == 137);
@@ -90,6 +91,10 @@ TEST_CASE("every event has its name and what it has to say") {
   const json found = line_of(agent::HangFoundAnywhere{2, "rank 5 hung", test::full_evidence()});
   CHECK(found["event"] == "hang_found");
   CHECK(found["evidence"][0] == "ranks 0-6, 8-63: in all_reduce #812, no sign of life (gdb)");
+  const json left_out = line_of(agent::NodeLeftOut{{1, "gpu1", 2, "it fails"}});
+  CHECK(left_out["event"] == "node_left_out");
+  CHECK(left_out["left_out_host"] == "gpu1");
+  CHECK(left_out["reason"] == "it fails");
   CHECK(line_of(agent::RoundStopping{2})["event"] == "round_stopping");
   CHECK(line_of(agent::RoundEnded{2, true})["succeeded"] == true);
   CHECK(line_of(agent::SignalCame{15})["signal_name"] == "SIGTERM");

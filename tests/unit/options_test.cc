@@ -96,6 +96,7 @@ const std::vector<Case> kCases{
        o.restart.most_pause = milliseconds(600'000);
      }},
     {"rank-order", "natural", [](Options& o) { o.rank_order = RankOrder::Natural; }},
+    {"exclude-after", "2", [](Options& o) { o.exclude_after = 2; }},
     {"min-uptime", "0", [](Options& o) { o.min_uptime = milliseconds(0); }},
     {"heartbeat-timeout", "2.5", [](Options& o) { o.heartbeat_timeout = milliseconds(2500); }},
     {"rdzv-id", "a b", [](Options& o) { o.rdzv_id = "a b"; }},
@@ -163,6 +164,7 @@ struct FlagCase {
 };
 const std::vector<FlagCase> kFlags{
     {"standalone", &Options::standalone},
+    {"preflight", &Options::preflight},
     {"module", &Options::module},
     {"no-python", &Options::no_python},
     {"run-path", &Options::run_path},

@@ -1,5 +1,7 @@
 #include "launcher/plan_elastic.h"
 
+#include <algorithm>
+
 #include "launcher/plan.h"
 #include "launcher/plan_text.h"
 #include "tests/support/catch.h"
@@ -63,12 +65,14 @@ TEST_CASE("c10d of several nodes is elastic, of a range or a number, with torchr
   options.heartbeat_timeout = 3s;
   options.min_uptime = 1s;
   options.rank_order = RankOrder::Natural;
+  options.exclude_after = 2;
   const JoinSpec other = join_of(options);
   CHECK(other.elastic->last_call_timeout == 0s);
   CHECK(other.join_timeout == 7s);
   CHECK(other.heartbeat_timeout == 3s);
   CHECK(other.elastic->min_uptime == 1s);
   CHECK(other.elastic->rank_order == RankOrder::Natural);
+  CHECK(other.elastic->exclude_after == 2);
 }
 
 TEST_CASE("the node whose name or address is the endpoint's listens, if nobody else here does") {
@@ -114,6 +118,35 @@ TEST_CASE("what an elastic job cannot use is an error, or said") {
   fixed.min_uptime = 1s;
   fixed.restart.pause = 1s;
   CHECK(make_plan(fixed, host_facts())->warnings.size() == 3);
+  options = c10d({1, 2});
+  options.exclude_after = 2;
+  CHECK_THAT(make_plan(options, host_facts())->warnings.at(0),
+             ContainsSubstring("nothing is restarted"));
+  fixed.exclude_after = 2;
+  CHECK_THAT(error_of(fixed), ContainsSubstring("--exclude-after: nobody can take the place of"));
+}
+
+TEST_CASE("a preflight check needs drun's own store and the probe beside drun") {
+  Options options = c10d({1, 2});
+  options.preflight = true;
+  HostFacts host = host_facts();
+  host.own_folder = "/opt/drun";
+  host.usable_cpus = 6;
+  const Result<Plan> plan = make_plan(options, host);
+  REQUIRE(plan);
+  CHECK(plan->agent.join.preflight);
+  const auto& words = plan->agent.preflight_argv;
+  CHECK(words.front() == "/opt/drun/drun-probe");
+  CHECK(std::find(words.begin(), words.end(), "--cores=6") != words.end());
+  CHECK(words.back() == "--preflight");
+  host.probe = [](const std::string& path) {
+    return path.ends_with("drun-probe") ? FileKind::Missing : FileKind::Executable;
+  };
+  options.nnodes = NodeRange{1, 1};
+  CHECK_THAT(make_plan(options, host)->cannot_start->message,
+             ContainsSubstring("/opt/drun/drun-probe, which belongs to drun, is not there"));
+  options.store = StoreHost::Worker;
+  CHECK_THAT(error_of(options), ContainsSubstring("leave --store=worker out"));
 }
 
 TEST_CASE("the plan of an elastic job claims no number that only the coordinator knows") {

@@ -38,6 +38,10 @@ TEST_CASE("the report of a success has every field") {
   CHECK(json["failures"].empty());
   CHECK(json["failures_left_out"] == 0);
   CHECK(json["details"].is_null());
+  CHECK(json["left_out"].empty());
+  outcome.left_out = {{1, "gpu1", 2, "it fails"}};
+  CHECK(parsed(outcome, 0)["left_out"][0]["host"] == "gpu1");
+  CHECK(parsed(outcome, 0)["left_out"][0]["reason"] == "it fails");
 }
 
 TEST_CASE("failures come back with what was known, and nothing breaks on foreign bytes") {

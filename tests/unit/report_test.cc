@@ -205,6 +205,13 @@ TEST_CASE("restarts that are counted within a time may be more than are allowed 
   CHECK_THAT(report_text(outcome, kStyle), ContainsSubstring(", 5 restarts)"));
 }
 
+TEST_CASE("nodes that were left out are named in the report of a failure, with the reason") {
+  Outcome outcome = ended_by(WorkersFailed{{failure_of(0)}});
+  outcome.left_out = {{1, "gpu1", 2, "it fails"}};
+  CHECK_THAT(report_text(outcome, kStyle),
+             ContainsSubstring("\nLeft out\n  node 1 (gpu1), after round 2: it fails\n"));
+}
+
 TEST_CASE("a signal to a node without a number is told by its host alone") {
   CHECK_THAT(report_text(ended_by(Interrupted{15, std::nullopt, "gpu7"}), kStyle),
              ContainsSubstring("job ended by SIGTERM, sent to the node on gpu7"));

@@ -1,0 +1,152 @@
+// drun doctor on this machine, as nodes on loopback and in network namespaces.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+#include "tests/support/ssh_hosts.h"
+
+namespace drun::testing {
+namespace {
+
+Words doctor(int count, int node, int port, const Words& more = {}) {
+  return Words{drun_program(),
+               "doctor",
+               "--nnodes=" + std::to_string(count),
+               "--node_rank=" + std::to_string(node),
+               "--master_addr=127.0.0.1",
+               "--master_port=" + std::to_string(port)} +
+         more;
+}
+
+// All nodes, the first one's last; `wraps[n]` is put before node n's command.
+std::vector<Ended> run_doctor(int count, const std::map<int, Words>& wraps = {},
+                              const Words& more = {}) {
+  const int port = free_port();
+  std::vector<std::unique_ptr<Running>> nodes;
+  for (int node = 0; node < count; ++node) {
+    Launch launch = job({}, {"true"});  // its environment
+    const auto wrap = wraps.find(node);
+    launch.argv = (wrap == wraps.end() ? Words{} : wrap->second) + doctor(count, node, port, more);
+    nodes.push_back(std::make_unique<Running>(launch));
+  }
+  std::vector<Ended> ended;
+  for (const auto& node : nodes) ended.push_back(node->wait(60s));
+  return ended;
+}
+
+}  // namespace
+
+TEST_CASE("drun doctor of two healthy nodes prints a table on node 0 and ends with 0") {
+  const std::vector<Ended> ended = run_doctor(2);
+  INFO(ended[0].out << ended[0].err << ended[1].out << ended[1].err);
+  CHECK(ended[0].code == 0);
+  CHECK(ended[1].code == 0);
+  CHECK_THAT(ended[0].out, StartsWith("2 nodes: drun 0.") && ContainsSubstring("\nnode  host") &&
+                               ContainsSubstring("127.0.0.1") && ContainsSubstring("\n1     "));
+  CHECK(ended[1].out.empty());
+}
+
+TEST_CASE("of three nodes drun doctor names the one with fewer descriptors, everywhere with 1") {
+  const std::vector<Ended> ended =
+      run_doctor(3, {{2, {"sh", "-c", "ulimit -n 512; exec \"$@\"", "sh"}}}, {"--json"});
+  INFO(ended[0].out << ended[0].err << ended[2].err);
+  for (const Ended& each : ended) CHECK(each.code == 1);
+  const auto json = nlohmann::json::parse(ended[0].out);
+  CHECK(json["is_well"] == false);
+  CHECK(json["nodes"].size() == 3);
+  CHECK(json["nodes"][2]["facts"]["nofile"] == 512);
+  std::string problems;
+  for (const auto& finding : json["findings"])
+    if (finding["is_problem"] == true) problems += finding["what"].get<std::string>() + "\n";
+  CHECK_THAT(problems,
+             ContainsSubstring("node 2 (") && ContainsSubstring(" has nofile 512, the others "));
+  // On its own console, too; and no report of a job that failed.
+  CHECK_THAT(ended[2].err, ContainsSubstring("has nofile 512") &&
+                               !ContainsSubstring("job failed") && !ContainsSubstring("stopping"));
+  CHECK_THAT(ended[1].err, !ContainsSubstring("nofile 512, "));
+}
+
+TEST_CASE("drun doctor of a job's whole command looks at its program and does not start it") {
+  Launch launch = job({}, {"true"});
+  launch.argv = {drun_program(), "doctor", "--nproc_per_node=4", "--max_restarts=3", "./not-there"};
+  const Ended ended = run(launch);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 1);
+  CHECK_THAT(ended.out, StartsWith("1 node: ") && ContainsSubstring("problem  node 0 (") &&
+                            ContainsSubstring("./not-there: no such file"));
+}
+
+TEST_CASE("over ssh drun doctor of two machines is one command with one table") {
+  const SshHosts hosts;
+  if (!hosts.why_not().empty()) {
+    WARN("skipped: cannot make machines to log in to: " << hosts.why_not());
+    return;
+  }
+  Launch launch = hosts.launch({"--hosts=node[1-2]:4"}, {"true"});
+  launch.argv.insert(std::find(launch.argv.begin(), launch.argv.end(), drun_program()) + 1,
+                     "doctor");
+  const Ended ended = run(launch, 60s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out, StartsWith("2 nodes: ") && ContainsSubstring("\n1     node2 "));
+  CHECK(ended.err.empty());
+  CHECK(eventually([&] { return hosts.are_empty(); }));
+}
+
+TEST_CASE("a preflight check lets a job of good machines run, and one of bad machines not begin") {
+  Nodes nodes(2, {"--preflight", "--nproc_per_node=2"});
+  const bool is_bad = GENERATE(false, true);
+  nodes.start(0, {}, "echo runs $RANK $DRUN_ROUND $TORCHELASTIC_RESTART_COUNT");
+  Launch other = nodes.launch(1, {}, "echo runs $RANK $DRUN_ROUND $TORCHELASTIC_RESTART_COUNT");
+  if (is_bad) {
+    const Words limited{"sh", "-c", "ulimit -n 512; exec \"$@\"", "sh"};
+    other.argv = limited + other.argv;
+  }
+  const Ended second = run(other, 60s);
+  const Ended first = nodes[0].wait(60s);
+  INFO(first.out << first.err << second.out << second.err);
+  CHECK(first.code == (is_bad ? 1 : 0));
+  CHECK(second.code == (is_bad ? 1 : 0));
+  CHECK_THAT(first.err, ContainsSubstring("preflight: looking at 2 machines"));
+  if (is_bad) {
+    CHECK_THAT(first.out + second.out, !ContainsSubstring("runs"));
+    // The root cause's last lines of stderr are the finding.
+    CHECK_THAT(first.err,
+               ContainsSubstring("| problem  node 1 (") && ContainsSubstring("has nofile 512"));
+  } else {
+    CHECK_THAT(first.out + second.out,
+               ContainsSubstring("runs 0 1 0") && ContainsSubstring("runs 3 1 0"));
+  }
+}
+
+TEST_CASE("an elastic job goes on without a node that the preflight check finds bad") {
+  const std::string endpoint = "--rdzv-endpoint=localhost:" + std::to_string(free_port());
+  const auto agent = [&endpoint](bool is_host, const Words& wrap) {
+    Launch launch = shell_job({"--preflight", "--nnodes=1:2", "--rdzv-backend=c10d", endpoint,
+                               "--rdzv-conf=is_host=" + std::to_string(is_host ? 1 : 0)},
+                              "echo runs $GROUP_RANK of $GROUP_WORLD_SIZE in $DRUN_ROUND");
+    launch.argv = wrap + launch.argv;
+    return launch;
+  };
+  Running host(agent(true, {}));
+  const Ended bad = run(agent(false, {"sh", "-c", "ulimit -n 512; exec \"$@\"", "sh"}), 60s);
+  const Ended ended = host.wait(60s);
+  INFO(bad.err << ended.err);
+  CHECK(bad.code == 1);
+  CHECK(ended.code == 0);
+  CHECK(ended.out == "runs 0 of 1 in 2\n");
+  CHECK_THAT(ended.err, ContainsSubstring("the job goes on without node 1") &&
+                            ContainsSubstring("the preflight check found a problem with it"));
+}
+
+TEST_CASE("drun doctor says which nodes did not come") {
+  Launch launch = job({}, {"true"});
+  launch.argv = doctor(2, 0, free_port(), {"--rdzv-conf=join_timeout=1"});
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 120);
+  CHECK_THAT(ended.err, ContainsSubstring("node 1 missing"));
+}
+
+}  // namespace drun::testing

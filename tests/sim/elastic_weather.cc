@@ -1,0 +1,35 @@
+// What may happen to an elastic job, at random.
+#include <random>
+
+#include "tests/sim/elastic_cluster.h"
+
+namespace drun::test {
+
+ElasticWeather random_weather(std::uint32_t seed) {
+  std::mt19937 random(seed ^ 0x5eedU);
+  const auto up_to = [&random](int most) {
+    return static_cast<int>(random() % static_cast<unsigned>(most + 1));
+  };
+  ElasticWeather weather;
+  weather.hosts = up_to(99) < 4 ? 3 + up_to(47) : 3 + up_to(4);
+  weather.max_nodes = 1 + up_to(weather.hosts);
+  weather.min_nodes = 1 + up_to(weather.max_nodes - 1);
+  weather.late_hosts = up_to(weather.hosts / 2);
+  weather.max_restarts = up_to(3);
+  weather.failure_chance = up_to(1) * up_to(30);
+  weather.kills = up_to(3);
+  weather.comeback_chance = up_to(100);
+  weather.leaves = up_to(2);
+  weather.drops = up_to(2);
+  weather.cuts = up_to(2);
+  weather.freezes = up_to(2);
+  weather.kill_master_chance = up_to(9) == 0 ? 100 : 0;
+  weather.signal_master_chance = up_to(9) == 0 ? 100 : 0;
+  weather.pause_ms = up_to(1) * up_to(2000);
+  weather.exclude_after = up_to(3) == 0 ? 1 + up_to(1) : 0;
+  weather.preflight = up_to(3) == 0;
+  weather.bad_hosts = up_to(2) == 0 ? 1 : 0;
+  return weather;
+}
+
+}  // namespace drun::test

@@ -1,0 +1,149 @@
+// drun doctor as a plan: the job's own command line, with probes in the place of its program.
+#include "launcher/doctor/doctor.h"
+
+#include <algorithm>
+
+#include "launcher/hosts/host_plan.h"
+#include "launcher/plan.h"
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Result<Command> parse(Words words, const std::string& name = "drun") {
+  words.insert(words.begin(), name);
+  return parse_command_line(words, [](std::string_view) { return std::nullopt; });
+}
+
+Options doctor(const Words& words) {
+  Words all{"doctor"};
+  all.insert(all.end(), words.begin(), words.end());
+  const Result<Command> command = parse(all);
+  INFO((command ? "" : command.error().message));
+  REQUIRE(command);
+  return std::get<Options>(*command);
+}
+
+HostFacts host_facts() {
+  HostFacts host;
+  host.hostname = "gpu0";
+  host.own_folder = "/opt/drun";
+  host.usable_cpus = 64;
+  host.gpus = 8;
+  host.working_directory = "/home/me";
+  host.probe = [](const std::string& path) {
+    return path.ends_with("/drun-probe") ? FileKind::Executable : FileKind::Missing;
+  };
+  return host;
+}
+
+Plan plan_of(const Words& words, const HostFacts& host = host_facts()) {
+  const Result<Plan> plan = make_plan(doctor(words), host);
+  INFO((plan ? "" : plan.error().message));
+  REQUIRE(plan);
+  return *plan;
+}
+
+bool has(const Words& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+}  // namespace
+
+TEST_CASE("drun doctor is a job of one probe a node, where the job's nodes would meet") {
+  const Plan plan = plan_of({"--nnodes=3", "--node_rank=1", "--master_addr=10.0.0.1", "--json",
+                             "--nproc_per_node=gpu", "--max_restarts=3", "--tee=3",
+                             "--bind_to=core", "--hang-timeout=60", "--preflight"});
+  CHECK(plan.is_doctor);
+  const JoinSpec& join = plan.agent.join;
+  CHECK(join.node_count == 3);
+  CHECK(join.node_rank == 1);
+  CHECK(join.endpoint == Endpoint{"10.0.0.1", 29500});
+  CHECK(join.local_world_size == 1);
+  CHECK(join.max_restarts == 0);
+  CHECK(join.join_timeout == std::chrono::minutes(2));
+  CHECK_FALSE(join.preflight);
+  CHECK(plan.agent.hang_timeout.count() == 0);
+  CHECK(plan.agent.worker.placements.empty());
+  CHECK_FALSE(plan.agent.output.streams[0][0].to_file);
+  const Words& words = plan.agent.worker.argv;
+  CHECK(words.front() == "/opt/drun/drun-probe");
+  for (const char* word : {"--cores=64", "--gpus=8", "--json"}) CHECK(has(words, word));
+  CHECK_FALSE(plan.cannot_start);
+}
+
+TEST_CASE("a program behind drun doctor is looked at, and not started") {
+  const Plan plan = plan_of({"--rdzv-conf=join_timeout=7", "./train", "--json"});
+  const Words& words = plan.agent.worker.argv;
+  CHECK(words.front() == "/opt/drun/drun-probe");
+  CHECK_FALSE(has(words, "--json"));  // the program's own
+  CHECK_THAT(words.back(), StartsWith("--problem=./train: no such file"));
+  CHECK(plan.agent.join.join_timeout == std::chrono::seconds(7));
+}
+
+TEST_CASE("without the probe beside it drun doctor says what is missing") {
+  HostFacts host = host_facts();
+  host.own_folder = "/usr/bin";
+  host.probe = [](const std::string&) { return FileKind::Missing; };
+  CHECK_THAT(plan_of({}, host).cannot_start->message,
+             ContainsSubstring("/usr/bin/drun-probe") && ContainsSubstring("install drun anew"));
+}
+
+TEST_CASE("a program of that name can be started, and torchrun knows no doctor") {
+  CHECK(std::get<Options>(*parse({"--", "doctor"})).program == "doctor");
+  CHECK_FALSE(std::get<Options>(*parse({"./doctor"})).doctor);
+  CHECK(std::get<Options>(*parse({"doctor"}, "torchrun")).program == "doctor");
+  CHECK_FALSE(parse({"doctor", "--no-such-option"}));
+}
+
+TEST_CASE("drun doctor's help shows what says where nodes meet, and fits 80 columns") {
+  const std::string help = std::get<ShowText>(*parse({"doctor", "--help"})).text;
+  CHECK_THAT(help, ContainsSubstring("Usage: drun doctor") &&
+                       ContainsSubstring("--rdzv-endpoint") && ContainsSubstring("--hosts") &&
+                       ContainsSubstring("--json") &&
+                       ContainsSubstring("Exit code: 0 without problems"));
+  CHECK_THAT(help, !ContainsSubstring("--tee"));
+  for (std::size_t begin = 0; begin < help.size();) {
+    const std::size_t end = help.find('\n', begin);
+    CHECK(end - begin <= 84);
+    begin = end + 1;
+  }
+}
+
+TEST_CASE("with --hosts the agents are told to be doctors, too") {
+  HostFacts host = host_facts();
+  host.random_id = "0123";
+  const Words words{"--hosts=a:4,b:4", "--json", "--tee=3"};
+  const auto plan = hosts::make_host_plan(doctor(words), host, "/opt/drun/drun");
+  REQUIRE(plan);
+  REQUIRE(plan->nodes.size() == 2);
+  const Words& sent = plan->nodes[1].arguments;
+  CHECK(sent[1] == "doctor");
+  CHECK(has(sent, "--json"));
+  CHECK_FALSE(has(sent, "--"));
+  const Result<Command> there = parse_command_line(sent, [](auto) { return std::nullopt; });
+  REQUIRE(there);
+  Options options = std::get<Options>(*there);
+  options.is_checked_first = true;
+  const Result<Plan> agent = make_plan(options, host);
+  REQUIRE(agent);
+  CHECK(agent->agent.join.local_world_size == 1);
+  CHECK(agent->agent.output.mode == OutputMode::Lines);
+  CHECK(has(agent->agent.worker.argv, "--quiet"));
+}
+
+TEST_CASE("only the probe's own word counts as the verdict") {
+  Failure failure;
+  failure.status = Exited{1};
+  CHECK(is_verdict(Outcome{.ending = WorkersFailed{{failure}}}));
+  failure.status = Exited{3};
+  CHECK_FALSE(is_verdict(Outcome{.ending = WorkersFailed{{failure}}}));
+  CHECK_FALSE(is_verdict(Outcome{}));
+  CHECK(is_about_verdict("rank 0 (local rank 0, pid 7) failed: exit code 1"));
+  CHECK_FALSE(is_about_verdict("rank 0 (local rank 0, pid 7) failed: exit code 127"));
+  CHECK_FALSE(is_about_verdict("waiting for 1 of 2 nodes"));
+}
+
+}  // namespace drun

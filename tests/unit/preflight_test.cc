@@ -1,0 +1,124 @@
+// A world of probes before the program's first.
+#include "tests/support/catch.h"
+#include "tests/support/elastic_job.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using test::aged_failure;
+using test::RoundDriver;
+using namespace std::chrono_literals;
+
+RoundSpec fixed_spec() {
+  RoundSpec spec = test::elastic_spec(1, 2);
+  spec.elastic.reset();
+  spec.preflight = true;
+  return spec;
+}
+
+RoundSpec elastic_spec() {
+  RoundSpec spec = test::elastic_spec(2, 3);
+  spec.preflight = true;
+  return spec;
+}
+
+test::ElasticJob checking(const RoundSpec& spec = elastic_spec()) {
+  test::ElasticJob job(spec);
+  for (int node = 0; node < 3; ++node) job.come(node);
+  REQUIRE(job.world_of(2)->is_preflight);
+  return job;
+}
+
+void all_return(RoundDriver& job, std::initializer_list<int> nodes) {
+  for (const int node : nodes) job.say(RoundDriver::peer(node), AllReturned{job.state.round});
+}
+
+}  // namespace
+
+TEST_CASE("when all probes have returned the program's first world follows, and costs no restart") {
+  RoundDriver job(fixed_spec());
+  job.join_all();
+  CHECK(job.sent<WorldReady>(RoundDriver::peer(1)).at(0).world.is_preflight);
+  all_return(job, {0, 1});
+  CHECK(job.sent<Finish>(RoundDriver::peer(0)).empty());
+  REQUIRE(job.sent<Stop>(RoundDriver::peer(0)).size() == 1);
+  for (const int node : {0, 1}) job.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  const World world = job.sent<WorldReady>(RoundDriver::peer(1)).at(0).world;
+  CHECK_FALSE(world.is_preflight);
+  CHECK(world.round == 1);
+  CHECK(world.restarts == 0);
+  CHECK(job.count<ClearStore>() == 1);
+  all_return(job, {0, 1});
+  CHECK(job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending == Ending(Succeeded{}));
+}
+
+TEST_CASE("a probe that fails ends a fixed job, restarts or not, before the program has begun") {
+  RoundSpec spec = fixed_spec();
+  spec.max_restarts = 3;
+  RoundDriver job(spec);
+  job.join_all();
+  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.say(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
+  job.say(RoundDriver::peer(0), Stopped{0, {}, 0});
+  const Outcome outcome = job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome;
+  CHECK(std::get<WorkersFailed>(outcome.ending).failures.front().node_rank == 1);
+  CHECK(outcome.restarts == 0);
+}
+
+TEST_CASE("a spare takes a bad node's place, and is looked at, too") {
+  test::ElasticJob job = checking();
+  job.come(3);
+  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.stopped(0);
+  job.stopped(1, {aged_failure(1)});
+  job.stopped(2);
+  const LeftOut told{1, "host1", 0, "the preflight check found a problem with it"};
+  CHECK(job.sent<NodeLeftOut>(RoundDriver::peer(3)).at(0).node == told);
+  CHECK(job.sent<Finish>(RoundDriver::peer(1)).size() == 1);
+  REQUIRE(job.world_of(3).has_value());
+  CHECK(job.world_of(3)->is_preflight);
+  CHECK(job.world_of(3)->restarts == 0);
+  all_return(job, {0, 2, 3});
+  for (const int node : {0, 2, 3}) job.stopped(node);
+  CHECK_FALSE(job.world_of(3)->is_preflight);
+}
+
+TEST_CASE(
+    "a bad node that nobody can replace, or that is the coordinator's, ends the job at once") {
+  const int bad = GENERATE(0, 1);
+  RoundSpec spec = elastic_spec();
+  spec.elastic->min_nodes = bad == 0 ? 1 : 3;
+  test::ElasticJob job = checking(spec);
+  job.say(RoundDriver::peer(bad), Failed{0, aged_failure(bad)});
+  for (int node = 0; node < 3; ++node)
+    job.stopped(node, node == bad ? std::vector{aged_failure(bad)} : std::vector<AgedFailure>{});
+  const Outcome outcome = job.sent<Finish>(RoundDriver::peer(2)).at(0).outcome;
+  CHECK(std::get<WorkersFailed>(outcome.ending).failures.front().node_rank == bad);
+  CHECK(outcome.left_out.empty());
+}
+
+TEST_CASE("a node lost in the check is replaced, and those that are left are looked at again") {
+  test::ElasticJob job = checking();
+  job.leave(RoundDriver::peer(2));
+  for (const int node : {0, 1}) job.stopped(node);
+  REQUIRE(job.world_of(1).has_value());
+  CHECK(job.world_of(1)->is_preflight);
+  CHECK(job.world_of(1)->node_count == 2);
+}
+
+TEST_CASE("a program's failure is not the preflight's: it is restarted as ever") {
+  RoundSpec spec = fixed_spec();
+  spec.max_restarts = 1;
+  RoundDriver job(spec);
+  job.join_all();
+  all_return(job, {0, 1});
+  for (const int node : {0, 1}) job.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  job.say(RoundDriver::peer(1), Failed{1, aged_failure(1)});
+  job.say(RoundDriver::peer(0), Stopped{1, {}, 0});
+  job.say(RoundDriver::peer(1), Stopped{1, {aged_failure(1)}, 0});
+  const World world = job.sent<WorldReady>(RoundDriver::peer(0)).at(0).world;
+  CHECK(world.restarts == 1);
+  CHECK_FALSE(world.is_preflight);
+}
+
+}  // namespace drun::rendezvous
