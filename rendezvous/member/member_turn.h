@@ -22,6 +22,7 @@ class MemberTurn {
   void handle(const ConnectFailed& failed);
   void handle(const WrongPeer& wrong);
   void handle(const OtherCoordinator& other);
+  void handle(const LeaderNamed& named);
   void handle(const Heard& heard);
   void handle(const ConnectionLost& lost) { connection_lost(lost.reason); }
   void handle(const OwnFailure& own);
@@ -46,7 +47,13 @@ class MemberTurn {
   void hear(const TellStacks& tell);
   void hear(const StacksTold& told);
   void hear(const HangFound& found);
+  void hear(const Vote&) { broken("a vote"); }
+  void hear(const Follow& follow);
 
+  void aim(const Endpoint& endpoint);
+  void aim_at_next();
+  void dial();
+  void ask_elsewhere(std::string trouble);
   void rest(std::string trouble);
   void connection_lost(const std::string& reason);
   void closed_without_a_word(const std::string& reason);
@@ -65,6 +72,8 @@ class MemberTurn {
     return std::find(phases.begin(), phases.end(), state_.phase) != phases.end();
   }
   bool is_elastic() const { return state_.spec.join.elastic.has_value(); }
+  bool has_seats() const { return !state_.spec.join.seats.empty(); }
+  Milliseconds patience() const { return state_.spec.join.heartbeat_timeout / 2; }
   bool is_round(int round) const { return state_.world && state_.world->round == round; }
   Time join_by() const {
     return state_.rejoin_by.value_or(state_.started + state_.spec.join.join_timeout);
