@@ -29,6 +29,9 @@ Result<std::unique_ptr<Server>> take_seat(asio::io_context& io, JoinSpec& join, 
     log.debug(server.error().message);
   }
   if (!join.seats.empty()) {
+    if (!join.own_seats.empty())
+      log.info("this agent joins without a vote: others listen at this host's endpoints of " +
+               to_string(join.seats));
     join.is_coordinator = false;
     return std::unique_ptr<Server>();
   }

@@ -7,9 +7,18 @@
 #include "rendezvous/server_specs.h"
 
 namespace drun::rendezvous {
+namespace {
+
+constexpr std::size_t kMostVotersForSeat = 4;
+
+}  // namespace
 
 void Server::Impl::take_ballot(ControlConnection& connection, const Ballot& ballot, bool is_new) {
-  if (is_new && council_) voters_.insert(connection.id());
+  if (is_new && council_) {
+    // Seats come back on new connections; whoever is left out does, too.
+    if (voters_.size() >= kMostVotersForSeat * spec_.seats.size()) hang_up(*voters_.begin());
+    voters_.insert(connection.id());
+  }
   if (voters_.contains(connection.id())) return council_->hear(connection.id(), ballot);
   complain("dropped " + connection.peer() + ": it asks for votes, but --rdzv-endpoint is one here");
   reply(connection.id(), Refused{{ErrorCode::Refused,
@@ -37,6 +46,7 @@ void Server::Impl::stand_by(ControlConnection& connection, const Hello* hello) {
 }
 
 void Server::Impl::on_lead(std::uint64_t term, int rounds) {
+  if (is_leading_) return;  // it tells the end of the job
   RoundSpec opened = round_spec(spec_, port());
   opened.term = term;
   opened.rounds = known_rounds_ = rounds;
@@ -72,6 +82,7 @@ void Server::Impl::on_lead_lost(const std::string& reason) {
 }
 
 void Server::Impl::on_following(const Endpoint& leader, std::uint64_t term) {
+  if (is_leading_) return;
   const Follow follow{leader.host, leader.port, term};
   for (const Peer peer : seekers_.know(follow)) {
     reply(peer, follow);
