@@ -22,7 +22,8 @@ Result<Backend> backend_of(const Options& options) {
   const bool is_etcd = name.starts_with("etcd");
   return usage_error("--rdzv-backend=" + name,
                      is_etcd ? "drun needs no etcd and does not speak to one; leave it out and "
-                               "name node 0 with --master-addr"
+                               "name node 0 with --master-addr, or list three endpoints with "
+                               "--rdzv-backend=c10d"
                              : "drun knows static and c10d; leave it out");
 }
 

@@ -1,5 +1,6 @@
 // core. One turn of the member's machine: the state, the time, and the actions as they come. Only
-// member.cc (what is said and done) and member_link.cc (the connection) include it.
+// member.cc (what is said and done), member_link.cc (the connection), member_seats.cc (whom to ask)
+// and member_looking.cc include it.
 // Owner:   lives for one step.   Thread: any.
 #pragma once
 
@@ -73,7 +74,10 @@ class MemberTurn {
   }
   bool is_elastic() const { return state_.spec.join.elastic.has_value(); }
   bool has_seats() const { return !state_.spec.join.seats.empty(); }
-  Milliseconds patience() const { return state_.spec.join.heartbeat_timeout / 2; }
+  // With one endpoint of several.
+  Milliseconds patience() const {
+    return std::min<Milliseconds>(state_.spec.join.heartbeat_timeout / 2, std::chrono::seconds(5));
+  }
   bool is_round(int round) const { return state_.world && state_.world->round == round; }
   Time join_by() const {
     return state_.rejoin_by.value_or(state_.started + state_.spec.join.join_timeout);
