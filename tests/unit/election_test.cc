@@ -131,19 +131,19 @@ TEST_CASE("in any order of ballots no two seats have the same vote at a time") {
   std::vector<std::size_t> order{0, 1, 2, 3, 4, 5, 6};
   do {
     Driver seat = Driver::old();
-    std::optional<int> holder;
+    int holder = -1;
     Time until;
     for (const std::size_t index : order) {
       const Event& event = events[index];
       seat.wait(std::chrono::milliseconds(event.after_ms));
       const Vote vote = seat.hears(seat.ballot(event.seat, event.kind, event.term));
-      const bool is_held = holder && *holder != event.seat && seat.now < until;
+      const bool is_held = holder >= 0 && holder != event.seat && seat.now < until;
       if (vote.is_granted && is_held) FAIL("two have it");
       if (vote.is_granted && event.kind != BallotKind::Look) {
         holder = event.seat;
         until = seat.now + kLease;
       }
-      if (event.kind == BallotKind::Release && holder == event.seat) holder.reset();
+      if (event.kind == BallotKind::Release && holder == event.seat) holder = -1;
     }
   } while (std::next_permutation(order.begin(), order.end()));
 }

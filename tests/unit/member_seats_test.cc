@@ -32,6 +32,12 @@ void dial_next(MemberDriver& member) {
   REQUIRE(member.count<Connect>() == 1);
 }
 
+void lose_patience(MemberDriver& member) {
+  member.now = member.state.answer_by;
+  REQUIRE(*deadline(member.state) <= member.now);
+  member.event(MemberTick{});
+}
+
 // In a world of a coordinator at seat 0, of term 3.
 MemberDriver running(std::optional<std::size_t> seat = std::nullopt) {
   MemberDriver member = seeker(seat);
@@ -118,9 +124,7 @@ TEST_CASE("a member that has lost its coordinator tells the next one what it kno
   REQUIRE(hello.past->restart_ages.size() == 1);
   CHECK(hello.past->restart_ages[0] >= 7s);
   SECTION("nobody knows for a while: the next one's word is taken") {
-    member.now = *deadline(member.state);
-    member.event(MemberTick{});
-    CHECK(member.state.phase == Phase::Resting);
+    lose_patience(member);
     dial_next(member);
     member.event(Connected{});
     CHECK(member.said<Hello>().lost_term == 0);
@@ -163,8 +167,7 @@ TEST_CASE("a seat that falls silent is left for the next one") {
   MemberDriver member = seeker();
   SECTION("it does not answer the call") {}
   SECTION("it does not answer the hello") { member.event(Connected{}); }
-  member.now = *deadline(member.state);
-  member.event(MemberTick{});
+  lose_patience(member);
   CHECK(member.count<Disconnect>() == 1);
   dial_next(member);
   CHECK(dialled(member) == kSeats[1]);
