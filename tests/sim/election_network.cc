@@ -117,6 +117,12 @@ void ElectionNetwork::plan_accidents() {
   happen(weather_.leader_kills, [this, fall] {
     if (const auto index = leader()) fall(*index);
   });
+  happen(weather_.blinks, [this, some] {
+    const int index = some();
+    if (!is_up(index)) return;
+    crash(index);
+    later(between(0, 100), [this, index] { start(index); });
+  });
   happen(weather_.splits, [this] {
     std::set<int> group;
     for (int i = 0; i < weather_.seats; ++i) {

@@ -24,6 +24,7 @@ struct ElectionWeather {
   int seats = 3;
   int crashes = 0;  // each is started again, or not
   int leader_kills = 0;
+  int blinks = 0;   // a seat is started again at once
   int splits = 0;   // the network falls in two for a while
   int cuts = 0;     // of one way between two seats, for a while
   int freezes = 0;  // a seat stands still for a while
@@ -44,6 +45,7 @@ class ElectionNetwork {
   void freeze(int seat, bool is_frozen);
   // Ways between the two groups are cut; all others are not.
   void split(const std::set<int>& group);
+  void cut(int one, int other) { cut_.insert({{one, other}, {other, one}}); }
   void heal() { cut_.clear(); }
   // What is under way by then has happened.
   void run_for(Milliseconds time);

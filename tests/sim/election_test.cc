@@ -29,6 +29,7 @@ ElectionWeather random_weather(std::uint32_t seed) {
   const bool has_crashes = up_to(2) > 0;
   weather.crashes = has_crashes ? up_to(4) : 0;
   weather.leader_kills = has_crashes ? up_to(4) : 0;
+  weather.blinks = has_crashes ? up_to(9) : 0;
   weather.splits = up_to(5);
   weather.cuts = up_to(6);
   weather.freezes = up_to(5);
@@ -124,6 +125,23 @@ TEST_CASE("a leader that stands still is none when it goes on") {
   network.run_for(5s);
   CHECK(network.leader() == 1);
   CHECK(network.leads() == 2);
+  CHECK(network.broken() == "");
+}
+
+TEST_CASE("a voter that was started again does not help another to lead at the same time") {
+  ElectionNetwork network = settled(3, 7);
+  network.run_for(5s);
+  network.cut(0, 2);
+  network.run_for(3500ms);
+  REQUIRE(network.leader() == 0);
+  network.crash(1);
+  network.start(1);
+  network.run_for(1s);
+  CHECK(network.leader() == 0);
+  CHECK(network.leads() == 1);
+  // Nobody, until its vote counts again.
+  network.run_for(7s);
+  CHECK(network.leader());
   CHECK(network.broken() == "");
 }
 
