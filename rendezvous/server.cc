@@ -168,8 +168,6 @@ void Server::Impl::hang_up(Peer peer) {
   forget(peer);
 }
 
-// ---
-
 void Server::Impl::on_end(ControlConnection& connection, const ConnectionEnd& end) {
   if (end.is_wrong_peer) complain("dropped " + connection.peer() + ": it " + end.reason);
   const Peer peer = connection.id();
@@ -200,7 +198,11 @@ void Server::Impl::admit(const ControlConnection& connection) {
 // until the turn is over.
 void Server::Impl::handle(RoundEvent event) {
   events_.push_back(std::move(event));
-  if (std::exchange(is_turning_, true)) return;
+  if (!is_turning_) turn();
+}
+
+void Server::Impl::turn() {
+  is_turning_ = true;
   while (!events_.empty() && !is_stopped_ && may_act()) {
     const RoundEvent next = std::move(events_.front());
     events_.pop_front();

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "rendezvous/control_connection.h"
-#include "rendezvous/election/seekers.h"
 #include "rendezvous/election/council.h"
+#include "rendezvous/election/seekers.h"
 #include "rendezvous/listener.h"
 #include "rendezvous/lobby.h"
 #include "rendezvous/log_limit.h"
@@ -76,6 +76,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void forget(Peer peer);
   void admit(const ControlConnection& connection);
   void handle(RoundEvent event);
+  void turn();
   void perform(const SendTo& send);
   void perform(const SendAll& send);
   void perform(const Drop& drop) { hang_up(drop.peer); }

@@ -50,6 +50,7 @@ void Server::Impl::on_lead(std::uint64_t term, int rounds) {
   RoundSpec opened = round_spec(spec_, port());
   opened.term = term;
   opened.rounds = known_rounds_ = rounds;
+  held_.clear();
   state_ = open_round(std::move(opened), std::chrono::steady_clock::now());
   is_leading_ = true;
   log_.write(rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
@@ -96,19 +97,21 @@ void Server::Impl::name_leader(const Endpoint& leader, std::uint64_t term) {
   if (on_leader_) on_leader_(leader, term);
 }
 
-// What was held back until a majority knew of the round.
+// What was held back until a majority knew of the round, and nothing before it.
 void Server::Impl::on_round_known(int rounds) {
   known_rounds_ = rounds;
   if (rounds < state_.next_round) return;
+  const bool was_turning = std::exchange(is_turning_, true);
   for (const RoundAction& action : std::exchange(held_, {}))
     std::visit([this](const auto& deed) { perform(deed); }, action);
+  if (!was_turning) turn();
 }
 
 // Nothing of a new world is told before its number is safe (election.h).
 bool Server::Impl::must_wait(const RoundAction& action) {
   if (!council_) return false;
   if (std::holds_alternative<ClearStore>(action) && known_rounds_ < state_.next_round) {
-    if (held_.empty()) council_->want_round(state_.next_round);
+    council_->want_round(state_.next_round);
     return true;
   }
   return !held_.empty();
