@@ -135,7 +135,7 @@ TEST_CASE("with too few left a successor waits, then says which coordinator was 
 }
 
 TEST_CASE("a member that comes back to the same coordinator changes nothing there") {
-  Successor round(2, 3);
+  Successor round(2, 2);
   round.state.spec.elastic->min_uptime = 0s;
   round.come(1, past_of_three());
   round.come(2, past_of_three());
