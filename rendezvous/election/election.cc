@@ -45,7 +45,9 @@ void ElectionTurn::handle(const BallotCame& came) {
   state_.rounds = std::max(state_.rounds, ballot.rounds);
   SeatView& sender = state_.seats[static_cast<std::size_t>(ballot.seat)];
   // Who has just come is asked at once, not when it is its turn to be looked at again.
-  if (!std::exchange(sender.is_reached, true)) sender.next_ask = now_;
+  if (!sender.is_reached) sender.next_ask = now_;
+  sender.heard_at = now_;
+  reach(ballot.seat);
   bool is_granted = false;
   switch (ballot.kind) {
     case BallotKind::Look:

@@ -135,12 +135,14 @@ struct SeatView {
   int asked_rounds = 0;
   Time asked_at;
   Time next_ask;
+  Time heard_at;
   bool is_reached = false;
   std::optional<Time> would_vote;  // until when its answer to a Look is worth something
   bool is_fresh = false;
   std::uint64_t instance = 0;
-  std::optional<Time> granted_at;  // of this term: when the vote was asked for
-  int known_rounds = 0;            // as Leading
+  std::optional<Time> granted_at;   // of this term: when the vote was asked for
+  bool is_vote_remembered = false;  // that one
+  int known_rounds = 0;             // as Leading
 };
 
 struct ElectionState {

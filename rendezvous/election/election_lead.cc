@@ -25,19 +25,11 @@ Time::duration lead_length(const ElectionState& state) { return state.spec.lease
 
 int majority_of(const ElectionState& state) { return state.spec.seat_count / 2 + 1; }
 
-bool ElectionTurn::counts(const SeatView& seat, std::size_t index) const {
-  if (!seat.is_fresh) return true;
-  return state_.is_settled && state_.settled[index] == seat.instance;
-}
-
 Time lead_until(const ElectionState& state, Time now) {
   std::vector<Time> votes;
   if (state.is_settled || now >= state.remembers_from) votes.push_back(Time::max());
-  for (std::size_t i = 0; i < state.seats.size(); ++i) {
-    const SeatView& seat = state.seats[i];
-    const bool has_memory =
-        !seat.is_fresh || (state.is_settled && state.settled[i] == seat.instance);
-    if (seat.granted_at && has_memory) votes.push_back(*seat.granted_at);
+  for (const SeatView& seat : state.seats) {
+    if (seat.granted_at && seat.is_vote_remembered) votes.push_back(*seat.granted_at);
   }
   const auto needed = static_cast<std::size_t>(majority_of(state));
   if (votes.size() < needed) return Time::min();
@@ -62,11 +54,23 @@ void ElectionTurn::handle(const VoteCame& came) {
   state_.rounds = std::max(state_.rounds, came.vote.rounds);
   if (seat.asked != came.vote.number) return;  // another question has been asked since
   seat.asked.reset();
-  seat.is_reached = true;
-  take_vote(seat, came.vote);
+  reach(came.seat);
+  take_vote(came.seat, came.vote);
 }
 
-void ElectionTurn::take_vote(SeatView& seat, const Vote& vote) {
+// Who comes before this one in the list has the first turn, also if it has just come.
+void ElectionTurn::reach(int index) {
+  SeatView& seat = state_.seats[static_cast<std::size_t>(index)];
+  const bool is_new = !std::exchange(seat.is_reached, true);
+  if (is_new && index < state_.spec.seat && state_.phase == Phase::Vacant)
+    state_.turn = std::max(state_.turn, now_);
+}
+
+void ElectionTurn::take_vote(int index, const Vote& vote) {
+  SeatView& seat = state_.seats[static_cast<std::size_t>(index)];
+  const bool is_settled =
+      state_.is_settled && state_.settled[static_cast<std::size_t>(index)] == vote.instance;
+  const bool is_remembered = !vote.is_fresh || is_settled;
   seat.is_fresh = vote.is_fresh;
   seat.instance = vote.instance;
   switch (seat.asked_kind) {
@@ -80,8 +84,11 @@ void ElectionTurn::take_vote(SeatView& seat, const Vote& vote) {
     case BallotKind::Claim:
     case BallotKind::Lead:
       if (!vote.is_granted) return;
-      seat.granted_at = seat.asked_at;
       seat.known_rounds = seat.asked_rounds;
+      // One that was started again binds nobody yet; the vote it gave before goes on to.
+      if (seat.granted_at && seat.is_vote_remembered && !is_remembered) return;
+      seat.granted_at = seat.asked_at;
+      seat.is_vote_remembered = is_remembered;
       return;
     case BallotKind::Release:
       return;
@@ -93,7 +100,10 @@ void ElectionTurn::handle(const SeatFailed& failed) {
   seat.asked.reset();
   seat.is_reached = false;
   seat.would_vote.reset();
-  seat.next_ask = now_ + look_interval(state_);
+  // It has come meanwhile, and was asked too early.
+  const bool is_there = seat.heard_at > seat.asked_at;
+  seat.next_ask = is_there ? now_ : now_ + look_interval(state_);
+  seat.heard_at = Time();
 }
 
 void ElectionTurn::handle(const RoundWanted& wanted) {
@@ -175,7 +185,7 @@ void ElectionTurn::win_if_it_has() {
     is_awaited = is_awaited || (seat.asked && seat.asked_kind == BallotKind::Claim);
     if (!seat.granted_at) return;
     ++all;
-    remembering += seat.is_fresh ? 0 : 1;
+    remembering += seat.is_vote_remembered ? 1 : 0;
   });
   const bool is_elected_by_all = all == state_.spec.seat_count;
   if (remembering < majority_of(state_) && !is_elected_by_all) {
@@ -184,8 +194,9 @@ void ElectionTurn::win_if_it_has() {
   }
   state_.is_settled = is_elected_by_all;
   state_.settled.assign(state_.seats.size(), 0);
-  for_others([this](int index, const SeatView& seat) {
+  for_others([&](int index, SeatView& seat) {
     state_.settled[static_cast<std::size_t>(index)] = seat.instance;
+    seat.is_vote_remembered = seat.is_vote_remembered || is_elected_by_all;
   });
   state_.phase = Phase::Leading;
   if (!is_leading(state_, now_)) return give_claim_up();  // the votes were too long on their way

@@ -45,7 +45,7 @@ class ElectionTurn {
   std::string objection(const Ballot& ballot) const;
 
   // election_lead.cc
-  void take_vote(SeatView& seat, const Vote& vote);
+  void take_vote(int index, const Vote& vote);
   void ask_who_is_due();
   void ask(int seat, BallotKind kind);
   void ask_all(BallotKind kind);
@@ -55,7 +55,7 @@ class ElectionTurn {
   void check_lead();
   void check_rounds();
   bool remembers() const { return now_ >= state_.remembers_from; }
-  bool counts(const SeatView& seat, std::size_t index) const;
+  void reach(int index);
 
   template <typename Each>
   void for_others(Each each) {

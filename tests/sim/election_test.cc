@@ -1,4 +1,4 @@
-// Elections, many times. DRUN_SIM_RUNS says how often (of random weather; 2000 without it),
+// Elections, many times. DRUN_SIM_RUNS says how often (of random weather; 1000 without it),
 // DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
 #include <cstdlib>
 
@@ -154,7 +154,7 @@ TEST_CASE("half of the seats elect nobody") {
 }
 
 TEST_CASE("in any weather two never lead at a time, and a connected majority has a leader") {
-  const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 2000) / kRunShare;
+  const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 1000) / kRunShare;
   const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
   int leads = 0;
   int rounds = 0;

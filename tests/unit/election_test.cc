@@ -52,11 +52,11 @@ struct Driver {
     }
     return last;
   }
-  void votes(int seat, bool is_granted, bool is_fresh = false) {
+  void votes(int seat, bool is_granted, bool is_fresh = false, unsigned instance = 100U) {
     const auto number = state.seats[static_cast<std::size_t>(seat)].asked;
     REQUIRE(number);
     Vote vote{.number = *number,
-              .instance = 100U + static_cast<unsigned>(seat),
+              .instance = instance + static_cast<unsigned>(seat),
               .is_granted = is_granted,
               .is_fresh = is_fresh};
     event(VoteCame{seat, vote});
@@ -171,12 +171,23 @@ TEST_CASE("fresh votes elect nobody, unless all seats give theirs") {
     CHECK(seat.state.phase == Phase::Claiming);
     seat.votes(2, true, true);
     CHECK(seat.state.phase == Phase::Leading);
-    // The same voters' votes go on to count; those of one that was started again do not.
-    seat.wait(kLease / 2);
-    seat.votes(0, true, true);
-    CHECK(is_leading(seat.state, seat.now + kLease * 3 / 5));
-    seat.state.seats[0].instance = 7;
-    CHECK_FALSE(is_leading(seat.state, seat.now + kLease * 3 / 5));
+    const Time led = seat.now;
+    SECTION("the same voters' votes go on to count") {
+      seat.wait(kLease / 6);
+      seat.votes(0, true, true);
+      const Time asked = seat.now;
+      seat.wait(kLease / 6);
+      seat.votes(0, true, true);
+      CHECK(is_leading(seat.state, asked + kLease * 4 / 5 - 1ms));
+    }
+    SECTION("those of one that was started again do not, but the one it gave before does") {
+      for (int i = 0; i < 2; ++i) {
+        seat.wait(kLease / 6);
+        seat.votes(0, true, true, 7);
+      }
+      CHECK(is_leading(seat.state, led + kLease * 4 / 5 - 1ms));
+      CHECK_FALSE(is_leading(seat.state, led + kLease * 4 / 5));
+    }
   }
   SECTION("one of them is not there") {
     seat.event(SeatFailed{0});
