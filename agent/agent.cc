@@ -20,6 +20,7 @@
 #include "agent/lookers.h"
 #include "agent/output/output.h"
 #include "agent/remarks.h"
+#include "agent/seat.h"
 #include "agent/signals.h"
 #include "agent/stacks/looks.h"
 #include "agent/stacks/worker_evidence.h"
@@ -142,21 +143,17 @@ Result<void> Agent::open() {
   return {};
 }
 
-// Of several agents on the endpoint's host the first becomes the coordinator.
+// A port at which this agent coordinates the job, or may have to.
 Result<void> Agent::open_server(JoinSpec& join) {
-  auto server = rendezvous::Server::open(io_, join, log_, [this] {
-    server_.reset();
-    if (is_ready_to_end()) end();
-  });
-  if (!server && join.may_be_member) {
-    join.is_coordinator = false;
-    log_.debug(server.error().message + "; joining whoever listens there");
-    return {};
-  }
+  auto server = take_seat(
+      io_, join, log_,
+      [this] {
+        server_.reset();
+        if (is_ready_to_end()) end();
+      },
+      [this](const Endpoint& leader, std::uint64_t term) { client_->name_leader(leader, term); });
   if (!server) return server.error();
   server_ = *std::move(server);
-  join.endpoint.port = server_->port();
-  if (join.master_port == 0) join.master_port = server_->port();
   return {};
 }
 
@@ -355,6 +352,7 @@ void Agent::on_terminate(int signal) {
 
 void Agent::on_outcome(const Outcome& outcome) {
   outcome_ = outcome;
+  if (server_ && !server_->is_leading()) server_.reset();
   stop_looking();
   if (round_ == Round::Running) workers_.stop();
   if (is_ready_to_end()) end();

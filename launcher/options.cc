@@ -34,8 +34,9 @@ void declare_job(OptionTable& table, Options& options) {
               "run id, the same on all nodes (none)");
   table.value("--rdzv-backend", options.rdzv_backend, parse_text, "NAME",
               "static: nodes have a --node-rank; c10d: they need none (static)");
-  table.value("--rdzv-endpoint", options.rdzv_endpoint, parse_text, "HOST[:P]",
-              "where the nodes meet, instead of --master-addr and --master-port");
+  table.value("--rdzv-endpoint", options.rdzv_endpoint, parse_text, "HOST[:P],...",
+              "where the nodes meet, instead of --master-addr and --master-port; c10d: of three "
+              "or five one coordinates the job, and another takes over when it is lost");
   table.value("--rdzv-conf", options.rdzv_conf, parse_pairs, "K=V,...",
               "join_timeout=S: wait for missing nodes (900; c10d: 600); last_call_timeout=S: from "
               "MIN nodes to the first world (30); is_host=0|1: this node listens (guessed)");

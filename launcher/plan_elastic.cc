@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "launcher/option_values.h"
+#include "launcher/plan_seats.h"
 
 namespace drun {
 namespace {
@@ -46,6 +47,19 @@ bool is_this_host(const std::string& name, const HostFacts& host) {
   return std::any_of(resolved.begin(), resolved.end(), is_own);
 }
 
+Result<void> plan_own_seats(JoinSpec& join, std::optional<bool> is_host, const HostFacts& host) {
+  for (std::size_t seat = 0; seat < join.seats.size(); ++seat) {
+    if (is_host.value_or(true) && is_this_host(join.seats[seat].host, host))
+      join.own_seats.push_back(seat);
+  }
+  join.is_coordinator = !join.own_seats.empty();
+  join.may_be_member = true;
+  if (!is_host.value_or(false) || join.is_coordinator) return {};
+  return usage_error("--rdzv-conf is_host=1", "none of " + to_string(join.seats) +
+                                                  " is an address of this host (" + host.hostname +
+                                                  "); list it, or leave is_host out");
+}
+
 }  // namespace
 
 bool is_elastic(const Options& options) {
@@ -75,6 +89,8 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
   if (!is_host) return is_host.error();
   join.elastic = elastic;
   join.join_timeout = std::chrono::minutes(10);
+  if (Result<void> planned = plan_seats(join, options); !planned) return planned;
+  if (!join.seats.empty()) return plan_own_seats(join, *is_host, host);
   join.is_coordinator = is_host->has_value() ? **is_host : is_this_host(join.endpoint.host, host);
   join.may_be_member = join.is_coordinator && !is_host->has_value();
   return {};
@@ -90,6 +106,7 @@ void remark_elastic(const JoinSpec& join, const Options& options, Remarks& remar
   const auto unused = [&remarks](const std::string& option, const std::string& reason) {
     remarks.warnings.push_back(option + " is not used: " + reason);
   };
+  remark_seats(join, options, remarks);
   if (join.elastic && options.node_rank)
     unused("--node-rank", "with --rdzv-backend=c10d the coordinator numbers the nodes");
   if (!join.elastic && options.rank_order)

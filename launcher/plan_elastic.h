@@ -16,7 +16,7 @@ bool is_elastic(const Options& options);
 
 // `join.endpoint` is known. Sets `elastic`, and whether this node listens: as is_host of
 // --rdzv-conf says, else if the endpoint's host is this one; then whoever of several agents here
-// comes first.
+// comes first. Of several endpoints: which of them are this host's.
 Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFacts& host);
 
 void plan_restarts(JoinSpec& join, const Options& options);

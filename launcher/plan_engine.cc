@@ -170,7 +170,9 @@ Origins origins_of(const Settled& settled, const JoinSpec& join) {
   add("workers", std::to_string(join.local_world_size), "--nproc-per-node");
   add("run id", join.run_id, "--rdzv-id");
   if (join.node_count == 1) return origins;
-  if (has_endpoint) add("endpoint", to_string(join.endpoint), "--rdzv-endpoint");
+  if (has_endpoint)
+    add("endpoint", join.seats.empty() ? to_string(join.endpoint) : to_string(join.seats),
+        "--rdzv-endpoint");
   if (has_endpoint && join.store_host == StoreHost::Agent) return origins;
   add("master address", join.master_addr, "--master-addr");
   add("master port", std::to_string(join.master_port), "--master-port");

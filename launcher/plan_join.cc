@@ -4,6 +4,7 @@
 
 #include "launcher/option_values.h"
 #include "launcher/plan_elastic.h"
+#include "launcher/plan_seats.h"
 
 namespace drun {
 namespace {
@@ -21,7 +22,8 @@ Result<Backend> backend_of(const Options& options) {
   const bool is_etcd = name.starts_with("etcd");
   return usage_error("--rdzv-backend=" + name,
                      is_etcd ? "drun needs no etcd and does not speak to one; leave it out and "
-                               "name node 0 with --master-addr"
+                               "name node 0 with --master-addr, or list three endpoints with "
+                               "--rdzv-backend=c10d"
                              : "drun knows static and c10d; leave it out");
 }
 
@@ -93,8 +95,12 @@ Result<Endpoint> meeting_of(const Options& options, Backend backend, int node_co
   const bool is_workers_store = options.store == StoreHost::Worker;
   if (is_given(options.rdzv_endpoint) && !options.standalone) {
     const int port = backend.is_c10d || is_workers_store ? kMeetingPort : kMasterPort;
-    Result<Endpoint> parsed =
-        parse_endpoint(*options.rdzv_endpoint, static_cast<std::uint16_t>(port));
+    const std::vector<std::string> listed = listed_endpoints(options);
+    if (listed.size() > 1 && !is_elastic(options))
+      return usage_error("--rdzv-endpoint=" + *options.rdzv_endpoint,
+                         "several are for --rdzv-backend=c10d, with several nodes that have no "
+                         "--node-rank; write one");
+    Result<Endpoint> parsed = parse_endpoint(listed.front(), static_cast<std::uint16_t>(port));
     if (!parsed) return with_context(parsed.error(), "--rdzv-endpoint");
     return parsed;
   }

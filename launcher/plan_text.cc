@@ -37,7 +37,8 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
   for (auto& [name, value] : own) {
     const bool is_size = name == "WORLD_SIZE" || name == "ROLE_WORLD_SIZE";
     const bool is_rank = name == "RANK" || name == "ROLE_RANK";
-    const bool is_port = name == "MASTER_PORT" && join.master_port == 0;
+    const bool is_port = (name == "MASTER_PORT" && join.master_port == 0) ||
+                         (name == "MASTER_ADDR" && join.master_addr.empty());
     const bool is_file = name == "TORCHELASTIC_ERROR_FILE";
     const bool is_node = name == "GROUP_RANK" || name == "GROUP_WORLD_SIZE" || is_rank || is_size;
     const bool is_unknown =
@@ -56,6 +57,7 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
 }
 
 std::string endpoint_text(const JoinSpec& join) {
+  if (!join.seats.empty()) return to_string(join.seats);
   if (join.endpoint.port != 0) return to_string(join.endpoint);
   const std::string text = to_string(join.endpoint);
   return text.substr(0, text.rfind(':')) + ", any free port";
@@ -63,6 +65,7 @@ std::string endpoint_text(const JoinSpec& join) {
 
 const char* listens_text(const JoinSpec& join) {
   if (!join.is_coordinator) return "";
+  if (!join.seats.empty()) return " (this node listens, and coordinates if it is elected)";
   return join.may_be_member ? " (this node listens, unless another agent here does)"
                             : " (this node listens)";
 }
@@ -234,7 +237,7 @@ std::string plan_json(const Plan& plan) {
                       {"removed_variables", plan.origins.removed}}},
       {"max_restarts", join.max_restarts},
       {"role", join.role},
-      {"rendezvous", Json{{"endpoint", to_string(join.endpoint)},
+      {"rendezvous", Json{{"endpoint", endpoint_text(join)},
                           {"is_coordinator", join.is_coordinator},
                           {"secret", join.secret ? Json(join.secret->from()) : Json(nullptr)},
                           {"store", join.store_host == StoreHost::Agent ? "agent" : "worker"},

@@ -68,7 +68,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
       tls_ = *std::move(tls);
     }
     handle(MemberStart{});
-    if (!join.is_coordinator || join.node_count == 1) return;
+    if (!join.is_coordinator || join.node_count == 1 || join.seat) return;
     probe_.start(join.endpoint, hello_of(state_.spec), tls_,
                  [this](const Error& error) { handle(OtherCoordinator{error}); });
   }
@@ -207,6 +207,9 @@ void Client::give_evidence(std::uint64_t look, Evidence evidence) {
 void Client::report_suspicion(int round, std::chrono::milliseconds settle,
                               std::vector<Failure> suspects) {
   impl_->handle(OwnSuspicion{round, settle, std::move(suspects)});
+}
+void Client::name_leader(const Endpoint& leader, std::uint64_t term) {
+  impl_->handle(LeaderNamed{leader, term});
 }
 void Client::interrupt(int signal) { impl_->handle(OwnSignal{signal}); }
 void Client::close() { impl_->close(); }

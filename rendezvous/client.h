@@ -79,6 +79,8 @@ class Client {
   // A termination signal reached this agent: ends the job everywhere. on_stop follows if a round
   // runs here.
   void interrupt(int signal);
+  // This agent's own endpoint, of several, has heard who coordinates the job.
+  void name_leader(const Endpoint& leader, std::uint64_t term);
   // No callbacks from here on; the connection is closed. The coordinator sees a lost node unless
   // the outcome was delivered. Idempotent.
   void close();

@@ -14,9 +14,11 @@
 #include <variant>
 #include <vector>
 
+#include "rendezvous/election/ballot.h"
 #include "rendezvous/evidence.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/outcome.h"
+#include "rendezvous/past.h"
 #include "rendezvous/result.h"
 #include "rendezvous/world.h"
 
@@ -40,6 +42,8 @@ struct Hello {
   bool is_host = false;        // the coordinator's own agent
   // Of its host's interfaces, numeric; only with a secret: where its workers may come from.
   std::vector<std::string> addresses{};
+  std::optional<Past> past{};   // it was in a world before
+  std::uint64_t lost_term = 0;  // who led then is lost to it: it waits for a later one
   bool operator==(const Hello&) const = default;
 };
 struct AgedFailure {
@@ -92,11 +96,12 @@ struct HangSuspected {
   bool operator==(const HangSuspected&) const = default;
 };
 using MemberMessage = std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping,
-                                   StacksAsked, EvidenceGiven, HangSuspected>;
+                                   StacksAsked, EvidenceGiven, HangSuspected, Ballot>;
 
 // The answer to a Hello that was accepted.
 struct Welcome {
   Milliseconds heartbeat_timeout{0};  // the coordinator's: who is silent for longer is lost
+  std::uint64_t term = 0;             // of its election; 0: it was not elected
   bool operator==(const Welcome&) const = default;
 };
 struct NodeName {
@@ -159,6 +164,7 @@ struct NodeLeftOut {
   bool operator==(const NodeLeftOut&) const = default;
 };
 using CoordinatorMessage = std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong,
-                                        TellStacks, StacksTold, HangFound, NodeLeftOut>;
+                                        TellStacks, StacksTold, HangFound, NodeLeftOut, Vote,
+                                        Follow>;
 
 }  // namespace drun::rendezvous

@@ -27,6 +27,7 @@ constexpr std::size_t kMostFailures = 4096;
 constexpr std::size_t kMostListed = 64;
 constexpr std::size_t kMostSuspects = 1024;  // of one node
 constexpr std::size_t kMostLeftOut = 16;     // the first
+constexpr WireRange kTerm{0, std::int64_t{1} << 60};
 
 // A variant as u8 index, then the alternative's fields. `Alternatives` stay default constructible.
 template <typename Archive, typename Variant, typename Each, std::size_t... Index>
@@ -204,6 +205,17 @@ void fields(Archive& archive, Evidence& evidence) {
   }
 }
 
+template <typename Archive>
+void fields(Archive& archive, Past& past) {
+  archive.integer(past.rounds, kCount);
+  archive.integer(past.node_count, kCount);
+  archive.duration(past.age, kMostMilliseconds);
+  archive.text(past.coordinator, kNameBytes);
+  archive.integer(past.restarts, kCount);
+  archive.list(past.restart_ages, kMostRestartsTold,
+               [](auto& each, Milliseconds& age) { each.duration(age, kMostMilliseconds); });
+}
+
 // Members' messages.
 template <typename Archive>
 void fields(Archive& archive, Hello& hello) {
@@ -222,6 +234,10 @@ void fields(Archive& archive, Hello& hello) {
   archive.list(hello.addresses, kMostAddressesTold, [](auto& each, std::string& address) {
     each.text(address, kMostAddressesToldBytes);
   });
+  bool has_past = hello.past.has_value();
+  archive.flag(has_past);
+  if (has_past) fields(archive, hello.past ? *hello.past : hello.past.emplace());
+  archive.integer(hello.lost_term, kTerm);
 }
 template <typename Archive>
 void fields(Archive& archive, Failed& failed) {
@@ -262,10 +278,23 @@ void fields(Archive& archive, HangSuspected& suspected) {
                [](auto& each, Failure& failure) { fields(each, failure); });
 }
 
-// The coordinator's messages.
+template <typename Archive>
+void fields(Archive& archive, Ballot& ballot) {
+  archive.text(ballot.run_id, kIdentityBytes);
+  archive.text(ballot.seats, kIdentityBytes);
+  archive.integer(ballot.seat, kCount);
+  archive.bits(ballot.instance);
+  archive.bits(ballot.number);
+  archive.integer(ballot.kind, {0, static_cast<int>(BallotKind::Release)});
+  archive.integer(ballot.term, kTerm);
+  archive.integer(ballot.rounds, kCount);
+}
+
+// The coordinator's messages, and seats' answers.
 template <typename Archive>
 void fields(Archive& archive, Welcome& welcome) {
   archive.duration(welcome.heartbeat_timeout, kMostMilliseconds);
+  archive.integer(welcome.term, kTerm);
 }
 template <typename Archive>
 void fields(Archive& archive, Waiting& waiting) {
@@ -318,6 +347,23 @@ void fields(Archive& archive, HangFound& found) {
 template <typename Archive>
 void fields(Archive& archive, NodeLeftOut& told) {
   fields(archive, told.node);
+}
+
+template <typename Archive>
+void fields(Archive& archive, Vote& vote) {
+  archive.bits(vote.number);
+  archive.bits(vote.instance);
+  archive.flag(vote.is_granted);
+  archive.flag(vote.is_fresh);
+  archive.duration(vote.free_in, kMostMilliseconds);
+  archive.integer(vote.term, kTerm);
+  archive.integer(vote.rounds, kCount);
+}
+template <typename Archive>
+void fields(Archive& archive, Follow& follow) {
+  archive.text(follow.host, kIdentityBytes);
+  archive.integer(follow.port, kPort);
+  archive.integer(follow.term, kTerm);
 }
 
 template <typename Message>

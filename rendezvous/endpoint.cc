@@ -31,6 +31,13 @@ std::string to_string(const Endpoint& endpoint) {
   return host + ":" + std::to_string(endpoint.port);
 }
 
+std::string to_string(const std::vector<Endpoint>& endpoints) {
+  std::string text;
+  for (const Endpoint& endpoint : endpoints)
+    text += (text.empty() ? "" : ",") + to_string(endpoint);
+  return text;
+}
+
 Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_port) {
   std::string_view host = text;
   std::string_view port;

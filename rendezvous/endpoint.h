@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "rendezvous/result.h"
 
@@ -19,6 +20,8 @@ struct Endpoint {
 
 // "host:port", "[v6]:port".
 std::string to_string(const Endpoint& endpoint);
+// "a:29400,b:29400"
+std::string to_string(const std::vector<Endpoint>& endpoints);
 
 // "host", "host:port", "[v6]", "[v6]:port"; an unbracketed text with two colons or more is split at
 // the last one, as torchrun does, unless the whole is an IPv6 address. Without a port:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -51,6 +52,11 @@ struct JoinSpec {
   std::string role = "default";
   Endpoint endpoint;  // where the coordinator listens; port 0: any free one (one node only)
   bool is_coordinator = true;     // this agent listens there
+  // Elastic worlds: where a coordinator may be, one elected among them (ELECTION.md); `endpoint` is
+  // the first, then the one that is asked or joined. Empty: there is only one, and no election.
+  std::vector<Endpoint> seats{};
+  std::vector<std::size_t> own_seats{};  // of `seats`, those on this host
+  std::optional<std::size_t> seat{};     // of `seats`, the one that this agent holds
   bool may_be_member = false;     // if another agent of this host listens there already: join it
   std::string master_addr;        // what workers are told, exactly as it was given
   std::uint16_t master_port = 0;  // 0: the coordinator's port, once it is known

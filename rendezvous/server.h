@@ -11,8 +11,11 @@
 // Order:   open before any Client of this job starts; the coordinator's own agent is a member like
 //          any other. A round's store is emptied, and old workers' connections are closed, before
 //          the members hear of the next world.
+// Several: with spec.seat it is one of several endpoints, and coordinates when it is elected
+//          (ELECTION.md); otherwise it says who does.
 // Owner:   the agent; keep it until on_finished, so that every member hears the outcome and the
-//          store outlives the last worker of the last node.
+//          store outlives the last worker of the last node. One that does not lead has nothing to
+//          finish: drop it with the outcome.
 // Thread:  the io_context's only.
 // Errors:  open: System when the port cannot be listened on, naming it and the remedy. Afterwards
 //          none: bad connections are dropped, each with a log line, but no flood of these.
@@ -33,14 +36,21 @@ class Server {
  public:
   // on_finished: every member has read its outcome and gone, or the time for that has passed; once.
   // It may destroy the Server.
+  // on_leader: this agent's endpoint, of several, has heard who coordinates the job; any number of
+  // times, never before open returns.
+  using OnLeader = std::function<void(const Endpoint& leader, std::uint64_t term)>;
   static Result<std::unique_ptr<Server>> open(asio::io_context& io, const JoinSpec& spec, Log log,
-                                              std::function<void()> on_finished);
+                                              std::function<void()> on_finished,
+                                              OnLeader on_leader = {});
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   // Where it listens in fact; what spec.endpoint.port = 0 became.
   std::uint16_t port() const;
+
+  // Whether it is the coordinator: always, unless it is one of several endpoints.
+  bool is_leading() const;
 
   // Closes everything at once; members see a lost coordinator unless they have their outcome. No
   // callback follows. Idempotent.

@@ -29,6 +29,7 @@ void MemberTurn::hear(const Welcome& welcome) {
   state_.phase = Phase::Joined;
   state_.closes_in_a_row = 0;
   state_.rejoin_by.reset();
+  state_.seeking = {.next = state_.seeking.next, .term = welcome.term};
   state_.heartbeat_timeout = std::max(welcome.heartbeat_timeout, Milliseconds(4));
   state_.next_ping = now_ + state_.heartbeat_timeout / 4;
 }
@@ -61,6 +62,7 @@ void MemberTurn::hear(const WorldReady& ready) {
   state_.world = ready.world;
   state_.own_failures = FailureList();
   if (!state_.first_world) state_.first_world = now_;
+  if (is_elastic()) remember(state_.memory, ready.world, join.endpoint.host, now_);
   if (!join.master_addr.empty()) state_.world->master_addr = join.master_addr;
   if (join.master_port != 0) state_.world->master_port = join.master_port;
   actions_.emplace_back(StartWorkers{*state_.world});

@@ -33,6 +33,8 @@
 //   Elastic worlds: instead of "lost", Parting: own workers are stopped, then Resting as at the
 //   start, until the coordinator refuses, or for its heartbeat timeout; lost then. Numbers are the
 //   coordinator's, and Joined has no timeout.
+//   Several endpoints (member_seats.h): Greeting may end in Follow, then the one named is dialled;
+//   what fails there is tried elsewhere, for join_timeout. A later leader named: as "lost".
 //   Leaving: a signal was passed on, nothing runs here; waits for Finish and answers Stop.
 //   Old rounds are ignored everywhere; Parting, Ending and Ended ignore all but "own stopped".
 //
@@ -57,6 +59,7 @@
 #include "rendezvous/join_spec.h"
 #include "rendezvous/log.h"
 #include "rendezvous/member/member_looking.h"
+#include "rendezvous/member/member_seats.h"
 #include "rendezvous/round/failure_list.h"
 
 namespace drun::rendezvous {
@@ -104,9 +107,10 @@ struct OwnSignal {
   int signal = 0;
 };
 struct MemberTick {};
-using MemberEvent = std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator,
-                                 Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
-                                 OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, MemberTick>;
+using MemberEvent =
+    std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, LeaderNamed,
+                 Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped, OwnSignal, OwnQuestion,
+                 OwnEvidence, OwnSuspicion, MemberTick>;
 
 // Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
 struct Connect {};
@@ -156,7 +160,7 @@ struct MemberState {
   std::string endpoint;  // for messages
   Time started;
   Time retry_at;                 // Resting
-  Time answer_by;                // Greeting
+  Time answer_by;                // Greeting; with several endpoints also Dialing
   std::optional<Time> leave_by;  // Leaving before any world
   Time next_report;
   Milliseconds back_off{0};
@@ -168,6 +172,8 @@ struct MemberState {
   Milliseconds heartbeat_timeout{0};       // the coordinator's
   Time heard;
   Time next_ping;
+  Seeking seeking;  // with several endpoints
+  Memory memory;    // elastic worlds
   std::optional<Waiting> waiting;
   std::optional<World> world;
   std::optional<Time> first_world;

@@ -6,6 +6,11 @@
 
 namespace drun::rendezvous {
 
+std::string place_text(const MemberState& state) {
+  const std::vector<Endpoint>& seats = state.spec.join.seats;
+  return seats.empty() ? state.endpoint : to_string(seats);
+}
+
 std::optional<int> own_rank(const MemberState& state) {
   if (!state.spec.join.elastic) return state.spec.join.node_rank;
   return state.world ? std::optional(state.world->node_rank) : std::nullopt;
@@ -13,7 +18,11 @@ std::optional<int> own_rank(const MemberState& state) {
 
 Ending lost_ending(const MemberState& state, std::string_view reason) {
   if (state.signal) return Interrupted{*state.signal, own_rank(state), state.spec.host};
-  NodeLost lost{0, state.spec.join.endpoint.host, true, std::string(reason)};
+  const bool has_known = !state.spec.join.seats.empty() && !state.memory.coordinator.empty();
+  NodeLost lost{0, has_known ? state.memory.coordinator : state.spec.join.endpoint.host, true,
+                std::string(reason)};
+  if (!state.spec.join.seats.empty() && state.rejoin_by)
+    lost.reason += "; no majority of " + place_text(state) + " has a coordinator";
   if (!state.own_failures.empty()) {
     const Failure& failure = state.own_failures.first();
     lost.reason += "; before that, rank " + std::to_string(failure.rank) +
@@ -43,7 +52,7 @@ Error join_timeout_error(const MemberState& state) {
   if (has_joined) trouble = "has not completed the world";
   if (!has_joined && !state.last_trouble.empty()) trouble = state.last_trouble;
   return {ErrorCode::Timeout,
-          "the coordinator at " + state.endpoint + " " + trouble + "; gave up after " +
+          "the coordinator at " + place_text(state) + " " + trouble + "; gave up after " +
               duration_text(limit) +
               "; is node 0 running there? check --master_addr, --master_port and firewalls, or "
               "raise --rdzv-conf join_timeout=SECONDS"};

@@ -11,6 +11,9 @@ namespace drun::rendezvous {
 // The outcome from what this node knows.
 Outcome local_outcome(const MemberState& state, Ending ending, Time now);
 
+// Where a coordinator is sought: all endpoints, if there are several.
+std::string place_text(const MemberState& state);
+
 // This node's number; absent: it had none yet, in an elastic world.
 std::optional<int> own_rank(const MemberState& state);
 

@@ -13,6 +13,8 @@ using Phase = MemberPhase;
 
 constexpr Milliseconds kFirstBackOff{50};
 constexpr Milliseconds kMostBackOff{1000};
+// With several endpoints, of which another is asked each time.
+constexpr Milliseconds kMostBackOffAmongSeats{250};
 constexpr std::chrono::seconds kReportInterval{10};
 // The coordinator's own timeout comes first, with the better words.
 constexpr std::chrono::seconds kTimeoutGrace{2};
@@ -29,27 +31,34 @@ void MemberTurn::handle(const MemberStart&) {
   state_.started = now_;
   state_.next_report = now_ + kReportInterval;
   state_.back_off = kFirstBackOff;
-  state_.phase = Phase::Dialing;
-  actions_.emplace_back(Connect{});
+  if (has_seats()) aim_at_next();
+  dial();
 }
 
 void MemberTurn::handle(const Connected&) {
   if (state_.phase != Phase::Dialing) return;
   state_.phase = Phase::Greeting;
-  state_.answer_by = now_ + state_.spec.join.heartbeat_timeout;
-  say(hello_of(state_.spec));
+  state_.answer_by = now_ + (has_seats() ? patience() : state_.spec.join.heartbeat_timeout);
+  Hello hello = hello_of(state_.spec);
+  hello.lost_term = state_.seeking.lost_term;
+  if (is_elastic() && state_.world && state_.first_world)
+    hello.past = past_of(state_.memory, *state_.world, *state_.first_world, now_);
+  say(std::move(hello));
 }
 
 void MemberTurn::handle(const ConnectFailed& failed) {
   if (state_.phase != Phase::Dialing) return;
   state_.closes_in_a_row = 0;
   // A coordinator that was there and listens no more is dead.
+  if (has_seats()) return ask_elsewhere("cannot be reached yet: " + failed.reason);
   if (state_.rejoin_by && failed.is_refused) return end(lost_ending(state_, *state_.lost_reason));
   rest("cannot be reached yet: " + failed.reason);
 }
 
 void MemberTurn::handle(const WrongPeer& wrong) {
   if (state_.phase != Phase::Greeting) return connection_lost("it " + wrong.reason);
+  if (has_seats() && ++state_.seeking.wrong_answers < state_.spec.join.seats.size())
+    return ask_elsewhere(wrong.reason);
   give_up(wrong_peer_error(state_, wrong.reason));
 }
 
@@ -68,10 +77,11 @@ void MemberTurn::handle(const MemberTick&) {
   if (is_joining || is_overdue) return give_up(join_timeout_error(state_));
   if (is_in({Phase::Resting, Phase::Dialing, Phase::Greeting})) report_trouble();
   if (state_.phase == Phase::Resting && now_ >= state_.retry_at) {
-    state_.phase = Phase::Dialing;
-    actions_.emplace_back(Connect{});
+    dial();
     return;
   }
+  const bool is_unanswered = has_seats() && is_in({Phase::Dialing, Phase::Greeting});
+  if (is_unanswered && now_ >= state_.answer_by) return ask_elsewhere("has not answered");
   if (state_.phase == Phase::Greeting && now_ >= state_.answer_by)
     return give_up(silence_error(state_));
   if (state_.phase == Phase::Leaving && state_.leave_by && now_ >= *state_.leave_by)
@@ -100,7 +110,7 @@ void MemberTurn::keep_alive() {
 void MemberTurn::report_trouble() {
   if (now_ < state_.next_report) return;
   state_.next_report = now_ + kReportInterval;
-  log(LogLevel::Info, "waiting for the coordinator at " + state_.endpoint + ": it " +
+  log(LogLevel::Info, "waiting for the coordinator at " + place_text(state_) + ": it " +
                           (state_.last_trouble.empty() ? std::string("has not answered yet")
                                                        : state_.last_trouble) +
                           "; " + duration_text(time_left()) + " left");
@@ -117,7 +127,9 @@ void MemberTurn::part(const std::string& reason) {
 }
 
 void MemberTurn::rejoin() {
-  state_.rejoin_by = now_ + state_.heartbeat_timeout;
+  state_.rejoin_by =
+      now_ + (has_seats() ? state_.spec.join.join_timeout : state_.heartbeat_timeout);
+  state_.seeking.lost_term = state_.seeking.term;
   state_.back_off = kFirstBackOff;
   rest("was lost: " + *state_.lost_reason);
 }
@@ -132,8 +144,10 @@ void MemberTurn::rest(std::string trouble) {
   state_.phase = Phase::Resting;
   state_.last_trouble = std::move(trouble);
   state_.retry_at = now_ + state_.back_off;
-  state_.back_off = std::min(state_.back_off * 2, kMostBackOff);
+  state_.back_off =
+      std::min(state_.back_off * 2, has_seats() ? kMostBackOffAmongSeats : kMostBackOff);
   log(LogLevel::Debug, state_.endpoint + " " + state_.last_trouble);
+  if (has_seats()) aim_at_next();
 }
 
 void MemberTurn::connection_lost(const std::string& reason) {
@@ -146,12 +160,15 @@ void MemberTurn::connection_lost(const std::string& reason) {
     case Phase::Dialing:
       return rest(reason);
     case Phase::Greeting:
+      if (has_seats()) return ask_elsewhere("closed the connection (" + reason + ")");
       return closed_without_a_word(reason);
     case Phase::Joined:
       log(LogLevel::Warning, "lost the coordinator at " + state_.endpoint +
                                  " before the world was complete: " + reason +
                                  "; trying to join again");
-      return rest("was lost: " + reason);
+      if (!has_seats()) return rest("was lost: " + reason);
+      state_.lost_reason = reason;
+      return rejoin();
     case Phase::Leaving:
       return end(lost_ending(state_, reason));
     case Phase::Running:
@@ -187,6 +204,8 @@ std::optional<Time> deadline(const MemberState& state) {
     case Phase::Resting:
       return std::min({state.retry_at, join_by, state.next_report});
     case Phase::Dialing:
+      if (!state.spec.join.seats.empty())
+        return std::min({state.answer_by, join_by, state.next_report});
       return std::min(join_by, state.next_report);
     case Phase::Greeting:
       return std::min({state.answer_by, join_by, state.next_report});

@@ -1,5 +1,6 @@
 // core. One turn of the member's machine: the state, the time, and the actions as they come. Only
-// member.cc (what is said and done) and member_link.cc (the connection) include it.
+// member.cc (what is said and done), member_link.cc (the connection), member_seats.cc (whom to ask)
+// and member_looking.cc include it.
 // Owner:   lives for one step.   Thread: any.
 #pragma once
 
@@ -22,6 +23,7 @@ class MemberTurn {
   void handle(const ConnectFailed& failed);
   void handle(const WrongPeer& wrong);
   void handle(const OtherCoordinator& other);
+  void handle(const LeaderNamed& named);
   void handle(const Heard& heard);
   void handle(const ConnectionLost& lost) { connection_lost(lost.reason); }
   void handle(const OwnFailure& own);
@@ -47,7 +49,13 @@ class MemberTurn {
   void hear(const StacksTold& told);
   void hear(const HangFound& found);
   void hear(const NodeLeftOut& told);
+  void hear(const Vote&) { broken("a vote"); }
+  void hear(const Follow& follow);
 
+  void aim(const Endpoint& endpoint);
+  void aim_at_next();
+  void dial();
+  void ask_elsewhere(std::string trouble);
   void rest(std::string trouble);
   void connection_lost(const std::string& reason);
   void closed_without_a_word(const std::string& reason);
@@ -66,6 +74,11 @@ class MemberTurn {
     return std::find(phases.begin(), phases.end(), state_.phase) != phases.end();
   }
   bool is_elastic() const { return state_.spec.join.elastic.has_value(); }
+  bool has_seats() const { return !state_.spec.join.seats.empty(); }
+  // With one endpoint of several.
+  Milliseconds patience() const {
+    return std::min<Milliseconds>(state_.spec.join.heartbeat_timeout / 2, std::chrono::seconds(5));
+  }
   bool is_round(int round) const { return state_.world && state_.world->round == round; }
   Time join_by() const {
     return state_.rejoin_by.value_or(state_.started + state_.spec.join.join_timeout);

@@ -7,6 +7,7 @@
 #include "rendezvous/round/admission.h"
 #include "rendezvous/round/assembly.h"
 #include "rendezvous/round/elastic.h"
+#include "rendezvous/round/inheritance.h"
 #include "rendezvous/round/roll_call.h"
 #include "rendezvous/round/round_turn.h"
 
@@ -112,9 +113,10 @@ void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address)
     send(peer, Refused{with_context(*std::move(error), state_.spec.endpoint + " refused " + name)});
     return drop(peer);
   }
-  send(peer, Welcome{state_.spec.heartbeat_timeout});
+  send(peer, Welcome{state_.spec.heartbeat_timeout, state_.spec.term});
   if (is_elastic()) {
     log(LogLevel::Debug, name + " joined from " + address);
+    if (hello.past) inherit(state_, *hello.past, now_);
     return admit_to_line(peer, hello, address);
   }
   take_place(peer, hello);
@@ -197,8 +199,9 @@ RoundState open_round(RoundSpec spec, Time now) {
   assert(spec.node_count > 0);
   RoundState state;
   if (!spec.elastic) state.nodes.resize(static_cast<std::size_t>(spec.node_count));
-  state.is_checked = !spec.preflight;
+  state.is_checked = !spec.preflight || spec.rounds > 0;  // by a coordinator before
   state.spec = std::move(spec);
+  state.next_round = state.spec.rounds;
   state.opened = now;
   state.next_sweep = now + sweep_interval(state);
   state.next_roll_call = now + kRollCallInterval;

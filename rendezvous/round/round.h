@@ -21,6 +21,7 @@
 //                   not let in again; not the coordinator's
 //     Signalled     the same, while enough are left and it is not the coordinator's; its sender
 //                   alone gets the outcome. Else as below.
+//     hello         of one that was in a world before: inheritance.h
 //     join timeout  since there were too few: NodeLost (NotRun before the first world); with the
 //                   coordinator's own node lost at once
 //
@@ -162,6 +163,8 @@ struct RoundState {
   int present_count = 0;
   int pending_count = 0;  // present nodes with is_done == false, while Running or Stopping
   int round = 0;          // worlds before the last one
+  int next_round = 0;
+  bool has_begun = false;  // a world, under this coordinator
   int world_size = 0;
   std::map<std::string, int> role_sizes;
   Time opened;  // Joining: its begin
@@ -185,6 +188,7 @@ struct RoundState {
   std::optional<Time> last_call;      // Joining, with enough nodes: when the world begins
   std::optional<NodeLost> last_loss;  // why there may be too few
   Exclusions exclusions;
+  std::optional<int> survivors;       // of a coordinator before (inheritance.h)
 };
 
 RoundState open_round(RoundSpec spec, Time now);

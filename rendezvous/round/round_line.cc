@@ -3,6 +3,7 @@
 
 #include "rendezvous/round/assembly.h"
 #include "rendezvous/round/elastic.h"
+#include "rendezvous/round/inheritance.h"
 #include "rendezvous/round/roll_call.h"
 #include "rendezvous/round/round_turn.h"
 
@@ -172,6 +173,7 @@ void RoundTurn::leave_out_node(int node, std::string reason) {
 
 // The next world, if there are enough nodes for it; after a last call if they have been waited for.
 void RoundTurn::form_world(bool is_at_once) {
+  is_at_once = is_at_once || has_survivors(state_);
   const int in_line = static_cast<int>(state_.line.size());
   // Not for every hello is it worth a look at all of them.
   const bool is_last_call = state_.last_call && now_ < *state_.last_call && !is_at_once &&
@@ -187,7 +189,7 @@ void RoundTurn::form_world(bool is_at_once) {
   }
   if (count < state_.spec.node_count && !is_at_once) {
     if (!state_.last_call) {
-      state_.last_call = now_ + state_.spec.elastic->last_call_timeout;
+      state_.last_call = now_ + last_call_of(state_);
       state_.next_roll_call = std::min(state_.next_roll_call, now_ + std::chrono::seconds(1));
     }
     if (now_ < *state_.last_call) return;

@@ -17,7 +17,8 @@ void RoundTurn::begin_world() {
   state_.phase = RoundPhase::Running;
   state_.failures = FailureList();
   state_.round_began = now_;
-  if (state_.first_world) ++state_.round;
+  state_.round = state_.next_round++;
+  state_.has_begun = true;
   if (!state_.first_world) state_.first_world = now_;
   state_.pending_count = state_.present_count;
   actions_.emplace_back(ClearStore{});

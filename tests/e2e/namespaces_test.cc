@@ -211,4 +211,38 @@ TEST_CASE("an elastic job goes on without a node whose cable was cut, and that n
   for (const std::size_t node : {0U, 1U}) CHECK(nodes[node]->wait(30s).code == 0);
 }
 
+TEST_CASE("a coordinator that is cut off stops, the others elect another, and it joins that one") {
+  Network network;
+  if (!network.is_up()) {
+    WARN("skipped: cannot make network namespaces: " << network.why());
+    return;
+  }
+  const TemporaryDirectory directory;
+  std::vector<std::unique_ptr<Running>> nodes;
+  for (int node = 0; node < 3; ++node) {
+    Launch launch =
+        shell_job({"--nnodes=1:3", "--rdzv-backend=c10d", "--rdzv-id=cut",
+                   "--rdzv-endpoint=10.77.0.1,10.77.0.2,10.77.0.3", "--heartbeat-timeout=2",
+                   "--min-uptime=0.2"},
+                  "trap 'echo stopped; exit 0' TERM; "
+                  "echo ready $DRUN_ROUND of $GROUP_WORLD_SIZE at $MASTER_ADDR; "
+                  "until [ -e $DIR/go.$GROUP_WORLD_SIZE.$MASTER_ADDR ]; do sleep 0.02; done");
+    launch.environment["DIR"] = directory.path();
+    nodes.push_back(std::make_unique<Running>(network.inside(node, std::move(launch))));
+  }
+  for (const auto& node : nodes) REQUIRE(node->prints("ready 0 of 3 at 10.77.0.1"));
+  REQUIRE(network.set_link(0, "down"));
+  CHECK(nodes[0]->prints("this node does not coordinate the job any more"));
+  CHECK(nodes[0]->prints("stopped"));
+  for (const std::size_t node : {1U, 2U}) CHECK(nodes[node]->prints("ready 1 of 2 at 10.77.0.2"));
+  REQUIRE(network.set_link(0, "up"));
+  for (const auto& node : nodes) CHECK(node->prints(" of 3 at 10.77.0.2"));
+  write_file(directory.file("go.3.10.77.0.2"), "");
+  for (const auto& node : nodes) {
+    const Ended ended = node->wait(30s);
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+  }
+}
+
 }  // namespace drun::testing

@@ -147,6 +147,13 @@ void MemberDriver::provoke(int kind) {
         hear(HangFound{0, "x", {}});
       },
       [this] { hear(NodeLeftOut{}); },
+      [this] { hear(Vote{}); },
+      [this] {
+        hear(Follow{"b", 29400, 1});
+      },
+      [this] {
+        event(LeaderNamed{{"b", 29400}, 1});
+      },
   };
   REQUIRE(events.size() == kEventKinds);
   events[static_cast<std::size_t>(kind)]();

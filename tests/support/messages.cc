@@ -58,7 +58,14 @@ std::vector<MemberMessage> member_messages() {
                 2,
                 5,
                 true,
-                {"10.0.0.5", "fd00::5"}},
+                {"10.0.0.5", "fd00::5"},
+                Past{.rounds = 3,
+                     .node_count = 4,
+                     .age = Milliseconds(90'000),
+                     .coordinator = "host-0",
+                     .restarts = 2,
+                     .restart_ages = {Milliseconds(4000), Milliseconds(17)}},
+                5},
           Failed{2, aged},
           AllReturned{7},
           rendezvous::Stopped{2, {aged, {not_started, Milliseconds(0)}}, 12},
@@ -68,7 +75,15 @@ std::vector<MemberMessage> member_messages() {
           StacksAsked{7},
           EvidenceGiven{0xFEDCBA9876543210U, full_evidence()},
           EvidenceGiven{1, {}},
-          HangSuspected{3, Milliseconds(250), {hung, hung}}};
+          HangSuspected{3, Milliseconds(250), {hung, hung}},
+          Ballot{.run_id = "run-1",
+                 .seats = "a:29400,b:29400,c:29400",
+                 .seat = 2,
+                 .instance = 0xFEDCBA9876543210U,
+                 .number = 77,
+                 .kind = BallotKind::Release,
+                 .term = 9,
+                 .rounds = 4}};
 }
 
 std::vector<CoordinatorMessage> coordinator_messages() {
@@ -102,7 +117,7 @@ std::vector<CoordinatorMessage> coordinator_messages() {
     outcome.ending = std::move(ending);
     return Finish{outcome};
   };
-  return {Welcome{Milliseconds(15000)},
+  return {Welcome{Milliseconds(15000), 3},
           Waiting{5, 2, {{0, "a"}, {4, "b"}}, {1, 2, 3}},
           Waiting{5, 2, {{0, "a"}}, {}, 2, true, Milliseconds(250)},
           Refused{{ErrorCode::Refused, "no"}},
@@ -118,7 +133,15 @@ std::vector<CoordinatorMessage> coordinator_messages() {
           TellStacks{9},
           StacksTold{7, full_evidence()},
           HangFound{3, "rank 7 on node 0 (a) hung", full_evidence()},
-          NodeLeftOut{{1, "b", 4, "it fails"}}};
+          NodeLeftOut{{1, "b", 4, "it fails"}},
+          Vote{.number = 77,
+               .instance = 0xFEDCBA9876543210U,
+               .is_granted = true,
+               .is_fresh = true,
+               .free_in = Milliseconds(250),
+               .term = 9,
+               .rounds = 4},
+          Follow{"host-b", 29400, 9}};
 }
 
 }  // namespace drun::test

@@ -94,6 +94,59 @@ TEST_CASE("the node whose name or address is the endpoint's listens, if nobody e
   CHECK_FALSE(join_of(options).may_be_member);
 }
 
+TEST_CASE("of several endpoints this node holds its own, and whoever is elected is the master") {
+  const JoinSpec here = join_of(c10d({2, 4}, "gpu9:1,head,10.0.0.7:5"));
+  CHECK(here.seats == std::vector<Endpoint>{{"gpu9", 1}, {"head", 29400}, {"10.0.0.7", 5}});
+  CHECK(here.own_seats == std::vector<std::size_t>{1});
+  CHECK(here.is_coordinator);
+  CHECK(here.may_be_member);
+  CHECK_FALSE(here.seat);
+  CHECK(here.master_addr.empty());
+  CHECK(here.master_port == 0);
+  const JoinSpec elsewhere = join_of(c10d({2, 4}, "gpu9,10.0.0.6,10.0.0.7"));
+  CHECK(elsewhere.own_seats.empty());
+  CHECK_FALSE(elsewhere.is_coordinator);
+  Options told = c10d({2, 4}, "gpu9,head,10.0.0.7");
+  told.rdzv_conf = {{"is_host", "0"}};
+  CHECK_FALSE(join_of(told).is_coordinator);
+  CHECK(join_of(c10d({2, 4}, "[fd00::1]:7,head,[fd00::2]")).seats[2] == Endpoint{"fd00::2", 29400});
+  const std::string text = plan_text(*make_plan(c10d({2, 4}, "gpu9,head,10.0.0.7"), host_facts()));
+  CHECK_THAT(text, ContainsSubstring("gpu9:29400,head:29400,10.0.0.7:29400 (this node listens, and "
+                                     "coordinates if it is elected)") &&
+                       ContainsSubstring("MASTER_ADDR=?") && ContainsSubstring("MASTER_PORT=?"));
+}
+
+TEST_CASE("two endpoints are one, and that is said") {
+  const Result<Plan> plan = make_plan(c10d({2, 4}, "head,gpu9"), host_facts());
+  REQUIRE(plan);
+  CHECK(plan->agent.join.seats.empty());
+  CHECK(plan->agent.join.endpoint == Endpoint{"head", 29400});
+  CHECK(plan->agent.join.is_coordinator);
+  REQUIRE(plan->warnings.size() == 1);
+  CHECK_THAT(plan->warnings[0], ContainsSubstring("head:29400 alone coordinates the job"));
+  CHECK_FALSE(join_of(c10d({2, 4}, "gpu9,head")).is_coordinator);
+}
+
+TEST_CASE("lists of endpoints that cannot work are errors") {
+  CHECK_THAT(error_of(c10d({2, 4}, "head,gpu9,head")),
+             ContainsSubstring("head:29400 is there twice"));
+  CHECK_THAT(error_of(c10d({2, 4}, "head,,gpu9")), ContainsSubstring("the host is empty"));
+  CHECK_THAT(error_of(c10d({2, 4}, "head,gpu9,a:0")), ContainsSubstring("port 0"));
+  CHECK_THAT(error_of(c10d({2, 4}, "a,b,c,d,e,f,g,h,i,j")), ContainsSubstring("list at most 9"));
+  Options options = c10d({2, 4}, "head,gpu9,a");
+  options.store = StoreHost::Worker;
+  CHECK_THAT(error_of(options), ContainsSubstring("--store=worker: with several endpoints"));
+  options = c10d({2, 4}, "gpu8,gpu9,a");
+  options.rdzv_conf = {{"is_host", "1"}};
+  CHECK_THAT(error_of(options), ContainsSubstring("none of gpu8:29400,gpu9:29400,a:29400"));
+  options = c10d({2, 2}, "head,gpu9,a");
+  options.node_rank = 1;
+  CHECK_THAT(error_of(options), ContainsSubstring("several are for --rdzv-backend=c10d"));
+  options = c10d({2, 2}, "head,gpu9,a");
+  options.rdzv_backend.reset();
+  CHECK_THAT(error_of(options), ContainsSubstring("several are for --rdzv-backend=c10d"));
+}
+
 TEST_CASE("what an elastic job cannot use is an error, or said") {
   Options options = c10d({1, 2});
   options.rdzv_conf = {{"is_host", "maybe"}};

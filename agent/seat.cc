@@ -1,0 +1,50 @@
+#include "agent/seat.h"
+
+#include <utility>
+
+namespace drun::agent {
+namespace {
+
+using rendezvous::Server;
+
+JoinSpec at_seat(const JoinSpec& join, std::size_t seat) {
+  JoinSpec there = join;
+  there.seat = seat;
+  there.endpoint = join.seats[seat];
+  there.master_addr = there.endpoint.host;
+  return there;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> take_seat(asio::io_context& io, JoinSpec& join, const Log& log,
+                                          std::function<void()> on_finished,
+                                          Server::OnLeader on_leader) {
+  for (const std::size_t seat : join.own_seats) {
+    auto server = Server::open(io, at_seat(join, seat), log, on_finished, on_leader);
+    if (server) {
+      join.seat = seat;
+      return server;
+    }
+    log.debug(server.error().message);
+  }
+  if (!join.seats.empty()) {
+    if (!join.own_seats.empty())
+      log.info("this agent joins without a vote: others listen at this host's endpoints of " +
+               to_string(join.seats));
+    join.is_coordinator = false;
+    return std::unique_ptr<Server>();
+  }
+  auto server = Server::open(io, join, log, std::move(on_finished));
+  if (!server && join.may_be_member) {
+    join.is_coordinator = false;
+    log.debug(server.error().message + "; joining whoever listens there");
+    return std::unique_ptr<Server>();
+  }
+  if (!server) return server;
+  join.endpoint.port = (*server)->port();
+  if (join.master_port == 0) join.master_port = (*server)->port();
+  return server;
+}
+
+}  // namespace drun::agent

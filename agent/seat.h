@@ -1,0 +1,27 @@
+// edge. Listening where this agent is, or may become, the coordinator.
+//
+// Shape:   of several agents on an endpoint's host the first takes the port. Of several endpoints
+//          (rendezvous/ELECTION.md) an agent takes the first of its host's that is free.
+// Owner:   the caller.   Thread: the io_context's only.
+// Errors:  System: the port cannot be listened on, and this agent was told to be the coordinator.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "rendezvous/asio.h"
+#include "rendezvous/join_spec.h"
+#include "rendezvous/log.h"
+#include "rendezvous/result.h"
+#include "rendezvous/server.h"
+
+namespace drun::agent {
+
+// Fills in what is known then: ports, `join.seat`. Null: this agent joins as a member, and
+// `join.is_coordinator` says so.
+Result<std::unique_ptr<rendezvous::Server>> take_seat(asio::io_context& io, JoinSpec& join,
+                                                      const Log& log,
+                                                      std::function<void()> on_finished,
+                                                      rendezvous::Server::OnLeader on_leader);
+
+}  // namespace drun::agent

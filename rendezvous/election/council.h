@@ -1,0 +1,82 @@
+// edge. One seat's part in the election: the ways to the other seats, the clock; what to say is
+// decided by election.h.
+//
+// Owner:   Server; shared with its own timer's handlers. After stop nobody is called.
+// Thread:  the io_context's only.
+// Errors:  none; who is out of reach has no vote.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/asio.h"
+#include "rendezvous/election/election.h"
+#include "rendezvous/election/seat_link.h"
+#include "rendezvous/join_spec.h"
+#include "rendezvous/log.h"
+#include "rendezvous/tls_session.h"
+
+namespace drun::rendezvous {
+
+class Council final : public std::enable_shared_from_this<Council>, private SeatLink::Listener {
+ public:
+  // Called from the loop, or from within `hear` and `leads`.
+  class Listener {
+   public:
+    // This seat leads from here on: `rounds` have begun before.
+    virtual void on_lead(std::uint64_t term, int rounds) = 0;
+    // It must not do a leader's deed any more.
+    virtual void on_lead_lost(const std::string& reason) = 0;
+    virtual void on_following(const Endpoint& leader, std::uint64_t term) = 0;
+    virtual void on_vacant() = 0;
+    // A majority has heard that so many rounds have begun.
+    virtual void on_round_known(int rounds) = 0;
+    virtual void on_answer(Caller caller, const Vote& vote) = 0;
+    virtual void on_refusal(Caller caller, const Error& error) = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+
+  // `spec.seat` is set. `tls`: null without a secret.
+  Council(asio::io_context& io, const JoinSpec& spec, const std::shared_ptr<const TlsContext>& tls,
+          const Log& log, Listener& listener);
+  void start() { handle(ElectionStart{}); }
+  void stop();
+
+  void hear(Caller caller, const Ballot& ballot) { handle(BallotCame{caller, ballot}); }
+  // on_round_known follows, unless the lead is lost.
+  void want_round(int rounds) { handle(RoundWanted{rounds}); }
+  // Whether this seat leads at this moment; what its clock says is acted upon first.
+  bool leads();
+
+ private:
+  void handle(const ElectionEvent& event);
+  void perform(const AskSeat& ask) { link(ask.seat).ask(ask.ballot); }
+  void perform(const HangUp& hang) { link(hang.seat).hang_up(); }
+  void perform(const AnswerBallot& answer) { listener_->on_answer(answer.caller, answer.vote); }
+  void perform(const RefuseBallot& refusal);
+  void perform(const Leading& leading) { listener_->on_lead(leading.term, leading.rounds); }
+  void perform(const LeadLost& lost) { listener_->on_lead_lost(lost.reason); }
+  void perform(const Following& following);
+  void perform(const Vacant&) { listener_->on_vacant(); }
+  void perform(const RoundKnown& known) { listener_->on_round_known(known.rounds); }
+  void perform(const ElectionLog& line) { log_.write(line.level, line.text); }
+  SeatLink& link(int seat) { return *links_[static_cast<std::size_t>(seat)]; }
+  void on_vote(int seat, const Vote& vote) override { handle(VoteCame{seat, vote}); }
+  void on_seat_failed(int seat) override { handle(SeatFailed{seat}); }
+  void arm_timer();
+
+  asio::steady_timer timer_;
+  const Log log_;
+  const std::vector<Endpoint> seats_;
+  Listener* listener_;                            // null after stop
+  std::vector<std::unique_ptr<SeatLink>> links_;  // null: one's own
+  ElectionState state_;
+  std::optional<Time> armed_;
+};
+
+}  // namespace drun::rendezvous

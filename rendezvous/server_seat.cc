@@ -1,0 +1,128 @@
+// A coordinator's port among several: it leads, or it says who does.
+#include <utility>
+
+#include "rendezvous/control_wire.h"
+#include "rendezvous/round/admission.h"
+#include "rendezvous/server_impl.h"
+#include "rendezvous/server_specs.h"
+
+namespace drun::rendezvous {
+namespace {
+
+constexpr std::size_t kMostVotersForSeat = 4;
+
+}  // namespace
+
+void Server::Impl::take_ballot(ControlConnection& connection, const Ballot& ballot, bool is_new) {
+  if (is_new && council_) {
+    // Seats come back on new connections; whoever is left out does, too.
+    if (voters_.size() >= kMostVotersForSeat * spec_.seats.size()) hang_up(*voters_.begin());
+    voters_.insert(connection.id());
+  }
+  if (voters_.contains(connection.id())) return council_->hear(connection.id(), ballot);
+  complain("dropped " + connection.peer() + ": it asks for votes, but --rdzv-endpoint is one here");
+  reply(connection.id(), Refused{{ErrorCode::Refused,
+                                  "no list of endpoints was given there; "
+                                  "write the same list on all nodes"}});
+  hang_up(connection.id());
+}
+
+void Server::Impl::on_refusal(Caller caller, const Error& error) {
+  reply(caller, Refused{error});
+  hang_up(caller);
+}
+
+// Who asks while another leads, or nobody yet.
+void Server::Impl::stand_by(ControlConnection& connection, const Hello* hello) {
+  const Peer peer = connection.id();
+  if (hello == nullptr || seekers_.has(peer)) return hang_up(peer);
+  if (const auto error = objection(state_, *hello)) {
+    reply(peer, Refused{with_context(*error, state_.spec.endpoint + " refused this node")});
+    return hang_up(peer);
+  }
+  const auto answer = seekers_.ask({peer, connection.peer(), *hello});
+  if (answer) reply(peer, *answer);
+  if (!seekers_.has(peer)) hang_up(peer);
+}
+
+void Server::Impl::on_lead(std::uint64_t term, int rounds) {
+  if (is_leading_) return;  // it tells the end of the job
+  RoundSpec opened = round_spec(spec_, port());
+  opened.term = term;
+  opened.rounds = known_rounds_ = rounds;
+  held_.clear();
+  state_ = open_round(std::move(opened), std::chrono::steady_clock::now());
+  is_leading_ = true;
+  log_.write(rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
+             "this node coordinates the job from here on, at " + state_.spec.endpoint);
+  name_leader(spec_.seats[*spec_.seat], term);
+  for (Seekers::Asking& asking : seekers_.take_all()) {
+    handle(PeerArrived{asking.peer, asking.address});
+    handle(PeerSaid{asking.peer, std::move(asking.hello)});
+  }
+  arm_timer();
+}
+
+// The end of a job needs no lead any more: nothing begins after it.
+void Server::Impl::on_lead_lost(const std::string& reason) {
+  if (state_.phase == RoundPhase::Over) return;
+  if (state_.phase == RoundPhase::Ending && held_.empty()) return;
+  log_.error("this node does not coordinate the job any more: " + reason);
+  is_leading_ = false;
+  held_.clear();
+  events_.clear();
+  timer_.cancel();
+  armed_.reset();
+  std::vector<Peer> members;
+  for (const auto& [peer, connection] : connections_) {
+    if (!voters_.contains(peer) && !lobby_.has(peer)) members.push_back(peer);
+  }
+  for (const Peer peer : members) hang_up(peer);
+  if (store_) store_->clear();
+  state_ = open_round(round_spec(spec_, port()), std::chrono::steady_clock::now());
+}
+
+void Server::Impl::on_following(const Endpoint& leader, std::uint64_t term) {
+  if (is_leading_) return;
+  const Follow follow{leader.host, leader.port, term};
+  for (const Peer peer : seekers_.know(follow)) {
+    reply(peer, follow);
+    hang_up(peer);
+  }
+  log_.debug(to_string(leader) + " coordinates the job, term " + std::to_string(term));
+  name_leader(leader, term);
+}
+
+void Server::Impl::name_leader(const Endpoint& leader, std::uint64_t term) {
+  if (on_leader_) on_leader_(leader, term);
+}
+
+// What was held back until a majority knew of the round, and nothing before it.
+void Server::Impl::on_round_known(int rounds) {
+  known_rounds_ = rounds;
+  if (rounds < state_.next_round) return;
+  const bool was_turning = std::exchange(is_turning_, true);
+  for (const RoundAction& action : std::exchange(held_, {}))
+    std::visit([this](const auto& deed) { perform(deed); }, action);
+  if (!was_turning) turn();
+}
+
+// Nothing of a new world is told before its number is safe (election.h).
+bool Server::Impl::must_wait(const RoundAction& action) {
+  if (!council_) return false;
+  if (std::holds_alternative<ClearStore>(action) && known_rounds_ < state_.next_round) {
+    council_->want_round(state_.next_round);
+    return true;
+  }
+  return !held_.empty();
+}
+
+// Asked before each deed: this process may have stood still until its lead was over.
+bool Server::Impl::may_act() {
+  const bool is_over = state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over;
+  if (!council_ || council_->leads() || (is_leading_ && is_over)) return true;
+  events_.clear();
+  return false;
+}
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,135 @@
+// Jobs with three endpoints, each an agent on this machine: another takes over when the
+// coordinator's agent is lost.
+
+#include <signal.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Three agents; which takes which endpoint is decided by who comes first.
+class Failover {
+ public:
+  explicit Failover(const std::string& nodes, const Words& options = {},
+                    const std::string& timeouts = "last_call_timeout=30") {
+    std::string endpoints;
+    for (int i = 0; i < 3; ++i)
+      endpoints += (i == 0 ? "127.0.0.1:" : ",127.0.0.1:") + std::to_string(free_port());
+    Launch launch = shell_job(
+        Words{"--nnodes=" + nodes, "--rdzv-backend=c10d", "--rdzv-id=failover",
+              "--rdzv-endpoint=" + endpoints, "--rdzv-conf=" + timeouts, "--min-uptime=0.2",
+              "--heartbeat-timeout=3"} +
+            options,
+        "echo $PPID > $DIR/agent.$DRUN_ROUND.$GROUP_RANK; echo ready $DRUN_ROUND "
+        "$RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; echo master $DRUN_ROUND $MASTER_PORT; "
+        "until [ -e $DIR/go.$DRUN_ROUND ]; do sleep 0.02; done; . $DIR/go.$DRUN_ROUND");
+    launch.environment["DIR"] = directory_.path();
+    for (int i = 0; i < 3; ++i) agents_.push_back(std::make_unique<Running>(launch));
+  }
+  // The process that speaks for a node in a round; the one that was started guards it.
+  pid_t agent(int round, int node_rank) const {
+    return std::stoi(read_file(
+        directory_.file("agent." + std::to_string(round) + "." + std::to_string(node_rank))));
+  }
+  void go(int round, const std::string& script) const {
+    write_file(directory_.file("part"), script + "\n");
+    REQUIRE(rename(directory_.file("part").c_str(),
+                   directory_.file("go." + std::to_string(round)).c_str()) == 0);
+  }
+  // The agent that prints it first; the others' output is left as it is.
+  Running& that_prints(const std::string& text) {
+    for (const auto deadline = Clock::now() + 40s; Clock::now() < deadline;) {
+      for (const auto& agent : agents_) {
+        if (agent->prints(text, 50ms)) return *agent;
+      }
+    }
+    FAIL("nobody prints " << text);
+    return *agents_.front();
+  }
+  std::vector<Running*> all() const {
+    std::vector<Running*> agents;
+    for (const auto& agent : agents_) agents.push_back(agent.get());
+    return agents;
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  std::vector<std::unique_ptr<Running>> agents_;
+};
+
+void check_ends(const std::vector<Running*>& agents, int code, const std::string& words = "") {
+  for (Running* const agent : agents) {
+    const Ended ended = agent->wait(40s);
+    INFO(ended.err);
+    CHECK(ended.code == code);
+    CHECK_THAT(ended.err, ContainsSubstring(words));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("when the coordinator's agent is killed another takes over, and the job ends well") {
+  Failover job("1:3");
+  Running& first = job.that_prints("ready 0 0/3 0");
+  Running& second = job.that_prints("ready 0 1/3 0");
+  Running& third = job.that_prints("ready 0 2/3 0");
+  const auto killed = Clock::now();
+  REQUIRE(kill(job.agent(0, 0), SIGKILL) == 0);
+  Running& leader = job.that_prints("ready 1 0/2 0");
+  Running& other = job.that_prints("ready 1 1/2 0");
+  // A lease is 1 s; the rest is what a busy machine takes.
+  CHECK(Clock::now() - killed < 6s);
+  CHECK(&leader != &other);
+  CHECK((&leader == &second || &leader == &third));
+  CHECK(leader.prints("this node coordinates the job from here on"));
+  job.go(1, "exit 0");
+  check_ends({&leader, &other}, 0);
+  CHECK(first.wait(40s).code == 128 + SIGKILL);
+}
+
+TEST_CASE("a coordinator's agent that stood still steps down, and joins the one that took over") {
+  Failover job("1:3");
+  Running& first = job.that_prints("ready 0 0/3 0");
+  const pid_t agent = job.agent(0, 0);
+  REQUIRE(kill(agent, SIGSTOP) == 0);
+  job.that_prints("ready 1 1/2 0");
+  REQUIRE(kill(agent, SIGCONT) == 0);
+  CHECK(first.prints("this node does not coordinate the job any more"));
+  // It was lost as a node too, and is let in again for a while's presence.
+  job.that_prints("ready 2 2/3 0");
+  CHECK(first.prints("ready 2 "));
+  job.go(2, "exit 0");
+  check_ends(job.all(), 0);
+}
+
+TEST_CASE("restarts used before a coordinator was lost stay used up, its loss costs none") {
+  Failover job("2:3", {"--max-restarts=1"});
+  job.that_prints("ready 0 0/3 0");
+  job.go(0, "[ $RANK = 1 ] && exit 7; exec sleep 600");
+  Running& first = job.that_prints("ready 1 0/3 1");
+  REQUIRE(kill(job.agent(1, 0), SIGKILL) == 0);
+  Running& leader = job.that_prints("ready 2 0/2 1");
+  Running& other = job.that_prints("ready 2 1/2 1");
+  job.go(2, "[ $RANK = 1 ] && exit 8; exec sleep 600");
+  check_ends({&leader, &other}, 8, "1 of 1 restart used");
+  CHECK(first.wait(40s).code == 128 + SIGKILL);
+}
+
+TEST_CASE("without a majority of the endpoints the job ends, and says what is missing") {
+  Failover job("1:3", {}, "last_call_timeout=30,join_timeout=4");
+  Running& first = job.that_prints("ready 0 0/3 0");
+  Running& second = job.that_prints("ready 0 1/3 0");
+  Running& third = job.that_prints("ready 0 2/3 0");
+  const pid_t other = job.agent(0, 1);
+  REQUIRE(kill(job.agent(0, 0), SIGKILL) == 0);
+  REQUIRE(kill(other, SIGKILL) == 0);
+  check_ends({&third}, 122, "has a coordinator");
+  CHECK(first.wait(40s).code == 128 + SIGKILL);
+  CHECK(second.wait(40s).code == 128 + SIGKILL);
+}
+
+}  // namespace drun::testing

@@ -1,0 +1,302 @@
+#include "tests/sim/election_network.h"
+
+#include <algorithm>
+
+namespace drun::test {
+
+using namespace rendezvous;
+
+namespace {
+
+constexpr int kAccidentsUntil = 40'000;
+
+}  // namespace
+
+ElectionNetwork::ElectionNetwork(const ElectionWeather& weather, std::uint32_t seed)
+    : weather_(weather), random_(seed), seats_(static_cast<std::size_t>(weather.seats)) {
+  for (Seat& seat : seats_)
+    seat.rate = 1 + (static_cast<int>(random_() % 201U) - 100) * weather.drift / 10'000.0;
+}
+
+ElectionNetwork::Milliseconds ElectionNetwork::between(int low, int high) {
+  return Milliseconds(low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1)));
+}
+
+void ElectionNetwork::at(Time when, std::function<void()> deed) {
+  pending_.push({when, ++last_number_, std::move(deed)});
+}
+
+ElectionNetwork::Time ElectionNetwork::local(const Seat& seat) const {
+  const auto passed = std::chrono::duration<double, std::nano>(now_.time_since_epoch()) * seat.rate;
+  return Time(std::chrono::duration_cast<Time::duration>(passed));
+}
+
+void ElectionNetwork::run_for(Milliseconds time) {
+  const Time until = now_ + time;
+  while (!pending_.empty() && pending_.top().when <= until && broken_.empty()) {
+    const Pending next = pending_.top();
+    pending_.pop();
+    now_ = next.when;
+    next.deed();
+    check_leaders();
+  }
+  now_ = until;
+}
+
+// --- accidents
+
+void ElectionNetwork::start(int index) {
+  Seat& self = seat(index);
+  if (std::exchange(self.is_up, true)) return;
+  self.is_frozen = false;
+  ++self.life;
+  self.backlog.clear();
+  self.state = open_election({.run_id = "sim",
+                              .seats = "a,b,c",
+                              .seat = index,
+                              .seat_count = weather_.seats,
+                              .instance = random_() * std::uint64_t{1000} + 1,
+                              .lease = kLease});
+  tell(index, ElectionStart{});
+}
+
+void ElectionNetwork::crash(int index) {
+  Seat& self = seat(index);
+  if (!std::exchange(self.is_up, false)) return;
+  was_crash_ = true;
+  ++self.life;
+  self.lines.clear();
+  self.unsent.clear();
+  for (const auto& [number, line] : lines_) {
+    if (line.to != index || is_cut(index, line.from)) continue;
+    later(between(0, weather_.longest_delay_ms), [this, number = number] {
+      const Line& lost = lines_[number];
+      Seat& other = seat(lost.from);
+      if (other.life != lost.from_life || is_living(lost)) return;
+      const auto own = other.lines.find(lost.to);
+      if (own == other.lines.end() || own->second != number) return;
+      other.lines.erase(own);
+      tell(lost.from, SeatFailed{lost.to});
+    });
+  }
+}
+
+void ElectionNetwork::freeze(int index, bool is_frozen) {
+  Seat& self = seat(index);
+  if (!self.is_up || self.is_frozen == is_frozen) return;
+  self.is_frozen = is_frozen;
+  if (is_frozen) return;
+  // Timers may be looked at before what has arrived, or after.
+  const auto events = std::exchange(self.backlog, {});
+  if (random_() % 2 == 0) tell(index, ElectionTick{});
+  for (const ElectionEvent& event : events) tell(index, event);
+  tell(index, ElectionTick{});
+}
+
+void ElectionNetwork::split(const std::set<int>& group) {
+  cut_.clear();
+  for (int from = 0; from < weather_.seats; ++from) {
+    for (int to = 0; to < weather_.seats; ++to) {
+      if (group.contains(from) != group.contains(to)) cut_.insert({from, to});
+    }
+  }
+}
+
+void ElectionNetwork::plan_accidents() {
+  const auto some = [this] {
+    return static_cast<int>(random_() % static_cast<unsigned>(weather_.seats));
+  };
+  const auto happen = [this](int count, const std::function<void()>& accident) {
+    for (; count > 0; --count) later(between(0, kAccidentsUntil), accident);
+  };
+  const auto fall = [this](int index) {
+    crash(index);
+    if (random_() % 4 != 0) later(between(0, 8000), [this, index] { start(index); });
+  };
+  happen(weather_.crashes, [some, fall] { fall(some()); });
+  happen(weather_.leader_kills, [this, fall] {
+    if (const auto index = leader()) fall(*index);
+  });
+  happen(weather_.blinks, [this, some] {
+    const int index = some();
+    if (!is_up(index)) return;
+    crash(index);
+    later(between(0, 100), [this, index] { start(index); });
+  });
+  happen(weather_.splits, [this] {
+    std::set<int> group;
+    for (int i = 0; i < weather_.seats; ++i) {
+      if (random_() % 2 == 0) group.insert(i);
+    }
+    split(group);
+    later(between(100, 12'000), [this] { heal(); });
+  });
+  happen(weather_.cuts, [this, some] {
+    const std::pair<int, int> way{some(), some()};
+    cut_.insert(way);
+    later(between(100, 12'000), [this, way] { cut_.erase(way); });
+  });
+  happen(weather_.freezes, [this, some] {
+    const int index = some();
+    freeze(index, true);
+    later(between(50, 9000), [this, index] { freeze(index, false); });
+  });
+}
+
+void ElectionNetwork::run_all() {
+  for (int i = 0; i < weather_.seats; ++i) later(between(0, 3000), [this, i] { start(i); });
+  plan_accidents();
+  run_for(Milliseconds(kAccidentsUntil + 20'000));
+  // A majority is up; the others stay as they are, out of reach.
+  std::vector<int> order;
+  for (int i = 0; i < weather_.seats; ++i) order.push_back(i);
+  std::shuffle(order.begin(), order.end(), random_);
+  const int majority = weather_.seats / 2 + 1;
+  std::set<int> together(order.begin(), order.begin() + majority);
+  split(together);
+  for (const int index : together) {
+    freeze(index, false);
+    start(index);
+  }
+  run_for(kLease * 4);
+  // Answers that take longer than a candidate's patience elect nobody; they do no harm.
+  const bool is_slow = 4 * Milliseconds(weather_.longest_delay_ms) > kLease / 4;
+  if (!broken_.empty() || is_slow) return;
+  const auto last = leader();
+  require(last && together.contains(*last), "a connected majority has no leader",
+          last.value_or(-1));
+  run_for(kLease * 2);
+  require(leader() == last, "a leader with a connected majority did not stay", last.value_or(-1));
+}
+
+// --- the seats
+
+void ElectionNetwork::tell(int index, const ElectionEvent& event) {
+  Seat& self = seat(index);
+  if (!self.is_up) return;
+  if (self.is_frozen) {
+    if (!std::holds_alternative<ElectionTick>(event)) self.backlog.push_back(event);
+    return;
+  }
+  for (const ElectionAction& action : step(self.state, event, local(self)))
+    std::visit([this, index](const auto& deed) { act(index, deed); }, action);
+  const long tick = ++self.tick;
+  const auto wanted = deadline(self.state);
+  if (!wanted) return;
+  const auto left = std::chrono::duration<double, std::nano>(*wanted - local(self)) / self.rate;
+  const auto delay =
+      std::chrono::duration_cast<Time::duration>(left) + std::chrono::microseconds(1);
+  at(now_ + std::max(delay, Time::duration(std::chrono::microseconds(1))), [this, index, tick] {
+    if (seat(index).tick == tick) tell(index, ElectionTick{});
+  });
+}
+
+bool ElectionNetwork::is_living(const Line& line) const {
+  return seats_[static_cast<std::size_t>(line.from)].life == line.from_life &&
+         seats_[static_cast<std::size_t>(line.to)].life == line.to_life;
+}
+
+void ElectionNetwork::act(int index, const AskSeat& ask) {
+  Seat& self = seat(index);
+  if (const auto line = self.lines.find(ask.seat); line != self.lines.end())
+    return carry(line->second, ask.ballot);
+  const bool is_dialling = self.unsent.contains(ask.seat);
+  self.unsent[ask.seat] = ask.ballot;
+  if (!is_dialling) dial(index, ask.seat);
+}
+
+void ElectionNetwork::act(int index, const HangUp& hang) {
+  seat(index).lines.erase(hang.seat);
+  seat(index).unsent.erase(hang.seat);
+}
+
+// Nobody answers across a cut: it takes a HangUp to try again.
+void ElectionNetwork::dial(int from, int to) {
+  later(between(0, 2 * weather_.longest_delay_ms), [this, from, to, life = seat(from).life] {
+    Seat& self = seat(from);
+    if (self.life != life || !self.unsent.contains(to) || is_cut(from, to) || is_cut(to, from))
+      return;
+    const Ballot ballot = self.unsent[to];
+    self.unsent.erase(to);
+    if (!seat(to).is_up) return tell(from, SeatFailed{to});
+    self.lines[to] = ++last_line_;
+    lines_[last_line_] = {from, to, self.life, seat(to).life, now_};
+    carry(last_line_, ballot);
+  });
+}
+
+void ElectionNetwork::carry(Caller number, Ballot ballot) {
+  Line& line = lines_[number];
+  if (is_cut(line.from, line.to)) return;
+  line.free = std::max(line.free, now_ + between(0, weather_.longest_delay_ms));
+  at(line.free, [this, number, ballot = std::move(ballot)] {
+    const Line& arrived = lines_[number];
+    if (is_living(arrived) && !is_cut(arrived.from, arrived.to))
+      tell(arrived.to, BallotCame{number, ballot});
+  });
+}
+
+void ElectionNetwork::act(int, const AnswerBallot& answer) {
+  const Line& line = lines_[answer.caller];
+  if (is_cut(line.to, line.from)) return;
+  later(between(0, weather_.longest_delay_ms), [this, answer] {
+    const Line& arrived = lines_[answer.caller];
+    const auto own = seat(arrived.from).lines.find(arrived.to);
+    const bool is_used = own != seat(arrived.from).lines.end() && own->second == answer.caller;
+    if (is_used && is_living(arrived) && !is_cut(arrived.to, arrived.from))
+      tell(arrived.from, VoteCame{arrived.to, answer.vote});
+  });
+}
+
+void ElectionNetwork::act(int index, const Leading& leading) {
+  ++leads_;
+  led_since_ = now_;
+  // Who has forgotten terms, and all who knew them, may begin again with low ones.
+  require(was_crash_ || leading.term > last_term_, "a term was used twice", index);
+  last_term_ = std::max(last_term_, leading.term);
+  const int last_round = round_of_.empty() ? -1 : round_of_.rbegin()->first;
+  require(was_crash_ || leading.rounds > last_round, "a leader does not know the rounds", index);
+  want_rounds(index, leading.term);
+}
+
+void ElectionNetwork::want_rounds(int index, std::uint64_t term) {
+  later(between(1, 2000), [this, index, term, life = seat(index).life] {
+    const Seat& self = seat(index);
+    const bool leads = self.is_up && !self.is_frozen && self.life == life &&
+                       is_leading(self.state, local(self)) && self.state.own_term == term;
+    if (!leads) return;
+    if (self.state.wanted_rounds == self.state.known_rounds)
+      tell(index, RoundWanted{self.state.known_rounds + 1});
+    want_rounds(index, term);
+  });
+}
+
+void ElectionNetwork::act(int index, const RoundKnown& known) {
+  const auto term = seat(index).state.own_term;
+  const bool is_new = round_of_.emplace(known.rounds - 1, std::pair(index, term)).second;
+  require(was_crash_ || is_new, "a round's number was used twice", index);
+}
+
+std::optional<int> ElectionNetwork::leader() const {
+  for (int i = 0; i < weather_.seats; ++i) {
+    const Seat& self = seats_[static_cast<std::size_t>(i)];
+    if (self.is_up && is_leading(self.state, local(self))) return i;
+  }
+  return std::nullopt;
+}
+
+void ElectionNetwork::check_leaders() {
+  int count = 0;
+  for (const Seat& self : seats_)
+    count += self.is_up && is_leading(self.state, local(self)) ? 1 : 0;
+  require(count <= 1, "two lead at a time", leader().value_or(-1));
+}
+
+void ElectionNetwork::require(bool is_good, const std::string& what, int index) {
+  if (is_good || !broken_.empty()) return;
+  const auto since = std::chrono::duration_cast<Milliseconds>(now_ - Time(std::chrono::hours(1)));
+  broken_ =
+      what + " (seat " + std::to_string(index) + ", at " + std::to_string(since.count()) + " ms)";
+}
+
+}  // namespace drun::test

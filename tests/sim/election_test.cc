@@ -1,0 +1,174 @@
+// Elections, many times. DRUN_SIM_RUNS says how often (of random weather; 1000 without it),
+// DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
+#include <cstdlib>
+
+#include "tests/sim/election_network.h"
+#include "tests/support/catch.h"
+
+namespace drun::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::uint32_t kRunShare = 10;
+#else
+constexpr std::uint32_t kRunShare = 1;
+#endif
+
+std::uint32_t number_of(const char* variable, std::uint32_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+}
+
+ElectionWeather random_weather(std::uint32_t seed) {
+  std::mt19937 random(seed ^ 0x5eedU);
+  const auto up_to = [&random](unsigned most) { return static_cast<int>(random() % (most + 1)); };
+  ElectionWeather weather;
+  weather.seats = 3 + up_to(2);
+  const bool has_crashes = up_to(2) > 0;
+  weather.crashes = has_crashes ? up_to(4) : 0;
+  weather.leader_kills = has_crashes ? up_to(4) : 0;
+  weather.blinks = has_crashes ? up_to(9) : 0;
+  weather.splits = up_to(5);
+  weather.cuts = up_to(6);
+  weather.freezes = up_to(5);
+  weather.drift = up_to(8);
+  weather.longest_delay_ms = up_to(4) == 0 ? 1 + up_to(1500) : 1 + up_to(60);
+  return weather;
+}
+
+// All of them up, and one of them leading.
+ElectionNetwork settled(int seats, std::uint32_t seed) {
+  ElectionNetwork network({.seats = seats, .longest_delay_ms = 2}, seed);
+  for (int i = 0; i < seats; ++i) network.start(i);
+  network.run_for(200ms);
+  REQUIRE(network.leader() == 0);
+  return network;
+}
+
+}  // namespace
+
+TEST_CASE("the first of the listed leads at once when all are there, whoever was there first") {
+  const int seats = GENERATE(3, 4, 5);
+  for (std::uint32_t seed = 1; seed <= 50; ++seed) {
+    std::mt19937 random(seed);
+    ElectionNetwork network({.seats = seats, .longest_delay_ms = 2}, seed);
+    std::vector<int> order;
+    for (int i = 0; i < seats; ++i) order.push_back(i);
+    std::shuffle(order.begin(), order.end(), random);
+    for (const int seat : order) {
+      CHECK_FALSE(network.leader());
+      network.start(seat);
+      network.run_for(std::chrono::milliseconds(random() % 300));
+    }
+    network.run_for(50ms);
+    INFO("seed " << seed);
+    REQUIRE(network.broken() == "");
+    CHECK(network.leader() == 0);
+  }
+}
+
+TEST_CASE("without the first the next one leads, a lease after the start") {
+  ElectionNetwork network({.seats = 3, .longest_delay_ms = 2}, 1);
+  network.start(2);
+  network.run_for(10ms);
+  network.start(1);
+  network.run_for(2900ms);
+  CHECK_FALSE(network.leader());
+  network.run_for(600ms);
+  CHECK(network.leader() == 1);
+  network.start(0);
+  network.run_for(10s);
+  CHECK(network.leader() == 1);
+  CHECK(network.leads() == 1);
+  CHECK(network.broken() == "");
+}
+
+TEST_CASE("when the leader dies another one leads within a lease and a moment") {
+  const int seats = GENERATE(3, 4, 5);
+  for (std::uint32_t seed = 1; seed <= 50; ++seed) {
+    ElectionNetwork network = settled(seats, seed);
+    network.run_for(std::chrono::milliseconds(4000 + seed * 37));
+    network.crash(0);
+    const auto died = network.now();
+    network.run_for(4s);
+    INFO("seed " << seed);
+    REQUIRE(network.broken() == "");
+    REQUIRE(network.leader() == 1);
+    CHECK(network.led_since() - died <= ElectionNetwork::kLease + 100ms);
+  }
+}
+
+TEST_CASE("a leader cut off from the majority stops before another begins, and follows it later") {
+  ElectionNetwork network = settled(5, 7);
+  network.run_for(5s);
+  network.split({0, 4});
+  network.run_for(2500ms);
+  CHECK_FALSE(network.leader());
+  network.run_for(2s);
+  CHECK(network.leader() == 1);
+  network.heal();
+  network.run_for(10s);
+  CHECK(network.leader() == 1);
+  CHECK(network.leads() == 2);
+  CHECK(network.broken() == "");
+}
+
+TEST_CASE("a leader that stands still is none when it goes on") {
+  ElectionNetwork network = settled(3, 7);
+  network.run_for(5s);
+  network.freeze(0, true);
+  network.run_for(4s);
+  CHECK(network.leader() == 1);
+  network.freeze(0, false);
+  network.run_for(5s);
+  CHECK(network.leader() == 1);
+  CHECK(network.leads() == 2);
+  CHECK(network.broken() == "");
+}
+
+TEST_CASE("a voter that was started again does not help another to lead at the same time") {
+  ElectionNetwork network = settled(3, 7);
+  network.run_for(5s);
+  network.cut(0, 2);
+  network.run_for(3500ms);
+  REQUIRE(network.leader() == 0);
+  network.crash(1);
+  network.start(1);
+  network.run_for(1s);
+  CHECK(network.leader() == 0);
+  CHECK(network.leads() == 1);
+  // Nobody, until its vote counts again.
+  network.run_for(7s);
+  CHECK(network.leader());
+  CHECK(network.broken() == "");
+}
+
+TEST_CASE("half of the seats elect nobody") {
+  ElectionNetwork network({.seats = 4, .longest_delay_ms = 2}, 3);
+  network.start(0);
+  network.start(1);
+  network.run_for(1min);
+  CHECK_FALSE(network.leader());
+}
+
+TEST_CASE("in any weather two never lead at a time, and a connected majority has a leader") {
+  const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 1000) / kRunShare;
+  const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
+  int leads = 0;
+  int rounds = 0;
+  for (std::uint32_t seed = first; seed < first + std::max(runs, 1U); ++seed) {
+    ElectionNetwork network(random_weather(seed), seed);
+    network.run_all();
+    INFO("replay with DRUN_SIM_RUNS=1 DRUN_SIM_SEED=" << seed);
+    REQUIRE(network.broken() == "");
+    leads = std::max(leads, network.leads());
+    rounds = std::max(rounds, network.rounds());
+  }
+  if (runs < 100) return;
+  CHECK(leads > 5);
+  CHECK(rounds > 20);
+}
+
+}  // namespace drun::test

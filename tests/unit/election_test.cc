@@ -1,0 +1,379 @@
+// One seat of several, its clock moved by hand. What they do together: tests/sim/election_test.cc.
+#include "rendezvous/election/election.h"
+
+#include <algorithm>
+#include <random>
+
+#include "rendezvous/election/seekers.h"
+#include "tests/support/catch.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using Phase = ElectionPhase;
+
+constexpr auto kLease = 3000ms;
+
+// Seat 1 of 3; others are seats 0 and 2, of instances 100 and 102.
+struct Driver {
+  Driver() : state(open_election({"job", "a,b,c", 1, 3, 101, kLease})) { event(ElectionStart{}); }
+  // Older than a lease, and nobody has been heard of.
+  static Driver old() {
+    Driver driver;
+    driver.event(SeatFailed{0});
+    driver.event(SeatFailed{2});
+    driver.wait(kLease);
+    return driver;
+  }
+
+  void event(const ElectionEvent& event) { actions = step(state, event, now); }
+  void wait(Time::duration time) {
+    now += time;
+    event(ElectionTick{});
+  }
+  Ballot ballot(int seat, BallotKind kind, std::uint64_t term = 5) const {
+    return {"job", "a,b,c", seat, 100U + static_cast<unsigned>(seat), 1, kind, term, 0};
+  }
+  Vote hears(const Ballot& ballot) {
+    event(BallotCame{9, ballot});
+    REQUIRE(count<AnswerBallot>() == 1);
+    return only<AnswerBallot>().vote;
+  }
+  bool grants(int seat, BallotKind kind, std::uint64_t term = 5) {
+    return hears(ballot(seat, kind, term)).is_granted;
+  }
+  // The last thing it asked that seat.
+  std::optional<Ballot> asked(int seat) const {
+    std::optional<Ballot> last;
+    for (const auto& action : actions) {
+      const auto* ask = std::get_if<AskSeat>(&action);
+      if (ask != nullptr && ask->seat == seat) last = ask->ballot;
+    }
+    return last;
+  }
+  void votes(int seat, bool is_granted, bool is_fresh = false, unsigned instance = 100U) {
+    const auto number = state.seats[static_cast<std::size_t>(seat)].asked;
+    REQUIRE(number);
+    Vote vote{.number = *number,
+              .instance = instance + static_cast<unsigned>(seat),
+              .is_granted = is_granted,
+              .is_fresh = is_fresh};
+    event(VoteCame{seat, vote});
+  }
+  // With the votes of seat 2; seat 0 is not there.
+  void win() {
+    wait(kLease);
+    votes(2, true);
+    REQUIRE(state.phase == Phase::Claiming);
+    votes(2, true);
+    REQUIRE(state.phase == Phase::Leading);
+  }
+  template <typename Action>
+  int count() const {
+    return static_cast<int>(std::count_if(actions.begin(), actions.end(), [](const auto& action) {
+      return std::holds_alternative<Action>(action);
+    }));
+  }
+  template <typename Action>
+  Action only() const {
+    for (const auto& action : actions) {
+      if (const auto* wanted = std::get_if<Action>(&action)) return *wanted;
+    }
+    return {};
+  }
+
+  Time now{1h};
+  ElectionState state;
+  std::vector<ElectionAction> actions;
+};
+
+}  // namespace
+
+TEST_CASE("a vote is for one seat until its lease is over or it is given back") {
+  Driver seat = Driver::old();
+  REQUIRE(seat.grants(0, BallotKind::Claim, 5));
+  CHECK_FALSE(seat.grants(2, BallotKind::Claim, 6));
+  CHECK_FALSE(seat.grants(2, BallotKind::Look, 6));
+  CHECK(seat.grants(0, BallotKind::Lead, 5));
+  SECTION("the lease is over") {
+    seat.wait(kLease - 1ms);
+    CHECK_FALSE(seat.grants(2, BallotKind::Claim, 6));
+    CHECK(seat.hears(seat.ballot(2, BallotKind::Claim, 6)).free_in == 1ms);
+    seat.wait(1ms);
+    CHECK(seat.grants(2, BallotKind::Claim, 6));
+  }
+  SECTION("it is given back") {
+    seat.hears(seat.ballot(2, BallotKind::Release, 6));
+    CHECK_FALSE(seat.grants(2, BallotKind::Claim, 6));
+    seat.hears(seat.ballot(0, BallotKind::Release, 5));
+    CHECK(seat.grants(2, BallotKind::Claim, 6));
+  }
+  SECTION("an old term comes late") {
+    seat.wait(kLease);
+    REQUIRE(seat.grants(2, BallotKind::Claim, 6));
+    seat.wait(kLease);
+    CHECK_FALSE(seat.grants(0, BallotKind::Claim, 5));
+  }
+}
+
+TEST_CASE("in any order of ballots no two seats have the same vote at a time") {
+  struct Event {
+    int seat;
+    BallotKind kind;
+    std::uint64_t term;
+    int after_ms;
+  };
+  std::vector<Event> events{{0, BallotKind::Claim, 5, 0},      {2, BallotKind::Claim, 6, 700},
+                            {0, BallotKind::Lead, 5, 1200},    {2, BallotKind::Lead, 6, 0},
+                            {0, BallotKind::Release, 5, 1500}, {2, BallotKind::Look, 6, 2999},
+                            {2, BallotKind::Claim, 7, 3000}};
+  std::vector<std::size_t> order{0, 1, 2, 3, 4, 5, 6};
+  do {
+    Driver seat = Driver::old();
+    int holder = -1;
+    Time until;
+    for (const std::size_t index : order) {
+      const Event& event = events[index];
+      seat.wait(std::chrono::milliseconds(event.after_ms));
+      const Vote vote = seat.hears(seat.ballot(event.seat, event.kind, event.term));
+      const bool is_held = holder >= 0 && holder != event.seat && seat.now < until;
+      if (vote.is_granted && is_held) FAIL("two have it");
+      if (vote.is_granted && event.kind != BallotKind::Look) {
+        holder = event.seat;
+        until = seat.now + kLease;
+      }
+      if (event.kind == BallotKind::Release && holder == event.seat) holder = -1;
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_CASE("a seat that was just started says that it may have forgotten a vote") {
+  Driver seat;
+  CHECK(seat.hears(seat.ballot(0, BallotKind::Look)).is_fresh);
+  seat.wait(kLease - 1ms);
+  CHECK(seat.hears(seat.ballot(0, BallotKind::Look)).is_fresh);
+  seat.wait(1ms);
+  CHECK_FALSE(seat.hears(seat.ballot(0, BallotKind::Look)).is_fresh);
+}
+
+TEST_CASE("fresh votes elect nobody, unless all seats give theirs") {
+  Driver seat;
+  seat.votes(2, true, true);
+  CHECK(seat.state.phase == Phase::Vacant);
+  SECTION("all") {
+    seat.votes(0, true, true);
+    // The first in the list has the first turn.
+    CHECK(seat.state.phase == Phase::Vacant);
+    seat.wait(kLease / 10);
+    REQUIRE(seat.state.phase == Phase::Claiming);
+    seat.votes(0, true, true);
+    CHECK(seat.state.phase == Phase::Claiming);
+    seat.votes(2, true, true);
+    CHECK(seat.state.phase == Phase::Leading);
+    const Time led = seat.now;
+    SECTION("the same voters' votes go on to count") {
+      seat.wait(kLease / 6);
+      seat.votes(0, true, true);
+      const Time asked = seat.now;
+      seat.wait(kLease / 6);
+      seat.votes(0, true, true);
+      CHECK(is_leading(seat.state, asked + kLease * 4 / 5 - 1ms));
+    }
+    SECTION("those of one that was started again do not, but the one it gave before does") {
+      for (int i = 0; i < 2; ++i) {
+        seat.wait(kLease / 6);
+        seat.votes(0, true, true, 7);
+      }
+      CHECK(is_leading(seat.state, led + kLease * 4 / 5 - 1ms));
+      CHECK_FALSE(is_leading(seat.state, led + kLease * 4 / 5));
+    }
+  }
+  SECTION("one of them is not there") {
+    seat.event(SeatFailed{0});
+    seat.wait(kLease / 10);
+    CHECK(seat.state.phase == Phase::Vacant);
+  }
+}
+
+TEST_CASE("a leader leads from when it asked, for less than the votes last") {
+  Driver seat;
+  seat.wait(kLease);
+  seat.votes(2, true);
+  REQUIRE(seat.state.phase == Phase::Claiming);
+  const Time asked = seat.now;
+  seat.now += 100ms;
+  seat.votes(2, true);
+  CHECK(seat.only<Leading>().term == 1);
+  CHECK(is_leading(seat.state, asked + kLease * 4 / 5 - 1ms));
+  CHECK_FALSE(is_leading(seat.state, asked + kLease * 4 / 5));
+  SECTION("nobody answers any more") {
+    seat.now = asked + kLease * 4 / 5;
+    seat.event(ElectionTick{});
+    CHECK(seat.count<LeadLost>() == 1);
+    CHECK(seat.state.phase == Phase::Vacant);
+    CHECK(seat.asked(2)->kind == BallotKind::Release);
+  }
+  SECTION("the votes are renewed") {
+    seat.wait(kLease / 6);
+    seat.votes(2, true);
+    REQUIRE(seat.asked(2));
+    CHECK(seat.asked(2)->kind == BallotKind::Lead);
+    const Time again = seat.now;
+    seat.wait(kLease / 6);
+    seat.votes(2, true);
+    CHECK(is_leading(seat.state, again + kLease * 4 / 5 - 1ms));
+    CHECK_FALSE(is_leading(seat.state, again + kLease * 4 / 5));
+  }
+}
+
+TEST_CASE("a leader votes for nobody else, a candidate neither") {
+  Driver seat;
+  seat.wait(kLease);
+  seat.votes(2, true);
+  REQUIRE(seat.state.phase == Phase::Claiming);
+  CHECK_FALSE(seat.grants(0, BallotKind::Claim, 9));
+  seat.votes(2, true);
+  REQUIRE(seat.state.phase == Phase::Leading);
+  CHECK_FALSE(seat.grants(0, BallotKind::Claim, 9));
+  CHECK_FALSE(seat.grants(0, BallotKind::Lead, 9));
+  CHECK(seat.state.phase == Phase::Leading);
+}
+
+TEST_CASE("a claim that fails is given up, and the votes it got are given back") {
+  Driver seat;
+  seat.wait(kLease);
+  seat.votes(2, true);
+  REQUIRE(seat.state.phase == Phase::Claiming);
+  SECTION("refused") { seat.votes(2, false); }
+  SECTION("not answered") {
+    seat.wait(kLease / 4);
+    CHECK(seat.asked(2)->kind == BallotKind::Release);
+  }
+  SECTION("another leads") {
+    CHECK(seat.grants(0, BallotKind::Lead, 9));
+    CHECK(seat.only<Following>().seat == 0);
+    CHECK(seat.state.phase == Phase::Following);
+    return;
+  }
+  CHECK(seat.state.phase == Phase::Vacant);
+  CHECK(seat.grants(0, BallotKind::Claim, 9));
+}
+
+TEST_CASE("who follows says so once, and once more when nobody leads") {
+  Driver seat = Driver::old();
+  seat.hears(seat.ballot(0, BallotKind::Lead));
+  CHECK(seat.only<Following>().term == 5);
+  seat.wait(kLease / 2);
+  seat.hears(seat.ballot(0, BallotKind::Lead));
+  CHECK(seat.count<Following>() == 0);
+  seat.wait(kLease - 1ms);
+  CHECK(seat.count<Vacant>() == 0);
+  CHECK(deadline(seat.state) == seat.now + 1ms);
+  seat.wait(1ms);
+  CHECK(seat.count<Vacant>() == 1);
+  CHECK(seat.asked(0)->kind == BallotKind::Look);
+}
+
+TEST_CASE("the number of rounds is known once a majority has heard of it") {
+  Driver seat;
+  seat.win();
+  seat.votes(2, true);
+  seat.event(RoundWanted{4});
+  CHECK(seat.count<RoundKnown>() == 0);
+  REQUIRE(seat.asked(2));
+  CHECK(seat.asked(2)->rounds == 4);
+  seat.votes(2, true);
+  CHECK(seat.only<RoundKnown>().rounds == 4);
+  Driver other = Driver::old();
+  Ballot told = other.ballot(0, BallotKind::Lead);
+  told.rounds = 4;
+  CHECK(other.hears(told).rounds == 4);
+}
+
+TEST_CASE("ballots that are none of this election are refused with the reason") {
+  Driver seat;
+  const auto refusal = [&seat](const Ballot& ballot) {
+    seat.event(BallotCame{9, ballot});
+    REQUIRE(seat.count<RefuseBallot>() == 1);
+    return seat.only<RefuseBallot>().error.message;
+  };
+  Ballot ballot = seat.ballot(0, BallotKind::Claim);
+  ballot.run_id = "other";
+  CHECK_THAT(refusal(ballot), ContainsSubstring("run id \"other\""));
+  ballot = seat.ballot(0, BallotKind::Claim);
+  ballot.seats = "a,b";
+  CHECK_THAT(refusal(ballot), ContainsSubstring("--rdzv-endpoint=a,b, but this agent with a,b,c"));
+  ballot = seat.ballot(1, BallotKind::Claim);
+  ballot.instance = 7;
+  CHECK_THAT(refusal(ballot), ContainsSubstring("another agent holds that endpoint"));
+  ballot.instance = 101;
+  CHECK_THAT(refusal(ballot), ContainsSubstring("two of the endpoints"));
+  for (const int number : {-1, 3, 1 << 30}) {
+    ballot = seat.ballot(0, BallotKind::Claim);
+    ballot.seat = number;
+    CHECK_FALSE(refusal(ballot).empty());
+  }
+}
+
+TEST_CASE("any ballots, votes and failures at any time leave a seat in a state that goes on") {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    std::mt19937 random(seed);
+    Driver seat;
+    INFO("seed " << seed);
+    for (int i = 0; i < 200; ++i) {
+      const int other = random() % 2 == 0 ? 0 : 2;
+      switch (random() % 5) {
+        case 0:
+          seat.wait(std::chrono::milliseconds(random() % 4000));
+          break;
+        case 1:
+          seat.event(SeatFailed{other});
+          break;
+        case 2:
+          seat.event(RoundWanted{static_cast<int>(random() % 9)});
+          break;
+        case 3:
+          seat.event(BallotCame{
+              1, seat.ballot(other, static_cast<BallotKind>(random() % 4), random() % 9)});
+          break;
+        default:
+          seat.event(VoteCame{other,
+                              {.number = seat.state.last_number - random() % 3,
+                               .instance = random() % 3,
+                               .is_granted = random() % 2 == 0,
+                               .is_fresh = random() % 2 == 0,
+                               .free_in = std::chrono::milliseconds(random() % 3000),
+                               .term = random() % 9,
+                               .rounds = static_cast<int>(random() % 9)}});
+      }
+      const auto wanted = deadline(seat.state);
+      REQUIRE(wanted);
+      REQUIRE(*wanted > seat.now);
+    }
+  }
+}
+
+TEST_CASE("who asks a seat that does not lead hears at once who does, or when that is known") {
+  Seekers seekers;
+  const auto asking = [](std::uint64_t peer, std::uint64_t lost_term) {
+    Hello hello;
+    hello.lost_term = lost_term;
+    return Seekers::Asking{peer, "10.0.0.1:1", hello};
+  };
+  CHECK_FALSE(seekers.ask(asking(1, 0)));
+  CHECK_FALSE(seekers.ask(asking(2, 3)));
+  CHECK(seekers.know({"a", 1, 3}) == std::vector<std::uint64_t>{1});
+  CHECK(seekers.ask(asking(3, 2)) == Follow{"a", 1, 3});
+  CHECK_FALSE(seekers.ask(asking(4, 3)));
+  seekers.leave(4);
+  CHECK_FALSE(seekers.has(4));
+  seekers.forget_leader();
+  CHECK_FALSE(seekers.ask(asking(5, 0)));
+  const auto all = seekers.take_all();
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].peer == 2);
+  CHECK(all[1].peer == 5);
+}
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,154 @@
+// A coordinator that takes over from one that was lost.
+#include "rendezvous/round/inheritance.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/round_driver.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using test::RoundDriver;
+using namespace std::chrono_literals;
+
+RoundSpec spec_of(int least, int most) {
+  RoundSpec spec;
+  spec.run_id = "job-1";
+  spec.term = 7;
+  spec.node_count = most;
+  spec.elastic = ElasticSpec{.min_nodes = least};
+  spec.max_restarts = 3;
+  spec.endpoint = "host1:29400";
+  spec.master_addr = "host1";
+  spec.master_port = 29400;
+  spec.join_timeout = 1min;
+  spec.heartbeat_timeout = 10s;
+  return spec;
+}
+
+// Node 0, whose agent coordinated, is gone; node 1's does now.
+struct Successor : RoundDriver {
+  Successor(int least, int most) : RoundDriver(spec_of(least, most)) {}
+
+  void come(int node, const std::optional<Past>& past) {
+    Hello own = hello(node);
+    own.node_rank.reset();
+    own.least_node_count = state.spec.elastic->min_nodes;
+    own.is_host = node == 1;
+    own.past = past;
+    join(peer(node), own);
+  }
+  std::optional<World> world_of(int node) const {
+    const auto ready = sent<WorldReady>(peer(node));
+    return ready.empty() ? std::nullopt : std::optional(ready.back().world);
+  }
+};
+
+Past past_of_three() { return {.rounds = 5, .node_count = 3, .age = 90s, .coordinator = "host0"}; }
+
+}  // namespace
+
+TEST_CASE("the first world of a successor begins when all are back but the one that was lost") {
+  Successor round(1, 4);
+  round.come(2, past_of_three());
+  CHECK(round.sent<Welcome>(Successor::peer(2)).front().term == 7);
+  CHECK_FALSE(round.world_of(2));
+  round.come(1, past_of_three());
+  REQUIRE(round.world_of(1));
+  CHECK(round.world_of(1)->round == 5);
+  CHECK(round.world_of(1)->node_rank == 0);
+  CHECK(round.world_of(1)->master_addr == "host1");
+  CHECK(round.world_of(2)->world_size == 4);
+  CHECK(round.world_of(2)->restarts == 0);
+}
+
+TEST_CASE("who does not come back is not waited for longer than a heartbeat timeout") {
+  Successor round(1, 4);
+  round.come(1, past_of_three());
+  CHECK_FALSE(round.world_of(1));
+  for (int i = 0; i < 9; ++i) {
+    round.wait(1s);
+    round.say(Successor::peer(1), Ping{});
+  }
+  CHECK(round.state.phase == RoundPhase::Joining);
+  round.wait(1s);
+  CHECK(round.state.phase == RoundPhase::Running);
+}
+
+TEST_CASE("the largest of what members know wins, and old restarts stay used up") {
+  Successor round(2, 3);
+  Past less = past_of_three();
+  less.restarts = 1;
+  less.restart_ages = {80s};
+  Past more = past_of_three();
+  more.rounds = 6;
+  more.restarts = 2;
+  more.restart_ages = {70s, 5s};
+  SECTION("the larger first") {
+    round.come(1, more);
+    round.come(2, less);
+  }
+  SECTION("the larger last") {
+    round.come(1, less);
+    round.come(2, more);
+  }
+  REQUIRE(round.world_of(2));
+  CHECK(round.world_of(2)->round == 6);
+  CHECK(round.world_of(2)->restarts == 2);
+  CHECK(round.state.restarts[0] == round.now - 70s);
+  CHECK(round.state.restarts[1] == round.now - 5s);
+  CHECK(round.now - *round.state.first_world == 90s);
+}
+
+TEST_CASE("of equally many restarts the older account counts, and claims are bounded") {
+  Successor round(2, 3);
+  Past past = past_of_three();
+  past.restarts = 2;
+  past.restart_ages = {50s, 20s};
+  inherit(round.state, past, round.now);
+  past.restart_ages = {60s, 10s};
+  inherit(round.state, past, round.now);
+  CHECK(round.state.restarts == std::vector<Time>{round.now - 60s, round.now - 20s});
+  past.restarts = 1 << 30;
+  past.rounds = 1 << 30;
+  inherit(round.state, past, round.now);
+  CHECK(round.state.restarts.size() == 1U << 16);
+  CHECK(round.state.restarts.front() == round.now - 60s);
+  CHECK(round.state.next_round < 1 << 30);
+}
+
+TEST_CASE("with too few left a successor waits, then says which coordinator was lost") {
+  Successor round(3, 3);
+  round.come(1, past_of_three());
+  round.come(2, past_of_three());
+  for (int i = 0; i < 61 && round.state.phase == RoundPhase::Joining; ++i) {
+    round.wait(1s);
+    if (round.state.phase != RoundPhase::Joining) break;
+    round.say(Successor::peer(1), Ping{});
+    round.say(Successor::peer(2), Ping{});
+  }
+  const auto finish = round.sent<Finish>(Successor::peer(1));
+  REQUIRE(finish.size() == 1);
+  const NodeLost lost = std::get<NodeLost>(finish[0].outcome.ending);
+  CHECK(lost.host == "host0");
+  CHECK(lost.is_coordinator);
+  CHECK_THAT(lost.reason, ContainsSubstring("no replacement came"));
+}
+
+TEST_CASE("a member that comes back to the same coordinator changes nothing there") {
+  Successor round(2, 2);
+  round.state.spec.elastic->min_uptime = 0s;
+  round.come(1, past_of_three());
+  round.come(2, past_of_three());
+  REQUIRE(round.state.phase == RoundPhase::Running);
+  round.leave(Successor::peer(2));
+  round.say(Successor::peer(1), Stopped{5, {}, 0});
+  REQUIRE(round.state.phase == RoundPhase::Joining);
+  Past past = past_of_three();
+  past.rounds = 6;
+  past.coordinator = "host1";
+  round.come(2, past);
+  REQUIRE(round.world_of(2));
+  CHECK(round.world_of(2)->round == 6);
+}
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,203 @@
+// A member of a job with several endpoints.
+#include "rendezvous/member/member_seats.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/member_driver.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using test::MemberDriver;
+using namespace std::chrono_literals;
+using Phase = MemberPhase;
+
+const std::vector<Endpoint> kSeats{{"a", 1}, {"b", 2}, {"c", 3}};
+
+MemberDriver seeker(std::optional<std::size_t> seat = std::nullopt) {
+  MemberDriver member;
+  JoinSpec& join = member.state.spec.join;
+  join.elastic = ElasticSpec{.min_nodes = 2};
+  join.seats = kSeats;
+  join.seat = seat;
+  member.event(MemberStart{});
+  return member;
+}
+
+const Endpoint& dialled(const MemberDriver& member) { return member.state.spec.join.endpoint; }
+
+void dial_next(MemberDriver& member) {
+  REQUIRE(member.state.phase == Phase::Resting);
+  member.now = member.state.retry_at;
+  member.event(MemberTick{});
+  REQUIRE(member.count<Connect>() == 1);
+}
+
+void lose_patience(MemberDriver& member) {
+  member.now = member.state.answer_by;
+  REQUIRE(*deadline(member.state) <= member.now);
+  member.event(MemberTick{});
+}
+
+// In a world of a coordinator at seat 0, of term 3.
+MemberDriver running(std::optional<std::size_t> seat = std::nullopt) {
+  MemberDriver member = seeker(seat);
+  member.event(Connected{});
+  if (seat && *seat != 0) {
+    member.hear(Follow{"a", 1, 3});
+    member.event(Connected{});
+  }
+  member.hear(Welcome{15s, 3});
+  World world = MemberDriver::world(4);
+  world.restarts = 1;
+  member.hear(WorldReady{world});
+  REQUIRE(member.state.phase == Phase::Running);
+  return member;
+}
+
+}  // namespace
+
+TEST_CASE("a member without a seat asks one endpoint after the other") {
+  MemberDriver member = seeker();
+  for (const std::size_t seat : {0U, 1U, 2U, 0U}) {
+    CHECK(member.count<Connect>() == 1);
+    CHECK(dialled(member) == kSeats[seat]);
+    member.event(ConnectFailed{"connection refused", true});
+    dial_next(member);
+  }
+  member.event(Connected{});
+  CHECK_FALSE(member.said<Hello>().is_host);
+  member.hear(Follow{"c", 3, 7});
+  CHECK(member.count<Disconnect>() == 1);
+  CHECK(member.count<Connect>() == 1);
+  CHECK(dialled(member) == kSeats[2]);
+  member.event(Connected{});
+  CHECK(member.said<Hello>().lost_term == 0);
+  member.hear(Welcome{15s, 7});
+  CHECK(member.state.phase == Phase::Joined);
+}
+
+TEST_CASE("a member with a seat asks that, and is the coordinator's own when it leads") {
+  MemberDriver member = seeker(1);
+  CHECK(dialled(member) == kSeats[1]);
+  CHECK(member.state.spec.join.is_coordinator);
+  member.event(Connected{});
+  CHECK(member.said<Hello>().is_host);
+  member.hear(Follow{"a", 1, 3});
+  CHECK_FALSE(member.state.spec.join.is_coordinator);
+  member.event(Connected{});
+  CHECK_FALSE(member.said<Hello>().is_host);
+  member.event(ConnectionLost{"reset"});
+  dial_next(member);
+  CHECK(dialled(member) == kSeats[1]);
+  member.event(Connected{});
+  // Whoever was named cannot be reached: it waits for another.
+  CHECK(member.said<Hello>().lost_term == 3);
+}
+
+TEST_CASE("who is sent from one to another and on again rests before it asks once more") {
+  MemberDriver member = seeker();
+  member.event(Connected{});
+  member.hear(Follow{"b", 2, 3});
+  member.event(Connected{});
+  member.hear(Follow{"a", 1, 3});
+  CHECK(member.state.phase == Phase::Resting);
+  CHECK(member.count<Connect>() == 0);
+}
+
+TEST_CASE("a member that has lost its coordinator tells the next one what it knows") {
+  const auto seat = GENERATE(std::optional<std::size_t>(), std::optional<std::size_t>(2));
+  MemberDriver member = running(seat);
+  member.now += 7s;
+  member.event(ConnectionLost{"reset"});
+  CHECK(member.only<StopWorkers>().round == 4);
+  member.event(OwnStopped{4, {}});
+  dial_next(member);
+  member.event(Connected{});
+  const Hello hello = member.said<Hello>();
+  CHECK(hello.lost_term == 3);
+  REQUIRE(hello.past);
+  CHECK(hello.past->rounds == 5);
+  CHECK(hello.past->node_count == 3);
+  CHECK(hello.past->restarts == 1);
+  CHECK(hello.past->coordinator == "a");
+  CHECK(hello.past->age >= 7s);
+  REQUIRE(hello.past->restart_ages.size() == 1);
+  CHECK(hello.past->restart_ages[0] >= 7s);
+  SECTION("nobody knows for a while: the next one's word is taken") {
+    lose_patience(member);
+    dial_next(member);
+    member.event(Connected{});
+    CHECK(member.said<Hello>().lost_term == 0);
+  }
+  SECTION("it is a new one's") {
+    member.hear(Welcome{15s, 4});
+    World next = MemberDriver::world(5);
+    next.node_rank = 0;
+    member.hear(WorldReady{next});
+    CHECK(member.only<StartWorkers>().world.round == 5);
+    CHECK(member.state.memory.restarts.size() == 1);
+  }
+  SECTION("nobody leads until the join timeout is over") {
+    const Time lost = member.now;
+    while (member.state.phase != Phase::Ended) {
+      if (member.state.phase == Phase::Dialing) member.event(ConnectFailed{"refused", true});
+      member.now = *deadline(member.state);
+      member.event(MemberTick{});
+    }
+    CHECK(member.now - lost <= member.state.spec.join.join_timeout);
+    CHECK(member.now - lost > 60s);
+    const NodeLost end = std::get<NodeLost>(member.outcome().ending);
+    CHECK(end.is_coordinator);
+    CHECK(end.host == "a");
+    CHECK_THAT(end.reason, ContainsSubstring("no majority of a:1,b:2,c:3 has a coordinator"));
+  }
+}
+
+TEST_CASE("a later leader that its seat names takes a member from the one it has") {
+  MemberDriver member = running(2);
+  member.event(LeaderNamed{kSeats[0], 3});
+  CHECK(member.actions.empty());
+  member.event(LeaderNamed{kSeats[1], 4});
+  CHECK(member.count<Disconnect>() == 1);
+  CHECK(member.count<StopWorkers>() == 1);
+  CHECK(member.state.phase == Phase::Parting);
+}
+
+TEST_CASE("a seat that falls silent is left for the next one") {
+  MemberDriver member = seeker();
+  SECTION("it does not answer the call") {}
+  SECTION("it does not answer the hello") { member.event(Connected{}); }
+  lose_patience(member);
+  CHECK(member.count<Disconnect>() == 1);
+  dial_next(member);
+  CHECK(dialled(member) == kSeats[1]);
+}
+
+TEST_CASE("something else at one endpoint is passed over, at all of them it ends the job here") {
+  MemberDriver member = seeker();
+  for (int i = 0; i < 2; ++i) {
+    member.event(Connected{});
+    member.event(WrongPeer{"is not a drun"});
+    dial_next(member);
+  }
+  member.event(Connected{});
+  member.event(WrongPeer{"is not a drun"});
+  CHECK(std::get<NotRun>(member.outcome().ending).error.code == ErrorCode::Refused);
+}
+
+TEST_CASE("only the last restarts are told one by one") {
+  Memory memory;
+  const Time now{1h};
+  World world = MemberDriver::world(1);
+  world.restarts = 300;
+  remember(memory, world, "a", now - 1min);
+  world.restarts = 301;
+  remember(memory, world, "a", now - 1s);
+  const Past past = past_of(memory, world, now - 1min, now);
+  CHECK(past.restarts == 301);
+  REQUIRE(past.restart_ages.size() == kMostRestartsTold);
+  CHECK(past.restart_ages.front() == 1min);
+  CHECK(past.restart_ages.back() == 1s);
+}
+
+}  // namespace drun::rendezvous
