@@ -51,8 +51,8 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
   Result<void> open();
   Result<void> open_server(JoinSpec& join);
+  void end_if_ready();
   void end();
-  bool is_ready_to_end() const;
 
   void on_world(const World& world) override;
   void on_stop(int round) override;
@@ -106,6 +106,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   Round round_ = Round::None;
   bool is_stopping_ = false;
   bool is_killing_ = false;
+  bool is_ending_ = false;
   std::optional<Outcome> outcome_;
   Lookers lookers_;
   Clock::time_point round_began_;
@@ -137,16 +138,22 @@ Result<void> Agent::open() {
     join.slot = slot_->number();
   }
   rendezvous::Client::Listener& listener = *this;
-  client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, listener);
+  client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, listener,
+                                                 server_ ? nullptr : output_.line_listener());
   return {};
 }
 
 // Of several agents on the endpoint's host the first becomes the coordinator.
 Result<void> Agent::open_server(JoinSpec& join) {
-  auto server = rendezvous::Server::open(io_, join, log_, [this] {
+  auto on_taken = [this](std::uint64_t peer, std::size_t cost) {
+    if (server_) server_->lines_taken(peer, cost);
+  };
+  auto on_finished = [this] {
     server_.reset();
-    if (is_ready_to_end()) end();
-  });
+    end_if_ready();
+  };
+  auto server =
+      rendezvous::Server::open(io_, join, log_, on_finished, output_.line_taker(on_taken));
   if (!server && join.may_be_member) {
     join.is_coordinator = false;
     log_.debug(server.error().message + "; joining whoever listens there");
@@ -179,9 +186,12 @@ AgentEnd Agent::run() {
   return AgentEnd{.outcome = *outcome_, .log_directory = output_.log_place()};
 }
 
-bool Agent::is_ready_to_end() const {
+// Once nothing runs here. What other nodes have sent may still be on its way to the console.
+void Agent::end_if_ready() {
   const bool is_running = round_ == Round::Running || round_ == Round::Draining;
-  return outcome_ && !is_running && !server_;
+  if (!outcome_ || is_running || server_ || std::exchange(is_ending_, true)) return;
+  output_.drain(kDrainAtMost, [this] { end(); });
+  if (is_killing_) give_up_on_console();
 }
 
 // Lets go of everything that keeps the loop alive; the loop then ends by itself.
@@ -312,23 +322,20 @@ void Agent::on_all_gone(const Leftovers& leftovers) {
 void Agent::give_up_on_console() {
   give_up_.expires_after(kDrainAtMost);
   give_up_.async_wait([this](const error_code& ec) {
-    if (!ec && round_ == Round::Draining) output_.stop();
+    if (!ec && (round_ == Round::Draining || is_ending_)) output_.stop();
   });
 }
 
 void Agent::on_kill_now() {
   is_killing_ = true;
   workers_.kill_now();
-  if (round_ == Round::Draining) give_up_on_console();
+  if (round_ == Round::Draining || is_ending_) give_up_on_console();
 }
 
 void Agent::report_round() {
   round_ = Round::Over;
   lookers_.write(RoundEnded{world_->round, failures_.empty() && !is_stopping_});
-  if (outcome_) {
-    if (is_ready_to_end()) end();
-    return;
-  }
+  if (outcome_) return end_if_ready();
   if (failures_.empty() && !is_stopping_) return client_->report_success(world_->round);
   client_->report_stopped(world_->round,
                           full_failures(spec_, *world_, failures_, streams_, output_));
@@ -349,7 +356,7 @@ void Agent::on_outcome(const Outcome& outcome) {
   outcome_ = outcome;
   stop_looking();
   if (round_ == Round::Running) workers_.stop();
-  if (is_ready_to_end()) end();
+  end_if_ready();
 }
 
 NodePhase Agent::phase() const {

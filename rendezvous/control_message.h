@@ -40,6 +40,7 @@ struct Hello {
   bool is_host = false;        // the coordinator's own agent
   // Of its host's interfaces, numeric; only with a secret: where its workers may come from.
   std::vector<std::string> addresses{};
+  bool gathers = false;  // its workers' lines are to go to the coordinator (Lines)
   bool operator==(const Hello&) const = default;
 };
 struct AgedFailure {
@@ -91,12 +92,28 @@ struct HangSuspected {
   std::vector<Failure> suspects{};
   bool operator==(const HangSuspected&) const = default;
 };
+// What a worker of this node has written: whole lines, but for a progress bar that is drawn over
+// and for the very end. Only as much as lines/line_window.h allows.
+struct Lines {
+  int round = 0;
+  int local_rank = 0;
+  bool is_stderr = false;
+  bool is_shown = true;      // on the console
+  bool is_labelled = false;  // ... behind a label
+  bool is_kept = false;      // in the rank's file
+  bool goes_on = false;      // a long line, whose rest is the next message of that stream
+  bool is_end = false;       // of the stream
+  WallTime time{};           // when it was read, by the node's clock
+  std::string text{};        // any bytes
+  bool operator==(const Lines&) const = default;
+};
 using MemberMessage = std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping,
-                                   StacksAsked, EvidenceGiven, HangSuspected>;
+                                   StacksAsked, EvidenceGiven, HangSuspected, Lines>;
 
 // The answer to a Hello that was accepted.
 struct Welcome {
   Milliseconds heartbeat_timeout{0};  // the coordinator's: who is silent for longer is lost
+  std::size_t line_window_bytes = 0;  // for Lines; 0: the coordinator takes none
   bool operator==(const Welcome&) const = default;
 };
 struct NodeName {
@@ -153,7 +170,12 @@ struct HangFound {
   Evidence evidence;
   bool operator==(const HangFound&) const = default;
 };
+// So many bytes of Lines have been passed on, and may be sent again.
+struct LinesTaken {
+  std::size_t bytes = 0;
+  bool operator==(const LinesTaken&) const = default;
+};
 using CoordinatorMessage = std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong,
-                                        TellStacks, StacksTold, HangFound>;
+                                        TellStacks, StacksTold, HangFound, LinesTaken>;
 
 }  // namespace drun::rendezvous

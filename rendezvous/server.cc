@@ -50,7 +50,8 @@ RoundSpec round_spec(const JoinSpec& spec, std::uint16_t port) {
           .master_port = spec.master_port != 0 ? spec.master_port : port,
           .use_agent_store = spec.store_host == StoreHost::Agent,
           .join_timeout = spec.join_timeout,
-          .heartbeat_timeout = spec.heartbeat_timeout};
+          .heartbeat_timeout = spec.heartbeat_timeout,
+          .line_window_bytes = spec.gathers_lines ? line_window_bytes(spec.node_count) : 0};
 }
 
 }  // namespace
@@ -58,13 +59,15 @@ RoundSpec round_spec(const JoinSpec& spec, std::uint16_t port) {
 class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
                            private ControlConnection::Listener {
  public:
-  Impl(asio::io_context& io, const JoinSpec& spec, Log log, std::function<void()> on_finished)
+  Impl(asio::io_context& io, const JoinSpec& spec, Log log, std::function<void()> on_finished,
+       LineTaker* lines)
       : io_(io),
         timer_(io),
         lobby_timer_(io),
         log_(std::move(log)),
         on_finished_(std::move(on_finished)),
-        lobby_(std::min(kMostStrangers, descriptor_limit() / 8), spec.heartbeat_timeout) {
+        lobby_(std::min(kMostStrangers, descriptor_limit() / 8), spec.heartbeat_timeout),
+        desk_(line_window_bytes(spec.node_count), spec.gathers_lines ? lines : nullptr) {
     if (spec.store_host == StoreHost::Agent) store_.emplace(io, StoreLimits(), log_);
   }
 
@@ -84,6 +87,11 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   }
 
   std::uint16_t port() const { return listener_->port(); }
+
+  void lines_taken(Peer peer, std::size_t cost) {
+    const std::size_t granted = desk_.taken(peer, cost);
+    if (granted > 0) perform(SendTo{peer, LinesTaken{granted}});
+  }
 
   void stop() {
     is_stopped_ = true;
@@ -207,6 +215,11 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
       return on_end(connection,
                     {true, true, "broke the control protocol: " + message.error().message});
     }
+    if (auto* lines = std::get_if<Lines>(&*message); lines != nullptr && !lobby_.has(peer)) {
+      if (desk_.take(state_, peer, std::move(*lines))) return;
+      connection.close();
+      return on_end(connection, {true, true, "sent lines that it may not send"});
+    }
     if (lobby_.has(peer)) {
       lobby_.leave(peer);
       if (const Hello* hello = std::get_if<Hello>(&*message)) told_[peer] = hello->addresses;
@@ -227,6 +240,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     lobby_.leave(peer);
     addresses_.remove(peer);
     told_.erase(peer);
+    desk_.forget(peer);
   }
 
   void admit(const ControlConnection& connection) {
@@ -330,6 +344,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   std::deque<std::shared_ptr<ControlConnection>> turned_away_;
   std::unordered_map<Peer, std::vector<std::string>> told_;  // addresses, until it is a member
   MemberAddresses addresses_;
+  LineDesk desk_;
   std::optional<StoreService> store_;
   std::unique_ptr<rendezvous::Listener> listener_;
   std::unordered_map<Peer, std::shared_ptr<ControlConnection>> connections_;
@@ -342,8 +357,8 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
 };
 
 Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const JoinSpec& spec, Log log,
-                                             std::function<void()> on_finished) {
-  auto impl = std::make_shared<Impl>(io, spec, std::move(log), std::move(on_finished));
+                                             std::function<void()> on_finished, LineTaker* lines) {
+  auto impl = std::make_shared<Impl>(io, spec, std::move(log), std::move(on_finished), lines);
   Result<void> opened = impl->open(spec);
   if (!opened) return opened.error();
   return std::unique_ptr<Server>(new Server(std::move(impl)));
@@ -352,6 +367,7 @@ Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const JoinSpe
 Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() { stop(); }
 std::uint16_t Server::port() const { return impl_->port(); }
+void Server::lines_taken(std::uint64_t peer, std::size_t cost) { impl_->lines_taken(peer, cost); }
 void Server::stop() { impl_->stop(); }
 
 }  // namespace drun::rendezvous

@@ -24,6 +24,7 @@
 
 #include "rendezvous/asio.h"
 #include "rendezvous/join_spec.h"
+#include "rendezvous/lines/line_desk.h"
 #include "rendezvous/log.h"
 #include "rendezvous/result.h"
 
@@ -32,15 +33,19 @@ namespace drun::rendezvous {
 class Server {
  public:
   // on_finished: every member has read its outcome and gone, or the time for that has passed; once.
-  // It may destroy the Server.
+  // It may destroy the Server. With spec.gathers_lines `lines` gets those of all members.
   static Result<std::unique_ptr<Server>> open(asio::io_context& io, const JoinSpec& spec, Log log,
-                                              std::function<void()> on_finished);
+                                              std::function<void()> on_finished,
+                                              LineTaker* lines = nullptr);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   // Where it listens in fact; what spec.endpoint.port = 0 became.
   std::uint16_t port() const;
+
+  // Lines that the taker got from that member have been passed on; `cost` as cost_bytes() counts.
+  void lines_taken(std::uint64_t peer, std::size_t cost);
 
   // Closes everything at once; members see a lost coordinator unless they have their outcome. No
   // callback follows. Idempotent.

@@ -179,7 +179,8 @@ Hello hello_of(const MemberSpec& spec) {
           .least_node_count = is_elastic ? join.elastic->min_nodes : join.node_count,
           .slot = join.slot,
           .is_host = is_elastic && join.is_coordinator,
-          .addresses = join.secret ? join.addresses : std::vector<std::string>()};
+          .addresses = join.secret ? join.addresses : std::vector<std::string>(),
+          .gathers = join.gathers_lines};
 }
 
 MemberState new_member(MemberSpec spec) {

@@ -109,7 +109,7 @@ void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address)
     send(peer, Refused{with_context(*std::move(error), state_.spec.endpoint + " refused " + name)});
     return drop(peer);
   }
-  send(peer, Welcome{state_.spec.heartbeat_timeout});
+  send(peer, Welcome{state_.spec.heartbeat_timeout, state_.spec.line_window_bytes});
   if (is_elastic()) {
     log(LogLevel::Debug, name + " joined from " + address);
     return admit_to_line(peer, hello, address);

@@ -58,7 +58,8 @@ std::vector<MemberMessage> member_messages() {
                 2,
                 5,
                 true,
-                {"10.0.0.5", "fd00::5"}},
+                {"10.0.0.5", "fd00::5"},
+                true},
           Failed{2, aged},
           AllReturned{7},
           rendezvous::Stopped{2, {aged, {not_started, Milliseconds(0)}}, 12},
@@ -68,7 +69,9 @@ std::vector<MemberMessage> member_messages() {
           StacksAsked{7},
           EvidenceGiven{0xFEDCBA9876543210U, full_evidence()},
           EvidenceGiven{1, {}},
-          HangSuspected{3, Milliseconds(250), {hung, hung}}};
+          HangSuspected{3, Milliseconds(250), {hung, hung}},
+          Lines{3, 7, true, false, true, true, true, false, full_failure(1).time, "half a l\xff"},
+          Lines{.is_end = true}};
 }
 
 std::vector<CoordinatorMessage> coordinator_messages() {
@@ -101,6 +104,8 @@ std::vector<CoordinatorMessage> coordinator_messages() {
     return Finish{outcome};
   };
   return {Welcome{Milliseconds(15000)},
+          Welcome{Milliseconds(15000), std::size_t{1} << 20},
+          LinesTaken{4711},
           Waiting{5, 2, {{0, "a"}, {4, "b"}}, {1, 2, 3}},
           Waiting{5, 2, {{0, "a"}}, {}, 2, true, Milliseconds(250)},
           Refused{{ErrorCode::Refused, "no"}},
