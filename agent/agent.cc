@@ -19,6 +19,7 @@
 #include "agent/lifeline.h"
 #include "agent/lookers.h"
 #include "agent/output/output.h"
+#include "agent/progress.h"
 #include "agent/remarks.h"
 #include "agent/signals.h"
 #include "agent/stacks/looks.h"
@@ -51,6 +52,9 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
   Result<void> open();
   Result<void> open_server(JoinSpec& join);
+  void show_joining() {
+    if (server_) progress_.start([this] { return server_ ? server_->roll_call() : std::nullopt; });
+  }
   void end_if_ready();
   void end();
 
@@ -83,9 +87,10 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   NodeStatus status() const;
 
   const AgentSpec& spec_;
+  asio::io_context io_{1};
+  Progress progress_{io_};
   Log log_;
   const Clock::time_point began_ = Clock::now();
-  asio::io_context io_{1};
   // Runs once somebody wants it all killed: a console that takes nothing is not waited for.
   asio::steady_timer give_up_{io_};
   std::optional<std::uint64_t> users_limit_ = raise_descriptor_limit();
@@ -115,17 +120,16 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
 Agent::Agent(const AgentSpec& spec, const Log& log)
     : spec_(spec),
-      log_(log),
+      log_(progress_.around(log)),
       inherited_(to_lines(spec.worker.environment)),
-      output_(io_, log, spec.output, spec.host),
-      workers_(io_, log, WorkersSpec{.shutdown_timeout = spec.shutdown_timeout}, *this),
+      output_(io_, log_, spec.output, spec.host),
+      workers_(io_, log_, WorkersSpec{.shutdown_timeout = spec.shutdown_timeout}, *this),
       hang_watch_(io_, spec.hang_timeout, output_),
       looks_(io_, inherited_),
       signals_(io_, spec.termination_signals, *this) {}
 
 Result<void> Agent::open() {
-  if (Result<void> prepared = output_.prepare(spec_.join.run_id); !prepared)
-    return prepared.error();
+  if (auto prepared = output_.prepare(spec_.join.run_id); !prepared) return prepared.error();
   const auto how_it_is = [this] { return status(); };
   if (Result<void> opened = lookers_.open(io_, spec_, log_, how_it_is); !opened) return opened;
   looks_.open(log_, spec_.join.run_id, [this](std::uint64_t question) { client_->ask(question); });
@@ -161,6 +165,7 @@ Result<void> Agent::open_server(JoinSpec& join) {
   }
   if (!server) return server.error();
   server_ = *std::move(server);
+  show_joining();
   join.endpoint.port = server_->port();
   if (join.master_port == 0) join.master_port = server_->port();
   return {};
@@ -196,6 +201,7 @@ void Agent::end_if_ready() {
 
 // Lets go of everything that keeps the loop alive; the loop then ends by itself.
 void Agent::end() {
+  progress_.stop();
   client_->close();
   looks_.close();
   lookers_.close();
@@ -205,6 +211,7 @@ void Agent::end() {
 }
 
 void Agent::on_world(const World& world) {
+  progress_.stop();
   log_world(log_, spec_, world_, world);
   world_ = world;
   round_began_ = Clock::now();
@@ -268,10 +275,8 @@ void Agent::report_unable(const Error& error) {
 
 // No tool may look at workers that are being stopped: it would be taken for what they left behind.
 void Agent::on_look(std::uint64_t look) {
-  if (phase() != NodePhase::Running) {
-    return client_->give_evidence(
-        look, {.notes = {spec_.host + ": its workers have ended, or are being stopped"}});
-  }
+  const std::string too_late = spec_.host + ": its workers have ended, or are being stopped";
+  if (phase() != NodePhase::Running) return client_->give_evidence(look, {.notes = {too_late}});
   looks_.collector().collect(workers_.pids(), [this, look](const FoundStacks& found) {
     client_->give_evidence(
         look, evidence_of(found, world_->base_rank, hang_watch_.facts(found.workers.size())));
@@ -336,6 +341,7 @@ void Agent::report_round() {
   round_ = Round::Over;
   lookers_.write(RoundEnded{world_->round, failures_.empty() && !is_stopping_});
   if (outcome_) return end_if_ready();
+  show_joining();
   if (failures_.empty() && !is_stopping_) return client_->report_success(world_->round);
   client_->report_stopped(world_->round,
                           full_failures(spec_, *world_, failures_, streams_, output_));
@@ -367,9 +373,6 @@ NodePhase Agent::phase() const {
 }
 
 NodeStatus Agent::status() const {
-  const auto since = [now = Clock::now()](Clock::time_point then) {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(now - then);
-  };
   return {
       .run_id = spec_.join.run_id,
       .host = spec_.host,
@@ -379,8 +382,8 @@ NodeStatus Agent::status() const {
       .node_count = spec_.join.node_count,
       .phase = phase(),
       .world = world_,
-      .up = since(began_),
-      .round_up = since(round_began_),
+      .up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - began_),
+      .round_up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - round_began_),
       .pids = world_ ? workers_.pids() : std::vector<int>(),
       .last_failure = last_failure_,
       .log_directory = output_.log_place(),

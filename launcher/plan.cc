@@ -226,6 +226,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   if (!output) return output.error();
   plan.agent.output = *std::move(output);
   plan.agent.join.gathers_lines = options.gather_logs;
+  plan.agent.join.shows_progress = plan.agent.join.is_coordinator && host.has_terminal;
   // The files of all ranks are the coordinator's.
   const bool is_sender = options.gather_logs && !plan.agent.join.is_coordinator;
   if (is_sender && plan.agent.output.log_dir != "") plan.agent.output.log_dir.reset();

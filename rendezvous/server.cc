@@ -14,6 +14,8 @@
 #include "rendezvous/log_limit.h"
 #include "rendezvous/member_addresses.h"
 #include "rendezvous/peer_address.h"
+#include "rendezvous/round/assembly.h"
+#include "rendezvous/round/roll_call.h"
 #include "rendezvous/round/round.h"
 #include "rendezvous/store/service.h"
 #include "rendezvous/tls_session.h"
@@ -87,6 +89,13 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   }
 
   std::uint16_t port() const { return listener_->port(); }
+
+  std::optional<std::string> roll_call() const {
+    if (state_.phase != RoundPhase::Joining) return std::nullopt;
+    const Time now = std::chrono::steady_clock::now();
+    const auto since = std::chrono::duration_cast<Milliseconds>(now - state_.opened);
+    return progress_text(roll(state_, now), since);
+  }
 
   void lines_taken(Peer peer, std::size_t cost) {
     const std::size_t granted = desk_.taken(peer, cost);
@@ -367,6 +376,7 @@ Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const JoinSpe
 Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() { stop(); }
 std::uint16_t Server::port() const { return impl_->port(); }
+std::optional<std::string> Server::roll_call() const { return impl_->roll_call(); }
 void Server::lines_taken(std::uint64_t peer, std::size_t cost) { impl_->lines_taken(peer, cost); }
 void Server::stop() { impl_->stop(); }
 

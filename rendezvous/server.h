@@ -21,6 +21,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "rendezvous/asio.h"
 #include "rendezvous/join_spec.h"
@@ -43,6 +45,9 @@ class Server {
 
   // Where it listens in fact; what spec.endpoint.port = 0 became.
   std::uint16_t port() const;
+
+  // Who has joined, while nodes are waited for (progress_text of roll_call.h).
+  std::optional<std::string> roll_call() const;
 
   // Lines that the taker got from that member have been passed on; `cost` as cost_bytes() counts.
   void lines_taken(std::uint64_t peer, std::size_t cost);

@@ -36,8 +36,9 @@ void MemberTurn::hear(const Welcome& welcome) {
 void MemberTurn::hear(const Waiting& waiting) {
   if (!is_in({Phase::Joined, Phase::Stopped})) return;
   state_.waiting = waiting;
-  log(LogLevel::Info, is_elastic() ? elastic_waiting_text(waiting, state_.endpoint)
-                                   : waiting_text(waiting, state_.endpoint, time_left()));
+  log(state_.spec.join.shows_progress ? LogLevel::Debug : LogLevel::Info,
+      is_elastic() ? elastic_waiting_text(waiting, state_.endpoint)
+                   : waiting_text(waiting, state_.endpoint, time_left()));
 }
 
 void MemberTurn::hear(const Refused& refused) {
