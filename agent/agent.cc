@@ -173,11 +173,8 @@ Result<void> Agent::open_server(JoinSpec& join) {
 
 AgentEnd Agent::run() {
   signals_.start();
-  if (spec_.lifeline) {
-    Signals::Listener& listener = *this;
-    lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener);
-    lifeline_->start();
-  }
+  Signals::Listener& listener = *this;
+  if (spec_.lifeline) lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener).start();
   if (Result<void> opened = open(); opened) {
     client_->start();
     io_.run();
@@ -327,14 +324,17 @@ void Agent::on_all_gone(const Leftovers& leftovers) {
 void Agent::give_up_on_console() {
   give_up_.expires_after(kDrainAtMost);
   give_up_.async_wait([this](const error_code& ec) {
-    if (!ec && (round_ == Round::Draining || is_ending_)) output_.stop();
+    if (ec) return;
+    const bool is_waiting = round_ == Round::Draining || is_ending_ || output_.is_held_up();
+    if (is_waiting && round_ != Round::Running) return output_.stop();
+    give_up_on_console();  // other nodes may still have something to say
   });
 }
 
 void Agent::on_kill_now() {
   is_killing_ = true;
   workers_.kill_now();
-  if (round_ == Round::Draining || is_ending_) give_up_on_console();
+  if (round_ != Round::Running) give_up_on_console();
 }
 
 void Agent::report_round() {

@@ -207,6 +207,7 @@ rendezvous::LineTaker* Output::line_taker(
     std::function<void(std::uint64_t, std::size_t)> on_taken) {
   return impl_->line_taker(std::move(on_taken));
 }
+bool Output::is_held_up() const { return impl_->is_held_up(); }
 rendezvous::Client::LineListener* Output::line_listener() { return impl_->line_listener(); }
 void Output::say(std::string_view line) { impl_->say(line); }
 std::string Output::log_place() const { return impl_->log_place(); }

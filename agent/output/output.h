@@ -92,6 +92,9 @@ class Output {
   rendezvous::LineTaker* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
   rendezvous::Client::LineListener* line_listener();
 
+  // The console does not take what there is.
+  bool is_held_up() const;
+
   // A number that changes whenever the worker has printed something, to a pipe or a file; absent:
   // drun does not see what it prints (raw mode, or filtered away). While the console does not take
   // what there is, it changes at every call: a worker that waits for it is not silent.

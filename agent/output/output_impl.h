@@ -46,6 +46,9 @@ class Output::Impl {
   std::optional<std::uint64_t> printed(int local_rank);
   rendezvous::LineTaker* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
   rendezvous::Client::LineListener* line_listener() { return link_ ? &*link_ : nullptr; }
+  bool is_held_up() const {
+    return (out_ && out_->is_congested()) || (err_ && err_->is_congested());
+  }
   void say(std::string_view line);
   const std::string& log_place() const { return files_.place(); }
   void finish();

@@ -36,7 +36,8 @@ void MemberTurn::hear(const Welcome& welcome) {
 void MemberTurn::hear(const Waiting& waiting) {
   if (!is_in({Phase::Joined, Phase::Stopped})) return;
   state_.waiting = waiting;
-  log(state_.spec.join.shows_progress ? LogLevel::Debug : LogLevel::Info,
+  const JoinSpec& join = state_.spec.join;
+  log(join.shows_progress && join.is_coordinator ? LogLevel::Debug : LogLevel::Info,
       is_elastic() ? elastic_waiting_text(waiting, state_.endpoint)
                    : waiting_text(waiting, state_.endpoint, time_left()));
 }
