@@ -23,7 +23,7 @@ namespace drun::agent {
 
 class Progress {
  public:
-  static constexpr std::chrono::milliseconds kPatience{500};
+  static constexpr std::chrono::milliseconds kPatience{1000};
   // What to show now; absent: nothing.
   using Text = std::function<std::optional<std::string>()>;
 

@@ -135,8 +135,9 @@ TEST_CASE("a reader of node 0 that stops holds up workers, but neither stop nor 
     INFO("rank " << rank);
     CHECK(eventually([&] { return fs::exists(place.file(std::string("stopped.") + rank)); }));
   }
-  CHECK(peak_kib(agent(0)) < 40000);
-  CHECK(peak_kib(agent(1)) < 40000);
+  // 60 MB are waited for; the agent of node 2 has none of them.
+  CHECK(peak_kib(agent(0)) < peak_kib(agent(2)) + 20000);
+  CHECK(peak_kib(agent(1)) < peak_kib(agent(2)) + 20000);
   const std::vector<Ended> ends = nodes.wait();
   for (const Ended& ended : ends) {
     INFO(ended.err);
