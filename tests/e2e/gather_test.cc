@@ -192,7 +192,7 @@ TEST_CASE("each round has files of its own on node 0, for the ranks of all nodes
 
 TEST_CASE("a node that gathers, or does not, unlike node 0 is told so") {
   const int without = GENERATE(0, 1);
-  Nodes nodes(2, {"--rdzv-conf=join_timeout=3"});
+  Nodes nodes(2, {"--rdzv-conf=join_timeout=2"});
   for (const int node : {0, 1})
     nodes.start(node, node == without ? Words{} : Words{"--gather-logs"}, "echo started");
   const std::vector<Ended> ends = nodes.wait();

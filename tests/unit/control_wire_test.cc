@@ -75,7 +75,7 @@ TEST_CASE("random bytes and mutated messages never break the control wire") {
 
 TEST_CASE("texts beyond their limit are cut between characters, never inside one") {
   Failure failure = test::full_failure(0);
-  failure.host = std::string(255, 'x') + "\xc3\xa4";  // the limit, 256, lies inside
+  failure.host = std::string(255, 'x').append("\xc3\xa4");  // the limit, 256, lies inside
   failure.stderr_tail.assign(50, std::string(100'000, 'y'));
   failure.traceback = std::string(1'000'000, 'z');
   const std::string frame = encode(MemberMessage(rendezvous::Stopped{0, {{failure, {}}}, 0}));

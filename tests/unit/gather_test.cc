@@ -109,7 +109,7 @@ TEST_CASE("a coordinator that takes nothing makes the sender congested, which en
   };
   int pushes = 0;
   for (; !sender.is_congested() && pushes < 1000; ++pushes) {
-    sender.push(like(0), std::string(8000, 'x') + "\n");
+    sender.push(like(0), std::string(8000, 'x').append("\n"));
     send_all();
   }
   CHECK(pushes < 1000);
@@ -149,7 +149,7 @@ TEST_CASE("lines are cut at their ends where they can be, and only the last piec
   const std::string line(1000, 'x');
   std::string text;
   for (int i = 0; i < 100; ++i) text += line + "\n";
-  text += std::string(100000, 'y') + "\n";
+  text += std::string(100000, 'y').append("\n");
   sender.push(like(0, true), text);
   std::string together;
   bool has_ended = false;
