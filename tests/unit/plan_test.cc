@@ -472,14 +472,15 @@ TEST_CASE("what gathering and times cannot do is a usage error") {
 }
 
 TEST_CASE("who has joined is shown by the coordinator where its messages go to a terminal") {
-  Options options;
+  const int node_rank = GENERATE(0, 1);
+  Options options = running("train");
   options.nnodes = NodeRange{2, 2};
-  options.master_addr = "gpu0";
-  options.node_rank = GENERATE(0, 1);
+  options.master_addr = std::string("gpu0");
+  options.node_rank = node_rank;
   HostFacts host = host_with();
-  CHECK_FALSE(join_of(options, host).shows_progress);
+  CHECK_FALSE(plan_of(options, host).agent.join.shows_progress);
   host.has_terminal = true;
-  CHECK(join_of(options, host).shows_progress == (options.node_rank == 0));
+  CHECK(plan_of(options, host).agent.join.shows_progress == (node_rank == 0));
 }
 
 }  // namespace drun
