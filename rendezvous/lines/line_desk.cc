@@ -11,12 +11,12 @@ bool LineDesk::take(const RoundState& state, Peer peer, Lines lines) {
   const bool is_its_own =
       lines.round == state.round && lines.local_rank < node.hello.local_world_size;
   if (!is_its_own || !ledger_.accept(peer, cost_bytes(lines))) return false;
-  taker_->on_lines({.peer = peer,
-                    .node_rank = seat->second,
-                    .rank = node.base_rank + lines.local_rank,
-                    .host = node.hello.host,
-                    .role = node.hello.role},
-                   std::move(lines));
+  const LinesFrom from{.peer = peer,
+                       .node_rank = seat->second,
+                       .rank = node.base_rank + lines.local_rank,
+                       .host = node.hello.host,
+                       .role = node.hello.role};
+  taker_->on_lines(from, std::move(lines));
   return true;
 }
 
