@@ -19,6 +19,7 @@
 #include "agent/lifeline.h"
 #include "agent/lookers.h"
 #include "agent/output/output.h"
+#include "agent/progress.h"
 #include "agent/remarks.h"
 #include "agent/seat.h"
 #include "agent/signals.h"
@@ -52,8 +53,11 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
   Result<void> open();
   Result<void> open_server(JoinSpec& join);
+  void show_joining() {
+    if (server_) progress_.start([this] { return server_ ? server_->roll_call() : std::nullopt; });
+  }
+  void end_if_ready();
   void end();
-  bool is_ready_to_end() const;
 
   void on_world(const World& world) override;
   void on_stop(int round) override;
@@ -85,9 +89,10 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   NodeStatus status() const;
 
   const AgentSpec& spec_;
+  asio::io_context io_{1};
+  Progress progress_{io_};
   Log log_;
   const Clock::time_point began_ = Clock::now();
-  asio::io_context io_{1};
   // Runs once somebody wants it all killed: a console that takes nothing is not waited for.
   asio::steady_timer give_up_{io_};
   std::optional<std::uint64_t> users_limit_ = raise_descriptor_limit();
@@ -108,6 +113,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   Round round_ = Round::None;
   bool is_stopping_ = false;
   bool is_killing_ = false;
+  bool is_ending_ = false;
   std::optional<Outcome> outcome_;
   Lookers lookers_;
   Clock::time_point round_began_;
@@ -116,17 +122,16 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
 Agent::Agent(const AgentSpec& spec, const Log& log)
     : spec_(spec),
-      log_(log),
+      log_(progress_.around(log)),
       inherited_(to_lines(spec.worker.environment)),
-      output_(io_, log, spec.output, spec.host),
-      workers_(io_, log, WorkersSpec{.shutdown_timeout = spec.shutdown_timeout}, *this),
+      output_(io_, log_, spec.output, spec.host),
+      workers_(io_, log_, WorkersSpec{.shutdown_timeout = spec.shutdown_timeout}, *this),
       hang_watch_(io_, spec.hang_timeout, output_),
       looks_(io_, inherited_),
       signals_(io_, spec.termination_signals, *this) {}
 
 Result<void> Agent::open() {
-  if (Result<void> prepared = output_.prepare(spec_.join.run_id); !prepared)
-    return prepared.error();
+  if (auto prepared = output_.prepare(spec_.join.run_id); !prepared) return prepared.error();
   const auto how_it_is = [this] { return status(); };
   if (Result<void> opened = lookers_.open(io_, spec_, log_, how_it_is); !opened) return opened;
   looks_.open(log_, spec_.join.run_id, [this](std::uint64_t question) { client_->ask(question); });
@@ -139,31 +144,34 @@ Result<void> Agent::open() {
     join.slot = slot_->number();
   }
   rendezvous::Client::Listener& listener = *this;
-  client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, listener);
+  client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, listener,
+                                                 server_ ? nullptr : output_.line_listener());
   return {};
 }
 
 // A port at which this agent coordinates the job, or may have to.
 Result<void> Agent::open_server(JoinSpec& join) {
-  auto server = take_seat(
-      io_, join, log_,
-      [this] {
-        server_.reset();
-        if (is_ready_to_end()) end();
-      },
-      [this](const Endpoint& leader, std::uint64_t term) { client_->name_leader(leader, term); });
+  auto on_leader = [this](const Endpoint& leader, std::uint64_t term) {
+    client_->name_leader(leader, term);
+  };
+  auto on_taken = [this](std::uint64_t peer, std::size_t cost) {
+    if (server_) server_->lines_taken(peer, cost);
+  };
+  auto on_finished = [this] {
+    server_.reset();
+    end_if_ready();
+  };
+  auto server = take_seat(io_, join, log_, on_finished, on_leader, output_.line_taker(on_taken));
   if (!server) return server.error();
   server_ = *std::move(server);
+  show_joining();
   return {};
 }
 
 AgentEnd Agent::run() {
   signals_.start();
-  if (spec_.lifeline) {
-    Signals::Listener& listener = *this;
-    lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener);
-    lifeline_->start();
-  }
+  Signals::Listener& listener = *this;
+  if (spec_.lifeline) lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener).start();
   if (Result<void> opened = open(); opened) {
     client_->start();
     io_.run();
@@ -177,13 +185,17 @@ AgentEnd Agent::run() {
   return AgentEnd{.outcome = *outcome_, .log_directory = output_.log_place()};
 }
 
-bool Agent::is_ready_to_end() const {
+// Once nothing runs here. What other nodes have sent may still be on its way to the console.
+void Agent::end_if_ready() {
   const bool is_running = round_ == Round::Running || round_ == Round::Draining;
-  return outcome_ && !is_running && !server_;
+  if (!outcome_ || is_running || server_ || std::exchange(is_ending_, true)) return;
+  output_.drain(kDrainAtMost, [this] { end(); });
+  if (is_killing_) give_up_on_console();
 }
 
 // Lets go of everything that keeps the loop alive; the loop then ends by itself.
 void Agent::end() {
+  progress_.stop();
   client_->close();
   looks_.close();
   lookers_.close();
@@ -193,6 +205,7 @@ void Agent::end() {
 }
 
 void Agent::on_world(const World& world) {
+  progress_.stop();
   log_world(log_, spec_, world_, world);
   world_ = world;
   round_began_ = Clock::now();
@@ -258,10 +271,8 @@ void Agent::report_unable(const Error& error) {
 
 // No tool may look at workers that are being stopped: it would be taken for what they left behind.
 void Agent::on_look(std::uint64_t look) {
-  if (phase() != NodePhase::Running) {
-    return client_->give_evidence(
-        look, {.notes = {spec_.host + ": its workers have ended, or are being stopped"}});
-  }
+  const std::string too_late = spec_.host + ": its workers have ended, or are being stopped";
+  if (phase() != NodePhase::Running) return client_->give_evidence(look, {.notes = {too_late}});
   looks_.collector().collect(workers_.pids(), [this, look](const FoundStacks& found) {
     client_->give_evidence(
         look, evidence_of(found, world_->base_rank, hang_watch_.facts(found.workers.size())));
@@ -317,23 +328,24 @@ void Agent::on_all_gone(const Leftovers& leftovers) {
 void Agent::give_up_on_console() {
   give_up_.expires_after(kDrainAtMost);
   give_up_.async_wait([this](const error_code& ec) {
-    if (!ec && round_ == Round::Draining) output_.stop();
+    if (ec) return;
+    const bool is_waiting = round_ == Round::Draining || is_ending_ || output_.is_held_up();
+    if (is_waiting && round_ != Round::Running) return output_.stop();
+    give_up_on_console();  // other nodes may still have something to say
   });
 }
 
 void Agent::on_kill_now() {
   is_killing_ = true;
   workers_.kill_now();
-  if (round_ == Round::Draining) give_up_on_console();
+  if (round_ != Round::Running) give_up_on_console();
 }
 
 void Agent::report_round() {
   round_ = Round::Over;
   lookers_.write(RoundEnded{world_->round, failures_.empty() && !is_stopping_});
-  if (outcome_) {
-    if (is_ready_to_end()) end();
-    return;
-  }
+  if (outcome_) return end_if_ready();
+  show_joining();
   if (failures_.empty() && !is_stopping_) return client_->report_success(world_->round);
   client_->report_stopped(world_->round,
                           full_failures(spec_, *world_, failures_, streams_, output_));
@@ -355,7 +367,7 @@ void Agent::on_outcome(const Outcome& outcome) {
   if (server_ && !server_->is_leading()) server_.reset();
   stop_looking();
   if (round_ == Round::Running) workers_.stop();
-  if (is_ready_to_end()) end();
+  end_if_ready();
 }
 
 NodePhase Agent::phase() const {
@@ -366,9 +378,6 @@ NodePhase Agent::phase() const {
 }
 
 NodeStatus Agent::status() const {
-  const auto since = [now = Clock::now()](Clock::time_point then) {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(now - then);
-  };
   return {
       .run_id = spec_.join.run_id,
       .host = spec_.host,
@@ -378,8 +387,8 @@ NodeStatus Agent::status() const {
       .node_count = spec_.join.node_count,
       .phase = phase(),
       .world = world_,
-      .up = since(began_),
-      .round_up = since(round_began_),
+      .up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - began_),
+      .round_up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - round_began_),
       .pids = world_ ? workers_.pids() : std::vector<int>(),
       .last_failure = last_failure_,
       .log_directory = output_.log_place(),

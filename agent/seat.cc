@@ -19,7 +19,8 @@ JoinSpec at_seat(const JoinSpec& join, std::size_t seat) {
 
 Result<std::unique_ptr<Server>> take_seat(asio::io_context& io, JoinSpec& join, const Log& log,
                                           std::function<void()> on_finished,
-                                          Server::OnLeader on_leader) {
+                                          Server::OnLeader on_leader,
+                                          rendezvous::LineTaker* lines) {
   for (const std::size_t seat : join.own_seats) {
     auto server = Server::open(io, at_seat(join, seat), log, on_finished, on_leader);
     if (server) {
@@ -35,7 +36,7 @@ Result<std::unique_ptr<Server>> take_seat(asio::io_context& io, JoinSpec& join, 
     join.is_coordinator = false;
     return std::unique_ptr<Server>();
   }
-  auto server = Server::open(io, join, log, std::move(on_finished));
+  auto server = Server::open(io, join, log, std::move(on_finished), {}, lines);
   if (!server && join.may_be_member) {
     join.is_coordinator = false;
     log.debug(server.error().message + "; joining whoever listens there");

@@ -22,6 +22,7 @@ namespace drun::agent {
 Result<std::unique_ptr<rendezvous::Server>> take_seat(asio::io_context& io, JoinSpec& join,
                                                       const Log& log,
                                                       std::function<void()> on_finished,
-                                                      rendezvous::Server::OnLeader on_leader);
+                                                      rendezvous::Server::OnLeader on_leader,
+                                                      rendezvous::LineTaker* lines);
 
 }  // namespace drun::agent

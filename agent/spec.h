@@ -22,6 +22,7 @@ enum class OutputMode {
   Lines,     // whole lines, unchanged
   Labelled,  // whole lines, each with the label in front
   Raw,       // the workers get drun's own descriptors
+  Json,      // each line an object, all of them on stdout
 };
 
 // One stream (stdout or stderr) of one worker.
@@ -38,6 +39,9 @@ struct OutputSpec {
   // The label of a line, with ${role_name} ${local_rank} ${rank} (and ${node_rank} ${host}) still
   // in it; $$ is $.
   std::string label_template = "[${role_name}${local_rank}]:";
+  bool has_timestamps = false;  // a time in front of each line, and of its label
+  // Lines of all nodes go to the coordinator's console and files, which are named by rank.
+  bool gathers = false;
   // Teed lines that hold any of these go to filtered_stdout.log (filtered_stderr.log) too.
   std::vector<std::string> duplicate_stdout_filters;
   std::vector<std::string> duplicate_stderr_filters;

@@ -227,8 +227,10 @@ Result<StoreHost> parse_store(std::string_view text) {
 }
 
 Result<OutputMode> parse_output(std::string_view text) {
-  static constexpr std::array<Word<OutputMode>, 3> kWords{
-      {{"lines", OutputMode::Lines}, {"labelled", OutputMode::Labelled}, {"raw", OutputMode::Raw}}};
+  static constexpr std::array<Word<OutputMode>, 4> kWords{{{"lines", OutputMode::Lines},
+                                                           {"labelled", OutputMode::Labelled},
+                                                           {"json", OutputMode::Json},
+                                                           {"raw", OutputMode::Raw}}};
   return one_of<OutputMode>(text, kWords);
 }
 

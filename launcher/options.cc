@@ -170,9 +170,15 @@ void declare_placement(OptionTable& table, Options& options) {
 void declare_output(OptionTable& table, Options& options) {
   table.group("Output (SPEC: 0 none, 1 stdout, 2 stderr, 3 both; or by local rank, 0:3,12:1)");
   table.value("--output", options.output, parse_output, "MODE",
-              "lines: whole lines; labelled: with the worker's label in front; raw: workers write "
-              "to drun's own descriptors (lines)",
+              "lines: whole lines; labelled: with the worker's label in front; json: an object a "
+              "line, all on stdout; raw: workers write to drun's own descriptors (lines; "
+              "labelled with --hosts or --gather-logs)",
               kOwn);
+  table.flag("--timestamps", options.timestamps, "a time (UTC) in front of each line", kOwn);
+  table.flag("--gather-logs", options.gather_logs,
+             "all nodes' lines go to node 0's console and, with --log-dir, its files, one "
+             "directory a rank; give it to all nodes (agent/OUTPUT.md)",
+             kOwn);
   table.value("-r,--redirects", options.redirects, parse_streams, "SPEC", "to files only");
   table.value("-t,--tee", options.tee, parse_streams, "SPEC",
               "to files, and labelled to the console");

@@ -110,6 +110,8 @@ struct Options {
   std::optional<std::vector<int>> wrap_ranks{};
   // Output.
   OutputMode output = OutputMode::Lines;
+  bool timestamps = false;
+  bool gather_logs = false;
   StreamChoice redirects{};
   StreamChoice tee{};
   std::optional<std::string> log_dir{};

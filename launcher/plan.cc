@@ -64,6 +64,24 @@ std::optional<std::string> plan_log_dir(const Options& options, const HostFacts&
   return host.working_directory + "/" + *options.log_dir;
 }
 
+Result<void> check_output(const Options& options) {
+  const bool is_raw = options.output == OutputMode::Raw;
+  if (is_raw && (options.timestamps || options.gather_logs))
+    return usage_error(options.timestamps ? "--timestamps" : "--gather-logs",
+                       "not with --output=raw: those lines do not pass through drun; drop one");
+  const bool is_filtered =
+      !options.duplicate_stdout_filters.empty() || !options.duplicate_stderr_filters.empty();
+  if (is_filtered && options.gather_logs)
+    return usage_error("--duplicate-stdout-filters, --duplicate-stderr-filters",
+                       "not with --gather-logs; look for the words in its files, or drop one");
+  return {};
+}
+
+OutputMode output_mode(const Options& options) {
+  const bool is_given = options.sources.contains("--output");
+  return options.gather_logs && !is_given ? OutputMode::Labelled : options.output;
+}
+
 Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, int workers) {
   if (auto fits = check_ranks(options.redirects, "--redirects", workers); !fits)
     return fits.error();
@@ -73,8 +91,13 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
     if (rank >= workers)
       return check_ranks({.of_ranks = {{rank, 0}}}, "--local-ranks-filter", workers).error();
   }
+  if (auto fits = check_output(options); !fits) return fits.error();
   OutputSpec output;
-  output.mode = options.output;
+  output.mode = output_mode(options);
+  output.has_timestamps = options.timestamps;
+  output.gathers = options.gather_logs;
+  output.log_dir = plan_log_dir(options, host);
+  const bool keeps_all = output.gathers && output.log_dir && !output.log_dir->empty();
   for (int rank = 0; rank < workers; ++rank) {
     const bool is_shown =
         shown.empty() || std::find(shown.begin(), shown.end(), rank) != shown.end();
@@ -83,16 +106,16 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
       const bool is_teed = has_stream(options.tee, rank, 1 << i);
       const bool is_redirected = has_stream(options.redirects, rank, 1 << i);
       streams[static_cast<std::size_t>(i)] = {
-          .to_file = is_teed || is_redirected,
+          .to_file = is_teed || is_redirected || keeps_all,
           .to_console = is_shown && (is_teed || !is_redirected),
-          .is_labelled = is_teed || options.output == OutputMode::Labelled};
+          .is_labelled = is_teed || output.mode == OutputMode::Labelled};
     }
   }
+  if (output.gathers) output.label_template = kHostLabel;
   if (const auto label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"))
     output.label_template = *label;
   output.duplicate_stdout_filters = options.duplicate_stdout_filters;
   output.duplicate_stderr_filters = options.duplicate_stderr_filters;
-  output.log_dir = plan_log_dir(options, host);
   return output;
 }
 
@@ -207,6 +230,11 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   Result<OutputSpec> output = plan_output(options, host, workers);
   if (!output) return output.error();
   plan.agent.output = *std::move(output);
+  plan.agent.join.gathers_lines = options.gather_logs;
+  plan.agent.join.shows_progress = plan.agent.join.is_coordinator && host.has_terminal;
+  // The files of all ranks are the coordinator's.
+  const bool is_sender = options.gather_logs && !plan.agent.join.is_coordinator;
+  if (is_sender && plan.agent.output.log_dir != "") plan.agent.output.log_dir.reset();
   const Result<std::chrono::milliseconds> shutdown = plan_shutdown(options, host);
   if (!shutdown) return shutdown.error();
   plan.agent.shutdown_timeout = *shutdown;

@@ -26,6 +26,9 @@ struct CannotStart {
   bool operator==(const CannotStart&) const = default;
 };
 
+// In front of lines of several nodes.
+inline constexpr const char* kHostLabel = "[${host}:${rank}]: ";
+
 struct Plan {
   AgentSpec agent{};
   Origins origins{};

@@ -106,6 +106,8 @@ const char* mode_text(OutputMode mode) {
       return "lines";
     case OutputMode::Labelled:
       return "labelled";
+    case OutputMode::Json:
+      return "json";
     case OutputMode::Raw:
       return "raw";
   }
@@ -200,6 +202,8 @@ std::string plan_text(const Plan& plan) {
            : "hung after   " + seconds_text(agent.hang_timeout) + " without signs of life\n") +
       "command      " + shell_quoted(agent.worker.argv) + "\n" + wrap_text(agent.worker.wrap) +
       places_text(agent.worker.placements) + "output       " + mode_text(agent.output.mode) +
+      (agent.output.has_timestamps ? ", with times" : "") +
+      (agent.output.gathers ? ", of all nodes on node 0" : "") +
       "; files: " + log_dir_text(agent.output) + "\n" + streams_text(agent.output) +
       "environment  of local rank 0, on top of this shell's (?: known once nodes met)\n";
   for (const auto& [name, value] : first_workers_environment(agent))
@@ -248,6 +252,8 @@ std::string plan_json(const Plan& plan) {
       {"environment", environment},
       {"placement", placement_json(agent.worker.placements)},
       {"output", Json{{"mode", mode_text(agent.output.mode)},
+                      {"timestamps", agent.output.has_timestamps},
+                      {"gathers", agent.output.gathers},
                       {"log_dir", or_null(agent.output.log_dir)},
                       {"streams", streams}}},
       {"stdin", agent.worker.stdin_source == StdinSource::Rank0 ? "rank0" : "none"},

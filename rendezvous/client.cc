@@ -41,13 +41,15 @@ Endpoint dialled(const JoinSpec& spec) {
 class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
                            private ControlConnection::Listener {
  public:
-  Impl(asio::io_context& io, JoinSpec spec, std::string host, Log log, Client::Listener& listener)
+  Impl(asio::io_context& io, JoinSpec spec, std::string host, Log log, Client::Listener& listener,
+       Client::LineListener* lines)
       : io_(io),
         timer_(io),
         connector_(io),
         probe_(io),
         log_(std::move(log)),
         listener_(&listener),
+        lines_(lines),
         state_(new_member({.join = std::move(spec),
                            .host = std::move(host),
                            .pid = static_cast<int>(::getpid()),
@@ -75,6 +77,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
 
   void close() {
     listener_ = nullptr;
+    lines_ = nullptr;
     timer_.cancel();
     connector_.cancel();
     probe_.stop();
@@ -94,7 +97,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   void perform(Disconnect&) {
     connector_.cancel();
     if (connection_) connection_->finish();
-    connection_.reset();
+    drop_connection();
   }
   void perform(StartWorkers& start) {
     probe_.stop();
@@ -145,15 +148,35 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
 
   void on_frame(ControlConnection& connection, std::string_view frame) override {
     Result<CoordinatorMessage> message = decode_coordinator_message(frame);
-    if (message) return handle(Heard{*std::move(message)});
+    if (message) {
+      hear_of_lines(*message);
+      return handle(Heard{*std::move(message)});
+    }
     connection.close();
     on_end(connection, {true, true, "broke the control protocol: " + message.error().message});
   }
 
   void on_end(ControlConnection&, const ConnectionEnd& end) override {
-    connection_.reset();
+    drop_connection();
     if (end.is_wrong_peer) return handle(WrongPeer{end.reason});
     handle(ConnectionLost{end.reason});
+  }
+
+  void drop_connection() {
+    connection_.reset();
+    if (std::exchange(sends_lines_, false) && lines_ != nullptr) lines_->on_lines_lost();
+  }
+
+  void hear_of_lines(const CoordinatorMessage& message) {
+    if (lines_ == nullptr) return;
+    if (const auto* taken = std::get_if<LinesTaken>(&message); taken != nullptr && sends_lines_)
+      return lines_->on_lines_taken(taken->bytes);
+    const auto* welcome = std::get_if<Welcome>(&message);
+    if (welcome == nullptr || welcome->line_window_bytes == 0 || sends_lines_) return;
+    sends_lines_ = true;
+    lines_->on_lines_wanted(welcome->line_window_bytes, [this](const Lines& lines) {
+      if (connection_) connection_->send_bulk(std::make_shared<const std::string>(encode(lines)));
+    });
   }
 
   void arm_timer() {
@@ -179,14 +202,17 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   std::shared_ptr<ControlConnection> connection_;
   std::shared_ptr<const TlsContext> tls_;  // null: no secret
   const Log log_;
-  Client::Listener* listener_;  // null after close
+  Client::Listener* listener_;   // null after close
+  Client::LineListener* lines_;  // null: none, or after close
+  bool sends_lines_ = false;
   MemberState state_;
   std::optional<Time> armed_;
 };
 
-Client::Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, Listener& listener)
-    : impl_(
-          std::make_shared<Impl>(io, std::move(spec), std::move(host), std::move(log), listener)) {}
+Client::Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, Listener& listener,
+               LineListener* lines)
+    : impl_(std::make_shared<Impl>(io, std::move(spec), std::move(host), std::move(log), listener,
+                                   lines)) {}
 Client::~Client() { close(); }
 
 void Client::start() { impl_->start(); }

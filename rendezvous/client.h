@@ -15,6 +15,8 @@
 // Errors:  all of them arrive as the outcome (NotRun, NodeLost); logged as they happen. No throws.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,11 +54,25 @@ class Client {
    protected:
     ~Listener() = default;
   };
+  // Of a node whose workers' lines go to the coordinator. Called before anything of Listener that
+  // follows from the same; may call back `send` alone.
+  struct LineListener {
+    using Send = std::function<void(const Lines&)>;
+    // Connected: so many bytes (lines/line_window.h) may be under way.
+    virtual void on_lines_wanted(std::size_t window_bytes, Send send) = 0;
+    virtual void on_lines_taken(std::size_t bytes) = 0;
+    // What is under way, and was not taken, may or may not have come there.
+    virtual void on_lines_lost() = 0;
+
+   protected:
+    ~LineListener() = default;
+  };
 
   // `spec.endpoint.port` is not 0: the coordinator's own agent fills in Server::port() first. That
   // agent (`spec.is_coordinator`) joins over loopback like any other. `host` is this node's name in
-  // reports.
-  Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, Listener& listener);
+  // reports. `lines`, which may be null, outlives the Client too.
+  Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, Listener& listener,
+         LineListener* lines = nullptr);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

@@ -1,5 +1,9 @@
 #include "rendezvous/control_connection.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <utility>
 
 #include "rendezvous/endpoint.h"
@@ -9,6 +13,12 @@ namespace drun::rendezvous {
 namespace {
 
 constexpr std::chrono::seconds kLingerLimit{2};
+constexpr std::size_t kFirstReadBytes = 4096;
+constexpr std::size_t kMostReadBytes = std::size_t{128} << 10;
+// Of bulk: what goes to the socket at a time, and what the kernel may hold of it unsent (tcp(7)
+// does not name TCP_NOTSENT_LOWAT; it is as old as Linux 3.12).
+constexpr std::size_t kBulkBytes = std::size_t{128} << 10;
+constexpr int kUnsentBytes = 128 << 10;
 
 std::string words(const error_code& ec) {
   if (ec == asio::error::eof) return "its connection closed";
@@ -46,9 +56,12 @@ ControlConnection::ControlConnection(asio::ip::tcp::socket socket, Side side,
       peer_(peer_of(socket_)),
       listener_(&listener),
       reader_(frame_limit_bytes),
-      tls_(std::move(tls)) {
+      tls_(std::move(tls)),
+      incoming_(kFirstReadBytes) {
   error_code ignored;  // only latency suffers
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes,
+               sizeof(kUnsentBytes));
 }
 
 void ControlConnection::start(std::string_view first_bytes) {
@@ -71,6 +84,22 @@ void ControlConnection::send(Bytes frame) {
   if (!is_writing_ && socket_.is_open()) write();
 }
 
+void ControlConnection::send_bulk(Bytes frame) {
+  bulk_.push_back(std::move(frame));
+  if (!is_writing_ && socket_.is_open()) write();
+}
+
+void ControlConnection::take_bulk() {
+  for (std::size_t bytes = 0; !bulk_.empty() && bytes < kBulkBytes; bulk_.pop_front()) {
+    bytes += bulk_.front()->size();
+    if (tls_)
+      tls_->seal(*bulk_.front());
+    else
+      in_flight_.push_back(std::move(bulk_.front()));
+  }
+  if (tls_) in_flight_.push_back(std::make_shared<const std::string>(tls_->outgoing()));
+}
+
 void ControlConnection::send_sealed() {
   std::string sealed = tls_->outgoing();
   if (sealed.empty()) return;
@@ -82,6 +111,7 @@ void ControlConnection::finish() {
   if (is_finishing_ || !socket_.is_open()) return;
   listener_ = nullptr;
   is_finishing_ = true;
+  bulk_.clear();
   linger_.expires_after(kLingerLimit);
   linger_.async_wait([self = shared_from_this()](const error_code& ec) {
     if (!ec) self->close();
@@ -102,6 +132,8 @@ void ControlConnection::read() {
                             if (!self->socket_.is_open()) return;
                             if (ec) return self->end({false, self->has_preamble_, words(ec)});
                             self->take({self->incoming_.data(), size});
+                            if (size == self->incoming_.size() && size < kMostReadBytes)
+                              self->incoming_.resize(2 * size);
                             if (self->socket_.is_open()) self->read();
                           });
 }
@@ -157,6 +189,7 @@ void ControlConnection::take_frames() {
 void ControlConnection::write() {
   is_writing_ = true;
   in_flight_ = std::exchange(outgoing_, {});
+  if (in_flight_.empty()) take_bulk();
   std::vector<asio::const_buffer> buffers;
   buffers.reserve(in_flight_.size());
   for (const Bytes& bytes : in_flight_) buffers.emplace_back(asio::buffer(*bytes));
@@ -170,8 +203,11 @@ void ControlConnection::wrote(const error_code& ec) {
   in_flight_.clear();
   if (!socket_.is_open()) return;
   // What the peer said before it closed is still to be read: the end is told by the read.
-  if (ec) return outgoing_.clear();
-  if (!outgoing_.empty()) return write();
+  if (ec) {
+    outgoing_.clear();
+    return bulk_.clear();
+  }
+  if (!outgoing_.empty() || !bulk_.empty()) return write();
   if (is_finishing_) shut_down_when_sent();
 }
 

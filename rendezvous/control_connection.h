@@ -6,6 +6,8 @@
 //                 |            |                     read and dropped until the peer closes, or 2 s
 //                 +------------+-- on_end, once
 //
+// Bulk:    waits for all that is sent, also for what is sent after it, and little of it goes at a
+//          time: other frames are never far behind it.
 // Why read on: a socket closed with unread bytes is reset, and a reset takes the last message
 //          (a refusal, an outcome) out of the peer's hands.
 // Owner:   shared_ptr; its handlers keep it until they have ended. The Listener is not called after
@@ -14,8 +16,8 @@
 // Errors:  on_end. Never throws.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -64,6 +66,8 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   // `first_bytes`: what was read from the socket before. on_end or on_frame may be called in it.
   void start(std::string_view first_bytes);
   void send(Bytes frame);
+  // Frames that may be overtaken by others, but not by each other; finish drops what is left.
+  void send_bulk(Bytes frame);
   void set_frame_limit(std::size_t limit_bytes) { reader_.set_limit(limit_bytes); }
   void finish();
   void close();
@@ -77,6 +81,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   bool take_preamble();
   void take_frames();
   void write();
+  void take_bulk();
   void wrote(const error_code& ec);
   void end(ConnectionEnd ended);
   void say_last_words();
@@ -94,8 +99,9 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   bool has_preamble_ = false;
   bool is_writing_ = false;
   bool is_finishing_ = false;
-  std::array<char, 4096> incoming_{};
+  std::vector<char> incoming_;  // grows where much comes
   std::vector<Bytes> outgoing_;
+  std::deque<Bytes> bulk_;
   std::vector<Bytes> in_flight_;
 };
 

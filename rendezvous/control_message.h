@@ -44,6 +44,7 @@ struct Hello {
   std::vector<std::string> addresses{};
   std::optional<Past> past{};   // it was in a world before
   std::uint64_t lost_term = 0;  // who led then is lost to it: it waits for a later one
+  bool gathers = false;  // its workers' lines are to go to the coordinator (Lines)
   bool operator==(const Hello&) const = default;
 };
 struct AgedFailure {
@@ -95,13 +96,29 @@ struct HangSuspected {
   std::vector<Failure> suspects{};
   bool operator==(const HangSuspected&) const = default;
 };
+// What a worker of this node has written: whole lines, but for a progress bar that is drawn over
+// and for the very end. Only as much as lines/line_window.h allows.
+struct Lines {
+  int round = 0;
+  int local_rank = 0;
+  bool is_stderr = false;
+  bool is_shown = true;      // on the console
+  bool is_labelled = false;  // ... behind a label
+  bool is_kept = false;      // in the rank's file
+  bool goes_on = false;      // a long line, whose rest is the next message of that stream
+  bool is_end = false;       // of the stream
+  WallTime time{};           // when it was read, by the node's clock
+  std::string text{};        // any bytes
+  bool operator==(const Lines&) const = default;
+};
 using MemberMessage = std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping,
-                                   StacksAsked, EvidenceGiven, HangSuspected, Ballot>;
+                                   StacksAsked, EvidenceGiven, HangSuspected, Ballot, Lines>;
 
 // The answer to a Hello that was accepted.
 struct Welcome {
   Milliseconds heartbeat_timeout{0};  // the coordinator's: who is silent for longer is lost
   std::uint64_t term = 0;             // of its election; 0: it was not elected
+  std::size_t line_window_bytes = 0;  // for Lines; 0: the coordinator takes none
   bool operator==(const Welcome&) const = default;
 };
 struct NodeName {
@@ -163,8 +180,13 @@ struct NodeLeftOut {
   LeftOut node;
   bool operator==(const NodeLeftOut&) const = default;
 };
+// So many bytes of Lines have been passed on, and may be sent again.
+struct LinesTaken {
+  std::size_t bytes = 0;
+  bool operator==(const LinesTaken&) const = default;
+};
 using CoordinatorMessage = std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong,
                                         TellStacks, StacksTold, HangFound, NodeLeftOut, Vote,
-                                        Follow>;
+                                        Follow, LinesTaken>;
 
 }  // namespace drun::rendezvous

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "rendezvous/frame_reader.h"
+#include "rendezvous/lines/line_window.h"
 #include "rendezvous/member_addresses.h"
 #include "rendezvous/wire_archive.h"
 
@@ -53,6 +54,13 @@ void optional_rank(Archive& archive, std::optional<int>& node_rank) {
 }
 
 template <typename Archive>
+void moment(Archive& archive, WallTime& time) {
+  auto since_epoch = time.time_since_epoch();
+  archive.duration(since_epoch, kMostMicroseconds);
+  time = WallTime(since_epoch);
+}
+
+template <typename Archive>
 void fields(Archive& archive, Exited& exited) {
   archive.integer(exited.code, {0, 255});
 }
@@ -81,9 +89,7 @@ void fields(Archive& archive, Failure& failure) {
   archive.text(failure.host, kNameBytes);
   archive.integer(failure.pid, kPid);
   one_of(archive, failure.status, [](auto& each, auto& status) { fields(each, status); });
-  auto time = failure.time.time_since_epoch();
-  archive.duration(time, kMostMicroseconds);
-  failure.time = WallTime(time);
+  moment(archive, failure.time);
   archive.flag(failure.out_of_memory);
   archive.text(failure.program, kIdentityBytes);
   archive.text(failure.error_file, kIdentityBytes);
@@ -238,6 +244,7 @@ void fields(Archive& archive, Hello& hello) {
   archive.flag(has_past);
   if (has_past) fields(archive, hello.past ? *hello.past : hello.past.emplace());
   archive.integer(hello.lost_term, kTerm);
+  archive.flag(hello.gathers);
 }
 template <typename Archive>
 void fields(Archive& archive, Failed& failed) {
@@ -290,11 +297,27 @@ void fields(Archive& archive, Ballot& ballot) {
   archive.integer(ballot.rounds, kCount);
 }
 
+template <typename Archive>
+void fields(Archive& archive, Lines& lines) {
+  archive.integer(lines.round, kCount);
+  archive.integer(lines.local_rank, kCount);
+  for (bool* flag : {&lines.is_stderr, &lines.is_shown, &lines.is_labelled, &lines.is_kept,
+                     &lines.goes_on, &lines.is_end})
+    archive.flag(*flag);
+  moment(archive, lines.time);
+  archive.text(lines.text, kMostLinesTextBytes);
+}
+
 // The coordinator's messages, and seats' answers.
 template <typename Archive>
 void fields(Archive& archive, Welcome& welcome) {
   archive.duration(welcome.heartbeat_timeout, kMostMilliseconds);
   archive.integer(welcome.term, kTerm);
+  archive.integer(welcome.line_window_bytes, kCount);
+}
+template <typename Archive>
+void fields(Archive& archive, LinesTaken& taken) {
+  archive.integer(taken.bytes, kCount);
 }
 template <typename Archive>
 void fields(Archive& archive, Waiting& waiting) {

@@ -69,6 +69,8 @@ struct JoinSpec {
   std::optional<Secret> secret{};  // the job's: control traffic is encrypted, strangers kept out
   // This host's, numeric: with a secret, workers reach the store from these.
   std::vector<std::string> addresses{};
+  bool shows_progress = false;  // the agent does: who has joined need not be logged
+  bool gathers_lines = false;   // workers' lines of all nodes go to the coordinator
   bool operator==(const JoinSpec&) const = default;
 };
 

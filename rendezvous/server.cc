@@ -5,6 +5,8 @@
 
 #include "rendezvous/control_wire.h"
 #include "rendezvous/peer_address.h"
+#include "rendezvous/round/assembly.h"
+#include "rendezvous/round/roll_call.h"
 #include "rendezvous/server_impl.h"
 #include "rendezvous/server_specs.h"
 
@@ -17,7 +19,7 @@ constexpr std::size_t kMostStrangers = 2048;
 }  // namespace
 
 Server::Impl::Impl(asio::io_context& io, const JoinSpec& spec, Log log,
-                   std::function<void()> on_finished, OnLeader on_leader)
+                   std::function<void()> on_finished, OnLeader on_leader, LineTaker* lines)
     : io_(io),
       timer_(io),
       lobby_timer_(io),
@@ -25,7 +27,8 @@ Server::Impl::Impl(asio::io_context& io, const JoinSpec& spec, Log log,
       on_finished_(std::move(on_finished)),
       on_leader_(std::move(on_leader)),
       spec_(spec),
-      lobby_(std::min(kMostStrangers, descriptor_limit() / 8), spec.heartbeat_timeout) {
+      lobby_(std::min(kMostStrangers, descriptor_limit() / 8), spec.heartbeat_timeout),
+      desk_(line_window_bytes(spec.node_count), spec.gathers_lines ? lines : nullptr) {
   if (spec.store_host == StoreHost::Agent) store_.emplace(io, StoreLimits(), log_);
 }
 
@@ -49,6 +52,18 @@ Result<void> Server::Impl::open(const JoinSpec& spec) {
     arm_timer();
   }
   return {};
+}
+
+std::optional<std::string> Server::Impl::roll_call() const {
+  if (!is_leading_ || state_.phase != RoundPhase::Joining) return std::nullopt;
+  const Time now = std::chrono::steady_clock::now();
+  const auto since = std::chrono::duration_cast<Milliseconds>(now - state_.opened);
+  return progress_text(roll(state_, now), since);
+}
+
+void Server::Impl::lines_taken(Peer peer, std::size_t cost) {
+  const std::size_t granted = desk_.taken(peer, cost);
+  if (granted > 0) perform(SendTo{peer, LinesTaken{granted}});
 }
 
 void Server::Impl::stop() {
@@ -145,6 +160,11 @@ void Server::Impl::on_frame(ControlConnection& connection, std::string_view fram
                   {true, true, "broke the control protocol: " + message.error().message});
   }
   const bool is_new = lobby_.has(peer);
+  if (auto* lines = std::get_if<Lines>(&*message); lines != nullptr && !is_new && is_leading_) {
+    if (desk_.take(state_, peer, std::move(*lines))) return;
+    connection.close();
+    return on_end(connection, {true, true, "sent lines that it may not send"});
+  }
   lobby_.leave(peer);
   const Hello* const hello = std::get_if<Hello>(&*message);
   if (is_new && hello != nullptr) told_[peer] = hello->addresses;
@@ -182,6 +202,7 @@ void Server::Impl::forget(Peer peer) {
   lobby_.leave(peer);
   addresses_.remove(peer);
   told_.erase(peer);
+  desk_.forget(peer);
 }
 
 void Server::Impl::admit(const ControlConnection& connection) {
@@ -279,9 +300,9 @@ void Server::Impl::arm_lobby_timer() {
 
 Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const JoinSpec& spec, Log log,
                                              std::function<void()> on_finished,
-                                             OnLeader on_leader) {
+                                             OnLeader on_leader, LineTaker* lines) {
   auto impl = std::make_shared<Impl>(io, spec, std::move(log), std::move(on_finished),
-                                     std::move(on_leader));
+                                     std::move(on_leader), lines);
   Result<void> opened = impl->open(spec);
   if (!opened) return opened.error();
   return std::unique_ptr<Server>(new Server(std::move(impl)));
@@ -290,6 +311,8 @@ Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const JoinSpe
 Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() { stop(); }
 std::uint16_t Server::port() const { return impl_->port(); }
+std::optional<std::string> Server::roll_call() const { return impl_->roll_call(); }
+void Server::lines_taken(std::uint64_t peer, std::size_t cost) { impl_->lines_taken(peer, cost); }
 bool Server::is_leading() const { return impl_->is_leading(); }
 void Server::stop() { impl_->stop(); }
 

@@ -24,9 +24,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "rendezvous/asio.h"
 #include "rendezvous/join_spec.h"
+#include "rendezvous/lines/line_desk.h"
 #include "rendezvous/log.h"
 #include "rendezvous/result.h"
 
@@ -38,16 +41,24 @@ class Server {
   // It may destroy the Server.
   // on_leader: this agent's endpoint, of several, has heard who coordinates the job; any number of
   // times, never before open returns.
+  // lines: with spec.gathers_lines it gets those of all members.
   using OnLeader = std::function<void(const Endpoint& leader, std::uint64_t term)>;
   static Result<std::unique_ptr<Server>> open(asio::io_context& io, const JoinSpec& spec, Log log,
                                               std::function<void()> on_finished,
-                                              OnLeader on_leader = {});
+                                              OnLeader on_leader = {},
+                                              LineTaker* lines = nullptr);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   // Where it listens in fact; what spec.endpoint.port = 0 became.
   std::uint16_t port() const;
+
+  // Who has joined, while nodes are waited for here (progress_text of roll_call.h).
+  std::optional<std::string> roll_call() const;
+
+  // Lines that the taker got from that member have been passed on; `cost` as cost_bytes() counts.
+  void lines_taken(std::uint64_t peer, std::size_t cost);
 
   // Whether it is the coordinator: always, unless it is one of several endpoints.
   bool is_leading() const;

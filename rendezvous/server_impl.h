@@ -18,6 +18,7 @@
 #include "rendezvous/control_connection.h"
 #include "rendezvous/election/council.h"
 #include "rendezvous/election/seekers.h"
+#include "rendezvous/lines/line_desk.h"
 #include "rendezvous/listener.h"
 #include "rendezvous/lobby.h"
 #include "rendezvous/log_limit.h"
@@ -37,11 +38,13 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
                            private Council::Listener {
  public:
   Impl(asio::io_context& io, const JoinSpec& spec, Log log, std::function<void()> on_finished,
-       OnLeader on_leader);
+       OnLeader on_leader, LineTaker* lines);
   Result<void> open(const JoinSpec& spec);
 
   std::uint16_t port() const { return listener_->port(); }
   bool is_leading() const { return is_leading_; }
+  std::optional<std::string> roll_call() const;
+  void lines_taken(Peer peer, std::size_t cost);
 
   void stop();
 
@@ -100,6 +103,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   TurnedAway turned_away_;
   std::unordered_map<Peer, std::vector<std::string>> told_;  // addresses, until it is a member
   MemberAddresses addresses_;
+  LineDesk desk_;
   std::optional<StoreService> store_;
   std::unique_ptr<rendezvous::Listener> listener_;
   std::unordered_map<Peer, std::shared_ptr<ControlConnection>> connections_;

@@ -27,7 +27,8 @@ RoundSpec round_spec(const JoinSpec& spec, std::uint16_t port) {
           .master_port = spec.master_port != 0 ? spec.master_port : port,
           .use_agent_store = spec.store_host == StoreHost::Agent,
           .join_timeout = spec.join_timeout,
-          .heartbeat_timeout = spec.heartbeat_timeout};
+          .heartbeat_timeout = spec.heartbeat_timeout,
+          .line_window_bytes = spec.gathers_lines ? line_window_bytes(spec.node_count) : 0};
 }
 
 std::chrono::milliseconds election_lease(const JoinSpec& spec) {

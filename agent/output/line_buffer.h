@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace drun::agent {
 
@@ -66,6 +67,9 @@ class LineBuffer {
   // are left as they are, so that a program's output stays byte for byte what it wrote.
   void end_of_stream(LineQueue& queue);
 
+  // From the next line on (also before what is held); empty and not empty are not exchanged.
+  void set_label(std::string label) { label_ = std::move(label); }
+
   std::size_t held_bytes() const { return held_.size(); }
 
  private:
@@ -76,7 +80,7 @@ class LineBuffer {
   void begin_turn(std::string_view& text, LineQueue& queue);
 
   const std::uint64_t stream_;
-  const std::string label_;
+  std::string label_;
   const std::size_t longest_held_bytes_;
   std::string held_;  // the unfinished line's beginning, not passed on
   bool held_has_return_ = false;

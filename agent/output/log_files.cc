@@ -88,31 +88,36 @@ Result<void> LogFiles::make_attempt(int round) {
   std::error_code ec;
   fs::remove_all(attempt_, ec);
   if (ec) return system_error("wipe " + attempt_, ec.value());
+  round_ = round;
   return make_directory(attempt_);
 }
 
-Result<void> LogFiles::make_worker_directory(int local_rank) {
-  if (!has_place()) return {};
-  return make_directory(worker_path(local_rank, ""));
+Result<void> LogFiles::reach_attempt(int round) {
+  return round_ == round ? Result<void>() : make_attempt(round);
 }
 
-std::string LogFiles::worker_path(int local_rank, std::string_view name) const {
+Result<void> LogFiles::make_worker_directory(int worker) {
   if (!has_place()) return {};
-  const std::string directory = attempt_ + "/" + std::to_string(local_rank);
+  const std::string path = worker_path(worker, "");
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
+  return system_error("make directory " + path, errno);
+}
+
+std::string LogFiles::worker_path(int worker, std::string_view name) const {
+  if (!has_place()) return {};
+  const std::string directory = attempt_ + "/" + std::to_string(worker);
   return name.empty() ? directory : directory + "/" + std::string(name);
 }
 
-std::string LogFiles::stream_path(int local_rank, Stream stream) const {
-  return worker_path(local_rank, name_of(stream));
+std::string LogFiles::stream_path(int worker, Stream stream) const {
+  return worker_path(worker, name_of(stream));
 }
 
 std::string LogFiles::filtered_path(Stream stream) const {
   return has_place() ? attempt_ + "/filtered_" + std::string(name_of(stream)) : "";
 }
 
-std::string LogFiles::error_path(int local_rank) const {
-  return worker_path(local_rank, "error.json");
-}
+std::string LogFiles::error_path(int worker) const { return worker_path(worker, "error.json"); }
 
 void LogFiles::remove() {
   if (!has_place()) return;

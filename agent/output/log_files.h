@@ -1,9 +1,9 @@
 // edge. The log directory: torchrun's layout and names, made, wiped and removed.
 //
-// Layout:  <log_dir>/<run_id>_<random>/attempt_<round>/<local_rank>/{stdout.log,stderr.log,
-//          error.json} and attempt_<round>/filtered_{stdout,stderr}.log. The random directory is
-//          mkdtemp's (0700), one an agent; without a log_dir it is
-//          <temporary>/drun_<run_id>_<random>.
+// Layout:  <log_dir>/<run_id>_<random>/attempt_<round>/<worker>/{stdout.log,stderr.log,error.json}
+//          and attempt_<round>/filtered_{stdout,stderr}.log. A worker's number is its local rank;
+//          with --gather-logs its rank. The random directory is mkdtemp's (0700), one an agent;
+//          without a log_dir it is <temporary>/drun_<run_id>_<random>.
 // Owner:   Output.   Thread: any, one at a time.
 // Errors:  Result; Usage when the user's log_dir cannot be used, else System; they name the path.
 #pragma once
@@ -34,24 +34,28 @@ class LogFiles {
 
   // An attempt directory that is there already is wiped.
   Result<void> make_attempt(int round);
-  Result<void> make_worker_directory(int local_rank);
+  // The same, but the one of `round` stays when it is the last that was made.
+  Result<void> reach_attempt(int round);
+  // One that is there already is good.
+  Result<void> make_worker_directory(int worker);
 
   bool has_place() const { return !place_.empty(); }
   bool is_temporary() const { return is_temporary_; }
   const std::string& place() const { return place_; }
-  std::string stream_path(int local_rank, Stream stream) const;
+  std::string stream_path(int worker, Stream stream) const;
   std::string filtered_path(Stream stream) const;
-  std::string error_path(int local_rank) const;
+  std::string error_path(int worker) const;
 
   // Removes everything under place().
   void remove();
 
  private:
   Result<void> make_random(const std::string& base, const std::string& prefix);
-  std::string worker_path(int local_rank, std::string_view name) const;
+  std::string worker_path(int worker, std::string_view name) const;
 
   std::string place_;
   std::string attempt_;
+  std::optional<int> round_;  // of attempt_
   bool is_temporary_ = false;
 };
 

@@ -7,6 +7,10 @@
 // Promise: a worker's lines reach the console whole and in order; nothing is lost; a console that
 //          does not take them slows the workers (their pipes fill) instead of growing memory or
 //          blocking this process. A console that is gone is logged once and the workers go on.
+// Gather:  with OutputSpec::gathers the lines of all nodes go to the coordinator's Output: there
+//          line_taker() shows them (gathered_lines.h), elsewhere line_listener() sends them
+//          (gather_link.h). Those of this node count as handed over once the other has passed them
+//          on; what cannot reach it any more is shown here.
 // Units:   at most kHighWaterBytes and one read wait for a console; 1 MiB a stream for a line
 //          without an end (longer ones come out in pieces, see line_buffer.h).
 // Owner:   the agent; destroyed after io_context.run() has returned. stop() makes it return.
@@ -24,6 +28,8 @@
 
 #include "agent/spec.h"
 #include "rendezvous/asio.h"
+#include "rendezvous/client.h"
+#include "rendezvous/lines/line_desk.h"
 #include "rendezvous/log.h"
 #include "rendezvous/result.h"
 #include "rendezvous/world.h"
@@ -68,10 +74,11 @@ class Output {
   // Once spawned: closes our copies of the ends handed out so far. Any number of times.
   void close_worker_ends();
 
-  // After the round's last worker is gone: reads every pipe to its end and hands all of it to the
-  // console. A descendant that keeps a pipe open is waited for `at_most`, then what the pipe holds
-  // is taken and it is closed. A console that is slow is waited for without limit, as any program
-  // would: stop() ends that. `on_drained` is called once and only once, never from within drain().
+  // After the round's last worker is gone: reads every pipe to its end and hands all of it, and
+  // what other nodes have sent, to the console. A descendant that keeps a pipe open is waited for
+  // `at_most`, then what the pipe holds is taken and it is closed. A console that is slow is waited
+  // for without limit, as any program would: stop() ends that. `on_drained` is called once and only
+  // once, never from within drain().
   void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained);
 
   // The worker's last lines of stderr, at most 20 of up to 4 KiB, without line ends; the oldest may
@@ -79,6 +86,14 @@ class Output {
   // they are complete. From the file when redirected; empty in raw mode. Valid until the next
   // open_round.
   std::vector<std::string> stderr_tail(int local_rank);
+
+  // After prepare(), with OutputSpec::gathers; else null. `on_taken` is called for what
+  // line_taker() has passed on.
+  rendezvous::LineTaker* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
+  rendezvous::Client::LineListener* line_listener();
+
+  // The console does not take what there is.
+  bool is_held_up() const;
 
   // A number that changes whenever the worker has printed something, to a pipe or a file; absent:
   // drun does not see what it prints (raw mode, or filtered away). While the console does not take

@@ -9,6 +9,7 @@
 #include "launcher/hosts/remote_command.h"
 #include "launcher/hosts/spread.h"
 #include "launcher/option_values.h"
+#include "launcher/plan.h"
 #include "launcher/plan_secret.h"
 
 namespace drun::hosts {
@@ -185,12 +186,13 @@ std::vector<EnvironmentEntry> environment_of(const PoolHost& host,
 }
 
 std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
-                               const std::vector<EnvironmentEntry>& exports,
-                               const HostFacts& host) {
+                               const std::vector<EnvironmentEntry>& exports, const HostFacts& host,
+                               bool gathers) {
   std::vector<HostNode> nodes;
   const auto own_label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
   for (const Share& share : shares) {
-    const std::string label = own_label.value_or("[" + share.host.name + ":${rank}]: ");
+    const std::string label =
+        own_label.value_or(gathers ? kHostLabel : "[" + share.host.name + ":${rank}]: ");
     nodes.push_back({.name = share.host.name,
                      .user = share.host.user,
                      .workers = share.workers,
@@ -232,7 +234,7 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
   const auto exports = exported(options.hosts.exports, here, remarks);
   if (!exports) return exports.error();
   HostPlan plan = frame_of(options, host);
-  plan.nodes = nodes_of(*shares, *exports, host);
+  plan.nodes = nodes_of(*shares, *exports, host, options.gather_logs);
   if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
   if (Result<void> chosen = choose_secret(plan, options, host); !chosen) return chosen.error();
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {

@@ -6,6 +6,7 @@
 #include "launcher/exit_code.h"
 #include "launcher/report_words.h"
 #include "rendezvous/failure.h"
+#include "rendezvous/round/roll_call.h"
 
 namespace drun::hosts {
 namespace {
@@ -99,6 +100,16 @@ std::string reminder_text(const Launching& state, const HostPlan& plan) {
   }
   if (count > kMostNamed) names += " and " + std::to_string(count - kMostNamed) + " more";
   return "no answer yet from " + names;
+}
+
+std::optional<std::string> progress_text(const Launching& state, const HostPlan& plan,
+                                         std::chrono::milliseconds since) {
+  if (state.phase != Launching::Phase::Starting) return std::nullopt;
+  const auto ready = std::count_if(state.hosts.begin(), state.hosts.end(),
+                                   [](const auto& host) { return host.state == HostState::Ready; });
+  return std::to_string(ready) + " of " + std::to_string(state.hosts.size()) +
+         " hosts are ready, " + reminder_text(state, plan) + "; " +
+         rendezvous::duration_text(since);
 }
 
 }  // namespace drun::hosts

@@ -2,6 +2,8 @@
 // Thread:  any.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 
 #include "launcher/hosts/host_plan.h"
@@ -22,5 +24,9 @@ LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::st
 
 // "no answer yet from node03, node04".
 std::string reminder_text(const Launching& state, const HostPlan& plan);
+
+// "1 of 3 hosts are ready, no answer yet from node03, node04; 12s"; absent once none is waited for.
+std::optional<std::string> progress_text(const Launching& state, const HostPlan& plan,
+                                         std::chrono::milliseconds since);
 
 }  // namespace drun::hosts

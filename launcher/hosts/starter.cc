@@ -10,6 +10,7 @@
 #include "agent/descriptor_limit.h"
 #include "agent/lifeline.h"
 #include "agent/output/console.h"
+#include "agent/progress.h"
 #include "agent/signals.h"
 #include "launcher/hosts/ssh_session.h"
 #include "rendezvous/asio.h"
@@ -19,6 +20,7 @@ namespace drun::hosts {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
 
 constexpr std::size_t kReadBytes = std::size_t{128} << 10;
 // Once somebody wants it all killed, a console that takes nothing is not waited for.
@@ -38,6 +40,7 @@ class Starter final : agent::Signals::Listener {
   void take(const Event& event);
   void log_in(std::size_t host);
   std::string first_line(const HostNode& node) const;
+  void remind();
   void arm();
   void tick();
   void wake_all();
@@ -47,9 +50,10 @@ class Starter final : agent::Signals::Listener {
 
   const HostPlan& plan_;
   StarterStyle style_;
+  asio::io_context io_{1};
+  agent::Progress progress_{io_};
   Log log_;
   std::vector<std::string> environment_;
-  asio::io_context io_{1};
   asio::steady_timer timer_{io_};
   asio::steady_timer ticks_{io_};
   asio::steady_timer give_up_{io_};
@@ -65,7 +69,7 @@ Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& envi
                  const StarterStyle& style, const Log& log)
     : plan_(plan),
       style_(style),
-      log_(log),
+      log_(progress_.around(log)),
       environment_(agent::to_lines(environment)),
       buffer_(kReadBytes),
       signals_(io_, {SIGTERM, SIGINT, SIGHUP, SIGQUIT}, *this),
@@ -85,6 +89,9 @@ LaunchEnd Starter::run() {
   out_ = make_console(STDOUT_FILENO, "stdout");
   if (!agent::is_same_file(STDOUT_FILENO, STDERR_FILENO))
     err_ = make_console(STDERR_FILENO, "stderr");
+  progress_.start([this, began = Clock::now()] {
+    return progress_text(state_, plan_, std::chrono::floor<Milliseconds>(Clock::now() - began));
+  });
   take(Began{});
   tick();
   io_.run();
@@ -97,11 +104,17 @@ void Starter::take(const Event& event) {
                           [this](const Say& say) { sessions_[say.host]->say(say.line); },
                           [this](const LetGo& go) { sessions_[go.host]->let_go(); },
                           [this](const KillSsh& kill) { sessions_[kill.host]->kill(); },
-                          [this](const Remind&) { log_.info(reminder_text(state_, plan_)); }},
+                          [this](const Remind&) { remind(); }},
                action);
   }
+  if (state_.phase != Launching::Phase::Starting) progress_.stop();
   arm();
   end_when_over();
+}
+
+// On a terminal a line says so all the time.
+void Starter::remind() {
+  if (!progress_.is_shown()) log_.info(reminder_text(state_, plan_));
 }
 
 std::string Starter::first_line(const HostNode& node) const {

@@ -37,8 +37,10 @@ void MemberTurn::hear(const Welcome& welcome) {
 void MemberTurn::hear(const Waiting& waiting) {
   if (!is_in({Phase::Joined, Phase::Stopped})) return;
   state_.waiting = waiting;
-  log(LogLevel::Info, is_elastic() ? elastic_waiting_text(waiting, state_.endpoint)
-                                   : waiting_text(waiting, state_.endpoint, time_left()));
+  const JoinSpec& join = state_.spec.join;
+  log(join.shows_progress && join.is_coordinator ? LogLevel::Debug : LogLevel::Info,
+      is_elastic() ? elastic_waiting_text(waiting, state_.endpoint)
+                   : waiting_text(waiting, state_.endpoint, time_left()));
 }
 
 void MemberTurn::hear(const Refused& refused) {
@@ -188,7 +190,8 @@ Hello hello_of(const MemberSpec& spec) {
           .least_node_count = is_elastic ? join.elastic->min_nodes : join.node_count,
           .slot = join.slot,
           .is_host = is_elastic && join.is_coordinator,
-          .addresses = join.secret ? join.addresses : std::vector<std::string>()};
+          .addresses = join.secret ? join.addresses : std::vector<std::string>(),
+          .gathers = join.gathers_lines};
 }
 
 MemberState new_member(MemberSpec spec) {

@@ -45,6 +45,7 @@ class MemberTurn {
   void hear(const Stop& stop);
   void hear(const Finish& finish);
   void hear(const Pong&) {}
+  void hear(const LinesTaken&) {}  // for who sends them (client.h)
   void hear(const TellStacks& tell);
   void hear(const StacksTold& told);
   void hear(const HangFound& found);

@@ -78,6 +78,11 @@ std::optional<Error> objection(const RoundState& state, const Hello& hello) {
     return refused("it was started with --nnodes=" + nodes_text(hello) +
                    ", but the coordinator with --nnodes=" + nodes_text(state) +
                    "; give the same number on all nodes");
+  const bool is_gathered = state.spec.line_window_bytes > 0;
+  if (hello.gathers != is_gathered)
+    return refused(std::string("it was started ") + (hello.gathers ? "with" : "without") +
+                   " --gather-logs, but the coordinator " + (is_gathered ? "with" : "without") +
+                   " it; give it to all nodes, or to none");
   if (auto error = state.spec.elastic ? line_objection(state, hello) : rank_objection(state, hello))
     return error;
   if (hello.local_world_size < 1 || hello.local_world_size > kMostLocalWorkers ||

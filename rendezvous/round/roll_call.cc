@@ -57,6 +57,22 @@ std::string waiting_text(const Waiting& waiting, std::string_view endpoint, Mill
          roll_call(waiting) + "; " + duration_text(left) + " left";
 }
 
+std::string progress_text(const Waiting& waiting, Milliseconds since) {
+  const bool is_elastic = waiting.least_node_count > 0;
+  const std::string time = "; " + duration_text(since);
+  const std::string count = std::to_string(waiting.joined_count) + " of ";
+  if (is_elastic) {
+    return count + node_range_text(waiting.least_node_count, waiting.node_count) + " joined (" +
+           joined_hosts(waiting) + ")" + time;
+  }
+  std::string missing;
+  for (const int node_rank : waiting.missing) append_item(missing, node_text(node_rank, ""));
+  append_rest(missing, static_cast<long>(waiting.node_count) - waiting.joined_count -
+                           static_cast<long>(waiting.missing.size()));
+  return count + std::to_string(waiting.node_count) + " nodes joined (" + joined_hosts(waiting) +
+         "), waiting for " + missing + time;
+}
+
 std::string timeout_text(const Waiting& waiting, std::string_view endpoint, Milliseconds limit) {
   return std::to_string(waiting.joined_count) + " of " + std::to_string(waiting.node_count) +
          " nodes joined at " + std::string(endpoint) + " within " + duration_text(limit) + ": " +

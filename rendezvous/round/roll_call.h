@@ -16,6 +16,10 @@ std::string roll_call(const Waiting& waiting);
 // "waiting for 2 of 3 nodes at 10.0.0.1:29500: <roll call>; 13m20s left".
 std::string waiting_text(const Waiting& waiting, std::string_view endpoint, Milliseconds left);
 
+// For a line that is rewritten while nodes come: "2 of 3 nodes joined (a, c), waiting for
+// node 1; 12s", in elastic worlds "2 of 2 to 4 nodes joined (a, c); 12s".
+std::string progress_text(const Waiting& waiting, Milliseconds since);
+
 // The join timeout's message: "1 of 3 nodes joined at ... within 15m: <roll call>; <remedy>".
 std::string timeout_text(const Waiting& waiting, std::string_view endpoint, Milliseconds limit);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@ struct RoundSpec {
   bool use_agent_store = true;
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
   std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(15)};
+  std::size_t line_window_bytes = 0;  // lines/line_window.h; 0: nodes keep their workers' lines
 };
 
 }  // namespace drun::rendezvous

@@ -44,6 +44,7 @@ class RoundTurn {
   void say(int node, const Signalled& signalled);
   void say(int node, const Ping&) { send(node_at(node).peer, Pong{}); }
   void say(int node, const Ballot&) { drop_member(node, kBrokeProtocol); }
+  void say(int, const Lines&) {}  // for the desk (lines/line_desk.h)
   void begin_world();
   void stop_round(std::string cause, bool is_failure);
   void end_with(Ending ending, std::string cause);

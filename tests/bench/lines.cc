@@ -6,9 +6,9 @@
 //   lines check RANKS COUNT BYTES FILE...        exit 0: nothing torn, lost, doubled, out of order
 //
 // A line is "@<rank> <number> <filling> <mark>\n", BYTES long with its newline; anything may stand
-// before the '@' (a label). The checker makes the same line again and compares all of it. Writes
-// are of WRITE_BYTES (65536), so most of them end in the middle of a line. Examples:  mpiexec.hydra
-// -prepend-rank -n 8 lines write env 100000 100 > out
+// before the '@' (a label), and a JSON object's end after the mark. The checker makes the same line
+// again and compares all of it. Writes are of WRITE_BYTES (65536), so most of them end in the
+// middle of a line. Examples:  mpiexec.hydra -prepend-rank -n 8 lines write env 100000 100 > out
 //            srun -l -n 8 lines write env 100000 100 > out;  lines check 8 100000 100 out
 #include <unistd.h>
 
@@ -90,6 +90,7 @@ struct Counts {
 
 void check_line(std::string_view line, const LineMaker& maker, std::uint64_t count,
                 std::vector<std::uint64_t>& next, Counts& counts) {
+  if (line.ends_with("\"}")) line.remove_suffix(2);
   const std::size_t at = line.find('@');
   char* end = nullptr;
   const std::string text(at == line.npos ? "" : line.substr(at));

@@ -3,8 +3,9 @@
 //
 //   output_bench [FILE] [LINES_PER_WORKER] [LINE_BYTES] [WRITE_BYTES]
 //
-// MB/s counts the workers' own bytes, without labels, from the first spawn to the last byte
-// written. Each way runs in a process of its own; `peak` is that process' largest resident size.
+// MB/s (and lines/s) count the workers' own bytes, without labels, from the first spawn to the last
+// byte written. Each way runs in a process of its own; `peak` is that process' largest resident
+// size.
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -91,8 +92,8 @@ void copy_bare(const Load& load, int file) {
   }
 }
 
-void run_output(const Load& load, int file, drun::StreamPlan plan, const std::string& log_dir) {
-  drun::OutputSpec spec;
+void run_output(const Load& load, int file, drun::StreamPlan plan, const std::string& log_dir,
+                drun::OutputSpec spec = {}) {
   spec.streams.assign(kWorkers, {plan, drun::StreamPlan{}});
   spec.log_dir = log_dir;
   drun::asio::io_context io(1);
@@ -142,8 +143,9 @@ bool measure(const char* name, const Load& load, Way way) {
     rusage used{};
     ::getrusage(RUSAGE_SELF, &used);
     const double megabytes = kWorkers * std::stod(load.count) * std::stod(load.line_bytes) / 1e6;
-    std::printf("%-10s %6.0f MB/s  peak %5.1f MB  cpu %4.2f s of %4.2f s  ", name,
-                megabytes / took.count(), static_cast<double>(used.ru_maxrss) / 1024,
+    std::printf("%-10s %6.0f MB/s %5.2f M lines/s  peak %5.1f MB  cpu %4.2f s of %4.2f s  ", name,
+                megabytes / took.count(), megabytes / std::stod(load.line_bytes) / took.count(),
+                static_cast<double>(used.ru_maxrss) / 1024,
                 static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                     static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6,
                 took.count());
@@ -180,5 +182,12 @@ int main(int argc, char** argv) {
   is_good &= measure("tee", load,
                      output({.to_file = true, .is_labelled = true},
                             load.file.substr(0, load.file.rfind('/') + 1)));
+  drun::OutputSpec stamped;
+  stamped.has_timestamps = true;
+  is_good &= measure("stamped", load,
+                     [&](int file) { run_output(load, file, {.is_labelled = true}, "", stamped); });
+  drun::OutputSpec json;
+  json.mode = drun::OutputMode::Json;
+  is_good &= measure("json", load, [&](int file) { run_output(load, file, {}, "", json); });
   return is_good ? 0 : 1;
 }

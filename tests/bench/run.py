@@ -3,7 +3,7 @@
 
 usage: tests/bench/run.py [--bin build/bin] [--rounds N] [NAME ...]      (no NAME: all of them)
 
-Names: launch help memory short latency output agents store orphans hosts. README.md says what each is and what was measured.
+Names: launch help memory short latency output gather agents store orphans hosts. README.md says what each is and what was measured.
 """
 import argparse
 import os
@@ -185,6 +185,11 @@ def bench_output(drun, bins, rounds):
         if hydra():
             best = contender("mpiexec.hydra -prepend-rank", [hydra(), "-n", "8", "-prepend-rank"] + writer)
             print(f"  drun is {ours / best:.1f} times as fast")
+
+
+def bench_gather(drun, bins, rounds):
+    import gather
+    gather.run(drun, bins, free_port, max(1, rounds // 5))
 
 
 def run_binary(*words):

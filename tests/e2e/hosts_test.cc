@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <sstream>
 
@@ -222,6 +223,26 @@ TEST_CASE("the lines of all hosts come whole and in each worker's order") {
   CHECK(wrong == 0);
   CHECK(last.size() == 6);
   for (const auto& [rank, number] : last) CHECK(number == kLines);
+}
+
+TEST_CASE("with --gather-logs the first host has a file for each rank of all hosts") {
+  const SshHosts hosts;
+  if (!is_there(hosts)) return;
+  const std::string logs = hosts.directory().file("logs");
+  const Ended ended = hosts.run({"--hosts=node[1-3]:2", "--gather-logs", "--log-dir=" + logs},
+                                shell("echo rank $RANK; echo err $RANK >&2"));
+  INFO(ended.out << ended.err);
+  REQUIRE(ended.code == 0);
+  const std::filesystem::directory_iterator entries(logs);
+  REQUIRE(std::distance(begin(entries), end(entries)) == 1);
+  const std::string place = std::filesystem::directory_iterator(logs)->path();
+  for (int rank = 0; rank < 6; ++rank) {
+    const std::string number = std::to_string(rank);
+    const std::string label = "[node" + std::to_string(rank / 2 + 1) + ":" + number + "]: ";
+    CHECK(count(ended.out, label + "rank " + number + "\n") == 1);
+    CHECK(count(ended.err, label + "err " + number + "\n") == 1);
+    CHECK(read_file(place + "/attempt_0/" + number + "/stdout.log") == "rank " + number + "\n");
+  }
 }
 
 TEST_CASE("a login that greets does no harm, and an ssh that ends is the end of its host") {

@@ -65,7 +65,8 @@ std::vector<MemberMessage> member_messages() {
                      .coordinator = "host-0",
                      .restarts = 2,
                      .restart_ages = {Milliseconds(4000), Milliseconds(17)}},
-                5},
+                5,
+                true},
           Failed{2, aged},
           AllReturned{7},
           rendezvous::Stopped{2, {aged, {not_started, Milliseconds(0)}}, 12},
@@ -83,7 +84,9 @@ std::vector<MemberMessage> member_messages() {
                  .number = 77,
                  .kind = BallotKind::Release,
                  .term = 9,
-                 .rounds = 4}};
+                 .rounds = 4},
+          Lines{3, 7, true, false, true, true, true, false, full_failure(1).time, "half a l\xff"},
+          Lines{.is_end = true}};
 }
 
 std::vector<CoordinatorMessage> coordinator_messages() {
@@ -117,7 +120,9 @@ std::vector<CoordinatorMessage> coordinator_messages() {
     outcome.ending = std::move(ending);
     return Finish{outcome};
   };
-  return {Welcome{Milliseconds(15000), 3},
+  return {Welcome{Milliseconds(15000)},
+          Welcome{Milliseconds(15000), 3, std::size_t{1} << 20},
+          LinesTaken{4711},
           Waiting{5, 2, {{0, "a"}, {4, "b"}}, {1, 2, 3}},
           Waiting{5, 2, {{0, "a"}}, {}, 2, true, Milliseconds(250)},
           Refused{{ErrorCode::Refused, "no"}},

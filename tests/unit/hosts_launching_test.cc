@@ -113,6 +113,8 @@ TEST_CASE("a host that does not answer in time is given up, and named before tha
   launch.ready(0);
   CHECK(launch.wake() == "remind");
   CHECK(reminder_text(launch.state, launch.plan) == "no answer yet from n1");
+  CHECK(progress_text(launch.state, launch.plan, 12s) ==
+        "1 of 2 hosts are ready, no answer yet from n1; 12s");
   CHECK(launch.wake() == "kill 1; let go 0");
   CHECK(launch.now == kStart + 120s);
   launch.ended(1, 137);

@@ -154,6 +154,7 @@ const std::vector<Case> kCases{
     {"engine", "none", [](Options& o) { o.engine = EngineChoice::None; }},
     {"store", "worker", [](Options& o) { o.store = StoreHost::Worker; }},
     {"output", "labelled", [](Options& o) { o.output = OutputMode::Labelled; }},
+    {"output", "json", [](Options& o) { o.output = OutputMode::Json; }},
     {"stdin", "rank0", [](Options& o) { o.stdin_source = StdinSource::Rank0; }},
     {"log-level", "DEBUG", [](Options& o) { o.log_level = LogLevel::Debug; }},
 };
@@ -170,6 +171,8 @@ const std::vector<FlagCase> kFlags{
     {"run-path", &Options::run_path},
     {"pass-local-rank", &Options::pass_local_rank},
     {"virtual-local-rank", &Options::virtual_local_rank},
+    {"timestamps", &Options::timestamps},
+    {"gather-logs", &Options::gather_logs},
 };
 
 std::string underscored(std::string text) {

@@ -430,4 +430,57 @@ TEST_CASE("hangs are looked for when it is asked for, and the plan says so") {
   CHECK_THAT(error_of(options), ContainsSubstring("--hang-timeout"));
 }
 
+TEST_CASE("gathered lines are labelled unless asked otherwise, and files are the coordinator's") {
+  Options options = running("train");
+  options.gather_logs = true;
+  options.log_dir = "/logs";
+  options.nnodes = NodeRange{2, 2};
+  options.master_addr = "gpu0";
+  options.node_rank = 0;
+  const AgentSpec first = plan_of(options).agent;
+  CHECK(first.join.gathers_lines);
+  CHECK(first.output.gathers);
+  CHECK(first.output.mode == OutputMode::Labelled);
+  CHECK(first.output.label_template == "[${host}:${rank}]: ");
+  CHECK(first.output.log_dir == "/logs");
+  const StreamPlan kept{.to_file = true, .is_labelled = true};
+  CHECK(first.output.streams[0] == std::array{kept, kept});
+  options.node_rank = 1;
+  CHECK(plan_of(options).agent.output.log_dir == std::nullopt);
+  options.log_dir = "/dev/null";
+  const AgentSpec second = plan_of(options).agent;
+  CHECK(second.output.log_dir == "");
+  CHECK_FALSE(second.output.streams[0][0].to_file);
+  options.output = OutputMode::Json;
+  options.sources["--output"] = "--output";
+  CHECK(plan_of(options).agent.output.mode == OutputMode::Json);
+}
+
+TEST_CASE("what gathering and times cannot do is a usage error") {
+  Options options = running("train");
+  options.timestamps = true;
+  CHECK(plan_of(options).agent.output.has_timestamps);
+  options.output = OutputMode::Raw;
+  CHECK_THAT(error_of(options), ContainsSubstring("--timestamps: not with --output=raw"));
+  options.timestamps = false;
+  options.gather_logs = true;
+  options.sources["--output"] = "--output";
+  CHECK_THAT(error_of(options), ContainsSubstring("--gather-logs: not with --output=raw"));
+  options.output = OutputMode::Lines;
+  options.duplicate_stdout_filters = {"loss"};
+  CHECK_THAT(error_of(options), ContainsSubstring("--duplicate-stdout-filters"));
+}
+
+TEST_CASE("who has joined is shown by the coordinator where its messages go to a terminal") {
+  const int node_rank = GENERATE(0, 1);
+  Options options = running("train");
+  options.nnodes = NodeRange{2, 2};
+  options.master_addr = std::string("gpu0");
+  options.node_rank = node_rank;
+  HostFacts host = host_with();
+  CHECK_FALSE(plan_of(options, host).agent.join.shows_progress);
+  host.has_terminal = true;
+  CHECK(plan_of(options, host).agent.join.shows_progress == (node_rank == 0));
+}
+
 }  // namespace drun

@@ -1,0 +1,175 @@
+#include "agent/output/json_lines.h"
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "agent/wall_time.h"
+
+namespace drun::agent {
+namespace {
+
+constexpr std::uint64_t kOnes = 0x0101010101010101U;
+constexpr std::uint64_t kHighBits = 0x8080808080808080U;
+
+constexpr std::uint64_t zero_bytes(std::uint64_t word) {
+  return (word - kOnes) & ~word & kHighBits;
+}
+
+// Whether one of eight bytes is no character that stands for itself in a JSON string: a control, a
+// quote, a backslash, or beyond ASCII. (It may also say so of others: a second look decides.)
+constexpr bool has_special(std::uint64_t word) {
+  const std::uint64_t controls = (word - kOnes * 0x20) & ~word;
+  return ((word | controls) & kHighBits) != 0 || zero_bytes(word ^ (kOnes * '"')) != 0 ||
+         zero_bytes(word ^ (kOnes * '\\')) != 0;
+}
+
+constexpr bool is_plain(char c) { return c >= 0x20 && c != '"' && c != '\\'; }
+
+// How many bytes of the beginning stand for themselves.
+std::size_t plain_bytes(std::string_view text) {
+  std::size_t at = 0;
+  for (; at + sizeof(std::uint64_t) <= text.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text.data() + at, sizeof(word));
+    if (has_special(word)) break;
+  }
+  while (at < text.size() && is_plain(text[at])) ++at;
+  return at;
+}
+
+// The size of the character at the beginning, which is not ASCII; 0: that is no UTF-8.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [text](std::size_t at) {
+    return at < text.size() ? static_cast<unsigned>(static_cast<unsigned char>(text[at])) : 0U;
+  };
+  const auto follows = [&byte](std::size_t at) { return (byte(at) & 0xC0U) == 0x80U; };
+  const unsigned first = byte(0);
+  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
+  if (first >= 0xE0 && first <= 0xEF) {
+    const bool is_longer_than_needed = first == 0xE0 && byte(1) < 0xA0;
+    const bool is_surrogate = first == 0xED && byte(1) > 0x9F;
+    return follows(1) && follows(2) && !is_longer_than_needed && !is_surrogate ? 3 : 0;
+  }
+  if (first >= 0xF0 && first <= 0xF4) {
+    const bool is_longer_than_needed = first == 0xF0 && byte(1) < 0x90;
+    const bool is_beyond = first == 0xF4 && byte(1) > 0x8F;
+    return follows(1) && follows(2) && follows(3) && !is_longer_than_needed && !is_beyond ? 4 : 0;
+  }
+  return 0;
+}
+
+void append_escaped(char c, std::string& out) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  const auto code = static_cast<unsigned char>(c);
+  switch (c) {
+    case '"':
+      out.append("\\\"");
+      return;
+    case '\\':
+      out.append("\\\\");
+      return;
+    case '\t':
+      out.append("\\t");
+      return;
+    case '\r':
+      out.append("\\r");
+      return;
+    case '\n':
+      out.append("\\n");
+      return;
+    default:
+      out.append("\\u00");
+      out.push_back(kDigits[code >> 4U]);
+      out.push_back(kDigits[code & 15U]);
+  }
+}
+
+std::string json_string(std::string_view text) {
+  std::string quoted = "\"";
+  append_json_text(text, quoted);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+bool append_json_text(std::string_view text, std::string& out) {
+  bool is_exact = true;
+  while (!text.empty()) {
+    std::size_t taken = plain_bytes(text);
+    out.append(text.substr(0, taken));
+    text.remove_prefix(taken);
+    if (text.empty()) break;
+    const bool is_ascii = static_cast<unsigned char>(text.front()) < 0x80;
+    taken = is_ascii ? 0 : character_bytes(text);
+    if (taken > 0) {
+      out.append(text.substr(0, taken));
+    } else if (is_ascii) {
+      append_escaped(text.front(), out);
+    } else {
+      out.append("\xEF\xBF\xBD");
+      is_exact = false;
+    }
+    text.remove_prefix(taken > 0 ? taken : 1);
+  }
+  return is_exact;
+}
+
+void append_base64(std::string_view bytes, std::string& out) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const std::string_view group = bytes.substr(at, 3);
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      bits = bits << 8U | (i < group.size() ? static_cast<unsigned char>(group[i]) : 0U);
+    std::array<char, 4> digits{};
+    for (std::size_t i = 0; i < digits.size(); ++i)
+      digits[i] = i <= group.size() ? kDigits[bits >> (18U - 6U * i) & 63U] : '=';
+    out.append(digits.data(), digits.size());
+  }
+}
+
+JsonLines::JsonLines(const LineOrigin& origin)
+    : fixed_(R"(","node_rank":)" + std::to_string(origin.node_rank) + R"(,"host":)" +
+             json_string(origin.host) + R"(,"rank":)" + std::to_string(origin.rank) +
+             R"(,"local_rank":)" + std::to_string(origin.local_rank) + R"(,"role":)" +
+             json_string(origin.role) + R"(,"round":)" + std::to_string(origin.round) +
+             R"(,"stream":)" + (origin.is_stderr ? R"("stderr")" : R"("stdout")") +
+             R"(,"text":")") {}
+
+void JsonLines::take(std::string_view bytes, WallTime read_at, std::string& out) {
+  head_ = R"({"time":")" + utc_time(read_at) + fixed_;
+  while (!bytes.empty()) {
+    const std::size_t end = bytes.find('\n');
+    if (end == bytes.npos) break;
+    if (held_.empty())
+      put(bytes.substr(0, end), false, out);
+    else
+      put(std::exchange(held_, {}).append(bytes.substr(0, end)), false, out);
+    bytes.remove_prefix(end + 1);
+  }
+  held_.append(bytes);
+  if (held_.size() > kLongestJsonTextBytes) put(std::exchange(held_, {}), true, out);
+}
+
+void JsonLines::end_of_stream(WallTime read_at, std::string& out) {
+  if (held_.empty()) return;
+  take("\n", read_at, out);
+}
+
+void JsonLines::put(std::string_view line, bool is_partial, std::string& out) const {
+  out.append(head_);
+  const bool is_exact = append_json_text(line, out);
+  out.push_back('"');
+  if (!is_exact) {
+    out.append(R"(,"base64":")");
+    append_base64(line, out);
+    out.push_back('"');
+  }
+  if (is_partial) out.append(R"(,"partial":true)");
+  out.append("}\n");
+}
+
+}  // namespace drun::agent

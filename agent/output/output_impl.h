@@ -1,0 +1,126 @@
+// edge. Output's inside, for output.cc (rounds, drains, the end) and output_streams.cc (a worker's
+// streams) alone.
+// Owner:   Output.   Thread: the io_context's only.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/output/gather/gather_link.h"
+#include "agent/output/gather/gathered_lines.h"
+#include "agent/output/line_form.h"
+#include "agent/output/log_files.h"
+#include "agent/output/output.h"
+#include "agent/output/worker_stream.h"
+
+namespace drun::agent {
+
+// One read. Larger ones don't make it faster (the copies no longer fit the cache).
+inline constexpr std::size_t kReadBytes = std::size_t{128} << 10;
+
+class Output::Impl {
+ public:
+  Impl(asio::io_context& io, Log log, OutputSpec spec, std::string host, ConsoleFds fds)
+      : io_(io),
+        log_(std::move(log)),
+        spec_(std::move(spec)),
+        host_(std::move(host)),
+        fds_(fds),
+        buffer_(kReadBytes),
+        patience_(io) {}
+  ~Impl() {
+    on_drained_ = nullptr;
+    stop();
+  }
+
+  Result<void> prepare(std::string_view run_id);
+  Result<void> open_round(const World& world);
+  Result<WorkerStreams> open_worker(int local_rank);
+  void close_worker_ends() { worker_ends_.clear(); }
+  void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained);
+  std::vector<std::string> stderr_tail(int local_rank);
+  std::optional<std::uint64_t> printed(int local_rank);
+  rendezvous::LineTaker* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
+  rendezvous::Client::LineListener* line_listener() { return link_ ? &*link_ : nullptr; }
+  bool is_held_up() const {
+    return (out_ && out_->is_congested()) || (err_ && err_->is_congested());
+  }
+  void say(std::string_view line);
+  const std::string& log_place() const { return files_.place(); }
+  void finish();
+  void stop();
+
+ private:
+  using Stream = LogFiles::Stream;
+  static constexpr std::array kStreams{Stream::Stdout, Stream::Stderr};
+  static constexpr std::size_t index_of(Stream stream) { return stream == Stream::Stdout ? 0 : 1; }
+  struct Worker {
+    bool is_open = false;
+    std::string stderr_file;
+    std::array<std::unique_ptr<WorkerStream>, 2> streams;  // null: does not pass through drun
+    std::array<std::string, 2> files;                      // of those that go to a file alone
+  };
+
+  StreamPlan plan_of(int local_rank, Stream stream) const;
+  Console& err() { return err_ ? *err_ : *out_; }
+  Console& console_of(Stream stream) {
+    return stream == Stream::Stderr && spec_.mode != OutputMode::Json ? err() : *out_;
+  }
+  // What its directory is called.
+  int number_of(int local_rank) const {
+    return spec_.gathers ? world_.base_rank + local_rank : local_rank;
+  }
+  LineOrigin origin_of(int local_rank, Stream stream) const;
+  void open_gathering();
+  void take_back(const std::vector<rendezvous::Lines>& lines);
+  void wake_all();
+  std::unique_ptr<Console> make_console(int fd, std::string name);
+  bool holds_streams() const;
+  std::size_t pipe_bytes() const;
+  Result<int> open_stream(int local_rank, Stream stream, Worker& worker);
+  Result<int> open_null();
+  Result<int> open_pipe(int local_rank, Stream stream, LogFile tee, Worker& worker);
+  int hand_out(UniqueFd fd);
+  template <typename Deed>
+  void for_each_stream(Deed deed);
+  void take_last();
+  void check_drained();
+
+  asio::io_context& io_;
+  Log log_;
+  OutputSpec spec_;
+  std::string host_;
+  ConsoleFds fds_;
+  LogFiles files_;
+  World world_;
+  std::unique_ptr<Console> out_;
+  std::unique_ptr<Console> err_;  // null: the same file as out_
+  // With spec_.gathers: what this node sends, and what it is sent.
+  std::optional<GatherLink> link_;
+  std::unique_ptr<GatheredLines> gathered_;
+  std::function<void(std::uint64_t, std::size_t)> on_taken_;
+  std::optional<std::uint64_t> trip_;  // of link_, for this round's streams
+  std::optional<LineBuffer> own_lines_;
+  std::vector<char> buffer_;
+  std::uint64_t streams_made_ = 0;
+  std::uint64_t looks_at_congestion_ = 0;
+  std::array<LogFile, 2> filtered_;
+  std::vector<Worker> workers_;
+  std::vector<UniqueFd> worker_ends_;
+  asio::steady_timer patience_;
+  std::function<void()> on_drained_;
+  bool keeps_streams_ = false;  // in files
+};
+
+template <typename Deed>
+void Output::Impl::for_each_stream(Deed deed) {
+  for (Worker& worker : workers_)
+    for (const auto& stream : worker.streams)
+      if (stream && !stream->is_closed()) deed(*stream);
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,86 @@
+#include "agent/progress.h"
+
+#include <fcntl.h>
+#include <pty.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/output_rig.h"
+
+namespace drun::agent {
+namespace {
+
+struct Terminal {
+  Terminal() {
+    int fds[2];
+    winsize size{};
+    size.ws_row = 24;
+    size.ws_col = 30;
+    REQUIRE(::openpty(&fds[0], &fds[1], nullptr, nullptr, &size) == 0);
+    outer = UniqueFd(fds[0]);
+    inner = UniqueFd(fds[1]);
+    ::fcntl(outer.get(), F_SETFL, O_NONBLOCK);
+  }
+  // All that was written to it so far.
+  const std::string& text() {
+    char bytes[256];
+    for (ssize_t got = 0; (got = ::read(outer.get(), bytes, sizeof(bytes))) > 0;)
+      text_.append(bytes, static_cast<std::size_t>(got));
+    return text_;
+  }
+
+  UniqueFd outer;
+  UniqueFd inner;
+
+ private:
+  std::string text_;
+};
+
+const std::string kErase = "\r\x1b[K";
+
+}  // namespace
+
+TEST_CASE("a terminal shows a line that is rewritten, makes room for a log, and goes") {
+  Terminal terminal;
+  asio::io_context io(1);
+  Progress progress(io, terminal.inner.get());
+  int calls = 0;
+  progress.start([&calls] { return std::optional("state " + std::to_string(++calls)); });
+  CHECK(progress.is_shown());
+  CHECK(terminal.text().empty());
+  REQUIRE(test::run_until(io, [&] { return terminal.text().ends_with("state 2"); }));
+  CHECK(terminal.text() == kErase + "state 1" + kErase + "state 2");
+  std::string logged;
+  const Log log =
+      progress.around(Log([&logged](LogLevel, std::string_view text) { logged = text; }));
+  log.info("news");
+  CHECK(logged == "news");
+  CHECK(terminal.text().ends_with("state 2" + kErase));
+  progress.stop();
+  CHECK(terminal.text().ends_with("state 2" + kErase));
+  io.restart();
+  CHECK(io.run_for(std::chrono::seconds(3)) <= 1);  // the cancelled timer
+}
+
+TEST_CASE("a line longer than the terminal is wide is cut, and controls are not passed on") {
+  Terminal terminal;
+  asio::io_context io(1);
+  Progress progress(io, terminal.inner.get());
+  progress.start([] { return std::optional("a\nb\x1b[2J" + std::string(100, 'x')); });
+  REQUIRE(test::run_until(io, [&] { return !terminal.text().empty(); }));
+  CHECK(terminal.text() == kErase + "a?b?[2J" + std::string(19, 'x') + "...");
+}
+
+TEST_CASE("nothing is shown where there is no terminal") {
+  test::PipeEnds pipe = test::make_plain_pipe();
+  asio::io_context io(1);
+  Progress progress(io, pipe.write_end.get());
+  progress.start([] { return std::optional<std::string>("news"); });
+  CHECK_FALSE(progress.is_shown());
+  CHECK(io.run() == 0);
+  progress.stop();
+  pipe.write_end.reset();
+  char byte = 0;
+  CHECK(::read(pipe.read_end.get(), &byte, 1) == 0);
+}
+
+}  // namespace drun::agent

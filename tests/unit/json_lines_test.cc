@@ -1,0 +1,146 @@
+#include "agent/output/json_lines.h"
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "agent/output/line_form.h"
+#include "tests/support/catch.h"
+
+namespace drun::agent {
+namespace {
+
+const WallTime kTime(std::chrono::microseconds(1'700'000'000'123'456));
+const LineOrigin kOrigin{.node_rank = 1,
+                         .host = "b",
+                         .rank = 5,
+                         .local_rank = 1,
+                         .role = "trainer",
+                         .round = 2,
+                         .is_stderr = true};
+
+std::vector<nlohmann::json> objects_in(std::string_view text) {
+  std::vector<nlohmann::json> objects;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    REQUIRE(end != text.npos);
+    objects.push_back(nlohmann::json::parse(text.substr(0, end)));
+    text.remove_prefix(end + 1);
+  }
+  return objects;
+}
+
+std::vector<nlohmann::json> objects_of(std::string_view bytes, std::size_t piece = SIZE_MAX) {
+  JsonLines lines(kOrigin);
+  std::string out;
+  while (!bytes.empty()) {
+    const std::string_view next = bytes.substr(0, piece);
+    lines.take(next, kTime, out);
+    bytes.remove_prefix(next.size());
+  }
+  lines.end_of_stream(kTime, out);
+  return objects_in(out);
+}
+
+std::string base64(std::string_view bytes) {
+  std::string out;
+  append_base64(bytes, out);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a line becomes an object that says when and who") {
+  const auto objects = objects_of("one\ntwo");
+  REQUIRE(objects.size() == 2);
+  CHECK(objects[0] == nlohmann::json{{"time", "2023-11-14T22:13:20.123456Z"},
+                                     {"node_rank", 1},
+                                     {"host", "b"},
+                                     {"rank", 5},
+                                     {"local_rank", 1},
+                                     {"role", "trainer"},
+                                     {"round", 2},
+                                     {"stream", "stderr"},
+                                     {"text", "one"}});
+  CHECK(objects[1]["text"] == "two");
+}
+
+TEST_CASE("every byte of ASCII comes back from a JSON line, wherever it stands") {
+  for (int code = 0; code < 128; ++code) {
+    if (code == '\n') continue;
+    for (std::size_t at = 0; at < 20; ++at) {
+      std::string text(20, 'x');
+      text[at] = static_cast<char>(code);
+      INFO("code " << code << " at " << at);
+      REQUIRE(objects_of(text + "\n").at(0)["text"] == text);
+    }
+  }
+}
+
+TEST_CASE("UTF-8 stays as it is in a JSON line") {
+  const std::string text = "ä € 😀 \xEF\xBF\xBF \xF4\x8F\xBF\xBF";
+  const auto object = objects_of(text + "\n").at(0);
+  CHECK(object["text"] == text);
+  CHECK_FALSE(object.contains("base64"));
+}
+
+TEST_CASE("a line that is no UTF-8 is shown as far as it goes, and is there byte for byte") {
+  const std::string bad = GENERATE(values<std::string>(
+      {"\xff", "\xc3", "\xc3(", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+       "\xf8\x88\x80\x80\x80", "\x80", "\xe2\x82", "\xf0\x9f\x98"}));
+  const std::string text = "before " + bad + " after";
+  const auto object = objects_of(text + "\nnext\n").at(0);
+  const std::string shown = object["text"];
+  CHECK(shown.starts_with("before \xEF\xBF\xBD"));
+  CHECK(shown.ends_with(" after"));
+  CHECK(object["base64"] == base64(text));
+}
+
+TEST_CASE("base64 is that of RFC 4648") {
+  CHECK(base64("").empty());
+  CHECK(base64("f") == "Zg==");
+  CHECK(base64("fo") == "Zm8=");
+  CHECK(base64("foo") == "Zm9v");
+  CHECK(base64("foobar") == "Zm9vYmFy");
+  CHECK(base64("\xfb\xff") == "+/8=");
+}
+
+TEST_CASE("JSON lines are the same however the bytes come") {
+  std::mt19937 random(4);
+  std::string bytes;
+  for (int i = 0; i < 3000; ++i) {
+    constexpr std::string_view kBytes = "abc\n\r\"\\\t\x01\xc3\xa4\xff";
+    bytes.push_back(kBytes[random() % kBytes.size()]);
+  }
+  const auto whole = objects_of(bytes);
+  const std::size_t piece = GENERATE(1U, 2U, 7U, 100U);
+  CHECK(objects_of(bytes, piece) == whole);
+}
+
+TEST_CASE("a line without an end comes in partial objects, and memory stays bounded") {
+  const std::string bytes(3 * kLongestJsonTextBytes, 'x');
+  const auto objects = objects_of(bytes + "y\n", 65536);
+  REQUIRE(objects.size() > 2);
+  std::string text;
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    CHECK(objects[i].contains("partial") == (i + 1 < objects.size()));
+    text += objects[i]["text"].get<std::string>();
+  }
+  CHECK(text == bytes + "y");
+}
+
+TEST_CASE("a time stands before the label of each line, with or without one") {
+  const bool is_labelled = GENERATE(false, true);
+  OutputSpec spec;
+  spec.has_timestamps = true;
+  FormedLines lines(1, form_of(spec, kOrigin, is_labelled));
+  LineQueue queue;
+  lines.take("one\ntwo\nhal", kTime, queue);
+  lines.take("f\n", kTime + std::chrono::seconds(1), queue);
+  lines.end_of_stream(kTime, queue);
+  const std::string label = is_labelled ? "[trainer1]:" : "";
+  CHECK(queue.bytes() == "2023-11-14T22:13:20.123456Z " + label + "one\n" +
+                             "2023-11-14T22:13:20.123456Z " + label + "two\n" +
+                             "2023-11-14T22:13:21.123456Z " + label + "half\n");
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,22 @@
+#include "rendezvous/round/roll_call.h"
+
+#include "tests/support/catch.h"
+
+namespace drun::rendezvous {
+
+using std::chrono_literals::operator""s;
+
+TEST_CASE(
+    "progress says how many of how many have joined, who they are, who is missing, how long") {
+  const Waiting fixed{
+      .node_count = 4, .joined_count = 2, .joined = {{0, "a"}, {2, "c"}}, .missing = {1, 3}};
+  CHECK(progress_text(fixed, 12s) == "2 of 4 nodes joined (a, c), waiting for node 1, node 3; 12s");
+  const Waiting many{.node_count = 1000, .joined_count = 500, .joined = {{0, "a"}}, .missing = {7}};
+  CHECK(progress_text(many, 3720s) ==
+        "500 of 1000 nodes joined (a and 499 more), waiting for node 7 and 499 more; 1h2m");
+  const Waiting elastic{
+      .node_count = 4, .joined_count = 1, .joined = {{0, "a"}}, .least_node_count = 2};
+  CHECK(progress_text(elastic, 5s) == "1 of 2 to 4 nodes joined (a); 5s");
+}
+
+}  // namespace drun::rendezvous
