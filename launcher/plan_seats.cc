@@ -44,6 +44,10 @@ Result<void> plan_seats(JoinSpec& join, const Options& options) {
     return usage_error("--store=worker",
                        "with several endpoints drun serves the store itself, where the "
                        "coordinator is; leave it out, or write one endpoint");
+  if (options.gather_logs)
+    return usage_error("--gather-logs",
+                       "with several endpoints another node may come to coordinate the job, and "
+                       "lines cannot move there; leave it out, or write one endpoint");
   join.seats = std::move(seats);
   join.master_addr.clear();
   join.master_port = 0;

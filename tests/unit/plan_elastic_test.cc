@@ -136,6 +136,9 @@ TEST_CASE("lists of endpoints that cannot work are errors") {
   Options options = c10d({2, 4}, "head,gpu9,a");
   options.store = StoreHost::Worker;
   CHECK_THAT(error_of(options), ContainsSubstring("--store=worker: with several endpoints"));
+  options = c10d({2, 4}, "head,gpu9,a");
+  options.gather_logs = true;
+  CHECK_THAT(error_of(options), ContainsSubstring("--gather-logs: with several endpoints"));
   options = c10d({2, 4}, "gpu8,gpu9,a");
   options.rdzv_conf = {{"is_host", "1"}};
   CHECK_THAT(error_of(options), ContainsSubstring("none of gpu8:29400,gpu9:29400,a:29400"));
