@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rendezvous/lines/line_desk.h"
+
 namespace drun::rendezvous {
 
 ListenSpec listen_spec(const JoinSpec& spec) {
