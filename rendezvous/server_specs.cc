@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rendezvous/lines/line_desk.h"
+#include "rendezvous/lines/line_window.h"
 
 namespace drun::rendezvous {
 

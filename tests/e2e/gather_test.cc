@@ -60,6 +60,17 @@ long written_bytes(const std::vector<pid_t>& pids) {
   return sum;
 }
 
+// Whether the processes of the job whose DIR this is come to write nothing for a while.
+bool stands_still(const std::string& directory) {
+  long before = 0;
+  int still = 0;
+  return eventually([&] {
+    const long now = written_bytes(processes_with("DIR=" + directory));
+    still = std::exchange(before, now) == now && now > 1000000 ? still + 1 : 0;
+    return still == 20;
+  });
+}
+
 // The agent is the guardian's child.
 pid_t agent_of(pid_t guardian) {
   const std::string pid = std::to_string(guardian);
@@ -122,13 +133,7 @@ TEST_CASE("a reader of node 0 that stops holds up workers, but neither stop nor 
   for (const int node : {0, 1, 2}) nodes.start(node, {}, script);
   const auto& place = nodes.directory();
   const auto agent = [&](int node) { return agent_of(nodes[node].pid()); };
-  long before = 0;
-  int still = 0;
-  REQUIRE(eventually([&] {  // nobody has written anything for a while
-    const long now = written_bytes(processes_with("DIR=" + place.path()));
-    still = std::exchange(before, now) == now && now > 2000000 ? still + 1 : 0;
-    return still == 20;
-  }));
+  REQUIRE(stands_still(place.path()));
   CHECK_FALSE(fs::exists(place.file("through.1")));
   write_file(place.file("go"), "");
   for (const char* rank : {"0", "1"}) {
@@ -144,6 +149,22 @@ TEST_CASE("a reader of node 0 that stops holds up workers, but neither stop nor 
     CHECK(ended.code == 7);
   }
   CHECK(ends[0].out.size() > 1000000);
+}
+
+TEST_CASE("a second Ctrl-C ends a job whose reader has stopped, on all nodes") {
+  Nodes nodes(2, {"--gather-logs"});
+  const std::string& place = nodes.directory().path();
+  nodes.start(0, {}, "exit 0");
+  nodes.start(1, {}, "exec " + built("bench/lines") + " write 1 300000 100");
+  REQUIRE(stands_still(place));
+  nodes[0].signal(SIGINT);
+  // Two within 200 ms are one.
+  const auto first = std::chrono::steady_clock::now();
+  REQUIRE(eventually([&] { return std::chrono::steady_clock::now() - first > 300ms; }));
+  CHECK_FALSE(processes_with("DIR=" + place).empty());  // in order: lines are waited for
+  nodes[0].signal(SIGINT);
+  CHECK(eventually([&] { return processes_with("DIR=" + place).empty(); }));
+  for (const Ended& ended : nodes.wait()) CHECK(ended.code == 130);
 }
 
 TEST_CASE("what a lost node had said is shown, and the others are told which it was") {

@@ -2,8 +2,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <deque>
-
 #include "rendezvous/lines/line_window.h"
 #include "tests/support/catch.h"
 #include "tests/support/output_rig.h"

@@ -1,0 +1,93 @@
+// The plan of where lines go: gathered, with times, shown while nodes join.
+#include "launcher/plan.h"
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+HostFacts host_with_train() {
+  HostFacts host;
+  host.hostname = "gpu0";
+  host.environment = {{"PATH", "/bin"}};
+  host.probe = [](const std::string& path) {
+    return path == "/bin/train" ? FileKind::Executable : FileKind::Missing;
+  };
+  return host;
+}
+
+Options running_train() {
+  Options options;
+  options.program = "train";
+  return options;
+}
+
+Plan plan_of(const Options& options, const HostFacts& host = host_with_train()) {
+  const Result<Plan> plan = make_plan(options, host);
+  INFO((plan ? "" : plan.error().message));
+  REQUIRE(plan);
+  return *plan;
+}
+
+std::string error_of(const Options& options) {
+  const Result<Plan> plan = make_plan(options, host_with_train());
+  REQUIRE_FALSE(plan);
+  CHECK(plan.error().code == ErrorCode::Usage);
+  return plan.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("gathered lines are labelled unless asked otherwise, and files are the coordinator's") {
+  Options options = running_train();
+  options.gather_logs = true;
+  options.log_dir = "/logs";
+  options.nnodes = NodeRange{2, 2};
+  options.master_addr = "gpu0";
+  options.node_rank = 0;
+  const AgentSpec first = plan_of(options).agent;
+  CHECK(first.join.gathers_lines);
+  CHECK(first.output.gathers);
+  CHECK(first.output.mode == OutputMode::Labelled);
+  CHECK(first.output.label_template == "[${host}:${rank}]: ");
+  CHECK(first.output.log_dir == "/logs");
+  const StreamPlan kept{.to_file = true, .is_labelled = true};
+  CHECK(first.output.streams[0] == std::array{kept, kept});
+  options.node_rank = 1;
+  CHECK(plan_of(options).agent.output.log_dir == std::nullopt);
+  options.log_dir = "/dev/null";
+  const AgentSpec second = plan_of(options).agent;
+  CHECK(second.output.log_dir == "");
+  CHECK_FALSE(second.output.streams[0][0].to_file);
+  options.output = OutputMode::Json;
+  options.sources["--output"] = "--output";
+  CHECK(plan_of(options).agent.output.mode == OutputMode::Json);
+}
+
+TEST_CASE("what gathering and times cannot do is a usage error") {
+  Options options = running_train();
+  options.timestamps = true;
+  CHECK(plan_of(options).agent.output.has_timestamps);
+  options.output = OutputMode::Raw;
+  CHECK_THAT(error_of(options), ContainsSubstring("--timestamps: not with --output=raw"));
+  options.timestamps = false;
+  options.gather_logs = true;
+  options.sources["--output"] = "--output";
+  CHECK_THAT(error_of(options), ContainsSubstring("--gather-logs: not with --output=raw"));
+  options.output = OutputMode::Lines;
+  options.duplicate_stdout_filters = {"loss"};
+  CHECK_THAT(error_of(options), ContainsSubstring("--duplicate-stdout-filters"));
+}
+
+TEST_CASE("who has joined is shown by the coordinator where its messages go to a terminal") {
+  const int node_rank = GENERATE(0, 1);
+  Options options = running_train();
+  options.nnodes = NodeRange{2, 2};
+  options.master_addr = std::string("gpu0");
+  options.node_rank = node_rank;
+  HostFacts host = host_with_train();
+  CHECK_FALSE(plan_of(options, host).agent.join.shows_progress);
+  host.has_terminal = true;
+  CHECK(plan_of(options, host).agent.join.shows_progress == (node_rank == 0));
+}
+
+}  // namespace drun
