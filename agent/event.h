@@ -60,9 +60,9 @@ struct SignalCame {
 struct JobEnded {
   Outcome outcome;
 };
-using Event = std::variant<AgentStarted, RoundBegan, WorkerStarted, WorkerFailed, HangSuspectedHere,
-                           HangFoundAnywhere, NodeLeftOut, RoundStopping, RoundEnded, SignalCame,
-                           JobEnded>;
+using Event =
+    std::variant<AgentStarted, RoundBegan, WorkerStarted, WorkerFailed, HangSuspectedHere,
+                 HangFoundAnywhere, NodeLeftOut, RoundStopping, RoundEnded, SignalCame, JobEnded>;
 
 // Where it happens: the same in every line of one file.
 struct EventPlace {

@@ -9,14 +9,15 @@
 //      |                               |     a restart is left: next round |
 //      +-- join timeout, signal        +-- all returned 0 -----------------+
 //
+//   With a preflight check worlds of probes come first, until all of one have returned 0: that one
+//   is stopped for the program's first. A probe that fails ends the job, or costs an elastic one
+//   its node.
+//
 //   An elastic world has a line (elastic.h) where nodes wait for numbered seats. It differs so:
 //     hello         into the line, in every phase; a running world with room is stopped for it
 //     Joining       again after each Stopping and Pausing: the next world forms at once with enough
 //                   nodes, else when they have come; the first a last call after the least have
 //     node lost     the round is stopped and another begun, which uses up no restart
-//     preflight     a world of probes comes first, round 0; when all have returned 0 it is stopped
-//                   for the program's first. A probe that fails ends the job, or costs an elastic
-//                   world its node
 //     a failure     a node that fails too often in a row (exclusion.h) gets its own outcome and is
 //                   not let in again; not the coordinator's
 //     Signalled     the same, while enough are left and it is not the coordinator's; its sender

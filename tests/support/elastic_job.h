@@ -56,7 +56,8 @@ struct ElasticJob : RoundDriver {
       std::vector<rendezvous::Peer> peers;
       for (const auto& [each, node] : state.node_of) peers.push_back(each);
       for (const auto& [each, candidate] : state.line) peers.push_back(each);
-      for (const rendezvous::Peer each : peers) event(rendezvous::PeerSaid{each, rendezvous::Ping{}});
+      for (const rendezvous::Peer each : peers)
+        event(rendezvous::PeerSaid{each, rendezvous::Ping{}});
       wait(kStep);
       all.insert(all.end(), actions.begin(), actions.end());
     }

@@ -34,8 +34,8 @@ struct Seat {
 struct Examined {
   NodeReport report;
   bool is_hanging = false;  // a thread does not end: end the process without it
-  std::shared_ptr<void>
-      host;  // answers those who are later; to be kept until the findings are told
+  // Answers those who are later: to be kept until the findings are told.
+  std::shared_ptr<void> host;
 };
 
 Examined examine(const Seat& seat, const Task& task, const std::shared_ptr<KeyStore>& store);

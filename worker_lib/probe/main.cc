@@ -1,5 +1,6 @@
 // drun-probe: what `drun doctor` runs on every node. Node 0 prints what was found, the others what
 // is about them. Exit code: of node 0, 1 when there is a problem; 3 when it could not be found out.
+// With --preflight no table; whoever is at fault ends with 1.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -73,6 +74,17 @@ int conclude(const Seat& seat, const Task& task, const Examined& examined, KeySt
   return has_problem(findings) ? kProblems : 0;
 }
 
+int look_and_tell(const Seat& seat, const Task& task) {
+  const auto store = make_prefix_key_store(
+      "drun/probe", connect_key_store(seat.master, seat.port, std::chrono::seconds(20)));
+  const Examined examined = examine(seat, task, store);
+  const int code = task.is_preflight ? preflight(seat, task, examined, *store)
+                                     : conclude(seat, task, examined, *store);
+  if (!examined.is_hanging) return code;
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
 int run(const std::vector<std::string>& words) {
   const Result<Task> task = parse_task(words);
   if (!task) return complain(task.error().message, kUsage);
@@ -80,14 +92,13 @@ int run(const std::vector<std::string>& words) {
   if (!self) return complain(self.error().message, kUsage);
   if (task->is_preflight && self->local_rank != 0) return 0;  // one a node looks
   const Seat seat = seat_of(self->world);
-  const auto store = make_prefix_key_store(
-      "drun/probe", connect_key_store(seat.master, seat.port, std::chrono::seconds(20)));
-  const Examined examined = examine(seat, *task, store);
-  const int code = task->is_preflight ? preflight(seat, *task, examined, *store)
-                                      : conclude(seat, *task, examined, *store);
-  if (!examined.is_hanging) return code;
-  std::fflush(nullptr);
-  std::_Exit(code);
+  try {
+    return look_and_tell(seat, *task);
+  } catch (const WorkerError& error) {
+    // Where there is a table, node 0 names who has told nothing, and what it knows of the way.
+    const bool is_told_there = seat.node != 0 && !task->is_preflight;
+    return complain(error.what(), is_told_there ? 0 : kUnable);
+  }
 }
 
 }  // namespace
