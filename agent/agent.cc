@@ -301,10 +301,7 @@ void Agent::on_worker_failed(const WorkerEnd& end) {
   failures_.push_back(end);
   last_failure_ = failure;
   lookers_.write(WorkerFailed{failure});
-  log_.warning("rank " + std::to_string(failure.rank) + " (local rank " +
-               std::to_string(failure.local_rank) + ", pid " + std::to_string(failure.pid) +
-               ") failed: " + to_string(failure.status) +
-               (failure.out_of_memory ? ", out of memory" : ""));
+  log_failure(log_, failure);
   client_->report_failure(failure);
 }
 

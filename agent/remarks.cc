@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "rendezvous/failure.h"
 #include "rendezvous/round/roll_call.h"
 
 namespace drun::agent {
@@ -29,6 +30,13 @@ void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec, const World&
       log.warning("--wrap-ranks: there is no rank " + std::to_string(rank) +
                   "; they go from 0 to " + std::to_string(world.world_size - 1));
   }
+}
+
+void log_failure(const Log& log, const Failure& failure) {
+  log.warning("rank " + std::to_string(failure.rank) + " (local rank " +
+              std::to_string(failure.local_rank) + ", pid " + std::to_string(failure.pid) +
+              ") failed: " + to_string(failure.status) +
+              (failure.out_of_memory ? ", out of memory" : ""));
 }
 
 void log_hang(const Log& log, const rendezvous::HangFound& found) {

@@ -19,6 +19,9 @@ void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>
 // With several nodes only the world tells how many ranks there are; one node says it for all.
 void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec, const World& world);
 
+// A worker of this node's.
+void log_failure(const Log& log, const Failure& failure);
+
 // The evidence of a hang, for the console: one warning of several lines, at most 100.
 void log_hang(const Log& log, const rendezvous::HangFound& found);
 void log_left_out(const Log& log, const LeftOut& node);
