@@ -47,7 +47,7 @@ void ElectionTurn::handle(const BallotCame& came) {
   // Who has just come is asked at once, not when it is its turn to be looked at again.
   if (!sender.is_reached) sender.next_ask = now_;
   sender.heard_at = now_;
-  reach(ballot.seat);
+  sender.is_reached = true;
   bool is_granted = false;
   switch (ballot.kind) {
     case BallotKind::Look:
@@ -125,6 +125,7 @@ void ElectionTurn::follow(const Ballot& ballot) {
 void ElectionTurn::become_vacant() {
   state_.phase = Phase::Vacant;
   state_.turn = now_;
+  state_.able_since.reset();
   for_others([this](int, SeatView& seat) {
     seat.is_reached = false;
     seat.would_vote.reset();

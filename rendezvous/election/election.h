@@ -165,6 +165,7 @@ struct ElectionState {
   Time leader_until;
   // Vacant: when it may claim, but for the seats before it. Claiming: until then.
   Time turn;
+  std::optional<Time> able_since;  // Vacant: enough others would vote for it
   // Leading.
   bool is_settled = false;             // elected by all
   std::vector<std::uint64_t> settled;  // who they were

@@ -43,9 +43,11 @@ bool is_leading(const ElectionState& state, Time now) {
 
 Time own_turn(const ElectionState& state) {
   const auto own = state.seats.begin() + state.spec.seat;
-  const auto before =
-      std::count_if(state.seats.begin(), own, [](const auto& seat) { return seat.is_reached; });
-  return state.turn + turn_gap(state) * before;
+  // Who has not answered yet may be there.
+  const auto before = std::count_if(state.seats.begin(), own, [](const auto& seat) {
+    return seat.is_reached || seat.asked.has_value();
+  });
+  return std::max(state.turn, state.able_since.value_or(state.turn)) + turn_gap(state) * before;
 }
 
 void ElectionTurn::handle(const VoteCame& came) {
@@ -54,16 +56,8 @@ void ElectionTurn::handle(const VoteCame& came) {
   state_.rounds = std::max(state_.rounds, came.vote.rounds);
   if (seat.asked != came.vote.number) return;  // another question has been asked since
   seat.asked.reset();
-  reach(came.seat);
+  seat.is_reached = true;
   take_vote(came.seat, came.vote);
-}
-
-// Who comes before this one in the list has the first turn, also if it has just come.
-void ElectionTurn::reach(int index) {
-  SeatView& seat = state_.seats[static_cast<std::size_t>(index)];
-  const bool is_new = !std::exchange(seat.is_reached, true);
-  if (is_new && index < state_.spec.seat && state_.phase == Phase::Vacant)
-    state_.turn = std::max(state_.turn, now_);
 }
 
 void ElectionTurn::take_vote(int index, const Vote& vote) {
@@ -158,7 +152,7 @@ void ElectionTurn::ask_who_is_due() {
 }
 
 void ElectionTurn::claim_if_it_can() {
-  if (is_voted_away() || now_ < own_turn(state_)) return;
+  if (is_voted_away()) return state_.able_since.reset();
   int all = 1;
   int remembering = remembers() ? 1 : 0;
   for_others([&](int, const SeatView& seat) {
@@ -166,7 +160,11 @@ void ElectionTurn::claim_if_it_can() {
     ++all;
     remembering += seat.is_fresh ? 0 : 1;
   });
-  if (remembering < majority_of(state_) && all < state_.spec.seat_count) return;
+  if (remembering < majority_of(state_) && all < state_.spec.seat_count)
+    return state_.able_since.reset();
+  if (!state_.able_since) state_.able_since = now_;
+  if (now_ < own_turn(state_)) return;
+  state_.able_since.reset();
   state_.phase = Phase::Claiming;
   state_.own_term = ++state_.term;
   state_.turn = now_ + claim_limit(state_);

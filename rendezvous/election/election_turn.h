@@ -55,7 +55,6 @@ class ElectionTurn {
   void check_lead();
   void check_rounds();
   bool remembers() const { return now_ >= state_.remembers_from; }
-  void reach(int index);
 
   template <typename Each>
   void for_others(Each each) {

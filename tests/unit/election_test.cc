@@ -61,11 +61,15 @@ struct Driver {
               .is_fresh = is_fresh};
     event(VoteCame{seat, vote});
   }
-  // With the votes of seat 2; seat 0 is not there.
-  void win() {
+  // With the vote of seat 2; seat 0 is not there.
+  void claim() {
     wait(kLease);
+    event(SeatFailed{0});
     votes(2, true);
     REQUIRE(state.phase == Phase::Claiming);
+  }
+  void win() {
+    claim();
     votes(2, true);
     REQUIRE(state.phase == Phase::Leading);
   }
@@ -198,9 +202,7 @@ TEST_CASE("fresh votes elect nobody, unless all seats give theirs") {
 
 TEST_CASE("a leader leads from when it asked, for less than the votes last") {
   Driver seat;
-  seat.wait(kLease);
-  seat.votes(2, true);
-  REQUIRE(seat.state.phase == Phase::Claiming);
+  seat.claim();
   const Time asked = seat.now;
   seat.now += 100ms;
   seat.votes(2, true);
@@ -229,9 +231,7 @@ TEST_CASE("a leader leads from when it asked, for less than the votes last") {
 
 TEST_CASE("a leader votes for nobody else, a candidate neither") {
   Driver seat;
-  seat.wait(kLease);
-  seat.votes(2, true);
-  REQUIRE(seat.state.phase == Phase::Claiming);
+  seat.claim();
   CHECK_FALSE(seat.grants(0, BallotKind::Claim, 9));
   seat.votes(2, true);
   REQUIRE(seat.state.phase == Phase::Leading);
@@ -242,9 +242,7 @@ TEST_CASE("a leader votes for nobody else, a candidate neither") {
 
 TEST_CASE("a claim that fails is given up, and the votes it got are given back") {
   Driver seat;
-  seat.wait(kLease);
-  seat.votes(2, true);
-  REQUIRE(seat.state.phase == Phase::Claiming);
+  seat.claim();
   SECTION("refused") { seat.votes(2, false); }
   SECTION("not answered") {
     seat.wait(kLease / 4);
