@@ -50,8 +50,10 @@ TEST_CASE("a control message cut anywhere, or with a byte too many, is refused")
 }
 
 TEST_CASE("an unknown kind of control message is refused") {
-  CHECK_FALSE(decode_member_message(std::string(1, '\x09')).has_value());
-  CHECK_FALSE(decode_coordinator_message(std::string(1, '\x0a')).has_value());
+  constexpr auto member_kinds = std::variant_size_v<MemberMessage>;
+  constexpr auto coordinator_kinds = std::variant_size_v<CoordinatorMessage>;
+  CHECK_FALSE(decode_member_message(std::string(1, char{member_kinds})).has_value());
+  CHECK_FALSE(decode_coordinator_message(std::string(1, char{coordinator_kinds})).has_value());
 }
 
 TEST_CASE("random bytes and mutated messages never break the control wire") {
