@@ -58,7 +58,7 @@ struct Cluster {
     if (has_secret) spec.secret = test::test_secret();
     spec.gathers_lines = gathers;
     server = *Server::open(
-        io, spec, log.log(), [] {}, &taker);
+        io, spec, log.log(), [] {}, {}, &taker);
     for (const int node : {0, 1}) {
       JoinSpec own = spec;
       own.node_rank = node;
