@@ -23,9 +23,9 @@ namespace drun::agent {
 // when signal n ended the agent. Errors: System, when there can be no agent; nothing was forked.
 Result<int> run_guarded(const std::function<int()>& agent);
 
-// In the agent: should it be killed, `directory` is removed with all that is in it, by the guardian,
-// or, when that is what was killed, by the agent's last act. An absolute path of less than 256
-// bytes, of which at most four are kept. Without a guardian: nothing.
+// In the agent: should it be killed, `directory` is removed with all that is in it, by the
+// guardian, or, when that is what was killed, by the agent's last act. An absolute path of less
+// than 256 bytes, of which at most four are kept. Without a guardian: nothing.
 void remove_if_killed(const std::string& directory);
 
 }  // namespace drun::agent

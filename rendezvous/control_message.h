@@ -44,7 +44,7 @@ struct Hello {
   std::vector<std::string> addresses{};
   std::optional<Past> past{};   // it was in a world before
   std::uint64_t lost_term = 0;  // who led then is lost to it: it waits for a later one
-  bool gathers = false;  // its workers' lines are to go to the coordinator (Lines)
+  bool gathers = false;         // its workers' lines are to go to the coordinator (Lines)
   bool operator==(const Hello&) const = default;
 };
 struct AgedFailure {
@@ -185,8 +185,8 @@ struct LinesTaken {
   std::size_t bytes = 0;
   bool operator==(const LinesTaken&) const = default;
 };
-using CoordinatorMessage = std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong,
-                                        TellStacks, StacksTold, HangFound, NodeLeftOut, Vote,
-                                        Follow, LinesTaken>;
+using CoordinatorMessage =
+    std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, TellStacks, StacksTold,
+                 HangFound, NodeLeftOut, Vote, Follow, LinesTaken>;
 
 }  // namespace drun::rendezvous

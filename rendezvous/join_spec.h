@@ -51,7 +51,7 @@ struct JoinSpec {
   int local_world_size = 1;
   std::string role = "default";
   Endpoint endpoint;  // where the coordinator listens; port 0: any free one (one node only)
-  bool is_coordinator = true;     // this agent listens there
+  bool is_coordinator = true;  // this agent listens there
   // Elastic worlds: where a coordinator may be, one elected among them (ELECTION.md); `endpoint` is
   // the first, then the one that is asked or joined. Empty: there is only one, and no election.
   std::vector<Endpoint> seats{};

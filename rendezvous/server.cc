@@ -299,8 +299,8 @@ void Server::Impl::arm_lobby_timer() {
 }
 
 Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const JoinSpec& spec, Log log,
-                                             std::function<void()> on_finished,
-                                             OnLeader on_leader, LineTaker* lines) {
+                                             std::function<void()> on_finished, OnLeader on_leader,
+                                             LineTaker* lines) {
   auto impl = std::make_shared<Impl>(io, spec, std::move(log), std::move(on_finished),
                                      std::move(on_leader), lines);
   Result<void> opened = impl->open(spec);

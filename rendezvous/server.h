@@ -45,8 +45,7 @@ class Server {
   using OnLeader = std::function<void(const Endpoint& leader, std::uint64_t term)>;
   static Result<std::unique_ptr<Server>> open(asio::io_context& io, const JoinSpec& spec, Log log,
                                               std::function<void()> on_finished,
-                                              OnLeader on_leader = {},
-                                              LineTaker* lines = nullptr);
+                                              OnLeader on_leader = {}, LineTaker* lines = nullptr);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

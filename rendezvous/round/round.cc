@@ -113,8 +113,8 @@ void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address)
     send(peer, Refused{with_context(*std::move(error), state_.spec.endpoint + " refused " + name)});
     return drop(peer);
   }
-  send(peer, Welcome{state_.spec.heartbeat_timeout, state_.spec.term,
-                     state_.spec.line_window_bytes});
+  send(peer,
+       Welcome{state_.spec.heartbeat_timeout, state_.spec.term, state_.spec.line_window_bytes});
   if (is_elastic()) {
     log(LogLevel::Debug, name + " joined from " + address);
     if (hello.past) inherit(state_, *hello.past, now_);

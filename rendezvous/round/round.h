@@ -189,7 +189,7 @@ struct RoundState {
   std::optional<Time> last_call;      // Joining, with enough nodes: when the world begins
   std::optional<NodeLost> last_loss;  // why there may be too few
   Exclusions exclusions;
-  std::optional<int> survivors;       // of a coordinator before (inheritance.h)
+  std::optional<int> survivors;  // of a coordinator before (inheritance.h)
 };
 
 RoundState open_round(RoundSpec spec, Time now);

@@ -217,7 +217,7 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
     const auto backend = worker::connect_gloo(context_of(rank, 2));
-    std::vector<float> mine(2 << 20);
+    std::vector<float> mine(16 << 20);  // takes far longer than it is left alone
     std::vector<float> never(2 << 20);
     const Call call = all_reduce_of(mine);
     backend->run(call, {1, in(seconds(20))});

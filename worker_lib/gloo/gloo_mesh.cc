@@ -1,5 +1,6 @@
 #include "worker_lib/gloo/gloo_mesh.h"
 
+#include <gloo/common/logging.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
@@ -221,14 +222,20 @@ template <typename Post>
 GlooMesh::Channel& GlooMesh::State::start(std::optional<int> peer, Post&& post) {
   if (is_aborted) throw failure("", peer);
   Channel* channel = nullptr;
+  std::string trouble;
   try {
     channel = &take(peer);
     post(*channel);
     return *channel;
   } catch (const gloo::Exception& error) {
-    if (channel != nullptr) drop(*channel);
-    throw failure(without_place(error.what()), peer);
+    trouble = without_place(error.what());
+  } catch (const gloo::EnforceNotMet& error) {
+    // A connection that breaks in the very moment of a write: Gloo has closed the descriptor, and
+    // then fails to wait for it to be writable (transport/tcp/pair.cc, sendAsyncMode).
+    trouble = without_place(error.what());
   }
+  if (channel != nullptr) drop(*channel);
+  throw failure(trouble, peer);
 }
 
 bool GlooMesh::State::is_lost(const Channel& channel) const {
@@ -254,7 +261,7 @@ std::optional<int> GlooMesh::State::done_before_the_end(Channel& channel,
   if (contains(error.what(), "imed out")) return std::nullopt;
   try {
     return wait_once(channel, Milliseconds(1));
-  } catch (const gloo::Exception&) {
+  } catch (const std::exception&) {
     return std::nullopt;
   }
 }
@@ -301,7 +308,7 @@ std::vector<int> GlooMesh::State::lost_peers() {
     if (peer == rank) continue;
     try {
       probe->recv(peer, kProbe, 0, 0);
-    } catch (const gloo::Exception&) {
+    } catch (const std::exception&) {
       gone.push_back(peer);
     }
   }
