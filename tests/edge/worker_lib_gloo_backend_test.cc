@@ -299,17 +299,23 @@ TEST_CASE("who is told that a rank has ended waits for its last words, not for i
     const auto backend = worker::connect_gloo(context_of(rank, 3));
     std::vector<int> data(1, rank);
     backend->run({.operation = Operation::Barrier}, {1, in(seconds(20))});
+    // Rank 1 tells rank 0 when rank 2 has spoken.
     if (rank == 2) {
       message(*backend->start_send(data, 0, 1));
+      message(*backend->start_send(data, 1, 3));
       return;
     }
-    if (rank == 1) {  // stays, and says nothing, until rank 0 is done
+    if (rank == 1) {  // stays, and says nothing more, until rank 0 is done
+      message(*backend->start_recv(data, 2, 3));
+      message(*backend->start_send(data, 0, 3));
       say(failure_of([&] { backend->start_recv(data, 0, 7)->finish(in(seconds(20))); }));
       return;
     }
     const auto spoken = backend->start_recv(data, 2, 1);
     const auto silent = backend->start_recv(data, 1, 1);
     const auto any = backend->start_recv(data, std::nullopt, 2);
+    std::vector<int> word(1);
+    message(*backend->start_recv(word, 1, 3));
     std::thread teller([&] { backend->tell_lost(2); });
     say(failure_of([&] { spoken->finish(in(seconds(20))); }));
     teller.join();
