@@ -78,7 +78,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
   void stop_looking() {
     hang_watch_.stop();
-    looks_.stop();
+    for (const int tool : looks_.stop()) workers_.disregard_group(tool);
   }
   Result<void> open_streams();
   Result<void> start_workers();

@@ -62,6 +62,7 @@ class Workers::Impl {
 
   void start(const std::vector<Command>& commands);
   void pass_on(int signal);
+  void disregard_group(int group) { orphans_.mark_group(group); }
   std::vector<int> pids() const;
   void feed(const gang::Event& event);
 
@@ -316,6 +317,7 @@ void Workers::start(const std::vector<Command>& commands) { impl_->start(command
 void Workers::stop(int signal) { impl_->feed(gang::StopAsked{signal}); }
 void Workers::kill_now() { impl_->feed(gang::KillAsked{}); }
 void Workers::pass_on(int signal) { impl_->pass_on(signal); }
+void Workers::disregard_group(int group) { impl_->disregard_group(group); }
 std::vector<int> Workers::pids() const { return impl_->pids(); }
 
 }  // namespace drun::agent

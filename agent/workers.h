@@ -82,6 +82,10 @@ class Workers {
   // USR1, USR2, CONT ...: to every worker's group; changes nothing else.
   void pass_on(int signal);
 
+  // A child of this process that is no worker's, and was told to end: it is waited for with them,
+  // and is nothing that they left behind. Of this round only.
+  void disregard_group(int group);
+
   // Pids by local rank: of running workers, 0 for the others.
   std::vector<int> pids() const;
 

@@ -50,6 +50,8 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
     await_end();
   }
 
+  int pid() const { return pidfd_.is_open() ? pid_ : 0; }
+
   void stop() {
     on_end_ = nullptr;
     kill();
@@ -75,6 +77,7 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
       return failed != nullptr ? system_message(failed->error_number) : "cannot be started";
     }
     pidfd_.assign(child->pidfd);
+    pid_ = child->pid;
     reader_ = std::make_shared<PipeReader>(
         io_, buffer_,
         PipeReader::Listener{.is_ready = [] { return true; },
@@ -127,6 +130,7 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
 
   asio::io_context& io_;
   asio::posix::stream_descriptor pidfd_;
+  int pid_ = 0;
   asio::steady_timer timer_;
   std::vector<char> buffer_;
   std::shared_ptr<PipeReader> reader_;
@@ -144,5 +148,7 @@ Helper::Helper(asio::io_context& io, const std::vector<std::string>& argv,
 Helper::~Helper() { stop(); }
 
 void Helper::stop() { impl_->stop(); }
+
+int Helper::pid() const { return impl_->pid(); }
 
 }  // namespace drun::agent

@@ -36,6 +36,9 @@ class Helper {
 
   void stop();
 
+  // Also its process group. 0: it was never started, or has been reaped.
+  int pid() const;
+
  private:
   class Impl;
   std::shared_ptr<Impl> impl_;  // kept by its handlers until they have ended

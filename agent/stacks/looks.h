@@ -40,8 +40,9 @@ class Looks {
   // Who asked is told; a question that nobody asked, or asked too long ago, is dropped.
   void answer(std::uint64_t question, const Evidence& evidence);
 
-  // Workers are about to be stopped: no tool may look at them any more.
-  void stop() { collector_.stop(); }
+  // Workers are about to be stopped: no tool may look at them any more. Returns the process groups
+  // of tools that were killed for it.
+  std::vector<int> stop() { return collector_.stop(); }
   void close();
 
  private:

@@ -102,11 +102,16 @@ class StackCollector::Impl {
     start_some();
   }
 
-  void stop() {
+  std::vector<int> stop() {
+    std::vector<int> killed;
+    for (const auto& helper : helpers_) killed.push_back(helper->pid());
+    for (const auto& helper : late_) killed.push_back(helper->pid());
+    std::erase(killed, 0);
     jobs_.clear();
     helpers_.clear();
     late_.clear();
     if (is_looking_) finish();
+    return killed;
   }
 
  private:
@@ -230,6 +235,6 @@ StackCollector::~StackCollector() = default;
 void StackCollector::collect(const std::vector<int>& pids, OnDone on_done) {
   impl_->collect(pids, std::move(on_done));
 }
-void StackCollector::stop() { impl_->stop(); }
+std::vector<int> StackCollector::stop() { return impl_->stop(); }
 
 }  // namespace drun::agent

@@ -40,8 +40,9 @@ class StackCollector {
   // By local rank; 0: has ended. Who asks while a look is being taken gets the same answer.
   void collect(const std::vector<int>& pids, OnDone on_done);
 
-  // Kills the tools. What was asked is answered with what is known.
-  void stop();
+  // Kills the tools. What was asked is answered with what is known. Returns the tools' process
+  // groups, which may take a moment to die.
+  std::vector<int> stop();
 
  private:
   class Impl;

@@ -174,6 +174,7 @@ TEST_CASE("a job that ends while it is looked at ends as it would have") {
   REQUIRE(running.prints("up"));
   const Ended said = stacks({id});
   const Ended ended = running.wait();
+  CAPTURE(said.out, ended.err);
   CHECK(ended.code == 7);
   CHECK(ended.err.find("left running") == std::string::npos);
 }

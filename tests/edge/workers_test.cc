@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <variant>
 
+#include "agent/spawn.h"
 #include "tests/support/catch.h"
 #include "tests/support/process_probe.h"
 
@@ -226,6 +228,23 @@ TEST_CASE("a helper that ends shortly after its worker is no leftover") {
   recorder.run({shell("sleep 0.03 & exit 0")});
   CHECK(recorder.leftovers == Leftovers{});
   CHECK(recorder.took < milliseconds(15'000));  // it was not waited for any longer than it ran
+}
+
+TEST_CASE("a tool of the agent's own is ended with the workers, and is nothing that they left") {
+  for (const bool is_own : {true, false}) {
+    Recorder recorder;
+    recorder.on_failed = [&] {
+      const auto spawned = spawn(shell("trap '' TERM; sleep 100"));
+      const auto* tool = std::get_if<Spawned>(&spawned);
+      REQUIRE(tool != nullptr);
+      close(tool->pidfd);
+      if (is_own) recorder.workers.disregard_group(tool->pid);
+    };
+    recorder.run({shell("exit 1")});
+    CHECK(recorder.gone == 1);
+    CHECK((recorder.leftovers.stopped_count == 0) == is_own);
+    CHECK_FALSE(has_children());
+  }
 }
 
 TEST_CASE("an adopted orphan that ends in the middle of a round does not stay as a zombie") {
