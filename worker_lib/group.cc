@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <utility>
 
 #include "worker_lib/forked.h"
@@ -24,6 +25,22 @@ constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
 Milliseconds left_until(Deadline deadline) {
   return std::max(std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()),
                   Milliseconds(1));
+}
+
+// From now, and up to a tick of the kernel (4 ms) more: its time is five times as fast to read, and
+// every call reads it. A steady-clock point is one of CLOCK_MONOTONIC.
+Deadline deadline_after(Milliseconds time) {
+  const auto length = [](const timespec& is) {
+    return std::chrono::seconds(is.tv_sec) + std::chrono::nanoseconds(is.tv_nsec);
+  };
+  static const auto tick = [&length] {
+    timespec resolution{};
+    clock_getres(CLOCK_MONOTONIC_COARSE, &resolution);
+    return length(resolution);
+  }();
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return Deadline(length(now)) + tick + time;
 }
 
 std::string time_text(Milliseconds time) { return " (" + std::to_string(time.count()) + " ms)"; }
@@ -98,7 +115,7 @@ ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout
                                   first_cause_->operation + ": " + first_cause_->message});
   }
   const Milliseconds time = std::min(limit, kLongest);
-  return {.deadline = Clock::now() + time, .time = time, .peer = std::nullopt};
+  return {.deadline = deadline_after(time), .time = time, .peer = std::nullopt};
 }
 
 void ProcessGroup::Group::check_possible(const Call& call) const {
@@ -169,10 +186,11 @@ Work ProcessGroup::Group::queue(Name name, Limit limit,
 }
 
 void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
-  const auto name = [call] { return to_string(call); };
+  const auto name = [&call] { return to_string(call); };
   const Limit limit = admit(name, timeout);
   check_possible(call);
-  in_turn(name, limit, [this, call](const Turn& turn) { run_now(call, turn); });
+  // Waited for in any case, so that whoever runs it may look at the caller's call.
+  in_turn(name, limit, [this, &call](const Turn& turn) { run_now(call, turn); });
 }
 
 Work ProcessGroup::Group::start(const Call& call, Timeout timeout) {

@@ -50,7 +50,7 @@ class Exchange final : public Motion {
   const Reduction reduction_;
   Given given_;  // one for everybody, or one for each rank
   Taken taken_;  // from each rank; of a reduction the same from all
-  std::vector<const std::byte*> sources_;
+  Sources sources_;
 };
 
 // The most that goes from one rank to another in a call whose sizes every rank knows.

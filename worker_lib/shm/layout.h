@@ -35,14 +35,15 @@ struct alignas(kLineBytes) Bell {
   Word sleepers;
 };
 
-// What a rank shows the others in every second round (rounds.h); the payload comes right after.
-struct alignas(kLineBytes) Station {
+// What a rank shows the others in every second round (rounds.h). The payload comes right after, so
+// that a short one lies in the same cache line, and comes to the others with the stamp.
+struct alignas(kLineBytes / 2) Station {
   Word stamp;                // the round that this is for, plus one; written last
   std::uint32_t region = 0;  // where the caller's buffer lies, if all could reach it; 0: nowhere
   std::uint64_t offset = 0;  // in the region, of this rank's part
   Signature signature = {};
 };
-static_assert(sizeof(Station) == kLineBytes);
+static_assert(sizeof(Station) == kLineBytes / 2);
 
 // Bytes from one rank to one other (ring.h); they come right after.
 struct RingEnds {

@@ -20,8 +20,8 @@ Reduction::Reduction(const Call& call, int ranks)
   assert(function_ != nullptr);
 }
 
-void Reduction::operator()(std::byte* out, const std::vector<const std::byte*>& sources,
-                           std::size_t count, const std::vector<std::byte*>& copies) const {
+void Reduction::operator()(std::byte* out, const Sources& sources, std::size_t count,
+                           const std::vector<std::byte*>& copies) const {
   const std::size_t block = kBlockBytes / element_bytes_;
   for (std::size_t done = 0; done < count; done += block) {
     const std::size_t now = std::min(block, count - done);
@@ -34,8 +34,8 @@ void Reduction::operator()(std::byte* out, const std::vector<const std::byte*>& 
 }
 
 // Only the last step writes to `out`, which may be a source that an earlier step would spoil.
-void Reduction::reduce_block(std::byte* out, const std::vector<const std::byte*>& sources,
-                             std::size_t begin_bytes, std::size_t count) const {
+void Reduction::reduce_block(std::byte* out, const Sources& sources, std::size_t begin_bytes,
+                             std::size_t count) const {
   alignas(64) std::byte scratch[kBlockBytes];
   const std::byte* left = sources.front() + begin_bytes;
   for (std::size_t i = 1; i < sources.size(); ++i) {

@@ -3,6 +3,7 @@
 // Thread:  any.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <vector>
 
@@ -11,6 +12,9 @@
 
 namespace drun::worker::shm {
 
+// By rank. One for every call: without memory from the heap where ranks are few.
+using Sources = boost::container::small_vector<const std::byte*, 16>;
+
 class Reduction {
  public:
   // Of `call`'s type and op over so many ranks. Requires an op that the type has.
@@ -18,12 +22,12 @@ class Reduction {
 
   // out[i] = sources[0][i] op sources[1][i] op ...; Avg divides. The same into each of `copies`.
   // `out` may be one of the sources; `copies` too, of the same elements.
-  void operator()(std::byte* out, const std::vector<const std::byte*>& sources, std::size_t count,
+  void operator()(std::byte* out, const Sources& sources, std::size_t count,
                   const std::vector<std::byte*>& copies = {}) const;
 
  private:
-  void reduce_block(std::byte* out, const std::vector<const std::byte*>& sources,
-                    std::size_t begin_bytes, std::size_t count) const;
+  void reduce_block(std::byte* out, const Sources& sources, std::size_t begin_bytes,
+                    std::size_t count) const;
 
   ReduceFunction function_;
   DataType type_;

@@ -45,7 +45,7 @@ class Sum final : public Motion {
   const Reduction reduction_;
   const std::byte* input_;
   std::byte* output_;  // null: somebody else's
-  std::vector<const std::byte*> sources_;
+  Sources sources_;
 };
 
 }  // namespace drun::worker::shm

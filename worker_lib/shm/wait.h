@@ -36,6 +36,15 @@ inline void relax() {
 #endif
 }
 
+// The cache line is about to be written here: asks for it now, while there is other work to do.
+inline void claim_line(void* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 class Sleeper {
  public:
   explicit Sleeper(Bell& bell) : bell_(bell) { bell_.sleepers.fetch_add(1); }
@@ -55,7 +64,10 @@ class Sleeper {
 template <typename Question>
 bool wait_at(Bell& bell, Patience patience, Deadline deadline, Question&& is_done) {
   for (int i = 0; i < patience.looks; ++i) {
-    if (is_done()) return true;
+    // A pause lasts as long as two ranks take to hear of each other.
+    for (int eager = 0; eager < 8; ++eager) {
+      if (is_done()) return true;
+    }
     detail::relax();
   }
   for (int i = 0; i < patience.yields; ++i) {
