@@ -12,6 +12,7 @@
 #include "agent/gang.h"
 #include "agent/oom.h"
 #include "agent/process.h"
+#include "rendezvous/deadline_timer.h"
 #include "rendezvous/overloaded.h"
 
 namespace drun::agent {
@@ -74,7 +75,6 @@ class Workers::Impl {
   void on_end(int local_rank, int pid, const ExitStatus& status);
   void collect_all();
   void drain();
-  void arm_timer();
   void wait_for_children();
   void look_soon();
   void look();
@@ -100,9 +100,8 @@ class Workers::Impl {
   std::unordered_map<int, int> running_;             // pid -> local rank
   Orphans orphans_;
   OomWatch oom_;
-  asio::steady_timer timer_;
+  rendezvous::DeadlineTimer timer_;
   asio::signal_set child_signals_;
-  std::optional<gang::Time> armed_;
   int round_ = 0;
   bool is_open_ = false;  // from start() to on_all_gone()
   bool stop_sent_ = false;
@@ -198,23 +197,7 @@ void Workers::Impl::drain() {
       std::visit([this](const auto& kind) { perform(kind); }, action);
   }
   drain_posted_ = false;
-  arm_timer();
-}
-
-void Workers::Impl::arm_timer() {
-  const std::optional<gang::Time> due = deadline(gang_);
-  if (due == armed_) return;
-  armed_ = due;
-  if (!due) {
-    timer_.cancel();
-    return;
-  }
-  timer_.expires_at(*due);
-  timer_.async_wait([this, alive = Alive(alive_)](error_code ec) {
-    if (ec || alive.expired()) return;
-    armed_.reset();
-    feed(gang::DeadlinePassed{});
-  });
+  timer_.set(deadline(gang_), [this] { feed(gang::DeadlinePassed{}); });
 }
 
 // Ends of adopted orphans have no pidfd to tell of them.

@@ -10,6 +10,7 @@
 #include "rendezvous/control_connection.h"
 #include "rendezvous/control_wire.h"
 #include "rendezvous/coordinator_probe.h"
+#include "rendezvous/deadline_timer.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/overloaded.h"
 #include "rendezvous/tls_session.h"
@@ -59,7 +60,8 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     if (listener_ == nullptr) return;
     for (MemberAction& action : step(state_, event, std::chrono::steady_clock::now()))
       std::visit([this](auto& deed) { perform(deed); }, action);
-    arm_timer();
+    if (listener_ == nullptr) return;
+    timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(MemberTick{}); });
   }
 
   void start() {
@@ -179,24 +181,8 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     });
   }
 
-  void arm_timer() {
-    const std::optional<Time> wanted = deadline(state_);
-    if (wanted == armed_) return;
-    armed_ = wanted;
-    if (!wanted) {
-      timer_.cancel();
-      return;
-    }
-    timer_.expires_at(*wanted);
-    timer_.async_wait([self = shared_from_this()](const error_code& ec) {
-      if (ec) return;
-      self->armed_.reset();
-      self->handle(MemberTick{});
-    });
-  }
-
   asio::io_context& io_;
-  asio::steady_timer timer_;
+  DeadlineTimer timer_;
   Connector connector_;
   CoordinatorProbe probe_;
   std::shared_ptr<ControlConnection> connection_;
@@ -206,7 +192,6 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   Client::LineListener* lines_;  // null: none, or after close
   bool sends_lines_ = false;
   MemberState state_;
-  std::optional<Time> armed_;
 };
 
 Client::Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, Listener& listener,

@@ -269,19 +269,7 @@ void Server::Impl::perform(const RoundOver&) {
 }
 
 void Server::Impl::arm_timer() {
-  const std::optional<Time> wanted = deadline(state_);
-  if (wanted == armed_) return;
-  armed_ = wanted;
-  if (!wanted) {
-    timer_.cancel();
-    return;
-  }
-  timer_.expires_at(*wanted);
-  timer_.async_wait([self = shared_from_this()](const error_code& ec) {
-    if (ec) return;
-    self->armed_.reset();
-    self->handle(RoundTick{});
-  });
+  timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(RoundTick{}); });
 }
 
 void Server::Impl::arm_lobby_timer() {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "rendezvous/control_connection.h"
+#include "rendezvous/deadline_timer.h"
 #include "rendezvous/election/council.h"
 #include "rendezvous/election/seekers.h"
 #include "rendezvous/lines/line_desk.h"
@@ -90,7 +91,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void arm_lobby_timer();
 
   asio::io_context& io_;
-  asio::steady_timer timer_;
+  DeadlineTimer timer_;
   asio::steady_timer lobby_timer_;
   const Log log_;
   LogLimit log_limit_;
@@ -109,7 +110,6 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   std::unordered_map<Peer, std::shared_ptr<ControlConnection>> connections_;
   Peer last_peer_ = 0;
   RoundState state_;
-  std::optional<Time> armed_;
   std::deque<RoundEvent> events_;
   bool is_turning_ = false;
   bool is_stopped_ = false;

@@ -72,7 +72,6 @@ void Server::Impl::on_lead_lost(const std::string& reason) {
   held_.clear();
   events_.clear();
   timer_.cancel();
-  armed_.reset();
   std::vector<Peer> members;
   for (const auto& [peer, connection] : connections_) {
     if (!voters_.contains(peer) && !lobby_.has(peer)) members.push_back(peer);

@@ -50,8 +50,7 @@ void Council::stop() {
 
 bool Council::leads() {
   const Time now = std::chrono::steady_clock::now();
-  const bool is_overdue = armed_ && *armed_ <= now;
-  if (is_overdue) handle(ElectionTick{});
+  if (timer_.is_overdue(now)) handle(ElectionTick{});
   return is_leading(state_, now);
 }
 
@@ -61,7 +60,8 @@ void Council::handle(const ElectionEvent& event) {
     if (listener_ == nullptr) return;
     std::visit([this](const auto& deed) { perform(deed); }, action);
   }
-  arm_timer();
+  if (listener_ == nullptr) return;
+  timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(ElectionTick{}); });
 }
 
 void Council::perform(const RefuseBallot& refusal) {
@@ -70,22 +70,6 @@ void Council::perform(const RefuseBallot& refusal) {
 
 void Council::perform(const Following& following) {
   listener_->on_following(seats_[static_cast<std::size_t>(following.seat)], following.term);
-}
-
-void Council::arm_timer() {
-  const std::optional<Time> wanted = deadline(state_);
-  if (listener_ == nullptr || wanted == armed_) return;
-  armed_ = wanted;
-  if (!wanted) {
-    timer_.cancel();
-    return;
-  }
-  timer_.expires_at(*wanted);
-  timer_.async_wait([self = shared_from_this()](const error_code& ec) {
-    if (ec) return;
-    self->armed_.reset();
-    self->handle(ElectionTick{});
-  });
 }
 
 }  // namespace drun::rendezvous

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "rendezvous/asio.h"
+#include "rendezvous/deadline_timer.h"
 #include "rendezvous/election/election.h"
 #include "rendezvous/election/seat_link.h"
 #include "rendezvous/join_spec.h"
@@ -68,15 +69,13 @@ class Council final : public std::enable_shared_from_this<Council>, private Seat
   SeatLink& link(int seat) { return *links_[static_cast<std::size_t>(seat)]; }
   void on_vote(int seat, const Vote& vote) override { handle(VoteCame{seat, vote}); }
   void on_seat_failed(int seat) override { handle(SeatFailed{seat}); }
-  void arm_timer();
 
-  asio::steady_timer timer_;
+  DeadlineTimer timer_;
   const Log log_;
   const std::vector<Endpoint> seats_;
   Listener* listener_;                            // null after stop
   std::vector<std::unique_ptr<SeatLink>> links_;  // null: one's own
   ElectionState state_;
-  std::optional<Time> armed_;
 };
 
 }  // namespace drun::rendezvous

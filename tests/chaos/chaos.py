@@ -391,6 +391,18 @@ def run_job(hosts, bins, number, faults, random, kinds, verbose):
         job.clear()
 
 
+def obstacle():
+    """Why machines cannot be made here; none: they can."""
+    missing = [name for name in ("ip", "unshare") if not shutil.which(name)]
+    if os.geteuid() != 0 or missing:
+        return "needs root, ip (iproute2) and unshare"
+    name = f"drunchaos{os.getpid()}probe"
+    script = f"ip netns add {name}; ip -n {name} link add br0 type bridge; ip netns exec {name} unshare -u true"
+    tried = subprocess.run(["sh", "-ec", script], check=False, capture_output=True, text=True)
+    subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
+    return "" if tried.returncode == 0 else "cannot make network namespaces: " + " ".join(tried.stderr.split())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default="build/bin")
@@ -400,9 +412,8 @@ def main():
     parser.add_argument("--only", default=",".join(FAULTS))
     parser.add_argument("--verbose", action="store_true")
     arguments = parser.parse_args()
-    missing = [name for name in ("ip", "unshare") if not shutil.which(name)]
-    if os.geteuid() != 0 or missing:
-        print("this test is skipped: needs root, ip and unshare\nskipped: needs root, ip (iproute2) and unshare")
+    if why := obstacle():
+        print(f"this test is skipped\nskipped: {why}")
         return 0
     kinds = [kind for kind in arguments.only.split(",") if kind != "line" or shutil.which("tc")]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through __exit__
