@@ -207,12 +207,12 @@ void Agent::end() {
 void Agent::on_world(const World& world) {
   progress_.stop();
   log_world(log_, spec_, world_, world);
+  warn_of_ranks_not_there(log_, spec_, world_, world);
   world_ = world;
   round_began_ = Clock::now();
   lookers_.write(RoundBegan{world});
   failures_.clear();
   is_stopping_ = false;
-  warn_of_ranks_not_there(log_, spec_, world);
   Result<void> started = open_streams();
   if (started) started = hang_watch_.prepare(world.round, world.local_world_size);
   if (started) started = start_workers();

@@ -23,8 +23,10 @@ void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>
   }
 }
 
-void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec, const World& world) {
-  if (world.round > 0 || world.node_rank != 0) return;
+void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec,
+                             const std::optional<World>& before, const World& world) {
+  const bool is_first = !world.is_preflight && (!before || before->is_preflight);
+  if (!is_first || world.node_rank != 0) return;
   for (const int rank : spec.worker.wrap.ranks) {
     if (rank >= world.world_size)
       log.warning("--wrap-ranks: there is no rank " + std::to_string(rank) +

@@ -95,7 +95,7 @@ TEST_CASE("over ssh drun doctor of two machines is one command with one table") 
 }
 
 TEST_CASE("a preflight check lets a job of good machines run, and one of bad machines not begin") {
-  Nodes nodes(2, {"--preflight", "--nproc_per_node=2"});
+  Nodes nodes(2, {"--preflight", "--nproc_per_node=2", "--wrap=env", "--wrap-ranks=3,9"});
   const bool is_bad = GENERATE(false, true);
   nodes.start(0, {}, "echo runs $RANK $DRUN_ROUND $TORCHELASTIC_RESTART_COUNT");
   Launch other = nodes.launch(1, {}, "echo runs $RANK $DRUN_ROUND $TORCHELASTIC_RESTART_COUNT");
@@ -117,6 +117,7 @@ TEST_CASE("a preflight check lets a job of good machines run, and one of bad mac
   } else {
     CHECK_THAT(first.out + second.out,
                ContainsSubstring("runs 0 1 0") && ContainsSubstring("runs 3 1 0"));
+    CHECK_THAT(first.err, ContainsSubstring("--wrap-ranks: there is no rank 9"));
   }
 }
 
