@@ -20,8 +20,8 @@ using Words = std::vector<std::string>;
 using Environment = std::map<std::string, std::string>;
 
 Environment over_standins() {
-  return {{"DRUN_CUDA_LIBRARY", test::built("standin/libcuda_standin.so")},
-          {"DRUN_NCCL_LIBRARY", test::built("standin/libnccl_standin.so")}};
+  return {{"DRUN_CUDA_LIBRARY", testing::built("standin/libcuda_standin.so")},
+          {"DRUN_NCCL_LIBRARY", testing::built("standin/libnccl_standin.so")}};
 }
 
 // What rank 0 said, if all went well.
@@ -57,10 +57,10 @@ std::vector<nlohmann::json> lines_of(const std::string& said) {
   return lines;
 }
 
-test::Ended perf_says(const Words& arguments) {
-  std::vector<std::string> argv{test::built("drun-perf"), "all_reduce"};
+testing::Ended perf_says(const Words& arguments) {
+  std::vector<std::string> argv{testing::built("drun-perf"), "all_reduce"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
-  return test::run(
+  return testing::run(
       {.argv = argv,
        .environment = {
            {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"DRUN_CUDA_LIBRARY", "/nowhere/libcuda.so.1"}}});
@@ -74,7 +74,7 @@ TEST_CASE("drun-perf times every operation on a GPU and finds its results right,
                "reduce_scatter", "all_to_all", "send_recv");
   INFO(operation);
   const std::vector<nlohmann::json> lines = lines_of(run_well(
-      2, over_standins(), test::built("drun-perf"),
+      2, over_standins(), testing::built("drun-perf"),
       {operation, "--device", "cuda", "--bytes", "64:128", "--seconds", "0.001", "--json"}));
   REQUIRE(lines.size() == (operation == "barrier" ? 1 : 2));
   for (const nlohmann::json& line : lines) {
@@ -90,7 +90,7 @@ TEST_CASE("drun-perf takes the GPU of its local rank, and its memory is there, o
   environment["STANDIN_GPUS"] = "2";
   environment["LOCAL_RANK"] = "1";
   const std::vector<nlohmann::json> lines = lines_of(
-      run_well(1, environment, test::built("drun-perf"),
+      run_well(1, environment, testing::built("drun-perf"),
                {"all_reduce", "--backend", "cpu:shm,cuda:nccl", "--device", "cuda", "--dtype",
                 "bf16", "--op", "avg", "--bytes", "1K", "--seconds", "0.001", "--json"}));
   REQUIRE(lines.size() == 1);
@@ -98,11 +98,24 @@ TEST_CASE("drun-perf takes the GPU of its local rank, and its memory is there, o
   CHECK(lines[0]["count"] == 512);
 }
 
+TEST_CASE("drun-perf sees a wrong result on a GPU before it times anything, over stand-ins") {
+  Environment environment = over_standins();
+  environment["STANDIN_NCCL_FAULT"] = "nothing=1";
+  const test::StoreProcess store;
+  const std::vector<RankEnd> ends = test::run_programs(
+      {.size = 2, .port = store.port(), .environment = environment}, testing::built("drun-perf"),
+      {"all_reduce", "--device", "cuda", "--bytes", "64", "--seconds", "0.001", "--json"});
+  for (const RankEnd& end : ends) {
+    CHECK(end.exit_code == 1);
+    CHECK(end.said == "");
+  }
+}
+
 TEST_CASE("without a GPU drun-perf says so and measures nothing") {
   const Words arguments =
       GENERATE(Words{"--device", "cuda"}, Words{"--backend", "nccl"},
                Words{"--device", "cuda", "--backend", "cpu:shm+gloo,cuda:nccl"});
-  const test::Ended ended = perf_says(arguments);
+  const testing::Ended ended = perf_says(arguments);
   CHECK(ended.code == 1);
   CHECK(ended.out == "");
   CHECK_THAT(ended.err, ContainsSubstring("cannot load /nowhere/libcuda.so.1 (the CUDA driver)"));
@@ -115,7 +128,7 @@ TEST_CASE("drun-perf refuses a device that does not go with the rest of its comm
       std::pair<Words, std::string>{{"--device", "cuda", "--shared"}, "memory of the host"},
       std::pair<Words, std::string>{{"--device", "tpu"}, "tpu not in"},
       std::pair<Words, std::string>{{"--backend", "cpu:"}, "neither a name nor cpu:name"});
-  const test::Ended ended = perf_says(arguments);
+  const testing::Ended ended = perf_says(arguments);
   INFO(ended.err);
   CHECK(ended.code == 2);
   CHECK_THAT(ended.err, ContainsSubstring(text));
@@ -123,7 +136,7 @@ TEST_CASE("drun-perf refuses a device that does not go with the rest of its comm
 
 TEST_CASE("what measures bare NCCL does so with either kind of communicator, over stand-ins") {
   const std::string how = GENERATE("blocking", "nonblocking");
-  std::istringstream said(run_well(2, over_standins(), test::built("bench/nccl_all_reduce"),
+  std::istringstream said(run_well(2, over_standins(), testing::built("bench/nccl_all_reduce"),
                                    {how, "4", "16", "0.001"}));
   std::size_t bytes = 0;
   double time_us = 0;
@@ -142,22 +155,22 @@ TEST_CASE("on a GPU, drun-perf and what measures bare NCCL do the same, alone an
   }
   for (const int size : {1, 2}) {
     const std::vector<nlohmann::json> lines = lines_of(run_on_one_gpu(
-        size, test::built("drun-perf"),
+        size, testing::built("drun-perf"),
         {"all_reduce", "--device", "cuda", "--bytes", "4:16", "--seconds", "0.01", "--json"}));
     CHECK(lines.size() == 3);
-    run_on_one_gpu(size, test::built("bench/nccl_all_reduce"), {"blocking", "4", "16", "0.01"});
+    run_on_one_gpu(size, testing::built("bench/nccl_all_reduce"), {"blocking", "4", "16", "0.01"});
   }
 }
 
 TEST_CASE("on a GPU, the train_gpu example ends as a run on the CPU, alone and sharing it") {
-  const std::string program = test::built("examples/train_gpu");
+  const std::string program = testing::built("examples/train_gpu");
   if (!std::filesystem::exists(program)) {
     WARN("skipped: this build has no CUDA compiler, or sanitizers");
     return;
   }
   const std::string reason = test::no_gpu_here();
   if (!reason.empty()) {
-    const test::Ended ended = test::run({.argv = {program}});
+    const testing::Ended ended = testing::run({.argv = {program}});
     CHECK(ended.code == 1);
     CHECK_THAT(ended.err, ContainsSubstring("no GPU to train on: "));
     WARN("skipped: " << reason);

@@ -10,6 +10,7 @@
 //   bad_init          connecting fails
 //   async_error=3     the third operation, counted from 1, fails after it was started
 //   stuck=3           the third operation never ends
+//   nothing=3         the third operation moves nothing; on every rank, or the others wait
 #include <unistd.h>
 
 #include <atomic>
@@ -74,6 +75,7 @@ void work(void* argument) {
   int fatal = -1;
   const bool has_error = is_asked("async_error", &fatal);
   const bool is_stuck = is_asked("stuck", &fatal);
+  is_asked("nothing", &fatal);
   if (++comm.operations == fatal) {
     if (has_error) comm.state = kRemoteError;
     while ((has_error || is_stuck) && !comm.is_aborted) comm.nap();
