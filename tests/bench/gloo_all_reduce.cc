@@ -103,6 +103,7 @@ void measure(char** argv) {
     const double took = largest(context, seconds_of(context, once, 2, next) / 2, next);
     const int times = static_cast<int>(std::clamp(std::stod(argv[6]) / kBlocks / took, 1.0, 1e6));
     std::vector<double> seconds;
+    seconds.reserve(kBlocks);
     for (int i = 0; i < kBlocks; ++i) {
       seconds.push_back(seconds_of(context, once, times, next) / times);
     }

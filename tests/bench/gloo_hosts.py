@@ -95,12 +95,14 @@ def nodes(job, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=[[], "bare", "nodes"], default=[])
+    parser.add_argument("what", nargs="*", metavar="bare|nodes", help="both, if none is named")
     parser.add_argument("--build", default="build")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
+    if unknown := [each for each in options.what if each not in ("bare", "nodes")]:
+        parser.error(f"there is no {unknown[0]}: bare or nodes")
     options.sizes = [4 ** i for i in range(1, 14)]  # 4 B to 64 MB
     if options.quick:
         options.sizes, options.rounds, options.seconds = [4, 65536, 1 << 20], 1, 0.01

@@ -123,6 +123,7 @@ void measure(const std::string& how, std::size_t least, std::size_t most, double
     const double once = bare.largest(bare.seconds_of(count, 2) / 2);
     const int times = static_cast<int>(std::clamp(budget / kBlocks / once, 1.0, 1e4));
     std::vector<double> seconds;
+    seconds.reserve(kBlocks);
     for (int i = 0; i < kBlocks; ++i) seconds.push_back(bare.seconds_of(count, times) / times);
     std::nth_element(seconds.begin(), seconds.begin() + kBlocks / 2, seconds.end());
     const double median = bare.largest(seconds[kBlocks / 2]);
