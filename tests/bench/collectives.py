@@ -3,7 +3,9 @@
 
     tests/bench/collectives.py [BUILD_DIR, build] [RANKS, 2] [ROUNDS, 3]
 
-MPI is measured when mpicc and mpirun are there (packages openmpi-bin and libopenmpi-dev).
+MPI is measured when mpicc and mpirun are there (packages openmpi-bin and libopenmpi-dev). Where there are NVIDIA GPUs, so is
+worker_lib's nccl beside bare NCCL, by as many ranks as have a GPU of their own: with communicators that block, as nccl-tests has
+them, and with nonblocking ones, as worker_lib has.
 """
 import json
 import os
@@ -21,14 +23,20 @@ SIZES = [4 ** i for i in range(1, 14)]  # 4 B to 64 MB
 SECONDS = "0.1"
 
 
-def drun_perf(*options):
+def under_drun(ranks, *words):
+    command = [f"{BUILD}/bin/drun", "--standalone", f"--nproc_per_node={ranks}", *words]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def times_in(out):
+    return {int(line.split()[0]): float(line.split()[1]) for line in out.splitlines()}
+
+
+def drun_perf(*options, ranks=RANKS):
     times = {}
     for bytes in SIZES:
-        out = subprocess.run(
-            [f"{BUILD}/bin/drun", "--standalone", f"--nproc_per_node={RANKS}", f"{BUILD}/bin/drun-perf", "all_reduce",
-             "--json", "--seconds", SECONDS, "--bytes", str(bytes), *options],
-            check=True, capture_output=True, text=True).stdout
-        measured = json.loads(out)
+        measured = json.loads(under_drun(ranks, f"{BUILD}/bin/drun-perf", "all_reduce", "--json", "--seconds", SECONDS,
+                                         "--bytes", str(bytes), *options))
         times[measured["bytes"]] = measured["time_us"]
     return times
 
@@ -36,7 +44,46 @@ def drun_perf(*options):
 def mpi(program):
     out = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", RANKS, program,
                           str(SIZES[0]), str(SIZES[-1]), SECONDS], check=True, capture_output=True, text=True).stdout
-    return {int(line.split()[0]): float(line.split()[1]) for line in out.splitlines()}
+    return times_in(out)
+
+
+def rounds_of(contenders):
+    """{name: deed} -> {name: [what it measured in each round]}, in turns."""
+    rounds = {name: [] for name in contenders}
+    for _ in range(ROUNDS):
+        for name, measure in contenders.items():
+            rounds[name].append(measure())
+    return rounds
+
+
+def medians_of(rounds, bytes):
+    return {name: statistics.median(each[bytes] for each in times) for name, times in rounds.items()}
+
+
+def gpus():
+    """What measures bare NCCL, and how many GPUs it sees; says why if none."""
+    bare = f"{BUILD}/bin/bench/nccl_all_reduce"
+    asked = subprocess.run([bare], capture_output=True, text=True)
+    if asked.returncode != 0:
+        print(f"\nnccl is left out: {asked.stderr.strip()}")
+    return bare, int(asked.stdout) if asked.returncode == 0 else 0
+
+
+def nccl():
+    bare, count = gpus()
+    if count == 0:
+        return
+    ranks = min(int(RANKS), count)
+    contenders = {"nccl": lambda: drun_perf("--device", "cuda", ranks=ranks)}
+    for how in ("blocking", "nonblocking"):
+        contenders[f"bare, {how}"] = lambda how=how: times_in(
+            under_drun(ranks, bare, how, str(SIZES[0]), str(SIZES[-1]), SECONDS))
+    rounds = rounds_of(contenders)
+    print(f"\nall_reduce, f32 sum, {ranks} ranks, a GPU each: microseconds, median of {ROUNDS} rounds (drun's nccl over it)")
+    print(f"{'bytes':>10}" + "".join(f"{name:>26}" for name in contenders))
+    for bytes in SIZES:
+        medians = medians_of(rounds, bytes)
+        print(f"{bytes:>10}" + "".join(f"{time:16.2f} ({medians['nccl'] / time:6.3f})" for time in medians.values()))
 
 
 def main():
@@ -50,15 +97,13 @@ def main():
         if shutil.which("mpicc") and shutil.which("mpirun"):
             subprocess.run(["mpicc", "-O2", "-o", program, os.path.join(HERE, "mpi_all_reduce.c")], check=True)
             contenders["MPI"] = lambda: mpi(program)
-        rounds = {name: [] for name in contenders}
-        for _ in range(ROUNDS):
-            for name, measure in contenders.items():
-                rounds[name].append(measure())
+        rounds = rounds_of(contenders)
     print(f"all_reduce, f32 sum, {RANKS} ranks: microseconds, median of {ROUNDS} rounds (times drun's shm)")
     print(f"{'bytes':>10}" + "".join(f"{name:>26}" for name in contenders))
     for bytes in SIZES:
-        medians = {name: statistics.median(each[bytes] for each in rounds[name]) for name in contenders}
+        medians = medians_of(rounds, bytes)
         print(f"{bytes:>10}" + "".join(f"{time:16.2f} ({time / medians['shm']:6.2f})" for time in medians.values()))
+    nccl()
 
 
 main()

@@ -93,7 +93,7 @@ TEST_CASE("a host file is read whole, and what is none, or too large, not at all
   const Folder folder;
   const HostFacts host = look_at_host();
   std::ofstream(folder.at("file")) << std::string(300000, 'x') << "\n";
-  CHECK(host.file_text(folder.at("file")) == std::string(300000, 'x') + "\n");
+  CHECK(host.file_text(folder.at("file")) == std::string(300000, 'x').append("\n"));
   std::ofstream(folder.at("file")).close();
   CHECK(host.file_text(folder.at("file")) == "");
   REQUIRE(truncate(folder.at("file").c_str(), (4 << 20) + 1) == 0);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -203,6 +204,13 @@ Result cuStreamWaitEvent(Stream stream, Event event, unsigned) {
     std::unique_lock waiting(mark->mutex);
     mark->reached.wait(waiting, [&] { return mark->done >= until; });
   });
+  return kSuccess;
+}
+Result cuStreamSynchronize(Stream stream) {
+  if (current().empty()) return kInvalidContext;
+  std::promise<void> done;
+  queue_of(stream).add([&done] { done.set_value(); });
+  done.get_future().wait();
   return kSuccess;
 }
 

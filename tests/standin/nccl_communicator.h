@@ -29,6 +29,7 @@ struct Communicator {
   std::atomic<int> state{drun::worker::nccl::kInProgress};
   std::atomic<int> looks{0};  // left of which "in progress" is the answer
   std::atomic<bool> is_aborted{false};
+  bool is_blocking = false;  // calls return when they are no longer in progress
   int operations = 0;
   int splits = 0;
   std::thread helper;  // connects, splits

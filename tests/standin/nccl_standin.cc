@@ -10,6 +10,7 @@
 //   bad_init          connecting fails
 //   async_error=3     the third operation, counted from 1, fails after it was started
 //   stuck=3           the third operation never ends
+//   nothing=3         the third operation moves nothing; on every rank, or the others wait
 #include <unistd.h>
 
 #include <atomic>
@@ -74,6 +75,7 @@ void work(void* argument) {
   int fatal = -1;
   const bool has_error = is_asked("async_error", &fatal);
   const bool is_stuck = is_asked("stuck", &fatal);
+  is_asked("nothing", &fatal);
   if (++comm.operations == fatal) {
     if (has_error) comm.state = kRemoteError;
     while ((has_error || is_stuck) && !comm.is_aborted) comm.nap();
@@ -97,6 +99,7 @@ Result launch_now(Launch launch) {
   Communicator& comm = *launch.comm;
   const Stream stream = launch.stream;
   standin_enqueue(stream, work, new Launch(std::move(launch)));
+  if (comm.is_blocking) return kSuccess;
   comm.looks = kLooksInProgress;
   return kInProgress;
 }
@@ -189,8 +192,9 @@ Result move(const void* in, void* out, std::size_t bytes, Comm comm, Stream stre
   return add(comm, stream, without_empty_parts(std::move(operation)));
 }
 
-Comm make(int rank, int size, const std::string& path) {
+Comm make(int rank, int size, const std::string& path, bool is_blocking) {
   auto comm = std::make_shared<Communicator>();
+  comm->is_blocking = is_blocking;
   comm->rank = rank;
   comm->size = size;
   comm->gpu = standin_current_gpu();
@@ -198,6 +202,7 @@ Comm make(int rank, int size, const std::string& path) {
   comm->shared = standin::map_shared(path);
   if (comm->shared == nullptr || comm->gpu < 0) return nullptr;
   comm->helper = std::thread([self = comm.get()] { connect(*self); });
+  if (is_blocking) comm->helper.join();
   return reinterpret_cast<Comm>(new Shares(std::move(comm)));
 }
 
@@ -266,12 +271,14 @@ Result ncclGetUniqueId(UniqueId* id) {
 }
 
 Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Config* config) {
-  if (config->magic != Config().magic || config->size < sizeof(Config) || config->blocking != 0 ||
-      size > standin::kMostRanks) {
-    return refuse(kInvalidArgument, "a config that is not nonblocking, or too many ranks");
+  const bool is_blocking = config->blocking == 1;
+  if (config->magic != Config().magic || config->size < sizeof(Config) ||
+      (config->blocking != 0 && !is_blocking) || size > standin::kMostRanks) {
+    return refuse(kInvalidArgument, "a config that does not say whether it blocks, or many ranks");
   }
-  *comm = make(rank, size, id.bytes);
-  return *comm == nullptr ? refuse(kInvalidUsage, "no GPU's context is current") : kInProgress;
+  *comm = make(rank, size, id.bytes, is_blocking);
+  if (*comm == nullptr) return refuse(kInvalidUsage, "no GPU's context is current");
+  return is_blocking ? of(*comm)->state.load() : kInProgress;
 }
 
 Result ncclCommSplit(Comm comm, int color, int key, Comm* part, Config*) {
@@ -286,6 +293,7 @@ Result ncclCommSplit(Comm comm, int color, int key, Comm* part, Config*) {
 
 Result ncclCommFinalize(Comm comm) {
   if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
+  if (of(comm)->is_blocking) return kSuccess;
   of(comm)->looks = kLooksInProgress;
   return kInProgress;
 }

@@ -6,23 +6,13 @@
 #include <utility>
 
 #include "tests/support/ranks.h"
-#include "worker_lib/nccl/library.h"
 #include "worker_lib/nccl/nccl_backend.h"
-#include "worker_lib/nccl/stop.h"
 
 namespace drun::test {
 namespace {
 
 using worker::Gpu;
 using worker::GpuMemory;
-
-void wait_for(const Gpu& gpu, worker::cuda::Stream stream) {
-  const std::shared_ptr<const Gpu> borrowed(&gpu, [](const Gpu*) {});
-  const worker::Event end(borrowed, stream);
-  worker::Stop stop;
-  worker::Pace pace;
-  while (!end.is_reached()) pace.wait(stop);
-}
 
 std::size_t sum_of(const std::size_t* counts, int size) {
   return std::accumulate(counts, counts + size, std::size_t{0});
@@ -67,14 +57,14 @@ void run_with_copies(Backend& backend, Call call, const Turn& turn, int size) {
   const GpuMemory input(gpu, bytes_in + 1);
   const GpuMemory own_output(gpu, bytes_out + 1);
   const GpuMemory& output = host_input == host_output ? input : own_output;
-  copy_in(*gpu, input.address(), host_input, bytes_in);
+  input.write(host_input, bytes_in);
   if (host_input != nullptr) call.input = input.data();
   if (host_output != nullptr) call.output = output.data();
   call.gpu = 0;
   const std::string refusal = backend.refusal(call);
   if (!refusal.empty()) throw std::runtime_error(refusal);
   backend.run(call, turn);
-  copy_out(*gpu, host_output, output.address(), bytes_out);
+  output.read(host_output, bytes_out);
 }
 
 }  // namespace
@@ -92,20 +82,6 @@ std::string no_gpu_here() {
   });
   if (ends[0].exit_code == 0) return "";
   return "no NVIDIA GPU: " + ends[0].said.substr(0, ends[0].said.find('\n'));
-}
-
-void copy_in(const Gpu& gpu, worker::cuda::Address to, const void* from, std::size_t bytes) {
-  if (bytes == 0) return;
-  const worker::Current current(gpu);
-  gpu.must(gpu.api().copy_to_device(to, from, bytes, nullptr), "cuMemcpyHtoDAsync");
-  wait_for(gpu, nullptr);
-}
-
-void copy_out(const Gpu& gpu, void* to, worker::cuda::Address from, std::size_t bytes) {
-  if (bytes == 0) return;
-  const worker::Current current(gpu);
-  gpu.must(gpu.api().copy_to_host(to, from, bytes, nullptr), "cuMemcpyDtoHAsync");
-  wait_for(gpu, nullptr);
 }
 
 CollectiveRig rig_on_gpu(Backend& backend, int rank, int size, std::function<Turn()> next_turn) {

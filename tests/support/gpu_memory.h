@@ -24,10 +24,6 @@ void use_standins();
 // process of its own.
 std::string no_gpu_here();
 
-// To and from the host; done when they return.
-void copy_in(const worker::Gpu& gpu, worker::cuda::Address to, const void* from, std::size_t bytes);
-void copy_out(const worker::Gpu& gpu, void* to, worker::cuda::Address from, std::size_t bytes);
-
 // Numbers on a GPU.
 template <typename T>
 class OnGpu {
@@ -44,11 +40,11 @@ class OnGpu {
   T* data() const { return static_cast<T*>(memory_.data()); }
 
   void write(const std::vector<T>& numbers) const {
-    copy_in(*gpu_, memory_.address(), numbers.data(), numbers.size() * sizeof(T));
+    memory_.write(numbers.data(), numbers.size() * sizeof(T));
   }
   std::vector<T> read() const {
     std::vector<T> numbers(count_);
-    copy_out(*gpu_, numbers.data(), memory_.address(), count_ * sizeof(T));
+    memory_.read(numbers.data(), count_ * sizeof(T));
     return numbers;
   }
 

@@ -175,14 +175,18 @@ std::vector<RankEnd> run_ranks(const Ranks& ranks,
   return gather(std::move(children), began, ranks.deadline);
 }
 
-std::vector<RankEnd> run_programs(const Ranks& ranks, const std::string& path) {
+std::vector<RankEnd> run_programs(const Ranks& ranks, const std::string& path,
+                                  const std::vector<std::string>& arguments) {
   const Clock::time_point began = Clock::now();
+  std::vector<char*> argv{const_cast<char*>(path.c_str())};
+  for (const std::string& each : arguments) argv.push_back(const_cast<char*>(each.c_str()));
+  argv.push_back(nullptr);
   std::vector<Child> children;
   for (int rank = 0; rank < ranks.size; ++rank) {
     children.push_back(start([&](int pipe) {
       set_environment(ranks, rank);
       dup2(pipe, STDOUT_FILENO);
-      execl(path.c_str(), path.c_str(), static_cast<char*>(nullptr));
+      execv(path.c_str(), argv.data());
       _exit(127);
     }));
   }

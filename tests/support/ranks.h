@@ -53,7 +53,8 @@ std::vector<RankEnd> run_ranks(const Ranks& ranks,
                                const std::function<void(int rank, const Say& say)>& body);
 
 // The program at `path` instead; `said` is its standard output.
-std::vector<RankEnd> run_programs(const Ranks& ranks, const std::string& path);
+std::vector<RankEnd> run_programs(const Ranks& ranks, const std::string& path,
+                                  const std::vector<std::string>& arguments = {});
 
 // A port that was free a moment ago.
 std::uint16_t free_port();

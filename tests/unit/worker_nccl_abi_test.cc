@@ -58,6 +58,7 @@ static_assert(is_same(kCuda.context_pop, &cuCtxPopCurrent_v2));
 static_assert(is_same(kCuda.stream_create, &cuStreamCreate));
 static_assert(is_same(kCuda.stream_destroy, &cuStreamDestroy_v2));
 static_assert(is_same(kCuda.stream_wait_event, &cuStreamWaitEvent));
+static_assert(is_same(kCuda.stream_synchronize, &cuStreamSynchronize));
 static_assert(is_same(kCuda.event_create, &cuEventCreate));
 static_assert(is_same(kCuda.event_destroy, &cuEventDestroy_v2));
 static_assert(is_same(kCuda.event_record, &cuEventRecord));
@@ -144,6 +145,7 @@ TEST_CASE("functions are looked for by the names that the headers give them") {
       DRUN_NAME(cuStreamCreate),
       DRUN_NAME(cuStreamDestroy),
       DRUN_NAME(cuStreamWaitEvent),
+      DRUN_NAME(cuStreamSynchronize),
       DRUN_NAME(cuEventCreate),
       DRUN_NAME(cuEventDestroy),
       DRUN_NAME(cuEventRecord),

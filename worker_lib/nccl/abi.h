@@ -44,6 +44,7 @@ struct Api {
   Result (*stream_create)(Stream* stream, unsigned flags) = nullptr;
   Result (*stream_destroy)(Stream stream) = nullptr;
   Result (*stream_wait_event)(Stream stream, Event event, unsigned flags) = nullptr;
+  Result (*stream_synchronize)(Stream stream) = nullptr;
   Result (*event_create)(Event* event, unsigned flags) = nullptr;
   Result (*event_destroy)(Event event) = nullptr;
   Result (*event_record)(Event event, Stream stream) = nullptr;
@@ -161,6 +162,7 @@ constexpr auto kCudaSymbols = std::tuple{
     Symbol{"cuStreamCreate", &cuda::Api::stream_create},
     Symbol{"cuStreamDestroy_v2", &cuda::Api::stream_destroy},
     Symbol{"cuStreamWaitEvent", &cuda::Api::stream_wait_event},
+    Symbol{"cuStreamSynchronize", &cuda::Api::stream_synchronize},
     Symbol{"cuEventCreate", &cuda::Api::event_create},
     Symbol{"cuEventDestroy_v2", &cuda::Api::event_destroy},
     Symbol{"cuEventRecord", &cuda::Api::event_record},

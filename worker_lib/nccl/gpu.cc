@@ -76,6 +76,11 @@ void OwnStream::wait_for(const Event& event) const {
   gpu_->must(gpu_->api().stream_wait_event(stream_, event.get(), 0), "cuStreamWaitEvent");
 }
 
+void OwnStream::synchronize() const {
+  const Current current(*gpu_);
+  gpu_->must(gpu_->api().stream_synchronize(stream_), "cuStreamSynchronize");
+}
+
 GpuMemory::GpuMemory(std::shared_ptr<const Gpu> gpu, std::size_t size_bytes)
     : gpu_(std::move(gpu)) {
   const Current current(*gpu_);
@@ -85,6 +90,22 @@ GpuMemory::GpuMemory(std::shared_ptr<const Gpu> gpu, std::size_t size_bytes)
 GpuMemory::~GpuMemory() {
   const Current current(*gpu_, std::nothrow);
   gpu_->api().memory_free(address_);
+}
+
+void GpuMemory::write(const void* from, std::size_t size_bytes) const {
+  if (size_bytes == 0) return;
+  const Current current(*gpu_);
+  const cuda::Api& api = gpu_->api();
+  gpu_->must(api.copy_to_device(address_, from, size_bytes, nullptr), "cuMemcpyHtoDAsync");
+  gpu_->must(api.stream_synchronize(nullptr), "cuStreamSynchronize");
+}
+
+void GpuMemory::read(void* to, std::size_t size_bytes) const {
+  if (size_bytes == 0) return;
+  const Current current(*gpu_);
+  const cuda::Api& api = gpu_->api();
+  gpu_->must(api.copy_to_host(to, address_, size_bytes, nullptr), "cuMemcpyDtoHAsync");
+  gpu_->must(api.stream_synchronize(nullptr), "cuStreamSynchronize");
 }
 
 std::optional<int> gpu_of(const cuda::Api* cuda, const void* memory) {

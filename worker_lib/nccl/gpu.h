@@ -77,6 +77,8 @@ class OwnStream {
   cuda::Stream get() const { return stream_; }
   // What comes after goes on when the event has been reached.
   void wait_for(const Event& event) const;
+  // Blocks until all that it has been given is done; no deadline.
+  void synchronize() const;
 
  private:
   std::shared_ptr<const Gpu> gpu_;
@@ -93,6 +95,10 @@ class GpuMemory {
 
   cuda::Address address() const { return address_; }
   void* data() const { return reinterpret_cast<void*>(address_); }
+
+  // From and to memory of the host; on the default stream, and done when they return.
+  void write(const void* from, std::size_t size_bytes) const;
+  void read(void* to, std::size_t size_bytes) const;
 
  private:
   std::shared_ptr<const Gpu> gpu_;

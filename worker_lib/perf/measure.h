@@ -1,14 +1,20 @@
 // edge. One operation at one size: checked once, then timed.
 //
-// Units:  bytes as nccl-tests counts them: of the whole buffer of broadcast, reduce and all_reduce;
-//         of all ranks' parts together for gather, all_gather, scatter, reduce_scatter and
-//         all_to_all; of a message.
-// Errors: throws std::runtime_error for a wrong result, WorkerError as the group does.
+// How:     on the host, operations one after the other, each done before the next; on a GPU, as
+//          nccl-tests does, many put into the stream in a row, and the last waited for (messages:
+//          as on the host).
+// Units:   bytes as nccl-tests counts them: of the whole buffer of broadcast, reduce and
+// all_reduce;
+//          of all ranks' parts together for gather, all_gather, scatter, reduce_scatter and
+//          all_to_all; of a message.
+// Errors:  throws std::runtime_error for a wrong result, WorkerError as the group does,
+//          BackendFailure for what the GPU's driver refuses.
 #pragma once
 
 #include <cstddef>
 
 #include "drun/process_group.h"
+#include "worker_lib/perf/buffer.h"
 #include "worker_lib/perf/options.h"
 
 namespace drun::perf {
@@ -21,6 +27,7 @@ struct Measured {
   double busbw_gbs = 0;   // what a link would have to carry, as nccl-tests defines it
 };
 
-Measured measure(ProcessGroup& group, const Options& options, std::size_t bytes);
+Measured measure(ProcessGroup& group, const Options& options, const Place& place,
+                 std::size_t bytes);
 
 }  // namespace drun::perf

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "worker_lib/backends.h"
+
 namespace drun::perf {
 namespace {
 
@@ -40,6 +42,8 @@ std::size_t read_bytes(std::string_view text) {
   return number << shift;
 }
 
+constexpr char kNccl[] = "nccl";
+
 std::string set_bytes(const std::string& text, Options& options) {
   const std::size_t colon = text.find(':');
   options.min_bytes = read_bytes(std::string_view(text).substr(0, colon));
@@ -47,6 +51,26 @@ std::string set_bytes(const std::string& text, Options& options) {
       colon == std::string::npos ? options.min_bytes : read_bytes(text.substr(colon + 1));
   if (options.min_bytes > 0 && options.min_bytes <= options.max_bytes) return "";
   return "\"" + text + "\" is not a size (4, 64K, 1M) or MIN:MAX";
+}
+
+// What was said about the backend and the device, put together; what is wrong with it, or "".
+std::string set_device(const std::string& device, bool has_backend, Options& options) {
+  if (device == "cuda" && !has_backend) options.backend = kNccl;
+  const Result<worker::BackendChoice> choice = worker::parse_backend(options.backend);
+  if (!choice) return choice.error().message;
+  const bool is_nccl = choice->name == kNccl;
+  options.is_on_gpu = device.empty() ? is_nccl : device == "cuda";
+  if (options.is_on_gpu && !is_nccl && choice->gpu != kNccl) {
+    return "--device cuda needs a backend that works on GPUs, and " + options.backend +
+           " does not: leave --backend out, or use nccl or cpu:shm+gloo,cuda:nccl";
+  }
+  if (!options.is_on_gpu && is_nccl) {
+    return "--backend nccl works on memory of GPUs only: leave --device cpu out";
+  }
+  if (options.is_on_gpu && options.is_shared) {
+    return "--shared is memory of the host: leave it out, or use --device cpu";
+  }
+  return "";
 }
 
 }  // namespace
@@ -64,7 +88,8 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   Options options;
   CLI::App app{
       "Times collectives between the workers of a job and checks their results.\n"
-      "Example: drun --nproc_per_node=4 drun-perf all_reduce --bytes 4:64M",
+      "Examples: drun --nproc_per_node=4 drun-perf all_reduce --bytes 4:64M\n"
+      "          drun --nproc_per_node=gpu drun-perf all_reduce --device cuda",
       "drun-perf"};
   app.add_option("operation", options.operation, "What to time")
       ->check(CLI::IsMember(operation_names()))
@@ -72,7 +97,17 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   std::string bytes = "4:64M";
   app.add_option("-b,--bytes", bytes, "Size, or MIN:MAX in powers of two (K, M, G)")
       ->capture_default_str();
-  app.add_option("--backend", options.backend, "gloo, shm, shm+gloo, ...")->capture_default_str();
+  const CLI::Option* const backend =
+      app.add_option(
+             "--backend", options.backend,
+             "gloo, shm, shm+gloo, nccl, or cpu:shm+gloo,cuda:nccl; with --device cuda nccl")
+          ->capture_default_str();
+  std::string device;
+  app.add_option("--device", device,
+                 "Where the numbers lie: cpu, or cuda, on the GPU of each rank's local rank; with "
+                 "--backend nccl cuda, else cpu. On a GPU operations are timed in a row, as "
+                 "nccl-tests does")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   const std::map<std::string, DataType> types = by_name(kTypes);
   const std::map<std::string, ReduceOp> ops = by_name(kOps);
   std::string type = "f32";
@@ -95,6 +130,10 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
     app.parse(argc, argv);
     if (const std::string wrong = set_bytes(bytes, options); !wrong.empty()) {
       throw CLI::ValidationError("--bytes", wrong);
+    }
+    if (const std::string wrong = set_device(device, backend->count() > 0, options);
+        !wrong.empty()) {
+      throw CLI::ValidationError("--device", wrong);
     }
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);

@@ -17,6 +17,7 @@ struct Options {
   std::size_t min_bytes = 4;
   std::size_t max_bytes = std::size_t{64} << 20;
   std::string backend = "shm+gloo";
+  bool is_on_gpu = false;  // the numbers; the backend has one for GPUs then, which is nccl
   DataType type = DataType::F32;
   ReduceOp op = ReduceOp::Sum;
   int root = 0;

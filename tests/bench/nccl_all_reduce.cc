@@ -1,0 +1,149 @@
+// The peer of `drun-perf all_reduce --device cuda`: ncclAllReduce of float sums, in place, timed in
+// the same way. Nothing of worker_lib's but how it finds NCCL, the driver and the job's store.
+//
+//   nccl_all_reduce                                     how many GPUs there are
+//   nccl_all_reduce HOW MIN_BYTES MAX_BYTES SECONDS     in a job: "bytes time_us" a line, rank 0's
+//
+// HOW: blocking, as nccl-tests and most programs have their communicators, or nonblocking, as
+// worker_lib has its own: after each call NCCL is asked until it is no longer in progress.
+// Exit code 1, and why, where there is no NCCL or no GPU.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "drun/key_store.h"
+#include "drun/record.h"
+#include "worker_lib/nccl/gpu.h"
+#include "worker_lib/nccl/library.h"
+
+namespace drun::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kPatience{60};
+constexpr int kBlocks = 15;
+
+std::string variable(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) throw std::runtime_error(std::string(name) + " is not set: start with drun");
+  return text;
+}
+
+nccl::UniqueId shared_id(int rank) {
+  const auto store =
+      connect_key_store(variable("MASTER_ADDR"),
+                        static_cast<std::uint16_t>(std::stoi(variable("MASTER_PORT"))), kPatience);
+  const std::string key = "bare-nccl";
+  nccl::UniqueId id;
+  if (rank == 0) {
+    if (need_nccl().get_unique_id(&id) != nccl::kSuccess) throw std::runtime_error("no unique id");
+    store->set(key, std::string(id.bytes, sizeof id.bytes), kPatience);
+    return id;
+  }
+  store->get(key, kPatience).copy(id.bytes, sizeof id.bytes);
+  return id;
+}
+
+class Bare {
+ public:
+  Bare(std::shared_ptr<const Gpu> gpu, bool is_blocking, std::size_t most_bytes)
+      : gpu_(std::move(gpu)),
+        api_(need_nccl()),
+        stream_(gpu_),
+        data_(gpu_, most_bytes),
+        one_(gpu_, sizeof(double)) {
+    const std::vector<char> zeros(most_bytes);
+    data_.write(zeros.data(), zeros.size());
+    const int rank = std::stoi(variable("RANK"));
+    nccl::Config config;
+    config.blocking = is_blocking ? 1 : 0;
+    const nccl::UniqueId id = shared_id(rank);
+    must(api_.init_rank(&comm_, std::stoi(variable("WORLD_SIZE")), id, rank, &config));
+  }
+  ~Bare() {
+    stream_.synchronize();
+    api_.abort(comm_);
+  }
+  Bare(const Bare&) = delete;
+  Bare& operator=(const Bare&) = delete;
+
+  double seconds_of(std::size_t count, int times) {
+    largest(0);  // nobody begins before all have come
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < times; ++i) {
+      must(api_.all_reduce(data_.data(), data_.data(), count, nccl::kF32, nccl::kSum, comm_,
+                           stream_.get()));
+    }
+    stream_.synchronize();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  double largest(double value) {
+    one_.write(&value, sizeof value);
+    must(
+        api_.all_reduce(one_.data(), one_.data(), 1, nccl::kF64, nccl::kMax, comm_, stream_.get()));
+    stream_.synchronize();
+    one_.read(&value, sizeof value);
+    return value;
+  }
+
+ private:
+  void must(nccl::Result said) {
+    while (said == nccl::kInProgress) {
+      if (api_.get_async_error(comm_, &said) != nccl::kSuccess) said = nccl::kSystemError;
+    }
+    if (said == nccl::kSuccess) return;
+    throw std::runtime_error(std::string("NCCL: ") + api_.get_error_string(said) + ": " +
+                             api_.get_last_error(comm_));
+  }
+
+  const std::shared_ptr<const Gpu> gpu_;
+  const nccl::Api& api_;
+  const OwnStream stream_;
+  const GpuMemory data_;
+  const GpuMemory one_;
+  nccl::Comm comm_ = nullptr;
+};
+
+void measure(const std::string& how, std::size_t least, std::size_t most, double budget) {
+  if (how != "blocking" && how != "nonblocking") {
+    throw std::runtime_error("\"" + how + "\" is neither blocking nor nonblocking");
+  }
+  const bool speaks = variable("RANK") == "0";
+  const auto gpu = std::make_shared<Gpu>(std::stoi(variable("LOCAL_RANK")) % gpu_count());
+  const Current current(*gpu);
+  Bare bare(gpu, how == "blocking", most);
+  for (std::size_t bytes = least; bytes <= most; bytes *= 4) {
+    const std::size_t count = bytes / sizeof(float);
+    bare.seconds_of(count, 2);  // NCCL connects what it needs for this size
+    const double once = bare.largest(bare.seconds_of(count, 2) / 2);
+    const int times = static_cast<int>(std::clamp(budget / kBlocks / once, 1.0, 1e4));
+    std::vector<double> seconds;
+    seconds.reserve(kBlocks);
+    for (int i = 0; i < kBlocks; ++i) seconds.push_back(bare.seconds_of(count, times) / times);
+    std::nth_element(seconds.begin(), seconds.begin() + kBlocks / 2, seconds.end());
+    const double median = bare.largest(seconds[kBlocks / 2]);
+    if (speaks) std::printf("%zu %.3f\n", bytes, median * 1e6);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace drun::worker
+
+int main(int argc, char** argv) {
+  return drun::record([&] {
+    if (argc == 1) {
+      drun::worker::need_nccl();
+      std::printf("%d\n", drun::worker::gpu_count());
+    } else if (argc == 5) {
+      drun::worker::measure(argv[1], std::stoul(argv[2]), std::stoul(argv[3]), std::stod(argv[4]));
+    } else {
+      throw std::runtime_error("nccl_all_reduce [HOW MIN_BYTES MAX_BYTES SECONDS]");
+    }
+  });
+}
