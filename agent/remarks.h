@@ -16,8 +16,8 @@ namespace drun::agent {
 void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>& before,
                const World& world);
 
-// With several nodes only the program's first world tells how many ranks there are; one node says it
-// for all.
+// With several nodes only the program's first world tells how many ranks there are; one node says
+// it for all.
 void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec,
                              const std::optional<World>& before, const World& world);
 
