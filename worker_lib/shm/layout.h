@@ -57,7 +57,7 @@ static_assert(sizeof(RingEnds) == 2 * kLineBytes);
 // A power of two, as sizes of data often are: so their last turn is a full one.
 constexpr std::size_t kPayloadBytes = 512 * 1024;
 constexpr std::size_t kStationBytes = kPayloadBytes + 4096;  // whole pages
-constexpr std::size_t kRingBytes = 64 * 1024;  // a power of two
+constexpr std::size_t kRingBytes = 64 * 1024;                // a power of two
 
 // Where a group of `size` ranks finds them: distances from the beginning.
 class Layout {
