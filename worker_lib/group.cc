@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ctime>
 #include <utility>
 
 #include "worker_lib/forked.h"
@@ -25,22 +24,6 @@ constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
 Milliseconds left_until(Deadline deadline) {
   return std::max(std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()),
                   Milliseconds(1));
-}
-
-// From now, and up to a tick of the kernel (4 ms) more: its time is five times as fast to read, and
-// every call reads it. A steady-clock point is one of CLOCK_MONOTONIC.
-Deadline deadline_after(Milliseconds time) {
-  const auto length = [](const timespec& is) {
-    return std::chrono::seconds(is.tv_sec) + std::chrono::nanoseconds(is.tv_nsec);
-  };
-  static const auto tick = [&length] {
-    timespec resolution{};
-    clock_getres(CLOCK_MONOTONIC_COARSE, &resolution);
-    return length(resolution);
-  }();
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return Deadline(length(now)) + tick + time;
 }
 
 std::string time_text(Milliseconds time) { return " (" + std::to_string(time.count()) + " ms)"; }
@@ -115,7 +98,7 @@ ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout
                                   first_cause_->operation + ": " + first_cause_->message});
   }
   const Milliseconds time = std::min(limit, kLongest);
-  return {.deadline = deadline_after(time), .time = time, .peer = std::nullopt};
+  return {.deadline = Clock::now() + time, .time = time, .peer = std::nullopt};
 }
 
 void ProcessGroup::Group::check_possible(const Call& call) const {
