@@ -60,7 +60,6 @@ class StoreService final : private StoreSessionHost {
   void on_turn_end() override;
   void on_end(StoreSession& session, std::string_view reason) override;
   std::vector<char>& read_buffer() override { return buffer_; }
-  StoreSession*& lingering() override { return lingering_; }
 
   void deliver(ConnectionId asker);
   void flush_later(StoreSession& session);
@@ -88,7 +87,6 @@ class StoreService final : private StoreSessionHost {
   std::vector<StoreReply> replies_;
   std::vector<std::shared_ptr<StoreSession>> to_flush_;
   std::vector<char> buffer_;
-  StoreSession* lingering_ = nullptr;
   ConnectionId last_id_ = 0;
   bool is_stopped_ = false;
 };

@@ -1,8 +1,5 @@
 #include "rendezvous/store/session.h"
 
-#include <sched.h>
-
-#include <chrono>
 #include <utility>
 
 namespace drun::rendezvous {
@@ -16,7 +13,6 @@ constexpr std::size_t kMostPieces = 64;
 // So many small pieces without an answer are a row.
 constexpr std::size_t kRowPieces = 32;
 constexpr std::size_t kSmallBytes = 16 * 1024;
-constexpr std::chrono::microseconds kLingering{20};
 
 bool is_again(error_code ec) {
   return ec == asio::error::would_block || ec == asio::error::try_again;
@@ -75,7 +71,6 @@ void StoreSession::end(std::string_view reason) {
 }
 
 void StoreSession::close() {
-  if (host_ != nullptr && host_->lingering() == this) host_->lingering() = nullptr;
   host_ = nullptr;
   error_code ignored;
   socket_.close(ignored);
@@ -84,9 +79,8 @@ void StoreSession::close() {
 void StoreSession::wait_readable() {
   if (!is_open() || is_waiting_readable_ || !undecoded_.empty()) return;
   is_waiting_readable_ = true;
-  if (may_linger()) {
-    return asio::post(socket_.get_executor(), [self = shared_from_this()] { self->linger(); });
-  }
+  if (unanswered_pieces_ >= kRowPieces) return wait_in_row();
+  end_row();
   socket_.async_wait(asio::ip::tcp::socket::wait_read, [self = shared_from_this()](error_code ec) {
     self->is_waiting_readable_ = false;
     if (ec || !self->is_open()) return;
@@ -94,20 +88,19 @@ void StoreSession::wait_readable() {
   });
 }
 
-bool StoreSession::may_linger() {
-  StoreSession*& lingering = host_->lingering();
-  const bool is_in_row = unanswered_pieces_ >= kRowPieces;
-  if (lingering == nullptr && is_in_row) lingering = this;
-  if (lingering == this && !is_in_row) lingering = nullptr;
-  return lingering == this;
+void StoreSession::wait_in_row() {
+  if (row_ == nullptr) row_ = std::make_unique<RowReader>(socket_);
+  row_->wait([self = shared_from_this()](error_code ec) {
+    self->is_waiting_readable_ = false;
+    if (ec || !self->is_open()) return;
+    self->read_row();
+  });
 }
 
-void StoreSession::linger() {
-  if (!is_open()) return;
-  const auto until = std::chrono::steady_clock::now() + kLingering;
-  while (std::chrono::steady_clock::now() < until) sched_yield();  // the sender's, on one core
-  is_waiting_readable_ = false;
-  read_piece();
+void StoreSession::end_row() {
+  if (row_ == nullptr) return;
+  row_->end();
+  row_.reset();
 }
 
 void StoreSession::wait_writable() {
@@ -131,6 +124,13 @@ void StoreSession::read_piece() {
   if (ec) return end("");
   unanswered_pieces_ = count < kSmallBytes ? unanswered_pieces_ + 1 : 0;
   take_turn({buffer.data(), count});
+}
+
+void StoreSession::read_row() {
+  const std::string_view bytes = row_->read(host_->read_buffer());
+  if (bytes.empty() || bytes.size() > RowReader::kMostBytes) unanswered_pieces_ = 0;
+  if (bytes.empty()) return wait_readable();
+  take_turn(bytes);
 }
 
 void StoreSession::take(std::string_view bytes) {

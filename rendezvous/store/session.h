@@ -6,10 +6,8 @@
 //
 // One piece a turn, so that a client with an endless row of requests leaves turns to others.
 //
-// Rows:    a client may send thousands of requests that have no answer. As long as such a row goes
-//          on, one session at a time lingers between its reads, awake but away from the socket:
-//          asleep it would be woken by each request, at the sender's expense, and a socket that is
-//          read all the time is one that the sender has to wait for.
+// Rows:    a client may send thousands of requests that have no answer; as long as such a row goes
+//          on, a RowReader reads.
 // Owner:   StoreService and, while something is waited for, its own handlers; whoever calls into it
 //          holds a shared_ptr. Its host outlives it or calls `close`.
 // Thread:  the io_context's only.
@@ -27,6 +25,7 @@
 #include "rendezvous/result.h"
 #include "rendezvous/store/encode.h"
 #include "rendezvous/store/message.h"
+#include "rendezvous/store/row_reader.h"
 #include "rendezvous/store/wire.h"
 
 namespace drun::rendezvous {
@@ -43,8 +42,6 @@ class StoreSessionHost {
   virtual void on_end(StoreSession& session, std::string_view reason) = 0;
   // Room to read into for whoever has its turn.
   virtual std::vector<char>& read_buffer() = 0;
-  // The one session that lingers, or null.
-  virtual StoreSession*& lingering() = 0;
 
  protected:
   ~StoreSessionHost() = default;
@@ -85,10 +82,11 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
 
  private:
   void wait_readable();
-  bool may_linger();
-  void linger();
+  void wait_in_row();
+  void end_row();
   void wait_writable();
   void read_piece();
+  void read_row();
   void take_turn(std::string_view bytes);
   void take(std::string_view bytes);
   void resume();
@@ -101,6 +99,7 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   OutQueue unsent_;
   std::string undecoded_;              // read, but left until the peer has taken its answers
   std::size_t unanswered_pieces_ = 0;  // small ones, read in a row
+  std::unique_ptr<RowReader> row_;     // while there is one
   bool is_waiting_readable_ = false;
   bool is_waiting_writable_ = false;
 };
