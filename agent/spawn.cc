@@ -185,22 +185,44 @@ void reap(pid_t pid) {
 
 }  // namespace
 
-std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command) {
-  assert(!command.argv.empty());
-  std::string path;
+class Spawner::Impl {
+ public:
+  std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command);
+
+ private:
+  // As execvp would find it. Workers that are alike look for one name on one PATH.
+  int find(const Command& command);
+
+  const ChildStack stack_;  // of one child after the other: each leaves it before clone() returns
+  const std::uint64_t caught_signals_ = caught_signals();
+  std::string name_;    // last looked for
+  std::string search_;  // on this PATH
+  std::string path_;    // and found here; empty: not found
+};
+
+int Spawner::Impl::find(const Command& command) {
   const std::string_view search = find_variable(command, "PATH").value_or("/bin:/usr/bin");
-  if (const int error = find_program(command.argv[0], search, path); error != 0)
-    return NotStarted{error};
-  const ExecImage image(command, path);
+  const std::string& name = command.argv[0];
+  if (!path_.empty() && name == name_ && search == search_) return 0;
+  name_ = name;
+  search_ = search;
+  const int error = find_program(name, search, path_);
+  if (error != 0) path_.clear();
+  return error;
+}
+
+std::variant<Spawned, NotStarted, NotBound> Spawner::Impl::spawn(const Command& command) {
+  assert(!command.argv.empty());
+  if (const int error = find(command); error != 0) return NotStarted{error};
+  if (!stack_.is_mapped()) return NotStarted{ENOMEM};
+  const ExecImage image(command, path_);
   const Binding binding(command.placement);
-  const ChildStack stack;
-  if (!stack.is_mapped()) return NotStarted{errno};
-  Launch& launch = *new (stack.base()) Launch{
-      .path = path.c_str(),
+  Launch& launch = *new (stack_.base()) Launch{
+      .path = path_.c_str(),
       .image = &image,
       .fds = {command.stdin_fd, command.stdout_fd, command.stderr_fd},
       .descriptor_limit = command.descriptor_limit,
-      .caught_signals = caught_signals(),
+      .caught_signals = caught_signals_,
       .parent = getpid(),
       .binding = &binding,
   };
@@ -211,8 +233,8 @@ std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int pidfd = -1;
-  const pid_t pid =
-      clone(run_child, stack.top(), kMemory | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &launch, &pidfd);
+  const pid_t pid = clone(run_child, stack_.top(), kMemory | CLONE_VFORK | CLONE_PIDFD | SIGCHLD,
+                          &launch, &pidfd);
   const int clone_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 
@@ -224,6 +246,18 @@ std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command) {
   if (launch.failed_step != Step::Starting)
     return NotBound{launch.error_number, launch.failed_step == Step::MemoryBinding};
   return NotStarted{launch.error_number};
+}
+
+Spawner::Spawner() : impl_(std::make_unique<Impl>()) {}
+
+Spawner::~Spawner() = default;
+
+std::variant<Spawned, NotStarted, NotBound> Spawner::spawn(const Command& command) {
+  return impl_->spawn(command);
+}
+
+std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command) {
+  return Spawner().spawn(command);
 }
 
 }  // namespace drun::agent

@@ -13,6 +13,7 @@
 //          Memory that is only to be preferred and cannot be is no error: Spawned says so.
 #pragma once
 
+#include <memory>
 #include <variant>
 
 #include "agent/command.h"
@@ -36,5 +37,21 @@ struct NotBound {
 // element is the working directory, EACCES wins over ENOENT. A text file without #! is given to
 // /bin/sh. Requires a non-empty argv.
 std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command);
+
+// For many that are started one right after the other: what is the same for all is found out once
+// (where the program is, which signals have handlers of ours).
+class Spawner {
+ public:
+  Spawner();
+  Spawner(const Spawner&) = delete;
+  Spawner& operator=(const Spawner&) = delete;
+  ~Spawner();
+
+  std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command);
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace drun::agent

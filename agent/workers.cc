@@ -71,7 +71,7 @@ class Workers::Impl {
   using Alive = std::weak_ptr<char>;
 
   // The status of one that could not be started; absent when it runs.
-  std::optional<NotStarted> start_one(int local_rank, const Command& command);
+  std::optional<NotStarted> start_one(int local_rank, const Command& command, Spawner& spawner);
   void on_end(int local_rank, int pid, const ExitStatus& status);
   void collect_all();
   void drain();
@@ -120,17 +120,19 @@ void Workers::Impl::start(const std::vector<Command>& commands) {
   orphans_.begin();
   oom_.begin();
   if (spec_.adopts_orphans) wait_for_children();
+  Spawner spawner;
   std::optional<NotStarted> not_started;
   for (std::size_t i = 0; i < commands.size() && !not_started; ++i)
-    not_started = start_one(static_cast<int>(i), commands[i]);
+    not_started = start_one(static_cast<int>(i), commands[i], spawner);
   const int failed = not_started ? 1 : 0;
   const int begun = static_cast<int>(processes_.size());
   feed(gang::Began{.workers = begun + failed});
   if (not_started) on_end(begun, 0, *not_started);
 }
 
-std::optional<NotStarted> Workers::Impl::start_one(int local_rank, const Command& command) {
-  const auto result = spawn(command);
+std::optional<NotStarted> Workers::Impl::start_one(int local_rank, const Command& command,
+                                                   Spawner& spawner) {
+  const auto result = spawner.spawn(command);
   if (const auto* refused = std::get_if<NotBound>(&result)) {
     ends_[static_cast<std::size_t>(local_rank)].message =
         bound_message(local_rank, command, *refused);

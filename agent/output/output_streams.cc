@@ -16,7 +16,6 @@ namespace {
 // also of other programs, is a single page. So the whole agent asks for an eighth at most.
 constexpr std::size_t kAllPipesBytes = std::size_t{8} << 20;
 constexpr std::size_t kLargestPipeBytes = std::size_t{1} << 20;
-constexpr std::size_t kDefaultPipeBytes = std::size_t{64} << 10;
 
 }  // namespace
 

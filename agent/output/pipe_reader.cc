@@ -18,8 +18,8 @@ Result<Pipe> make_pipe(std::size_t capacity_bytes) {
     return error;
   }
   Pipe pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
-  if (::fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) return system_error("set O_NONBLOCK", errno);
-  ::fcntl(fds[0], F_SETPIPE_SZ, static_cast<int>(capacity_bytes));
+  if (capacity_bytes != kDefaultPipeBytes)
+    ::fcntl(fds[0], F_SETPIPE_SZ, static_cast<int>(capacity_bytes));
   return pipe;
 }
 
@@ -31,6 +31,8 @@ Result<void> PipeReader::start(UniqueFd read_end) {
   pipe_.assign(read_end.get(), ec);
   if (ec) return system_error("watch a worker's pipe", ec.value());
   read_end.release();
+  pipe_.native_non_blocking(true, ec);
+  if (ec) return system_error("set O_NONBLOCK", ec.value());
   is_closed_ = false;
   wait();
   return {};

@@ -21,9 +21,12 @@
 namespace drun::agent {
 
 struct Pipe {
-  UniqueFd read_end;   // non-blocking
+  UniqueFd read_end;   // blocking, until a PipeReader has it
   UniqueFd write_end;  // blocking, as programs expect; another description than the read end's
 };
+
+// What a pipe has if nobody asks for another size (pipe(7)).
+inline constexpr std::size_t kDefaultPipeBytes = std::size_t{64} << 10;
 
 // `capacity_bytes` is a wish: the system may grant less (see pipe(7), pipe-user-pages-soft).
 Result<Pipe> make_pipe(std::size_t capacity_bytes);
