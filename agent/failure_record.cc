@@ -25,6 +25,12 @@ Failure failure_of(const AgentSpec& spec, const World& world, int local_rank) {
   return failure;
 }
 
+// A worker knows best when it failed; but most of them write down whole seconds, and it ended in
+// one of which we know more.
+WallTime closer_time(WallTime ended, WallTime told) {
+  return std::chrono::floor<std::chrono::seconds>(ended) == told ? ended : told;
+}
+
 }  // namespace
 
 Failure brief_failure(const AgentSpec& spec, const World& world, const WorkerEnd& end) {
@@ -72,7 +78,7 @@ Failure full_failure(Failure brief, const WorkerStreams& streams,
   brief.error_file = streams.error_file;
   brief.message = (*record)->message;
   brief.traceback = (*record)->traceback;
-  if ((*record)->time) brief.time = *(*record)->time;
+  if ((*record)->time) brief.time = closer_time(brief.time, *(*record)->time);
   return brief;
 }
 

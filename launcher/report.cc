@@ -86,7 +86,7 @@ void write_root_cause(Writer& writer, const Failure& failure, const Outcome& out
   writer.field("message", lines_of(failure.message));
   if (std::holds_alternative<Hung>(failure.status))
     writer.field("stacks", {"of all ranks: in drun's log above, and in --report's traceback"});
-  else
+  else if (failure.traceback != failure.message)
     writer.field("traceback", lines_of(failure.traceback));
   write_stderr(writer, failure);
   std::vector<std::string> files;

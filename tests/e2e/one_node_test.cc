@@ -196,6 +196,29 @@ TEST_CASE("the report tells rank, code, stderr and the error file's message") {
   CHECK(passed_on["message"]["errorCode"] == 9);
 }
 
+std::string time_of_failure_that_says(const std::string& second) {
+  TemporaryDirectory directory;
+  const Ended ended = run(shell_job(
+      {"--standalone", "--report=" + directory.file("report.json")},
+      "printf '{\"message\": {\"message\": \"bad\", \"extraInfo\": {\"timestamp\": \"%s\"}}}' " +
+          second + " > $TORCHELASTIC_ERROR_FILE; exit 9"));
+  INFO(ended.err);
+  REQUIRE(ended.code == 9);
+  return nlohmann::json::parse(read_file(directory.file("report.json")))["root_cause"]["time"];
+}
+
+TEST_CASE("a failure's time is the one that its error file says") {
+  CHECK(time_of_failure_that_says("1700000000") == "2023-11-14T22:13:20.000000Z");
+}
+
+TEST_CASE("a failure's time is exact where its error file says the second that it ended in") {
+  std::string time;
+  do {  // a second may begin between the two
+    time = time_of_failure_that_says("$(date +%s)");
+  } while (time.find(".000000Z") != std::string::npos);
+  CHECK(time.substr(0, 3) == "202");
+}
+
 TEST_CASE("stdin is empty, or rank 0's when asked for") {
   Launch launch = shell_job({"--standalone", "--nproc_per_node=2"}, "echo \"$RANK:$(cat)\"");
   launch.stdin_text = "hello";

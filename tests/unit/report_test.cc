@@ -90,6 +90,14 @@ Job
 )");
 }
 
+TEST_CASE("a traceback that says no more than the message is not repeated") {
+  Failure root = failure_of(0);
+  root.message = root.traceback = "drun::Error: no route";
+  const std::string text = report_text(ended_by(WorkersFailed{{root}}), kStyle);
+  CHECK_THAT(text, ContainsSubstring("message    drun::Error: no route"));
+  CHECK_THAT(text, !ContainsSubstring("traceback"));
+}
+
 TEST_CASE("a failure of which little is known makes a short report") {
   Failure root = failure_of(0);
   root.host.clear();
