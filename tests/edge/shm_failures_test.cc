@@ -159,6 +159,27 @@ TEST_CASE("shared memory: a rank that does not come is named after the limit, an
   CHECK_THAT(ends[1].said, ContainsSubstring("peer lost 0: rank 0 left the group"));
 }
 
+TEST_CASE("shared memory: a limit of a few milliseconds is as long as it says") {
+  const milliseconds limit(GENERATE(1, 2, 3));
+  const bool is_message = GENERATE(true, false);
+  const auto ends = run_failing(2, [&](ShmRank& self, const Say& say) {
+    self.barrier();
+    std::vector<float> data(10);
+    if (self.rank() == 1) return say(self.failure_of([&] { self.recv(data, 0, 5); }));
+    const auto began = Clock::now();
+    say(self.failure_of([&] {
+      if (is_message) {
+        self.backend().start_recv(data, 1, 3)->finish(soon(limit));
+      } else {
+        self.backend().run(all_reduce(data), self.turn(limit));
+      }
+    }));
+    say(Clock::now() - began < limit ? "too early" : "after its limit");
+  });
+  check_well(ends);
+  CHECK_THAT(ends[0].said, ContainsSubstring("timeout") && ContainsSubstring("after its limit"));
+}
+
 TEST_CASE("shared memory: who never connects is named by all who did") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
