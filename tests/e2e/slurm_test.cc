@@ -67,6 +67,18 @@ TEST_CASE("under srun, drun and the program are the whole command") {
       {"srun", "-N3", drun_program(), "sh", "-c", "[ $RANK != 1 ] || exit 41; exec sleep 600"});
   CHECK(failed.code == 41);
 
+  if (slurm.has_gpus()) {
+    const Ended gpus = slurm.run({"srun", "-N2", "--gpus-per-node=2", drun_program(),
+                                  "--virtual-local-rank", "--gpus-per-worker=1", "sh", "-c",
+                                  "echo $RANK/$WORLD_SIZE=$CUDA_VISIBLE_DEVICES."});
+    INFO(gpus.out << gpus.err);
+    CHECK(gpus.code == 0);
+    for (const char* each : {"0/4=0.", "1/4=1.", "2/4=0.", "3/4=1."})
+      CHECK_THAT(gpus.out, ContainsSubstring(each));
+  } else {
+    WARN("skipped: workers by Slurm's GPUs: no device can be made here");
+  }
+
   const Ended several = slurm.run({"srun", "-N3", "-n6", drun_program(), "true"});
   CHECK(several.code == 2);
   CHECK_THAT(several.err, ContainsSubstring("6 tasks on 3 nodes"));
@@ -106,6 +118,41 @@ TEST_CASE(
   INFO(done.out << done.err);
   CHECK(done.code == 0);
   CHECK(count(done.out, "done.") == 6);
+}
+
+TEST_CASE(
+    "a node that is drained finishes its job, and one that is down ends the job on all nodes") {
+  const SlurmCluster slurm;
+  if (!is_there(slurm)) return;
+  const std::string marker = "DRUN_SLURM_TEST=" + slurm.directory().path();
+  const auto set_state = [&slurm](const std::string& node, const std::string& state) {
+    const Ended set =
+        slurm.run({"scontrol", "update", "NodeName=" + node, "State=" + state, "Reason=test"});
+    INFO(set.out << set.err);
+    REQUIRE(set.code == 0);
+  };
+  const std::string until = "echo up.; until [ -e " + slurm.directory().file("go") +
+                            " ]; do sleep 0.1; done; echo done $RANK.";
+  Running finishing(
+      slurm.launch({"srun", "-N1", "--nodelist=node01", drun_program(), "sh", "-c", until}));
+  Running lost(slurm.launch({"srun", "-N2", "--nodelist=node[02-03]", "env", marker, drun_program(),
+                             "sh", "-c", "echo up.; exec sleep 600"}));
+  REQUIRE(eventually(
+      [&] { return count(finishing.out(), "up.") == 1 && count(lost.out(), "up.") == 2; }, 60s));
+
+  set_state("node01", "drain");
+  write_file(slurm.directory().file("go"), "");
+  const Ended finished = finishing.wait(60s);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 0);
+  CHECK_THAT(finished.out, ContainsSubstring("done 0."));
+
+  set_state("node03", "down");
+  const Ended ended = lost.wait(60s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code != 0);
+  CHECK_THAT(ended.err, ContainsSubstring("SIGTERM"));
+  CHECK(eventually([&] { return processes_with(marker).empty(); }, 30s));
 }
 
 TEST_CASE("a batch job is requeued by the exit code of its workers, and is another run then") {

@@ -1,6 +1,7 @@
 #include "tests/support/slurm_cluster.h"
 
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -9,6 +10,8 @@ namespace drun::testing {
 namespace {
 
 constexpr int kNodes = 3;
+constexpr int kNodesWithGpus = 2;
+constexpr int kGpus = 4;
 
 std::string host_name() {
   const std::string name = run(Launch{.argv = {"hostname", "-s"}}, 10s).out;
@@ -22,6 +25,7 @@ std::string name_of(int node) { return "node0" + std::to_string(node + 1); }
 SlurmCluster::SlurmCluster() {
   why_not_ = what_is_missing();
   if (!why_not_.empty()) return;
+  has_gpus_ = make_gpus();
   configure();
   const std::string place = directory_.path() + "/";
   start("munged", "exec munged --foreground --force --socket=" + place + "munge --key-file=" +
@@ -73,6 +77,18 @@ std::string SlurmCluster::what_is_missing() const {
   return "";
 }
 
+// Slurm wants to see a GPU's device: these are /dev/null by another name.
+bool SlurmCluster::make_gpus() const {
+  for (int gpu = 0; gpu < kGpus; ++gpu) {
+    const std::string device = directory_.file("gpu" + std::to_string(gpu));
+    if (mknod(device.c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) return false;
+  }
+  write_file(directory_.file("gres.conf"), "NodeName=node0[1-" + std::to_string(kNodesWithGpus) +
+                                               "] Name=gpu File=" + directory_.file("gpu") + "[0-" +
+                                               std::to_string(kGpus - 1) + "]\n");
+  return true;
+}
+
 void SlurmCluster::configure() const {
   const std::string place = directory_.path() + "/";
   const std::string host = host_name();
@@ -94,9 +110,11 @@ void SlurmCluster::configure() const {
       "\nStateSaveLocation=" + place + "state\nSlurmdSpoolDir=" + place +
       "spool-%n\nSlurmdPidFile=" + place + "slurmd-%n.pid\nSlurmctldPidFile=" + place +
       "slurmctld.pid\nPartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n";
+  if (has_gpus_) text += "GresTypes=gpu\n";
   for (int node = 0; node < kNodes; ++node) {
     text += "NodeName=" + name_of(node) + " NodeHostname=" + host +
-            " NodeAddr=127.0.0.1 Port=" + std::to_string(free_port()) + " CPUs=8\n";
+            " NodeAddr=127.0.0.1 Port=" + std::to_string(free_port()) + " CPUs=8" +
+            (has_gpus_ && node < kNodesWithGpus ? " Gres=gpu:" + std::to_string(kGpus) : "") + "\n";
   }
   write_file(place + "slurm.conf", text);
 }

@@ -21,6 +21,9 @@ class SlurmCluster {
 
   // Empty when all three nodes are idle; else why they are not.
   const std::string& why_not() const { return why_not_; }
+  // node01 and node02 have four GPUs each, which are devices that give nothing; false: none, as no
+  // device can be made here.
+  bool has_gpus() const { return has_gpus_; }
   const TemporaryDirectory& directory() const { return directory_; }
   // A command that talks to this Slurm.
   Launch launch(const Words& argv) const;
@@ -28,12 +31,14 @@ class SlurmCluster {
 
  private:
   std::string what_is_missing() const;
+  bool make_gpus() const;
   void configure() const;
   void start(const std::string& name, const std::string& command);
   bool has_idle_nodes() const;
 
   TemporaryDirectory directory_;
   std::string why_not_;
+  bool has_gpus_ = false;
   std::vector<std::unique_ptr<Running>> daemons_;  // ended in reverse order
 };
 
