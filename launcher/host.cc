@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -22,6 +23,8 @@
 #include <span>
 #include <system_error>
 
+#include "launcher/engines/pmi.h"
+#include "launcher/engines/reading.h"
 #include "launcher/host_text.h"
 #include "launcher/placement/host_cpus.h"
 #include "launcher/placement/host_gpus.h"
@@ -140,6 +143,19 @@ std::optional<std::string> whole_text_of(const std::string& path) {
   return text;
 }
 
+// Where an engine has left a descriptor for it.
+engines::Meeting meeting_of(const HostFacts& facts) {
+  static constexpr std::chrono::minutes kLimit{5};
+  const auto fd = engines::whole_number(variable(facts, "PMI_FD").value_or(""));
+  struct stat status {};
+  if (!fd || *fd > INT_MAX || fstat(static_cast<int>(*fd), &status) != 0 ||
+      !S_ISSOCK(status.st_mode))
+    return {};
+  return [fd = static_cast<int>(*fd)](const std::optional<std::string>& told) {
+    return engines::meet_by_pmi(fd, told, kLimit);
+  };
+}
+
 FileKind look_at_file(const std::string& path) {
   struct stat facts {};
   if (stat(path.c_str(), &facts) != 0)
@@ -194,6 +210,7 @@ HostFacts look_at_host() {
   facts.topology = read_topology;
   facts.probe = look_at_file;
   facts.file_text = whole_text_of;
+  facts.meeting = meeting_of(facts);
   facts.secret_file = read_secret_file;
   facts.new_secret = new_secret;
   return facts;

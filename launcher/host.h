@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/engines/facts.h"
 #include "launcher/placement/topology.h"
 #include "rendezvous/result.h"
 #include "rendezvous/secret.h"
@@ -21,7 +22,7 @@ namespace drun {
 enum class FileKind { Missing, Directory, NotExecutable, Executable };
 using TopologyProbe = std::function<Result<Topology>()>;
 using FileProbe = std::function<FileKind(const std::string& path)>;
-using AddressLookup = std::function<std::vector<std::string>(const std::string& name)>;
+using engines::AddressLookup;
 using SecretReader = std::function<Result<Secret>(const std::string& path)>;
 using SecretMaker = std::function<std::string()>;
 using FileText = std::function<std::optional<std::string>(const std::string& path)>;
@@ -43,6 +44,7 @@ struct HostFacts {
   AddressLookup addresses_of{};          // of a name, numeric; asks the name service, may take long
   TopologyProbe topology{};    // CPUs and memory nodes; asked only when something is to be placed
   FileProbe probe{};           // looks at one path, relative ones from the working directory
+  engines::Meeting meeting{};  // where an engine speaks PMI-1; may take long
   SecretReader secret_file{};  // secret_file.h
   SecretMaker new_secret{};    // 64 hexadecimal digits; empty: the kernel gives no random bytes
   FileText file_text{};        // all of a regular file; absent: not readable, or over 4 MiB

@@ -141,7 +141,11 @@ Result<Settled> settle(const Options& options, const HostFacts& host, Remarks& r
   const engines::Surroundings around{
       .variables = [&host](std::string_view name) { return variable(host, name); },
       .hostname = host.hostname,
-      .file_text = host.file_text};
+      .file_text = host.file_text,
+      .addresses = host.addresses,
+      .addresses_of = host.addresses_of,
+      .random_id = host.random_id,
+      .meeting = host.meeting};
   const std::optional<Facts> facts = engines::detect(around);
   if (!facts) {
     settled.engine = "none";

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rendezvous/result.h"
 #include "rendezvous/world.h"
 
 namespace drun::engines {
@@ -47,11 +48,21 @@ struct Facts {
 // The whole text of a file, or nothing when it cannot be read or is larger than any host file.
 using FileText = std::function<std::optional<std::string>(const std::string& path)>;
 
+// A meeting of all processes that the engine started: each calls it once, rank 0 with a text (no
+// blanks), and each gets that text. Waits for all of them.
+using Meeting = std::function<Result<std::string>(const std::optional<std::string>& told)>;
+
+using AddressLookup = std::function<std::vector<std::string>(const std::string& name)>;
+
 // What a rule may look at.
 struct Surroundings {
   Lookup variables{};
   std::string hostname{};
   FileText file_text{};
+  std::vector<std::string> addresses{};  // of this machine's interfaces, numeric
+  AddressLookup addresses_of{};          // of a name, numeric
+  std::string random_id{};
+  Meeting meeting{};  // empty: the engine offers none
 };
 
 }  // namespace drun::engines

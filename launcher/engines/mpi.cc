@@ -1,5 +1,8 @@
 #include "launcher/engines/mpi.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "launcher/engines/lsf.h"
 #include "launcher/engines/pbs.h"
 #include "launcher/engines/reading.h"
@@ -71,6 +74,49 @@ bool is_with_mpirun(const Reading& reading) {
   return daemon && mpirun && daemon->value == mpirun->value;
 }
 
+bool is_reachable(const std::string& address) {
+  return !is_loopback(address) && !address.starts_with("169.254.") && !address.starts_with("fe80");
+}
+
+// How others reach this machine: its name if it leads to an address of its own, else its address if
+// there is one only. Empty: nobody could say.
+std::string own_place(const Surroundings& around) {
+  const auto& own = around.addresses;
+  const auto is_own = [&own](const std::string& address) {
+    return is_reachable(address) && std::find(own.begin(), own.end(), address) != own.end();
+  };
+  const std::vector<std::string> named =
+      around.addresses_of ? around.addresses_of(around.hostname) : std::vector<std::string>();
+  if (std::any_of(named.begin(), named.end(), is_own)) return around.hostname;
+  const auto is_candidate = [](const std::string& address) {
+    return is_reachable(address) && address.find(':') == address.npos;
+  };
+  if (std::count_if(own.begin(), own.end(), is_candidate) != 1) return "";
+  return *std::find_if(own.begin(), own.end(), is_candidate);
+}
+
+// Rank 0 tells all ranks "PLACE/JOB": where it is, and a name that no other job has.
+void meet(Reading& reading, const Surroundings& around, const Names& names, Facts& facts) {
+  if (!around.meeting || reading.is_set("MASTER_ADDR") || !facts.node_rank || !facts.nodes ||
+      !facts.wrong.empty())
+    return;
+  std::optional<std::string> told;
+  if (facts.node_rank->value == 0) told = own_place(around) + "/" + around.random_id;
+  const Result<std::string> heard = around.meeting(told);
+  const std::size_t slash = heard ? heard->find('/') : std::string::npos;
+  if (slash == std::string::npos) {
+    return reading.blame("the ranks cannot meet over PMI: " +
+                         (heard ? "\"" + heard->substr(0, 80) + "\" is not what rank 0 tells"
+                                : heard.error().message) +
+                         "; write " + names.export_option + ", or give --master-addr");
+  }
+  const std::string from = "PMI, from rank 0";
+  if (slash > 0)
+    facts.master_addr = Told<std::string>{.value = heard->substr(0, slash), .from = from};
+  const auto id = run_id_from("mpi-", heard->substr(slash + 1));
+  if (id) facts.run_id = Told<std::string>{.value = *id, .from = from};
+}
+
 bool is_this_machine(const Surroundings& around, const std::string& host) {
   const auto slurms = around.variables("SLURMD_NODENAME");
   return short_name(host) == short_name(around.hostname) || (slurms && host == *slurms);
@@ -81,17 +127,19 @@ void find_master(Reading& reading, const Surroundings& around, const Names& name
                              " (the machine of rank 0, as the others reach it), or --master-addr";
   const std::optional<Told<int>> local = reading.number(names.local_size, 1);
   const bool is_one_machine = local && facts.nodes && local->value == facts.nodes->value;
-  facts.master_addr = reading.text("MASTER_ADDR");
-  if (facts.master_addr && is_loopback(facts.master_addr->value) && local && !is_one_machine) {
-    reading.blame(shown(*facts.master_addr) + " is every machine itself, but only " +
+  const auto given = reading.text("MASTER_ADDR");
+  if (given && is_loopback(given->value) && local && !is_one_machine) {
+    reading.blame(shown(*given) + " is every machine itself, but only " +
                   std::to_string(local->value) + " of the ranks are on this one; write " + remedy);
   }
-  if (facts.master_addr) return;
+  if (given) facts.master_addr = given;
+  if (given) return;
   if (is_one_machine) {
     facts.master_addr =
         Told<std::string>{.value = "127.0.0.1", .from = local->from + ": all are on this machine"};
     return;
   }
+  if (facts.master_addr) return;  // rank 0 has told it
   facts.no_master = std::string(names.engine) + " does not tell where rank 0 is; write " + remedy;
   const bool is_first = facts.node_rank && facts.node_rank->value == 0;
   if (const auto first = first_host_of_job(around)) {
@@ -165,6 +213,7 @@ std::optional<Facts> hydra(const Surroundings& around) {
     return std::nullopt;
   facts.engine = kHydra.engine;
   read_ranks(reading, kHydra, facts);
+  meet(reading, around, kHydra, facts);
   find_master(reading, around, kHydra, facts);
   find_port(reading, facts);
   remark_neighbours(reading, kHydra, facts);

@@ -57,6 +57,73 @@ TEST_CASE("mpirun over several machines tells no address, and none is made up") 
   CHECK_FALSE(facts_of(with(kHydra, {{"MPI_LOCALNRANKS", ""}})).master_addr);
 }
 
+TEST_CASE("where the ranks can meet, rank 0 tells where it is and what the job is called") {
+  std::optional<std::string> heard;
+  engines::Surroundings first = around(with(kHydra, {{"PMI_RANK", "0"}}), "gpu0");
+  first.random_id = "abc123";
+  first.meeting = [&heard](const std::optional<std::string>& told) -> Result<std::string> {
+    if (told) heard = told;
+    return *heard;
+  };
+  const Variables names = {{"gpu0", "192.0.2.1"}};
+  first.addresses_of = [names](const std::string& name) -> std::vector<std::string> {
+    const auto found = names.find(name);
+    if (found == names.end()) return {};
+    return {"127.0.1.1", found->second};
+  };
+  first.addresses = {"127.0.0.1", "192.0.2.1", "198.51.100.7", "fe80::1"};
+  const auto told = hydra(first);
+  CHECK(heard == "gpu0/abc123");
+  CHECK(told->master_addr == Told<std::string>{"gpu0", "PMI, from rank 0"});
+  CHECK(told->run_id == Told<std::string>{"mpi-abc123", "PMI, from rank 0"});
+  CHECK(told->master_port->value >= 61440);
+  CHECK(told->wrong.empty());
+
+  engines::Surroundings other = around(kHydra, "gpu1");
+  other.meeting = first.meeting;
+  CHECK(hydra(other)->master_addr == told->master_addr);
+  CHECK(hydra(other)->master_port == told->master_port);
+
+  // A name that leads elsewhere or nowhere: the only address of its own, and of several none.
+  first.hostname = "nameless";
+  CHECK_FALSE(hydra(first)->master_addr);
+  CHECK(heard == "/abc123");
+  CHECK_THAT(hydra(first)->no_master, ContainsSubstring("mpiexec -genv MASTER_ADDR HOST"));
+  first.addresses = {"127.0.0.1", "192.0.2.1", "169.254.3.3", "2001:db8::1"};
+  CHECK(hydra(first)->master_addr->value == "192.0.2.1");
+  first.hostname = "gpu0";
+  first.addresses = {"127.0.0.1", "198.51.100.7"};  // 192.0.2.1 is another machine's
+  CHECK(hydra(first)->master_addr->value == "198.51.100.7");
+}
+
+TEST_CASE("ranks do not meet where MASTER_ADDR is set, and on one machine meet for a name alone") {
+  int meetings = 0;
+  engines::Surroundings one = around(with(kHydra, {{"MASTER_ADDR", "gpu7"}}));
+  one.meeting = [&meetings](const auto&) -> Result<std::string> {
+    ++meetings;
+    return std::string("gpu0/abc");
+  };
+  CHECK(hydra(one)->master_addr->value == "gpu7");
+  CHECK(meetings == 0);
+  engines::Surroundings together = around(with(kHydra, {{"MPI_LOCALNRANKS", "3"}}));
+  together.meeting = one.meeting;
+  const auto facts = hydra(together);
+  CHECK(facts->master_addr->value == "127.0.0.1");
+  CHECK(facts->run_id->value == "mpi-abc");
+  CHECK(meetings == 1);
+}
+
+TEST_CASE("ranks that cannot meet are an error with its remedy") {
+  engines::Surroundings one = around(kHydra);
+  one.meeting = [](const auto&) -> Result<std::string> {
+    return Error{ErrorCode::Timeout, "no answer within 9 ms"};
+  };
+  CHECK_THAT(hydra(one)->wrong, ContainsSubstring("no answer within 9 ms") &&
+                                    ContainsSubstring("mpiexec -genv MASTER_ADDR HOST"));
+  one.meeting = [](const auto&) -> Result<std::string> { return std::string("nonsense"); };
+  CHECK_THAT(hydra(one)->wrong, ContainsSubstring("\"nonsense\" is not what rank 0 tells"));
+}
+
 TEST_CASE("localhost is right only when all ranks are on this machine") {
   const Facts all = facts_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}));
   CHECK(all.master_addr->value == "127.0.0.1");
