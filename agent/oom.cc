@@ -35,9 +35,10 @@ void for_each_line(std::string_view text, const Visit& visit) {
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path);
-  std::string text(kFileLimit, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::string text;
+  std::array<char, 4096> piece;  // most are a few lines: room for all would be zeroed for nothing
+  while (text.size() < kFileLimit && (file.read(piece.data(), piece.size()), file.gcount() > 0))
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
   return text;
 }
 

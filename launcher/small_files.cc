@@ -1,6 +1,7 @@
 #include "launcher/small_files.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -11,9 +12,10 @@ namespace drun {
 std::string text_of_file(const std::string& path) {
   constexpr std::size_t kMostBytes = 64 * 1024;
   std::ifstream file(path, std::ios::binary);
-  std::string text(kMostBytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  std::string text;
+  std::array<char, 4096> piece;  // most are a line: room for 64 KiB would be zeroed for nothing
+  while (text.size() < kMostBytes && (file.read(piece.data(), piece.size()), file.gcount() > 0))
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
   return text;
 }
 

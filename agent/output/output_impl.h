@@ -30,7 +30,7 @@ class Output::Impl {
         spec_(std::move(spec)),
         host_(std::move(host)),
         fds_(fds),
-        buffer_(kReadBytes),
+        buffer_(std::make_unique_for_overwrite<char[]>(kReadBytes)),
         patience_(io) {}
   ~Impl() {
     on_drained_ = nullptr;
@@ -105,7 +105,8 @@ class Output::Impl {
   std::function<void(std::uint64_t, std::size_t)> on_taken_;
   std::optional<std::uint64_t> trip_;  // of link_, for this round's streams
   std::optional<LineBuffer> own_lines_;
-  std::vector<char> buffer_;
+  std::unique_ptr<char[]>
+      buffer_;  // kReadBytes; not filled with zeros, that takes longer than all reads
   std::uint64_t streams_made_ = 0;
   std::uint64_t looks_at_congestion_ = 0;
   std::array<LogFile, 2> filtered_;

@@ -96,8 +96,9 @@ Result<int> Output::Impl::open_pipe(int local_rank, Stream stream, LogFile tee, 
         stream == Stream::Stdout ? spec_.duplicate_stdout_filters : spec_.duplicate_stderr_filters,
         label_of(spec_, origin));
   auto& made = worker.streams[index_of(stream)];
-  made = std::make_unique<WorkerStream>(io_, buffer_, console_of(stream), log_, std::move(setup),
-                                        [this] { check_drained(); });
+  made =
+      std::make_unique<WorkerStream>(io_, std::span(buffer_.get(), kReadBytes), console_of(stream),
+                                     log_, std::move(setup), [this] { check_drained(); });
   if (const Result<void> started = made->start(std::move(pipe->read_end)); !started)
     return started.error();
   return hand_out(std::move(pipe->write_end));

@@ -23,7 +23,7 @@ Result<Pipe> make_pipe(std::size_t capacity_bytes) {
   return pipe;
 }
 
-PipeReader::PipeReader(asio::io_context& io, std::vector<char>& buffer, Listener listener)
+PipeReader::PipeReader(asio::io_context& io, std::span<char> buffer, Listener listener)
     : pipe_(io), buffer_(buffer), listener_(std::move(listener)) {}
 
 Result<void> PipeReader::start(UniqueFd read_end) {

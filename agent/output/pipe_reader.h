@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "rendezvous/asio.h"
 #include "rendezvous/result.h"
@@ -40,7 +40,7 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
   };
 
   // `buffer` is shared by all readers: its content is the callback's only.
-  PipeReader(asio::io_context& io, std::vector<char>& buffer, Listener listener);
+  PipeReader(asio::io_context& io, std::span<char> buffer, Listener listener);
 
   Result<void> start(UniqueFd read_end);
   void wake();
@@ -60,7 +60,7 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
   void wait();
 
   asio::posix::stream_descriptor pipe_;
-  std::vector<char>& buffer_;
+  std::span<char> buffer_;
   Listener listener_;
   bool is_waiting_ = false;
   bool is_closed_ = true;

@@ -14,8 +14,8 @@ WallTime wall_now() {
 
 }  // namespace
 
-WorkerStream::WorkerStream(asio::io_context& io, std::vector<char>& buffer, Console& console,
-                           Log log, Setup setup, std::function<void()> on_end)
+WorkerStream::WorkerStream(asio::io_context& io, std::span<char> buffer, Console& console, Log log,
+                           Setup setup, std::function<void()> on_end)
     : console_(console),
       log_(std::move(log)),
       setup_(std::move(setup)),

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,7 +51,7 @@ class WorkerStream {
     rendezvous::Lines lines;     // what all messages have in common
   };
 
-  WorkerStream(asio::io_context& io, std::vector<char>& buffer, Console& console, Log log,
+  WorkerStream(asio::io_context& io, std::span<char> buffer, Console& console, Log log,
                Setup setup, std::function<void()> on_end);
   WorkerStream(const WorkerStream&) = delete;
   WorkerStream& operator=(const WorkerStream&) = delete;
