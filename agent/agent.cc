@@ -1,10 +1,8 @@
 #include "agent/agent.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cassert>
-#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -26,13 +24,12 @@
 #include "agent/stacks/looks.h"
 #include "agent/stacks/worker_evidence.h"
 #include "agent/worker_command.h"
+#include "agent/worker_stdin.h"
 #include "agent/workers.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/client.h"
 #include "rendezvous/overloaded.h"
-#include "rendezvous/pulse_page.h"
 #include "rendezvous/server.h"
-#include "rendezvous/unique_fd.h"
 
 namespace drun::agent {
 namespace {
@@ -102,6 +99,8 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   HangWatch hang_watch_;
   Looks looks_;
   Signals signals_;
+  WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
+                     [this](const std::string& line) { output_.tell_starter(line); }};
   std::optional<Lifeline> lifeline_;
   bool is_terminated_ = false;
   std::optional<HostSlot> slot_;
@@ -171,7 +170,8 @@ Result<void> Agent::open_server(JoinSpec& join) {
 AgentEnd Agent::run() {
   signals_.start();
   Signals::Listener& listener = *this;
-  if (spec_.lifeline) lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener).start();
+  if (spec_.lifeline)
+    lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener).give_input_to(stdin_).start();
   if (Result<void> opened = open(); opened) {
     client_->start();
     io_.run();
@@ -201,6 +201,7 @@ void Agent::end() {
   lookers_.close();
   signals_.stop();
   if (lifeline_) lifeline_->stop();
+  stdin_.stop();
   give_up_.cancel();
 }
 
@@ -232,20 +233,19 @@ Result<void> Agent::open_streams() {
 }
 
 Result<void> Agent::start_workers() {
-  const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!null) return system_error("open /dev/null", errno);
   const WorkerSpec worker = world_->is_preflight ? probe_of(spec_) : spec_.worker;
   std::vector<Command> commands;
   commands.reserve(streams_.size());
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const int local_rank = static_cast<int>(i);
-    const bool reads_stdin = worker.stdin_source == StdinSource::Rank0 && local_rank == 0;
+    const Result<int> standard_input = stdin_.open(worker.stdin_source, *world_, local_rank);
+    if (!standard_input) return standard_input.error();
     commands.push_back(Command{
         .argv = wrapped_argv(worker, *world_, local_rank),
         .inherited = inherited_,
         .environment = own_environment(worker, *world_, local_rank, streams_[i].error_file,
                                        hang_watch_.heartbeat_file(i)),
-        .stdin_fd = reads_stdin ? STDIN_FILENO : null.get(),
+        .stdin_fd = *standard_input,
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
         .descriptor_limit = users_limit_,

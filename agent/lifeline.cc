@@ -24,6 +24,16 @@ std::optional<int> number_after(std::string_view line, std::string_view word) {
   return number;
 }
 
+std::optional<std::size_t> input_after(std::string_view line) {
+  constexpr std::string_view kWord = "input ";
+  if (!line.starts_with(kWord)) return std::nullopt;
+  line.remove_prefix(kWord.size());
+  std::size_t bytes = 0;
+  const auto [end, ec] = std::from_chars(line.data(), line.data() + line.size(), bytes);
+  if (ec != std::errc() || end != line.data() + line.size()) return std::nullopt;
+  return bytes;
+}
+
 }  // namespace
 
 Lifeline::Lifeline(asio::io_context& io, int fd, std::string pending, Signals::Listener& listener,
@@ -74,7 +84,7 @@ void Lifeline::wait() {
 }
 
 void Lifeline::read() {
-  std::array<char, 1024> buffer{};
+  std::array<char, 16 * 1024> buffer{};
   const ssize_t got = ::read(input_.native_handle(), buffer.data(), buffer.size());
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return wait();
   if (got <= 0) return end();
@@ -84,14 +94,23 @@ void Lifeline::read() {
 }
 
 void Lifeline::take(std::string_view bytes) {
-  held_ += bytes;
-  for (std::size_t end = held_.find('\n'); end != held_.npos && !is_stopped_;
-       end = held_.find('\n')) {
-    const std::string line = held_.substr(0, end);
-    held_.erase(0, end + 1);
-    obey(line);
+  while (!bytes.empty() && !is_stopped_) {
+    if (input_left_bytes_ > 0) {
+      const std::string_view piece = bytes.substr(0, input_left_bytes_);
+      input_left_bytes_ -= piece.size();
+      bytes.remove_prefix(piece.size());
+      if (workers_input_ != nullptr) workers_input_->on_input(piece);
+      continue;
+    }
+    const std::size_t end = bytes.find('\n');
+    held_ += bytes.substr(0, end);
+    if (end == bytes.npos) {
+      if (held_.size() > kMostLineBytes) held_.clear();
+      return;
+    }
+    bytes.remove_prefix(end + 1);
+    obey(std::exchange(held_, {}));
   }
-  if (held_.size() > kMostLineBytes) held_.clear();
 }
 
 void Lifeline::obey(std::string_view line) {
@@ -99,6 +118,10 @@ void Lifeline::obey(std::string_view line) {
   if (const auto passed = number_after(line, "pass ")) {
     if (*passed == SIGUSR1 || *passed == SIGUSR2 || *passed == SIGCONT)
       listener_.on_pass_on(*passed);
+  } else if (const auto bytes = input_after(line)) {
+    input_left_bytes_ = *bytes;
+  } else if (line == "input end") {
+    if (workers_input_ != nullptr) workers_input_->on_input_end();
   } else if (line == "kill" && !std::exchange(is_killing_, true)) {
     listener_.on_terminate(SIGTERM);
     listener_.on_kill_now();

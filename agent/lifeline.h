@@ -7,6 +7,8 @@
 //
 //   "signal N"   end in order, as by signal N          "kill"     and at once
 //   "pass N"     USR1, USR2 or CONT for the workers     end of file, or an error: as SIGHUP
+//   "input N"    N bytes for rank 0's standard input    "input end"  and no more
+//                follow this line
 //
 // Shape:   other lines, empty ones among them, mean nothing. What Signals promises of its listener
 //          holds here, but that on_terminate may come from both.
@@ -16,6 +18,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -30,12 +33,26 @@ inline constexpr std::chrono::seconds kLifelineSilence{60};
 
 class Lifeline {
  public:
+  class Input {
+   public:
+    virtual void on_input(std::string_view bytes) = 0;  // in any pieces
+    virtual void on_input_end() = 0;
+
+   protected:
+    ~Input() = default;
+  };
+
   // Reads a duplicate of `fd`; `pending` are bytes that were read from it before.
   Lifeline(asio::io_context& io, int fd, std::string pending, Signals::Listener& listener,
            std::chrono::milliseconds silence = kLifelineSilence);
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
+  // Before start(); without it such bytes are dropped.
+  Lifeline& give_input_to(Input& input) {
+    workers_input_ = &input;
+    return *this;
+  }
   void start();
   void stop();
 
@@ -53,6 +70,8 @@ class Lifeline {
   std::chrono::milliseconds silence_;
   std::string held_;
   Signals::Listener& listener_;
+  Input* workers_input_ = nullptr;
+  std::size_t input_left_bytes_ = 0;  // that follow, and are no lines
   bool is_stopped_ = false;
   bool is_killing_ = false;
 };

@@ -177,8 +177,11 @@ void declare_output(OptionTable& table, Options& options) {
   table.flag("--timestamps", options.timestamps, "a time (UTC) in front of each line", kOwn);
   table.flag("--gather-logs", options.gather_logs,
              "all nodes' lines go to node 0's console and, with --log-dir, its files, one "
-             "directory a rank; give it to all nodes (agent/OUTPUT.md)",
+             "directory a rank; give it to all nodes (agent/OUTPUT.md). With --hosts and --log-dir "
+             "that is so by itself, and the files are here",
              kOwn);
+  table.flag("--no-gather-logs", options.hosts.leaves_logs_there,
+             "with --hosts: each host keeps the files of its workers", kOwn);
   table.value("-r,--redirects", options.redirects, parse_streams, "SPEC", "to files only");
   table.value("-t,--tee", options.tee, parse_streams, "SPEC",
               "to files, and labelled to the console");

@@ -39,6 +39,14 @@ void Output::Impl::open_gathering() {
       .on_room = [this] { wake_all(); },
       .on_idle = [this] { check_drained(); },
       .on_lost = [this](const std::vector<rendezvous::Lines>& lines) { take_back(lines); }});
+  if (spec_.gathers_by_stdout) {
+    to_stdout_.emplace(io_, ++streams_made_, *out_, *link_, [this](int local_rank) {
+      return rendezvous::LinesFrom{.node_rank = world_.node_rank,
+                                   .rank = world_.base_rank + local_rank,
+                                   .role = world_.role};
+    });
+    return to_stdout_->start();
+  }
   gathered_ = std::make_unique<GatheredLines>(
       io_, log_, spec_, GatheredLines::Places{*out_, err(), files_},
       GatheredLines::Listener{
@@ -66,6 +74,7 @@ void Output::Impl::take_back(const std::vector<rendezvous::Lines>& lines) {
 void Output::Impl::wake_all() {
   for_each_stream([](WorkerStream& stream) { stream.wake(); });
   if (gathered_) gathered_->wake();
+  if (to_stdout_) to_stdout_->wake();
 }
 
 Result<void> Output::Impl::open_round(const World& world) {
@@ -167,6 +176,13 @@ void Output::Impl::say(std::string_view line) {
   console.flush();
 }
 
+void Output::Impl::tell_starter(std::string_view line) {
+  if (out_->is_gone()) return;
+  if (!starters_lines_) starters_lines_.emplace(++streams_made_, "");
+  starters_lines_->take(line, out_->queue());
+  out_->flush();
+}
+
 void Output::Impl::finish() {
   for (Console* console : {out_.get(), err_.get()}) {
     if (console == nullptr || console->is_gone() || !console->is_terminal()) continue;
@@ -210,6 +226,7 @@ rendezvous::LineTaker* Output::line_taker(
 bool Output::is_held_up() const { return impl_->is_held_up(); }
 rendezvous::Client::LineListener* Output::line_listener() { return impl_->line_listener(); }
 void Output::say(std::string_view line) { impl_->say(line); }
+void Output::tell_starter(std::string_view line) { impl_->tell_starter(line); }
 std::string Output::log_place() const { return impl_->log_place(); }
 void Output::finish() { impl_->finish(); }
 void Output::stop() { impl_->stop(); }

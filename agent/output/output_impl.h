@@ -12,6 +12,7 @@
 
 #include "agent/output/gather/gather_link.h"
 #include "agent/output/gather/gathered_lines.h"
+#include "agent/output/gather/stdout_lines.h"
 #include "agent/output/line_form.h"
 #include "agent/output/log_files.h"
 #include "agent/output/output.h"
@@ -45,11 +46,14 @@ class Output::Impl {
   std::vector<std::string> stderr_tail(int local_rank);
   std::optional<std::uint64_t> printed(int local_rank);
   rendezvous::LineTaker* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
-  rendezvous::Client::LineListener* line_listener() { return link_ ? &*link_ : nullptr; }
+  rendezvous::Client::LineListener* line_listener() {
+    return link_ && !to_stdout_ ? &*link_ : nullptr;
+  }
   bool is_held_up() const {
     return (out_ && out_->is_congested()) || (err_ && err_->is_congested());
   }
   void say(std::string_view line);
+  void tell_starter(std::string_view line);
   const std::string& log_place() const { return files_.place(); }
   void finish();
   void stop();
@@ -102,9 +106,11 @@ class Output::Impl {
   // With spec_.gathers: what this node sends, and what it is sent.
   std::optional<GatherLink> link_;
   std::unique_ptr<GatheredLines> gathered_;
+  std::optional<StdoutLines> to_stdout_;  // with spec_.gathers_by_stdout, in place of gathered_
   std::function<void(std::uint64_t, std::size_t)> on_taken_;
   std::optional<std::uint64_t> trip_;  // of link_, for this round's streams
   std::optional<LineBuffer> own_lines_;
+  std::optional<LineBuffer> starters_lines_;
   std::unique_ptr<char[]>
       buffer_;  // kReadBytes; not filled with zeros, that takes longer than all reads
   std::uint64_t streams_made_ = 0;

@@ -91,12 +91,22 @@ void label_lines(Plan& plan, const Start& start, const HostFacts& host) {
     plan.agent.output.label_template = start.label;
 }
 
+// To the starter, who keeps them and shows them.
+void send_lines(OutputSpec& output, const Start& start) {
+  if (!start.sends_lines) return;
+  output.gathers = true;
+  output.gathers_by_stdout = true;
+  if (!start.keeps_all) return;
+  for (auto& streams : output.streams)
+    for (StreamPlan& stream : streams) stream.to_file = true;
+}
+
 ReportStyle style_of(const Start& start, const std::string& invoked_as) {
   return {.invoked_as = invoked_as,
           .has_colour = start.has_colour,
           .columns = start.columns,
           .utc_offset = std::chrono::seconds(start.utc_offset_s),
-          .log_directory = "",
+          .log_directory = start.log_directory,
           .report_file = start.report_file};
 }
 
@@ -108,7 +118,7 @@ int run(const Plan& plan, const Start& start, const std::string& invoked_as) {
   const Result<int> code = agent::run_guarded([&] {
     const agent::AgentEnd ended = agent::run_agent(plan.agent, log);
     ReportStyle style = style_of(start, invoked_as);
-    style.log_directory = ended.log_directory;
+    if (!start.sends_lines) style.log_directory = ended.log_directory;
     const bool is_told = plan.is_doctor && is_verdict(ended.outcome);
     End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),
             .text = is_told ? std::string() : report_text(ended.outcome, style),
@@ -150,6 +160,7 @@ int run_from_stdin() {
     return decline(plan->cannot_start->message, exit_code(plan->cannot_start->status));
   if (!start->host.empty()) plan->agent.host = start->host;
   label_lines(*plan, *start, host);
+  send_lines(plan->agent.output, *start);
   write_out(to_line(Hello{.version = kVersion}));
   for (;;) {
     const Result<std::string> word = input.read(std::nullopt);

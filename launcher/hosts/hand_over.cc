@@ -134,6 +134,9 @@ std::string to_line(const Start& start) {
                {"host", to_characters(start.host)},
                {"label", to_characters(start.label)},
                {"report_file", to_characters(start.report_file)},
+               {"sends_lines", start.sends_lines},
+               {"keeps_all", start.keeps_all},
+               {"log_directory", to_characters(start.log_directory)},
                {"columns", start.columns},
                {"has_colour", start.has_colour},
                {"utc_offset_s", start.utc_offset_s}};
@@ -166,6 +169,9 @@ Result<Start> parse_start(std::string_view line) {
   start.host = fields.text("host");
   start.label = fields.text("label");
   start.report_file = fields.text("report_file");
+  start.sends_lines = fields.flag("sends_lines");
+  start.keeps_all = fields.flag("keeps_all");
+  start.log_directory = fields.text("log_directory");
   start.columns = fields.number("columns");
   start.has_colour = fields.flag("has_colour");
   start.utc_offset_s = fields.number("utc_offset_s");

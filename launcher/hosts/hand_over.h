@@ -2,9 +2,13 @@
 // and as values.
 //
 //   starter -> agent   Start, one line of JSON; then "go" once all hosts are ready; then, any time,
-//                      "signal N", "kill" and empty lines. End of file ends the job there.
+//                      "signal N", "kill" and empty lines (agent/lifeline.h). With --stdin=rank0
+//                      also "input N", N bytes, and "input end". End of file ends the job there.
 //   agent -> starter   Hello, once it knows whether it can start; then workers' lines; at the end
 //                      End. Those two are lines of JSON behind kMark, which no text of people has.
+//                      "room N" behind it: rank 0 is here, and takes N bytes of input more.
+//                      Workers' lines are text as it is to be shown, or, with sends_lines, frames
+//                      (agent/output/gather/line_frames.h).
 //
 // Shape:   every text is bytes: those beyond ASCII travel as the characters U+0080 to U+00FF.
 // Units:   a line is at most kMostLineBytes.
@@ -21,7 +25,7 @@
 
 namespace drun::hosts {
 
-inline constexpr int kProtocol = 1;
+inline constexpr int kProtocol = 2;
 inline constexpr std::string_view kMark =
     "\x1e"
     "drun ";
@@ -36,7 +40,12 @@ struct Start {
   std::string label{};        // in front of workers' lines
   std::string secret{};       // of the job; empty: none, and then not written
   std::string report_file{};  // where the starter writes it: to be named in the report
-  int columns = 80;           // of the starter's terminal
+  // The starter keeps the workers' files, in log_directory: their lines go to it. Which: all, or
+  // what --redirects and --tee choose.
+  bool sends_lines = false;
+  bool keeps_all = false;
+  std::string log_directory{};
+  int columns = 80;  // of the starter's terminal
   bool has_colour = false;
   long utc_offset_s = 0;
   bool operator==(const Start&) const = default;

@@ -4,7 +4,9 @@
 #include <array>
 #include <utility>
 
+#include "launcher/hosts/elastic_plan.h"
 #include "launcher/hosts/exports.h"
+#include "launcher/hosts/lines_home.h"
 #include "launcher/hosts/pool.h"
 #include "launcher/hosts/remote_command.h"
 #include "launcher/hosts/spread.h"
@@ -16,12 +18,21 @@ namespace drun::hosts {
 namespace {
 
 // What the agents are not given as it was: it is ours, or each gets its own.
-constexpr std::array<std::string_view, 25> kNotPassedOn{
+constexpr std::array<std::string_view, 27> kNotPassedOn{
     "--hosts",       "--host",        "--hostfile", "--machinefile",   "--include",
     "--exclude",     "--np",          "--export",   "--map-by",        "--oversubscribe",
     "--ssh",         "--ssh-args",    "--fanout",   "--login-timeout", "--report",
     "--dry-run",     "--explain",     "--engine",   "--nnodes",        "--node-rank",
-    "--master-addr", "--master-port", "--rdzv-id",  "--log-level",     "--secret-file"};
+    "--master-addr", "--master-port", "--rdzv-id",  "--log-level",     "--secret-file",
+    "--gather-logs", "--rdzv-backend"};
+
+// Those, and what the starter does instead of it.
+bool is_passed_on(const std::string& name, const HostNode& node, const Options& options) {
+  if (name == "--nproc-per-node") return !node.workers;
+  if (name == "--rdzv-conf") return !is_elastic_wish(options);
+  if (name == "--log-dir" || name == "--no-gather-logs") return !gathers_here(options);
+  return std::find(kNotPassedOn.begin(), kNotPassedOn.end(), name) == kNotPassedOn.end();
+}
 
 bool is_loopback(const std::string& name) {
   return name == "localhost" || name.starts_with("127.") || name == "::1";
@@ -33,16 +44,16 @@ Result<void> check(const Options& options) {
     return usage_error("--hosts and --hostfile", "write one of them, and --include to choose");
   if (options.node_rank)
     return usage_error("--node-rank", "with --hosts the order of the hosts says it; leave it out");
-  if (options.exclude_after)
-    return usage_error("--exclude-after",
-                       "with --hosts every node has its place, and no spare waits; leave it out");
+  if (options.exclude_after && !is_elastic_wish(options))
+    return usage_error(
+        "--exclude-after",
+        "with --hosts every node has its place, and no spare waits; leave it out, or "
+        "say with --nnodes=MIN:MAX how many of the hosts there have to be");
   if (options.standalone) return usage_error("--standalone", "it is for one node without --hosts");
   if (options.rdzv_endpoint || options.rdzv_backend.value_or("static") != "static")
     return usage_error("--rdzv-backend, --rdzv-endpoint",
-                       "with --hosts the nodes meet on the first host, or on --master-addr; "
+                       "with --hosts the nodes meet on the first hosts, or on --master-addr; "
                        "leave them out");
-  if (options.stdin_source != StdinSource::DevNull)
-    return usage_error("--stdin=rank0", "not with --hosts; let the program read a file");
   if (options.output == OutputMode::Raw)
     return usage_error("--output=raw", "not with --hosts: lines of several hosts would mix");
   if (options.hosts.include && options.hosts.exclude)
@@ -84,14 +95,6 @@ Wish wish_of(const Options& options) {
   else
     wish.has_per_node_word = true;
   return wish;
-}
-
-Result<void> check_node_count(const Options& options, std::size_t hosts) {
-  if (!options.nnodes) return {};
-  const NodeRange& nodes = *options.nnodes;
-  if (nodes.min == nodes.max && static_cast<std::size_t>(nodes.max) == hosts) return {};
-  return usage_error("--nnodes", "there are " + std::to_string(hosts) +
-                                     " hosts with workers, each a node; leave it out");
 }
 
 // The user's, or one for this job alone: nobody need care for it.
@@ -143,23 +146,13 @@ std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
   const HostNode& node = plan.nodes[rank];
   std::vector<std::string> words{options.invoked_as};
   if (options.doctor) words.emplace_back("doctor");
-  for (const auto& [name, value] : options.hosts.given) {
-    const bool is_ours =
-        std::find(kNotPassedOn.begin(), kNotPassedOn.end(), name) != kNotPassedOn.end() ||
-        (name == "--nproc-per-node" && node.workers);
-    if (!is_ours) words.push_back(value ? name + "=" + *value : name);
-  }
+  for (const auto& [name, value] : options.hosts.given)
+    if (is_passed_on(name, node, options)) words.push_back(value ? name + "=" + *value : name);
   const auto add = [&words](const std::string& name, const std::string& value) {
     words.push_back(name + "=" + value);
   };
   add("--engine", "none");
-  add("--nnodes", std::to_string(plan.nodes.size()));
-  add("--node-rank", std::to_string(rank));
-  add("--rdzv-id", plan.run_id);
-  if (!plan.master_addr.empty()) {
-    add("--master-addr", plan.master_addr);
-    add("--master-port", std::to_string(plan.master_port));
-  }
+  for (std::string& word : meeting_words(plan, rank)) words.push_back(std::move(word));
   if (node.workers) add("--nproc-per-node", std::to_string(*node.workers));
   if (!options.sources.contains("--output")) add("--output", "labelled");
   if (options.log_level)
@@ -186,13 +179,12 @@ std::vector<EnvironmentEntry> environment_of(const PoolHost& host,
 }
 
 std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
-                               const std::vector<EnvironmentEntry>& exports, const HostFacts& host,
-                               bool gathers) {
+                               const std::vector<EnvironmentEntry>& exports,
+                               const HostFacts& host) {
   std::vector<HostNode> nodes;
   const auto own_label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
   for (const Share& share : shares) {
-    const std::string label =
-        own_label.value_or(gathers ? kHostLabel : "[" + share.host.name + ":${rank}]: ");
+    const std::string label = own_label.value_or("[" + share.host.name + ":${rank}]: ");
     nodes.push_back({.name = share.host.name,
                      .user = share.host.user,
                      .workers = share.workers,
@@ -212,6 +204,7 @@ HostPlan frame_of(const Options& options, const HostFacts& host) {
       .fanout = options.hosts.fanout,
       .login_timeout = options.hosts.login_timeout,
       .report_file = options.report.value_or(""),
+      .gives_stdin = options.stdin_source == StdinSource::Rank0 && !options.doctor,
       .exit_codes =
           options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun),
       .dry_run = options.dry_run,
@@ -234,8 +227,14 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
   const auto exports = exported(options.hosts.exports, here, remarks);
   if (!exports) return exports.error();
   HostPlan plan = frame_of(options, host);
-  plan.nodes = nodes_of(*shares, *exports, host, options.gather_logs);
+  plan.nodes = nodes_of(*shares, *exports, host);
+  auto lines = plan_lines_home(options, host, *exports);
+  if (!lines) return lines.error();
+  plan.lines = *std::move(lines);
+  plan.keeps_all_lines = plan.lines && plan.lines->log_dir;
   if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
+  const bool has_own_address = plan.nodes.size() > 1 && plan.master_addr != plan.nodes[0].name;
+  plan_elastic_hosts(plan, options, has_own_address);
   if (Result<void> chosen = choose_secret(plan, options, host); !chosen) return chosen.error();
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
     HostNode& node = plan.nodes[rank];
@@ -248,8 +247,8 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
 
 Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& remarks) {
   const HostOptions& wishes = options.hosts;
-  for (const char* option :
-       {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout", "--login-timeout"}) {
+  for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
+                             "--login-timeout", "--no-gather-logs"}) {
     if (options.sources.contains(option))
       return usage_error(option, "it is about --hosts or --hostfile; give one of them");
   }

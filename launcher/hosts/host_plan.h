@@ -17,7 +17,8 @@
 
 namespace drun::hosts {
 
-// One host of the job; its place in HostPlan::nodes is its node rank.
+// One host of the job; its place in HostPlan::nodes is its node rank, unless nodes_wanted leaves
+// those to the job.
 struct HostNode {
   std::string name{};
   std::string user{};
@@ -35,12 +36,19 @@ struct HostPlan {
   std::string run_id{};
   std::string master_addr{};  // empty: one host alone
   int master_port = 0;
+  // Of a job whose nodes may be fewer; the hosts whose agents may coordinate it, by node.
+  std::optional<NodeRange> nodes_wanted{};
+  std::vector<std::size_t> seats{};
+  std::string rdzv_conf{};    // the user's, and what goes with it
   std::string directory{};    // where the agents work
   std::string secret{};       // of the job; empty: none. It is never shown
   std::string secret_from{};  // whose: "/home/me/secret", "DRUN_SECRET", "this job's own"
   int fanout = 64;
   std::chrono::milliseconds login_timeout{0};
   std::string report_file{};
+  std::optional<OutputSpec> lines{};  // of workers, if they come here as frames; and their files
+  bool keeps_all_lines = false;       // in those files
+  bool gives_stdin = false;           // rank 0 reads the starter's standard input
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
   std::optional<DryRun> dry_run{};
   LogLevel log_level = LogLevel::Info;

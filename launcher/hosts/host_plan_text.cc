@@ -33,10 +33,22 @@ std::string workers_text(const HostNode& node) {
 }
 
 std::string meeting_of(const HostPlan& plan) {
+  if (plan.seats.size() > 1) {
+    std::string text;
+    for (const std::size_t seat : plan.seats)
+      text += (text.empty() ? "" : ", ") + plan.nodes[seat].name;
+    return text + ", port " + std::to_string(plan.master_port) + ", of which one may be lost";
+  }
   if (plan.master_addr.empty()) return "on that host, any free port";
   const bool is_v6 = plan.master_addr.find(':') != std::string::npos;
   return (is_v6 ? "[" + plan.master_addr + "]" : plan.master_addr) + ":" +
          std::to_string(plan.master_port);
+}
+
+std::string files_text(const HostPlan& plan) {
+  const std::string place = plan.lines->log_dir.value_or("in a temporary folder");
+  return place + ", here, a folder a rank" +
+         (plan.keeps_all_lines ? "" : "; of what --redirects and --tee choose");
 }
 
 }  // namespace
@@ -45,9 +57,14 @@ std::string host_plan_text(const HostPlan& plan) {
   std::string text = field("run id", plan.run_id);
   text += field("hosts", std::to_string(plan.nodes.size()) + ", over ssh, " +
                              std::to_string(plan.fanout) + " logins at most at a time");
+  if (plan.nodes_wanted)
+    text += field("nodes", "at least " + std::to_string(plan.nodes_wanted->min) + ", at most " +
+                               std::to_string(plan.nodes_wanted->max));
   text += field("meet", meeting_of(plan));
   text += field("directory", plan.directory);
   if (!plan.secret.empty()) text += field("secret", plan.secret_from);
+  if (plan.gives_stdin) text += field("stdin", "this one's, to rank 0");
+  if (plan.lines) text += field("log files", files_text(plan));
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
     const HostNode& node = plan.nodes[rank];
     text += "\n" + field("node " + std::to_string(rank), node.name + ", " + workers_text(node));
@@ -71,13 +88,19 @@ std::string host_plan_json(const HostPlan& plan) {
                      {"arguments", node.arguments},
                      {"environment", std::move(environment)}});
   }
-  const Json json = {{"run_id", plan.run_id},
-                     {"meet", meeting_of(plan)},
-                     {"directory", plan.directory},
-                     {"fanout", plan.fanout},
-                     {"secret", plan.secret.empty() ? Json(nullptr) : Json(plan.secret_from)},
-                     {"nodes", std::move(nodes)},
-                     {"warnings", plan.warnings}};
+  const Json json = {
+      {"run_id", plan.run_id},
+      {"meet", meeting_of(plan)},
+      {"nodes_at_least",
+       plan.nodes_wanted ? Json(plan.nodes_wanted->min) : Json(plan.nodes.size())},
+      {"directory", plan.directory},
+      {"fanout", plan.fanout},
+      {"secret", plan.secret.empty() ? Json(nullptr) : Json(plan.secret_from)},
+      {"log_files_here", plan.lines.has_value()},
+      {"log_dir", plan.lines && plan.lines->log_dir ? Json(*plan.lines->log_dir) : Json(nullptr)},
+      {"stdin", plan.gives_stdin ? "rank0" : "none"},
+      {"nodes", std::move(nodes)},
+      {"warnings", plan.warnings}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

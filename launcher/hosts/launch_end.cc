@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "launcher/exit_code.h"
+#include "launcher/report.h"
 #include "launcher/report_words.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/round/roll_call.h"
@@ -31,6 +32,19 @@ std::string named_lines(const std::string& name, const std::string& words) {
   return text;
 }
 
+// Of an elastic job, why those could not be left out.
+std::string why_not_without(const Launching& state, std::size_t count) {
+  if (state.least_hosts == 0) return "";
+  const auto least = static_cast<std::size_t>(state.least_hosts);
+  if (state.hosts.size() - count < least)
+    return ", and --nnodes asks for " + std::to_string(least) + " at least";
+  return ", among them " +
+         std::string(state.seats.size() == 1 ? "the first, where all meet"
+                                             : "two of the first three, where all "
+                                               "meet") +
+         ": put others first";
+}
+
 LaunchEnd not_started(const Launching& state, const HostPlan& plan, const std::string& invoked_as) {
   LaunchEnd end;
   std::size_t count = 0;
@@ -42,7 +56,8 @@ LaunchEnd not_started(const Launching& state, const HostPlan& plan, const std::s
     list += named_lines(plan.nodes[i].name, host.problem);
   }
   end.text = invoked_as + ": cannot start on " + std::to_string(count) + " of " +
-             std::to_string(state.hosts.size()) + " hosts; nothing was started\n" + list;
+             std::to_string(state.hosts.size()) + " hosts" + why_not_without(state, count) +
+             "; nothing was started\n" + list;
   return end;
 }
 
@@ -59,6 +74,16 @@ LaunchEnd lost(const Launching& state, const HostPlan& plan, const std::string& 
   return end;
 }
 
+LaunchEnd elastic_end(const Launching& state, const HostPlan& plan, const std::string& invoked_as) {
+  if (state.said_last) {
+    const End& end = *state.hosts[*state.said_last].end;
+    return {end.exit_code, end.text, end.report};
+  }
+  return {.exit_code = styled(kNodeLost, plan),
+          .text = invoked_as + ": lost all hosts: none has said how the job ended\n",
+          .report = {}};
+}
+
 }  // namespace
 
 LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::string& invoked_as) {
@@ -70,6 +95,7 @@ LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::st
             .report = {}};
   }
   if (!has_run) return not_started(state, plan, invoked_as);
+  if (state.least_hosts > 0) return elastic_end(state, plan, invoked_as);
   const HostProgress& first = state.hosts.front();
   // Told to end after the grace, and so not the one to say why.
   const bool was_told = state.left_early && !state.end_node_0_at && !state.signal;
@@ -88,6 +114,21 @@ LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::st
                       first.code == kSshFailed && !state.signal;
   if (first.end && !is_cut) return {first.end->exit_code, first.end->text, first.end->report};
   return lost(state, plan, invoked_as);
+}
+
+LaunchEnd launch_end(const Error& error, const HostPlan& plan, const std::string& invoked_as) {
+  return {.exit_code = exit_code(error, plan.exit_codes),
+          .text = error_text(invoked_as, error),
+          .report = {}};
+}
+
+std::string going_without_text(const GoWithout& without, const HostPlan& plan) {
+  const std::string& name = plan.nodes[without.host].name;
+  if (without.problem.empty())
+    return "lost " + name + ": its ssh connection ended; the job goes on if enough hosts are left";
+  std::string words = without.problem.substr(0, without.problem.find_last_not_of("\r\n") + 1);
+  std::replace(words.begin(), words.end(), '\n', ';');
+  return name + " is left out: " + printable(words);
 }
 
 std::string reminder_text(const Launching& state, const HostPlan& plan) {

@@ -22,6 +22,12 @@ struct LaunchEnd {
 // agent said so. Requires is_over(state).
 LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::string& invoked_as);
 
+// Nothing was tried, because of that.
+LaunchEnd launch_end(const Error& error, const HostPlan& plan, const std::string& invoked_as);
+
+// "node03 is left out: Connection refused".
+std::string going_without_text(const GoWithout& without, const HostPlan& plan);
+
 // "no answer yet from node03, node04".
 std::string reminder_text(const Launching& state, const HostPlan& plan);
 

@@ -52,7 +52,20 @@ class Step {
     if (from.state == HostState::Leaving) actions_.emplace_back(LetGo{event.host});
   }
 
-  void take(const EndCame& event) { host(event.host).end = event.end; }
+  void take(const EndCame& event) {
+    host(event.host).end = event.end;
+    const bool is_first = !state_.said_last;
+    if (is_first || !is_about_itself(event.end) || is_about_itself(*said_last().end))
+      state_.said_last = event.host;
+  }
+
+  HostProgress& said_last() { return host(*state_.said_last); }
+
+  // A node that has lost the others cannot say how the job ended, unless all say so.
+  static bool is_about_itself(const End& end) {
+    return end.exit_code == kNodeLost || end.exit_code == kRendezvousTimeout ||
+           end.exit_code == kRendezvousRefused;
+  }
 
   void take(const SessionEnded& event) {
     HostProgress& from = host(event.host);
@@ -61,6 +74,7 @@ class Step {
     if (state_.phase == Phase::Starting && before != HostState::Leaving)
       return note_early_end(from, event);
     if (state_.phase != Phase::Running) return;
+    if (state_.least_hosts > 0) return note_lost(event.host, before);
     if (event.host == 0) {
       state_.end_by = now_ + kEndGrace;
       if (!from.end) each({HostState::Running}, [this](std::size_t i) { let_go(i); });
@@ -68,6 +82,14 @@ class Step {
       state_.left_early = event.host;
       state_.end_node_0_at = now_ + kEndGrace;
     }
+  }
+
+  void note_lost(std::size_t index, HostState before) {
+    const HostProgress& from = host(index);
+    const bool is_over = state_.said_last && !is_about_itself(*said_last().end);
+    if (is_over && !state_.end_by) state_.end_by = now_ + kEndGrace;
+    if (!from.end && before == HostState::Running && !is_over && !state_.signal)
+      actions_.emplace_back(GoWithout{index, ""});
   }
 
   static void note_early_end(HostProgress& from, const SessionEnded& event) {
@@ -85,7 +107,7 @@ class Step {
     state_.signal = event.signal;
     if (state_.phase != Phase::Running) return give_up();
     const std::string line = "signal " + std::to_string(event.signal);
-    if (host(0).state == HostState::Running) {
+    if (host(0).state == HostState::Running && state_.least_hosts == 0) {
       actions_.emplace_back(Say{0, line});
     } else {
       each({HostState::Running}, [&](std::size_t i) { actions_.emplace_back(Say{i, line}); });
@@ -174,13 +196,24 @@ class Step {
     const bool is_failed =
         std::any_of(state_.hosts.begin(), state_.hosts.end(),
                     [](const HostProgress& each) { return !each.problem.empty(); });
-    if (is_failed) return give_up();
+    if (is_failed && !can_go_without()) return give_up();
     state_.phase = Phase::Running;
     state_.remind_at.reset();
+    for (std::size_t i = 0; i < state_.hosts.size(); ++i)
+      if (!host(i).problem.empty()) actions_.emplace_back(GoWithout{i, host(i).problem});
     each({HostState::Ready}, [this](std::size_t i) {
       host(i).state = HostState::Running;
       actions_.emplace_back(Say{i, "go"});
     });
+  }
+
+  bool can_go_without() {
+    const auto is_ready = [](const HostProgress& host) { return host.state == HostState::Ready; };
+    const auto ready = std::count_if(state_.hosts.begin(), state_.hosts.end(), is_ready);
+    const auto seats = std::count_if(state_.seats.begin(), state_.seats.end(),
+                                     [&](std::size_t seat) { return is_ready(host(seat)); });
+    return state_.least_hosts > 0 && ready >= state_.least_hosts &&
+           2 * static_cast<std::size_t>(seats) > state_.seats.size();
   }
 
   Launching& state_;

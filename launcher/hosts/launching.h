@@ -13,6 +13,10 @@
 //          node 0's session has ended, or the first signal came before the start, the rest have
 //          kEndGrace. A node that ends before node 0 while the job runs has not taken part: after
 //          kEndGrace node 0 is told to end, and that node is the cause.
+// Elastic: with least_hosts, hosts with a problem are told of and left out while so many are ready,
+//          and more than half of the seats. A host that is lost in the middle is told of, and
+//          nothing else: the agents know whether the job goes on. Signals go to all. Once one has
+//          said how the job ended, the rest have kEndGrace.
 // Owner:   values; copy freely.   Thread: any, one at a time.   Errors: none.
 // Units:   `now` is the caller's steady clock.
 #pragma once
@@ -57,6 +61,9 @@ struct Launching {
   std::optional<Time> end_by{};             // then every ssh that is left is killed
   std::optional<std::size_t> left_early{};  // the first node to end before node 0
   std::optional<Time> end_node_0_at{};      // because of that
+  int least_hosts = 0;                      // 0: all of them
+  std::vector<std::size_t> seats{};         // with least_hosts: who may coordinate the job
+  std::optional<std::size_t> said_last{};   // with least_hosts: whose End is the job's
   bool operator==(const Launching&) const = default;
 };
 
@@ -105,7 +112,13 @@ struct KillSsh {
   bool operator==(const KillSsh&) const = default;
 };
 struct Remind {};
-using Action = std::variant<LogIn, Say, LetGo, KillSsh, Remind>;
+// The job goes without that host: `problem` says why it is not begun there; empty: it was lost.
+struct GoWithout {
+  std::size_t host = 0;
+  std::string problem{};
+  bool operator==(const GoWithout&) const = default;
+};
+using Action = std::variant<LogIn, Say, LetGo, KillSsh, Remind, GoWithout>;
 
 std::vector<Action> step(Launching& state, const Event& event, Time now);
 std::optional<Time> deadline(const Launching& state);

@@ -9,6 +9,7 @@
 #include "agent/output/line_buffer.h"
 #include "agent/output/pipe_reader.h"
 #include "agent/spawn.h"
+#include "agent/worker_stdin.h"
 #include "launcher/exit_code.h"
 #include "launcher/hosts/marked_lines.h"
 #include "rendezvous/failure.h"
@@ -38,7 +39,7 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
         own_lines_(spec_.stream + 2, spec_.name + ": ") {}
 
   void start();
-  void say(const std::string& line);
+  void send(std::string_view bytes);
   void let_go();
   void kill();
   void wake() {
@@ -52,10 +53,13 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   Result<std::shared_ptr<agent::PipeReader>> open_reader(agent::Console& console,
                                                          std::function<void(std::string_view)> take,
                                                          UniqueFd& write_end);
+  bool is_ready(const agent::Console& console) const {
+    return !console.is_congested() && !(listener_.is_held_up && listener_.is_held_up());
+  }
   void spawn_ssh(int stdin_fd, int stdout_fd, int stderr_fd);
   void cannot_start(int code, const std::string& words);
   void write();
-  void take_out(std::string_view bytes);
+  void take_out(std::string_view bytes);  // empty: it has ended
   void take_err(std::string_view bytes);
   void take_line(std::string_view line);
   void put(agent::LineBuffer& lines, std::string_view bytes, agent::Console& console);
@@ -97,7 +101,7 @@ Result<std::shared_ptr<agent::PipeReader>> SshSession::Impl::open_reader(
   if (!pipe) return pipe.error();
   auto reader = std::make_shared<agent::PipeReader>(
       io_, buffer_,
-      agent::PipeReader::Listener{.is_ready = [&console] { return !console.is_congested(); },
+      agent::PipeReader::Listener{.is_ready = [this, &console] { return is_ready(console); },
                                   .on_bytes = std::move(take),
                                   .on_end = [this] { check_ended(); }});
   if (Result<void> started = reader->start(std::move(pipe->read_end)); !started)
@@ -155,9 +159,9 @@ void SshSession::Impl::cannot_start(int code, const std::string& words) {
   asio::post(io_, [self = shared_from_this(), code] { self->on_exit(code); });
 }
 
-void SshSession::Impl::say(const std::string& line) {
+void SshSession::Impl::send(std::string_view bytes) {
   if (!input_.is_open()) return;
-  outgoing_ += line + "\n";
+  outgoing_ += bytes;
   write();
 }
 
@@ -188,16 +192,24 @@ void SshSession::Impl::put(agent::LineBuffer& lines, std::string_view bytes,
 }
 
 void SshSession::Impl::take_out(std::string_view bytes) {
-  marked_.take(bytes, {.on_text =
-                           [this](std::string_view text) {
-                             if (has_hello_) return put(out_lines_, text, consoles_.out);
-                             noise_.append(text.substr(0, kMostWordsBytes - noise_.size()));
-                           },
-                       .on_line = [this](std::string_view line) { take_line(line); }});
+  const MarkedLines::Listener parts{
+      .on_text =
+          [this](std::string_view text) {
+            if (has_hello_) return put(out_lines_, text, consoles_.out);
+            noise_.append(text.substr(0, kMostWordsBytes - noise_.size()));
+          },
+      .on_line = [this](std::string_view line) { take_line(line); },
+      .on_frame = listener_.on_frame};
+  if (bytes.empty())
+    marked_.end_of_stream(parts);
+  else
+    marked_.take(bytes, parts);
 }
 
 void SshSession::Impl::take_line(std::string_view line) {
   if (has_hello_) {
+    const auto room = agent::parse_room(line);
+    if (room && listener_.on_room) return listener_.on_room(*room);
     if (const Result<End> end = parse_end(line)) listener_.on_end(*end);
     return;
   }
@@ -234,11 +246,7 @@ void SshSession::Impl::check_ended() {
   const bool is_open = (out_ && !out_->is_closed()) || (err_ && !err_->is_closed());
   if (!code_ || is_open || !listener_.on_ended) return;
   patience_.cancel();
-  marked_.end_of_stream({.on_text =
-                             [this](std::string_view text) {
-                               if (has_hello_) put(out_lines_, text, consoles_.out);
-                             },
-                         .on_line = [this](std::string_view line) { take_line(line); }});
+  take_out({});
   for (auto* console : {&consoles_.out, &consoles_.err}) {
     if (console->is_gone()) continue;
     (console == &consoles_.out ? out_lines_ : err_lines_).end_of_stream(console->queue());
@@ -265,7 +273,8 @@ SshSession::SshSession(asio::io_context& io, std::vector<char>& buffer, SshConso
 SshSession::~SshSession() { impl_->close(); }
 
 void SshSession::start() { impl_->start(); }
-void SshSession::say(const std::string& line) { impl_->say(line); }
+void SshSession::say(const std::string& line) { impl_->send(line + "\n"); }
+void SshSession::send(std::string_view bytes) { impl_->send(bytes); }
 void SshSession::let_go() { impl_->let_go(); }
 void SshSession::kill() { impl_->kill(); }
 void SshSession::wake() { impl_->wake(); }

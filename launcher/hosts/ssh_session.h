@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/output/console.h"
+#include "agent/output/gather/line_frames.h"
 #include "agent/process.h"
 #include "launcher/hosts/hand_over.h"
 #include "rendezvous/asio.h"
@@ -45,6 +46,11 @@ class SshSession {
   struct Listener {
     std::function<void(const Hello&)> on_hello;
     std::function<void(const End&)> on_end;
+    // Rank 0 is there, and has room for so much more input.
+    std::function<void(std::size_t bytes)> on_room{};
+    // Lines for files; without it there are none.
+    std::function<void(const agent::FrameHead&, std::string_view payload)> on_frame{};
+    std::function<bool()> is_held_up{};  // nothing is read then, as by a congested console
     std::function<void(int code, const std::string& words)> on_ended;
   };
 
@@ -57,6 +63,8 @@ class SshSession {
   void start();
   // A line for the agent; the newline is added. Nothing after let_go().
   void say(const std::string& line);
+  // The same for bytes, as they are.
+  void send(std::string_view bytes);
   // Ends the agent's standard input.
   void let_go();
   void kill();

@@ -12,7 +12,10 @@
 #include "agent/output/console.h"
 #include "agent/progress.h"
 #include "agent/signals.h"
+#include "agent/worker_stdin.h"
+#include "launcher/hosts/host_lines.h"
 #include "launcher/hosts/ssh_session.h"
+#include "launcher/hosts/starter_input.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/overloaded.h"
 
@@ -40,6 +43,10 @@ class Starter final : agent::Signals::Listener {
   void take(const Event& event);
   void log_in(std::size_t host);
   std::string first_line(const HostNode& node) const;
+  SshSession::Listener listener_of(std::size_t host);
+  Result<void> prepare_lines();
+  void take_room(std::size_t host, std::size_t bytes);
+  void send_input(std::string_view bytes);
   void remind();
   void arm();
   void tick();
@@ -60,6 +67,9 @@ class Starter final : agent::Signals::Listener {
   std::vector<char> buffer_;
   std::unique_ptr<agent::Console> out_;
   std::unique_ptr<agent::Console> err_;  // null: the same file as out_
+  std::unique_ptr<HostLines> lines_;     // null: lines come as text
+  StarterInput input_;
+  std::optional<std::size_t> reader_;  // of input_: the host that has rank 0
   agent::Signals signals_;
   Launching state_;
   std::vector<std::unique_ptr<SshSession>> sessions_;
@@ -72,9 +82,15 @@ Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& envi
       log_(progress_.around(log)),
       environment_(agent::to_lines(environment)),
       buffer_(kReadBytes),
+      input_(io_, STDIN_FILENO,
+             {.on_bytes = [this](std::string_view bytes) { send_input(bytes); },
+              .on_end = [this] { send_input({}); }}),
       signals_(io_, {SIGTERM, SIGINT, SIGHUP, SIGQUIT}, *this),
       state_(launching_of(plan.nodes.size(), plan.fanout, plan.login_timeout)),
-      sessions_(plan.nodes.size()) {}
+      sessions_(plan.nodes.size()) {
+  if (plan.nodes_wanted) state_.least_hosts = plan.nodes_wanted->min;
+  state_.seats = plan.seats;
+}
 
 std::unique_ptr<agent::Console> Starter::make_console(int fd, const char* name) {
   return std::make_unique<agent::Console>(
@@ -89,13 +105,27 @@ LaunchEnd Starter::run() {
   out_ = make_console(STDOUT_FILENO, "stdout");
   if (!agent::is_same_file(STDOUT_FILENO, STDERR_FILENO))
     err_ = make_console(STDERR_FILENO, "stderr");
+  if (Result<void> prepared = prepare_lines(); !prepared) {
+    signals_.stop();
+    return launch_end(prepared.error(), plan_, style_.invoked_as);
+  }
   progress_.start([this, began = Clock::now()] {
     return progress_text(state_, plan_, std::chrono::floor<Milliseconds>(Clock::now() - began));
   });
   take(Began{});
   tick();
   io_.run();
+  if (lines_) lines_->finish(state_.phase == Launching::Phase::Running);
   return launch_end(state_, plan_, style_.invoked_as);
+}
+
+Result<void> Starter::prepare_lines() {
+  if (!plan_.lines) return {};
+  lines_ =
+      std::make_unique<HostLines>(io_, log_, *plan_.lines, HostLines::Consoles{*out_, err()},
+                                  HostLines::Listener{.on_room = [this] { wake_all(); },
+                                                      .on_empty = [this] { end_when_over(); }});
+  return lines_->prepare(plan_.run_id);
 }
 
 void Starter::take(const Event& event) {
@@ -104,7 +134,10 @@ void Starter::take(const Event& event) {
                           [this](const Say& say) { sessions_[say.host]->say(say.line); },
                           [this](const LetGo& go) { sessions_[go.host]->let_go(); },
                           [this](const KillSsh& kill) { sessions_[kill.host]->kill(); },
-                          [this](const Remind&) { remind(); }},
+                          [this](const Remind&) { remind(); },
+                          [this](const GoWithout& without) {
+                            log_.warning(going_without_text(without, plan_));
+                          }},
                action);
   }
   if (state_.phase != Launching::Phase::Starting) progress_.stop();
@@ -126,6 +159,9 @@ std::string Starter::first_line(const HostNode& node) const {
                        .label = node.label,
                        .secret = plan_.secret,
                        .report_file = plan_.report_file,
+                       .sends_lines = lines_ != nullptr,
+                       .keeps_all = plan_.keeps_all_lines,
+                       .log_directory = lines_ ? lines_->place() : "",
                        .columns = style_.columns,
                        .has_colour = style_.has_colour,
                        .utc_offset_s = style_.utc_offset_s});
@@ -134,26 +170,54 @@ std::string Starter::first_line(const HostNode& node) const {
 void Starter::log_in(std::size_t host) {
   const HostNode& node = plan_.nodes[host];
   log_.debug("logging in host=" + node.name);
-  sessions_[host] = std::make_unique<SshSession>(
-      io_, buffer_, SshConsoles{.out = *out_, .err = err()},
-      SshSpec{.argv = node.ssh_command,
-              .environment = environment_,
-              .name = node.name,
-              .first_line = first_line(node),
-              .stream = 1 + 3 * host},
-      SshSession::Listener{.on_hello =
-                               [this, host](const Hello& hello) {
-                                 take(HelloCame{host, hello});
-                               },
-                           .on_end =
-                               [this, host](const End& end) {
-                                 take(EndCame{host, end});
-                               },
-                           .on_ended =
-                               [this, host](int code, const std::string& words) {
-                                 take(SessionEnded{host, code, words});
-                               }});
+  sessions_[host] =
+      std::make_unique<SshSession>(io_, buffer_, SshConsoles{.out = *out_, .err = err()},
+                                   SshSpec{.argv = node.ssh_command,
+                                           .environment = environment_,
+                                           .name = node.name,
+                                           .first_line = first_line(node),
+                                           .stream = 1 + 3 * host},
+                                   listener_of(host));
   sessions_[host]->start();
+}
+
+SshSession::Listener Starter::listener_of(std::size_t host) {
+  SshSession::Listener listener{.on_hello =
+                                    [this, host](const Hello& hello) {
+                                      take(HelloCame{host, hello});
+                                    },
+                                .on_end =
+                                    [this, host](const End& end) {
+                                      take(EndCame{host, end});
+                                    },
+                                .on_ended =
+                                    [this, host](int code, const std::string& words) {
+                                      if (lines_) lines_->take_end(host);
+                                      take(SessionEnded{host, code, words});
+                                    }};
+  if (plan_.gives_stdin)
+    listener.on_room = [this, host](std::size_t bytes) { take_room(host, bytes); };
+  if (!lines_) return listener;
+  listener.on_frame = [this, host](const agent::FrameHead& head, std::string_view payload) {
+    lines_->take(host, plan_.nodes[host].name, head, payload);
+  };
+  listener.is_held_up = [this] { return lines_->is_congested(); };
+  return listener;
+}
+
+// After a restart rank 0 may be elsewhere: what the former has not read is lost with it.
+void Starter::take_room(std::size_t host, std::size_t bytes) {
+  const bool is_new = std::exchange(reader_, host) != host;
+  if (is_new && input_.has_ended()) return send_input({});
+  input_.set_room(bytes + (is_new ? 0 : input_.room()));
+}
+
+// Nothing: it has ended.
+void Starter::send_input(std::string_view bytes) {
+  SshSession& session = *sessions_[*reader_];
+  if (bytes.empty()) return session.send(agent::kInputEnd);
+  session.send(agent::input_line(bytes.size()));
+  session.send(bytes);
 }
 
 void Starter::arm() {
@@ -187,17 +251,21 @@ void Starter::on_kill_now() {
     if (ec) return;
     out_->stop();
     if (err_) err_->stop();
+    wake_all();
   });
 }
 
 void Starter::wake_all() {
   for (const auto& session : sessions_)
     if (session) session->wake();
+  if (lines_) lines_->wake();
 }
 
 void Starter::end_when_over() {
   if (!is_over(state_) || !out_->is_empty() || (err_ && !err_->is_empty())) return;
+  if (lines_ && !lines_->is_empty()) return;
   signals_.stop();
+  input_.stop();
   timer_.cancel();
   ticks_.cancel();
   give_up_.cancel();

@@ -225,12 +225,15 @@ TEST_CASE("the lines of all hosts come whole and in each worker's order") {
   for (const auto& [rank, number] : last) CHECK(number == kLines);
 }
 
-TEST_CASE("with --gather-logs the first host has a file for each rank of all hosts") {
-  const SshHosts hosts;
+TEST_CASE("with a log directory the machine that starts has a file for each rank of all hosts") {
+  const TemporaryDirectory here;
+  const std::string logs = here.file("logs");
+  // The hosts have a directory of that name, too, where nothing may come.
+  const std::string hide = "mount -t tmpfs none " + here.path() + " && mkdir " + logs;
+  const SshHosts hosts({hide, hide, hide});
   if (!is_there(hosts)) return;
-  const std::string logs = hosts.directory().file("logs");
-  const Ended ended = hosts.run({"--hosts=node[1-3]:2", "--gather-logs", "--log-dir=" + logs},
-                                shell("echo rank $RANK; echo err $RANK >&2"));
+  const Ended ended = hosts.run({"--hosts=node[1-3]:2", "--log-dir=" + logs},
+                                shell("echo rank $RANK; echo err $RANK >&2; ls " + logs));
   INFO(ended.out << ended.err);
   REQUIRE(ended.code == 0);
   const std::filesystem::directory_iterator entries(logs);
@@ -243,6 +246,19 @@ TEST_CASE("with --gather-logs the first host has a file for each rank of all hos
     CHECK(count(ended.err, label + "err " + number + "\n") == 1);
     CHECK(read_file(place + "/attempt_0/" + number + "/stdout.log") == "rank " + number + "\n");
   }
+}
+
+TEST_CASE("rank 0 reads the starter's standard input over ssh") {
+  const SshHosts hosts;
+  if (!is_there(hosts)) return;
+  Launch launch =
+      hosts.launch({"--hosts=node[1-3]", "--stdin=rank0"}, shell("echo $RANK $(wc -c)"));
+  launch.stdin_text = std::string(1000000, 'x');
+  const Ended ended = run(launch, 60s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out,
+             ContainsSubstring("[node1:0]: 0 1000000\n") && ContainsSubstring("[node2:1]: 1 0\n"));
 }
 
 TEST_CASE("a login that greets does no harm, and an ssh that ends is the end of its host") {

@@ -48,6 +48,9 @@ TEST_CASE("starts, hellos and ends come out as they went in, whatever bytes are 
                 .label = random_bytes(random),
                 .secret = random_bytes(random),
                 .report_file = random_bytes(random),
+                .sends_lines = i % 2 == 0,
+                .keeps_all = i % 3 == 0,
+                .log_directory = random_bytes(random),
                 .columns = 132,
                 .has_colour = true,
                 .utc_offset_s = -3600};

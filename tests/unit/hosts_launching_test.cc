@@ -20,6 +20,8 @@ std::string text(const Action& action) {
   if (const auto* let_go = std::get_if<LetGo>(&action))
     return "let go " + std::to_string(let_go->host);
   if (const auto* kill = std::get_if<KillSsh>(&action)) return "kill " + std::to_string(kill->host);
+  if (const auto* without = std::get_if<GoWithout>(&action))
+    return "without " + std::to_string(without->host) + " " + without->problem;
   return "remind";
 }
 
@@ -56,6 +58,14 @@ struct Launch {
   HostPlan plan;
   Time now = kStart;
 };
+
+// The first three hosts have seats, or the first of two.
+Launch elastic(std::size_t hosts, int least) {
+  Launch launch(hosts);
+  launch.state.least_hosts = least;
+  for (std::size_t seat = 0; seat < (hosts < 3 ? 1 : 3); ++seat) launch.state.seats.push_back(seat);
+  return launch;
+}
 
 }  // namespace
 
@@ -198,6 +208,81 @@ TEST_CASE("a signal before the start lets everything go") {
   REQUIRE(is_over(launch.state));
   CHECK(launch.end().exit_code == 130);
   CHECK_THAT(launch.end().text, ContainsSubstring("ended by SIGINT before all hosts were ready"));
+}
+
+TEST_CASE("an elastic job goes without hosts that cannot begin while enough are ready") {
+  Launch launch = elastic(4, 2);
+  launch.after(Began{});
+  launch.ready(0);
+  CHECK(launch.cannot(1, "no such file", 127) == "let go 1");
+  CHECK(launch.ended(3, 255, "ssh: refused\r\n").empty());
+  CHECK(launch.ready(2) == "without 1 no such file; without 3 ssh: refused\r\n; go to 0; go to 2");
+  CHECK(going_without_text({3, "ssh: refused\r\n"}, launch.plan) == "n3 is left out: ssh: refused");
+}
+
+TEST_CASE("an elastic job does not start with fewer hosts than the least or without most seats") {
+  Launch few = elastic(3, 2);
+  few.after(Began{});
+  few.ready(1);
+  few.ended(0, 255, "down");
+  CHECK(few.ended(2, 255, "down") == "let go 1");
+  few.ended(1, 0);
+  CHECK_THAT(few.end().text, ContainsSubstring("and --nnodes asks for 2 at least"));
+  CHECK(few.end().exit_code == 120);
+
+  Launch seats = elastic(5, 2);
+  seats.after(Began{});
+  for (const std::size_t host : {0, 3, 4}) seats.ready(host);
+  seats.ended(1, 255, "down");
+  CHECK(seats.ended(2, 255, "down") == "let go 0; let go 3; let go 4");
+  for (const std::size_t host : {0, 3, 4}) seats.ended(host, 0);
+  CHECK_THAT(seats.end().text, ContainsSubstring("two of the first three, where all meet"));
+}
+
+TEST_CASE("a lost host of an elastic job is told of and the others say how it ended") {
+  Launch launch = elastic(3, 1);
+  launch.run();
+  CHECK(launch.ended(0, 255) == "without 0 ");
+  CHECK_THAT(going_without_text({0, ""}, launch.plan), ContainsSubstring("lost n0"));
+  CHECK_FALSE(deadline(launch.state));
+  launch.after(EndCame{1, End{.exit_code = 0, .text = "fine"}});
+  CHECK(launch.ended(1, 0).empty());
+  CHECK(deadline(launch.state) == kStart + kEndGrace);
+  // Which had lost the others, and ended late.
+  launch.after(EndCame{2, End{.exit_code = 122, .text = "lost"}});
+  CHECK(launch.ended(2, 122).empty());
+  CHECK(is_over(launch.state));
+  CHECK(launch.end().exit_code == 0);
+  CHECK(launch.end().text == "fine");
+}
+
+TEST_CASE("what an isolated host says first is not how an elastic job ended") {
+  Launch launch = elastic(3, 1);
+  launch.run();
+  launch.after(EndCame{2, End{.exit_code = 122, .text = "lost"}});
+  CHECK(launch.ended(2, 122).empty());
+  CHECK_FALSE(deadline(launch.state));
+  launch.after(EndCame{0, End{.exit_code = 41, .text = "failed"}});
+  launch.ended(0, 41);
+  launch.after(EndCame{1, End{.exit_code = 41, .text = "failed"}});
+  launch.ended(1, 41);
+  CHECK(launch.end().exit_code == 41);
+}
+
+TEST_CASE("an elastic job that lost all its hosts says so") {
+  Launch launch = elastic(2, 1);
+  launch.run();
+  CHECK(launch.ended(0, 255) == "without 0 ");
+  CHECK(launch.ended(1, 255) == "without 1 ");
+  CHECK(launch.end().exit_code == 122);
+  CHECK_THAT(launch.end().text, ContainsSubstring("lost all hosts"));
+}
+
+TEST_CASE("the first signal goes to all hosts of an elastic job") {
+  Launch launch = elastic(3, 1);
+  launch.run();
+  CHECK(launch.after(SignalCame{SIGINT}) == "signal 2 to 0; signal 2 to 1; signal 2 to 2");
+  CHECK(launch.ended(1, 130).empty());
 }
 
 }  // namespace drun::hosts

@@ -1,0 +1,238 @@
+// Jobs over ssh: log files on the starter's machine, and its standard input at rank 0. The hosts
+// are this machine, by a command in ssh's place; hosts_test.cc has real ones.
+#include <csignal>
+#include <filesystem>
+#include <sstream>
+
+#include "tests/support/catch.h"
+#include "tests/support/plain_ssh.h"
+
+namespace drun::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string only_entry(const std::string& directory) {
+  std::vector<std::string> entries;
+  for (const auto& entry : fs::directory_iterator(directory)) entries.push_back(entry.path());
+  REQUIRE(entries.size() == 1);
+  return entries.front();
+}
+
+// The most memory that a process and its children have ever had each, in KiB.
+long peak_kib(pid_t pid) {
+  long most = 0;
+  std::istringstream status(read_file("/proc/" + std::to_string(pid) + "/status"));
+  for (std::string word; status >> word;) {
+    long kib = 0;
+    if (word == "VmHWM:" && status >> kib) most = kib;
+  }
+  const std::string place = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid);
+  std::istringstream children(read_file(place + "/children"));
+  for (pid_t child = 0; children >> child;) most = std::max(most, peak_kib(child));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("with a log directory the starter has a file for each rank of all hosts") {
+  const PlainSsh ssh;
+  const std::string logs = ssh.directory().file("logs");
+  const Ended ended = run(
+      ssh.launch("a:2,b:2", {"--log-dir=logs", "--report=r.json", "--max-restarts=1", "-r", "1:2"},
+                 "echo rank $RANK; printf 'err %s' $RANK >&2; printf '%s last' $RANK; "
+                 "[ $TORCHELASTIC_RESTART_COUNT$RANK != 02 ]"),
+      60s);
+  INFO(ended.out << ended.err);
+  REQUIRE(ended.code == 0);
+  const std::string place = only_entry(logs);
+  CHECK(place.starts_with(logs + "/"));
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string number = std::to_string(rank);
+    const std::string host = rank < 2 ? "a" : "b";
+    for (const std::string round : {"/attempt_0/", "/attempt_1/"}) {
+      if (round == "/attempt_0/" && rank != 2) continue;  // whom that one's failure may have cut
+      const std::string folder = place + round + number;
+      CHECK(read_file(folder + "/stdout.log") == "rank " + number + "\n" + number + " last");
+      CHECK(read_file(folder + "/stderr.log") == "err " + number);
+    }
+    CHECK_THAT(ended.out,
+               ContainsSubstring("[" + host + ":" + number + "]: rank " + number + "\n"));
+    const std::string error = "[" + host + ":" + number + "]: err " + number + "\n";
+    if (rank % 2 == 0)
+      CHECK_THAT(ended.err, ContainsSubstring(error));
+    else
+      CHECK_THAT(ended.err, !ContainsSubstring(error));
+  }
+}
+
+TEST_CASE("the report of a job over ssh names the starter's log directory") {
+  const PlainSsh ssh;
+  const Ended ended = run(ssh.launch("a,b", {"--log-dir=logs"}, "exit $((RANK * 3))"), 60s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 3);
+  CHECK_THAT(ended.err, ContainsSubstring(only_entry(ssh.directory().file("logs"))));
+}
+
+TEST_CASE("a log directory that cannot be made is said before any login") {
+  const PlainSsh ssh("touch login");
+  write_file(ssh.directory().file("logs"), "a file");
+  const Ended ended = run(ssh.launch("a,b", {"--log-dir=logs"}, "exit 0"), 60s);
+  CHECK(ended.code == 2);
+  CHECK_THAT(ended.err, ContainsSubstring("cannot use log directory") &&
+                            ContainsSubstring("choose another with --log-dir"));
+  CHECK_FALSE(fs::exists(ssh.directory().file("login")));
+}
+
+TEST_CASE("a job that does not start leaves no log directory") {
+  const PlainSsh ssh("[ $1 = a ] || exit 255");
+  const Ended ended = run(ssh.launch("a,b", {"--log-dir=logs"}, "exit 0"), 60s);
+  CHECK(ended.code == 120);
+  CHECK(fs::is_empty(ssh.directory().file("logs")));
+}
+
+TEST_CASE("hosts that keep their logs have files by local rank") {
+  const PlainSsh ssh;
+  const Ended ended = run(
+      ssh.launch("a:2,b:1", {"--log-dir=logs", "--no-gather-logs", "--tee=1"}, "echo $RANK"), 60s);
+  INFO(ended.out << ended.err);
+  REQUIRE(ended.code == 0);
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(ssh.directory().file("logs"))) {
+    const std::string folder = entry.path().string() + "/attempt_0/";
+    files +=
+        !read_file(folder + "0/stdout.log").empty() + !read_file(folder + "1/stdout.log").empty();
+  }
+  CHECK(files == 3);
+}
+
+TEST_CASE("a stopped reader of the starter costs no memory and no line of the files") {
+  const PlainSsh ssh;
+  const Words write = {"exec " + built("bench/lines") + " write $RANK 300000 100"};
+  Launch launch = ssh.launch("a,b", {"--log-dir=logs"}, write.front());
+  // Nobody reads until the other end of this pipe is told to.
+  const std::string go = ssh.directory().file("go");
+  const std::string script =
+      "\"$@\" | { until [ -e " + go + " ]; do sleep 0.05; done; exec cat >all; }";
+  Words argv = {"sh", "-c", script, "sh"};
+  launch.argv = argv + launch.argv;
+  Running job(launch);
+  const std::string logs = ssh.directory().file("logs");
+  std::uintmax_t before = 0;
+  int still = 0;
+  REQUIRE(eventually(
+      [&] {
+        std::uintmax_t now = 0;
+        std::error_code ec;
+        for (const auto& entry : fs::recursive_directory_iterator(logs, ec))
+          if (entry.is_regular_file(ec)) now += entry.file_size(ec);
+        still = now > 0 && now == std::exchange(before, now) ? still + 1 : 0;
+        return still == 50;
+      },
+      60s));
+  CHECK(before < 20'000'000);  // of 60 MB
+  CHECK(peak_kib(job.pid()) < 60000);
+  write_file(go, "");
+  const Ended ended = job.wait(60s);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  const std::string place = only_entry(logs) + "/attempt_0/";
+  for (const char* rank : {"0", "1"}) {
+    const Ended lines = run(Launch{.argv = {"sh", "-c", "wc -l <" + place + rank + "/stdout.log"}});
+    CHECK(std::stoi(lines.out) == 300000);
+  }
+}
+
+TEST_CASE("rank 0 reads the starter's standard input to its end") {
+  const PlainSsh ssh;
+  std::string text;
+  for (int i = 0; i < 50000; ++i) text += "line " + std::to_string(i) + "\n";
+  Launch launch = ssh.launch("a:2,b:2", {"--stdin=rank0", "--output=lines"},
+                             "sleep 0.2; n=$(wc -c); sleep 0.$RANK; echo $RANK got $n");
+  launch.stdin_text = text + "no newline";
+  const Ended ended = run(launch, 60s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out,
+             ContainsSubstring("0 got " + std::to_string(launch.stdin_text.size()) + "\n"));
+  for (const char* rank : {"1", "2", "3"})
+    CHECK_THAT(ended.out, ContainsSubstring(std::string(rank) + " got 0\n"));
+}
+
+TEST_CASE("what rank 0 reads comes as it was whatever bytes are in it") {
+  const PlainSsh ssh;
+  const std::string program = built("bench/lines");
+  Launch launch = ssh.launch("a", {"--stdin=rank0", "--log-dir=logs"}, "cat");
+  // A file, with drun's own words in it.
+  const std::string input = ssh.directory().file("input");
+  std::string bytes =
+      "input 5\nkill\nsignal 15\n\x1e"
+      "drun {}\n\n\ninput end\n";
+  for (int i = 0; i < 300000; ++i) bytes += static_cast<char>(i % 251);
+  write_file(input, bytes);
+  launch.argv = Words{"sh", "-c", "exec \"$@\" <" + input, "sh"} + launch.argv;
+  const Ended ended = run(launch, 60s);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  const bool is_same =
+      read_file(only_entry(ssh.directory().file("logs")) + "/attempt_0/0/stdout.log") == bytes;
+  CHECK(is_same);
+}
+
+TEST_CASE("a program that reads nothing does not wait for input nor make the starter read it all") {
+  const PlainSsh ssh;
+  Launch launch = ssh.launch("a,b", {"--stdin=rank0"}, "sleep 0.3; echo $RANK done");
+  launch.argv = Words{"sh", "-c", "yes | { \"$@\"; echo ended $?; }", "sh"} + launch.argv;
+  const Ended ended = run(launch, 60s);
+  INFO(ended.err);
+  CHECK_THAT(ended.out, ContainsSubstring("ended 0\n") && ContainsSubstring("0 done\n"));
+}
+
+TEST_CASE("a program that is asked at a terminal answers line by line until the end of file") {
+  const PlainSsh ssh;
+  Launch launch =
+      ssh.launch("a,b", {"--stdin=rank0"},
+                 "[ $RANK = 0 ] || exit 0; while read -r line; do echo got $line; done; "
+                 "echo at the end");
+  // A terminal in between, whose Ctrl-D this is.
+  std::string command;
+  for (const std::string& word : launch.argv) {
+    std::string quoted = "'";
+    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    command += quoted + "' ";
+  }
+  const std::string script =
+      "import os,pty,sys,time\n"
+      "pid,fd=pty.fork()\n"
+      "if pid==0: os.execvp('sh',['sh','-c',sys.argv[1]])\n"
+      "seen=b''\n"
+      "def until(word):\n"
+      "  global seen\n"
+      "  while word not in seen: seen+=os.read(fd,4096)\n"
+      "os.write(fd,b'one\\n'); until(b'got one'); os.write(fd,b'two\\n'); until(b'got two')\n"
+      "os.write(fd,b'\\x04'); until(b'at the end')\n"
+      "while True:\n"
+      "  try:\n"
+      "    if not os.read(fd,4096): break\n"
+      "  except OSError: break\n"
+      "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))\n";
+  launch.argv = {"python3", "-c", script, command};
+  const Ended ended = run(launch, 30s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+}
+
+TEST_CASE("input that rank 0 has not read is there after a restart") {
+  const PlainSsh ssh;
+  Launch launch =
+      ssh.launch("a,b", {"--stdin=rank0", "--max-restarts=1"},
+                 "[ $RANK = 0 ] || exec sleep 1; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || "
+                 "exit 1; echo got $(cat)");
+  launch.stdin_text = "some words";
+  const Ended ended = run(launch, 60s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out, ContainsSubstring("got some words\n"));
+}
+
+}  // namespace drun::testing

@@ -1,0 +1,140 @@
+// Standard input over the lifeline, to a worker's pipe.
+#include "agent/worker_stdin.h"
+
+#include <unistd.h>
+
+#include <numeric>
+
+#include "tests/support/catch.h"
+#include "tests/support/event_loop.h"
+
+namespace drun::agent {
+namespace {
+
+World world_from(int base_rank) {
+  World world;
+  world.base_rank = base_rank;
+  return world;
+}
+
+// An agent's input: what is told to the starter, and what a worker reads.
+struct Rig {
+  int open(int base_rank = 0) {
+    const Result<int> fd = input.open(StdinSource::Rank0, world_from(base_rank), 0);
+    REQUIRE(fd);
+    return *fd;
+  }
+  std::size_t room() const { return std::accumulate(rooms.begin(), rooms.end(), std::size_t{0}); }
+  // What a worker gets, to the end of file.
+  std::string read_all(int fd) {
+    std::string all;
+    const UniqueFd own(dup(fd));
+    input.on_input_end();
+    char buffer[65536];
+    for (;;) {
+      io.restart();
+      io.poll();
+      const ssize_t got = read(own.get(), buffer, sizeof buffer);
+      if (got <= 0) return all;
+      all.append(buffer, static_cast<std::size_t>(got));
+    }
+  }
+
+  asio::io_context io{1};
+  std::vector<std::size_t> rooms;
+  WorkerStdin input{io, true, [this](const std::string& line) {
+                      REQUIRE(line.ends_with('\n'));
+                      const auto room = parse_room(line.substr(6, line.size() - 7));
+                      REQUIRE(room);
+                      rooms.push_back(*room);
+                    }};
+};
+
+}  // namespace
+
+TEST_CASE("rank 0 is told of once and reads what comes to its end") {
+  Rig rig;
+  const int fd = rig.open();
+  CHECK(rig.rooms == std::vector<std::size_t>{kInputRoomBytes});
+  CHECK(rig.open() == fd);  // the next round's
+  CHECK(rig.rooms.size() == 1);
+  rig.input.on_input("one\ntw");
+  rig.input.on_input("o");
+  CHECK(rig.read_all(fd) == "one\ntwo");
+  rig.input.stop();
+}
+
+TEST_CASE("a worker that does not read gets no more than the room and holds up nothing") {
+  Rig rig;
+  const int fd = rig.open();
+  const std::string block(16 << 10, 'x');
+  std::size_t sent = 0;
+  for (;;) {
+    while (sent + block.size() <= rig.room()) {
+      rig.input.on_input(block);
+      sent += block.size();
+    }
+    rig.io.restart();
+    if (rig.io.poll() == 0) break;
+  }
+  CHECK(sent >= kInputRoomBytes);
+  CHECK(sent <= 2 * kInputRoomBytes);
+  rig.input.on_input("too much");  // is dropped: nobody was told that it may come
+  CHECK(rig.read_all(fd).size() == sent);
+  rig.input.stop();
+  rig.io.restart();
+  rig.io.run();  // nothing waits
+}
+
+TEST_CASE("other ranks and other nodes read nothing") {
+  Rig rig;
+  char byte = 0;
+  CHECK(read(rig.open(4), &byte, 1) == 0);
+  const Result<int> second = rig.input.open(StdinSource::Rank0, world_from(0), 1);
+  REQUIRE(second);
+  CHECK(read(*second, &byte, 1) == 0);
+  const Result<int> unread = rig.input.open(StdinSource::DevNull, world_from(0), 0);
+  REQUIRE(unread);
+  CHECK(read(*unread, &byte, 1) == 0);
+  CHECK(rig.rooms.empty());
+}
+
+TEST_CASE("without a starter the first worker reads drun's own standard input") {
+  asio::io_context io{1};
+  WorkerStdin input(io, false, [](const std::string&) { FAIL("told"); });
+  const Result<int> fd = input.open(StdinSource::Rank0, world_from(4), 0);
+  REQUIRE(fd);
+  CHECK(*fd == STDIN_FILENO);
+}
+
+TEST_CASE("input on the lifeline is no line whatever is in it") {
+  struct Heard : Signals::Listener, Lifeline::Input {
+    void on_terminate(int signal) override { text += "<" + std::to_string(signal) + ">"; }
+    void on_kill_now() override { text += "<kill>"; }
+    void on_pass_on(int signal) override { text += "<pass " + std::to_string(signal) + ">"; }
+    void on_input(std::string_view bytes) override { text += bytes; }
+    void on_input_end() override { text += "<end>"; }
+    std::string text;
+  } heard;
+  const std::string bytes = "input 9\nsignal 2\n\ninput 5\nkill\npass 10\ninput 0\ninput end\n";
+  const std::size_t piece = GENERATE(std::size_t{1}, std::size_t{3}, std::size_t{1000});
+  asio::io_context io{1};
+  int fds[2];
+  REQUIRE(pipe(fds) == 0);
+  const UniqueFd read_end(fds[0]);
+  const UniqueFd write_end(fds[1]);
+  Signals::Listener& listener = heard;
+  Lifeline lifeline(io, read_end.get(), "", listener);
+  lifeline.give_input_to(heard).start();
+  for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    const std::string part = bytes.substr(at, piece);
+    REQUIRE(write(write_end.get(), part.data(), part.size()) == static_cast<ssize_t>(part.size()));
+    io.poll();
+  }
+  CHECK(test::run_until(io, [&] { return heard.text == "signal 2\nkill\n<pass 10><end>"; }));
+  lifeline.stop();
+  io.restart();
+  io.run();
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,23 @@
+// In place of ssh, for jobs whose "hosts" are all this machine: no sshd, no key, the same command.
+#pragma once
+
+#include <string>
+
+#include "tests/support/job.h"
+
+namespace drun::testing {
+
+class PlainSsh {
+ public:
+  // A login runs `before`, then what drun asks for; $1 is the host.
+  explicit PlainSsh(const std::string& before = "");
+
+  const TemporaryDirectory& directory() const { return directory_; }
+  // `drun --hosts=<hosts> <options> sh -c <script>`, in directory().
+  Launch launch(const std::string& hosts, const Words& options, const std::string& script) const;
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+}  // namespace drun::testing
