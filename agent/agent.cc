@@ -139,7 +139,7 @@ Result<void> Agent::open() {
     if (Result<void> opened = open_server(join); !opened) return opened.error();
   }
   if (join.elastic) {
-    slot_ = HostSlot::take(spec_.host + "/" + join.run_id + "/" + to_string(join.endpoint));
+    slot_ = HostSlot::take(spec_.host + "/" + join.run_id + "/" + meeting_place(join));
     join.slot = slot_->number();
   }
   rendezvous::Client::Listener& listener = *this;
@@ -153,6 +153,7 @@ Result<void> Agent::open_server(JoinSpec& join) {
   auto on_leader = [this](const Endpoint& leader, std::uint64_t term) {
     client_->name_leader(leader, term);
   };
+  auto on_trouble = [this](const std::string& reason) { client_->name_trouble(reason); };
   auto on_taken = [this](std::uint64_t peer, std::size_t cost) {
     if (server_) server_->lines_taken(peer, cost);
   };
@@ -160,7 +161,8 @@ Result<void> Agent::open_server(JoinSpec& join) {
     server_.reset();
     end_if_ready();
   };
-  auto server = take_seat(io_, join, log_, on_finished, on_leader, output_.line_taker(on_taken));
+  auto server =
+      take_seat(io_, join, log_, on_finished, on_leader, output_.line_taker(on_taken), on_trouble);
   if (!server) return server.error();
   server_ = *std::move(server);
   show_joining();

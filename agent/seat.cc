@@ -15,12 +15,27 @@ JoinSpec at_seat(const JoinSpec& join, std::size_t seat) {
   return there;
 }
 
+JoinSpec as_candidate(const JoinSpec& join) {
+  JoinSpec there = join;
+  there.master_addr = there.endpoint.host;
+  return there;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Server>> take_seat(asio::io_context& io, JoinSpec& join, const Log& log,
                                           std::function<void()> on_finished,
-                                          Server::OnLeader on_leader,
-                                          rendezvous::LineTaker* lines) {
+                                          Server::OnLeader on_leader, rendezvous::LineTaker* lines,
+                                          Server::OnTrouble on_trouble) {
+  if (join.etcd) {
+    auto server = Server::open(io, as_candidate(join), log, std::move(on_finished),
+                               std::move(on_leader), nullptr, std::move(on_trouble));
+    if (!server) return server;
+    join.endpoint.port = (*server)->port();
+    join.seats = {join.endpoint};
+    join.seat = 0;
+    return server;
+  }
   for (const std::size_t seat : join.own_seats) {
     auto server = Server::open(io, at_seat(join, seat), log, on_finished, on_leader);
     if (server) {
@@ -46,6 +61,10 @@ Result<std::unique_ptr<Server>> take_seat(asio::io_context& io, JoinSpec& join, 
   join.endpoint.port = (*server)->port();
   if (join.master_port == 0) join.master_port = (*server)->port();
   return server;
+}
+
+std::string meeting_place(const JoinSpec& join) {
+  return join.etcd ? to_string(join.etcd->endpoints) : to_string(join.endpoint);
 }
 
 }  // namespace drun::agent

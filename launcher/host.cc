@@ -31,6 +31,7 @@
 #include "launcher/placement/topology_hwloc.h"
 #include "launcher/secret_file.h"
 #include "launcher/small_files.h"
+#include "rendezvous/unique_fd.h"
 
 extern char** environ;
 
@@ -127,6 +128,24 @@ std::vector<std::string> addresses_of(const std::string& name) {
   return addresses;
 }
 
+// The kernel chooses: a datagram socket that is connected sends nothing.
+std::optional<std::string> source_address(const std::string& address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.c_str(), "9", &hints, &found) != 0) return std::nullopt;
+  const UniqueFd fd(socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const bool is_routed = fd && connect(fd.get(), found->ai_addr, found->ai_addrlen) == 0;
+  freeaddrinfo(found);
+  sockaddr_storage own{};
+  socklen_t own_bytes = sizeof own;
+  auto* const place = reinterpret_cast<sockaddr*>(&own);
+  if (!is_routed || getsockname(fd.get(), place, &own_bytes) != 0) return std::nullopt;
+  const std::string text = numeric(place, own_bytes);
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
 // Host files are small, whatever a variable names may not be: a pipe would be waited for.
 std::optional<std::string> whole_text_of(const std::string& path) {
   constexpr std::size_t kMostBytes = std::size_t{4} << 20;
@@ -207,6 +226,7 @@ HostFacts look_at_host() {
     facts.columns = size.ws_col;
   facts.addresses = own_addresses();
   facts.addresses_of = addresses_of;
+  facts.source_address = source_address;
   facts.topology = read_topology;
   facts.probe = look_at_file;
   facts.file_text = whole_text_of;

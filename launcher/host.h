@@ -25,6 +25,7 @@ using FileProbe = std::function<FileKind(const std::string& path)>;
 using engines::AddressLookup;
 using SecretReader = std::function<Result<Secret>(const std::string& path)>;
 using SecretMaker = std::function<std::string()>;
+using SourceLookup = std::function<std::optional<std::string>(const std::string& address)>;
 using FileText = std::function<std::optional<std::string>(const std::string& path)>;
 
 struct HostFacts {
@@ -42,6 +43,7 @@ struct HostFacts {
   int columns = 80;                      // of that terminal
   std::vector<std::string> addresses{};  // of its interfaces, numeric
   AddressLookup addresses_of{};          // of a name, numeric; asks the name service, may take long
+  SourceLookup source_address{};  // this host's, from where that numeric one would be talked to
   TopologyProbe topology{};    // CPUs and memory nodes; asked only when something is to be placed
   FileProbe probe{};           // looks at one path, relative ones from the working directory
   engines::Meeting meeting{};  // where an engine speaks PMI-1; may take long

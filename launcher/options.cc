@@ -14,7 +14,7 @@ namespace {
 void declare_job(OptionTable& table, Options& options) {
   table.group("The job");
   table.value("--nnodes", options.nnodes, parse_nodes, "N|MIN:MAX",
-              "nodes in the job (1); MIN:MAX with c10d: they may come and go");
+              "nodes in the job (1); MIN:MAX with c10d or etcd: they may come and go");
   table.value("--nproc-per-node", options.nproc_per_node, parse_workers, "N|auto|cpu|gpu",
               "workers on this node (1); auto: one a GPU, else one a core");
   table.value("--node-rank", options.node_rank, parse_rank, "N", "which node this is (0)");
@@ -32,14 +32,21 @@ void declare_job(OptionTable& table, Options& options) {
                              "or within any such TIME, as 3/1h (0)");
   table.value("--rdzv-id", options.rdzv_id, parse_text, "ID",
               "run id, the same on all nodes (none)");
-  table.value("--rdzv-backend", options.rdzv_backend, parse_text, "NAME",
-              "static: nodes have a --node-rank; c10d: they need none (static)");
-  table.value("--rdzv-endpoint", options.rdzv_endpoint, parse_text, "HOST[:P],...",
-              "where the nodes meet, instead of --master-addr and --master-port; c10d: of three "
-              "or five one coordinates the job, and another takes over when it is lost");
+  table.value(
+      "--rdzv-backend", options.rdzv_backend, parse_text, "NAME",
+      "static: nodes have a --node-rank; c10d: they need none; etcd: nor does any of them have to "
+      "last, one is elected to coordinate (also etcd-v2, etcd-v3: the same) (static)");
+  table.value(
+      "--rdzv-endpoint", options.rdzv_endpoint, parse_text, "HOST[:P],...",
+      "where the nodes meet, instead of --master-addr and --master-port; c10d: of three "
+      "or five one coordinates the job, and another takes over when it is lost; etcd: where that "
+      "is, port 2379");
   table.value("--rdzv-conf", options.rdzv_conf, parse_pairs, "K=V,...",
               "join_timeout=S: wait for missing nodes (900; c10d: 600); last_call_timeout=S: from "
-              "MIN nodes to the first world (30); is_host=0|1: this node listens (guessed)");
+              "MIN nodes to the first world (30); is_host=0|1: this node listens (guessed), or may "
+              "coordinate (1); etcd: protocol=https, cert, key, cacert: PEM files");
+  table.value("--local-addr", options.local_addr, parse_text, "ADDR",
+              "etcd: where others reach this node (whence it would talk to etcd)");
   table.value("-n,--np", options.hosts.np, parse_positive, "N",
               "workers in all, on --hosts; without them, on this machine", kMpiruns);
   table.value("--engine", options.engine, parse_engine, "auto|none",
@@ -219,8 +226,6 @@ void declare_accepted(OptionTable& table, Options& options) {
                                          "drun does not poll");
   table.value<std::string>("--start-method", drop, parse_text, "NAME", "workers are programs");
   table.value<std::string>("--event-log-handler", drop, parse_text, "NAME", "see --events");
-  table.value("--local-addr", options.local_addr, parse_text, "ADDR",
-              "addresses come from --master-addr");
   table.value<std::string>("--logs-specs", drop, parse_logs_specs, "default", "no plug-ins",
                            kWithoutVariable);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "launcher/option_values.h"
+#include "launcher/plan_etcd.h"
 #include "launcher/plan_seats.h"
 
 namespace drun {
@@ -66,7 +67,7 @@ bool is_elastic(const Options& options) {
   const NodeRange nodes = options.nnodes.value_or(NodeRange{});
   const bool is_c10d = options.rdzv_backend == "c10d" && !options.standalone;
   const bool is_numbered = options.node_rank && nodes.min == nodes.max;
-  return is_c10d && nodes.max > 1 && !is_numbered;
+  return nodes.max > 1 && ((is_c10d && !is_numbered) || is_etcd(options));
 }
 
 Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFacts& host) {
@@ -75,7 +76,8 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
   elastic.rank_order = options.rank_order.value_or(elastic.rank_order);
   elastic.min_uptime = options.min_uptime.value_or(elastic.min_uptime);
   elastic.exclude_after = options.exclude_after.value_or(0);
-  if (options.store == StoreHost::Worker && elastic.rank_order != RankOrder::Endpoint)
+  if (!is_etcd(options) && options.store == StoreHost::Worker &&
+      elastic.rank_order != RankOrder::Endpoint)
     return usage_error("--store=worker",
                        "rank 0 serves the store at the endpoint, so that node must be node 0; "
                        "leave --rank-order out");
@@ -89,6 +91,7 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
   if (!is_host) return is_host.error();
   join.elastic = elastic;
   join.join_timeout = std::chrono::minutes(10);
+  if (is_etcd(options)) return plan_etcd(join, options, host, *is_host);
   if (Result<void> planned = plan_seats(join, options); !planned) return planned;
   if (!join.seats.empty()) return plan_own_seats(join, *is_host, host);
   join.is_coordinator = is_host->has_value() ? **is_host : is_this_host(join.endpoint.host, host);
@@ -108,7 +111,8 @@ void remark_elastic(const JoinSpec& join, const Options& options, Remarks& remar
   };
   remark_seats(join, options, remarks);
   if (join.elastic && options.node_rank)
-    unused("--node-rank", "with --rdzv-backend=c10d the coordinator numbers the nodes");
+    unused("--node-rank",
+           "with --rdzv-backend=" + *options.rdzv_backend + " the coordinator numbers the nodes");
   if (!join.elastic && options.rank_order)
     unused("--rank-order", "it is for --rdzv-backend=c10d; here --node-rank says it");
   if (!join.elastic && options.min_uptime)

@@ -11,12 +11,12 @@
 namespace drun {
 
 // Whether the coordinator gives this job's nodes their numbers: c10d of several nodes, unless they
-// were given some and their number is fixed.
+// were given some and their number is fixed; etcd of several.
 bool is_elastic(const Options& options);
 
 // `join.endpoint` is known. Sets `elastic`, and whether this node listens: as is_host of
 // --rdzv-conf says, else if the endpoint's host is this one; then whoever of several agents here
-// comes first. Of several endpoints: which of them are this host's.
+// comes first. Of several endpoints: which of them are this host's. With etcd: plan_etcd.h.
 Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFacts& host);
 
 void plan_restarts(JoinSpec& join, const Options& options);

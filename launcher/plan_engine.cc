@@ -175,7 +175,10 @@ Origins origins_of(const Settled& settled, const JoinSpec& join) {
   add("run id", join.run_id, "--rdzv-id");
   if (join.node_count == 1) return origins;
   if (has_endpoint)
-    add("endpoint", join.seats.empty() ? to_string(join.endpoint) : to_string(join.seats),
+    add("endpoint",
+        join.etcd            ? "etcd at " + to_string(join.etcd->endpoints)
+        : join.seats.empty() ? to_string(join.endpoint)
+                             : to_string(join.seats),
         "--rdzv-endpoint");
   if (has_endpoint && join.store_host == StoreHost::Agent) return origins;
   add("master address", join.master_addr, "--master-addr");

@@ -4,6 +4,7 @@
 
 #include "launcher/option_values.h"
 #include "launcher/plan_elastic.h"
+#include "launcher/plan_etcd.h"
 #include "launcher/plan_seats.h"
 
 namespace drun {
@@ -13,18 +14,19 @@ constexpr const char kLoopback[] = "127.0.0.1";
 
 struct Backend {
   bool is_c10d = false;
+  bool is_etcd = false;
 };
 
 Result<Backend> backend_of(const Options& options) {
   const std::string name = options.rdzv_backend.value_or("static");
   if (options.standalone || name == "static") return Backend{.is_c10d = false};
   if (name == "c10d") return Backend{.is_c10d = true};
-  const bool is_etcd = name.starts_with("etcd");
-  return usage_error("--rdzv-backend=" + name,
-                     is_etcd ? "drun needs no etcd and does not speak to one; leave it out and "
-                               "name node 0 with --master-addr, or list three endpoints with "
-                               "--rdzv-backend=c10d"
-                             : "drun knows static and c10d; leave it out");
+  if (!is_etcd(options))
+    return usage_error("--rdzv-backend=" + name, "drun knows static, c10d and etcd; leave it out");
+  if (options.rdzv_endpoint && !options.rdzv_endpoint->empty()) return Backend{.is_etcd = true};
+  return usage_error(
+      "--rdzv-backend=" + name,
+      "say where etcd is, --rdzv-endpoint=HOST:PORT[,HOST:PORT...]; c10d needs none");
 }
 
 Result<int> node_count_of(const Options& options, Backend backend, Remarks& remarks) {
@@ -36,7 +38,7 @@ Result<int> node_count_of(const Options& options, Backend backend, Remarks& rema
   if (options.standalone && nodes.max > 1)
     return usage_error(given, "--standalone is for one node; drop one of the two");
   if (nodes.min == nodes.max) return nodes.max;
-  if (backend.is_c10d) return nodes.max;
+  if (backend.is_c10d || backend.is_etcd) return nodes.max;
   remarks.notes.push_back(given + ": all " + most + " nodes are waited for");
   return nodes.max;
 }
@@ -120,6 +122,8 @@ Result<void> fill_in_places(JoinSpec& join, const Options& options, Backend back
                              !is_given(options.rdzv_endpoint) && !backend.is_c10d;
   if (is_alone || is_lone_store) {
     join.endpoint = {.host = kLoopback, .port = 0};
+  } else if (backend.is_etcd) {
+    return {};  // plan_etcd
   } else {
     const Result<Endpoint> meeting = meeting_of(options, backend, join.node_count);
     if (!meeting) return meeting.error();
@@ -158,6 +162,11 @@ void remark_unused(const Options& options, Backend backend, bool is_alone, Remar
       unused("--master-port", "--standalone picks its own");
   }
   if (is_workers_store) return;
+  if (backend.is_etcd && is_alone)
+    remarks.notes.push_back("--rdzv-endpoint is not used: one node alone needs no etcd");
+  if (backend.is_etcd && options.master_addr)
+    return unused("--master-addr", "it is that of the node that etcd elects; see --local-addr");
+  if (backend.is_etcd) return;
   if (options.master_addr && is_alone) {
     remarks.notes.push_back("--master-addr is not used: one node alone meets on " +
                             std::string(kLoopback));
@@ -194,7 +203,8 @@ Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, Remarks& r
     if (field == nullptr) {
       const bool is_silent =
           std::find(std::begin(kSilentKeys), std::end(kSilentKeys), key) != std::end(kSilentKeys);
-      if (!is_silent) remarks.notes.push_back(given + " is not known and not used");
+      if (!is_silent && !(join.etcd && is_etcd_key(key)))
+        remarks.notes.push_back(given + " is not known and not used");
       continue;
     }
     const Result<std::chrono::milliseconds> parsed = parse_interval(value);
@@ -257,7 +267,7 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
   if (!node_rank) return node_rank.error();
   const bool is_plain =
       !backend->is_c10d && !is_given(options.rdzv_endpoint) && !options.master_port;
-  const bool is_alone = *node_count == 1 && (options.standalone || is_plain);
+  const bool is_alone = *node_count == 1 && (options.standalone || is_plain || backend->is_etcd);
   const Result<std::string> run_id = run_id_of(options, host, is_alone, remarks);
   if (!run_id) return run_id.error();
   Result<std::string> role = role_of(options);
@@ -285,7 +295,7 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
     return usage_error(
         "--exclude-after",
         "nobody can take the place of a node that has a --node-rank of its own, or is "
-        "alone; write --rdzv-backend=c10d and --nnodes=MIN:MAX, or leave it out");
+        "alone; write --rdzv-backend=c10d (or etcd) and --nnodes=MIN:MAX, or leave it out");
   if (is_elastic(options)) {
     if (Result<void> planned = plan_elastic(join, options, host); !planned) return planned.error();
   }

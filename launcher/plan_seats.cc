@@ -55,7 +55,7 @@ Result<void> plan_seats(JoinSpec& join, const Options& options) {
 }
 
 void remark_seats(const JoinSpec& join, const Options& options, Remarks& remarks) {
-  if (!join.elastic || listed_endpoints(options).size() != 2) return;
+  if (!join.elastic || join.etcd || listed_endpoints(options).size() != 2) return;
   remarks.warnings.push_back("--rdzv-endpoint=" + *options.rdzv_endpoint +
                              ": of two hosts none is a majority once the "
                              "other is lost, so " +

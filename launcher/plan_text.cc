@@ -57,13 +57,22 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
 }
 
 std::string endpoint_text(const JoinSpec& join) {
+  if (join.etcd)
+    return "etcd at " + std::string(join.etcd->is_https ? "https://" : "") +
+           to_string(join.etcd->endpoints);
   if (!join.seats.empty()) return to_string(join.seats);
   if (join.endpoint.port != 0) return to_string(join.endpoint);
   const std::string text = to_string(join.endpoint);
   return text.substr(0, text.rfind(':')) + ", any free port";
 }
 
-const char* listens_text(const JoinSpec& join) {
+std::string listens_text(const JoinSpec& join) {
+  if (join.etcd) {
+    const std::string port = std::to_string(join.endpoint.port);
+    return " (this node listens at " + join.endpoint.host +
+           (join.endpoint.port == 0 ? ", any free port" : ", port " + port) +
+           (join.etcd->stands ? ", and coordinates if it is elected)" : ")");
+  }
   if (!join.is_coordinator) return "";
   if (!join.seats.empty()) return " (this node listens, and coordinates if it is elected)";
   return join.may_be_member ? " (this node listens, unless another agent here does)"

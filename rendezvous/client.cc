@@ -222,6 +222,7 @@ void Client::report_suspicion(int round, std::chrono::milliseconds settle,
 void Client::name_leader(const Endpoint& leader, std::uint64_t term) {
   impl_->handle(LeaderNamed{leader, term});
 }
+void Client::name_trouble(const std::string& reason) { impl_->handle(LeaderUnknown{reason}); }
 void Client::interrupt(int signal) { impl_->handle(OwnSignal{signal}); }
 void Client::close() { impl_->close(); }
 

@@ -97,6 +97,8 @@ class Client {
   void interrupt(int signal);
   // This agent's own endpoint, of several, has heard who coordinates the job.
   void name_leader(const Endpoint& leader, std::uint64_t term);
+  // Why it cannot hear of any; empty: it can.
+  void name_trouble(const std::string& reason);
   // No callbacks from here on; the connection is closed. The coordinator sees a lost node unless
   // the outcome was delivered. Idempotent.
   void close();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rendezvous/endpoint.h"
+#include "rendezvous/etcd/etcd_spec.h"
 #include "rendezvous/round/restart_policy.h"
 #include "rendezvous/secret.h"
 
@@ -57,6 +58,9 @@ struct JoinSpec {
   std::vector<Endpoint> seats{};
   std::vector<std::size_t> own_seats{};  // of `seats`, those on this host
   std::optional<std::size_t> seat{};     // of `seats`, the one that this agent holds
+  // etcd elects the coordinator instead: `endpoint` is where this agent listens (port 0: any free
+  // one), until it is told who coordinates; `seats` holds that alone.
+  std::optional<EtcdSpec> etcd{};
   bool may_be_member = false;     // if another agent of this host listens there already: join it
   std::string master_addr;        // what workers are told, exactly as it was given
   std::uint16_t master_port = 0;  // 0: the coordinator's port, once it is known

@@ -19,13 +19,15 @@ constexpr std::size_t kMostStrangers = 2048;
 }  // namespace
 
 Server::Impl::Impl(asio::io_context& io, const JoinSpec& spec, Log log,
-                   std::function<void()> on_finished, OnLeader on_leader, LineTaker* lines)
+                   std::function<void()> on_finished, OnLeader on_leader, LineTaker* lines,
+                   OnTrouble on_trouble)
     : io_(io),
       timer_(io),
       lobby_timer_(io),
       log_(std::move(log)),
       on_finished_(std::move(on_finished)),
       on_leader_(std::move(on_leader)),
+      on_trouble_(std::move(on_trouble)),
       spec_(spec),
       lobby_(std::min(kMostStrangers, descriptor_limit() / 8), spec.heartbeat_timeout),
       desk_(line_window_bytes(spec.node_count), spec.gathers_lines ? lines : nullptr) {
@@ -43,14 +45,9 @@ Result<void> Server::Impl::open(const JoinSpec& spec) {
   listener_ = *std::move(listener);
   warn_of_strangers(spec);
   state_ = open_round(round_spec(spec, listener_->port()), std::chrono::steady_clock::now());
-  if (spec.seat) {
-    Council::Listener& self = *this;
-    council_ = std::make_shared<Council>(io_, spec, tls_, log_, self);
-    council_->start();
-  } else {
-    is_leading_ = true;
-    arm_timer();
-  }
+  if (spec.seat || spec.etcd) return stand(spec);
+  is_leading_ = true;
+  arm_timer();
   return {};
 }
 
@@ -74,7 +71,7 @@ void Server::Impl::stop() {
   for (const auto& [peer, connection] : connections_) connection->close();
   connections_.clear();
   turned_away_.close();
-  if (council_) council_->stop();
+  if (authority_) authority_->stop();
   if (store_) store_->stop();
 }
 
@@ -263,6 +260,7 @@ void Server::Impl::perform(const ClearStore&) {
 }
 
 void Server::Impl::perform(const RoundOver&) {
+  if (authority_) authority_->finish();
   asio::post(io_, [self = shared_from_this()] {
     if (!self->is_stopped_ && self->on_finished_) std::exchange(self->on_finished_, nullptr)();
   });
@@ -288,9 +286,9 @@ void Server::Impl::arm_lobby_timer() {
 
 Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const JoinSpec& spec, Log log,
                                              std::function<void()> on_finished, OnLeader on_leader,
-                                             LineTaker* lines) {
+                                             LineTaker* lines, OnTrouble on_trouble) {
   auto impl = std::make_shared<Impl>(io, spec, std::move(log), std::move(on_finished),
-                                     std::move(on_leader), lines);
+                                     std::move(on_leader), lines, std::move(on_trouble));
   Result<void> opened = impl->open(spec);
   if (!opened) return opened.error();
   return std::unique_ptr<Server>(new Server(std::move(impl)));

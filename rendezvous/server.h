@@ -11,8 +11,8 @@
 // Order:   open before any Client of this job starts; the coordinator's own agent is a member like
 //          any other. A round's store is emptied, and old workers' connections are closed, before
 //          the members hear of the next world.
-// Several: with spec.seat it is one of several endpoints, and coordinates when it is elected
-//          (ELECTION.md); otherwise it says who does.
+// Several: with spec.seat it is one of several endpoints, with spec.etcd one of all agents, and
+//          coordinates when it is elected (ELECTION.md); otherwise it says who does.
 // Owner:   the agent; keep it until on_finished, so that every member hears the outcome and the
 //          store outlives the last worker of the last node. One that does not lead has nothing to
 //          finish: drop it with the outcome.
@@ -42,10 +42,13 @@ class Server {
   // on_leader: this agent's endpoint, of several, has heard who coordinates the job; any number of
   // times, never before open returns.
   // lines: with spec.gathers_lines it gets those of all members.
+  // on_trouble: why nobody can be asked who does (etcd is out of reach); empty: no more.
+  using OnTrouble = std::function<void(const std::string& reason)>;
   using OnLeader = std::function<void(const Endpoint& leader, std::uint64_t term)>;
   static Result<std::unique_ptr<Server>> open(asio::io_context& io, const JoinSpec& spec, Log log,
                                               std::function<void()> on_finished,
-                                              OnLeader on_leader = {}, LineTaker* lines = nullptr);
+                                              OnLeader on_leader = {}, LineTaker* lines = nullptr,
+                                              OnTrouble on_trouble = {});
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -59,7 +62,7 @@ class Server {
   // Lines that the taker got from that member have been passed on; `cost` as cost_bytes() counts.
   void lines_taken(std::uint64_t peer, std::size_t cost);
 
-  // Whether it is the coordinator: always, unless it is one of several endpoints.
+  // Whether it is the coordinator: always, unless others may be elected.
   bool is_leading() const;
 
   // Closes everything at once; members see a lost coordinator unless they have their outcome. No

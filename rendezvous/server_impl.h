@@ -17,6 +17,7 @@
 
 #include "rendezvous/control_connection.h"
 #include "rendezvous/deadline_timer.h"
+#include "rendezvous/election/authority.h"
 #include "rendezvous/election/council.h"
 #include "rendezvous/election/seekers.h"
 #include "rendezvous/lines/line_desk.h"
@@ -39,7 +40,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
                            private Council::Listener {
  public:
   Impl(asio::io_context& io, const JoinSpec& spec, Log log, std::function<void()> on_finished,
-       OnLeader on_leader, LineTaker* lines);
+       OnLeader on_leader, LineTaker* lines, OnTrouble on_trouble);
   Result<void> open(const JoinSpec& spec);
 
   std::uint16_t port() const { return listener_->port(); }
@@ -59,15 +60,20 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void complain(const std::string& text);
   void on_frame(ControlConnection& connection, std::string_view frame) override;
 
-  // server_seat.cc: with several endpoints
+  // server_seat.cc: where others may coordinate, too
+  Result<void> stand(const JoinSpec& spec);
+  Endpoint self() const { return {spec_.endpoint.host, port()}; }
   void take_ballot(ControlConnection& connection, const Ballot& ballot, bool is_new);
   void on_answer(Caller caller, const Vote& vote) override { reply(caller, vote); }
   void on_refusal(Caller caller, const Error& error) override;
   void stand_by(ControlConnection& connection, const Hello* hello);
-  void on_lead(std::uint64_t term, int rounds) override;
+  void on_lead(std::uint64_t term, const RoundRecord& before) override;
   void on_lead_lost(const std::string& reason) override;
   void on_following(const Endpoint& leader, std::uint64_t term) override;
   void on_vacant() override { seekers_.forget_leader(); }
+  void on_trouble(const std::string& reason) override {
+    if (on_trouble_) on_trouble_(reason);
+  }
 
   void name_leader(const Endpoint& leader, std::uint64_t term);
   void on_round_known(int rounds) override;
@@ -97,6 +103,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   LogLimit log_limit_;
   std::function<void()> on_finished_;
   const OnLeader on_leader_;
+  const OnTrouble on_trouble_;
   const JoinSpec spec_;
   std::shared_ptr<const TlsContext> tls_;  // null: no secret
   Lobby lobby_;                            // of connections_, those who have not said hello
@@ -114,11 +121,13 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   bool is_turning_ = false;
   bool is_stopped_ = false;
   bool is_leading_ = false;
-  // With several endpoints.
-  std::shared_ptr<Council> council_;
-  std::set<Peer> voters_;  // connections that ask for votes
+  // Where others may coordinate, too.
+  std::shared_ptr<Authority> authority_;  // null: nobody else may
+  std::shared_ptr<Council> council_;      // the same, with several endpoints
+  std::set<Peer> voters_;                 // connections that ask for votes
   Seekers seekers_;
   int known_rounds_ = 0;
+  std::optional<int> led_rounds_;  // when it last lost the lead
   std::vector<RoundAction> held_;
 };
 

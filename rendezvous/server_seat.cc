@@ -1,8 +1,10 @@
-// A coordinator's port among several: it leads, or it says who does.
+// A coordinator's port where others may coordinate, too: it leads, or it says who does.
 #include <utility>
 
 #include "rendezvous/control_wire.h"
+#include "rendezvous/etcd/candidacy.h"
 #include "rendezvous/round/admission.h"
+#include "rendezvous/round/inheritance.h"
 #include "rendezvous/server_impl.h"
 #include "rendezvous/server_specs.h"
 
@@ -12,6 +14,19 @@ namespace {
 constexpr std::size_t kMostVotersForSeat = 4;
 
 }  // namespace
+
+Result<void> Server::Impl::stand(const JoinSpec& spec) {
+  if (spec.etcd) {
+    auto candidacy = Candidacy::make(io_, spec, self(), log_, *this);
+    if (!candidacy) return candidacy.error();
+    authority_ = *std::move(candidacy);
+  } else {
+    Council::Listener& listener = *this;
+    authority_ = council_ = std::make_shared<Council>(io_, spec, tls_, log_, listener);
+  }
+  authority_->start();
+  return {};
+}
 
 void Server::Impl::take_ballot(ControlConnection& connection, const Ballot& ballot, bool is_new) {
   if (is_new && council_) {
@@ -42,20 +57,24 @@ void Server::Impl::stand_by(ControlConnection& connection, const Hello* hello) {
   }
   const auto answer = seekers_.ask({peer, connection.peer(), *hello});
   if (answer) reply(peer, *answer);
+  if (!answer && hello->lost_term > 0) authority_->doubt();
   if (!seekers_.has(peer)) hang_up(peer);
 }
 
-void Server::Impl::on_lead(std::uint64_t term, int rounds) {
+void Server::Impl::on_lead(std::uint64_t term, const RoundRecord& before) {
   if (is_leading_) return;  // it tells the end of the job
   RoundSpec opened = round_spec(spec_, port());
   opened.term = term;
-  opened.rounds = known_rounds_ = rounds;
+  opened.rounds = known_rounds_ = before.rounds;
   held_.clear();
-  state_ = open_round(std::move(opened), std::chrono::steady_clock::now());
+  opened.is_back = led_rounds_ == before.rounds;
+  const Time now = std::chrono::steady_clock::now();
+  state_ = open_round(std::move(opened), now);
+  inherit(state_, before, now);
   is_leading_ = true;
-  log_.write(rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
+  log_.write(before.rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
              "this node coordinates the job from here on, at " + state_.spec.endpoint);
-  name_leader(spec_.seats[*spec_.seat], term);
+  name_leader(self(), term);
   for (Seekers::Asking& asking : seekers_.take_all()) {
     handle(PeerArrived{asking.peer, asking.address});
     handle(PeerSaid{asking.peer, std::move(asking.hello)});
@@ -68,6 +87,7 @@ void Server::Impl::on_lead_lost(const std::string& reason) {
   if (state_.phase == RoundPhase::Over) return;
   if (state_.phase == RoundPhase::Ending && held_.empty()) return;
   log_.error("this node does not coordinate the job any more: " + reason);
+  led_rounds_ = known_rounds_;
   is_leading_ = false;
   held_.clear();
   events_.clear();
@@ -96,7 +116,7 @@ void Server::Impl::name_leader(const Endpoint& leader, std::uint64_t term) {
   if (on_leader_) on_leader_(leader, term);
 }
 
-// What was held back until a majority knew of the round, and nothing before it.
+// What was held back until later leaders were sure to know of the round, and nothing before it.
 void Server::Impl::on_round_known(int rounds) {
   known_rounds_ = rounds;
   if (rounds < state_.next_round) return;
@@ -108,9 +128,9 @@ void Server::Impl::on_round_known(int rounds) {
 
 // Nothing of a new world is told before its number is safe (election.h).
 bool Server::Impl::must_wait(const RoundAction& action) {
-  if (!council_) return false;
+  if (!authority_) return false;
   if (std::holds_alternative<ClearStore>(action) && known_rounds_ < state_.next_round) {
-    council_->want_round(state_.next_round);
+    authority_->want_round(record_of(state_));
     return true;
   }
   return !held_.empty();
@@ -119,7 +139,7 @@ bool Server::Impl::must_wait(const RoundAction& action) {
 // Asked before each deed: this process may have stood still until its lead was over.
 bool Server::Impl::may_act() {
   const bool is_over = state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over;
-  if (!council_ || council_->leads() || (is_leading_ && is_over)) return true;
+  if (!authority_ || authority_->leads() || (is_leading_ && is_over)) return true;
   events_.clear();
   return false;
 }

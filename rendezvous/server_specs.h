@@ -19,4 +19,11 @@ RoundSpec round_spec(const JoinSpec& spec, std::uint16_t port);
 // How long a vote lasts (election/election.h): a third of the heartbeat timeout, 200 ms to 5 s.
 std::chrono::milliseconds election_lease(const JoinSpec& spec);
 
+// How long etcd keeps a leader's key (etcd/campaign.h): half of the heartbeat timeout, 2 to 30 s.
+std::chrono::seconds etcd_lease(const JoinSpec& spec);
+
+// How long it keeps the job's state without a leader: as long as agents look for one, a minute to a
+// day.
+std::chrono::seconds etcd_keep(const JoinSpec& spec);
+
 }  // namespace drun::rendezvous

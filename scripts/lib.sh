@@ -13,7 +13,7 @@ test_packages=(catch2 python3 iproute2        # iproute2: nodes with addresses o
   python3-clustershell python3-yaml)          # to compare host lists with; to read manifests
 # Tests run some of their own. Installed they would go on running on somebody's machine: only where
 # CI is set; elsewhere, if they are not there, what needs them is skipped.
-service_packages=(slurm-wlm munge openssh-server)
+service_packages=(slurm-wlm munge openssh-server etcd-server)
 
 say() { printf '%s\n' "$*"; }
 step() { printf '\n[%s] %s\n' "$1" "$2"; }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/wall_time.h"
+#include "rendezvous/base64.h"
 
 namespace drun::agent {
 namespace {
@@ -114,21 +115,6 @@ bool append_json_text(std::string_view text, std::string& out) {
     text.remove_prefix(taken > 0 ? taken : 1);
   }
   return is_exact;
-}
-
-void append_base64(std::string_view bytes, std::string& out) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    const std::string_view group = bytes.substr(at, 3);
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 3; ++i)
-      bits = bits << 8U | (i < group.size() ? static_cast<unsigned char>(group[i]) : 0U);
-    std::array<char, 4> digits{};
-    for (std::size_t i = 0; i < digits.size(); ++i)
-      digits[i] = i <= group.size() ? kDigits[bits >> (18U - 6U * i) & 63U] : '=';
-    out.append(digits.data(), digits.size());
-  }
 }
 
 JsonLines::JsonLines(const LineOrigin& origin)

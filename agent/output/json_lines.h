@@ -50,6 +50,5 @@ class JsonLines {
 
 // `text` as the inside of a JSON string; false: it was not UTF-8.
 bool append_json_text(std::string_view text, std::string& out);
-void append_base64(std::string_view bytes, std::string& out);
 
 }  // namespace drun::agent

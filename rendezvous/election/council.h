@@ -14,6 +14,7 @@
 
 #include "rendezvous/asio.h"
 #include "rendezvous/deadline_timer.h"
+#include "rendezvous/election/authority.h"
 #include "rendezvous/election/election.h"
 #include "rendezvous/election/seat_link.h"
 #include "rendezvous/join_spec.h"
@@ -22,19 +23,13 @@
 
 namespace drun::rendezvous {
 
-class Council final : public std::enable_shared_from_this<Council>, private SeatLink::Listener {
+class Council final : public Authority,
+                      public std::enable_shared_from_this<Council>,
+                      private SeatLink::Listener {
  public:
   // Called from the loop, or from within `hear` and `leads`.
-  class Listener {
+  class Listener : public Authority::Listener {
    public:
-    // This seat leads from here on: `rounds` have begun before.
-    virtual void on_lead(std::uint64_t term, int rounds) = 0;
-    // It must not do a leader's deed any more.
-    virtual void on_lead_lost(const std::string& reason) = 0;
-    virtual void on_following(const Endpoint& leader, std::uint64_t term) = 0;
-    virtual void on_vacant() = 0;
-    // A majority has heard that so many rounds have begun.
-    virtual void on_round_known(int rounds) = 0;
     virtual void on_answer(Caller caller, const Vote& vote) = 0;
     virtual void on_refusal(Caller caller, const Error& error) = 0;
 
@@ -45,14 +40,13 @@ class Council final : public std::enable_shared_from_this<Council>, private Seat
   // `spec.seat` is set. `tls`: null without a secret.
   Council(asio::io_context& io, const JoinSpec& spec, const std::shared_ptr<const TlsContext>& tls,
           const Log& log, Listener& listener);
-  void start() { handle(ElectionStart{}); }
-  void stop();
+  void start() override { handle(ElectionStart{}); }
+  void stop() override;
 
   void hear(Caller caller, const Ballot& ballot) { handle(BallotCame{caller, ballot}); }
-  // on_round_known follows, unless the lead is lost.
-  void want_round(int rounds) { handle(RoundWanted{rounds}); }
-  // Whether this seat leads at this moment; what its clock says is acted upon first.
-  bool leads();
+  // Of the record the count of rounds alone: the rest is told by members.
+  void want_round(const RoundRecord& record) override { handle(RoundWanted{record.rounds}); }
+  bool leads() override;
 
  private:
   void handle(const ElectionEvent& event);
@@ -60,7 +54,9 @@ class Council final : public std::enable_shared_from_this<Council>, private Seat
   void perform(const HangUp& hang) { link(hang.seat).hang_up(); }
   void perform(const AnswerBallot& answer) { listener_->on_answer(answer.caller, answer.vote); }
   void perform(const RefuseBallot& refusal);
-  void perform(const Leading& leading) { listener_->on_lead(leading.term, leading.rounds); }
+  void perform(const Leading& leading) {
+    listener_->on_lead(leading.term, {.rounds = leading.rounds});
+  }
   void perform(const LeadLost& lost) { listener_->on_lead_lost(lost.reason); }
   void perform(const Following& following);
   void perform(const Vacant&) { listener_->on_vacant(); }

@@ -109,8 +109,8 @@ struct OwnSignal {
 struct MemberTick {};
 using MemberEvent =
     std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, LeaderNamed,
-                 Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped, OwnSignal, OwnQuestion,
-                 OwnEvidence, OwnSuspicion, MemberTick>;
+                 LeaderUnknown, Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
+                 OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, MemberTick>;
 
 // Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
 struct Connect {};
@@ -172,8 +172,9 @@ struct MemberState {
   Milliseconds heartbeat_timeout{0};       // the coordinator's
   Time heard;
   Time next_ping;
-  Seeking seeking;  // with several endpoints
-  Memory memory;    // elastic worlds
+  Seeking seeking;           // with several endpoints
+  std::string etcd_trouble;  // empty: none
+  Memory memory;             // elastic worlds
   std::optional<Waiting> waiting;
   std::optional<World> world;
   std::optional<Time> first_world;

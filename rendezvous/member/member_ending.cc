@@ -11,6 +11,17 @@ std::string place_text(const MemberState& state) {
   return seats.empty() ? state.endpoint : to_string(seats);
 }
 
+std::string waiting_for_text(const MemberState& state) {
+  const std::string trouble =
+      state.last_trouble.empty() ? "has not answered yet" : state.last_trouble;
+  const std::optional<EtcdSpec>& etcd = state.spec.join.etcd;
+  if (!etcd) return "waiting for the coordinator at " + place_text(state) + ": it " + trouble;
+  const std::string place = "etcd at " + to_string(etcd->endpoints);
+  if (!state.etcd_trouble.empty()) return "waiting for " + place + ": " + state.etcd_trouble;
+  return "waiting for a coordinator that is elected by " + place + ": " + state.endpoint + " " +
+         trouble;
+}
+
 std::optional<int> own_rank(const MemberState& state) {
   if (!state.spec.join.elastic) return state.spec.join.node_rank;
   return state.world ? std::optional(state.world->node_rank) : std::nullopt;
@@ -22,7 +33,9 @@ Ending lost_ending(const MemberState& state, std::string_view reason) {
   NodeLost lost{0, has_known ? state.memory.coordinator : state.spec.join.endpoint.host, true,
                 std::string(reason)};
   if (!state.spec.join.seats.empty() && state.rejoin_by)
-    lost.reason += "; no majority of " + place_text(state) + " has a coordinator";
+    lost.reason += state.spec.join.etcd
+                       ? "; then in vain " + waiting_for_text(state)
+                       : "; no majority of " + place_text(state) + " has a coordinator";
   if (!state.own_failures.empty()) {
     const Failure& failure = state.own_failures.first();
     lost.reason += "; before that, rank " + std::to_string(failure.rank) +
@@ -48,6 +61,11 @@ Error join_timeout_error(const MemberState& state) {
   const bool has_joined = state.phase == MemberPhase::Joined;
   if (has_joined && state.waiting)
     return {ErrorCode::Timeout, timeout_text(*state.waiting, state.endpoint, limit)};
+  if (!has_joined && state.spec.join.etcd)
+    return {ErrorCode::Timeout,
+            "gave up " + waiting_for_text(state) + ", after " + duration_text(limit) +
+                "; is etcd there? check --rdzv-endpoint and firewalls, or raise --rdzv-conf "
+                "join_timeout=SECONDS"};
   std::string trouble = "has not answered";
   if (has_joined) trouble = "has not completed the world";
   if (!has_joined && !state.last_trouble.empty()) trouble = state.last_trouble;

@@ -14,6 +14,9 @@ Outcome local_outcome(const MemberState& state, Ending ending, Time now);
 // Where a coordinator is sought: all endpoints, if there are several.
 std::string place_text(const MemberState& state);
 
+// "waiting for the coordinator at 10.0.0.1:29400: it has not answered yet"
+std::string waiting_for_text(const MemberState& state);
+
 // This node's number; absent: it had none yet, in an elastic world.
 std::optional<int> own_rank(const MemberState& state);
 

@@ -57,7 +57,7 @@ void MemberTurn::handle(const ConnectFailed& failed) {
 
 void MemberTurn::handle(const WrongPeer& wrong) {
   if (state_.phase != Phase::Greeting) return connection_lost("it " + wrong.reason);
-  if (has_seats() && ++state_.seeking.wrong_answers < state_.spec.join.seats.size())
+  if (has_seats() && ++state_.seeking.wrong_answers < most_wrong_answers())
     return ask_elsewhere(wrong.reason);
   give_up(wrong_peer_error(state_, wrong.reason));
 }
@@ -110,10 +110,7 @@ void MemberTurn::keep_alive() {
 void MemberTurn::report_trouble() {
   if (now_ < state_.next_report) return;
   state_.next_report = now_ + kReportInterval;
-  log(LogLevel::Info, "waiting for the coordinator at " + place_text(state_) + ": it " +
-                          (state_.last_trouble.empty() ? std::string("has not answered yet")
-                                                       : state_.last_trouble) +
-                          "; " + duration_text(time_left()) + " left");
+  log(LogLevel::Info, waiting_for_text(state_) + "; " + duration_text(time_left()) + " left");
 }
 
 // An elastic world goes on without this node; it may come back as the member that it was.

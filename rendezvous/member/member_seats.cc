@@ -71,7 +71,9 @@ void MemberTurn::ask_elsewhere(std::string trouble) {
 void MemberTurn::hear(const Follow& follow) {
   if (state_.phase != Phase::Greeting || !has_seats()) return broken("a word of who leads");
   Seeking& seeking = state_.seeking;
-  seeking.wrong_answers = 0;
+  // Of several endpoints this one at least is right. With etcd it is this agent itself that says
+  // so.
+  if (!state_.spec.join.etcd) seeking.wrong_answers = 0;
   const Endpoint leader{follow.host, follow.port};
   if (seeking.was_sent_on || leader.port == 0)
     return ask_elsewhere("does not lead, and names " + to_string(leader));
@@ -89,6 +91,12 @@ void MemberTurn::handle(const LeaderNamed& named) {
   if (!has_seats() || !has_coordinator || named.term <= state_.seeking.term) return;
   actions_.emplace_back(Disconnect{});
   connection_lost(to_string(named.endpoint) + " coordinates now");
+}
+
+void MemberTurn::handle(const LeaderUnknown& unknown) {
+  state_.etcd_trouble = unknown.reason;
+  if (!unknown.reason.empty())
+    state_.next_report = std::min(state_.next_report, now_ + std::chrono::seconds(1));
 }
 
 }  // namespace drun::rendezvous

@@ -29,6 +29,11 @@ struct LeaderNamed {
   std::uint64_t term = 0;
 };
 
+// An event: nobody can be asked who leads, as etcd is out of reach. Empty: it is there again.
+struct LeaderUnknown {
+  std::string reason;
+};
+
 struct Seeking {
   std::size_t next = 0;      // in the list: whom to ask next
   bool was_sent_on = false;  // it dials whom a seat named

@@ -24,6 +24,7 @@ class MemberTurn {
   void handle(const WrongPeer& wrong);
   void handle(const OtherCoordinator& other);
   void handle(const LeaderNamed& named);
+  void handle(const LeaderUnknown& unknown);
   void handle(const Heard& heard);
   void handle(const ConnectionLost& lost) { connection_lost(lost.reason); }
   void handle(const OwnFailure& own);
@@ -76,6 +77,10 @@ class MemberTurn {
   }
   bool is_elastic() const { return state_.spec.join.elastic.has_value(); }
   bool has_seats() const { return !state_.spec.join.seats.empty(); }
+  // Whoever etcd named may have gone since, and its port be another program's.
+  std::size_t most_wrong_answers() const {
+    return std::max<std::size_t>(state_.spec.join.seats.size(), state_.spec.join.etcd ? 3 : 1);
+  }
   // With one endpoint of several.
   Milliseconds patience() const {
     return std::min<Milliseconds>(state_.spec.join.heartbeat_timeout / 2, std::chrono::seconds(5));

@@ -22,10 +22,12 @@ struct Exclusions {
   struct Entry {
     AgentId id;
     LeftOut told;
+    bool operator==(const Entry&) const = default;
   };
   std::vector<Entry> nodes{};  // in order of time
   std::optional<AgentId> last_at_fault{};
   int failures_in_a_row = 0;
+  bool operator==(const Exclusions&) const = default;
 };
 
 // A round has failed, first on `id`. Returns how many in a row have.

@@ -36,10 +36,23 @@ void inherit(RoundState& state, const Past& past, Time now) {
   if (state.has_begun) return;
   const Time began = now - past.age;
   state.first_world = std::min(state.first_world.value_or(began), began);
-  const int survivors = std::max(past.node_count - 1, 1);
+  const int survivors = std::max(past.node_count - (state.spec.is_back ? 0 : 1), 1);
   state.survivors = std::max(state.survivors.value_or(0), survivors);
   if (!state.last_loss)
     state.last_loss = NodeLost{0, past.coordinator, true, "its agent was lost, or cut off"};
+}
+
+void inherit(RoundState& state, const RoundRecord& record, Time now) {
+  state.next_round = std::max(state.next_round, std::min(record.rounds, kMostRounds));
+  const auto count = static_cast<std::size_t>(std::clamp(record.restarts, 0, kMostRestarts));
+  inherit_restarts(state, std::vector<Time>(count, now));
+  state.exclusions = record.exclusions;
+}
+
+RoundRecord record_of(const RoundState& state) {
+  return {.rounds = state.next_round,
+          .restarts = static_cast<int>(state.restarts.size()),
+          .exclusions = state.exclusions};
 }
 
 bool has_survivors(const RoundState& state) {

@@ -1,17 +1,25 @@
-// core. What a coordinator that takes over learns from its members about the rounds before it.
+// core. What a coordinator that takes over learns about the rounds before it, from its members and
+// from who coordinated them.
 //
 // Shape:   the largest wins: numbers of rounds are never used twice, restarts stay used up.
 // World:   the first one begins at once when as many have come as the last had, but for its lost
-//          coordinator; else after the last call, or the heartbeat timeout if that is shorter.
+//          coordinator, unless that is this one, which leads again; else after the last call, or
+//          the heartbeat timeout if that is shorter.
 // Thread:  any.
 #pragma once
 
+#include "rendezvous/election/round_record.h"
 #include "rendezvous/past.h"
 #include "rendezvous/round/round.h"
 
 namespace drun::rendezvous {
 
 void inherit(RoundState& state, const Past& past, Time now);
+// From the coordinator before. When restarts were is told by members; until then they count as new.
+void inherit(RoundState& state, const RoundRecord& record, Time now);
+
+// For the coordinator after this one, before the next round begins: its number is used up.
+RoundRecord record_of(const RoundState& state);
 
 // Whether all are in line who can be expected after a take-over.
 bool has_survivors(const RoundState& state);

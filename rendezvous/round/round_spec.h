@@ -17,6 +17,7 @@ struct RoundSpec {
   std::string run_id;
   std::uint64_t term = 0;  // of its election; 0: it was not elected
   int rounds = 0;          // that had begun before it
+  bool is_back = false;    // it led the last of them itself: no node was lost with it
   int node_count = 1;      // the most, when elastic
   std::optional<ElasticSpec> elastic{};
   int max_restarts = 0;

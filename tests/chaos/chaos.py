@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Real jobs in network namespaces, and accidents: an elastic training job must end with the right result whatever happens to it.
 
-    tests/chaos/chaos.py [--bin build/bin] [--faults 500] [--job-faults 12] [--seed N] [--only KIND,...] [--verbose]
+    tests/chaos/chaos.py [--bin build/bin] [--faults 500] [--job-faults 12] [--seed N] [--only KIND,...] [--etcd] [--verbose]
 
 A job is `train --checkpoint` on four hosts (2 workers each, `--nnodes=2:4`, three of them may coordinate), each a network
 namespace with an address, a host name and a temporary directory of its own. It meets a row of faults, seconds apart or at
@@ -12,10 +12,15 @@ once; agents that were killed are started again. Then it is left alone. Checked 
   - train's own check holds: all ranks have equal weights, those of a run in one process without any accident;
   - nothing of the job runs anywhere a second after its last agent ended, and no temporary directory of it is left.
 
-Needs root and ip (iproute2); tc for some faults, which are left out without it. The seed is printed; faults are drawn from it,
+With --etcd a real etcd on a host of its own elects who coordinates, of all four; it is killed and stopped, too, and cut off.
+
+Needs root and ip (iproute2); etcd for --etcd; tc for some faults, which are left out without it. The seed is printed; faults are drawn from it,
 though what they meet depends on the machine's timing.
 """
 import argparse
+import base64
+import contextlib
+import json
 import os
 import random
 import shutil
@@ -30,6 +35,7 @@ WORKERS = 2
 STEPS = 800
 CALM_STEPS = 250     # the last ones are left alone, so that who was away can come back
 STEP_MS = 15
+ETCD_HOST = HOSTS    # one that has no agent
 LOST = 122           # an agent that was cut off from the others
 ORPHANS_WITHIN = 5  # the promise is a second; a machine under load takes longer to tear processes down
 ENDS_WITHIN = 90    # after the last fault
@@ -78,7 +84,7 @@ class Hosts:
         self.name = f"drunchaos{os.getpid()}"
         try:
             self.shell(f"ip netns add {self.name}s; ip -n {self.name}s link add br0 type bridge; ip -n {self.name}s link set br0 up")
-            for host in range(HOSTS):
+            for host in [*range(HOSTS), ETCD_HOST]:
                 own = self.netns(host)
                 self.shell(f"ip netns add {own}; ip -n {self.name}s link add v{host} type veth peer name eth0 netns {own}; "
                            f"ip -n {self.name}s link set v{host} master br0 up; ip -n {own} addr add 10.83.0.{host + 1}/24 dev eth0; "
@@ -89,7 +95,7 @@ class Hosts:
         return self
 
     def __exit__(self, *_):
-        for suffix in [str(host) for host in range(HOSTS)] + ["s"]:
+        for suffix in [str(host) for host in range(HOSTS + 1)] + ["s"]:
             subprocess.run(["ip", "netns", "del", self.name + suffix], stderr=subprocess.DEVNULL, check=False)
         shutil.rmtree(self.place, ignore_errors=True)
 
@@ -123,9 +129,56 @@ class Hosts:
         self.shell(f"ip -n {self.netns(host)} route del blackhole {self.address(other)}/32", check=False)
 
 
+class Etcd:
+    """One, of a single member, for all jobs."""
+
+    def __init__(self, hosts):
+        self.hosts, self.process = hosts, None
+        self.endpoint = f"{hosts.address(ETCD_HOST)}:2379"
+        self.start()
+        if not until(self.answers, 20):
+            self.kill()
+            raise SystemExit("etcd does not start")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def start(self):
+        if self.process and self.process.poll() is None:
+            return
+        url = f"http://{self.endpoint}"
+        words = ["etcd", "--name", "e", "--data-dir", f"{self.hosts.place}/etcd", "--listen-client-urls", url, "--advertise-client-urls", url,
+                 "--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380",
+                 "--initial-cluster", "e=http://127.0.0.1:2380", "--log-level", "error"]
+        self.process = subprocess.Popen(["ip", "netns", "exec", self.hosts.netns(ETCD_HOST), *words], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def answers(self):
+        words = ["ip", "netns", "exec", self.hosts.netns(ETCD_HOST), "bash", "-c", f"exec 3<>/dev/tcp/{self.hosts.address(ETCD_HOST)}/2379"]
+        return subprocess.run(words, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+    def keys(self):
+        """What jobs have left there."""
+        words = ["ip", "netns", "exec", self.hosts.netns(ETCD_HOST), "curl", "-s", f"http://{self.endpoint}/v3/kv/range", "-d",
+                 '{"key":"AA==","range_end":"AA==","keys_only":true}']
+        answer = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+        return [base64.b64decode(found["key"]).decode() for found in json.loads(answer).get("kvs", [])]
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def signal(self, number):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+
+
 class Job:
-    def __init__(self, hosts, bins, number):
-        self.hosts, self.bins = hosts, bins
+    def __init__(self, hosts, bins, number, etcd=None):
+        self.hosts, self.bins, self.etcd = hosts, bins, etcd
         self.id = f"{hosts.name}-{number}"
         self.place = f"{hosts.place}/{number}"
         os.mkdir(self.place)
@@ -138,8 +191,9 @@ class Job:
         return f"DRUN_CHAOS={self.id}.{host}"
 
     def start(self, host):
-        words = [f"{self.bins}/drun", f"--nnodes=2:{HOSTS}", f"--nproc-per-node={WORKERS}", "--rdzv-backend=c10d",
-                 "--rdzv-endpoint=" + ",".join(f"{self.hosts.address(each)}:29400" for each in range(3)), f"--rdzv-id={self.id}", "--log-level=debug",
+        seats = ",".join(f"{self.hosts.address(each)}:29400" for each in range(3))
+        meeting = ["--rdzv-backend=etcd", f"--rdzv-endpoint={self.etcd.endpoint}"] if self.etcd else ["--rdzv-backend=c10d", f"--rdzv-endpoint={seats}"]
+        words = [f"{self.bins}/drun", f"--nnodes=2:{HOSTS}", f"--nproc-per-node={WORKERS}", *meeting, f"--rdzv-id={self.id}", "--log-level=debug",
                  "--max-restarts=1000", "--heartbeat-timeout=3", "--shutdown-timeout=2", "--min-uptime=0",
                  "--rdzv-conf=join_timeout=120,last_call_timeout=1", f"{self.bins}/examples/train",
                  "--checkpoint", f"{self.place}/checkpoint", "--steps", str(STEPS), "--step-ms", str(STEP_MS)]
@@ -294,6 +348,34 @@ def full_disk(job, random):
     return f"the temporary directory of node{host} is full for {seconds:.1f} s"
 
 
+def kill_etcd(job, random):
+    seconds = random.uniform(0.1, 8)
+    job.etcd.kill()
+    job.later(seconds, "mend", job.etcd.start)
+    return f"killed etcd for {seconds:.1f} s"
+
+
+def stop_etcd(job, random):
+    seconds = random.uniform(0.1, 8)
+    job.etcd.signal(signal.SIGSTOP)
+    job.later(seconds, "mend", lambda: job.etcd.signal(signal.SIGCONT))
+    return f"stopped etcd for {seconds:.1f} s"
+
+
+def cut_from_etcd(job, random):
+    host = random.randrange(HOSTS)
+    seconds = random.uniform(0.5, 8)
+    job.hosts.cut(host, ETCD_HOST)
+    job.later(seconds, "mend", lambda: job.hosts.mend(host, ETCD_HOST))
+    return f"node{host} sends nothing to etcd for {seconds:.1f} s"
+
+
+ETCD_FAULTS = {
+    "etcd": kill_etcd,
+    "etcd-stop": stop_etcd,
+    "etcd-way": cut_from_etcd,
+}
+
 FAULTS = {
     "worker": lambda job, random: kill_one(job, random, "worker"),
     "agent": lambda job, random: kill_one(job, random, "agent"),
@@ -325,7 +407,7 @@ def play(job, faults, random, kinds, say):
         is_calm = done == faults or job.step() >= STEPS - CALM_STEPS
         calm_since = (calm_since or now) if is_calm else None
         if not is_calm and now >= next_fault and len(job.agents) > 1:
-            what = FAULTS[random.choice(kinds)](job, random)
+            what = {**FAULTS, **ETCD_FAULTS}[random.choice(kinds)](job, random)
             if what:
                 done += 1
                 say(what)
@@ -360,13 +442,16 @@ def finish(job, say):
     until(lambda: not any(processes_with(mark) for mark in marks), ORPHANS_WITHIN)
     left = [found for mark in marks for found in processes_with(mark)]
     left += [f"{host}:{name}" for host in range(HOSTS) for name in os.listdir(f"{job.place}/tmp{host}")]
+    if job.etcd:
+        # The state of a job whose coordinator was killed at its very end goes by its lease.
+        left += [key for key in job.etcd.keys() if key.endswith(f"{job.id}/leader")]
     if left:
         raise Trouble(f"left behind: {left}")
 
 
-def run_job(hosts, bins, number, faults, random, kinds, verbose):
+def run_job(hosts, bins, number, faults, random, kinds, verbose, etcd):
     """Faults that were met; None when something went wrong, which was said."""
-    job = Job(hosts, bins, number)
+    job = Job(hosts, bins, number, etcd)
     story = []
     began = time.monotonic()
 
@@ -409,23 +494,28 @@ def main():
     parser.add_argument("--faults", type=int, default=500, help="in all")
     parser.add_argument("--job-faults", type=int, default=12, help="at most, in one job")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
-    parser.add_argument("--only", default=",".join(FAULTS))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--etcd", action="store_true", help="elects the coordinator")
     parser.add_argument("--verbose", action="store_true")
     arguments = parser.parse_args()
     if why := obstacle():
         print(f"this test is skipped\nskipped: {why}")
         return 0
-    kinds = [kind for kind in arguments.only.split(",") if kind != "line" or shutil.which("tc")]
+    if arguments.etcd and not (shutil.which("etcd") and shutil.which("curl")):
+        print("this test is skipped\nskipped: there is no etcd (etcd-server), or no curl")
+        return 0
+    wanted = arguments.only.split(",") if arguments.only else [*FAULTS, *(ETCD_FAULTS if arguments.etcd else [])]
+    kinds = [kind for kind in wanted if kind != "line" or shutil.which("tc")]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through __exit__
     print(f"seed {arguments.seed}", flush=True)
     done, jobs, failed = 0, 0, 0
     began = time.monotonic()
-    with Hosts() as hosts:
+    with Hosts() as hosts, Etcd(hosts) if arguments.etcd else contextlib.nullcontext() as etcd:
         while done < arguments.faults:
             seed = arguments.seed * 1000 + jobs
             chance = random.Random(seed)
             count = min(chance.randint(1, arguments.job_faults), arguments.faults - done)
-            met = run_job(hosts, os.path.abspath(arguments.bin), jobs, count, chance, kinds, arguments.verbose)
+            met = run_job(hosts, os.path.abspath(arguments.bin), jobs, count, chance, kinds, arguments.verbose, etcd)
             jobs += 1
             if met is None:
                 failed += 1

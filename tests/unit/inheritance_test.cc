@@ -151,4 +151,38 @@ TEST_CASE("a member that comes back to the same coordinator changes nothing ther
   CHECK(round.world_of(2)->round == 6);
 }
 
+TEST_CASE("a coordinator that leads again itself waits for all that were there") {
+  Successor round(1, 4);
+  round.state.spec.is_back = true;
+  round.come(1, past_of_three());
+  round.come(2, past_of_three());
+  CHECK(round.state.phase == RoundPhase::Joining);
+  round.come(3, past_of_three());
+  CHECK(round.state.phase == RoundPhase::Running);
+}
+
+TEST_CASE("what a coordinator leaves in writing is where the next one goes on") {
+  Successor before(2, 4);
+  before.come(1, past_of_three());
+  before.come(2, past_of_three());
+  before.state.restarts = {before.now - 70s, before.now - 5s};
+  leave_out(before.state.exclusions, {"host3 at 10.0.0.4", 0}, {3, "host3", 4, "it failed"});
+  count_failure(before.state.exclusions, {"host2 at 10.0.0.3", 0});
+  const RoundRecord record = record_of(before.state);
+  CHECK(record.rounds == before.state.next_round);
+
+  Successor after(2, 4);
+  inherit(after.state, record, after.now);
+  CHECK(record_of(after.state) == record);
+  CHECK(is_left_out(after.state.exclusions, {"host3 at 10.0.0.4", 0}));
+  CHECK(count_failure(after.state.exclusions, {"host2 at 10.0.0.3", 0}) == 2);
+  // When restarts were members know better.
+  CHECK(after.state.restarts == std::vector<Time>{after.now, after.now});
+  Past past = past_of_three();
+  past.restarts = 2;
+  past.restart_ages = {70s, 5s};
+  inherit(after.state, past, after.now);
+  CHECK(after.state.restarts == std::vector<Time>{after.now - 70s, after.now - 5s});
+}
+
 }  // namespace drun::rendezvous

@@ -127,7 +127,7 @@ TEST_CASE("c10d with a fixed size is taken as static once the node says which on
 
 TEST_CASE("what cannot be is said with option, value and remedy") {
   CHECK_THAT(error_of({.rdzv_backend = "etcd-v2"}),
-             ContainsSubstring("--rdzv-backend=etcd-v2: drun needs no etcd"));
+             ContainsSubstring("--rdzv-backend=etcd-v2: say where etcd is"));
   CHECK_THAT(error_of({.rdzv_backend = "zeus"}), ContainsSubstring("--rdzv-backend=zeus"));
   CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .standalone = true}),
              ContainsSubstring("--nnodes=2: --standalone is for one node"));

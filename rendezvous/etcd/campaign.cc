@@ -1,0 +1,224 @@
+#include "rendezvous/etcd/campaign.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "rendezvous/etcd/campaign_turn.h"
+#include "rendezvous/round/roll_call.h"
+
+namespace drun::rendezvous::etcd {
+namespace {
+
+using Phase = CampaignPhase;
+using Milliseconds = std::chrono::milliseconds;
+
+// Parts of the lease.
+Milliseconds lease_of(const CampaignState& state) { return state.spec.lease; }
+// etcd's clock may be so much faster, and the leader so much late in noticing.
+Milliseconds lead_length(const CampaignState& state) { return lease_of(state) * 4 / 5; }
+Milliseconds renewal(const CampaignState& state) { return lease_of(state) / 6; }
+// A call that is not answered by then will not be of use.
+Milliseconds patience(const CampaignState& state) { return lease_of(state) / 4; }
+// A lease that is older when it is to be claimed with leaves too little to lead.
+Milliseconds lease_use(const CampaignState& state) { return lease_of(state) / 2; }
+
+constexpr Milliseconds kMostBackOff{1000};
+// The job is over: nobody waits longer for etcd to hear of it.
+constexpr Milliseconds kLastCall{500};
+constexpr std::chrono::seconds kComplaintInterval{10};
+
+Milliseconds look_interval(const CampaignState& state, Time now) {
+  if (state.phase == Phase::Leading) return lease_of(state) / 2;
+  const bool is_calm = state.phase == Phase::Following && now >= state.doubt_until;
+  return lease_of(state) / (is_calm ? 4 : 20);
+}
+
+// All endpoints are tried at once, then again after a while.
+Milliseconds back_off(const CampaignState& state) {
+  if (state.failures % state.spec.endpoint_count != 0) return Milliseconds(1);
+  if (state.phase == Phase::Leading) return lease_of(state) / 50;
+  const int round = std::min(state.failures / state.spec.endpoint_count, 10);
+  return std::min(lease_of(state) / 50 * (1 << round), kMostBackOff);
+}
+
+Time leader_due(const CampaignState& state) {
+  if (!state.is_stored || !state.keep_lease) return state.retry_at;
+  return std::max(std::min({state.next_renewal, state.next_keep, state.next_look}), state.retry_at);
+}
+
+}  // namespace
+
+Time lead_until(const CampaignState& state) {
+  return state.lead_lease ? state.lead_lease->at + lead_length(state) : Time::min();
+}
+
+bool is_leading(const CampaignState& state, Time now) {
+  return state.phase == Phase::Leading && now < lead_until(state);
+}
+
+void CampaignTurn::handle(const EtcdAnswered& answered) {
+  if (!state_.asked || state_.asked->number != answered.number) return;
+  const CampaignState::Asked asked = *std::exchange(state_.asked, std::nullopt);
+  state_.failures = 0;
+  if (std::exchange(state_.is_silent, false)) {
+    set_trouble("");
+    if (is_in(Phase::Leading))
+      log(LogLevel::Info, "etcd at " + state_.spec.place + " answers again");
+  }
+  std::visit([&](const auto& answer) { take(asked, answer); }, answered.answer);
+}
+
+void CampaignTurn::handle(const EtcdFailed& failed) {
+  if (!state_.asked || state_.asked->number != failed.number) return;
+  const CampaignState::Asked asked = *std::exchange(state_.asked, std::nullopt);
+  if (failed.failed.is_refused) return take_refusal(asked.errand);
+  ++state_.failures;
+  state_.retry_at = now_ + back_off(state_);
+  if (is_in(Phase::Over)) return close();
+  if (state_.failures >= state_.spec.endpoint_count) complain(failed.failed);
+}
+
+void CampaignTurn::complain(const Failed& failed) {
+  set_trouble(failed.reason);
+  if (std::exchange(state_.is_silent, true) && now_ < state_.next_complaint) return;
+  state_.next_complaint = now_ + kComplaintInterval;
+  if (!is_in(Phase::Leading)) return;
+  const auto left = std::chrono::duration_cast<Milliseconds>(lead_until(state_) - now_);
+  log(LogLevel::Warning, "no answer from etcd at " + state_.spec.place + " (" + failed.reason +
+                             "): this node coordinates the job for " +
+                             duration_text(std::max(left, Milliseconds(0))) + " more without it");
+}
+
+void CampaignTurn::set_trouble(std::string reason) {
+  if (reason == state_.trouble) return;
+  state_.trouble = std::move(reason);
+  actions_.emplace_back(Trouble{state_.trouble});
+}
+
+void CampaignTurn::handle(const RecordWanted& wanted) {
+  if (!is_in(Phase::Leading)) return;
+  state_.is_stored = false;
+  state_.wanted = wanted.record;
+}
+
+void CampaignTurn::handle(const LeaderDoubted&) {
+  if (!is_in(Phase::Following)) return;
+  state_.doubt_until = now_ + lease_of(state_) * 3 / 2;
+  state_.next_look = std::min(state_.next_look, now_ + look_interval(state_, now_));
+}
+
+void CampaignTurn::handle(const JobOver&) {
+  if (is_in(Phase::Over)) return;
+  const bool led = is_leading(state_, now_);
+  state_.phase = Phase::Over;
+  state_.asked.reset();
+  state_.retry_at = now_;
+  if (!led) close();
+}
+
+void CampaignTurn::close() {
+  state_.phase = Phase::Over;
+  state_.led_since = 0;
+  state_.asked.reset();
+  actions_.emplace_back(Closed{});
+}
+
+void CampaignTurn::settle() {
+  if (is_in(Phase::Leading) && !is_leading(state_, now_))
+    lose("etcd at " + state_.spec.place + " has not renewed its lease for " +
+         duration_text(lead_length(state_)));
+  if (!state_.asked && now_ >= state_.retry_at) ask_next();
+}
+
+void CampaignTurn::ask_next() {
+  switch (state_.phase) {
+    case Phase::Vacant:
+    case Phase::Following:
+      if (state_.left_over != 0) return ask(Errand::Revoke, Revoke{state_.left_over});
+      if (now_ >= state_.next_look) ask(Errand::Look, Look{});
+      return;
+    case Phase::Claiming:
+      return ask_to_lead();
+    case Phase::Leading:
+      return ask_as_leader();
+    case Phase::Over:
+      if (state_.led_since != 0) ask(Errand::Clear, Clear{state_.led_since});
+      return;
+  }
+}
+
+void CampaignTurn::ask_to_lead() {
+  // The state's first: the leader's is counted from when it was asked for.
+  if (!state_.keep_lease) return ask(Errand::LeaseKeep, Grant{state_.spec.keep});
+  if (state_.lead_lease && now_ - state_.lead_lease->at >= lease_use(state_))
+    state_.lead_lease.reset();
+  if (!state_.lead_lease) return ask(Errand::LeaseLead, Grant{state_.spec.lease});
+  state_.own_term = state_.term + 1;
+  ask(Errand::Claim, Claim{.leader = text_of(LeaderRecord{state_.spec.endpoint, state_.own_term,
+                                                          state_.spec.instance}),
+                           .leader_lease = state_.lead_lease->lease,
+                           .state = text_of(StateRecord{state_.own_term, state_.record}),
+                           .state_lease = state_.keep_lease->lease,
+                           .state_changed = state_.state_changed});
+}
+
+void CampaignTurn::ask_as_leader() {
+  if (now_ >= state_.next_renewal) {
+    state_.next_renewal = now_ + renewal(state_);
+    return ask(Errand::RenewLead, Renew{state_.lead_lease->lease});
+  }
+  if (!state_.keep_lease) return ask(Errand::LeaseKeep, Grant{state_.spec.keep});
+  if (!state_.is_stored)
+    return ask(Errand::Store, Store{.led_since = state_.led_since,
+                                    .state = text_of(StateRecord{state_.own_term, state_.wanted}),
+                                    .state_lease = state_.keep_lease->lease,
+                                    .state_changed = state_.state_changed});
+  if (now_ >= state_.next_keep) {
+    state_.next_keep = now_ + state_.spec.keep / 6;
+    return ask(Errand::RenewKeep, Renew{state_.keep_lease->lease});
+  }
+  if (now_ >= state_.next_look) ask(Errand::Look, Look{});
+}
+
+void CampaignTurn::ask(Errand errand, Call call) {
+  state_.asked = CampaignState::Asked{++state_.last_number, errand, now_, state_.wanted};
+  if (errand == Errand::Look) state_.next_look = now_ + look_interval(state_, now_);
+  const Milliseconds most = is_in(Phase::Over) ? kLastCall : patience(state_);
+  actions_.emplace_back(
+      AskEtcd{state_.last_number, std::move(call), std::min(most, patience(state_))});
+}
+
+CampaignState open_campaign(CampaignSpec spec, Time now) {
+  assert(spec.endpoint_count > 0 && spec.lease.count() > 0);
+  CampaignState state;
+  state.spec = std::move(spec);
+  state.retry_at = state.next_look = state.doubt_until = state.claim_after = now;
+  state.next_complaint = now;
+  return state;
+}
+
+std::vector<CampaignAction> step(CampaignState& state, const CampaignEvent& event, Time now) {
+  CampaignTurn turn(state, now);
+  std::visit([&turn](const auto& happened) { turn.handle(happened); }, event);
+  turn.settle();
+  return turn.take_actions();
+}
+
+std::optional<Time> deadline(const CampaignState& state) {
+  switch (state.phase) {
+    case Phase::Vacant:
+    case Phase::Following:
+      if (state.asked) return std::nullopt;
+      return state.left_over != 0 ? state.retry_at : std::max(state.next_look, state.retry_at);
+    case Phase::Claiming:
+      return state.asked ? std::nullopt : std::optional(state.retry_at);
+    case Phase::Leading:
+      return state.asked ? lead_until(state) : std::min(lead_until(state), leader_due(state));
+    case Phase::Over:
+      return state.asked || state.led_since == 0 ? std::nullopt : std::optional(state.retry_at);
+  }
+  return std::nullopt;
+}
+
+}  // namespace drun::rendezvous::etcd

@@ -1,0 +1,67 @@
+// core. One turn of the campaign's machine: the state, the time, and the actions as they come. Only
+// campaign.cc (what is asked when) and campaign_sight.cc (what the answers mean) include it.
+// Owner:   lives for one step.   Thread: any.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/etcd/campaign.h"
+
+namespace drun::rendezvous::etcd {
+
+// Leading only: when the lead ends, unless it is renewed.
+Time lead_until(const CampaignState& state);
+
+class CampaignTurn {
+ public:
+  CampaignTurn(CampaignState& state, Time now) : state_(state), now_(now) {}
+
+  void handle(const EtcdAnswered& answered);
+  void handle(const EtcdFailed& failed);
+  void handle(const RecordWanted& wanted);
+  void handle(const LeaderDoubted&);
+  void handle(const JobOver&);
+  void handle(const CampaignTick&) {}
+
+  // After the event, whatever it was.
+  void settle();
+
+  std::vector<CampaignAction> take_actions() { return std::move(actions_); }
+
+ private:
+  // campaign.cc
+  void ask_next();
+  void ask_to_lead();
+  void ask_as_leader();
+  void ask(Errand errand, Call call);
+  void complain(const Failed& failed);
+  void set_trouble(std::string reason);
+  void close();
+
+  // campaign_sight.cc
+  void take(const CampaignState::Asked& asked, const Leased& leased);
+  void take(const CampaignState::Asked& asked, const Seen& seen);
+  void take(const CampaignState::Asked&, const Revoked&);
+  void take_refusal(Errand errand);
+  void observe(const Sight& sight);
+  void notice_revision(Revision revision);
+  void check_key(const Sight& sight);
+  void follow(const LeaderRecord& leader);
+  void nobody_leads();
+  void win(const Sight& sight);
+  void stored(const CampaignState::Asked& asked, const Seen& seen);
+  void lose(const std::string& reason);
+
+  bool is_in(CampaignPhase phase) const { return state_.phase == phase; }
+  void log(LogLevel level, std::string text) {
+    actions_.emplace_back(CampaignLog{level, std::move(text)});
+  }
+
+  CampaignState& state_;
+  const Time now_;
+  std::vector<CampaignAction> actions_;
+};
+
+}  // namespace drun::rendezvous::etcd

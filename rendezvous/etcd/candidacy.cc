@@ -1,0 +1,121 @@
+#include "rendezvous/etcd/candidacy.h"
+
+#include <random>
+#include <utility>
+#include <variant>
+
+#include "rendezvous/server_specs.h"
+
+namespace drun::rendezvous {
+namespace {
+
+std::uint64_t random_instance() {
+  std::random_device source;
+  return std::uint64_t{source()} << 32 | source();
+}
+
+etcd::Keys keys_of(const JoinSpec& spec) {
+  const std::string job = spec.etcd->prefix + "/" + spec.run_id;
+  return {job + "/leader", job + "/state"};
+}
+
+etcd::CampaignSpec campaign_spec(const JoinSpec& spec, const Endpoint& own) {
+  return {.endpoint = own,
+          .instance = random_instance(),
+          .lease = etcd_lease(spec),
+          .keep = etcd_keep(spec),
+          .stands = spec.etcd->stands,
+          .endpoint_count = static_cast<int>(spec.etcd->endpoints.size()),
+          .place = to_string(spec.etcd->endpoints)};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Candidacy>> Candidacy::make(asio::io_context& io, const JoinSpec& spec,
+                                                   const Endpoint& own, const Log& log,
+                                                   Authority::Listener& listener) {
+  std::shared_ptr<etcd::HttpTls> tls;
+  if (spec.etcd->is_https) {
+    auto made = etcd::HttpTls::make(spec.etcd->files);
+    if (!made) return made.error();
+    tls = *std::move(made);
+  }
+  return std::shared_ptr<Candidacy>(new Candidacy(io, spec, own, std::move(tls), log, listener));
+}
+
+Candidacy::Candidacy(asio::io_context& io, const JoinSpec& spec, const Endpoint& own,
+                     std::shared_ptr<etcd::HttpTls> tls, const Log& log,
+                     Authority::Listener& listener)
+    : timer_(io),
+      log_(log),
+      gateway_(io, spec.etcd->endpoints, keys_of(spec), std::move(tls)),
+      listener_(&listener),
+      state_(open_campaign(campaign_spec(spec, own), std::chrono::steady_clock::now())) {}
+
+void Candidacy::stop() {
+  listener_ = nullptr;
+  if (is_finishing_) return;
+  is_closed_ = true;
+  timer_.cancel();
+  gateway_.close();
+}
+
+void Candidacy::finish() {
+  is_finishing_ = true;
+  handle(etcd::JobOver{});
+}
+
+bool Candidacy::leads() {
+  const etcd::Time now = std::chrono::steady_clock::now();
+  if (timer_.is_overdue(now)) handle(etcd::CampaignTick{});
+  return is_leading(state_, now);
+}
+
+void Candidacy::handle(const etcd::CampaignEvent& event) {
+  if (is_closed_) return;
+  for (const etcd::CampaignAction& action : step(state_, event, std::chrono::steady_clock::now()))
+    std::visit([this](const auto& deed) { perform(deed); }, action);
+  if (is_closed_) return;
+  timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(etcd::CampaignTick{}); });
+}
+
+void Candidacy::perform(const etcd::AskEtcd& ask) {
+  gateway_.ask(ask.call, ask.limit,
+               [self = shared_from_this(), number = ask.number](const auto& result) {
+                 if (const auto* failed = std::get_if<etcd::Failed>(&result))
+                   return self->handle(etcd::EtcdFailed{number, *failed});
+                 self->handle(etcd::EtcdAnswered{number, std::get<etcd::Answer>(result)});
+               });
+}
+
+void Candidacy::perform(const etcd::Leading& leading) {
+  if (listener_ != nullptr) listener_->on_lead(leading.term, leading.record);
+}
+
+void Candidacy::perform(const etcd::LeadLost& lost) {
+  if (listener_ != nullptr) listener_->on_lead_lost(lost.reason);
+}
+
+void Candidacy::perform(const etcd::Following& following) {
+  if (listener_ != nullptr) listener_->on_following(following.endpoint, following.term);
+}
+
+void Candidacy::perform(const etcd::Vacant&) {
+  if (listener_ != nullptr) listener_->on_vacant();
+}
+
+void Candidacy::perform(const etcd::RecordKept& kept) {
+  if (listener_ != nullptr) listener_->on_round_known(kept.rounds);
+}
+
+void Candidacy::perform(const etcd::Trouble& trouble) {
+  if (listener_ != nullptr) listener_->on_trouble(trouble.reason);
+}
+
+void Candidacy::perform(const etcd::Closed&) {
+  is_closed_ = true;
+  timer_.cancel();
+  gateway_.close();
+}
+
+}  // namespace drun::rendezvous

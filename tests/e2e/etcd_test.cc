@@ -1,0 +1,241 @@
+// Jobs whose coordinator a real etcd elects, each agent a process on this machine.
+
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/etcd_server.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A lease of 2 s.
+const char* const kHeartbeats = "--heartbeat-timeout=4";
+
+Launch etcd_job(const Words& options, const std::string& script) {
+  return shell_job(
+      Words{"--rdzv-backend=etcd-v3", "--rdzv-id=elected", "--min-uptime=0.2", kHeartbeats} +
+          options,
+      script);
+}
+
+class Elected {
+ public:
+  Elected(const std::string& endpoints, const std::string& nodes, const Words& options = {},
+          const std::string& timeouts = "last_call_timeout=30") {
+    launch_ = etcd_job(
+        Words{"--nnodes=" + nodes, "--rdzv-endpoint=" + endpoints, "--rdzv-conf=" + timeouts} +
+            options,
+        "echo $PPID > $DIR/agent.$DRUN_ROUND.$GROUP_RANK; echo ready $DRUN_ROUND "
+        "$RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; "
+        "until [ -e $DIR/go.$DRUN_ROUND ]; do sleep 0.02; done; . $DIR/go.$DRUN_ROUND");
+    launch_.environment["DIR"] = directory_.path();
+  }
+  Running& start() {
+    agents_.push_back(std::make_unique<Running>(launch_));
+    return *agents_.back();
+  }
+  void start(int count) {
+    for (int i = 0; i < count; ++i) start();
+  }
+  // The process that speaks for a node in a round; the one that was started guards it.
+  pid_t agent(int round, int node_rank) const {
+    return std::stoi(read_file(
+        directory_.file("agent." + std::to_string(round) + "." + std::to_string(node_rank))));
+  }
+  void go(int round, const std::string& script) const {
+    write_file(directory_.file("part"), script + "\n");
+    REQUIRE(rename(directory_.file("part").c_str(),
+                   directory_.file("go." + std::to_string(round)).c_str()) == 0);
+  }
+  // The agent that prints it first; the others' output is left as it is.
+  Running& that_prints(const std::string& text) {
+    for (const auto deadline = Clock::now() + 40s; Clock::now() < deadline;) {
+      for (const auto& agent : agents_) {
+        if (agent->prints(text, 20ms)) return *agent;
+      }
+    }
+    std::string said;
+    for (const auto& agent : agents_) said += "\n---\n" + agent->out() + agent->err();
+    FAIL("nobody prints " << text << said);
+    return *agents_.front();
+  }
+  std::vector<Running*> all() const {
+    std::vector<Running*> agents;
+    for (const auto& agent : agents_) agents.push_back(agent.get());
+    return agents;
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  Launch launch_;
+  std::vector<std::unique_ptr<Running>> agents_;
+};
+
+void check_ends(const std::vector<Running*>& agents, int code, const std::string& words = "") {
+  for (Running* const agent : agents) {
+    const Ended ended = agent->wait(40s);
+    INFO(ended.err);
+    CHECK(ended.code == code);
+    CHECK_THAT(ended.err, ContainsSubstring(words));
+  }
+}
+
+bool is_skipped(const EtcdServer& etcd) {
+  if (etcd.why_not().empty()) return false;
+  WARN("skipped: " + etcd.why_not());
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("etcd elects another coordinator when that agent is killed, and the job ends well") {
+  const EtcdServer etcd;
+  if (is_skipped(etcd)) return;
+  const std::string more = GENERATE("", "127.0.0.1:1,");
+  Elected job(more + etcd.endpoint(), "1:3");
+  job.start(3);
+  Running& first = job.that_prints("ready 0 0/3 0");
+  job.that_prints("ready 0 1/3 0");
+  job.that_prints("ready 0 2/3 0");
+  const auto killed = Clock::now();
+  REQUIRE(kill(job.agent(0, 0), SIGKILL) == 0);
+  Running& leader = job.that_prints("ready 1 0/2 0");
+  // A lease and a second; the rest is what a busy machine takes.
+  CHECK(Clock::now() - killed < 6s);
+  Running& other = job.that_prints("ready 1 1/2 0");
+  CHECK(&leader != &other);
+  CHECK(&leader != &first);
+  CHECK(leader.prints("this node coordinates the job from here on"));
+  job.go(1, "exit 0");
+  check_ends({&leader, &other}, 0);
+  CHECK(first.wait(40s).code == 128 + SIGKILL);
+}
+
+TEST_CASE("a coordinator that stood still steps down, and joins the one that etcd elected since") {
+  const EtcdServer etcd;
+  if (is_skipped(etcd)) return;
+  Elected job(etcd.endpoint(), "1:3");
+  job.start(3);
+  Running& first = job.that_prints("ready 0 0/3 0");
+  const pid_t agent = job.agent(0, 0);
+  REQUIRE(kill(agent, SIGSTOP) == 0);
+  job.that_prints("ready 1 1/2 0");
+  REQUIRE(kill(agent, SIGCONT) == 0);
+  CHECK(first.prints("this node does not coordinate the job any more"));
+  job.that_prints("ready 2 2/3 0");
+  CHECK(first.prints("ready 2 "));
+  job.go(2, "exit 0");
+  check_ends(job.all(), 0);
+}
+
+TEST_CASE("restarts and left-out nodes outlive the coordinator that counted them in etcd") {
+  const EtcdServer etcd;
+  if (is_skipped(etcd)) return;
+  Elected job(etcd.endpoint(), "2:4", {"--max-restarts=2", "--exclude-after=1"});
+  job.start(4);
+  job.that_prints("ready 0 3/4 0");
+  Running& culprit = job.that_prints("ready 0 2/4 0");
+  job.go(0, "[ $RANK = 2 ] && exit 7; exec sleep 600");
+  const Ended left_out = culprit.wait(40s);
+  CHECK(left_out.code == 7);
+  CHECK_THAT(left_out.err, ContainsSubstring("Left out"));
+  job.that_prints("ready 1 0/3 1");
+  REQUIRE(kill(job.agent(1, 0), SIGKILL) == 0);
+  job.that_prints("ready 2 0/2 1");
+  // Agents of one host are told apart by their places there, of which two are free now: that of the
+  // node that was left out is taken by one of these at least.
+  job.start(2);
+  job.that_prints("it was left out of this job");
+}
+
+TEST_CASE("a job goes on while etcd is away for less than a lease, and has no new round") {
+  EtcdServer etcd;
+  if (is_skipped(etcd)) return;
+  Elected job(etcd.endpoint(), "1:2", {"--heartbeat-timeout=40"});  // a lease of 20 s
+  job.start(2);
+  job.that_prints("ready 0 0/2 0");
+  job.that_prints("ready 0 1/2 0");
+  etcd.kill();
+  Running& leader = job.that_prints("no answer from etcd at");
+  etcd.start();
+  CHECK(leader.prints("answers again"));
+  job.go(0, "exit 0");
+  check_ends(job.all(), 0);
+}
+
+TEST_CASE("when etcd is away for longer the workers are stopped, and it goes on when it is back") {
+  EtcdServer etcd;
+  if (is_skipped(etcd)) return;
+  Elected job(etcd.endpoint(), "2:2");
+  job.start(2);
+  Running& first = job.that_prints("ready 0 0/2 0");
+  job.that_prints("ready 0 1/2 0");
+  etcd.kill();
+  CHECK(first.prints("this node does not coordinate the job any more: etcd at " + etcd.endpoint() +
+                     " has not renewed its lease"));
+  CHECK(job.that_prints("waiting for etcd at " + etcd.endpoint()).prints("refused"));
+  etcd.start();
+  job.that_prints("ready 1 0/2 0");
+  job.that_prints("ready 1 1/2 0");
+  job.go(1, "exit 0");
+  check_ends(job.all(), 0);
+}
+
+TEST_CASE("an etcd that is not there is waited for, named, and given up in time") {
+  const int port = free_port();
+  const std::string place = "127.0.0.1:" + std::to_string(port);
+  Running agent(etcd_job({"--nnodes=2:3", "--rdzv-endpoint=" + place, "--rdzv-conf=join_timeout=4"},
+                         "exit 0"));
+  CHECK(agent.prints("waiting for etcd at " + place + ": "));
+  const Ended ended = agent.wait(20s);
+  CHECK(ended.code != 0);
+  CHECK_THAT(ended.err, ContainsSubstring("gave up waiting for etcd at " + place));
+  CHECK_THAT(ended.err, ContainsSubstring("check --rdzv-endpoint"));
+}
+
+TEST_CASE("a job that has ended leaves nothing in etcd, and its run id can be used at once") {
+  const EtcdServer etcd;
+  if (is_skipped(etcd)) return;
+  for (int i = 0; i < 3; ++i) {
+    Elected job(etcd.endpoint(), "2:2", i == 2 ? Words{"--rdzv-backend=etcd"} : Words{});
+    job.start(2);
+    const auto began = Clock::now();
+    job.that_prints("ready 0 0/2 0");
+    CHECK(Clock::now() - began < 2s);
+    job.go(0, i == 1 ? "exit 3" : "exit 0");
+    check_ends(job.all(), i == 1 ? 3 : 0);
+  }
+}
+
+TEST_CASE("with a secret who does not know it is turned away by the coordinator that etcd names") {
+  const EtcdServer etcd;
+  if (is_skipped(etcd)) return;
+  const TemporaryDirectory directory;
+  for (const auto& [name, secret] :
+       {std::pair("one", "0123456789abcdef"), std::pair("other", "fedcba9876543210")}) {
+    write_file(directory.file(name), secret);
+    REQUIRE(chmod(directory.file(name).c_str(), 0600) == 0);
+  }
+  const auto launch = [&](const std::string& secret) {
+    return etcd_job({"--nnodes=2:3", "--rdzv-endpoint=" + etcd.endpoint(),
+                     "--rdzv-conf=last_call_timeout=1", "--secret-file=" + directory.file(secret)},
+                    "sleep 600");
+  };
+  Running one(launch("one"));
+  Running two(launch("one"));
+  REQUIRE(one.prints("starting round 0"));
+  Running stranger(launch("other"));
+  const Ended refused = stranger.wait(20s);
+  CHECK(refused.code != 0);
+  CHECK_THAT(refused.err, ContainsSubstring("another secret"));
+  one.signal(SIGTERM);
+  CHECK(one.wait(40s).code == 128 + SIGTERM);
+  two.signal(SIGTERM);
+  CHECK(two.wait(40s).code == 128 + SIGTERM);
+}
+
+}  // namespace drun::testing

@@ -1,0 +1,23 @@
+// What an etcd, or who stands in its place, may answer, and what may stand in a job's keys.
+#include <cstdlib>
+#include <string_view>
+#include <variant>
+
+#include "rendezvous/etcd/gateway_text.h"
+#include "rendezvous/etcd/record_text.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  using namespace drun::rendezvous::etcd;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const Keys keys{"/drun/a/leader", "/drun/a/state"};
+  const Call calls[] = {Look{}, Grant{}, Renew{}, Claim{}, Store{}, Clear{}, Revoke{}};
+  for (const Call& call : calls) {
+    for (const int status : {200, 404}) static_cast<void>(answer_of(call, keys, status, text));
+  }
+  if (const auto leader = leader_of(text); leader && leader_of(text_of(*leader)) != leader)
+    std::abort();
+  const auto state = state_of(text);
+  // Names may be cut.
+  if (state && !state_of(text_of(*state))) std::abort();
+  return 0;
+}

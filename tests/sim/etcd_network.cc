@@ -1,0 +1,260 @@
+#include "tests/sim/etcd_network.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace drun::test {
+
+using namespace rendezvous::etcd;
+
+namespace {
+
+constexpr int kAccidentsUntil = 60'000;
+
+}  // namespace
+
+EtcdNetwork::EtcdNetwork(const EtcdWeather& weather, std::uint32_t seed)
+    : weather_(weather), random_(seed), agents_(static_cast<std::size_t>(weather.agents)) {
+  const auto rate = [this] {
+    return 1 + (static_cast<int>(random_() % 201U) - 100) * weather_.drift / 10'000.0;
+  };
+  etcd_rate_ = rate();
+  for (Agent& agent : agents_) agent.rate = rate();
+  expire_some();
+}
+
+EtcdNetwork::Milliseconds EtcdNetwork::between(int low, int high) {
+  return Milliseconds(low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1)));
+}
+
+void EtcdNetwork::later(Milliseconds delay, std::function<void()> deed) {
+  pending_.push({now_ + delay, ++last_number_, std::move(deed)});
+}
+
+EtcdNetwork::Time EtcdNetwork::by_rate(double rate) const {
+  const auto passed = std::chrono::duration<double, std::nano>(now_.time_since_epoch()) * rate;
+  return Time(std::chrono::duration_cast<Time::duration>(passed));
+}
+
+void EtcdNetwork::run_for(Milliseconds time) {
+  const Time until = now_ + time;
+  while (!pending_.empty() && pending_.top().when <= until && broken_.empty()) {
+    const Pending next = pending_.top();
+    pending_.pop();
+    now_ = next.when;
+    next.deed();
+    check_leaders();
+  }
+  now_ = until;
+}
+
+// --- accidents
+
+// As early as a lease may run out, or half a second later.
+void EtcdNetwork::expire_some() {
+  if (!is_away_) etcd_.expire(by_rate(etcd_rate_));
+  later(between(1, 500), [this] { expire_some(); });
+}
+
+void EtcdNetwork::take_etcd_away(bool is_away) {
+  if (std::exchange(is_away_, is_away) && !is_away) etcd_.restart(by_rate(etcd_rate_));
+}
+
+void EtcdNetwork::start(int index) {
+  Agent& self = agent(index);
+  if (std::exchange(self.is_up, true)) return;
+  self.is_frozen = false;
+  ++self.life;
+  self.backlog.clear();
+  self.state = open_campaign({.endpoint = {"host" + std::to_string(index), 4000},
+                              .instance = random_() * std::uint64_t{1000} + 1,
+                              .lease = kLease,
+                              .keep = std::chrono::seconds(600),
+                              .place = "etcd:2379"},
+                             local(self));
+  tell(index, CampaignTick{});
+}
+
+void EtcdNetwork::crash(int index) {
+  Agent& self = agent(index);
+  if (std::exchange(self.is_up, false)) ++self.life;
+}
+
+void EtcdNetwork::freeze(int index, bool is_frozen) {
+  Agent& self = agent(index);
+  if (!self.is_up || self.is_frozen == is_frozen) return;
+  self.is_frozen = is_frozen;
+  if (is_frozen) return;
+  // Timers may be looked at before what has arrived, or after.
+  const auto events = std::exchange(self.backlog, {});
+  if (random_() % 2 == 0) tell(index, CampaignTick{});
+  for (const CampaignEvent& event : events) tell(index, event);
+  tell(index, CampaignTick{});
+}
+
+void EtcdNetwork::plan_accidents() {
+  const auto some = [this] {
+    return static_cast<int>(random_() % static_cast<unsigned>(weather_.agents));
+  };
+  const auto happen = [this](int count, const std::function<void()>& accident) {
+    for (; count > 0; --count) later(between(0, kAccidentsUntil), accident);
+  };
+  const auto fall = [this](int index) {
+    crash(index);
+    if (random_() % 4 != 0) later(between(0, 8000), [this, index] { start(index); });
+  };
+  happen(weather_.crashes, [some, fall] { fall(some()); });
+  happen(weather_.leader_kills, [this, fall] {
+    if (const auto index = leader()) fall(*index);
+  });
+  happen(weather_.freezes, [this, some] {
+    const int index = random_() % 2 == 0 ? leader().value_or(some()) : some();
+    freeze(index, true);
+    later(between(50, 15'000), [this, index] { freeze(index, false); });
+  });
+  happen(weather_.cuts, [this, some] {
+    const int index = random_() % 2 == 0 ? leader().value_or(some()) : some();
+    cut(index, true);
+    later(between(100, 15'000), [this, index] { cut(index, false); });
+  });
+  happen(weather_.outages, [this] {
+    take_etcd_away(true);
+    later(between(100, 15'000), [this] { take_etcd_away(false); });
+  });
+}
+
+void EtcdNetwork::run_all() {
+  for (int i = 0; i < weather_.agents; ++i) later(between(0, 3000), [this, i] { start(i); });
+  plan_accidents();
+  run_for(Milliseconds(kAccidentsUntil + 20'000));
+  take_etcd_away(false);
+  for (int i = 0; i < weather_.agents; ++i) {
+    cut(i, false);
+    freeze(i, false);
+    start(i);
+  }
+  run_for(Milliseconds(kLease) * 5);
+  // With calls that take longer than their time nobody is elected; they do no harm.
+  const bool is_slow = weather_.longest_delay_ms > 250 || weather_.lost > 10;
+  if (!broken_.empty() || is_slow) return;
+  // Calls that get lost may cost a leader its lease at any time.
+  for (int i = 0; i < 200 && weather_.lost > 0 && !leader(); ++i) run_for(Milliseconds(100));
+  const auto last = leader();
+  require(last.has_value(), "there is no leader", -1);
+  if (weather_.lost > 0) return;
+  run_for(Milliseconds(kLease) * 3);
+  require(leader() == last, "a leader did not stay", last.value_or(-1));
+}
+
+// --- the agents
+
+void EtcdNetwork::tell(int index, const CampaignEvent& event) {
+  Agent& self = agent(index);
+  if (!self.is_up) return;
+  if (self.is_frozen) {
+    if (!std::holds_alternative<CampaignTick>(event)) self.backlog.push_back(event);
+    return;
+  }
+  for (const CampaignAction& action : step(self.state, event, local(self)))
+    std::visit([this, index](const auto& deed) { act(index, deed); }, action);
+  const long tick = ++self.tick;
+  const auto wanted = deadline(self.state);
+  if (!wanted) return;
+  const auto left = std::chrono::duration<double, std::nano>(*wanted - local(self)) / self.rate;
+  const auto delay =
+      std::chrono::duration_cast<Time::duration>(left) + std::chrono::microseconds(1);
+  const Time when = now_ + std::max(delay, Time::duration(std::chrono::microseconds(1)));
+  pending_.push({when, ++last_number_, [this, index, tick] {
+                   if (agent(index).tick == tick) tell(index, CampaignTick{});
+                 }});
+}
+
+// It answers within the limit of the agent's own clock, whatever becomes of the call.
+void EtcdNetwork::act(int index, const AskEtcd& ask) {
+  Agent& self = agent(index);
+  const long life = self.life;
+  const auto limit = std::chrono::duration_cast<Milliseconds>(
+      std::chrono::duration<double, std::milli>(ask.limit) / self.rate);
+  later(limit, [this, index, life, number = ask.number] {
+    if (agent(index).life == life) tell(index, EtcdFailed{number, {"no answer"}});
+  });
+  if (self.is_cut || happens(weather_.lost)) return;
+  const bool is_late = happens(weather_.lost);
+  const Milliseconds way = is_late ? between(0, 8000) : between(0, weather_.longest_delay_ms);
+  later(way, [this, index, life, ask] { carry_out(index, life, ask); });
+}
+
+void EtcdNetwork::carry_out(int index, long life, const AskEtcd& ask) {
+  if (is_away_) {
+    if (agent(index).life == life) tell(index, EtcdFailed{ask.number, {"connection refused"}});
+    return;
+  }
+  const ModelEtcd::Result result = etcd_.apply(ask.call, by_rate(etcd_rate_));
+  if (agent(index).is_cut || happens(weather_.lost)) return;
+  later(between(0, weather_.longest_delay_ms), [this, index, life, number = ask.number, result] {
+    if (agent(index).life != life || agent(index).is_cut) return;
+    if (const auto* failed = std::get_if<Failed>(&result))
+      return tell(index, EtcdFailed{number, *failed});
+    tell(index, EtcdAnswered{number, std::get<Answer>(result)});
+  });
+}
+
+void EtcdNetwork::act(int index, const Leading& leading) {
+  ++leads_;
+  led_since_ = now_;
+  require(leading.term > last_term_, "a term was used twice", index);
+  last_term_ = std::max(last_term_, leading.term);
+  const int last_round = round_of_.empty() ? 0 : round_of_.rbegin()->first;
+  require(leading.record.rounds >= last_round, "a leader does not know the rounds", index);
+  require(leading.record.restarts == leading.record.rounds / 2, "restarts are forgotten", index);
+  agent(index).rounds = leading.record.rounds;
+  agent(index).is_wanting = false;
+  want_rounds(index, leading.term);
+}
+
+void EtcdNetwork::want_rounds(int index, std::uint64_t term) {
+  later(between(1, 2000), [this, index, term, life = agent(index).life] {
+    Agent& self = agent(index);
+    const bool leads = self.is_up && !self.is_frozen && self.life == life &&
+                       is_leading(self.state, local(self)) && self.state.own_term == term;
+    if (!leads) return;
+    if (!std::exchange(self.is_wanting, true))
+      tell(index, RecordWanted{{.rounds = self.rounds + 1, .restarts = (self.rounds + 1) / 2}});
+    want_rounds(index, term);
+  });
+}
+
+void EtcdNetwork::act(int index, const RecordKept& kept) {
+  Agent& self = agent(index);
+  require(self.is_wanting && kept.rounds == self.rounds + 1, "what nobody asked for is kept",
+          index);
+  require(round_of_.emplace(kept.rounds, self.state.own_term).second,
+          "round " + std::to_string(kept.rounds) + " begins twice", index);
+  self.rounds = kept.rounds;
+  self.is_wanting = false;
+}
+
+std::optional<int> EtcdNetwork::leader() const {
+  for (int i = 0; i < weather_.agents; ++i) {
+    const Agent& self = agents_[static_cast<std::size_t>(i)];
+    if (self.is_up && !self.is_frozen && is_leading(self.state, local(self))) return i;
+  }
+  return std::nullopt;
+}
+
+void EtcdNetwork::require(bool is_good, const std::string& what, int agent) {
+  if (is_good || !broken_.empty()) return;
+  const auto passed = std::chrono::duration_cast<Milliseconds>(now_ - Time(std::chrono::hours(1)));
+  broken_ = what + " (agent " + std::to_string(agent) + ", after " +
+            std::to_string(passed.count()) + " ms)";
+}
+
+void EtcdNetwork::check_leaders() {
+  int leaders = 0;
+  for (const Agent& self : agents_) {
+    if (self.is_up && !self.is_frozen && is_leading(self.state, local(self))) ++leaders;
+  }
+  require(leaders < 2, "two lead at a time", leader().value_or(-1));
+}
+
+}  // namespace drun::test

@@ -1,0 +1,121 @@
+// The agents of one job and an etcd in one process, with clocks that do not run alike. Calls are
+// slow, get lost on either way, or are carried out long after nobody waits for them; etcd is away
+// for a while; agents crash, start again, stand still. That two never lead at a time, that no
+// number of a round is used twice and that nothing stored is lost is checked after each event; the
+// first thing that is wrong is kept in `broken`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <queue>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "rendezvous/etcd/campaign.h"
+#include "tests/support/model_etcd.h"
+
+namespace drun::test {
+
+// Counts are of accidents at random moments of the first 60 s.
+struct EtcdWeather {
+  int agents = 3;
+  int crashes = 0;  // each is started again, or not
+  int leader_kills = 0;
+  int freezes = 0;  // an agent stands still for a while
+  int cuts = 0;     // an agent's ways to etcd are cut for a while
+  int outages = 0;  // etcd is away for a while
+  int drift = 0;    // per cent that a clock is too fast or too slow, at most
+  int lost = 0;     // calls of a hundred, on either way
+  int longest_delay_ms = 40;
+};
+
+class EtcdNetwork {
+ public:
+  using Time = rendezvous::etcd::Time;
+  using Milliseconds = std::chrono::milliseconds;
+  static constexpr std::chrono::seconds kLease{5};
+
+  EtcdNetwork(const EtcdWeather& weather, std::uint32_t seed);
+
+  void start(int agent);
+  void crash(int agent);
+  void freeze(int agent, bool is_frozen);
+  void cut(int agent, bool is_cut) { agents_[static_cast<std::size_t>(agent)].is_cut = is_cut; }
+  void take_etcd_away(bool is_away);
+  void finish(int agent) { tell(agent, rendezvous::etcd::JobOver{}); }
+  void run_for(Milliseconds time);
+  // All accidents of the weather, then a while in which all is well.
+  void run_all();
+
+  std::optional<int> leader() const;  // at this moment
+  const rendezvous::etcd::CampaignState& state(int agent) const {
+    return agents_[static_cast<std::size_t>(agent)].state;
+  }
+  const ModelEtcd& etcd() const { return etcd_; }
+  Time now() const { return now_; }
+  Time led_since() const { return led_since_; }
+  int leads() const { return leads_; }
+  int rounds() const { return static_cast<int>(round_of_.size()); }
+  const std::string& broken() const { return broken_; }
+
+ private:
+  struct Agent {
+    bool is_up = false;
+    bool is_frozen = false;
+    bool is_cut = false;
+    double rate = 1;
+    long life = 0;
+    long tick = 0;
+    rendezvous::etcd::CampaignState state;
+    std::vector<rendezvous::etcd::CampaignEvent> backlog;
+    int rounds = 0;  // of its lead
+    bool is_wanting = false;
+  };
+  struct Pending {
+    Time when;
+    long number = 0;
+    std::function<void()> deed;
+    bool operator<(const Pending& other) const {
+      return when != other.when ? when > other.when : number > other.number;
+    }
+  };
+
+  Agent& agent(int index) { return agents_[static_cast<std::size_t>(index)]; }
+  Time local(const Agent& agent) const { return by_rate(agent.rate); }
+  Time by_rate(double rate) const;
+  Milliseconds between(int low, int high);
+  bool happens(int percent) { return static_cast<int>(random_() % 100U) < percent; }
+  void later(Milliseconds delay, std::function<void()> deed);
+  void plan_accidents();
+  void expire_some();
+  void tell(int index, const rendezvous::etcd::CampaignEvent& event);
+  void act(int index, const rendezvous::etcd::AskEtcd& ask);
+  void act(int index, const rendezvous::etcd::Leading& leading);
+  void act(int index, const rendezvous::etcd::RecordKept& kept);
+  template <typename Other>
+  void act(int, const Other&) {}
+  void carry_out(int index, long life, const rendezvous::etcd::AskEtcd& ask);
+  void want_rounds(int index, std::uint64_t term);
+  void require(bool is_good, const std::string& what, int agent);
+  void check_leaders();
+
+  const EtcdWeather weather_;
+  std::mt19937 random_;
+  Time now_{std::chrono::hours(1)};
+  long last_number_ = 0;
+  std::priority_queue<Pending> pending_;
+  std::vector<Agent> agents_;
+  ModelEtcd etcd_;
+  double etcd_rate_ = 1;
+  bool is_away_ = false;
+  std::map<int, std::uint64_t> round_of_;  // number: term
+  std::uint64_t last_term_ = 0;
+  Time led_since_;
+  int leads_ = 0;
+  std::string broken_;
+};
+
+}  // namespace drun::test

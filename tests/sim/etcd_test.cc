@@ -1,0 +1,161 @@
+// Elections through etcd, many times. DRUN_SIM_RUNS says how often (of random weather; 1000 without
+// it), DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
+#include <cstdlib>
+
+#include "tests/sim/etcd_network.h"
+#include "tests/support/catch.h"
+
+namespace drun::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Network = EtcdNetwork;
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::uint32_t kRunShare = 10;
+#else
+constexpr std::uint32_t kRunShare = 1;
+#endif
+
+std::uint32_t number_of(const char* variable, std::uint32_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+}
+
+EtcdWeather random_weather(std::uint32_t seed) {
+  std::mt19937 random(seed ^ 0xe7cdU);
+  const auto up_to = [&random](unsigned most) { return static_cast<int>(random() % (most + 1)); };
+  EtcdWeather weather;
+  weather.agents = 1 + up_to(5);
+  weather.crashes = up_to(5);
+  weather.leader_kills = up_to(4);
+  weather.freezes = up_to(6);
+  weather.cuts = up_to(6);
+  weather.outages = up_to(4);
+  weather.drift = up_to(8);
+  weather.lost = up_to(2) == 0 ? up_to(30) : up_to(1) * up_to(5);
+  weather.longest_delay_ms = up_to(4) == 0 ? 1 + up_to(3000) : 1 + up_to(60);
+  return weather;
+}
+
+// All of them up, and one of them leading.
+Network settled(int agents, std::uint32_t seed) {
+  Network network({.agents = agents, .longest_delay_ms = 5}, seed);
+  for (int i = 0; i < agents; ++i) network.start(i);
+  network.run_for(1s);
+  REQUIRE(network.leader());
+  return network;
+}
+
+}  // namespace
+
+TEST_CASE("through etcd somebody leads at once when a job starts, whoever comes") {
+  for (std::uint32_t seed = 1; seed <= 50; ++seed) {
+    CAPTURE(seed);
+    Network network({.agents = 4, .longest_delay_ms = 5}, seed);
+    for (int i = 0; i < 4; ++i) network.start(i);
+    network.run_for(100ms);
+    REQUIRE(network.leader());
+    CHECK(network.leads() == 1);
+    CHECK(network.broken().empty());
+  }
+}
+
+TEST_CASE("when the leader crashes another leads a lease and half a second later at most") {
+  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    Network network = settled(3, seed);
+    network.run_for(Network::Milliseconds(seed * 37 % 2000));
+    const int first = *network.leader();
+    const auto crashed = network.now();
+    network.crash(first);
+    network.run_for(7s);
+    REQUIRE(network.broken().empty());
+    REQUIRE(network.leader());
+    CHECK(*network.leader() != first);
+    // Looks come a quarter of a lease apart while nobody misses the leader.
+    CHECK(network.led_since() - crashed < 5500ms + 1250ms + 100ms);
+  }
+}
+
+TEST_CASE("a leader that is cut off from etcd stops leading before anybody else can begin") {
+  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    Network network = settled(3, seed);
+    const int first = *network.leader();
+    network.cut(first, true);
+    network.run_for(4100ms);
+    CHECK_FALSE(network.leader());
+    network.run_for(4s);
+    REQUIRE(network.broken().empty());
+    REQUIRE(network.leader());
+    CHECK(*network.leader() != first);
+    network.cut(first, false);
+    network.run_for(5s);
+    CHECK(network.leads() == 2);
+    CHECK(network.broken().empty());
+  }
+}
+
+TEST_CASE("a leader goes on while etcd is away for less than its lease allows") {
+  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    Network network = settled(3, seed);
+    const auto first = network.leader();
+    network.run_for(Network::Milliseconds(seed * 41 % 2000));
+    network.take_etcd_away(true);
+    network.run_for(2500ms);
+    CHECK(network.leader() == first);
+    network.take_etcd_away(false);
+    network.run_for(10s);
+    CHECK(network.leader() == first);
+    CHECK(network.leads() == 1);
+    CHECK(network.broken().empty());
+  }
+}
+
+TEST_CASE("when etcd comes back after a long time somebody leads soon") {
+  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    Network network = settled(3, seed);
+    network.take_etcd_away(true);
+    network.run_for(60s);
+    CHECK_FALSE(network.leader());
+    network.take_etcd_away(false);
+    network.run_for(2s);
+    CHECK(network.leader());
+    CHECK(network.broken().empty());
+  }
+}
+
+TEST_CASE("a leader that has led its job to the end leaves nothing in etcd") {
+  Network network = settled(3, 1);
+  network.run_for(5s);
+  const int first = *network.leader();
+  for (int i = 0; i < 3; ++i) {
+    if (i != first) network.crash(i);
+  }
+  network.finish(first);
+  network.run_for(200ms);
+  CHECK_FALSE(network.leader());
+  CHECK_FALSE(network.etcd().sight().leader);
+  CHECK_FALSE(network.etcd().sight().state);
+}
+
+TEST_CASE("in any weather etcd lets no two lead and no number of a round begin twice") {
+  const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
+  const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 1000 / kRunShare);
+  long leads = 0;
+  long rounds = 0;
+  for (std::uint32_t seed = first; seed < first + runs; ++seed) {
+    Network network(random_weather(seed), seed);
+    network.run_all();
+    INFO("replay: DRUN_SIM_RUNS=1 DRUN_SIM_SEED=" << seed);
+    REQUIRE(network.broken() == "");
+    leads += network.leads();
+    rounds += network.rounds();
+  }
+  CHECK((runs < 100 || (leads > runs && rounds > 10 * runs)));
+}
+
+}  // namespace drun::test

@@ -1,0 +1,347 @@
+// One agent's campaign, call by call, with an etcd that answers as the test says.
+#include "rendezvous/etcd/campaign.h"
+#include "tests/support/catch.h"
+#include "tests/support/model_etcd.h"
+
+namespace drun::rendezvous::etcd {
+namespace {
+
+using namespace std::chrono_literals;
+using test::ModelEtcd;
+using Phase = CampaignPhase;
+
+struct Candidate {
+  explicit Candidate(std::uint64_t instance = 1, bool stands = true)
+      : state(open_campaign({.endpoint = {"host" + std::to_string(instance), 4000},
+                             .instance = instance,
+                             .lease = 5s,
+                             .stands = stands,
+                             .place = "etcd:2379"},
+                            now)) {
+    tell(CampaignTick{});
+  }
+
+  void tell(const CampaignEvent& event) {
+    actions = step(state, event, now);
+    for (const CampaignAction& action : actions) {
+      if (const auto* ask = std::get_if<AskEtcd>(&action)) asked = *ask;
+    }
+    all.insert(all.end(), actions.begin(), actions.end());
+  }
+  void wait(std::chrono::milliseconds time) {
+    now += time;
+    tell(CampaignTick{});
+  }
+  void take(const ModelEtcd::Result& result) {
+    if (const auto* failed = std::get_if<Failed>(&result))
+      return tell(EtcdFailed{asked->number, *failed});
+    tell(EtcdAnswered{asked->number, std::get<Answer>(result)});
+  }
+  // Its call is carried out and answered.
+  void call(ModelEtcd& etcd) { take(etcd.apply(asked->call, now)); }
+  void lose_call() { tell(EtcdFailed{asked->number, {"no answer"}}); }
+  // As long as it asks at once.
+  void talk(ModelEtcd& etcd, int most = 20) {
+    for (; state.asked && most > 0; --most) call(etcd);
+  }
+  template <typename T>
+  std::vector<T> done() const {
+    std::vector<T> found;
+    for (const CampaignAction& action : all) {
+      if (const T* one = std::get_if<T>(&action)) found.push_back(*one);
+    }
+    return found;
+  }
+  template <typename T>
+  bool asks() const {
+    return state.asked && std::holds_alternative<T>(asked->call);
+  }
+
+  Time now{std::chrono::hours(1)};
+  CampaignState state;
+  std::optional<AskEtcd> asked;
+  std::vector<CampaignAction> actions;
+  std::vector<CampaignAction> all;
+};
+
+}  // namespace
+
+TEST_CASE("who finds no leader in etcd claims at once, and leads for four fifths of a lease") {
+  ModelEtcd etcd;
+  Candidate one;
+  CHECK(one.asks<Look>());
+  one.talk(etcd);
+  REQUIRE(one.done<Leading>().size() == 1);
+  CHECK(one.done<Leading>().front().term == 1);
+  CHECK(is_leading(one.state, one.now));
+  CHECK(is_leading(one.state, one.now + 3999ms));
+  CHECK_FALSE(is_leading(one.state, one.now + 4s));
+  CHECK(leader_of(etcd.sight().leader->value)->endpoint == Endpoint{"host1", 4000});
+}
+
+TEST_CASE("who finds a leader follows it, and hears of the next one") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  Candidate two(2);
+  two.talk(etcd);
+  REQUIRE(two.done<Following>().size() == 1);
+  CHECK(two.done<Following>().front().endpoint == Endpoint{"host1", 4000});
+  CHECK(two.done<Following>().front().term == 1);
+  two.wait(250ms);
+  two.talk(etcd);
+  CHECK(deadline(two.state) == two.now + 1250ms);
+  two.tell(LeaderDoubted{});
+  CHECK(deadline(two.state) == two.now + 250ms);
+  one.tell(JobOver{});
+  one.talk(etcd);
+  CHECK(one.done<Closed>().size() == 1);
+  CHECK_FALSE(etcd.sight().leader);
+  two.wait(250ms);
+  two.talk(etcd);
+  CHECK(two.done<Vacant>().size() == 1);
+  REQUIRE(two.done<Leading>().size() == 1);
+  CHECK(two.done<Leading>().front().term == 2);
+}
+
+TEST_CASE("who may not coordinate does not claim") {
+  ModelEtcd etcd;
+  Candidate one(1, false);
+  one.call(etcd);
+  for (int i = 0; i < 50; ++i) {
+    one.wait(250ms);
+    one.talk(etcd);
+  }
+  CHECK(one.state.phase == Phase::Vacant);
+  CHECK_FALSE(etcd.sight().leader);
+}
+
+TEST_CASE("a claim whose answer was lost is found to have been won") {
+  ModelEtcd etcd;
+  Candidate one;
+  while (!one.asks<Claim>()) one.call(etcd);
+  static_cast<void>(etcd.apply(one.asked->call, one.now));
+  one.now += 1s;
+  one.lose_call();
+  one.wait(1s);
+  REQUIRE(one.asks<Claim>());
+  one.call(etcd);
+  CHECK(one.done<Leading>().size() == 1);
+  // Counted from when the lease was asked for.
+  CHECK(is_leading(one.state, one.now + 1999ms));
+  CHECK_FALSE(is_leading(one.state, one.now + 2s));
+}
+
+TEST_CASE("a claim that is answered too late is no lead, and its key is taken away") {
+  ModelEtcd etcd;
+  Candidate one;
+  while (!one.asks<Claim>()) one.call(etcd);
+  const auto result = etcd.apply(one.asked->call, one.now);
+  one.now += 4s;
+  one.take(result);
+  CHECK(one.done<Leading>().empty());
+  CHECK(one.asks<Revoke>());
+  one.call(etcd);
+  CHECK_FALSE(etcd.sight().leader);
+}
+
+TEST_CASE("a lead is renewed by answers, from when they were asked for, and lost without") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  const Time began = one.now;
+  one.wait(834ms);
+  REQUIRE(one.asks<Renew>());
+  one.now += 1s;
+  one.call(etcd);
+  CHECK(is_leading(one.state, began + 834ms + 3999ms));
+  CHECK_FALSE(is_leading(one.state, began + 834ms + 4s));
+  while (is_leading(one.state, one.now)) {
+    if (one.state.asked)
+      one.lose_call();
+    else
+      one.wait(100ms);
+  }
+  one.tell(CampaignTick{});
+  REQUIRE(one.done<LeadLost>().size() == 1);
+  CHECK_THAT(one.done<LeadLost>().front().reason, ContainsSubstring("has not renewed its lease"));
+}
+
+TEST_CASE("a lease that etcd does not know any more ends the lead at once") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  etcd.expire(one.now + 5s);
+  one.wait(900ms);
+  one.call(etcd);
+  CHECK(one.done<LeadLost>().size() == 1);
+  CHECK_FALSE(is_leading(one.state, one.now));
+}
+
+TEST_CASE("whose key was taken away in etcd leads no more") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  static_cast<void>(etcd.apply(Clear{etcd.sight().leader->created}, one.now));
+  for (int i = 0; i < 30 && one.done<LeadLost>().empty(); ++i) {
+    one.wait(100ms);
+    if (one.state.asked) one.call(etcd);
+  }
+  REQUIRE(one.done<LeadLost>().size() == 1);
+  CHECK_THAT(one.done<LeadLost>().front().reason, ContainsSubstring("key in etcd is gone"));
+}
+
+TEST_CASE("what a round leaves to later leaders is stored before it is said to be, exactly once") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  const RoundRecord record{.rounds = 3, .restarts = 1, .exclusions = {}};
+  one.tell(RecordWanted{record});
+  REQUIRE(one.asks<Store>());
+  CHECK(one.done<RecordKept>().empty());
+  const bool was_carried_out = GENERATE(false, true);
+  if (was_carried_out) static_cast<void>(etcd.apply(one.asked->call, one.now));
+  one.lose_call();
+  one.wait(200ms);
+  one.talk(etcd);
+  REQUIRE(one.done<RecordKept>().size() == 1);
+  CHECK(one.done<RecordKept>().front().rounds == 3);
+  CHECK(state_of(etcd.sight().state->value)->rounds == record);
+}
+
+TEST_CASE("who has been followed by another stores nothing, however late it comes") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  one.tell(RecordWanted{{.rounds = 1}});
+  const Call late = one.asked->call;
+  etcd.expire(one.now + 5s);
+  Candidate two(2);
+  two.talk(etcd);
+  REQUIRE(two.done<Leading>().size() == 1);
+  const auto before = etcd.sight();
+  static_cast<void>(etcd.apply(late, one.now));
+  CHECK(etcd.sight() == before);
+  one.call(etcd);
+  CHECK(one.done<LeadLost>().size() == 1);
+  CHECK(one.done<RecordKept>().empty());
+}
+
+TEST_CASE("a state that etcd has let go of is stored anew") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  one.tell(RecordWanted{{.rounds = 1}});
+  one.talk(etcd);
+  static_cast<void>(etcd.apply(Revoke{one.state.keep_lease->lease}, one.now));
+  REQUIRE_FALSE(etcd.sight().state);
+  one.tell(RecordWanted{{.rounds = 2}});
+  for (int i = 0; i < 10; ++i) {
+    one.talk(etcd);
+    one.wait(150ms);
+  }
+  CHECK(one.done<LeadLost>().empty());
+  REQUIRE(etcd.sight().state);
+  CHECK(state_of(etcd.sight().state->value)->rounds.rounds == 2);
+}
+
+TEST_CASE("an etcd that has forgotten is not claimed for a lease, as somebody may lead") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  one.tell(RecordWanted{{.rounds = 1}});
+  one.talk(etcd);
+  Candidate two(2);
+  two.talk(etcd);
+  etcd.forget();
+  const Time forgot = two.now;
+  two.wait(1250ms);
+  two.talk(etcd);
+  while (two.done<Leading>().empty() && two.now < forgot + 60s) {
+    two.wait(100ms);
+    two.talk(etcd);
+  }
+  CHECK(two.now - forgot >= 6s);
+  CHECK(two.now - forgot < 8s);
+  CHECK(two.done<Leading>().front().term == 2);
+}
+
+TEST_CASE("a key that another program wrote is left alone, and spoken of") {
+  ModelEtcd etcd;
+  static_cast<void>(etcd.apply(Grant{5s}, Time()));
+  static_cast<void>(etcd.apply(Claim{"mine", 1, "mine", 1, 0}, Time()));
+  Candidate one;
+  for (int i = 0; i < 20; ++i) {
+    if (one.state.asked) one.call(etcd);
+    one.wait(250ms);
+  }
+  CHECK(etcd.sight().leader->value == "mine");
+  REQUIRE(one.done<Trouble>().size() == 1);
+  CHECK_THAT(one.done<Trouble>().front().reason, ContainsSubstring("no drun of this version"));
+}
+
+TEST_CASE("an etcd out of reach is told of once, and when it answers again") {
+  ModelEtcd etcd;
+  Candidate one;
+  for (int i = 0; i < 20; ++i) {
+    one.lose_call();
+    one.wait(1s);
+  }
+  REQUIRE(one.done<Trouble>().size() == 1);
+  CHECK(one.done<Trouble>().front().reason == "no answer");
+  one.talk(etcd);
+  REQUIRE(one.done<Trouble>().size() == 2);
+  CHECK(one.done<Trouble>().back().reason.empty());
+}
+
+// Two candidates and every order of what may happen to each of their calls: answered, lost on the
+// way there, lost on the way back, carried out only at the end; with a wait after each or not.
+TEST_CASE("in every order of answered and lost calls two candidates never both lead") {
+  constexpr int kSteps = 5;
+  constexpr int kChoices = 8;
+  int orders = 1;
+  for (int i = 0; i < kSteps; ++i) orders *= kChoices;
+  int led = 0;
+  for (int order = 0; order < orders; ++order) {
+    ModelEtcd etcd;
+    Candidate agents[2] = {Candidate(1), Candidate(2)};
+    std::vector<Call> late;
+    Time now{std::chrono::hours(1)};
+    int rest = order;
+    for (int at = 0; at < kSteps; ++at, rest /= kChoices) {
+      Candidate& one = agents[rest % 2];
+      const int fate = rest / 2 % 4;
+      if (!one.state.asked) {
+        now += 900ms;
+        for (Candidate& each : agents) each.now = now;
+        for (Candidate& each : agents) each.tell(CampaignTick{});
+        etcd.expire(now);
+      }
+      if (!one.state.asked) continue;
+      const Call call = one.asked->call;
+      if (fate == 0 || fate == 2) {
+        const auto result = etcd.apply(call, now);
+        if (fate == 0)
+          one.take(result);
+        else
+          one.lose_call();
+      } else {
+        if (fate == 3) late.push_back(call);
+        one.lose_call();
+      }
+      if (fate == 3 && late.size() == 2) static_cast<void>(etcd.apply(late.front(), now));
+      const bool both = is_leading(agents[0].state, now) && is_leading(agents[1].state, now);
+      if (both) FAIL("both lead in order " << order);
+    }
+    for (const Call& call : late) static_cast<void>(etcd.apply(call, now));
+    for (Candidate& one : agents) {
+      one.talk(etcd);
+      led += is_leading(one.state, now) ? 1 : 0;
+    }
+    if (is_leading(agents[0].state, now) && is_leading(agents[1].state, now))
+      FAIL("both lead at the end of order " << order);
+  }
+  CHECK(led > orders / 2);
+}
+
+}  // namespace drun::rendezvous::etcd

@@ -1,0 +1,174 @@
+#include "launcher/plan_etcd.h"
+
+#include "launcher/plan.h"
+#include "launcher/plan_text.h"
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+using namespace std::chrono_literals;
+
+HostFacts host_facts() {
+  HostFacts host;
+  host.hostname = "gpu0.cluster";
+  host.addresses = {"127.0.0.1", "10.0.0.5"};
+  host.addresses_of = [](const std::string& name) -> std::vector<std::string> {
+    if (name == "etcd0") return {"10.0.0.9"};
+    if (name == "near") return {"127.0.1.1"};
+    if (name == "link") return {"fe80::9"};
+    return {};
+  };
+  host.source_address = [](const std::string& address) -> std::optional<std::string> {
+    if (address == "10.0.0.9") return "10.0.0.5";
+    if (address == "127.0.1.1") return "127.0.0.1";
+    if (address == "fe80::9") return "fe80::5%eth0";
+    return std::nullopt;
+  };
+  host.probe = [](const std::string& path) {
+    return path == "/none.pem" ? FileKind::Missing : FileKind::Executable;
+  };
+  return host;
+}
+
+Options etcd(const std::string& endpoint = "etcd0") {
+  Options options;
+  options.nnodes = NodeRange{2, 4};
+  options.rdzv_backend = "etcd-v3";
+  options.rdzv_endpoint = endpoint;
+  options.no_python = true;
+  options.program = "./train";
+  return options;
+}
+
+Plan plan_of(const Options& options) {
+  Result<Plan> plan = make_plan(options, host_facts());
+  INFO((plan ? "" : plan.error().message));
+  REQUIRE(plan);
+  return *std::move(plan);
+}
+
+JoinSpec join_of(const Options& options) { return plan_of(options).agent.join; }
+
+std::string error_of(const Options& options) {
+  const Result<Plan> plan = make_plan(options, host_facts());
+  REQUIRE_FALSE(plan);
+  CHECK(plan.error().code == ErrorCode::Usage);
+  return plan.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("with etcd every agent may coordinate, and listens where it would talk to etcd from") {
+  Options options = etcd("etcd0,10.0.0.8:4001,[::2]");
+  options.rdzv_backend = GENERATE("etcd", "etcd-v2", "etcd-v3");
+  const JoinSpec join = join_of(options);
+  REQUIRE(join.etcd);
+  CHECK(join.etcd->endpoints ==
+        std::vector<Endpoint>{{"etcd0", 2379}, {"10.0.0.8", 4001}, {"::2", 2379}});
+  CHECK(join.etcd->stands);
+  CHECK_FALSE(join.etcd->is_https);
+  CHECK(join.etcd->prefix == "/drun");
+  CHECK(join.endpoint == Endpoint{"10.0.0.5", 0});
+  CHECK(join.is_coordinator);
+  REQUIRE(join.elastic);
+  CHECK(join.elastic->min_nodes == 2);
+  CHECK(join.node_count == 4);
+  CHECK(join.master_addr.empty());
+  CHECK(join.master_port == 0);
+  CHECK(join.join_timeout == 10min);
+}
+
+TEST_CASE("a fixed number of nodes is elected by etcd too, whatever their ranks were given as") {
+  Options options = etcd();
+  options.nnodes = NodeRange{3, 3};
+  options.node_rank = 1;
+  const Plan plan = plan_of(options);
+  REQUIRE(plan.agent.join.elastic);
+  REQUIRE(plan.warnings.size() == 1);
+  CHECK_THAT(plan.warnings.front(), ContainsSubstring("--node-rank is not used"));
+}
+
+TEST_CASE(
+    "where others reach an agent can be given, and is the host's name where nothing is known") {
+  const auto [endpoint, local, host] = GENERATE(table<std::string, std::string, std::string>({
+      {"etcd0", "", "10.0.0.5"},
+      {"etcd0", "10.9.9.9", "10.9.9.9"},
+      {"localhost:2379", "", "127.0.0.1"},
+      {"127.0.0.1", "", "127.0.0.1"},
+      {"near", "", "gpu0.cluster"},
+      {"near,etcd0", "", "10.0.0.5"},
+      {"link", "", "gpu0.cluster"},
+      {"unknown", "", "gpu0.cluster"},
+  }));
+  Options options = etcd(endpoint);
+  options.local_addr = local;
+  options.master_port = 4711;
+  CHECK(join_of(options).endpoint == Endpoint{host, 4711});
+}
+
+TEST_CASE("one node alone asks no etcd") {
+  Options options = etcd();
+  options.nnodes = NodeRange{1, 1};
+  const Plan plan = plan_of(options);
+  CHECK_FALSE(plan.agent.join.etcd);
+  CHECK(plan.agent.join.endpoint == Endpoint{"127.0.0.1", 0});
+  REQUIRE_FALSE(plan.notes.empty());
+  CHECK_THAT(plan.notes.back(), ContainsSubstring("needs no etcd"));
+}
+
+TEST_CASE("torchrun's keys for etcd are understood") {
+  Options options = etcd();
+  options.rdzv_conf = {{"protocol", "https"},     {"cert", "/c.pem"},     {"key", "/k.pem"},
+                       {"cacert", "/ca.pem"},     {"etcd_prefix", "/a/"}, {"is_host", "0"},
+                       {"last_call_timeout", "2"}};
+  const Plan plan = plan_of(options);
+  const EtcdSpec spec = *plan.agent.join.etcd;
+  CHECK(spec.is_https);
+  CHECK(spec.files == CertificateFiles{"/c.pem", "/k.pem", "/ca.pem"});
+  CHECK(spec.prefix == "/a");
+  CHECK_FALSE(spec.stands);
+  for (const std::string& note : plan.notes) CHECK_THAT(note, !ContainsSubstring("is not known"));
+}
+
+TEST_CASE("what an etcd cannot be asked with is said before anything starts") {
+  using Conf = std::vector<std::pair<std::string, std::string>>;
+  const auto [conf, words] = GENERATE(table<Conf, std::string>({
+      {{{"user", "me"}}, "--rdzv-conf user: drun shows etcd who it is by certificates alone"},
+      {{{"password", "geheim"}}, "--rdzv-conf password: "},
+      {{{"protocol", "ftp"}}, "--rdzv-conf protocol=ftp: expected http or https"},
+      {{{"cacert", "/ca.pem"}}, "cacert=/ca.pem: it is for https; add protocol=https"},
+      {{{"protocol", "https"}, {"cert", "/c.pem"}}, "cert and key go together"},
+      {{{"protocol", "https"}, {"cacert", "/none.pem"}}, "cacert=/none.pem: there is no such file"},
+      {{{"etcd_prefix", "a b"}}, "--rdzv-conf etcd_prefix=a b: "},
+      {{{"is_host", "maybe"}}, "is_host=maybe"},
+  }));
+  Options options = etcd();
+  options.rdzv_conf = conf;
+  const std::string error = error_of(options);
+  CHECK_THAT(error, ContainsSubstring(words));
+  CHECK_THAT(error, !ContainsSubstring("geheim"));
+}
+
+TEST_CASE("what goes with one coordinator alone does not go with etcd") {
+  Options options = etcd();
+  options.store = StoreHost::Worker;
+  CHECK_THAT(error_of(options), ContainsSubstring("--store=worker: with etcd"));
+  options = etcd();
+  options.gather_logs = true;
+  CHECK_THAT(error_of(options), ContainsSubstring("--gather-logs: with etcd"));
+  CHECK_THAT(error_of(etcd("http://etcd0:2379")), ContainsSubstring("write HOST:PORT"));
+  CHECK_THAT(error_of(etcd("etcd0:0")), ContainsSubstring("port 0"));
+  CHECK_THAT(error_of(etcd("etcd0,,etcd1")), ContainsSubstring("--rdzv-endpoint"));
+  CHECK_THAT(error_of(etcd("")), ContainsSubstring("say where etcd is"));
+}
+
+TEST_CASE("a dry run shows where etcd is, and where this node listens") {
+  const std::string text = plan_text(plan_of(etcd("etcd0,etcd1:4001")));
+  CHECK_THAT(text, ContainsSubstring("etcd at etcd0:2379,etcd1:4001 (this node listens at "
+                                     "10.0.0.5, any free port, and coordinates if it is elected)"));
+  CHECK_THAT(text, ContainsSubstring("MASTER_ADDR=?"));
+  CHECK_THAT(plan_json(plan_of(etcd())), ContainsSubstring("\"endpoint\": \"etcd at etcd0:2379\""));
+}
+
+}  // namespace drun
