@@ -92,7 +92,7 @@ bool is_skipped(const EtcdServer& etcd) {
 
 }  // namespace
 
-TEST_CASE("etcd elects another coordinator when that agent is killed, and the job ends well") {
+TEST_CASE("etcd elects another coordinator when that agent is killed and the job ends well") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;
   const std::string more = GENERATE("", "127.0.0.1:1,");
@@ -115,7 +115,7 @@ TEST_CASE("etcd elects another coordinator when that agent is killed, and the jo
   CHECK(first.wait(40s).code == 128 + SIGKILL);
 }
 
-TEST_CASE("a coordinator that stood still steps down, and joins the one that etcd elected since") {
+TEST_CASE("a coordinator that stood still steps down and joins the one that etcd elected since") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;
   Elected job(etcd.endpoint(), "1:3");
@@ -152,7 +152,7 @@ TEST_CASE("restarts and left-out nodes outlive the coordinator that counted them
   job.that_prints("it was left out of this job");
 }
 
-TEST_CASE("a job goes on while etcd is away for less than a lease, and has no new round") {
+TEST_CASE("a job goes on while etcd is away for less than a lease and has no new round") {
   EtcdServer etcd;
   if (is_skipped(etcd)) return;
   Elected job(etcd.endpoint(), "1:2", {"--heartbeat-timeout=40"});  // a lease of 20 s
@@ -167,7 +167,7 @@ TEST_CASE("a job goes on while etcd is away for less than a lease, and has no ne
   check_ends(job.all(), 0);
 }
 
-TEST_CASE("when etcd is away for longer the workers are stopped, and it goes on when it is back") {
+TEST_CASE("when etcd is away for longer the workers are stopped and it goes on when it is back") {
   EtcdServer etcd;
   if (is_skipped(etcd)) return;
   Elected job(etcd.endpoint(), "2:2");
@@ -185,7 +185,7 @@ TEST_CASE("when etcd is away for longer the workers are stopped, and it goes on 
   check_ends(job.all(), 0);
 }
 
-TEST_CASE("an etcd that is not there is waited for, named, and given up in time") {
+TEST_CASE("an etcd that is not there is waited for named and given up in time") {
   const int port = free_port();
   const std::string place = "127.0.0.1:" + std::to_string(port);
   Running agent(etcd_job({"--nnodes=2:3", "--rdzv-endpoint=" + place, "--rdzv-conf=join_timeout=4"},
@@ -197,7 +197,7 @@ TEST_CASE("an etcd that is not there is waited for, named, and given up in time"
   CHECK_THAT(ended.err, ContainsSubstring("check --rdzv-endpoint"));
 }
 
-TEST_CASE("a job that has ended leaves nothing in etcd, and its run id can be used at once") {
+TEST_CASE("a job that has ended leaves nothing in etcd and its run id can be used at once") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;
   for (int i = 0; i < 3; ++i) {

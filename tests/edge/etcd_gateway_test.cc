@@ -150,7 +150,7 @@ TEST_CASE("a real etcd does what drun asks of it") {
   check_calls(way);
 }
 
-TEST_CASE("etcd is spoken to in TLS, with certificates on both sides") {
+TEST_CASE("etcd is spoken to in TLS with certificates on both sides") {
   const testing::TemporaryDirectory directory;
   if (!make_certificates(directory.path())) {
     WARN("skipped: there is no openssl here");
@@ -183,7 +183,7 @@ TEST_CASE("etcd is spoken to in TLS, with certificates on both sides") {
              ContainsSubstring("verify"));
 }
 
-TEST_CASE("certificates that cannot be used are named, with the reason") {
+TEST_CASE("certificates that cannot be used are named with the reason") {
   const testing::TemporaryDirectory directory;
   testing::write_file(directory.file("rubbish.pem"), "not a certificate");
   const auto rubbish = HttpTls::make({"", "", directory.file("rubbish.pem")});

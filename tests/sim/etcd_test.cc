@@ -49,7 +49,7 @@ Network settled(int agents, std::uint32_t seed) {
 
 }  // namespace
 
-TEST_CASE("through etcd somebody leads at once when a job starts, whoever comes") {
+TEST_CASE("through etcd somebody leads at once when a job starts whoever comes") {
   for (std::uint32_t seed = 1; seed <= 50; ++seed) {
     CAPTURE(seed);
     Network network({.agents = 4, .longest_delay_ms = 5}, seed);

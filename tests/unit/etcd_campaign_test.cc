@@ -66,7 +66,7 @@ struct Candidate {
 
 }  // namespace
 
-TEST_CASE("who finds no leader in etcd claims at once, and leads for four fifths of a lease") {
+TEST_CASE("who finds no leader in etcd claims at once and leads for four fifths of a lease") {
   ModelEtcd etcd;
   Candidate one;
   CHECK(one.asks<Look>());
@@ -79,7 +79,7 @@ TEST_CASE("who finds no leader in etcd claims at once, and leads for four fifths
   CHECK(leader_of(etcd.sight().leader->value)->endpoint == Endpoint{"host1", 4000});
 }
 
-TEST_CASE("who finds a leader follows it, and hears of the next one") {
+TEST_CASE("who finds a leader follows it and hears of the next one") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -132,7 +132,7 @@ TEST_CASE("a claim whose answer was lost is found to have been won") {
   CHECK_FALSE(is_leading(one.state, one.now + 2s));
 }
 
-TEST_CASE("a claim that is answered too late is no lead, and its key is taken away") {
+TEST_CASE("a claim that is answered too late is no lead and its key is taken away") {
   ModelEtcd etcd;
   Candidate one;
   while (!one.asks<Claim>()) one.call(etcd);
@@ -145,7 +145,7 @@ TEST_CASE("a claim that is answered too late is no lead, and its key is taken aw
   CHECK_FALSE(etcd.sight().leader);
 }
 
-TEST_CASE("a lead is renewed by answers, from when they were asked for, and lost without") {
+TEST_CASE("a lead is renewed by answers from when they were asked for and lost without") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -191,7 +191,7 @@ TEST_CASE("whose key was taken away in etcd leads no more") {
   CHECK_THAT(one.done<LeadLost>().front().reason, ContainsSubstring("key in etcd is gone"));
 }
 
-TEST_CASE("what a round leaves to later leaders is stored before it is said to be, exactly once") {
+TEST_CASE("what a round leaves to later leaders is stored before it is said to be exactly once") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -209,7 +209,7 @@ TEST_CASE("what a round leaves to later leaders is stored before it is said to b
   CHECK(state_of(etcd.sight().state->value)->rounds == record);
 }
 
-TEST_CASE("who has been followed by another stores nothing, however late it comes") {
+TEST_CASE("who has been followed by another stores nothing however late it comes") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -245,7 +245,7 @@ TEST_CASE("a state that etcd has let go of is stored anew") {
   CHECK(state_of(etcd.sight().state->value)->rounds.rounds == 2);
 }
 
-TEST_CASE("an etcd that has forgotten is not claimed for a lease, as somebody may lead") {
+TEST_CASE("an etcd that has forgotten is not claimed for a lease as somebody may lead") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -266,7 +266,7 @@ TEST_CASE("an etcd that has forgotten is not claimed for a lease, as somebody ma
   CHECK(two.done<Leading>().front().term == 2);
 }
 
-TEST_CASE("a key that another program wrote is left alone, and spoken of") {
+TEST_CASE("a key that another program wrote is left alone and spoken of") {
   ModelEtcd etcd;
   static_cast<void>(etcd.apply(Grant{5s}, Time()));
   static_cast<void>(etcd.apply(Claim{"mine", 1, "mine", 1, 0}, Time()));
@@ -280,7 +280,7 @@ TEST_CASE("a key that another program wrote is left alone, and spoken of") {
   CHECK_THAT(one.done<Trouble>().front().reason, ContainsSubstring("no drun of this version"));
 }
 
-TEST_CASE("an etcd out of reach is told of once, and when it answers again") {
+TEST_CASE("an etcd out of reach is told of once and when it answers again") {
   ModelEtcd etcd;
   Candidate one;
   for (int i = 0; i < 20; ++i) {

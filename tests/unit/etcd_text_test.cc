@@ -44,7 +44,7 @@ T answered(const Call& call, const std::string& body) {
 
 }  // namespace
 
-TEST_CASE("a claim puts both keys in one transaction, if nobody leads and the state is known") {
+TEST_CASE("a claim puts both keys in one transaction if nobody leads and the state is known") {
   const Call claim = Claim{"me", 5, "so", 6, 42};
   CHECK(request_of(claim, kKeys).path == "/v3/kv/txn");
   const Json body = body_of(claim);
@@ -86,7 +86,7 @@ TEST_CASE("leases are asked for and renewed by their numbers as text") {
   CHECK(answered<Leased>(Renew{77}, R"({"result":{"header":{},"ID":"77"}})").ttl == 0s);
 }
 
-TEST_CASE("an answer shows both keys, whether they are there or not") {
+TEST_CASE("an answer shows both keys whether they are there or not") {
   const Seen both = answered<Seen>(
       Look{},
       answer(found(kKeys.leader, "me") + "," + found(kKeys.state, "so"), R"("succeeded":true,)"));
@@ -101,7 +101,7 @@ TEST_CASE("an answer shows both keys, whether they are there or not") {
   CHECK_FALSE(none.sight.state);
 }
 
-TEST_CASE("etcd's errors come in its own words, and say whether it refused") {
+TEST_CASE("etcd's errors come in its own words and say whether it refused") {
   const std::string no_lease =
       R"({"error":"etcdserver: requested lease not found","message":"etcdserver: requested lease )"
       R"(not found","code":5})";

@@ -59,7 +59,7 @@ std::string error_of(const Options& options) {
 
 }  // namespace
 
-TEST_CASE("with etcd every agent may coordinate, and listens where it would talk to etcd from") {
+TEST_CASE("with etcd every agent may coordinate and listens where it would talk to etcd from") {
   Options options = etcd("etcd0,10.0.0.8:4001,[::2]");
   options.rdzv_backend = GENERATE("etcd", "etcd-v2", "etcd-v3");
   const JoinSpec join = join_of(options);
@@ -79,7 +79,7 @@ TEST_CASE("with etcd every agent may coordinate, and listens where it would talk
   CHECK(join.join_timeout == 10min);
 }
 
-TEST_CASE("a fixed number of nodes is elected by etcd too, whatever their ranks were given as") {
+TEST_CASE("a fixed number of nodes is elected by etcd too whatever their ranks were given as") {
   Options options = etcd();
   options.nnodes = NodeRange{3, 3};
   options.node_rank = 1;
@@ -163,7 +163,7 @@ TEST_CASE("what goes with one coordinator alone does not go with etcd") {
   CHECK_THAT(error_of(etcd("")), ContainsSubstring("say where etcd is"));
 }
 
-TEST_CASE("a dry run shows where etcd is, and where this node listens") {
+TEST_CASE("a dry run shows where etcd is and where this node listens") {
   const std::string text = plan_text(plan_of(etcd("etcd0,etcd1:4001")));
   CHECK_THAT(text, ContainsSubstring("etcd at etcd0:2379,etcd1:4001 (this node listens at "
                                      "10.0.0.5, any free port, and coordinates if it is elected)"));
