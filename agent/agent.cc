@@ -173,7 +173,10 @@ AgentEnd Agent::run() {
   signals_.start();
   Signals::Listener& listener = *this;
   if (spec_.lifeline)
-    lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener).give_input_to(stdin_).start();
+    lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener)
+        .give_input_to(stdin_)
+        .die_with_it(spec_.join.elastic.has_value())
+        .start();
   if (Result<void> opened = open(); opened) {
     client_->start();
     io_.run();

@@ -130,6 +130,7 @@ void Lifeline::obey(std::string_view line) {
 
 void Lifeline::end() {
   stop();
+  if (kills_) ::raise(SIGKILL);
   listener_.on_terminate(SIGHUP);
 }
 

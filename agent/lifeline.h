@@ -10,6 +10,10 @@
 //   "input N"    N bytes for rank 0's standard input    "input end"  and no more
 //                follow this line
 //
+// Elastic: the others of such a job are to go on, and a signal to whoever coordinates it would end
+//          it. So the end of the file kills this process, and with it all that it has started
+//          (guardian.h): the others see a node that is lost.
+//
 // Shape:   other lines, empty ones among them, mean nothing. What Signals promises of its listener
 //          holds here, but that on_terminate may come from both.
 // Owner:   Agent. Between start() and stop() it keeps the io_context running; destroyed after the
@@ -53,6 +57,10 @@ class Lifeline {
     workers_input_ = &input;
     return *this;
   }
+  Lifeline& die_with_it(bool is_elastic) {
+    kills_ = is_elastic;
+    return *this;
+  }
   void start();
   void stop();
 
@@ -72,6 +80,7 @@ class Lifeline {
   Signals::Listener& listener_;
   Input* workers_input_ = nullptr;
   std::size_t input_left_bytes_ = 0;  // that follow, and are no lines
+  bool kills_ = false;
   bool is_stopped_ = false;
   bool is_killing_ = false;
 };

@@ -79,6 +79,10 @@ void declare_hosts(OptionTable& table, Options& options) {
               "more arguments for it, such as '-F my_config -p 2222'", kOwnWithoutVariable);
   table.value("--fanout", hosts.fanout, parse_positive, "N", "logins at the same time (64)",
               kOwnWithoutVariable);
+  table.value("--ssh-tree", hosts.ssh_tree, parse_positive, "N",
+              "log in to N hosts, and from each of them to its share of the others (all from here; "
+              "beyond 64 hosts the square root)",
+              kOwnWithoutVariable);
   table.value("--login-timeout", hosts.login_timeout, parse_interval, "S",
               "for a host to log in and answer (120)", kOwnWithoutVariable);
   for (const char* other : {"--host", "--machinefile"}) {

@@ -20,6 +20,8 @@
 #include "launcher/hosts/exports.h"
 #include "launcher/hosts/hand_over.h"
 #include "launcher/hosts/line_reader.h"
+#include "launcher/hosts/relay.h"
+#include "launcher/hosts/relay_wire.h"
 #include "launcher/options.h"
 #include "launcher/plan.h"
 #include "launcher/plan_secret.h"
@@ -145,6 +147,10 @@ int run_from_stdin() {
     std::fprintf(stderr, "drun: --from-stdin is what drun --hosts starts on other machines: %s\n",
                  line.error().message.c_str());
     return kUsage;
+  }
+  if (const auto protocol = parse_relay_line(*line)) {
+    if (*protocol != kProtocol) return decline("another version of drun", kRendezvousRefused);
+    return run_relay(input.take_rest());
   }
   const Result<Start> start = parse_start(*line);
   if (!start) return decline(start.error().message, kRendezvousRefused);

@@ -25,7 +25,7 @@
 
 namespace drun::hosts {
 
-inline constexpr int kProtocol = 2;
+inline constexpr int kProtocol = 3;
 inline constexpr std::string_view kMark =
     "\x1e"
     "drun ";

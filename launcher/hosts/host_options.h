@@ -31,6 +31,7 @@ struct HostOptions {
   std::string ssh = "ssh";
   std::vector<std::string> ssh_args{};  // words
   int fanout = 64;
+  std::optional<int> ssh_tree{};   // --ssh-tree: branches
   bool leaves_logs_there = false;  // --no-gather-logs
   std::chrono::milliseconds login_timeout{std::chrono::seconds(120)};
   // Every option that was given, by its canonical name, for the agents on the hosts; only with

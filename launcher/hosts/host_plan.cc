@@ -10,6 +10,7 @@
 #include "launcher/hosts/pool.h"
 #include "launcher/hosts/remote_command.h"
 #include "launcher/hosts/spread.h"
+#include "launcher/hosts/tree_plan.h"
 #include "launcher/option_values.h"
 #include "launcher/plan.h"
 #include "launcher/plan_secret.h"
@@ -18,13 +19,13 @@ namespace drun::hosts {
 namespace {
 
 // What the agents are not given as it was: it is ours, or each gets its own.
-constexpr std::array<std::string_view, 27> kNotPassedOn{
-    "--hosts",       "--host",        "--hostfile", "--machinefile",   "--include",
-    "--exclude",     "--np",          "--export",   "--map-by",        "--oversubscribe",
-    "--ssh",         "--ssh-args",    "--fanout",   "--login-timeout", "--report",
-    "--dry-run",     "--explain",     "--engine",   "--nnodes",        "--node-rank",
-    "--master-addr", "--master-port", "--rdzv-id",  "--log-level",     "--secret-file",
-    "--gather-logs", "--rdzv-backend"};
+constexpr std::array<std::string_view, 28> kNotPassedOn{
+    "--hosts",       "--host",         "--hostfile", "--machinefile",   "--include",
+    "--exclude",     "--np",           "--export",   "--map-by",        "--oversubscribe",
+    "--ssh",         "--ssh-args",     "--fanout",   "--login-timeout", "--report",
+    "--dry-run",     "--explain",      "--engine",   "--nnodes",        "--node-rank",
+    "--master-addr", "--master-port",  "--rdzv-id",  "--log-level",     "--secret-file",
+    "--gather-logs", "--rdzv-backend", "--ssh-tree"};
 
 // Those, and what the starter does instead of it.
 bool is_passed_on(const std::string& name, const HostNode& node, const Options& options) {
@@ -235,6 +236,7 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
   if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
   const bool has_own_address = plan.nodes.size() > 1 && plan.master_addr != plan.nodes[0].name;
   plan_elastic_hosts(plan, options, has_own_address);
+  plan.branches = branches_of(plan.nodes.size(), options.hosts.ssh_tree);
   if (Result<void> chosen = choose_secret(plan, options, host); !chosen) return chosen.error();
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
     HostNode& node = plan.nodes[rank];
@@ -248,7 +250,7 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
 Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& remarks) {
   const HostOptions& wishes = options.hosts;
   for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
-                             "--login-timeout", "--no-gather-logs"}) {
+                             "--login-timeout", "--no-gather-logs", "--ssh-tree"}) {
     if (options.sources.contains(option))
       return usage_error(option, "it is about --hosts or --hostfile; give one of them");
   }

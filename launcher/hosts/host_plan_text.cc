@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/hosts/shell_quote.h"
+#include "launcher/hosts/tree_plan.h"
 
 namespace drun::hosts {
 namespace {
@@ -57,6 +58,7 @@ std::string host_plan_text(const HostPlan& plan) {
   std::string text = field("run id", plan.run_id);
   text += field("hosts", std::to_string(plan.nodes.size()) + ", over ssh, " +
                              std::to_string(plan.fanout) + " logins at most at a time");
+  if (!plan.branches.empty()) text += field("tree", branches_text(plan));
   if (plan.nodes_wanted)
     text += field("nodes", "at least " + std::to_string(plan.nodes_wanted->min) + ", at most " +
                                std::to_string(plan.nodes_wanted->max));
@@ -95,6 +97,7 @@ std::string host_plan_json(const HostPlan& plan) {
        plan.nodes_wanted ? Json(plan.nodes_wanted->min) : Json(plan.nodes.size())},
       {"directory", plan.directory},
       {"fanout", plan.fanout},
+      {"branches", plan.branches},
       {"secret", plan.secret.empty() ? Json(nullptr) : Json(plan.secret_from)},
       {"log_files_here", plan.lines.has_value()},
       {"log_dir", plan.lines && plan.lines->log_dir ? Json(*plan.lines->log_dir) : Json(nullptr)},

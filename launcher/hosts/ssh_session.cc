@@ -208,6 +208,7 @@ void SshSession::Impl::take_out(std::string_view bytes) {
 
 void SshSession::Impl::take_line(std::string_view line) {
   if (has_hello_) {
+    if (line.starts_with('@') && listener_.on_relayed) return listener_.on_relayed(line);
     const auto room = agent::parse_room(line);
     if (room && listener_.on_room) return listener_.on_room(*room);
     if (const Result<End> end = parse_end(line)) listener_.on_end(*end);
@@ -273,7 +274,6 @@ SshSession::SshSession(asio::io_context& io, std::vector<char>& buffer, SshConso
 SshSession::~SshSession() { impl_->close(); }
 
 void SshSession::start() { impl_->start(); }
-void SshSession::say(const std::string& line) { impl_->send(line + "\n"); }
 void SshSession::send(std::string_view bytes) { impl_->send(bytes); }
 void SshSession::let_go() { impl_->let_go(); }
 void SshSession::kill() { impl_->kill(); }

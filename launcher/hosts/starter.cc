@@ -13,6 +13,7 @@
 #include "agent/progress.h"
 #include "agent/signals.h"
 #include "agent/worker_stdin.h"
+#include "launcher/hosts/branch.h"
 #include "launcher/hosts/host_lines.h"
 #include "launcher/hosts/ssh_session.h"
 #include "launcher/hosts/starter_input.h"
@@ -43,7 +44,10 @@ class Starter final : agent::Signals::Listener {
   void take(const Event& event);
   void log_in(std::size_t host);
   std::string first_line(const HostNode& node) const;
-  SshSession::Listener listener_of(std::size_t host);
+  SessionListener listener_of(std::size_t host);
+  std::unique_ptr<HostSession> session_of(std::size_t host);
+  SshSpec spec_of(std::size_t host) const;
+  Branch& branch_at(std::size_t index);
   Result<void> prepare_lines();
   void take_room(std::size_t host, std::size_t bytes);
   void send_input(std::string_view bytes);
@@ -72,7 +76,8 @@ class Starter final : agent::Signals::Listener {
   std::optional<std::size_t> reader_;  // of input_: the host that has rank 0
   agent::Signals signals_;
   Launching state_;
-  std::vector<std::unique_ptr<SshSession>> sessions_;
+  std::vector<std::unique_ptr<Branch>> branches_;  // of plan_.branches; null: not begun
+  std::vector<std::unique_ptr<HostSession>> sessions_;
 };
 
 Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
@@ -87,7 +92,10 @@ Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& envi
               .on_end = [this] { send_input({}); }}),
       signals_(io_, {SIGTERM, SIGINT, SIGHUP, SIGQUIT}, *this),
       state_(launching_of(plan.nodes.size(), plan.fanout, plan.login_timeout)),
+      branches_(plan.branches.size()),
       sessions_(plan.nodes.size()) {
+  // Each host of a tree waits for its branch alone.
+  if (!plan.branches.empty()) state_.fanout = static_cast<int>(plan.nodes.size());
   if (plan.nodes_wanted) state_.least_hosts = plan.nodes_wanted->min;
   state_.seats = plan.seats;
 }
@@ -167,34 +175,58 @@ std::string Starter::first_line(const HostNode& node) const {
                        .utc_offset_s = style_.utc_offset_s});
 }
 
-void Starter::log_in(std::size_t host) {
+SshSpec Starter::spec_of(std::size_t host) const {
   const HostNode& node = plan_.nodes[host];
-  log_.debug("logging in host=" + node.name);
-  sessions_[host] =
-      std::make_unique<SshSession>(io_, buffer_, SshConsoles{.out = *out_, .err = err()},
-                                   SshSpec{.argv = node.ssh_command,
-                                           .environment = environment_,
-                                           .name = node.name,
-                                           .first_line = first_line(node),
-                                           .stream = 1 + 3 * host},
-                                   listener_of(host));
+  return {.argv = node.ssh_command,
+          .environment = environment_,
+          .name = node.name,
+          .first_line = first_line(node),
+          .stream = 1 + 3 * host};
+}
+
+void Starter::log_in(std::size_t host) {
+  log_.debug("logging in host=" + plan_.nodes[host].name);
+  sessions_[host] = session_of(host);
   sessions_[host]->start();
 }
 
-SshSession::Listener Starter::listener_of(std::size_t host) {
-  SshSession::Listener listener{.on_hello =
-                                    [this, host](const Hello& hello) {
-                                      take(HelloCame{host, hello});
-                                    },
-                                .on_end =
-                                    [this, host](const End& end) {
-                                      take(EndCame{host, end});
-                                    },
-                                .on_ended =
-                                    [this, host](int code, const std::string& words) {
-                                      if (lines_) lines_->take_end(host);
-                                      take(SessionEnded{host, code, words});
-                                    }};
+std::unique_ptr<HostSession> Starter::session_of(std::size_t host) {
+  SshSpec spec = spec_of(host);
+  for (std::size_t i = 0; i < plan_.branches.size(); ++i) {
+    const auto& hosts = plan_.branches[i];
+    if (host < hosts.front() || host > hosts.back()) continue;
+    RelayStart start{.argv = host == hosts.front() ? std::vector<std::string>() : spec.argv,
+                     .name = spec.name,
+                     .first_line = spec.first_line};
+    return branch_at(i).session(host, std::move(start), listener_of(host));
+  }
+  return std::make_unique<SshSession>(io_, buffer_, SshConsoles{.out = *out_, .err = err()},
+                                      std::move(spec), listener_of(host));
+}
+
+Branch& Starter::branch_at(std::size_t index) {
+  auto& branch = branches_[index];
+  const auto is_held_up = [this] { return lines_ && lines_->is_congested(); };
+  if (!branch)
+    branch = std::make_unique<Branch>(io_, buffer_, SshConsoles{.out = *out_, .err = err()},
+                                      spec_of(plan_.branches[index].front()), log_, is_held_up);
+  return *branch;
+}
+
+SessionListener Starter::listener_of(std::size_t host) {
+  SessionListener listener{.on_hello =
+                               [this, host](const Hello& hello) {
+                                 take(HelloCame{host, hello});
+                               },
+                           .on_end =
+                               [this, host](const End& end) {
+                                 take(EndCame{host, end});
+                               },
+                           .on_ended =
+                               [this, host](int code, const std::string& words) {
+                                 if (lines_) lines_->take_end(host);
+                                 take(SessionEnded{host, code, words});
+                               }};
   if (plan_.gives_stdin)
     listener.on_room = [this, host](std::size_t bytes) { take_room(host, bytes); };
   if (!lines_) return listener;
@@ -214,7 +246,7 @@ void Starter::take_room(std::size_t host, std::size_t bytes) {
 
 // Nothing: it has ended.
 void Starter::send_input(std::string_view bytes) {
-  SshSession& session = *sessions_[*reader_];
+  HostSession& session = *sessions_[*reader_];
   if (bytes.empty()) return session.send(agent::kInputEnd);
   session.send(agent::input_line(bytes.size()));
   session.send(bytes);

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "rendezvous/control_wire.h"
 
@@ -16,16 +17,19 @@ namespace {
 constexpr std::size_t kLengthBytes = 4;  // of a message, in front of it
 constexpr std::size_t kMostRank = 1 << 30;
 
-// A number, and the blank after it unless it is the last.
-std::optional<std::size_t> take_number(std::string_view& text, bool is_last) {
-  std::size_t number = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (ec != std::errc() || end == text.data()) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  if (is_last) return text.empty() ? std::optional(number) : std::nullopt;
-  if (!text.starts_with(' ')) return std::nullopt;
-  text.remove_prefix(1);
-  return number;
+// Numbers with one blank between them; empty: something else.
+std::vector<std::size_t> numbers_of(std::string_view text) {
+  std::vector<std::size_t> numbers;
+  for (;;) {
+    std::size_t number = 0;
+    const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (ec != std::errc() || end == text.data() || numbers.size() == 5) return {};
+    numbers.push_back(number);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    if (text.empty()) return numbers;
+    if (!text.starts_with(' ')) return {};
+    text.remove_prefix(1);
+  }
 }
 
 }  // namespace
@@ -42,17 +46,25 @@ std::string to_frame(const LinesFrom& from, const Lines& lines) {
 }
 
 std::optional<FrameHead> parse_frame_head(std::string_view line) {
-  const auto bytes = take_number(line, false);
-  const auto node_rank = bytes ? take_number(line, false) : std::nullopt;
-  const auto rank = node_rank ? take_number(line, false) : std::nullopt;
-  const auto role_bytes = rank ? take_number(line, true) : std::nullopt;
-  if (!role_bytes || *bytes > kMostFrameBytes || *role_bytes > *bytes || *node_rank > kMostRank ||
-      *rank > kMostRank)
+  const std::vector<std::size_t> numbers = numbers_of(line);
+  if (numbers.size() < 4) return std::nullopt;
+  const std::size_t bytes = numbers[0];
+  if (bytes > kMostFrameBytes || numbers[3] > bytes || numbers[1] > kMostRank ||
+      numbers[2] > kMostRank)
     return std::nullopt;
-  return FrameHead{.payload_bytes = *bytes,
-                   .node_rank = static_cast<int>(*node_rank),
-                   .rank = static_cast<int>(*rank),
-                   .role_bytes = *role_bytes};
+  return FrameHead{.payload_bytes = bytes,
+                   .node_rank = static_cast<int>(numbers[1]),
+                   .rank = static_cast<int>(numbers[2]),
+                   .role_bytes = numbers[3],
+                   .host = numbers.size() == 5 ? std::optional(numbers[4]) : std::nullopt};
+}
+
+std::string to_frame(const FrameHead& head, std::size_t host, std::string_view payload) {
+  std::string frame(kFrameMark);
+  frame += std::to_string(head.payload_bytes) + " " + std::to_string(head.node_rank) + " " +
+           std::to_string(head.rank) + " " + std::to_string(head.role_bytes) + " " +
+           std::to_string(host) + "\n";
+  return frame.append(payload).append("\n");
 }
 
 Result<FramedLines> parse_frame(const FrameHead& head, std::string_view payload) {

@@ -3,6 +3,8 @@
 //
 //   0x1e "drun #<bytes> <node rank> <rank> <bytes of role>\n" <role> <message, as on the wire> "\n"
 //
+// Relays:  put the number of the host behind them into the first line, as its last word.
+//
 // Shape:   <bytes> is what follows the first newline, without the last one. The message is
 //          rendezvous' own (control_wire.h), its length in front.
 // Units:   a frame has at most kMostFrameBytes behind its head.
@@ -29,6 +31,7 @@ struct FrameHead {
   int node_rank = 0;
   int rank = 0;
   std::size_t role_bytes = 0;
+  std::optional<std::size_t> host{};
   bool operator==(const FrameHead&) const = default;
 };
 
@@ -39,6 +42,9 @@ struct FramedLines {
 
 // Empty if role and lines are longer than any frame.
 std::string to_frame(const rendezvous::LinesFrom& from, const rendezvous::Lines& lines);
+
+// The same frame, of that host.
+std::string to_frame(const FrameHead& head, std::size_t host, std::string_view payload);
 
 // `line`: without mark (kFrameMark) and newline. Absent: no head of a frame.
 std::optional<FrameHead> parse_frame_head(std::string_view line);

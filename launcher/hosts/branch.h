@@ -1,0 +1,55 @@
+// edge. A branch of the tree, as the starter has it: one ssh, to the relay on its first host
+// (relay.h), and a session for each host of the branch over that.
+//
+// Lost:    when that ssh ends, so do the sessions that had not; it is said once which those are.
+// Owner:   Starter, which destroys the sessions before their branch.
+// Thread:  the io_context's only.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/hosts/host_session.h"
+#include "launcher/hosts/relay_wire.h"
+#include "launcher/hosts/ssh_session.h"
+
+namespace drun::hosts {
+
+class Branch {
+ public:
+  class Session;
+
+  // `spec`: of the ssh to the first host, but for the first line.
+  Branch(asio::io_context& io, std::vector<char>& buffer, SshConsoles consoles, SshSpec spec,
+         Log log, std::function<bool()> is_held_up);
+  Branch(const Branch&) = delete;
+  Branch& operator=(const Branch&) = delete;
+
+  // The session of `host`; it begins with its start().
+  std::unique_ptr<HostSession> session(std::size_t host, RelayStart start,
+                                       SessionListener listener);
+
+ private:
+  void begin(std::size_t host, Session& session, const RelayStart& start);
+  void send(const RelayCommand& command, std::string_view bytes);
+  void kill(std::size_t host);
+  void take_hello(const Hello& hello);
+  void take_line(std::string_view line);
+  void take_frame(const agent::FrameHead& head, std::string_view payload);
+  void take_end(int code, const std::string& words);
+  void forget(std::size_t host);
+
+  std::string name_;
+  Log log_;
+  asio::steady_timer grace_;
+  std::map<std::size_t, Session*> sessions_;  // that have begun, and not ended
+  std::set<std::size_t> killed_;
+  bool has_started_ = false;
+  bool is_let_go_ = false;
+  SshSession ssh_;
+};
+
+}  // namespace drun::hosts

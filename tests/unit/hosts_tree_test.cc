@@ -1,0 +1,119 @@
+// Branches of a job over ssh, and what a starter and a relay say to each other.
+#include "launcher/hosts/tree_plan.h"
+
+#include <random>
+
+#include "agent/output/gather/line_frames.h"
+#include "launcher/hosts/relay_wire.h"
+#include "tests/support/catch.h"
+
+namespace drun::hosts {
+namespace {
+
+std::string sizes(std::size_t hosts, std::optional<int> wished = std::nullopt) {
+  std::string text;
+  std::size_t next = 0;
+  for (const auto& branch : branches_of(hosts, wished)) {
+    for (const std::size_t host : branch) CHECK(host == next++);
+    text += (text.empty() ? "" : " ") + std::to_string(branch.size());
+  }
+  if (!text.empty()) CHECK(next == hosts);
+  return text;
+}
+
+std::string random_bytes(std::mt19937& random) {
+  std::string text(random() % 40, '\0');
+  for (char& c : text) c = static_cast<char>(random() % 256);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("hosts are spread over branches evenly and in order") {
+  CHECK(sizes(6, 2) == "3 3");
+  CHECK(sizes(7, 3) == "3 2 2");
+  CHECK(sizes(3, 1) == "3");
+  CHECK(sizes(2, 1) == "2");
+  CHECK(sizes(3, 3).empty());
+  CHECK(sizes(3, 64).empty());
+  CHECK(sizes(1, 1).empty());
+  CHECK(sizes(64).empty());
+  CHECK(sizes(65) == "8 7 7 7 8 7 7 7 7");
+  for (std::size_t hosts = 65; hosts < 2000; hosts += 61) sizes(hosts);
+}
+
+TEST_CASE("the plan names the first host of each branch") {
+  HostPlan plan;
+  for (const char* name : {"a", "b", "c", "d"}) plan.nodes.push_back({.name = name});
+  plan.branches = branches_of(4, 2);
+  CHECK(branches_text(plan) == "2 branches: a (1 behind it), c (1 behind it)");
+}
+
+TEST_CASE("commands to a relay come out as they went in") {
+  using Deed = RelayCommand::Deed;
+  for (const Deed deed : {Deed::Start, Deed::To, Deed::Eof, Deed::Kill}) {
+    const bool has_bytes = deed == Deed::Start || deed == Deed::To;
+    const RelayCommand command{.deed = deed, .host = 77, .bytes = has_bytes ? 5U : 0U};
+    const std::string line = to_line(command);
+    REQUIRE(line.ends_with('\n'));
+    CHECK(parse_relay_command(line.substr(0, line.size() - 1)) == command);
+  }
+  for (const char* bad :
+       {"", "to", "to 1", "to 1 ", "to 1 2 3", "to x 2", "to 1 99999999999", "eof", "eof 1 2",
+        "kill -1", "start 99999999999 1", "more 1 2", " to 1 2"}) {
+    INFO(bad);
+    CHECK_FALSE(parse_relay_command(bad));
+  }
+  CHECK(parse_relay_line("relay 3") == 3);
+  for (const char* bad : {"relay", "relay ", "relay x", "relay 3 4", "{}"})
+    CHECK_FALSE(parse_relay_line(bad));
+}
+
+TEST_CASE("what a relay is given and gives back comes through whatever bytes are in it") {
+  std::mt19937 random(Catch::rngSeed());
+  for (int i = 0; i < 100; ++i) {
+    const RelayStart start{.argv = {random_bytes(random), random_bytes(random)},
+                           .name = random_bytes(random),
+                           .first_line = random_bytes(random)};
+    const auto started = parse_relay_start(to_text(start));
+    REQUIRE(started);
+    CHECK(*started == start);
+    const RelayEnded ended{.code = i, .words = random_bytes(random)};
+    const auto read = parse_relay_ended(to_text(ended));
+    REQUIRE(read);
+    CHECK(*read == ended);
+  }
+  CHECK_FALSE(parse_relay_start("{}"));
+  CHECK_FALSE(parse_relay_ended("[]"));
+}
+
+TEST_CASE("a line about a host behind a relay says which") {
+  const std::string line = relayed(12, to_line(Hello{.version = "1"}));
+  CHECK(line.starts_with(std::string(kMark) + "@12 {"));
+  const auto about =
+      parse_relayed(std::string_view(line).substr(kMark.size(), line.size() - kMark.size() - 1));
+  REQUIRE(about);
+  CHECK(about->host == 12);
+  CHECK(parse_hello(about->line)->version == "1");
+  for (const char* bad : {"", "@", "@x {}", "@1", "12 {}", "@99999999999 {}"})
+    CHECK_FALSE(parse_relayed(bad));
+}
+
+TEST_CASE("a frame that a relay passes on has the host in its head and the rest as it was") {
+  const std::string frame = agent::to_frame({.rank = 3, .role = "r"}, {.text = "a line\n"});
+  const std::size_t end = frame.find('\n');
+  const std::size_t mark = agent::kFrameMark.size();
+  const auto head = agent::parse_frame_head(frame.substr(mark, end - mark));
+  REQUIRE(head);
+  CHECK_FALSE(head->host);
+  const std::string payload = frame.substr(end + 1, head->payload_bytes);
+  const std::string passed = agent::to_frame(*head, 9, payload);
+  const std::size_t passed_end = passed.find('\n');
+  const auto passed_head = agent::parse_frame_head(passed.substr(mark, passed_end - mark));
+  REQUIRE(passed_head);
+  CHECK(passed_head->host == std::optional<std::size_t>(9));
+  CHECK(passed.substr(passed_end + 1) == payload + "\n");
+  CHECK(agent::parse_frame(*passed_head, payload)->lines.text == "a line\n");
+}
+
+}  // namespace drun::hosts
