@@ -386,6 +386,7 @@ NodeStatus Agent::status() const {
       .pid = static_cast<int>(getpid()),
       .parent_pid = static_cast<int>(getppid()),
       .command = spec_.worker.argv,
+      .programs = spec_.worker.programs,
       .node_count = spec_.join.node_count,
       .phase = phase(),
       .world = world_,

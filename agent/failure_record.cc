@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "agent/error_file_io.h"
+#include "agent/worker_command.h"
 
 namespace drun::agent {
 namespace {
@@ -17,11 +18,10 @@ Failure failure_of(const AgentSpec& spec, const World& world, int local_rank) {
   failure.local_rank = local_rank;
   failure.node_rank = world.node_rank;
   failure.round = world.round;
-  failure.role = world.role;
+  failure.role = role_of(world, local_rank).name;
   failure.host = spec.host;
-  // What the user named, not the interpreter in front of it.
-  failure.program = world.is_preflight ? spec.preflight_argv.at(0)
-                                       : spec.worker.argv.at(spec.worker.program_arguments_at - 1);
+  failure.program =
+      world.is_preflight ? spec.preflight_argv.at(0) : program_name(spec.worker, local_rank);
   return failure;
 }
 

@@ -19,9 +19,18 @@ Json workers(const NodeStatus& status) {
     const int pid = status.pids[i];
     list.push_back({{"rank", status.world->base_rank + local_rank},
                     {"local_rank", local_rank},
+                    {"role", role_of(*status.world, local_rank).name},
                     {"pid", pid == 0 ? Json(nullptr) : Json(pid)},
                     {"state", pid == 0 ? "ended" : "running"}});
   }
+  return list;
+}
+
+Json programs(const std::vector<ProgramSpec>& specs) {
+  if (specs.empty()) return nullptr;
+  Json list = Json::array();
+  for (const ProgramSpec& spec : specs)
+    list.push_back({{"role", spec.role}, {"workers", spec.workers}, {"command", spec.argv}});
   return list;
 }
 
@@ -62,6 +71,7 @@ std::string status_json(const NodeStatus& status) {
       {"agent_pid", status.pid},
       {"drun_pid", status.parent_pid},
       {"command", status.command},
+      {"programs", programs(status.programs)},
       {"phase", word_of(status.phase)},
       {"up_s", seconds(status.up)},
       {"nodes", status.world ? world.node_count : status.node_count},

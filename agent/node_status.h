@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/spec.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/world.h"
 
@@ -24,7 +25,8 @@ struct NodeStatus {
   int pid = 0;         // the agent's
   int parent_pid = 0;  // what the user started: the guardian
   std::vector<std::string> command;
-  int node_count = 1;  // as asked for; the world's once there is one
+  std::vector<ProgramSpec> programs{};  // several: instead of `command`, which is the first one's
+  int node_count = 1;                   // as asked for; the world's once there is one
   NodePhase phase = NodePhase::Joining;
   std::optional<World> world;             // of the latest round
   std::chrono::milliseconds up{0};        // the agent

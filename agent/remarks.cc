@@ -35,9 +35,10 @@ void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec,
 }
 
 void log_failure(const Log& log, const Failure& failure) {
+  const bool is_named = !failure.role.empty() && failure.role != "default";
   log.warning("rank " + std::to_string(failure.rank) + " (local rank " +
-              std::to_string(failure.local_rank) + ", pid " + std::to_string(failure.pid) +
-              ") failed: " + to_string(failure.status) +
+              std::to_string(failure.local_rank) + (is_named ? ", role " + failure.role : "") +
+              ", pid " + std::to_string(failure.pid) + ") failed: " + to_string(failure.status) +
               (failure.out_of_memory ? ", out of memory" : ""));
 }
 

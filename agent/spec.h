@@ -65,12 +65,24 @@ struct WrapSpec {
   bool operator==(const WrapSpec&) const = default;
 };
 
+// One of several programs of a job, as this node has it: its workers are the next local ranks.
+struct ProgramSpec {
+  std::string role;
+  int workers = 1;
+  std::vector<std::string> argv;
+  std::size_t arguments_at = 1;
+  std::vector<EnvironmentEntry> environment;  // its -x: over what is inherited, below drun's own
+  bool operator==(const ProgramSpec&) const = default;
+};
+
 // What each worker is: one command, ${local_rank} still to be filled in where the user wrote it.
 struct WorkerSpec {
   std::vector<std::string> argv;         // argv[0] is looked up on PATH when it holds no slash
   bool substitutes_local_rank = true;    // torchrun's ${local_rank} / $$ templates in the arguments
   bool passes_local_rank = false;        // `--local-rank=N` as the program's first argument
   std::size_t program_arguments_at = 1;  // where in argv those begin; the program is before it
+  // Several programs, for all of the node's workers. Empty: all are `argv`, as above.
+  std::vector<ProgramSpec> programs;
   std::vector<EnvironmentEntry> environment;  // the agent's own, inherited whole
   bool virtual_local_rank = false;
   StdinSource stdin_source = StdinSource::DevNull;

@@ -54,6 +54,17 @@ Placeholder placeholder_at_front(std::string_view text) {
   return {.name = text.substr(begin, end - begin), .size = end + (is_braced ? 1 : 0)};
 }
 
+// What its program's -x say, where drun itself says nothing.
+void add_programs_own(std::vector<EnvironmentEntry>& own, const WorkerSpec& spec, int local_rank) {
+  const ProgramSpec* program = program_of(spec, local_rank);
+  if (program == nullptr) return;
+  for (const EnvironmentEntry& entry : program->environment) {
+    const bool is_set = std::any_of(own.begin(), own.end(),
+                                    [&](const auto& each) { return each.first == entry.first; });
+    if (!is_set) own.push_back(entry);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> visible_devices(std::string_view list) {
@@ -127,7 +138,19 @@ std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const Worl
     own.emplace_back(kVisibleDevices, device_of(spec, local_rank));
   if (placement != nullptr && placement->omp_threads)
     own.emplace_back("OMP_NUM_THREADS", std::to_string(*placement->omp_threads));
+  add_programs_own(own, spec, local_rank);
   return own;
+}
+
+const ProgramSpec* program_of(const WorkerSpec& spec, int local_rank) {
+  int before = 0;
+  return share_at(spec.programs, local_rank, before);
+}
+
+const std::string& program_name(const WorkerSpec& spec, int local_rank) {
+  const ProgramSpec* program = program_of(spec, local_rank);
+  return program == nullptr ? spec.argv.at(spec.program_arguments_at - 1)
+                            : program->argv.at(program->arguments_at - 1);
 }
 
 const WorkerPlacement* placement_of(const WorkerSpec& spec, int local_rank) {
@@ -136,14 +159,17 @@ const WorkerPlacement* placement_of(const WorkerSpec& spec, int local_rank) {
 }
 
 std::vector<std::string> worker_argv(const WorkerSpec& spec, int local_rank) {
+  const ProgramSpec* program = program_of(spec, local_rank);
+  const std::vector<std::string>& words = program == nullptr ? spec.argv : program->argv;
+  const std::size_t begin = program == nullptr ? spec.program_arguments_at : program->arguments_at;
   std::vector<std::string> argv;
-  argv.reserve(spec.argv.size() + 1);
-  for (std::size_t i = 0; i < spec.argv.size(); ++i) {
+  argv.reserve(words.size() + 1);
+  for (std::size_t i = 0; i < words.size(); ++i) {
     const bool is_argument = i > 0 && spec.substitutes_local_rank;
-    argv.push_back(is_argument ? with_local_rank(spec.argv[i], local_rank) : spec.argv[i]);
+    argv.push_back(is_argument ? with_local_rank(words[i], local_rank) : words[i]);
   }
   if (spec.passes_local_rank) {
-    const std::size_t at = std::min(spec.program_arguments_at, argv.size());
+    const std::size_t at = std::min(begin, argv.size());
     const int shown = spec.virtual_local_rank ? 0 : local_rank;
     argv.insert(argv.begin() + static_cast<std::ptrdiff_t>(at),
                 "--local-rank=" + std::to_string(shown));

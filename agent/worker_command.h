@@ -23,6 +23,12 @@ std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const Worl
                                               int local_rank, std::string_view error_file,
                                               std::string_view heartbeat_file = {});
 
+// Which of several programs the worker is; null: there is only one.
+const ProgramSpec* program_of(const WorkerSpec& spec, int local_rank);
+
+// What the user named, not the interpreter in front of it.
+const std::string& program_name(const WorkerSpec& spec, int local_rank);
+
 // The worker's place; null: it has none of its own.
 const WorkerPlacement* placement_of(const WorkerSpec& spec, int local_rank);
 

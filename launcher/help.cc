@@ -64,10 +64,12 @@ std::string help_text(std::string_view head, std::span<const HelpEntry> entries,
 
 std::string launcher_help_head(std::string_view invoked_as) {
   const std::string name(invoked_as);
-  const char* const engines =  // under the other name drun does not ask them by itself
+  const char* const more =  // not under the other name
       name == "torchrun"
           ? ""
-          : "  srun -N3 drun ./train        mpirun --map-by ppr:1:node drun ./train\n"
+          : "  drun -np 1 ./server : -np 4 ./worker\n"
+            "      two programs in one job, each with its role\n"
+            "  srun -N3 drun ./train        mpirun --map-by ppr:1:node drun ./train\n"
             "      Slurm, MPI launchers, PBS, LSF, Kubernetes say who is where; see --explain\n";
   return "drun starts a distributed job as torchrun does, for programs in any language.\n"
          "\n"
@@ -83,7 +85,7 @@ std::string launcher_help_head(std::string_view invoked_as) {
          name +
          " --hosts=gpu[0-2]:4 ./train\n"
          "      the same from any one machine, over ssh\n" +
-         engines +
+         more +
          "\n"
          "Usage: " +
          name +

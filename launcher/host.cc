@@ -18,7 +18,6 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <span>
 #include <system_error>
@@ -144,22 +143,6 @@ std::optional<std::string> source_address(const std::string& address) {
   if (!is_routed || getsockname(fd.get(), place, &own_bytes) != 0) return std::nullopt;
   const std::string text = numeric(place, own_bytes);
   return text.empty() ? std::nullopt : std::optional(text);
-}
-
-// Host files are small, whatever a variable names may not be: a pipe would be waited for.
-std::optional<std::string> whole_text_of(const std::string& path) {
-  constexpr std::size_t kMostBytes = std::size_t{4} << 20;
-  std::error_code ec;
-  if (!fs::is_regular_file(path, ec)) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  std::array<char, 64 * 1024> part{};
-  while (file && text.size() <= kMostBytes) {
-    file.read(part.data(), part.size());
-    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
-  }
-  if (!file.eof() || text.size() > kMostBytes) return std::nullopt;
-  return text;
 }
 
 // Where an engine has left a descriptor for it.

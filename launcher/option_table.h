@@ -89,6 +89,7 @@ class OptionTable {
   std::map<std::string, std::string> sources() const;
   // Every option that was given, on the command line or by a variable.
   const std::vector<GivenOption>& given() const { return effective_; }
+  std::vector<KnownOption> known() const;
   CLI::App& app() { return app_; }
   CLI::Option* keep(CLI::Option* option, OptionTraits traits) {
     option->group(group_);
@@ -103,7 +104,6 @@ class OptionTable {
   static std::string twins(const std::string& names);
   std::string source(const std::string& name) const;
   std::string shown(const std::string& name, const std::string& value) const;
-  std::vector<KnownOption> known() const;
   Result<void> take_variables(std::vector<std::string>& words);
   Result<void> parse_with_library(std::vector<std::string> words);
 

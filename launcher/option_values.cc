@@ -104,6 +104,11 @@ constexpr std::string_view kStreamsHelp =
 
 Result<std::string> parse_text(std::string_view text) { return std::string(text); }
 
+Result<std::string> parse_separator(std::string_view text) {
+  if (!text.empty() && text != "--") return std::string(text);
+  return bad("expected a word that is no argument of the programs, such as ::");
+}
+
 Result<NodeRange> parse_nodes(std::string_view text) {
   const std::vector<std::string_view> parts = split(text, ':');
   const Range range{1, kMostNodes};

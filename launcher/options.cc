@@ -5,7 +5,9 @@
 #include "launcher/helper_commands.h"
 #include "launcher/option_table.h"
 #include "launcher/option_values.h"
+#include "launcher/programs/parse_programs.h"
 #include "launcher/restart_values.h"
+#include "launcher/small_files.h"
 #include "launcher/version.h"
 
 namespace drun {
@@ -144,6 +146,12 @@ void declare_program(OptionTable& table, Options& options) {
              "put --local-rank=N in front of the program's arguments", kOwn);
   table.flag("--virtual-local-rank", options.virtual_local_rank,
              "LOCAL_RANK=0 for every worker, and one device each in CUDA_VISIBLE_DEVICES");
+  table.value("--app", options.app, parse_text, "FILE",
+              "several programs, one a line as -np 4 [option...] program [argument...]; on the "
+              "command line : stands between them (launcher/programs/PROGRAMS.md)",
+              kMpiruns);
+  table.value("--separator", options.separator, parse_separator, "WORD",
+              "instead of that :", kOwnWithoutVariable);
   table.value("--stdin", options.stdin_source, parse_stdin, "none|rank0",
               "who reads drun's standard input (none)", kOwn);
   table.value("--store", options.store, parse_store, "agent|worker",
@@ -261,6 +269,17 @@ void declare_help(OptionTable& table, bool& help, bool& version) {
   table.flag("-h,--help", help, "print this", kWithoutVariable)->configurable(false);
 }
 
+Result<void> take_several(Options& options, const Arguments& arguments,
+                          const std::vector<KnownOption>& known) {
+  if (divides(options, arguments)) return take_programs(options, arguments, known);
+  if (!options.app) return {};
+  const std::optional<std::string> text = whole_text_of(*options.app);
+  if (text) return take_app_file(options, arguments, *text, known);
+  return Error{ErrorCode::Usage, "--app=" + *options.app +
+                                     ": no such file, not readable, or over 4 MiB; write the path "
+                                     "of a text file with a program a line"};
+}
+
 }  // namespace
 
 Result<Command> parse_command_line(std::span<const std::string> argv, const Lookup& variables) {
@@ -303,7 +322,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   }
   if (version) return Command(ShowText{std::string("drun ") + kVersion + "\n", 0});
   const bool has_program = arguments->program && !arguments->program->empty();
-  if (!has_program && !is_doctor) {
+  if (!has_program && !is_doctor && !options.app) {
     return Error{ErrorCode::Usage, "no program to start; write it after the options: " +
                                        options.invoked_as + " [option...] program [argument...]"};
   }
@@ -312,8 +331,10 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
     for (const GivenOption& given : table.given())
       options.hosts.given.emplace_back(given.name, given.value);
   }
-  options.program = std::move(arguments->program).value_or("");
-  options.program_arguments = own_arguments(std::move(arguments->program_arguments), is_torchrun);
+  options.program = arguments->program.value_or("");
+  options.program_arguments = own_arguments(arguments->program_arguments, is_torchrun);
+  if (Result<void> taken = take_several(options, *arguments, table.known()); !taken)
+    return taken.error();
   if (!options.log_level) {
     if (const auto level = variables("LOGLEVEL"))
       if (const Result<LogLevel> parsed = parse_log_level(*level)) options.log_level = *parsed;

@@ -21,6 +21,7 @@
 #include "agent/spec.h"
 #include "launcher/hosts/host_options.h"
 #include "launcher/placement/place.h"
+#include "launcher/programs/program_options.h"
 #include "rendezvous/log.h"
 #include "rendezvous/result.h"
 #include "rendezvous/world.h"
@@ -32,9 +33,6 @@ struct NodeRange {
   int max = 1;
   bool operator==(const NodeRange&) const = default;
 };
-
-enum class Device { Auto, Cpu, Gpu, Xpu };
-using WorkerCount = std::variant<int, Device>;
 
 // --redirects, --tee: bit 1 is stdout, bit 2 is stderr.
 struct StreamChoice {
@@ -100,6 +98,10 @@ struct Options {
   StdinSource stdin_source = StdinSource::DevNull;
   std::string program{};
   std::vector<std::string> program_arguments{};
+  // Several programs: all of them, the first one included.
+  std::vector<ProgramOptions> programs{};
+  std::optional<std::string> app{};        // --app
+  std::optional<std::string> separator{};  // between programs, instead of ":"
   // Placement.
   std::optional<BindTo> bind_to{};       // None, Core, Socket, Numa or GpuNode
   std::optional<BindTo> numa_binding{};  // Gpu...

@@ -11,6 +11,8 @@
 #include "launcher/plan_join.h"
 #include "launcher/plan_program.h"
 #include "launcher/plan_secret.h"
+#include "launcher/programs/plan_programs.h"
+#include "launcher/programs/settle_programs.h"
 #include "launcher/restart_values.h"
 
 namespace drun {
@@ -111,7 +113,8 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
           .is_labelled = is_teed || output.mode == OutputMode::Labelled};
     }
   }
-  if (output.gathers) output.label_template = kHostLabel;
+  if (output.gathers)
+    output.label_template = options.programs.empty() ? kHostLabel : kHostRoleLabel;
   if (const auto label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"))
     output.label_template = *label;
   output.duplicate_stdout_filters = options.duplicate_stdout_filters;
@@ -149,13 +152,24 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
 
 Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, int workers,
                                Remarks& remarks, std::optional<CannotStart>& cannot_start) {
-  Result<Program> program =
-      options.doctor ? Result<Program>(doctor_program(options, host)) : plan_program(options, host);
+  const bool has_several = !options.doctor && !options.programs.empty();
+  Result<Program> program = Program();
+  if (options.doctor)
+    program = doctor_program(options, host);
+  else if (!has_several)
+    program = plan_program(options, host);
   if (!program) return program.error();
   if (auto fits = check_virtual_ranks(options, host, workers); !fits) return fits.error();
   cannot_start = std::move(program->cannot_start);
-  if (!cannot_start && options.wrap) cannot_start = check_wrap(options.wrap->front(), host);
   WorkerSpec worker;
+  if (has_several) {
+    auto programs = plan_programs(options, host, remarks, cannot_start);
+    if (!programs) return programs.error();
+    worker.programs = *std::move(programs);
+    program->argv = worker.programs.front().argv;
+    program->arguments_at = worker.programs.front().arguments_at;
+  }
+  if (!cannot_start && options.wrap) cannot_start = check_wrap(options.wrap->front(), host);
   worker.argv = std::move(program->argv);
   worker.passes_local_rank = options.pass_local_rank;
   worker.program_arguments_at = program->arguments_at;
@@ -189,17 +203,16 @@ Result<void> plan_hang(AgentSpec& agent, const Options& options, Remarks& remark
 // The words that go with --hosts have a meaning here, too, unless they had it where this agent was
 // started from.
 Result<Settled> settle_all(const Options& given, const HostFacts& whole_host, Remarks& remarks) {
-  if (given.is_checked_first) return settle(given, whole_host, remarks);
   Options options = given;
   HostFacts host = whole_host;
-  if (Result<void> done = hosts::settle_without_hosts(options, host, remarks); !done)
-    return done.error();
+  if (!given.is_checked_first) {
+    Result<void> done = hosts::settle_without_hosts(options, host, remarks);
+    if (!done) return done.error();
+  }
   Result<Settled> settled = settle(options, host, remarks);
-  if (settled && given.hosts.np && settled->options.nnodes && settled->options.nnodes->max > 1)
-    return usage_error("--np",
-                       "it counts the workers of --hosts, or of one machine; with several "
-                       "nodes write --nproc-per-node");
-  return settled;
+  if (!settled) return settled;
+  Result<void> counted = settle_programs(settled->options, settled->host);
+  return counted ? std::move(settled) : counted.error();
 }
 
 }  // namespace

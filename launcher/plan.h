@@ -23,11 +23,15 @@ namespace drun {
 struct CannotStart {
   NotStarted status{};
   std::string message{};  // with the remedy
+  std::string program{};  // of several the one that it is; else empty, as the next
+  std::string role{};
   bool operator==(const CannotStart&) const = default;
 };
 
 // In front of lines of several nodes.
 inline constexpr const char* kHostLabel = "[${host}:${rank}]: ";
+inline constexpr const char* kHostRoleLabel =
+    "[${host}:${rank} ${role_name}]: ";  // several programs
 
 struct Plan {
   AgentSpec agent{};

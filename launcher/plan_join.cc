@@ -6,6 +6,7 @@
 #include "launcher/plan_elastic.h"
 #include "launcher/plan_etcd.h"
 #include "launcher/plan_seats.h"
+#include "launcher/programs/settle_programs.h"
 
 namespace drun {
 namespace {
@@ -281,6 +282,12 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
   join.node_count = *node_count;
   join.local_world_size = *workers;
   join.role = *std::move(role);
+  if (!options.programs.empty() && !options.doctor) {
+    Result<std::vector<RoleShare>> roles = roles_of(options.programs);
+    if (!roles) return roles.error();
+    join.role = roles->front().role;
+    join.roles = *std::move(roles);
+  }
   join.is_coordinator = *node_rank == 0;
   join.store_host = options.store;
   plan_restarts(join, options);

@@ -5,6 +5,7 @@
 
 #include "agent/worker_command.h"
 #include "launcher/placement/placement_text.h"
+#include "launcher/programs/plan_programs.h"
 
 namespace drun {
 namespace {
@@ -29,6 +30,8 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
   world.node_count = join.node_count;
   world.local_world_size = world.world_size = world.role_world_size = join.local_world_size;
   world.role = join.role;
+  // With several programs those of a role may be on other nodes, too.
+  if (!join.roles.empty()) world.role_world_size = join.roles.front().workers;
   world.master_addr = join.master_addr;
   world.master_port = join.master_port;
   world.use_agent_store = join.store_host == StoreHost::Agent;
@@ -209,9 +212,10 @@ std::string plan_text(const Plan& plan) {
       (agent.hang_timeout.count() == 0
            ? ""
            : "hung after   " + seconds_text(agent.hang_timeout) + " without signs of life\n") +
-      "command      " + shell_quoted(agent.worker.argv) + "\n" + wrap_text(agent.worker.wrap) +
-      places_text(agent.worker.placements) + "output       " + mode_text(agent.output.mode) +
-      (agent.output.has_timestamps ? ", with times" : "") +
+      (agent.worker.programs.empty() ? "command      " + shell_quoted(agent.worker.argv) + "\n"
+                                     : programs_text(agent.worker.programs)) +
+      wrap_text(agent.worker.wrap) + places_text(agent.worker.placements) + "output       " +
+      mode_text(agent.output.mode) + (agent.output.has_timestamps ? ", with times" : "") +
       (agent.output.gathers ? ", of all nodes on node 0" : "") +
       "; files: " + log_dir_text(agent.output) + "\n" + streams_text(agent.output) +
       "environment  of local rank 0, on top of this shell's (?: known once nodes met)\n";
@@ -257,6 +261,7 @@ std::string plan_json(const Plan& plan) {
                           {"join_timeout_s", seconds(join.join_timeout)},
                           {"heartbeat_timeout_s", seconds(join.heartbeat_timeout)}}},
       {"command", agent.worker.argv},
+      {"programs", programs_json(agent.worker.programs)},
       {"wrap", wrap_json(agent.worker.wrap)},
       {"environment", environment},
       {"placement", placement_json(agent.worker.placements)},

@@ -7,6 +7,8 @@
 //            rendezvous   {endpoint, is_coordinator, store: "agent"|"worker", join_timeout_s,
 //                          heartbeat_timeout_s}
 //            command      [argv of a worker, templates not yet filled in]
+//            programs     null, or one object a program: programs/plan_programs.h; `command` and
+//                         `environment` are then the first one's
 //            wrap         around that command: null, or {command: [words], ranks: [global ranks] or
 //                         null for all}
 //            environment  {drun's own variables of local rank 0; "?" where only the round can tell}

@@ -23,6 +23,12 @@ std::string place(std::optional<int> node_rank, const std::string& host) {
   return "node " + std::to_string(*node_rank) + (host.empty() ? "" : " (" + printable(host) + ")");
 }
 
+// ", role server"; nothing where nobody has named one.
+std::string role_text(const Failure& failure) {
+  const bool is_named = !failure.role.empty() && failure.role != "default";
+  return is_named ? ", role " + printable(failure.role) : "";
+}
+
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
   while (text.ends_with('\n')) text.remove_suffix(1);
@@ -78,7 +84,7 @@ void write_root_cause(Writer& writer, const Failure& failure, const Outcome& out
   writer.section("Root cause");
   writer.field(
       "rank", {std::to_string(failure.rank) + ", local rank " + std::to_string(failure.local_rank) +
-               " on " + place(failure.node_rank, failure.host) +
+               " on " + place(failure.node_rank, failure.host) + role_text(failure) +
                (failure.pid > 0 ? ", pid " + std::to_string(failure.pid) : "")});
   writer.field("ended", {how_it_ended(failure)});
   writer.field("time", {date_and_time(failure.time, writer.style().utc_offset) + round});
@@ -102,8 +108,8 @@ void write_others(Writer& writer, const std::vector<Failure>& failures, std::siz
   for (std::size_t i = 1; i < shown; ++i) {
     const Failure& each = failures[i];
     writer.line("  " + time_of_day(each.time, writer.style().utc_offset) + "  rank " +
-                std::to_string(each.rank) + " on " + place(each.node_rank, each.host) + ": " +
-                how_it_ended(each));
+                std::to_string(each.rank) + " on " + place(each.node_rank, each.host) +
+                role_text(each) + ": " + how_it_ended(each));
     const std::vector<std::string> message = lines_of(each.message);
     if (!message.empty()) writer.line("                " + message.front());
   }
@@ -145,7 +151,7 @@ void write_failed(Writer& writer, const WorkersFailed& failed, const Outcome& ou
   const Failure& root = failed.failures.front();
   writer.line("");  // apart from what the workers wrote
   writer.headline("job failed: rank " + std::to_string(root.rank) + " on " +
-                  place(root.node_rank, root.host) + ": " + how_it_ended(root));
+                  place(root.node_rank, root.host) + role_text(root) + ": " + how_it_ended(root));
   write_root_cause(writer, root, outcome);
   write_others(writer, failed.failures, outcome.failures_left_out);
   write_left_out(writer, outcome);

@@ -63,8 +63,9 @@ Outcome not_started(const Plan& plan) {
   const AgentSpec& agent = plan.agent;
   Failure failure;
   failure.host = agent.host;
-  failure.role = agent.join.role;
+  failure.role = plan.cannot_start->role.empty() ? agent.join.role : plan.cannot_start->role;
   failure.program = agent.worker.argv.empty() ? "" : agent.worker.argv.front();
+  if (!plan.cannot_start->program.empty()) failure.program = plan.cannot_start->program;
   failure.status = plan.cannot_start->status;
   failure.message = plan.cannot_start->message;
   return Outcome{.ending = WorkersFailed{{std::move(failure)}},

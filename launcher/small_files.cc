@@ -19,6 +19,21 @@ std::string text_of_file(const std::string& path) {
   return text;
 }
 
+std::optional<std::string> whole_text_of(const std::string& path) {
+  constexpr std::size_t kMostBytes = std::size_t{4} << 20;
+  std::error_code ec;
+  if (!std::filesystem::is_regular_file(path, ec)) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::array<char, 64 * 1024> part{};
+  while (file && text.size() <= kMostBytes) {
+    file.read(part.data(), part.size());
+    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.eof() || text.size() > kMostBytes) return std::nullopt;
+  return text;
+}
+
 std::vector<std::string> names_in(const std::string& folder) {
   namespace fs = std::filesystem;
   std::vector<std::string> names;

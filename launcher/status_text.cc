@@ -46,6 +46,16 @@ std::string progress(const Json& status) {
   return text;
 }
 
+bool has_programs(const Json& status) {
+  return status.contains("programs") && status.at("programs").is_array();
+}
+
+std::string words_of(const Json& command) {
+  std::string text;
+  for (const Json& word : command) text += " " + word.get<std::string>();
+  return printable(text);
+}
+
 std::string head(const Json& status) {
   std::string text = printable(status.at("run_id").get<std::string>()) + "  ";
   if (status.at("node_rank").is_number()) {
@@ -53,18 +63,24 @@ std::string head(const Json& status) {
   }
   text += printable(status.at("host").get<std::string>()) + "  agent " +
           std::to_string(status.at("agent_pid").get<int>()) + "\n  " + progress(status) + "\n  ";
-  std::string command;
-  for (const Json& word : status.at("command")) command += " " + word.get<std::string>();
-  return text + "command:" + printable(command) + "\n";
+  if (!has_programs(status)) return text + "command:" + words_of(status.at("command")) + "\n";
+  std::string programs;
+  for (const Json& program : status.at("programs")) {
+    programs += (programs.empty() ? "" : "  ") + printable(program.at("role").get<std::string>()) +
+                ", " + counted(program.at("workers").get<int>(), "worker") + ":" +
+                words_of(program.at("command")) + "\n";
+  }
+  return text + programs;
 }
 
-std::string rows(const Json& workers) {
+std::string rows(const Json& workers, bool has_roles) {
   std::string text;
   std::size_t count = 0;
   for (const Json& worker : workers) {
     if (++count > kMostRows) break;
     text += "  rank " + std::to_string(worker.at("rank").get<int>()) + "  local rank " +
             std::to_string(worker.at("local_rank").get<int>()) + "  ";
+    if (has_roles) text += printable(worker.at("role").get<std::string>()) + "  ";
     text += worker.at("pid").is_number() ? "pid " + std::to_string(worker.at("pid").get<int>())
                                          : worker.at("state").get<std::string>();
     text += '\n';
@@ -111,7 +127,8 @@ std::string status_text(std::string_view json) {
   const Json status = parsed(json);
   try {
     const Json& log_directory = status.at("log_directory");
-    return head(status) + rows(status.at("workers")) + last_failure(status.at("last_failure")) +
+    return head(status) + rows(status.at("workers"), has_programs(status)) +
+           last_failure(status.at("last_failure")) +
            (log_directory.is_string()
                 ? "  logs: " + printable(log_directory.get<std::string>()) + "\n"
                 : "");

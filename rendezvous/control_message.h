@@ -42,9 +42,10 @@ struct Hello {
   bool is_host = false;        // the coordinator's own agent
   // Of its host's interfaces, numeric; only with a secret: where its workers may come from.
   std::vector<std::string> addresses{};
-  std::optional<Past> past{};   // it was in a world before
-  std::uint64_t lost_term = 0;  // who led then is lost to it: it waits for a later one
-  bool gathers = false;         // its workers' lines are to go to the coordinator (Lines)
+  std::optional<Past> past{};      // it was in a world before
+  std::uint64_t lost_term = 0;     // who led then is lost to it: it waits for a later one
+  bool gathers = false;            // its workers' lines are to go to the coordinator (Lines)
+  std::vector<RoleShare> roles{};  // several programs: its workers' roles, instead of `role`
   bool operator==(const Hello&) const = default;
 };
 struct AgedFailure {

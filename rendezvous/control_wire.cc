@@ -18,6 +18,14 @@ constexpr std::size_t kMostListed = 64;
 constexpr std::size_t kMostSuspects = 1024;  // of one node
 constexpr WireRange kTerm{0, std::int64_t{1} << 60};
 
+// Roles are those of all the node's workers.
+template <typename Archive, typename Share>
+void require_whole(Archive& archive, const std::vector<Share>& roles, int workers) {
+  if constexpr (Archive::kIsReader) {
+    if (!is_whole(roles, workers)) archive.fail();
+  }
+}
+
 template <typename Archive>
 void fields(Archive& archive, World& world) {
   archive.text(world.run_id, kIdentityBytes);
@@ -36,6 +44,13 @@ void fields(Archive& archive, World& world) {
   archive.integer(world.master_port, kPort);
   archive.flag(world.use_agent_store);
   archive.flag(world.is_preflight);
+  archive.list(world.roles, kMostRoleShares, [](auto& each, RoleRanks& share) {
+    each.text(share.role, kNameBytes);
+    each.integer(share.workers, kCount);
+    each.integer(share.base_rank, kCount);
+    each.integer(share.world_size, kCount);
+  });
+  require_whole(archive, world.roles, world.local_world_size);
 }
 
 template <typename Archive>
@@ -101,6 +116,11 @@ void fields(Archive& archive, Hello& hello) {
   if (has_past) fields(archive, hello.past ? *hello.past : hello.past.emplace());
   archive.integer(hello.lost_term, kTerm);
   archive.flag(hello.gathers);
+  archive.list(hello.roles, kMostRoleShares, [](auto& each, RoleShare& share) {
+    each.text(share.role, kNameBytes);
+    each.integer(share.workers, kCount);
+  });
+  require_whole(archive, hello.roles, hello.local_world_size);
 }
 template <typename Archive>
 void fields(Archive& archive, Failed& failed) {

@@ -12,6 +12,7 @@
 
 #include "rendezvous/endpoint.h"
 #include "rendezvous/etcd/etcd_spec.h"
+#include "rendezvous/roles.h"
 #include "rendezvous/round/restart_policy.h"
 #include "rendezvous/secret.h"
 
@@ -51,6 +52,7 @@ struct JoinSpec {
   int slot = 0;  // tells agents of one host apart; elastic worlds only
   int local_world_size = 1;
   std::string role = "default";
+  std::vector<RoleShare> roles{};  // several programs: instead of `role`
   Endpoint endpoint;  // where the coordinator listens; port 0: any free one (one node only)
   bool is_coordinator = true;  // this agent listens there
   // Elastic worlds: where a coordinator may be, one elected among them (ELECTION.md); `endpoint` is

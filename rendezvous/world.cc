@@ -67,7 +67,16 @@ constexpr long kMostRanks = 1L << 30;
 
 }  // namespace
 
+WorkerRole role_of(const World& world, int local_rank) {
+  int before = 0;
+  const RoleRanks* share = share_at(world.roles, local_rank, before);
+  if (share == nullptr)
+    return {world.role, world.role_base_rank + local_rank, world.role_world_size};
+  return {share->role, share->base_rank + before, share->world_size};
+}
+
 std::vector<EnvironmentEntry> to_environment(const World& world, int local_rank) {
+  const WorkerRole role = role_of(world, local_rank);
   return {
       {"RANK", std::to_string(world.base_rank + local_rank)},
       {"LOCAL_RANK", std::to_string(local_rank)},
@@ -75,9 +84,9 @@ std::vector<EnvironmentEntry> to_environment(const World& world, int local_rank)
       {"LOCAL_WORLD_SIZE", std::to_string(world.local_world_size)},
       {"GROUP_RANK", std::to_string(world.node_rank)},
       {"GROUP_WORLD_SIZE", std::to_string(world.node_count)},
-      {"ROLE_NAME", world.role},
-      {"ROLE_RANK", std::to_string(world.role_base_rank + local_rank)},
-      {"ROLE_WORLD_SIZE", std::to_string(world.role_world_size)},
+      {"ROLE_NAME", role.name},
+      {"ROLE_RANK", std::to_string(role.rank)},
+      {"ROLE_WORLD_SIZE", std::to_string(role.world_size)},
       {"MASTER_ADDR", world.master_addr},
       {"MASTER_PORT", std::to_string(world.master_port)},
       {"DRUN_ROUND", std::to_string(world.round)},

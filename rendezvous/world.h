@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "rendezvous/result.h"
+#include "rendezvous/roles.h"
 
 namespace drun {
 
@@ -32,6 +33,7 @@ struct World {
   std::string role = "default";
   int role_base_rank = 0;  // rank among the role's workers of this node's local rank 0
   int role_world_size = 1;
+  std::vector<RoleRanks> roles{};  // several programs: instead of the three above
   std::string master_addr;
   std::uint16_t master_port = 0;
   bool use_agent_store = true;
@@ -40,6 +42,15 @@ struct World {
 };
 
 using EnvironmentEntry = std::pair<std::string, std::string>;
+
+// Of one worker. Requires 0 <= local_rank < local_world_size.
+struct WorkerRole {
+  std::string name{};
+  int rank = 0;        // ROLE_RANK
+  int world_size = 1;  // ROLE_WORLD_SIZE
+  bool operator==(const WorkerRole&) const = default;
+};
+WorkerRole role_of(const World& world, int local_rank);
 
 // RANK, LOCAL_RANK, WORLD_SIZE, ... TORCHELASTIC_USE_AGENT_STORE of one worker (not the error file,
 // OMP or NCCL variables: those are the agent's, worker_env.h). Requires 0 <= local_rank <

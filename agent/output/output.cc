@@ -43,7 +43,7 @@ void Output::Impl::open_gathering() {
     to_stdout_.emplace(io_, ++streams_made_, *out_, *link_, [this](int local_rank) {
       return rendezvous::LinesFrom{.node_rank = world_.node_rank,
                                    .rank = world_.base_rank + local_rank,
-                                   .role = world_.role};
+                                   .role = role_of(world_, local_rank).name};
     });
     return to_stdout_->start();
   }

@@ -114,7 +114,7 @@ LineOrigin Output::Impl::origin_of(int local_rank, Stream stream) const {
           .host = host_,
           .rank = world_.base_rank + local_rank,
           .local_rank = local_rank,
-          .role = world_.role,
+          .role = role_of(world_, local_rank).name,
           .round = world_.round,
           .is_stderr = stream == Stream::Stderr};
 }

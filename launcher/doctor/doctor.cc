@@ -3,22 +3,13 @@
 #include <cerrno>
 #include <string>
 
+#include "launcher/programs/plan_programs.h"
 #include "launcher/version.h"
 
 namespace drun {
 namespace {
 
 constexpr int kProblemsFound = 1;  // the probe's exit code
-
-// Why the job's own program cannot be started here; empty: it can, or there is none.
-std::string program_problem(const Options& options, const HostFacts& host) {
-  if (options.program.empty()) return "";
-  Options job = options;
-  job.doctor.reset();
-  const Result<Program> program = plan_program(job, host);
-  if (!program) return program.error().message;
-  return program->cannot_start ? program->cannot_start->message : "";
-}
 
 std::vector<std::string> probe_words(const Options& options, const HostFacts& host) {
   std::vector<std::string> words{
@@ -44,9 +35,9 @@ std::optional<CannotStart> check_probe(const HostFacts& host) {
 }
 
 Options doctor_options(Options options) {
-  options.nproc_per_node = WorkerCount(1);
-  options.sources["--nproc-per-node"] = "drun doctor";
-  if (!options.hosts.names_hosts()) {
+  if (!options.hosts.names_hosts()) {  // with hosts they say which of them the job has
+    options.nproc_per_node = WorkerCount(1);
+    options.sources["--nproc-per-node"] = "drun doctor";
     options.hosts.np.reset();
     options.hosts.map_by.reset();
   }
@@ -80,7 +71,7 @@ Program doctor_program(const Options& options, const HostFacts& host) {
   Program program;
   program.argv = probe_words(options, host);
   if (options.doctor->is_json) program.argv.emplace_back("--json");
-  const std::string problem = program_problem(options, host);
+  const std::string problem = programs_problem(options, host);
   if (!problem.empty()) program.argv.push_back("--problem=" + problem);
   program.arguments_at = 1;
   program.cannot_start = check_probe(host);

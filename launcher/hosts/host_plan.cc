@@ -14,21 +14,30 @@
 #include "launcher/option_values.h"
 #include "launcher/plan.h"
 #include "launcher/plan_secret.h"
+#include "launcher/programs/pass_on.h"
+#include "launcher/programs/settle_programs.h"
 
 namespace drun::hosts {
 namespace {
 
 // What the agents are not given as it was: it is ours, or each gets its own.
-constexpr std::array<std::string_view, 28> kNotPassedOn{
+constexpr std::array<std::string_view, 30> kNotPassedOn{
     "--hosts",       "--host",         "--hostfile", "--machinefile",   "--include",
     "--exclude",     "--np",           "--export",   "--map-by",        "--oversubscribe",
     "--ssh",         "--ssh-args",     "--fanout",   "--login-timeout", "--report",
     "--dry-run",     "--explain",      "--engine",   "--nnodes",        "--node-rank",
     "--master-addr", "--master-port",  "--rdzv-id",  "--log-level",     "--secret-file",
-    "--gather-logs", "--rdzv-backend", "--ssh-tree"};
+    "--gather-logs", "--rdzv-backend", "--ssh-tree", "--app",           "--separator"};
+// Nor these where there are several programs: they are words of each.
+constexpr std::array<std::string_view, 5> kProgramsOwn{"--role", "--gpus-per-worker", "--module",
+                                                       "--no-python", "--nproc-per-node"};
 
 // Those, and what the starter does instead of it.
 bool is_passed_on(const std::string& name, const HostNode& node, const Options& options) {
+  const bool is_programs =
+      !node.programs.empty() &&
+      std::find(kProgramsOwn.begin(), kProgramsOwn.end(), name) != kProgramsOwn.end();
+  if (is_programs) return false;
   if (name == "--nproc-per-node") return !node.workers;
   if (name == "--rdzv-conf") return !is_elastic_wish(options);
   if (name == "--log-dir" || name == "--no-gather-logs") return !gathers_here(options);
@@ -147,6 +156,7 @@ std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
   const HostNode& node = plan.nodes[rank];
   std::vector<std::string> words{options.invoked_as};
   if (options.doctor) words.emplace_back("doctor");
+  const bool has_several = !node.programs.empty();
   for (const auto& [name, value] : options.hosts.given)
     if (is_passed_on(name, node, options)) words.push_back(value ? name + "=" + *value : name);
   const auto add = [&words](const std::string& name, const std::string& value) {
@@ -154,13 +164,18 @@ std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
   };
   add("--engine", "none");
   for (std::string& word : meeting_words(plan, rank)) words.push_back(std::move(word));
-  if (node.workers) add("--nproc-per-node", std::to_string(*node.workers));
+  if (node.workers && !has_several) add("--nproc-per-node", std::to_string(*node.workers));
   if (!options.sources.contains("--output")) add("--output", "labelled");
   if (options.log_level)
     add("--log-level", *options.log_level == LogLevel::Debug     ? "debug"
                        : *options.log_level == LogLevel::Info    ? "info"
                        : *options.log_level == LogLevel::Warning ? "warning"
                                                                  : "error");
+  if (has_several) {
+    const std::vector<std::string> all = program_words(node.programs);
+    words.insert(words.end(), all.begin(), all.end());
+    return words;
+  }
   if (options.doctor && options.program.empty()) return words;
   words.emplace_back("--");
   words.push_back(options.program);
@@ -180,21 +195,44 @@ std::vector<EnvironmentEntry> environment_of(const PoolHost& host,
 }
 
 std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
-                               const std::vector<EnvironmentEntry>& exports,
-                               const HostFacts& host) {
+                               const std::vector<EnvironmentEntry>& exports, const HostFacts& host,
+                               const Options& options) {
+  const char* const role = options.programs.empty() ? "" : " ${role_name}";
   std::vector<HostNode> nodes;
   const auto own_label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
   for (const Share& share : shares) {
-    const std::string label = own_label.value_or("[" + share.host.name + ":${rank}]: ");
+    const std::string label = own_label.value_or("[" + share.host.name + ":${rank}" + role + "]: ");
     nodes.push_back({.name = share.host.name,
                      .user = share.host.user,
                      .workers = share.workers,
                      .ssh_command = {},
                      .arguments = {},
                      .environment = environment_of(share.host, exports),
-                     .label = label});
+                     .label = label,
+                     .programs = {}});
   }
   return nodes;
+}
+
+// Ranks are consecutive over programs as over hosts. With numbers for each host all have all.
+Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFacts& host,
+                           Remarks& remarks) {
+  if (options.programs.empty()) return {};
+  if (options.hosts.np && is_elastic_wish(options))
+    return usage_error("-np",
+                       "which hosts there will be, and their order, is not known with "
+                       "--nnodes=MIN:MAX; write --nproc-per-node for each program");
+  const auto programs = with_values(options.programs, host, remarks);
+  if (!programs) return programs.error();
+  RankShare share;
+  for (HostNode& node : plan.nodes) {
+    share = {.first = share.first + share.count, .count = node.workers.value_or(0)};
+    node.programs = options.hosts.np ? programs_of(*programs, share) : *programs;
+    if (!node.workers || options.doctor) continue;
+    if (const auto roles = roles_of(node.programs); !roles)
+      return with_context(roles.error(), node.name);
+  }
+  return {};
 }
 
 HostPlan frame_of(const Options& options, const HostFacts& host) {
@@ -228,11 +266,15 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
   const auto exports = exported(options.hosts.exports, here, remarks);
   if (!exports) return exports.error();
   HostPlan plan = frame_of(options, host);
-  plan.nodes = nodes_of(*shares, *exports, host);
+  plan.nodes = nodes_of(*shares, *exports, host, options);
   auto lines = plan_lines_home(options, host, *exports);
   if (!lines) return lines.error();
   plan.lines = *std::move(lines);
   plan.keeps_all_lines = plan.lines && plan.lines->log_dir;
+  if (auto dealt = deal_programs(plan, options, host, remarks); !dealt) return dealt.error();
+  if (options.doctor) {  // the job's hosts, and a probe on each
+    for (HostNode& node : plan.nodes) node.workers = 1;
+  }
   if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
   const bool has_own_address = plan.nodes.size() > 1 && plan.master_addr != plan.nodes[0].name;
   plan_elastic_hosts(plan, options, has_own_address);

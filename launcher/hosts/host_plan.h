@@ -28,6 +28,7 @@ struct HostNode {
   std::vector<std::string> arguments{};         // drun's, with argv[0]
   std::vector<EnvironmentEntry> environment{};  // on top of what the login there gives
   std::string label{};                          // in front of its workers' lines
+  std::vector<ProgramOptions> programs{};       // of several those that it has
   bool operator==(const HostNode&) const = default;
 };
 

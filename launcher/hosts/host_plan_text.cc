@@ -4,6 +4,7 @@
 
 #include "launcher/hosts/shell_quote.h"
 #include "launcher/hosts/tree_plan.h"
+#include "launcher/programs/pass_on.h"
 
 namespace drun::hosts {
 namespace {
@@ -71,7 +72,9 @@ std::string host_plan_text(const HostPlan& plan) {
     const HostNode& node = plan.nodes[rank];
     text += "\n" + field("node " + std::to_string(rank), node.name + ", " + workers_text(node));
     text += field("  login", joined(node.ssh_command));
-    text += field("  agent", joined(node.arguments));
+    std::vector<std::string> arguments = node.arguments;
+    for (std::string& word : arguments) word = shown_word(word, node.programs);
+    text += field("  agent", joined(arguments));
     if (!node.environment.empty()) text += field("  variables", names_of(node.environment));
   }
   for (const std::string& warning : plan.warnings) text += field("warning", warning);

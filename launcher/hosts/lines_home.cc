@@ -44,7 +44,7 @@ Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const 
   spec.mode = options.sources.contains("--output") ? options.output : OutputMode::Labelled;
   spec.has_timestamps = options.timestamps;
   spec.gathers = true;
-  spec.label_template = kHostLabel;
+  spec.label_template = options.programs.empty() ? kHostLabel : kHostRoleLabel;
   constexpr const char* kLabelVariable = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE";
   if (const auto label = variable(host, kLabelVariable)) spec.label_template = *label;
   for (const auto& [name, value] : exports)

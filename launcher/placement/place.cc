@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -90,10 +91,10 @@ class ByGpu {
       : topology_(topology), wish_(wish), cpus_(allowed(topology)) {}
 
   Result<Cpus> of_worker(int local_rank) const {
-    const auto each = static_cast<std::size_t>(wish_.gpus_per_worker);
-    const std::size_t first = static_cast<std::size_t>(local_rank) * each;
+    const std::size_t first = gpus_before(local_rank);
+    const std::size_t end = gpus_before(local_rank + 1);
     std::set<const Cpu*> chosen;
-    for (std::size_t gpu = first; gpu < first + each; ++gpu) {
+    for (std::size_t gpu = first; gpu < end; ++gpu) {
       Result<Cpus> cpus = of_gpu(gpu);
       if (!cpus) return cpus.error();
       chosen.insert(cpus->begin(), cpus->end());
@@ -102,8 +103,7 @@ class ByGpu {
   }
 
   Result<void> check() const {
-    const auto needed =
-        static_cast<std::size_t>(wish_.workers) * static_cast<std::size_t>(wish_.gpus_per_worker);
+    const std::size_t needed = gpus_before(wish_.workers);
     if (wish_.gpus.empty())
       return refusal("no GPU is visible; look at CUDA_VISIBLE_DEVICES, or use --bind-to=numa");
     if (needed > wish_.gpus.size()) {
@@ -115,6 +115,12 @@ class ByGpu {
   }
 
  private:
+  std::size_t gpus_before(int local_rank) const {
+    if (wish_.gpus_of.empty()) return static_cast<std::size_t>(local_rank);
+    const auto end = wish_.gpus_of.begin() + local_rank;
+    return static_cast<std::size_t>(std::accumulate(wish_.gpus_of.begin(), end, std::int64_t{0}));
+  }
+
   // As torchrun: a machine of one memory node need not say that GPUs are attached to it.
   std::optional<int> node_of(std::size_t gpu) const {
     if (wish_.gpus[gpu].memory_node) return wish_.gpus[gpu].memory_node;
@@ -236,6 +242,10 @@ Result<std::vector<WorkerPlacement>> place_all(const By& by, const Topology& top
   for (int local_rank = 0; local_rank < wish.workers; ++local_rank) {
     const Result<Cpus> cpus = by.of_worker(local_rank);
     if (!cpus) return cpus.error();
+    if (cpus->empty()) {  // it has no GPU
+      places.emplace_back();
+      continue;
+    }
     Result<WorkerPlacement> place = placement(*cpus, topology, wish.memory);
     if (!place) return place.error();
     places.push_back(*std::move(place));

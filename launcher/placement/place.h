@@ -29,8 +29,9 @@ struct PlacementWish {
   BindTo bind_to = BindTo::None;
   MemoryPolicy memory = MemoryPolicy::Prefer;
   int workers = 1;
-  int gpus_per_worker = 1;
-  std::vector<Gpu> gpus{};  // visible ones; worker r has those from r * gpus_per_worker on
+  // By worker, dealt out in this order; who has none is not bound to any. Empty: one each.
+  std::vector<int> gpus_of{};
+  std::vector<Gpu> gpus{};  // visible ones
 };
 
 // One a worker, in local-rank order; with BindTo::None they are empty.

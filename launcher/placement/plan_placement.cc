@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 
 #include "launcher/host_text.h"
 #include "launcher/placement/place.h"
+#include "launcher/programs/plan_programs.h"
 
 namespace drun {
 namespace {
@@ -42,10 +44,14 @@ std::vector<std::string> device_names(const HostFacts& host) {
   return visible_gpu_names(list, static_cast<int>(host.installed_gpus.size()));
 }
 
-Result<void> give_devices(std::vector<WorkerPlacement>& places, int each, const HostFacts& host) {
-  const std::string option = "--gpus-per-worker=" + std::to_string(each);
+Result<void> give_devices(std::vector<WorkerPlacement>& places, const std::vector<int>& gpus,
+                          const HostFacts& host) {
+  const bool is_same = std::equal(gpus.begin() + 1, gpus.end(), gpus.begin());
+  const std::string option =
+      "--gpus-per-worker" + (is_same ? "=" + std::to_string(gpus.front()) : "");
   const std::vector<std::string> names = device_names(host);
-  const std::size_t needed = places.size() * static_cast<std::size_t>(each);
+  const auto needed =
+      static_cast<std::size_t>(std::accumulate(gpus.begin(), gpus.end(), std::int64_t{0}));
   if (needed > names.size()) {
     return usage_error(option,
                        std::to_string(places.size()) + " workers need " + std::to_string(needed) +
@@ -53,9 +59,9 @@ Result<void> give_devices(std::vector<WorkerPlacement>& places, int each, const 
                            host.hostname + "; start fewer, or look at " + host.gpu_variable);
   }
   auto next = names.begin();
-  for (WorkerPlacement& place : places) {
-    place.devices.assign(next, next + each);
-    next += each;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    places[i].devices.assign(next, next + gpus[i]);
+    next += gpus[i];
   }
   return {};
 }
@@ -86,7 +92,7 @@ Result<std::vector<WorkerPlacement>> bound_places(const Topology& topology, cons
   PlacementWish wish{.bind_to = asked.bind_to,
                      .memory = options.bind_memory.value_or(MemoryPolicy::Prefer),
                      .workers = workers,
-                     .gpus_per_worker = options.gpus_per_worker.value_or(1)};
+                     .gpus_of = gpus_of_workers(options, workers)};
   if (host.gpus > 0) wish.gpus = gpus_named(device_names(host), host.installed_gpus);
   Result<std::vector<WorkerPlacement>> places = place_workers(topology, wish);
   if (!places) return usage_error(asked.option, places.error().message);
@@ -130,7 +136,8 @@ Result<void> plan_placement(WorkerSpec& worker, const Options& options, const Ho
   if (!asked) return asked.error();
   const bool is_auto =
       options.omp_threads && std::holds_alternative<AutoThreads>(*options.omp_threads);
-  if (asked->bind_to == BindTo::None && !options.omp_threads && !options.gpus_per_worker) return {};
+  const std::vector<int> gpus = gpus_of_workers(options, join.local_world_size);
+  if (asked->bind_to == BindTo::None && !options.omp_threads && gpus.empty()) return {};
 
   std::vector<WorkerPlacement> places(static_cast<std::size_t>(join.local_world_size));
   if (asked->bind_to != BindTo::None || is_auto) {
@@ -148,9 +155,8 @@ Result<void> plan_placement(WorkerSpec& worker, const Options& options, const Ho
   if (options.omp_threads && !is_auto) {
     for (WorkerPlacement& place : places) place.omp_threads = std::get<int>(*options.omp_threads);
   }
-  if (options.gpus_per_worker) {
-    if (auto given = give_devices(places, *options.gpus_per_worker, host); !given)
-      return given.error();
+  if (!gpus.empty()) {
+    if (auto given = give_devices(places, gpus, host); !given) return given.error();
     worker.device_variable = host.gpu_variable;
   }
   worker.placements = std::move(places);

@@ -11,11 +11,13 @@ bool LineDesk::take(const RoundState& state, Peer peer, Lines lines) {
   const bool is_its_own =
       lines.round == state.round && lines.local_rank < node.hello.local_world_size;
   if (!is_its_own || !ledger_.accept(peer, cost_bytes(lines))) return false;
+  int before = 0;
+  const RoleShare* share = share_at(node.hello.roles, lines.local_rank, before);
   const LinesFrom from{.peer = peer,
                        .node_rank = seat->second,
                        .rank = node.base_rank + lines.local_rank,
                        .host = node.hello.host,
-                       .role = node.hello.role};
+                       .role = share == nullptr ? node.hello.role : share->role};
   taker_->on_lines(from, std::move(lines));
   return true;
 }

@@ -191,7 +191,8 @@ Hello hello_of(const MemberSpec& spec) {
           .slot = join.slot,
           .is_host = is_elastic && join.is_coordinator,
           .addresses = join.secret ? join.addresses : std::vector<std::string>(),
-          .gathers = join.gathers_lines};
+          .gathers = join.gathers_lines,
+          .roles = join.roles};
 }
 
 MemberState new_member(MemberSpec spec) {

@@ -16,23 +16,39 @@ int node_count_of(const RoundState& state) {
   return static_cast<int>(state.nodes.empty() ? state.line.size() : state.nodes.size());
 }
 
+std::vector<RoleShare> roles_of(const Hello& hello) {
+  if (!hello.roles.empty()) return hello.roles;
+  return {{.role = hello.role, .workers = hello.local_world_size}};
+}
+
 }  // namespace
 
 void assign_ranks(RoundState& state) {
   int next_rank = 0;
   state.role_sizes.clear();
   for (RoundNode& node : state.nodes) {
-    int& role_size = state.role_sizes[node.hello.role];
     node.base_rank = next_rank;
-    node.role_base_rank = role_size;
     next_rank += node.hello.local_world_size;
-    role_size += node.hello.local_world_size;
+    node.role_base_ranks.clear();
+    for (const RoleShare& share : roles_of(node.hello)) {
+      int& role_size = state.role_sizes[share.role];
+      node.role_base_ranks.push_back(role_size);
+      role_size += share.workers;
+    }
   }
   assert(next_rank == state.world_size);
 }
 
 World world_of(const RoundState& state, int node) {
   const RoundNode& self = state.nodes[static_cast<std::size_t>(node)];
+  const std::vector<RoleShare> shares = roles_of(self.hello);
+  std::vector<RoleRanks> roles;
+  for (std::size_t i = 0; i < self.hello.roles.size(); ++i) {
+    roles.push_back({.role = shares[i].role,
+                     .workers = shares[i].workers,
+                     .base_rank = self.role_base_ranks[i],
+                     .world_size = state.role_sizes.at(shares[i].role)});
+  }
   return World{.run_id = state.spec.run_id,
                .round = state.round,
                .restarts = static_cast<int>(state.restarts.size()),
@@ -42,9 +58,10 @@ World world_of(const RoundState& state, int node) {
                .base_rank = self.base_rank,
                .local_world_size = self.hello.local_world_size,
                .world_size = state.world_size,
-               .role = self.hello.role,
-               .role_base_rank = self.role_base_rank,
-               .role_world_size = state.role_sizes.at(self.hello.role),
+               .role = shares.front().role,
+               .role_base_rank = self.role_base_ranks.front(),
+               .role_world_size = state.role_sizes.at(shares.front().role),
+               .roles = std::move(roles),
                .master_addr = state.spec.master_addr,
                .master_port = state.spec.master_port,
                .use_agent_store = state.spec.use_agent_store,

@@ -127,8 +127,8 @@ struct RoundNode {
   Peer peer = 0;
   Time heard;
   Hello hello;
-  int base_rank = 0;  // once the world is complete, like the next
-  int role_base_rank = 0;
+  int base_rank = 0;                   // once the world is complete, like the next
+  std::vector<int> role_base_ranks{};  // of each of its roles
   // Elastic worlds.
   AgentId id{};
   Time since{};  // its hello

@@ -66,7 +66,8 @@ std::vector<MemberMessage> member_messages() {
                      .restarts = 2,
                      .restart_ages = {Milliseconds(4000), Milliseconds(17)}},
                 5,
-                true},
+                true,
+                {{"server", 1}, {"trainer", 7}}},
           Failed{2, aged},
           AllReturned{7},
           rendezvous::Stopped{2, {aged, {not_started, Milliseconds(0)}}, 12},
@@ -106,6 +107,8 @@ std::vector<CoordinatorMessage> coordinator_messages() {
                     .master_port = 29500,
                     .use_agent_store = false,
                     .is_preflight = true};
+  World of_programs = world;
+  of_programs.roles = {{"server", 1, 0, 2}, {"trainer", 3, 5, 10}};
   Outcome failed{.ending = WorkersFailed{{full_failure(3), full_failure(1)}},
                  .run_id = "run-1",
                  .node_count = 3,
@@ -127,6 +130,7 @@ std::vector<CoordinatorMessage> coordinator_messages() {
           Waiting{5, 2, {{0, "a"}}, {}, 2, true, Milliseconds(250)},
           Refused{{ErrorCode::Refused, "no"}},
           WorldReady{world},
+          WorldReady{of_programs},
           Stop{1, "rank 3 failed"},
           Finish{failed},
           ended(Succeeded{}),

@@ -49,6 +49,50 @@ TEST_CASE("a control message cut anywhere, or with a byte too many, is refused")
   }
 }
 
+TEST_CASE("roles that are not those of all the node's workers are refused") {
+  Hello hello;
+  World world;
+  hello.local_world_size = world.local_world_size = 3;
+  const auto is_good = [&](std::vector<int> sizes) {
+    hello.roles.clear();
+    world.roles.clear();
+    for (const int size : sizes) {
+      hello.roles.push_back({.role = "r", .workers = size});
+      world.roles.push_back({.role = "r", .workers = size});
+    }
+    const bool is_hello = decode_member_message(body(encode(MemberMessage(hello)))).has_value();
+    const bool is_world =
+        decode_coordinator_message(body(encode(CoordinatorMessage(WorldReady{world})))).has_value();
+    CHECK(is_hello == is_world);
+    return is_hello;
+  };
+  CHECK(is_good({}));
+  CHECK(is_good({3}));
+  CHECK(is_good({1, 2}));
+  CHECK_FALSE(is_good({1, 1}));
+  CHECK_FALSE(is_good({2, 2}));
+  CHECK_FALSE(is_good({0, 3}));
+  CHECK_FALSE(is_good({1 << 30, 1 << 30, 3}));
+  hello.local_world_size = world.local_world_size = 1000;
+  CHECK_FALSE(is_good(std::vector<int>(17, 1)));  // sixteen of them arrive
+}
+
+TEST_CASE("a hello with all that one may hold fits into what a stranger may send") {
+  Hello hello;
+  hello.run_id = std::string(5000, 'i');
+  hello.role = std::string(300, 'r');
+  hello.host = std::string(300, 'h');
+  hello.addresses.assign(100, std::string(100, 'a'));
+  Past past{.coordinator = std::string(300, 'c')};
+  past.restart_ages.assign(1000, Milliseconds(1));
+  hello.past = past;
+  hello.roles.assign(16, {.role = std::string(300, 'r'), .workers = 1});
+  hello.local_world_size = 16;
+  const std::string frame = encode(MemberMessage(hello));
+  CHECK(frame.size() <= kHelloFrameLimitBytes);
+  CHECK(decode_member_message(body(frame)).has_value());
+}
+
 TEST_CASE("an unknown kind of control message is refused") {
   constexpr auto member_kinds = std::variant_size_v<MemberMessage>;
   constexpr auto coordinator_kinds = std::variant_size_v<CoordinatorMessage>;

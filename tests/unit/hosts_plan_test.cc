@@ -174,7 +174,7 @@ TEST_CASE("the plan is shown with the exact commands, and without values of vari
   CHECK(json["nodes"][1]["ssh"] == plan.nodes[1].ssh_command);
 }
 
-TEST_CASE("without hosts -np, -x and --map-by are of this machine") {
+TEST_CASE("without hosts -np counts the workers of this machine or of all nodes") {
   const HostFacts host = host_with({{"A", "a"}});
   const auto plan = [&host](const Words& words) {
     return make_plan(options_of(words, host), host);
@@ -186,7 +186,10 @@ TEST_CASE("without hosts -np, -x and --map-by are of this machine") {
   CHECK(plan({"--map-by", "ppr:2:node", "./p"})->agent.join.local_world_size == 2);
   const auto error = [&plan](const Words& words) { return plan(words).error().message; };
   CHECK_THAT(error({"-np", "3", "--nproc-per-node=2", "./p"}), ContainsSubstring("drop one"));
-  CHECK_THAT(error({"-np", "3", "--nnodes=2", "./p"}), ContainsSubstring("--nproc-per-node"));
+  CHECK(plan({"-np", "3", "--nnodes=2", "./p"})->agent.join.local_world_size == 2);
+  CHECK(plan({"-np", "3", "--nnodes=2", "--node-rank=1", "./p"})->agent.join.local_world_size == 1);
+  CHECK_THAT(error({"-np", "1", "--nnodes=2", "--node-rank=1", "./p"}),
+             ContainsSubstring("without a worker"));
   CHECK_THAT(error({"--include=a", "./p"}), ContainsSubstring("is about --hosts"));
   for (const std::string option : {"--fanout=3", "--no-gather-logs"})
     CHECK_THAT(error({option, "./p"}), ContainsSubstring("it is about --hosts"));

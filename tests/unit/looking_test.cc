@@ -115,9 +115,15 @@ TEST_CASE("a status says who, how far and with whom") {
   CHECK(said["node_rank"] == 2);
   CHECK(said["round"] == 1);
   CHECK(said["round_up_s"] == 1.5);
-  CHECK(said["workers"] ==
-        json{{{"rank", 4}, {"local_rank", 0}, {"pid", 31}, {"state", "running"}},
-             {{"rank", 5}, {"local_rank", 1}, {"pid", nullptr}, {"state", "ended"}}});
+  CHECK(
+      said["workers"] ==
+      json{{{"rank", 4}, {"local_rank", 0}, {"role", "default"}, {"pid", 31}, {"state", "running"}},
+           {{"rank", 5},
+            {"local_rank", 1},
+            {"role", "default"},
+            {"pid", nullptr},
+            {"state", "ended"}}});
+  CHECK(said["programs"].is_null());
   CHECK(said["last_failure"]["exit_code"] == 137);
   CHECK(said["log_directory"].is_null());
 }
@@ -146,6 +152,19 @@ TEST_CASE("a status reads as one would tell it") {
         "  rank 5  local rank 1  ended\n"
         "  last failure: rank 5, signal 9 (SIGKILL, killed), at 2026-11-21T13:03:07.123456Z\n"
         "  logs: /logs\n");
+}
+
+TEST_CASE("a status of several programs names them and each worker's role") {
+  NodeStatus status = running();
+  status.programs = {{.role = "server", .workers = 1, .argv = {"./server"}},
+                     {.role = "\x1b[2Jtrain", .workers = 1, .argv = {"./train", "--lr=1"}}};
+  status.world->roles = {{"server", 1, 0, 1}, {"\x1b[2Jtrain", 1, 3, 7}};
+  CHECK(json::parse(status_json(status))["programs"][1]["command"] == json{"./train", "--lr=1"});
+  const std::string text = status_text(status_json(status));
+  CHECK_THAT(text, ContainsSubstring("\n  server, 1 worker: ./server\n") &&
+                       ContainsSubstring("train, 1 worker: ./train --lr=1\n") &&
+                       ContainsSubstring("  rank 4  local rank 0  server  pid 31\n"));
+  CHECK(text.find('\x1b') == std::string::npos);
 }
 
 TEST_CASE("what a run id holds does not reach the terminal as it is") {

@@ -207,15 +207,14 @@ TEST_CASE("core complexes are taken in turn, those with most allowed CPUs first"
 }
 
 TEST_CASE("a worker of several GPUs has what each of them gives") {
-  PlacementWish wish{.bind_to = BindTo::GpuNode,
-                     .workers = 2,
-                     .gpus_per_worker = 2,
-                     .gpus = gpus_on({0, 1, 3, 3})};
+  PlacementWish wish{
+      .bind_to = BindTo::GpuNode, .workers = 2, .gpus_of = {2, 2}, .gpus = gpus_on({0, 1, 3, 3})};
   CHECK(cpus_of(kServer, wish) == Lists{"0-7,16-23", "12-15,28-31"});
   CHECK(places_of(kServer, wish)[0].memory_nodes == std::vector<int>{0, 1});
   wish.bind_to = BindTo::GpuExclusive;
   CHECK(cpus_of(kServer, wish) == Lists{"0-7,16-23", "12-15,28-31"});
   wish.workers = 3;
+  wish.gpus_of = {2, 2, 2};
   CHECK_THAT(refusal_of(kServer, wish),
              ContainsSubstring("3 workers with 6 GPUs") && ContainsSubstring("4 are visible"));
 }

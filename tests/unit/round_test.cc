@@ -114,6 +114,34 @@ TEST_CASE("nodes may join in any order, and ranks are contiguous by node rank") 
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+TEST_CASE("workers of several programs are counted by role over all nodes") {
+  RoundDriver round(spec_of(3));
+  const std::vector<std::vector<RoleShare>> roles = {
+      {{"server", 1}, {"worker", 2}}, {}, {{"worker", 1}, {"server", 1}, {"worker", 1}}};
+  for (const int node : {2, 0, 1}) {
+    Hello hello = round.hello(node);
+    hello.local_world_size = 3;
+    hello.role = "worker";
+    hello.roles = roles[static_cast<std::size_t>(node)];
+    round.join(RoundDriver::peer(node), hello);
+  }
+  const std::vector<std::vector<WorkerRole>> expected = {
+      {{"server", 0, 2}, {"worker", 0, 7}, {"worker", 1, 7}},
+      {{"worker", 2, 7}, {"worker", 3, 7}, {"worker", 4, 7}},
+      {{"worker", 5, 7}, {"server", 1, 2}, {"worker", 6, 7}}};
+  for (int node = 0; node < 3; ++node) {
+    const auto ready = round.sent<WorldReady>(RoundDriver::peer(node));
+    REQUIRE(ready.size() == 1);
+    const World& world = ready[0].world;
+    CHECK(world.base_rank == 3 * node);
+    CHECK(world.world_size == 9);
+    CHECK(world.local_world_size == 3);
+    for (int local_rank = 0; local_rank < 3; ++local_rank)
+      CHECK(role_of(world, local_rank) ==
+            expected[static_cast<std::size_t>(node)][static_cast<std::size_t>(local_rank)]);
+  }
+}
+
 TEST_CASE("the store is emptied before anybody hears of a new world") {
   RoundDriver round = running(2, 1);
   round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});

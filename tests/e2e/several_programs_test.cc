@@ -1,0 +1,146 @@
+// Several programs in one job: one machine, several nodes with one line, hosts, a file.
+
+#include <algorithm>
+#include <sstream>
+
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+
+namespace drun::testing {
+namespace {
+
+constexpr const char* kWho =
+    "echo \"$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $ROLE_NAME $ROLE_RANK/$ROLE_WORLD_SIZE "
+    "$0 $MARK\"";
+
+std::vector<std::string> sorted_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+// A server and some workers: scripts that say who they are, or do what is written to their files.
+class Programs {
+ public:
+  Programs() {
+    for (const std::string name : {"server", "worker"})
+      write_file(directory_.file(name),
+                 "#!/bin/sh\n" + std::string(kWho) + "\n. ./" + name + ".deed\n", true);
+    does("server", "");
+    does("worker", "");
+  }
+  void does(const std::string& name, const std::string& script) {
+    write_file(directory_.file(name + ".deed"), script + "\n");
+  }
+  Launch launch(const Words& options, const Words& program) const {
+    Launch launch = job(options, program);
+    launch.directory = directory_.path();
+    return launch;
+  }
+  const TemporaryDirectory& directory() const { return directory_; }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+}  // namespace
+
+TEST_CASE("two programs of one job have ranks in a row and a role each") {
+  const Programs programs;
+  const Ended ended = run(programs.launch(
+      {"-np", "1", "-x", "MARK=s"}, {"./server", ":", "-np", "2", "-x", "MARK=w", "./worker"}));
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(ended.err.empty());
+  CHECK(sorted_lines(ended.out) == Words{"0/3 0/3 server 0/1 ./server s",
+                                         "1/3 1/3 worker 0/2 ./worker w",
+                                         "2/3 2/3 worker 1/2 ./worker w"});
+}
+
+TEST_CASE("nodes that are given the same line share the programs out among them") {
+  const Programs programs;
+  const std::string port = std::to_string(free_port());
+  std::vector<std::unique_ptr<Running>> nodes;
+  for (const std::string rank : {"0", "1"}) {
+    nodes.push_back(std::make_unique<Running>(
+        programs.launch({"--nnodes=2", "--node-rank=" + rank, "--master-addr=127.0.0.1",
+                         "--master-port=" + port, "-np", "1"},
+                        {"./server", ":", "-np", "4", "./worker"})));
+  }
+  const Ended first = nodes[0]->wait(40s);
+  const Ended second = nodes[1]->wait(40s);
+  INFO(first.err << second.err);
+  CHECK(first.code == 0);
+  CHECK(second.code == 0);
+  CHECK(sorted_lines(first.out) == Words{"0/5 0/3 server 0/1 ./server ",
+                                         "1/5 1/3 worker 0/4 ./worker ",
+                                         "2/5 2/3 worker 1/4 ./worker "});
+  CHECK(sorted_lines(second.out) ==
+        Words{"3/5 0/2 worker 2/4 ./worker ", "4/5 1/2 worker 3/4 ./worker "});
+}
+
+TEST_CASE("a file of programs is as good as a line of them and labels and reports name roles") {
+  Programs programs;
+  write_file(programs.directory().file("job.app"),
+             "# the server first\n-np 1 ./server --text 'a b'\n\n-np 2 --role trainer ./worker\n");
+  programs.does("worker", "[ $ROLE_RANK = 0 ] || exit 7; sleep 30");
+  programs.does("server", "echo \"$2\"; sleep 30");
+  const Ended ended = run(programs.launch(
+      {"--output=labelled", "--shutdown-timeout=5", "--report=report.json", "--app", "job.app"},
+      {}));
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 7);
+  CHECK_THAT(ended.out, ContainsSubstring("[server0]:a b\n") &&
+                            ContainsSubstring("[trainer2]:2/3 2/3 trainer 1/2 ./worker \n"));
+  CHECK_THAT(ended.err, ContainsSubstring("job failed: rank 2 on node 0") &&
+                            ContainsSubstring("role trainer: exit code 7") &&
+                            ContainsSubstring("./worker"));
+  const auto report = nlohmann::json::parse(read_file(programs.directory().file("report.json")));
+  CHECK(report.at("root_cause").at("role") == "trainer");
+  CHECK(report.at("root_cause").at("program") == "./worker");
+}
+
+TEST_CASE("a job of several programs begins again as a whole") {
+  Programs programs;
+  programs.does("worker", "[ $ROLE_RANK$TORCHELASTIC_RESTART_COUNT != 10 ] || exit 3");
+  const Ended ended = run(
+      programs.launch({"--max-restarts=1", "-np", "1"}, {"./server", ":", "-np", "2", "./worker"}));
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  const Words lines = sorted_lines(ended.out);
+  CHECK(std::count(lines.begin(), lines.end(), "2/3 2/3 worker 1/2 ./worker ") == 2);
+}
+
+TEST_CASE("a plain program keeps a colon and a missing one of several is named") {
+  const Ended plain = run(job({"--standalone"}, {"sh", "-c", "echo \"$@\"", "sh", "a", ":", "b"}));
+  INFO(plain.err);
+  CHECK(plain.code == 0);
+  CHECK(plain.out == "a : b\n");
+  const Programs programs;
+  const Ended ended =
+      run(programs.launch({"-np", "1"}, {"./server", ":", "-np", "1", "./not-there"}));
+  CHECK(ended.code == 127);
+  CHECK(ended.out.empty());
+  CHECK_THAT(ended.err, ContainsSubstring("./not-there: no such file"));
+}
+
+TEST_CASE("programs are dealt out to hosts in order") {
+  const Programs programs;
+  // What ssh would run there runs here: words travel as they do to other machines.
+  write_file(programs.directory().file("ssh"),
+             "#!/bin/sh\nfor word; do last=$word; done\nexec sh -c \"$last\"\n", true);
+  const Ended ended = run(programs.launch(
+      {"-H", "a:2,b:2", "--ssh=./ssh", "--master-addr=127.0.0.1",
+       "--master-port=" + std::to_string(free_port()), "-np", "1", "-x", "MARK=it's 1"},
+      {"./server", ":", "-np", "3", "./worker", ":1"}));
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK(sorted_lines(ended.out) == Words{"[a:0 server]: 0/4 0/2 server 0/1 ./server it's 1",
+                                         "[a:1 worker]: 1/4 1/2 worker 0/3 ./worker ",
+                                         "[b:2 worker]: 2/4 0/2 worker 1/3 ./worker ",
+                                         "[b:3 worker]: 3/4 1/2 worker 2/3 ./worker "});
+}
+
+}  // namespace drun::testing
