@@ -1,8 +1,7 @@
 #include "launcher/engines/slurm.h"
 
-#include <algorithm>
-
 #include "launcher/engines/host_list.h"
+#include "launcher/engines/number_list.h"
 #include "launcher/engines/reading.h"
 
 namespace drun::engines {
@@ -21,14 +20,30 @@ std::optional<Told<std::string>> step_of(const Reading& reading) {
   return std::nullopt;
 }
 
-// GPUs, then the CPUs that -c asked for: one worker each.
-void read_grants(Reading& reading, Facts& facts) {
+// How many GPUs a list of them names, "0-3,6".
+std::optional<Told<int>> listed_gpus(Reading& reading, std::string_view name) {
+  const auto list = reading.text(name);
+  if (!list) return std::nullopt;
+  const std::optional<int> count = size_of_list(list->value);
+  if (count) return Told<int>{.value = *count, .from = list->from};
+  reading.blame(shown(*list) + " is no list of GPUs; unset it, or give --nproc-per-node");
+  return std::nullopt;
+}
+
+// A number, or in some versions the list.
+std::optional<Told<int>> gpus_on_node(Reading& reading) {
+  constexpr std::string_view kName = "SLURM_GPUS_ON_NODE";
+  const auto told = reading.text(kName);
+  const bool is_listed = told && is_list(told->value);
+  return is_listed ? listed_gpus(reading, kName) : reading.number(kName, 0);
+}
+
+// GPUs, then the CPUs that -c asked for: one worker each. `list`: of GPUs, where their number is
+// not told; that of the job is of its first node, and a step may have others.
+void read_grants(Reading& reading, Facts& facts, std::string_view list) {
   facts.cpus = reading.number("SLURM_CPUS_PER_TASK", 1);
-  facts.workers = reading.number("SLURM_GPUS_ON_NODE", 0);
-  if (const auto list = reading.text("SLURM_STEP_GPUS"); list && !facts.workers) {
-    const auto commas = std::count(list->value.begin(), list->value.end(), ',');
-    facts.workers = Told<int>{.value = static_cast<int>(commas) + 1, .from = list->from};
-  }
+  facts.workers = gpus_on_node(reading);
+  if (!facts.workers) facts.workers = listed_gpus(reading, list);
   if (!facts.workers || facts.workers->value == 0) facts.workers = facts.cpus;
   if (!facts.cpus) facts.cpus = reading.number("SLURM_CPUS_ON_NODE", 1);
 }
@@ -130,7 +145,7 @@ std::optional<Facts> slurm_step(const Surroundings& around) {
   check_tasks(reading, facts);
   read_hosts(reading, facts);
   if (!facts.master_addr) facts.no_master = "SLURM_STEP_NODELIST is not set; give --master-addr";
-  read_grants(reading, facts);
+  read_grants(reading, facts, "SLURM_STEP_GPUS");
   read_reserved_ports(reading, facts);
   if (!job) {
     reading.miss("SLURM_JOB_ID");
@@ -159,7 +174,7 @@ std::optional<Facts> slurm_allocation(const Surroundings& around) {
   }
   facts.node_rank = Told<int>{.value = 0, .from = "there being one node"};
   facts.no_master = "of one node's job there is no address for others; give --master-addr";
-  read_grants(reading, facts);
+  read_grants(reading, facts, "SLURM_JOB_GPUS");
   return facts;
 }
 

@@ -116,6 +116,14 @@ TEST_CASE("what Slurm granted becomes workers: GPUs, else the CPUs that were ask
   CHECK(step({{"SLURM_GPUS_ON_NODE", "8"}, {"SLURM_CPUS_PER_TASK", "96"}}).workers ==
         Told<int>{8, "SLURM_GPUS_ON_NODE"});
   CHECK(step({{"SLURM_STEP_GPUS", "0,2,5"}}).workers == Told<int>{3, "SLURM_STEP_GPUS"});
+  CHECK(step({{"SLURM_STEP_GPUS", "0-3,6"}}).workers == Told<int>{5, "SLURM_STEP_GPUS"});
+  CHECK(step({{"SLURM_GPUS_ON_NODE", "0-3"}}).workers == Told<int>{4, "SLURM_GPUS_ON_NODE"});
+  CHECK(step({{"SLURM_GPUS_ON_NODE", "2,3"}}).workers == Told<int>{2, "SLURM_GPUS_ON_NODE"});
+  // The job's list is its first node's; what this step has of it is not said.
+  CHECK(step({{"SLURM_JOB_GPUS", "0-7"}}).workers == step({}).workers);
+  CHECK_THAT(step({{"SLURM_STEP_GPUS", "3-1"}}).wrong,
+             ContainsSubstring("SLURM_STEP_GPUS=\"3-1\" is no list of GPUs"));
+  CHECK_THAT(step({{"SLURM_GPUS_ON_NODE", "-1"}}).wrong, ContainsSubstring("no list of GPUs"));
   CHECK(step({{"SLURM_CPUS_PER_TASK", "4"}, {"SLURM_CPUS_ON_NODE", "64"}}).workers ==
         Told<int>{4, "SLURM_CPUS_PER_TASK"});
   const Facts neither = step({{"SLURM_CPUS_ON_NODE", "64"}});

@@ -1,0 +1,15 @@
+// Lists of GPUs as Slurm writes them: any text is refused, or has as many as writing them one by
+// one would have.
+#include <cstdlib>
+#include <string_view>
+
+#include "launcher/engines/number_list.h"
+#include "launcher/engines/reading.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto count = drun::engines::size_of_list(text);
+  if (count && (*count < 1 || *count > drun::engines::kMostCount)) std::abort();
+  if (count && *count > 1 && !drun::engines::is_list(text)) std::abort();
+  return 0;
+}
