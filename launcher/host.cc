@@ -28,6 +28,7 @@
 #include "launcher/placement/host_cpus.h"
 #include "launcher/placement/host_gpus.h"
 #include "launcher/placement/topology_hwloc.h"
+#include "launcher/placement/visible_gpus.h"
 #include "launcher/secret_file.h"
 #include "launcher/small_files.h"
 #include "rendezvous/unique_fd.h"
@@ -48,8 +49,20 @@ void fill_in_gpus(HostFacts& facts) {
     installed.gpus = gpus_named(rocr, installed.gpus);
     if (variable(facts, "HIP_VISIBLE_DEVICES")) facts.gpu_variable = "HIP_VISIBLE_DEVICES";
   }
-  if (count() > 0) facts.gpus = visible_gpus(variable(facts, facts.gpu_variable), count());
+  if (installed.is_amd) {
+    facts.gpus = visible_gpus(variable(facts, facts.gpu_variable), count());
+  } else if (count() > 0) {
+    const GpuView view = view_of(installed.table(), variable(facts, facts.gpu_variable),
+                                 variable(facts, "NVIDIA_VISIBLE_DEVICES"));
+    facts.gpus = view.count;
+    if (view.list) facts.environment.emplace_back(facts.gpu_variable, *view.list);
+  }
   facts.installed_gpus = std::move(installed.gpus);
+  // Where the instances are attached, by their names.
+  for (const MigInstance& mig : installed.instances) {
+    facts.installed_gpus.push_back(facts.installed_gpus[mig.gpu]);
+    facts.installed_gpus.back().uuid = mig.uuid;
+  }
 }
 
 std::vector<EnvironmentEntry> whole_environment() {

@@ -40,6 +40,70 @@ std::vector<Gpu> nvidia_gpus(const std::string& root) {
   return gpus;
 }
 
+constexpr const char* kCapabilities = "/proc/driver/nvidia/capabilities/";
+
+// MIG instances as the kernel shows them: gpu<minor>/mig/gi<i>/ci<j>. Their UUIDs only NVML knows;
+// CUDA takes these names, too.
+std::vector<MigInstance> instances_in_proc(const std::string& root, const std::vector<Gpu>& gpus) {
+  std::vector<MigInstance> instances;
+  for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu) {
+    const std::string& address = gpus[gpu].pci_address;
+    const std::string text =
+        text_of_file(root + "/proc/driver/nvidia/gpus/" + address + "/information");
+    const auto minor = first_number(labelled_value(text, "Device Minor"));
+    if (!minor || gpus[gpu].uuid.empty()) continue;
+    const std::string folder = root + kCapabilities + "gpu" + std::to_string(*minor) + "/mig/";
+    for (const std::string& gi : names_in(folder)) {
+      const auto gpu_instance = first_number(gi.starts_with("gi") ? gi.substr(2) : "");
+      for (const std::string& ci : names_in(folder + gi)) {
+        const auto compute_instance = first_number(ci.starts_with("ci") ? ci.substr(2) : "");
+        if (!gpu_instance || !compute_instance) continue;
+        instances.push_back({.uuid = "MIG-" + gpus[gpu].uuid + "/" + std::to_string(*gpu_instance) +
+                                     "/" + std::to_string(*compute_instance),
+                             .gpu = gpu,
+                             .gpu_instance = static_cast<int>(*gpu_instance),
+                             .compute_instance = static_cast<int>(*compute_instance)});
+      }
+    }
+  }
+  return instances;
+}
+
+bool has_instances(const std::string& root) {
+  for (const std::string& gpu : names_in(root + kCapabilities)) {
+    if (!gpu.starts_with("gpu")) continue;
+    for (const std::string& name : names_in(root + kCapabilities + gpu + "/mig"))
+      if (name.starts_with("gi")) return true;
+  }
+  return false;
+}
+
+// A library that is asked takes its time: only where the files do not tell all.
+bool needs_library(const std::string& root, const std::vector<Gpu>& gpus) {
+  const bool is_unknown =
+      std::any_of(gpus.begin(), gpus.end(), [](const Gpu& gpu) { return gpu.uuid.empty(); });
+  const std::vector<std::string> devices = names_in(root + "/dev");
+  const bool is_wsl = std::find(devices.begin(), devices.end(), "dxg") != devices.end();
+  return is_unknown || (is_wsl && gpus.empty()) || has_instances(root);
+}
+
+InstalledGpus all_nvidia(const std::string& root, const std::string& nvml_library) {
+  InstalledGpus found{.gpus = nvidia_gpus(root)};
+  if (!needs_library(root, found.gpus)) return found;
+  const std::optional<GpuTable> told = ask_nvml(nvml_library);
+  if (told && !told->gpus.empty()) {
+    found.gpus = told->gpus;
+    for (Gpu& gpu : found.gpus) gpu.memory_node = memory_node(root, gpu.pci_address);
+    found.divided = told->divided;
+    found.instances = told->instances;
+    return found;
+  }
+  found.instances = instances_in_proc(root, found.gpus);
+  for (const MigInstance& mig : found.instances)
+    if (found.divided.empty() || found.divided.back() != mig.gpu) found.divided.push_back(mig.gpu);
+  return found;
+}
+
 // A kernel's number of a PCI place: domain, then bus, device and function in one.
 std::string pci_address(long long domain, long long place) {
   std::array<char, 32> text{};
@@ -71,8 +135,8 @@ std::vector<Gpu> amd_gpus(const std::string& root) {
 
 }  // namespace
 
-InstalledGpus look_at_gpus(const std::string& root) {
-  if (std::vector<Gpu> gpus = nvidia_gpus(root); !gpus.empty()) return {.gpus = std::move(gpus)};
+InstalledGpus look_at_gpus(const std::string& root, const std::string& nvml_library) {
+  if (InstalledGpus nvidia = all_nvidia(root, nvml_library); !nvidia.gpus.empty()) return nvidia;
   InstalledGpus amd{.gpus = amd_gpus(root)};
   amd.is_amd = !amd.gpus.empty();
   return amd;

@@ -1,5 +1,6 @@
 // What the kernel's files tell of GPUs and quotas, read from a tree made for the test.
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -30,6 +31,16 @@ class Tree {
  private:
   testing::TemporaryDirectory directory_;
 };
+
+// NVIDIA's library as a text tells it, for as long as this lives.
+class Library {
+ public:
+  explicit Library(const std::string& text) { ::setenv("DRUN_TEST_NVML", text.c_str(), 1); }
+  ~Library() { ::unsetenv("DRUN_TEST_NVML"); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+};
+const std::string kLibrary = std::string(DRUN_BIN_DIR) + "/standin/nvml/libnvidia-ml.so.1";
 
 }  // namespace
 
@@ -101,6 +112,65 @@ TEST_CASE("a quota of version 1 counts under either name of its controller") {
   tree.write(folder + "/docker/1/cpu.cfs_quota_us", "-1\n");
   tree.write(folder + "/docker/1/cpu.cfs_period_us", "100000\n");
   CHECK(cpus_within_quota(8, tree.path()) == 4);
+}
+
+TEST_CASE("NVIDIA's library tells of GPUs, their places and their MIG instances") {
+  const Library library(
+      "gpu 3b GPU-aaaa; denied; gpu 5e GPU-bbbb; mig MIG-1111 1 0; gap; mig MIG-2222 5 0;"
+      "gpu db GPU-cccc; divided");
+  const auto told = ask_nvml(kLibrary);
+  REQUIRE(told);
+  CHECK(*told == GpuTable{.gpus = {{.pci_address = "0000:3b:00.0", .uuid = "GPU-aaaa"},
+                                   {.pci_address = "0000:5e:00.0", .uuid = "GPU-bbbb"},
+                                   {.pci_address = "0000:db:00.0", .uuid = "GPU-cccc"}},
+                          .divided = {1, 2},
+                          .instances = {{"MIG-1111", 1, 1, 0}, {"MIG-2222", 1, 5, 0}}});
+}
+
+TEST_CASE("a library that is not there or does not begin tells nothing") {
+  CHECK_FALSE(ask_nvml("/nowhere/libnvidia-ml.so.1"));
+  CHECK_FALSE(ask_nvml("libm.so.6"));  // without its functions
+  const Library library("gpu 3b GPU-aaaa; broken");
+  CHECK_FALSE(ask_nvml(kLibrary));
+}
+
+TEST_CASE("the library is asked where the kernel's files do not tell all") {
+  const Library library("gpu 3b GPU-aaaa; mig MIG-1111 1 0; mig MIG-2222 2 0");
+  const Tree tree;
+  tree.nvidia_gpu("0000:3b:00.0", 0, "1");
+  CHECK(look_at_gpus(tree.path(), kLibrary).gpus.front().uuid == "GPU-0");  // they do
+  SECTION("a GPU is divided") {
+    tree.write("/proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access", "");
+    const InstalledGpus found = look_at_gpus(tree.path(), kLibrary);
+    CHECK(found.gpus ==
+          std::vector<Gpu>{{.pci_address = "0000:3b:00.0", .uuid = "GPU-aaaa", .memory_node = 1}});
+    CHECK(found.divided == std::vector<std::size_t>{0});
+    CHECK(found.instances.size() == 2);
+  }
+  SECTION("a container without the driver's folder in /proc") {
+    const Tree container;
+    container.write("/dev/nvidia0", "");
+    CHECK(look_at_gpus(container.path(), kLibrary).instances.size() == 2);
+    CHECK(look_at_gpus(container.path(), "/nowhere").gpus == std::vector<Gpu>(1));
+  }
+  SECTION("Linux in Windows") {
+    const Tree windows;
+    windows.write("/dev/dxg", "");
+    CHECK(look_at_gpus(windows.path(), kLibrary).gpus.size() == 1);
+  }
+}
+
+TEST_CASE("without the library MIG instances have the names that the kernel's files give") {
+  const Tree tree;
+  tree.nvidia_gpu("0000:3b:00.0", 0, "1");
+  tree.nvidia_gpu("0000:5e:00.0", 1, "1");
+  for (const char* place : {"gi1/ci0", "gi2/ci0", "gi2/ci1"})
+    tree.write("/proc/driver/nvidia/capabilities/gpu1/mig/" + std::string(place) + "/access", "");
+  tree.write("/proc/driver/nvidia/capabilities/gpu1/mig/gi1/access", "");
+  const InstalledGpus found = look_at_gpus(tree.path(), "/nowhere");
+  CHECK(found.divided == std::vector<std::size_t>{1});
+  REQUIRE(found.instances.size() == 3);
+  CHECK(found.instances[2] == MigInstance{"MIG-GPU-1/2/1", 1, 2, 1});
 }
 
 }  // namespace drun

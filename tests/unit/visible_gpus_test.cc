@@ -1,0 +1,112 @@
+#include "launcher/placement/visible_gpus.h"
+
+#include "tests/support/catch.h"
+
+namespace drun {
+namespace {
+
+using Names = std::vector<std::string>;
+
+const GpuTable kWhole{.gpus = {{.uuid = "GPU-aa11"}, {.uuid = "GPU-aa22"}, {.uuid = "GPU-bb33"}}};
+// The second GPU has two instances, the third none that can be used.
+const GpuTable kDivided{.gpus = {{.uuid = "GPU-aa11"}, {.uuid = "GPU-aa22"}, {.uuid = "GPU-bb33"}},
+                        .divided = {1, 2},
+                        .instances = {{"MIG-1111", 1, 1, 0}, {"MIG-1222", 1, 2, 0}}};
+
+std::string joined(const Names& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a list of visible devices is read as CUDA reads it") {
+  const auto [list, names] = GENERATE(table<std::string, std::string>({
+      {"0,2", "0 2"},
+      {" 2 , 0 ", "2 0"},
+      {"0,3,1", "0"},  // there is no 3
+      {"-1", ""},
+      {"", ""},
+      {"0,0", ""},  // twice: none
+      {"GPU-aa11", "GPU-aa11"},
+      {"GPU-b,GPU-aa2", "GPU-b GPU-aa2"},
+      {"GPU-aa", ""},          // could be two
+      {"GPU-bb33,GPU-b", ""},  // the same twice
+      {"GPU-zz,GPU-aa11", ""},
+      {"GPU-aa11,0", "GPU-aa11"},  // of two kinds
+  }));
+  INFO(list);
+  CHECK(joined(visible_gpu_names(list, kWhole)) == names);
+}
+
+TEST_CASE("MIG instances are named by their UUIDs in the new way and the old one") {
+  const auto [list, names] = GENERATE(table<std::string, std::string>({
+      {"MIG-1111", "MIG-1111"},
+      {"MIG-11,MIG-12", "MIG-11 MIG-12"},
+      {"MIG-1", ""},
+      {"MIG-3", ""},
+      {"MIG-GPU-aa22/2/0", "MIG-GPU-aa22/2/0"},
+      {"MIG-GPU-aa22/2/0,MIG-1222", ""},
+      {"MIG-GPU-aa22/3/0", ""},
+      {"MIG-1111,GPU-aa11", "MIG-1111"},
+      {"0,1", "0 1"},
+  }));
+  INFO(list);
+  CHECK(joined(visible_gpu_names(list, kDivided)) == names);
+  // Nobody tells of instances: any is believed.
+  CHECK(joined(visible_gpu_names("MIG-x,MIG-y", kWhole)) == "MIG-x MIG-y");
+}
+
+TEST_CASE("where UUIDs are not known any is believed and numbers count") {
+  const GpuTable unknown{.gpus = {Gpu{}, Gpu{}}};
+  CHECK(joined(visible_gpu_names("GPU-1,GPU-2", unknown)) == "GPU-1 GPU-2");
+  CHECK(joined(visible_gpu_names("1,0,2", unknown)) == "1 0");
+  CHECK(joined(visible_gpu_names(std::nullopt, unknown)) == "0 1");
+  CHECK(visible_gpu_names(std::nullopt, GpuTable{}).empty());
+}
+
+TEST_CASE("one MIG instance counts as one GPU and workers get its name") {
+  GpuTable divided = kDivided;
+  divided.divided = {0, 1, 2};
+  CHECK(view_of(divided, std::nullopt, std::nullopt) ==
+        GpuView{.count = 2, .list = "MIG-1111,MIG-1222"});
+  CHECK(view_of(divided, "MIG-1222", std::nullopt) == GpuView{.count = 1});
+  CHECK(view_of(kWhole, std::nullopt, std::nullopt) == GpuView{.count = 3});
+  CHECK(view_of(GpuTable{}, std::nullopt, "all") == GpuView{});
+  // Whole GPUs and instances have no place in one list.
+  CHECK(view_of(kDivided, std::nullopt, std::nullopt) == GpuView{.count = 1, .list = "GPU-aa11"});
+}
+
+TEST_CASE("what a container asked for counts where it sees more") {
+  const auto [asked, list] = GENERATE(table<std::string, std::optional<std::string>>({
+      {"", std::nullopt},
+      {"all", std::nullopt},
+      {"void", std::nullopt},  // the devices came in another way
+      {"/var/run/nvidia-container-devices", std::nullopt},
+      {"none", ""},
+      {"1", "GPU-aa22"},
+      {"2,0", "GPU-bb33,GPU-aa11"},
+      {"GPU-bb33", "GPU-bb33"},
+      {"0,1,2", std::nullopt},  // all that is there
+      {"4,5,6", std::nullopt},
+      {"5", std::nullopt},  // a number of the machine around
+      {"nonsense", std::nullopt},
+  }));
+  INFO(asked);
+  CHECK(container_list(asked, kWhole) == list);
+  CHECK(view_of(kWhole, std::nullopt, asked).count ==
+        static_cast<int>(visible_gpu_names(list, kWhole).size()));
+  CHECK(view_of(kWhole, "0", asked).count == 1);  // CUDA's own variable wins
+}
+
+TEST_CASE("a container asks for MIG instances by place or by name") {
+  GpuTable divided = kDivided;
+  divided.divided = {0, 1, 2};
+  CHECK(container_list("1:1", divided) == "MIG-1222");
+  CHECK(container_list("MIG-1111", divided) == "MIG-1111");
+  CHECK(container_list("1:2", divided) == std::nullopt);
+  CHECK(container_list("1:x", divided) == std::nullopt);
+}
+
+}  // namespace drun
