@@ -114,7 +114,7 @@ TEST_CASE("more nodes than hosts is an error that says how many there are") {
              ContainsSubstring("--nnodes=MIN:MAX"));
 }
 
-TEST_CASE("hosts of an elastic job may be excluded, and a fixed number has no seats") {
+TEST_CASE("hosts of an elastic job may be excluded and a fixed number has no seats") {
   const HostPlan plan = plan_of({"--hosts=a,b,c", "--nnodes=2:3", "--exclude-after=2"});
   CHECK(join_of(plan, 2).elastic->exclude_after == 2);
   CHECK(plan_of({"--hosts=a,b,c", "--nnodes=3"}).seats.empty());
