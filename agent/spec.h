@@ -67,11 +67,11 @@ struct WrapSpec {
 
 // One of several programs of a job, as this node has it: its workers are the next local ranks.
 struct ProgramSpec {
-  std::string role;
+  std::string role{};
   int workers = 1;
-  std::vector<std::string> argv;
+  std::vector<std::string> argv{};
   std::size_t arguments_at = 1;
-  std::vector<EnvironmentEntry> environment;  // its -x: over what is inherited, below drun's own
+  std::vector<EnvironmentEntry> environment{};  // its -x: over what is inherited, below drun's own
   bool operator==(const ProgramSpec&) const = default;
 };
 
