@@ -14,6 +14,7 @@
 #include "agent/failure_record.h"
 #include "agent/hang/hang_watch.h"
 #include "agent/host_slot.h"
+#include "agent/job_status.h"
 #include "agent/lifeline.h"
 #include "agent/lookers.h"
 #include "agent/output/output.h"
@@ -65,6 +66,12 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   }
   void on_hang(const rendezvous::HangFound& found) override;
   void on_left_out(const LeftOut& node) override;
+  void on_census(std::uint64_t census) override {
+    client_->give_summary(census, summary_of(status()));
+  }
+  void on_census_told(std::uint64_t question, const Census& census) override {
+    lookers_.answer(question, census);
+  }
   void on_suspects(const std::vector<hang::Suspect>& suspects);
   void on_worker_failed(const WorkerEnd& end) override;
   void on_all_succeeded() override { stop_looking(); }
@@ -132,7 +139,8 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
 Result<void> Agent::open() {
   if (auto prepared = output_.prepare(spec_.join.run_id); !prepared) return prepared.error();
   const auto how_it_is = [this] { return status(); };
-  if (Result<void> opened = lookers_.open(io_, spec_, log_, how_it_is); !opened) return opened;
+  const auto ask_job = [this](std::uint64_t question) { client_->ask_census(question); };
+  if (auto opened = lookers_.open(io_, spec_, log_, how_it_is, ask_job); !opened) return opened;
   looks_.open(log_, spec_.join.run_id, [this](std::uint64_t question) { client_->ask(question); });
   JoinSpec join = spec_.join;
   if (join.is_coordinator) {
@@ -366,7 +374,7 @@ void Agent::on_terminate(int signal) {
 
 void Agent::on_outcome(const Outcome& outcome) {
   outcome_ = outcome;
-  if (server_ && !server_->is_leading()) server_.reset();
+  if (server_ && !server_->host_ended()) server_.reset();
   stop_looking();
   if (round_ == Round::Running) workers_.stop();
   end_if_ready();
@@ -393,8 +401,10 @@ NodeStatus Agent::status() const {
       .up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - began_),
       .round_up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - round_began_),
       .pids = world_ ? workers_.pids() : std::vector<int>(),
+      .workers_failed = static_cast<int>(failures_.size()),
       .last_failure = last_failure_,
       .log_directory = output_.log_place(),
+      .job = server_ ? server_->facts() : std::nullopt,
   };
 }
 

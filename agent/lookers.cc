@@ -8,7 +8,7 @@
 namespace drun::agent {
 
 Result<void> Lookers::open(asio::io_context& io, const AgentSpec& spec, const Log& log,
-                           const std::function<NodeStatus()>& status) {
+                           const std::function<NodeStatus()>& status, JobQuestions::Ask ask_job) {
   if (!spec.events_file.empty()) {
     Result<EventFile> events = EventFile::open(
         spec.events_file,
@@ -20,6 +20,7 @@ Result<void> Lookers::open(asio::io_context& io, const AgentSpec& spec, const Lo
   status_socket_.emplace(io, log, "drun", [status](const StatusSocket::Reply& reply) {
     reply(status_json(status()));
   });
+  job_.emplace(io, log, status, std::move(ask_job));
   if (!spec.web) return {};
   auto web = web::Server::open(io, *spec.web, [status](std::string_view method, auto page) {
     return web::answer(method, page, status);
@@ -32,6 +33,7 @@ Result<void> Lookers::open(asio::io_context& io, const AgentSpec& spec, const Lo
 
 void Lookers::close() {
   status_socket_.reset();
+  job_.reset();
   web_.reset();
 }
 

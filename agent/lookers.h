@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "agent/event_file.h"
+#include "agent/job_questions.h"
 #include "agent/node_status.h"
 #include "agent/spec.h"
 #include "agent/status_socket.h"
@@ -22,15 +23,20 @@ class Lookers {
  public:
   // Errors: those of EventFile and web::Server, for what the user asked for.
   Result<void> open(asio::io_context& io, const AgentSpec& spec, const Log& log,
-                    const std::function<NodeStatus()>& status);
+                    const std::function<NodeStatus()>& status, JobQuestions::Ask ask_job);
   void close();
 
+  // The coordinator's answer to `ask_job`.
+  void answer(std::uint64_t question, const Census& census) {
+    if (job_) job_->answer(question, census);
+  }
   EventFile& events() { return events_; }
   void write(const Event& event) { events_.write(event); }
 
  private:
   EventFile events_;
   std::optional<StatusSocket> status_socket_;
+  std::optional<JobQuestions> job_;
   std::unique_ptr<web::Server> web_;
 };
 

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "agent/spec.h"
+#include "rendezvous/census.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/world.h"
 
 namespace drun::agent {
 
-// Waiting: nothing runs here any more, the other nodes or the next round are waited for.
-enum class NodePhase { Joining, Running, Stopping, Waiting };
+using drun::NodePhase;
 
 const char* word_of(NodePhase phase);  // "joining"
 
@@ -32,8 +32,10 @@ struct NodeStatus {
   std::chrono::milliseconds up{0};        // the agent
   std::chrono::milliseconds round_up{0};  // the latest round
   std::vector<int> pids;                  // by local rank; 0: has ended
+  int workers_failed = 0;                 // of the latest round
   std::optional<Failure> last_failure;    // of a worker of this node
   std::string log_directory;              // empty: no files
+  std::optional<JobFacts> job{};          // on the coordinator's node
 };
 
 // One JSON object, schema "drun.status/1" (launcher/LOOKING.md), newline at the end. Bytes that are

@@ -90,8 +90,8 @@ std::string launcher_help_head(std::string_view invoked_as) {
          "Usage: " +
          name +
          " [option...] [--] program [argument...]\n"
-         "       drun store [--port P] [--loopback]\n"
-         "       drun status [JOB] [--json] [--watch]\n"
+         "       drun store [--port P] [--loopback] [--store-memory SIZE]\n"
+         "       drun status [JOB] [--json] [--watch] [--node]\n"
          "       drun stacks [JOB] [--json]\n"
          "       drun doctor [--json] [option...]\n"
          "\n"
@@ -117,14 +117,15 @@ std::string store_help_head() {
   return "drun store serves a TCPStore, as PyTorch's programs and torchrun know it, until it\n"
          "is told to stop.\n"
          "\n"
-         "Usage: drun store [--port P] [--loopback]\n";
+         "Usage: drun store [--port P] [--loopback] [--store-memory SIZE]\n";
 }
 
 std::string status_help_head() {
-  return "drun status shows the jobs whose agents run on this machine, yours only: phase, round,\n"
-         "workers, the last failure. JOB is a run id or the pid of an agent.\n"
+  return "drun status shows the jobs that have an agent on this machine, yours only: phase,\n"
+         "round, restarts, every node of the job with its workers, the last failure. JOB is\n"
+         "a run id or the pid of an agent.\n"
          "\n"
-         "Usage: drun status [JOB] [--json] [--watch]\n";
+         "Usage: drun status [JOB] [--json] [--watch] [--node]\n";
 }
 
 std::string stacks_help_head() {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "launcher/help.h"
+#include "launcher/memory_size.h"
 #include "launcher/option_table.h"
 #include "launcher/option_values.h"
 
@@ -35,6 +36,8 @@ Result<Command> parse_store_command(std::span<const std::string> words, const Lo
       "P", "where to listen (29500; 0: any free one, which is printed)", kOwnWithoutVariable);
   table.flag("--loopback", store.is_loopback_only, "listen on 127.0.0.1 and ::1 alone",
              kOwnWithoutVariable);
+  table.value("--store-memory", store.memory_bytes, parse_memory_size, "SIZE",
+              "what its clients may fill; beyond it who asks is closed (1GiB)", kOwn);
   table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
   const Result<Arguments> arguments = table.parse(words);
   if (!arguments) return with_context(arguments.error(), "store");
@@ -57,6 +60,8 @@ Result<Command> parse_status_command(std::span<const std::string> words, const L
   OptionTable table(variables);
   table.group("Options");
   table.flag("--json", status.is_json, "one JSON object a job and line", kOwnWithoutVariable);
+  table.flag("--node", status.is_node, "this node alone, with its workers' pids",
+             kOwnWithoutVariable);
   table.flag("--watch", status.is_live, "again every second, until no job is left",
              kOwnWithoutVariable);
   table.flag("-h,--help", help, "print this", kOwnWithoutVariable);

@@ -3,6 +3,7 @@
 #include "launcher/doctor/doctor.h"
 #include "launcher/help.h"
 #include "launcher/helper_commands.h"
+#include "launcher/memory_size.h"
 #include "launcher/option_table.h"
 #include "launcher/option_values.h"
 #include "launcher/programs/parse_programs.h"
@@ -157,6 +158,9 @@ void declare_program(OptionTable& table, Options& options) {
   table.value("--store", options.store, parse_store, "agent|worker",
               "who serves the TCPStore on the master port: drun, or the program's rank 0; then "
               "drun meets on --rdzv-endpoint, port 29400 (agent)",
+              kOwn);
+  table.value("--store-memory", options.store_memory_bytes, parse_memory_size, "SIZE",
+              "what the store that drun serves may keep; beyond it who asks is closed (1GiB)",
               kOwn);
 }
 

@@ -76,6 +76,7 @@ struct Options {
   std::optional<std::string> secret_file{};
   bool pass_secret = false;
   StoreHost store = StoreHost::Agent;
+  std::optional<std::size_t> store_memory_bytes{};
   // Nodes that come and go, restarts.
   std::optional<RankOrder> rank_order{};
   std::optional<std::chrono::milliseconds> min_uptime{};
@@ -140,14 +141,16 @@ struct Options {
 struct StoreCommand {
   std::uint16_t port = 29500;
   bool is_loopback_only = false;
+  std::size_t memory_bytes = kStoreMemoryBytes;
   bool operator==(const StoreCommand&) const = default;
 };
 
-// `drun status`: what the agents of this machine are doing.
+// `drun status`: how the jobs are that have an agent on this machine.
 struct StatusCommand {
   std::optional<std::string> job{};  // a run id, or the pid of an agent or its guardian
   bool is_json = false;
   bool is_live = false;
+  bool is_node = false;  // of this node alone
   bool operator==(const StatusCommand&) const = default;
 };
 

@@ -290,6 +290,11 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
   }
   join.is_coordinator = *node_rank == 0;
   join.store_host = options.store;
+  if (options.store_memory_bytes && options.store == StoreHost::Worker)
+    return usage_error("--store-memory",
+                       "with --store=worker drun serves no store, and the limit would be nobody's; "
+                       "leave one of them out");
+  join.store_memory_bytes = options.store_memory_bytes.value_or(kStoreMemoryBytes);
   plan_restarts(join, options);
   if (Result<void> places = fill_in_places(join, options, *backend, is_alone); !places)
     return places.error();

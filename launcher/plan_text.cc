@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/worker_command.h"
+#include "launcher/memory_size.h"
 #include "launcher/placement/placement_text.h"
 #include "launcher/programs/plan_programs.h"
 
@@ -176,6 +177,12 @@ Json wrap_json(const WrapSpec& wrap) {
               {"ranks", wrap.ranks.empty() ? Json(nullptr) : Json(wrap.ranks)}};
 }
 
+std::string store_text(const JoinSpec& join) {
+  if (join.store_host == StoreHost::Worker) return "left to rank 0";
+  if (join.store_memory_bytes == kStoreMemoryBytes) return "served by drun";
+  return "served by drun, at most " + memory_size_text(join.store_memory_bytes);
+}
+
 }  // namespace
 
 std::string shell_quoted(const std::vector<std::string>& words) {
@@ -206,8 +213,7 @@ std::string plan_text(const Plan& plan) {
       "endpoint     " + endpoint_text(join) + listens_text(join) +           //
       ", join timeout " + seconds_text(join.join_timeout) + "\n" +           //
       secret_text(join) +                                                    //
-      "store        " +
-      (join.store_host == StoreHost::Agent ? "served by drun\n" : "left to rank 0\n") +
+      "store        " + store_text(join) + "\n" +                            //
       origins_text(plan.origins) + "restarts     " + restarts_text(join) + "\n" +
       (agent.hang_timeout.count() == 0
            ? ""
@@ -258,6 +264,7 @@ std::string plan_json(const Plan& plan) {
                           {"is_coordinator", join.is_coordinator},
                           {"secret", join.secret ? Json(join.secret->from()) : Json(nullptr)},
                           {"store", join.store_host == StoreHost::Agent ? "agent" : "worker"},
+                          {"store_memory_bytes", join.store_memory_bytes},
                           {"join_timeout_s", seconds(join.join_timeout)},
                           {"heartbeat_timeout_s", seconds(join.heartbeat_timeout)}}},
       {"command", agent.worker.argv},

@@ -18,6 +18,7 @@ int serve_store(const StoreCommand& command) {
   rendezvous::StoreServerSpec spec;
   spec.listen.port = command.port;
   spec.listen.loopback_only = command.is_loopback_only;
+  spec.limits.memory_bytes = command.memory_bytes;
   auto server = rendezvous::StoreServer::start(io, spec, log);
   if (!server) {
     log.error(server.error().message);

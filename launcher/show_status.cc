@@ -4,10 +4,13 @@
 
 #include <chrono>
 #include <cstdio>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/ask_agents.h"
+#include "launcher/job_text.h"
 #include "launcher/status_text.h"
 #include "rendezvous/asio.h"
 
@@ -15,19 +18,45 @@ namespace drun {
 namespace {
 
 constexpr std::chrono::seconds kTimeForOne{2};
+constexpr std::chrono::seconds kTimeForJob{5};  // an agent answers within 3 s
 
-bool is_meant(const StatusCommand& command, const std::string& status) {
-  const Result<StatusNames> names = status_names(status);
-  if (!names) return false;
-  return !command.job || is_called(*names, *command.job);
-}
+struct Said {
+  StatusNames names;
+  std::string status;
+};
 
-std::vector<std::string> jobs(const StatusCommand& command) {
-  std::vector<std::string> statuses;
+// Each agent of this machine that is meant.
+std::vector<Said> agents(const StatusCommand& command) {
+  std::vector<Said> found;
   for (const std::string& name : agent_sockets("drun")) {
     std::string status = ask_agent(name, kTimeForOne);
-    if (is_meant(command, status)) statuses.push_back(std::move(status));
+    const Result<StatusNames> names = status_names(status);
+    if (!names || (command.job && !is_called(*names, *command.job))) continue;
+    found.push_back({*names, std::move(status)});
   }
+  return found;
+}
+
+// One word for each job: of several agents of one any can tell it.
+std::vector<std::string> jobs(const std::vector<Said>& agents) {
+  std::vector<std::string> statuses;
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const auto& [names, status] : agents) {
+    const std::pair job(names.run_id, names.meeting_point);
+    if (names.has_met() && seen.contains(job)) continue;
+    std::string said = ask_agent("drun-job", names.agent_pid, kTimeForJob);
+    if (!is_job_status(said)) continue;  // it has just ended, or is being held up
+    statuses.push_back(std::move(said));
+    seen.insert(job);
+  }
+  return statuses;
+}
+
+std::vector<std::string> statuses_of(const StatusCommand& command,
+                                     const std::vector<Said>& agents) {
+  if (!command.is_node) return jobs(agents);
+  std::vector<std::string> statuses;
+  for (const Said& said : agents) statuses.push_back(said.status);
   return statuses;
 }
 
@@ -35,7 +64,10 @@ std::string shown(const StatusCommand& command, const std::vector<std::string>& 
   std::string text;
   for (const std::string& status : statuses) {
     if (!text.empty() && !command.is_json) text += '\n';
-    text += command.is_json ? status : status_text(status);
+    if (command.is_json)
+      text += status;
+    else
+      text += command.is_node ? status_text(status) : job_text(status);
   }
   return text;
 }
@@ -50,7 +82,7 @@ int show_status(const StatusCommand& command, const HostFacts& host) {
   asio::steady_timer pause(io);
   bool has_shown = false;
   while (true) {
-    const std::vector<std::string> statuses = jobs(command);
+    const std::vector<std::string> statuses = statuses_of(command, agents(command));
     if (statuses.empty()) break;
     has_shown = true;
     const std::string text = shown(command, statuses);

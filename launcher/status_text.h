@@ -15,6 +15,7 @@ struct StatusNames {
   int agent_pid = 0;
   int drun_pid = 0;
   std::string meeting_point{};  // what agents of one job share, with the run id
+  bool has_met() const { return meeting_point != "null null"; }  // before the first world
 };
 
 // By what a user may call a job: its run id, or the pid of its agent here or of drun.

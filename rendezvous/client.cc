@@ -120,6 +120,14 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
       to.on_told(told.question, told.evidence);
     });
   }
+  void perform(SummariseNode& wanted) {
+    deliver([number = wanted.census](Client::Listener& to) { to.on_census(number); });
+  }
+  void perform(CensusHeard& heard) {
+    deliver([heard = std::move(heard)](Client::Listener& to) {
+      to.on_census_told(heard.question, heard.census);
+    });
+  }
   void perform(ShowHang& hang) {
     deliver([found = std::move(hang.found)](Client::Listener& to) { to.on_hang(found); });
   }
@@ -214,6 +222,10 @@ void Client::report_stopped(int round, std::vector<Failure> failures) {
 void Client::ask(std::uint64_t question) { impl_->handle(OwnQuestion{question}); }
 void Client::give_evidence(std::uint64_t look, Evidence evidence) {
   impl_->handle(OwnEvidence{look, std::move(evidence)});
+}
+void Client::ask_census(std::uint64_t question) { impl_->handle(OwnCensusQuestion{question}); }
+void Client::give_summary(std::uint64_t census, const NodeSummary& summary) {
+  impl_->handle(OwnSummary{census, summary});
 }
 void Client::report_suspicion(int round, std::chrono::milliseconds settle,
                               std::vector<Failure> suspects) {

@@ -46,6 +46,10 @@ class Client {
     virtual void on_look(std::uint64_t /*look*/) {}
     // The answer to ask(); late ones and those to nobody's question may come, too.
     virtual void on_told(std::uint64_t /*question*/, const Evidence& /*evidence*/) {}
+    // How is this node? give_summary with that number.
+    virtual void on_census(std::uint64_t /*census*/) {}
+    // The answer to ask_census(); late ones and those to nobody's question may come, too.
+    virtual void on_census_told(std::uint64_t /*question*/, const Census& /*census*/) {}
     // Why on_stop follows: a worker hangs somewhere.
     virtual void on_hang(const HangFound& /*found*/) {}
     // The next world does without that node, which may be this one.
@@ -90,6 +94,9 @@ class Client {
   // What do all workers of the job do? on_told follows, unless the coordinator is lost.
   void ask(std::uint64_t question);
   void give_evidence(std::uint64_t look, Evidence evidence);
+  // How are all nodes of the job? on_census_told follows, unless the coordinator is lost.
+  void ask_census(std::uint64_t question);
+  void give_summary(std::uint64_t census, const NodeSummary& summary);
   // Own workers show no sign of life: brief failures with status Hung.
   void report_suspicion(int round, std::chrono::milliseconds settle, std::vector<Failure> suspects);
   // A termination signal reached this agent: ends the job everywhere. on_stop follows if a round

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "rendezvous/census_message.h"
 #include "rendezvous/election/ballot.h"
 #include "rendezvous/evidence.h"
 #include "rendezvous/failure.h"
@@ -112,8 +113,9 @@ struct Lines {
   std::string text{};        // any bytes
   bool operator==(const Lines&) const = default;
 };
-using MemberMessage = std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping,
-                                   StacksAsked, EvidenceGiven, HangSuspected, Ballot, Lines>;
+using MemberMessage =
+    std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping, StacksAsked, EvidenceGiven,
+                 HangSuspected, Ballot, Lines, CensusAsked, NodeTold>;
 
 // The answer to a Hello that was accepted.
 struct Welcome {
@@ -186,8 +188,14 @@ struct LinesTaken {
   std::size_t bytes = 0;
   bool operator==(const LinesTaken&) const = default;
 };
+// What the next coordinator, of several endpoints, is to know of these agents: a member tells it
+// (Past). To all when it changes, and all of it to who joins.
+struct Remember {
+  std::vector<NodeRecord> records{};
+  bool operator==(const Remember&) const = default;
+};
 using CoordinatorMessage =
     std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, TellStacks, StacksTold,
-                 HangFound, NodeLeftOut, Vote, Follow, LinesTaken>;
+                 HangFound, NodeLeftOut, Vote, Follow, LinesTaken, TellNode, CensusTold, Remember>;
 
 }  // namespace drun::rendezvous

@@ -3,6 +3,7 @@
 #include <cassert>
 #include <utility>
 
+#include "rendezvous/census_wire.h"
 #include "rendezvous/frame_reader.h"
 #include "rendezvous/lines/line_window.h"
 #include "rendezvous/member_addresses.h"
@@ -83,6 +84,21 @@ void fields(Archive& archive, Evidence& evidence) {
 }
 
 template <typename Archive>
+void fields(Archive& archive, NodeRecord& record) {
+  archive.text(record.name, kRecordTextBytes);
+  archive.integer(record.slot, kCount);
+  archive.integer(record.losses, kCount);
+  archive.flag(record.is_left_out);
+  archive.integer(record.node_rank, kCount);
+  archive.integer(record.round, kCount);
+  archive.text(record.reason, kRecordTextBytes);
+}
+template <typename Archive>
+void fields(Archive& archive, std::vector<NodeRecord>& records) {
+  archive.list(records, kMostRecords, [](auto& each, NodeRecord& record) { fields(each, record); });
+}
+
+template <typename Archive>
 void fields(Archive& archive, Past& past) {
   archive.integer(past.rounds, kCount);
   archive.integer(past.node_count, kCount);
@@ -91,6 +107,7 @@ void fields(Archive& archive, Past& past) {
   archive.integer(past.restarts, kCount);
   archive.list(past.restart_ages, kMostRestartsTold,
                [](auto& each, Milliseconds& age) { each.duration(age, kMostMilliseconds); });
+  fields(archive, past.records);
 }
 
 // Members' messages.
@@ -184,6 +201,16 @@ void fields(Archive& archive, Lines& lines) {
   archive.text(lines.text, kMostLinesTextBytes);
 }
 
+template <typename Archive>
+void fields(Archive& archive, CensusAsked& asked) {
+  archive.bits(asked.question);
+}
+template <typename Archive>
+void fields(Archive& archive, NodeTold& told) {
+  archive.bits(told.census);
+  fields(archive, told.summary);
+}
+
 // The coordinator's messages, and seats' answers.
 template <typename Archive>
 void fields(Archive& archive, Welcome& welcome) {
@@ -263,6 +290,21 @@ void fields(Archive& archive, Follow& follow) {
   archive.text(follow.host, kIdentityBytes);
   archive.integer(follow.port, kPort);
   archive.integer(follow.term, kTerm);
+}
+
+template <typename Archive>
+void fields(Archive& archive, TellNode& tell) {
+  archive.bits(tell.census);
+}
+template <typename Archive>
+void fields(Archive& archive, CensusTold& told) {
+  archive.bits(told.question);
+  fields(archive, told.census);
+}
+
+template <typename Archive>
+void fields(Archive& archive, Remember& remember) {
+  fields(archive, remember.records);
 }
 
 template <typename Message>

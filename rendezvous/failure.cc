@@ -61,4 +61,11 @@ std::string to_string(const ExitStatus& status) {
       status);
 }
 
+Failure brief(Failure failure) {
+  failure.message.clear();
+  failure.traceback.clear();
+  failure.stderr_tail.clear();
+  return failure;
+}
+
 }  // namespace drun

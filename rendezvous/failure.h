@@ -69,4 +69,7 @@ struct Failure {
   bool operator==(const Failure&) const = default;
 };
 
+// Without what can be long: message, traceback, tail.
+Failure brief(Failure failure);
+
 }  // namespace drun

@@ -23,6 +23,9 @@ enum class StoreHost {
   Worker,  // MASTER_PORT is left to rank 0; drun meets on an endpoint of its own
 };
 
+// What a store may keep, unless it is told otherwise.
+constexpr std::size_t kStoreMemoryBytes = std::size_t{1} << 30;
+
 // How nodes without a number of their own get one.
 enum class RankOrder {
   Endpoint,  // the coordinator's node first; then by host name if all have numbers, else by arrival
@@ -67,6 +70,7 @@ struct JoinSpec {
   std::string master_addr;        // what workers are told, exactly as it was given
   std::uint16_t master_port = 0;  // 0: the coordinator's port, once it is known
   StoreHost store_host = StoreHost::Agent;
+  std::size_t store_memory_bytes = kStoreMemoryBytes;  // that its clients may fill
   int max_restarts = 0;
   RestartPolicy restart{};
   bool preflight = false;  // a world of probes before the first of the program

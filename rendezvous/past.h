@@ -12,6 +12,20 @@ namespace drun::rendezvous {
 
 // A Hello has a limit: older restarts than these count as old as the oldest told.
 constexpr std::size_t kMostRestartsTold = 256;
+constexpr std::size_t kMostRecords = 16;
+constexpr std::size_t kRecordTextBytes = 128;
+
+// What an elected coordinator keeps of one agent, and would have the next one know.
+struct NodeRecord {
+  std::string name{};  // host and address, as the coordinator knows an agent; not one cut short
+  int slot = 0;
+  int losses = 0;  // how often in a row it was lost
+  bool is_left_out = false;
+  int node_rank = 0;  // the next are of one that is left out
+  int round = 0;
+  std::string reason{};
+  bool operator==(const NodeRecord&) const = default;
+};
 
 struct Past {
   int rounds = 0;                    // begun
@@ -20,7 +34,12 @@ struct Past {
   std::string coordinator;           // of the last world: its host
   int restarts = 0;
   std::vector<std::chrono::milliseconds> restart_ages{};  // of the last ones, oldest first
+  std::vector<NodeRecord> records{};
   bool operator==(const Past&) const = default;
 };
+
+// Each agent once, by the latest word; beyond kMostRecords those go first that were only lost, then
+// the oldest.
+void note_record(std::vector<NodeRecord>& records, NodeRecord record);
 
 }  // namespace drun::rendezvous

@@ -6,6 +6,7 @@
 #include "rendezvous/control_wire.h"
 #include "rendezvous/peer_address.h"
 #include "rendezvous/round/assembly.h"
+#include "rendezvous/round/census_of.h"
 #include "rendezvous/round/roll_call.h"
 #include "rendezvous/server_impl.h"
 #include "rendezvous/server_specs.h"
@@ -31,7 +32,7 @@ Server::Impl::Impl(asio::io_context& io, const JoinSpec& spec, Log log,
       spec_(spec),
       lobby_(std::min(kMostStrangers, descriptor_limit() / 8), spec.heartbeat_timeout),
       desk_(line_window_bytes(spec.node_count), spec.gathers_lines ? lines : nullptr) {
-  if (spec.store_host == StoreHost::Agent) store_.emplace(io, StoreLimits(), log_);
+  if (spec.store_host == StoreHost::Agent) store_.emplace(io, store_limits(spec), log_);
 }
 
 Result<void> Server::Impl::open(const JoinSpec& spec) {
@@ -58,9 +59,23 @@ std::optional<std::string> Server::Impl::roll_call() const {
   return progress_text(roll(state_, now), since);
 }
 
+std::optional<JobFacts> Server::Impl::facts() const {
+  if (!is_leading_) return std::nullopt;
+  return facts_of(state_, std::chrono::steady_clock::now());
+}
+
 void Server::Impl::lines_taken(Peer peer, std::size_t cost) {
   const std::size_t granted = desk_.taken(peer, cost);
   if (granted > 0) perform(SendTo{peer, LinesTaken{granted}});
+}
+
+// Of several endpoints another takes over, unless the job is over.
+bool Server::Impl::host_ended() {
+  if (!is_leading_) return false;
+  const bool is_over = state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over;
+  if (!is_over && authority_) return false;
+  handle(HostEnded{});
+  return true;
 }
 
 void Server::Impl::stop() {
@@ -298,7 +313,9 @@ Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() { stop(); }
 std::uint16_t Server::port() const { return impl_->port(); }
 std::optional<std::string> Server::roll_call() const { return impl_->roll_call(); }
+std::optional<JobFacts> Server::facts() const { return impl_->facts(); }
 void Server::lines_taken(std::uint64_t peer, std::size_t cost) { impl_->lines_taken(peer, cost); }
+bool Server::host_ended() { return impl_->host_ended(); }
 bool Server::is_leading() const { return impl_->is_leading(); }
 void Server::stop() { impl_->stop(); }
 

@@ -28,6 +28,7 @@
 #include <string>
 
 #include "rendezvous/asio.h"
+#include "rendezvous/census.h"
 #include "rendezvous/join_spec.h"
 #include "rendezvous/lines/line_desk.h"
 #include "rendezvous/log.h"
@@ -59,8 +60,15 @@ class Server {
   // Who has joined, while nodes are waited for here (progress_text of roll_call.h).
   std::optional<std::string> roll_call() const;
 
+  // How the job is, as far as the coordinator knows by itself; nothing if it is not this one.
+  std::optional<JobFacts> facts() const;
+
   // Lines that the taker got from that member have been passed on; `cost` as cost_bytes() counts.
   void lines_taken(std::uint64_t peer, std::size_t cost);
+
+  // The agent that it belongs to has its outcome. False: drop it. True: on_finished will say when
+  // all members have heard the end as well.
+  bool host_ended();
 
   // Whether it is the coordinator: always, unless others may be elected.
   bool is_leading() const;

@@ -46,7 +46,9 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   std::uint16_t port() const { return listener_->port(); }
   bool is_leading() const { return is_leading_; }
   std::optional<std::string> roll_call() const;
+  std::optional<JobFacts> facts() const;
   void lines_taken(Peer peer, std::size_t cost);
+  bool host_ended();
 
   void stop();
 

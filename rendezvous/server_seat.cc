@@ -84,8 +84,12 @@ void Server::Impl::on_lead(std::uint64_t term, const RoundRecord& before) {
 
 // The end of a job needs no lead any more: nothing begins after it.
 void Server::Impl::on_lead_lost(const std::string& reason) {
-  if (state_.phase == RoundPhase::Over) return;
-  if (state_.phase == RoundPhase::Ending && held_.empty()) return;
+  const bool is_over = state_.phase == RoundPhase::Over;
+  if ((is_over || state_.phase == RoundPhase::Ending) && held_.empty()) return;
+  if (is_over) {  // nobody is left who could be told of the round that was never known
+    held_.clear();
+    return perform(RoundOver{});
+  }
   log_.error("this node does not coordinate the job any more: " + reason);
   led_rounds_ = known_rounds_;
   is_leading_ = false;

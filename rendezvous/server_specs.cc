@@ -49,4 +49,10 @@ std::chrono::seconds etcd_keep(const JoinSpec& spec) {
       std::chrono::hours(24));
 }
 
+StoreLimits store_limits(const JoinSpec& spec) {
+  StoreLimits limits;
+  limits.memory_bytes = spec.store_memory_bytes;
+  return limits;
+}
+
 }  // namespace drun::rendezvous

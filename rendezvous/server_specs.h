@@ -8,6 +8,7 @@
 #include "rendezvous/join_spec.h"
 #include "rendezvous/listener.h"
 #include "rendezvous/round/round_spec.h"
+#include "rendezvous/store/message.h"
 
 namespace drun::rendezvous {
 
@@ -25,5 +26,8 @@ std::chrono::seconds etcd_lease(const JoinSpec& spec);
 // How long it keeps the job's state without a leader: as long as agents look for one, a minute to a
 // day.
 std::chrono::seconds etcd_keep(const JoinSpec& spec);
+
+// Of the store that it serves.
+StoreLimits store_limits(const JoinSpec& spec);
 
 }  // namespace drun::rendezvous

@@ -1,7 +1,7 @@
 // core. What this node's agent says to whom asks over HTTP.
 //
 //   GET /metrics   Prometheus's text          /livez    200 as long as the agent answers
-//   GET /status    as `drun status --json`    /readyz   200 while workers run, else 503
+//   GET /status    `drun status --node --json`    /readyz   200 while workers run, else 503
 //
 // Errors:  none: 404 names the pages there are, 405 what may be asked.   Thread: any.
 #pragma once

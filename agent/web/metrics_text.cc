@@ -101,6 +101,24 @@ void add_failure(Families& families, const Failure& failure) {
                                   {"ended", to_string(failure.status)}});
 }
 
+void add_job(Families& families, const JobFacts& job) {
+  families.gauge("job_nodes", "In the world, or waiting for it to begin.");
+  families.sample(job.joined_nodes);
+  families.gauge("job_spares", "Nodes that a running world does without.");
+  families.sample(job.spares);
+  families.gauge("job_nodes_left_out", "By --exclude-after; 16 at most are told.");
+  families.sample(static_cast<double>(job.left_out.size()));
+  families.gauge("job_workers", "Of the world.");
+  families.sample(job.world_size);
+  families.gauge("job_restarts", "Rounds that a failure ended.");
+  families.sample(job.restarts);
+  families.gauge("job_restarts_left", "Restarts that the job may still have.");
+  families.sample(job.restarts_left);
+  if (!job.round) return;
+  families.gauge("job_round", "The number of the latest world, from 0.");
+  families.sample(*job.round);
+}
+
 }  // namespace
 
 std::string metrics_text(const NodeStatus& status) {
@@ -117,6 +135,7 @@ std::string metrics_text(const NodeStatus& status) {
     add_workers(families, *status.world, status);
   }
   if (status.last_failure) add_failure(families, *status.last_failure);
+  if (status.job) add_job(families, *status.job);
   return families.take();
 }
 

@@ -102,11 +102,7 @@ void MemberTurn::handle(const OwnFailure& own) {
   if (!is_round(own.failure.failure.round) || state_.phase != Phase::Running) return;
   state_.phase = Phase::Stopping;
   state_.own_failures.add(own.failure.failure, now_ - own.failure.age);
-  AgedFailure brief = own.failure;
-  brief.failure.message.clear();
-  brief.failure.traceback.clear();
-  brief.failure.stderr_tail.clear();
-  say(Failed{brief.failure.round, std::move(brief)});
+  say(Failed{own.failure.failure.round, {brief(own.failure.failure), own.failure.age}});
 }
 
 void MemberTurn::handle(const OwnSuccess& own) {

@@ -58,6 +58,7 @@
 #include "rendezvous/control_message.h"
 #include "rendezvous/join_spec.h"
 #include "rendezvous/log.h"
+#include "rendezvous/member/member_census.h"
 #include "rendezvous/member/member_looking.h"
 #include "rendezvous/member/member_seats.h"
 #include "rendezvous/round/failure_list.h"
@@ -107,10 +108,10 @@ struct OwnSignal {
   int signal = 0;
 };
 struct MemberTick {};
-using MemberEvent =
-    std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, LeaderNamed,
-                 LeaderUnknown, Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
-                 OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, MemberTick>;
+using MemberEvent = std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator,
+                                 LeaderNamed, LeaderUnknown, Heard, ConnectionLost, OwnFailure,
+                                 OwnSuccess, OwnStopped, OwnSignal, OwnQuestion, OwnEvidence,
+                                 OwnSuspicion, OwnCensusQuestion, OwnSummary, MemberTick>;
 
 // Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
 struct Connect {};
@@ -136,8 +137,9 @@ struct MemberLog {
   LogLevel level = LogLevel::Info;
   std::string text;
 };
-using MemberAction = std::variant<Connect, Say, Disconnect, StartWorkers, StopWorkers, End,
-                                  MemberLog, LookAtWorkers, Told, ShowHang, ShowLeftOut>;
+using MemberAction =
+    std::variant<Connect, Say, Disconnect, StartWorkers, StopWorkers, End, MemberLog, LookAtWorkers,
+                 Told, ShowHang, ShowLeftOut, SummariseNode, CensusHeard>;
 
 enum class MemberPhase {
   Resting,

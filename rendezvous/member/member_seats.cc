@@ -31,7 +31,8 @@ Past past_of(const Memory& memory, const World& world, Time first_world, Time no
             .node_count = world.node_count,
             .age = age(first_world),
             .coordinator = memory.coordinator,
-            .restarts = static_cast<int>(memory.restarts.size())};
+            .restarts = static_cast<int>(memory.restarts.size()),
+            .records = memory.records};
   const std::size_t told = std::min(memory.restarts.size(), kMostRestartsTold);
   for (std::size_t i = memory.restarts.size() - told; i < memory.restarts.size(); ++i)
     past.restart_ages.push_back(age(memory.restarts[i]));
@@ -83,6 +84,12 @@ void MemberTurn::hear(const Follow& follow) {
   seeking.was_sent_on = true;
   seeking.term = follow.term;
   dial();
+}
+
+void MemberTurn::hear(const Remember& told) {
+  if (!is_elastic() || state_.phase == Phase::Greeting)
+    return broken("what to remember, before the welcome");
+  for (const NodeRecord& record : told.records) note_record(state_.memory.records, record);
 }
 
 void MemberTurn::handle(const LeaderNamed& named) {

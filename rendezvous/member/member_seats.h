@@ -47,6 +47,7 @@ struct Memory {
   int rounds = 0;
   std::string coordinator;  // of the last one
   std::vector<Time> restarts;
+  std::vector<NodeRecord> records;
 };
 
 void remember(Memory& memory, const World& world, std::string coordinator, Time now);

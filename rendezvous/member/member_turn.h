@@ -34,6 +34,8 @@ class MemberTurn {
   void handle(const OwnQuestion& own);
   void handle(const OwnEvidence& own);
   void handle(const OwnSuspicion& own);
+  void handle(const OwnCensusQuestion& own);
+  void handle(const OwnSummary& own);
   void handle(const MemberTick&);
 
   std::vector<MemberAction> take_actions() { return std::move(actions_); }
@@ -51,6 +53,9 @@ class MemberTurn {
   void hear(const StacksTold& told);
   void hear(const HangFound& found);
   void hear(const NodeLeftOut& told);
+  void hear(const Remember& told);
+  void hear(const TellNode& tell);
+  void hear(const CensusTold& told);
   void hear(const Vote&) { broken("a vote"); }
   void hear(const Follow& follow);
 

@@ -20,9 +20,15 @@ int count_failure(Exclusions& exclusions, const AgentId& id) {
   return ++exclusions.failures_in_a_row;
 }
 
-void leave_out(Exclusions& exclusions, const AgentId& id, LeftOut told) {
+bool inherit_left_out(Exclusions& exclusions, const AgentId& id, LeftOut told) {
+  if (is_left_out(exclusions, id)) return false;
   if (exclusions.nodes.size() >= kMostKept) exclusions.nodes.erase(exclusions.nodes.begin());
   exclusions.nodes.push_back({id, std::move(told)});
+  return true;
+}
+
+void leave_out(Exclusions& exclusions, const AgentId& id, LeftOut told) {
+  inherit_left_out(exclusions, id, std::move(told));
   exclusions.last_at_fault.reset();
   exclusions.failures_in_a_row = 0;
 }

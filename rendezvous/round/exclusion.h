@@ -36,6 +36,10 @@ int count_failure(Exclusions& exclusions, const AgentId& id);
 // From here on `id` is left out; the row begins anew.
 void leave_out(Exclusions& exclusions, const AgentId& id, LeftOut told);
 
+// The same by a coordinator before, as a member of it tells: no row ends by it. False: it was
+// known.
+bool inherit_left_out(Exclusions& exclusions, const AgentId& id, LeftOut told);
+
 // "its workers were the first to fail in 3 rounds in a row (--exclude-after=2)"
 std::string left_out_reason(int failures, int most);
 

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "rendezvous/wire_archive.h"
+
 namespace drun::rendezvous {
 namespace {
 
 constexpr int kMostRestarts = 1 << 16;
 // Leaves room to count on.
 constexpr int kMostRounds = 1 << 29;
+constexpr int kMostLosses = 64;
 
 std::vector<Time> restarts_of(const Past& past, Time now) {
   const auto count = static_cast<std::size_t>(std::clamp(past.restarts, 0, kMostRestarts));
@@ -28,18 +31,53 @@ void inherit_restarts(RoundState& state, std::vector<Time> restarts) {
     state.restarts[i] = std::min(state.restarts[i], restarts[i]);
 }
 
+LeftOut left_out_of(const NodeRecord& record) {
+  return {record.node_rank, record.name.substr(0, record.name.find(" at ")), record.round,
+          record.reason};
+}
+
+// The acquaintance of an agent that is not here makes it no member.
+std::vector<AgentId> inherit_records(RoundState& state, const std::vector<NodeRecord>& records) {
+  std::vector<AgentId> news;
+  for (const NodeRecord& record : records) {
+    const AgentId id{record.name, record.slot};
+    Acquaintance& self = state.known[id];
+    self.losses = std::max(self.losses, std::min(record.losses, kMostLosses));
+    if (record.is_left_out && inherit_left_out(state.exclusions, id, left_out_of(record)))
+      news.push_back(id);
+    if (state.spec.term != 0) note_record(state.records, record_of(state, id));
+  }
+  return news;
+}
+
 }  // namespace
 
-void inherit(RoundState& state, const Past& past, Time now) {
+NodeRecord record_of(const RoundState& state, const AgentId& id) {
+  NodeRecord record{.name = id.first, .slot = id.second};
+  const auto known = state.known.find(id);
+  if (known != state.known.end()) record.losses = known->second.losses;
+  for (const Exclusions::Entry& entry : state.exclusions.nodes) {
+    if (entry.id != id) continue;
+    record.is_left_out = true;
+    record.node_rank = entry.told.node_rank;
+    record.round = entry.told.round;
+    record.reason = cut_text(entry.told.reason, kRecordTextBytes);
+  }
+  return record;
+}
+
+std::vector<AgentId> inherit(RoundState& state, const Past& past, Time now) {
   state.next_round = std::max(state.next_round, std::min(past.rounds, kMostRounds));
   inherit_restarts(state, restarts_of(past, now));
-  if (state.has_begun) return;
+  std::vector<AgentId> left_out = inherit_records(state, past.records);
+  if (state.has_begun) return left_out;
   const Time began = now - past.age;
   state.first_world = std::min(state.first_world.value_or(began), began);
   const int survivors = std::max(past.node_count - (state.spec.is_back ? 0 : 1), 1);
   state.survivors = std::max(state.survivors.value_or(0), survivors);
   if (!state.last_loss)
     state.last_loss = NodeLost{0, past.coordinator, true, "its agent was lost, or cut off"};
+  return left_out;
 }
 
 void inherit(RoundState& state, const RoundRecord& record, Time now) {

@@ -7,7 +7,6 @@
 #include "rendezvous/round/admission.h"
 #include "rendezvous/round/assembly.h"
 #include "rendezvous/round/elastic.h"
-#include "rendezvous/round/inheritance.h"
 #include "rendezvous/round/roll_call.h"
 #include "rendezvous/round/round_turn.h"
 
@@ -17,6 +16,20 @@ namespace {
 using Presence = RoundNode::Presence;
 
 constexpr std::chrono::seconds kRollCallInterval{10};
+
+// The coordinator's own agent, if it is a member. In a fixed world it is node 0's.
+std::optional<Peer> host_peer(const RoundState& state) {
+  for (std::size_t i = 0; i < state.nodes.size(); ++i) {
+    const RoundNode& node = state.nodes[i];
+    const bool is_host = state.spec.elastic ? node.hello.is_host : i == 0;
+    if (is_host && node.presence == Presence::Present) return node.peer;
+  }
+  for (const auto& [peer, candidate] : state.line) {
+    if (candidate.hello.is_host) return peer;
+  }
+  return std::nullopt;
+}
+
 // Connections that have not said hello, beyond one for each node.
 constexpr std::size_t kMostStrangers = 1024;
 // Silence is noticed so much after the heartbeat timeout at most.
@@ -52,6 +65,7 @@ void RoundTurn::handle(const PeerSaid& said) {
 }
 
 void RoundTurn::handle(const PeerLeft& left) {
+  state_.census.missing.erase(left.peer);
   if (state_.line.contains(left.peer)) return waiter_left(left.peer, left.reason);
   const auto found = state_.node_of.find(left.peer);
   if (found != state_.node_of.end()) return node_left(found->second, left.reason);
@@ -60,6 +74,18 @@ void RoundTurn::handle(const PeerLeft& left) {
   log(LogLevel::Debug,
       "connection from " + stranger->second.address + " ended before hello: " + left.reason);
   state_.strangers.erase(stranger);
+}
+
+// It was told to stop before it had joined, say: nobody else would end what it has opened.
+void RoundTurn::handle(const HostEnded&) {
+  if (state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over) return;
+  const std::string reason = "the coordinator's agent has ended";
+  if (const std::optional<Peer> host = host_peer(state_)) {
+    drop(*host);
+    handle(PeerLeft{*host, reason});
+  }
+  if (state_.phase == RoundPhase::Joining || state_.phase == RoundPhase::Pausing)
+    finish(NodeLost{0, state_.spec.master_addr, true, reason});
 }
 
 void RoundTurn::handle(const RoundTick&) {
@@ -117,8 +143,12 @@ void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address)
        Welcome{state_.spec.heartbeat_timeout, state_.spec.term, state_.spec.line_window_bytes});
   if (is_elastic()) {
     log(LogLevel::Debug, name + " joined from " + address);
-    if (hello.past) inherit(state_, *hello.past, now_);
-    return admit_to_line(peer, hello, address);
+    tell_records(peer);
+    if (hello.past) hear_of_past(*hello.past);
+    if (state_.phase != RoundPhase::Ending && state_.phase != RoundPhase::Over)
+      return admit_to_line(peer, hello, address);
+    send(peer, Refused{{ErrorCode::Closed, "the job there has just ended"}});
+    return drop(peer);
   }
   take_place(peer, hello);
   log(LogLevel::Debug, name + " joined from " + address + ": " +
@@ -212,10 +242,13 @@ RoundState open_round(RoundSpec spec, Time now) {
 std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time now) {
   RoundTurn turn(state, now);
   std::visit([&turn](const auto& happened) { turn.handle(happened); }, event);
+  turn.conclude_census();
   return turn.take_actions();
 }
 
-std::optional<Time> deadline(const RoundState& state) {
+namespace {
+
+std::optional<Time> phase_deadline(const RoundState& state) {
   const std::optional<Time> look = deadline(state.looking);
   switch (state.phase) {
     case RoundPhase::Joining:
@@ -232,6 +265,14 @@ std::optional<Time> deadline(const RoundState& state) {
       return std::nullopt;
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Time> deadline(const RoundState& state) {
+  const std::optional<Time> wanted = phase_deadline(state);
+  if (!wanted || !state.census.is_open) return wanted;
+  return std::min(*wanted, state.census.answer_by);
 }
 
 }  // namespace drun::rendezvous

@@ -38,6 +38,7 @@
 //   HangSuspected   drop             a look, then maybe ignored    ignored   ignored    -
 //                                    a failure, stop
 //   StacksAsked     "no workers"     a look (looking.h) a look     as Joining ...       -
+//   CensusAsked     a census (census_taking.h), in every phase
 //   PeerLeft        may come back    stop, then end     no restart end       goodbye    -
 //   silent too long as PeerLeft      as PeerLeft        as PeerLeft   ...    as PeerLeft
 //
@@ -64,58 +65,17 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "rendezvous/control_message.h"
-#include "rendezvous/log.h"
+#include "rendezvous/round/census_taking.h"
 #include "rendezvous/round/exclusion.h"
 #include "rendezvous/round/failure_list.h"
 #include "rendezvous/round/looking.h"
+#include "rendezvous/round/round_events.h"
 #include "rendezvous/round/round_spec.h"
 
 namespace drun::rendezvous {
-
-using Time = std::chrono::steady_clock::time_point;
-// One connection; never used twice.
-using Peer = std::uint64_t;
-
-struct PeerArrived {
-  Peer peer = 0;
-  std::string address;
-};
-struct PeerSaid {
-  Peer peer = 0;
-  MemberMessage message;
-};
-struct PeerLeft {
-  Peer peer = 0;
-  std::string reason;  // "its connection closed"
-};
-struct RoundTick {};
-using RoundEvent = std::variant<PeerArrived, PeerSaid, PeerLeft, RoundTick>;
-
-struct SendTo {
-  Peer peer = 0;
-  CoordinatorMessage message;
-};
-// The same to every member that is not lost.
-struct SendAll {
-  std::vector<Peer> peers;
-  CoordinatorMessage message;
-};
-// After what was sent to it has gone out. PeerLeft may follow, and is ignored.
-struct Drop {
-  Peer peer = 0;
-};
-// Before anything that stands after it.
-struct ClearStore {};
-struct RoundLog {
-  LogLevel level = LogLevel::Info;
-  std::string text;
-};
-struct RoundOver {};  // the last action of all: nobody is left, or waited for
-using RoundAction = std::variant<SendTo, SendAll, Drop, ClearStore, RoundLog, RoundOver>;
 
 enum class RoundPhase { Joining, Running, Stopping, Pausing, Ending, Over };
 
@@ -181,6 +141,8 @@ struct RoundState {
   Time next_roll_call;
   Time end_by;
   Looking looking;
+  CensusTaking census;
+  std::optional<Failure> last_failure;  // brief; of a round before
   // Elastic worlds.
   std::map<Peer, Candidate> line;
   std::map<AgentId, Acquaintance> known;
@@ -189,7 +151,8 @@ struct RoundState {
   std::optional<Time> last_call;      // Joining, with enough nodes: when the world begins
   std::optional<NodeLost> last_loss;  // why there may be too few
   Exclusions exclusions;
-  std::optional<int> survivors;  // of a coordinator before (inheritance.h)
+  std::vector<NodeRecord> records;  // for the next coordinator, where there can be one
+  std::optional<int> survivors;     // of a coordinator before (inheritance.h)
 };
 
 RoundState open_round(RoundSpec spec, Time now);

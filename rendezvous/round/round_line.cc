@@ -38,6 +38,9 @@ void RoundTurn::admit_to_line(Peer peer, const Hello& hello, const std::string& 
 
 void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
   if (std::holds_alternative<Ping>(message)) return send(peer, Pong{});
+  if (const auto* told = std::get_if<NodeTold>(&message)) return node_told(peer, *told);
+  if (const auto* asked = std::get_if<CensusAsked>(&message))
+    return census_asked(peer, asked->question);
   if (const auto* signalled = std::get_if<Signalled>(&message)) {
     const Candidate waiter = state_.line.at(peer);
     const Hello& hello = waiter.hello;
@@ -85,6 +88,7 @@ void RoundTurn::lose_seat(int node, const std::string& reason) {
     return over_if_alone();
   }
   note_loss(state_, self, now_);
+  record(self.id);
   const std::string cause = "lost " + name_of(node) + ": " + reason;
   log(LogLevel::Error, cause);
   state_.last_loss = NodeLost{node, self.hello.host, false, reason};
@@ -154,6 +158,7 @@ void RoundTurn::leave_out_node(int node, std::string reason) {
   if (is_left_out(state_.exclusions, self.id)) return;
   LeftOut told{node, self.hello.host, state_.round, std::move(reason)};
   leave_out(state_.exclusions, self.id, told);
+  record(self.id);
   state_.last_loss.reset();
   const NodeLeftOut message{std::move(told)};
   send_all(message);

@@ -1,6 +1,6 @@
 // core. One turn of the round's machine: the state, the time, and the actions as they come. Only
 // round.cc (who is connected), round_worlds.cc (worlds begin and end), round_looking.cc (what
-// workers do) and round_line.cc (elastic worlds) include it.
+// workers do), round_census.cc (how nodes are) and round_line.cc (elastic worlds) include it.
 //
 // Owner:   lives for one step.   Thread: any.
 #pragma once
@@ -22,9 +22,11 @@ class RoundTurn {
   void handle(const PeerArrived& arrived);
   void handle(const PeerSaid& said);
   void handle(const PeerLeft& left);
+  void handle(const HostEnded&);
   void handle(const RoundTick&);
 
   std::vector<RoundAction> take_actions() { return std::move(actions_); }
+  void conclude_census();  // round_census.cc
 
  private:
   // round.cc
@@ -50,7 +52,9 @@ class RoundTurn {
   void end_with(Ending ending, std::string cause);
   void conclude_if_stopped();
   void restart();
+  bool can_do_without(int node) const;
   void check_failed();
+  bool ends_by_failure() const;
   void next_world();
   void finish(Ending ending);
   void node_left(int node, const std::string& reason);
@@ -69,6 +73,19 @@ class RoundTurn {
   void conclude_look();
   void judge_hang(const Evidence& evidence);
   void end_look();
+
+  // round_records.cc
+  void record(const AgentId& id);
+  void tell_records(Peer peer);
+  void hear_of_past(const Past& past);
+  void turn_out(const AgentId& id);
+
+  // round_census.cc
+  void say(int node, const CensusAsked& asked) { census_asked(node_at(node).peer, asked.question); }
+  void say(int node, const NodeTold& told) { node_told(node_at(node).peer, told); }
+  void census_asked(Peer peer, std::uint64_t question);
+  void node_told(Peer peer, const NodeTold& told);
+  void take_census();
 
   // round_line.cc
   void admit_to_line(Peer peer, const Hello& hello, const std::string& address);
@@ -98,7 +115,10 @@ class RoundTurn {
   void send_all(CoordinatorMessage message) {
     actions_.emplace_back(SendAll{present_peers(), std::move(message)});
   }
-  void drop(Peer peer) { actions_.emplace_back(Drop{peer}); }
+  void drop(Peer peer) {
+    state_.census.missing.erase(peer);
+    actions_.emplace_back(Drop{peer});
+  }
   void log(LogLevel level, std::string text) {
     actions_.emplace_back(RoundLog{level, std::move(text)});
   }

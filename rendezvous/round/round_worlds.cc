@@ -15,6 +15,7 @@ void RoundTurn::begin_world() {
   end_look();
   assign_ranks(state_);
   state_.phase = RoundPhase::Running;
+  if (!state_.failures.empty()) state_.last_failure = brief(state_.failures.first());
   state_.failures = FailureList();
   state_.round_began = now_;
   state_.round = state_.next_round++;
@@ -133,7 +134,7 @@ void RoundTurn::end_with(Ending ending, std::string cause) {
       stop_round(std::move(cause), false);
       return conclude_if_stopped();
     case RoundPhase::Stopping:
-      if (!state_.ending && !(state_.is_failure && no_restart())) state_.ending = std::move(ending);
+      if (!state_.ending && !ends_by_failure()) state_.ending = std::move(ending);
       return conclude_if_stopped();
     case RoundPhase::Ending:
     case RoundPhase::Over:
@@ -180,16 +181,25 @@ void RoundTurn::restart() {
 }
 
 // A fixed world cannot do without a node; an elastic one looks at whoever steps in, too.
+bool RoundTurn::can_do_without(int node) const {
+  return is_elastic() && !node_at(node).hello.is_host &&
+         nodes_without(state_, node, now_) >= state_.spec.elastic->min_nodes;
+}
+
 void RoundTurn::check_failed() {
   const std::vector<Failure> failures = state_.failures.failures();
   for (const Failure& failure : failures) {
-    const bool can_go =
-        is_elastic() && !node_at(failure.node_rank).hello.is_host &&
-        nodes_without(state_, failure.node_rank, now_) >= state_.spec.elastic->min_nodes;
-    if (!can_go) return finish(WorkersFailed{failures});
+    if (!can_do_without(failure.node_rank)) return finish(WorkersFailed{failures});
     leave_out_node(failure.node_rank, "the preflight check found a problem with it");
   }
   next_world();
+}
+
+// Whether the failure that stops this round is the end of the job, as far as it is known.
+bool RoundTurn::ends_by_failure() const {
+  if (!state_.is_failure) return false;
+  if (state_.is_checked) return no_restart().has_value();
+  return !can_do_without(state_.failures.first().node_rank);
 }
 
 void RoundTurn::next_world() {

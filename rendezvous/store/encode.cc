@@ -95,12 +95,18 @@ void OutQueue::append(std::string_view bytes) {
   if (needs_piece) pieces_.emplace_back();
   pieces_.back().bytes.append(bytes);
   size_bytes_ += bytes.size();
+  own_bytes_ += bytes.size();
 }
 
 void OutQueue::append(const Blob& value) {
   if (value->size() <= kCopiedBytes) return append(std::string_view(*value));
   pieces_.push_back({.bytes = {}, .value = value});
   size_bytes_ += value->size();
+  own_bytes_ += sizeof(Piece);
+}
+
+std::size_t OutQueue::own_cost(std::size_t value_bytes) {
+  return 8 + (value_bytes <= kCopiedBytes ? value_bytes : sizeof(Piece));
 }
 
 void OutQueue::front(std::size_t most, std::vector<std::string_view>& pieces) const {
@@ -116,7 +122,9 @@ void OutQueue::consume(std::size_t count) {
   size_bytes_ -= count;
   taken_bytes_ += count;
   while (first_ < pieces_.size() && taken_bytes_ >= pieces_[first_].view().size()) {
-    taken_bytes_ -= pieces_[first_].view().size();
+    const Piece& done = pieces_[first_];
+    taken_bytes_ -= done.view().size();
+    own_bytes_ -= done.value ? sizeof(Piece) : done.bytes.size();
     pieces_[first_++] = {};
   }
   // Moving the rest down only when at least as many are done with keeps it linear.

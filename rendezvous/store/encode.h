@@ -32,6 +32,10 @@ class OutQueue {
 
   bool empty() const { return size_bytes_ == 0; }
   std::size_t size_bytes() const { return size_bytes_; }
+  // Without values that it shares.
+  std::size_t own_bytes() const { return own_bytes_; }
+  // What a value of that size adds to that.
+  static std::size_t own_cost(std::size_t value_bytes);
 
   // The first pieces, at most `most` of them; good until the queue is changed.
   void front(std::size_t most, std::vector<std::string_view>& pieces) const;
@@ -49,6 +53,7 @@ class OutQueue {
   std::size_t first_ = 0;        // pieces before it are done with
   std::size_t taken_bytes_ = 0;  // of the first piece
   std::size_t size_bytes_ = 0;
+  std::size_t own_bytes_ = 0;  // pieces that are done with in part count whole
 };
 
 void encode(const store::Answer& answer, OutQueue& out);

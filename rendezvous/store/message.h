@@ -131,7 +131,8 @@ struct StoreReply {
   store::Answer answer;
 };
 
-// What one peer may ask for. Beyond any of it, its connection is closed.
+// What one peer may ask for, and all of them together make the store keep (memory.h). Beyond any of
+// it, its connection is closed.
 struct StoreLimits {
   std::size_t key_bytes = 8 * 1024;
   std::size_t value_bytes = 8 * 1024 * 1024;  // APPEND's result included
@@ -139,6 +140,7 @@ struct StoreLimits {
   std::size_t request_bytes = 256u << 20;     // all keys and values of one request
   std::size_t queued_bytes = 64u << 20;       // pushed to a peer that does not read
   bool accepts_legacy = true;
+  std::size_t memory_bytes = SIZE_MAX;
 };
 
 }  // namespace drun

@@ -51,6 +51,7 @@ class StoreService final : private StoreSessionHost {
 
   std::size_t connection_count() const { return sessions_.size(); }
   std::size_t key_count() const { return store_.key_count(); }
+  std::size_t memory_bytes() { return store_.memory().used_bytes(); }
 
   // Idempotent: as clear, and adopts no more.
   void stop();
@@ -60,6 +61,7 @@ class StoreService final : private StoreSessionHost {
   void on_turn_end() override;
   void on_end(StoreSession& session, std::string_view reason) override;
   std::vector<char>& read_buffer() override { return buffer_; }
+  StoreMemory& memory() override { return store_.memory(); }
 
   void deliver(ConnectionId asker);
   void flush_later(StoreSession& session);

@@ -39,12 +39,14 @@ void StoreSession::start(std::string first_bytes) { take_turn(first_bytes); }
 void StoreSession::take_turn(std::string_view bytes) {
   StoreSessionHost& host = *host_;
   take(bytes);
+  count("a request");
   host.on_turn_end();
   wait_readable();
 }
 
 void StoreSession::flush() {
-  if (!is_open() || is_waiting_writable_) return;
+  if (!is_open()) return;
+  if (is_waiting_writable_) return count("answers that it does not read");
   std::vector<std::string_view> pieces;
   std::vector<asio::const_buffer> buffers;
   std::size_t written_bytes = 0;
@@ -59,7 +61,18 @@ void StoreSession::flush() {
     unsent_.consume(count);
     written_bytes += count;
   }
-  if (!unsent_.empty()) wait_writable();
+  count("answers that it does not read");
+  if (is_open() && !unsent_.empty()) wait_writable();
+}
+
+// Whoever takes the last of the memory has to go.
+void StoreSession::count(const char* deed) {
+  if (!is_open()) return;
+  StoreMemory& memory = host_->memory();
+  const std::size_t held = decoder_.held_bytes() + undecoded_.size() + unsent_.own_bytes();
+  const bool has_grown = held > counted_bytes_;
+  memory.change(counted_bytes_, held);
+  if (has_grown && memory.is_over()) end(too_much_memory(deed, memory));
 }
 
 void StoreSession::end(std::string_view reason) {
@@ -71,6 +84,7 @@ void StoreSession::end(std::string_view reason) {
 }
 
 void StoreSession::close() {
+  if (is_open()) host_->memory().change(counted_bytes_, 0);
   host_ = nullptr;
   error_code ignored;
   socket_.close(ignored);
@@ -148,6 +162,7 @@ void StoreSession::take(std::string_view bytes) {
     if (const Malformed* malformed = std::get_if<Malformed>(&decoded)) {
       return end(malformed->reason);
     }
+    count("a request");  // what has become one is not held here any more
     const Result<void> result =
         host_->on_request(*this, std::get<store::Request>(std::move(decoded)));
     if (!result) return end(result.error().message);

@@ -24,6 +24,7 @@
 #include "rendezvous/asio.h"
 #include "rendezvous/result.h"
 #include "rendezvous/store/encode.h"
+#include "rendezvous/store/memory.h"
 #include "rendezvous/store/message.h"
 #include "rendezvous/store/row_reader.h"
 #include "rendezvous/store/wire.h"
@@ -42,6 +43,8 @@ class StoreSessionHost {
   virtual void on_end(StoreSession& session, std::string_view reason) = 0;
   // Room to read into for whoever has its turn.
   virtual std::vector<char>& read_buffer() = 0;
+  // Where what sessions hold is counted.
+  virtual StoreMemory& memory() = 0;
 
  protected:
   ~StoreSessionHost() = default;
@@ -89,6 +92,7 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   void read_row();
   void take_turn(std::string_view bytes);
   void take(std::string_view bytes);
+  void count(const char* deed);
   void resume();
 
   asio::ip::tcp::socket socket_;
@@ -98,6 +102,7 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   RequestDecoder decoder_;
   OutQueue unsent_;
   std::string undecoded_;              // read, but left until the peer has taken its answers
+  std::size_t counted_bytes_ = 0;      // of all these, by the host
   std::size_t unanswered_pieces_ = 0;  // small ones, read in a row
   std::unique_ptr<RowReader> row_;     // while there is one
   bool is_waiting_readable_ = false;

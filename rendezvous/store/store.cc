@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "rendezvous/store/encode.h"
+
 namespace drun {
 namespace {
 
@@ -24,6 +26,20 @@ std::int64_t sum(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
 }
 
+// A value, counted as long as anybody holds it.
+struct Held {
+  Held(std::string&& text, std::shared_ptr<StoreMemory> counted)
+      : bytes(std::move(text)), memory(std::move(counted)) {
+    memory->take(bytes.size() + kStoreEntryBytes);
+  }
+  ~Held() { memory->give(bytes.size() + kStoreEntryBytes); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  std::string bytes;
+  const std::shared_ptr<StoreMemory> memory;
+};
+
 // What a key looks like in a message: short, and printable.
 std::string shown(std::string_view key) {
   std::string text = "\"";
@@ -41,6 +57,7 @@ class Store::Turn {
   Result<void> operator()(store::Ping& ping) { return reply(store::Nonce{ping.nonce}); }
 
   Result<void> operator()(store::Set& set) {
+    if (auto room = room_for("SET", cost_of(set.key, set.value.size())); !room) return room;
     put(std::move(set.key), std::move(set.value));
     return {};
   }
@@ -51,6 +68,8 @@ class Store::Turn {
       return reply(Blob(std::make_shared<std::string>(std::move(request.expected))));
     }
     if (current && *current != request.expected) return reply(current);
+    const std::size_t cost = cost_of(request.key, request.desired.size());
+    if (auto room = room_for("COMPARE_SET", cost); !room) return room;
     return reply(put(std::move(request.key), std::move(request.desired)));
   }
 
@@ -60,6 +79,7 @@ class Store::Turn {
     const std::optional<std::int64_t> count = counter(add.key);
     if (!count) return not_a_number("ADD", add.key);
     const std::int64_t number = sum(*count, add.delta);
+    if (auto room = room_for("ADD", cost_of(add.key, kNumberBytes)); !room) return room;
     put(std::move(add.key), std::to_string(number));
     return reply(store::Number{number});
   }
@@ -72,15 +92,19 @@ class Store::Turn {
   Result<void> operator()(store::Wait& wait) {
     const std::vector<std::string_view> absent = missing(wait.keys);
     if (!absent.empty()) {
+      std::size_t cost = 0;
+      for (const std::string_view key : absent) cost += key.size() + kStoreEntryBytes;
+      if (auto room = room_for("WAIT", cost); !room) return room;
       store_.waiters_.wait(from_, StoreWaiters::Kind::Key, absent);
+      store_.count_waits();
       return {};
     }
-    store_.waiters_.cancel(from_);
+    cancel_wait();
     return reply(store::Signal::StopWaiting);
   }
 
   Result<void> operator()(store::CancelWait&) {
-    store_.waiters_.cancel(from_);
+    cancel_wait();
     return reply(store::Signal::WaitCanceled);
   }
 
@@ -89,7 +113,9 @@ class Store::Turn {
   }
 
   Result<void> operator()(store::WatchKey& watch) {
-    store_.watchers_[watch.key].insert(from_);
+    const std::size_t cost = watch_cost(watch.key);
+    if (auto room = room_for("WATCH_KEY", cost); !room) return room;
+    if (store_.watchers_[watch.key].insert(from_).second) store_.count_index(cost, 0);
     store_.watched_[from_].insert(std::move(watch.key));
     return reply(store::Signal::WatchRegistered);
   }
@@ -99,6 +125,8 @@ class Store::Turn {
     if (found == store_.values_.end()) return reply(store::Number{0});
     const Blob before = std::move(found->second);
     store_.values_.erase(found);
+    store_.keys_bytes_ -= request.key.size();
+    store_.count_index(0, request.key.size() + kStoreEntryBytes);
     tell_watchers(store::Change::Deleted, request.key, before, nullptr);
     return reply(store::Number{1});
   }
@@ -106,6 +134,8 @@ class Store::Turn {
   Result<void> operator()(store::Append& append) {
     const auto found = store_.values_.find(append.key);
     if (found == store_.values_.end()) {
+      if (auto room = room_for("APPEND", cost_of(append.key, append.bytes.size())); !room)
+        return room;
       put(std::move(append.key), std::move(append.bytes));
       return {};
     }
@@ -116,9 +146,13 @@ class Store::Turn {
                                            std::to_string(store_.limits_.value_bytes) + " bytes"};
     }
     const bool is_watched = store_.watchers_.contains(append.key);
+    const bool is_copied = is_watched || value.use_count() > 1;
+    const std::size_t copied = is_copied ? value->size() + kStoreEntryBytes : 0;
+    if (auto room = room_for("APPEND", copied + append.bytes.size()); !room) return room;
     const Blob before = is_watched ? value : nullptr;
-    if (value.use_count() > 1) value = std::make_shared<std::string>(*value);
+    if (value.use_count() > 1) value = store_.hold(std::string(*value));
     value->append(append.bytes);
+    store_.memory_->take(append.bytes.size());
     if (is_watched) tell_watchers(store::Change::Updated, append.key, before, value);
     wake_all(StoreWaiters::Kind::Key, append.key);
     return {};
@@ -127,19 +161,34 @@ class Store::Turn {
   Result<void> operator()(store::MultiGet& request) {
     store::Values values;
     values.blobs.reserve(request.keys.size());
-    for (const std::string& key : request.keys) values.blobs.push_back(find(key));
+    std::size_t cost = 0;
+    for (const std::string& key : request.keys) {
+      values.blobs.push_back(find(key));
+      const std::size_t size = values.blobs.back() ? values.blobs.back()->size() : 0;
+      cost += OutQueue::own_cost(size);
+    }
+    if (auto room = room_for("MULTI_GET", cost); !room) return room;
     return reply(std::move(values));
   }
 
   Result<void> operator()(store::MultiSet& request) {
+    std::size_t cost = 0;
+    for (const auto& [key, value] : request.entries)
+      cost += key.size() + value.size() + 2 * kStoreEntryBytes;
+    if (auto room = room_for("MULTI_SET", cost); !room) return room;
     for (auto& [key, value] : request.entries) put(std::move(key), std::move(value));
     return {};
   }
 
   Result<void> operator()(store::QueuePush& push) {
-    store_.queues_[push.queue].push_back(std::make_shared<std::string>(std::move(push.value)));
+    const std::size_t cost = push.queue.size() + push.value.size() + 2 * kStoreEntryBytes;
+    if (auto room = room_for("QUEUE_PUSH", cost); !room) return room;
+    std::deque<Blob>& queue = store_.queues_[push.queue];
+    if (queue.empty()) store_.count_index(push.queue.size() + kStoreEntryBytes, 0);
+    queue.push_back(store_.hold(std::move(push.value)));
     std::vector<ConnectionId> done;
     store_.waiters_.wake_one(StoreWaiters::Kind::Key, push.queue, done);
+    store_.count_waits();
     stop_waiting(done);
     return {};
   }
@@ -151,7 +200,10 @@ class Store::Turn {
     store::Popped popped{.length_before = static_cast<std::int64_t>(queue.size()),
                          .front = std::move(queue.front())};
     queue.pop_front();
-    if (queue.empty()) store_.queues_.erase(found);
+    if (queue.empty()) {
+      store_.queues_.erase(found);
+      store_.count_index(0, pop.queue.size() + kStoreEntryBytes);
+    }
     return reply(std::move(popped));
   }
 
@@ -162,6 +214,10 @@ class Store::Turn {
   }
 
   Result<void> operator()(store::ListKeys&) {
+    // Twice for a moment: as texts and as bytes.
+    const std::size_t cost =
+        2 * store_.keys_bytes_ + store_.values_.size() * (sizeof(std::string) + 8);
+    if (auto room = room_for("LIST_KEYS", cost); !room) return room;
     store::Keys keys;
     keys.keys.reserve(store_.values_.size());
     for (const auto& [key, value] : store_.values_) keys.keys.push_back(key);
@@ -172,17 +228,47 @@ class Store::Turn {
     const std::optional<std::int64_t> count = counter(barrier.key);
     if (!count) return not_a_number("BARRIER", barrier.key);
     const std::int64_t arrived = sum(*count, 1);
+    const std::size_t cost =
+        cost_of(barrier.key, kNumberBytes) + barrier.key.size() + kStoreEntryBytes;
+    if (auto room = room_for("BARRIER", cost); !room) return room;
     put(std::string(barrier.key), std::to_string(arrived));
     if (arrived < barrier.world_size) {
       store_.waiters_.wait(from_, StoreWaiters::Kind::Barrier, {barrier.key});
+      store_.count_waits();
       return {};
     }
-    store_.waiters_.cancel(from_);
+    cancel_wait();
     wake_all(StoreWaiters::Kind::Barrier, barrier.key);
     return reply(store::Signal::StopWaiting);
   }
 
  private:
+  static constexpr std::size_t kNumberBytes = 20;  // the longest counter
+
+  static std::size_t watch_cost(const std::string& key) {
+    return 2 * (key.size() + kStoreEntryBytes);  // by key and by connection
+  }
+
+  // What putting a value of that size there takes more, if it frees what it replaces.
+  std::size_t cost_of(const std::string& key, std::size_t value_bytes) const {
+    const std::size_t cost = value_bytes + kStoreEntryBytes;
+    const auto found = store_.values_.find(key);
+    if (found == store_.values_.end()) return cost + key.size() + kStoreEntryBytes;
+    const bool is_freed = found->second.use_count() == 1 && !store_.watchers_.contains(key);
+    const std::size_t freed = is_freed ? found->second->size() + kStoreEntryBytes : 0;
+    return cost > freed ? cost - freed : 0;
+  }
+
+  Result<void> room_for(const char* operation, std::size_t bytes) const {
+    if (bytes == 0 || store_.memory_->has_room(bytes)) return {};
+    return Error{ErrorCode::Refused, too_much_memory(operation, *store_.memory_)};
+  }
+
+  void cancel_wait() {
+    store_.waiters_.cancel(from_);
+    store_.count_waits();
+  }
+
   Result<void> reply(store::Answer answer) {
     replies_.push_back({.to = from_, .answer = std::move(answer)});
     return {};
@@ -213,8 +299,12 @@ class Store::Turn {
   }
 
   Blob put(std::string&& key, std::string&& text) {
-    Value value = std::make_shared<std::string>(std::move(text));
+    Value value = store_.hold(std::move(text));
     const auto [entry, is_new] = store_.values_.try_emplace(std::move(key));
+    if (is_new) {
+      store_.keys_bytes_ += entry->first.size();
+      store_.count_index(entry->first.size() + kStoreEntryBytes, 0);
+    }
     const Blob before = std::exchange(entry->second, value);
     tell_watchers(is_new ? store::Change::Created : store::Change::Updated, entry->first, before,
                   value);
@@ -225,6 +315,7 @@ class Store::Turn {
   void wake_all(StoreWaiters::Kind kind, std::string_view key) {
     std::vector<ConnectionId> done;
     store_.waiters_.wake_all(kind, key, done);
+    store_.count_waits();
     stop_waiting(done);
   }
 
@@ -255,14 +346,25 @@ Result<void> Store::apply(ConnectionId from, store::Request&& request,
   return std::visit(Turn(*this, from, replies), request);
 }
 
+Store::Value Store::hold(std::string&& text) const {
+  const auto held = std::make_shared<Held>(std::move(text), memory_);
+  return {held, &held->bytes};
+}
+
+void Store::count_index(std::size_t add, std::size_t remove) {
+  memory_->change(index_bytes_, index_bytes_ + add - remove);
+}
+
 void Store::forget(ConnectionId connection) {
   waiters_.cancel(connection);
+  count_waits();
   const auto watched = watched_.find(connection);
   if (watched == watched_.end()) return;
   for (const std::string& key : watched->second) {
     const auto watchers = watchers_.find(key);
     watchers->second.erase(connection);
     if (watchers->second.empty()) watchers_.erase(watchers);
+    count_index(0, 2 * (key.size() + kStoreEntryBytes));
   }
   watched_.erase(watched);
 }
@@ -273,6 +375,9 @@ void Store::clear() {
   waiters_.clear();
   watchers_.clear();
   watched_.clear();
+  keys_bytes_ = 0;
+  count_index(0, index_bytes_);
+  count_waits();
 }
 
 }  // namespace drun

@@ -16,6 +16,7 @@ void StoreWaiters::wait(ConnectionId connection, Kind kind,
     if (entry == all.end()) entry = all.emplace(std::string(key), Queue{}).first;
     Queue& queue = entry->second;
     const auto at = queue.insert(queue.end(), {.wait = &wait, .place = wait.places.size()});
+    size_bytes_ += cost_of(key);
     wait.places.push_back({.queues = &all, .entry = &*entry, .at = at});
   }
 }
@@ -25,6 +26,7 @@ void StoreWaiters::cancel(ConnectionId connection) {
   if (found == waits_.end()) return;
   for (const Place& place : found->second.places) {
     Queue& queue = place.entry->second;
+    size_bytes_ -= cost_of(place.entry->first);
     queue.erase(place.at);
     if (queue.empty()) place.queues->erase(place.queues->find(place.entry->first));
   }
@@ -38,7 +40,7 @@ void StoreWaiters::wake_all(Kind kind, std::string_view key, std::vector<Connect
   if (entry == all.end()) return;
   const Queue called = std::move(entry->second);  // iterators into it stay good
   all.erase(entry);
-  for (const Waiter& waiter : called) call(waiter, done);
+  for (const Waiter& waiter : called) call(waiter, key, done);
 }
 
 void StoreWaiters::wake_one(Kind kind, std::string_view key, std::vector<ConnectionId>& done) {
@@ -48,17 +50,20 @@ void StoreWaiters::wake_one(Kind kind, std::string_view key, std::vector<Connect
   const Waiter first = entry->second.front();
   entry->second.pop_front();
   if (entry->second.empty()) all.erase(entry);
-  call(first, done);
+  call(first, key, done);
 }
 
 void StoreWaiters::clear() {
   waits_.clear();
   key_queues_.clear();
   barrier_queues_.clear();
+  size_bytes_ = 0;
 }
 
 // The waiter has left its queue: its place goes too, and the last place takes its number.
-void StoreWaiters::call(const Waiter& waiter, std::vector<ConnectionId>& done) {
+void StoreWaiters::call(const Waiter& waiter, std::string_view key,
+                        std::vector<ConnectionId>& done) {
+  size_bytes_ -= cost_of(key);
   Wait& wait = *waiter.wait;
   const std::size_t freed = waiter.place;
   if (freed + 1 != wait.places.size()) {

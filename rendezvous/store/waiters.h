@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "rendezvous/store/memory.h"
 #include "rendezvous/store/message.h"
 #include "rendezvous/text_map.h"
 
@@ -40,6 +41,8 @@ class StoreWaiters {
 
   void clear();
   std::size_t count() const { return waits_.size(); }
+  // As memory.h counts.
+  std::size_t size_bytes() const { return size_bytes_; }
 
  private:
   struct Wait;
@@ -60,11 +63,13 @@ class StoreWaiters {
   };
 
   Queues& queues(Kind kind) { return kind == Kind::Key ? key_queues_ : barrier_queues_; }
-  void call(const Waiter& waiter, std::vector<ConnectionId>& done);
+  static std::size_t cost_of(std::string_view key) { return key.size() + kStoreEntryBytes; }
+  void call(const Waiter& waiter, std::string_view key, std::vector<ConnectionId>& done);
 
   std::unordered_map<ConnectionId, Wait> waits_;
   Queues key_queues_;
   Queues barrier_queues_;
+  std::size_t size_bytes_ = 0;
 };
 
 }  // namespace drun

@@ -81,7 +81,10 @@ std::optional<Opcode> to_opcode(std::uint8_t byte, Dialect dialect) {
 
 Decoded RequestDecoder::next(std::string_view& input) {
   if (broken_.empty() && (dialect_ || take_hello(input))) {
-    if (std::optional<store::Request> request = run(input)) return *std::move(request);
+    if (std::optional<store::Request> request = run(input)) {
+      held_bytes_ = 0;
+      return *std::move(request);
+    }
   }
   if (!broken_.empty()) return Malformed{broken_};
   return NeedMore{};
@@ -197,6 +200,7 @@ void RequestDecoder::take_length(std::string_view& input) {
   // What is announced but never comes costs address space, not memory; beyond this, growing
   // doubles.
   constexpr std::size_t kReservedBytes = 1 << 20;
+  held_bytes_ += sizeof(std::string);
   texts_.emplace_back().reserve(std::min(text_left_bytes_, kReservedBytes));
   step_ = Step::Text;
   if (text_left_bytes_ == 0) end_text();
@@ -205,6 +209,7 @@ void RequestDecoder::take_length(std::string_view& input) {
 void RequestDecoder::take_text(std::string_view& input) {
   const std::size_t count = std::min(text_left_bytes_, input.size());
   texts_.back().append(input.substr(0, count));
+  held_bytes_ += count;
   input.remove_prefix(count);
   text_left_bytes_ -= count;
   if (text_left_bytes_ == 0) end_text();

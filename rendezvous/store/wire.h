@@ -76,6 +76,9 @@ class RequestDecoder {
   // Known after the first bytes.
   std::optional<Dialect> dialect() const { return dialect_; }
 
+  // What has arrived of a request that is not whole yet.
+  std::size_t held_bytes() const { return held_bytes_; }
+
  private:
   // What the next byte belongs to.
   enum class Step : std::uint8_t { Opcode, Number, Count, Length, Text };
@@ -107,6 +110,7 @@ class RequestDecoder {
   std::uint64_t texts_left_ = 0;  // of this field, the one being read included
   std::size_t text_left_bytes_ = 0;
   std::size_t request_bytes_ = 0;
+  std::size_t held_bytes_ = 0;
   std::vector<std::string> texts_;
   std::uint64_t number_ = 0;
 };

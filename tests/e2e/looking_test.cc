@@ -43,17 +43,18 @@ TEST_CASE("a running job can be looked at by its run id and by its pid") {
   REQUIRE(running.prints("up"));
   // Rank 1 has ended by then, or does so soon.
   REQUIRE(eventually([&] {
-    const Ended said = status({"--json", id});
+    const Ended said = status({"--node", "--json", id});
     return said.code == 0 && json::parse(said.out)["workers"][1]["state"] == "ended";
   }));
-  const json said = json::parse(status({std::to_string(running.pid()), "--json"}).out);
+  const json said = json::parse(status({std::to_string(running.pid()), "--json", "--node"}).out);
   CHECK(said["run_id"] == id);
   CHECK(said["phase"] == "running");
   CHECK(said["round"] == 1);
   CHECK(said["drun_pid"] == running.pid());
   CHECK(said["workers"][0]["state"] == "running");
   CHECK(said["last_failure"]["exit_code"] == 5);
-  CHECK_THAT(status({id}).out, ContainsSubstring("1 of 1 restart used"));
+  CHECK_THAT(status({id, "--node"}).out, ContainsSubstring("1 of 1 restart used"));
+  CHECK_THAT(status({id}).out, ContainsSubstring("1 restart used, 0 left"));
 
   Running watching({.argv = {drun_program(), "status", id, "--watch", "--json"}});
   REQUIRE(watching.prints(id));
@@ -63,6 +64,62 @@ TEST_CASE("a running job can be looked at by its run id and by its pid") {
   const Ended none = status({id});
   CHECK(none.code == 1);
   CHECK_THAT(none.err, ContainsSubstring("no job \"" + id + "\" of yours runs on this machine"));
+}
+
+TEST_CASE("a job is looked at whole on any of its nodes, once, whoever is asked") {
+  const std::string id = "whole-" + std::to_string(getpid());
+  Nodes nodes(3, {"--rdzv-id=" + id, "--nproc-per-node=2", "--max-restarts=3"});
+  for (int node = 0; node < 3; ++node) nodes.start(node, {}, "echo up; exec sleep 60");
+  for (int node = 0; node < 3; ++node) REQUIRE(nodes[node].prints("up"));
+  const auto all_run = [](const json& job) {
+    return std::all_of(job["nodes"].begin(), job["nodes"].end(),
+                       [](const json& node) { return node["workers_running"] == 2; });
+  };
+  for (int node = 0; node < 3; ++node) {
+    const Ended said = status({std::to_string(nodes[node].pid()), "--json"});
+    REQUIRE(said.code == 0);
+    const json job = json::parse(said.out);
+    CHECK(job["schema"] == "drun.job/1");
+    CHECK(job["drun_pid"] == nodes[node].pid());
+    CHECK(job["phase"] == "running");
+    CHECK(job["world_size"] == 6);
+    CHECK(job["restarts_left"] == 3);
+    REQUIRE(job["nodes"].size() == 3);
+    CHECK(job["nodes"][2]["node_rank"] == 2);
+    CHECK(all_run(job));
+  }
+  const Ended once = status({id, "--json"});
+  CHECK(std::count(once.out.begin(), once.out.end(), '\n') == 1);
+  const Ended each = status({id, "--json", "--node"});
+  CHECK(std::count(each.out.begin(), each.out.end(), '\n') == 3);
+
+  // An agent that stands still is shown so, and the others all the same.
+  const json still = json::parse(status({std::to_string(nodes[2].pid()), "--json", "--node"}).out);
+  const pid_t agent = still["agent_pid"].get<pid_t>();
+  REQUIRE(kill(agent, SIGSTOP) == 0);
+  const json job = json::parse(status({std::to_string(nodes[0].pid()), "--json"}).out);
+  kill(agent, SIGCONT);
+  CHECK(job["nodes"][2]["state"] == "silent");
+  CHECK(job["nodes"][1]["workers_running"] == 2);
+  nodes[0].signal(SIGTERM);
+  nodes.wait();
+}
+
+TEST_CASE("a node that waits for the others tells who is missing") {
+  const std::string id = "missing-" + std::to_string(getpid());
+  Nodes nodes(3, {"--rdzv-id=" + id});
+  nodes.start(0, {}, "exit 0");
+  json job;
+  REQUIRE(eventually([&] {
+    const Ended said = status({id, "--json"});
+    if (said.code == 0) job = json::parse(said.out);
+    return said.code == 0 && job["joined_nodes"] == 1;
+  }));
+  CHECK(job["phase"] == "joining");
+  CHECK(job["missing_node_ranks"] == json{1, 2});
+  CHECK_THAT(status({id}).out, ContainsSubstring("1 of 3 nodes there"));
+  nodes[0].signal(SIGTERM);
+  nodes.wait();
 }
 
 TEST_CASE("a stranger is told nothing of a job") {
@@ -119,6 +176,8 @@ TEST_CASE("a running job answers over HTTP, for probes and for Prometheus") {
   asking.say("GET /metrics HTTP/1.0\r\n\r\n");
   const std::string said = asking.hear(1 << 16);
   CHECK_THAT(said, ContainsSubstring("drun_info{run_id=\"" + id + "\""));
+  CHECK_THAT(said, ContainsSubstring("\ndrun_job_nodes 1\n"));
+  CHECK_THAT(said, ContainsSubstring("\ndrun_job_workers 2\n"));
   CHECK_THAT(said, ContainsSubstring("drun_worker_running{rank=\"1\",local_rank=\"1\"} 1\n"));
   running.signal(SIGTERM);
   running.wait();

@@ -154,6 +154,56 @@ TEST_CASE("a watcher that does not read its changes loses its connection") {
   CHECK_THAT(served.lines().at(0), ContainsSubstring("does not read"));
 }
 
+TEST_CASE("a full store closes who fills it, names the limit, and serves all others") {
+  rendezvous::StoreServerSpec spec = ServedStore::loopback();
+  spec.limits.memory_bytes = 1 << 20;
+  ServedStore served(spec);
+  const RawSocket worker = current_client(served);
+  REQUIRE(worker.say(request(store::Set{"mine", "v"})));
+  std::vector<RawSocket> strangers;
+  for (int i = 0; i < 3; ++i) {
+    strangers.push_back(current_client(served));
+    const bool is_stored = i == 0;  // the others: a request that never becomes whole
+    const std::string bytes = request(store::Set{"his", std::string(900 << 10, 'x')});
+    REQUIRE(strangers.back().say(is_stored ? bytes : bytes.substr(0, bytes.size() - 1)));
+    if (is_stored) REQUIRE(strangers.back().say(request(store::NumKeys{})));
+    if (is_stored) REQUIRE(strangers.back().hear(8) == u64(2));
+  }
+  CHECK(strangers[1].hears_end());
+  CHECK(strangers[2].hears_end());
+  REQUIRE(worker.say(request(store::Add{"n", 1})));
+  CHECK(worker.hear(8) == u64(1));
+  REQUIRE(eventually([&] { return served.lines().size() == 2; }));
+  CHECK_THAT(served.lines()[0],
+             ContainsSubstring("beyond its limit of 1048576 bytes; raise --store-memory"));
+  REQUIRE(strangers[0].say(request(store::DeleteKey{"his"})));
+  REQUIRE(strangers[0].hear(8) == u64(1));
+  CHECK(served.connection_count() == 2);
+}
+
+TEST_CASE("values that wait in answers count, and go with their connection") {
+  rendezvous::StoreServerSpec spec = ServedStore::loopback();
+  spec.limits.memory_bytes = 24 << 20;
+  ServedStore served(spec);
+  const std::string set = request(store::Set{"k", std::string(8 << 20, 'x')});
+  const RawSocket writer = current_client(served);
+  std::vector<RawSocket> readers;  // that read nothing: each holds a value of its own
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(writer.say(set + request(store::NumKeys{})));
+    REQUIRE(writer.hear(8) == u64(1));
+    readers.push_back(current_client(served));
+    REQUIRE(readers.back().say(request(store::Get{"k"})));
+    REQUIRE(readers.back().hear(8) == u64(8 << 20));
+  }
+  static_cast<void>(writer.say(set));
+  CHECK(writer.hears_end());
+  readers.clear();
+  REQUIRE(eventually([&] { return served.connection_count() == 0; }));
+  const RawSocket next = current_client(served);
+  REQUIRE(next.say(set + request(store::NumKeys{})));
+  CHECK(next.hear(8) == u64(1));
+}
+
 TEST_CASE("an endless row of requests does not keep others waiting") {
   ServedStore served;
   std::atomic<bool> is_over = false;

@@ -36,7 +36,7 @@ struct Weather {
   int absent_chance = 0;       // one node never starts
   int hang_chance = 0;         // of each node, in each round
   int mute_chance = 0;         // of each answer to a look: it never comes
-  int question_chance = 0;     // of each node: asks what all do, once
+  int question_chance = 0;     // of each node: asks what all do and how all are, once
 };
 
 class Cluster {
@@ -53,6 +53,7 @@ class Cluster {
   int restarts() const { return round_.round; }
   int hangs_shown() const { return hangs_shown_; }
   int questions_answered() const { return questions_answered_; }
+  int censuses_told() const { return censuses_told_; }
 
  private:
   struct Node {
@@ -70,6 +71,8 @@ class Cluster {
     bool is_hung = false;  // its first worker, in `running`
     int open_questions = 0;
     int answers = 0;
+    int census_questions = 0;
+    int census_answers = 0;
   };
   // One connection. Each direction keeps its order; `*_free` is when the last one arrives.
   struct Link {
@@ -109,6 +112,8 @@ class Cluster {
   void act(int node, const rendezvous::Told& told);
   void act(int node, const rendezvous::ShowHang& hang);
   void act(int, const rendezvous::ShowLeftOut&) {}  // elastic_cluster.h
+  void act(int node, const rendezvous::SummariseNode& wanted);
+  void act(int node, const rendezvous::CensusHeard& heard);
   void worker_hangs(int node, int round);
   void ask(int node);
   void worker_fails(int node, int round);
@@ -157,6 +162,7 @@ class Cluster {
   int mute_chance_ = 0;
   int hangs_shown_ = 0;
   int questions_answered_ = 0;
+  int censuses_told_ = 0;
   std::map<int, std::set<int>> returned_;  // round -> nodes whose workers all returned 0
   std::string broken_;
 };

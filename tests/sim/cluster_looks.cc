@@ -51,6 +51,30 @@ void Cluster::ask(int node) {
   if (!self.is_alive || self.outcome) return;
   ++self.open_questions;
   tell_member(node, OwnQuestion{static_cast<std::uint64_t>(self.open_questions)});
+  ++self.census_questions;
+  tell_member(node, OwnCensusQuestion{static_cast<std::uint64_t>(self.census_questions)});
+}
+
+void Cluster::act(int node, const SummariseNode& wanted) {
+  if (percent() < mute_chance_) return;
+  later(between(0, 300), [this, node, wanted] {
+    const Node& self = node_at(node);
+    const int running = self.running ? self.running->local_world_size : 0;
+    tell_member(node, OwnSummary{wanted.census, {.workers_running = running}});
+  });
+}
+
+// All that were there stand in it, each once.
+void Cluster::act(int node, const CensusHeard& heard) {
+  Node& self = node_at(node);
+  require(heard.question == 1 && ++self.census_answers <= self.census_questions,
+          "a census that nobody asked for, or a second one");
+  if (!heard.census.note.empty()) return;
+  ++censuses_told_;
+  std::set<int> seen(heard.census.missing_ranks.begin(), heard.census.missing_ranks.end());
+  for (const CensusNode& one : heard.census.nodes)
+    require(one.node_rank && seen.insert(*one.node_rank).second, "a node stands in two places");
+  require(seen.size() == nodes_.size(), "a node stands in no place");
 }
 
 void Cluster::act(int node, const Told& told) {

@@ -19,6 +19,7 @@ struct Tally {
   int most_restarts = 0;
   int hangs_shown = 0;
   int questions_answered = 0;
+  int censuses_told = 0;
 };
 
 std::string name_of(const Ending& ending) {
@@ -37,6 +38,7 @@ Tally run_many(const Weather& weather, int most_runs) {
     REQUIRE(cluster.broken() == "");
     tally.hangs_shown += cluster.hangs_shown();
     tally.questions_answered += cluster.questions_answered();
+    tally.censuses_told += cluster.censuses_told();
     tally.most_restarts = std::max(tally.most_restarts, cluster.restarts());
     for (const Outcome& outcome : cluster.outcomes()) ++tally.endings[name_of(outcome.ending)];
   }
@@ -130,6 +132,7 @@ TEST_CASE("whoever asks in fair weather is answered, and nothing else changes") 
   weather.mute_chance = GENERATE(0, 30);
   const Tally tally = run_many(weather, 300);
   CHECK(tally.questions_answered > 0);
+  CHECK(tally.censuses_told > 0);
   CHECK(tally.endings ==
         std::map<std::string, int>{{"succeeded", tally.runs * weather.node_count}});
 }

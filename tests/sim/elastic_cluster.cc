@@ -117,6 +117,12 @@ void ElasticCluster::plan_accidents() {
     agent.is_frozen = true;
     later(between(100, 30'000), [this, i = index_of(agent)] { thaw(i); });
   });
+  for (int host = 0; weather_.question_chance > 0 && host < weather_.hosts; ++host) {
+    if (percent() >= weather_.question_chance) continue;
+    later(between(0, kAccidentsUntil), [this, host] {
+      if (Agent* const agent = living(host)) ask(index_of(*agent));
+    });
+  }
   if (percent() < weather_.kill_master_chance)
     later(between(0, kAccidentsUntil), [this] { kill_master(); });
   if (percent() < weather_.signal_master_chance) {
@@ -247,8 +253,11 @@ void ElasticCluster::act(std::size_t agent, const StartWorkers& start) {
   require(!self.outcome, "workers are started after the end");
   self.running = start.world;
   self.is_stopping = false;
+  self.is_hung = false;
   self.failures.clear();
   const int round = start.world.round;
+  if (weather_.hang_chance > 0 && !start.world.is_preflight && percent() < weather_.hang_chance)
+    return later(between(0, kLongestRound), [this, agent, round] { worker_hangs(agent, round); });
   const bool is_bad = self.host > 0 && self.host <= weather_.bad_hosts;
   if (percent() < (is_bad ? 90 : weather_.failure_chance))
     later(between(0, kLongestRound), [this, agent, round] { worker_fails(agent, round); });
@@ -307,6 +316,7 @@ void ElasticCluster::act(std::size_t agent, const End& end) {
   require(!self.running, "an outcome while workers run");
   self.outcome = end.outcome;
   if (std::holds_alternative<NodeLost>(end.outcome.ending)) come_back(self.host);
+  if (self.host == 0) later(Milliseconds(0), [this] { tell_round(HostEnded{}); });
 }
 
 void ElasticCluster::kill(Agent& agent) {
@@ -351,7 +361,8 @@ void ElasticCluster::act(const SendTo& send) { send_down(send.peer, send.message
 
 void ElasticCluster::act(const SendAll& send) {
   if (const auto* stop = std::get_if<Stop>(&send.message))
-    was_failure_ = stop->cause.find(" failed") != std::string::npos;
+    was_failure_ = stop->cause.find(" failed") != std::string::npos ||
+                   stop->cause.find(" hung: ") != std::string::npos;
   for (const Peer peer : send.peers) send_down(peer, send.message);
 }
 

@@ -40,7 +40,10 @@ struct ElasticWeather {
   int pause_ms = 0;       // --restart-backoff
   int exclude_after = 0;  // --exclude-after
   bool preflight = false;
-  int bad_hosts = 0;  // from the second on: their workers fail nine times in ten
+  int bad_hosts = 0;        // from the second on: their workers fail nine times in ten
+  int hang_chance = 0;      // of each node, in each round
+  int mute_chance = 0;      // of each answer to a look or a census: it never comes
+  int question_chance = 0;  // of each host: asks what all do and how all are, once
 };
 
 // One that depends on the seed alone: from 3 to 50 hosts, with any of the accidents.
@@ -59,6 +62,8 @@ class ElasticCluster {
   std::optional<Outcome> outcome() const;
   int rounds() const { return worlds_; }
   int restarts() const { return static_cast<int>(round_.restarts.size()); }
+  int hangs_shown() const { return hangs_shown_; }
+  int censuses_told() const { return censuses_told_; }
   std::size_t left_out() const { return round_.exclusions.nodes.size(); }
 
  private:
@@ -81,6 +86,10 @@ class ElasticCluster {
     bool is_stopping = false;
     std::vector<rendezvous::AgedFailure> failures;
     std::optional<Outcome> outcome;
+    bool is_hung = false;  // its first worker, in `running`
+    int questions = 0;
+    std::set<std::uint64_t> told;
+    std::set<std::uint64_t> censuses;
   };
   // One connection. Each direction keeps its order; `*_free` is when the last one arrives.
   struct Link {
@@ -118,11 +127,14 @@ class ElasticCluster {
   void act(std::size_t agent, const rendezvous::StopWorkers& stop);
   void act(std::size_t agent, const rendezvous::End& end);
   void act(std::size_t, const rendezvous::MemberLog&) {}
-  // Looks and hangs are cluster.h's.
-  void act(std::size_t, const rendezvous::LookAtWorkers&) {}
-  void act(std::size_t, const rendezvous::Told&) {}
-  void act(std::size_t, const rendezvous::ShowHang&) {}
+  void act(std::size_t agent, const rendezvous::LookAtWorkers& look);
+  void act(std::size_t agent, const rendezvous::Told& told);
+  void act(std::size_t agent, const rendezvous::ShowHang& hang);
   void act(std::size_t, const rendezvous::ShowLeftOut&) {}
+  void act(std::size_t agent, const rendezvous::SummariseNode& wanted);
+  void act(std::size_t agent, const rendezvous::CensusHeard& heard);
+  void worker_hangs(std::size_t agent, int round);
+  void ask(std::size_t agent);
   void worker_fails(std::size_t agent, int round);
   void workers_return(std::size_t agent, int round);
   void stop_workers(std::size_t agent);
@@ -177,6 +189,8 @@ class ElasticCluster {
   std::map<int, std::set<std::size_t>> returned_;
   bool was_failure_ = false;            // what stopped the last world
   std::map<int, Time> first_failures_;  // of each round, wherever it was
+  int hangs_shown_ = 0;
+  int censuses_told_ = 0;
   std::string broken_;
 };
 

@@ -24,6 +24,8 @@ struct Tally {
   int runs = 0;
   int most_rounds = 0;
   int most_restarts = 0;
+  int hangs_shown = 0;
+  int censuses_told = 0;
   std::map<std::string, int> endings;
 };
 
@@ -36,6 +38,8 @@ void run_one(const ElasticWeather& weather, std::uint32_t seed, Tally& tally) {
   ++tally.runs;
   tally.most_rounds = std::max(tally.most_rounds, cluster.rounds());
   tally.most_restarts = std::max(tally.most_restarts, cluster.restarts());
+  tally.hangs_shown += cluster.hangs_shown();
+  tally.censuses_told += cluster.censuses_told();
   const char* const names[] = {"succeeded", "failed", "interrupted", "lost", "not run"};
   if (const auto outcome = cluster.outcome()) ++tally.endings[names[outcome->ending.index()]];
 }
@@ -81,6 +85,23 @@ TEST_CASE("failures of an elastic job restart it as often as allowed, and the fi
   CHECK(tally.endings.at("failed") > 0);
 }
 
+TEST_CASE("hung workers of an elastic job cost a restart as failures do, and it ends") {
+  ElasticWeather weather;
+  weather.hosts = 5;
+  weather.max_nodes = 4;
+  weather.hang_chance = 20;
+  weather.max_restarts = 2;
+  weather.mute_chance = GENERATE(0, 20);
+  weather.question_chance = 50;
+  const Tally tally = run_many(weather, 100);
+  CHECK(tally.most_restarts == 2);
+  CHECK(tally.hangs_shown > 0);
+  CHECK(tally.censuses_told > 0);
+  CHECK(tally.endings.at("succeeded") > 0);
+  CHECK(tally.endings.at("failed") > 0);
+  CHECK(tally.endings.size() == 2);
+}
+
 TEST_CASE("a node whose workers always fail is left out, and the job succeeds with the others") {
   ElasticWeather weather;
   weather.hosts = 4;
@@ -109,6 +130,8 @@ TEST_CASE("whatever happens to an elastic job, its worlds are sound and it ends"
   CHECK(tally.runs == static_cast<int>(runs));
   std::string figures = std::to_string(tally.runs) + " runs, at most " +
                         std::to_string(tally.most_rounds) + " rounds";
+  figures += ", " + std::to_string(tally.hangs_shown) + " words of a hang, " +
+             std::to_string(tally.censuses_told) + " censuses";
   for (const auto& [name, count] : tally.endings)
     figures += ", " + std::to_string(count) + " " + name;
   if (std::getenv("DRUN_SIM_RUNS") != nullptr) WARN(figures);

@@ -29,6 +29,9 @@ ElasticWeather random_weather(std::uint32_t seed) {
   weather.exclude_after = up_to(3) == 0 ? 1 + up_to(1) : 0;
   weather.preflight = up_to(3) == 0;
   weather.bad_hosts = up_to(2) == 0 ? 1 : 0;
+  weather.hang_chance = up_to(2) == 0 ? up_to(25) : 0;
+  weather.mute_chance = up_to(1) * up_to(20);
+  weather.question_chance = up_to(1) * up_to(40);
   return weather;
 }
 

@@ -154,6 +154,17 @@ void MemberDriver::provoke(int kind) {
       [this] {
         event(LeaderNamed{{"b", 29400}, 1});
       },
+      [this] { event(OwnCensusQuestion{1}); },
+      [this] {
+        event(OwnSummary{1, {}});
+      },
+      [this] { hear(TellNode{1}); },
+      [this] {
+        hear(Remember{{{"b", 0, 1}}});
+      },
+      [this] {
+        hear(CensusTold{1, {}});
+      },
   };
   REQUIRE(events.size() == kEventKinds);
   events[static_cast<std::size_t>(kind)]();

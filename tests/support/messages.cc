@@ -38,6 +38,35 @@ Evidence full_evidence() {
           .ranks_left_out = 4};
 }
 
+Census full_census() {
+  return {.job = {.endpoint = "10.0.0.1:29500",
+                  .phase = JobPhase::Stopping,
+                  .least_nodes = 2,
+                  .most_nodes = 4,
+                  .joined_nodes = 2,
+                  .spares = 1,
+                  .round = 4,
+                  .is_preflight = true,
+                  .world_size = 16,
+                  .restarts = 2,
+                  .restarts_left = 1,
+                  .max_restarts = 3,
+                  .up = Milliseconds(90'000),
+                  .round_up = Milliseconds(250),
+                  .last_failure = brief(full_failure(3)),
+                  .left_out = {{1, "b", 4, "it fails"}}},
+          .nodes = {{0,
+                     "a",
+                     8,
+                     NodePresence::Answered,
+                     {NodePhase::Running, 7, 1, Milliseconds(91'000)},
+                     Milliseconds(17)},
+                    {1, "b", 8, NodePresence::Lost, {}, Milliseconds(4000)},
+                    {std::nullopt, "c", 8, NodePresence::Asked, {}, Milliseconds(1)}},
+          .nodes_not_listed = 5,
+          .missing_ranks = {2, 3}};
+}
+
 std::vector<MemberMessage> member_messages() {
   const AgedFailure aged{full_failure(5), Milliseconds(250)};
   Failure not_started = full_failure(6);
@@ -64,7 +93,8 @@ std::vector<MemberMessage> member_messages() {
                      .age = Milliseconds(90'000),
                      .coordinator = "host-0",
                      .restarts = 2,
-                     .restart_ages = {Milliseconds(4000), Milliseconds(17)}},
+                     .restart_ages = {Milliseconds(4000), Milliseconds(17)},
+                     .records = {{"b at 10.0.0.2", 1, 2, true, 3, 4, "it fails"}, {"c", 0, 1}}},
                 5,
                 true,
                 {{"server", 1}, {"trainer", 7}}},
@@ -87,7 +117,9 @@ std::vector<MemberMessage> member_messages() {
                  .term = 9,
                  .rounds = 4},
           Lines{3, 7, true, false, true, true, true, false, full_failure(1).time, "half a l\xff"},
-          Lines{.is_end = true}};
+          Lines{.is_end = true},
+          CensusAsked{7},
+          NodeTold{9, {NodePhase::Stopping, 3, 1, Milliseconds(4711)}}};
 }
 
 std::vector<CoordinatorMessage> coordinator_messages() {
@@ -150,7 +182,11 @@ std::vector<CoordinatorMessage> coordinator_messages() {
                .free_in = Milliseconds(250),
                .term = 9,
                .rounds = 4},
-          Follow{"host-b", 29400, 9}};
+          Follow{"host-b", 29400, 9},
+          TellNode{9},
+          CensusTold{7, {.note = "too many"}},
+          CensusTold{8, full_census()},
+          Remember{{{"b at 10.0.0.2", 1, 2, true, 3, 4, "it fails"}, {"c", 0, 1}}}};
 }
 
 }  // namespace drun::test

@@ -10,6 +10,7 @@ namespace drun::test {
 
 Failure full_failure(int rank);
 Evidence full_evidence();
+Census full_census();
 
 std::vector<rendezvous::MemberMessage> member_messages();
 std::vector<rendezvous::CoordinatorMessage> coordinator_messages();

@@ -1,6 +1,7 @@
 // A coordinator that takes over from one that was lost.
 #include "rendezvous/round/inheritance.h"
 
+#include "rendezvous/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/round_driver.h"
 
@@ -183,6 +184,118 @@ TEST_CASE("what a coordinator leaves in writing is where the next one goes on") 
   past.restart_ages = {70s, 5s};
   inherit(after.state, past, after.now);
   CHECK(after.state.restarts == std::vector<Time>{after.now - 70s, after.now - 5s});
+}
+
+// Agents are known by the address that their connections come from: here all the same.
+AgentId id_of(int node) { return {"host" + std::to_string(node) + " at 10.0.0.9", 0}; }
+
+Past with_record(NodeRecord record) {
+  Past past = past_of_three();
+  past.records = {std::move(record)};
+  return past;
+}
+
+NodeRecord left_out_record(int node) {
+  return {.name = id_of(node).first,
+          .is_left_out = true,
+          .node_rank = 2,
+          .round = 4,
+          .reason = "it fails"};
+}
+
+TEST_CASE("who was left out by a coordinator before is not let in by the next") {
+  Successor round(1, 4);
+  round.come(1, with_record(left_out_record(3)));
+  round.come(3, std::nullopt);
+  const auto refused = round.sent<Refused>(Successor::peer(3));
+  REQUIRE(refused.size() == 1);
+  CHECK_THAT(refused[0].error.message, ContainsSubstring("it was left out of this job: it fails"));
+  CHECK(round.state.exclusions.nodes.at(0).told == LeftOut{2, "host3", 4, "it fails"});
+}
+
+TEST_CASE("who came before anybody could tell that it was left out is sent away, and only it") {
+  Successor round(1, 4);
+  const bool is_running = GENERATE(false, true);
+  round.come(1, is_running ? std::optional(past_of_three()) : std::nullopt);
+  round.come(3, std::nullopt);
+  REQUIRE((round.state.phase == RoundPhase::Running) == is_running);
+  round.come(2, with_record(left_out_record(3)));
+  REQUIRE(round.sent<Finish>(Successor::peer(3)).size() == 1);
+  CHECK(round.dropped(Successor::peer(3)));
+  CHECK_FALSE(round.dropped(Successor::peer(1)));
+  if (is_running) {
+    CHECK(round.sent<Stop>(Successor::peer(1)).size() == 1);
+    round.say(Successor::peer(1), Stopped{round.state.round, {}, 0});
+  }
+  REQUIRE(round.world_of(2));
+  CHECK(round.world_of(2)->node_count == 2);
+}
+
+TEST_CASE("a seat of a node that was left out is given up with its node, the job goes on") {
+  Successor round(1, 4);
+  round.come(1, past_of_three());
+  round.come(2, with_record(left_out_record(1)));
+  REQUIRE(round.sent<Finish>(Successor::peer(1)).size() == 1);  // its agent takes the seat with it
+  CHECK(round.sent<Finish>(Successor::peer(2)).empty());
+}
+
+TEST_CASE(
+    "who was lost again and again under a coordinator before has to stay longer for the next") {
+  Successor round(1, 2);
+  round.come(1, with_record({.name = id_of(3).first, .losses = 3}));
+  CHECK(round.state.known.at(id_of(3)).losses == 3);
+}
+
+TEST_CASE("all are told what the next coordinator has to know, newcomers at once") {
+  RoundSpec spec = spec_of(1, 3);
+  spec.elastic->min_uptime = 0s;
+  Successor round(1, 3);
+  for (const int node : {1, 2, 3}) round.come(node, std::nullopt);
+  REQUIRE(round.state.phase == RoundPhase::Running);
+  round.leave(Successor::peer(3));
+  const auto told = round.sent<Remember>(Successor::peer(2));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].records == std::vector<NodeRecord>{{.name = id_of(3).first, .losses = 1}});
+  round.come(4, std::nullopt);
+  CHECK(round.sent<Remember>(Successor::peer(4)).at(0).records == told[0].records);
+}
+
+TEST_CASE("a coordinator that nobody can follow has nothing remembered") {
+  RoundSpec spec = spec_of(1, 3);
+  spec.term = 0;
+  Successor round(1, 3);
+  round.state = open_round(spec, round.now);
+  for (const int node : {1, 2, 3}) round.come(node, std::nullopt);
+  round.leave(Successor::peer(3));
+  CHECK(round.sent<Remember>(Successor::peer(2)).empty());
+}
+
+TEST_CASE("records are few: who was only lost is forgotten before who was left out") {
+  std::vector<NodeRecord> records;
+  for (int node = 0; node < 40; ++node)
+    note_record(records, {.name = "h" + std::to_string(node), .is_left_out = node < 10});
+  CHECK(records.size() == kMostRecords);
+  CHECK(std::count_if(records.begin(), records.end(),
+                      [](const auto& record) { return record.is_left_out; }) == 10);
+  CHECK(records.back().name == "h39");
+  note_record(records, {.name = "h3", .losses = 2, .is_left_out = true});
+  CHECK(records.size() == kMostRecords);
+  CHECK(records.back().losses == 2);
+  note_record(records, {.name = std::string(kRecordTextBytes + 1, 'x')});
+  CHECK(records.back().name == "h3");
+}
+
+TEST_CASE("a hello with all that it may carry fits into the first frame") {
+  Hello hello;
+  hello.run_id.assign(4096, 'r');
+  hello.role.assign(256, 'r');
+  hello.host.assign(256, 'h');
+  hello.past = past_of_three();
+  hello.past->coordinator.assign(256, 'c');
+  hello.past->restart_ages.assign(kMostRestartsTold, 1ms);
+  const std::string text(kRecordTextBytes, 'x');
+  hello.past->records.assign(kMostRecords, {.name = text, .reason = text});
+  CHECK(encode(MemberMessage(hello)).size() <= kHelloFrameLimitBytes);
 }
 
 }  // namespace drun::rendezvous

@@ -200,4 +200,19 @@ TEST_CASE("only the last restarts are told one by one") {
   CHECK(past.restart_ages.back() == 1s);
 }
 
+TEST_CASE("what a member was told to remember it tells the next coordinator") {
+  MemberDriver member = running();
+  const NodeRecord left_out{.name = "d at 10.0.0.4", .is_left_out = true, .reason = "it fails"};
+  member.hear(Remember{{left_out, {.name = "c at 10.0.0.3", .losses = 1}}});
+  member.hear(Remember{{{.name = "c at 10.0.0.3", .losses = 2}}});
+  member.event(ConnectionLost{"reset"});
+  member.event(OwnStopped{4, {}});
+  dial_next(member);
+  member.event(Connected{});
+  const Hello hello = member.said<Hello>();
+  REQUIRE(hello.past);
+  CHECK(hello.past->records ==
+        std::vector<NodeRecord>{left_out, {.name = "c at 10.0.0.3", .losses = 2}});
+}
+
 }  // namespace drun::rendezvous

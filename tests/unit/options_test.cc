@@ -373,6 +373,7 @@ TEST_CASE("drun status takes its options before and behind the job") {
   CHECK(std::get<StacksCommand>(*parse({"stacks"})) == StacksCommand{});
   CHECK_FALSE(parse({"stacks", "a", "b"}));
   CHECK_FALSE(parse({"stacks", "--watch"}));
+  CHECK(std::get<StatusCommand>(*parse({"status", "--node"})).is_node);
   const StatusCommand wanted{.job = "night", .is_json = true, .is_live = true};
   CHECK(std::get<StatusCommand>(*parse({"status", "night", "--json", "--watch"})) == wanted);
   CHECK(std::get<StatusCommand>(*parse({"status", "--watch", "night", "--json"})) == wanted);

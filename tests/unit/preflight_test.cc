@@ -121,4 +121,27 @@ TEST_CASE("a program's failure is not the preflight's: it is restarted as ever")
   CHECK_FALSE(world.is_preflight);
 }
 
+TEST_CASE("a signal that comes while a failed check is stopped ends the job, which would go on") {
+  test::ElasticJob job = checking();
+  job.say(RoundDriver::peer(2), Failed{0, aged_failure(2)});
+  job.say(RoundDriver::peer(0), Signalled{15});
+  for (const int node : {0, 1}) job.stopped(node);
+  job.say(RoundDriver::peer(2), Stopped{0, {aged_failure(2)}, 0});
+  const auto finish = job.sent<Finish>(RoundDriver::peer(1));
+  REQUIRE(finish.size() == 1);
+  CHECK(std::holds_alternative<Interrupted>(finish[0].outcome.ending));
+}
+
+TEST_CASE("a signal after a failed check that ends the job anyway does not hide the failure") {
+  RoundDriver job(fixed_spec());
+  job.join_all();
+  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.say(RoundDriver::peer(0), Signalled{15});
+  job.say(RoundDriver::peer(0), Stopped{0, {}, 0});
+  job.say(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
+  const auto finish = job.sent<Finish>(RoundDriver::peer(1));
+  REQUIRE(finish.size() == 1);
+  CHECK(std::holds_alternative<WorkersFailed>(finish[0].outcome.ending));
+}
+
 }  // namespace drun::rendezvous

@@ -1,0 +1,165 @@
+#include "agent/job_status.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "agent/wall_time.h"
+
+namespace drun::agent {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
+
+const char* word_of(JobPhase phase) {
+  switch (phase) {
+    case JobPhase::Joining:
+      return "joining";
+    case JobPhase::Running:
+      return "running";
+    case JobPhase::Stopping:
+      return "stopping";
+    case JobPhase::Pausing:
+      return "pausing";
+    case JobPhase::Finishing:
+      break;
+  }
+  return "ending";
+}
+
+// What a node does, or why it is not known.
+const char* state_of(const CensusNode& node, JobPhase phase) {
+  switch (node.presence) {
+    case NodePresence::Answered:
+      return agent::word_of(node.told.phase);
+    case NodePresence::Asked:
+      return "silent";
+    case NodePresence::Coming:
+      return phase == JobPhase::Finishing ? "ending" : "joining";
+    case NodePresence::Lost:
+      break;
+  }
+  return "lost";
+}
+
+Json node_json(const CensusNode& node, JobPhase phase) {
+  const bool is_told = node.presence == NodePresence::Answered;
+  const auto if_told = [is_told](Json value) { return is_told ? std::move(value) : Json(nullptr); };
+  return {{"node_rank", node.node_rank ? Json(*node.node_rank) : Json(nullptr)},
+          {"host", node.host},
+          {"state", state_of(node, phase)},
+          {"workers", node.workers},
+          {"workers_running", if_told(node.told.workers_running)},
+          {"workers_failed", if_told(node.told.workers_failed)},
+          {"up_s", if_told(seconds(node.told.up))},
+          {"heard_s", seconds(node.heard)}};
+}
+
+Json left_out_json(const LeftOut& node) {
+  return {{"node_rank", node.node_rank},
+          {"host", node.host},
+          {"round", node.round},
+          {"reason", node.reason}};
+}
+
+Json failure_json(const std::optional<Failure>& last) {
+  if (!last) return nullptr;
+  return {{"time", utc_time(last->time)},
+          {"round", last->round},
+          {"node_rank", last->node_rank},
+          {"host", last->host},
+          {"rank", last->rank},
+          {"pid", last->pid},
+          {"exit_code", exit_code(last->status)},
+          {"ended", to_string(last->status)},
+          {"out_of_memory", last->out_of_memory}};
+}
+
+JobPhase as_job(NodePhase phase) {
+  if (phase == NodePhase::Running) return JobPhase::Running;
+  return phase == NodePhase::Stopping ? JobPhase::Stopping : JobPhase::Joining;
+}
+
+// All that this node knows by itself.
+Census own_census(const NodeStatus& own, const std::string& note) {
+  Census census{.note = note};
+  const World world = own.world.value_or(World{});
+  census.job = {.endpoint = "",
+                .phase = as_job(own.phase),
+                .least_nodes = own.node_count,
+                .most_nodes = own.node_count,
+                .joined_nodes = own.world ? world.node_count : 0,
+                .world_size = world.world_size,
+                .restarts = world.restarts,
+                .restarts_left = std::max(0, world.max_restarts - world.restarts),
+                .max_restarts = world.max_restarts,
+                .up = own.up,
+                .round_up = own.round_up,
+                .last_failure = own.last_failure};
+  CensusNode self{
+      .host = own.host, .workers = static_cast<int>(own.pids.size()), .told = summary_of(own)};
+  if (own.world) {
+    census.job.round = world.round;
+    census.job.is_preflight = world.is_preflight;
+    self.node_rank = world.node_rank;
+  }
+  census.nodes.push_back(std::move(self));
+  return census;
+}
+
+Json job_fields(const JobFacts& job) {
+  return {{"phase", word_of(job.phase)},
+          {"is_preflight", job.is_preflight},
+          {"up_s", seconds(job.up)},
+          {"round", job.round ? Json(*job.round) : Json(nullptr)},
+          {"round_up_s", job.round ? Json(seconds(job.round_up)) : Json(nullptr)},
+          {"restarts", job.restarts},
+          {"restarts_left", job.restarts_left},
+          {"max_restarts", job.max_restarts},
+          {"min_nodes", job.least_nodes},
+          {"max_nodes", job.most_nodes},
+          {"joined_nodes", job.joined_nodes},
+          {"spares", job.spares},
+          {"world_size", job.world_size}};
+}
+
+Json document(const NodeStatus& own, const Census& census) {
+  Json json{{"schema", "drun.job/1"},
+            {"run_id", own.run_id},
+            {"endpoint", census.job.endpoint.empty() ? Json(nullptr) : Json(census.job.endpoint)},
+            {"asked_host", own.host},
+            {"agent_pid", own.pid},
+            {"drun_pid", own.parent_pid},
+            {"command", own.command},
+            {"note", census.note.empty() ? Json(nullptr) : Json(census.note)}};
+  json.update(job_fields(census.job));
+  Json nodes = Json::array();
+  for (const CensusNode& node : census.nodes) nodes.push_back(node_json(node, census.job.phase));
+  Json left_out = Json::array();
+  for (const LeftOut& node : census.job.left_out) left_out.push_back(left_out_json(node));
+  json["nodes"] = std::move(nodes);
+  json["nodes_not_listed"] = census.nodes_not_listed;
+  json["missing_node_ranks"] = census.missing_ranks;
+  json["left_out"] = std::move(left_out);
+  json["last_failure"] = failure_json(census.job.last_failure);
+  return json;
+}
+
+}  // namespace
+
+NodeSummary summary_of(const NodeStatus& status) {
+  const auto running =
+      std::count_if(status.pids.begin(), status.pids.end(), [](const int pid) { return pid != 0; });
+  return {.phase = status.phase,
+          .workers_running = static_cast<int>(running),
+          .workers_failed = status.workers_failed,
+          .up = status.up};
+}
+
+std::string job_json(const NodeStatus& own, const Census& census) {
+  const Json json = document(own, census.note.empty() ? census : own_census(own, census.note));
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,59 @@
+// core. What the coordinator's machine (round.h) hears, and what it wants done.
+// Owner:   values; copy freely.   Thread: any.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/control_message.h"
+#include "rendezvous/log.h"
+
+namespace drun::rendezvous {
+
+using Time = std::chrono::steady_clock::time_point;
+// One connection; never used twice.
+using Peer = std::uint64_t;
+
+struct PeerArrived {
+  Peer peer = 0;
+  std::string address;
+};
+struct PeerSaid {
+  Peer peer = 0;
+  MemberMessage message;
+};
+struct PeerLeft {
+  Peer peer = 0;
+  std::string reason;  // "its connection closed"
+};
+// The coordinator's own agent has an outcome of its own, and will not be a member (any more).
+struct HostEnded {};
+struct RoundTick {};
+using RoundEvent = std::variant<PeerArrived, PeerSaid, PeerLeft, HostEnded, RoundTick>;
+
+struct SendTo {
+  Peer peer = 0;
+  CoordinatorMessage message;
+};
+// The same to every member that is not lost.
+struct SendAll {
+  std::vector<Peer> peers;
+  CoordinatorMessage message;
+};
+// After what was sent to it has gone out. PeerLeft may follow, and is ignored.
+struct Drop {
+  Peer peer = 0;
+};
+// Before anything that stands after it.
+struct ClearStore {};
+struct RoundLog {
+  LogLevel level = LogLevel::Info;
+  std::string text;
+};
+struct RoundOver {};  // the last action of all: nobody is left, or waited for
+using RoundAction = std::variant<SendTo, SendAll, Drop, ClearStore, RoundLog, RoundOver>;
+
+}  // namespace drun::rendezvous

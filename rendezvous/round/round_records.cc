@@ -1,0 +1,49 @@
+// What the next coordinator is to know of agents that were left out or lost, and what this one
+// hears of them from its members.
+#include <utility>
+
+#include "rendezvous/round/assembly.h"
+#include "rendezvous/round/census_of.h"
+#include "rendezvous/round/elastic.h"
+#include "rendezvous/round/inheritance.h"
+#include "rendezvous/round/round_turn.h"
+
+namespace drun::rendezvous {
+
+using Presence = RoundNode::Presence;
+
+// Where nobody can take over nobody needs to remember.
+void RoundTurn::record(const AgentId& id) {
+  if (state_.spec.term == 0) return;
+  const NodeRecord told = record_of(state_, id);
+  note_record(state_.records, told);
+  actions_.emplace_back(SendAll{census_peers(state_), Remember{{told}}});
+}
+
+void RoundTurn::tell_records(Peer peer) {
+  if (state_.spec.term != 0 && !state_.records.empty()) send(peer, Remember{state_.records});
+}
+
+// Whoever was let in before its members told that it had been left out goes again.
+void RoundTurn::hear_of_past(const Past& past) {
+  for (const AgentId& id : inherit(state_, past, now_)) turn_out(id);
+}
+
+void RoundTurn::turn_out(const AgentId& id) {
+  const auto known = state_.known.find(id);
+  if (known == state_.known.end() || !known->second.peer) return;
+  const Peer peer = *known->second.peer;
+  const Error error = with_context(*exclusion_objection(state_.exclusions, id),
+                                   state_.spec.endpoint + " sends it away");
+  const auto seat = state_.node_of.find(peer);
+  const bool is_waiting = state_.line.contains(peer);
+  if (seat == state_.node_of.end() && !is_waiting) return;
+  log(LogLevel::Warning, id.first + ": " + error.message);
+  send(peer, Finish{outcome_of(state_, NotRun{error}, now_)});
+  // The coordinator's own: its agent gives up the lead with it, and the others elect another.
+  if (is_waiting ? state_.line.at(peer).hello.is_host : node_at(seat->second).hello.is_host) return;
+  is_waiting ? drop_waiter(peer, "it was left out of this job")
+             : drop_member(seat->second, "it was left out of this job");
+}
+
+}  // namespace drun::rendezvous

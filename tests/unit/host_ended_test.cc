@@ -1,0 +1,71 @@
+// The coordinator's own agent ends before the job has an end.
+#include "tests/support/catch.h"
+#include "tests/support/elastic_job.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using test::RoundDriver;
+
+RoundSpec fixed_spec() {
+  RoundSpec spec = test::elastic_spec(1, 3);
+  spec.elastic.reset();
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("a coordinator whose agent ended before anybody joined is over at once") {
+  const RoundSpec spec = GENERATE(fixed_spec(), test::elastic_spec(1, 3));
+  RoundDriver round(spec);
+  round.event(HostEnded{});
+  CHECK(round.count<RoundOver>() == 1);
+  CHECK_FALSE(deadline(round.state));
+}
+
+TEST_CASE("members that wait for a coordinator's agent that has ended are told so") {
+  RoundDriver round(fixed_spec());
+  round.join(1);
+  round.event(HostEnded{});
+  const auto finish = round.sent<Finish>(RoundDriver::peer(1));
+  REQUIRE(finish.size() == 1);
+  const auto* lost = std::get_if<NodeLost>(&finish[0].outcome.ending);
+  REQUIRE(lost != nullptr);
+  CHECK(lost->is_coordinator);
+  CHECK(lost->reason == "the coordinator's agent has ended");
+  round.leave(RoundDriver::peer(1));
+  CHECK(round.count<RoundOver>() == 1);
+}
+
+TEST_CASE("a coordinator's agent that ends while it waits for the others leaves nobody waiting") {
+  RoundDriver round(fixed_spec());
+  round.join(0);
+  round.join(1);
+  round.event(HostEnded{});
+  CHECK(round.dropped(RoundDriver::peer(0)));
+  CHECK(round.sent<Finish>(RoundDriver::peer(1)).size() == 1);
+  test::ElasticJob job(2, 3);
+  job.come(0);
+  job.event(HostEnded{});
+  CHECK(job.count<RoundOver>() == 1);
+}
+
+TEST_CASE("a job whose coordinator's agent has ended stops its workers first") {
+  RoundDriver round(fixed_spec());
+  round.join_all();
+  round.event(HostEnded{});
+  CHECK(round.sent<Stop>(RoundDriver::peer(1)).size() == 1);
+  for (const int node : {1, 2}) round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  CHECK(round.sent<Finish>(RoundDriver::peer(1)).size() == 1);
+}
+
+TEST_CASE("the end of its own agent does not change an end that has been told") {
+  RoundDriver round(fixed_spec());
+  round.join_all();
+  for (const int node : {0, 1, 2}) round.say(RoundDriver::peer(node), AllReturned{0});
+  REQUIRE(round.state.phase == RoundPhase::Ending);
+  round.event(HostEnded{});
+  CHECK(round.actions.empty());
+}
+
+}  // namespace drun::rendezvous

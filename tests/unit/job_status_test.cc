@@ -1,0 +1,126 @@
+#include "agent/job_status.h"
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/job_text.h"
+#include "tests/support/catch.h"
+#include "tests/support/messages.h"
+
+namespace drun {
+namespace {
+
+using agent::NodeStatus;
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+NodeStatus own() {
+  NodeStatus status;
+  status.run_id = "night";
+  status.host = "gpu0";
+  status.pid = 7;
+  status.parent_pid = 6;
+  status.command = {"./train", "--lr=1"};
+  status.phase = NodePhase::Running;
+  status.up = 61s;
+  status.pids = {31, 0};
+  status.workers_failed = 1;
+  status.node_count = 4;
+  return status;
+}
+
+Census census() {
+  Census census = test::full_census();
+  Failure& failure = *census.job.last_failure;
+  failure.host = "gpu1";
+  failure.time = WallTime(std::chrono::microseconds(1795266187123456));
+  census.job.is_preflight = false;
+  return census;
+}
+
+}  // namespace
+
+TEST_CASE("a job's status names every node, what it does, and who does not answer") {
+  const json said = json::parse(agent::job_json(own(), census()));
+  CHECK(said["schema"] == "drun.job/1");
+  CHECK(said["run_id"] == "night");
+  CHECK(said["endpoint"] == "10.0.0.1:29500");
+  CHECK(said["phase"] == "stopping");
+  CHECK(said["round"] == 4);
+  CHECK(said["restarts"] == 2);
+  CHECK(said["restarts_left"] == 1);
+  CHECK(said["note"].is_null());
+  REQUIRE(said["nodes"].size() == 3);
+  CHECK(said["nodes"][0] == json{{"node_rank", 0},
+                                 {"host", "a"},
+                                 {"state", "running"},
+                                 {"workers", 8},
+                                 {"workers_running", 7},
+                                 {"workers_failed", 1},
+                                 {"up_s", 91.0},
+                                 {"heard_s", 0.017}});
+  CHECK(said["nodes"][1]["state"] == "lost");
+  CHECK(said["nodes"][2]["state"] == "silent");
+  CHECK(said["nodes"][2]["node_rank"].is_null());
+  CHECK(said["nodes"][2]["up_s"].is_null());
+  CHECK(said["missing_node_ranks"] == json{2, 3});
+  CHECK(said["left_out"][0]["reason"] == "it fails");
+  CHECK(said["last_failure"]["rank"] == 3);
+}
+
+TEST_CASE("a job's status reads as one would tell it") {
+  CHECK(job_text(agent::job_json(own(), census())) ==
+        "night  coordinator 10.0.0.1:29500  agent 7 here\n"
+        "  stopping, 16 workers on 2 nodes, up 1 min 30 s; round 4 for 0.250 s; 2 restarts used, "
+        "1 left\n"
+        "  command: ./train --lr=1\n"
+        "  node 0  a  running  7 of 8 workers run, 1 failed  up 1 min 31 s\n"
+        "  node 1  b  lost  8 workers  last heard 4.000 s ago\n"
+        "  spare  c  silent  8 workers  last heard 0.001 s ago\n"
+        "  and 5 more; see --json\n"
+        "  node 2  missing\n"
+        "  node 3  missing\n"
+        "  left out: node 1 (b) after round 4: it fails\n"
+        "  last failure: rank 3 on node 0 (gpu1), signal 11 (SIGSEGV, segmentation fault), core "
+        "dumped, in round 2, at 2026-11-21T13:03:07.123456Z\n");
+}
+
+TEST_CASE("without a coordinator a node tells of itself alone, and why") {
+  const std::string said = agent::job_json(own(), {.note = "this node is not in touch"});
+  const json parsed = json::parse(said);
+  CHECK(parsed["note"] == "this node is not in touch");
+  CHECK(parsed["endpoint"].is_null());
+  REQUIRE(parsed["nodes"].size() == 1);
+  CHECK(parsed["nodes"][0]["workers_running"] == 1);
+  CHECK(parsed["nodes"][0]["workers_failed"] == 1);
+  CHECK(parsed["nodes"][0]["node_rank"].is_null());
+  CHECK_THAT(job_text(said), ContainsSubstring("this node alone: this node is not in touch"));
+}
+
+TEST_CASE("what names hold does not reach the terminal as it is, of a whole job either") {
+  Census told = census();
+  told.nodes[0].host = "a\x1b[2Jb\x07\xff";
+  NodeStatus status = own();
+  status.run_id = "\x1b]0;x";
+  const std::string text = job_text(agent::job_json(status, told));
+  CHECK_FALSE(text.empty());
+  CHECK(text.find('\x1b') == std::string::npos);
+  CHECK(text.find('\x07') == std::string::npos);
+}
+
+TEST_CASE("what is no status of a job gives no text") {
+  const std::string bad =
+      GENERATE(std::string(), std::string("[]"), std::string("{"), std::string("3"),
+               std::string(R"({"schema":"drun.job/1"})"), std::string(R"({"schema":1})"));
+  CHECK(job_text(bad).empty());
+  CHECK(is_job_status(bad) == (bad.find("drun.job/1") != bad.npos));
+}
+
+TEST_CASE("a thousand nodes do not fill the screen, of a job either") {
+  Census told = census();
+  told.nodes.assign(1000, told.nodes[0]);
+  const std::string text = job_text(agent::job_json(own(), told));
+  CHECK_THAT(text, ContainsSubstring("and 749 more"));
+  CHECK(std::count(text.begin(), text.end(), '\n') < 300);
+}
+
+}  // namespace drun

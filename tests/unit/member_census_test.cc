@@ -1,0 +1,45 @@
+// A member between its agent, who asks how the job is, and the coordinator.
+#include "rendezvous/member/member_census.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/member_driver.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using test::MemberDriver;
+using Phase = MemberPhase;
+
+}  // namespace
+
+TEST_CASE("a member passes the question on, and the answer back") {
+  const Phase phase =
+      GENERATE(Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped);
+  MemberDriver member = MemberDriver::in(phase);
+  member.event(OwnCensusQuestion{3});
+  CHECK(member.said<CensusAsked>().question == 3);
+  Census census;
+  census.job.world_size = 6;
+  member.hear(CensusTold{3, census});
+  CHECK(member.only<CensusHeard>().question == 3);
+  CHECK(member.only<CensusHeard>().census == census);
+}
+
+TEST_CASE("a member that has no coordinator says so at once") {
+  const Phase phase =
+      GENERATE(Phase::Resting, Phase::Dialing, Phase::Greeting, Phase::Leaving, Phase::Ending);
+  MemberDriver member = MemberDriver::in(phase);
+  member.event(OwnCensusQuestion{3});
+  CHECK_FALSE(member.only<CensusHeard>().census.note.empty());
+}
+
+TEST_CASE("a member that is asked how it is asks its agent, and tells") {
+  MemberDriver member = MemberDriver::in(Phase::Running);
+  member.hear(TellNode{8});
+  CHECK(member.only<SummariseNode>().census == 8);
+  const NodeSummary summary{.phase = NodePhase::Running, .workers_running = 2};
+  member.event(OwnSummary{8, summary});
+  CHECK(member.said<NodeTold>() == NodeTold{8, summary});
+}
+
+}  // namespace drun::rendezvous

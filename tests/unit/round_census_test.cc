@@ -1,0 +1,197 @@
+// How a job is, asked on any of its nodes.
+#include "rendezvous/control_wire.h"
+#include "rendezvous/round/census_of.h"
+#include "tests/support/catch.h"
+#include "tests/support/elastic_job.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using test::aged_failure;
+using test::RoundDriver;
+using namespace std::chrono_literals;
+
+RoundDriver three_nodes() {
+  return RoundDriver({.run_id = "job-1",
+                      .node_count = 3,
+                      .max_restarts = 2,
+                      .endpoint = "10.0.0.1:29500",
+                      .master_addr = "10.0.0.1",
+                      .master_port = 29500});
+}
+
+std::uint64_t census_of_round(const RoundDriver& round, int node) {
+  const auto told = round.sent<TellNode>(RoundDriver::peer(node));
+  REQUIRE(told.size() == 1);
+  return told[0].census;
+}
+
+NodeSummary running_summary() {
+  return {.phase = NodePhase::Running, .workers_running = 2, .up = 5s};
+}
+
+Census only_census(const RoundDriver& round, int node, std::uint64_t question) {
+  const auto told = round.sent<CensusTold>(RoundDriver::peer(node));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].question == question);
+  return told[0].census;
+}
+
+}  // namespace
+
+TEST_CASE("who asks how the job is hears of all nodes once all have answered") {
+  RoundDriver round = three_nodes();
+  round.join_all();
+  round.say(RoundDriver::peer(1), CensusAsked{7});
+  const std::uint64_t census = census_of_round(round, 0);
+  CHECK(census_of_round(round, 2) == census);
+  round.say(RoundDriver::peer(2), CensusAsked{9});  // joins the one that is being taken
+  CHECK(round.sent<TellNode>(RoundDriver::peer(0)).empty());
+  for (const int node : {2, 0}) {
+    round.say(RoundDriver::peer(node), NodeTold{census, running_summary()});
+    CHECK(round.sent<CensusTold>(RoundDriver::peer(1)).empty());
+  }
+  round.say(RoundDriver::peer(1), NodeTold{census, {NodePhase::Stopping, 1, 1, 4s}});
+  CHECK(only_census(round, 2, 9) == only_census(round, 1, 7));
+  const Census told = only_census(round, 1, 7);
+  CHECK(told.job.phase == JobPhase::Running);
+  CHECK(told.job.round == 0);
+  CHECK(told.job.world_size == 6);
+  CHECK(told.job.restarts_left == 2);
+  REQUIRE(told.nodes.size() == 3);
+  CHECK(told.nodes[1].node_rank == 1);
+  CHECK(told.nodes[1].host == "host1");
+  CHECK(told.nodes[1].workers == 2);
+  CHECK(told.nodes[1].told == NodeSummary{NodePhase::Stopping, 1, 1, 4s});
+  CHECK(told.nodes[2].presence == NodePresence::Answered);
+}
+
+TEST_CASE("a node that says nothing is shown as silent after two seconds, and lives on") {
+  RoundDriver round = three_nodes();
+  round.join_all();
+  round.say(RoundDriver::peer(1), CensusAsked{7});
+  const std::uint64_t census = census_of_round(round, 0);
+  round.say(RoundDriver::peer(1), NodeTold{census, running_summary()});
+  round.say(RoundDriver::peer(1), NodeTold{census, {}});            // twice
+  round.say(RoundDriver::peer(0), NodeTold{census + 1, {}});        // of no census
+  REQUIRE(*deadline(round.state) <= round.state.census.answer_by);  // it wakes up by itself
+  round.wait(1999ms);
+  CHECK(round.actions.empty());
+  round.wait(1ms);
+  const Census told = only_census(round, 1, 7);
+  CHECK(told.nodes[0].presence == NodePresence::Asked);
+  CHECK(told.nodes[0].heard == 2s);
+  CHECK(told.nodes[1].told == running_summary());
+  round.say(RoundDriver::peer(0), NodeTold{census, running_summary()});  // late
+  CHECK(round.actions.empty());
+  CHECK(round.state.phase == RoundPhase::Running);
+}
+
+TEST_CASE("a node that is lost during a census is not waited for") {
+  RoundDriver round = three_nodes();
+  round.join_all();
+  round.say(RoundDriver::peer(1), CensusAsked{7});
+  const std::uint64_t census = census_of_round(round, 0);
+  for (const int node : {0, 1}) round.say(RoundDriver::peer(node), NodeTold{census, {}});
+  round.leave(RoundDriver::peer(2));
+  const Census told = only_census(round, 1, 7);
+  CHECK(told.nodes[2].presence == NodePresence::Lost);
+  CHECK(told.job.phase == JobPhase::Stopping);
+}
+
+TEST_CASE("whoever asks just afterwards gets the same without anybody being asked") {
+  RoundDriver round = three_nodes();
+  round.join_all();
+  round.say(RoundDriver::peer(1), CensusAsked{7});
+  const std::uint64_t census = census_of_round(round, 0);
+  for (const int node : {0, 1, 2}) round.say(RoundDriver::peer(node), NodeTold{census, {}});
+  round.now += 499ms;
+  round.say(RoundDriver::peer(0), CensusAsked{1});
+  CHECK(only_census(round, 0, 1).nodes.size() == 3);
+  CHECK(round.count<SendAll>() == 0);
+  round.now += 1ms;
+  round.say(RoundDriver::peer(0), CensusAsked{2});
+  CHECK(census_of_round(round, 2) == census + 1);
+}
+
+TEST_CASE("only so many may ask at the same time") {
+  RoundDriver round = three_nodes();
+  round.join_all();
+  for (std::size_t i = 0; i < kMostAskers; ++i) round.say(RoundDriver::peer(1), CensusAsked{i});
+  round.say(RoundDriver::peer(1), CensusAsked{99});
+  CHECK_THAT(only_census(round, 1, 99).note, ContainsSubstring("too many ask"));
+}
+
+TEST_CASE("before the world a census tells who is missing") {
+  RoundDriver round = three_nodes();
+  round.join(1);
+  round.say(RoundDriver::peer(1), CensusAsked{7});
+  round.say(RoundDriver::peer(1), NodeTold{census_of_round(round, 1), {}});
+  const Census told = only_census(round, 1, 7);
+  CHECK(told.job.phase == JobPhase::Joining);
+  CHECK_FALSE(told.job.round);
+  CHECK(told.job.joined_nodes == 1);
+  CHECK(told.missing_ranks == std::vector<int>{0, 2});
+}
+
+TEST_CASE("the last failure stays known in the rounds after it, without its long texts") {
+  RoundDriver round = three_nodes();
+  round.join_all();
+  AgedFailure failed = aged_failure(2);
+  failed.failure.stderr_tail = {"boom"};
+  round.say(RoundDriver::peer(2), Failed{0, failed});
+  CHECK(facts_of(round.state, round.now).last_failure->rank == 4);
+  for (const int node : {0, 1}) round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  round.say(RoundDriver::peer(2), Stopped{0, {failed}, 0});
+  const JobFacts facts = facts_of(round.state, round.now);
+  CHECK(facts.round == 1);
+  CHECK(facts.restarts == 1);
+  CHECK(facts.restarts_left == 1);
+  REQUIRE(facts.last_failure);
+  CHECK(facts.last_failure->node_rank == 2);
+  CHECK(facts.last_failure->stderr_tail.empty());
+}
+
+TEST_CASE("spares are asked, may ask, and stand behind the nodes of the world") {
+  test::ElasticJob job(1, 2);
+  for (const int node : {0, 1, 2}) job.come(node);
+  job.say(RoundDriver::peer(2), CensusAsked{7});
+  const std::uint64_t census = census_of_round(job, 0);
+  CHECK(census_of_round(job, 2) == census);
+  for (const int node : {0, 1, 2}) job.say(RoundDriver::peer(node), NodeTold{census, {}});
+  const Census told = only_census(job, 2, 7);
+  CHECK(told.job.joined_nodes == 2);
+  CHECK(told.job.spares == 1);
+  REQUIRE(told.nodes.size() == 3);
+  CHECK(told.nodes[2].host == "host2");
+  CHECK_FALSE(told.nodes[2].node_rank);
+}
+
+TEST_CASE("who has heard the end is not asked any more") {
+  RoundDriver round = three_nodes();
+  round.join_all();
+  round.say(RoundDriver::peer(0), Signalled{15});
+  for (const int node : {0, 1, 2}) round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  REQUIRE(round.state.phase == RoundPhase::Ending);
+  round.say(RoundDriver::peer(1), CensusAsked{7});
+  CHECK(only_census(round, 1, 7).job.phase == JobPhase::Finishing);
+}
+
+TEST_CASE("a census of a very large job fits into a frame, and counts who does not") {
+  RoundSpec spec = three_nodes().state.spec;
+  spec.node_count = 5000;
+  RoundDriver round(spec);
+  for (int node = 0; node < 5000; ++node) {
+    Hello hello = round.hello(node);
+    hello.host.assign(256, 'h');
+    round.join(RoundDriver::peer(node), hello);
+  }
+  const Census census = census_of(round.state, round.now);
+  CHECK(census.nodes.size() > 500);
+  CHECK(census.nodes.size() + static_cast<std::size_t>(census.nodes_not_listed) == 5000);
+  const std::string frame = encode(CoordinatorMessage(CensusTold{1, census}));
+  CHECK(frame.size() <= kFrameLimitBytes);
+  CHECK(decode_coordinator_message(std::string_view(frame).substr(4)).has_value());
+}
+
+}  // namespace drun::rendezvous
