@@ -51,8 +51,8 @@ class WorkerStream {
     rendezvous::Lines lines;     // what all messages have in common
   };
 
-  WorkerStream(asio::io_context& io, std::span<char> buffer, Console& console, Log log,
-               Setup setup, std::function<void()> on_end);
+  WorkerStream(asio::io_context& io, std::span<char> buffer, Console& console, Log log, Setup setup,
+               std::function<void()> on_end);
   WorkerStream(const WorkerStream&) = delete;
   WorkerStream& operator=(const WorkerStream&) = delete;
   ~WorkerStream();
