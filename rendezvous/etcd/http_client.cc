@@ -1,6 +1,7 @@
 #include "rendezvous/etcd/http_client.h"
 
 #include <boost/asio/ssl.hpp>
+#include <boost/asio/ssl/impl/src.hpp>  // its one user
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <cassert>

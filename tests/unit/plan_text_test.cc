@@ -75,7 +75,8 @@ TEST_CASE("the plan as JSON has every field of its schema") {
                                              {"secret", nullptr},
                                              {"store", "agent"},
                                              {"join_timeout_s", 900.0},
-                                             {"heartbeat_timeout_s", 10.0}});
+                                             {"heartbeat_timeout_s", 10.0},
+                                             {"store_memory_bytes", 1 << 30}});
   CHECK(json["command"] == nlohmann::json{"./train", "--name=it's", "${local_rank}"});
   CHECK(json["output"]["log_dir"].is_null());
   CHECK(json["output"]["streams"][1]["stderr"] == "file");
