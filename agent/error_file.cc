@@ -8,7 +8,7 @@
 namespace drun::agent {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr int kDeepest = 64;
 constexpr double kLatestSeconds = 253402300800.0;  // the year 10000

@@ -54,24 +54,6 @@ struct Launch {
   volatile int memory_error = 0;
 };
 
-class ChildStack {
- public:
-  ChildStack()
-      : base_(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
-                   kStackSharing | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
-  ChildStack(const ChildStack&) = delete;
-  ChildStack& operator=(const ChildStack&) = delete;
-  ~ChildStack() {
-    if (is_mapped()) munmap(base_, kStackBytes);
-  }
-  bool is_mapped() const { return base_ != MAP_FAILED; }
-  void* base() const { return base_; }
-  void* top() const { return static_cast<std::byte*>(base_) + kStackBytes; }
-
- private:
-  void* base_;
-};
-
 bool is_ours_to_reset(int signal) {
   if (signal == SIGPIPE || signal == SIGCHLD) return true;
   struct sigaction action {};
@@ -184,6 +166,24 @@ void reap(pid_t pid) {
 }
 
 }  // namespace
+
+class ChildStack {
+ public:
+  ChildStack()
+      : base_(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                   kStackSharing | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
+  ChildStack(const ChildStack&) = delete;
+  ChildStack& operator=(const ChildStack&) = delete;
+  ~ChildStack() {
+    if (is_mapped()) munmap(base_, kStackBytes);
+  }
+  bool is_mapped() const { return base_ != MAP_FAILED; }
+  void* base() const { return base_; }
+  void* top() const { return static_cast<std::byte*>(base_) + kStackBytes; }
+
+ private:
+  void* base_;
+};
 
 class Spawner::Impl {
  public:

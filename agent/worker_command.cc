@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "rendezvous/pulse_page.h"
+#include "rendezvous/text_parts.h"
 
 namespace drun::agent {
 namespace {
@@ -14,12 +15,6 @@ constexpr std::string_view kLocalRank = "local_rank";
 
 bool is_name_start(char c) { return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0; }
 bool is_name_part(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }
-
-std::string trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == text.npos) return "";
-  return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
-}
 
 // The device that a worker of virtual local rank 0 sees.
 std::string device_of(const WorkerSpec& spec, int local_rank) {
@@ -71,7 +66,7 @@ std::vector<std::string> visible_devices(std::string_view list) {
   std::vector<std::string> devices;
   while (!list.empty()) {
     const std::size_t comma = list.find(',');
-    devices.push_back(trimmed(list.substr(0, comma)));
+    devices.emplace_back(trimmed(list.substr(0, comma)));
     list.remove_prefix(comma == list.npos ? list.size() : comma + 1);
   }
   return devices;

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "rendezvous/text_parts.h"
+
 namespace drun {
 namespace {
 
@@ -14,16 +16,6 @@ std::optional<long long> number(std::string_view text) {
   return value;
 }
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == text.npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
 std::vector<std::string> upwards(std::string_view path) {
   std::vector<std::string> folders;
   while (path.size() > 1) {
@@ -32,12 +24,6 @@ std::vector<std::string> upwards(std::string_view path) {
   }
   folders.emplace_back("");
   return folders;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
 enum class Kind { Number, Gpu, Mig };

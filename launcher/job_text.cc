@@ -10,7 +10,7 @@
 namespace drun {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostRows = 256;
 
@@ -18,10 +18,6 @@ std::string duration(const Json& seconds) {
   const double value = seconds.get<double>();
   if (!std::isfinite(value) || value < 0 || value > 1e9) return "?";
   return in_words(std::chrono::milliseconds(static_cast<long long>(value * 1000)));
-}
-
-std::string counted(int count, const char* thing) {
-  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
 std::string wanted_nodes(const Json& job) {

@@ -11,16 +11,12 @@
 #include <span>
 #include <utility>
 
+#include "rendezvous/text_parts.h"
+
 namespace drun {
 namespace {
 
 Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
 
 // The whole text as a number (a sign '+' is not taken: nobody writes it).
 template <typename Number>
@@ -66,21 +62,17 @@ Result<T> one_of(std::string_view text, std::span<const Word<T>> words) {
   return bad("expected one of " + names);
 }
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(trimmed(text.substr(0, end)));
-    if (end == text.npos) return parts;
-    text.remove_prefix(end + 1);
-  }
+std::vector<std::string_view> trimmed_parts(std::string_view text, char separator) {
+  std::vector<std::string_view> parts = split(text, separator);
+  for (std::string_view& part : parts) part = trimmed(part);
+  return parts;
 }
 
 Result<std::chrono::milliseconds> seconds(std::string_view text, bool may_be_zero) {
-  constexpr double kMost = 1e9;  // over 30 years; a deadline beyond it would overflow clocks
+  constexpr double kMostSeconds = 1e9;  // over 30 years; a deadline beyond it would overflow clocks
   const std::optional<double> value = number<double>(text);
-  const bool is_good =
-      value && std::isfinite(*value) && *value <= kMost && (may_be_zero ? *value >= 0 : *value > 0);
+  const bool is_good = value && std::isfinite(*value) && *value <= kMostSeconds &&
+                       (may_be_zero ? *value >= 0 : *value > 0);
   if (!is_good) {
     return bad(std::string("expected seconds, ") + (may_be_zero ? "0 or more" : "more than 0") +
                ", such as 30 or 0.5");
@@ -110,7 +102,7 @@ Result<std::string> parse_separator(std::string_view text) {
 }
 
 Result<NodeRange> parse_nodes(std::string_view text) {
-  const std::vector<std::string_view> parts = split(text, ':');
+  const std::vector<std::string_view> parts = trimmed_parts(text, ':');
   const Range range{1, kMostNodes};
   const Result<int> min = integer(parts[0], range, "nodes");
   const Result<int> max = integer(parts.back(), range, "nodes");
@@ -165,8 +157,8 @@ Result<StreamChoice> parse_streams(std::string_view text) {
     choice.all = *all;
     return choice;
   }
-  for (const std::string_view part : split(text, ',')) {
-    const std::vector<std::string_view> sides = split(part, ':');
+  for (const std::string_view part : trimmed_parts(text, ',')) {
+    const std::vector<std::string_view> sides = trimmed_parts(part, ':');
     const Result<int> rank = integer(sides[0], {0, kMostWorkers - 1}, "");
     const Result<int> streams = integer(sides.back(), {0, 3}, "");
     if (sides.size() != 2 || !rank || !streams) return bad(std::string(kStreamsHelp));
@@ -178,7 +170,7 @@ Result<StreamChoice> parse_streams(std::string_view text) {
 Result<std::vector<int>> parse_ranks(std::string_view text) {
   std::vector<int> ranks;
   if (trimmed(text).empty()) return ranks;
-  for (const std::string_view part : split(text, ',')) {
+  for (const std::string_view part : trimmed_parts(text, ',')) {
     const Result<int> rank = integer(part, {0, kMostWorkers - 1}, "");
     if (!rank) return bad("expected local ranks with commas between them, such as 0,1");
     ranks.push_back(*rank);
@@ -205,7 +197,7 @@ Result<std::vector<std::string>> parse_words(std::string_view text) {
 Result<std::vector<std::pair<std::string, std::string>>> parse_pairs(std::string_view text) {
   std::vector<std::pair<std::string, std::string>> pairs;
   if (trimmed(text).empty()) return pairs;
-  for (const std::string_view part : split(text, ',')) {
+  for (const std::string_view part : trimmed_parts(text, ',')) {
     const std::size_t equals = part.find('=');
     const std::string_view key = trimmed(part.substr(0, equals));
     const std::string_view value =
@@ -313,7 +305,7 @@ Result<OmpThreads> parse_omp_threads(std::string_view text) {
 
 Result<std::vector<int>> parse_global_ranks(std::string_view text) {
   std::vector<int> ranks;
-  for (const std::string_view part : split(text, ',')) {
+  for (const std::string_view part : trimmed_parts(text, ',')) {
     const Result<int> rank = integer(part, {}, "");
     if (!rank) return bad("expected ranks with commas between them, such as 0,3");
     ranks.push_back(*rank);
@@ -354,7 +346,7 @@ Result<MapBy> parse_map_by(std::string_view text) {
       {{"slot", MapBy::Order::Slot}, {"node", MapBy::Order::Node}}};
   if (const Result<MapBy::Order> order = one_of<MapBy::Order>(text, kWords))
     return MapBy{.order = *order, .per_node = std::nullopt};
-  const std::vector<std::string_view> parts = split(text, ':');
+  const std::vector<std::string_view> parts = trimmed_parts(text, ':');
   if (parts.size() == 3 && parts[0] == "ppr" && parts[2] == "node") {
     const Result<int> count = integer(parts[1], {1, kMostWorkers}, "workers");
     if (count) return MapBy{.order = MapBy::Order::Slot, .per_node = *count};

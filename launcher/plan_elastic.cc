@@ -5,6 +5,7 @@
 #include "launcher/option_values.h"
 #include "launcher/plan_etcd.h"
 #include "launcher/plan_seats.h"
+#include "rendezvous/endpoint.h"
 
 namespace drun {
 namespace {
@@ -14,16 +15,8 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-std::optional<std::string> conf(const Options& options, std::string_view key) {
-  std::optional<std::string> value;
-  for (const auto& [each, text] : options.rdzv_conf) {
-    if (each == key) value = text;
-  }
-  return value;
-}
-
 Result<std::optional<bool>> is_host_of(const Options& options) {
-  const std::optional<std::string> text = conf(options, "is_host");
+  const std::optional<std::string> text = rdzv_conf(options, "is_host");
   if (!text) return std::optional<bool>();
   const std::string word = lower_case(*text);
   for (const char* yes : {"1", "true", "t", "yes", "y"})
@@ -31,10 +24,6 @@ Result<std::optional<bool>> is_host_of(const Options& options) {
   for (const char* no : {"0", "false", "f", "no", "n"})
     if (word == no) return std::optional(false);
   return usage_error("--rdzv-conf is_host=" + *text, "expected 1 or 0");
-}
-
-bool is_loopback(const std::string& address) {
-  return address == "localhost" || address == "::1" || address.starts_with("127.");
 }
 
 bool is_this_host(const std::string& name, const HostFacts& host) {
@@ -81,7 +70,7 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
     return usage_error("--store=worker",
                        "rank 0 serves the store at the endpoint, so that node must be node 0; "
                        "leave --rank-order out");
-  if (const auto last_call = conf(options, "last_call_timeout")) {
+  if (const auto last_call = rdzv_conf(options, "last_call_timeout")) {
     const auto parsed = parse_seconds(*last_call);
     if (!parsed)
       return usage_error("--rdzv-conf last_call_timeout=" + *last_call, parsed.error().message);

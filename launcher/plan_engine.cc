@@ -13,7 +13,6 @@ namespace {
 using engines::Facts;
 using engines::Told;
 
-bool is_given(const std::optional<std::string>& text) { return text && !text->empty(); }
 bool has_place(const Options& options) {
   return is_given(options.master_addr) || is_given(options.rdzv_endpoint);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/plan_seats.h"
+#include "rendezvous/endpoint.h"
 
 namespace drun {
 namespace {
@@ -13,20 +14,6 @@ namespace {
 // A cluster has 3, 5 or 7 members.
 constexpr std::size_t kMostEndpoints = 16;
 constexpr std::size_t kMostPrefixBytes = 200;
-
-using Conf = std::optional<std::string>;
-
-Conf conf(const Options& options, std::string_view key) {
-  Conf value;
-  for (const auto& [each, text] : options.rdzv_conf) {
-    if (each == key) value = text;
-  }
-  return value;
-}
-
-bool is_loopback(const std::string& address) {
-  return address == "localhost" || address == "::1" || address.starts_with("127.");
-}
 
 Result<std::vector<Endpoint>> endpoints_of(const Options& options) {
   const std::string given = "--rdzv-endpoint=" + options.rdzv_endpoint.value_or("");
@@ -47,7 +34,7 @@ Result<std::vector<Endpoint>> endpoints_of(const Options& options) {
 }
 
 Result<void> plan_certificates(EtcdSpec& etcd, const Options& options, const HostFacts& host) {
-  const std::string protocol = conf(options, "protocol").value_or("http");
+  const std::string protocol = rdzv_conf(options, "protocol").value_or("http");
   if (protocol != "http" && protocol != "https")
     return usage_error("--rdzv-conf protocol=" + protocol, "expected http or https");
   etcd.is_https = protocol == "https";
@@ -55,7 +42,7 @@ Result<void> plan_certificates(EtcdSpec& etcd, const Options& options, const Hos
                                                         {"key", &etcd.files.key},
                                                         {"cacert", &etcd.files.authorities}};
   for (const auto& [name, file] : files) {
-    *file = conf(options, name).value_or("");
+    *file = rdzv_conf(options, name).value_or("");
     if (file->empty()) continue;
     const std::string given = "--rdzv-conf " + std::string(name) + "=" + *file;
     if (!etcd.is_https) return usage_error(given, "it is for https; add protocol=https");
@@ -70,7 +57,7 @@ Result<void> plan_certificates(EtcdSpec& etcd, const Options& options, const Hos
 // Passwords would be in every process list.
 Result<void> refuse_passwords(const Options& options) {
   for (const char* key : {"user", "username", "password"}) {
-    if (conf(options, key))
+    if (rdzv_conf(options, key))
       return usage_error("--rdzv-conf " + std::string(key),
                          "drun shows etcd who it is by certificates alone; give cert and key with "
                          "protocol=https, or let agents in without a password");
@@ -79,7 +66,7 @@ Result<void> refuse_passwords(const Options& options) {
 }
 
 Result<std::string> prefix_of(const Options& options) {
-  std::string prefix = conf(options, "etcd_prefix").value_or(EtcdSpec().prefix);
+  std::string prefix = rdzv_conf(options, "etcd_prefix").value_or(EtcdSpec().prefix);
   while (prefix.size() > 1 && prefix.ends_with('/')) prefix.pop_back();
   const bool is_fit = !prefix.empty() && prefix.size() <= kMostPrefixBytes &&
                       std::all_of(prefix.begin(), prefix.end(), [](char c) { return c > ' '; });

@@ -91,8 +91,6 @@ Result<std::string> master_addr_of(const Options& options) {
   return parsed->host;
 }
 
-bool is_given(const std::optional<std::string>& text) { return text && !text->empty(); }
-
 // Where drun's agents meet.
 Result<Endpoint> meeting_of(const Options& options, Backend backend, int node_count) {
   const bool is_workers_store = options.store == StoreHost::Worker;
@@ -257,6 +255,14 @@ Result<int> plan_workers(const Options& options, const HostFacts& host) {
   }
   return usage_error("--nproc-per-node=xpu",
                      "drun cannot count these devices; write how many workers there shall be");
+}
+
+std::optional<std::string> rdzv_conf(const Options& options, std::string_view key) {
+  std::optional<std::string> value;
+  for (const auto& [each, text] : options.rdzv_conf) {
+    if (each == key) value = text;
+  }
+  return value;
 }
 
 Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remarks& remarks) {

@@ -4,7 +4,9 @@
 // Errors:  Usage, naming option, value, reason and remedy.   Thread: any.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/host.h"
@@ -23,6 +25,12 @@ struct Remarks {
 
 // "--option=value: reason; remedy".
 Error usage_error(const std::string& what, const std::string& reason);
+
+// Neither left out nor empty.
+inline bool is_given(const std::optional<std::string>& text) { return text && !text->empty(); }
+
+// Of --rdzv-conf; the last one, if it is there twice.
+std::optional<std::string> rdzv_conf(const Options& options, std::string_view key);
 
 // Adds to `remarks` also when it fails.
 Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remarks& remarks);

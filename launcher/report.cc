@@ -14,10 +14,6 @@ namespace {
 constexpr std::size_t kMostOthers = 16;  // of them more are in the JSON
 constexpr std::size_t kLabelBytes = 11;
 
-std::string counted(std::size_t count, const std::string& thing) {
-  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
-}
-
 std::string place(std::optional<int> node_rank, const std::string& host) {
   if (!node_rank) return "the node on " + printable(host);
   return "node " + std::to_string(*node_rank) + (host.empty() ? "" : " (" + printable(host) + ")");

@@ -74,47 +74,47 @@ Json all_of(const std::vector<LeftOut>& nodes) {
 }
 
 // The word for "outcome", and what only this kind of ending has.
-struct Told {
+struct EndingJson {
   std::string word;
   Json failures = Json::array();
   Json details = nullptr;
 };
 
-Told told(const Ending& ending) {
-  return std::visit(Overloaded{
-                        [](const Succeeded&) { return Told{.word = "succeeded"}; },
-                        [](const WorkersFailed& failed) {
-                          return Told{.word = "failed", .failures = all_of(failed.failures)};
-                        },
-                        [](const Interrupted& interrupted) {
-                          return Told{
-                              .word = "interrupted",
+EndingJson json_of(const Ending& ending) {
+  return std::visit(
+      Overloaded{
+          [](const Succeeded&) { return EndingJson{.word = "succeeded"}; },
+          [](const WorkersFailed& failed) {
+            return EndingJson{.word = "failed", .failures = all_of(failed.failures)};
+          },
+          [](const Interrupted& interrupted) {
+            return EndingJson{.word = "interrupted",
                               .details = Json{{"signal", interrupted.signal},
                                               {"signal_name", signal_name(interrupted.signal)},
                                               {"node_rank", or_null(interrupted.node_rank)},
                                               {"host", interrupted.host}}};
-                        },
-                        [](const NodeLost& lost) {
-                          return Told{.word = "node_lost",
-                                      .details = Json{{"node_rank", lost.node_rank},
-                                                      {"host", lost.host},
-                                                      {"is_coordinator", lost.is_coordinator},
-                                                      {"reason", lost.reason}}};
-                        },
-                        [](const NotRun& not_run) {
-                          return Told{.word = "not_run",
-                                      .details = Json{{"error", to_string(not_run.error.code)},
-                                                      {"message", not_run.error.message}}};
-                        },
-                    },
-                    ending);
+          },
+          [](const NodeLost& lost) {
+            return EndingJson{.word = "node_lost",
+                              .details = Json{{"node_rank", lost.node_rank},
+                                              {"host", lost.host},
+                                              {"is_coordinator", lost.is_coordinator},
+                                              {"reason", lost.reason}}};
+          },
+          [](const NotRun& not_run) {
+            return EndingJson{.word = "not_run",
+                              .details = Json{{"error", to_string(not_run.error.code)},
+                                              {"message", not_run.error.message}}};
+          },
+      },
+      ending);
 }
 
 }  // namespace
 
 std::string report_json(const Outcome& outcome, int exit_code,
                         const std::vector<WorkerPlacement>& placements) {
-  const Told ending = told(outcome.ending);
+  const EndingJson ending = json_of(outcome.ending);
   Json report{{"schema", "drun.report/1"},
               {"outcome", ending.word},
               {"exit_code", exit_code},

@@ -15,6 +15,10 @@ std::size_t style_size(std::string_view text) {
 
 }  // namespace
 
+std::string counted(std::size_t count, std::string_view thing) {
+  return std::to_string(count) + " " + std::string(thing) + (count == 1 ? "" : "s");
+}
+
 std::string in_words(std::chrono::milliseconds duration) {
   const long long ms = duration.count() < 0 ? 0 : duration.count();
   const long long seconds = ms / 1000;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,9 @@ namespace drun {
 
 // "0.041 s", "12.3 s", "3 min 12 s", "2 h 5 min".
 std::string in_words(std::chrono::milliseconds duration);
+
+// "1 node", "2 nodes".
+std::string counted(std::size_t count, std::string_view thing);
 
 // How a worker ended, with what is known of the hand that killed it.
 std::string how_it_ended(const Failure& failure);

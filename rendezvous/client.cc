@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "rendezvous/connector.h"
@@ -13,15 +12,11 @@
 #include "rendezvous/deadline_timer.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/overloaded.h"
+#include "rendezvous/random_instance.h"
 #include "rendezvous/tls_session.h"
 
 namespace drun::rendezvous {
 namespace {
-
-std::uint64_t random_instance() {
-  std::random_device source;
-  return std::uint64_t{source()} << 32 | source();
-}
 
 AgedFailure aged(Failure failure, WallTime now) {
   const auto age = std::chrono::duration_cast<Milliseconds>(now - failure.time);

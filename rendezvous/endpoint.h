@@ -23,6 +23,11 @@ std::string to_string(const Endpoint& endpoint);
 // "a:29400,b:29400"
 std::string to_string(const std::vector<Endpoint>& endpoints);
 
+// A name or address by which each machine means itself.
+inline bool is_loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 // "host", "host:port", "[v6]", "[v6]:port"; an unbracketed text with two colons or more is split at
 // the last one, as torchrun does, unless the whole is an IPv6 address. Without a port:
 // `default_port`. Errors: Usage, naming the text and the reason.

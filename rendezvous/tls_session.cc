@@ -16,6 +16,15 @@
 #include "rendezvous/frame_reader.h"
 
 namespace drun::rendezvous {
+struct OpenSslFreer {
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+  void operator()(SSL* ssl) const { SSL_free(ssl); }
+  void operator()(EVP_KDF* kdf) const { EVP_KDF_free(kdf); }
+  void operator()(EVP_KDF_CTX* context) const { EVP_KDF_CTX_free(context); }
+};
+template <typename T>
+using Owned = std::unique_ptr<T, OpenSslFreer>;
+
 namespace {
 
 constexpr std::size_t kHeaderBytes = 5;  // of a TLS record
@@ -28,15 +37,6 @@ constexpr std::size_t kMostAnswered = 16384;
 constexpr const char kCipher[] = "TLS_AES_128_GCM_SHA256";
 constexpr std::array<unsigned char, 2> kCipherNumber{0x13, 0x01};
 constexpr const char kSameSecret[] = "; give all nodes of the job the same --secret-file";
-
-struct Freer {
-  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
-  void operator()(SSL* ssl) const { SSL_free(ssl); }
-  void operator()(EVP_KDF* kdf) const { EVP_KDF_free(kdf); }
-  void operator()(EVP_KDF_CTX* context) const { EVP_KDF_CTX_free(context); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Freer>;
 
 struct KeyMaterial {
   std::string_view secret;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "worker_lib/deadline.h"
 #include "worker_lib/forked.h"
 #include "worker_lib/signature.h"
 
@@ -13,6 +14,7 @@ namespace {
 using Kind = WorkerError::Kind;
 using worker::Cause;
 using worker::DeadlineGuard;
+using worker::left_until;
 using worker::Message;
 using worker::to_string;
 using Clock = std::chrono::steady_clock;
@@ -20,11 +22,6 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kReportTime{1000};
 constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
-
-Milliseconds left_until(Deadline deadline) {
-  return std::max(std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()),
-                  Milliseconds(1));
-}
 
 std::string time_text(Milliseconds time) { return " (" + std::to_string(time.count()) + " ms)"; }
 

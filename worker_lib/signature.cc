@@ -28,7 +28,7 @@ const std::size_t* shared_counts(const Call& call) {
 }
 
 // What an operation is called with, apart from where.
-struct Parts {
+struct Fields {
   std::uint8_t operation = 0;
   DataType type = DataType::U8;
   ReduceOp op = ReduceOp::Sum;
@@ -36,18 +36,18 @@ struct Parts {
   std::uint64_t count = 0;
 };
 
-std::string text_of(const Parts& parts) {
-  const std::string type(to_string(parts.type));
-  const std::string count = std::to_string(parts.count);
-  if (parts.operation == kMessage) return type + " x " + count;
-  const auto operation = static_cast<Operation>(parts.operation & ~kUneven);
+std::string text_of(const Fields& fields) {
+  const std::string type(to_string(fields.type));
+  const std::string count = std::to_string(fields.count);
+  if (fields.operation == kMessage) return type + " x " + count;
+  const auto operation = static_cast<Operation>(fields.operation & ~kUneven);
   if (operation > Operation::AllToAll) return "unknown call";
   if (operation == Operation::Barrier) return "barrier()";
-  const bool is_v = (parts.operation & kUneven) != 0;
+  const bool is_v = (fields.operation & kUneven) != 0;
   std::string text = std::string(to_string(operation)) + (is_v ? "_v(" : "(") + type;
   if (!is_v) text += " x " + count;
-  if (has_op(operation)) text += ", " + std::string(to_string(parts.op));
-  if (has_root(operation)) text += ", root " + std::to_string(parts.root);
+  if (has_op(operation)) text += ", " + std::string(to_string(fields.op));
+  if (has_root(operation)) text += ", root " + std::to_string(fields.root);
   return text + ")";
 }
 
@@ -56,13 +56,13 @@ void put(Signature& bytes, std::size_t at, std::uint64_t number) {
 }
 
 // As describe reads it; without memory of its own, as this is a part of every call.
-Signature encode(const Parts& parts) {
+Signature encode(const Fields& fields) {
   Signature bytes{};
   put(bytes, 0,
-      parts.operation | static_cast<std::uint64_t>(parts.type) << 8 |
-          static_cast<std::uint64_t>(parts.op) << 16 |
-          static_cast<std::uint64_t>(parts.root) << 32);
-  put(bytes, 8, parts.count);
+      fields.operation | static_cast<std::uint64_t>(fields.type) << 8 |
+          static_cast<std::uint64_t>(fields.op) << 16 |
+          static_cast<std::uint64_t>(fields.root) << 32);
+  put(bytes, 8, fields.count);
   return bytes;
 }
 
@@ -73,25 +73,25 @@ std::uint64_t hash_of(const std::size_t* counts, int size) {
   return hash;
 }
 
-Parts parts_of(const Call& call) {
-  Parts parts{.operation = static_cast<std::uint8_t>(call.operation)};
-  if (call.operation == Operation::Barrier) return parts;
-  if (call.is_uneven) parts.operation |= kUneven;
-  parts.type = call.type;
-  if (has_op(call.operation)) parts.op = call.op;
-  if (has_root(call.operation)) parts.root = static_cast<std::uint32_t>(call.root);
-  if (!call.is_uneven) parts.count = call.count;
-  return parts;
+Fields fields_of(const Call& call) {
+  Fields fields{.operation = static_cast<std::uint8_t>(call.operation)};
+  if (call.operation == Operation::Barrier) return fields;
+  if (call.is_uneven) fields.operation |= kUneven;
+  fields.type = call.type;
+  if (has_op(call.operation)) fields.op = call.op;
+  if (has_root(call.operation)) fields.root = static_cast<std::uint32_t>(call.root);
+  if (!call.is_uneven) fields.count = call.count;
+  return fields;
 }
 
 }  // namespace
 
-std::string to_string(const Call& call) { return text_of(parts_of(call)); }
+std::string to_string(const Call& call) { return text_of(fields_of(call)); }
 
 Signature signature_of(const Call& call, int size) {
-  Parts parts = parts_of(call);
-  if (const std::size_t* counts = shared_counts(call)) parts.count = hash_of(counts, size);
-  return encode(parts);
+  Fields fields = fields_of(call);
+  if (const std::size_t* counts = shared_counts(call)) fields.count = hash_of(counts, size);
+  return encode(fields);
 }
 
 Signature signature_of(DataType type, std::size_t count) {
@@ -100,14 +100,14 @@ Signature signature_of(DataType type, std::size_t count) {
 
 std::string describe(const Signature& bytes) {
   ByteReader reader(std::string_view(bytes.data(), bytes.size()));
-  Parts parts;
-  parts.operation = reader.u8();
-  parts.type = static_cast<DataType>(reader.u8());
-  parts.op = static_cast<ReduceOp>(reader.u8());
+  Fields fields;
+  fields.operation = reader.u8();
+  fields.type = static_cast<DataType>(reader.u8());
+  fields.op = static_cast<ReduceOp>(reader.u8());
   reader.u8();
-  parts.root = reader.u32();
-  parts.count = reader.u64();
-  return text_of(parts);
+  fields.root = reader.u32();
+  fields.count = reader.u64();
+  return text_of(fields);
 }
 
 std::string describe_ranks(const std::vector<int>& ranks) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "rendezvous/text_parts.h"
+
 namespace drun::agent {
 namespace {
 
@@ -18,12 +20,6 @@ void for_each_line(std::string_view text, const Visit& visit) {
     visit(line);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
-  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
-  return text;
 }
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }

@@ -23,6 +23,8 @@ constexpr std::size_t kMostAtOnce = 32;
 constexpr std::uint32_t kMostHeaderBytes = 8 << 10;
 constexpr std::chrono::seconds kTimeForOne{5};
 
+}  // namespace
+
 // One request and its answer.
 struct Visit {
   explicit Visit(tcp::socket socket) : stream(std::move(socket)) {
@@ -35,8 +37,6 @@ struct Visit {
   http::request_parser<http::empty_body> parser;
   http::response<http::string_body> response;
 };
-
-}  // namespace
 
 class Server::Impl : public std::enable_shared_from_this<Impl> {
  public:

@@ -4,11 +4,11 @@
 #include <map>
 #include <utility>
 
+#include "launcher/engines/host_list.h"
+#include "rendezvous/text_parts.h"
+
 namespace drun::engines {
 namespace {
-
-constexpr std::size_t kMostNameBytes = 255;
-constexpr std::string_view kBlanks = " \t\r\n";
 
 std::string_view next_word(std::string_view& text, std::string_view blanks) {
   text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));

@@ -12,7 +12,6 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr std::size_t kMostDigits = 18;  // as many as always fit 64 bits
-constexpr std::size_t kMostNameBytes = 255;
 constexpr std::size_t kMostBytesOfAll = std::size_t{4} << 20;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }

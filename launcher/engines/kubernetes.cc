@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "launcher/engines/reading.h"
+#include "rendezvous/text_parts.h"
 
 namespace drun::engines {
 namespace {
-
-constexpr std::string_view kBlanks = " \t\r";
 
 std::string_view next_word(std::string_view& text) {
   text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));

@@ -7,6 +7,7 @@
 #include "launcher/engines/pbs.h"
 #include "launcher/engines/reading.h"
 #include "launcher/engines/slurm.h"
+#include "rendezvous/endpoint.h"
 
 namespace drun::engines {
 namespace {
@@ -32,10 +33,6 @@ constexpr Names kHydra{.engine = "PMI (Hydra)",
                        .local_size = "MPI_LOCALNRANKS",
                        .export_option = "mpiexec -genv MASTER_ADDR HOST",
                        .one_per_machine = "mpiexec -ppn 1"};
-
-bool is_loopback(const std::string& host) {
-  return host.starts_with("127.") || host == "localhost" || host == "::1";
-}
 
 void read_ranks(Reading& reading, const Names& names, Facts& facts) {
   facts.nodes = reading.needed_number(names.size, 1);

@@ -6,17 +6,12 @@
 #include <vector>
 
 #include "launcher/engines/reading.h"
+#include "rendezvous/text_parts.h"
 
 namespace drun::engines {
 namespace {
 
 using Span = std::pair<std::int64_t, std::int64_t>;  // first and last
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
 
 bool is_name(std::string_view entry) {
   return std::any_of(entry.begin(), entry.end(), [](char c) {

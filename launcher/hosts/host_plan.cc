@@ -16,6 +16,7 @@
 #include "launcher/plan_secret.h"
 #include "launcher/programs/pass_on.h"
 #include "launcher/programs/settle_programs.h"
+#include "rendezvous/endpoint.h"
 
 namespace drun::hosts {
 namespace {
@@ -42,10 +43,6 @@ bool is_passed_on(const std::string& name, const HostNode& node, const Options& 
   if (name == "--rdzv-conf") return !is_elastic_wish(options);
   if (name == "--log-dir" || name == "--no-gather-logs") return !gathers_here(options);
   return std::find(kNotPassedOn.begin(), kNotPassedOn.end(), name) == kNotPassedOn.end();
-}
-
-bool is_loopback(const std::string& name) {
-  return name == "localhost" || name.starts_with("127.") || name == "::1";
 }
 
 // What a job over ssh cannot be.

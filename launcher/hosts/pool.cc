@@ -8,11 +8,10 @@
 
 #include "launcher/engines/host_list.h"
 #include "launcher/hosts/host_item.h"
+#include "rendezvous/text_parts.h"
 
 namespace drun::hosts {
 namespace {
-
-constexpr std::string_view kBlanks = " \t\r\n";
 
 Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
 

@@ -7,16 +7,14 @@
 #include <string>
 #include <utility>
 
+#include "launcher/report_words.h"
+
 namespace drun {
 namespace {
 
 using Cpus = std::vector<const Cpu*>;  // allowed ones, in the table's order
 
 Error refusal(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
-
-std::string counted(std::size_t count, const std::string& thing) {
-  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
-}
 
 Cpus allowed(const Topology& topology) {
   Cpus cpus;

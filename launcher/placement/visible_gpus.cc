@@ -4,6 +4,8 @@
 #include <charconv>
 #include <utility>
 
+#include "rendezvous/text_parts.h"
+
 namespace drun {
 namespace {
 
@@ -14,12 +16,6 @@ struct Named {
   Kind kind = Kind::Number;
   std::string identity{};
 };
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
 
 std::vector<std::string_view> entries_of(std::string_view list) {
   std::vector<std::string_view> entries;

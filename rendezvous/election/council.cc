@@ -1,17 +1,12 @@
 #include "rendezvous/election/council.h"
 
-#include <random>
 #include <utility>
 
+#include "rendezvous/random_instance.h"
 #include "rendezvous/server_specs.h"
 
 namespace drun::rendezvous {
 namespace {
-
-std::uint64_t random_instance() {
-  std::random_device source;
-  return std::uint64_t{source()} << 32 | source();
-}
 
 ElectionSpec election_spec(const JoinSpec& spec) {
   return {.run_id = spec.run_id,

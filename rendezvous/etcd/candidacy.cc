@@ -1,18 +1,13 @@
 #include "rendezvous/etcd/candidacy.h"
 
-#include <random>
 #include <utility>
 #include <variant>
 
+#include "rendezvous/random_instance.h"
 #include "rendezvous/server_specs.h"
 
 namespace drun::rendezvous {
 namespace {
-
-std::uint64_t random_instance() {
-  std::random_device source;
-  return std::uint64_t{source()} << 32 | source();
-}
 
 etcd::Keys keys_of(const JoinSpec& spec) {
   const std::string job = spec.etcd->prefix + "/" + spec.run_id;

@@ -10,7 +10,7 @@
 namespace drun::rendezvous::etcd {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 // gRPC's codes.
 constexpr int kNotFound = 5;

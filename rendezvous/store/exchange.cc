@@ -12,7 +12,7 @@ namespace {
 
 // Answers bigger than this are taken for nonsense.
 constexpr std::uint64_t kMostAnswerBytes = std::uint64_t{1} << 32;
-constexpr std::size_t kPieceBytes = 1 << 20;
+constexpr std::size_t kMostReadBytes = 1 << 20;
 // For the answer to CANCEL_WAIT, which a living server gives at once.
 constexpr std::chrono::seconds kCancelTime{10};
 
@@ -132,7 +132,7 @@ Result<std::string> StoreExchange::read_text() {
   std::string text;
   // Piece by piece: a length that is a lie costs one piece.
   while (left_bytes > 0) {
-    const std::size_t count = std::min<std::uint64_t>(left_bytes, kPieceBytes);
+    const std::size_t count = std::min<std::uint64_t>(left_bytes, kMostReadBytes);
     const std::size_t old_size = text.size();
     text.resize(old_size + count);
     const Result<void> got = checked(stream_->read(text.data() + old_size, count, deadline_));

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker_lib/deadline.h"
 #include "worker_lib/gloo/awake_device.h"
 #include "worker_lib/gloo/gloo_ends.h"
 #include "worker_lib/signals.h"
@@ -34,12 +35,6 @@ constexpr Milliseconds kLastWords{50};
 
 // Nobody ever sends here.
 constexpr GlooMesh::Slot kProbe = std::uint64_t{0xFF} << 56;
-
-Milliseconds left_until(Deadline deadline) {
-  const auto left =
-      std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
-  return std::max(left, Milliseconds(1));
-}
 
 class StoreForGloo final : public gloo::rendezvous::Store {
  public:

@@ -18,11 +18,11 @@ namespace {
 using Kind = WorkerError::Kind;
 
 // Counts and displacements of parts in a row.
-struct Parts {
+struct Shares {
   std::vector<int> counts;
   std::vector<int> offsets;
 
-  Parts(const std::size_t* sizes, int size) {
+  Shares(const std::size_t* sizes, int size) {
     if (sizes == nullptr) return;
     std::size_t offset = 0;
     for (int rank = 0; rank < size; ++rank) {
@@ -65,7 +65,7 @@ std::vector<int> world_ranks(const BackendContext& context) {
 // What only moves is moved as bytes of an unsigned type as wide.
 MPI_Datatype carrier(DataType type) { return mpi_type(type).value_or(MPI_UINT16_T); }
 
-int issue(const Call& call, const Parts& in, const Parts& out, MPI_Request& request,
+int issue(const Call& call, const Shares& in, const Shares& out, MPI_Request& request,
           MPI_Comm comm) {
   const MPI_Datatype type = carrier(call.type);
   const int count = to_int(call.count);
@@ -140,8 +140,8 @@ std::string MpiBackend::refusal(const Call& call) const {
 void MpiBackend::run(const Call& call, const Turn& turn) {
   if (is_debug_) compare(call, turn);
   MPI_Request request = MPI_REQUEST_NULL;
-  const Parts in(call.counts_in, size_);
-  const Parts out(call.counts_out, size_);
+  const Shares in(call.counts_in, size_);
+  const Shares out(call.counts_out, size_);
   must(issue(call, in, out, request, collectives_.get()), "MPI");
   wait(request, turn.deadline);
   const bool has_result = call.op == ReduceOp::Avg && call.output != nullptr;

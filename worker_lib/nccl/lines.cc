@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "worker_lib/deadline.h"
 #include "worker_lib/nccl/library.h"
 
 namespace drun::worker {
@@ -12,12 +13,6 @@ namespace {
 
 using Kind = WorkerError::Kind;
 using Milliseconds = std::chrono::milliseconds;
-
-Milliseconds left_until(Deadline deadline) {
-  return std::max(
-      std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now()),
-      Milliseconds(1));
-}
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "drun/error.h"
+#include "worker_lib/deadline.h"
 #include "worker_lib/probe/facts_json.h"
 #include "worker_lib/probe/host.h"
 #include "worker_lib/probe/look.h"
@@ -20,17 +21,13 @@
 namespace drun::probe {
 namespace {
 
+using worker::left_until;
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kAnswerAtMost{10'000};
 constexpr std::chrono::seconds kNamesAtMost{5};
 constexpr std::chrono::seconds kFactsAtMost{20};
-
-Milliseconds left_until(Clock::time_point deadline) {
-  return std::max(std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()),
-                  Milliseconds(1));
-}
 
 std::string key(const char* what, int node) {
   return std::string(what) + "/" + std::to_string(node);

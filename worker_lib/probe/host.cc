@@ -20,7 +20,24 @@ namespace {
 using asio::ip::tcp;
 
 constexpr std::size_t kMostVisitors = 256;
-constexpr std::chrono::seconds kVisitAtMost{10};
+constexpr std::chrono::seconds kVisitorAtMost{10};
+
+error_code listen_on(tcp::acceptor& acceptor, const tcp& protocol) {
+  error_code ec;
+  acceptor.open(protocol, ec);
+  const int both = 0;  // IPv4 by the same socket
+  if (!ec && protocol == tcp::v6())
+    setsockopt(acceptor.native_handle(), IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both));
+  if (!ec) acceptor.bind(tcp::endpoint(protocol, 0), ec);
+  if (!ec) acceptor.listen(static_cast<int>(kMostVisitors), ec);
+  if (ec) {
+    error_code ignored;
+    acceptor.close(ignored);
+  }
+  return ec;
+}
+
+}  // namespace
 
 // One connection; kept by its handlers.
 class Visitor : public std::enable_shared_from_this<Visitor> {
@@ -31,7 +48,7 @@ class Visitor : public std::enable_shared_from_this<Visitor> {
   void start() {
     error_code ec;
     socket_.set_option(tcp::no_delay(true), ec);
-    timer_.expires_after(kVisitAtMost);
+    timer_.expires_after(kVisitorAtMost);
     timer_.async_wait([self = shared_from_this()](const error_code& over) {
       if (!over) self->close();
     });
@@ -82,23 +99,6 @@ class Visitor : public std::enable_shared_from_this<Visitor> {
   std::vector<char> payload_;
   std::string answer_;
 };
-
-error_code listen_on(tcp::acceptor& acceptor, const tcp& protocol) {
-  error_code ec;
-  acceptor.open(protocol, ec);
-  const int both = 0;  // IPv4 by the same socket
-  if (!ec && protocol == tcp::v6())
-    setsockopt(acceptor.native_handle(), IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both));
-  if (!ec) acceptor.bind(tcp::endpoint(protocol, 0), ec);
-  if (!ec) acceptor.listen(static_cast<int>(kMostVisitors), ec);
-  if (ec) {
-    error_code ignored;
-    acceptor.close(ignored);
-  }
-  return ec;
-}
-
-}  // namespace
 
 class Host::Impl {
  public:

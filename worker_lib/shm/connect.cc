@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "worker_lib/deadline.h"
 #include "worker_lib/shm/mapping.h"
 #include "worker_lib/shm/socket.h"
 #include "worker_lib/signature.h"
@@ -36,11 +37,6 @@ struct Hello {
   std::uint32_t size = 0;
   std::uint64_t segment_bytes = 0;
 };
-
-milliseconds left_until(Deadline deadline) {
-  const auto left = std::chrono::duration_cast<milliseconds>(deadline - Deadline::clock::now());
-  return std::max(left, milliseconds(1));
-}
 
 bool is_own_user(int socket) {
   const auto peer = peer_of(socket);

@@ -40,7 +40,7 @@ std::optional<Address> address_of(const std::string& name) {
   return address;
 }
 
-milliseconds left_until(Deadline deadline) {
+milliseconds time_left(Deadline deadline) {
   const auto left = deadline - std::chrono::steady_clock::now();
   return std::max(std::chrono::ceil<milliseconds>(left), milliseconds(0));
 }
@@ -83,7 +83,7 @@ UniqueFd connect_to(const std::string& name, Deadline deadline) {
   const auto address = address_of(name);
   UniqueFd fd = new_socket(0);
   if (!address || !fd) return {};
-  const auto left = std::max(left_until(deadline), milliseconds(1));  // 0 would be for ever
+  const auto left = std::max(time_left(deadline), milliseconds(1));  // 0 would be for ever
   timeval limit{};
   limit.tv_sec = static_cast<time_t>(left.count() / 1000);
   limit.tv_usec = static_cast<suseconds_t>(left.count() % 1000 * 1000);
@@ -155,7 +155,7 @@ bool await_readable(const std::vector<int>& fds, Deadline deadline) {
   for (const int fd : fds) waiting.push_back({.fd = fd, .events = POLLIN, .revents = 0});
   while (true) {
     constexpr milliseconds kMost(1000 * 1000);  // poll's are an int
-    const auto left = std::min(left_until(deadline), kMost);
+    const auto left = std::min(time_left(deadline), kMost);
     const int ready = poll(waiting.data(), waiting.size(), static_cast<int>(left.count()));
     if (ready > 0) return true;
     if (left.count() == 0) return false;

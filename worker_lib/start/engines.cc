@@ -37,10 +37,6 @@ std::optional<long> number(std::string_view text) {
   return value;
 }
 
-std::string text_of(const Lookup& environment, std::string_view name) {
-  return environment(name).value_or("");
-}
-
 // The pseudo steps of Slurm, such as that of a batch script, have numbers from here on.
 constexpr long kFirstSpecialStep = 0xFFFFFFF0;
 

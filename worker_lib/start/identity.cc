@@ -11,10 +11,6 @@ namespace {
 
 Error usage(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
 
-std::string text_of(const Lookup& environment, std::string_view name) {
-  return environment(name).value_or("");
-}
-
 // "Open MPI's OMPI_COMM_WORLD_RANK says ..." would be long; the numbers and their owner do.
 std::string place(const EngineReport& report) {
   const auto text = [](std::optional<int> number) {

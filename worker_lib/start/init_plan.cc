@@ -14,10 +14,6 @@ using Overlay = std::map<std::string, std::string, std::less<>>;
 
 Error usage(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
 
-std::string text_of(const Lookup& environment, std::string_view name) {
-  return environment(name).value_or("");
-}
-
 Lookup laid_over(const Overlay& overlay, const Lookup& environment) {
   return [&overlay, &environment](std::string_view name) -> std::optional<std::string> {
     const auto found = overlay.find(name);

@@ -11,6 +11,7 @@
 
 #include "drun/process_group.h"
 #include "worker_lib/backends.h"
+#include "worker_lib/deadline.h"
 #include "worker_lib/gloo/gloo_backend.h"
 #include "worker_lib/signals.h"
 #include "worker_lib/signature.h"
@@ -32,12 +33,6 @@ constexpr char kOperation[] = "init_process_group";
 std::optional<std::string> variable(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-Milliseconds left_until(Deadline deadline) {
-  const auto left =
-      std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
-  return std::max(left, Milliseconds(1));
 }
 
 Kind kind_of(ErrorCode code) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "rendezvous/bytes.h"
+#include "worker_lib/deadline.h"
 
 namespace drun::worker {
 namespace {
@@ -26,13 +27,6 @@ std::string this_node() {
     return host.data();
   }
   return boot + " " + std::string(network.data(), static_cast<std::size_t>(length));
-}
-
-std::chrono::milliseconds left_until(Deadline deadline) {
-  using std::chrono::milliseconds;
-  return std::max(
-      std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now()),
-      milliseconds(1));
 }
 
 std::string encode(const std::vector<int>& nodes) {
