@@ -9,16 +9,6 @@ namespace drun::test {
 
 using namespace rendezvous;
 
-namespace {
-
-constexpr Milliseconds kJoinTimeout{60'000};
-constexpr Milliseconds kHeartbeatTimeout{4'000};
-constexpr int kLongestStop = 3000;
-constexpr int kLongestRound = 5000;
-constexpr int kLongestDelay = 40;
-
-}  // namespace
-
 Cluster::Cluster(const Weather& weather, std::uint32_t seed) : random_(seed) {
   failure_chance_ = weather.failure_chance;
   hang_chance_ = weather.hang_chance;

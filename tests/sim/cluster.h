@@ -56,6 +56,14 @@ class Cluster {
   int censuses_told() const { return censuses_told_; }
 
  private:
+  static constexpr Milliseconds kJoinTimeout{60'000};
+  static constexpr Milliseconds kHeartbeatTimeout{4'000};
+  static constexpr Milliseconds kHangTimeout{1000};
+  static constexpr int kLongestStop = 3000;
+  static constexpr int kLongestRound = 5000;
+  static constexpr int kLongestDelay = 40;
+  static constexpr int kLongestLook = 4000;
+
   struct Node {
     rendezvous::MemberState member;
     bool is_alive = false;

@@ -7,13 +7,6 @@ namespace drun::test {
 
 using namespace rendezvous;
 
-namespace {
-
-constexpr Milliseconds kHangTimeout{1000};
-constexpr int kLongestLook = 4000;
-
-}  // namespace
-
 // It is silent, and its agent says so again and again, until its round is stopped.
 void Cluster::worker_hangs(int node, int round) {
   Node& self = node_at(node);

@@ -1,17 +1,11 @@
 #include <map>
 
 #include "tests/sim/cluster.h"
+#include "tests/sim/runs.h"
 #include "tests/support/catch.h"
 
 namespace drun::test {
 namespace {
-
-// Sanitizers make it some forty times slower, and look for other things than rare orders.
-#ifdef __SANITIZE_ADDRESS__
-constexpr int kRunShare = 10;
-#else
-constexpr int kRunShare = 1;
-#endif
 
 struct Tally {
   int runs = 0;

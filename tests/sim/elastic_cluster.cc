@@ -9,17 +9,6 @@ namespace drun::test {
 
 using namespace rendezvous;
 
-namespace {
-
-constexpr Milliseconds kJoinTimeout{60'000};
-constexpr Milliseconds kHeartbeatTimeout{10'000};
-constexpr int kLongestStop = 3000;
-constexpr int kLongestRound = 12'000;
-constexpr int kLongestDelay = 40;
-constexpr int kAccidentsUntil = 40'000;
-
-}  // namespace
-
 ElasticCluster::ElasticCluster(const ElasticWeather& weather, std::uint32_t seed)
     : weather_(weather), random_(seed) {
   for (int host = 0; host < weather.hosts; ++host) {

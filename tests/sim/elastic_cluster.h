@@ -70,6 +70,9 @@ class ElasticCluster {
   using Peer = rendezvous::Peer;
   using Time = rendezvous::Time;
   using Milliseconds = rendezvous::Milliseconds;
+  static constexpr Milliseconds kJoinTimeout{60'000}, kHeartbeatTimeout{10'000}, kHangTimeout{1000};
+  static constexpr int kLongestStop = 3000, kLongestRound = 12'000, kLongestDelay = 40;
+  static constexpr int kLongestLook = 4000, kAccidentsUntil = 40'000;
 
   // One process. Host and slot outlive it.
   struct Agent {

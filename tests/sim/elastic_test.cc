@@ -1,26 +1,15 @@
 // Elastic jobs, many times. DRUN_SIM_RUNS says how often (of random weather; 400 without it),
 // DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
-#include <cstdlib>
 #include <map>
 
 #include "tests/sim/elastic_cluster.h"
+#include "tests/sim/runs.h"
 #include "tests/support/catch.h"
 
 namespace drun::test {
 namespace {
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr int kRunShare = 10;
-#else
-constexpr int kRunShare = 1;
-#endif
-
-std::uint32_t number_of(const char* variable, std::uint32_t otherwise) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
-}
-
-struct Tally {
+struct ElasticTally {
   int runs = 0;
   int most_rounds = 0;
   int most_restarts = 0;
@@ -29,7 +18,7 @@ struct Tally {
   std::map<std::string, int> endings;
 };
 
-void run_one(const ElasticWeather& weather, std::uint32_t seed, Tally& tally) {
+void run_one(const ElasticWeather& weather, std::uint32_t seed, ElasticTally& tally) {
   ElasticCluster cluster(weather, seed);
   cluster.run();
   if (cluster.broken().empty()) cluster.check_end();
@@ -44,8 +33,8 @@ void run_one(const ElasticWeather& weather, std::uint32_t seed, Tally& tally) {
   if (const auto outcome = cluster.outcome()) ++tally.endings[names[outcome->ending.index()]];
 }
 
-Tally run_many(const ElasticWeather& weather, int runs) {
-  Tally tally;
+ElasticTally run_elastic(const ElasticWeather& weather, int runs) {
+  ElasticTally tally;
   for (int i = 1; i <= runs / kRunShare; ++i)
     run_one(weather, static_cast<std::uint32_t>(i), tally);
   return tally;
@@ -56,7 +45,7 @@ Tally run_many(const ElasticWeather& weather, int runs) {
 TEST_CASE("in fair weather an elastic job succeeds in one round, spares or not") {
   ElasticWeather weather;
   weather.hosts = GENERATE(2, 3, 6);
-  const Tally tally = run_many(weather, 50);
+  const ElasticTally tally = run_elastic(weather, 50);
   CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
   CHECK(tally.most_rounds == 1);
 }
@@ -68,7 +57,7 @@ TEST_CASE("late nodes and lost nodes make new rounds and use up no restart") {
   weather.late_hosts = 2;
   weather.kills = 2;
   weather.comeback_chance = 100;
-  const Tally tally = run_many(weather, 100);
+  const ElasticTally tally = run_elastic(weather, 100);
   CHECK(tally.endings.at("succeeded") > tally.runs / 2);
   CHECK(tally.most_restarts == 0);
   CHECK(tally.most_rounds > 2);
@@ -80,7 +69,7 @@ TEST_CASE("failures of an elastic job restart it as often as allowed, and the fi
   weather.max_nodes = 4;
   weather.failure_chance = 30;
   weather.max_restarts = GENERATE(0, 2);
-  const Tally tally = run_many(weather, 100);
+  const ElasticTally tally = run_elastic(weather, 100);
   CHECK(tally.most_restarts == weather.max_restarts);
   CHECK(tally.endings.at("failed") > 0);
 }
@@ -93,7 +82,7 @@ TEST_CASE("hung workers of an elastic job cost a restart as failures do, and it 
   weather.max_restarts = 2;
   weather.mute_chance = GENERATE(0, 20);
   weather.question_chance = 50;
-  const Tally tally = run_many(weather, 100);
+  const ElasticTally tally = run_elastic(weather, 100);
   CHECK(tally.most_restarts == 2);
   CHECK(tally.hangs_shown > 0);
   CHECK(tally.censuses_told > 0);
@@ -124,7 +113,7 @@ TEST_CASE("a node whose workers always fail is left out, and the job succeeds wi
 TEST_CASE("whatever happens to an elastic job, its worlds are sound and it ends") {
   const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
   const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 400 / kRunShare);
-  Tally tally;
+  ElasticTally tally;
   for (std::uint32_t seed = first; seed < first + runs; ++seed)
     run_one(random_weather(seed), seed, tally);
   CHECK(tally.runs == static_cast<int>(runs));

@@ -6,12 +6,6 @@ namespace drun::test {
 
 using namespace rendezvous;
 
-namespace {
-
-constexpr int kAccidentsUntil = 40'000;
-
-}  // namespace
-
 ElectionNetwork::ElectionNetwork(const ElectionWeather& weather, std::uint32_t seed)
     : weather_(weather), random_(seed), seats_(static_cast<std::size_t>(weather.seats)) {
   for (Seat& seat : seats_)

@@ -63,6 +63,8 @@ class ElectionNetwork {
   const std::string& broken() const { return broken_; }
 
  private:
+  static constexpr int kAccidentsUntil = 40'000;
+
   struct Seat {
     bool is_up = false;
     bool is_frozen = false;

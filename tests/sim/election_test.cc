@@ -1,8 +1,8 @@
 // Elections, many times. DRUN_SIM_RUNS says how often (of random weather; 1000 without it),
 // DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
-#include <cstdlib>
 
 #include "tests/sim/election_network.h"
+#include "tests/sim/runs.h"
 #include "tests/support/catch.h"
 
 namespace drun::test {
@@ -10,18 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::uint32_t kRunShare = 10;
-#else
-constexpr std::uint32_t kRunShare = 1;
-#endif
-
-std::uint32_t number_of(const char* variable, std::uint32_t otherwise) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
-}
-
-ElectionWeather random_weather(std::uint32_t seed) {
+ElectionWeather random_election_weather(std::uint32_t seed) {
   std::mt19937 random(seed ^ 0x5eedU);
   const auto up_to = [&random](unsigned most) { return static_cast<int>(random() % (most + 1)); };
   ElectionWeather weather;
@@ -39,7 +28,7 @@ ElectionWeather random_weather(std::uint32_t seed) {
 }
 
 // All of them up, and one of them leading.
-ElectionNetwork settled(int seats, std::uint32_t seed) {
+ElectionNetwork settled_seats(int seats, std::uint32_t seed) {
   ElectionNetwork network({.seats = seats, .longest_delay_ms = 2}, seed);
   for (int i = 0; i < seats; ++i) network.start(i);
   network.run_for(200ms);
@@ -88,7 +77,7 @@ TEST_CASE("without the first the next one leads, a lease after the start") {
 TEST_CASE("when the leader dies another one leads within a lease and a moment") {
   const int seats = GENERATE(3, 4, 5);
   for (std::uint32_t seed = 1; seed <= 50; ++seed) {
-    ElectionNetwork network = settled(seats, seed);
+    ElectionNetwork network = settled_seats(seats, seed);
     network.run_for(std::chrono::milliseconds(4000 + seed * 37));
     network.crash(0);
     const auto died = network.now();
@@ -101,7 +90,7 @@ TEST_CASE("when the leader dies another one leads within a lease and a moment") 
 }
 
 TEST_CASE("a leader cut off from the majority stops before another begins, and follows it later") {
-  ElectionNetwork network = settled(5, 7);
+  ElectionNetwork network = settled_seats(5, 7);
   network.run_for(5s);
   network.split({0, 4});
   network.run_for(2500ms);
@@ -116,7 +105,7 @@ TEST_CASE("a leader cut off from the majority stops before another begins, and f
 }
 
 TEST_CASE("a leader that stands still is none when it goes on") {
-  ElectionNetwork network = settled(3, 7);
+  ElectionNetwork network = settled_seats(3, 7);
   network.run_for(5s);
   network.freeze(0, true);
   network.run_for(4s);
@@ -129,7 +118,7 @@ TEST_CASE("a leader that stands still is none when it goes on") {
 }
 
 TEST_CASE("a voter that was started again does not help another to lead at the same time") {
-  ElectionNetwork network = settled(3, 7);
+  ElectionNetwork network = settled_seats(3, 7);
   network.run_for(5s);
   network.cut(0, 2);
   network.run_for(3500ms);
@@ -159,7 +148,7 @@ TEST_CASE("in any weather two never lead at a time, and a connected majority has
   int leads = 0;
   int rounds = 0;
   for (std::uint32_t seed = first; seed < first + std::max(runs, 1U); ++seed) {
-    ElectionNetwork network(random_weather(seed), seed);
+    ElectionNetwork network(random_election_weather(seed), seed);
     network.run_all();
     INFO("replay with DRUN_SIM_RUNS=1 DRUN_SIM_SEED=" << seed);
     REQUIRE(network.broken() == "");

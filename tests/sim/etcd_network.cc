@@ -5,13 +5,7 @@
 
 namespace drun::test {
 
-using namespace rendezvous::etcd;
-
-namespace {
-
-constexpr int kAccidentsUntil = 60'000;
-
-}  // namespace
+namespace etcd = rendezvous::etcd;
 
 EtcdNetwork::EtcdNetwork(const EtcdWeather& weather, std::uint32_t seed)
     : weather_(weather), random_(seed), agents_(static_cast<std::size_t>(weather.agents)) {
@@ -66,13 +60,13 @@ void EtcdNetwork::start(int index) {
   self.is_frozen = false;
   ++self.life;
   self.backlog.clear();
-  self.state = open_campaign({.endpoint = {"host" + std::to_string(index), 4000},
-                              .instance = random_() * std::uint64_t{1000} + 1,
-                              .lease = kLease,
-                              .keep = std::chrono::seconds(600),
-                              .place = "etcd:2379"},
-                             local(self));
-  tell(index, CampaignTick{});
+  self.state = etcd::open_campaign({.endpoint = {"host" + std::to_string(index), 4000},
+                                    .instance = random_() * std::uint64_t{1000} + 1,
+                                    .lease = kLease,
+                                    .keep = std::chrono::seconds(600),
+                                    .place = "etcd:2379"},
+                                   local(self));
+  tell(index, etcd::CampaignTick{});
 }
 
 void EtcdNetwork::crash(int index) {
@@ -87,9 +81,9 @@ void EtcdNetwork::freeze(int index, bool is_frozen) {
   if (is_frozen) return;
   // Timers may be looked at before what has arrived, or after.
   const auto events = std::exchange(self.backlog, {});
-  if (random_() % 2 == 0) tell(index, CampaignTick{});
-  for (const CampaignEvent& event : events) tell(index, event);
-  tell(index, CampaignTick{});
+  if (random_() % 2 == 0) tell(index, etcd::CampaignTick{});
+  for (const etcd::CampaignEvent& event : events) tell(index, event);
+  tell(index, etcd::CampaignTick{});
 }
 
 void EtcdNetwork::plan_accidents() {
@@ -148,14 +142,14 @@ void EtcdNetwork::run_all() {
 
 // --- the agents
 
-void EtcdNetwork::tell(int index, const CampaignEvent& event) {
+void EtcdNetwork::tell(int index, const etcd::CampaignEvent& event) {
   Agent& self = agent(index);
   if (!self.is_up) return;
   if (self.is_frozen) {
-    if (!std::holds_alternative<CampaignTick>(event)) self.backlog.push_back(event);
+    if (!std::holds_alternative<etcd::CampaignTick>(event)) self.backlog.push_back(event);
     return;
   }
-  for (const CampaignAction& action : step(self.state, event, local(self)))
+  for (const etcd::CampaignAction& action : step(self.state, event, local(self)))
     std::visit([this, index](const auto& deed) { act(index, deed); }, action);
   const long tick = ++self.tick;
   const auto wanted = deadline(self.state);
@@ -165,18 +159,18 @@ void EtcdNetwork::tell(int index, const CampaignEvent& event) {
       std::chrono::duration_cast<Time::duration>(left) + std::chrono::microseconds(1);
   const Time when = now_ + std::max(delay, Time::duration(std::chrono::microseconds(1)));
   pending_.push({when, ++last_number_, [this, index, tick] {
-                   if (agent(index).tick == tick) tell(index, CampaignTick{});
+                   if (agent(index).tick == tick) tell(index, etcd::CampaignTick{});
                  }});
 }
 
 // It answers within the limit of the agent's own clock, whatever becomes of the call.
-void EtcdNetwork::act(int index, const AskEtcd& ask) {
+void EtcdNetwork::act(int index, const etcd::AskEtcd& ask) {
   Agent& self = agent(index);
   const long life = self.life;
   const auto limit = std::chrono::duration_cast<Milliseconds>(
       std::chrono::duration<double, std::milli>(ask.limit) / self.rate);
   later(limit, [this, index, life, number = ask.number] {
-    if (agent(index).life == life) tell(index, EtcdFailed{number, {"no answer"}});
+    if (agent(index).life == life) tell(index, etcd::EtcdFailed{number, {"no answer"}});
   });
   if (self.is_cut || happens(weather_.lost)) return;
   const bool is_late = happens(weather_.lost);
@@ -184,22 +178,23 @@ void EtcdNetwork::act(int index, const AskEtcd& ask) {
   later(way, [this, index, life, ask] { carry_out(index, life, ask); });
 }
 
-void EtcdNetwork::carry_out(int index, long life, const AskEtcd& ask) {
+void EtcdNetwork::carry_out(int index, long life, const etcd::AskEtcd& ask) {
   if (is_away_) {
-    if (agent(index).life == life) tell(index, EtcdFailed{ask.number, {"connection refused"}});
+    if (agent(index).life == life)
+      tell(index, etcd::EtcdFailed{ask.number, {"connection refused"}});
     return;
   }
   const ModelEtcd::Result result = etcd_.apply(ask.call, by_rate(etcd_rate_));
   if (agent(index).is_cut || happens(weather_.lost)) return;
   later(between(0, weather_.longest_delay_ms), [this, index, life, number = ask.number, result] {
     if (agent(index).life != life || agent(index).is_cut) return;
-    if (const auto* failed = std::get_if<Failed>(&result))
-      return tell(index, EtcdFailed{number, *failed});
-    tell(index, EtcdAnswered{number, std::get<Answer>(result)});
+    if (const auto* failed = std::get_if<etcd::Failed>(&result))
+      return tell(index, etcd::EtcdFailed{number, *failed});
+    tell(index, etcd::EtcdAnswered{number, std::get<etcd::Answer>(result)});
   });
 }
 
-void EtcdNetwork::act(int index, const Leading& leading) {
+void EtcdNetwork::act(int index, const etcd::Leading& leading) {
   ++leads_;
   led_since_ = now_;
   require(leading.term > last_term_, "a term was used twice", index);
@@ -219,12 +214,13 @@ void EtcdNetwork::want_rounds(int index, std::uint64_t term) {
                        is_leading(self.state, local(self)) && self.state.own_term == term;
     if (!leads) return;
     if (!std::exchange(self.is_wanting, true))
-      tell(index, RecordWanted{{.rounds = self.rounds + 1, .restarts = (self.rounds + 1) / 2}});
+      tell(index,
+           etcd::RecordWanted{{.rounds = self.rounds + 1, .restarts = (self.rounds + 1) / 2}});
     want_rounds(index, term);
   });
 }
 
-void EtcdNetwork::act(int index, const RecordKept& kept) {
+void EtcdNetwork::act(int index, const etcd::RecordKept& kept) {
   Agent& self = agent(index);
   require(self.is_wanting && kept.rounds == self.rounds + 1, "what nobody asked for is kept",
           index);

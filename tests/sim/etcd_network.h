@@ -62,6 +62,8 @@ class EtcdNetwork {
   const std::string& broken() const { return broken_; }
 
  private:
+  static constexpr int kAccidentsUntil = 60'000;
+
   struct Agent {
     bool is_up = false;
     bool is_frozen = false;

@@ -1,8 +1,8 @@
 // Elections through etcd, many times. DRUN_SIM_RUNS says how often (of random weather; 1000 without
 // it), DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
-#include <cstdlib>
 
 #include "tests/sim/etcd_network.h"
+#include "tests/sim/runs.h"
 #include "tests/support/catch.h"
 
 namespace drun::test {
@@ -11,18 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 using Network = EtcdNetwork;
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::uint32_t kRunShare = 10;
-#else
-constexpr std::uint32_t kRunShare = 1;
-#endif
-
-std::uint32_t number_of(const char* variable, std::uint32_t otherwise) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
-}
-
-EtcdWeather random_weather(std::uint32_t seed) {
+EtcdWeather random_etcd_weather(std::uint32_t seed) {
   std::mt19937 random(seed ^ 0xe7cdU);
   const auto up_to = [&random](unsigned most) { return static_cast<int>(random() % (most + 1)); };
   EtcdWeather weather;
@@ -39,7 +28,7 @@ EtcdWeather random_weather(std::uint32_t seed) {
 }
 
 // All of them up, and one of them leading.
-Network settled(int agents, std::uint32_t seed) {
+Network settled_agents(int agents, std::uint32_t seed) {
   Network network({.agents = agents, .longest_delay_ms = 5}, seed);
   for (int i = 0; i < agents; ++i) network.start(i);
   network.run_for(1s);
@@ -64,7 +53,7 @@ TEST_CASE("through etcd somebody leads at once when a job starts whoever comes")
 TEST_CASE("when the leader crashes another leads a lease and half a second later at most") {
   for (std::uint32_t seed = 1; seed <= 100; ++seed) {
     CAPTURE(seed);
-    Network network = settled(3, seed);
+    Network network = settled_agents(3, seed);
     network.run_for(Network::Milliseconds(seed * 37 % 2000));
     const int first = *network.leader();
     const auto crashed = network.now();
@@ -81,7 +70,7 @@ TEST_CASE("when the leader crashes another leads a lease and half a second later
 TEST_CASE("a leader that is cut off from etcd stops leading before anybody else can begin") {
   for (std::uint32_t seed = 1; seed <= 100; ++seed) {
     CAPTURE(seed);
-    Network network = settled(3, seed);
+    Network network = settled_agents(3, seed);
     const int first = *network.leader();
     network.cut(first, true);
     network.run_for(4100ms);
@@ -100,7 +89,7 @@ TEST_CASE("a leader that is cut off from etcd stops leading before anybody else 
 TEST_CASE("a leader goes on while etcd is away for less than its lease allows") {
   for (std::uint32_t seed = 1; seed <= 100; ++seed) {
     CAPTURE(seed);
-    Network network = settled(3, seed);
+    Network network = settled_agents(3, seed);
     const auto first = network.leader();
     network.run_for(Network::Milliseconds(seed * 41 % 2000));
     network.take_etcd_away(true);
@@ -117,7 +106,7 @@ TEST_CASE("a leader goes on while etcd is away for less than its lease allows") 
 TEST_CASE("when etcd comes back after a long time somebody leads soon") {
   for (std::uint32_t seed = 1; seed <= 100; ++seed) {
     CAPTURE(seed);
-    Network network = settled(3, seed);
+    Network network = settled_agents(3, seed);
     network.take_etcd_away(true);
     network.run_for(60s);
     CHECK_FALSE(network.leader());
@@ -129,7 +118,7 @@ TEST_CASE("when etcd comes back after a long time somebody leads soon") {
 }
 
 TEST_CASE("a leader that has led its job to the end leaves nothing in etcd") {
-  Network network = settled(3, 1);
+  Network network = settled_agents(3, 1);
   network.run_for(5s);
   const int first = *network.leader();
   for (int i = 0; i < 3; ++i) {
@@ -148,7 +137,7 @@ TEST_CASE("in any weather etcd lets no two lead and no number of a round begin t
   long leads = 0;
   long rounds = 0;
   for (std::uint32_t seed = first; seed < first + runs; ++seed) {
-    Network network(random_weather(seed), seed);
+    Network network(random_etcd_weather(seed), seed);
     network.run_all();
     INFO("replay: DRUN_SIM_RUNS=1 DRUN_SIM_SEED=" << seed);
     REQUIRE(network.broken() == "");
