@@ -6,6 +6,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/etcd_server.h"
 #include "tests/support/job.h"
+#include "tests/support/job_traces.h"
 
 namespace drun::testing {
 namespace {
@@ -74,15 +75,6 @@ class Elected {
   Launch launch_;
   std::vector<std::unique_ptr<Running>> agents_;
 };
-
-void check_ends(const std::vector<Running*>& agents, int code, const std::string& words = "") {
-  for (Running* const agent : agents) {
-    const Ended ended = agent->wait(40s);
-    INFO(ended.err);
-    CHECK(ended.code == code);
-    CHECK_THAT(ended.err, ContainsSubstring(words));
-  }
-}
 
 bool is_skipped(const EtcdServer& etcd) {
   if (etcd.why_not().empty()) return false;

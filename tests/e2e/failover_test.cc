@@ -5,6 +5,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/job_traces.h"
 
 namespace drun::testing {
 namespace {
@@ -60,15 +61,6 @@ class Failover {
   TemporaryDirectory directory_;
   std::vector<std::unique_ptr<Running>> agents_;
 };
-
-void check_ends(const std::vector<Running*>& agents, int code, const std::string& words = "") {
-  for (Running* const agent : agents) {
-    const Ended ended = agent->wait(40s);
-    INFO(ended.err);
-    CHECK(ended.code == code);
-    CHECK_THAT(ended.err, ContainsSubstring(words));
-  }
-}
 
 }  // namespace
 

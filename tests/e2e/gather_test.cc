@@ -9,6 +9,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/job_traces.h"
 
 namespace drun::testing {
 namespace {
@@ -27,24 +28,6 @@ std::map<int, std::vector<std::string>> lines_by_rank(const std::string& text) {
     lines[std::stoi(found[1])].push_back(found[2]);
   }
   return lines;
-}
-
-// The one directory that a job has made in `log_dir`.
-std::string only_entry(const std::string& log_dir) {
-  std::vector<std::string> entries;
-  for (const auto& entry : fs::directory_iterator(log_dir)) entries.push_back(entry.path());
-  REQUIRE(entries.size() == 1);
-  return entries.front();
-}
-
-// The most memory that a process has ever had, in KiB.
-long peak_kib(pid_t pid) {
-  std::istringstream status(read_file("/proc/" + std::to_string(pid) + "/status"));
-  for (std::string word; status >> word;) {
-    long kib = 0;
-    if (word == "VmHWM:" && status >> kib) return kib;
-  }
-  return 0;
 }
 
 // By all of them together.

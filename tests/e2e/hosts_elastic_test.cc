@@ -8,11 +8,6 @@
 namespace drun::testing {
 namespace {
 
-bool is_there(const SshHosts& hosts) {
-  if (!hosts.why_not().empty()) WARN("skipped: no sshd of the test's own: " << hosts.why_not());
-  return hosts.why_not().empty();
-}
-
 // Says how large its world is; ends once the file `go` is there.
 Words told(const SshHosts& hosts) {
   return {"sh", "-c",

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/support/catch.h"
+#include "tests/support/job_traces.h"
 #include "tests/support/plain_ssh.h"
 
 namespace drun::testing {
@@ -12,24 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string only_entry(const std::string& directory) {
-  std::vector<std::string> entries;
-  for (const auto& entry : fs::directory_iterator(directory)) entries.push_back(entry.path());
-  REQUIRE(entries.size() == 1);
-  return entries.front();
-}
-
 // The most memory that a process and its children have ever had each, in KiB.
-long peak_kib(pid_t pid) {
-  long most = 0;
-  std::istringstream status(read_file("/proc/" + std::to_string(pid) + "/status"));
-  for (std::string word; status >> word;) {
-    long kib = 0;
-    if (word == "VmHWM:" && status >> kib) most = kib;
-  }
+long peak_kib_of_tree(pid_t pid) {
+  long most = peak_kib(pid);
   const std::string place = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid);
   std::istringstream children(read_file(place + "/children"));
-  for (pid_t child = 0; children >> child;) most = std::max(most, peak_kib(child));
+  for (pid_t child = 0; children >> child;) most = std::max(most, peak_kib_of_tree(child));
   return most;
 }
 
@@ -131,7 +120,7 @@ TEST_CASE("a stopped reader of the starter costs no memory and no line of the fi
       },
       60s));
   CHECK(before < 20'000'000);  // of 60 MB
-  CHECK(peak_kib(job.pid()) < 60000);
+  CHECK(peak_kib_of_tree(job.pid()) < 60000);
   write_file(go, "");
   const Ended ended = job.wait(60s);
   INFO(ended.err);

@@ -7,22 +7,11 @@
 #include <sstream>
 
 #include "tests/support/catch.h"
+#include "tests/support/job_traces.h"
 #include "tests/support/ssh_hosts.h"
 
 namespace drun::testing {
 namespace {
-
-// Says so when there are none.
-bool is_there(const SshHosts& hosts) {
-  if (!hosts.why_not().empty()) WARN("skipped: no sshd of the test's own: " << hosts.why_not());
-  return hosts.why_not().empty();
-}
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 Words shell(const std::string& script) { return {"sh", "-c", script}; }
 

@@ -3,25 +3,11 @@
 #include <filesystem>
 
 #include "tests/support/catch.h"
+#include "tests/support/job_traces.h"
 #include "tests/support/plain_ssh.h"
 #include "tests/support/ssh_hosts.h"
 
 namespace drun::testing {
-namespace {
-
-bool is_there(const SshHosts& hosts) {
-  if (!hosts.why_not().empty()) WARN("skipped: no sshd of the test's own: " << hosts.why_not());
-  return hosts.why_not().empty();
-}
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
-}  // namespace
-
 TEST_CASE("over a tree lines and files and input and the report are as without one") {
   const PlainSsh ssh("echo $1 >>logins");
   Launch launch = ssh.launch("h[1-7]", {"--ssh-tree=3", "--stdin=rank0", "--log-dir=logs"},

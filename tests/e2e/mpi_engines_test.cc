@@ -11,7 +11,7 @@ const Words kOpenMpi = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-np
 const Words kHydra = {"mpiexec.hydra", "-n"};
 
 // With one file of output for each rank's agent and worker, as all write at once.
-const std::string kWho =
+const std::string kWhoUnderMpi =
     "echo \"$RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $TORCHELASTIC_RUN_ID\" "
     "\"$OMPI_COMM_WORLD_RANK$OMPI_MCA_ess$PMIX_RANK$PMI_RANK$PMI_FD$MPI_LOCALRANKID.\" "
     ">\"$DIR/$RANK\"";
@@ -33,13 +33,13 @@ bool is_open_mpi_4() {
   return run(Launch{.argv = {"mpirun", "--version"}}, 20s).out.starts_with("mpirun (Open MPI) 4.");
 }
 
-bool works(const Words& mpirun) {
+bool mpirun_works(const Words& mpirun) {
   return run(Agents().launch(mpirun + Words{"1", "true"}), 60s).code == 0;
 }
 
 void check_three_agents(const Words& mpirun, const std::string& run_id) {
   const Agents agents;
-  const Ended ended = agents.run(mpirun + Words{"3", drun_program(), "sh", "-c", kWho});
+  const Ended ended = agents.run(mpirun + Words{"3", drun_program(), "sh", "-c", kWhoUnderMpi});
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
   const std::string first = agents.rank(0);
@@ -103,7 +103,7 @@ class TwoMachines {
 }  // namespace
 
 TEST_CASE("under Open MPI's mpirun, drun and the program are the whole command") {
-  if (!works(kOpenMpi)) {
+  if (!mpirun_works(kOpenMpi)) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
   }
@@ -123,7 +123,7 @@ TEST_CASE("under Open MPI's mpirun, drun and the program are the whole command")
 }
 
 TEST_CASE("mpirun over machines that drun cannot tell apart is an error, never a localhost") {
-  if (!works(kOpenMpi)) {
+  if (!mpirun_works(kOpenMpi)) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
   }
@@ -141,20 +141,20 @@ TEST_CASE("mpirun over machines that drun cannot tell apart is an error, never a
 
 TEST_CASE("mpirun over two machines finds node 0 where mpirun runs") {
   const TwoMachines machines;
-  if (!is_open_mpi_4() || !works(kOpenMpi) || !machines.why_not().empty()) {
+  if (!is_open_mpi_4() || !mpirun_works(kOpenMpi) || !machines.why_not().empty()) {
     WARN("skipped: no mpirun of Open MPI 4 (openmpi-bin), or " << machines.why_not());
     return;
   }
   const Words mpirun = {"mpirun",        "--allow-run-as-root", "--mca",
                         "plm_rsh_agent", machines.shell(),      "--host"};
-  const Words program = {drun_program(), "sh", "-c", kWho};
+  const Words program = {drun_program(), "sh", "-c", kWhoUnderMpi};
   machines.check_both(machines.run_on_first(
       mpirun + Words{"10.99.0.1:1,10.99.0.2:1", "-np", "2", "-x", "DIR"} + program));
 }
 
 TEST_CASE("mpiexec over two machines needs no word on where node 0 is") {
   const TwoMachines machines;
-  if (!works(kHydra) || !machines.why_not().empty()) {
+  if (!mpirun_works(kHydra) || !machines.why_not().empty()) {
     WARN("skipped: no mpiexec.hydra (mpich), or " << machines.why_not());
     return;
   }
@@ -169,14 +169,14 @@ TEST_CASE("mpiexec over two machines needs no word on where node 0 is") {
                          "1",
                          "-n",
                          "2"};
-  const Words program = {drun_program(), "sh", "-c", kWho};
+  const Words program = {drun_program(), "sh", "-c", kWhoUnderMpi};
   machines.check_both(machines.run_on_first(mpiexec + program));
   machines.check_both(
       machines.run_on_first(mpiexec + Words{"-genv", "MASTER_ADDR", "10.99.0.1"} + program));
 }
 
 TEST_CASE("under Hydra's mpiexec, drun and the program are the whole command") {
-  if (!works(kHydra)) {
+  if (!mpirun_works(kHydra)) {
     WARN("skipped: no mpiexec.hydra (mpich)");
     return;
   }

@@ -23,10 +23,11 @@ std::vector<std::string> torch_pythons() {
   return pythons;
 }
 
-const std::string kProgram = std::string(DRUN_SOURCE_DIR) + "/tests/workers/torch_all_reduce.py";
+const std::string kTorchAllReduce =
+    std::string(DRUN_SOURCE_DIR) + "/tests/workers/torch_all_reduce.py";
 
 Launch torch_job(const std::string& python, const Words& options, const Words& arguments = {}) {
-  Launch launch = job(options, Words{kProgram} + arguments);
+  Launch launch = job(options, Words{kTorchAllReduce} + arguments);
   launch.environment["PYTHON_EXEC"] = python;
   return launch;
 }

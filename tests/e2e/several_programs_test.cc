@@ -9,7 +9,7 @@
 namespace drun::testing {
 namespace {
 
-constexpr const char* kWho =
+constexpr const char* kWhoOfRole =
     "echo \"$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $ROLE_NAME $ROLE_RANK/$ROLE_WORLD_SIZE "
     "$0 $MARK\"";
 
@@ -27,7 +27,7 @@ class Programs {
   Programs() {
     for (const std::string name : {"server", "worker"})
       write_file(directory_.file(name),
-                 "#!/bin/sh\n" + std::string(kWho) + "\n. ./" + name + ".deed\n", true);
+                 "#!/bin/sh\n" + std::string(kWhoOfRole) + "\n. ./" + name + ".deed\n", true);
     does("server", "");
     does("worker", "");
   }

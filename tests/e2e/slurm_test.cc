@@ -3,22 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/catch.h"
+#include "tests/support/job_traces.h"
 #include "tests/support/slurm_cluster.h"
 
 namespace drun::testing {
 namespace {
-
-// Says so when there is none.
-bool is_there(const SlurmCluster& slurm) {
-  if (!slurm.why_not().empty()) WARN("skipped: no Slurm: " << slurm.why_not());
-  return slurm.why_not().empty();
-}
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 // Of the line that rank 0 printed: "0/6 node01:20001 slurm-1.0".
 std::string word_after(const std::string& text, const std::string& lead) {
@@ -28,7 +17,7 @@ std::string word_after(const std::string& text, const std::string& lead) {
   return text.substr(begin, text.find_first_of(" \n", begin) - begin);
 }
 
-const std::string kWho =
+const std::string kWhoUnderSlurm =
     "echo \"$RANK/$WORLD_SIZE $GROUP_RANK $MASTER_ADDR:$MASTER_PORT $TORCHELASTIC_RUN_ID "
     "procid=$SLURM_PROCID.\"";
 
@@ -38,7 +27,7 @@ TEST_CASE("under srun, drun and the program are the whole command") {
   const SlurmCluster slurm;
   if (!is_there(slurm)) return;
 
-  const Ended ended = slurm.run({"srun", "-N3", "-c2", drun_program(), "sh", "-c", kWho});
+  const Ended ended = slurm.run({"srun", "-N3", "-c2", drun_program(), "sh", "-c", kWhoUnderSlurm});
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
   const std::string port = word_after(ended.out, "0/6 0 node01:");
@@ -48,8 +37,9 @@ TEST_CASE("under srun, drun and the program are the whole command") {
 
   // Without ports that Slurm set aside, and in another order than Slurm's own.
   write_file(slurm.directory().file("order"), "node03\nnode01\nnode02\n");
-  Launch arbitrary = slurm.launch({"srun", "-N3", "--distribution=arbitrary", "env", "-u",
-                                   "SLURM_STEP_RESV_PORTS", drun_program(), "sh", "-c", kWho});
+  Launch arbitrary =
+      slurm.launch({"srun", "-N3", "--distribution=arbitrary", "env", "-u", "SLURM_STEP_RESV_PORTS",
+                    drun_program(), "sh", "-c", kWhoUnderSlurm});
   arbitrary.environment["SLURM_HOSTFILE"] = slurm.directory().file("order");
   const Ended derived = run(arbitrary, 60s);
   INFO(derived.out << derived.err);

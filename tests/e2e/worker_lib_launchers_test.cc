@@ -9,7 +9,7 @@
 namespace drun::testing {
 namespace {
 
-const std::string kProgram = built("examples/all_reduce");
+const std::string kAllReduce = built("examples/all_reduce");
 
 // Without what a launcher that runs these tests may have said.
 Launch under(Words argv) {
@@ -21,7 +21,7 @@ Launch under(Words argv) {
   return launch;
 }
 
-bool works(const Words& argv) {
+bool ends_well(const Words& argv) {
   const Words quiet = Words{"/bin/sh", "-c", "exec \"$@\" >/dev/null 2>&1", "sh"} + argv;
   return run(under(quiet), 60s).code == 0;
 }
@@ -38,20 +38,21 @@ const Words kMpirun = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n"}
 }  // namespace
 
 TEST_CASE("a worker runs under drun") {
-  check_sums(run(under({drun_program(), "--standalone", "--nproc_per_node=3", kProgram}), 60s), 3);
+  check_sums(run(under({drun_program(), "--standalone", "--nproc_per_node=3", kAllReduce}), 60s),
+             3);
 }
 
 TEST_CASE("a worker runs under Open MPI's mpirun, without any address") {
-  if (!works(kMpirun + Words{"1", "true"})) {
+  if (!ends_well(kMpirun + Words{"1", "true"})) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
   }
-  check_sums(run(under(kMpirun + Words{"3", kProgram}), 60s), 3);
+  check_sums(run(under(kMpirun + Words{"3", kAllReduce}), 60s), 3);
 }
 
 TEST_CASE("a program started by mpirun uses MPI itself, when it is built with it") {
-  const std::string program = kProgram.substr(0, kProgram.rfind('/')) + "/collectives_mpi";
-  if (!works(kMpirun + Words{"1", "true"}) || access(program.c_str(), X_OK) != 0) {
+  const std::string program = kAllReduce.substr(0, kAllReduce.rfind('/')) + "/collectives_mpi";
+  if (!ends_well(kMpirun + Words{"1", "true"}) || access(program.c_str(), X_OK) != 0) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin), or built without MPI (libopenmpi-dev)");
     return;
   }
@@ -66,25 +67,22 @@ TEST_CASE("a program started by mpirun uses MPI itself, when it is built with it
 }
 
 TEST_CASE("a worker runs under Hydra's mpiexec, also behind a shell") {
-  if (!works({"mpiexec.hydra", "-n", "1", "true"})) {
+  if (!ends_well({"mpiexec.hydra", "-n", "1", "true"})) {
     WARN("skipped: no mpiexec.hydra (mpich)");
     return;
   }
-  check_sums(run(under({"mpiexec.hydra", "-n", "3", kProgram}), 60s), 3);
-  check_sums(run(under({"mpiexec.hydra", "-n", "2", "/bin/sh", "-c", kProgram + "; true"}), 60s),
+  check_sums(run(under({"mpiexec.hydra", "-n", "3", kAllReduce}), 60s), 3);
+  check_sums(run(under({"mpiexec.hydra", "-n", "2", "/bin/sh", "-c", kAllReduce + "; true"}), 60s),
              2);
 }
 
 TEST_CASE("a worker runs under srun, on one node and on several") {
   const SlurmCluster slurm;
-  if (!slurm.why_not().empty()) {
-    WARN("skipped: no Slurm: " << slurm.why_not());
-    return;
-  }
-  check_sums(slurm.run({"srun", "-N1", "-n2", "--overcommit", kProgram}), 2);
+  if (!is_there(slurm)) return;
+  check_sums(slurm.run({"srun", "-N1", "-n2", "--overcommit", kAllReduce}), 2);
   const std::string port = std::to_string(free_port());
   check_sums(slurm.run({"srun", "-N3", "-n3", "env", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port,
-                        kProgram}),
+                        kAllReduce}),
              3);
 }
 
@@ -92,7 +90,7 @@ TEST_CASE("a worker runs under torchrun") {
   Words torchrun;
   for (const char* python : {"python3", "/usr/bin/python3"}) {
     const Words argv = {python, "-m", "torch.distributed.run"};
-    if (torchrun.empty() && works(argv + Words{"--help"})) torchrun = argv;
+    if (torchrun.empty() && ends_well(argv + Words{"--help"})) torchrun = argv;
   }
   if (torchrun.empty()) {
     WARN("skipped: no python3 with torch.distributed.run (python3-torch)");
@@ -108,7 +106,7 @@ TEST_CASE("a worker runs under torchrun") {
                          "--tee=1",
                          "--log_dir=" + logs.path(),
                          "--no_python"};
-  check_sums(run(under(torchrun + options + Words{kProgram}), 120s), 2);
+  check_sums(run(under(torchrun + options + Words{kAllReduce}), 120s), 2);
 }
 
 TEST_CASE("a worker runs by hand, with nothing but variables") {
@@ -116,24 +114,24 @@ TEST_CASE("a worker runs by hand, with nothing but variables") {
       "for r in 0 1 2; do MASTER_ADDR=127.0.0.1 MASTER_PORT=$1 RANK=$r WORLD_SIZE=3 $2 & done; "
       "wait";
   check_sums(
-      run(under({"/bin/sh", "-c", script, "sh", std::to_string(free_port()), kProgram}), 60s), 3);
+      run(under({"/bin/sh", "-c", script, "sh", std::to_string(free_port()), kAllReduce}), 60s), 3);
 }
 
 TEST_CASE("drun under mpirun is an agent, and its workers are its own") {
-  if (!works(kMpirun + Words{"1", "true"})) {
+  if (!ends_well(kMpirun + Words{"1", "true"})) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
   }
-  const Words job = {drun_program(), "--standalone", "--nproc_per_node=2", kProgram};
+  const Words job = {drun_program(), "--standalone", "--nproc_per_node=2", kAllReduce};
   check_sums(run(under(kMpirun + Words{"1"} + job), 60s), 2);
 }
 
 TEST_CASE("mpirun's own variables do not excuse half of an agent's") {
-  if (!works(kMpirun + Words{"1", "true"})) {
+  if (!ends_well(kMpirun + Words{"1", "true"})) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
   }
-  Launch launch = under(kMpirun + Words{"1", kProgram});
+  Launch launch = under(kMpirun + Words{"1", kAllReduce});
   launch.environment["WORLD_SIZE"] = "4";
   const Ended ended = run(launch, 60s);
   CHECK(ended.code != 0);

@@ -6,6 +6,8 @@
 
 #include <csignal>
 
+#include "tests/support/catch.h"
+
 namespace drun::testing {
 namespace {
 
@@ -128,6 +130,11 @@ void SlurmCluster::start(const std::string& name, const std::string& command) {
 
 bool SlurmCluster::has_idle_nodes() const {
   return run({"sinfo", "--noheader", "--Node", "--format=%T"}, 20s).out == "idle\nidle\nidle\n";
+}
+
+bool is_there(const SlurmCluster& slurm) {
+  if (!slurm.why_not().empty()) WARN("skipped: no Slurm: " << slurm.why_not());
+  return slurm.why_not().empty();
 }
 
 }  // namespace drun::testing

@@ -42,4 +42,7 @@ class SlurmCluster {
   std::vector<std::unique_ptr<Running>> daemons_;  // ended in reverse order
 };
 
+// Says so when it is not.
+bool is_there(const SlurmCluster& slurm);
+
 }  // namespace drun::testing

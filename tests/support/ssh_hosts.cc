@@ -6,6 +6,8 @@
 #include <csignal>
 #include <sstream>
 
+#include "tests/support/catch.h"
+
 namespace drun::testing {
 namespace {
 
@@ -175,6 +177,11 @@ bool SshHosts::are_empty() const {
   for (int host = 0; host < kHosts; ++host)
     if (!left_on(host).empty()) return false;
   return true;
+}
+
+bool is_there(const SshHosts& hosts) {
+  if (!hosts.why_not().empty()) WARN("skipped: no sshd of the test's own: " << hosts.why_not());
+  return hosts.why_not().empty();
 }
 
 }  // namespace drun::testing

@@ -53,4 +53,7 @@ class SshHosts {
   std::array<std::unique_ptr<Running>, kHosts> daemons_;
 };
 
+// Says so when they are not.
+bool is_there(const SshHosts& hosts);
+
 }  // namespace drun::testing
