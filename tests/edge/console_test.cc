@@ -13,6 +13,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/output_rig.h"
+#include "tests/support/process.h"
 
 namespace drun::agent {
 namespace {
@@ -117,7 +118,7 @@ TEST_CASE("a file is written at once and never congests") {
     rig.put(line + "\n");
     CHECK(rig.console->is_empty());
   }
-  CHECK(test::read_file(directory / "out") == text);
+  CHECK(testing::read_file(directory / "out") == text);
   CHECK_FALSE(rig.console->is_terminal());
 }
 

@@ -5,13 +5,14 @@
 #include "rendezvous/lines/line_window.h"
 #include "tests/support/catch.h"
 #include "tests/support/output_rig.h"
+#include "tests/support/process.h"
 
 namespace drun::agent {
 namespace {
 
 using rendezvous::Lines;
 using test::OutputRig;
-using test::read_file;
+using testing::read_file;
 
 const std::string kLinesProgram = std::string(DRUN_BIN_DIR) + "/bench/lines";
 

@@ -9,6 +9,7 @@
 #include "agent/error_file_io.h"
 #include "tests/support/catch.h"
 #include "tests/support/output_rig.h"
+#include "tests/support/process.h"
 
 namespace drun::agent {
 namespace {
@@ -133,7 +134,7 @@ TEST_CASE("the root cause's error file becomes drun's own, with its exit code") 
   write_file(directory / "error.json", R"({"message":{"message":"m","extraInfo":{}}})");
   REQUIRE(pass_on_error_file(directory / "error.json", "", 42));
   REQUIRE(pass_on_error_file(directory / "error.json", own, 42));
-  CHECK(test::read_file(own) == R"({"message":{"errorCode":42,"extraInfo":{},"message":"m"}})");
+  CHECK(testing::read_file(own) == R"({"message":{"errorCode":42,"extraInfo":{},"message":"m"}})");
   CHECK_FALSE(pass_on_error_file(directory / "error.json", directory / "no/where", 42));
   REQUIRE(write_error_file(own, {.message = "cannot bind", .traceback = {}, .time = {}}));
   CHECK((*read_error_file(own))->message == "cannot bind");

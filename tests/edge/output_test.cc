@@ -8,12 +8,13 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/output_rig.h"
+#include "tests/support/process.h"
 
 namespace drun::agent {
 namespace {
 
 using test::OutputRig;
-using test::read_file;
+using testing::read_file;
 namespace fs = std::filesystem;
 
 const std::string kLines = std::string(DRUN_BIN_DIR) + "/bench/lines";

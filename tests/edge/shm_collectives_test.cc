@@ -11,11 +11,12 @@ namespace drun {
 namespace {
 
 using test::all_ops;
+using test::all_reduce_of;
 using test::all_types;
+using test::check_exited;
 using test::check_moves;
 using test::check_reductions;
 using test::check_uneven;
-using test::check_well;
 using test::CollectiveRig;
 using test::failure_of;
 using test::has_op;
@@ -37,15 +38,6 @@ CollectiveRig shared_rig_of(ShmRank& self) {
   return rig;
 }
 
-Call all_reduce(std::vector<float>& data, ReduceOp op = ReduceOp::Sum) {
-  return {.operation = Operation::AllReduce,
-          .type = DataType::F32,
-          .op = op,
-          .input = data.data(),
-          .output = data.data(),
-          .count = data.size()};
-}
-
 void say_what_differs(ShmRank& self, const Say& say, const Call& call) {
   say(self.failure_of([&] { self.run(call); }));
   say(self.failure_of([&] { self.run({.operation = Operation::Barrier}); }));
@@ -56,7 +48,7 @@ void say_what_differs(ShmRank& self, const Say& say, const Call& call) {
 TEST_CASE("shared memory: every collective of every type and op gives exactly what it should") {
   const int size = GENERATE(1, 2, 3, 4, 8);
   INFO(size << " ranks");
-  check_well(run_shm_processes(size, [](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(size, [](ShmRank& self, const Say&) {
     const CollectiveRig rig = rig_of(self);
     for (const std::size_t count : {0u, 1u, 3u, 1023u, 1025u}) {
       for (const DataType type : all_types()) {
@@ -73,7 +65,7 @@ TEST_CASE("shared memory: every collective of every type and op gives exactly wh
 TEST_CASE("shared memory: data of many stationfuls arrives whole") {
   const int size = GENERATE(2, 3, 8);
   INFO(size << " ranks");
-  check_well(run_shm_processes(size, [size](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(size, [size](ShmRank& self, const Say&) {
     const CollectiveRig rig = rig_of(self);
     const auto check = [&](DataType type, std::size_t count) {
       check_reductions(rig, type, ReduceOp::Sum, count);
@@ -89,7 +81,7 @@ TEST_CASE("shared memory: data of many stationfuls arrives whole") {
 TEST_CASE("shared memory: buffers of alloc_shared give the same as others") {
   const int size = GENERATE(1, 2, 4);
   INFO(size << " ranks");
-  check_well(run_shm_processes(size, [](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(size, [](ShmRank& self, const Say&) {
     const CollectiveRig rig = shared_rig_of(self);
     const auto check = [&](DataType type, std::size_t count) {
       check_reductions(rig, type, ReduceOp::Max, count);
@@ -105,7 +97,7 @@ TEST_CASE("shared memory: buffers of alloc_shared give the same as others") {
 }
 
 TEST_CASE("shared memory: one rank's ordinary buffer fits the others' shared ones") {
-  check_well(run_shm_processes(3, [](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(3, [](ShmRank& self, const Say&) {
     const std::size_t count = 400000;
     const auto first = self.backend().alloc_shared(count * sizeof(float), self.turn());
     const auto second = self.backend().alloc_shared(count * sizeof(float), self.turn());
@@ -127,7 +119,7 @@ TEST_CASE("shared memory: one rank's ordinary buffer fits the others' shared one
 }
 
 TEST_CASE("shared memory: what is dropped gives its memory back and can be had again") {
-  check_well(run_shm_processes(2, [](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
     // Together far more than this machine has.
     for (int turn = 0; turn < 2000; ++turn) {
       const std::size_t bytes = std::size_t{256} << 20;
@@ -151,7 +143,7 @@ TEST_CASE("shared memory: all ranks get the same bits, wherever the numbers lie"
       own[i] = data[i] =
           1.0f / static_cast<float>(i % 977 + 3 * static_cast<unsigned>(self.rank()) + 1);
     }
-    self.run(all_reduce(own));
+    self.run(all_reduce_of(own));
     self.run({.operation = Operation::AllReduce,
               .type = DataType::F32,
               .input = data,
@@ -166,7 +158,7 @@ TEST_CASE("shared memory: all ranks get the same bits, wherever the numbers lie"
     }
     say(std::to_string(hash));
   });
-  check_well(ends);
+  check_exited(ends);
   CHECK_THAT(ends[0].said, !ContainsSubstring("differ"));
   CHECK(ends[1].said == ends[0].said);
   CHECK(ends[2].said == ends[0].said);
@@ -182,30 +174,32 @@ TEST_CASE("shared memory: ranks that disagree about a call all hear who called w
       {"count",
        [](ShmRank& self, const Say& say) {
          std::vector<float> data(self.rank() == 1 ? 1001 : 1000);
-         say_what_differs(self, say, all_reduce(data));
+         say_what_differs(self, say, all_reduce_of(data));
        },
-       "ranks 0, 2 call all_reduce(f32 x 1000, sum); rank 1 calls all_reduce(f32 x 1001, sum)"},
+       "ranks 0, 2 call all_reduce_of(f32 x 1000, sum); rank 1 calls all_reduce_of(f32 x 1001, "
+       "sum)"},
       {"little against much",
        [](ShmRank& self, const Say& say) {
          std::vector<float> data(self.rank() == 2 ? 3 << 20 : 1);
-         say_what_differs(self, say, all_reduce(data));
+         say_what_differs(self, say, all_reduce_of(data));
        },
-       "ranks 0, 1 call all_reduce(f32 x 1, sum); rank 2 calls all_reduce(f32 x 3145728, sum)"},
+       "ranks 0, 1 call all_reduce_of(f32 x 1, sum); rank 2 calls all_reduce_of(f32 x 3145728, "
+       "sum)"},
       {"op",
        [](ShmRank& self, const Say& say) {
          std::vector<float> data(8);
          say_what_differs(self, say,
-                          all_reduce(data, self.rank() == 0 ? ReduceOp::Max : ReduceOp::Sum));
+                          all_reduce_of(data, self.rank() == 0 ? ReduceOp::Max : ReduceOp::Sum));
        },
-       "rank 0 calls all_reduce(f32 x 8, max); ranks 1, 2 call all_reduce(f32 x 8, sum)"},
+       "rank 0 calls all_reduce_of(f32 x 8, max); ranks 1, 2 call all_reduce_of(f32 x 8, sum)"},
       {"another collective",
        [](ShmRank& self, const Say& say) {
          std::vector<float> data(1 << 20);
          say_what_differs(
              self, say,
-             self.rank() == 0 ? Call{.operation = Operation::Barrier} : all_reduce(data));
+             self.rank() == 0 ? Call{.operation = Operation::Barrier} : all_reduce_of(data));
        },
-       "rank 0 calls barrier(); ranks 1, 2 call all_reduce(f32 x 1048576, sum)"},
+       "rank 0 calls barrier(); ranks 1, 2 call all_reduce_of(f32 x 1048576, sum)"},
       {"sizes",
        [](ShmRank& self, const Say& say) {
          std::vector<float> data(100);

@@ -17,7 +17,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using test::check_well;
+using test::all_reduce_of;
+using test::check_exited;
 using test::failure_of;
 using test::RankEnd;
 using test::run_ranks;
@@ -28,14 +29,6 @@ using test::ShmRank;
 using test::soon;
 using test::StoreProcess;
 using Clock = std::chrono::steady_clock;
-
-Call all_reduce(std::vector<float>& data) {
-  return {.operation = Operation::AllReduce,
-          .type = DataType::F32,
-          .input = data.data(),
-          .output = data.data(),
-          .count = data.size()};
-}
 
 std::string took(Clock::time_point began, milliseconds limit) {
   return Clock::now() - began < limit ? "in time" : "too late";
@@ -57,12 +50,12 @@ TEST_CASE("shared memory: a killed rank is named by every other at once, whateve
   const std::size_t count = GENERATE(1u, 2u << 20);
   const auto ends = run_failing(4, [&](ShmRank& self, const Say& say) {
     std::vector<float> data(count);
-    for (int turn = 0; turn < 3; ++turn) self.run(all_reduce(data));
+    for (int turn = 0; turn < 3; ++turn) self.run(all_reduce_of(data));
     if (self.rank() == victim) raise(SIGKILL);
     const auto began = Clock::now();
-    say(self.failure_of([&] { self.run(all_reduce(data)); }));
+    say(self.failure_of([&] { self.run(all_reduce_of(data)); }));
     say(took(began, seconds(5)));
-    say("then " + self.failure_of([&] { self.run(all_reduce(data)); }));
+    say("then " + self.failure_of([&] { self.run(all_reduce_of(data)); }));
   });
   for (int rank = 0; rank < 4; ++rank) {
     const RankEnd& end = ends[static_cast<std::size_t>(rank)];
@@ -83,7 +76,7 @@ TEST_CASE("shared memory: a killed rank is named by every other at once, whateve
 TEST_CASE("shared memory: a rank that ends after its part of everything is no failure") {
   const auto ends = run_failing(3, [](ShmRank& self, const Say&) {
     std::vector<float> data(1000, 1.0f);
-    self.run(all_reduce(data));
+    self.run(all_reduce_of(data));
     if (data[999] != 3) throw std::runtime_error("wrong sum");
     std::vector<float> one(1);
     if (self.rank() == 2) self.send(one, 0, 7);
@@ -95,7 +88,7 @@ TEST_CASE("shared memory: a rank that ends after its part of everything is no fa
       self.send(one, 1, 8);
     }
   });
-  check_well(ends);
+  check_exited(ends);
 }
 
 TEST_CASE("shared memory: who waits for a message of a lost rank hears of it") {
@@ -122,9 +115,9 @@ TEST_CASE("shared memory: abort wakes everybody, here and elsewhere") {
     if (self.rank() == 2) {
       say(self.failure_of([&] { self.recv(data, 0); }));
     } else if (self.rank() == 1) {
-      say(self.failure_of([&] { self.run(all_reduce(data)); }));
+      say(self.failure_of([&] { self.run(all_reduce_of(data)); }));
     } else {
-      std::thread waiting([&] { say(self.failure_of([&] { self.run(all_reduce(data)); })); });
+      std::thread waiting([&] { say(self.failure_of([&] { self.run(all_reduce_of(data)); })); });
       say(self.failure_of(
           [&] { self.backend().start_recv(data, 1, 3)->finish(soon(milliseconds(50))); }));
       waiting.join();
@@ -132,7 +125,7 @@ TEST_CASE("shared memory: abort wakes everybody, here and elsewhere") {
     }
     say(took(began, seconds(5)));
   });
-  check_well(ends);
+  check_exited(ends);
   CHECK_THAT(ends[0].said, ContainsSubstring("broken: another operation of this rank has failed"));
   CHECK_THAT(ends[0].said, ContainsSubstring("timeout 1: no message came in time"));
   CHECK_THAT(ends[1].said, ContainsSubstring("peer lost 0: rank 0 left the group\nin time"));
@@ -149,11 +142,11 @@ TEST_CASE("shared memory: a rank that does not come is named after the limit, an
     }
     const auto began = Clock::now();
     const milliseconds limit(self.rank() == 0 ? 300 : 20000);
-    say(self.failure_of([&] { self.backend().run(all_reduce(data), self.turn(limit)); }));
+    say(self.failure_of([&] { self.backend().run(all_reduce_of(data), self.turn(limit)); }));
     if (self.rank() == 0 && Clock::now() - began < limit) say("too early");
     say(took(began, seconds(10)));
   });
-  check_well(ends);
+  check_exited(ends);
   CHECK_THAT(ends[0].said, ContainsSubstring("timeout: ranks 1, 3 did not come in time\nin time"));
   CHECK_THAT(ends[2].said, ContainsSubstring("peer lost 0: rank 0 left the group\nin time"));
   CHECK_THAT(ends[1].said, ContainsSubstring("peer lost 0: rank 0 left the group"));
@@ -171,12 +164,12 @@ TEST_CASE("shared memory: a limit of a few milliseconds is as long as it says") 
       if (is_message) {
         self.backend().start_recv(data, 1, 3)->finish(soon(limit));
       } else {
-        self.backend().run(all_reduce(data), self.turn(limit));
+        self.backend().run(all_reduce_of(data), self.turn(limit));
       }
     }));
     say(Clock::now() - began < limit ? "too early" : "after its limit");
   });
-  check_well(ends);
+  check_exited(ends);
   CHECK_THAT(ends[0].said, ContainsSubstring("timeout") && ContainsSubstring("after its limit"));
 }
 
@@ -224,7 +217,7 @@ TEST_CASE("shared memory: a silent stranger and one that talks nonsense hold nob
     }
     ShmRank self(worker::connect_shm(context), rank, 3);
     std::vector<float> data(3, 1.0f);
-    self.run(all_reduce(data));
+    self.run(all_reduce_of(data));
     say(std::to_string(data[2]));
     self.barrier();
   });
@@ -232,7 +225,7 @@ TEST_CASE("shared memory: a silent stranger and one that talks nonsense hold nob
 }
 
 TEST_CASE("shared memory: a rank knows the end of others by the process, not only the connection") {
-  check_well(run_shm_processes(3, [](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(3, [](ShmRank& self, const Say&) {
     const std::vector<Lifeline> lines = self.backend().lifelines();
     // A connection and a pidfd each.
     const std::size_t peers = self.rank() == 0 ? 2 : 1;

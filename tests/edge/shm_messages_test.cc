@@ -10,21 +10,18 @@ namespace drun {
 namespace {
 
 using std::chrono::milliseconds;
-using test::check_well;
+using test::check_exited;
+using test::expect;
 using test::failure_of;
 using test::run_shm_processes;
 using test::Say;
 using test::ShmRank;
 using test::soon;
 
-using Numbers = std::vector<std::int32_t>;
+using Integers = std::vector<std::int32_t>;
 
-void expect(bool is_so, const std::string& what) {
-  if (!is_so) throw std::runtime_error("not so: " + what);
-}
-
-Numbers numbers(std::size_t count, int seed) {
-  Numbers result(count);
+Integers numbers(std::size_t count, int seed) {
+  Integers result(count);
   for (std::size_t i = 0; i < count; ++i) {
     result[i] = static_cast<std::int32_t>(i * 7 + static_cast<std::size_t>(seed));
   }
@@ -34,13 +31,13 @@ Numbers numbers(std::size_t count, int seed) {
 }  // namespace
 
 TEST_CASE("shared memory: messages of any length arrive whole and in order") {
-  check_well(run_shm_processes(2, [](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
     for (const std::size_t count : {0u, 1u, 2047u, 2048u, 2049u, 4096u, 16384u, 3000001u}) {
       for (int turn = 0; turn < 3; ++turn) {
-        Numbers data = numbers(count, turn);
+        Integers data = numbers(count, turn);
         if (self.rank() == 0) self.send(data, 1, 4);
         if (self.rank() == 0) continue;
-        Numbers got(count);
+        Integers got(count);
         expect(self.recv(got, 0, 4) == 0, "from rank 0");
         expect(got == data, "the same numbers, of " + std::to_string(count));
       }
@@ -49,12 +46,12 @@ TEST_CASE("shared memory: messages of any length arrive whole and in order") {
 }
 
 TEST_CASE("shared memory: short messages are done before anybody receives them") {
-  check_well(run_shm_processes(2, [](ShmRank& self, const Say&) {
-    const Numbers data = numbers(2048, self.rank());
+  check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
+    const Integers data = numbers(2048, self.rank());
     for (int turn = 0; turn < 4; ++turn) self.send(data, 1 - self.rank(), turn);
     self.barrier();
     for (int turn = 3; turn >= 0; --turn) {  // by tag, not as they came
-      Numbers got(2048);
+      Integers got(2048);
       self.recv(got, 1 - self.rank(), turn);
       expect(got == numbers(2048, 1 - self.rank()), "the other's numbers");
     }
@@ -62,10 +59,10 @@ TEST_CASE("shared memory: short messages are done before anybody receives them")
 }
 
 TEST_CASE("shared memory: long messages pass each other in both directions") {
-  check_well(run_shm_processes(2, [](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
     const int other = 1 - self.rank();
-    const Numbers data = numbers(2000003, self.rank());
-    Numbers got(data.size());
+    const Integers data = numbers(2000003, self.rank());
+    Integers got(data.size());
     const auto sending = self.backend().start_send(data, other, 1);
     const auto receiving = self.backend().start_recv(got, other, 1);
     sending->finish(soon());
@@ -75,9 +72,9 @@ TEST_CASE("shared memory: long messages pass each other in both directions") {
 }
 
 TEST_CASE("shared memory: thousands of messages nobody asks for do not block another tag") {
-  check_well(run_shm_processes(2, [](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
     constexpr int kMany = 3000;  // 3 MB, far more than is kept
-    const Numbers data = numbers(250, 1);
+    const Integers data = numbers(250, 1);
     std::vector<std::unique_ptr<Transfer>> sending;
     if (self.rank() == 0) {
       for (int i = 0; i < kMany; ++i) sending.push_back(self.backend().start_send(data, 1, 1));
@@ -85,11 +82,11 @@ TEST_CASE("shared memory: thousands of messages nobody asks for do not block ano
       for (const auto& each : sending) each->finish(soon());
       return;
     }
-    Numbers large(100000);
+    Integers large(100000);
     self.recv(large, 0, 2);
     expect(large == numbers(100000, 5), "the large one");
     for (int i = 0; i < kMany; ++i) {
-      Numbers got(250);
+      Integers got(250);
       self.recv(got, 0, 1);
       expect(got == data, "message " + std::to_string(i));
     }
@@ -97,7 +94,7 @@ TEST_CASE("shared memory: thousands of messages nobody asks for do not block ano
 }
 
 TEST_CASE("shared memory: a recv from anyone takes every rank's messages, each in its order") {
-  check_well(run_shm_processes(4, [](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(4, [](ShmRank& self, const Say&) {
     constexpr int kEach = 200;
     if (self.rank() != 0) {
       for (int i = 0; i < kEach; ++i) {
@@ -111,12 +108,12 @@ TEST_CASE("shared memory: a recv from anyone takes every rank's messages, each i
     for (int i = 0; i < 3 * kEach; ++i) {
       const int expected = 1 + i / kEach;
       const int turn = seen[static_cast<std::size_t>(expected)]++;
-      Numbers got(turn % 10 == 0 ? 5000 : 1);
+      Integers got(turn % 10 == 0 ? 5000 : 1);
       expect(self.recv(got, expected, 9) == expected, "by rank");
       expect(got == numbers(got.size(), turn), "in order");
     }
   }));
-  check_well(run_shm_processes(4, [](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(4, [](ShmRank& self, const Say&) {
     constexpr int kEach = 300;
     if (self.rank() != 0) {
       for (int i = 0; i < kEach; ++i) self.send(numbers(3, i), 0, 9);
@@ -124,7 +121,7 @@ TEST_CASE("shared memory: a recv from anyone takes every rank's messages, each i
     }
     std::vector<int> seen(4);
     for (int i = 0; i < 3 * kEach; ++i) {
-      Numbers got(3);
+      Integers got(3);
       const int from = self.recv(got, std::nullopt, 9);
       expect(from >= 1 && from <= 3, "a rank");
       expect(got == numbers(3, seen[static_cast<std::size_t>(from)]++), "in order");
@@ -137,7 +134,7 @@ TEST_CASE("shared memory: a message of another size or type is named on the rece
   const bool is_long = GENERATE(false, true);
   const std::size_t count = is_long ? 100000 : 10;
   const auto ends = run_shm_processes(2, [&](ShmRank& self, const Say& say) {
-    Numbers data(count);
+    Integers data(count);
     std::vector<float> floats(count);
     if (self.rank() == 0) {
       say(self.failure_of([&] { self.send(data, 1); }));
@@ -155,7 +152,7 @@ TEST_CASE("shared memory: a message of another size or type is named on the rece
 
 TEST_CASE("shared memory: a message that does not come, or is not received, is a timeout") {
   const auto ends = run_shm_processes(2, [](ShmRank& self, const Say& say) {
-    Numbers data(100000);
+    Integers data(100000);
     self.barrier();
     if (self.rank() == 1) return;
     say(self.failure_of(
@@ -166,9 +163,9 @@ TEST_CASE("shared memory: a message that does not come, or is not received, is a
 
 TEST_CASE("shared memory: a receiver keeps only so much that nobody has asked for") {
   const auto ends = run_shm_processes(2, [](ShmRank& self, const Say& say) {
-    const Numbers data = numbers(1000, 1);
+    const Integers data = numbers(1000, 1);
     self.barrier();
-    Numbers never(1);
+    Integers never(1);
     if (self.rank() == 1) {  // takes everything in, and keeps it
       say(self.failure_of([&] { self.recv(never, 0, 2); }));
       return;
@@ -182,7 +179,7 @@ TEST_CASE("shared memory: a receiver keeps only so much that nobody has asked fo
 }
 
 TEST_CASE("shared memory: messages and collectives of several threads do not disturb each other") {
-  check_well(run_shm_processes(3, [](ShmRank& self, const Say&) {
+  check_exited(run_shm_processes(3, [](ShmRank& self, const Say&) {
     const int next = (self.rank() + 1) % 3;
     const int before = (self.rank() + 2) % 3;
     std::vector<std::thread> threads;
@@ -191,8 +188,8 @@ TEST_CASE("shared memory: messages and collectives of several threads do not dis
       threads.emplace_back([&, tag] {
         for (int turn = 0; turn < 100; ++turn) {
           const std::size_t count = turn % 5 == 0 ? 30000 : 17;
-          const Numbers data = numbers(count, turn + tag);
-          Numbers got(count);
+          const Integers data = numbers(count, turn + tag);
+          Integers got(count);
           const auto receiving = self.backend().start_recv(got, before, tag);
           self.send(data, next, tag);
           receiving->finish(soon());
@@ -201,7 +198,7 @@ TEST_CASE("shared memory: messages and collectives of several threads do not dis
       });
     }
     for (int turn = 0; turn < 300; ++turn) {
-      Numbers ones(turn % 7 == 0 ? 50000 : 5, 1);
+      Integers ones(turn % 7 == 0 ? 50000 : 5, 1);
       self.run({.operation = Operation::AllReduce,
                 .type = DataType::I32,
                 .input = ones.data(),

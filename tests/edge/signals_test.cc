@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-struct Recorder : Signals::Listener {
+struct SignalRecorder : Signals::Listener {
   void on_terminate(int signal) override { heard.push_back("terminate " + std::to_string(signal)); }
   void on_kill_now() override { heard.push_back("kill"); }
   void on_pass_on(int signal) override { heard.push_back("pass " + std::to_string(signal)); }
@@ -33,7 +33,7 @@ using Heard = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("the first termination signal is told, repeated ones are not") {
-  Recorder recorder;
+  SignalRecorder recorder;
   recorder.signals.start();
   recorder.send(SIGTERM);
   recorder.send(SIGTERM);
@@ -42,7 +42,7 @@ TEST_CASE("the first termination signal is told, repeated ones are not") {
 }
 
 TEST_CASE("a second Ctrl-C kills, one that comes twice at once does not") {
-  Recorder recorder;
+  SignalRecorder recorder;
   recorder.signals.start();
   recorder.send(SIGINT);
   recorder.send(SIGINT);
@@ -53,7 +53,7 @@ TEST_CASE("a second Ctrl-C kills, one that comes twice at once does not") {
 }
 
 TEST_CASE("USR1, USR2 and CONT are passed on") {
-  Recorder recorder;
+  SignalRecorder recorder;
   recorder.signals.start();
   for (const int signal : {SIGUSR1, SIGUSR2, SIGCONT, SIGUSR1}) recorder.send(signal);
   CHECK(recorder.heard == Heard{"pass 10", "pass 12", "pass 18", "pass 10"});
@@ -61,7 +61,7 @@ TEST_CASE("USR1, USR2 and CONT are passed on") {
 
 TEST_CASE("an inherited ignore stays an ignore") {
   std::signal(SIGHUP, SIG_IGN);
-  Recorder recorder;
+  SignalRecorder recorder;
   recorder.signals.start();
   recorder.send(SIGHUP);
   std::signal(SIGHUP, SIG_DFL);
@@ -69,7 +69,7 @@ TEST_CASE("an inherited ignore stays an ignore") {
 }
 
 TEST_CASE("when stopped it lets the io_context end") {
-  Recorder recorder;
+  SignalRecorder recorder;
   recorder.signals.start();
   recorder.signals.stop();
   const auto begin = std::chrono::steady_clock::now();

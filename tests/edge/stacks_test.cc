@@ -15,9 +15,9 @@ using namespace std::chrono_literals;
 using testing::Running;
 
 // Tools are looked for in one folder; sh and sleep are found all the same.
-class Rig {
+class StacksRig {
  public:
-  explicit Rig(std::chrono::milliseconds limit = 5s)
+  explicit StacksRig(std::chrono::milliseconds limit = 5s)
       : environment_{"PATH=" + directory_.path() + ":/nowhere", "HOME=/"},
         collector_(io_, environment_, limit) {}
 
@@ -49,7 +49,7 @@ Running sleeper() {
   return running;
 }
 
-bool is_allowed(const Rig&) {
+bool is_allowed(const StacksRig&) {
   const StackTools tools = find_stack_tools(std::vector<std::string>{"PATH=/nowhere"});
   if (tools.objection.empty()) return true;
   WARN("skipped: " + tools.objection);
@@ -63,7 +63,7 @@ constexpr const char* kGdbSays =
 }  // namespace
 
 TEST_CASE("without tools /proc tells what workers do, and why there is nothing better") {
-  Rig rig;
+  StacksRig rig;
   const Running one = sleeper();
   const Running other = sleeper();
   REQUIRE(testing::eventually([&] {
@@ -79,7 +79,7 @@ TEST_CASE("without tools /proc tells what workers do, and why there is nothing b
 }
 
 TEST_CASE("a tool on PATH is asked for each process, and its answer is taken") {
-  Rig rig;
+  StacksRig rig;
   if (!is_allowed(rig)) return;
   rig.add_tool("gdb", kGdbSays);
   const Running one = sleeper();
@@ -92,7 +92,7 @@ TEST_CASE("a tool on PATH is asked for each process, and its answer is taken") {
 }
 
 TEST_CASE("what runs below a worker belongs to it") {
-  Rig rig;
+  StacksRig rig;
   Running shell({.argv = {"sh", "-c", "sleep 100 & echo up; wait"}});
   REQUIRE(shell.prints("up"));
   REQUIRE(testing::eventually(
@@ -101,7 +101,7 @@ TEST_CASE("what runs below a worker belongs to it") {
 }
 
 TEST_CASE("a tool that fails gives way to /proc, with its complaint") {
-  Rig rig;
+  StacksRig rig;
   if (!is_allowed(rig)) return;
   rig.add_tool("gdb", "echo hello; echo 'ptrace: Operation not permitted (4711).' >&2; exit 1");
   const Running one = sleeper();
@@ -111,7 +111,7 @@ TEST_CASE("a tool that fails gives way to /proc, with its complaint") {
 }
 
 TEST_CASE("a tool that hangs is killed at the limit, and nothing of it is left") {
-  Rig rig(300ms);
+  StacksRig rig(300ms);
   if (!is_allowed(rig)) return;
   rig.add_tool("gdb", "echo $$ >> " + rig.file("pids") + "; exec /bin/sleep 100");
   const Running one = sleeper();
@@ -126,7 +126,7 @@ TEST_CASE("a tool that hangs is killed at the limit, and nothing of it is left")
 }
 
 TEST_CASE("a tool that prints without end is stopped") {
-  Rig rig;
+  StacksRig rig;
   if (!is_allowed(rig)) return;
   rig.add_tool("gdb", "while :; do echo '#0  0x7f in f ()'; done");
   const Running one = sleeper();
@@ -134,7 +134,7 @@ TEST_CASE("a tool that prints without end is stopped") {
 }
 
 TEST_CASE("who asks during a look gets the same answer, and a look that is stopped answers too") {
-  Rig rig;
+  StacksRig rig;
   rig.add_tool("gdb", "exec /bin/sleep 100");
   const Running one = sleeper();
   int answers = 0;

@@ -10,6 +10,7 @@
 
 #include "drun/error.h"
 #include "tests/support/catch.h"
+#include "tests/support/in_rank.h"
 #include "tests/support/process.h"
 #include "tests/support/ranks.h"
 #include "worker_lib/store/file_key_store.h"
@@ -19,28 +20,14 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::check_exited;
+using test::error_of;
 using test::RankEnd;
 using test::Say;
 using testing::TemporaryDirectory;
 
 std::shared_ptr<KeyStore> open_at(const std::string& path, int rank, int size) {
   return open_file_key_store({.path = path, .rank = rank, .size = size}, seconds(20));
-}
-
-std::string error_of(const std::function<void()>& deed) {
-  try {
-    deed();
-  } catch (const WorkerError& error) {
-    return std::string(to_string(error.kind())) + ": " + error.what();
-  }
-  return "no error";
-}
-
-void check_exited(const std::vector<RankEnd>& ends) {
-  for (const RankEnd& end : ends) {
-    INFO("said: " << end.said << " signal " << end.signal);
-    CHECK(end.exit_code == 0);
-  }
 }
 
 // As a job leaves it whose ranks were killed: rank 0 of two had come, or both.

@@ -8,27 +8,19 @@
 
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
+#include "tests/support/in_rank.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
 namespace {
 
+using test::check_exited;
+using test::expect;
 using test::RankEnd;
 using test::Ranks;
 using test::run_ranks;
 using test::Say;
 using test::StoreProcess;
-
-void expect(bool is_true, const std::string& what) {
-  if (!is_true) throw std::runtime_error("wrong: " + what);
-}
-
-void check_all_good(const std::vector<RankEnd>& ends) {
-  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
-    INFO("rank " << rank << " said: " << ends[rank].said << " signal " << ends[rank].signal);
-    CHECK(ends[rank].exit_code == 0);
-  }
-}
 
 // Small whole numbers, different on each rank and at each place, also negative where there are.
 template <typename T>
@@ -103,7 +95,7 @@ void for_each_type(Visitor&& visit) {
 TEST_CASE("all_reduce and broadcast are exact for every type, op, root and size") {
   const StoreProcess store;
   const int size = GENERATE(1, 2, 3, 5);
-  check_all_good(run_ranks({.size = size, .port = store.port()}, [](int, const Say&) {
+  check_exited(run_ranks({.size = size, .port = store.port()}, [](int, const Say&) {
     ProcessGroup group = ProcessGroup::connect();
     for_each_type([&group](auto type) {
       using T = decltype(type);
@@ -121,7 +113,7 @@ TEST_CASE("all_reduce and broadcast are exact for every type, op, root and size"
 TEST_CASE("eight megabytes are summed exactly, and the same bits arrive everywhere") {
   const StoreProcess store;
   const std::size_t count = GENERATE(2u << 20, (2u << 20) + 1);
-  check_all_good(run_ranks({.size = 3, .port = store.port()}, [count](int rank, const Say&) {
+  check_exited(run_ranks({.size = 3, .port = store.port()}, [count](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect();
     std::vector<float> data(count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -141,19 +133,19 @@ TEST_CASE("a rank knows who it is") {
   const StoreProcess store;
   const std::map<std::string, std::string> environment = {{"LOCAL_RANK", "1"},
                                                           {"TORCHELASTIC_RESTART_COUNT", "3"}};
-  check_all_good(run_ranks({.size = 2, .port = store.port(), .environment = environment},
-                           [](int rank, const Say&) {
-                             const ProcessGroup group = ProcessGroup::connect();
-                             expect(group.rank() == rank, "rank");
-                             expect(group.size() == 2, "size");
-                             expect(group.local_rank() == 1, "local_rank");
-                             expect(group.restart_count() == 3, "restart_count");
-                           }));
+  check_exited(run_ranks({.size = 2, .port = store.port(), .environment = environment},
+                         [](int rank, const Say&) {
+                           const ProcessGroup group = ProcessGroup::connect();
+                           expect(group.rank() == rank, "rank");
+                           expect(group.size() == 2, "size");
+                           expect(group.local_rank() == 1, "local_rank");
+                           expect(group.restart_count() == 3, "restart_count");
+                         }));
 }
 
 TEST_CASE("nobody leaves a barrier before everybody has come") {
   const StoreProcess store;
-  check_all_good(run_ranks({.size = 4, .port = store.port()}, [&store](int rank, const Say&) {
+  check_exited(run_ranks({.size = 4, .port = store.port()}, [&store](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect();
     const std::chrono::seconds limit(10);
     const auto keys = connect_key_store("127.0.0.1", store.port(), limit);
@@ -171,7 +163,7 @@ TEST_CASE("nobody leaves a barrier before everybody has come") {
 
 TEST_CASE("messages reach their peer, in order for each tag and in any order of tags") {
   const StoreProcess store;
-  check_all_good(run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say&) {
+  check_exited(run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect();
     const int next = (rank + 1) % 3;
     const int before = (rank + 2) % 3;
@@ -202,7 +194,7 @@ TEST_CASE("messages reach their peer, in order for each tag and in any order of 
 
 TEST_CASE("a message does not wait behind a collective") {
   const StoreProcess store;
-  check_all_good(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect();
     std::vector<int> value{rank};
     if (rank == 0) {
@@ -221,7 +213,7 @@ TEST_CASE("a message does not wait behind a collective") {
 
 TEST_CASE("two groups of the same ranks live side by side") {
   const StoreProcess store;
-  check_all_good(run_ranks({.size = 2, .port = store.port()}, [](int, const Say&) {
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [](int, const Say&) {
     ProcessGroup first = ProcessGroup::connect();
     ProcessGroup second = ProcessGroup::connect();
     std::vector<float> data{1.0F};
@@ -235,7 +227,7 @@ TEST_CASE("two groups of the same ranks live side by side") {
 TEST_CASE("programs that follow each other on one store never read each other's keys") {
   const StoreProcess store;
   for (int program = 0; program < 3; ++program) {
-    check_all_good(run_ranks({.size = 3, .port = store.port()}, [](int, const Say&) {
+    check_exited(run_ranks({.size = 3, .port = store.port()}, [](int, const Say&) {
       ProcessGroup group = ProcessGroup::connect();
       group.barrier();
     }));

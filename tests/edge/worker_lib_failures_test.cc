@@ -6,12 +6,14 @@
 
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
+#include "tests/support/in_rank.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
 namespace {
 
 using Kind = WorkerError::Kind;
+using test::check_exited;
 using test::RankEnd;
 using test::run_ranks;
 using test::Say;
@@ -21,7 +23,7 @@ using std::chrono::seconds;
 
 // "mismatch peer=1: rank 0: all_reduce(...): ..." of whatever `work` throws.
 template <typename Work>
-std::string error_of(Work&& work) {
+std::string error_and_peer_of(Work&& work) {
   try {
     work();
   } catch (const WorkerError& error) {
@@ -29,13 +31,6 @@ std::string error_of(Work&& work) {
            (error.peer() ? " peer=" + std::to_string(*error.peer()) : "") + ": " + error.what();
   }
   return "no error";
-}
-
-void check_exited(const std::vector<RankEnd>& ends) {
-  for (const RankEnd& end : ends) {
-    INFO("said: " << end.said << " signal " << end.signal);
-    CHECK(end.exit_code == 0);
-  }
 }
 
 void check_said(const std::vector<RankEnd>& ends, const std::string& what) {
@@ -100,8 +95,8 @@ TEST_CASE("ranks that disagree about a collective all hear who called what") {
     const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
       ProcessGroup group = ProcessGroup::connect();
       group.barrier();
-      say(error_of([&] { each.call(group, rank); }));
-      say(error_of([&] { group.barrier(); }));
+      say(error_and_peer_of([&] { each.call(group, rank); }));
+      say(error_and_peer_of([&] { group.barrier(); }));
     });
     check_exited(ends);
     check_said(ends, "mismatch: rank ");
@@ -118,7 +113,7 @@ TEST_CASE("a message of another size or type is an error on both sides") {
     std::vector<float> floats(100'000);
     std::vector<float> fewer(99'999);
     std::vector<std::int32_t> integers(100'000);
-    say(error_of([&] {
+    say(error_and_peer_of([&] {
       if (rank == 0) return group.send(floats, 1);
       is_size ? group.recv(fewer, 0) : group.recv(integers, 0);
     }));
@@ -141,11 +136,11 @@ TEST_CASE("a killed rank is noticed by every other within seconds, whatever it w
       raise(SIGKILL);
     }
     const auto began = Clock::now();
-    say(error_of([&] {
+    say(error_and_peer_of([&] {
       while (true) group.all_reduce(data);
     }));
     if (Clock::now() - began > seconds(5)) say("too late");
-    say(error_of([&] { group.all_reduce(data); }));
+    say(error_and_peer_of([&] { group.all_reduce(data); }));
   });
   for (int rank = 0; rank < 4; ++rank) {
     const RankEnd& end = ends[static_cast<std::size_t>(rank)];
@@ -170,7 +165,7 @@ TEST_CASE("an idle rank finds a killed peer at its next operation") {
     group.barrier();
     if (rank == 1) raise(SIGKILL);
     std::vector<float> data(10);
-    say(error_of([&] { group.recv(data, 1); }));
+    say(error_and_peer_of([&] { group.recv(data, 1); }));
   });
   CHECK(ends[0].exit_code == 0);
   CHECK_THAT(ends[0].said,
@@ -185,16 +180,16 @@ TEST_CASE("a rank that does not come is a timeout for all who wait, after their 
     std::vector<float> data(1000);
     const auto began = Clock::now();
     if (rank == 2) {  // comes only when the others have given up
-      say(error_of([&] { group.recv(data, 0, 5); }));
+      say(error_and_peer_of([&] { group.recv(data, 0, 5); }));
       return;
     }
     const std::chrono::milliseconds limit(rank == 0 ? 500 : 20000);
-    say(error_of([&] { group.all_reduce(data, ReduceOp::Sum, limit); }));
+    say(error_and_peer_of([&] { group.all_reduce(data, ReduceOp::Sum, limit); }));
     const auto took = Clock::now() - began;
     // Rank 1 may have come to its own call long after rank 0 did.
     const bool is_early = rank == 0 && took < std::chrono::milliseconds(450);
     if (is_early || took > seconds(15)) say("at the wrong time");
-    say(error_of([&] { group.barrier(); }));
+    say(error_and_peer_of([&] { group.barrier(); }));
   });
   check_exited(ends);
   check_said(ends, "timeout peer=2: rank ");
@@ -214,7 +209,7 @@ TEST_CASE("two ranks that send to each other first time out instead of hanging")
     options.timeout = std::chrono::milliseconds(400);
     ProcessGroup group = ProcessGroup::connect(options);
     std::vector<float> data(100'000);  // too many to be kept for a receiver that has not come
-    say(error_of([&] { group.send(data, 1 - rank); }));
+    say(error_and_peer_of([&] { group.send(data, 1 - rank); }));
   });
   check_exited(ends);
   check_said(ends, "timeout peer=");
@@ -226,12 +221,12 @@ TEST_CASE("an error in a message wakes this rank's other thread out of its colle
     ProcessGroup group = ProcessGroup::connect({.timeout = seconds(30)});
     std::vector<float> data(10);
     if (rank == 1) {
-      say(error_of([&] { group.recv(data, 0, 3, seconds(20)); }));
+      say(error_and_peer_of([&] { group.recv(data, 0, 3, seconds(20)); }));
       return;
     }
     std::string of_collective;
-    std::thread collective([&] { of_collective = error_of([&] { group.barrier(); }); });
-    say(error_of([&] { group.recv(data, 1, 4, std::chrono::milliseconds(300)); }));
+    std::thread collective([&] { of_collective = error_and_peer_of([&] { group.barrier(); }); });
+    say(error_and_peer_of([&] { group.recv(data, 1, 4, std::chrono::milliseconds(300)); }));
     collective.join();
     say(of_collective);
   });
@@ -249,7 +244,7 @@ TEST_CASE("after a failure the same processes can form a new group") {
     for (int turn = 0; turn < 2; ++turn) {
       ProcessGroup group = ProcessGroup::connect();
       std::vector<float> data(rank == 0 ? 3 : 4);
-      say(error_of([&] { group.all_reduce(data); }));
+      say(error_and_peer_of([&] { group.all_reduce(data); }));
     }
     ProcessGroup group = ProcessGroup::connect();
     std::vector<int> ones{1};
@@ -265,14 +260,16 @@ TEST_CASE("arguments that make no sense are refused at once and change nothing")
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
     ProcessGroup group = ProcessGroup::connect();
     std::vector<float> data(4);
-    say(error_of([&] { group.broadcast(data, 2); }));
-    say(error_of([&] { group.broadcast(data, -1); }));
-    say(error_of([&] { group.send(data, rank); }));
-    say(error_of([&] { group.recv(data, 7); }));
-    say(error_of([&] { group.send(data, 1 - rank, -1); }));
-    say(error_of([&] { group.barrier(seconds(0)); }));
-    say(error_of([&] { group.all_reduce(Elements{nullptr, 4, DataType::F32}, ReduceOp::Sum); }));
-    say(error_of([&] {
+    say(error_and_peer_of([&] { group.broadcast(data, 2); }));
+    say(error_and_peer_of([&] { group.broadcast(data, -1); }));
+    say(error_and_peer_of([&] { group.send(data, rank); }));
+    say(error_and_peer_of([&] { group.recv(data, 7); }));
+    say(error_and_peer_of([&] { group.send(data, 1 - rank, -1); }));
+    say(error_and_peer_of([&] { group.barrier(seconds(0)); }));
+    say(error_and_peer_of([&] {
+      group.all_reduce(Elements{nullptr, 4, DataType::F32}, ReduceOp::Sum);
+    }));
+    say(error_and_peer_of([&] {
       group.all_reduce(Elements{data.data(), ~std::size_t{0} / 2, DataType::F64}, ReduceOp::Sum);
     }));
     group.all_reduce(data);

@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/calls.h"
+#include "tests/support/catch.h"
 #include "tests/support/collective_model.h"
 #include "tests/support/gloo_ranks.h"
 
@@ -16,15 +18,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-Call all_reduce_of(std::vector<float>& data) {
-  return {.operation = Operation::AllReduce,
-          .type = DataType::F32,
-          .input = data.data(),
-          .output = data.data(),
-          .count = data.size()};
-}
-
-void expect(const std::string& wrong) {
+void expect_none(const std::string& wrong) {
   if (!wrong.empty()) throw std::runtime_error(wrong);
 }
 
@@ -35,7 +29,7 @@ int message(Transfer& transfer) { return transfer.finish(in(seconds(20))); }
 TEST_CASE("every collective is exact over Gloo, small and large") {
   const StoreProcess store;
   const bool is_debug = GENERATE(false, true);
-  check_all_good(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
+  check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
     const auto backend = worker::connect_gloo(context_of(rank, 3, is_debug));
     std::mt19937 random(5);
     std::uint32_t sequence = 0;
@@ -50,7 +44,7 @@ TEST_CASE("every collective is exact over Gloo, small and large") {
           scenario.count = count;
           scenario.is_uneven = is_uneven;
           if (is_uneven) scenario.counts = random_counts(random, 3, count);
-          expect(run_and_check(scenario, rank, [&](const Call& call) {
+          expect_none(run_and_check(scenario, rank, [&](const Call& call) {
             backend->run(call, {++sequence, in(seconds(20))});
           }));
         }
@@ -63,12 +57,12 @@ TEST_CASE("random programs of collectives over Gloo match a sequential model") {
   const StoreProcess store;
   const unsigned seed = GENERATE(1u, 2u);
   const int size = seed == 1 ? 2 : 4;
-  check_all_good(run_ranks({.size = size, .port = store.port()}, [&](int rank, const Say&) {
+  check_exited(run_ranks({.size = size, .port = store.port()}, [&](int rank, const Say&) {
     const auto backend = worker::connect_gloo(context_of(rank, size));
     std::mt19937 random(seed);
     for (std::uint32_t sequence = 1; sequence <= 120; ++sequence) {
       const std::size_t most = random() % 8 == 0 ? 100'000 : 1000;
-      expect(run_and_check(random_scenario(random, size, most), rank, [&](const Call& call) {
+      expect_none(run_and_check(random_scenario(random, size, most), rank, [&](const Call& call) {
         backend->run(call, {sequence, in(seconds(20))});
       }));
     }
@@ -77,7 +71,7 @@ TEST_CASE("random programs of collectives over Gloo match a sequential model") {
 
 TEST_CASE("messages of one pair and tag arrive in order, short, long and empty, finished in any") {
   const StoreProcess store;
-  check_all_good(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
     const auto backend = worker::connect_gloo(context_of(rank, 2));
     std::vector<std::vector<std::int32_t>> data;
     std::vector<std::unique_ptr<Transfer>> transfers;
@@ -110,7 +104,7 @@ TEST_CASE("messages of one pair and tag arrive in order, short, long and empty, 
 
 TEST_CASE("a message from anybody says who sent it, beside messages from somebody") {
   const StoreProcess store;
-  check_all_good(run_ranks({.size = 4, .port = store.port()}, [](int rank, const Say&) {
+  check_exited(run_ranks({.size = 4, .port = store.port()}, [](int rank, const Say&) {
     const auto backend = worker::connect_gloo(context_of(rank, 4));
     constexpr int kEach = 10;
     if (rank != 0) {
@@ -149,7 +143,7 @@ TEST_CASE("a message of another size or type is refused by the receiver, who nam
     const auto backend = worker::connect_gloo(context_of(rank, 2));
     std::vector<float> floats(is_size && rank == 1 ? count - 1 : count);
     std::vector<std::int32_t> integers(count);
-    say(failure_of([&] {
+    say(gloo_failure_of([&] {
       if (rank == 0) message(*backend->start_send(floats, 1, 0));
       if (rank == 1) {
         message(
@@ -158,7 +152,7 @@ TEST_CASE("a message of another size or type is refused by the receiver, who nam
     }));
     backend->abort();
   });
-  check_all_good(ends);
+  check_exited(ends);
   const std::string sends = "mismatch peer=0: rank 0 sends f32 x " + std::to_string(count);
   const std::string expects =
       is_size ? "f32 x " + std::to_string(count - 1) : "i32 x " + std::to_string(count);
@@ -185,9 +179,9 @@ TEST_CASE("calls that differ never meet: they end at their deadline, and no proc
       call.counts_in = counts.data();
       call.counts_out = counts.data();
     }
-    say(failure_of([&] { backend->run(call, {1, in(milliseconds(100))}); }));
+    say(gloo_failure_of([&] { backend->run(call, {1, in(milliseconds(100))}); }));
   });
-  check_all_good(ends);
+  check_exited(ends);
   // One of the two gives up first; the other sees it.
   CHECK_THAT(ends[0].said + ends[1].said, ContainsSubstring("timeout peer="));
   CHECK_THAT(ends[0].said + ends[1].said, ContainsSubstring("DRUN_DEBUG=1"));
@@ -202,9 +196,9 @@ TEST_CASE("with DRUN_DEBUG every rank hears at once who calls something else") {
     backend->run({.operation = Operation::Barrier}, {1, in(seconds(20))});
     Call call = all_reduce_of(data);
     if (rank == other) call = {.operation = Operation::Barrier};
-    say(failure_of([&] { backend->run(call, {2, in(seconds(20))}); }));
+    say(gloo_failure_of([&] { backend->run(call, {2, in(seconds(20))}); }));
   });
-  check_all_good(ends);
+  check_exited(ends);
   for (const RankEnd& end : ends) {
     CHECK_THAT(end.said,
                ContainsSubstring("mismatch: the ranks disagree about collective number 2"));
@@ -223,7 +217,7 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
     backend->run(call, {1, in(seconds(20))});
     if (rank == 1) {
       // Half way through a large collective the other one stops.
-      say(failure_of([&] { backend->run(call, {2, in(seconds(50))}); }));
+      say(gloo_failure_of([&] { backend->run(call, {2, in(seconds(50))}); }));
       return;
     }
     const auto unfinished = backend->start_recv(never, 1, 9);
@@ -233,7 +227,7 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
     const auto start = [&](std::size_t at, auto deed) {
       threads.emplace_back([&, at, deed] {
         ++waiting;
-        heard[at] = failure_of(deed);
+        heard[at] = gloo_failure_of(deed);
       });
     };
     start(0, [&] { backend->run(call, {2, in(seconds(50))}); });
@@ -249,9 +243,9 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
     if (took > seconds(5)) throw std::runtime_error("abort woke them late");
     for (const std::string& each : heard) say(each);
     backend->abort();  // again: nothing
-    say(failure_of([&] { backend->run(call, {3, in(seconds(50))}); }));
+    say(gloo_failure_of([&] { backend->run(call, {3, in(seconds(50))}); }));
   });
-  check_all_good(ends);
+  check_exited(ends);
   CHECK(ends[0].said.find("no failure") == std::string::npos);
   CHECK_THAT(ends[0].said, ContainsSubstring("broken: another operation of this rank has failed"));
   CHECK_THAT(ends[1].said, ContainsSubstring("peer lost peer=0"));
@@ -277,7 +271,7 @@ TEST_CASE("a rank that is killed in the middle of anything is named by who waits
       }
       killer.join();
     }
-    say(failure_of([&] {
+    say(gloo_failure_of([&] {
       if (work == 2) message(*backend->start_recv(data, 1, 0));
       if (work == 3) message(*backend->start_send(data, 1, 0));
       while (work < 2) backend->run(all_reduce_of(data), {++sequence, in(seconds(20))});
@@ -308,7 +302,7 @@ TEST_CASE("who is told that a rank has ended waits for its last words, not for i
     if (rank == 1) {  // stays, and says nothing more, until rank 0 is done
       message(*backend->start_recv(data, 2, 3));
       message(*backend->start_send(data, 0, 3));
-      say(failure_of([&] { backend->start_recv(data, 0, 7)->finish(in(seconds(20))); }));
+      say(gloo_failure_of([&] { backend->start_recv(data, 0, 7)->finish(in(seconds(20))); }));
       return;
     }
     const auto spoken = backend->start_recv(data, 2, 1);
@@ -317,15 +311,15 @@ TEST_CASE("who is told that a rank has ended waits for its last words, not for i
     std::vector<int> word(1);
     message(*backend->start_recv(word, 1, 3));
     std::thread teller([&] { backend->tell_lost(2); });
-    say(failure_of([&] { spoken->finish(in(seconds(20))); }));
+    say(gloo_failure_of([&] { spoken->finish(in(seconds(20))); }));
     teller.join();
     backend->tell_lost(1);
     const auto began = Clock::now();
-    say(failure_of([&] { silent->finish(in(seconds(20))); }));
-    say(failure_of([&] { any->finish(in(seconds(20))); }));
+    say(gloo_failure_of([&] { silent->finish(in(seconds(20))); }));
+    say(gloo_failure_of([&] { any->finish(in(seconds(20))); }));
     if (Clock::now() - began > seconds(10)) throw std::runtime_error("heard late");
   });
-  check_all_good(ends);
+  check_exited(ends);
   CHECK(ends[0].said.rfind("no failure\npeer lost peer=1: rank 1 ended before it had done its part",
                            0) == 0);
   CHECK_THAT(ends[1].said, ContainsSubstring("peer lost peer=0"));

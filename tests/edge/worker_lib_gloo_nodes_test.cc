@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "tests/support/catch.h"
 #include "tests/support/collective_model.h"
 #include "tests/support/gloo_ranks.h"
 #include "worker_lib/node/node_backend.h"
@@ -42,7 +43,7 @@ TEST_CASE(
       if (data[9] != from) throw std::runtime_error("wrong message");
     }
   });
-  check_all_good(ends);
+  check_exited(ends);
 }
 
 TEST_CASE("a dead rank on one node is heard of on the other when those who see it abort") {
@@ -65,7 +66,7 @@ TEST_CASE("a dead rank on one node is heard of on the other when those who see i
       all_reduce();
       raise(SIGKILL);
     }
-    say(failure_of([&] {
+    say(gloo_failure_of([&] {
       while (true) all_reduce();
     }));
     backend->abort();

@@ -3,17 +3,21 @@
 
 #include <csignal>
 #include <numeric>
-#include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
+#include "tests/support/in_rank.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
 namespace {
 
+using test::check_exited;
+using test::error_of;
+using test::expect;
+using test::over;
 using test::RankEnd;
 using test::Ranks;
 using test::run_ranks;
@@ -22,34 +26,6 @@ using test::StoreProcess;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-void expect(bool is_true, const std::string& what) {
-  if (!is_true) throw std::runtime_error("wrong: " + what);
-}
-
-template <typename Deed>
-std::string error_of(Deed&& deed) {
-  try {
-    deed();
-  } catch (const WorkerError& error) {
-    return std::string(to_string(error.kind())) + ": " + error.what();
-  }
-  return "no error";
-}
-
-void check_well(const std::vector<RankEnd>& ends) {
-  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
-    INFO("rank " << rank << " said: " << ends[rank].said << " signal " << ends[rank].signal);
-    CHECK(ends[rank].exit_code == 0);
-  }
-}
-
-InitOptions over(const std::string& backend) {
-  InitOptions options;
-  options.backend = backend;
-  options.timeout = seconds(40);
-  return options;
-}
 
 // As every rank brings its own number: 1 + 10 + 100 ... of the world's ranks that are in it.
 int sum_of(ProcessGroup& group, int world_rank) {
@@ -65,7 +41,7 @@ int sum_of(ProcessGroup& group, int world_rank) {
 TEST_CASE("groups of some ranks work side by side with the world and each other") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+gloo", "gloo");
-  check_well(run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
+  check_exited(run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
     ProcessGroup world = ProcessGroup::connect(over(backend));
     std::optional<ProcessGroup> odd = world.new_group({3, 1});
     std::optional<ProcessGroup> all_but_one = world.new_group({0, 2, 3});
@@ -83,7 +59,7 @@ TEST_CASE("groups of some ranks work side by side with the world and each other"
 
 TEST_CASE("split makes a group of each colour, in the order of keys") {
   const StoreProcess store;
-  check_well(run_ranks({.size = 5, .port = store.port()}, [](int rank, const Say&) {
+  check_exited(run_ranks({.size = 5, .port = store.port()}, [](int rank, const Say&) {
     ProcessGroup world = ProcessGroup::connect();
     const std::optional<int> color =
         rank == 4 ? std::nullopt : std::optional<int>(rank % 2 == 0 ? 7 : -3);
@@ -99,7 +75,7 @@ TEST_CASE("split makes a group of each colour, in the order of keys") {
 
 TEST_CASE("ranks that make no sense make no group") {
   const StoreProcess store;
-  check_well(run_ranks({.size = 2, .port = store.port()}, [](int, const Say&) {
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [](int, const Say&) {
     ProcessGroup world = ProcessGroup::connect();
     for (const std::vector<int>& ranks :
          {std::vector<int>{}, std::vector<int>{0, 0}, std::vector<int>{2}, std::vector<int>{-1}}) {
@@ -113,7 +89,7 @@ TEST_CASE("ranks that make no sense make no group") {
 TEST_CASE("asynchronous calls are done in order, also among synchronous ones") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+gloo", "gloo");
-  check_well(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
+  check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<std::vector<int>> data(8, std::vector<int>(1000, 1));
     std::vector<Work> works;
@@ -134,7 +110,7 @@ TEST_CASE("asynchronous calls are done in order, also among synchronous ones") {
 TEST_CASE("messages of a batch meet in whatever order") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+gloo", "gloo");
-  check_well(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
+  check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<int> mine(50'000, rank);
     std::vector<std::vector<int>> theirs(3, std::vector<int>(50'000, -1));
@@ -172,7 +148,7 @@ TEST_CASE("a monitored barrier names who is missing, and the group stays as it w
     }
     say(error_of([&] { group.barrier(); }));
   });
-  check_well(ends);
+  check_exited(ends);
   CHECK_THAT(ends[0].said, ContainsSubstring(names_all ? "timeout: rank 0: monitored_barrier(): "
                                                          "ranks 1, 3 did not come in time"
                                                        : "rank 1 (and maybe others) did not come"));
@@ -184,7 +160,7 @@ TEST_CASE("the default group is made once, asked by anyone, and ended by hand") 
   const StoreProcess store;
   const Ranks ranks{
       .size = 2, .port = store.port(), .environment = {{"TORCHELASTIC_RUN_ID", "some run"}}};
-  check_well(run_ranks(ranks, [](int rank, const Say&) {
+  check_exited(run_ranks(ranks, [](int rank, const Say&) {
     expect(!is_initialized(), "not yet");
     expect(
         error_of([] { get_rank(); }).find("call init_process_group() first") != std::string::npos,
@@ -212,7 +188,7 @@ TEST_CASE("the default group is made once, asked by anyone, and ended by hand") 
 TEST_CASE("a group that is destroyed while another thread waits lets it go at once") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+gloo", "gloo");
-  check_well(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<int> data(1);
     if (rank == 1) {
@@ -231,7 +207,7 @@ TEST_CASE("a group that is destroyed while another thread waits lets it go at on
 
 TEST_CASE("a child of fork may not use its parent's group, and harms nothing") {
   const StoreProcess store;
-  check_well(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect();
     group.barrier();
     if (rank == 0) {
@@ -264,7 +240,7 @@ TEST_CASE("a backend is chosen by name, and one that is not there is named with 
     say(error_of([&] { group.all_reduce(std::vector<int>(3), ReduceOp::Avg); }));
     group.barrier();
   });
-  check_well(ends);
+  check_exited(ends);
   CHECK_THAT(ends[0].said, ContainsSubstring("gloo\nshm\ngloo\nshm\n"));
   CHECK_THAT(ends[0].said, ContainsSubstring("there is no backend \"smoke\"; there are: gloo"));
   CHECK_THAT(ends[0].said, ContainsSubstring("backend \"cpu:\" is neither a name nor cpu:name"));
@@ -278,8 +254,9 @@ TEST_CASE("who leaves right after the last barrier harms nobody who is slower") 
   const StoreProcess store;
   const std::string backend = GENERATE("shm+gloo", "gloo");
   for (int turn = 0; turn < 20; ++turn) {
-    check_well(run_ranks({.size = 3, .port = store.port()},
-                         [&](int, const Say&) { ProcessGroup::connect(over(backend)).barrier(); }));
+    check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int, const Say&) {
+      ProcessGroup::connect(over(backend)).barrier();
+    }));
   }
 }
 
@@ -292,7 +269,7 @@ TEST_CASE("with DRUN_DEBUG=1 Gloo's ranks too hear who calls something else") {
                   std::vector<float> data(rank == 1 ? 1001 : 1000);
                   say(error_of([&] { group.all_reduce(data); }));
                 });
-  check_well(ends);
+  check_exited(ends);
   for (const RankEnd& end : ends) {
     CHECK_THAT(end.said, ContainsSubstring("mismatch: "));
     CHECK_THAT(end.said, ContainsSubstring("ranks 0, 2 call all_reduce(f32 x 1000, sum); rank 1 "

@@ -7,6 +7,7 @@
 
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
+#include "tests/support/in_rank.h"
 #include "tests/support/process.h"
 #include "tests/support/ranks.h"
 
@@ -14,18 +15,12 @@ namespace drun {
 namespace {
 
 using std::chrono::seconds;
+using test::check_exited;
 using test::free_port;
 using test::RankEnd;
 using test::run_ranks;
 using test::Say;
 using test::StoreProcess;
-
-void check_exited(const std::vector<RankEnd>& ends, int exit_code = 0) {
-  for (const RankEnd& end : ends) {
-    INFO("said: " << end.said << " signal " << end.signal);
-    CHECK(end.exit_code == exit_code);
-  }
-}
 
 void count_ranks(ProcessGroup& group) {
   std::vector<int> ones{1};

@@ -1,29 +1,19 @@
-#include <stdexcept>
 #include <vector>
 
 #include "drun/device_mesh.h"
 #include "tests/support/catch.h"
+#include "tests/support/in_rank.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
 namespace {
 
+using test::check_exited;
+using test::expect;
 using test::RankEnd;
 using test::run_ranks;
 using test::Say;
 using test::StoreProcess;
-
-void check_exited(const std::vector<RankEnd>& ends) {
-  for (const RankEnd& end : ends) {
-    INFO("said: " << end.said << " signal " << end.signal);
-    CHECK(end.exit_code == 0);
-  }
-}
-
-// In a rank, where Catch is not.
-void check(bool is_right, const char* what) {
-  if (!is_right) throw std::runtime_error(what);
-}
 
 }  // namespace
 
@@ -32,22 +22,22 @@ TEST_CASE("a device mesh has a group along each dimension") {
   check_exited(run_ranks({.size = 6, .port = store.port()}, [](int rank, const Say&) {
     ProcessGroup world = init_process_group();
     const DeviceMesh mesh = init_device_mesh(world, {3, 1, 2}, {"dp", "pp", "tp"});
-    check(mesh.size() == 6 && mesh.size("tp") == 2 && mesh.size("pp") == 1, "size");
-    check(mesh.coordinate("dp") == rank / 2 && mesh.coordinate("tp") == rank % 2, "coordinate");
+    expect(mesh.size() == 6 && mesh.size("tp") == 2 && mesh.size("pp") == 1, "size");
+    expect(mesh.coordinate("dp") == rank / 2 && mesh.coordinate("tp") == rank % 2, "coordinate");
     for (const std::string& name : mesh.names()) {
       ProcessGroup group = mesh.group(name);
-      check(group.rank() == mesh.coordinate(name), "rank in group");
+      expect(group.rank() == mesh.coordinate(name), "rank in group");
       std::vector<int> sum{rank};
       group.all_reduce(sum);
       int expected = 0;
       for (const int member : mesh.ranks(name)) expected += member;
-      check(sum[0] == expected, "sum");
+      expect(sum[0] == expected, "sum");
     }
     const DeviceMesh inner = mesh.submesh({"tp"});
-    check(inner.size() == 2 && inner.names().size() == 1, "submesh");
+    expect(inner.size() == 2 && inner.names().size() == 1, "submesh");
     std::vector<int> one{1};
     inner.group("tp").all_reduce(one);
-    check(one[0] == 2, "submesh's group");
+    expect(one[0] == 2, "submesh's group");
     world.barrier();
   }));
 }

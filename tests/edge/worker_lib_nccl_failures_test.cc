@@ -12,6 +12,7 @@
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
 #include "tests/support/gpu_memory.h"
+#include "tests/support/in_rank.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
@@ -21,18 +22,13 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::OnGpu;
+using test::over;
 using test::RankEnd;
 using test::run_ranks;
 using test::Say;
 using test::StoreProcess;
 
-InitOptions over(const std::string& backend, milliseconds timeout = seconds(20)) {
-  InitOptions options;
-  options.backend = backend;
-  options.timeout = timeout;
-  return options;
-}
-
+constexpr seconds kPatience{20};
 constexpr char kBoth[] = "cpu:shm+gloo,cuda:nccl";
 
 // "timeout| rank 0: all_reduce(...): ...", or "it works".
@@ -74,7 +70,7 @@ void reduce_times(ProcessGroup& group, int times, ProcessGroup::Timeout timeout 
 
 TEST_CASE("connecting that is slow is waited for, over the stand-in") {
   for (const std::string& said : said_with("slow_init=300", 1, [](int) {
-         ProcessGroup group = ProcessGroup::connect(over("nccl"));
+         ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
          reduce_times(group, 2);
        })) {
     CHECK(said == "it works\n");
@@ -92,7 +88,7 @@ TEST_CASE("a rank that never connects is a timeout for the others, over the stan
 
 TEST_CASE("a rank that does not come to the first operation is named, over the stand-in") {
   const auto said = said_with("", -1, [](int rank) {
-    ProcessGroup group = ProcessGroup::connect(over(kBoth));
+    ProcessGroup group = ProcessGroup::connect(over(kBoth, kPatience));
     if (rank == 1) reduce_times(group, 1, milliseconds(500));
     group.monitored_barrier(seconds(1));
   });
@@ -109,7 +105,7 @@ TEST_CASE("connecting that fails is told in NCCL's words, over the stand-in") {
 
 TEST_CASE("an asynchronous error names rank, operation and number, over the stand-in") {
   const auto said = said_with("async_error=3", 1, [](int) {
-    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
     reduce_times(group, 5);
   });
   CHECK_THAT(said[1], ContainsSubstring("peer lost| rank 1: all_reduce(f32 x 4, sum): NCCL 2.28.9: "
@@ -121,7 +117,7 @@ TEST_CASE("an asynchronous error names rank, operation and number, over the stan
 TEST_CASE("an operation that never ends is a timeout, and the group is broken, over the stand-in") {
   const auto began = Clock::now();
   const auto said = said_with("stuck=2", 0, [](int) {
-    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
     reduce_times(group, 1);
     const std::string first = outcome_of([&] { reduce_times(group, 1, milliseconds(400)); });
     const std::string second = outcome_of([&] { reduce_times(group, 1); });
@@ -138,7 +134,7 @@ TEST_CASE("an operation that never ends is a timeout, and the group is broken, o
 
 TEST_CASE("a message that nobody receives is a timeout that names the other, over the stand-in") {
   const auto said = said_with("", -1, [](int rank) {
-    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
     const OnGpu<int> big(100000, 1);
     if (rank == 0) group.send(big.named(), 1, 0, milliseconds(500));
     group.monitored_barrier(seconds(1));
@@ -152,7 +148,7 @@ TEST_CASE("a rank that dies is named to those who wait on their GPUs, over the s
   const std::string backend = GENERATE(kBoth, "cpu:gloo,cuda:nccl");
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     test::use_standins();
-    ProcessGroup group = ProcessGroup::connect(over(backend));
+    ProcessGroup group = ProcessGroup::connect(over(backend, kPatience));
     reduce_times(group, 1);
     if (rank == 1) {
       group.recv(std::vector<int>(1), 0);
@@ -176,7 +172,7 @@ TEST_CASE("a rank that dies is named to those who wait on their GPUs, over the s
 
 TEST_CASE("a group that is destroyed wakes who waits on the GPU, over the stand-in") {
   const auto said = said_with("", -1, [](int rank) {
-    ProcessGroup group = ProcessGroup::connect(over("nccl"));
+    ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
     reduce_times(group, 1);
     if (rank == 1) return group.monitored_barrier(seconds(10));
     const OnGpu<float> numbers(4, 1);
@@ -192,7 +188,7 @@ TEST_CASE("a group that is destroyed wakes who waits on the GPU, over the stand-
 TEST_CASE("with DRUN_DEBUG=1 ranks that call different things hear it, over the stand-in") {
   const auto said = said_with("", -1,
                               [](int rank) {
-                                ProcessGroup group = ProcessGroup::connect(over("nccl"));
+                                ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
                                 reduce_times(group, 1);
                                 const OnGpu<float> numbers(4, 1);
                                 rank == 0 ? group.all_reduce(numbers.named())
@@ -210,7 +206,7 @@ TEST_CASE("with DRUN_DEBUG=1 ranks that call different things hear it, over the 
 TEST_CASE("with DRUN_DEBUG=1 a message of another size is a mismatch, over the stand-in") {
   const auto said = said_with("", -1,
                               [](int rank) {
-                                ProcessGroup group = ProcessGroup::connect(over("nccl"));
+                                ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
                                 const OnGpu<float> numbers(4, 1);
                                 if (rank == 0)
                                   return group.isend(numbers.named(), 1).wait(seconds(5));

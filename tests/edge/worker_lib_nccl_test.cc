@@ -13,6 +13,7 @@
 #include "tests/standin/cuda_standin.h"
 #include "tests/support/catch.h"
 #include "tests/support/gpu_memory.h"
+#include "tests/support/in_rank.h"
 #include "tests/support/nccl_deeds.h"
 #include "tests/support/ranks.h"
 #include "worker_lib/nccl/library.h"
@@ -22,6 +23,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::check_exited;
+using test::expect;
 using test::OnGpu;
 using test::RankEnd;
 using test::Ranks;
@@ -31,17 +34,10 @@ using test::StoreProcess;
 
 using Body = std::function<void(const Ranks& ranks, int rank)>;
 
-void check_well(const std::vector<RankEnd>& ends) {
-  for (const RankEnd& end : ends) {
-    INFO("said: " << end.said << " signal " << end.signal);
-    CHECK(end.exit_code == 0);
-  }
-}
-
 void run_over_standins(int size, const Body& body) {
   const StoreProcess store;
   const Ranks ranks{.size = size, .port = store.port()};
-  check_well(run_ranks(ranks, [&](int rank, const Say&) {
+  check_exited(run_ranks(ranks, [&](int rank, const Say&) {
     test::use_standins();
     body(ranks, rank);
   }));
@@ -50,14 +46,9 @@ void run_over_standins(int size, const Body& body) {
 // As NCCL's check for duplicate GPUs wants it: each rank a host of its own.
 void run_on_one_gpu(int size, const Body& body) {
   const StoreProcess store;
-  const Ranks ranks{.size = size,
-                    .port = store.port(),
-                    .environment = {{"CUDA_VISIBLE_DEVICES", "0"},
-                                    {"NCCL_NET", "Socket"},
-                                    {"NCCL_SOCKET_IFNAME", "lo"},
-                                    {"NCCL_IB_DISABLE", "1"},
-                                    {"NCCL_MAX_CTAS", "2"}}};
-  check_well(run_ranks(ranks, [&](int rank, const Say&) {
+  const Ranks ranks{
+      .size = size, .port = store.port(), .environment = test::environment_on_one_gpu()};
+  check_exited(run_ranks(ranks, [&](int rank, const Say&) {
     setenv("NCCL_HOSTID", ("rank" + std::to_string(rank)).c_str(), 1);
     body(ranks, rank);
   }));
@@ -84,10 +75,6 @@ template <typename Function>
 Function* standins_function(const char* name) {
   void* const library = dlopen(std::getenv("DRUN_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
   return reinterpret_cast<Function*>(dlsym(library, name));
-}
-
-void expect(bool is_true, const std::string& what) {
-  if (!is_true) throw std::runtime_error("expected: " + what);
 }
 
 }  // namespace

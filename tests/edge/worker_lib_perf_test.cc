@@ -38,16 +38,10 @@ std::string run_well(int size, const Environment& environment, const std::string
 }
 
 // NCCL refuses ranks of one host that share a GPU: each is a host of its own.
-std::string run_on_one_gpu(int size, const std::string& program, const Words& arguments) {
+std::string run_program_on_one_gpu(int size, const std::string& program, const Words& arguments) {
   Words words{"-c", "NCCL_HOSTID=rank$RANK exec \"$0\" \"$@\"", program};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  return run_well(size,
-                  {{"CUDA_VISIBLE_DEVICES", "0"},
-                   {"NCCL_NET", "Socket"},
-                   {"NCCL_SOCKET_IFNAME", "lo"},
-                   {"NCCL_IB_DISABLE", "1"},
-                   {"NCCL_MAX_CTAS", "2"}},
-                  "/bin/sh", words);
+  return run_well(size, test::environment_on_one_gpu(), "/bin/sh", words);
 }
 
 std::vector<nlohmann::json> lines_of(const std::string& said) {
@@ -154,11 +148,12 @@ TEST_CASE("on a GPU, drun-perf and what measures bare NCCL do the same, alone an
     return;
   }
   for (const int size : {1, 2}) {
-    const std::vector<nlohmann::json> lines = lines_of(run_on_one_gpu(
+    const std::vector<nlohmann::json> lines = lines_of(run_program_on_one_gpu(
         size, testing::built("drun-perf"),
         {"all_reduce", "--device", "cuda", "--bytes", "4:16", "--seconds", "0.01", "--json"}));
     CHECK(lines.size() == 3);
-    run_on_one_gpu(size, testing::built("bench/nccl_all_reduce"), {"blocking", "4", "16", "0.01"});
+    run_program_on_one_gpu(size, testing::built("bench/nccl_all_reduce"),
+                           {"blocking", "4", "16", "0.01"});
   }
 }
 
@@ -177,7 +172,7 @@ TEST_CASE("on a GPU, the train_gpu example ends as a run on the CPU, alone and s
     return;
   }
   for (const int size : {1, 2}) {
-    const std::string said = run_on_one_gpu(size, program, {});
+    const std::string said = run_program_on_one_gpu(size, program, {});
     CHECK_THAT(said, ContainsSubstring(std::to_string(size) +
                                        " ranks on GPUs, 100 steps, 1200 samples: accuracy 99.9 %"));
     CHECK_THAT(said, ContainsSubstring("all ranks have identical weights"));

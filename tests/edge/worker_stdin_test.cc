@@ -18,7 +18,7 @@ World world_from(int base_rank) {
 }
 
 // An agent's input: what is told to the starter, and what a worker reads.
-struct Rig {
+struct StdinRig {
   int open(int base_rank = 0) {
     const Result<int> fd = input.open(StdinSource::Rank0, world_from(base_rank), 0);
     REQUIRE(fd);
@@ -53,7 +53,7 @@ struct Rig {
 }  // namespace
 
 TEST_CASE("rank 0 is told of once and reads what comes to its end") {
-  Rig rig;
+  StdinRig rig;
   const int fd = rig.open();
   CHECK(rig.rooms == std::vector<std::size_t>{kInputRoomBytes});
   CHECK(rig.open() == fd);  // the next round's
@@ -65,7 +65,7 @@ TEST_CASE("rank 0 is told of once and reads what comes to its end") {
 }
 
 TEST_CASE("a worker that does not read gets no more than the room and holds up nothing") {
-  Rig rig;
+  StdinRig rig;
   const int fd = rig.open();
   const std::string block(16 << 10, 'x');
   std::size_t sent = 0;
@@ -87,7 +87,7 @@ TEST_CASE("a worker that does not read gets no more than the room and holds up n
 }
 
 TEST_CASE("other ranks and other nodes read nothing") {
-  Rig rig;
+  StdinRig rig;
   char byte = 0;
   CHECK(read(rig.open(4), &byte, 1) == 0);
   const Result<int> second = rig.input.open(StdinSource::Rank0, world_from(0), 1);

@@ -19,8 +19,8 @@ using std::chrono::steady_clock;
 using test::Pipe;
 
 // Runs rounds and writes down what it is told.
-struct Recorder : Workers::Listener {
-  explicit Recorder(WorkersSpec spec = {}) : workers(io, Log(), spec, *this) {}
+struct WorkersRecorder : Workers::Listener {
+  explicit WorkersRecorder(WorkersSpec spec = {}) : workers(io, Log(), spec, *this) {}
 
   void on_worker_failed(const WorkerEnd& end) override {
     failures.push_back(end);
@@ -78,7 +78,7 @@ bool has_children() {
 }  // namespace
 
 TEST_CASE("workers that return 0 are a success, and nothing is left") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   recorder.run(std::vector<Command>(64, shell("exit 0")));
   CHECK(recorder.successes == 1);
   CHECK(recorder.gone == 1);
@@ -88,7 +88,7 @@ TEST_CASE("workers that return 0 are a success, and nothing is left") {
 }
 
 TEST_CASE("a failed worker is reported with its status and the others are stopped") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   recorder.run({shell("sleep 60"), shell("exit 3"), shell("sleep 60")});
   REQUIRE(recorder.failures.size() == 1);
   CHECK(recorder.failures[0].local_rank == 1);
@@ -100,7 +100,7 @@ TEST_CASE("a failed worker is reported with its status and the others are stoppe
 }
 
 TEST_CASE("a worker killed by a stranger is a failure, with its signal") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   recorder.run({shell("kill -9 $$"), shell("sleep 60")});
   REQUIRE(recorder.failures.size() == 1);
   CHECK(recorder.failures[0].status == ExitStatus(Killed{.signal = SIGKILL}));
@@ -108,7 +108,7 @@ TEST_CASE("a worker killed by a stranger is a failure, with its signal") {
 }
 
 TEST_CASE("a program that cannot be executed fails the round after start() has returned") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   recorder.run({shell("sleep 60"), {.argv = {"/no/such/program"}}, shell("sleep 60")});
   REQUIRE(recorder.failures.size() == 1);
   CHECK(recorder.failures[0].local_rank == 1);
@@ -119,7 +119,7 @@ TEST_CASE("a program that cannot be executed fails the round after start() has r
 
 TEST_CASE(
     "workers that had failed before the first one was seen are failures too, in the order seen") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   // All have ended before the io_context runs.
   recorder.commands.assign(5, shell("exit 9"));
   recorder.workers.start(recorder.commands);
@@ -139,7 +139,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a worker that ignores TERM is killed at the deadline, and that is no failure") {
-  Recorder recorder({.shutdown_timeout = milliseconds(300)});
+  WorkersRecorder recorder({.shutdown_timeout = milliseconds(300)});
   Pipe pipe;
   recorder.at(milliseconds(0), [&] {
     pipe.read_line();
@@ -153,7 +153,7 @@ TEST_CASE("a worker that ignores TERM is killed at the deadline, and that is no 
 }
 
 TEST_CASE("a kill skips the wait for the deadline") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   Pipe pipe;
   recorder.at(milliseconds(0), [&] {
     pipe.read_line();
@@ -166,7 +166,7 @@ TEST_CASE("a kill skips the wait for the deadline") {
 }
 
 TEST_CASE("the stop carries its signal, and every worker of the gang gets it") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   Pipe pipe;
   recorder.at(milliseconds(0), [&] {
     for (int i = 0; i < 3; ++i) CHECK(pipe.read_line() == "up");
@@ -179,7 +179,7 @@ TEST_CASE("the stop carries its signal, and every worker of the gang gets it") {
 }
 
 TEST_CASE("a stopped worker can handle TERM because it is continued") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   Pipe pipe;
   recorder.at(milliseconds(0), [&] {
     pipe.read_line();
@@ -196,7 +196,7 @@ TEST_CASE("a stopped worker can handle TERM because it is continued") {
 }
 
 TEST_CASE("signals are passed on to workers and change nothing else") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   Pipe pipe;
   recorder.at(milliseconds(0), [&] {
     for (int i = 0; i < 2; ++i) CHECK(pipe.read_line() == "up");
@@ -211,7 +211,7 @@ TEST_CASE("signals are passed on to workers and change nothing else") {
 }
 
 TEST_CASE("what workers leave running after success is ended and told") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   recorder.run({tree("leave"), tree("leave")});
   CHECK(recorder.successes == 1);
   CHECK(recorder.gone == 1);
@@ -224,7 +224,7 @@ TEST_CASE("what workers leave running after success is ended and told") {
 TEST_CASE("a helper that ends shortly after its worker is no leftover") {
   WorkersSpec spec;
   spec.settle_timeout = milliseconds(20'000);
-  Recorder recorder(spec);
+  WorkersRecorder recorder(spec);
   recorder.run({shell("sleep 0.03 & exit 0")});
   CHECK(recorder.leftovers == Leftovers{});
   CHECK(recorder.took < milliseconds(15'000));  // it was not waited for any longer than it ran
@@ -232,7 +232,7 @@ TEST_CASE("a helper that ends shortly after its worker is no leftover") {
 
 TEST_CASE("a tool of the agent's own is ended with the workers, and is nothing that they left") {
   for (const bool is_own : {true, false}) {
-    Recorder recorder;
+    WorkersRecorder recorder;
     recorder.on_failed = [&] {
       const auto spawned = spawn(shell("trap '' TERM; sleep 100"));
       const auto* tool = std::get_if<Spawned>(&spawned);
@@ -248,7 +248,7 @@ TEST_CASE("a tool of the agent's own is ended with the workers, and is nothing t
 }
 
 TEST_CASE("an adopted orphan that ends in the middle of a round does not stay as a zombie") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   Pipe pipe;
   recorder.at(milliseconds(0), [&] { pipe.read_line(); });
   // The worker ends only when no zombie is left among its launcher's children.
@@ -262,7 +262,7 @@ TEST_CASE("an adopted orphan that ends in the middle of a round does not stay as
 
 TEST_CASE("nothing of a failed worker's family is left") {
   const auto shutdown = GENERATE(milliseconds(0), milliseconds(200));
-  Recorder recorder({.shutdown_timeout = shutdown});
+  WorkersRecorder recorder({.shutdown_timeout = shutdown});
   recorder.run({tree("fail"), tree("stay"), tree("stay")});
   CHECK(recorder.failures.size() == 1);
   CHECK(recorder.gone == 1);
@@ -271,7 +271,7 @@ TEST_CASE("nothing of a failed worker's family is left") {
 }
 
 TEST_CASE("rounds follow each other, begun from inside the end of the one before") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   recorder.next_rounds = 20;
   recorder.run({shell("exit 0"), shell("exit 1"), shell("sleep 60")});
   CHECK(recorder.gone == 21);
@@ -279,8 +279,8 @@ TEST_CASE("rounds follow each other, begun from inside the end of the one before
 }
 
 TEST_CASE("several gangs share a process when they do not adopt orphans") {
-  Recorder first({.adopts_orphans = false});
-  Recorder second({.adopts_orphans = false});
+  WorkersRecorder first({.adopts_orphans = false});
+  WorkersRecorder second({.adopts_orphans = false});
   second.commands = {shell("sleep 60")};
   second.workers.start(second.commands);
   first.run({shell("exit 0")});
@@ -292,7 +292,7 @@ TEST_CASE("several gangs share a process when they do not adopt orphans") {
 }
 
 TEST_CASE("a listener may stop the gang from inside a failure's report") {
-  Recorder recorder;
+  WorkersRecorder recorder;
   recorder.on_failed = [&recorder] { recorder.workers.kill_now(); };
   recorder.run({shell("exit 1"), shell("trap '' TERM; while :; do sleep 60; done")});
   CHECK(recorder.gone == 1);

@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 
+#include "tests/support/collective_model.h"
 #include "worker_lib/signature.h"
 #include "worker_lib/with_type.h"
 
@@ -17,11 +18,9 @@ using worker::with_type;
 
 using Counts = std::vector<std::size_t>;
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 // Small integers: sums of eight fit into i8, and their products are powers of two.
 long long number(ReduceOp op, int rank, std::size_t i) {
-  const auto r = index(rank);
+  const auto r = rank_index(rank);
   if (op == ReduceOp::Product) return static_cast<long long>(1 + (r + i) % 2);
   if (op == ReduceOp::Band || op == ReduceOp::Bor || op == ReduceOp::Bxor) {
     return static_cast<long long>((r * 37 + i * 11) % 128);
@@ -90,8 +89,8 @@ class Buffer {
 };
 
 template <typename T>
-void expect(const CollectiveRig& rig, const Call& call, Buffer<T>& is,
-            const std::function<T(std::size_t)>& should) {
+void expect_all(const CollectiveRig& rig, const Call& call, Buffer<T>& is,
+                const std::function<T(std::size_t)>& should) {
   for (std::size_t i = 0; i < is.count(); ++i) {
     const T wanted = should(i);
     if (std::memcmp(&is[i], &wanted, sizeof(T)) == 0) continue;
@@ -128,7 +127,7 @@ struct Model {
     Call c = call(Operation::AllReduce, op, count);
     c.input = c.output = data.data();
     rig.run(c);
-    expect<T>(rig, c, data, [&](std::size_t i) { return reduced<T>(op, rig.size, i); });
+    expect_all<T>(rig, c, data, [&](std::size_t i) { return reduced<T>(op, rig.size, i); });
   }
 
   void reduce(ReduceOp op, std::size_t count, bool is_in_place) const {
@@ -142,28 +141,28 @@ struct Model {
     if (is_root) c.output = is_in_place ? data.data() : result.data();
     rig.run(c);
     if (is_root) {
-      expect<T>(rig, c, is_in_place ? data : result,
-                [&](std::size_t i) { return reduced<T>(op, rig.size, i); });
+      expect_all<T>(rig, c, is_in_place ? data : result,
+                    [&](std::size_t i) { return reduced<T>(op, rig.size, i); });
     }
     if (is_root && is_in_place) return;
-    expect<T>(rig, c, data, [&](std::size_t i) { return as<T>(number(op, rig.rank, i)); });
+    expect_all<T>(rig, c, data, [&](std::size_t i) { return as<T>(number(op, rig.rank, i)); });
   }
 
   void reduce_scatter(ReduceOp op, std::size_t count) const {
-    Buffer<T> data(rig, count * index(rig.size));
+    Buffer<T> data(rig, count * rank_index(rig.size));
     Buffer<T> part(rig, count);
     fill(rig, op, data);
     Call c = call(Operation::ReduceScatter, op, count);
     c.input = data.data();
     c.output = part.data();
     rig.run(c);
-    const std::size_t begin = index(rig.rank) * count;
-    expect<T>(rig, c, part, [&](std::size_t i) { return reduced<T>(op, rig.size, begin + i); });
+    const std::size_t begin = rank_index(rig.rank) * count;
+    expect_all<T>(rig, c, part, [&](std::size_t i) { return reduced<T>(op, rig.size, begin + i); });
   }
 
   // Of the number that `rank` has at `i`, for moves.
   static T of(int rank, std::size_t i) {
-    return as<T>(static_cast<long long>((index(rank) * 31 + i) % 127));
+    return as<T>(static_cast<long long>((rank_index(rank) * 31 + i) % 127));
   }
 
   void broadcast(std::size_t count, int root) const {
@@ -172,12 +171,12 @@ struct Model {
     Call c = call(Operation::Broadcast, ReduceOp::Sum, count, root);
     c.input = c.output = data.data();
     rig.run(c);
-    expect<T>(rig, c, data, [&](std::size_t i) { return of(root, i); });
+    expect_all<T>(rig, c, data, [&](std::size_t i) { return of(root, i); });
   }
 
   void gather(std::size_t count, std::optional<int> root) const {
     Buffer<T> mine(rig, count);
-    Buffer<T> all(rig, count * index(rig.size));
+    Buffer<T> all(rig, count * rank_index(rig.size));
     for (std::size_t i = 0; i < count; ++i) mine[i] = of(rig.rank, i);
     Call c = call(root ? Operation::Gather : Operation::AllGather, ReduceOp::Sum, count,
                   root.value_or(0));
@@ -186,44 +185,45 @@ struct Model {
     if (is_mine) c.output = all.data();
     rig.run(c);
     if (!is_mine) return;
-    expect<T>(rig, c, all,
-              [&](std::size_t i) { return of(static_cast<int>(i / count), i % count); });
+    expect_all<T>(rig, c, all,
+                  [&](std::size_t i) { return of(static_cast<int>(i / count), i % count); });
   }
 
   void scatter(std::size_t count, int root) const {
-    Buffer<T> all(rig, count * index(rig.size));
+    Buffer<T> all(rig, count * rank_index(rig.size));
     Buffer<T> mine(rig, count);
     for (std::size_t i = 0; i < all.count(); ++i) all[i] = of(root, i);
     Call c = call(Operation::Scatter, ReduceOp::Sum, count, root);
     if (rig.rank == root) c.input = all.data();
     c.output = mine.data();
     rig.run(c);
-    expect<T>(rig, c, mine, [&](std::size_t i) { return of(root, index(rig.rank) * count + i); });
+    expect_all<T>(rig, c, mine,
+                  [&](std::size_t i) { return of(root, rank_index(rig.rank) * count + i); });
   }
 
   void all_to_all(std::size_t count) const {
-    Buffer<T> in(rig, count * index(rig.size));
-    Buffer<T> out(rig, count * index(rig.size));
+    Buffer<T> in(rig, count * rank_index(rig.size));
+    Buffer<T> out(rig, count * rank_index(rig.size));
     for (std::size_t i = 0; i < in.count(); ++i) in[i] = of(rig.rank, i);
     Call c = call(Operation::AllToAll, ReduceOp::Sum, count);
     c.input = in.data();
     c.output = out.data();
     rig.run(c);
-    expect<T>(rig, c, out, [&](std::size_t i) {
-      return of(static_cast<int>(i / count), index(rig.rank) * count + i % count);
+    expect_all<T>(rig, c, out, [&](std::size_t i) {
+      return of(static_cast<int>(i / count), rank_index(rig.rank) * count + i % count);
     });
   }
 
   // Elements that `from` has for `to`.
   static std::size_t share(int from, int to, std::size_t most) {
-    return (index(from) * 5 + index(to) * 3) % 4 * most / 3;
+    return (rank_index(from) * 5 + rank_index(to) * 3) % 4 * most / 3;
   }
 
   void gather_v(std::size_t most, std::optional<int> root) const {
     Counts counts;
     std::size_t total = 0;
     for (int rank = 0; rank < rig.size; ++rank) total += counts.emplace_back(share(rank, 0, most));
-    Buffer<T> mine(rig, counts[index(rig.rank)]);
+    Buffer<T> mine(rig, counts[rank_index(rig.rank)]);
     Buffer<T> all(rig, total);
     for (std::size_t i = 0; i < mine.count(); ++i) mine[i] = of(rig.rank, i);
     Call c = call(root ? Operation::Gather : Operation::AllGather, ReduceOp::Sum, mine.count(),
@@ -239,9 +239,9 @@ struct Model {
     if (!is_mine) return;
     std::vector<T> should;
     for (int rank = 0; rank < rig.size; ++rank) {
-      for (std::size_t i = 0; i < counts[index(rank)]; ++i) should.push_back(of(rank, i));
+      for (std::size_t i = 0; i < counts[rank_index(rank)]; ++i) should.push_back(of(rank, i));
     }
-    expect<T>(rig, c, all, [&](std::size_t i) { return should[i]; });
+    expect_all<T>(rig, c, all, [&](std::size_t i) { return should[i]; });
   }
 
   void scatter_v(std::size_t most, int root) const {
@@ -253,7 +253,7 @@ struct Model {
       total += counts.emplace_back(share(rank, 1, most));
     }
     Buffer<T> all(rig, total);
-    Buffer<T> mine(rig, counts[index(rig.rank)]);
+    Buffer<T> mine(rig, counts[rank_index(rig.rank)]);
     for (std::size_t i = 0; i < total; ++i) all[i] = of(root, i);
     Call c = call(Operation::Scatter, ReduceOp::Sum, mine.count(), root);
     c.is_uneven = true;
@@ -263,7 +263,7 @@ struct Model {
       c.counts_in = counts.data();
     }
     rig.run(c);
-    expect<T>(rig, c, mine, [&](std::size_t i) { return of(root, before + i); });
+    expect_all<T>(rig, c, mine, [&](std::size_t i) { return of(root, before + i); });
   }
 
   void reduce_scatter_v(std::size_t most) const {
@@ -275,7 +275,7 @@ struct Model {
       total += counts.emplace_back(share(rank, 2, most));
     }
     Buffer<T> data(rig, total);
-    Buffer<T> part(rig, counts[index(rig.rank)]);
+    Buffer<T> part(rig, counts[rank_index(rig.rank)]);
     fill(rig, ReduceOp::Sum, data);
     Call c = call(Operation::ReduceScatter, ReduceOp::Sum, part.count());
     c.is_uneven = true;
@@ -283,8 +283,8 @@ struct Model {
     c.output = part.data();
     c.counts_in = counts.data();
     rig.run(c);
-    expect<T>(rig, c, part,
-              [&](std::size_t i) { return reduced<T>(ReduceOp::Sum, rig.size, before + i); });
+    expect_all<T>(rig, c, part,
+                  [&](std::size_t i) { return reduced<T>(ReduceOp::Sum, rig.size, before + i); });
   }
 
   void all_to_all_v(std::size_t most) const {
@@ -309,7 +309,7 @@ struct Model {
     c.counts_in = to.data();
     c.counts_out = from.data();
     rig.run(c);
-    expect<T>(rig, c, out, [&](std::size_t i) { return should[i]; });
+    expect_all<T>(rig, c, out, [&](std::size_t i) { return should[i]; });
   }
 };
 

@@ -16,8 +16,6 @@ using Counts = std::vector<std::size_t>;
 constexpr std::size_t kGuardBytes = 64;  // before and after each output
 constexpr char kGuard = '\x5a';
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 template <typename T>
 void put(char* to, int value) {
   T number{};
@@ -61,7 +59,7 @@ Bytes numbers(const Scenario& scenario, int rank, std::size_t count) {
   const std::size_t range = scenario.op == ReduceOp::Product ? 2 : 5;
   Bytes bytes(count * element);
   for (std::size_t i = 0; i < std::min(count, kPeriod); ++i) {
-    const std::size_t value = (i * 7 + i / 11 + index(rank) * 13 + scenario.seed) % range + 1;
+    const std::size_t value = (i * 7 + i / 11 + rank_index(rank) * 13 + scenario.seed) % range + 1;
     put(&bytes[i * element], scenario.type, static_cast<int>(value));
   }
   for (std::size_t done = kPeriod * element; done < bytes.size();) {
@@ -78,12 +76,12 @@ std::size_t count_from_to(const Scenario& scenario, int from, int to) {
   switch (scenario.operation) {
     case Operation::Gather:
     case Operation::AllGather:
-      return scenario.counts[index(from * size)];
+      return scenario.counts[rank_index(from * size)];
     case Operation::Scatter:
     case Operation::ReduceScatter:
-      return scenario.counts[index(to)];
+      return scenario.counts[rank_index(to)];
     default:
-      return scenario.counts[index(from * size + to)];
+      return scenario.counts[rank_index(from * size + to)];
   }
 }
 
@@ -127,7 +125,7 @@ Bytes input_of(const Scenario& scenario, int rank) {
   return {};
 }
 
-Bytes reduced(const Scenario& scenario) {
+Bytes reduced_bytes(const Scenario& scenario) {
   Bytes result = input_of(scenario, 0);
   const std::size_t count = result.size() / size_bytes(scenario.type);
   const auto reduce = worker::reduce_function(scenario.type, scenario.op);
@@ -144,8 +142,8 @@ Bytes reduced(const Scenario& scenario) {
 Bytes part_of(const Scenario& scenario, const Bytes& all, int from, int to) {
   Counts before = counts_to_all(scenario, from);
   const std::size_t element = size_bytes(scenario.type);
-  const std::size_t bytes = before[index(to)] * element;
-  before.resize(index(to));
+  const std::size_t bytes = before[rank_index(to)] * element;
+  before.resize(rank_index(to));
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(sum(before) * element);
   return Bytes(begin, begin + static_cast<std::ptrdiff_t>(bytes));
 }
@@ -158,13 +156,13 @@ Bytes expected_output(const Scenario& scenario, int rank) {
     case Operation::Broadcast:
       return input_of(scenario, scenario.root);
     case Operation::AllReduce:
-      return reduced(scenario);
+      return reduced_bytes(scenario);
     case Operation::Reduce:
-      return is_root ? reduced(scenario) : Bytes();
+      return is_root ? reduced_bytes(scenario) : Bytes();
     case Operation::Scatter:
       return part_of(scenario, input_of(scenario, scenario.root), scenario.root, rank);
     case Operation::ReduceScatter:
-      return part_of(scenario, reduced(scenario), 0, rank);
+      return part_of(scenario, reduced_bytes(scenario), 0, rank);
     case Operation::Gather:
     case Operation::AllGather:
     case Operation::AllToAll:
@@ -266,7 +264,7 @@ const std::vector<Operation>& all_operations() {
 bool has_parts(Operation operation) { return operation >= Operation::Gather; }
 
 std::vector<std::size_t> random_counts(std::mt19937& random, int size, std::size_t most) {
-  std::vector<std::size_t> counts(index(size * size));
+  std::vector<std::size_t> counts(rank_index(size * size));
   for (std::size_t& count : counts) {
     count = random() % 4 == 0 ? 0 : random() % (most + 1);
   }
@@ -283,7 +281,7 @@ Scenario random_scenario(std::mt19937& random, int size, std::size_t most) {
   } while (worker::reduce_function(scenario.type, scenario.op) == nullptr ||
            (scenario.op == ReduceOp::Avg && !is_floating_point(scenario.type)));
   scenario.size = size;
-  scenario.root = static_cast<int>(below(index(size)));
+  scenario.root = static_cast<int>(below(rank_index(size)));
   scenario.is_in_place = below(2) == 0;
   scenario.count = below(most + 1);
   scenario.seed = static_cast<unsigned>(below(100));

@@ -12,6 +12,8 @@
 
 namespace drun::test {
 
+inline std::size_t rank_index(int rank) { return static_cast<std::size_t>(rank); }
+
 struct Scenario {
   Operation operation = Operation::Barrier;
   DataType type = DataType::F32;

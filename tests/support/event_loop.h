@@ -8,14 +8,15 @@
 
 namespace drun::test {
 
-// False: the deadline passed first. A condition is asked after every handler.
+// False: the deadline passed first. A condition is asked after every handler, and now and then
+// without one: it may be of a process or a file.
 inline bool run_until(asio::io_context& io, const std::function<bool()>& condition,
-                      std::chrono::steady_clock::duration limit = std::chrono::seconds(20)) {
+                      std::chrono::steady_clock::duration limit = std::chrono::seconds(30)) {
   const auto end = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
     if (std::chrono::steady_clock::now() >= end) return false;
     if (io.stopped()) io.restart();
-    io.run_one_until(end);
+    io.run_one_for(std::chrono::milliseconds(10));
   }
   return true;
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "drun/backend.h"
-#include "tests/support/catch.h"
+#include "tests/support/in_rank.h"
 #include "tests/support/ranks.h"
 #include "worker_lib/gloo/gloo_backend.h"
 
@@ -35,7 +35,7 @@ inline BackendContext context_of(int rank, int size, bool is_debug = false) {
 
 // "peer lost peer=1: lost the connection to ..." of whatever `deed` throws.
 template <typename Deed>
-std::string failure_of(Deed&& deed) {
+std::string gloo_failure_of(Deed&& deed) {
   try {
     deed();
   } catch (const BackendFailure& failure) {
@@ -43,13 +43,6 @@ std::string failure_of(Deed&& deed) {
            (failure.peer ? " peer=" + std::to_string(*failure.peer) : "") + ": " + failure.what();
   }
   return "no failure";
-}
-
-inline void check_all_good(const std::vector<RankEnd>& ends) {
-  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
-    INFO("rank " << rank << " said: " << ends[rank].said << " signal " << ends[rank].signal);
-    CHECK(ends[rank].exit_code == 0);
-  }
 }
 
 }  // namespace drun::test

@@ -84,6 +84,14 @@ std::string no_gpu_here() {
   return "no NVIDIA GPU: " + ends[0].said.substr(0, ends[0].said.find('\n'));
 }
 
+std::map<std::string, std::string> environment_on_one_gpu() {
+  return {{"CUDA_VISIBLE_DEVICES", "0"},
+          {"NCCL_NET", "Socket"},
+          {"NCCL_SOCKET_IFNAME", "lo"},
+          {"NCCL_IB_DISABLE", "1"},
+          {"NCCL_MAX_CTAS", "2"}};
+}
+
 CollectiveRig rig_on_gpu(Backend& backend, int rank, int size, std::function<Turn()> next_turn) {
   CollectiveRig rig;
   rig.rank = rank;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ void use_standins();
 // Why tests of a real GPU cannot run here, to be said after "skipped: "; empty: they can. Asks in a
 // process of its own.
 std::string no_gpu_here();
+
+// The environment of ranks that share the first GPU. NCCL refuses that to ranks of one host: each
+// needs an NCCL_HOSTID of its own, too.
+std::map<std::string, std::string> environment_on_one_gpu();
 
 // Numbers on a GPU.
 template <typename T>

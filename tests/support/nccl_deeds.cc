@@ -1,29 +1,17 @@
 #include "tests/support/nccl_deeds.h"
 
-#include <stdexcept>
 #include <vector>
 
 #include "drun/process_group.h"
+#include "tests/support/calls.h"
 #include "tests/support/gpu_memory.h"
+#include "tests/support/in_rank.h"
 #include "worker_lib/nccl/nccl_backend.h"
 
 namespace drun::test {
 namespace {
 
 using std::chrono::seconds;
-
-void expect(bool is_true, const std::string& what) {
-  if (!is_true) throw std::runtime_error("expected: " + what);
-}
-
-Deadline soon() { return std::chrono::steady_clock::now() + seconds(40); }
-
-InitOptions over(const std::string& backend) {
-  InitOptions options;
-  options.backend = backend;
-  options.timeout = seconds(40);
-  return options;
-}
 
 bool knows(DataType type, ReduceOp op) {
   const bool is_bits = op == ReduceOp::Band || op == ReduceOp::Bor || op == ReduceOp::Bxor;

@@ -8,11 +8,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "tests/support/catch.h"
+#include "tests/support/process.h"
 
 namespace drun::test {
 
@@ -26,12 +25,6 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-std::string read_file(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 std::vector<std::string> split_lines(std::string_view text) {
   std::vector<std::string> lines;
   while (!text.empty()) {
@@ -42,16 +35,6 @@ std::vector<std::string> split_lines(std::string_view text) {
   return lines;
 }
 
-bool run_until(asio::io_context& io, const std::function<bool()>& condition) {
-  const auto deadline = Clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (Clock::now() > deadline) return false;
-    io.restart();
-    io.run_one_for(std::chrono::milliseconds(10));
-  }
-  return true;
-}
-
 bool run_until_blocked(asio::io_context& io, pid_t pid) {
   const auto deadline = Clock::now() + std::chrono::seconds(30);
   int quiet = 0;
@@ -59,7 +42,7 @@ bool run_until_blocked(asio::io_context& io, pid_t pid) {
     if (Clock::now() > deadline) return false;
     io.restart();
     const bool did_nothing = io.run_for(std::chrono::milliseconds(10)) == 0;
-    const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+    const std::string stat = testing::read_file("/proc/" + std::to_string(pid) + "/stat");
     const bool sleeps = stat.find(") S ") != stat.npos;
     quiet = did_nothing && sleeps ? quiet + 1 : 0;
   }

@@ -13,6 +13,7 @@
 #include "rendezvous/asio.h"
 #include "rendezvous/log.h"
 #include "rendezvous/unique_fd.h"
+#include "tests/support/event_loop.h"
 
 namespace drun::test {
 
@@ -27,11 +28,7 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-std::string read_file(const std::string& path);
 std::vector<std::string> split_lines(std::string_view text);
-
-// Runs the loop until `condition` holds; false: it did not within 30 s.
-bool run_until(asio::io_context& io, const std::function<bool()>& condition);
 
 // Runs the loop until it has nothing to do and `pid` sleeps: a writer that waits for its reader.
 bool run_until_blocked(asio::io_context& io, pid_t pid);

@@ -5,23 +5,12 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "agent/descendants.h"
+#include "tests/support/process.h"
 
 namespace drun::test {
-namespace {
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-}  // namespace
 
 Pipe::Pipe() {
   if (pipe2(ends_, O_CLOEXEC) != 0) std::abort();
@@ -58,10 +47,10 @@ std::vector<pid_t> processes_with(const std::string& variable) {
   while (const dirent* entry = readdir(proc)) {
     const std::string name = entry->d_name;
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string environment = '\0' + read_file("/proc/" + name + "/environ");
+    const std::string environment = '\0' + testing::read_file("/proc/" + name + "/environ");
     if (environment.find('\0' + variable + '\0') == std::string::npos) continue;
     agent::ProcessStat stat;
-    if (!agent::parse_stat(read_file("/proc/" + name + "/stat"), stat)) continue;
+    if (!agent::parse_stat(testing::read_file("/proc/" + name + "/stat"), stat)) continue;
     if (stat.state != 'Z' && stat.state != 'X') found.push_back(stat.pid);
   }
   closedir(proc);

@@ -31,8 +31,6 @@ void watch(Backend& backend, int stop) {
 
 }  // namespace
 
-Deadline soon(std::chrono::milliseconds limit) { return std::chrono::steady_clock::now() + limit; }
-
 ShmRank::ShmRank(std::unique_ptr<Backend> backend, int rank, int size)
     : backend_(std::move(backend)), rank_(rank), size_(size) {
   if (pipe(stop_) != 0) throw std::runtime_error("no pipe");
@@ -119,13 +117,6 @@ std::string ShmRank::failure_of(const std::function<void()>& deed) {
   const std::string text = test::failure_of(deed);
   if (text != "no failure") backend_->abort();
   return text;
-}
-
-void check_well(const std::vector<RankEnd>& ends) {
-  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
-    INFO("rank " << rank << " said: " << ends[rank].said << " signal " << ends[rank].signal);
-    CHECK(ends[rank].exit_code == 0);
-  }
 }
 
 }  // namespace drun::test

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "drun/backend.h"
+#include "tests/support/calls.h"
+#include "tests/support/in_rank.h"
 #include "tests/support/ranks.h"
 
 namespace drun::test {
@@ -47,7 +49,6 @@ class ShmRank {
 
 using ShmBody = std::function<void(ShmRank& rank, const Say& say)>;
 
-Deadline soon(std::chrono::milliseconds limit = std::chrono::seconds(40));
 BackendContext shm_context(int rank, int size, std::uint16_t store_port,
                            std::chrono::milliseconds limit = std::chrono::seconds(40));
 
@@ -56,8 +57,5 @@ void run_shm_threads(int size, const std::function<void(ShmRank& rank)>& body);
 
 // Kind, peer and text of the BackendFailure that `deed` throws: "peer lost 1: lost rank 1".
 std::string failure_of(const std::function<void()>& deed);
-
-// Every rank ended well.
-void check_well(const std::vector<RankEnd>& ends);
 
 }  // namespace drun::test
