@@ -22,6 +22,13 @@ inline rendezvous::RoundSpec elastic_spec(int least, int most) {
   return spec;
 }
 
+// The same without its elasticity.
+inline rendezvous::RoundSpec inelastic_spec(int node_count) {
+  rendezvous::RoundSpec spec = elastic_spec(1, node_count);
+  spec.elastic.reset();
+  return spec;
+}
+
 // Node n's host is "host<n>"; node 0's agent is the coordinator's.
 struct ElasticJob : RoundDriver {
   ElasticJob(int least, int most) : RoundDriver(elastic_spec(least, most)) {}

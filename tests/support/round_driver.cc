@@ -1,8 +1,28 @@
 #include "tests/support/round_driver.h"
 
+#include "tests/support/catch.h"
+
 namespace drun::test {
 
 using namespace rendezvous;
+
+RoundSpec fixed_spec(int node_count, int max_restarts) {
+  RoundSpec spec;
+  spec.run_id = "job-1";
+  spec.node_count = node_count;
+  spec.max_restarts = max_restarts;
+  spec.endpoint = "10.0.0.1:29500";
+  spec.master_addr = "10.0.0.1";
+  spec.master_port = 29500;
+  return spec;
+}
+
+RoundDriver running_round(int node_count, int max_restarts) {
+  RoundDriver round(fixed_spec(node_count, max_restarts));
+  round.join_all();
+  REQUIRE(round.state.phase == RoundPhase::Running);
+  return round;
+}
 
 void RoundDriver::event(const RoundEvent& event) { actions = step(state, event, now); }
 

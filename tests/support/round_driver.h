@@ -8,6 +8,9 @@
 
 namespace drun::test {
 
+// Of nodes that neither come nor go.
+rendezvous::RoundSpec fixed_spec(int node_count, int max_restarts = 0);
+
 struct RoundDriver {
   explicit RoundDriver(rendezvous::RoundSpec spec) : state(rendezvous::open_round(spec, now)) {}
 
@@ -79,6 +82,9 @@ struct RoundDriver {
   rendezvous::RoundState state;
   std::vector<rendezvous::RoundAction> actions;
 };
+
+// With a spec of these, and all nodes in it.
+RoundDriver running_round(int node_count, int max_restarts = 0);
 
 // A brief failure of the first worker of a node (two workers a node).
 inline rendezvous::AgedFailure aged_failure(int node_rank, rendezvous::Milliseconds age = {}) {

@@ -8,15 +8,13 @@ namespace drun::rendezvous {
 namespace {
 
 using test::aged_failure;
+using test::elastic_spec;
+using test::ElasticJob;
 using test::RoundDriver;
 using namespace std::chrono_literals;
 
-using Job = test::ElasticJob;
-
-RoundSpec spec_of(int least, int most) { return test::elastic_spec(least, most); }
-
-Job running(int least, int most, int nodes) {
-  Job job(least, most);
+ElasticJob running_elastic(int least, int most, int nodes) {
+  ElasticJob job(least, most);
   for (int node = 0; node < nodes; ++node) job.come(node);
   if (nodes < most) job.live(31s);
   REQUIRE(job.state.phase == RoundPhase::Running);
@@ -27,7 +25,7 @@ Job running(int least, int most, int nodes) {
 }  // namespace
 
 TEST_CASE("with the most nodes an elastic world begins at once, numbered by name, its own first") {
-  Job job(2, 3);
+  ElasticJob job(2, 3);
   job.come(2);
   job.come(0);
   CHECK(job.state.phase == RoundPhase::Joining);
@@ -43,7 +41,7 @@ TEST_CASE("with the most nodes an elastic world begins at once, numbered by name
 }
 
 TEST_CASE("with the least nodes an elastic world begins after the last call") {
-  Job job(2, 4);
+  ElasticJob job(2, 4);
   job.come(0);
   job.live(20s);
   CHECK(job.state.phase == RoundPhase::Joining);
@@ -56,7 +54,7 @@ TEST_CASE("with the least nodes an elastic world begins after the last call") {
 }
 
 TEST_CASE("when too few are left the last call is called off") {
-  Job job(2, 4);
+  ElasticJob job(2, 4);
   job.come(0);
   job.come(1);
   job.live(20s);
@@ -69,7 +67,7 @@ TEST_CASE("when too few are left the last call is called off") {
 }
 
 TEST_CASE("no world begins without the coordinator's own node") {
-  Job job(1, 2);
+  ElasticJob job(1, 2);
   job.come(1);
   job.come(2);
   job.live(60s);
@@ -82,7 +80,7 @@ TEST_CASE("no world begins without the coordinator's own node") {
 }
 
 TEST_CASE("a spare steps in for a lost node, with its number, and no restart is spent") {
-  Job job = running(2, 3, 3);
+  ElasticJob job = running_elastic(2, 3, 3);
   job.come(3);
   CHECK(job.sent<Waiting>(RoundDriver::peer(3)).at(0).is_spare);
   job.live(60s);
@@ -101,7 +99,7 @@ TEST_CASE("a spare steps in for a lost node, with its number, and no restart is 
 }
 
 TEST_CASE("without a spare the world goes on smaller, at once") {
-  Job job = running(2, 4, 4);
+  ElasticJob job = running_elastic(2, 4, 4);
   job.leave(RoundDriver::peer(1));
   for (const int node : {0, 2, 3}) job.stopped(node);
   REQUIRE(job.state.phase == RoundPhase::Running);
@@ -110,8 +108,8 @@ TEST_CASE("without a spare the world goes on smaller, at once") {
   CHECK(job.world_of(2)->world_size == 6);
 }
 
-TEST_CASE("a node that comes stops a running world when it has been there long enough") {
-  Job job = running(2, 3, 2);
+TEST_CASE("a node that comes stops a running_elastic world when it has been there long enough") {
+  ElasticJob job = running_elastic(2, 3, 2);
   job.come(2);
   job.live(4500ms);
   CHECK(job.state.phase == RoundPhase::Running);
@@ -124,7 +122,7 @@ TEST_CASE("a node that comes stops a running world when it has been there long e
 }
 
 TEST_CASE("a world that has begun to return is not stopped for a newcomer") {
-  Job job = running(2, 3, 2);
+  ElasticJob job = running_elastic(2, 3, 2);
   job.say(RoundDriver::peer(1), AllReturned{0});
   job.come(2);
   job.live(60s);
@@ -135,7 +133,7 @@ TEST_CASE("a world that has begun to return is not stopped for a newcomer") {
 }
 
 TEST_CASE("work that was done when the world was stopped for a newcomer is not done again") {
-  Job job = running(2, 3, 2);
+  ElasticJob job = running_elastic(2, 3, 2);
   job.come(2);
   job.live(6s);
   REQUIRE(job.state.phase == RoundPhase::Stopping);
@@ -146,7 +144,7 @@ TEST_CASE("work that was done when the world was stopped for a newcomer is not d
 }
 
 TEST_CASE("a node whose work is done may go without stopping the others") {
-  Job job = running(2, 3, 3);
+  ElasticJob job = running_elastic(2, 3, 3);
   job.say(RoundDriver::peer(2), AllReturned{0});
   job.leave(RoundDriver::peer(2));
   CHECK(job.state.phase == RoundPhase::Running);
@@ -156,7 +154,7 @@ TEST_CASE("a node whose work is done may go without stopping the others") {
 }
 
 TEST_CASE("too few nodes wait for a replacement, then end and say what was lost") {
-  Job job = running(2, 2, 2);
+  ElasticJob job = running_elastic(2, 2, 2);
   job.leave(RoundDriver::peer(1));
   job.stopped(0);
   CHECK(job.state.phase == RoundPhase::Joining);
@@ -181,7 +179,7 @@ TEST_CASE("too few nodes wait for a replacement, then end and say what was lost"
 }
 
 TEST_CASE("too few nodes at the start end in a timeout that names who came") {
-  Job job(3, 4);
+  ElasticJob job(3, 4);
   job.come(0);
   job.come(1);
   job.live(10min + 1s);
@@ -193,7 +191,7 @@ TEST_CASE("too few nodes at the start end in a timeout that names who came") {
 }
 
 TEST_CASE("an agent that comes back is the same member, with the number it had") {
-  Job job = running(2, 3, 3);
+  ElasticJob job = running_elastic(2, 3, 3);
   SECTION("before its loss was noticed") {
     job.come_as(50, 1, 4711);
     CHECK(job.dropped(RoundDriver::peer(1)));
@@ -211,7 +209,7 @@ TEST_CASE("an agent that comes back is the same member, with the number it had")
 }
 
 TEST_CASE("one host's agent joins once, however often it says hello; another is another") {
-  Job job(3, 3);
+  ElasticJob job(3, 3);
   job.come(0);
   job.come(1);
   job.come_as(50, 1, 1);
@@ -230,7 +228,7 @@ TEST_CASE("one host's agent joins once, however often it says hello; another is 
 }
 
 TEST_CASE("a node that is lost again and again must stay longer each time") {
-  Job job = running(1, 2, 2);
+  ElasticJob job = running_elastic(1, 2, 2);
   Peer peer = RoundDriver::peer(1);
   for (const Milliseconds needed : {5000ms, 10'000ms, 20'000ms}) {
     job.leave(peer);
@@ -248,7 +246,7 @@ TEST_CASE("a node that is lost again and again must stay longer each time") {
 }
 
 TEST_CASE("an agent that gets a signal leaves alone while enough are left") {
-  Job job = running(2, 3, 3);
+  ElasticJob job = running_elastic(2, 3, 3);
   job.say(RoundDriver::peer(2), Signalled{15});
   CHECK(job.sent<Stop>(RoundDriver::peer(0)).size() == 1);
   job.stopped(2);
@@ -264,7 +262,7 @@ TEST_CASE("an agent that gets a signal leaves alone while enough are left") {
 
 TEST_CASE("a signal ends the job where too few would be left, or it is the coordinator's") {
   const int node = GENERATE(0, 1);
-  Job job = running(node == 0 ? 1 : 2, 2, 2);
+  ElasticJob job = running_elastic(node == 0 ? 1 : 2, 2, 2);
   job.say(RoundDriver::peer(node), Signalled{2});
   job.stopped(0);
   job.stopped(1);
@@ -273,7 +271,7 @@ TEST_CASE("a signal ends the job where too few would be left, or it is the coord
 }
 
 TEST_CASE("an elastic job without its coordinator's own node ends, whatever it was doing") {
-  Job job(2, 3);
+  ElasticJob job(2, 3);
   job.come(0);
   job.come(1);
   const bool is_running = GENERATE(false, true);
@@ -289,7 +287,7 @@ TEST_CASE("an elastic job without its coordinator's own node ends, whatever it w
 }
 
 TEST_CASE("who waits and gets a signal goes alone, without a number") {
-  Job job(3, 3);
+  ElasticJob job(3, 3);
   job.come(0);
   job.come(1);
   job.say(RoundDriver::peer(1), Signalled{2});
@@ -300,9 +298,9 @@ TEST_CASE("who waits and gets a signal goes alone, without a number") {
 }
 
 TEST_CASE("a failure restarts an elastic world at once and is counted") {
-  RoundSpec spec = spec_of(1, 2);
+  RoundSpec spec = elastic_spec(1, 2);
   spec.max_restarts = 1;
-  Job job(spec);
+  ElasticJob job(spec);
   job.come(0);
   job.come(1);
   job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
@@ -317,7 +315,7 @@ TEST_CASE("a failure restarts an elastic world at once and is counted") {
 }
 
 TEST_CASE("a restart waits for its pause, and a signal meanwhile ends the job") {
-  RoundSpec spec = spec_of(1, 2);
+  RoundSpec spec = elastic_spec(1, 2);
   spec.elastic.reset();
   spec.max_restarts = 1;
   spec.restart.pause = 3s;
@@ -344,7 +342,7 @@ TEST_CASE("a restart waits for its pause, and a signal meanwhile ends the job") 
 }
 
 TEST_CASE("a silent node of an elastic world is lost within the heartbeat timeout and a second") {
-  Job job = running(1, 2, 2);
+  ElasticJob job = running_elastic(1, 2, 2);
   const Time silent_since = job.now;
   while (job.state.phase == RoundPhase::Running && job.now < silent_since + 1min) {
     job.say(RoundDriver::peer(0), Ping{});
@@ -356,7 +354,7 @@ TEST_CASE("a silent node of an elastic world is lost within the heartbeat timeou
 }
 
 TEST_CASE("who does not fit into an elastic job is refused with the reason") {
-  Job job(2, 3);
+  ElasticJob job(2, 3);
   job.come(0);
   Hello hello = job.hello_of(1);
   std::string words;
@@ -380,7 +378,7 @@ TEST_CASE("who does not fit into an elastic job is refused with the reason") {
 }
 
 TEST_CASE("the line of an elastic job has an end") {
-  Job job(1, 1);
+  ElasticJob job(1, 1);
   job.come(0);
   for (int node = 1; node <= 4097; ++node) job.come(node + 1000);
   CHECK(job.sent<Refused>(RoundDriver::peer(5097)).empty());

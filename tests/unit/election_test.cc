@@ -11,7 +11,6 @@ namespace drun::rendezvous {
 namespace {
 
 using namespace std::chrono_literals;
-using Phase = ElectionPhase;
 
 constexpr auto kLease = 3000ms;
 
@@ -66,12 +65,12 @@ struct Driver {
     wait(kLease);
     event(SeatFailed{0});
     votes(2, true);
-    REQUIRE(state.phase == Phase::Claiming);
+    REQUIRE(state.phase == ElectionPhase::Claiming);
   }
   void win() {
     claim();
     votes(2, true);
-    REQUIRE(state.phase == Phase::Leading);
+    REQUIRE(state.phase == ElectionPhase::Leading);
   }
   template <typename Action>
   int count() const {
@@ -164,17 +163,17 @@ TEST_CASE("a seat that was just started says that it may have forgotten a vote")
 TEST_CASE("fresh votes elect nobody, unless all seats give theirs") {
   Driver seat;
   seat.votes(2, true, true);
-  CHECK(seat.state.phase == Phase::Vacant);
+  CHECK(seat.state.phase == ElectionPhase::Vacant);
   SECTION("all") {
     seat.votes(0, true, true);
     // The first in the list has the first turn.
-    CHECK(seat.state.phase == Phase::Vacant);
+    CHECK(seat.state.phase == ElectionPhase::Vacant);
     seat.wait(kLease / 10);
-    REQUIRE(seat.state.phase == Phase::Claiming);
+    REQUIRE(seat.state.phase == ElectionPhase::Claiming);
     seat.votes(0, true, true);
-    CHECK(seat.state.phase == Phase::Claiming);
+    CHECK(seat.state.phase == ElectionPhase::Claiming);
     seat.votes(2, true, true);
-    CHECK(seat.state.phase == Phase::Leading);
+    CHECK(seat.state.phase == ElectionPhase::Leading);
     const Time led = seat.now;
     SECTION("the same voters' votes go on to count") {
       seat.wait(kLease / 6);
@@ -196,7 +195,7 @@ TEST_CASE("fresh votes elect nobody, unless all seats give theirs") {
   SECTION("one of them is not there") {
     seat.event(SeatFailed{0});
     seat.wait(kLease / 10);
-    CHECK(seat.state.phase == Phase::Vacant);
+    CHECK(seat.state.phase == ElectionPhase::Vacant);
   }
 }
 
@@ -213,7 +212,7 @@ TEST_CASE("a leader leads from when it asked, for less than the votes last") {
     seat.now = asked + kLease * 4 / 5;
     seat.event(ElectionTick{});
     CHECK(seat.count<LeadLost>() == 1);
-    CHECK(seat.state.phase == Phase::Vacant);
+    CHECK(seat.state.phase == ElectionPhase::Vacant);
     CHECK(seat.asked(2)->kind == BallotKind::Release);
   }
   SECTION("the votes are renewed") {
@@ -234,10 +233,10 @@ TEST_CASE("a leader votes for nobody else, a candidate neither") {
   seat.claim();
   CHECK_FALSE(seat.grants(0, BallotKind::Claim, 9));
   seat.votes(2, true);
-  REQUIRE(seat.state.phase == Phase::Leading);
+  REQUIRE(seat.state.phase == ElectionPhase::Leading);
   CHECK_FALSE(seat.grants(0, BallotKind::Claim, 9));
   CHECK_FALSE(seat.grants(0, BallotKind::Lead, 9));
-  CHECK(seat.state.phase == Phase::Leading);
+  CHECK(seat.state.phase == ElectionPhase::Leading);
 }
 
 TEST_CASE("a claim that fails is given up, and the votes it got are given back") {
@@ -251,10 +250,10 @@ TEST_CASE("a claim that fails is given up, and the votes it got are given back")
   SECTION("another leads") {
     CHECK(seat.grants(0, BallotKind::Lead, 9));
     CHECK(seat.only<Following>().seat == 0);
-    CHECK(seat.state.phase == Phase::Following);
+    CHECK(seat.state.phase == ElectionPhase::Following);
     return;
   }
-  CHECK(seat.state.phase == Phase::Vacant);
+  CHECK(seat.state.phase == ElectionPhase::Vacant);
   CHECK(seat.grants(0, BallotKind::Claim, 9));
 }
 

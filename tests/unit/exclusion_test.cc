@@ -12,8 +12,8 @@ using test::RoundDriver;
 using namespace std::chrono_literals;
 
 // Three nodes at most, of which the coordinator's is node 0.
-struct Job : test::ElasticJob {
-  Job(int least, int exclude_after) : ElasticJob(spec(least, exclude_after)) {}
+struct ExclusionJob : test::ElasticJob {
+  ExclusionJob(int least, int exclude_after) : ElasticJob(spec(least, exclude_after)) {}
   static RoundSpec spec(int least, int exclude_after) {
     RoundSpec spec = test::elastic_spec(least, 3);
     spec.elastic->exclude_after = exclude_after;
@@ -40,8 +40,8 @@ struct Job : test::ElasticJob {
   }
 };
 
-Job running(int least, int exclude_after) {
-  Job job(least, exclude_after);
+ExclusionJob running_with_exclusion(int least, int exclude_after) {
+  ExclusionJob job(least, exclude_after);
   for (int node = 0; node < 3; ++node) job.come(node);
   REQUIRE(job.state.phase == RoundPhase::Running);
   return job;
@@ -70,7 +70,7 @@ TEST_CASE("a row of failures is one node's alone, and begins anew with another's
 }
 
 TEST_CASE("a node that fails twice in a row gives its place to a spare, and everybody hears why") {
-  Job job = running(3, 2);
+  ExclusionJob job = running_with_exclusion(3, 2);
   job.come(3);
   job.fail(1);
   CHECK(job.sent<NodeLeftOut>(RoundDriver::peer(1)).empty());
@@ -97,14 +97,14 @@ TEST_CASE("a node that fails twice in a row gives its place to a spare, and ever
 }
 
 TEST_CASE("failures of other nodes between them keep a node in the job") {
-  Job job = running(2, 2);
+  ExclusionJob job = running_with_exclusion(2, 2);
   for (const int node : {1, 2, 1, 2}) job.fail(node);
   CHECK(job.state.nodes.size() == 3);
   CHECK(job.state.exclusions.nodes.empty());
 }
 
 TEST_CASE("a lost node does not break the row, nor is it counted") {
-  Job job = running(2, 2);
+  ExclusionJob job = running_with_exclusion(2, 2);
   job.fail(1);
   job.leave(RoundDriver::peer(2));
   for (const int node : {0, 1}) job.stopped(node);
@@ -119,7 +119,7 @@ TEST_CASE("a lost node does not break the row, nor is it counted") {
 }
 
 TEST_CASE("who was left out is not let in again, on whatever connection it comes") {
-  Job job = running(2, 1);
+  ExclusionJob job = running_with_exclusion(2, 1);
   job.fail(2);
   REQUIRE(job.state.phase == RoundPhase::Running);
   CHECK(job.state.nodes.size() == 2);
@@ -132,7 +132,7 @@ TEST_CASE("who was left out is not let in again, on whatever connection it comes
 }
 
 TEST_CASE("a culprit that was lost and has come back while the others stopped is left out, too") {
-  Job job = running(2, 1);
+  ExclusionJob job = running_with_exclusion(2, 1);
   job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   job.leave(RoundDriver::peer(1));
   job.come_as(77, 1, 77);
@@ -145,7 +145,7 @@ TEST_CASE("a culprit that was lost and has come back while the others stopped is
 }
 
 TEST_CASE("the coordinator's own node stays, whatever its workers do, and a line says why") {
-  Job job = running(2, 1);
+  ExclusionJob job = running_with_exclusion(2, 1);
   job.fail(0);
   CHECK_THAT(job.log(), ContainsSubstring("node 0 (host0) is not left out, as the others have "
                                           "joined it"));
@@ -153,7 +153,7 @@ TEST_CASE("the coordinator's own node stays, whatever its workers do, and a line
 }
 
 TEST_CASE("no restart left means no exclusion: the job ends") {
-  RoundSpec spec = Job::spec(2, 1);
+  RoundSpec spec = ExclusionJob::spec(2, 1);
   spec.max_restarts = 0;
   test::ElasticJob job(spec);
   for (int node = 0; node < 3; ++node) job.come(node);
@@ -165,7 +165,7 @@ TEST_CASE("no restart left means no exclusion: the job ends") {
 }
 
 TEST_CASE("with too few nodes left and no spare the job waits, then ends with the failure") {
-  Job job = running(3, 1);
+  ExclusionJob job = running_with_exclusion(3, 1);
   job.fail(1);
   REQUIRE(job.state.phase == RoundPhase::Joining);
   SECTION("a replacement comes") {

@@ -5,18 +5,13 @@
 namespace drun::rendezvous {
 namespace {
 
+using test::inelastic_spec;
 using test::RoundDriver;
-
-RoundSpec fixed_spec() {
-  RoundSpec spec = test::elastic_spec(1, 3);
-  spec.elastic.reset();
-  return spec;
-}
 
 }  // namespace
 
 TEST_CASE("a coordinator whose agent ended before anybody joined is over at once") {
-  const RoundSpec spec = GENERATE(fixed_spec(), test::elastic_spec(1, 3));
+  const RoundSpec spec = GENERATE(inelastic_spec(3), test::elastic_spec(1, 3));
   RoundDriver round(spec);
   round.event(HostEnded{});
   CHECK(round.count<RoundOver>() == 1);
@@ -24,7 +19,7 @@ TEST_CASE("a coordinator whose agent ended before anybody joined is over at once
 }
 
 TEST_CASE("members that wait for a coordinator's agent that has ended are told so") {
-  RoundDriver round(fixed_spec());
+  RoundDriver round(inelastic_spec(3));
   round.join(1);
   round.event(HostEnded{});
   const auto finish = round.sent<Finish>(RoundDriver::peer(1));
@@ -38,7 +33,7 @@ TEST_CASE("members that wait for a coordinator's agent that has ended are told s
 }
 
 TEST_CASE("a coordinator's agent that ends while it waits for the others leaves nobody waiting") {
-  RoundDriver round(fixed_spec());
+  RoundDriver round(inelastic_spec(3));
   round.join(0);
   round.join(1);
   round.event(HostEnded{});
@@ -51,7 +46,7 @@ TEST_CASE("a coordinator's agent that ends while it waits for the others leaves 
 }
 
 TEST_CASE("a job whose coordinator's agent has ended stops its workers first") {
-  RoundDriver round(fixed_spec());
+  RoundDriver round(inelastic_spec(3));
   round.join_all();
   round.event(HostEnded{});
   CHECK(round.sent<Stop>(RoundDriver::peer(1)).size() == 1);
@@ -60,7 +55,7 @@ TEST_CASE("a job whose coordinator's agent has ended stops its workers first") {
 }
 
 TEST_CASE("the end of its own agent does not change an end that has been told") {
-  RoundDriver round(fixed_spec());
+  RoundDriver round(inelastic_spec(3));
   round.join_all();
   for (const int node : {0, 1, 2}) round.say(RoundDriver::peer(node), AllReturned{0});
   REQUIRE(round.state.phase == RoundPhase::Ending);

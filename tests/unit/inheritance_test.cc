@@ -11,7 +11,7 @@ namespace {
 using test::RoundDriver;
 using namespace std::chrono_literals;
 
-RoundSpec spec_of(int least, int most) {
+RoundSpec successor_spec(int least, int most) {
   RoundSpec spec;
   spec.run_id = "job-1";
   spec.term = 7;
@@ -28,7 +28,7 @@ RoundSpec spec_of(int least, int most) {
 
 // Node 0, whose agent coordinated, is gone; node 1's does now.
 struct Successor : RoundDriver {
-  Successor(int least, int most) : RoundDriver(spec_of(least, most)) {}
+  Successor(int least, int most) : RoundDriver(successor_spec(least, most)) {}
 
   void come(int node, const std::optional<Past>& past) {
     Hello own = hello(node);
@@ -247,7 +247,7 @@ TEST_CASE(
 }
 
 TEST_CASE("all are told what the next coordinator has to know, newcomers at once") {
-  RoundSpec spec = spec_of(1, 3);
+  RoundSpec spec = successor_spec(1, 3);
   spec.elastic->min_uptime = 0s;
   Successor round(1, 3);
   for (const int node : {1, 2, 3}) round.come(node, std::nullopt);
@@ -261,7 +261,7 @@ TEST_CASE("all are told what the next coordinator has to know, newcomers at once
 }
 
 TEST_CASE("a coordinator that nobody can follow has nothing remembered") {
-  RoundSpec spec = spec_of(1, 3);
+  RoundSpec spec = successor_spec(1, 3);
   spec.term = 0;
   Successor round(1, 3);
   round.state = open_round(spec, round.now);

@@ -39,7 +39,7 @@ void lose_patience(MemberDriver& member) {
 }
 
 // In a world of a coordinator at seat 0, of term 3.
-MemberDriver running(std::optional<std::size_t> seat = std::nullopt) {
+MemberDriver following(std::optional<std::size_t> seat = std::nullopt) {
   MemberDriver member = seeker(seat);
   member.event(Connected{});
   if (seat && *seat != 0) {
@@ -106,7 +106,7 @@ TEST_CASE("who is sent from one to another and on again rests before it asks onc
 
 TEST_CASE("a member that has lost its coordinator tells the next one what it knows") {
   const auto seat = GENERATE(std::optional<std::size_t>(), std::optional<std::size_t>(2));
-  MemberDriver member = running(seat);
+  MemberDriver member = following(seat);
   member.now += 7s;
   member.event(ConnectionLost{"reset"});
   CHECK(member.only<StopWorkers>().round == 4);
@@ -154,7 +154,7 @@ TEST_CASE("a member that has lost its coordinator tells the next one what it kno
 }
 
 TEST_CASE("a later leader that its seat names takes a member from the one it has") {
-  MemberDriver member = running(2);
+  MemberDriver member = following(2);
   member.event(LeaderNamed{kSeats[0], 3});
   CHECK(member.actions.empty());
   member.event(LeaderNamed{kSeats[1], 4});
@@ -201,7 +201,7 @@ TEST_CASE("only the last restarts are told one by one") {
 }
 
 TEST_CASE("what a member was told to remember it tells the next coordinator") {
-  MemberDriver member = running();
+  MemberDriver member = following();
   const NodeRecord left_out{.name = "d at 10.0.0.4", .is_left_out = true, .reason = "it fails"};
   member.hear(Remember{{left_out, {.name = "c at 10.0.0.3", .losses = 1}}});
   member.hear(Remember{{{.name = "c at 10.0.0.3", .losses = 2}}});

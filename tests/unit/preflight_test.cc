@@ -9,20 +9,19 @@ using test::aged_failure;
 using test::RoundDriver;
 using namespace std::chrono_literals;
 
-RoundSpec fixed_spec() {
-  RoundSpec spec = test::elastic_spec(1, 2);
-  spec.elastic.reset();
+RoundSpec checked_fixed_spec() {
+  RoundSpec spec = test::inelastic_spec(2);
   spec.preflight = true;
   return spec;
 }
 
-RoundSpec elastic_spec() {
+RoundSpec checked_elastic_spec() {
   RoundSpec spec = test::elastic_spec(2, 3);
   spec.preflight = true;
   return spec;
 }
 
-test::ElasticJob checking(const RoundSpec& spec = elastic_spec()) {
+test::ElasticJob checking(const RoundSpec& spec = checked_elastic_spec()) {
   test::ElasticJob job(spec);
   for (int node = 0; node < 3; ++node) job.come(node);
   REQUIRE(job.world_of(2)->is_preflight);
@@ -36,7 +35,7 @@ void all_return(RoundDriver& job, std::initializer_list<int> nodes) {
 }  // namespace
 
 TEST_CASE("when all probes have returned the program's first world follows, and costs no restart") {
-  RoundDriver job(fixed_spec());
+  RoundDriver job(checked_fixed_spec());
   job.join_all();
   CHECK(job.sent<WorldReady>(RoundDriver::peer(1)).at(0).world.is_preflight);
   all_return(job, {0, 1});
@@ -53,7 +52,7 @@ TEST_CASE("when all probes have returned the program's first world follows, and 
 }
 
 TEST_CASE("a probe that fails ends a fixed job, restarts or not, before the program has begun") {
-  RoundSpec spec = fixed_spec();
+  RoundSpec spec = checked_fixed_spec();
   spec.max_restarts = 3;
   RoundDriver job(spec);
   job.join_all();
@@ -86,7 +85,7 @@ TEST_CASE("a spare takes a bad node's place, and is looked at, too") {
 TEST_CASE(
     "a bad node that nobody can replace, or that is the coordinator's, ends the job at once") {
   const int bad = GENERATE(0, 1);
-  RoundSpec spec = elastic_spec();
+  RoundSpec spec = checked_elastic_spec();
   spec.elastic->min_nodes = bad == 0 ? 1 : 3;
   test::ElasticJob job = checking(spec);
   job.say(RoundDriver::peer(bad), Failed{0, aged_failure(bad)});
@@ -107,7 +106,7 @@ TEST_CASE("a node lost in the check is replaced, and those that are left are loo
 }
 
 TEST_CASE("a program's failure is not the preflight's: it is restarted as ever") {
-  RoundSpec spec = fixed_spec();
+  RoundSpec spec = checked_fixed_spec();
   spec.max_restarts = 1;
   RoundDriver job(spec);
   job.join_all();
@@ -133,7 +132,7 @@ TEST_CASE("a signal that comes while a failed check is stopped ends the job, whi
 }
 
 TEST_CASE("a signal after a failed check that ends the job anyway does not hide the failure") {
-  RoundDriver job(fixed_spec());
+  RoundDriver job(checked_fixed_spec());
   job.join_all();
   job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   job.say(RoundDriver::peer(0), Signalled{15});

@@ -11,14 +11,7 @@ using test::aged_failure;
 using test::RoundDriver;
 using namespace std::chrono_literals;
 
-RoundDriver three_nodes() {
-  return RoundDriver({.run_id = "job-1",
-                      .node_count = 3,
-                      .max_restarts = 2,
-                      .endpoint = "10.0.0.1:29500",
-                      .master_addr = "10.0.0.1",
-                      .master_port = 29500});
-}
+RoundDriver three_nodes() { return RoundDriver(test::fixed_spec(3, 2)); }
 
 std::uint64_t census_of_round(const RoundDriver& round, int node) {
   const auto told = round.sent<TellNode>(RoundDriver::peer(node));

@@ -7,19 +7,8 @@ namespace drun::rendezvous {
 namespace {
 
 using test::RoundDriver;
+using test::running_round;
 using namespace std::chrono_literals;
-
-RoundDriver running(int max_restarts = 0) {
-  RoundDriver round({.run_id = "job-1",
-                     .node_count = 3,
-                     .max_restarts = max_restarts,
-                     .endpoint = "10.0.0.1:29500",
-                     .master_addr = "10.0.0.1",
-                     .master_port = 29500});
-  round.join_all();
-  REQUIRE(round.state.phase == RoundPhase::Running);
-  return round;
-}
 
 // Where one rank stands.
 struct Stand {
@@ -75,7 +64,7 @@ std::uint64_t look_of(const RoundDriver& round, int node) {
 }  // namespace
 
 TEST_CASE("who asks gets what all nodes have found, equal stacks as one group") {
-  RoundDriver round = running();
+  RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), StacksAsked{7});
   const std::uint64_t look = look_of(round, 0);
   CHECK(look_of(round, 2) == look);
@@ -96,7 +85,7 @@ TEST_CASE("who asks gets what all nodes have found, equal stacks as one group") 
 }
 
 TEST_CASE("a node that is silent, or lost, is named after ten seconds at most") {
-  RoundDriver round = running();
+  RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), StacksAsked{7});
   const std::uint64_t look = look_of(round, 1);
   round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1)});
@@ -118,7 +107,7 @@ TEST_CASE("a node that is silent, or lost, is named after ten seconds at most") 
 }
 
 TEST_CASE("a node that leaves during a look is not waited for") {
-  RoundDriver round = running();
+  RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), StacksAsked{7});
   const std::uint64_t look = look_of(round, 1);
   round.say(RoundDriver::peer(0), EvidenceGiven{look, answer_of(0)});
@@ -131,7 +120,7 @@ TEST_CASE("a node that leaves during a look is not waited for") {
 }
 
 TEST_CASE("evidence of ranks that are another node's costs the connection") {
-  RoundDriver round = running();
+  RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), StacksAsked{7});
   const std::uint64_t look = look_of(round, 1);
   round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(2)});
@@ -139,7 +128,7 @@ TEST_CASE("evidence of ranks that are another node's costs the connection") {
 }
 
 TEST_CASE("a rank that hangs is a failure of that rank, with the evidence for everybody") {
-  RoundDriver round = running(1);
+  RoundDriver round = running_round(3, 1);
   round.say(RoundDriver::peer(1), suspicion(3));
   CHECK(round.sent<TellStacks>(RoundDriver::peer(0)).empty());  // others may follow
   round.wait(200ms);
@@ -163,7 +152,7 @@ TEST_CASE("a rank that hangs is a failure of that rank, with the evidence for ev
 }
 
 TEST_CASE("without a restart left a hang ends the job with code 123 and the stacks of all") {
-  RoundDriver round = running();
+  RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(0), suspicion(1));
   round.wait(200ms);
   const std::uint64_t look = look_of(round, 0);
@@ -188,7 +177,7 @@ TEST_CASE("without a restart left a hang ends the job with code 123 and the stac
 }
 
 TEST_CASE("a suspect that is alive again when it is looked at is let be") {
-  RoundDriver round = running();
+  RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(0), suspicion(1));
   round.wait(200ms);
   const std::uint64_t look = look_of(round, 0);
@@ -200,11 +189,11 @@ TEST_CASE("a suspect that is alive again when it is looked at is let be") {
 }
 
 TEST_CASE("a suspicion of an old round, or of another node's rank, is not looked into") {
-  RoundDriver round = running();
+  RoundDriver round = running_round(3);
   HangSuspected foreign = suspicion(5);
   round.say(RoundDriver::peer(0), foreign);
   CHECK(round.dropped(RoundDriver::peer(0)));
-  RoundDriver restarted = running(1);
+  RoundDriver restarted = running_round(3, 1);
   restarted.say(RoundDriver::peer(1), Failed{0, test::aged_failure(1)});
   for (int node = 0; node < 3; ++node) restarted.say(RoundDriver::peer(node), Stopped{0, {}, 0});
   REQUIRE(restarted.state.round == 1);

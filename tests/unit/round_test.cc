@@ -10,26 +10,10 @@ namespace drun::rendezvous {
 namespace {
 
 using test::aged_failure;
+using test::fixed_spec;
 using test::RoundDriver;
+using test::running_round;
 using namespace std::chrono_literals;
-
-RoundSpec spec_of(int node_count, int max_restarts = 0) {
-  RoundSpec spec;
-  spec.run_id = "job-1";
-  spec.node_count = node_count;
-  spec.max_restarts = max_restarts;
-  spec.endpoint = "10.0.0.1:29500";
-  spec.master_addr = "10.0.0.1";
-  spec.master_port = 29500;
-  return spec;
-}
-
-RoundDriver running(int node_count, int max_restarts = 0) {
-  RoundDriver round(spec_of(node_count, max_restarts));
-  round.join_all();
-  REQUIRE(round.state.phase == RoundPhase::Running);
-  return round;
-}
 
 template <typename T>
 T ending_of(const RoundDriver& round, Peer peer) {
@@ -88,7 +72,7 @@ void provoke(RoundDriver& round, int event) {
 TEST_CASE("nodes may join in any order, and ranks are contiguous by node rank") {
   std::vector<int> order = {0, 1, 2, 3};
   do {
-    RoundDriver round(spec_of(4));
+    RoundDriver round(fixed_spec(4));
     for (const int node : order) {
       CHECK(round.state.phase == RoundPhase::Joining);
       Hello hello = round.hello(node);
@@ -115,7 +99,7 @@ TEST_CASE("nodes may join in any order, and ranks are contiguous by node rank") 
 }
 
 TEST_CASE("workers of several programs are counted by role over all nodes") {
-  RoundDriver round(spec_of(3));
+  RoundDriver round(fixed_spec(3));
   const std::vector<std::vector<RoleShare>> roles = {
       {{"server", 1}, {"worker", 2}}, {}, {{"worker", 1}, {"server", 1}, {"worker", 1}}};
   for (const int node : {2, 0, 1}) {
@@ -143,7 +127,7 @@ TEST_CASE("workers of several programs are counted by role over all nodes") {
 }
 
 TEST_CASE("the store is emptied before anybody hears of a new world") {
-  RoundDriver round = running(2, 1);
+  RoundDriver round = running_round(2, 1);
   round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   stop_all(round);
   const auto is_clear = [](const RoundAction& a) { return std::holds_alternative<ClearStore>(a); };
@@ -156,7 +140,7 @@ TEST_CASE("the store is emptied before anybody hears of a new world") {
 }
 
 TEST_CASE("a newcomer that does not fit is refused with the reason, and the others go on waiting") {
-  RoundDriver round(spec_of(3));
+  RoundDriver round(fixed_spec(3));
   round.join(0);
   Hello hello = round.hello(1);
   const auto [what, words] = GENERATE(table<std::string, std::string>(
@@ -186,7 +170,7 @@ TEST_CASE("a newcomer that does not fit is refused with the reason, and the othe
 }
 
 TEST_CASE("a member that comes back while the world is joining takes its own place again") {
-  RoundDriver round(spec_of(2));
+  RoundDriver round(fixed_spec(2));
   round.join(1);
   round.join(50, round.hello(1));  // its old connection is still open here
   CHECK(round.dropped(RoundDriver::peer(1)));
@@ -198,7 +182,7 @@ TEST_CASE("a member that comes back while the world is joining takes its own pla
 }
 
 TEST_CASE("a probe hears objections, joins nothing, and knows its own coordinator") {
-  RoundDriver round(spec_of(2));
+  RoundDriver round(fixed_spec(2));
   Hello probe = round.hello(0);
   probe.is_probe = true;
   const bool has_master = GENERATE(false, true);
@@ -216,7 +200,7 @@ TEST_CASE("a probe hears objections, joins nothing, and knows its own coordinato
 }
 
 TEST_CASE("a node that leaves while joining may come back, or another in its place") {
-  RoundDriver round(spec_of(2));
+  RoundDriver round(fixed_spec(2));
   round.join(1);
   round.leave(RoundDriver::peer(1));
   round.join(0);
@@ -228,7 +212,7 @@ TEST_CASE("a node that leaves while joining may come back, or another in its pla
 }
 
 TEST_CASE("every 10 s all who have joined hear who is missing") {
-  RoundDriver round(spec_of(30));
+  RoundDriver round(fixed_spec(30));
   for (int node = 10; node < 30; ++node) round.join(node);
   round.wait(10s);
   const auto waiting = round.sent<Waiting>(RoundDriver::peer(12));
@@ -241,7 +225,7 @@ TEST_CASE("every 10 s all who have joined hear who is missing") {
 }
 
 TEST_CASE("when the join timeout passes everybody is told who is missing") {
-  RoundSpec spec = spec_of(3);
+  RoundSpec spec = fixed_spec(3);
   spec.heartbeat_timeout = 1h;
   RoundDriver round(spec);
   round.join(0);
@@ -258,7 +242,7 @@ TEST_CASE("when the join timeout passes everybody is told who is missing") {
 }
 
 TEST_CASE("the job succeeds only when every node has said so") {
-  RoundDriver round = running(3);
+  RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), AllReturned{0});
   round.say(RoundDriver::peer(1), AllReturned{0});
   round.say(RoundDriver::peer(0), AllReturned{0});
@@ -278,7 +262,7 @@ TEST_CASE("the job succeeds only when every node has said so") {
 }
 
 TEST_CASE("a failure stops every node at once, the reporter included") {
-  RoundDriver round = running(3);
+  RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   for (int node = 0; node < 3; ++node) {
     const auto stops = round.sent<Stop>(RoundDriver::peer(node));
@@ -290,7 +274,7 @@ TEST_CASE("a failure stops every node at once, the reporter included") {
 
 TEST_CASE("restarts are counted once for the job, and the limit holds") {
   const int limit = GENERATE(0, 1, 3);
-  RoundDriver round = running(3, limit);
+  RoundDriver round = running_round(3, limit);
   for (int restart = 0; restart < limit; ++restart) {
     // Failures on several nodes in one round are one restart.
     round.say(RoundDriver::peer(1), Failed{restart, aged_failure(1)});
@@ -308,7 +292,7 @@ TEST_CASE("restarts are counted once for the job, and the limit holds") {
 }
 
 TEST_CASE("the root cause is the earliest failure, by age, with its full text") {
-  RoundDriver round = running(3);
+  RoundDriver round = running_round(3);
   round.now += 10s;
   round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   round.now += 20ms;
@@ -328,7 +312,7 @@ TEST_CASE("the root cause is the earliest failure, by age, with its full text") 
 }
 
 TEST_CASE("an age reaches back to the beginning of the round at most") {
-  RoundDriver round = running(2);
+  RoundDriver round = running_round(2);
   round.now += 1s;
   round.say(RoundDriver::peer(0), Failed{0, aged_failure(0, 1s)});
   round.say(RoundDriver::peer(1), Failed{0, aged_failure(1, 1000h)});
@@ -337,7 +321,7 @@ TEST_CASE("an age reaches back to the beginning of the round at most") {
 
 TEST_CASE("a node that is lost ends the job, and no restart is spent on it") {
   const auto phase = GENERATE(RoundPhase::Running, RoundPhase::Stopping);
-  RoundDriver round = running(3, 5);
+  RoundDriver round = running_round(3, 5);
   if (phase == RoundPhase::Stopping) round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
   round.leave(RoundDriver::peer(1));
   round.say(RoundDriver::peer(0), Stopped{0, {aged_failure(0)}, 0});
@@ -348,7 +332,7 @@ TEST_CASE("a node that is lost ends the job, and no restart is spent on it") {
 }
 
 TEST_CASE("a node lost while the last round is being stopped does not hide the failure") {
-  RoundDriver round = running(2, 0);
+  RoundDriver round = running_round(2, 0);
   round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
   round.leave(RoundDriver::peer(0));
   round.say(RoundDriver::peer(1), Stopped{0, {}, 0});
@@ -356,7 +340,7 @@ TEST_CASE("a node lost while the last round is being stopped does not hide the f
 }
 
 TEST_CASE("a node that misses its heartbeats is lost, one that pings is not") {
-  RoundDriver round = running(2);
+  RoundDriver round = running_round(2);
   for (int i = 0; i < 5; ++i) {
     round.now += 3750ms;
     round.say(RoundDriver::peer(0), Ping{});
@@ -370,7 +354,7 @@ TEST_CASE("a node that misses its heartbeats is lost, one that pings is not") {
 }
 
 TEST_CASE("a coordinator that was held up itself blames nobody") {
-  RoundDriver round = running(2);
+  RoundDriver round = running_round(2);
   round.wait(1h);
   CHECK(round.state.phase == RoundPhase::Running);
   CHECK(round.actions.empty());
@@ -378,7 +362,7 @@ TEST_CASE("a coordinator that was held up itself blames nobody") {
 
 TEST_CASE("a signal to one agent ends the job everywhere, whatever it was doing") {
   const auto when = GENERATE(RoundPhase::Joining, RoundPhase::Running, RoundPhase::Stopping);
-  RoundDriver round(spec_of(3, 5));
+  RoundDriver round(fixed_spec(3, 5));
   round.join(0);
   round.join(1);
   if (when != RoundPhase::Joining) round.join(2);
@@ -394,7 +378,7 @@ TEST_CASE("a signal to one agent ends the job everywhere, whatever it was doing"
 }
 
 TEST_CASE("what arrives for an old round is ignored, what speaks of a future one is dropped") {
-  RoundDriver round = running(2, 2);
+  RoundDriver round = running_round(2, 2);
   round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
   stop_all(round);
   REQUIRE(round.state.round == 1);
@@ -411,7 +395,7 @@ TEST_CASE("what arrives for an old round is ignored, what speaks of a future one
 
 TEST_CASE("a member that breaks the protocol is dropped and counts as lost") {
   const int kind = GENERATE(0, 1, 2);
-  RoundDriver round = running(2);
+  RoundDriver round = running_round(2);
   if (kind == 0) round.say(RoundDriver::peer(1), round.hello(1));
   if (kind == 1) round.say(RoundDriver::peer(1), Stopped{0, {}, 0});           // nobody told it to
   if (kind == 2) round.say(RoundDriver::peer(1), Failed{0, aged_failure(0)});  // not its rank
@@ -421,7 +405,7 @@ TEST_CASE("a member that breaks the protocol is dropped and counts as lost") {
 }
 
 TEST_CASE("a stranger that does not say hello is dropped, at once or when its time is up") {
-  RoundDriver round(spec_of(2));
+  RoundDriver round(fixed_spec(2));
   round.event(PeerArrived{1, "10.0.0.9:1"});
   round.event(PeerArrived{2, "10.0.0.9:2"});
   round.say(1, Ping{});
@@ -438,7 +422,7 @@ TEST_CASE("a stranger that does not say hello is dropped, at once or when its ti
 }
 
 TEST_CASE("members that never read their outcome do not hold the coordinator for ever") {
-  RoundDriver round = running(2);
+  RoundDriver round = running_round(2);
   round.say(RoundDriver::peer(0), AllReturned{0});
   round.say(RoundDriver::peer(1), AllReturned{0});
   round.leave(RoundDriver::peer(0));
@@ -453,7 +437,7 @@ TEST_CASE("every event in every phase leaves the round in order") {
   const auto phase = GENERATE(RoundPhase::Joining, RoundPhase::Running, RoundPhase::Stopping,
                               RoundPhase::Ending, RoundPhase::Over);
   const int event = GENERATE(range(0, 15));
-  RoundDriver round(spec_of(3, 1));
+  RoundDriver round(fixed_spec(3, 1));
   round.join(0);
   round.join(1);
   if (phase != RoundPhase::Joining) round.join(2);
