@@ -1,35 +1,29 @@
 // Surroundings of a process as an engine would make them: variables and files from maps.
 #pragma once
 
-#include <map>
 #include <string>
 #include <utility>
 
+#include "launcher/engines/detect.h"
 #include "launcher/engines/facts.h"
+#include "tests/support/results.h"
+#include "tests/support/variables.h"
 
-namespace drun::testing {
-
-using Variables = std::map<std::string, std::string>;
+namespace drun::test {
 
 inline engines::Surroundings around(Variables variables, std::string hostname = "gpu0",
                                     Variables files = {}) {
-  return {.variables = [variables = std::move(variables)](
-                           std::string_view name) -> std::optional<std::string> {
-            const auto found = variables.find(std::string(name));
-            return found == variables.end() ? std::nullopt : std::optional(found->second);
-          },
+  return {.variables = lookup_in(std::move(variables)),
           .hostname = std::move(hostname),
-          .file_text =
-              [files = std::move(files)](const std::string& path) -> std::optional<std::string> {
-            const auto found = files.find(path);
-            return found == files.end() ? std::nullopt : std::optional(found->second);
-          }};
+          .file_text = lookup_in(std::move(files))};
 }
 
-// `base` with some changed; an empty value is as good as unset.
-inline Variables with(Variables base, const Variables& changes) {
-  for (const auto& [name, value] : changes) base[name] = value;
-  return base;
+// What is found there, which is something.
+inline engines::Facts facts_of(const Variables& variables, const std::string& hostname = "gpu0",
+                               const Variables& files = {}) {
+  const auto facts = engines::detect(around(variables, hostname, files));
+  REQUIRE(facts);
+  return *facts;
 }
 
-}  // namespace drun::testing
+}  // namespace drun::test

@@ -1,6 +1,7 @@
 #include "launcher/arguments.h"
 
 #include "tests/support/catch.h"
+#include "tests/support/results.h"
 
 namespace drun {
 namespace {
@@ -21,18 +22,10 @@ const std::vector<KnownOption> kKnown{
     {.name = "--dry-run", .value = Value::MayFollow, .is_torchruns = false},
 };
 
-Arguments split(const Words& words) {
-  const Result<Arguments> result = split_arguments(words, kKnown);
-  INFO((result ? "" : result.error().message));
-  REQUIRE(result);
-  return *result;
-}
+Arguments split(const Words& words) { return test::value_of(split_arguments(words, kKnown)); }
 
-std::string error_of(const Words& words) {
-  const Result<Arguments> result = split_arguments(words, kKnown);
-  REQUIRE_FALSE(result);
-  CHECK(result.error().code == ErrorCode::Usage);
-  return result.error().message;
+std::string split_error(const Words& words) {
+  return test::usage_error(split_arguments(words, kKnown));
 }
 
 }  // namespace
@@ -109,26 +102,28 @@ TEST_CASE("a prefix that torchrun takes is not made ambiguous by an option of ou
 }
 
 TEST_CASE("a wrong option is named together with the remedy") {
-  CHECK(error_of({"--n=2", "p"}) == "--n could be --nnodes or --nproc-per-node; write more of it");
-  CHECK(error_of({"--nprocs-per-node=2", "p"}) ==
+  CHECK(split_error({"--n=2", "p"}) ==
+        "--n could be --nnodes or --nproc-per-node; write more of it");
+  CHECK(split_error({"--nprocs-per-node=2", "p"}) ==
         "unknown option --nprocs-per-node; did you mean --nproc-per-node?");
-  CHECK(error_of({"--zzz", "p"}) ==
+  CHECK(split_error({"--zzz", "p"}) ==
         "unknown option --zzz; options of the program go after the program");
-  CHECK(error_of({"-x", "p"}) == "unknown option -x; options of the program go after the program");
-  CHECK(error_of({"-mx", "p"}) ==
+  CHECK(split_error({"-x", "p"}) ==
+        "unknown option -x; options of the program go after the program");
+  CHECK(split_error({"-mx", "p"}) ==
         "unknown option -mx; options of the program go after the program");
-  CHECK(error_of({"--standalone=1", "p"}) ==
+  CHECK(split_error({"--standalone=1", "p"}) ==
         "--standalone=1: --standalone takes no value; write it alone");
-  CHECK(error_of({"-m=1", "p"}) == "-m=1: -m takes no value; write it alone");
-  CHECK(error_of({"--nnodes"}) == "--nnodes needs a value; write --nnodes=VALUE");
-  CHECK(error_of({"-r"}) == "-r needs a value; write --redirects=VALUE");
-  CHECK(error_of({"--log-dir", "--nnodes=2", "p"}) ==
+  CHECK(split_error({"-m=1", "p"}) == "-m=1: -m takes no value; write it alone");
+  CHECK(split_error({"--nnodes"}) == "--nnodes needs a value; write --nnodes=VALUE");
+  CHECK(split_error({"-r"}) == "-r needs a value; write --redirects=VALUE");
+  CHECK(split_error({"--log-dir", "--nnodes=2", "p"}) ==
         "--log-dir needs a value, but \"--nnodes=2\" follows; if that is the value, write "
         "--log-dir=--nnodes=2");
 }
 
 TEST_CASE("two dashes may be the value of an option that needs one") {
-  CHECK_THAT(error_of({"--log-dir", "--", "p"}), ContainsSubstring("needs a value"));
+  CHECK_THAT(split_error({"--log-dir", "--", "p"}), ContainsSubstring("needs a value"));
 }
 
 }  // namespace drun

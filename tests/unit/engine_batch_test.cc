@@ -8,16 +8,10 @@
 namespace drun::engines {
 namespace {
 
-using testing::around;
-using testing::Variables;
-using testing::with;
-
-Facts facts_of(const Variables& variables, const std::string& hostname = "gpu0",
-               const Variables& files = {}) {
-  const auto facts = detect(around(variables, hostname, files));
-  REQUIRE(facts);
-  return *facts;
-}
+using test::around;
+using test::facts_of;
+using test::Variables;
+using test::with;
 
 // pbsdsh in a job of select=3:mpiprocs=2, on its second host.
 const Variables kPbs = {{"PBS_JOBID", "12.server"},

@@ -8,9 +8,10 @@
 namespace drun::engines {
 namespace {
 
-using testing::around;
-using testing::Variables;
-using testing::with;
+using test::around;
+using test::facts_of;
+using test::Variables;
+using test::with;
 
 const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
                             {"OMPI_COMM_WORLD_SIZE", "3"},
@@ -22,13 +23,6 @@ const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
                             {"PMIX_NAMESPACE", "529989633"}};
 const Variables kHydra = {
     {"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}};
-
-Facts facts_of(const Variables& variables, const std::string& hostname = "gpu0",
-               const Variables& files = {}) {
-  const auto facts = detect(around(variables, hostname, files));
-  REQUIRE(facts);
-  return *facts;
-}
 
 }  // namespace
 

@@ -10,9 +10,9 @@
 namespace drun::engines {
 namespace {
 
-using testing::around;
-using testing::Variables;
-using testing::with;
+using test::around;
+using test::Variables;
+using test::with;
 
 // srun -N3, seen from its second node, started from a login node.
 const Variables kStep = {

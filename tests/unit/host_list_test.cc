@@ -1,6 +1,7 @@
 #include "launcher/engines/host_list.h"
 
 #include "tests/support/catch.h"
+#include "tests/support/results.h"
 
 namespace drun::engines {
 namespace {
@@ -8,18 +9,13 @@ namespace {
 using Words = std::vector<std::string>;
 
 Words hosts(const std::string& list) {
-  const Result<Words> expanded = expand_host_list(list);
-  INFO(list << (expanded ? "" : ": " + expanded.error().message));
-  REQUIRE(expanded);
-  return *expanded;
+  INFO(list);
+  return test::value_of(expand_host_list(list));
 }
 
-std::string error_of(const std::string& list) {
-  const Result<Words> expanded = expand_host_list(list);
+std::string list_error(const std::string& list) {
   INFO(list);
-  REQUIRE_FALSE(expanded);
-  CHECK(expanded.error().code == ErrorCode::Usage);
-  return expanded.error().message;
+  return test::usage_error(expand_host_list(list));
 }
 
 }  // namespace
@@ -45,32 +41,32 @@ TEST_CASE("blanks, newlines and commas separate hosts alike, and commas in brack
 }
 
 TEST_CASE("what is no host list is refused with its place") {
-  CHECK_THAT(error_of(""), ContainsSubstring("names no host"));
-  CHECK_THAT(error_of(" ,\n"), ContainsSubstring("names no host"));
-  CHECK_THAT(error_of("n[1-3"), ContainsSubstring("a [ without its ], at character 6"));
-  CHECK_THAT(error_of("n1-3]"), ContainsSubstring("a ] without its [, at character 5"));
-  CHECK_THAT(error_of("n[3-1]"), ContainsSubstring("goes down"));
-  CHECK_THAT(error_of("n[]"), ContainsSubstring("no number"));
-  CHECK_THAT(error_of("n[1,]"), ContainsSubstring("no number"));
-  CHECK_THAT(error_of("n[1-]"), ContainsSubstring("no number"));
-  CHECK_THAT(error_of("n[a-b]"), ContainsSubstring("no number"));
-  CHECK_THAT(error_of("n[[1]]"), ContainsSubstring("no number"));
-  CHECK_THAT(error_of("n[1 -2]"), ContainsSubstring("no range has"));
-  CHECK_THAT(error_of("n[0-4/0]"), ContainsSubstring("a step of 0"));
-  CHECK_THAT(error_of("@compute"), ContainsSubstring("no host name has"));
-  CHECK_THAT(error_of("n[1-9]!n3"), ContainsSubstring("no host name has"));
-  CHECK_THAT(error_of("n[1234567890123456789]"), ContainsSubstring("18 digits"));
-  CHECK_THAT(error_of(std::string(300, 'n')), ContainsSubstring("255"));
+  CHECK_THAT(list_error(""), ContainsSubstring("names no host"));
+  CHECK_THAT(list_error(" ,\n"), ContainsSubstring("names no host"));
+  CHECK_THAT(list_error("n[1-3"), ContainsSubstring("a [ without its ], at character 6"));
+  CHECK_THAT(list_error("n1-3]"), ContainsSubstring("a ] without its [, at character 5"));
+  CHECK_THAT(list_error("n[3-1]"), ContainsSubstring("goes down"));
+  CHECK_THAT(list_error("n[]"), ContainsSubstring("no number"));
+  CHECK_THAT(list_error("n[1,]"), ContainsSubstring("no number"));
+  CHECK_THAT(list_error("n[1-]"), ContainsSubstring("no number"));
+  CHECK_THAT(list_error("n[a-b]"), ContainsSubstring("no number"));
+  CHECK_THAT(list_error("n[[1]]"), ContainsSubstring("no number"));
+  CHECK_THAT(list_error("n[1 -2]"), ContainsSubstring("no range has"));
+  CHECK_THAT(list_error("n[0-4/0]"), ContainsSubstring("a step of 0"));
+  CHECK_THAT(list_error("@compute"), ContainsSubstring("no host name has"));
+  CHECK_THAT(list_error("n[1-9]!n3"), ContainsSubstring("no host name has"));
+  CHECK_THAT(list_error("n[1234567890123456789]"), ContainsSubstring("18 digits"));
+  CHECK_THAT(list_error(std::string(300, 'n')), ContainsSubstring("255"));
 }
 
 TEST_CASE("a short text cannot ask for more hosts than there may be") {
   CHECK(hosts("n[1-65536]").size() == kMostHosts);
-  CHECK_THAT(error_of("n[0-65536]"), ContainsSubstring("more than 65536"));
-  CHECK_THAT(error_of("n[0-999999999999999999]"), ContainsSubstring("more than 65536"));
-  CHECK_THAT(error_of("n[1-60000],m[1-60000]"), ContainsSubstring("more than 65536"));
-  CHECK_THAT(error_of("n[1-60000,1-60000]"), ContainsSubstring("more than 65536"));
-  CHECK_THAT(error_of("a[1-300]b[1-300]"), ContainsSubstring("more than 65536"));
-  CHECK_THAT(error_of("a" + std::string(200, 'x') + "[1-60000]"), ContainsSubstring("more than"));
+  CHECK_THAT(list_error("n[0-65536]"), ContainsSubstring("more than 65536"));
+  CHECK_THAT(list_error("n[0-999999999999999999]"), ContainsSubstring("more than 65536"));
+  CHECK_THAT(list_error("n[1-60000],m[1-60000]"), ContainsSubstring("more than 65536"));
+  CHECK_THAT(list_error("n[1-60000,1-60000]"), ContainsSubstring("more than 65536"));
+  CHECK_THAT(list_error("a[1-300]b[1-300]"), ContainsSubstring("more than 65536"));
+  CHECK_THAT(list_error("a" + std::string(200, 'x') + "[1-60000]"), ContainsSubstring("more than"));
 }
 
 }  // namespace drun::engines

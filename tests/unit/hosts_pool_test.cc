@@ -1,28 +1,21 @@
 #include "launcher/hosts/host_item.h"
 #include "launcher/hosts/pool.h"
 #include "tests/support/catch.h"
+#include "tests/support/results.h"
 
 namespace drun::hosts {
 namespace {
+
+using test::usage_error;
+using test::value_of;
 
 PoolHost host(const std::string& name, std::optional<int> slots = std::nullopt,
               const std::string& user = "") {
   return {.name = name, .user = user, .slots = slots, .devices = {}};
 }
 
-Pool pool_of(const Result<Pool>& pool) {
-  INFO((pool ? "" : pool.error().message));
-  REQUIRE(pool);
-  return *pool;
-}
-Pool hosts(const std::string& list) { return pool_of(parse_hosts(list)); }
-Pool file(const std::string& text) { return pool_of(parse_host_file(text)); }
-
-std::string error_of(const Result<Pool>& pool) {
-  REQUIRE_FALSE(pool);
-  CHECK(pool.error().code == ErrorCode::Usage);
-  return pool.error().message;
-}
+Pool hosts(const std::string& list) { return value_of(parse_hosts(list)); }
+Pool file(const std::string& text) { return value_of(parse_host_file(text)); }
 
 }  // namespace
 
@@ -54,17 +47,18 @@ TEST_CASE("host files of Open MPI, DeepSpeed, Hydra and plain lists are read") {
 }
 
 TEST_CASE("what is no host is refused, with its place and what to write") {
-  CHECK_THAT(error_of(parse_hosts("")), ContainsSubstring("names no host"));
-  CHECK_THAT(error_of(parse_hosts("a:0")), ContainsSubstring("\"0\" slots; expected a number"));
-  CHECK_THAT(error_of(parse_hosts("a:*")), ContainsSubstring("\"*\" slots"));
-  CHECK_THAT(error_of(parse_hosts("fe80::1")), ContainsSubstring("IPv6 address in brackets"));
-  CHECK_THAT(error_of(parse_hosts("n[1-")), ContainsSubstring("\"n[1-\""));
-  CHECK_THAT(error_of(parse_hosts("me@a,you@a")), ContainsSubstring("\"a\" with two users"));
-  CHECK_THAT(error_of(parse_host_file("a\nb gpus=2\n")),
+  CHECK_THAT(usage_error(parse_hosts("")), ContainsSubstring("names no host"));
+  CHECK_THAT(usage_error(parse_hosts("a:0")), ContainsSubstring("\"0\" slots; expected a number"));
+  CHECK_THAT(usage_error(parse_hosts("a:*")), ContainsSubstring("\"*\" slots"));
+  CHECK_THAT(usage_error(parse_hosts("fe80::1")), ContainsSubstring("IPv6 address in brackets"));
+  CHECK_THAT(usage_error(parse_hosts("n[1-")), ContainsSubstring("\"n[1-\""));
+  CHECK_THAT(usage_error(parse_hosts("me@a,you@a")), ContainsSubstring("\"a\" with two users"));
+  CHECK_THAT(usage_error(parse_host_file("a\nb gpus=2\n")),
              ContainsSubstring("line 2: \"gpus\" is not known; write host slots=N"));
-  CHECK_THAT(error_of(parse_host_file("slots=2\n")), ContainsSubstring("line 1: slots without a"));
-  CHECK_THAT(error_of(parse_host_file("a:2 slots=2\n")), ContainsSubstring("write one"));
-  CHECK_THAT(error_of(parse_host_file("# nobody\n")), ContainsSubstring("names no host"));
+  CHECK_THAT(usage_error(parse_host_file("slots=2\n")),
+             ContainsSubstring("line 1: slots without a"));
+  CHECK_THAT(usage_error(parse_host_file("a:2 slots=2\n")), ContainsSubstring("write one"));
+  CHECK_THAT(usage_error(parse_host_file("# nobody\n")), ContainsSubstring("names no host"));
 }
 
 TEST_CASE("no text becomes an option of ssh or a word of a shell") {
@@ -83,26 +77,26 @@ TEST_CASE("no text becomes an option of ssh or a word of a shell") {
 
 TEST_CASE("hosts and their devices are chosen as DeepSpeed's users know") {
   const Pool pool = hosts("w0:4,w1:4,w2:4,w3");
-  CHECK(pool_of(included(pool, "w1@w0")) == Pool{host("w0", 4), host("w1", 4)});
+  CHECK(value_of(included(pool, "w1@w0")) == Pool{host("w0", 4), host("w1", 4)});
   Pool chosen = {host("w0", 4), host("w2", 4)};
   chosen[1].devices = {0, 2};
-  CHECK(pool_of(included(pool, "w0@w2:2,0")) == chosen);
-  CHECK(pool_of(included(pool, "w[1-2]")) == Pool{host("w1", 4), host("w2", 4)});
+  CHECK(value_of(included(pool, "w0@w2:2,0")) == chosen);
+  CHECK(value_of(included(pool, "w[1-2]")) == Pool{host("w1", 4), host("w2", 4)});
   Pool bare = {host("w3")};
   bare[0].devices = {5};
-  CHECK(pool_of(included(pool, "w3:5")) == bare);
+  CHECK(value_of(included(pool, "w3:5")) == bare);
 
   Pool left = {host("w0", 4), host("w3")};
   left[0].devices = {0, 3};
-  CHECK(pool_of(excluded(pool, "w1@w2@w0:1,2")) == left);
-  CHECK(pool_of(excluded(pool, "w0:0,1,2,3")) == Pool{host("w1", 4), host("w2", 4), host("w3")});
+  CHECK(value_of(excluded(pool, "w1@w2@w0:1,2")) == left);
+  CHECK(value_of(excluded(pool, "w0:0,1,2,3")) == Pool{host("w1", 4), host("w2", 4), host("w3")});
 
-  CHECK_THAT(error_of(included(pool, "w9")), ContainsSubstring("\"w9\" is not among the hosts"));
-  CHECK_THAT(error_of(included(pool, "w0:4")), ContainsSubstring("4 slots, so no device 4"));
-  CHECK_THAT(error_of(included(pool, "w0:x")), ContainsSubstring("expected devices"));
-  CHECK_THAT(error_of(included(pool, "w0@w0:1")), ContainsSubstring("whole and with devices"));
-  CHECK_THAT(error_of(excluded(pool, "w3:0")), ContainsSubstring("write it, as w3:8"));
-  CHECK_THAT(error_of(excluded(pool, "w[0-3]")), ContainsSubstring("leaves no host"));
+  CHECK_THAT(usage_error(included(pool, "w9")), ContainsSubstring("\"w9\" is not among the hosts"));
+  CHECK_THAT(usage_error(included(pool, "w0:4")), ContainsSubstring("4 slots, so no device 4"));
+  CHECK_THAT(usage_error(included(pool, "w0:x")), ContainsSubstring("expected devices"));
+  CHECK_THAT(usage_error(included(pool, "w0@w0:1")), ContainsSubstring("whole and with devices"));
+  CHECK_THAT(usage_error(excluded(pool, "w3:0")), ContainsSubstring("write it, as w3:8"));
+  CHECK_THAT(usage_error(excluded(pool, "w[0-3]")), ContainsSubstring("leaves no host"));
 }
 
 }  // namespace drun::hosts

@@ -1,22 +1,14 @@
 #include "worker_lib/start/identity.h"
 
-#include <map>
-
 #include "tests/support/catch.h"
+#include "tests/support/variables.h"
 #include "worker_lib/start/engines.h"
 
 namespace drun::worker {
 namespace {
 
-using Variables = std::map<std::string, std::string, std::less<>>;
-
-Lookup lookup_in(const Variables& variables) {
-  return [&variables](std::string_view name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    if (found == variables.end()) return std::nullopt;
-    return found->second;
-  };
-}
+using test::lookup_in;
+using test::Variables;
 
 Result<Identity> identify(const Variables& variables) {
   return worker::identify(lookup_in(variables), [](std::string_view program) {
@@ -24,14 +16,13 @@ Result<Identity> identify(const Variables& variables) {
   });
 }
 
-std::string error_of(const Variables& variables) {
+std::string identity_error(const Variables& variables) {
   const Result<Identity> result = identify(variables);
   return result ? "no error: " + result->source : result.error().message;
 }
 
 Variables operator+(Variables left, const Variables& right) {
-  for (const auto& [name, value] : right) left[name] = value;
-  return left;
+  return test::with(std::move(left), right);
 }
 
 Variables without(Variables variables, const std::string& name) {
@@ -119,14 +110,14 @@ TEST_CASE("the rank that srun tells through PMI is Slurm's own") {
         Place{"Slurm", 2, 5, 2, 3});
   CHECK(place_of(slurm() + Variables{{"PMI_RANK", "2"}, {"PMI_SIZE", "5"}, {"PMI_FD", "9"}}) ==
         Place{"Slurm", 2, 5, 2, 3});
-  CHECK_THAT(error_of(slurm() + Variables{{"PMIX_RANK", "4"}}),
+  CHECK_THAT(identity_error(slurm() + Variables{{"PMIX_RANK", "4"}}),
              ContainsSubstring("this process is PMIx rank 4 of ? and Slurm rank 2 of 5"));
-  CHECK_THAT(error_of(slurm() + Variables{{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}}),
+  CHECK_THAT(identity_error(slurm() + Variables{{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}}),
              ContainsSubstring("this process is Hydra rank 2 of 4 and Slurm rank 2 of 5"));
 }
 
 TEST_CASE("two MPI launchers that contradict each other are named") {
-  CHECK_THAT(error_of(open_mpi() + hydra()),
+  CHECK_THAT(identity_error(open_mpi() + hydra()),
              ContainsSubstring("this process is Hydra rank 1 of 4 and Open MPI rank 3 of 8"));
   const Variables agreeing = {
       {"PMI_RANK", "3"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "3"}, {"MPI_LOCALNRANKS", "8"}};
@@ -141,34 +132,34 @@ TEST_CASE("a set that is not whole is an error that names what is missing") {
                           name == "SLURM_LOCALID";
       if (!is_one || name.find("NODE_RANK") != std::string::npos || name == "PMIX_RANK") continue;
       INFO(name);
-      CHECK_THAT(error_of(without(variables, name)), ContainsSubstring(name));
-      CHECK_THAT(error_of(without(variables, name)), ContainsSubstring("not set"));
+      CHECK_THAT(identity_error(without(variables, name)), ContainsSubstring(name));
+      CHECK_THAT(identity_error(without(variables, name)), ContainsSubstring("not set"));
     }
   }
-  CHECK_THAT(error_of({{"PMIX_RANK", "0"}}), ContainsSubstring("(the number of ranks)"));
-  CHECK_THAT(error_of({}), ContainsSubstring("WORLD_SIZE is not set; start this program"));
+  CHECK_THAT(identity_error({{"PMIX_RANK", "0"}}), ContainsSubstring("(the number of ranks)"));
+  CHECK_THAT(identity_error({}), ContainsSubstring("WORLD_SIZE is not set; start this program"));
 }
 
 TEST_CASE("half of an agent's set is an error, not the engine's turn") {
-  CHECK_THAT(error_of(without(agent(), "RANK")), ContainsSubstring("RANK is not set"));
-  CHECK_THAT(error_of(open_mpi() + Variables{{"WORLD_SIZE", "4"}}),
+  CHECK_THAT(identity_error(without(agent(), "RANK")), ContainsSubstring("RANK is not set"));
+  CHECK_THAT(identity_error(open_mpi() + Variables{{"WORLD_SIZE", "4"}}),
              ContainsSubstring("unset WORLD_SIZE, and the variables of Open MPI count"));
-  CHECK_THAT(error_of(open_mpi() + Variables{{"RANK", "4"}}),
+  CHECK_THAT(identity_error(open_mpi() + Variables{{"RANK", "4"}}),
              ContainsSubstring("WORLD_SIZE is not set"));
-  CHECK_THAT(error_of(open_mpi() + Variables{{"RANK", "4"}, {"WORLD_SIZE", "8"}}),
+  CHECK_THAT(identity_error(open_mpi() + Variables{{"RANK", "4"}, {"WORLD_SIZE", "8"}}),
              ContainsSubstring("MASTER_ADDR is not set"));
 }
 
 TEST_CASE("numbers that make no sense are shown") {
-  CHECK_THAT(error_of(open_mpi() + Variables{{"OMPI_COMM_WORLD_RANK", "8"}}),
+  CHECK_THAT(identity_error(open_mpi() + Variables{{"OMPI_COMM_WORLD_RANK", "8"}}),
              ContainsSubstring("OMPI_COMM_WORLD_RANK does not fit OMPI_COMM_WORLD_SIZE=8"));
-  CHECK_THAT(error_of(open_mpi() + Variables{{"OMPI_COMM_WORLD_LOCAL_SIZE", "9"}}),
+  CHECK_THAT(identity_error(open_mpi() + Variables{{"OMPI_COMM_WORLD_LOCAL_SIZE", "9"}}),
              ContainsSubstring("OMPI_COMM_WORLD_LOCAL_SIZE does not fit OMPI_COMM_WORLD_SIZE=8"));
   for (const char* bad : {"-1", "two", "1 ", "99999999999999999999"}) {
-    CHECK_THAT(error_of(hydra() + Variables{{"PMI_RANK", bad}}),
+    CHECK_THAT(identity_error(hydra() + Variables{{"PMI_RANK", bad}}),
                ContainsSubstring("PMI_RANK=\"" + std::string(bad) + "\""));
   }
-  CHECK_THAT(error_of(slurm() + Variables{{"SLURM_STEP_TASKS_PER_NODE", "3(x"}}),
+  CHECK_THAT(identity_error(slurm() + Variables{{"SLURM_STEP_TASKS_PER_NODE", "3(x"}}),
              ContainsSubstring("SLURM_STEP_TASKS_PER_NODE=\"3(x\""));
 }
 
@@ -176,8 +167,8 @@ TEST_CASE("a batch script of Slurm's is not a rank") {
   const std::string step = GENERATE("", "4294967291", "4294967290", "batch");
   Variables batch = slurm();
   batch["SLURM_STEP_ID"] = step;
-  CHECK_THAT(error_of(batch), ContainsSubstring("WORLD_SIZE is not set"));
-  CHECK_THAT(error_of(batch), ContainsSubstring("start it with srun"));
+  CHECK_THAT(identity_error(batch), ContainsSubstring("WORLD_SIZE is not set"));
+  CHECK_THAT(identity_error(batch), ContainsSubstring("start it with srun"));
 }
 
 TEST_CASE("on one node address and port of the store follow from the job") {
@@ -205,12 +196,12 @@ TEST_CASE("what the environment says of the store counts") {
     CHECK(result->self.world.master_addr == "10.1.1.1");
     CHECK(result->self.world.master_port == 29501);
   }
-  CHECK_THAT(error_of(hydra() + Variables{{"MASTER_PORT", "70000"}}),
+  CHECK_THAT(identity_error(hydra() + Variables{{"MASTER_PORT", "70000"}}),
              ContainsSubstring("MASTER_PORT=\"70000\""));
 }
 
 TEST_CASE("over several nodes the store's address must be told") {
-  CHECK_THAT(error_of(without(slurm(), "MASTER_ADDR")),
+  CHECK_THAT(identity_error(without(slurm(), "MASTER_ADDR")),
              ContainsSubstring("Slurm started 3 of 5 ranks on this node") &&
                  ContainsSubstring("export MASTER_ADDR="));
   const Result<Identity> both = identify(slurm());
@@ -219,7 +210,7 @@ TEST_CASE("over several nodes the store's address must be told") {
   CHECK(both->self.world.node_count == 2);
   CHECK(is_derived(both->self.world.master_port));
   // Hydra's processes of different nodes have nothing in common.
-  CHECK_THAT(error_of(hydra() + Variables{{"MPI_LOCALNRANKS", "2"}, {"MASTER_ADDR", "a"}}),
+  CHECK_THAT(identity_error(hydra() + Variables{{"MPI_LOCALNRANKS", "2"}, {"MASTER_ADDR", "a"}}),
              ContainsSubstring("export MASTER_PORT="));
 }
 

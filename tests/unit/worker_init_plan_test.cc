@@ -1,20 +1,15 @@
 #include "worker_lib/start/init_plan.h"
 
-#include <map>
-
 #include "tests/support/catch.h"
+#include "tests/support/variables.h"
 
 namespace drun::worker {
 namespace {
 
-using Variables = std::map<std::string, std::string, std::less<>>;
+using test::Variables;
 
 Result<InitPlan> plan(const InitOptions& options, const Variables& variables) {
-  return plan_init(options, [&](std::string_view name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    if (found == variables.end()) return std::nullopt;
-    return found->second;
-  });
+  return plan_init(options, test::lookup_in(variables));
 }
 
 Variables agents_worker() {
@@ -28,7 +23,7 @@ Variables agents_worker() {
           {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
 }
 
-std::string error_of(const InitOptions& options, const Variables& variables) {
+std::string init_error(const InitOptions& options, const Variables& variables) {
   const Result<InitPlan> result = plan(options, variables);
   return result ? "no error" : result.error().message;
 }
@@ -89,7 +84,7 @@ TEST_CASE("tcp:// and file:// without a rank take it from the environment") {
   REQUIRE(under_mpi);
   CHECK(under_mpi->self.rank == 2);
   CHECK(under_mpi->identity_source == "Open MPI");
-  CHECK_THAT(error_of(options, {}), ContainsSubstring("needs ?rank=R&world_size=N"));
+  CHECK_THAT(init_error(options, {}), ContainsSubstring("needs ?rank=R&world_size=N"));
 }
 
 TEST_CASE("the environment's node is taken over only for the environment's rank") {
@@ -133,18 +128,18 @@ TEST_CASE("under an agent a tcp:// address of its own is hosted by rank 0") {
 TEST_CASE("what makes no sense is named with its value and the remedy") {
   Variables variables = agents_worker();
   variables["RANK"] = "8";
-  CHECK_THAT(error_of({}, variables), ContainsSubstring("RANK=\"8\""));
+  CHECK_THAT(init_error({}, variables), ContainsSubstring("RANK=\"8\""));
   variables["RANK"] = "five";
-  CHECK_THAT(error_of({}, variables), ContainsSubstring("RANK=\"five\""));
+  CHECK_THAT(init_error({}, variables), ContainsSubstring("RANK=\"five\""));
   variables.erase("MASTER_ADDR");
   variables["RANK"] = "5";
-  CHECK_THAT(error_of({}, variables), ContainsSubstring("MASTER_ADDR is not set"));
-  CHECK_THAT(error_of({}, {}), ContainsSubstring("start this program under drun"));
+  CHECK_THAT(init_error({}, variables), ContainsSubstring("MASTER_ADDR is not set"));
+  CHECK_THAT(init_error({}, {}), ContainsSubstring("start this program under drun"));
 
   InitOptions options;
   const auto error_with = [&](const std::string& method) {
     options.init_method = method;
-    return error_of(options, {});
+    return init_error(options, {});
   };
   CHECK_THAT(error_with("udp://x:1"), ContainsSubstring("none of env://, tcp://host:port and"));
   CHECK_THAT(error_with("env://x"), ContainsSubstring("none of env://, tcp://host:port and"));
@@ -158,7 +153,7 @@ TEST_CASE("what makes no sense is named with its value and the remedy") {
   CHECK_THAT(error_with("tcp://:1?rank=0&world_size=2"), ContainsSubstring("the host is empty"));
   InitOptions hasty;
   hasty.timeout = std::chrono::milliseconds(0);
-  CHECK_THAT(error_of(hasty, agents_worker()), ContainsSubstring("leaves no time"));
+  CHECK_THAT(init_error(hasty, agents_worker()), ContainsSubstring("leaves no time"));
 }
 
 }  // namespace drun::worker

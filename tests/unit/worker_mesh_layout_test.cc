@@ -19,7 +19,7 @@ MeshLayout layout_of(const std::vector<int>& shape) {
   return make_mesh_layout(shape, names, size).value();
 }
 
-std::string error_of(std::vector<int> shape, std::vector<std::string> names, int ranks) {
+std::string layout_error(std::vector<int> shape, std::vector<std::string> names, int ranks) {
   const auto layout = make_mesh_layout(std::move(shape), std::move(names), ranks);
   return layout ? "no error" : layout.error().message;
 }
@@ -68,17 +68,18 @@ TEST_CASE("the lines of every dimension share out all ranks, each at its coordin
 }
 
 TEST_CASE("a mesh that cannot be is refused with the reason") {
-  CHECK_THAT(error_of({2, 3}, {"dp", "tp"}, 8),
+  CHECK_THAT(layout_error({2, 3}, {"dp", "tp"}, 8),
              ContainsSubstring("a mesh of (dp=2, tp=3): there are 8 ranks for 6 places"));
-  CHECK_THAT(error_of({}, {}, 1), ContainsSubstring("no dimension"));
-  CHECK_THAT(error_of({2, 4}, {"dp"}, 8), ContainsSubstring("2 sizes, but 1 names"));
-  CHECK_THAT(error_of({2}, {"dp", "tp"}, 2), ContainsSubstring("1 sizes, but 2 names"));
-  CHECK_THAT(error_of({2, 4}, {"dp", ""}, 8), ContainsSubstring("name is empty"));
-  CHECK_THAT(error_of({2, 4}, {"x", "x"}, 8), ContainsSubstring("two dimensions are called \"x\""));
-  CHECK_THAT(error_of({0, 4}, {"dp", "tp"}, 8), ContainsSubstring("a dimension of size 0"));
-  CHECK_THAT(error_of({-2, -4}, {"dp", "tp"}, 8), ContainsSubstring("a dimension of size -2"));
+  CHECK_THAT(layout_error({}, {}, 1), ContainsSubstring("no dimension"));
+  CHECK_THAT(layout_error({2, 4}, {"dp"}, 8), ContainsSubstring("2 sizes, but 1 names"));
+  CHECK_THAT(layout_error({2}, {"dp", "tp"}, 2), ContainsSubstring("1 sizes, but 2 names"));
+  CHECK_THAT(layout_error({2, 4}, {"dp", ""}, 8), ContainsSubstring("name is empty"));
+  CHECK_THAT(layout_error({2, 4}, {"x", "x"}, 8),
+             ContainsSubstring("two dimensions are called \"x\""));
+  CHECK_THAT(layout_error({0, 4}, {"dp", "tp"}, 8), ContainsSubstring("a dimension of size 0"));
+  CHECK_THAT(layout_error({-2, -4}, {"dp", "tp"}, 8), ContainsSubstring("a dimension of size -2"));
   const int most = std::numeric_limits<int>::max();
-  CHECK_THAT(error_of({most, most, most}, {"a", "b", "c"}, 1),
+  CHECK_THAT(layout_error({most, most, most}, {"a", "b", "c"}, 1),
              ContainsSubstring("must multiply to the number of ranks"));
 }
 

@@ -1,22 +1,16 @@
 #include "rendezvous/world.h"
 
-#include <map>
-
 #include "tests/support/catch.h"
+#include "tests/support/variables.h"
 
 namespace drun {
 namespace {
 
-Lookup lookup_in(const std::map<std::string, std::string, std::less<>>& variables) {
-  return [&variables](std::string_view name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    if (found == variables.end()) return std::nullopt;
-    return found->second;
-  };
-}
+using test::lookup_in;
+using test::Variables;
 
-std::map<std::string, std::string, std::less<>> environment_of(const World& world, int local_rank) {
-  std::map<std::string, std::string, std::less<>> variables;
+Variables environment_of(const World& world, int local_rank) {
+  Variables variables;
   for (const auto& [name, value] : to_environment(world, local_rank)) variables[name] = value;
   return variables;
 }

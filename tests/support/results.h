@@ -1,0 +1,26 @@
+// What a test wants of a Result: its value, or the words of a usage error. Anything else fails it.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "rendezvous/result.h"
+#include "tests/support/catch.h"
+
+namespace drun::test {
+
+template <typename T>
+T value_of(Result<T> result) {
+  INFO((result ? "" : result.error().message));
+  REQUIRE(result);
+  return *std::move(result);
+}
+
+template <typename T>
+std::string usage_error(const Result<T>& result) {
+  REQUIRE_FALSE(result);
+  CHECK(result.error().code == ErrorCode::Usage);
+  return result.error().message;
+}
+
+}  // namespace drun::test

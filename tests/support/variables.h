@@ -1,0 +1,28 @@
+// Environment variables from a map.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "rendezvous/world.h"
+
+namespace drun::test {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+inline Lookup lookup_in(Variables variables) {
+  return [variables = std::move(variables)](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+// `base` with some changed; to most readers an empty value is as good as unset.
+inline Variables with(Variables base, const Variables& changes) {
+  for (const auto& [name, value] : changes) base[name] = value;
+  return base;
+}
+
+}  // namespace drun::test
