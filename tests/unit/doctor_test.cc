@@ -1,32 +1,25 @@
 // drun doctor as a plan: the job's own command line, with probes in the place of its program.
 #include "launcher/doctor/doctor.h"
 
-#include <algorithm>
-
 #include "launcher/hosts/host_plan.h"
 #include "launcher/plan.h"
 #include "tests/support/catch.h"
+#include "tests/support/plans.h"
 
 namespace drun {
 namespace {
 
-using Words = std::vector<std::string>;
-
-Result<Command> parse(Words words, const std::string& name = "drun") {
-  words.insert(words.begin(), name);
-  return parse_command_line(words, [](std::string_view) { return std::nullopt; });
-}
+using test::has;
+using test::parse_line;
+using test::Words;
 
 Options doctor(const Words& words) {
   Words all{"doctor"};
   all.insert(all.end(), words.begin(), words.end());
-  const Result<Command> command = parse(all);
-  INFO((command ? "" : command.error().message));
-  REQUIRE(command);
-  return std::get<Options>(*command);
+  return test::options_of(all);
 }
 
-HostFacts host_facts() {
+HostFacts probed_host() {
   HostFacts host;
   host.hostname = "gpu0";
   host.own_folder = "/opt/drun";
@@ -39,23 +32,16 @@ HostFacts host_facts() {
   return host;
 }
 
-Plan plan_of(const Words& words, const HostFacts& host = host_facts()) {
-  const Result<Plan> plan = make_plan(doctor(words), host);
-  INFO((plan ? "" : plan.error().message));
-  REQUIRE(plan);
-  return *plan;
-}
-
-bool has(const Words& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+Plan doctor_plan(const Words& words, const HostFacts& host = probed_host()) {
+  return test::plan_of(doctor(words), host);
 }
 
 }  // namespace
 
 TEST_CASE("drun doctor is a job of one probe a node, where the job's nodes would meet") {
-  const Plan plan = plan_of({"--nnodes=3", "--node_rank=1", "--master_addr=10.0.0.1", "--json",
-                             "--nproc_per_node=gpu", "--max_restarts=3", "--tee=3",
-                             "--bind_to=core", "--hang-timeout=60", "--preflight"});
+  const Plan plan = doctor_plan({"--nnodes=3", "--node_rank=1", "--master_addr=10.0.0.1", "--json",
+                                 "--nproc_per_node=gpu", "--max_restarts=3", "--tee=3",
+                                 "--bind_to=core", "--hang-timeout=60", "--preflight"});
   CHECK(plan.is_doctor);
   const JoinSpec& join = plan.agent.join;
   CHECK(join.node_count == 3);
@@ -75,7 +61,7 @@ TEST_CASE("drun doctor is a job of one probe a node, where the job's nodes would
 }
 
 TEST_CASE("a program behind drun doctor is looked at, and not started") {
-  const Plan plan = plan_of({"--rdzv-conf=join_timeout=7", "./train", "--json"});
+  const Plan plan = doctor_plan({"--rdzv-conf=join_timeout=7", "./train", "--json"});
   const Words& words = plan.agent.worker.argv;
   CHECK(words.front() == "/opt/drun/drun-probe");
   CHECK_FALSE(has(words, "--json"));  // the program's own
@@ -84,22 +70,22 @@ TEST_CASE("a program behind drun doctor is looked at, and not started") {
 }
 
 TEST_CASE("without the probe beside it drun doctor says what is missing") {
-  HostFacts host = host_facts();
+  HostFacts host = probed_host();
   host.own_folder = "/usr/bin";
   host.probe = [](const std::string&) { return FileKind::Missing; };
-  CHECK_THAT(plan_of({}, host).cannot_start->message,
+  CHECK_THAT(doctor_plan({}, host).cannot_start->message,
              ContainsSubstring("/usr/bin/drun-probe") && ContainsSubstring("install drun anew"));
 }
 
 TEST_CASE("a program of that name can be started, and torchrun knows no doctor") {
-  CHECK(std::get<Options>(*parse({"--", "doctor"})).program == "doctor");
-  CHECK_FALSE(std::get<Options>(*parse({"./doctor"})).doctor);
-  CHECK(std::get<Options>(*parse({"doctor"}, "torchrun")).program == "doctor");
-  CHECK_FALSE(parse({"doctor", "--no-such-option"}));
+  CHECK(std::get<Options>(*parse_line({"--", "doctor"})).program == "doctor");
+  CHECK_FALSE(std::get<Options>(*parse_line({"./doctor"})).doctor);
+  CHECK(std::get<Options>(*parse_line({"doctor"}, {}, "torchrun")).program == "doctor");
+  CHECK_FALSE(parse_line({"doctor", "--no-such-option"}));
 }
 
 TEST_CASE("drun doctor's help shows what says where nodes meet, and fits 80 columns") {
-  const std::string help = std::get<ShowText>(*parse({"doctor", "--help"})).text;
+  const std::string help = std::get<ShowText>(*parse_line({"doctor", "--help"})).text;
   CHECK_THAT(help, ContainsSubstring("Usage: drun doctor") &&
                        ContainsSubstring("--rdzv-endpoint") && ContainsSubstring("--hosts") &&
                        ContainsSubstring("--json") &&
@@ -113,7 +99,7 @@ TEST_CASE("drun doctor's help shows what says where nodes meet, and fits 80 colu
 }
 
 TEST_CASE("with --hosts the agents are told to be doctors, too") {
-  HostFacts host = host_facts();
+  HostFacts host = probed_host();
   host.random_id = "0123";
   const Words words{"--hosts=a:4,b:4", "--json", "--tee=3"};
   const auto plan = hosts::make_host_plan(doctor(words), host, "/opt/drun/drun");

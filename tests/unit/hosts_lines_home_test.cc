@@ -1,46 +1,40 @@
 // Where the log files of a job over ssh are.
 #include "launcher/hosts/lines_home.h"
 
-#include <algorithm>
-
 #include "launcher/hosts/host_plan.h"
 #include "launcher/hosts/host_plan_text.h"
 #include "tests/support/catch.h"
+#include "tests/support/plans.h"
 
 namespace drun::hosts {
 namespace {
 
-using Words = std::vector<std::string>;
+using test::Words;
 
-Result<HostPlan> planned(Words words) {
-  words.insert(words.begin(), {"drun", "--hosts=a,b"});
+Result<HostPlan> two_hosts_plan(Words words) {
+  words.insert(words.begin(), "--hosts=a,b");
   words.emplace_back("./train");
-  const Result<Command> command =
-      parse_command_line(words, [](std::string_view) { return std::optional<std::string>(); });
-  INFO((command ? "" : command.error().message));
-  REQUIRE(command);
   HostFacts host;
   host.random_id = "id";
   host.working_directory = "/home/me";
-  return make_host_plan(std::get<Options>(*command), host, "/opt/drun");
+  return make_host_plan(test::options_of(std::move(words)), host, "/opt/drun");
 }
 
-bool has(const HostPlan& plan, const std::string& word) {
-  const Words& words = plan.nodes.front().arguments;
-  return std::find(words.begin(), words.end(), word) != words.end();
+bool tells_first(const HostPlan& plan, const std::string& word) {
+  return test::has(plan.nodes.front().arguments, word);
 }
 
 }  // namespace
 
 TEST_CASE("with a log directory the files of all hosts are here and the hosts have none") {
-  const auto plan = planned({"--log-dir=logs"});
+  const auto plan = two_hosts_plan({"--log-dir=logs"});
   REQUIRE(plan);
   REQUIRE(plan->lines);
   CHECK(plan->lines->log_dir == "/home/me/logs");
   CHECK(plan->lines->mode == OutputMode::Labelled);
   CHECK(plan->lines->label_template == "[${host}:${rank}]: ");
   CHECK(plan->keeps_all_lines);
-  CHECK_FALSE(has(*plan, "--log-dir=logs"));
+  CHECK_FALSE(tells_first(*plan, "--log-dir=logs"));
   CHECK_THAT(host_plan_text(*plan),
              ContainsSubstring("log files    /home/me/logs, here, a folder a rank\n"));
   CHECK_THAT(host_plan_json(*plan), ContainsSubstring("\"log_dir\": \"/home/me/logs\""));
@@ -49,62 +43,62 @@ TEST_CASE("with a log directory the files of all hosts are here and the hosts ha
 TEST_CASE("without a log directory nothing is sent as frames") {
   for (const Words& words : {Words{}, Words{"--gather-logs"}, Words{"--log-dir=/dev/null"},
                              Words{"--tee=3"}, Words{"--gather-logs", "--log-dir=/dev/null"}}) {
-    const auto plan = planned(words);
+    const auto plan = two_hosts_plan(words);
     REQUIRE(plan);
     CHECK_FALSE(plan->lines);
-    CHECK_FALSE(has(*plan, "--gather-logs"));
+    CHECK_FALSE(tells_first(*plan, "--gather-logs"));
   }
 }
 
 TEST_CASE("what is redirected or teed is kept here without a log directory if asked for") {
-  const auto plan = planned({"--gather-logs", "--tee=1"});
+  const auto plan = two_hosts_plan({"--gather-logs", "--tee=1"});
   REQUIRE(plan);
   REQUIRE(plan->lines);
   CHECK_FALSE(plan->lines->log_dir);
   CHECK_FALSE(plan->keeps_all_lines);
-  CHECK(has(*plan, "--tee=1"));
-  CHECK_FALSE(has(*plan, "--gather-logs"));
+  CHECK(tells_first(*plan, "--tee=1"));
+  CHECK_FALSE(tells_first(*plan, "--gather-logs"));
 }
 
 TEST_CASE("each host keeps its own files if told so or if it is to look for words in them") {
   for (const Words& words :
        {Words{"--log-dir=logs", "--no-gather-logs"},
         Words{"--log-dir=logs", "--tee=3", "--duplicate-stdout-filters=loss"}}) {
-    const auto plan = planned(words);
+    const auto plan = two_hosts_plan(words);
     REQUIRE(plan);
     CHECK_FALSE(plan->lines);
-    CHECK(has(*plan, "--log-dir=logs"));
+    CHECK(tells_first(*plan, "--log-dir=logs"));
   }
 }
 
 TEST_CASE("wishes about files that say two things are errors") {
-  const auto both = planned({"--log-dir=logs", "--gather-logs", "--no-gather-logs"});
+  const auto both = two_hosts_plan({"--log-dir=logs", "--gather-logs", "--no-gather-logs"});
   REQUIRE_FALSE(both);
   CHECK_THAT(both.error().message, ContainsSubstring("they say two things"));
-  const auto filters = planned({"--gather-logs", "--duplicate-stderr-filters=loss"});
+  const auto filters = two_hosts_plan({"--gather-logs", "--duplicate-stderr-filters=loss"});
   REQUIRE_FALSE(filters);
   CHECK_THAT(filters.error().message, ContainsSubstring("not with --gather-logs"));
 }
 
 TEST_CASE("lines that come here look as they would have looked there") {
-  const auto json = planned({"--log-dir=/logs", "--output=json", "--timestamps"});
+  const auto json = two_hosts_plan({"--log-dir=/logs", "--output=json", "--timestamps"});
   REQUIRE(json);
   CHECK(json->lines->mode == OutputMode::Json);
   CHECK(json->lines->has_timestamps);
   CHECK(json->lines->log_dir == "/logs");
   const auto label =
-      planned({"--log-dir=/logs", "-x", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=<${rank}>"});
+      two_hosts_plan({"--log-dir=/logs", "-x", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=<${rank}>"});
   REQUIRE(label);
   CHECK(label->lines->label_template == "<${rank}>");
 }
 
 TEST_CASE("rank 0 is given the starter's standard input if that is wished") {
-  const auto plan = planned({"--stdin=rank0"});
+  const auto plan = two_hosts_plan({"--stdin=rank0"});
   REQUIRE(plan);
   CHECK(plan->gives_stdin);
-  CHECK(has(*plan, "--stdin=rank0"));
+  CHECK(tells_first(*plan, "--stdin=rank0"));
   CHECK_THAT(host_plan_text(*plan), ContainsSubstring("stdin        this one's, to rank 0\n"));
-  CHECK_FALSE(planned({})->gives_stdin);
+  CHECK_FALSE(two_hosts_plan({})->gives_stdin);
 }
 
 }  // namespace drun::hosts

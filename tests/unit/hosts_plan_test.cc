@@ -1,28 +1,24 @@
 // From a command line with --hosts to what each host's ssh and agent are told.
 #include "launcher/hosts/host_plan.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "agent/command.h"
 #include "launcher/hosts/host_plan_text.h"
 #include "launcher/plan.h"
 #include "tests/support/catch.h"
+#include "tests/support/plans.h"
 
 namespace drun::hosts {
 namespace {
 
-using Words = std::vector<std::string>;
-using Variables = std::vector<EnvironmentEntry>;
+using test::has;
+using test::options_of;
+using test::Words;
 
-HostFacts host_with(const Variables& variables = {}) {
-  HostFacts host;
-  host.hostname = "desk";
-  host.usable_cpus = 4;
-  host.random_id = "0123456789abcdef";
+HostFacts desk_with_file(std::vector<EnvironmentEntry> environment = {}) {
+  HostFacts host = test::desk_with(std::move(environment));
   host.working_directory = "/home/me/it's mine";
-  host.environment = variables;
-  host.probe = [](const std::string&) { return FileKind::Executable; };
   host.file_text = [](const std::string& path) {
     return path == "hosts.txt" ? std::optional<std::string>("a slots=2\nb slots=4\n")
                                : std::nullopt;
@@ -30,29 +26,12 @@ HostFacts host_with(const Variables& variables = {}) {
   return host;
 }
 
-Options options_of(Words words, const HostFacts& host) {
-  words.insert(words.begin(), "drun");
-  const Result<Command> command =
-      parse_command_line(words, [&host](std::string_view name) { return variable(host, name); });
-  INFO((command ? "" : command.error().message));
-  REQUIRE(command);
-  return std::get<Options>(*command);
+HostPlan desk_plan(const Words& words, std::vector<EnvironmentEntry> environment = {}) {
+  return test::host_plan_of(words, desk_with_file(std::move(environment)));
 }
 
-HostPlan plan_of(const Words& words, const Variables& variables = {}) {
-  const HostFacts host = host_with(variables);
-  const Result<HostPlan> plan = make_host_plan(options_of(words, host), host, "/opt/drun");
-  INFO((plan ? "" : plan.error().message));
-  REQUIRE(plan);
-  return *plan;
-}
-
-std::string error_of(const Words& words) {
-  const HostFacts host = host_with();
-  const Result<HostPlan> plan = make_host_plan(options_of(words, host), host, "/opt/drun");
-  REQUIRE_FALSE(plan);
-  CHECK(plan.error().code == ErrorCode::Usage);
-  return plan.error().message;
+std::string desk_error(const Words& words) {
+  return test::host_plan_error(words, desk_with_file());
 }
 
 // "a2 b1".
@@ -64,17 +43,13 @@ std::string nodes_text(const HostPlan& plan) {
   return text;
 }
 
-bool has(const Words& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 }  // namespace
 
 TEST_CASE("each host's agent is told who it is and what to run, word for word") {
   const HostPlan plan =
-      plan_of({"--hosts=me@a:2,b", "--max-restarts=3", "-x", "A=1", "--rdzv-id=job", "--tee", "3",
-               "./train", "--lr", "0.1", "a b", "--hosts=x"},
-              {{"PET_MIN_UPTIME", "7"}});
+      desk_plan({"--hosts=me@a:2,b", "--max-restarts=3", "-x", "A=1", "--rdzv-id=job", "--tee", "3",
+                 "./train", "--lr", "0.1", "a b", "--hosts=x"},
+                {{"PET_MIN_UPTIME", "7"}});
   REQUIRE(plan.nodes.size() == 2);
   CHECK(plan.nodes[1].arguments == Words{"drun", "--max-restarts=3", "--tee=3", "--min-uptime=7",
                                          "--engine=none", "--nnodes=2", "--node-rank=1",
@@ -82,7 +57,7 @@ TEST_CASE("each host's agent is told who it is and what to run, word for word") 
                                          "--nproc-per-node=1", "--output=labelled", "--", "./train",
                                          "--lr", "0.1", "a b", "--hosts=x"});
   CHECK(has(plan.nodes[0].arguments, "--nproc-per-node=2"));
-  CHECK(plan.nodes[0].environment == Variables{{"A", "1"}});
+  CHECK(plan.nodes[0].environment == std::vector<EnvironmentEntry>{{"A", "1"}});
   CHECK(plan.nodes[0].label == "[a:${rank}]: ");
   CHECK(plan.directory == "/home/me/it's mine");
   CHECK(plan.secret.empty());
@@ -90,7 +65,7 @@ TEST_CASE("each host's agent is told who it is and what to run, word for word") 
 
 TEST_CASE("ssh gets the user's arguments first, and nothing of the user's job") {
   const Words ssh =
-      plan_of({"--hosts=me@a", "--ssh-args=-F 'my config' -p 2222", "--ssh=/opt/ssh", "$(rm)"})
+      desk_plan({"--hosts=me@a", "--ssh-args=-F 'my config' -p 2222", "--ssh=/opt/ssh", "$(rm)"})
           .nodes[0]
           .ssh_command;
   REQUIRE(ssh.size() > 7);
@@ -103,65 +78,71 @@ TEST_CASE("ssh gets the user's arguments first, and nothing of the user's job") 
 }
 
 TEST_CASE("mpirun's ways to say it mean what they mean there") {
-  CHECK(nodes_text(plan_of({"-np", "5", "--hostfile", "hosts.txt", "p"})) == "a2 b3");
-  CHECK(nodes_text(plan_of({"-n", "5", "-machinefile", "hosts.txt", "p"})) == "a2 b3");
-  CHECK(nodes_text(plan_of({"-np", "2", "-host", "a:4,b:4", "p"})) == "a2");
-  CHECK(nodes_text(plan_of({"-H", "a:4,b:4", "--np=4", "--map-by", "node", "p"})) == "a2 b2");
-  CHECK(nodes_text(plan_of({"--host", "a,b", "-map-by", "ppr:3:node", "p"})) == "a3 b3");
-  CHECK(nodes_text(plan_of({"-H", "a,b", "--nproc-per-node=gpu", "p"})) == "a? b?");
-  const HostPlan bound = plan_of({"-H", "a", "-bind-to", "core", "p"});
+  CHECK(nodes_text(desk_plan({"-np", "5", "--hostfile", "hosts.txt", "p"})) == "a2 b3");
+  CHECK(nodes_text(desk_plan({"-n", "5", "-machinefile", "hosts.txt", "p"})) == "a2 b3");
+  CHECK(nodes_text(desk_plan({"-np", "2", "-host", "a:4,b:4", "p"})) == "a2");
+  CHECK(nodes_text(desk_plan({"-H", "a:4,b:4", "--np=4", "--map-by", "node", "p"})) == "a2 b2");
+  CHECK(nodes_text(desk_plan({"--host", "a,b", "-map-by", "ppr:3:node", "p"})) == "a3 b3");
+  CHECK(nodes_text(desk_plan({"-H", "a,b", "--nproc-per-node=gpu", "p"})) == "a? b?");
+  const HostPlan bound = desk_plan({"-H", "a", "-bind-to", "core", "p"});
   CHECK(has(bound.nodes[0].arguments, "--bind-to=core"));
   const HostPlan meeting =
-      plan_of({"-H", "a,b", "-x", "MASTER_ADDR=10.0.0.9", "-x", "MASTER_PORT=7000", "p"});
+      desk_plan({"-H", "a,b", "-x", "MASTER_ADDR=10.0.0.9", "-x", "MASTER_PORT=7000", "p"});
   CHECK(has(meeting.nodes[1].arguments, "--master-addr=10.0.0.9"));
   CHECK(has(meeting.nodes[1].arguments, "--master-port=7000"));
 }
 
 TEST_CASE("the option -x takes values from here, several at once, and commas in values") {
   const HostPlan plan =
-      plan_of({"-H", "a", "-x", "A,B", "-x", "C=1,2", "--export=D=", "-x", "NO", "p"},
-              {{"A", "a"}, {"B", "b b"}});
-  CHECK(plan.nodes[0].environment == Variables{{"A", "a"}, {"B", "b b"}, {"C", "1,2"}, {"D", ""}});
+      desk_plan({"-H", "a", "-x", "A,B", "-x", "C=1,2", "--export=D=", "-x", "NO", "p"},
+                {{"A", "a"}, {"B", "b b"}});
+  CHECK(plan.nodes[0].environment ==
+        std::vector<EnvironmentEntry>{{"A", "a"}, {"B", "b b"}, {"C", "1,2"}, {"D", ""}});
   REQUIRE(plan.warnings.size() == 1);
   CHECK_THAT(plan.warnings[0], ContainsSubstring("-x NO is not passed on: it is not set here"));
-  CHECK_THAT(error_of({"-H", "a", "-x", "=1", "p"}),
+  CHECK_THAT(desk_error({"-H", "a", "-x", "=1", "p"}),
              ContainsSubstring("expected VAR or VAR=VALUE"));
 }
 
 TEST_CASE("chosen devices are their host's workers and its CUDA_VISIBLE_DEVICES") {
-  const HostPlan plan = plan_of({"--hosts=w[0-2]:4", "--include=w0@w2:0,3", "p"});
+  const HostPlan plan = desk_plan({"--hosts=w[0-2]:4", "--include=w0@w2:0,3", "p"});
   CHECK(nodes_text(plan) == "w04 w22");
   CHECK(plan.nodes[0].environment.empty());
-  CHECK(plan.nodes[1].environment == Variables{{"CUDA_VISIBLE_DEVICES", "0,3"}});
-  CHECK(nodes_text(plan_of({"--hosts=w[0-2]:4", "--exclude=w1", "p"})) == "w04 w24");
+  CHECK(plan.nodes[1].environment ==
+        std::vector<EnvironmentEntry>{{"CUDA_VISIBLE_DEVICES", "0,3"}});
+  CHECK(nodes_text(desk_plan({"--hosts=w[0-2]:4", "--exclude=w1", "p"})) == "w04 w24");
 }
 
 TEST_CASE("one host alone needs no address; several are not told of localhost") {
-  const HostPlan alone = plan_of({"-H", "a:2", "p"});
+  const HostPlan alone = desk_plan({"-H", "a:2", "p"});
   CHECK(alone.master_addr.empty());
   for (const std::string& word : alone.nodes[0].arguments)
     CHECK(word.find("--master") == std::string::npos);
-  CHECK_THAT(error_of({"-H", "localhost,b", "p"}), ContainsSubstring("cannot reach the first one"));
-  CHECK(plan_of({"-H", "localhost,b", "--master-addr=desk", "p"}).master_addr == "desk");
+  CHECK_THAT(desk_error({"-H", "localhost,b", "p"}),
+             ContainsSubstring("cannot reach the first one"));
+  CHECK(desk_plan({"-H", "localhost,b", "--master-addr=desk", "p"}).master_addr == "desk");
 }
 
 TEST_CASE("what cannot be with --hosts is refused with the reason") {
-  CHECK_THAT(error_of({"-H", "a", "--hostfile=hosts.txt", "p"}), ContainsSubstring("one of them"));
-  CHECK_THAT(error_of({"--hostfile=no", "p"}), ContainsSubstring("--hostfile=no: no such file"));
-  CHECK_THAT(error_of({"-H", "a:x", "p"}), ContainsSubstring("--hosts=a:x: \"x\" slots"));
-  CHECK_THAT(error_of({"-H", "a,b", "--node-rank=1", "p"}), ContainsSubstring("leave it out"));
-  CHECK_THAT(error_of({"-H", "a,b", "--nnodes=3", "p"}), ContainsSubstring("there are 2 hosts"));
-  CHECK_THAT(error_of({"-H", "a", "--standalone", "p"}), ContainsSubstring("--standalone"));
-  CHECK_THAT(error_of({"-H", "a", "--rdzv-backend=c10d", "p"}),
+  CHECK_THAT(desk_error({"-H", "a", "--hostfile=hosts.txt", "p"}),
+             ContainsSubstring("one of them"));
+  CHECK_THAT(desk_error({"--hostfile=no", "p"}), ContainsSubstring("--hostfile=no: no such file"));
+  CHECK_THAT(desk_error({"-H", "a:x", "p"}), ContainsSubstring("--hosts=a:x: \"x\" slots"));
+  CHECK_THAT(desk_error({"-H", "a,b", "--node-rank=1", "p"}), ContainsSubstring("leave it out"));
+  CHECK_THAT(desk_error({"-H", "a,b", "--nnodes=3", "p"}), ContainsSubstring("there are 2 hosts"));
+  CHECK_THAT(desk_error({"-H", "a", "--standalone", "p"}), ContainsSubstring("--standalone"));
+  CHECK_THAT(desk_error({"-H", "a", "--rdzv-backend=c10d", "p"}),
              ContainsSubstring("leave them out"));
-  CHECK_THAT(error_of({"-H", "a", "--output=raw", "p"}), ContainsSubstring("--output=raw"));
-  CHECK_THAT(error_of({"-H", "a,b", "--master-port=0", "p"}), ContainsSubstring("cannot know it"));
-  CHECK_THAT(error_of({"-H", "a", "-np", "9", "p"}), ContainsSubstring("-np 9: the hosts have 1"));
-  CHECK(plan_of({"-H", "a,b", "--nnodes=2", "p"}).nodes.size() == 2);
+  CHECK_THAT(desk_error({"-H", "a", "--output=raw", "p"}), ContainsSubstring("--output=raw"));
+  CHECK_THAT(desk_error({"-H", "a,b", "--master-port=0", "p"}),
+             ContainsSubstring("cannot know it"));
+  CHECK_THAT(desk_error({"-H", "a", "-np", "9", "p"}),
+             ContainsSubstring("-np 9: the hosts have 1"));
+  CHECK(desk_plan({"-H", "a,b", "--nnodes=2", "p"}).nodes.size() == 2);
 }
 
 TEST_CASE("the plan is shown with the exact commands, and without values of variables") {
-  const HostPlan plan = plan_of({"-H", "a:2,b", "-x", "TOKEN=secret", "--dry-run", "p", "it's"});
+  const HostPlan plan = desk_plan({"-H", "a:2,b", "-x", "TOKEN=secret", "--dry-run", "p", "it's"});
   const std::string text = host_plan_text(plan);
   CHECK_THAT(text, ContainsSubstring("node 1       b, 1 worker\n") &&
                        ContainsSubstring("  login      ssh -T -o 'BatchMode=yes'") &&
@@ -175,7 +156,7 @@ TEST_CASE("the plan is shown with the exact commands, and without values of vari
 }
 
 TEST_CASE("without hosts -np counts the workers of this machine or of all nodes") {
-  const HostFacts host = host_with({{"A", "a"}});
+  const HostFacts host = desk_with_file({{"A", "a"}});
   const auto plan = [&host](const Words& words) {
     return make_plan(options_of(words, host), host);
   };

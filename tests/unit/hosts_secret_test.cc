@@ -4,6 +4,7 @@
 #include "launcher/hosts/host_plan.h"
 #include "launcher/hosts/host_plan_text.h"
 #include "tests/support/catch.h"
+#include "tests/support/plans.h"
 
 namespace drun::hosts {
 namespace {
@@ -11,31 +12,23 @@ namespace {
 constexpr char kMine[] = "a secret of the user's own";
 constexpr char kMade[] = "made for this job, thirty-two bytes";
 
-HostPlan plan_of(std::vector<std::string> words) {
+HostPlan secret_plan(const test::Words& words) {
   HostFacts host;
   host.working_directory = "/home/me";
   host.secret_file = [](const std::string& path) { return Secret::make(kMine, path); };
   host.new_secret = [] { return std::string(kMade); };
-  words.insert(words.begin(), "drun");
-  const Result<Command> command =
-      parse_command_line(words, [](std::string_view) { return std::nullopt; });
-  INFO((command ? "" : command.error().message));
-  REQUIRE(command);
-  const Result<HostPlan> plan = make_host_plan(std::get<Options>(*command), host, "/opt/drun");
-  INFO((plan ? "" : plan.error().message));
-  REQUIRE(plan);
-  return *plan;
+  return test::host_plan_of(words, host);
 }
 
 }  // namespace
 
 TEST_CASE("several hosts share a secret that is made for their job, one needs none") {
-  CHECK(plan_of({"-H", "a,b", "p"}).secret == kMade);
-  CHECK(plan_of({"-H", "a", "p"}).secret.empty());
+  CHECK(secret_plan({"-H", "a,b", "p"}).secret == kMade);
+  CHECK(secret_plan({"-H", "a", "p"}).secret.empty());
 }
 
 TEST_CASE("the user's secret goes to the hosts, and the path of its file stays") {
-  const HostPlan plan = plan_of({"-H", "a,b", "--secret-file=/home/me/key", "p"});
+  const HostPlan plan = secret_plan({"-H", "a,b", "--secret-file=/home/me/key", "p"});
   CHECK(plan.secret == kMine);
   for (const HostNode& node : plan.nodes) {
     CHECK(std::none_of(node.arguments.begin(), node.arguments.end(), [](const std::string& word) {
@@ -45,12 +38,12 @@ TEST_CASE("the user's secret goes to the hosts, and the path of its file stays")
 }
 
 TEST_CASE("a plan for other hosts says whose secret it is, and not what") {
-  const HostPlan plan = plan_of({"-H", "a,b", "--secret-file=/home/me/key", "p"});
+  const HostPlan plan = secret_plan({"-H", "a,b", "--secret-file=/home/me/key", "p"});
   for (const std::string& text : {host_plan_text(plan), host_plan_json(plan)}) {
     CHECK_THAT(text, ContainsSubstring("/home/me/key"));
     CHECK(text.find(kMine) == std::string::npos);
   }
-  CHECK_THAT(host_plan_text(plan_of({"-H", "a,b", "p"})), ContainsSubstring("this job's own"));
+  CHECK_THAT(host_plan_text(secret_plan({"-H", "a,b", "p"})), ContainsSubstring("this job's own"));
 }
 
 }  // namespace drun::hosts

@@ -7,37 +7,31 @@
 #include <functional>
 
 #include "tests/support/catch.h"
+#include "tests/support/plans.h"
+#include "tests/support/variables.h"
 
 namespace drun {
 namespace {
 
-using Words = std::vector<std::string>;
-using Variables = std::map<std::string, std::string, std::less<>>;
+using test::Variables;
+using test::Words;
 
 Result<Command> parse(Words words, const Variables& variables = {},
                       const std::string& name = "/usr/bin/drun") {
-  words.insert(words.begin(), name);
-  return parse_command_line(words, [&](std::string_view each) {
-    const auto found = variables.find(each);
-    return found == variables.end() ? std::nullopt : std::optional(found->second);
-  });
+  HostFacts host;
+  host.environment.assign(variables.begin(), variables.end());
+  return test::parse_line(std::move(words), host, name);
 }
 
-Options options_of(const Words& words, const Variables& variables = {},
-                   const std::string& name = "drun") {
-  const Result<Command> command = parse(words, variables, name);
-  INFO((command ? "" : command.error().message));
-  REQUIRE(command);
-  Options options = std::get<Options>(*command);
+Options unsourced(const Words& words, const Variables& variables = {},
+                  const std::string& name = "drun") {
+  Options options = std::get<Options>(test::value_of(parse(words, variables, name)));
   options.sources.clear();  // they have a test of their own
   return options;
 }
 
-std::string error_of(const Words& words, const Variables& variables = {}) {
-  const Result<Command> command = parse(words, variables);
-  REQUIRE_FALSE(command);
-  CHECK(command.error().code == ErrorCode::Usage);
-  return command.error().message;
+std::string line_error(const Words& words, const Variables& variables = {}) {
+  return test::usage_error(parse(words, variables));
 }
 
 // A file that lives as long as this.
@@ -175,13 +169,13 @@ const std::vector<FlagCase> kFlags{
     {"gather-logs", &Options::gather_logs},
 };
 
-std::string underscored(std::string text) {
+std::string with_underscores(std::string text) {
   for (char& c : text) c = c == '-' ? '_' : c;
   return text;
 }
 
 std::string variable_of(const std::string& name) {
-  std::string text = "PET_" + underscored(name);
+  std::string text = "PET_" + with_underscores(name);
   for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return text;
 }
@@ -199,49 +193,49 @@ TEST_CASE("every option works in every spelling, from its variable and from a fi
   for (const Case& each : kCases) {
     CAPTURE(each.name, each.value);
     const Options wanted = expected(each);
-    CHECK(options_of({"--" + each.name + "=" + each.value, "p"}) == wanted);
-    CHECK(options_of({"--" + underscored(each.name) + "=" + each.value, "p"}) == wanted);
-    CHECK(options_of({"--" + each.name, each.value, "p"}) == wanted);
-    CHECK(options_of({"--" + underscored(each.name), each.value, "p"}) == wanted);
-    CHECK(options_of({"p"}, {{variable_of(each.name), each.value}}) == wanted);
+    CHECK(unsourced({"--" + each.name + "=" + each.value, "p"}) == wanted);
+    CHECK(unsourced({"--" + with_underscores(each.name) + "=" + each.value, "p"}) == wanted);
+    CHECK(unsourced({"--" + each.name, each.value, "p"}) == wanted);
+    CHECK(unsourced({"--" + with_underscores(each.name), each.value, "p"}) == wanted);
+    CHECK(unsourced({"p"}, {{variable_of(each.name), each.value}}) == wanted);
     const ConfigFile file(each.name + " = \"" + each.value + "\"\n");
-    CHECK(options_of({"--config", file.path(), "p"}) == wanted);
-    const ConfigFile twin(underscored(each.name) + " = \"" + each.value + "\"\n");
-    CHECK(options_of({"--config=" + twin.path(), "p"}) == wanted);
+    CHECK(unsourced({"--config", file.path(), "p"}) == wanted);
+    const ConfigFile twin(with_underscores(each.name) + " = \"" + each.value + "\"\n");
+    CHECK(unsourced({"--config=" + twin.path(), "p"}) == wanted);
   }
 }
 
 TEST_CASE("every flag works in every spelling, from its variable and from a file") {
   for (const FlagCase& each : kFlags) {
     CAPTURE(each.name);
-    CHECK(options_of({"--" + each.name, "p"}).*each.field);
-    CHECK(options_of({"--" + underscored(each.name), "p"}).*each.field);
-    CHECK(options_of({"p"}, {{variable_of(each.name), "1"}}).*each.field);
-    CHECK_FALSE(options_of({"p"}, {{variable_of(each.name), "0"}}).*each.field);
+    CHECK(unsourced({"--" + each.name, "p"}).*each.field);
+    CHECK(unsourced({"--" + with_underscores(each.name), "p"}).*each.field);
+    CHECK(unsourced({"p"}, {{variable_of(each.name), "1"}}).*each.field);
+    CHECK_FALSE(unsourced({"p"}, {{variable_of(each.name), "0"}}).*each.field);
     const ConfigFile file(each.name + " = true\n");
-    CHECK(options_of({"--config=" + file.path(), "p"}).*each.field);
-    CHECK_FALSE(options_of({"--config=" + file.path(), "p"}, {{variable_of(each.name), "0"}}).*
+    CHECK(unsourced({"--config=" + file.path(), "p"}).*each.field);
+    CHECK_FALSE(unsourced({"--config=" + file.path(), "p"}, {{variable_of(each.name), "0"}}).*
                 each.field);
-    CHECK_THAT(error_of({"p"}, {{variable_of(each.name), "true"}}),
+    CHECK_THAT(line_error({"p"}, {{variable_of(each.name), "true"}}),
                ContainsSubstring(variable_of(each.name) + "=true: expected 1 (on) or 0 (off)"));
-    CHECK_THAT(error_of({"--" + each.name + "=1", "p"}), ContainsSubstring("takes no value"));
+    CHECK_THAT(line_error({"--" + each.name + "=1", "p"}), ContainsSubstring("takes no value"));
   }
 }
 
 TEST_CASE("short options are -r, -t and -m") {
-  CHECK(options_of({"-r3", "p"}).redirects.all == 3);
-  CHECK(options_of({"-t", "0:1,1:2", "p"}).tee.of_ranks == std::map<int, int>{{0, 1}, {1, 2}});
-  CHECK(options_of({"-m", "p"}).module);
+  CHECK(unsourced({"-r3", "p"}).redirects.all == 3);
+  CHECK(unsourced({"-t", "0:1,1:2", "p"}).tee.of_ranks == std::map<int, int>{{0, 1}, {1, 2}});
+  CHECK(unsourced({"-m", "p"}).module);
 }
 
 TEST_CASE("the command line beats the variable, the variable beats the file") {
   const ConfigFile file("nnodes = 2\nrole = \"from file\"\n");
   const Variables variables{{"PET_NNODES", "3"}};
-  CHECK(options_of({"--config=" + file.path(), "p"}).nnodes == NodeRange{2, 2});
-  CHECK(options_of({"--config=" + file.path(), "p"}, variables).nnodes == NodeRange{3, 3});
-  CHECK(options_of({"--nnodes=4", "--config=" + file.path(), "p"}, variables).nnodes ==
+  CHECK(unsourced({"--config=" + file.path(), "p"}).nnodes == NodeRange{2, 2});
+  CHECK(unsourced({"--config=" + file.path(), "p"}, variables).nnodes == NodeRange{3, 3});
+  CHECK(unsourced({"--nnodes=4", "--config=" + file.path(), "p"}, variables).nnodes ==
         NodeRange{4, 4});
-  CHECK(options_of({"--config=" + file.path(), "p"}, variables).role == "from file");
+  CHECK(unsourced({"--config=" + file.path(), "p"}, variables).role == "from file");
 }
 
 TEST_CASE("each value that was given knows where it came from") {
@@ -257,28 +251,28 @@ TEST_CASE("each value that was given knows where it came from") {
 }
 
 TEST_CASE("a variable that the command line beats is not even read") {
-  CHECK(options_of({"--nnodes=4", "p"}, {{"PET_NNODES", "bad"}}).nnodes == NodeRange{4, 4});
+  CHECK(unsourced({"--nnodes=4", "p"}, {{"PET_NNODES", "bad"}}).nnodes == NodeRange{4, 4});
 }
 
 TEST_CASE("an empty variable counts as unset") {
-  CHECK_FALSE(options_of({"p"}, {{"PET_NNODES", ""}}).nnodes);
+  CHECK_FALSE(unsourced({"p"}, {{"PET_NNODES", ""}}).nnodes);
 }
 
 TEST_CASE("of a repeated option the last one counts") {
-  CHECK(options_of({"--nnodes=1", "--nnodes=2", "p"}).nnodes == NodeRange{2, 2});
+  CHECK(unsourced({"--nnodes=1", "--nnodes=2", "p"}).nnodes == NodeRange{2, 2});
 }
 
 TEST_CASE("values that are empty or begin with a dash arrive as they are") {
-  CHECK(options_of({"--rdzv-id=", "p"}).rdzv_id == "");
-  CHECK(options_of({"--role=--nnodes=3", "p"}).role == "--nnodes=3");
-  CHECK(options_of({"--role=[a,b]", "p"}).role == "[a,b]");
-  CHECK(options_of({"--role=\"q\"", "p"}).role == "\"q\"");
-  CHECK_FALSE(options_of({"--role=--nnodes=3", "p"}).nnodes);
+  CHECK(unsourced({"--rdzv-id=", "p"}).rdzv_id == "");
+  CHECK(unsourced({"--role=--nnodes=3", "p"}).role == "--nnodes=3");
+  CHECK(unsourced({"--role=[a,b]", "p"}).role == "[a,b]");
+  CHECK(unsourced({"--role=\"q\"", "p"}).role == "\"q\"");
+  CHECK_FALSE(unsourced({"--role=--nnodes=3", "p"}).nnodes);
 }
 
 TEST_CASE("a file may hold lists and comments") {
   const ConfigFile file("# mine\nlocal-ranks-filter = [0, 2]\nnnodes = 2\n");
-  const Options options = options_of({"--config", file.path(), "p"});
+  const Options options = unsourced({"--config", file.path(), "p"});
   CHECK(options.local_ranks_filter == std::vector<int>{0, 2});
   CHECK(options.nnodes == NodeRange{2, 2});
 }
@@ -286,54 +280,54 @@ TEST_CASE("a file may hold lists and comments") {
 TEST_CASE("a bad value is named by where it comes from") {
   const std::string reason =
       "expected a number of nodes, such as 4, or MIN:MAX, each from 1 to 1048576";
-  CHECK(error_of({"--nnodes=0", "p"}) == "--nnodes=0: " + reason);
-  CHECK(error_of({"--nn", "0", "p"}) == "--nnodes=0: " + reason);
-  CHECK(error_of({"p"}, {{"PET_NNODES", "x"}}) == "PET_NNODES=x: " + reason);
+  CHECK(line_error({"--nnodes=0", "p"}) == "--nnodes=0: " + reason);
+  CHECK(line_error({"--nn", "0", "p"}) == "--nnodes=0: " + reason);
+  CHECK(line_error({"p"}, {{"PET_NNODES", "x"}}) == "PET_NNODES=x: " + reason);
   const ConfigFile file("nnodes = 0\n");
-  CHECK(error_of({"--config", file.path(), "p"}) == file.path() + ": nnodes = 0: " + reason);
+  CHECK(line_error({"--config", file.path(), "p"}) == file.path() + ": nnodes = 0: " + reason);
   const ConfigFile unknown("nnodse = 2\n");
-  CHECK_THAT(error_of({"--config", unknown.path(), "p"}),
+  CHECK_THAT(line_error({"--config", unknown.path(), "p"}),
              ContainsSubstring(unknown.path() + ": \"nnodse\" is no option"));
-  CHECK_THAT(error_of({"--config=/nonexistent/x.toml", "p"}),
+  CHECK_THAT(line_error({"--config=/nonexistent/x.toml", "p"}),
              ContainsSubstring("--config=/nonexistent/x.toml: no such file"));
 }
 
 TEST_CASE("a plug-in for logs cannot be loaded, the default one is there") {
-  CHECK(options_of({"--logs-specs=default", "p"}).program == "p");
-  CHECK_THAT(error_of({"--logs-specs=mine", "p"}), ContainsSubstring("--logs-specs=mine"));
+  CHECK(unsourced({"--logs-specs=default", "p"}).program == "p");
+  CHECK_THAT(line_error({"--logs-specs=mine", "p"}), ContainsSubstring("--logs-specs=mine"));
 }
 
 TEST_CASE("the dry run takes its value only with an equals sign") {
-  CHECK(options_of({"--dry-run", "json"}).dry_run == DryRun::Text);
-  CHECK(options_of({"--dry-run=json", "p"}).dry_run == DryRun::Json);
-  CHECK(options_of({"--dry-run=text", "p"}).dry_run == DryRun::Text);
-  CHECK_THAT(error_of({"--dry-run=yaml", "p"}), ContainsSubstring("expected one of text, json"));
+  CHECK(unsourced({"--dry-run", "json"}).dry_run == DryRun::Text);
+  CHECK(unsourced({"--dry-run=json", "p"}).dry_run == DryRun::Json);
+  CHECK(unsourced({"--dry-run=text", "p"}).dry_run == DryRun::Text);
+  CHECK_THAT(line_error({"--dry-run=yaml", "p"}), ContainsSubstring("expected one of text, json"));
 }
 
 TEST_CASE("an explanation is asked for, and no variable asks for it") {
-  CHECK(options_of({"--explain", "p"}).explain);
-  CHECK_FALSE(options_of({"p"}, {{"PET_EXPLAIN", "1"}}).explain);
+  CHECK(unsourced({"--explain", "p"}).explain);
+  CHECK_FALSE(unsourced({"p"}, {{"PET_EXPLAIN", "1"}}).explain);
 }
 
 TEST_CASE("the program keeps its arguments, whatever they look like") {
-  const Options options = options_of({"--nnodes=2", "a.py", "--nproc-per-node=9", "--r=1", "-h"});
+  const Options options = unsourced({"--nnodes=2", "a.py", "--nproc-per-node=9", "--r=1", "-h"});
   CHECK(options.program == "a.py");
   CHECK(options.program_arguments == Words{"--nproc-per-node=9", "--r=1", "-h"});
   CHECK_FALSE(options.nproc_per_node);
 }
 
 TEST_CASE("two dashes right after the program are dropped under torchrun's name alone") {
-  CHECK(options_of({"a.py", "--", "--r=16"}).program_arguments == Words{"--", "--r=16"});
-  CHECK(options_of({"a.py", "--", "--r=16"}, {}, "/opt/torchrun").program_arguments ==
+  CHECK(unsourced({"a.py", "--", "--r=16"}).program_arguments == Words{"--", "--r=16"});
+  CHECK(unsourced({"a.py", "--", "--r=16"}, {}, "/opt/torchrun").program_arguments ==
         Words{"--r=16"});
-  CHECK(options_of({"a.py", "x", "--"}, {}, "torchrun").program_arguments == Words{"x", "--"});
+  CHECK(unsourced({"a.py", "x", "--"}, {}, "torchrun").program_arguments == Words{"x", "--"});
 }
 
 TEST_CASE("LOGLEVEL is the level when nothing else says, and may be nonsense") {
-  CHECK(options_of({"p"}, {{"LOGLEVEL", "WARNING"}}).log_level == LogLevel::Warning);
-  CHECK(options_of({"--log-level=error", "p"}, {{"LOGLEVEL", "DEBUG"}}).log_level ==
+  CHECK(unsourced({"p"}, {{"LOGLEVEL", "WARNING"}}).log_level == LogLevel::Warning);
+  CHECK(unsourced({"--log-level=error", "p"}, {{"LOGLEVEL", "DEBUG"}}).log_level ==
         LogLevel::Error);
-  CHECK_FALSE(options_of({"p"}, {{"LOGLEVEL", "verbose"}}).log_level);
+  CHECK_FALSE(unsourced({"p"}, {{"LOGLEVEL", "verbose"}}).log_level);
 }
 
 TEST_CASE("without any words there is a short usage, without a program an error") {
@@ -341,9 +335,9 @@ TEST_CASE("without any words there is a short usage, without a program an error"
   REQUIRE(bare);
   CHECK(std::get<ShowText>(*bare).exit_code == 2);
   CHECK_THAT(std::get<ShowText>(*bare).text, ContainsSubstring("usage: drun"));
-  CHECK_THAT(error_of({"--nnodes=2"}), ContainsSubstring("no program to start"));
-  CHECK_THAT(error_of({"--"}), ContainsSubstring("no program to start"));
-  CHECK_THAT(error_of({""}), ContainsSubstring("no program to start"));
+  CHECK_THAT(line_error({"--nnodes=2"}), ContainsSubstring("no program to start"));
+  CHECK_THAT(line_error({"--"}), ContainsSubstring("no program to start"));
+  CHECK_THAT(line_error({""}), ContainsSubstring("no program to start"));
 }
 
 TEST_CASE("help names every option once, in 80 columns") {
@@ -377,21 +371,21 @@ TEST_CASE("drun status takes its options before and behind the job") {
   const StatusCommand wanted{.job = "night", .is_json = true, .is_live = true};
   CHECK(std::get<StatusCommand>(*parse({"status", "night", "--json", "--watch"})) == wanted);
   CHECK(std::get<StatusCommand>(*parse({"status", "--watch", "night", "--json"})) == wanted);
-  CHECK(options_of({"--", "status"}).program == "status");
-  CHECK(options_of({"status"}, {}, "torchrun").program == "status");
-  CHECK_THAT(error_of({"status", "a", "b"}), ContainsSubstring("drun -- status"));
-  CHECK_THAT(error_of({"status", "--port=1"}), ContainsSubstring("--port"));
+  CHECK(unsourced({"--", "status"}).program == "status");
+  CHECK(unsourced({"status"}, {}, "torchrun").program == "status");
+  CHECK_THAT(line_error({"status", "a", "b"}), ContainsSubstring("drun -- status"));
+  CHECK_THAT(line_error({"status", "--port=1"}), ContainsSubstring("--port"));
 }
 
 TEST_CASE("drun store is the store alone, but not under other names") {
   CHECK(std::get<StoreCommand>(*parse({"store"})) == StoreCommand{});
   CHECK(std::get<StoreCommand>(*parse({"store", "--port", "0", "--loopback"})) ==
         StoreCommand{.port = 0, .is_loopback_only = true});
-  CHECK(options_of({"--", "store"}).program == "store");
-  CHECK(options_of({"./store"}).program == "./store");
-  CHECK(options_of({"store"}, {}, "torchrun").program == "store");
-  CHECK_THAT(error_of({"store", "x"}), ContainsSubstring("drun -- store"));
-  CHECK_THAT(error_of({"store", "--port=70000"}), ContainsSubstring("--port=70000"));
+  CHECK(unsourced({"--", "store"}).program == "store");
+  CHECK(unsourced({"./store"}).program == "./store");
+  CHECK(unsourced({"store"}, {}, "torchrun").program == "store");
+  CHECK_THAT(line_error({"store", "x"}), ContainsSubstring("drun -- store"));
+  CHECK_THAT(line_error({"store", "--port=70000"}), ContainsSubstring("--port=70000"));
   CHECK_THAT(std::get<ShowText>(*parse({"store", "--help"})).text, ContainsSubstring("--loopback"));
 }
 

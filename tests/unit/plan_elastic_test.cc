@@ -5,13 +5,14 @@
 #include "launcher/plan.h"
 #include "launcher/plan_text.h"
 #include "tests/support/catch.h"
+#include "tests/support/plans.h"
 
 namespace drun {
 namespace {
 
 using namespace std::chrono_literals;
 
-HostFacts host_facts() {
+HostFacts cluster_host() {
   HostFacts host;
   host.hostname = "gpu0.cluster";
   host.addresses = {"127.0.0.1", "10.0.0.5", "fe80::5%eth0"};
@@ -33,23 +34,14 @@ Options c10d(NodeRange nodes, const std::string& endpoint = "head") {
   return options;
 }
 
-JoinSpec join_of(const Options& options) {
-  const Result<Plan> plan = make_plan(options, host_facts());
-  INFO((plan ? "" : plan.error().message));
-  REQUIRE(plan);
-  return plan->agent.join;
-}
+JoinSpec c10d_join(const Options& options) { return test::join_of(options, cluster_host()); }
 
-std::string error_of(const Options& options) {
-  const Result<Plan> plan = make_plan(options, host_facts());
-  REQUIRE_FALSE(plan);
-  return plan.error().message;
-}
+std::string c10d_error(const Options& options) { return test::plan_error(options, cluster_host()); }
 
 }  // namespace
 
 TEST_CASE("c10d of several nodes is elastic, of a range or a number, with torchrun's timeouts") {
-  const JoinSpec range = join_of(c10d({2, 4}));
+  const JoinSpec range = c10d_join(c10d({2, 4}));
   REQUIRE(range.elastic);
   CHECK(range.elastic->min_nodes == 2);
   CHECK(range.node_count == 4);
@@ -58,15 +50,15 @@ TEST_CASE("c10d of several nodes is elastic, of a range or a number, with torchr
   CHECK(range.join_timeout == 10min);
   CHECK(range.elastic->last_call_timeout == 30s);
   CHECK(range.heartbeat_timeout == 10s);
-  CHECK(join_of(c10d({3, 3})).elastic->min_nodes == 3);
-  CHECK_FALSE(join_of(c10d({1, 1})).elastic);
+  CHECK(c10d_join(c10d({3, 3})).elastic->min_nodes == 3);
+  CHECK_FALSE(c10d_join(c10d({1, 1})).elastic);
   Options options = c10d({2, 4});
   options.rdzv_conf = {{"last_call_timeout", "0"}, {"join_timeout", "7"}};
   options.heartbeat_timeout = 3s;
   options.min_uptime = 1s;
   options.rank_order = RankOrder::Natural;
   options.exclude_after = 2;
-  const JoinSpec other = join_of(options);
+  const JoinSpec other = c10d_join(options);
   CHECK(other.elastic->last_call_timeout == 0s);
   CHECK(other.join_timeout == 7s);
   CHECK(other.heartbeat_timeout == 3s);
@@ -84,18 +76,18 @@ TEST_CASE("the node whose name or address is the endpoint's listens, if nobody e
                                                                       {"head", true},
                                                                       {"gpu9", false},
                                                                       {"nowhere", false}}));
-  const JoinSpec guessed = join_of(c10d({1, 2}, endpoint));
+  const JoinSpec guessed = c10d_join(c10d({1, 2}, endpoint));
   CAPTURE(endpoint);
   CHECK(guessed.is_coordinator == is_here);
   CHECK(guessed.may_be_member == is_here);
   Options options = c10d({1, 2}, endpoint);
   options.rdzv_conf = {{"is_host", is_here ? "no" : "True"}};
-  CHECK(join_of(options).is_coordinator == !is_here);
-  CHECK_FALSE(join_of(options).may_be_member);
+  CHECK(c10d_join(options).is_coordinator == !is_here);
+  CHECK_FALSE(c10d_join(options).may_be_member);
 }
 
 TEST_CASE("of several endpoints this node holds its own, and whoever is elected is the master") {
-  const JoinSpec here = join_of(c10d({2, 4}, "gpu9:1,head,10.0.0.7:5"));
+  const JoinSpec here = c10d_join(c10d({2, 4}, "gpu9:1,head,10.0.0.7:5"));
   CHECK(here.seats == std::vector<Endpoint>{{"gpu9", 1}, {"head", 29400}, {"10.0.0.7", 5}});
   CHECK(here.own_seats == std::vector<std::size_t>{1});
   CHECK(here.is_coordinator);
@@ -103,68 +95,70 @@ TEST_CASE("of several endpoints this node holds its own, and whoever is elected 
   CHECK_FALSE(here.seat);
   CHECK(here.master_addr.empty());
   CHECK(here.master_port == 0);
-  const JoinSpec elsewhere = join_of(c10d({2, 4}, "gpu9,10.0.0.6,10.0.0.7"));
+  const JoinSpec elsewhere = c10d_join(c10d({2, 4}, "gpu9,10.0.0.6,10.0.0.7"));
   CHECK(elsewhere.own_seats.empty());
   CHECK_FALSE(elsewhere.is_coordinator);
   Options told = c10d({2, 4}, "gpu9,head,10.0.0.7");
   told.rdzv_conf = {{"is_host", "0"}};
-  CHECK_FALSE(join_of(told).is_coordinator);
-  CHECK(join_of(c10d({2, 4}, "[fd00::1]:7,head,[fd00::2]")).seats[2] == Endpoint{"fd00::2", 29400});
-  const std::string text = plan_text(*make_plan(c10d({2, 4}, "gpu9,head,10.0.0.7"), host_facts()));
+  CHECK_FALSE(c10d_join(told).is_coordinator);
+  CHECK(c10d_join(c10d({2, 4}, "[fd00::1]:7,head,[fd00::2]")).seats[2] ==
+        Endpoint{"fd00::2", 29400});
+  const std::string text =
+      plan_text(*make_plan(c10d({2, 4}, "gpu9,head,10.0.0.7"), cluster_host()));
   CHECK_THAT(text, ContainsSubstring("gpu9:29400,head:29400,10.0.0.7:29400 (this node listens, and "
                                      "coordinates if it is elected)") &&
                        ContainsSubstring("MASTER_ADDR=?") && ContainsSubstring("MASTER_PORT=?"));
 }
 
 TEST_CASE("two endpoints are one, and that is said") {
-  const Result<Plan> plan = make_plan(c10d({2, 4}, "head,gpu9"), host_facts());
+  const Result<Plan> plan = make_plan(c10d({2, 4}, "head,gpu9"), cluster_host());
   REQUIRE(plan);
   CHECK(plan->agent.join.seats.empty());
   CHECK(plan->agent.join.endpoint == Endpoint{"head", 29400});
   CHECK(plan->agent.join.is_coordinator);
   REQUIRE(plan->warnings.size() == 1);
   CHECK_THAT(plan->warnings[0], ContainsSubstring("head:29400 alone coordinates the job"));
-  CHECK_FALSE(join_of(c10d({2, 4}, "gpu9,head")).is_coordinator);
+  CHECK_FALSE(c10d_join(c10d({2, 4}, "gpu9,head")).is_coordinator);
 }
 
 TEST_CASE("lists of endpoints that cannot work are errors") {
-  CHECK_THAT(error_of(c10d({2, 4}, "head,gpu9,head")),
+  CHECK_THAT(c10d_error(c10d({2, 4}, "head,gpu9,head")),
              ContainsSubstring("head:29400 is there twice"));
-  CHECK_THAT(error_of(c10d({2, 4}, "head,,gpu9")), ContainsSubstring("the host is empty"));
-  CHECK_THAT(error_of(c10d({2, 4}, "head,gpu9,a:0")), ContainsSubstring("port 0"));
-  CHECK_THAT(error_of(c10d({2, 4}, "a,b,c,d,e,f,g,h,i,j")), ContainsSubstring("list at most 9"));
+  CHECK_THAT(c10d_error(c10d({2, 4}, "head,,gpu9")), ContainsSubstring("the host is empty"));
+  CHECK_THAT(c10d_error(c10d({2, 4}, "head,gpu9,a:0")), ContainsSubstring("port 0"));
+  CHECK_THAT(c10d_error(c10d({2, 4}, "a,b,c,d,e,f,g,h,i,j")), ContainsSubstring("list at most 9"));
   Options options = c10d({2, 4}, "head,gpu9,a");
   options.store = StoreHost::Worker;
-  CHECK_THAT(error_of(options), ContainsSubstring("--store=worker: with several endpoints"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("--store=worker: with several endpoints"));
   options = c10d({2, 4}, "head,gpu9,a");
   options.gather_logs = true;
-  CHECK_THAT(error_of(options), ContainsSubstring("--gather-logs: with several endpoints"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("--gather-logs: with several endpoints"));
   options = c10d({2, 4}, "gpu8,gpu9,a");
   options.rdzv_conf = {{"is_host", "1"}};
-  CHECK_THAT(error_of(options), ContainsSubstring("none of gpu8:29400,gpu9:29400,a:29400"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("none of gpu8:29400,gpu9:29400,a:29400"));
   options = c10d({2, 2}, "head,gpu9,a");
   options.node_rank = 1;
-  CHECK_THAT(error_of(options), ContainsSubstring("several are for --rdzv-backend=c10d"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("several are for --rdzv-backend=c10d"));
   options = c10d({2, 2}, "head,gpu9,a");
   options.rdzv_backend.reset();
-  CHECK_THAT(error_of(options), ContainsSubstring("several are for --rdzv-backend=c10d"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("several are for --rdzv-backend=c10d"));
 }
 
 TEST_CASE("what an elastic job cannot use is an error, or said") {
   Options options = c10d({1, 2});
   options.rdzv_conf = {{"is_host", "maybe"}};
-  CHECK_THAT(error_of(options), ContainsSubstring("--rdzv-conf is_host=maybe: expected 1 or 0"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("--rdzv-conf is_host=maybe: expected 1 or 0"));
   options.rdzv_conf = {{"last_call_timeout", "-1"}};
-  CHECK_THAT(error_of(options), ContainsSubstring("last_call_timeout=-1: expected seconds"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("last_call_timeout=-1: expected seconds"));
   options = c10d({1, 2}, "head:0");
-  CHECK_THAT(error_of(options), ContainsSubstring("port 0"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("port 0"));
   options = c10d({1, 2});
   options.store = StoreHost::Worker;
   options.rank_order = RankOrder::Arrival;
-  CHECK_THAT(error_of(options), ContainsSubstring("leave --rank-order out"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("leave --rank-order out"));
   options = c10d({1, 2});
   options.node_rank = 1;
-  const Result<Plan> ranked = make_plan(options, host_facts());
+  const Result<Plan> ranked = make_plan(options, cluster_host());
   REQUIRE(ranked);
   REQUIRE(ranked->warnings.size() == 1);
   CHECK_THAT(ranked->warnings[0], ContainsSubstring("--node-rank is not used"));
@@ -173,19 +167,19 @@ TEST_CASE("what an elastic job cannot use is an error, or said") {
   fixed.rank_order = RankOrder::Natural;
   fixed.min_uptime = 1s;
   fixed.restart.pause = 1s;
-  CHECK(make_plan(fixed, host_facts())->warnings.size() == 3);
+  CHECK(make_plan(fixed, cluster_host())->warnings.size() == 3);
   options = c10d({1, 2});
   options.exclude_after = 2;
-  CHECK_THAT(make_plan(options, host_facts())->warnings.at(0),
+  CHECK_THAT(make_plan(options, cluster_host())->warnings.at(0),
              ContainsSubstring("nothing is restarted"));
   fixed.exclude_after = 2;
-  CHECK_THAT(error_of(fixed), ContainsSubstring("--exclude-after: nobody can take the place of"));
+  CHECK_THAT(c10d_error(fixed), ContainsSubstring("--exclude-after: nobody can take the place of"));
 }
 
 TEST_CASE("a preflight check needs drun's own store and the probe beside drun") {
   Options options = c10d({1, 2});
   options.preflight = true;
-  HostFacts host = host_facts();
+  HostFacts host = cluster_host();
   host.own_folder = "/opt/drun";
   host.usable_cpus = 6;
   const Result<Plan> plan = make_plan(options, host);
@@ -202,14 +196,14 @@ TEST_CASE("a preflight check needs drun's own store and the probe beside drun") 
   CHECK_THAT(make_plan(options, host)->cannot_start->message,
              ContainsSubstring("/opt/drun/drun-probe, which belongs to drun, is not there"));
   options.store = StoreHost::Worker;
-  CHECK_THAT(error_of(options), ContainsSubstring("leave --store=worker out"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("leave --store=worker out"));
 }
 
 TEST_CASE("the plan of an elastic job claims no number that only the coordinator knows") {
   Options options = c10d({2, 4});
   options.max_restarts = 3;
   options.restart.window = 1h;
-  const Result<Plan> plan = make_plan(options, host_facts());
+  const Result<Plan> plan = make_plan(options, cluster_host());
   REQUIRE(plan);
   const std::string text = plan_text(*plan);
   CHECK_THAT(text, ContainsSubstring("one of 2 to 4, numbered when they meet"));

@@ -6,13 +6,14 @@
 #include "launcher/plan.h"
 #include "launcher/plan_text.h"
 #include "tests/support/catch.h"
-#include "tests/support/engine_surroundings.h"
+#include "tests/support/plans.h"
+#include "tests/support/variables.h"
 
 namespace drun {
 namespace {
 
-using testing::Variables;
-using testing::with;
+using test::Variables;
+using test::with;
 
 const Variables kStep = {{"SLURM_JOB_ID", "7"},
                          {"SLURM_STEP_ID", "0"},
@@ -27,7 +28,7 @@ const Variables kOneMachine = {{"OMPI_COMM_WORLD_RANK", "1"},
                                {"PMIX_NAMESPACE", "5"},
                                {"PMIX_MCA_gds", "hash"}};
 
-HostFacts host_with(const Variables& variables) {
+HostFacts engine_host(const Variables& variables) {
   HostFacts host;
   host.hostname = "n3";
   host.usable_cpus = 16;
@@ -39,26 +40,20 @@ HostFacts host_with(const Variables& variables) {
 }
 
 // As the command line would give it: every option that is set has a source.
-Options given(Options options, const Variables& sources = {}) {
+Options given(Options options, const std::map<std::string, std::string>& sources = {}) {
   options.program = "train";
   options.sources = sources;
   return options;
 }
 
-Plan plan_of(const Options& options, const Variables& variables, int gpus = 0) {
-  HostFacts host = host_with(variables);
+Plan engine_plan(const Options& options, const Variables& variables, int gpus = 0) {
+  HostFacts host = engine_host(variables);
   host.gpus = gpus;
-  const Result<Plan> plan = make_plan(options, host);
-  INFO((plan ? "" : plan.error().message));
-  REQUIRE(plan);
-  return *plan;
+  return test::plan_of(options, host);
 }
 
-std::string error_of(const Options& options, const Variables& variables) {
-  const Result<Plan> plan = make_plan(options, host_with(variables));
-  REQUIRE_FALSE(plan);
-  CHECK(plan.error().code == ErrorCode::Usage);
-  return plan.error().message;
+std::string engine_error(const Options& options, const Variables& variables) {
+  return test::plan_error(options, engine_host(variables));
 }
 
 std::string origin(const Plan& plan, const std::string& what) {
@@ -71,7 +66,7 @@ std::string origin(const Plan& plan, const std::string& what) {
 }  // namespace
 
 TEST_CASE("under srun nothing need be said") {
-  const Plan plan = plan_of(given({}), kStep);
+  const Plan plan = engine_plan(given({}), kStep);
   const JoinSpec& join = plan.agent.join;
   CHECK(join.node_count == 3);
   CHECK(join.node_rank == 2);
@@ -87,15 +82,15 @@ TEST_CASE("under srun nothing need be said") {
 }
 
 TEST_CASE("flags and PET_ variables win over the engine, one by one") {
-  const Plan plan = plan_of(given({.nproc_per_node = WorkerCount(5),
-                                   .master_addr = "n1-ib",
-                                   .master_port = 77,
-                                   .rdzv_id = "mine"},
-                                  {{"--nproc-per-node", "PET_NPROC_PER_NODE"},
-                                   {"--master-addr", "--master-addr"},
-                                   {"--master-port", "--master-port"},
-                                   {"--rdzv-id", "job.toml"}}),
-                            with(kStep, {{"SLURM_GPUS_ON_NODE", "8"}}));
+  const Plan plan = engine_plan(given({.nproc_per_node = WorkerCount(5),
+                                       .master_addr = "n1-ib",
+                                       .master_port = 77,
+                                       .rdzv_id = "mine"},
+                                      {{"--nproc-per-node", "PET_NPROC_PER_NODE"},
+                                       {"--master-addr", "--master-addr"},
+                                       {"--master-port", "--master-port"},
+                                       {"--rdzv-id", "job.toml"}}),
+                                with(kStep, {{"SLURM_GPUS_ON_NODE", "8"}}));
   CHECK(plan.agent.join.endpoint == Endpoint{"n1-ib", 77});
   CHECK(plan.agent.join.node_rank == 2);
   CHECK(origin(plan, "workers") == "5 from PET_NPROC_PER_NODE");
@@ -106,72 +101,73 @@ TEST_CASE("flags and PET_ variables win over the engine, one by one") {
 
 TEST_CASE("when nodes, rank and address are given, the engine is not asked at all") {
   const Options all = given({.nnodes = NodeRange{2, 2}, .node_rank = 1, .master_addr = "other"});
-  const Plan plan = plan_of(all, with(kStep, {{"SLURM_NODEID", ""}}));
+  const Plan plan = engine_plan(all, with(kStep, {{"SLURM_NODEID", ""}}));
   CHECK(plan.agent.join.run_id == "none");
   CHECK_THAT(plan.origins.engine, ContainsSubstring("not asked"));
-  CHECK(plan_of(given({.standalone = true}), kStep).agent.join.node_count == 1);
-  CHECK(plan_of(given({.nnodes = NodeRange{1, 1}}), kStep).agent.join.node_count == 1);
+  CHECK(engine_plan(given({.standalone = true}), kStep).agent.join.node_count == 1);
+  CHECK(engine_plan(given({.nnodes = NodeRange{1, 1}}), kStep).agent.join.node_count == 1);
   Options none = given({});
   none.engine = EngineChoice::None;
-  CHECK(plan_of(none, kStep).agent.join.node_count == 1);
-  CHECK_THAT(plan_of(given({}), with(kStep, {{"TORCHELASTIC_RUN_ID", "x"}, {"LOCAL_RANK", "0"}}))
-                 .origins.engine,
-             ContainsSubstring("worker of another agent"));
+  CHECK(engine_plan(none, kStep).agent.join.node_count == 1);
+  CHECK_THAT(
+      engine_plan(given({}), with(kStep, {{"TORCHELASTIC_RUN_ID", "x"}, {"LOCAL_RANK", "0"}}))
+          .origins.engine,
+      ContainsSubstring("worker of another agent"));
 }
 
 TEST_CASE("under the name torchrun the engine fills in only what --nnodes leaves open") {
   Options options = given({});
   options.invoked_as = "torchrun";
-  CHECK(plan_of(options, kStep).agent.join.node_count == 1);
+  CHECK(engine_plan(options, kStep).agent.join.node_count == 1);
   options.nnodes = NodeRange{3, 3};
   options.rdzv_backend = "c10d";
   options.rdzv_endpoint = "n1:4000";
   options.rdzv_id = "x";
-  const Plan plan = plan_of(options, kStep);
+  const Plan plan = engine_plan(options, kStep);
   CHECK(plan.agent.join.node_rank == 2);
   CHECK(plan.agent.join.endpoint == Endpoint{"n1", 4000});
 }
 
 TEST_CASE("what is missing is an error with its name, never a node by itself") {
-  CHECK_THAT(error_of(given({}), with(kStep, {{"SLURM_NODEID", ""}})),
+  CHECK_THAT(engine_error(given({}), with(kStep, {{"SLURM_NODEID", ""}})),
              ContainsSubstring("Slurm, step 7.0: it started this drun, but these are not set: "
                                "SLURM_NODEID"));
-  CHECK_THAT(error_of(given({}), with(kStep, {{"SLURM_STEP_NODELIST", ""}})),
+  CHECK_THAT(engine_error(given({}), with(kStep, {{"SLURM_STEP_NODELIST", ""}})),
              ContainsSubstring("SLURM_STEP_NODELIST is not set"));
-  CHECK_THAT(error_of(given({}), with(kOneMachine, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})),
+  CHECK_THAT(engine_error(given({}), with(kOneMachine, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})),
              ContainsSubstring("Open MPI does not tell where rank 0 is"));
-  CHECK_THAT(error_of(given({}), {{"JOB_COMPLETION_INDEX", "1"}}), ContainsSubstring("PET_NNODES"));
-  CHECK_THAT(error_of(given({.nnodes = NodeRange{2, 2}}), {{"JOB_COMPLETION_INDEX", "1"}}),
+  CHECK_THAT(engine_error(given({}), {{"JOB_COMPLETION_INDEX", "1"}}),
+             ContainsSubstring("PET_NNODES"));
+  CHECK_THAT(engine_error(given({.nnodes = NodeRange{2, 2}}), {{"JOB_COMPLETION_INDEX", "1"}}),
              ContainsSubstring("node 0's address is missing"));
-  CHECK_THAT(error_of(given({.nnodes = NodeRange{2, 2}}, {{"--nnodes", "PET_NNODES"}}), kStep),
+  CHECK_THAT(engine_error(given({.nnodes = NodeRange{2, 2}}, {{"--nnodes", "PET_NNODES"}}), kStep),
              ContainsSubstring("PET_NNODES asks for 2 nodes, but SLURM_STEP_NUM_NODES says 3"));
 }
 
 TEST_CASE("what was given makes up for what the engine does not tell") {
-  CHECK(
-      plan_of(given({.node_rank = 1}), with(kStep, {{"SLURM_NODEID", ""}})).agent.join.node_rank ==
-      1);
-  const Plan pod = plan_of(given({.nnodes = NodeRange{4, 4}, .master_addr = "train-0.net"}),
-                           {{"JOB_COMPLETION_INDEX", "3"}});
+  CHECK(engine_plan(given({.node_rank = 1}), with(kStep, {{"SLURM_NODEID", ""}}))
+            .agent.join.node_rank == 1);
+  const Plan pod = engine_plan(given({.nnodes = NodeRange{4, 4}, .master_addr = "train-0.net"}),
+                               {{"JOB_COMPLETION_INDEX", "3"}});
   CHECK(pod.agent.join.node_rank == 3);
   CHECK(pod.agent.join.endpoint == Endpoint{"train-0.net", 29500});
 }
 
 TEST_CASE("several agents of one node's job still need an address") {
   const Variables batch = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "1"}};
-  CHECK(plan_of(given({}), batch).agent.join.node_count == 1);
+  CHECK(engine_plan(given({}), batch).agent.join.node_count == 1);
   const Options two = given({.nnodes = NodeRange{2, 2}, .node_rank = 1});
-  CHECK_THAT(error_of(two, batch), ContainsSubstring("give --master-addr"));
+  CHECK_THAT(engine_error(two, batch), ContainsSubstring("give --master-addr"));
 }
 
 TEST_CASE("a step of one node needs no address and no port") {
-  const Plan plan = plan_of(given({}), {{"SLURM_JOB_ID", "7"},
-                                        {"SLURM_STEP_ID", "0"},
-                                        {"SLURM_STEP_NUM_NODES", "1"},
-                                        {"SLURM_STEP_NUM_TASKS", "1"},
-                                        {"SLURM_NODEID", "0"},
-                                        {"SLURM_STEP_NODELIST", "n3"},
-                                        {"SLURM_CPUS_PER_TASK", "4"}});
+  const Plan plan = engine_plan(given({}), {{"SLURM_JOB_ID", "7"},
+                                            {"SLURM_STEP_ID", "0"},
+                                            {"SLURM_STEP_NUM_NODES", "1"},
+                                            {"SLURM_STEP_NUM_TASKS", "1"},
+                                            {"SLURM_NODEID", "0"},
+                                            {"SLURM_STEP_NODELIST", "n3"},
+                                            {"SLURM_CPUS_PER_TASK", "4"}});
   CHECK(plan.agent.join.endpoint == Endpoint{"127.0.0.1", 0});
   CHECK(plan.agent.join.run_id == "slurm-7.0");
   CHECK(plan.agent.join.local_world_size == 4);
@@ -179,17 +175,18 @@ TEST_CASE("a step of one node needs no address and no port") {
 
 TEST_CASE("workers are those GPUs of Slurm's that can be seen; cpu is what was granted") {
   const Variables gpus = with(kStep, {{"SLURM_GPUS_ON_NODE", "8"}});
-  CHECK(plan_of(given({}), gpus, 2).agent.join.local_world_size == 2);
-  CHECK(plan_of(given({}), gpus, 0).agent.join.local_world_size == 8);
+  CHECK(engine_plan(given({}), gpus, 2).agent.join.local_world_size == 2);
+  CHECK(engine_plan(given({}), gpus, 0).agent.join.local_world_size == 8);
   const Options cpu = given({.nproc_per_node = WorkerCount(Device::Cpu)});
-  CHECK(plan_of(cpu, kStep).agent.join.local_world_size == 16);
-  CHECK(plan_of(cpu, with(kStep, {{"SLURM_CPUS_ON_NODE", "6"}})).agent.join.local_world_size == 6);
+  CHECK(engine_plan(cpu, kStep).agent.join.local_world_size == 16);
+  CHECK(engine_plan(cpu, with(kStep, {{"SLURM_CPUS_ON_NODE", "6"}})).agent.join.local_world_size ==
+        6);
 }
 
 TEST_CASE("with the store left to rank 0, drun meets on a port of its own") {
   Options options = given({});
   options.store = StoreHost::Worker;
-  const JoinSpec join = plan_of(options, kStep).agent.join;
+  const JoinSpec join = engine_plan(options, kStep).agent.join;
   CHECK(join.endpoint.host == "n1");
   CHECK(join.master_addr == "n1");
   CHECK(join.endpoint.port != join.master_port);
@@ -197,9 +194,9 @@ TEST_CASE("with the store left to rank 0, drun meets on a port of its own") {
 
 TEST_CASE("MASTER_ADDR is taken where the engine knows none, and remarked on where it does") {
   const Variables apart = with(kOneMachine, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}});
-  const Plan taken = plan_of(given({}), with(apart, {{"MASTER_ADDR", "gpu9"}}));
+  const Plan taken = engine_plan(given({}), with(apart, {{"MASTER_ADDR", "gpu9"}}));
   CHECK(origin(taken, "master address") == "gpu9 from MASTER_ADDR");
-  const Plan not_taken = plan_of(given({}), with(kStep, {{"MASTER_ADDR", "localhost"}}));
+  const Plan not_taken = engine_plan(given({}), with(kStep, {{"MASTER_ADDR", "localhost"}}));
   CHECK(not_taken.agent.join.endpoint.host == "n1");
   REQUIRE(not_taken.warnings.size() == 1);
   CHECK_THAT(not_taken.warnings.front(), ContainsSubstring("MASTER_ADDR=localhost is not used"));
@@ -211,19 +208,19 @@ TEST_CASE("workers do not get what is true of the agent alone") {
     for (const auto& [name, value] : plan.agent.worker.environment) all += name + " ";
     return all;
   };
-  const Plan plan = plan_of(given({}), kOneMachine);
+  const Plan plan = engine_plan(given({}), kOneMachine);
   CHECK(plan.origins.removed.size() == 4);
   CHECK_THAT(names(plan), !ContainsSubstring("OMPI_COMM_WORLD_RANK"));
   CHECK_THAT(names(plan), ContainsSubstring("PMIX_MCA_gds"));
   Options none = given({});
   none.engine = EngineChoice::None;
-  CHECK_THAT(names(plan_of(none, kOneMachine)), ContainsSubstring("OMPI_COMM_WORLD_RANK"));
-  CHECK_THAT(names(plan_of(given({.standalone = true}), kOneMachine)),
+  CHECK_THAT(names(engine_plan(none, kOneMachine)), ContainsSubstring("OMPI_COMM_WORLD_RANK"));
+  CHECK_THAT(names(engine_plan(given({.standalone = true}), kOneMachine)),
              !ContainsSubstring("OMPI_COMM_WORLD_RANK"));
 }
 
 TEST_CASE("the plan says in words and as JSON who was asked and what came from where") {
-  const Plan plan = plan_of(given({}), kStep);
+  const Plan plan = engine_plan(given({}), kStep);
   const std::string text = plan_text(plan);
   CHECK_THAT(text, ContainsSubstring("engine       Slurm, step 7.0\n"));
   CHECK_THAT(text, ContainsSubstring("             node rank 2: SLURM_NODEID\n"));
@@ -239,7 +236,7 @@ TEST_CASE("the plan says in words and as JSON who was asked and what came from w
 TEST_CASE("of a world whose nodes come and go an engine tells the place alone") {
   Options options = given({.nnodes = NodeRange{2, 4}, .rdzv_backend = "c10d"},
                           {{"--nnodes", "--nnodes"}, {"--rdzv-backend", "--rdzv-backend"}});
-  const Plan plan = plan_of(options, kStep);
+  const Plan plan = engine_plan(options, kStep);
   REQUIRE(plan.agent.join.elastic);
   CHECK(plan.agent.join.elastic->min_nodes == 2);
   CHECK(plan.agent.join.node_count == 4);

@@ -3,13 +3,14 @@
 #include "launcher/plan.h"
 #include "launcher/plan_text.h"
 #include "tests/support/catch.h"
+#include "tests/support/plans.h"
 
 namespace drun {
 namespace {
 
 using namespace std::chrono_literals;
 
-HostFacts host_facts() {
+HostFacts host_with_etcd() {
   HostFacts host;
   host.hostname = "gpu0.cluster";
   host.addresses = {"127.0.0.1", "10.0.0.5"};
@@ -41,20 +42,12 @@ Options etcd(const std::string& endpoint = "etcd0") {
   return options;
 }
 
-Plan plan_of(const Options& options) {
-  Result<Plan> plan = make_plan(options, host_facts());
-  INFO((plan ? "" : plan.error().message));
-  REQUIRE(plan);
-  return *std::move(plan);
-}
+Plan etcd_plan(const Options& options) { return test::plan_of(options, host_with_etcd()); }
 
-JoinSpec join_of(const Options& options) { return plan_of(options).agent.join; }
+JoinSpec etcd_join(const Options& options) { return etcd_plan(options).agent.join; }
 
-std::string error_of(const Options& options) {
-  const Result<Plan> plan = make_plan(options, host_facts());
-  REQUIRE_FALSE(plan);
-  CHECK(plan.error().code == ErrorCode::Usage);
-  return plan.error().message;
+std::string etcd_error(const Options& options) {
+  return test::plan_error(options, host_with_etcd());
 }
 
 }  // namespace
@@ -62,7 +55,7 @@ std::string error_of(const Options& options) {
 TEST_CASE("with etcd every agent may coordinate and listens where it would talk to etcd from") {
   Options options = etcd("etcd0,10.0.0.8:4001,[::2]");
   options.rdzv_backend = GENERATE("etcd", "etcd-v2", "etcd-v3");
-  const JoinSpec join = join_of(options);
+  const JoinSpec join = etcd_join(options);
   REQUIRE(join.etcd);
   CHECK(join.etcd->endpoints ==
         std::vector<Endpoint>{{"etcd0", 2379}, {"10.0.0.8", 4001}, {"::2", 2379}});
@@ -83,7 +76,7 @@ TEST_CASE("a fixed number of nodes is elected by etcd too whatever their ranks w
   Options options = etcd();
   options.nnodes = NodeRange{3, 3};
   options.node_rank = 1;
-  const Plan plan = plan_of(options);
+  const Plan plan = etcd_plan(options);
   REQUIRE(plan.agent.join.elastic);
   REQUIRE(plan.warnings.size() == 1);
   CHECK_THAT(plan.warnings.front(), ContainsSubstring("--node-rank is not used"));
@@ -104,13 +97,13 @@ TEST_CASE(
   Options options = etcd(endpoint);
   options.local_addr = local;
   options.master_port = 4711;
-  CHECK(join_of(options).endpoint == Endpoint{host, 4711});
+  CHECK(etcd_join(options).endpoint == Endpoint{host, 4711});
 }
 
 TEST_CASE("one node alone asks no etcd") {
   Options options = etcd();
   options.nnodes = NodeRange{1, 1};
-  const Plan plan = plan_of(options);
+  const Plan plan = etcd_plan(options);
   CHECK_FALSE(plan.agent.join.etcd);
   CHECK(plan.agent.join.endpoint == Endpoint{"127.0.0.1", 0});
   REQUIRE_FALSE(plan.notes.empty());
@@ -122,7 +115,7 @@ TEST_CASE("torchrun's keys for etcd are understood") {
   options.rdzv_conf = {{"protocol", "https"},     {"cert", "/c.pem"},     {"key", "/k.pem"},
                        {"cacert", "/ca.pem"},     {"etcd_prefix", "/a/"}, {"is_host", "0"},
                        {"last_call_timeout", "2"}};
-  const Plan plan = plan_of(options);
+  const Plan plan = etcd_plan(options);
   const EtcdSpec spec = *plan.agent.join.etcd;
   CHECK(spec.is_https);
   CHECK(spec.files == CertificateFiles{"/c.pem", "/k.pem", "/ca.pem"});
@@ -145,7 +138,7 @@ TEST_CASE("what an etcd cannot be asked with is said before anything starts") {
   }));
   Options options = etcd();
   options.rdzv_conf = conf;
-  const std::string error = error_of(options);
+  const std::string error = etcd_error(options);
   CHECK_THAT(error, ContainsSubstring(words));
   CHECK_THAT(error, !ContainsSubstring("geheim"));
 }
@@ -153,22 +146,23 @@ TEST_CASE("what an etcd cannot be asked with is said before anything starts") {
 TEST_CASE("what goes with one coordinator alone does not go with etcd") {
   Options options = etcd();
   options.store = StoreHost::Worker;
-  CHECK_THAT(error_of(options), ContainsSubstring("--store=worker: with etcd"));
+  CHECK_THAT(etcd_error(options), ContainsSubstring("--store=worker: with etcd"));
   options = etcd();
   options.gather_logs = true;
-  CHECK_THAT(error_of(options), ContainsSubstring("--gather-logs: with etcd"));
-  CHECK_THAT(error_of(etcd("http://etcd0:2379")), ContainsSubstring("write HOST:PORT"));
-  CHECK_THAT(error_of(etcd("etcd0:0")), ContainsSubstring("port 0"));
-  CHECK_THAT(error_of(etcd("etcd0,,etcd1")), ContainsSubstring("--rdzv-endpoint"));
-  CHECK_THAT(error_of(etcd("")), ContainsSubstring("say where etcd is"));
+  CHECK_THAT(etcd_error(options), ContainsSubstring("--gather-logs: with etcd"));
+  CHECK_THAT(etcd_error(etcd("http://etcd0:2379")), ContainsSubstring("write HOST:PORT"));
+  CHECK_THAT(etcd_error(etcd("etcd0:0")), ContainsSubstring("port 0"));
+  CHECK_THAT(etcd_error(etcd("etcd0,,etcd1")), ContainsSubstring("--rdzv-endpoint"));
+  CHECK_THAT(etcd_error(etcd("")), ContainsSubstring("say where etcd is"));
 }
 
 TEST_CASE("a dry run shows where etcd is and where this node listens") {
-  const std::string text = plan_text(plan_of(etcd("etcd0,etcd1:4001")));
+  const std::string text = plan_text(etcd_plan(etcd("etcd0,etcd1:4001")));
   CHECK_THAT(text, ContainsSubstring("etcd at etcd0:2379,etcd1:4001 (this node listens at "
                                      "10.0.0.5, any free port, and coordinates if it is elected)"));
   CHECK_THAT(text, ContainsSubstring("MASTER_ADDR=?"));
-  CHECK_THAT(plan_json(plan_of(etcd())), ContainsSubstring("\"endpoint\": \"etcd at etcd0:2379\""));
+  CHECK_THAT(plan_json(etcd_plan(etcd())),
+             ContainsSubstring("\"endpoint\": \"etcd at etcd0:2379\""));
 }
 
 }  // namespace drun

@@ -1,44 +1,20 @@
 // The plan of where lines go: gathered, with times, shown while nodes join.
 #include "launcher/plan.h"
 #include "tests/support/catch.h"
+#include "tests/support/plans.h"
 
 namespace drun {
 namespace {
 
-HostFacts host_with_train() {
-  HostFacts host;
-  host.hostname = "gpu0";
-  host.environment = {{"PATH", "/bin"}};
-  host.probe = [](const std::string& path) {
-    return path == "/bin/train" ? FileKind::Executable : FileKind::Missing;
-  };
-  return host;
-}
-
-Options running_train() {
-  Options options;
-  options.program = "train";
-  return options;
-}
-
-Plan plan_of(const Options& options, const HostFacts& host = host_with_train()) {
-  const Result<Plan> plan = make_plan(options, host);
-  INFO((plan ? "" : plan.error().message));
-  REQUIRE(plan);
-  return *plan;
-}
-
-std::string error_of(const Options& options) {
-  const Result<Plan> plan = make_plan(options, host_with_train());
-  REQUIRE_FALSE(plan);
-  CHECK(plan.error().code == ErrorCode::Usage);
-  return plan.error().message;
-}
+using test::plan_error;
+using test::plan_of;
+using test::running;
+using test::train_host;
 
 }  // namespace
 
 TEST_CASE("gathered lines are labelled unless asked otherwise, and files are the coordinator's") {
-  Options options = running_train();
+  Options options = running("train");
   options.gather_logs = true;
   options.log_dir = "/logs";
   options.nnodes = NodeRange{2, 2};
@@ -64,27 +40,27 @@ TEST_CASE("gathered lines are labelled unless asked otherwise, and files are the
 }
 
 TEST_CASE("what gathering and times cannot do is a usage error") {
-  Options options = running_train();
+  Options options = running("train");
   options.timestamps = true;
   CHECK(plan_of(options).agent.output.has_timestamps);
   options.output = OutputMode::Raw;
-  CHECK_THAT(error_of(options), ContainsSubstring("--timestamps: not with --output=raw"));
+  CHECK_THAT(plan_error(options), ContainsSubstring("--timestamps: not with --output=raw"));
   options.timestamps = false;
   options.gather_logs = true;
   options.sources["--output"] = "--output";
-  CHECK_THAT(error_of(options), ContainsSubstring("--gather-logs: not with --output=raw"));
+  CHECK_THAT(plan_error(options), ContainsSubstring("--gather-logs: not with --output=raw"));
   options.output = OutputMode::Lines;
   options.duplicate_stdout_filters = {"loss"};
-  CHECK_THAT(error_of(options), ContainsSubstring("--duplicate-stdout-filters"));
+  CHECK_THAT(plan_error(options), ContainsSubstring("--duplicate-stdout-filters"));
 }
 
 TEST_CASE("who has joined is shown by the coordinator where its messages go to a terminal") {
   const int node_rank = GENERATE(0, 1);
-  Options options = running_train();
+  Options options = running("train");
   options.nnodes = NodeRange{2, 2};
   options.master_addr = std::string("gpu0");
   options.node_rank = node_rank;
-  HostFacts host = host_with_train();
+  HostFacts host = train_host();
   CHECK_FALSE(plan_of(options, host).agent.join.shows_progress);
   host.has_terminal = true;
   CHECK(plan_of(options, host).agent.join.shows_progress == (node_rank == 0));

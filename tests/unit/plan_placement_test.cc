@@ -2,9 +2,13 @@
 
 #include "launcher/plan.h"
 #include "tests/support/catch.h"
+#include "tests/support/plans.h"
 
 namespace drun {
 namespace {
+
+using test::has;
+using test::Words;
 
 // Two packages of four cores, a memory node each; four GPUs, two on each.
 Topology server() {
@@ -16,7 +20,7 @@ Topology server() {
   return topology;
 }
 
-HostFacts host_with(std::vector<EnvironmentEntry> environment = {}, int gpus = 4) {
+HostFacts server_host(std::vector<EnvironmentEntry> environment = {}, int gpus = 4) {
   HostFacts host;
   host.hostname = "gpu0";
   host.usable_cpus = 8;
@@ -32,36 +36,23 @@ HostFacts host_with(std::vector<EnvironmentEntry> environment = {}, int gpus = 4
   return host;
 }
 
-WorkerSpec worker_of(Options options, const HostFacts& host = host_with()) {
+WorkerSpec worker_of(Options options, const HostFacts& host = server_host()) {
   options.program = "train";
-  const Result<Plan> plan = make_plan(options, host);
-  INFO((plan ? "" : plan.error().message));
-  REQUIRE(plan);
-  return plan->agent.worker;
+  return test::plan_of(options, host).agent.worker;
 }
 
-std::string error_of(Options options, const HostFacts& host = host_with()) {
-  options.program = "train";
-  const Result<Plan> plan = make_plan(options, host);
-  REQUIRE_FALSE(plan);
-  CHECK(plan.error().code == ErrorCode::Usage);
-  return plan.error().message;
+std::string placement_error(const Options& options, const HostFacts& host = server_host()) {
+  return test::plan_error(options, host);
 }
 
 std::vector<std::string> devices_of(const WorkerSpec& worker, std::size_t local_rank) {
   return worker.placements.at(local_rank).devices;
 }
 
-bool has(const std::vector<EnvironmentEntry>& environment, const EnvironmentEntry& entry) {
-  return std::find(environment.begin(), environment.end(), entry) != environment.end();
-}
-
-using Words = std::vector<std::string>;
-
 }  // namespace
 
 TEST_CASE("nothing is placed, and the machine not looked at, unless it is asked for") {
-  HostFacts host = host_with();
+  HostFacts host = server_host();
   host.topology = [] { return Result<Topology>(system_error("look", 5)); };
   CHECK(worker_of({.nproc_per_node = 2}, host).placements.empty());
   CHECK(worker_of({.nproc_per_node = 2, .bind_to = BindTo::None}, host).placements.empty());
@@ -75,16 +66,16 @@ TEST_CASE("GPUs are given out in turn, by number or as the variable names them")
   CHECK(devices_of(two, 0) == Words{"0", "1"});
   CHECK(devices_of(two, 1) == Words{"2", "3"});
   const WorkerSpec named = worker_of({.nproc_per_node = 2, .gpus_per_worker = 1},
-                                     host_with({{"CUDA_VISIBLE_DEVICES", "GPU-3, GPU-1"}}));
+                                     server_host({{"CUDA_VISIBLE_DEVICES", "GPU-3, GPU-1"}}));
   CHECK(devices_of(named, 0) == Words{"GPU-3"});
   CHECK(devices_of(named, 1) == Words{"GPU-1"});
-  CHECK(
-      devices_of(worker_of({.gpus_per_worker = 1}, host_with({{"CUDA_VISIBLE_DEVICES", "7,8"}}, 0)),
-                 0) == Words{"7"});  // GPUs of a kind that drun does not see
+  CHECK(devices_of(
+            worker_of({.gpus_per_worker = 1}, server_host({{"CUDA_VISIBLE_DEVICES", "7,8"}}, 0)),
+            0) == Words{"7"});  // GPUs of a kind that drun does not see
 }
 
 TEST_CASE("the variable is HIP's where the machine's GPUs are hidden by it") {
-  HostFacts host = host_with({{"HIP_VISIBLE_DEVICES", "2,3"}});
+  HostFacts host = server_host({{"HIP_VISIBLE_DEVICES", "2,3"}});
   host.gpu_variable = "HIP_VISIBLE_DEVICES";
   const WorkerSpec worker = worker_of({.gpus_per_worker = 1}, host);
   CHECK(worker.device_variable == "HIP_VISIBLE_DEVICES");
@@ -92,12 +83,13 @@ TEST_CASE("the variable is HIP's where the machine's GPUs are hidden by it") {
 }
 
 TEST_CASE("too few GPUs for the workers are refused") {
-  CHECK_THAT(error_of({.nproc_per_node = 3, .gpus_per_worker = 2}),
+  CHECK_THAT(placement_error({.nproc_per_node = 3, .gpus_per_worker = 2}),
              ContainsSubstring("--gpus-per-worker=2: 3 workers need 6 GPUs, and 4 are visible"));
-  CHECK_THAT(error_of({.gpus_per_worker = 1}, host_with({}, 0)),
+  CHECK_THAT(placement_error({.gpus_per_worker = 1}, server_host({}, 0)),
              ContainsSubstring("0 are visible on gpu0"));
-  CHECK_THAT(error_of({.gpus_per_worker = 3}, host_with({{"CUDA_VISIBLE_DEVICES", "0,1,9,2"}})),
-             ContainsSubstring("2 are visible"));
+  CHECK_THAT(
+      placement_error({.gpus_per_worker = 3}, server_host({{"CUDA_VISIBLE_DEVICES", "0,1,9,2"}})),
+      ContainsSubstring("2 are visible"));
 }
 
 TEST_CASE("a worker for every so many GPUs") {
@@ -106,42 +98,44 @@ TEST_CASE("a worker for every so many GPUs") {
   };
   CHECK(workers(Device::Gpu) == 2);
   CHECK(workers(Device::Auto) == 2);
-  CHECK_THAT(error_of({.nproc_per_node = Device::Gpu, .gpus_per_worker = 3}),
+  CHECK_THAT(placement_error({.nproc_per_node = Device::Gpu, .gpus_per_worker = 3}),
              ContainsSubstring("--gpus-per-worker=3: the 4 visible GPUs"));
 }
 
 TEST_CASE("workers are bound beside the GPUs that they see") {
-  const HostFacts host = host_with({{"CUDA_VISIBLE_DEVICES", "GPU-3,0"}});
+  const HostFacts host = server_host({{"CUDA_VISIBLE_DEVICES", "GPU-3,0"}});
   const WorkerSpec worker = worker_of({.nproc_per_node = 1, .bind_to = BindTo::GpuNode}, host);
   CHECK(ranges_text(worker.placements[0].cpus) == "4-7");  // 0 is of another kind than GPU-3
   const WorkerSpec by_mode = worker_of({.nproc_per_node = 4, .numa_binding = BindTo::GpuExclusive},
-                                       host_with({{"CUDA_VISIBLE_DEVICES", "2,0,3,1"}}));
+                                       server_host({{"CUDA_VISIBLE_DEVICES", "2,0,3,1"}}));
   CHECK(ranges_text(by_mode.placements[0].cpus) == "4-5");
   CHECK(ranges_text(by_mode.placements[1].cpus) == "0-1");
   CHECK(ranges_text(by_mode.placements[2].cpus) == "6-7");
 }
 
 TEST_CASE("a refusal names the option as it was written") {
-  CHECK_THAT(error_of({.nproc_per_node = 9, .bind_to = BindTo::Core}),
+  CHECK_THAT(placement_error({.nproc_per_node = 9, .bind_to = BindTo::Core}),
              ContainsSubstring("--bind-to=core: 9 workers"));
-  CHECK_THAT(error_of({.bind_to = BindTo::GpuNode}, host_with({}, 0)),
+  CHECK_THAT(placement_error({.bind_to = BindTo::GpuNode}, server_host({}, 0)),
              ContainsSubstring("--bind-to=gpu: no GPU is visible"));
-  CHECK_THAT(error_of({.numa_binding = BindTo::GpuNode}, host_with({}, 0)),
+  CHECK_THAT(placement_error({.numa_binding = BindTo::GpuNode}, server_host({}, 0)),
              ContainsSubstring("--numa-binding=node: no GPU is visible"));
 }
 
 TEST_CASE("options that contradict each other are refused") {
-  CHECK_THAT(error_of({.bind_to = BindTo::Core, .numa_binding = BindTo::GpuNode}),
+  CHECK_THAT(placement_error({.bind_to = BindTo::Core, .numa_binding = BindTo::GpuNode}),
              ContainsSubstring("--numa-binding=node: --bind-to=core"));
-  CHECK_THAT(error_of({.bind_memory = MemoryPolicy::Strict}),
+  CHECK_THAT(placement_error({.bind_memory = MemoryPolicy::Strict}),
              ContainsSubstring("--bind-memory=strict: no worker is bound"));
-  CHECK_THAT(error_of({.wrap_ranks = std::vector<int>{0}}), ContainsSubstring("--wrap-ranks"));
-  CHECK_THAT(error_of({.nproc_per_node = 2, .wrap = Words{"gdb"}, .wrap_ranks = std::vector{0, 2}}),
-             ContainsSubstring("there is no rank 2; they go from 0 to 1"));
+  CHECK_THAT(placement_error({.wrap_ranks = std::vector<int>{0}}),
+             ContainsSubstring("--wrap-ranks"));
+  CHECK_THAT(
+      placement_error({.nproc_per_node = 2, .wrap = Words{"gdb"}, .wrap_ranks = std::vector{0, 2}}),
+      ContainsSubstring("there is no rank 2; they go from 0 to 1"));
 }
 
 TEST_CASE("threads are counted or given, and then the inherited number does not matter") {
-  const HostFacts host = host_with({{"OMP_NUM_THREADS", "64"}});
+  const HostFacts host = server_host({{"OMP_NUM_THREADS", "64"}});
   const WorkerSpec given = worker_of({.nproc_per_node = 2, .omp_threads = OmpThreads(3)}, host);
   CHECK(given.placements[1].omp_threads == 3);
   const WorkerSpec counted =
@@ -154,7 +148,7 @@ TEST_CASE("threads are counted or given, and then the inherited number does not 
 }
 
 TEST_CASE("memory that cannot be placed is warned of") {
-  HostFacts host = host_with();
+  HostFacts host = server_host();
   host.topology = [] {
     Topology topology = server();
     topology.memory_nodes = {0};
@@ -173,7 +167,8 @@ TEST_CASE("the wrapping command is looked for before anything starts") {
   const WorkerSpec worker = worker_of(
       {.nproc_per_node = 4, .wrap = Words{"gdb", "--args"}, .wrap_ranks = std::vector{3}});
   CHECK(worker.wrap == WrapSpec{.argv = {"gdb", "--args"}, .ranks = {3}});
-  const Result<Plan> plan = make_plan({.program = "train", .wrap = Words{"valgrind"}}, host_with());
+  const Result<Plan> plan =
+      make_plan({.program = "train", .wrap = Words{"valgrind"}}, server_host());
   REQUIRE(plan);
   REQUIRE(plan->cannot_start);
   CHECK_THAT(plan->cannot_start->message, ContainsSubstring("--wrap: valgrind is not on PATH"));

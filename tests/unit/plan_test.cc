@@ -6,54 +6,17 @@
 
 #include "launcher/plan_program.h"
 #include "tests/support/catch.h"
+#include "tests/support/plans.h"
 
 namespace drun {
 namespace {
 
-using Words = std::vector<std::string>;
-
-HostFacts host_with(std::map<std::string, FileKind> files = {},
-                    std::vector<EnvironmentEntry> environment = {}) {
-  HostFacts host;
-  host.hostname = "gpu0";
-  host.usable_cpus = 6;
-  host.environment = std::move(environment);
-  if (!variable(host, "PATH")) host.environment.emplace_back("PATH", "/usr/bin:/bin");
-  host.working_directory = "/home/me";
-  host.random_id = "0123456789abcdef";
-  files.emplace("/bin/train", FileKind::Executable);
-  host.probe = [files](const std::string& path) {
-    const auto found = files.find(path);
-    return found == files.end() ? FileKind::Missing : found->second;
-  };
-  return host;
-}
-
-Options running(const std::string& program) {
-  Options options;
-  options.program = program;
-  return options;
-}
-
-Plan plan_of(const Options& options, const HostFacts& host = host_with()) {
-  const Result<Plan> plan = make_plan(options, host);
-  INFO((plan ? "" : plan.error().message));
-  REQUIRE(plan);
-  return *plan;
-}
-
-JoinSpec join_of(Options options, const HostFacts& host = host_with()) {
-  options.program = "train";
-  return plan_of(options, host).agent.join;
-}
-
-std::string error_of(Options options, const HostFacts& host = host_with()) {
-  if (options.program.empty()) options.program = "train";
-  const Result<Plan> plan = make_plan(options, host);
-  REQUIRE_FALSE(plan);
-  CHECK(plan.error().code == ErrorCode::Usage);
-  return plan.error().message;
-}
+using test::join_of;
+using test::plan_error;
+using test::plan_of;
+using test::running;
+using test::train_host;
+using test::Words;
 
 Program program_of(const Options& options, const HostFacts& host) {
   const Result<Program> program = plan_program(options, host);
@@ -126,27 +89,28 @@ TEST_CASE("c10d with a fixed size is taken as static once the node says which on
 }
 
 TEST_CASE("what cannot be is said with option, value and remedy") {
-  CHECK_THAT(error_of({.rdzv_backend = "etcd-v2"}),
+  CHECK_THAT(plan_error({.rdzv_backend = "etcd-v2"}),
              ContainsSubstring("--rdzv-backend=etcd-v2: say where etcd is"));
-  CHECK_THAT(error_of({.rdzv_backend = "zeus"}), ContainsSubstring("--rdzv-backend=zeus"));
-  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .standalone = true}),
+  CHECK_THAT(plan_error({.rdzv_backend = "zeus"}), ContainsSubstring("--rdzv-backend=zeus"));
+  CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .standalone = true}),
              ContainsSubstring("--nnodes=2: --standalone is for one node"));
-  CHECK_THAT(error_of({.node_rank = 1}), ContainsSubstring("--node-rank=1: there is only node 0"));
-  CHECK_THAT(error_of({.nnodes = NodeRange{3, 3}, .node_rank = 3}),
+  CHECK_THAT(plan_error({.node_rank = 1}),
+             ContainsSubstring("--node-rank=1: there is only node 0"));
+  CHECK_THAT(plan_error({.nnodes = NodeRange{3, 3}, .node_rank = 3}),
              ContainsSubstring("--node-rank=3: with --nnodes=3 it is 0 to 2"));
-  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .master_port = 0}),
+  CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .master_port = 0}),
              ContainsSubstring("--master-port=0: port 0 is any free one"));
-  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .rdzv_endpoint = "h:0"}),
+  CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .rdzv_endpoint = "h:0"}),
              ContainsSubstring("--rdzv-endpoint=h:0: port 0"));
-  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .master_addr = "h:5"}),
+  CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .master_addr = "h:5"}),
              ContainsSubstring("--master-addr=h:5: write the port apart, --master-port=5"));
-  CHECK_THAT(error_of({.rdzv_endpoint = "h:x"}), ContainsSubstring("--rdzv-endpoint: "));
-  CHECK_THAT(error_of({.role = std::string(201, 'x')}), ContainsSubstring("--role=x"));
-  CHECK_THAT(error_of({.rdzv_id = "a/b"}), ContainsSubstring("--rdzv-id=a/b"));
-  CHECK_THAT(error_of({.nproc_per_node = Device::Xpu}), ContainsSubstring("=xpu"));
-  CHECK_THAT(error_of({.nproc_per_node = Device::Gpu}),
+  CHECK_THAT(plan_error({.rdzv_endpoint = "h:x"}), ContainsSubstring("--rdzv-endpoint: "));
+  CHECK_THAT(plan_error({.role = std::string(201, 'x')}), ContainsSubstring("--role=x"));
+  CHECK_THAT(plan_error({.rdzv_id = "a/b"}), ContainsSubstring("--rdzv-id=a/b"));
+  CHECK_THAT(plan_error({.nproc_per_node = Device::Xpu}), ContainsSubstring("=xpu"));
+  CHECK_THAT(plan_error({.nproc_per_node = Device::Gpu}),
              ContainsSubstring("no GPU is visible on gpu0"));
-  CHECK_THAT(error_of({.module = true, .no_python = true}), ContainsSubstring("--no-python"));
+  CHECK_THAT(plan_error({.module = true, .no_python = true}), ContainsSubstring("--no-python"));
 }
 
 TEST_CASE("with the store left to workers, drun meets elsewhere") {
@@ -170,15 +134,15 @@ TEST_CASE("with the store left to workers, drun meets elsewhere") {
   CHECK(apart.endpoint == Endpoint{"gpu0", 9});
   CHECK(apart.master_addr == "10.0.0.1");
   CHECK_THAT(
-      error_of(
+      plan_error(
           {.nnodes = NodeRange{2, 2}, .rdzv_endpoint = "gpu0:29500", .store = StoreHost::Worker}),
       ContainsSubstring("give --rdzv-endpoint another port"));
-  CHECK_THAT(error_of({.nnodes = NodeRange{2, 2}, .master_port = 0, .store = StoreHost::Worker}),
+  CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .master_port = 0, .store = StoreHost::Worker}),
              ContainsSubstring("definite"));
 }
 
 TEST_CASE("the number of workers may follow the machine") {
-  HostFacts host = host_with();
+  HostFacts host = train_host();
   CHECK(join_of({.nproc_per_node = 3}, host).local_world_size == 3);
   CHECK(join_of({.nproc_per_node = Device::Cpu}, host).local_world_size == 6);
   CHECK(join_of({.nproc_per_node = Device::Auto}, host).local_world_size == 6);
@@ -198,9 +162,9 @@ TEST_CASE("timeouts come from --rdzv-conf, and a strange key is noted") {
   CHECK(join_of(
             {.rdzv_conf = {{"keep_alive_interval", "1e9"}, {"keep_alive_max_attempt", "1000000"}}})
             .heartbeat_timeout == std::chrono::hours(24 * 365));
-  CHECK_THAT(error_of({.rdzv_conf = {{"join_timeout", "0"}}}),
+  CHECK_THAT(plan_error({.rdzv_conf = {{"join_timeout", "0"}}}),
              ContainsSubstring("--rdzv-conf join_timeout=0: expected seconds"));
-  CHECK_THAT(error_of({.rdzv_conf = {{"keep_alive_max_attempt", "0"}}}),
+  CHECK_THAT(plan_error({.rdzv_conf = {{"keep_alive_max_attempt", "0"}}}),
              ContainsSubstring("expected a count"));
   Options options = running("train");
   options.rdzv_conf = {{"is_host", "1"}, {"read_timeout", "x"}, {"\"quoted", "1"}};
@@ -214,41 +178,42 @@ TEST_CASE("scripts and modules get a Python, the nearest one") {
                                         {"/usr/bin/python3", FileKind::Executable}};
   Options script = running("t.py");
   script.program_arguments = {"-x", "1"};
-  const Program on_path = program_of(script, host_with(files));
+  const Program on_path = program_of(script, train_host(files));
   CHECK(on_path.argv == Words{"/usr/bin/python3", "-u", "t.py", "-x", "1"});
   CHECK(on_path.arguments_at == 3);
   CHECK_FALSE(on_path.cannot_start);
 
   Options module = running("pkg.main");
   module.module = true;
-  CHECK(program_of(module, host_with(files)).argv ==
+  CHECK(program_of(module, train_host(files)).argv ==
         Words{"/usr/bin/python3", "-u", "-m", "pkg.main"});
-  CHECK(program_of(module, host_with(files)).arguments_at == 4);
+  CHECK(program_of(module, train_host(files)).arguments_at == 4);
 
   files["/venv/bin/python3"] = FileKind::Executable;
   files["/conda/bin/python"] = FileKind::Executable;
-  CHECK(program_of(script, host_with(files, {{"CONDA_PREFIX", "/conda"}})).argv[0] ==
+  CHECK(program_of(script, train_host(files, {{"CONDA_PREFIX", "/conda"}})).argv[0] ==
         "/conda/bin/python");
-  CHECK(program_of(script, host_with(files, {{"CONDA_PREFIX", "/conda"}, {"VIRTUAL_ENV", "/venv"}}))
-            .argv[0] == "/venv/bin/python3");
+  CHECK(
+      program_of(script, train_host(files, {{"CONDA_PREFIX", "/conda"}, {"VIRTUAL_ENV", "/venv"}}))
+          .argv[0] == "/venv/bin/python3");
   const Program chosen =
-      program_of(script, host_with(files, {{"VIRTUAL_ENV", "/venv"}, {"PYTHON_EXEC", "/opt/py"}}));
+      program_of(script, train_host(files, {{"VIRTUAL_ENV", "/venv"}, {"PYTHON_EXEC", "/opt/py"}}));
   CHECK(chosen.argv[0] == "/opt/py");
   REQUIRE(chosen.cannot_start);
   CHECK_THAT(chosen.cannot_start->message, ContainsSubstring("PYTHON_EXEC: /opt/py: no such file"));
-  const Program none = program_of(script, host_with({{"t.py", FileKind::Executable}}));
+  const Program none = program_of(script, train_host({{"t.py", FileKind::Executable}}));
   REQUIRE(none.cannot_start);
   CHECK_THAT(none.cannot_start->message, ContainsSubstring("set PYTHON_EXEC"));
 }
 
 TEST_CASE("a script is looked for in the working directory, a program on PATH") {
-  const HostFacts host = host_with({{"/usr/bin/python3", FileKind::Executable},
-                                    {"/usr/bin/on_path.py", FileKind::Executable},
-                                    {"./here", FileKind::Executable},
-                                    {"/usr/bin/closed", FileKind::NotExecutable},
-                                    {"./closed.sh", FileKind::NotExecutable},
-                                    {"./folder", FileKind::Directory},
-                                    {"folder.py", FileKind::Directory}});
+  const HostFacts host = train_host({{"/usr/bin/python3", FileKind::Executable},
+                                     {"/usr/bin/on_path.py", FileKind::Executable},
+                                     {"./here", FileKind::Executable},
+                                     {"/usr/bin/closed", FileKind::NotExecutable},
+                                     {"./closed.sh", FileKind::NotExecutable},
+                                     {"./folder", FileKind::Directory},
+                                     {"folder.py", FileKind::Directory}});
   const auto problem = [&](const std::string& name) {
     const Program program = program_of(running(name), host);
     REQUIRE(program.cannot_start);
@@ -273,10 +238,10 @@ TEST_CASE("a script is looked for in the working directory, a program on PATH") 
 
 TEST_CASE(
     "with --no-python a script is executed, and torchrun's name gives what is left to Python") {
-  const HostFacts host = host_with({{"/usr/bin/python3", FileKind::Executable},
-                                    {"./t.py", FileKind::Executable},
-                                    {"t.py", FileKind::Executable},
-                                    {"./text", FileKind::NotExecutable}});
+  const HostFacts host = train_host({{"/usr/bin/python3", FileKind::Executable},
+                                     {"./t.py", FileKind::Executable},
+                                     {"t.py", FileKind::Executable},
+                                     {"./text", FileKind::NotExecutable}});
   Options script = running("./t.py");
   CHECK(program_of(script, host).argv[0] == "/usr/bin/python3");
   script.no_python = true;
@@ -325,13 +290,13 @@ TEST_CASE("a rank that this node does not have is an error") {
   options.tee.of_ranks = {{11, 3}};
   CHECK(plan_of(options).agent.output.streams[11][0].to_file);
   options.tee.of_ranks = {{12, 3}};
-  CHECK(error_of(options) == "--tee: there is no local rank 12; this node's go from 0 to 11");
+  CHECK(plan_error(options) == "--tee: there is no local rank 12; this node's go from 0 to 11");
   options.tee.of_ranks = {};
   options.redirects.of_ranks = {{40, 3}};
-  CHECK_THAT(error_of(options), ContainsSubstring("--redirects: there is no local rank 40"));
+  CHECK_THAT(plan_error(options), ContainsSubstring("--redirects: there is no local rank 40"));
   options.redirects.of_ranks = {};
   options.local_ranks_filter = {12};
-  CHECK_THAT(error_of(options),
+  CHECK_THAT(plan_error(options),
              ContainsSubstring("--local-ranks-filter: there is no local rank 12"));
 }
 
@@ -344,9 +309,9 @@ TEST_CASE("files, labels, reports and limits come from options or torchrun's var
   CHECK(plan_of(options).agent.output.log_dir == "");
   options.report = "out.json";
   CHECK(plan_of(options).report_file == "out.json");
-  const HostFacts host = host_with({}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"},
-                                        {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${rank}>"},
-                                        {"TORCHELASTIC_ERROR_FILE", "/e.json"}});
+  const HostFacts host = train_host({}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"},
+                                         {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${rank}>"},
+                                         {"TORCHELASTIC_ERROR_FILE", "/e.json"}});
   const AgentSpec agent = plan_of(options, host).agent;
   CHECK(agent.shutdown_timeout == std::chrono::seconds(7));
   CHECK(agent.output.label_template == "<${rank}>");
@@ -355,7 +320,7 @@ TEST_CASE("files, labels, reports and limits come from options or torchrun's var
   options.shutdown_timeout = std::chrono::seconds(1);
   CHECK(plan_of(options, host).agent.shutdown_timeout == std::chrono::seconds(1));
   options.shutdown_timeout.reset();
-  CHECK_THAT(error_of(options, host_with({}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "-1"}})),
+  CHECK_THAT(plan_error(options, train_host({}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "-1"}})),
              ContainsSubstring("TORCH_ELASTIC_SHUTDOWN_TIMEOUT=-1"));
   CHECK(plan_of(running("train")).agent.shutdown_timeout == std::chrono::seconds(30));
 }
@@ -384,7 +349,7 @@ TEST_CASE("workers inherit the whole environment, and torchrun's two defaults") 
   options.nproc_per_node = 2;
   CHECK(value(plan_of(options), "OMP_NUM_THREADS") == "1");
   CHECK(plan_of(options).notes.size() == 1);
-  const HostFacts host = host_with(
+  const HostFacts host = train_host(
       {}, {{"OMP_NUM_THREADS", "4"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"}, {"MINE", ""}});
   const Plan plan = plan_of(options, host);
   CHECK(value(plan, "OMP_NUM_THREADS") == "4");
@@ -398,9 +363,9 @@ TEST_CASE("virtual local ranks need a device each") {
   options.nproc_per_node = 3;
   options.virtual_local_rank = true;
   CHECK(plan_of(options).agent.worker.virtual_local_rank);
-  CHECK(plan_of(options, host_with({}, {{"CUDA_VISIBLE_DEVICES", "4,5,6"}}))
+  CHECK(plan_of(options, train_host({}, {{"CUDA_VISIBLE_DEVICES", "4,5,6"}}))
             .agent.worker.virtual_local_rank);
-  CHECK_THAT(error_of(options, host_with({}, {{"CUDA_VISIBLE_DEVICES", "4,5"}})),
+  CHECK_THAT(plan_error(options, train_host({}, {{"CUDA_VISIBLE_DEVICES", "4,5"}})),
              ContainsSubstring("names 2 devices for 3 workers"));
 }
 
@@ -427,7 +392,7 @@ TEST_CASE("hangs are looked for when it is asked for, and the plan says so") {
   options.local_ranks_filter = std::vector<int>{0};
   CHECK(plan_of(options).warnings.size() == 1);
   options.hang_timeout = std::chrono::milliseconds(999);
-  CHECK_THAT(error_of(options), ContainsSubstring("--hang-timeout"));
+  CHECK_THAT(plan_error(options), ContainsSubstring("--hang-timeout"));
 }
 
 }  // namespace drun

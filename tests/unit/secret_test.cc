@@ -10,7 +10,7 @@ namespace {
 
 const std::string kSecret = "0123456789abcdef";
 
-HostFacts host_with(std::vector<EnvironmentEntry> environment) {
+HostFacts host_with_secret(std::vector<EnvironmentEntry> environment) {
   HostFacts host;
   host.hostname = "gpu0";
   host.environment = std::move(environment);
@@ -63,7 +63,7 @@ TEST_CASE("a secret that is too short or too long is an error that names its sou
 
 TEST_CASE("the secret comes from the file, else from the variable, else there is none") {
   const auto plan = [](std::optional<std::string> file, std::vector<EnvironmentEntry> environment) {
-    auto made = make_plan(options_with(std::move(file)), host_with(std::move(environment)));
+    auto made = make_plan(options_with(std::move(file)), host_with_secret(std::move(environment)));
     REQUIRE(made);
     return *made;
   };
@@ -76,7 +76,7 @@ TEST_CASE("the secret comes from the file, else from the variable, else there is
 }
 
 TEST_CASE("an empty DRUN_SECRET is an error: the job would run unprotected") {
-  const auto plan = make_plan(options_with({}), host_with({{"DRUN_SECRET", ""}}));
+  const auto plan = make_plan(options_with({}), host_with_secret({{"DRUN_SECRET", ""}}));
   REQUIRE_FALSE(plan);
   CHECK_THAT(plan.error().message, ContainsSubstring("DRUN_SECRET: the secret is empty"));
 }
@@ -84,19 +84,19 @@ TEST_CASE("an empty DRUN_SECRET is an error: the job would run unprotected") {
 TEST_CASE("workers do not get DRUN_SECRET, unless they are to") {
   Options options = options_with(GENERATE(std::optional<std::string>(), "f"));
   options.pass_secret = GENERATE(false, true);
-  const auto plan = make_plan(options, host_with({{"DRUN_SECRET", kSecret}}));
+  const auto plan = make_plan(options, host_with_secret({{"DRUN_SECRET", kSecret}}));
   REQUIRE(plan);
   CHECK(is_in_environment(*plan) == options.pass_secret);
 }
 
 TEST_CASE("the plan tells where the secret is from, and nothing of it") {
-  const auto plan = make_plan(options_with({}), host_with({{"DRUN_SECRET", kSecret}}));
+  const auto plan = make_plan(options_with({}), host_with_secret({{"DRUN_SECRET", kSecret}}));
   REQUIRE(plan);
   CHECK_THAT(plan_text(*plan), ContainsSubstring("secret       from DRUN_SECRET\n"));
   CHECK_THAT(plan_json(*plan), ContainsSubstring("\"secret\": \"DRUN_SECRET\""));
   CHECK(plan_text(*plan).find(kSecret) == std::string::npos);
   CHECK(plan_json(*plan).find(kSecret) == std::string::npos);
-  const auto without = make_plan(options_with({}), host_with({}));
+  const auto without = make_plan(options_with({}), host_with_secret({}));
   REQUIRE(without);
   CHECK(plan_text(*without).find("secret") == std::string::npos);
   CHECK_THAT(plan_json(*without), ContainsSubstring("\"secret\": null"));

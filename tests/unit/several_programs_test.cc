@@ -10,60 +10,27 @@
 #include "launcher/programs/pass_on.h"
 #include "launcher/programs/settle_programs.h"
 #include "tests/support/catch.h"
+#include "tests/support/plans.h"
 
 namespace drun {
 namespace {
 
-using Words = std::vector<std::string>;
-using Variables = std::vector<EnvironmentEntry>;
+using test::desk_with;
+using test::options_of;
+using test::Words;
 
-HostFacts host_with(const Variables& variables = {}) {
-  HostFacts host;
-  host.hostname = "desk";
-  host.usable_cpus = 4;
-  host.random_id = "0123456789abcdef";
-  host.working_directory = "/work";
-  host.environment = variables;
-  host.probe = [](const std::string& path) {
-    return path.find("missing") == path.npos ? FileKind::Executable : FileKind::Missing;
-  };
-  return host;
-}
-
-Result<Options> parsed(Words words, const HostFacts& host, const std::string& name = "drun") {
-  words.insert(words.begin(), name);
-  Result<Command> command =
-      parse_command_line(words, [&host](std::string_view each) { return variable(host, each); });
-  if (!command) return command.error();
-  return std::get<Options>(*command);
-}
-
-Options options_of(const Words& words, const HostFacts& host = host_with(),
-                   const std::string& name = "drun") {
-  const Result<Options> options = parsed(words, host, name);
-  INFO((options ? "" : options.error().message));
-  REQUIRE(options);
-  return *options;
-}
-
-Result<Plan> planned(const Words& words, const HostFacts& host = host_with()) {
-  const Result<Options> options = parsed(words, host);
+Result<Plan> planned_programs(const Words& words, const HostFacts& host = desk_with()) {
+  const Result<Options> options = test::parse_options(words, host);
   if (!options) return options.error();
   return make_plan(*options, host);
 }
 
-Plan plan_of(const Words& words, const HostFacts& host = host_with()) {
-  const Result<Plan> plan = planned(words, host);
-  INFO((plan ? "" : plan.error().message));
-  REQUIRE(plan);
-  return *plan;
+Plan programs_plan(const Words& words, const HostFacts& host = desk_with()) {
+  return test::value_of(planned_programs(words, host));
 }
 
-std::string error_of(const Words& words, const HostFacts& host = host_with()) {
-  const Result<Plan> plan = planned(words, host);
-  REQUIRE_FALSE(plan);
-  CHECK(plan.error().code == ErrorCode::Usage);
-  return plan.error().message;
+std::string programs_error(const Words& words, const HostFacts& host = desk_with()) {
+  return test::usage_error(planned_programs(words, host));
 }
 
 // "server: 1 ./server; worker: 4 ./worker --flag".
@@ -75,14 +42,14 @@ std::string text_of(const WorkerSpec& worker) {
   return text;
 }
 
-Result<hosts::HostPlan> host_plan(const Words& words, const HostFacts& host = host_with()) {
-  const Result<Options> options = parsed(words, host);
+Result<hosts::HostPlan> host_plan(const Words& words, const HostFacts& host = desk_with()) {
+  const Result<Options> options = test::parse_options(words, host);
   if (!options) return options.error();
   return hosts::make_host_plan(*options, host, "/opt/drun");
 }
 
 // What the agent of each host makes of the words that it is given.
-std::vector<std::string> agents_of(const Words& words, const HostFacts& host = host_with()) {
+std::vector<std::string> agents_of(const Words& words, const HostFacts& host = desk_with()) {
   const Result<hosts::HostPlan> plan = host_plan(words, host);
   INFO((plan ? "" : plan.error().message));
   REQUIRE(plan);
@@ -90,7 +57,7 @@ std::vector<std::string> agents_of(const Words& words, const HostFacts& host = h
   for (const hosts::HostNode& node : plan->nodes) {
     Options options = options_of({node.arguments.begin() + 1, node.arguments.end()});
     options.is_checked_first = true;
-    const Result<Plan> there = make_plan(options, host_with());
+    const Result<Plan> there = make_plan(options, desk_with());
     INFO((there ? "" : there.error().message));
     REQUIRE(there);
     agents.push_back(text_of(there->agent.worker));
@@ -102,12 +69,12 @@ std::vector<std::string> agents_of(const Words& words, const HostFacts& host = h
 
 TEST_CASE("a colon divides programs where the first has a number of its own") {
   const Plan plan =
-      plan_of({"-np", "1", "./server", ":", "-np", "4", "./bin/worker", "--flag", "x"});
+      programs_plan({"-np", "1", "./server", ":", "-np", "4", "./bin/worker", "--flag", "x"});
   CHECK(text_of(plan.agent.worker) == "server: 1 ./server; worker: 4 ./bin/worker --flag x");
   CHECK(plan.agent.join.local_world_size == 5);
   CHECK(plan.agent.join.roles == std::vector<RoleShare>{{"server", 1}, {"worker", 4}});
-  const auto with_full_name =
-      plan_of({"--nproc_per_node=2", "./a", ":", "--nproc-per-node", "1", "--role=b", "--", "./a"});
+  const auto with_full_name = programs_plan(
+      {"--nproc_per_node=2", "./a", ":", "--nproc-per-node", "1", "--role=b", "--", "./a"});
   CHECK(text_of(with_full_name.agent.worker) == "a: 2 ./a; b: 1 ./a");
 }
 
@@ -120,9 +87,9 @@ TEST_CASE("a colon is the program's where nobody has counted workers") {
     CHECK(options.program_arguments == Words{"a", ":", "b"});
   }
   const Options torchrun =
-      options_of({"--nproc-per-node=2", "./prog", "a", ":", "b"}, host_with(), "torchrun");
+      options_of({"--nproc-per-node=2", "./prog", "a", ":", "b"}, desk_with(), "torchrun");
   CHECK(torchrun.programs.empty());
-  const HostFacts by_variable = host_with({{"PET_NPROC_PER_NODE", "2"}});
+  const HostFacts by_variable = desk_with({{"PET_NPROC_PER_NODE", "2"}});
   CHECK(options_of({"./prog", ":", "b"}, by_variable).programs.empty());
 }
 
@@ -134,7 +101,7 @@ TEST_CASE("another word can divide programs") {
   CHECK(options.programs[1].arguments == Words{":"});
   CHECK(options.programs[1].no_python);
   CHECK(options.hosts.np == 3);
-  CHECK_THAT(error_of({"--separator=", "-np", "1", "./a"}), ContainsSubstring("--separator"));
+  CHECK_THAT(programs_error({"--separator=", "-np", "1", "./a"}), ContainsSubstring("--separator"));
 }
 
 TEST_CASE("a line of several programs that says too little or too much is refused") {
@@ -157,20 +124,20 @@ TEST_CASE("a line of several programs that says too little or too much is refuse
       {{"--separator=::", "./a"}, "how many workers"},
   }));
   INFO(shell_quoted(words));
-  CHECK_THAT(error_of(words), ContainsSubstring(part));
+  CHECK_THAT(programs_error(words), ContainsSubstring(part));
 }
 
 TEST_CASE("each program has variables and a role of its own") {
-  const HostFacts host = host_with({{"FROM_HERE", "yes"}, {"OMP_NUM_THREADS", "3"}});
-  const Plan plan = plan_of(
+  const HostFacts host = desk_with({{"FROM_HERE", "yes"}, {"OMP_NUM_THREADS", "3"}});
+  const Plan plan = programs_plan(
       {"--role=first",      "-x",  "A=1", "-np", "1", "./a", ":", "-x",     "FROM_HERE", "-x",
        "OMP_NUM_THREADS=7", "-np", "2",   "./b", ":", "-np", "1", "--role", "first",     "./a"},
       host);
   const WorkerSpec& worker = plan.agent.worker;
   CHECK(plan.agent.join.roles == std::vector<RoleShare>{{"first", 1}, {"b", 2}, {"first", 1}});
-  CHECK(worker.programs[0].environment == Variables{{"A", "1"}});
+  CHECK(worker.programs[0].environment == std::vector<EnvironmentEntry>{{"A", "1"}});
   CHECK(worker.programs[1].environment ==
-        Variables{{"FROM_HERE", "yes"}, {"OMP_NUM_THREADS", "7"}});
+        std::vector<EnvironmentEntry>{{"FROM_HERE", "yes"}, {"OMP_NUM_THREADS", "7"}});
   World world;
   world.local_world_size = world.world_size = 4;
   const auto own = agent::own_environment(worker, world, 1, "");
@@ -188,7 +155,7 @@ TEST_CASE("neighbours of one role are one share and a job has few of them on a n
     for (const std::string& word : Words{"-np", "1", "./same", std::to_string(i)})
       words.push_back(word);
   }
-  const Plan plan = plan_of(words);
+  const Plan plan = programs_plan(words);
   CHECK(plan.agent.join.roles == std::vector<RoleShare>{{"same", 20}});
   CHECK(plan.agent.worker.programs.size() == 20);
   words.clear();
@@ -197,7 +164,8 @@ TEST_CASE("neighbours of one role are one share and a job has few of them on a n
     for (const std::string& word : Words{"-np", "1", "--role=r" + std::to_string(i), "./a"})
       words.push_back(word);
   }
-  CHECK_THAT(error_of(words), ContainsSubstring("17 roles") && ContainsSubstring("at most 16"));
+  CHECK_THAT(programs_error(words),
+             ContainsSubstring("17 roles") && ContainsSubstring("at most 16"));
 }
 
 TEST_CASE("the same line on every node gives each its part of the job") {
@@ -205,20 +173,21 @@ TEST_CASE("the same line on every node gives each its part of the job") {
     Words words{"--nnodes=3", "--node-rank=" + rank, "--master-addr=a"};
     words.insert(words.end(), more.begin(), more.end());
     words.insert(words.end(), {"-np", "1", "./s", ":", "-np", "6", "./w"});
-    return text_of(plan_of(words).agent.worker);
+    return text_of(programs_plan(words).agent.worker);
   };
   CHECK(node("0") == "s: 1 ./s; w: 2 ./w");
   CHECK(node("1") == "w: 2 ./w");
   CHECK(node("2") == "w: 2 ./w");
   CHECK(node("0", {"--map-by=ppr:5:node"}) == "s: 1 ./s; w: 4 ./w");
   CHECK(node("1", {"--map-by=ppr:5:node"}) == "w: 2 ./w");
-  CHECK_THAT(error_of({"--nnodes=3", "--node-rank=2", "--map-by=ppr:5:node", "-np", "1", "./s", ":",
-                       "-np", "6", "./w"}),
+  CHECK_THAT(programs_error({"--nnodes=3", "--node-rank=2", "--map-by=ppr:5:node", "-np", "1",
+                             "./s", ":", "-np", "6", "./w"}),
              ContainsSubstring("node 2 of 3 is left without a worker"));
-  CHECK_THAT(error_of({"--nnodes=2", "--node-rank=1", "--map-by=ppr:2:node", "-np", "5", "./w"}),
-             ContainsSubstring("fewer"));
-  CHECK_THAT(error_of({"--nnodes=1:3", "--rdzv-backend=c10d", "--rdzv-endpoint=a", "-np", "3",
-                       "./s", ":", "-np", "6", "./w"}),
+  CHECK_THAT(
+      programs_error({"--nnodes=2", "--node-rank=1", "--map-by=ppr:2:node", "-np", "5", "./w"}),
+      ContainsSubstring("fewer"));
+  CHECK_THAT(programs_error({"--nnodes=1:3", "--rdzv-backend=c10d", "--rdzv-endpoint=a", "-np", "3",
+                             "./s", ":", "-np", "6", "./w"}),
              ContainsSubstring("--nproc-per-node"));
 }
 
@@ -240,33 +209,35 @@ TEST_CASE("shares of a job are whole and in order for every size") {
 }
 
 TEST_CASE("with numbers for each node every node has all programs") {
-  const Plan plan = plan_of({"--nnodes=2", "--node-rank=1", "--master-addr=a", "--nproc-per-node=1",
-                             "./s", ":", "--nproc-per-node=cpu", "./w"});
+  const Plan plan =
+      programs_plan({"--nnodes=2", "--node-rank=1", "--master-addr=a", "--nproc-per-node=1", "./s",
+                     ":", "--nproc-per-node=cpu", "./w"});
   CHECK(text_of(plan.agent.worker) == "s: 1 ./s; w: 4 ./w");
   CHECK(plan.agent.join.local_world_size == 5);
-  CHECK_THAT(error_of({"--nproc-per-node=1", "./s", ":", "--nproc-per-node=gpu", "./w"}),
+  CHECK_THAT(programs_error({"--nproc-per-node=1", "./s", ":", "--nproc-per-node=gpu", "./w"}),
              ContainsSubstring("./w: --nproc-per-node=gpu"));
 }
 
 TEST_CASE("each program's workers have GPUs of their own") {
-  HostFacts host = host_with();
+  HostFacts host = desk_with();
   host.gpus = 6;
   host.installed_gpus.resize(6);
-  const Plan plan = plan_of({"-np", "1", "./s", ":", "--gpus-per-worker=2", "-np", "2", "./w", ":",
-                             "--gpus-per-worker=1", "-np", "1", "./e"},
-                            host);
+  const Plan plan = programs_plan({"-np", "1", "./s", ":", "--gpus-per-worker=2", "-np", "2", "./w",
+                                   ":", "--gpus-per-worker=1", "-np", "1", "./e"},
+                                  host);
   const auto& places = plan.agent.worker.placements;
   REQUIRE(places.size() == 4);
   CHECK(places[0].devices.empty());
   CHECK(places[1].devices == Words{"0", "1"});
   CHECK(places[2].devices == Words{"2", "3"});
   CHECK(places[3].devices == Words{"4"});
-  CHECK_THAT(error_of({"-np", "1", "./s", ":", "--gpus-per-worker=4", "-np", "2", "./w"}, host),
-             ContainsSubstring("3 workers need 8 GPUs, and 6 are visible"));
+  CHECK_THAT(
+      programs_error({"-np", "1", "./s", ":", "--gpus-per-worker=4", "-np", "2", "./w"}, host),
+      ContainsSubstring("3 workers need 8 GPUs, and 6 are visible"));
 }
 
 TEST_CASE("a program that is not there is named before anything starts") {
-  const Plan plan = plan_of({"-np", "1", "./s", ":", "-np", "1", "./missing"});
+  const Plan plan = programs_plan({"-np", "1", "./s", ":", "-np", "1", "./missing"});
   REQUIRE(plan.cannot_start);
   CHECK(plan.cannot_start->program == "./missing");
   CHECK(plan.cannot_start->role == "missing");
@@ -285,7 +256,7 @@ TEST_CASE("hosts get their part of the programs and the agents read it as it was
 }
 
 TEST_CASE("variables of programs go to the hosts with their values and the plan hides them") {
-  const HostFacts host = host_with({{"TOKEN", "s3cr=et,x"}});
+  const HostFacts host = desk_with({{"TOKEN", "s3cr=et,x"}});
   const Words words{"-H", "a:2", "-x", "TOKEN", "-np", "1", "./s", ":", "-np", "1", "./w"};
   const Result<hosts::HostPlan> plan = host_plan(words, host);
   REQUIRE(plan);
@@ -296,9 +267,10 @@ TEST_CASE("variables of programs go to the hosts with their values and the plan 
   Options options =
       options_of({plan->nodes[0].arguments.begin() + 1, plan->nodes[0].arguments.end()});
   options.is_checked_first = true;
-  const Result<Plan> there = make_plan(options, host_with());
+  const Result<Plan> there = make_plan(options, desk_with());
   REQUIRE(there);
-  CHECK(there->agent.worker.programs[0].environment == Variables{{"TOKEN", "s3cr=et,x"}});
+  CHECK(there->agent.worker.programs[0].environment ==
+        std::vector<EnvironmentEntry>{{"TOKEN", "s3cr=et,x"}});
   CHECK(there->agent.worker.programs[1].environment.empty());
 }
 
@@ -310,7 +282,7 @@ TEST_CASE("the doctor looks at the hosts and programs of the job") {
     CHECK(node.workers == 1);
     Options options = options_of({node.arguments.begin() + 1, node.arguments.end()});
     options.is_checked_first = true;
-    const Result<Plan> there = make_plan(options, host_with());
+    const Result<Plan> there = make_plan(options, desk_with());
     INFO((there ? "" : there.error().message));
     REQUIRE(there);
     CHECK(there->agent.join.local_world_size == 1);
@@ -323,7 +295,7 @@ TEST_CASE("the doctor looks at the hosts and programs of the job") {
     CHECK(node.workers == 1);
     Options options = options_of({node.arguments.begin() + 1, node.arguments.end()});
     options.is_checked_first = true;
-    const Result<Plan> there = make_plan(options, host_with());
+    const Result<Plan> there = make_plan(options, desk_with());
     INFO((there ? "" : there.error().message));
     REQUIRE(there);
     CHECK(there->agent.join.local_world_size == 1);
@@ -331,7 +303,7 @@ TEST_CASE("the doctor looks at the hosts and programs of the job") {
     problems += there->agent.worker.argv.back() + "\n";
   }
   CHECK_THAT(problems, ContainsSubstring("--problem=./missing"));
-  const Result<Plan> here = planned(
+  const Result<Plan> here = planned_programs(
       {"doctor", "--nnodes=2", "--master-addr=a", "-np", "1", "./a", ":", "-np", "4", "./b"});
   INFO((here ? "" : here.error().message));
   REQUIRE(here);
@@ -339,7 +311,7 @@ TEST_CASE("the doctor looks at the hosts and programs of the job") {
 }
 
 TEST_CASE("the plan shows every program") {
-  const Plan plan = plan_of({"-x", "A=1", "-np", "1", "./s", ":", "-np", "4", "./w", "a b"});
+  const Plan plan = programs_plan({"-x", "A=1", "-np", "1", "./s", ":", "-np", "4", "./w", "a b"});
   const std::string text = plan_text(plan);
   CHECK_THAT(text, ContainsSubstring("programs     local rank 0, role s: ./s  (sets A)\n") &&
                        ContainsSubstring("local ranks 1 to 4, role w: ./w 'a b'\n") &&
@@ -349,7 +321,7 @@ TEST_CASE("the plan shows every program") {
   REQUIRE(json.at("programs").size() == 2);
   CHECK(json.at("programs")[1] == nlohmann::json::parse(R"({"role":"w","local_rank":1,"workers":4,
                                   "command":["./w","a b"],"variables":{}})"));
-  CHECK(nlohmann::json::parse(plan_json(plan_of({"./s"}))).at("programs").is_null());
+  CHECK(nlohmann::json::parse(plan_json(programs_plan({"./s"}))).at("programs").is_null());
 }
 
 TEST_CASE("an app file has a program a line") {
@@ -398,7 +370,7 @@ TEST_CASE("what stands before an app file is for all its programs") {
   CHECK_THAT(refusal("-np 1 ./a\n-np 1 --bind-to=core ./b"), ContainsSubstring("program 2"));
   CHECK_THAT(refusal("-np 1 ./a", {.program = "./b"}), ContainsSubstring("./b is another"));
   CHECK_THAT(refusal("-np 1 ./a", {.options = {{"--np", "3"}}}), ContainsSubstring("--np"));
-  CHECK_THAT(error_of({"--app=/nowhere/at/all"}), ContainsSubstring("no such file"));
+  CHECK_THAT(programs_error({"--app=/nowhere/at/all"}), ContainsSubstring("no such file"));
 }
 
 }  // namespace drun
