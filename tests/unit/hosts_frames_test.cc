@@ -6,6 +6,7 @@
 #include "launcher/hosts/hand_over.h"
 #include "launcher/hosts/marked_lines.h"
 #include "tests/support/catch.h"
+#include "tests/support/taken_apart.h"
 
 namespace drun::hosts {
 namespace {
@@ -13,30 +14,8 @@ namespace {
 using agent::FrameHead;
 using rendezvous::Lines;
 using rendezvous::LinesFrom;
-
-struct Parts {
-  std::string text;  // with marked lines in angle brackets
-  std::vector<agent::FramedLines> frames;
-};
-
-Parts taken_apart(const std::string& bytes, std::size_t piece, bool takes_frames = true) {
-  Parts parts;
-  MarkedLines::Listener listener{
-      .on_text = [&parts](std::string_view text) { parts.text += text; },
-      .on_line = [&parts](std::string_view line) { parts.text += "<" + std::string(line) + ">"; }};
-  if (takes_frames) {
-    listener.on_frame = [&parts](const FrameHead& head, std::string_view payload) {
-      auto framed = agent::parse_frame(head, payload);
-      REQUIRE(framed);
-      parts.frames.push_back(*std::move(framed));
-    };
-  }
-  MarkedLines lines;
-  for (std::size_t at = 0; at < bytes.size(); at += piece)
-    lines.take(std::string_view(bytes).substr(at, piece), listener);
-  lines.end_of_stream(listener);
-  return parts;
-}
+using test::Parts;
+using test::taken_apart;
 
 Lines lines_of(std::string text) {
   return {.round = 2,

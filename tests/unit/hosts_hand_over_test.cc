@@ -4,14 +4,16 @@
 
 #include "launcher/hosts/marked_lines.h"
 #include "tests/support/catch.h"
+#include "tests/support/random_bytes.h"
+#include "tests/support/taken_apart.h"
 
 namespace drun::hosts {
 namespace {
 
-std::string random_bytes(std::mt19937& random) {
-  std::string text(random() % 40, '\0');
-  for (char& c : text) c = static_cast<char>(random() % 256);
-  return text;
+using test::random_bytes;
+
+std::string texts_and_lines(const std::string& bytes, std::size_t piece) {
+  return test::taken_apart(bytes, piece, false).text;
 }
 
 // Without mark and newline.
@@ -19,19 +21,6 @@ std::string body(const std::string& line) {
   REQUIRE(line.ends_with('\n'));
   const std::size_t mark = line.starts_with(kMark) ? kMark.size() : 0;
   return line.substr(mark, line.size() - mark - 1);
-}
-
-// What comes out when `bytes` arrive in pieces of `size`: texts joined, lines in angle brackets.
-std::string taken_apart(const std::string& bytes, std::size_t size) {
-  MarkedLines lines;
-  std::string out;
-  const MarkedLines::Listener listener{
-      .on_text = [&out](std::string_view text) { out += text; },
-      .on_line = [&out](std::string_view line) { out += "<" + std::string(line) + ">"; }};
-  for (std::size_t at = 0; at < bytes.size(); at += size)
-    lines.take(std::string_view(bytes).substr(at, size), listener);
-  lines.end_of_stream(listener);
-  return out;
 }
 
 }  // namespace
@@ -98,11 +87,11 @@ TEST_CASE("an agent's own lines are found among its workers', wherever the piece
       "one\n<A>two \x1e three<B>four\x1e"
       "dr\n\x1e";
   for (std::size_t size = 1; size <= bytes.size(); ++size)
-    CHECK(taken_apart(bytes, size) == expected);
-  CHECK(taken_apart("x" + mark + "cut", 3) == "x<cut>");
+    CHECK(texts_and_lines(bytes, size) == expected);
+  CHECK(texts_and_lines("x" + mark + "cut", 3) == "x<cut>");
   // Compared in here: the texts are too long to be shown.
   const std::string endless = mark + std::string(kMostLineBytes + 100, 'x') + "\n";
-  const bool is_text = taken_apart(endless, 1 << 20) == endless;
+  const bool is_text = texts_and_lines(endless, 1 << 20) == endless;
   CHECK(is_text);
 }
 

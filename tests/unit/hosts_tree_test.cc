@@ -6,9 +6,12 @@
 #include "agent/output/gather/line_frames.h"
 #include "launcher/hosts/relay_wire.h"
 #include "tests/support/catch.h"
+#include "tests/support/random_bytes.h"
 
 namespace drun::hosts {
 namespace {
+
+using test::random_bytes;
 
 std::string sizes(std::size_t hosts, std::optional<int> wished = std::nullopt) {
   std::string text;
@@ -18,12 +21,6 @@ std::string sizes(std::size_t hosts, std::optional<int> wished = std::nullopt) {
     text += (text.empty() ? "" : " ") + std::to_string(branch.size());
   }
   if (!text.empty()) CHECK(next == hosts);
-  return text;
-}
-
-std::string random_bytes(std::mt19937& random) {
-  std::string text(random() % 40, '\0');
-  for (char& c : text) c = static_cast<char>(random() % 256);
   return text;
 }
 

@@ -19,8 +19,8 @@ StoreLimits at_most(std::size_t bytes) {
   return limits;
 }
 
-struct Bench {
-  explicit Bench(std::size_t bytes) : store(at_most(bytes)) {}
+struct MemoryBench {
+  explicit MemoryBench(std::size_t bytes) : store(at_most(bytes)) {}
   // Empty: it was served.
   std::string ask(ConnectionId from, store::Request request) {
     replies.clear();
@@ -38,7 +38,7 @@ std::string text(std::size_t size) { return std::string(size, 'x'); }
 }  // namespace
 
 TEST_CASE("a key and its value count as their bytes and a little, until they go") {
-  Bench bench(1 << 20);
+  MemoryBench bench(1 << 20);
   CHECK(bench.ask(1, store::Set{"key", text(1000)}).empty());
   CHECK(bench.used() == 3 + 1000 + 2 * kEntry);
   CHECK(bench.ask(1, store::Set{"key", text(10)}).empty());
@@ -50,7 +50,7 @@ TEST_CASE("a key and its value count as their bytes and a little, until they go"
 }
 
 TEST_CASE("beyond the limit a request is refused, changes nothing, and all else goes on") {
-  Bench bench(10'000);
+  MemoryBench bench(10'000);
   CHECK(bench.ask(1, store::Set{"a", text(5000)}).empty());
   const std::size_t before = bench.used();
   const store::Request too_much = GENERATE_COPY(
@@ -71,7 +71,7 @@ TEST_CASE("beyond the limit a request is refused, changes nothing, and all else 
 }
 
 TEST_CASE("counters, barriers and lists of keys are refused in a full store") {
-  Bench bench(1000);
+  MemoryBench bench(1000);
   CHECK(bench.ask(1, store::Set{"a", text(1000 - 2 * kEntry - 1)}).empty());
   CHECK_FALSE(bench.ask(1, store::Add{"n", 1}).empty());
   CHECK_FALSE(bench.ask(1, store::Barrier{"b", 2}).empty());
@@ -83,7 +83,7 @@ TEST_CASE("counters, barriers and lists of keys are refused in a full store") {
 }
 
 TEST_CASE("a value that was replaced counts as long as an answer holds it") {
-  Bench bench(1 << 20);
+  MemoryBench bench(1 << 20);
   CHECK(bench.ask(1, store::Set{"key", text(1000)}).empty());
   CHECK(bench.ask(2, store::Get{"key"}).empty());
   const std::vector<StoreReply> unsent = std::exchange(bench.replies, {});
@@ -92,7 +92,7 @@ TEST_CASE("a value that was replaced counts as long as an answer holds it") {
 }
 
 TEST_CASE("waits and watches count until their connection is gone") {
-  Bench bench(1 << 20);
+  MemoryBench bench(1 << 20);
   CHECK(bench.ask(1, store::Wait{{"a", "bb"}}).empty());
   CHECK(bench.used() == 3 + 2 * kEntry);
   CHECK(bench.ask(2, store::Wait{{"a"}}).empty());
@@ -113,7 +113,7 @@ TEST_CASE(
   std::mt19937 random(seed);
   const auto below = [&random](std::size_t n) { return random() % n; };
   const auto key = [&] { return std::string(1 + below(3), static_cast<char>('a' + below(3))); };
-  Bench bench(20'000);
+  MemoryBench bench(20'000);
   int refused = 0;
   for (int i = 0; i < 5000; ++i) {
     const ConnectionId from = 1 + below(4);

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -7,19 +6,20 @@
 #include "rendezvous/overloaded.h"
 #include "rendezvous/store/encode.h"
 #include "rendezvous/store/store.h"
+#include "tests/support/answer_bytes.h"
 #include "tests/support/catch.h"
 #include "tests/support/store_requests.h"
 
 namespace drun {
 namespace {
 
-using Sent = std::multimap<ConnectionId, std::string>;
+using SentInTurn = std::multimap<ConnectionId, std::string>;
 
 // The same store again, as plainly as it can be said: maps, and loops over everybody.
 class Model {
  public:
   // Absent: refused.
-  std::optional<Sent> ask(ConnectionId from, const store::Request& request) {
+  std::optional<SentInTurn> ask(ConnectionId from, const store::Request& request) {
     sent_.clear();
     from_ = from;
     if (!std::visit([this](const auto& r) { return serve(r); }, request)) return std::nullopt;
@@ -163,7 +163,7 @@ class Model {
   std::map<std::string, std::string> values_;
   std::map<std::string, std::deque<std::string>> queues_;
   std::vector<Waiting> waits_;  // in the order they began
-  Sent sent_;
+  SentInTurn sent_;
   ConnectionId from_ = 0;
 };
 
@@ -173,13 +173,7 @@ std::string bytes_of(const store::Answer& answer) {
     put_u64(count, keys->keys.size());
     return count;
   }
-  OutQueue out;
-  encode(answer, out);
-  std::vector<std::string_view> pieces;
-  out.front(1000, pieces);
-  std::string bytes;
-  for (const std::string_view piece : pieces) bytes += piece;
-  return bytes;
+  return test::answer_bytes(answer);
 }
 
 }  // namespace
@@ -200,13 +194,13 @@ TEST_CASE("the store does what a plain model of it does, whatever it is asked") 
         continue;
       }
       store::Request request = random_request(random);
-      const std::optional<Sent> expected = model.ask(from, request);
+      const std::optional<SentInTurn> expected = model.ask(from, request);
       std::vector<StoreReply> replies;
       const Result<void> result = store.apply(from, std::move(request), replies);
       REQUIRE(result.has_value() == expected.has_value());
       if (!expected) continue;
       // Who is told, and what, in order for each; the order among connections is free.
-      Sent sent;
+      SentInTurn sent;
       for (const StoreReply& reply : replies) sent.emplace(reply.to, bytes_of(reply.answer));
       REQUIRE(sent == *expected);
     }

@@ -1,10 +1,9 @@
 #include "rendezvous/store/store.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 
-#include "rendezvous/store/encode.h"
+#include "tests/support/answer_bytes.h"
 #include "tests/support/catch.h"
 
 namespace drun {
@@ -22,13 +21,7 @@ class Bench {
     error = result ? "" : result.error().message;
     if (!result) CHECK(replies.empty());
     std::map<ConnectionId, std::string> sent;
-    for (const StoreReply& reply : replies) {
-      OutQueue out;
-      encode(reply.answer, out);
-      std::vector<std::string_view> pieces;
-      out.front(1000, pieces);
-      for (const std::string_view piece : pieces) sent[reply.to] += piece;
-    }
+    for (const StoreReply& reply : replies) sent[reply.to] += test::answer_bytes(reply.answer);
     return sent;
   }
   // The one answer, a blob.

@@ -1,0 +1,15 @@
+// Text of a wire's worst kind: up to 39 bytes, any of them.
+#pragma once
+
+#include <random>
+#include <string>
+
+namespace drun::test {
+
+inline std::string random_bytes(std::mt19937& random) {
+  std::string text(random() % 40, '\0');
+  for (char& c : text) c = static_cast<char>(random() % 256);
+  return text;
+}
+
+}  // namespace drun::test
