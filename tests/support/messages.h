@@ -1,12 +1,16 @@
 // Control messages for tests: one of each kind, with every field filled, or random ones.
 #pragma once
 
+#include <chrono>
 #include <random>
 #include <vector>
 
 #include "rendezvous/control_message.h"
 
 namespace drun::test {
+
+// 2026-11-21 13:03:07.123456 UTC
+inline constexpr WallTime kSomeTime{std::chrono::microseconds(1795266187123456)};
 
 Failure full_failure(int rank);
 Evidence full_evidence();

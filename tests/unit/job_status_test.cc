@@ -32,7 +32,7 @@ Census census() {
   Census census = test::full_census();
   Failure& failure = *census.job.last_failure;
   failure.host = "gpu1";
-  failure.time = WallTime(std::chrono::microseconds(1795266187123456));
+  failure.time = test::kSomeTime;
   census.job.is_preflight = false;
   return census;
 }

@@ -13,17 +13,16 @@ namespace {
 
 using agent::NodeStatus;
 using nlohmann::json;
-
-// 2026-11-21 13:03:07.123456 UTC
-constexpr WallTime kTime{std::chrono::microseconds(1795266187123456)};
+using test::kSomeTime;
 
 json line_of(const agent::Event& event) {
-  const std::string line = event_line(event, {.run_id = "night", .host = "gpu0", .pid = 7}, kTime);
+  const std::string line =
+      event_line(event, {.run_id = "night", .host = "gpu0", .pid = 7}, kSomeTime);
   CHECK(line.find('\n') == line.size() - 1);
   return json::parse(line);
 }
 
-NodeStatus running() {
+NodeStatus running_node() {
   NodeStatus status;
   status.run_id = "night";
   status.host = "gpu0";
@@ -52,7 +51,7 @@ Failure failure() {
   failed.rank = 5;
   failed.pid = 30;
   failed.status = Killed{.signal = 9};
-  failed.time = kTime;
+  failed.time = kSomeTime;
   failed.out_of_memory = true;
   return failed;
 }
@@ -76,8 +75,8 @@ TEST_CASE("an event is one line that says when, what and where") {
 TEST_CASE("every event has its name and what it has to say") {
   CHECK(line_of(agent::AgentStarted{2, {"./a\nb"}})["command"][0] == "./a\nb");
   CHECK(line_of(agent::AgentStarted{2, {"\xff"}})["command"][0] == "\xef\xbf\xbd");
-  CHECK(line_of(agent::RoundBegan{*running().world})["first_rank"] == 4);
-  CHECK(line_of(agent::RoundBegan{*running().world})["is_preflight"] == false);
+  CHECK(line_of(agent::RoundBegan{*running_node().world})["first_rank"] == 4);
+  CHECK(line_of(agent::RoundBegan{*running_node().world})["is_preflight"] == false);
   const json failed = line_of(agent::WorkerFailed{failure()});
   CHECK(failed["event"] == "worker_failed");
   CHECK(failed["exit_code"] == 137);
@@ -107,7 +106,7 @@ TEST_CASE("every event has its name and what it has to say") {
 }
 
 TEST_CASE("a status says who, how far and with whom") {
-  NodeStatus status = running();
+  NodeStatus status = running_node();
   status.last_failure = failure();
   const json said = json::parse(status_json(status));
   CHECK(said["schema"] == "drun.status/1");
@@ -129,7 +128,7 @@ TEST_CASE("a status says who, how far and with whom") {
 }
 
 TEST_CASE("a status before the first round has no world") {
-  NodeStatus status = running();
+  NodeStatus status = running_node();
   status.world.reset();
   status.node_count = 3;
   status.phase = agent::NodePhase::Joining;
@@ -141,12 +140,13 @@ TEST_CASE("a status before the first round has no world") {
 }
 
 TEST_CASE("a status reads as one would tell it") {
-  NodeStatus status = running();
+  NodeStatus status = running_node();
   status.last_failure = failure();
   status.log_directory = "/logs";
   CHECK(status_text(status_json(status)) ==
         "night  node 2  gpu0  agent 7\n"
-        "  running, 8 workers on 4 nodes, up 1 min 1 s; round 1 for 1.500 s; 1 of 3 restarts used\n"
+        "  running_node, 8 workers on 4 nodes, up 1 min 1 s; round 1 for 1.500 s; 1 of 3 restarts "
+        "used\n"
         "  command: ./train --lr=1\n"
         "  rank 4  local rank 0  pid 31\n"
         "  rank 5  local rank 1  ended\n"
@@ -155,7 +155,7 @@ TEST_CASE("a status reads as one would tell it") {
 }
 
 TEST_CASE("a status of several programs names them and each worker's role") {
-  NodeStatus status = running();
+  NodeStatus status = running_node();
   status.programs = {{.role = "server", .workers = 1, .argv = {"./server"}},
                      {.role = "\x1b[2Jtrain", .workers = 1, .argv = {"./train", "--lr=1"}}};
   status.world->roles = {{"server", 1, 0, 1}, {"\x1b[2Jtrain", 1, 3, 7}};
@@ -168,14 +168,14 @@ TEST_CASE("a status of several programs names them and each worker's role") {
 }
 
 TEST_CASE("what a run id holds does not reach the terminal as it is") {
-  NodeStatus status = running();
+  NodeStatus status = running_node();
   status.run_id = "a\x1b[2Jb\x07";
   CHECK(status_text(status_json(status)).find('\x1b') == std::string::npos);
   CHECK(status_text(status_json(status)).find('\x07') == std::string::npos);
 }
 
 TEST_CASE("a thousand workers do not fill the screen") {
-  NodeStatus status = running();
+  NodeStatus status = running_node();
   status.pids.assign(1000, 5);
   const std::string text = status_text(status_json(status));
   CHECK(std::count(text.begin(), text.end(), '\n') < 80);
@@ -192,19 +192,19 @@ TEST_CASE("evidence reaches who asked as it was found") {
   CHECK(*read == evidence);
   for (std::size_t size = 0; size < text.size() - 1; ++size)
     REQUIRE_FALSE(agent::parse_evidence_json(text.substr(0, size)));
-  CHECK_FALSE(agent::parse_evidence_json(status_json(running())));
+  CHECK_FALSE(agent::parse_evidence_json(status_json(running_node())));
   evidence.groups[0].lines[0] = "\xff";
   CHECK(agent::parse_evidence_json(agent::evidence_json(evidence, "\xff")));
 }
 
 TEST_CASE("a job is called by its run id, and by the pids of its agent and of drun") {
-  const StatusNames names = *status_names(status_json(running()));
+  const StatusNames names = *status_names(status_json(running_node()));
   for (const char* name : {"night", "7", "6"}) CHECK(is_called(names, name));
   for (const char* name : {"", "nigh", "31", "0"}) CHECK_FALSE(is_called(names, name));
 }
 
 TEST_CASE("what is no status is told from one") {
-  const std::string good = status_json(running());
+  const std::string good = status_json(running_node());
   REQUIRE(status_names(good));
   CHECK(status_names(good)->run_id == "night");
   CHECK(status_names(good)->agent_pid == 7);

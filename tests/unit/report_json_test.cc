@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/catch.h"
+#include "tests/support/messages.h"
 
 namespace drun {
 namespace {
@@ -52,7 +53,7 @@ TEST_CASE("failures come back with what was known, and nothing breaks on foreign
   root.pid = 4711;
   root.status = Killed{SIGKILL, false};
   root.out_of_memory = true;
-  root.time = WallTime{std::chrono::microseconds(1795266187123456)};
+  root.time = test::kSomeTime;
   root.stderr_tail = {"\xff\xfe", "ok \"quoted\"\n"};
   root.message = "bad \xc3";
   Failure exited = root;

@@ -6,12 +6,12 @@
 #include "agent/wall_time.h"
 #include "launcher/report_words.h"
 #include "tests/support/catch.h"
+#include "tests/support/messages.h"
 
 namespace drun {
 namespace {
 
-// 2026-11-21 13:03:07.123456 UTC
-constexpr WallTime kTime{std::chrono::microseconds(1795266187123456)};
+using test::kSomeTime;
 
 Failure failure_of(int rank) {
   Failure failure;
@@ -21,12 +21,12 @@ Failure failure_of(int rank) {
   failure.host = "gpu" + std::to_string(rank / 4);
   failure.pid = 4700 + rank;
   failure.status = Exited{3};
-  failure.time = kTime + std::chrono::milliseconds(rank);
+  failure.time = kSomeTime + std::chrono::milliseconds(rank);
   failure.program = "./train";
   return failure;
 }
 
-Outcome ended_by(Ending ending) {
+Outcome ended_on_three_nodes(Ending ending) {
   Outcome outcome;
   outcome.ending = std::move(ending);
   outcome.run_id = "none";
@@ -40,7 +40,9 @@ const ReportStyle kStyle{.utc_offset = std::chrono::hours(1)};
 
 }  // namespace
 
-TEST_CASE("success says nothing") { CHECK(report_text(ended_by(Succeeded{}), kStyle).empty()); }
+TEST_CASE("success says nothing") {
+  CHECK(report_text(ended_on_three_nodes(Succeeded{}), kStyle).empty());
+}
 
 TEST_CASE("the root cause is the headline, with all that is known of it") {
   Failure root = failure_of(5);
@@ -53,7 +55,7 @@ TEST_CASE("the root cause is the headline, with all that is known of it") {
   Failure other = failure_of(0);
   other.status = Killed{SIGSEGV, true};
   other.message = "lost\nmore";
-  Outcome outcome = ended_by(WorkersFailed{{root, other}});
+  Outcome outcome = ended_on_three_nodes(WorkersFailed{{root, other}});
   outcome.restarts = 1;
   outcome.max_restarts = 3;
   outcome.failures_left_out = 4;
@@ -93,7 +95,7 @@ Job
 TEST_CASE("a traceback that says no more than the message is not repeated") {
   Failure root = failure_of(0);
   root.message = root.traceback = "drun::Error: no route";
-  const std::string text = report_text(ended_by(WorkersFailed{{root}}), kStyle);
+  const std::string text = report_text(ended_on_three_nodes(WorkersFailed{{root}}), kStyle);
   CHECK_THAT(text, ContainsSubstring("message    drun::Error: no route"));
   CHECK_THAT(text, !ContainsSubstring("traceback"));
 }
@@ -104,7 +106,7 @@ TEST_CASE("a failure of which little is known makes a short report") {
   root.program.clear();
   root.pid = 0;
   root.status = NotStarted{ENOENT};
-  Outcome outcome = ended_by(WorkersFailed{{root}});
+  Outcome outcome = ended_on_three_nodes(WorkersFailed{{root}});
   outcome.node_count = outcome.world_size = 1;
   CHECK(report_text(outcome, kStyle) == R"(
 drun: job failed: rank 0 on node 0: not started: no such file or directory
@@ -134,23 +136,25 @@ TEST_CASE("out of memory is said as such, and a kill from elsewhere too") {
 TEST_CASE("of a thousand failures the report shows the first, and counts the rest") {
   std::vector<Failure> failures;
   for (int rank = 0; rank < 1000; ++rank) failures.push_back(failure_of(rank));
-  const std::string text = report_text(ended_by(WorkersFailed{failures}), kStyle);
+  const std::string text = report_text(ended_on_three_nodes(WorkersFailed{failures}), kStyle);
   CHECK_THAT(text, ContainsSubstring("rank 16 on"));
   CHECK(text.find("rank 17 on") == text.npos);
   CHECK_THAT(text, ContainsSubstring("and 983 more\n"));
 }
 
 TEST_CASE("other endings are a line or two") {
-  CHECK(report_text(ended_by(Interrupted{SIGINT, 1, "gpu1"}), kStyle) ==
+  CHECK(report_text(ended_on_three_nodes(Interrupted{SIGINT, 1, "gpu1"}), kStyle) ==
         "drun: job ended by SIGINT, sent to node 1 (gpu1) after 12.3 s\n");
-  CHECK(report_text(ended_by(NodeLost{2, "gpu2", false, "no heartbeat for 15 s"}), kStyle) ==
+  CHECK(report_text(ended_on_three_nodes(NodeLost{2, "gpu2", false, "no heartbeat for 15 s"}),
+                    kStyle) ==
         "drun: job ended: node 2 (gpu2) was lost after 12.3 s: no heartbeat for 15 s\n"
         "  This node's workers were stopped; how that node's ended is not known.\n");
-  CHECK_THAT(report_text(ended_by(NodeLost{0, "gpu0", true, ""}), kStyle),
+  CHECK_THAT(report_text(ended_on_three_nodes(NodeLost{0, "gpu0", true, ""}), kStyle),
              ContainsSubstring("which the others had joined"));
-  CHECK(report_text(ended_by(NotRun{{ErrorCode::Timeout, "node 1 is missing"}}), kStyle) ==
-        "drun: node 1 is missing\n");
-  CHECK_THAT(report_text(ended_by(WorkersFailed{}), kStyle), ContainsSubstring("job failed"));
+  CHECK(report_text(ended_on_three_nodes(NotRun{{ErrorCode::Timeout, "node 1 is missing"}}),
+                    kStyle) == "drun: node 1 is missing\n");
+  CHECK_THAT(report_text(ended_on_three_nodes(WorkersFailed{}), kStyle),
+             ContainsSubstring("job failed"));
 }
 
 TEST_CASE("a usage error points to the help, under the name that was called") {
@@ -160,7 +164,7 @@ TEST_CASE("a usage error points to the help, under the name that was called") {
 }
 
 TEST_CASE("colour is only there when asked for") {
-  const Outcome outcome = ended_by(WorkersFailed{{failure_of(1)}});
+  const Outcome outcome = ended_on_three_nodes(WorkersFailed{{failure_of(1)}});
   CHECK(report_text(outcome, kStyle).find('\x1b') == std::string::npos);
   ReportStyle style = kStyle;
   style.has_colour = true;
@@ -171,7 +175,7 @@ TEST_CASE("the headline is wrapped to the terminal") {
   ReportStyle style = kStyle;
   style.columns = 40;
   const std::string text =
-      report_text(ended_by(NodeLost{2, "gpu2", false, "no heartbeat for 15 s"}), style);
+      report_text(ended_on_three_nodes(NodeLost{2, "gpu2", false, "no heartbeat for 15 s"}), style);
   CHECK(text.substr(0, text.find('\n')) == "drun: job ended: node 2 (gpu2) was lost");
 }
 
@@ -198,14 +202,14 @@ TEST_CASE("what workers wrote cannot paint on the terminal") {
 }
 
 TEST_CASE("times are shown at the local offset, and in UTC for programs") {
-  CHECK(date_and_time(kTime, std::chrono::hours(12)) == "2026-11-22 01:03:07.123");
-  CHECK(date_and_time(kTime, -std::chrono::hours(14)) == "2026-11-20 23:03:07.123");
-  CHECK(utc_time(kTime) == "2026-11-21T13:03:07.123456Z");
+  CHECK(date_and_time(kSomeTime, std::chrono::hours(12)) == "2026-11-22 01:03:07.123");
+  CHECK(date_and_time(kSomeTime, -std::chrono::hours(14)) == "2026-11-20 23:03:07.123");
+  CHECK(utc_time(kSomeTime) == "2026-11-21T13:03:07.123456Z");
   CHECK(utc_time(WallTime{}) == "1970-01-01T00:00:00.000000Z");
 }
 
 TEST_CASE("restarts that are counted within a time may be more than are allowed within it") {
-  Outcome outcome = ended_by(WorkersFailed{{failure_of(0)}});
+  Outcome outcome = ended_on_three_nodes(WorkersFailed{{failure_of(0)}});
   outcome.max_restarts = 3;
   outcome.restarts = 3;
   CHECK_THAT(report_text(outcome, kStyle), ContainsSubstring(", 3 of 3 restarts used)"));
@@ -214,14 +218,14 @@ TEST_CASE("restarts that are counted within a time may be more than are allowed 
 }
 
 TEST_CASE("nodes that were left out are named in the report of a failure, with the reason") {
-  Outcome outcome = ended_by(WorkersFailed{{failure_of(0)}});
+  Outcome outcome = ended_on_three_nodes(WorkersFailed{{failure_of(0)}});
   outcome.left_out = {{1, "gpu1", 2, "it fails"}};
   CHECK_THAT(report_text(outcome, kStyle),
              ContainsSubstring("\nLeft out\n  node 1 (gpu1), after round 2: it fails\n"));
 }
 
 TEST_CASE("a signal to a node without a number is told by its host alone") {
-  CHECK_THAT(report_text(ended_by(Interrupted{15, std::nullopt, "gpu7"}), kStyle),
+  CHECK_THAT(report_text(ended_on_three_nodes(Interrupted{15, std::nullopt, "gpu7"}), kStyle),
              ContainsSubstring("job ended by SIGTERM, sent to the node on gpu7"));
 }
 
@@ -239,7 +243,7 @@ TEST_CASE("of a hung rank the report says how, and where the stacks are") {
   Failure hung = failure_of(7);
   hung.status = Hung{"no output and no CPU time for 60 s, last ended all_reduce #811, not in one"};
   hung.traceback = "ranks 0-6: here\nrank 7: there\n";
-  const std::string text = report_text(ended_by(WorkersFailed{{hung}}), kStyle);
+  const std::string text = report_text(ended_on_three_nodes(WorkersFailed{{hung}}), kStyle);
   CHECK_THAT(text, ContainsSubstring("hung: no output and no CPU time for 60 s"));
   CHECK_THAT(text, ContainsSubstring("stacks     of all ranks"));
   CHECK(text.find("rank 7: there") == std::string::npos);

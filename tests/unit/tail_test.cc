@@ -4,7 +4,7 @@
 
 namespace drun::agent {
 
-using Lines = std::vector<std::string>;
+using TailLines = std::vector<std::string>;
 
 TEST_CASE("a tail is what a stream ended with, in whatever pieces it came") {
   const std::size_t piece = GENERATE(1, 7, 100, 4096, 32767, 32768, 32769, 100000);
@@ -15,23 +15,24 @@ TEST_CASE("a tail is what a stream ended with, in whatever pieces it came") {
   for (std::size_t at = 0; at < text.size(); at += piece)
     tail.take(std::string_view(text).substr(at, piece));
   CHECK(tail.bytes() == std::string_view(text).substr(text.size() - kTailBytes));
-  const Lines lines = last_lines(tail.bytes());
+  const TailLines lines = last_lines(tail.bytes());
   REQUIRE(lines.size() == kTailLines);
   CHECK(lines.front() == "line 29980");
   CHECK(lines.back() == "line 29999");
 }
 
 TEST_CASE("the last lines are shown as a terminal would") {
-  CHECK(last_lines("") == Lines{});
-  CHECK(last_lines("\n\n") == Lines{});
-  CHECK(last_lines("one") == Lines{"one"});
-  CHECK(last_lines("\none\n\ntwo\n\n") == Lines{"", "one", "", "two"});
-  CHECK(last_lines("dos\r\nlines\r\n") == Lines{"dos", "lines"});
-  CHECK(last_lines("\r 10%\r 20%\nend") == Lines{" 20%", "end"});
+  CHECK(last_lines("") == TailLines{});
+  CHECK(last_lines("\n\n") == TailLines{});
+  CHECK(last_lines("one") == TailLines{"one"});
+  CHECK(last_lines("\none\n\ntwo\n\n") == TailLines{"", "one", "", "two"});
+  CHECK(last_lines("dos\r\nlines\r\n") == TailLines{"dos", "lines"});
+  CHECK(last_lines("\r 10%\r 20%\nend") == TailLines{" 20%", "end"});
 }
 
 TEST_CASE("no line of a tail is longer than the limit") {
-  const Lines lines = last_lines(std::string(10000, 'x') + "\n" + std::string(kTailLineBytes, 'y'));
+  const TailLines lines =
+      last_lines(std::string(10000, 'x') + "\n" + std::string(kTailLineBytes, 'y'));
   REQUIRE(lines.size() == 2);
   CHECK(lines[0].size() == kTailLineBytes);
   CHECK(lines[0].ends_with("x..."));

@@ -4,6 +4,7 @@
 
 #include "agent/web/metrics_text.h"
 #include "tests/support/catch.h"
+#include "tests/support/messages.h"
 
 namespace drun::agent::web {
 namespace {
@@ -56,7 +57,7 @@ TEST_CASE("metrics of a job that runs name its workers, its restarts and its las
   Failure failed;
   failed.rank = 5;
   failed.status = Killed{.signal = 9};
-  failed.time = WallTime{std::chrono::microseconds(1795266187123456)};
+  failed.time = test::kSomeTime;
   status.last_failure = failed;
   const std::string text = metrics_text(status);
   CHECK_THAT(text, ContainsSubstring("drun_worker_running{rank=\"4\",local_rank=\"0\"} 1\n"

@@ -23,7 +23,7 @@ World two_workers() {
   return world;
 }
 
-bool has(const std::vector<EnvironmentEntry>& environment, const EnvironmentEntry& entry) {
+bool has_once(const std::vector<EnvironmentEntry>& environment, const EnvironmentEntry& entry) {
   return std::count(environment.begin(), environment.end(), entry) == 1;
 }
 
@@ -55,10 +55,10 @@ TEST_CASE("only the local rank is filled in, as Python's templates do") {
 TEST_CASE("drun says each of its variables once") {
   WorkerSpec spec;
   const auto own = own_environment(spec, two_workers(), 1, "/logs/1/error.json");
-  CHECK(has(own, {"RANK", "3"}));
-  CHECK(has(own, {"LOCAL_RANK", "1"}));
-  CHECK(has(own, {"MASTER_ADDR", "gpu0"}));
-  CHECK(has(own, {"TORCHELASTIC_ERROR_FILE", "/logs/1/error.json"}));
+  CHECK(has_once(own, {"RANK", "3"}));
+  CHECK(has_once(own, {"LOCAL_RANK", "1"}));
+  CHECK(has_once(own, {"MASTER_ADDR", "gpu0"}));
+  CHECK(has_once(own, {"TORCHELASTIC_ERROR_FILE", "/logs/1/error.json"}));
   std::set<std::string> names;
   for (const auto& [name, value] : own) CHECK(names.insert(name).second);
 }
@@ -87,19 +87,19 @@ TEST_CASE("a virtual local rank is 0, with one device visible") {
   spec.argv = {"./train"};
   spec.virtual_local_rank = true;
   const auto bare = own_environment(spec, two_workers(), 1, "");
-  CHECK(has(bare, {"LOCAL_RANK", "0"}));
-  CHECK(has(bare, {"RANK", "3"}));
-  CHECK(has(bare, {"CUDA_VISIBLE_DEVICES", "1"}));
+  CHECK(has_once(bare, {"LOCAL_RANK", "0"}));
+  CHECK(has_once(bare, {"RANK", "3"}));
+  CHECK(has_once(bare, {"CUDA_VISIBLE_DEVICES", "1"}));
   spec.environment = {{"CUDA_VISIBLE_DEVICES", "4, GPU-7"}};
   const auto chosen = own_environment(spec, two_workers(), 1, "");
-  CHECK(has(chosen, {"CUDA_VISIBLE_DEVICES", "GPU-7"}));
-  CHECK_FALSE(has(chosen, {"CUDA_VISIBLE_DEVICES", "4, GPU-7"}));
+  CHECK(has_once(chosen, {"CUDA_VISIBLE_DEVICES", "GPU-7"}));
+  CHECK_FALSE(has_once(chosen, {"CUDA_VISIBLE_DEVICES", "4, GPU-7"}));
 }
 
 TEST_CASE("without log files the error file's variable is there and empty") {
   WorkerSpec spec;
   spec.argv = {"./train"};
-  CHECK(has(own_environment(spec, two_workers(), 0, ""), {"TORCHELASTIC_ERROR_FILE", ""}));
+  CHECK(has_once(own_environment(spec, two_workers(), 0, ""), {"TORCHELASTIC_ERROR_FILE", ""}));
 }
 
 TEST_CASE("a placed worker is told its devices and its threads") {
@@ -108,18 +108,18 @@ TEST_CASE("a placed worker is told its devices and its threads") {
   spec.placements.resize(2);
   spec.placements[1] = {.omp_threads = 3, .devices = {"6", "7"}};
   const auto own = own_environment(spec, two_workers(), 1, "");
-  CHECK(has(own, {"CUDA_VISIBLE_DEVICES", "6,7"}));
-  CHECK(has(own, {"OMP_NUM_THREADS", "3"}));
-  CHECK(has(own, {"LOCAL_RANK", "1"}));
+  CHECK(has_once(own, {"CUDA_VISIBLE_DEVICES", "6,7"}));
+  CHECK(has_once(own, {"OMP_NUM_THREADS", "3"}));
+  CHECK(has_once(own, {"LOCAL_RANK", "1"}));
   spec.virtual_local_rank = true;
   spec.device_variable = "HIP_VISIBLE_DEVICES";
   const auto hidden = own_environment(spec, two_workers(), 1, "");
-  CHECK(has(hidden, {"HIP_VISIBLE_DEVICES", "6,7"}));
-  CHECK(has(hidden, {"LOCAL_RANK", "0"}));
+  CHECK(has_once(hidden, {"HIP_VISIBLE_DEVICES", "6,7"}));
+  CHECK(has_once(hidden, {"LOCAL_RANK", "0"}));
   CHECK(std::none_of(hidden.begin(), hidden.end(),
                      [](const auto& entry) { return entry.first == "CUDA_VISIBLE_DEVICES"; }));
   spec.placements[1] = {};
-  CHECK(has(own_environment(spec, two_workers(), 1, ""), {"CUDA_VISIBLE_DEVICES", "5"}));
+  CHECK(has_once(own_environment(spec, two_workers(), 1, ""), {"CUDA_VISIBLE_DEVICES", "5"}));
 }
 
 TEST_CASE("chosen ranks are wrapped in a command that knows who they are") {
