@@ -22,7 +22,6 @@
 namespace drun::engines {
 
 inline constexpr std::size_t kMostNameBytes = 255;  // of a host
-
 inline constexpr std::size_t kMostHosts = 65536;
 
 Result<std::vector<std::string>> expand_host_list(std::string_view list);
