@@ -176,22 +176,20 @@ TEST_CASE("shared memory: ranks that disagree about a call all hear who called w
          std::vector<float> data(self.rank() == 1 ? 1001 : 1000);
          say_what_differs(self, say, all_reduce_of(data));
        },
-       "ranks 0, 2 call all_reduce_of(f32 x 1000, sum); rank 1 calls all_reduce_of(f32 x 1001, "
-       "sum)"},
+       "ranks 0, 2 call all_reduce(f32 x 1000, sum); rank 1 calls all_reduce(f32 x 1001, sum)"},
       {"little against much",
        [](ShmRank& self, const Say& say) {
          std::vector<float> data(self.rank() == 2 ? 3 << 20 : 1);
          say_what_differs(self, say, all_reduce_of(data));
        },
-       "ranks 0, 1 call all_reduce_of(f32 x 1, sum); rank 2 calls all_reduce_of(f32 x 3145728, "
-       "sum)"},
+       "ranks 0, 1 call all_reduce(f32 x 1, sum); rank 2 calls all_reduce(f32 x 3145728, sum)"},
       {"op",
        [](ShmRank& self, const Say& say) {
          std::vector<float> data(8);
          say_what_differs(self, say,
                           all_reduce_of(data, self.rank() == 0 ? ReduceOp::Max : ReduceOp::Sum));
        },
-       "rank 0 calls all_reduce_of(f32 x 8, max); ranks 1, 2 call all_reduce_of(f32 x 8, sum)"},
+       "rank 0 calls all_reduce(f32 x 8, max); ranks 1, 2 call all_reduce(f32 x 8, sum)"},
       {"another collective",
        [](ShmRank& self, const Say& say) {
          std::vector<float> data(1 << 20);
@@ -199,7 +197,7 @@ TEST_CASE("shared memory: ranks that disagree about a call all hear who called w
              self, say,
              self.rank() == 0 ? Call{.operation = Operation::Barrier} : all_reduce_of(data));
        },
-       "rank 0 calls barrier(); ranks 1, 2 call all_reduce_of(f32 x 1048576, sum)"},
+       "rank 0 calls barrier(); ranks 1, 2 call all_reduce(f32 x 1048576, sum)"},
       {"sizes",
        [](ShmRank& self, const Say& say) {
          std::vector<float> data(100);
