@@ -108,7 +108,7 @@ TEST_CASE("without a spare the world goes on smaller, at once") {
   CHECK(job.world_of(2)->world_size == 6);
 }
 
-TEST_CASE("a node that comes stops a running_elastic world when it has been there long enough") {
+TEST_CASE("a node that comes stops a running world when it has been there long enough") {
   ElasticJob job = running_elastic(2, 3, 2);
   job.come(2);
   job.live(4500ms);

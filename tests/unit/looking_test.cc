@@ -145,7 +145,7 @@ TEST_CASE("a status reads as one would tell it") {
   status.log_directory = "/logs";
   CHECK(status_text(status_json(status)) ==
         "night  node 2  gpu0  agent 7\n"
-        "  running_node, 8 workers on 4 nodes, up 1 min 1 s; round 1 for 1.500 s; 1 of 3 restarts "
+        "  running, 8 workers on 4 nodes, up 1 min 1 s; round 1 for 1.500 s; 1 of 3 restarts "
         "used\n"
         "  command: ./train --lr=1\n"
         "  rank 4  local rank 0  pid 31\n"
