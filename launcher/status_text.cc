@@ -11,7 +11,7 @@
 namespace drun {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using StatusJson = nlohmann::json;
 
 constexpr std::size_t kMostRows = 64;
 
@@ -21,7 +21,7 @@ std::string duration(double seconds) {
 }
 
 // "running, 8 workers on 2 nodes, up 3 min 12 s; round 1 for 12.3 s; 1 of 3 restarts used"
-std::string progress(const Json& status) {
+std::string progress(const StatusJson& status) {
   std::string text = status.at("phase").get<std::string>();
   if (status.at("world_size").is_null()) {
     return text + " for " + duration(status.at("up_s").get<double>()) + ", " +
@@ -42,17 +42,17 @@ std::string progress(const Json& status) {
   return text;
 }
 
-bool has_programs(const Json& status) {
+bool has_programs(const StatusJson& status) {
   return status.contains("programs") && status.at("programs").is_array();
 }
 
-std::string words_of(const Json& command) {
+std::string words_of(const StatusJson& command) {
   std::string text;
-  for (const Json& word : command) text += " " + word.get<std::string>();
+  for (const StatusJson& word : command) text += " " + word.get<std::string>();
   return printable(text);
 }
 
-std::string head(const Json& status) {
+std::string head(const StatusJson& status) {
   std::string text = printable(status.at("run_id").get<std::string>()) + "  ";
   if (status.at("node_rank").is_number()) {
     text += "node " + std::to_string(status.at("node_rank").get<int>()) + "  ";
@@ -61,7 +61,7 @@ std::string head(const Json& status) {
           std::to_string(status.at("agent_pid").get<int>()) + "\n  " + progress(status) + "\n  ";
   if (!has_programs(status)) return text + "command:" + words_of(status.at("command")) + "\n";
   std::string programs;
-  for (const Json& program : status.at("programs")) {
+  for (const StatusJson& program : status.at("programs")) {
     programs += (programs.empty() ? "" : "  ") + printable(program.at("role").get<std::string>()) +
                 ", " + counted(program.at("workers").get<int>(), "worker") + ":" +
                 words_of(program.at("command")) + "\n";
@@ -69,10 +69,10 @@ std::string head(const Json& status) {
   return text + programs;
 }
 
-std::string rows(const Json& workers, bool has_roles) {
+std::string rows(const StatusJson& workers, bool has_roles) {
   std::string text;
   std::size_t count = 0;
-  for (const Json& worker : workers) {
+  for (const StatusJson& worker : workers) {
     if (++count > kMostRows) break;
     text += "  rank " + std::to_string(worker.at("rank").get<int>()) + "  local rank " +
             std::to_string(worker.at("local_rank").get<int>()) + "  ";
@@ -87,14 +87,14 @@ std::string rows(const Json& workers, bool has_roles) {
   return text;
 }
 
-std::string last_failure(const Json& failure) {
+std::string last_failure(const StatusJson& failure) {
   if (failure.is_null()) return "";
   return "  last failure: rank " + std::to_string(failure.at("rank").get<int>()) + ", " +
          printable(failure.at("ended").get<std::string>()) + ", at " +
          printable(failure.at("time").get<std::string>()) + "\n";
 }
 
-Json parsed(std::string_view json) { return Json::parse(json, nullptr, false); }
+StatusJson parsed(std::string_view json) { return StatusJson::parse(json, nullptr, false); }
 
 }  // namespace
 
@@ -104,7 +104,7 @@ bool is_called(const StatusNames& names, std::string_view job) {
 }
 
 Result<StatusNames> status_names(std::string_view json) {
-  const Json status = parsed(json);
+  const StatusJson status = parsed(json);
   try {
     if (status.at("schema") == "drun.status/1") {
       return StatusNames{
@@ -113,22 +113,22 @@ Result<StatusNames> status_names(std::string_view json) {
           .drun_pid = status.at("drun_pid").get<int>(),
           .meeting_point = status.at("master_addr").dump() + " " + status.at("master_port").dump()};
     }
-  } catch (const Json::exception&) {
+  } catch (const StatusJson::exception&) {
     // As another schema.
   }
   return Error{ErrorCode::Refused, "what answered is not an agent of this version of drun"};
 }
 
 std::string status_text(std::string_view json) {
-  const Json status = parsed(json);
+  const StatusJson status = parsed(json);
   try {
-    const Json& log_directory = status.at("log_directory");
+    const StatusJson& log_directory = status.at("log_directory");
     return head(status) + rows(status.at("workers"), has_programs(status)) +
            last_failure(status.at("last_failure")) +
            (log_directory.is_string()
                 ? "  logs: " + printable(log_directory.get<std::string>()) + "\n"
                 : "");
-  } catch (const Json::exception&) {
+  } catch (const StatusJson::exception&) {
     return "";
   }
 }

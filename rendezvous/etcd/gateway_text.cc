@@ -10,7 +10,7 @@
 namespace drun::rendezvous::etcd {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using GatewayJson = nlohmann::json;
 
 // gRPC's codes.
 constexpr int kNotFound = 5;
@@ -19,25 +19,25 @@ constexpr std::size_t kMostShownBytes = 200;
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-Json range(const std::string& key) { return {{"request_range", {{"key", base64(key)}}}}; }
+GatewayJson range(const std::string& key) { return {{"request_range", {{"key", base64(key)}}}}; }
 
-Json put(const std::string& key, const std::string& value, Lease lease) {
+GatewayJson put(const std::string& key, const std::string& value, Lease lease) {
   return {
       {"request_put", {{"key", base64(key)}, {"value", base64(value)}, {"lease", number(lease)}}}};
 }
 
-Json take_away(const std::string& key) {
+GatewayJson take_away(const std::string& key) {
   return {{"request_delete_range", {{"key", base64(key)}}}};
 }
 
-Json is_created(const std::string& key, Revision revision) {
+GatewayJson is_created(const std::string& key, Revision revision) {
   return {{"key", base64(key)},
           {"target", "CREATE"},
           {"result", "EQUAL"},
           {"create_revision", number(revision)}};
 }
 
-Json is_changed(const std::string& key, Revision revision) {
+GatewayJson is_changed(const std::string& key, Revision revision) {
   return {{"key", base64(key)},
           {"target", "MOD"},
           {"result", "EQUAL"},
@@ -45,22 +45,22 @@ Json is_changed(const std::string& key, Revision revision) {
 }
 
 // Whatever comes of it, the answer shows both keys.
-Request transaction(const Keys& keys, Json compare, Json deeds) {
+Request transaction(const Keys& keys, GatewayJson compare, GatewayJson deeds) {
   for (const std::string& key : {keys.leader, keys.state}) deeds.push_back(range(key));
-  const Json body = {{"compare", std::move(compare)},
-                     {"success", std::move(deeds)},
-                     {"failure", {range(keys.leader), range(keys.state)}}};
+  const GatewayJson body = {{"compare", std::move(compare)},
+                            {"success", std::move(deeds)},
+                            {"failure", {range(keys.leader), range(keys.state)}}};
   return {"/v3/kv/txn", body.dump()};
 }
 
 Request request_for(const Look&, const Keys& keys) {
-  return transaction(keys, Json::array(), Json::array());
+  return transaction(keys, GatewayJson::array(), GatewayJson::array());
 }
 Request request_for(const Grant& grant, const Keys&) {
-  return {"/v3/lease/grant", Json{{"TTL", number(grant.ttl.count())}}.dump()};
+  return {"/v3/lease/grant", GatewayJson{{"TTL", number(grant.ttl.count())}}.dump()};
 }
 Request request_for(const Renew& renew, const Keys&) {
-  return {"/v3/lease/keepalive", Json{{"ID", number(renew.lease)}}.dump()};
+  return {"/v3/lease/keepalive", GatewayJson{{"ID", number(renew.lease)}}.dump()};
 }
 Request request_for(const Claim& claim, const Keys& keys) {
   return transaction(keys,
@@ -71,26 +71,26 @@ Request request_for(const Claim& claim, const Keys& keys) {
 Request request_for(const Store& store, const Keys& keys) {
   return transaction(
       keys, {is_created(keys.leader, store.led_since), is_changed(keys.state, store.state_changed)},
-      Json::array({put(keys.state, store.state, store.state_lease)}));
+      GatewayJson::array({put(keys.state, store.state, store.state_lease)}));
 }
 Request request_for(const Clear& clear, const Keys& keys) {
-  return transaction(keys, Json::array({is_created(keys.leader, clear.led_since)}),
+  return transaction(keys, GatewayJson::array({is_created(keys.leader, clear.led_since)}),
                      {take_away(keys.leader), take_away(keys.state)});
 }
 Request request_for(const Revoke& revoke, const Keys&) {
-  return {"/v3/lease/revoke", Json{{"ID", number(revoke.lease)}}.dump()};
+  return {"/v3/lease/revoke", GatewayJson{{"ID", number(revoke.lease)}}.dump()};
 }
 
 // The part of `json` by that name; null, if there is none.
-const Json& part(const Json& json, const char* name) {
-  static const Json kNull;
+const GatewayJson& part(const GatewayJson& json, const char* name) {
+  static const GatewayJson kNull;
   if (!json.is_object()) return kNull;
   const auto found = json.find(name);
   return found == json.end() ? kNull : *found;
 }
 
 // As text, which is how 64 bits travel, or as a number. What is absent is 0.
-std::int64_t whole(const Json& json) {
+std::int64_t whole(const GatewayJson& json) {
   if (json.is_number_unsigned()) {
     const auto value = json.get<std::uint64_t>();
     return value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}
@@ -105,7 +105,7 @@ std::int64_t whole(const Json& json) {
   return ec == std::errc() && end == text.data() + text.size() ? value : 0;
 }
 
-std::string text_of(const Json& json) {
+std::string text_of(const GatewayJson& json) {
   return json.is_string() ? json.get<std::string>() : std::string();
 }
 
@@ -118,12 +118,12 @@ std::string shown(std::string text) {
   return text;
 }
 
-Failed error_of(const Json& json, int status) {
-  const Json& inner = part(json, "error").is_object() ? part(json, "error") : json;
+Failed error_of(const GatewayJson& json, int status) {
+  const GatewayJson& inner = part(json, "error").is_object() ? part(json, "error") : json;
   std::string words = text_of(part(inner, "message"));
   if (words.empty()) words = text_of(part(inner, "error"));
   if (words.empty()) return not_etcd("HTTP status " + std::to_string(status));
-  const Json& named =
+  const GatewayJson& named =
       part(inner, "grpc_code").is_null() ? part(inner, "code") : part(inner, "grpc_code");
   const auto code = whole(named);
   if (code == kUnauthenticated || words.find("user name is empty") != words.npos)
@@ -132,7 +132,7 @@ Failed error_of(const Json& json, int status) {
   return {shown(words), code == kNotFound};
 }
 
-void look_at(const Json& found, const Keys& keys, Sight& sight) {
+void look_at(const GatewayJson& found, const Keys& keys, Sight& sight) {
   const auto key = bytes_of_base64(text_of(part(found, "key")));
   auto value = bytes_of_base64(text_of(part(found, "value")));
   if (!key || !value) return;
@@ -146,28 +146,28 @@ void look_at(const Json& found, const Keys& keys, Sight& sight) {
     sight.state = std::move(seen);
 }
 
-std::variant<Answer, Failed> seen_in(const Json& json, const Keys& keys) {
+std::variant<Answer, Failed> seen_in(const GatewayJson& json, const Keys& keys) {
   Seen seen;
   seen.sight.revision = whole(part(part(json, "header"), "revision"));
   if (seen.sight.revision <= 0) return not_etcd("no revision in it");
-  const Json& done = part(json, "succeeded");  // left out when false
+  const GatewayJson& done = part(json, "succeeded");  // left out when false
   seen.is_done = done.is_boolean() && done.get<bool>();
   std::size_t ranges = 0;
-  const Json& responses = part(json, "responses");
+  const GatewayJson& responses = part(json, "responses");
   if (!responses.is_array()) return not_etcd("no responses in it");
-  for (const Json& response : responses) {
-    const Json& range = part(response, "response_range");
+  for (const GatewayJson& response : responses) {
+    const GatewayJson& range = part(response, "response_range");
     if (range.is_null()) continue;
     ++ranges;
-    const Json& found = part(range, "kvs");
+    const GatewayJson& found = part(range, "kvs");
     if (!found.is_array()) continue;
-    for (const Json& each : found) look_at(each, keys, seen.sight);
+    for (const GatewayJson& each : found) look_at(each, keys, seen.sight);
   }
   if (ranges != 2) return not_etcd("not both keys in it");
   return Answer(std::move(seen));
 }
 
-std::variant<Answer, Failed> leased_in(const Json& json) {
+std::variant<Answer, Failed> leased_in(const GatewayJson& json) {
   const Leased leased{.lease = whole(part(json, "ID")),
                       .ttl = std::chrono::seconds(whole(part(json, "TTL")))};
   constexpr std::chrono::seconds kMost = std::chrono::hours(24 * 365 * 100);
@@ -183,7 +183,7 @@ Request request_of(const Call& call, const Keys& keys) {
 
 std::variant<Answer, Failed> answer_of(const Call& call, const Keys& keys, int status,
                                        std::string_view body) {
-  const Json json = Json::parse(body, nullptr, false);
+  const GatewayJson json = GatewayJson::parse(body, nullptr, false);
   if (json.is_discarded() || !json.is_object())
     return not_etcd("HTTP status " + std::to_string(status) + ", and no JSON");
   if (status != 200 || json.contains("error")) return error_of(json, status);
