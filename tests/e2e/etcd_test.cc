@@ -219,7 +219,9 @@ TEST_CASE("with a secret who does not know it is turned away by the coordinator 
   };
   Running one(launch("one"));
   Running two(launch("one"));
-  REQUIRE(one.prints("starting round 0"));
+  const bool has_begun = one.prints("starting round 0");
+  INFO(one.err() << "\n---\n" << two.err());
+  REQUIRE(has_begun);
   Running stranger(launch("other"));
   const Ended refused = stranger.wait(20s);
   CHECK(refused.code != 0);

@@ -89,7 +89,10 @@ bool SshHosts::configure() {
                    "host_key\nPidFile none\nAuthorizedKeysFile " + place + "authorized" +
                    number(host) +
                    "\nStrictModes no\nUsePAM no\nMaxStartups 200\nPermitRootLogin yes\n"
-                   "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPrintMotd no\n");
+                   "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPrintMotd no\n"
+                   // what this machine's user has in the files of its shell is no part of a test
+                   "SetEnv HOME=" +
+                   place + "\n");
   }
   write_file(place + "hosts", hosts);
   write_file(place + "known", known);
