@@ -122,9 +122,9 @@ TEST_CASE("workers that hang are found, and cost a restart as failures do") {
 TEST_CASE("whoever asks in fair weather is answered, and nothing else changes") {
   Weather weather;
   weather.node_count = GENERATE(1, 4);
-  weather.question_chance = 50;
+  weather.question_chance = 150;
   weather.mute_chance = GENERATE(0, 30);
-  const Tally tally = run_many(weather, 300);
+  const Tally tally = run_many(weather, 1000);
   CHECK(tally.questions_answered > 0);
   CHECK(tally.censuses_told > 0);
   CHECK(tally.endings ==

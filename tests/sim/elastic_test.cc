@@ -82,7 +82,7 @@ TEST_CASE("hung workers of an elastic job cost a restart as failures do, and it 
   weather.max_restarts = 2;
   weather.mute_chance = GENERATE(0, 20);
   weather.question_chance = 50;
-  const ElasticTally tally = run_elastic(weather, 100);
+  const ElasticTally tally = run_elastic(weather, 500);
   CHECK(tally.most_restarts == 2);
   CHECK(tally.hangs_shown > 0);
   CHECK(tally.censuses_told > 0);
