@@ -56,6 +56,7 @@ std::vector<std::string> statuses_of(const StatusCommand& command,
                                      const std::vector<Said>& agents) {
   if (!command.is_node) return jobs(agents);
   std::vector<std::string> statuses;
+  statuses.reserve(agents.size());
   for (const Said& said : agents) statuses.push_back(said.status);
   return statuses;
 }
