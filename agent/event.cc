@@ -106,7 +106,7 @@ Told tell(const JobEnded& ended) {
   const Outcome& outcome = ended.outcome;
   Json fields{{"outcome", word_of(outcome.ending)},
               {"restarts", outcome.restarts},
-              {"duration_s", static_cast<double>(outcome.duration.count()) / 1000.0}};
+              {"duration_s", in_seconds(outcome.duration)}};
   if (const auto* failed = std::get_if<WorkersFailed>(&outcome.ending)) {
     fields["root_cause_rank"] = failed->failures.front().rank;
   }

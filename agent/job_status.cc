@@ -10,8 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
-
 const char* word_of(JobPhase phase) {
   switch (phase) {
     case JobPhase::Joining:
@@ -52,8 +50,8 @@ Json node_json(const CensusNode& node, JobPhase phase) {
           {"workers", node.workers},
           {"workers_running", if_told(node.told.workers_running)},
           {"workers_failed", if_told(node.told.workers_failed)},
-          {"up_s", if_told(seconds(node.told.up))},
-          {"heard_s", seconds(node.heard)}};
+          {"up_s", if_told(in_seconds(node.told.up))},
+          {"heard_s", in_seconds(node.heard)}};
 }
 
 Json left_out_json(const LeftOut& node) {
@@ -111,9 +109,9 @@ Census own_census(const NodeStatus& own, const std::string& note) {
 Json job_fields(const JobFacts& job) {
   return {{"phase", word_of(job.phase)},
           {"is_preflight", job.is_preflight},
-          {"up_s", seconds(job.up)},
+          {"up_s", in_seconds(job.up)},
           {"round", job.round ? Json(*job.round) : Json(nullptr)},
-          {"round_up_s", job.round ? Json(seconds(job.round_up)) : Json(nullptr)},
+          {"round_up_s", job.round ? Json(in_seconds(job.round_up)) : Json(nullptr)},
           {"restarts", job.restarts},
           {"restarts_left", job.restarts_left},
           {"max_restarts", job.max_restarts},

@@ -9,8 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
-
 Json workers(const NodeStatus& status) {
   Json list = Json::array();
   if (!status.world) return list;
@@ -73,14 +71,14 @@ std::string status_json(const NodeStatus& status) {
       {"command", status.command},
       {"programs", programs(status.programs)},
       {"phase", word_of(status.phase)},
-      {"up_s", seconds(status.up)},
+      {"up_s", in_seconds(status.up)},
       {"nodes", status.world ? world.node_count : status.node_count},
       {"node_rank", if_world(world.node_rank)},
       {"world_size", if_world(world.world_size)},
       {"round", if_world(world.round)},
       {"restarts", if_world(world.restarts)},
       {"max_restarts", if_world(world.max_restarts)},
-      {"round_up_s", if_world(seconds(status.round_up))},
+      {"round_up_s", if_world(in_seconds(status.round_up))},
       {"master_addr", if_world(world.master_addr)},
       {"master_port", if_world(world.master_port)},
       {"workers", workers(status)},

@@ -22,6 +22,7 @@
 #include <string_view>
 
 #include "agent/bind.h"
+#include "agent/child_descriptors.h"
 
 namespace drun::agent {
 namespace {
@@ -44,6 +45,7 @@ struct Launch {
   const char* path = nullptr;
   const ExecImage* image = nullptr;
   std::array<int, 3> fds{};
+  unsigned first_of_ours = 0;  // the child's table shares nothing from here on; 0: it is a copy
   std::optional<std::uint64_t> descriptor_limit;
   std::uint64_t caught_signals = 0;  // bit n - 1: signal n has a handler of ours
   pid_t parent = 0;
@@ -107,6 +109,10 @@ bool place_worker(Launch& launch) {
 // the exit system call (clone(2)): nothing of the parent's is flushed or destroyed.
 int run_child(void* argument) {
   Launch& launch = *static_cast<Launch*>(argument);
+  if (launch.first_of_ours > 0 && !leave_descriptors(launch.first_of_ours)) {
+    launch.error_number = errno;
+    return 127;
+  }
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launch.parent) return 127;  // it died before prctl could watch it
@@ -187,12 +193,21 @@ class ChildStack {
 
 class Spawner::Impl {
  public:
+  explicit Impl(const ChildDescriptors* descriptors)
+      : descriptors_(descriptors != nullptr && descriptors->is_usable() ? descriptors : nullptr) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    if (descriptors_ != nullptr) descriptors_->clear();
+  }
+
   std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command);
 
  private:
   // As execvp would find it. Workers that are alike look for one name on one PATH.
   int find(const Command& command);
 
+  const ChildDescriptors* const descriptors_;  // null: children copy all
   const ChildStack stack_;  // of one child after the other: each leaves it before clone() returns
   const std::uint64_t caught_signals_ = caught_signals();
   std::string name_;    // last looked for
@@ -215,12 +230,18 @@ std::variant<Spawned, NotStarted, NotBound> Spawner::Impl::spawn(const Command& 
   assert(!command.argv.empty());
   if (const int error = find(command); error != 0) return NotStarted{error};
   if (!stack_.is_mapped()) return NotStarted{ENOMEM};
+  std::array<int, 3> fds{command.stdin_fd, command.stdout_fd, command.stderr_fd};
+  if (descriptors_ != nullptr) {
+    if (!descriptors_->lay_out(fds)) return NotStarted{errno};
+    fds = descriptors_->laid_out();
+  }
   const ExecImage image(command, path_);
   const Binding binding(command.placement);
   Launch& launch = *new (stack_.base()) Launch{
       .path = path_.c_str(),
       .image = &image,
-      .fds = {command.stdin_fd, command.stdout_fd, command.stderr_fd},
+      .fds = fds,
+      .first_of_ours = descriptors_ != nullptr ? descriptors_->first_of_ours() : 0,
       .descriptor_limit = command.descriptor_limit,
       .caught_signals = caught_signals_,
       .parent = getpid(),
@@ -233,8 +254,9 @@ std::variant<Spawned, NotStarted, NotBound> Spawner::Impl::spawn(const Command& 
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int pidfd = -1;
-  const pid_t pid = clone(run_child, stack_.top(), kMemory | CLONE_VFORK | CLONE_PIDFD | SIGCHLD,
-                          &launch, &pidfd);
+  const int files = descriptors_ != nullptr ? CLONE_FILES : 0;
+  const pid_t pid = clone(run_child, stack_.top(),
+                          kMemory | files | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &launch, &pidfd);
   const int clone_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 
@@ -248,7 +270,8 @@ std::variant<Spawned, NotStarted, NotBound> Spawner::Impl::spawn(const Command& 
   return NotStarted{launch.error_number};
 }
 
-Spawner::Spawner() : impl_(std::make_unique<Impl>()) {}
+Spawner::Spawner(const ChildDescriptors* descriptors)
+    : impl_(std::make_unique<Impl>(descriptors)) {}
 
 Spawner::~Spawner() = default;
 
@@ -257,7 +280,7 @@ std::variant<Spawned, NotStarted, NotBound> Spawner::spawn(const Command& comman
 }
 
 std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command) {
-  return Spawner().spawn(command);
+  return Spawner(nullptr).spawn(command);
 }
 
 }  // namespace drun::agent

@@ -2,8 +2,7 @@
 //
 // The new process has a process group of its own, an empty signal mask, and SIGKILL as its
 // parent-death signal. Dispositions: what the user had ignored when drun started stays ignored
-// (nohup), but for SIGPIPE and SIGCHLD, which are the default again. Descriptors above 2 that are
-// not close-on-exec are inherited.
+// (nohup), but for SIGPIPE and SIGCHLD, which are the default again.
 //
 // Cost:    one clone() sharing memory, as posix_spawn; the caller's thread waits for the exec.
 // Thread:  any, but the parent-death signal fires when that *thread* ends (prctl(2)): spawn from
@@ -21,6 +20,8 @@
 
 namespace drun::agent {
 
+class ChildDescriptors;
+
 struct Spawned {
   int pid = 0;
   int pidfd = -1;        // close-on-exec; the caller's to close
@@ -33,16 +34,18 @@ struct NotBound {
   bool is_memory = false;  // else: its CPUs
 };
 
-// The lookup is execvp's: PATH is the worker's own, a missing PATH is "/bin:/usr/bin", an empty
-// element is the working directory, EACCES wins over ENOENT. A text file without #! is given to
-// /bin/sh. Requires a non-empty argv.
+// Descriptors above 2 that are not close-on-exec are inherited. The lookup is execvp's: PATH is the
+// worker's own, a missing PATH is "/bin:/usr/bin", an empty element is the working directory,
+// EACCES wins over ENOENT. A text file without #! is given to /bin/sh. Requires a non-empty argv.
 std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command);
 
 // For many that are started one right after the other: what is the same for all is found out once
 // (where the program is, which signals have handlers of ours).
 class Spawner {
  public:
-  Spawner();
+  // `descriptors` says which of ours a child gets, and outlives it; null: those that are not
+  // close-on-exec.
+  explicit Spawner(const ChildDescriptors* descriptors);
   Spawner(const Spawner&) = delete;
   Spawner& operator=(const Spawner&) = delete;
   ~Spawner();

@@ -42,6 +42,7 @@ class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
   void open(const Log& log, const std::string& word) {
     try {
       acceptor_.open(Protocol());
+      close_on_exec(acceptor_);
       acceptor_.bind(Protocol::endpoint(own_name(word)));
       acceptor_.listen(static_cast<int>(kMostAtOnce));
       accept();
@@ -70,6 +71,7 @@ class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
     acceptor_.async_accept([self = shared_from_this()](const error_code& ec, Protocol::socket who) {
       if (ec == asio::error::operation_aborted || !self->acceptor_.is_open()) return;
       if (ec) return self->accept_later();
+      close_on_exec(who);
       self->answer(std::move(who));
       self->accept();
     });

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "agent/child_descriptors.h"
 #include "agent/descendants.h"
 #include "agent/gang.h"
 #include "agent/oom.h"
@@ -88,6 +89,7 @@ class Workers::Impl {
   void perform(const gang::ReportGone& gone);
   void log_leftovers() const;
 
+  const ChildDescriptors descriptors_;
   asio::io_context& io_;
   Log log_;
   WorkersSpec spec_;
@@ -120,7 +122,7 @@ void Workers::Impl::start(const std::vector<Command>& commands) {
   orphans_.begin();
   oom_.begin();
   if (spec_.adopts_orphans) wait_for_children();
-  Spawner spawner;
+  Spawner spawner(&descriptors_);
   std::optional<NotStarted> not_started;
   for (std::size_t i = 0; i < commands.size() && !not_started; ++i)
     not_started = start_one(static_cast<int>(i), commands[i], spawner);

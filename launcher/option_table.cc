@@ -35,7 +35,7 @@ std::string OptionTable::shown(const std::string& name, const std::string& value
 
 std::vector<KnownOption> OptionTable::known() const {
   std::vector<KnownOption> known;
-  for (const auto& [option, traits] : traits_) {
+  for (const auto& [option, traits] : kept_) {
     const bool is_flag = option->get_items_expected_max() == 0;
     const bool may_lack_value = option->get_items_expected_min() == 0;
     const auto& letters = option->get_snames();
@@ -51,7 +51,7 @@ std::vector<KnownOption> OptionTable::known() const {
 }
 
 Result<void> OptionTable::take_variables(std::vector<std::string>& words) {
-  for (const auto& [option, traits] : traits_) {
+  for (const auto& [option, traits] : kept_) {
     const std::string name = "--" + option->get_lnames().front();
     if (!traits.has_variable || given_.contains(name)) continue;
     const std::optional<std::string> value = variables_(variable_name(name));
@@ -124,7 +124,7 @@ Result<void> OptionTable::parse_with_library(std::vector<std::string> words) {
 
 std::map<std::string, std::string> OptionTable::sources() const {
   std::map<std::string, std::string> sources;
-  for (const auto& [option, traits] : traits_) {
+  for (const auto& [option, traits] : kept_) {
     const std::string name = "--" + option->get_lnames().front();
     if (option->count() > 0) sources[name] = source(name);
   }
@@ -133,7 +133,7 @@ std::map<std::string, std::string> OptionTable::sources() const {
 
 std::vector<HelpEntry> OptionTable::help() const {
   std::vector<HelpEntry> entries;
-  for (const CLI::Option* option : app_.get_options()) {
+  for (const auto& [option, traits] : kept_) {
     if (option->get_group().empty()) continue;  // another spelling of one that is shown
     const auto& letters = option->get_snames();
     std::string names = letters.empty() ? "    " : "-" + letters.front() + ", ";

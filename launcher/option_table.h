@@ -43,7 +43,12 @@ class OptionTable {
  public:
   explicit OptionTable(const Lookup& variables);
 
-  void group(std::string title) { group_ = std::move(title); }
+  // Options that follow belong to it. To CLI11 a group is an app of its own: it compares every new
+  // option with all others of its app, which for all of ours took a tenth of drun --help.
+  void group(const std::string& title) {
+    title_ = title;
+    group_ = app_.add_option_group(title);
+  }
 
   template <typename Field, typename T>
   CLI::Option* value(const char* names, Field& field, Result<T> (*read)(std::string_view),
@@ -64,7 +69,7 @@ class OptionTable {
       if (!parsed) throw CLI::ValidationError(shown(name, given), parsed.error().message);
       set(*std::move(parsed));
     };
-    CLI::Option* option = app_.add_option_function<std::string>(twins(names), take, text);
+    CLI::Option* option = group_->add_option_function<std::string>(twins(names), take, text);
     option->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::Join);
     return keep(option, traits);
   }
@@ -73,12 +78,12 @@ class OptionTable {
   CLI::Option* values(const char* names, std::vector<std::string>& field, const char* type,
                       const char* text, OptionTraits traits = {}) {
     repeated_.insert(long_name(names));
-    CLI::Option* option = app_.add_option(twins(names), field, text);
+    CLI::Option* option = group_->add_option(twins(names), field, text);
     return keep(option->type_name(type)->allow_extra_args(false), traits);
   }
 
   CLI::Option* flag(const char* names, bool& field, const char* text, OptionTraits traits = {}) {
-    return keep(app_.add_flag(twins(names), field, text), traits);
+    return keep(group_->add_flag(twins(names), field, text), traits);
   }
 
   // `words` as given on the command line. Afterwards the fields hold what was asked for.
@@ -92,12 +97,17 @@ class OptionTable {
   std::vector<KnownOption> known() const;
   CLI::App& app() { return app_; }
   CLI::Option* keep(CLI::Option* option, OptionTraits traits) {
-    option->group(group_);
-    traits_[option] = traits;
+    option->group(title_);
+    kept_.push_back({option, traits});
     return option;
   }
 
  private:
+  struct Kept {
+    const CLI::Option* option;
+    OptionTraits traits;
+  };
+
   // "-t,--tee" -> "--tee".
   static std::string long_name(const std::string& names) { return names.substr(names.find("--")); }
   // "-x,--a-b" -> "-x,--a-b,--a_b".
@@ -109,8 +119,9 @@ class OptionTable {
 
   const Lookup& variables_;
   CLI::App app_;
-  std::string group_;
-  std::map<const CLI::Option*, OptionTraits> traits_;
+  CLI::App* group_ = &app_;               // app_'s
+  std::string title_;                     // the group's
+  std::vector<Kept> kept_;                // as declared
   std::set<std::string> given_;           // canonical names on the command line
   std::set<std::string> from_variables_;  // canonical names taken from PET_ variables
   std::set<std::string> repeated_;        // canonical names

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "agent/wall_time.h"
 #include "agent/worker_command.h"
 #include "launcher/memory_size.h"
 #include "launcher/placement/placement_text.h"
@@ -13,10 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
-
 std::string seconds_text(std::chrono::milliseconds time) {
-  std::string text = Json(seconds(time)).dump();
+  std::string text = Json(in_seconds(time)).dump();
   return (text.ends_with(".0") ? text.substr(0, text.size() - 2) : text) + " s";
 }
 
@@ -265,8 +264,8 @@ std::string plan_json(const Plan& plan) {
                           {"secret", join.secret ? Json(join.secret->from()) : Json(nullptr)},
                           {"store", join.store_host == StoreHost::Agent ? "agent" : "worker"},
                           {"store_memory_bytes", join.store_memory_bytes},
-                          {"join_timeout_s", seconds(join.join_timeout)},
-                          {"heartbeat_timeout_s", seconds(join.heartbeat_timeout)}}},
+                          {"join_timeout_s", in_seconds(join.join_timeout)},
+                          {"heartbeat_timeout_s", in_seconds(join.heartbeat_timeout)}}},
       {"command", agent.worker.argv},
       {"programs", programs_json(agent.worker.programs)},
       {"wrap", wrap_json(agent.worker.wrap)},
@@ -279,8 +278,8 @@ std::string plan_json(const Plan& plan) {
                       {"streams", streams}}},
       {"stdin", agent.worker.stdin_source == StdinSource::Rank0 ? "rank0" : "none"},
       {"hang_timeout_s",
-       agent.hang_timeout.count() == 0 ? Json(nullptr) : Json(seconds(agent.hang_timeout))},
-      {"shutdown_timeout_s", seconds(agent.shutdown_timeout)},
+       agent.hang_timeout.count() == 0 ? Json(nullptr) : Json(in_seconds(agent.hang_timeout))},
+      {"shutdown_timeout_s", in_seconds(agent.shutdown_timeout)},
       {"termination_signals", agent.termination_signals},
       {"report", or_null(plan.report_file)},
       {"events", plan.agent.events_file.empty() ? Json(nullptr) : Json(plan.agent.events_file)},

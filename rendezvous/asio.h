@@ -3,6 +3,8 @@
 // coroutines.
 #pragma once
 
+#include <fcntl.h>
+
 #include <utility>  // first: Boost 1.74's awaitable.hpp uses std::exchange without including it
 
 #include <boost/asio/any_io_executor.hpp>
@@ -21,4 +23,11 @@
 namespace drun {
 namespace asio = boost::asio;
 using boost::system::error_code;
+
+// Asio opens and accepts sockets that every program we start would have, too. On an open one.
+template <typename Socket>
+void close_on_exec(Socket& socket) {
+  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+}
+
 }  // namespace drun

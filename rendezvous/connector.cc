@@ -112,6 +112,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
       asio::post(io_, [self = shared_from_this(), address, ec] { self->failed(address, ec); });
       return;
     }
+    close_on_exec(socket);
     socket.async_connect(
         address, [self = shared_from_this(), address, &socket](const error_code& connect_ec) {
           if (self->is_over_) return;

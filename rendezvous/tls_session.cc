@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "rendezvous/frame_reader.h"
+#include "rendezvous/openssl_library.h"
 
 namespace drun::rendezvous {
 struct OpenSslFreer {
@@ -158,6 +159,7 @@ TlsContext::~TlsContext() = default;
 
 Result<std::shared_ptr<const TlsContext>> TlsContext::make(const Secret& secret,
                                                            std::string_view run_id) {
+  if (Result<void> loaded = load_openssl(); !loaded) return loaded.error();
   // The system's openssl.cnf has no say in what two agents speak, and is not read.
   OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
   auto parts = std::make_unique<Parts>();

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "agent/wall_time.h"
+
 namespace drun::agent::web {
 namespace {
 
@@ -57,8 +59,6 @@ class Families {
   std::string text_;
 };
 
-double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
-
 void add_phase(Families& families, const NodeStatus& status) {
   families.gauge("phase", "1 for what this node's agent is doing, 0 for the rest.");
   for (const NodePhase phase :
@@ -79,7 +79,7 @@ void add_world(Families& families, const World& world, const NodeStatus& status)
   families.gauge("max_restarts", "Restarts that the job may have.");
   families.sample(world.max_restarts);
   families.gauge("round_up_seconds", "Since the latest round began.");
-  families.sample(seconds(status.round_up));
+  families.sample(in_seconds(status.round_up));
 }
 
 void add_workers(Families& families, const World& world, const NodeStatus& status) {
@@ -96,9 +96,9 @@ void add_failure(Families& families, const Failure& failure) {
   families.gauge("last_failure_timestamp_seconds", "When a worker of this node failed last.");
   const auto time =
       std::chrono::duration_cast<std::chrono::milliseconds>(failure.time.time_since_epoch());
-  families.sample(seconds(time), {{"rank", std::to_string(failure.rank)},
-                                  {"exit_code", std::to_string(exit_code(failure.status))},
-                                  {"ended", to_string(failure.status)}});
+  families.sample(in_seconds(time), {{"rank", std::to_string(failure.rank)},
+                                     {"exit_code", std::to_string(exit_code(failure.status))},
+                                     {"ended", to_string(failure.status)}});
 }
 
 void add_job(Families& families, const JobFacts& job) {
@@ -126,7 +126,7 @@ std::string metrics_text(const NodeStatus& status) {
   families.gauge("info", "1; which job this is.");
   families.sample(1, {{"run_id", status.run_id}, {"host", status.host}});
   families.gauge("up_seconds", "Since this node's agent started.");
-  families.sample(seconds(status.up));
+  families.sample(in_seconds(status.up));
   add_phase(families, status);
   families.gauge("nodes", "As asked for; those of the latest round once there is one.");
   families.sample(status.world ? status.world->node_count : status.node_count);

@@ -56,6 +56,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     } else if (no_v6) {
       throw boost::system::system_error(no_v6);
     }
+    close_on_exec(acceptor_);
     acceptor_.set_option(tcp::acceptor::reuse_address(true));
     const int is_v6_alone = is_any ? 0 : 1;
     if (at.protocol() == tcp::v6())
@@ -82,6 +83,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     acceptor_.async_accept([self = shared_from_this()](const error_code& ec, tcp::socket socket) {
       if (!self->acceptor_.is_open()) return;
       if (ec) return self->accept_later();
+      close_on_exec(socket);
       if (self->visits_.size() < kMostAtOnce) self->read(std::move(socket));
       self->accept();
     });

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "launcher/host_text.h"
@@ -82,8 +84,8 @@ bool has_instances(const std::string& root) {
 bool needs_library(const std::string& root, const std::vector<Gpu>& gpus) {
   const bool is_unknown =
       std::any_of(gpus.begin(), gpus.end(), [](const Gpu& gpu) { return gpu.uuid.empty(); });
-  const std::vector<std::string> devices = names_in(root + "/dev");
-  const bool is_wsl = std::find(devices.begin(), devices.end(), "dxg") != devices.end();
+  std::error_code ec;
+  const bool is_wsl = std::filesystem::exists(root + "/dev/dxg", ec);
   return is_unknown || (is_wsl && gpus.empty()) || has_instances(root);
 }
 

@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 
+#include "launcher/placement/hwloc_library.h"
+
 namespace drun {
 namespace {
 
@@ -89,6 +91,7 @@ Topology topology_of(const Machine& machine, hwloc_const_bitmap_t allowed_cpus,
 }  // namespace
 
 Result<Topology> read_topology() {
+  if (Result<void> loaded = load_hwloc(); !loaded) return loaded.error();
   const Machine machine = new_machine();
   if (machine == nullptr) return system_error("read the machine's topology", ENOMEM);
   // With what is not ours: torchrun counts cores by all their CPUs.
@@ -104,6 +107,7 @@ Result<Topology> read_topology() {
 }
 
 Result<Topology> read_synthetic_topology(const std::string& description) {
+  if (Result<void> loaded = load_hwloc(); !loaded) return loaded.error();
   const Machine machine = new_machine();
   if (machine == nullptr || hwloc_topology_set_synthetic(machine.get(), description.c_str()) != 0 ||
       !load(machine))

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "rendezvous/connector.h"
+#include "rendezvous/openssl_library.h"
 #include "rendezvous/round/roll_call.h"
 
 namespace drun::rendezvous::etcd {
@@ -35,6 +36,7 @@ HttpTls::HttpTls(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 HttpTls::~HttpTls() = default;
 
 Result<std::shared_ptr<HttpTls>> HttpTls::make(const CertificateFiles& files) {
+  if (Result<void> loaded = load_openssl(); !loaded) return loaded.error();
   try {
     auto parts = std::make_unique<Parts>();
     ssl::context& context = parts->context;

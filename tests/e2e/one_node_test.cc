@@ -78,6 +78,32 @@ TEST_CASE("workers have the user's limit of descriptors, and many workers need n
   CHECK(count_of(ended.out, "64\n") == 96);
 }
 
+TEST_CASE("no descriptor of drun's reaches a worker") {
+  // What a shell in our place would have: a runner may have left some open.
+  const std::string open_ones = "for each in /proc/$$/fd/*; do echo ${each##*/}; done";
+  const Ended here = run(Launch{.argv = {"sh", "-c", open_ones}});
+  const Ended ended = run(shell_job({"--nproc_per_node=40", "--local-ranks-filter=39"}, open_ones));
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(ended.out == here.out);
+}
+
+#ifndef __SANITIZE_ADDRESS__
+TEST_CASE("libraries that this job does not need are not loaded") {
+  const std::string libraries = "grep -o 'lib[a-z]*[.]so' /proc/$PPID/maps | sort -u";
+  TemporaryDirectory directory;
+  const std::string secret = directory.file("secret");
+  write_file(secret, "0123456789abcdef0123456789abcdef");
+  chmod(secret.c_str(), 0600);
+  const auto loaded = [&](Words options) { return run(shell_job(options, libraries)).out; };
+  const std::string plain = loaded({});
+  CHECK_THAT(plain, ContainsSubstring("libc.so"));
+  CHECK_THAT(plain, !ContainsSubstring("libssl") && !ContainsSubstring("libhwloc"));
+  CHECK_THAT(loaded({"--secret-file=" + secret}), ContainsSubstring("libssl.so"));
+  CHECK_THAT(loaded({"--bind-to=core"}), ContainsSubstring("libhwloc.so"));
+}
+#endif
+
 TEST_CASE("a job that cannot be begun is in the report file too") {
   TemporaryDirectory directory;
   const std::string file = directory.file("report.json");

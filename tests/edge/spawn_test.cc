@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/child_descriptors.h"
 #include "agent/exit_status.h"
 #include "tests/support/catch.h"
 #include "tests/support/process_probe.h"
@@ -172,6 +173,31 @@ TEST_CASE("nothing but 0, 1, 2 and what the user left open reaches a worker") {
   CHECK_THAT(text, ContainsSubstring(" " + std::to_string(users) + " -> /dev/null"));
   const std::string ours_open = " " + std::to_string(ours.writing_end()) + " -> pipe:";
   CHECK(text.find(ours_open) == std::string::npos);
+}
+
+TEST_CASE("with a table of its own a child has nothing that was opened since") {
+  const int users = open("/dev/null", O_RDONLY);  // not close-on-exec, as the two after it
+  const ChildDescriptors descriptors;
+  REQUIRE(descriptors.is_usable());
+  const int ours = open("/dev/zero", O_RDONLY);
+  Pipe pipe;
+  Command command{.argv = {"/bin/ls", "-l", "/proc/self/fd"}, .stdout_fd = pipe.writing_end()};
+  std::string text;
+  {
+    Spawner spawner(&descriptors);
+    const auto result = spawner.spawn(command);
+    CHECK(wait_for(std::get<Spawned>(result)) == ExitStatus(Exited{0}));
+    command.stdout_fd = 999;
+    CHECK(std::get<NotStarted>(spawner.spawn(command)).error_number == EBADF);
+    command.argv = {"/no/such/program"};
+    CHECK(std::get<NotStarted>(spawner.spawn(command)).error_number == ENOENT);
+  }
+  text = pipe.read_all();  // to its end: the spawner has let go of it
+  CHECK_THAT(text, ContainsSubstring(" " + std::to_string(users) + " -> /dev/null"));
+  CHECK_THAT(text, !ContainsSubstring("/dev/zero"));
+  CHECK(fcntl(ours, F_GETFD) == 0);  // our own table is what it was
+  close(ours);
+  close(users);
 }
 
 TEST_CASE("thousands of short programs one after the other all end as they should") {
