@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace drun::agent {
 namespace {
@@ -19,19 +20,21 @@ struct DirectoryCloser {
   void operator()(DIR* directory) const { closedir(directory); }
 };
 
-// The highest that exec would keep open; absent: nobody can tell.
-std::optional<int> highest_inherited() {
+// Those above 2 that exec would keep open, in order; absent: nobody can tell.
+std::optional<std::vector<unsigned>> inherited() {
   const std::unique_ptr<DIR, DirectoryCloser> directory(opendir("/proc/self/fd"));
   if (!directory) return std::nullopt;
-  int highest = STDERR_FILENO;
+  std::vector<unsigned> found;
   while (const dirent* const entry = readdir(directory.get())) {
     const std::string_view name = entry->d_name;
     int fd = -1;
     if (std::from_chars(name.data(), name.data() + name.size(), fd).ec != std::errc()) continue;
     const int flags = fcntl(fd, F_GETFD);
-    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) highest = std::max(highest, fd);
+    if (fd > STDERR_FILENO && flags >= 0 && (flags & FD_CLOEXEC) == 0)
+      found.push_back(static_cast<unsigned>(fd));
   }
-  return highest;
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 // Closes none: there is no such descriptor.
@@ -40,16 +43,21 @@ bool has_close_range() { return close_range(UINT_MAX, UINT_MAX, 0) == 0; }
 }  // namespace
 
 ChildDescriptors::ChildDescriptors() {
-  const std::optional<int> inherited = highest_inherited();
-  if (!inherited || !has_close_range()) return;
+  const std::optional<std::vector<unsigned>> kept = inherited();
+  if (!kept || !has_close_range()) return;
   null_ = UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC));
-  int highest = *inherited;
+  unsigned next = 0;  // above the low ones
   for (UniqueFd& low : low_) {
     low = UniqueFd(fcntl(null_.get(), F_DUPFD_CLOEXEC, 3));
     if (!low) return;
-    highest = std::max(highest, low.get());
+    next = static_cast<unsigned>(low.get()) + 1;
   }
-  first_of_ours_ = static_cast<unsigned>(highest) + 1;
+  for (const unsigned fd : *kept) {
+    if (fd > next) ours_.push_back({next, fd - 1});
+    next = std::max(next, fd + 1);
+  }
+  ours_.push_back({next, UINT_MAX});
+  std::reverse(ours_.begin(), ours_.end());
 }
 
 bool ChildDescriptors::lay_out(const std::array<int, 3>& fds) const {
@@ -62,8 +70,12 @@ void ChildDescriptors::clear() const {
   if (is_usable()) lay_out({null_.get(), null_.get(), null_.get()});
 }
 
-bool leave_descriptors(unsigned first_of_ours) {
-  return close_range(first_of_ours, UINT_MAX, CLOSE_RANGE_UNSHARE) == 0;
+bool leave_descriptors(std::span<const ChildDescriptors::Range> ours) {
+  // Nothing of the first range is even copied.
+  unsigned flags = CLOSE_RANGE_UNSHARE;
+  for (const auto& [first, last] : ours)
+    if (close_range(first, last, std::exchange(flags, 0U)) != 0) return false;
+  return true;
 }
 
 }  // namespace drun::agent

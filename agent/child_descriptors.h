@@ -16,6 +16,8 @@
 #pragma once
 
 #include <array>
+#include <span>
+#include <vector>
 
 #include "rendezvous/unique_fd.h"
 
@@ -25,8 +27,14 @@ class ChildDescriptors {
  public:
   ChildDescriptors();
 
-  bool is_usable() const { return first_of_ours_ > 0; }
-  unsigned first_of_ours() const { return first_of_ours_; }
+  struct Range {
+    unsigned first = 0;
+    unsigned last = 0;
+  };
+
+  bool is_usable() const { return !ours_.empty(); }
+  // What a child is not to have, the highest range first: it has no end.
+  std::span<const Range> ours() const { return ours_; }
 
   // Copies of the three that a child of this table can have; false: errno says why. Requires
   // is_usable().
@@ -38,11 +46,11 @@ class ChildDescriptors {
  private:
   UniqueFd null_;
   std::array<UniqueFd, 3> low_;
-  unsigned first_of_ours_ = 0;
+  std::vector<Range> ours_;
 };
 
-// In a child that shares its parent's table (CLONE_FILES): gets one of its own, with those below
-// `first_of_ours` alone. Async-signal-safe; false: errno says why.
-bool leave_descriptors(unsigned first_of_ours);
+// In a child that shares its parent's table (CLONE_FILES): gets one of its own, without `ours`.
+// Async-signal-safe; false: errno says why.
+bool leave_descriptors(std::span<const ChildDescriptors::Range> ours);
 
 }  // namespace drun::agent

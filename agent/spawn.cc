@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -45,7 +46,7 @@ struct Launch {
   const char* path = nullptr;
   const ExecImage* image = nullptr;
   std::array<int, 3> fds{};
-  unsigned first_of_ours = 0;  // the child's table shares nothing from here on; 0: it is a copy
+  std::span<const ChildDescriptors::Range> ours;  // empty: the child has a copy of our table
   std::optional<std::uint64_t> descriptor_limit;
   std::uint64_t caught_signals = 0;  // bit n - 1: signal n has a handler of ours
   pid_t parent = 0;
@@ -109,7 +110,7 @@ bool place_worker(Launch& launch) {
 // the exit system call (clone(2)): nothing of the parent's is flushed or destroyed.
 int run_child(void* argument) {
   Launch& launch = *static_cast<Launch*>(argument);
-  if (launch.first_of_ours > 0 && !leave_descriptors(launch.first_of_ours)) {
+  if (!launch.ours.empty() && !leave_descriptors(launch.ours)) {
     launch.error_number = errno;
     return 127;
   }
@@ -241,7 +242,8 @@ std::variant<Spawned, NotStarted, NotBound> Spawner::Impl::spawn(const Command& 
       .path = path_.c_str(),
       .image = &image,
       .fds = fds,
-      .first_of_ours = descriptors_ != nullptr ? descriptors_->first_of_ours() : 0,
+      .ours = descriptors_ != nullptr ? descriptors_->ours()
+                                      : std::span<const ChildDescriptors::Range>(),
       .descriptor_limit = command.descriptor_limit,
       .caught_signals = caught_signals_,
       .parent = getpid(),
