@@ -23,6 +23,7 @@
 #include <system_error>
 
 #include "launcher/engines/pmi.h"
+#include "launcher/engines/pmix.h"
 #include "launcher/engines/reading.h"
 #include "launcher/host_text.h"
 #include "launcher/placement/host_cpus.h"
@@ -158,17 +159,24 @@ std::optional<std::string> source_address(const std::string& address) {
   return text.empty() ? std::nullopt : std::optional(text);
 }
 
-// Where an engine has left a descriptor for it.
+// Where an engine has left a descriptor for it, or says where its server is.
 engines::Meeting meeting_of(const HostFacts& facts) {
   static constexpr std::chrono::minutes kLimit{5};
+  if (variable(facts, "PMIX_NAMESPACE") && !variable(facts, "PMI_FD")) {
+    return
+        [](const std::optional<std::string>& told) { return engines::meet_by_pmix(told, kLimit); };
+  }
   const auto fd = engines::whole_number(variable(facts, "PMI_FD").value_or(""));
   struct stat status {};
   if (!fd || *fd > INT_MAX || fstat(static_cast<int>(*fd), &status) != 0 ||
       !S_ISSOCK(status.st_mode))
     return {};
-  return [fd = static_cast<int>(*fd)](const std::optional<std::string>& told) {
-    return engines::meet_by_pmi(fd, told, kLimit);
-  };
+  return
+      [fd = static_cast<int>(*fd)](const std::optional<std::string>& told) -> Result<engines::Met> {
+        Result<std::string> heard = engines::meet_by_pmi(fd, told, kLimit);
+        if (!heard) return heard.error();
+        return engines::Met{.told = *std::move(heard)};
+      };
 }
 
 FileKind look_at_file(const std::string& path) {

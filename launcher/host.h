@@ -46,7 +46,7 @@ struct HostFacts {
   SourceLookup source_address{};  // this host's, from where that numeric one would be talked to
   TopologyProbe topology{};    // CPUs and memory nodes; asked only when something is to be placed
   FileProbe probe{};           // looks at one path, relative ones from the working directory
-  engines::Meeting meeting{};  // where an engine speaks PMI-1; may take long
+  engines::Meeting meeting{};  // where an engine speaks PMI-1 or PMIx; may take long
   SecretReader secret_file{};  // secret_file.h
   SecretMaker new_secret{};    // 64 hexadecimal digits; empty: the kernel gives no random bytes
   FileText file_text{};        // all of a regular file; absent: not readable, or over 4 MiB

@@ -37,13 +37,12 @@ std::vector<KnownOption> OptionTable::known() const {
   std::vector<KnownOption> known;
   for (const auto& [option, traits] : kept_) {
     const bool is_flag = option->get_items_expected_max() == 0;
-    const bool may_lack_value = option->get_items_expected_min() == 0;
     const auto& letters = option->get_snames();
     known.push_back({.name = "--" + option->get_lnames().front(),
                      .letter = letters.empty() ? '\0' : letters.front().front(),
-                     .value = is_flag          ? Value::None
-                              : may_lack_value ? Value::MayFollow
-                                               : Value::Needed,
+                     .value = is_flag                 ? Value::None
+                              : traits.may_lack_value ? Value::MayFollow
+                                                      : Value::Needed,
                      .may_have_one_dash = traits.may_have_one_dash,
                      .is_torchruns = traits.is_torchruns});
   }
@@ -139,8 +138,8 @@ std::vector<HelpEntry> OptionTable::help() const {
     std::string names = letters.empty() ? "    " : "-" + letters.front() + ", ";
     names += "--" + option->get_lnames().front();
     if (option->get_items_expected_max() > 0) {
-      names += (option->get_items_expected_min() == 0 ? "[=" : " ") + option->get_type_name() +
-               (option->get_items_expected_min() == 0 ? "]" : "");
+      names += (traits.may_lack_value ? "[=" : " ") + option->get_type_name() +
+               (traits.may_lack_value ? "]" : "");
     }
     entries.push_back({option->get_group(), names, option->get_description()});
   }

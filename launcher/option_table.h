@@ -31,12 +31,15 @@ struct OptionTraits {
   bool is_torchruns = true;
   bool has_variable = true;
   bool may_have_one_dash = false;
+  bool may_lack_value = false;  // then it is empty; CLI11 always gets one
 };
 
 inline constexpr OptionTraits kOwn{.is_torchruns = false, .has_variable = true};
 inline constexpr OptionTraits kOwnWithoutVariable{.is_torchruns = false, .has_variable = false};
 inline constexpr OptionTraits kMpiruns{
     .is_torchruns = false, .has_variable = false, .may_have_one_dash = true};
+inline constexpr OptionTraits kOwnWithOrWithoutValue{
+    .is_torchruns = false, .has_variable = false, .may_lack_value = true};
 inline constexpr OptionTraits kWithoutVariable{.is_torchruns = true, .has_variable = false};
 
 class OptionTable {

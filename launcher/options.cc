@@ -257,8 +257,7 @@ void declare_drun(OptionTable& table, Options& options) {
   table.group("drun itself");
   table
       .value("--dry-run", options.dry_run, parse_dry_run, "json",
-             "print the plan and stop: nodes, ranks, environment, command", kOwnWithoutVariable)
-      ->expected(0, 1)
+             "print the plan and stop: nodes, ranks, environment, command", kOwnWithOrWithoutValue)
       ->configurable(false);
   table.flag("--explain", options.explain, "say which engine was asked and where values came from",
              kOwnWithoutVariable);

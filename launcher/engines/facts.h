@@ -49,8 +49,15 @@ struct Facts {
 using FileText = std::function<std::optional<std::string>(const std::string& path)>;
 
 // A meeting of all processes that the engine started: each calls it once, rank 0 with a text (no
-// blanks), and each gets that text. Waits for all of them.
-using Meeting = std::function<Result<std::string>(const std::optional<std::string>& told)>;
+// blanks), and each gets that text. Waits for all of them. Unreachable: the engine has one, but
+// this machine not what it takes.
+struct Met {
+  std::string told{};
+  int processes = 0;  // all that were started; 0: the engine does not say
+};
+// What the text is called there.
+inline constexpr const char* kMeetingKey = "drun-node-0";
+using Meeting = std::function<Result<Met>(const std::optional<std::string>& told)>;
 
 using AddressLookup = std::function<std::vector<std::string>(const std::string& name)>;
 

@@ -14,6 +14,7 @@ namespace {
 
 struct Names {
   const char* engine;
+  const char* meeting;  // what its processes can meet over
   const char* rank;
   const char* size;
   const char* local_size;
@@ -22,17 +23,27 @@ struct Names {
 };
 
 constexpr Names kOpenMpi{.engine = "Open MPI",
+                         .meeting = "PMIx",
                          .rank = "OMPI_COMM_WORLD_RANK",
                          .size = "OMPI_COMM_WORLD_SIZE",
                          .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
                          .export_option = "mpirun -x MASTER_ADDR=HOST",
                          .one_per_machine = "mpirun --map-by ppr:1:node"};
 constexpr Names kHydra{.engine = "PMI (Hydra)",
+                       .meeting = "PMI",
                        .rank = "PMI_RANK",
                        .size = "PMI_SIZE",
                        .local_size = "MPI_LOCALNRANKS",
                        .export_option = "mpiexec -genv MASTER_ADDR HOST",
                        .one_per_machine = "mpiexec -ppn 1"};
+
+constexpr Names kPmix{.engine = "PMIx",
+                      .meeting = "PMIx",
+                      .rank = "PMIX_RANK",
+                      .size = "",
+                      .local_size = "",
+                      .export_option = "MASTER_ADDR=HOST into the environment",
+                      .one_per_machine = ""};
 
 void read_ranks(Reading& reading, const Names& names, Facts& facts) {
   facts.nodes = reading.needed_number(names.size, 1);
@@ -94,24 +105,25 @@ std::string own_place(const Surroundings& around) {
 
 // Rank 0 tells all ranks "PLACE/JOB": where it is, and a name that no other job has.
 void meet(Reading& reading, const Surroundings& around, const Names& names, Facts& facts) {
-  if (!around.meeting || reading.is_set("MASTER_ADDR") || !facts.node_rank || !facts.nodes ||
-      !facts.wrong.empty())
-    return;
+  if (!around.meeting || !facts.node_rank || !facts.wrong.empty()) return;
   std::optional<std::string> told;
   if (facts.node_rank->value == 0) told = own_place(around) + "/" + around.random_id;
-  const Result<std::string> heard = around.meeting(told);
-  const std::size_t slash = heard ? heard->find('/') : std::string::npos;
+  const Result<Met> met = around.meeting(told);
+  if (!met && met.error().code == ErrorCode::Unreachable) return;
+  const std::size_t slash = met ? met->told.find('/') : std::string::npos;
   if (slash == std::string::npos) {
-    return reading.blame("the ranks cannot meet over PMI: " +
-                         (heard ? "\"" + heard->substr(0, 80) + "\" is not what rank 0 tells"
-                                : heard.error().message) +
+    return reading.blame(std::string("the ranks cannot meet over ") + names.meeting + ": " +
+                         (met ? "\"" + met->told.substr(0, 80) + "\" is not what rank 0 tells"
+                              : met.error().message) +
                          "; write " + names.export_option + ", or give --master-addr");
   }
-  const std::string from = "PMI, from rank 0";
+  const std::string from = std::string(names.meeting) + ", from rank 0";
   if (slash > 0)
-    facts.master_addr = Told<std::string>{.value = heard->substr(0, slash), .from = from};
-  const auto id = run_id_from("mpi-", heard->substr(slash + 1));
-  if (id) facts.run_id = Told<std::string>{.value = *id, .from = from};
+    facts.master_addr = Told<std::string>{.value = met->told.substr(0, slash), .from = from};
+  const auto id = run_id_from("mpi-", met->told.substr(slash + 1));
+  if (id && !facts.run_id) facts.run_id = Told<std::string>{.value = *id, .from = from};
+  if (met->processes > 0 && !facts.nodes)
+    facts.nodes = Told<int>{.value = met->processes, .from = names.meeting};
 }
 
 bool is_this_machine(const Surroundings& around, const std::string& host) {
@@ -119,19 +131,24 @@ bool is_this_machine(const Surroundings& around, const std::string& host) {
   return short_name(host) == short_name(around.hostname) || (slurms && host == *slurms);
 }
 
+bool is_one_machine(Reading& reading, const Names& names, const Facts& facts) {
+  const std::optional<Told<int>> local = reading.number(names.local_size, 1);
+  return local && facts.nodes && local->value == facts.nodes->value;
+}
+
 void find_master(Reading& reading, const Surroundings& around, const Names& names, Facts& facts) {
   const std::string remedy = std::string(names.export_option) +
                              " (the machine of rank 0, as the others reach it), or --master-addr";
   const std::optional<Told<int>> local = reading.number(names.local_size, 1);
-  const bool is_one_machine = local && facts.nodes && local->value == facts.nodes->value;
+  const bool is_one = is_one_machine(reading, names, facts);
   const auto given = reading.text("MASTER_ADDR");
-  if (given && is_loopback(given->value) && local && !is_one_machine) {
+  if (given && is_loopback(given->value) && local && !is_one) {
     reading.blame(shown(*given) + " is every machine itself, but only " +
                   std::to_string(local->value) + " of the ranks are on this one; write " + remedy);
   }
   if (given) facts.master_addr = given;
   if (given) return;
-  if (is_one_machine) {
+  if (is_one) {
     facts.master_addr =
         Told<std::string>{.value = "127.0.0.1", .from = local->from + ": all are on this machine"};
     return;
@@ -197,6 +214,9 @@ std::optional<Facts> open_mpi(const Surroundings& around) {
     const auto id = job ? run_id_from("mpi-", job->value) : std::nullopt;
     if (id && !facts.run_id) facts.run_id = Told<std::string>{.value = *id, .from = name};
   }
+  // Their job has a name already: for the place alone, and only where it is not known.
+  if (facts.nodes && !reading.is_set("MASTER_ADDR") && !is_one_machine(reading, kOpenMpi, facts))
+    meet(reading, around, kOpenMpi, facts);
   find_master(reading, around, kOpenMpi, facts);
   find_port(reading, facts);
   remark_neighbours(reading, kOpenMpi, facts);
@@ -210,7 +230,7 @@ std::optional<Facts> hydra(const Surroundings& around) {
     return std::nullopt;
   facts.engine = kHydra.engine;
   read_ranks(reading, kHydra, facts);
-  meet(reading, around, kHydra, facts);
+  if (facts.nodes && !reading.is_set("MASTER_ADDR")) meet(reading, around, kHydra, facts);
   find_master(reading, around, kHydra, facts);
   find_port(reading, facts);
   remark_neighbours(reading, kHydra, facts);
@@ -221,14 +241,15 @@ std::optional<Facts> pmix(const Surroundings& around) {
   Facts facts;
   Reading reading(around, facts);
   if (!reading.is_set("PMIX_RANK")) return std::nullopt;
-  facts.engine = "PMIx";
-  facts.node_rank = reading.number("PMIX_RANK", 0);
-  reading.miss("the number of processes (no variable has it: give --nnodes)");
+  facts.engine = kPmix.engine;
+  facts.node_rank = reading.number(kPmix.rank, 0);
   if (const auto job = reading.text("PMIX_NAMESPACE")) {
     if (const auto id = run_id_from("pmix-", job->value))
       facts.run_id = Told<std::string>{.value = *id, .from = job->from};
   }
-  facts.master_addr = reading.text("MASTER_ADDR");
+  meet(reading, around, kPmix, facts);
+  if (const auto given = reading.text("MASTER_ADDR")) facts.master_addr = given;
+  if (!facts.nodes) reading.miss("the number of processes (no variable has it: give --nnodes)");
   if (!facts.master_addr)
     facts.no_master = "PMIx does not tell where rank 0 is; give --master-addr or set MASTER_ADDR";
   find_port(reading, facts);

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <string_view>
 
+#include "launcher/engines/facts.h"
+
 namespace drun::engines {
 namespace {
 
@@ -17,7 +19,6 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMostLineBytes = 4096;
-constexpr const char* kKey = "drun-node-0";
 
 // The value of `name` in "cmd=get_result rc=0 value=v"; absent: it is not there.
 std::optional<std::string> field_of(std::string_view line, std::string_view name) {
@@ -103,7 +104,7 @@ Result<std::string> meet_by_pmi(int fd, const std::optional<std::string>& told,
   const Result<std::string> space = talk.ask("get_my_kvsname", "my_kvsname");
   if (!space) return space;
   const std::string key =
-      " kvsname=" + field_of(*space, "kvsname").value_or("") + " key=" + std::string(kKey);
+      " kvsname=" + field_of(*space, "kvsname").value_or("") + " key=" + std::string(kMeetingKey);
   if (told) {
     if (const auto put = talk.ask("put" + key + " value=" + *told, "put_result"); !put) return put;
   }

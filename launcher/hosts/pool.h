@@ -23,6 +23,9 @@
 
 namespace drun::hosts {
 
+// In one sentence; ", ..." stands for the rest.
+inline constexpr std::size_t kMostShownHosts = 8;
+
 struct PoolHost {
   std::string name{};  // without user, brackets and slots
   std::string user{};  // empty: as ssh's configuration says

@@ -8,8 +8,6 @@
 namespace drun::hosts {
 namespace {
 
-constexpr std::size_t kMostShown = 8;
-
 Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
 
 bool is_counted(const PoolHost& host) { return host.slots || !host.devices.empty(); }
@@ -28,7 +26,7 @@ std::int64_t all_slots(const Pool& pool) {
 std::string slots_text(const Pool& pool) {
   std::string text;
   for (std::size_t i = 0; i < pool.size(); ++i) {
-    if (i == kMostShown) return text + ", ...";
+    if (i == kMostShownHosts) return text + ", ...";
     text += (i == 0 ? "" : ", ") + pool[i].name + " " + std::to_string(slots_of(pool[i]));
   }
   return text;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "launcher/hosts/pool.h"
+
 namespace drun::hosts {
 namespace {
-
-constexpr std::size_t kMostShown = 8;
 
 // The least that squared is enough.
 std::size_t root_of(std::size_t hosts) {
@@ -28,7 +28,7 @@ std::vector<std::vector<std::size_t>> branches_of(std::size_t hosts, std::option
 std::string branches_text(const HostPlan& plan) {
   std::string text = std::to_string(plan.branches.size()) + " branches: ";
   for (std::size_t i = 0; i < plan.branches.size(); ++i) {
-    if (i == kMostShown) return text + ", ...";
+    if (i == kMostShownHosts) return text + ", ...";
     const auto& branch = plan.branches[i];
     text += (i == 0 ? "" : ", ") + plan.nodes[branch.front()].name + " (" +
             std::to_string(branch.size() - 1) + " behind it)";

@@ -128,8 +128,9 @@ TEST_CASE("mpirun over machines that drun cannot tell apart is an error, never a
     return;
   }
   const Agents agents;
-  // As the variables are with each rank on a machine of its own.
-  const Words apart = {"env", "-u", "OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_LOCAL_SIZE=1"};
+  // As the variables are with each rank on a machine of its own, and no PMIx to meet over.
+  const Words apart = {
+      "env", "-u", "OMPI_MCA_orte_hnp_uri", "-u", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_LOCAL_SIZE=1"};
   const Ended ended = agents.run(kOpenMpi + Words{"3"} + apart + Words{drun_program(), "true"});
   CHECK(ended.code == 2);
   CHECK_THAT(ended.err, ContainsSubstring("mpirun -x MASTER_ADDR=HOST"));
@@ -139,7 +140,7 @@ TEST_CASE("mpirun over machines that drun cannot tell apart is an error, never a
   CHECK(given.code == 0);
 }
 
-TEST_CASE("mpirun over two machines finds node 0 where mpirun runs") {
+TEST_CASE("mpirun over two machines needs no word on where node 0 is") {
   const TwoMachines machines;
   if (!is_open_mpi_4() || !mpirun_works(kOpenMpi) || !machines.why_not().empty()) {
     WARN("skipped: no mpirun of Open MPI 4 (openmpi-bin), or " << machines.why_not());
@@ -147,9 +148,15 @@ TEST_CASE("mpirun over two machines finds node 0 where mpirun runs") {
   }
   const Words mpirun = {"mpirun",        "--allow-run-as-root", "--mca",
                         "plm_rsh_agent", machines.shell(),      "--host"};
-  const Words program = {drun_program(), "sh", "-c", kWhoUnderMpi};
-  machines.check_both(machines.run_on_first(
-      mpirun + Words{"10.99.0.1:1,10.99.0.2:1", "-np", "2", "-x", "DIR"} + program));
+  const Words both = mpirun + Words{"10.99.0.1:1,10.99.0.2:1", "-np", "2", "-x", "DIR"};
+  const Words program = {drun_program(), "--explain", "sh", "-c", kWhoUnderMpi};
+  const Ended met = machines.run_on_first(both + program);
+  machines.check_both(met);
+  CHECK_THAT(met.err, ContainsSubstring("master address 10.99.0.1: PMIx, from rank 0"));
+
+  // Without PMIx: where mpirun runs.
+  const Words alone = {"env", "-u", "PMIX_NAMESPACE"};
+  machines.check_both(machines.run_on_first(both + alone + program));
 }
 
 TEST_CASE("mpiexec over two machines needs no word on where node 0 is") {

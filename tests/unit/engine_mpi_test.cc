@@ -55,9 +55,9 @@ TEST_CASE("where the ranks can meet, rank 0 tells where it is and what the job i
   std::optional<std::string> heard;
   engines::Surroundings first = around(with(kHydra, {{"PMI_RANK", "0"}}), "gpu0");
   first.random_id = "abc123";
-  first.meeting = [&heard](const std::optional<std::string>& told) -> Result<std::string> {
+  first.meeting = [&heard](const std::optional<std::string>& told) -> Result<Met> {
     if (told) heard = told;
-    return *heard;
+    return Met{.told = *heard};
   };
   const Variables names = {{"gpu0", "192.0.2.1"}};
   first.addresses_of = [names](const std::string& name) -> std::vector<std::string> {
@@ -93,9 +93,9 @@ TEST_CASE("where the ranks can meet, rank 0 tells where it is and what the job i
 TEST_CASE("ranks do not meet where MASTER_ADDR is set, and on one machine meet for a name alone") {
   int meetings = 0;
   engines::Surroundings one = around(with(kHydra, {{"MASTER_ADDR", "gpu7"}}));
-  one.meeting = [&meetings](const auto&) -> Result<std::string> {
+  one.meeting = [&meetings](const auto&) -> Result<Met> {
     ++meetings;
-    return std::string("gpu0/abc");
+    return Met{.told = "gpu0/abc"};
   };
   CHECK(hydra(one)->master_addr->value == "gpu7");
   CHECK(meetings == 0);
@@ -109,13 +109,56 @@ TEST_CASE("ranks do not meet where MASTER_ADDR is set, and on one machine meet f
 
 TEST_CASE("ranks that cannot meet are an error with its remedy") {
   engines::Surroundings one = around(kHydra);
-  one.meeting = [](const auto&) -> Result<std::string> {
+  one.meeting = [](const auto&) -> Result<Met> {
     return Error{ErrorCode::Timeout, "no answer within 9 ms"};
   };
   CHECK_THAT(hydra(one)->wrong, ContainsSubstring("no answer within 9 ms") &&
                                     ContainsSubstring("mpiexec -genv MASTER_ADDR HOST"));
-  one.meeting = [](const auto&) -> Result<std::string> { return std::string("nonsense"); };
+  one.meeting = [](const auto&) -> Result<Met> { return Met{.told = "nonsense"}; };
   CHECK_THAT(hydra(one)->wrong, ContainsSubstring("\"nonsense\" is not what rank 0 tells"));
+}
+
+TEST_CASE("under Open MPI rank 0 tells where it is over PMIx, when ranks are elsewhere, too") {
+  int meetings = 0;
+  engines::Surroundings one = around(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-a-7@1"}}));
+  one.meeting = [&meetings](const auto&) -> Result<Met> {
+    ++meetings;
+    return Met{.told = "gpu0/abc", .processes = 3};
+  };
+  const auto facts = open_mpi(one);
+  CHECK(facts->master_addr == Told<std::string>{"gpu0", "PMIx, from rank 0"});
+  CHECK(facts->run_id->value == "mpi-prterun-a-7@1");
+  CHECK(meetings == 1);
+  one.variables = around(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}})).variables;
+  CHECK(open_mpi(one)->master_addr->value == "127.0.0.1");
+  one.variables = around(with(kOpenMpi, {{"MASTER_ADDR", "gpu7"}})).variables;
+  CHECK(open_mpi(one)->master_addr->value == "gpu7");
+  CHECK(meetings == 1);
+
+  // Without the library on this machine it is as ever; what the engine refuses is an error.
+  one.variables = around(kOpenMpi).variables;
+  one.meeting = [](const auto&) -> Result<Met> {
+    return Error{ErrorCode::Unreachable, "libpmix.so.2: cannot open shared object file"};
+  };
+  CHECK(open_mpi(one)->wrong.empty());
+  CHECK_THAT(open_mpi(one)->no_master, ContainsSubstring("mpirun -x MASTER_ADDR=HOST"));
+  one.meeting = [](const auto&) -> Result<Met> {
+    return Error{ErrorCode::Refused, "PMIx_Init: UNREACHABLE"};
+  };
+  CHECK_THAT(open_mpi(one)->wrong, ContainsSubstring("cannot meet over PMIx: PMIx_Init"));
+}
+
+TEST_CASE("PMIx alone tells the number of nodes and node 0 where its ranks can meet") {
+  engines::Surroundings one = around({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-a-7@1"}});
+  one.meeting = [](const auto&) -> Result<Met> { return Met{.told = "gpu0/abc", .processes = 4}; };
+  const auto facts = pmix(one);
+  CHECK(facts->nodes == Told<int>{4, "PMIx"});
+  CHECK(facts->node_rank->value == 1);
+  CHECK(facts->master_addr->value == "gpu0");
+  CHECK(facts->run_id->value == "pmix-prterun-a-7@1");
+  CHECK(facts->missing.empty());
+  one.meeting = {};
+  CHECK_THAT(pmix(one)->missing, ContainsSubstring("give --nnodes"));
 }
 
 TEST_CASE("localhost is right only when all ranks are on this machine") {

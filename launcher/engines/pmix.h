@@ -1,0 +1,25 @@
+// edge. PMIx, as Open MPI 5 and other launchers speak it to each process that they start: one text
+// from rank 0 to all, and how many there are.
+//
+// Shape:   every rank calls it once, rank 0 with the text; each gets that text.
+// How:     a process of its own loads the launcher's library, talks, and ends: what
+//          that library leaves behind, threads and descriptors, is not ours to live with.
+// Thread:  the process has one only: it forks. Waits until all ranks have come, at most `limit`.
+// Errors:  Unreachable: there is no such library here; Refused: it says no; Timeout; System.
+// Source:  the PMIx standard, version 2 and later: its functions and the layout of what they take.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "launcher/engines/facts.h"
+
+namespace drun::engines {
+
+inline constexpr const char* kPmixLibrary = "libpmix.so.2";
+
+Result<Met> meet_by_pmix(const std::optional<std::string>& told, std::chrono::milliseconds limit,
+                         const std::string& library = kPmixLibrary);
+
+}  // namespace drun::engines
