@@ -286,9 +286,11 @@ void Agent::report_unable(const Error& error) {
 void Agent::on_look(std::uint64_t look) {
   const std::string too_late = spec_.host + ": its workers have ended, or are being stopped";
   if (phase() != NodePhase::Running) return client_->give_evidence(look, {.notes = {too_late}});
+  hang_watch_.begin_look();
   looks_.collector().collect(workers_.pids(), [this, look](const FoundStacks& found) {
     client_->give_evidence(
         look, evidence_of(found, world_->base_rank, hang_watch_.facts(found.workers.size())));
+    hang_watch_.end_look();
   });
 }
 

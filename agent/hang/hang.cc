@@ -98,6 +98,7 @@ std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time
   for (std::size_t i = 0; i < std::min(samples.size(), state.workers.size()); ++i) {
     Worker& worker = state.workers[i];
     note(worker, samples[i], now);
+    if (state.looked_at) continue;
     const Signs signs = signs_of(worker, state.timeout, now);
     if (!is_hung(signs)) {
       worker.told_at.reset();
@@ -110,9 +111,25 @@ std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time
   return suspects;
 }
 
+void begin_look(State& state, Time now) {
+  if (!state.looked_at) state.looked_at = now;
+}
+
+void end_look(State& state, Time now) {
+  if (!state.looked_at) return;
+  const auto length = now - *state.looked_at;
+  state.looked_at.reset();
+  for (Worker& worker : state.workers) {
+    for (Time* const mark :
+         {&worker.output_at, &worker.cpu_at, &worker.channel_at, &worker.beat_at})
+      *mark = std::min(*mark + length, now);
+  }
+}
+
 bool is_quiet(const State& state, std::size_t local_rank) {
   if (local_rank >= state.workers.size()) return false;
-  return is_hung(signs_of(state.workers[local_rank], state.timeout, state.sampled_at));
+  const Time now = state.looked_at.value_or(state.sampled_at);
+  return is_hung(signs_of(state.workers[local_rank], state.timeout, now));
 }
 
 }  // namespace drun::agent::hang

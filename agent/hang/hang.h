@@ -8,6 +8,9 @@
 // Shape:   one sample of all workers after the other, a few per timeout; a suspicion is told once,
 //          and again each timeout for as long as it lasts.
 // Held up: when samples come late, it was this process that did not run; then all starts anew.
+// Looked at: while a debugger of ours stops workers, nobody is suspected, and that time is not part
+// of
+//          anybody's silence; what they do in it counts.
 // Units:   steady-clock points given by the caller.
 // Owner:   a value.   Thread: any, one at a time.
 #pragma once
@@ -47,6 +50,7 @@ struct State {
   Milliseconds timeout{0};
   std::vector<Worker> workers{};
   Time sampled_at{};
+  std::optional<Time> looked_at{};  // since then
 };
 
 struct Suspect {
@@ -62,6 +66,9 @@ State begin(std::size_t workers, Milliseconds timeout, Time now);
 
 // `samples` by local rank. Whom to tell of.
 std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time now);
+
+void begin_look(State& state, Time now);
+void end_look(State& state, Time now);
 
 // By the samples so far.
 bool is_quiet(const State& state, std::size_t local_rank);

@@ -30,6 +30,10 @@ void HangWatch::stop() {
   on_suspects_ = nullptr;
 }
 
+void HangWatch::begin_look() { hang::begin_look(state_, Clock::now()); }
+
+void HangWatch::end_look() { hang::end_look(state_, Clock::now()); }
+
 std::vector<WorkerFacts> HangWatch::facts(std::size_t count) const {
   std::vector<WorkerFacts> facts;
   for (std::size_t i = 0; i < count; ++i)

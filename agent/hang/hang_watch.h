@@ -37,6 +37,10 @@ class HangWatch {
   void start(Pids pids, OnSuspects on_suspects);
   void stop();
 
+  // Around what stops workers for a while to look at them.
+  void begin_look();
+  void end_look();
+
   // Of the first so many workers.
   std::vector<WorkerFacts> facts(std::size_t count) const;
 

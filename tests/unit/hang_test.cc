@@ -35,6 +35,8 @@ class Watched {
     return first;
   }
   bool is_quiet() const { return hang::is_quiet(state_, 0); }
+  void begin_look() { hang::begin_look(state_, now_); }
+  void end_look() { hang::end_look(state_, now_); }
   void jump(Milliseconds time) { now_ += time; }
 
   Sample sample{.is_running = true, .output = 0, .processes = 1, .channel = "futex_wait_queue"};
@@ -144,6 +146,27 @@ TEST_CASE("an agent that was held up itself blames nobody for that time") {
   worker.jump(1h);
   CHECK_FALSE(worker.after(50s, nothing).has_value());
   CHECK(worker.after(20s, nothing).has_value());
+}
+
+TEST_CASE("the time in which workers are looked at is nobody's silence") {
+  Watched worker;
+  CHECK_FALSE(worker.after(50s, nothing).has_value());
+  worker.begin_look();
+  CHECK_FALSE(worker.after(120s, nothing).has_value());
+  CHECK_FALSE(worker.is_quiet());
+  worker.end_look();
+  CHECK_FALSE(worker.after(10s, nothing).has_value());
+  CHECK(worker.after(10s, nothing).has_value());
+
+  // Who was silent before stays so, unless he does something meanwhile.
+  worker.begin_look();
+  CHECK_FALSE(worker.after(10s, nothing).has_value());
+  CHECK(worker.is_quiet());
+  worker.after(10s, [](Sample& sample) { ++*sample.output; });
+  CHECK_FALSE(worker.is_quiet());
+  worker.end_look();
+  CHECK_FALSE(worker.after(50s, nothing).has_value());
+  CHECK(worker.after(15s, nothing).has_value());
 }
 
 TEST_CASE("a page of signs of life says which operation a worker is in") {
