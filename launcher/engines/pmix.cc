@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "launcher/engines/reading.h"
+#include "launcher/library_function.h"
 #include "rendezvous/unique_fd.h"
 
 namespace drun::engines {
@@ -66,20 +67,15 @@ struct Functions {
   bool are_all() const { return init && put && commit && fence && get && finalize && words; }
 };
 
-template <typename Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-}
-
 Functions functions_of(void* library) {
   Functions found;
-  find(library, "PMIx_Init", found.init);
-  find(library, "PMIx_Put", found.put);
-  find(library, "PMIx_Commit", found.commit);
-  find(library, "PMIx_Fence", found.fence);
-  find(library, "PMIx_Get", found.get);
-  find(library, "PMIx_Finalize", found.finalize);
-  find(library, "PMIx_Error_string", found.words);
+  find_function(library, "PMIx_Init", found.init);
+  find_function(library, "PMIx_Put", found.put);
+  find_function(library, "PMIx_Commit", found.commit);
+  find_function(library, "PMIx_Fence", found.fence);
+  find_function(library, "PMIx_Get", found.get);
+  find_function(library, "PMIx_Finalize", found.finalize);
+  find_function(library, "PMIx_Error_string", found.words);
   return found;
 }
 

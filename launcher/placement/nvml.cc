@@ -8,6 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "launcher/library_function.h"
+
 namespace drun {
 namespace {
 
@@ -50,24 +52,19 @@ struct Functions {
   bool know_mig() const { return mig_mode && most_instances && instance_at; }
 };
 
-template <typename Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-}
-
 Functions functions_of(void* library) {
   Functions found;
-  find(library, "nvmlInit_v2", found.init);
-  find(library, "nvmlShutdown", found.shutdown);
-  find(library, "nvmlDeviceGetCount_v2", found.count);
-  find(library, "nvmlDeviceGetHandleByIndex_v2", found.device_at);
-  find(library, "nvmlDeviceGetUUID", found.uuid);
-  find(library, "nvmlDeviceGetPciInfo_v3", found.pci_info);
-  find(library, "nvmlDeviceGetMigMode", found.mig_mode);
-  find(library, "nvmlDeviceGetMaxMigDeviceCount", found.most_instances);
-  find(library, "nvmlDeviceGetMigDeviceHandleByIndex", found.instance_at);
-  find(library, "nvmlDeviceGetGpuInstanceId", found.gpu_instance);
-  find(library, "nvmlDeviceGetComputeInstanceId", found.compute_instance);
+  find_function(library, "nvmlInit_v2", found.init);
+  find_function(library, "nvmlShutdown", found.shutdown);
+  find_function(library, "nvmlDeviceGetCount_v2", found.count);
+  find_function(library, "nvmlDeviceGetHandleByIndex_v2", found.device_at);
+  find_function(library, "nvmlDeviceGetUUID", found.uuid);
+  find_function(library, "nvmlDeviceGetPciInfo_v3", found.pci_info);
+  find_function(library, "nvmlDeviceGetMigMode", found.mig_mode);
+  find_function(library, "nvmlDeviceGetMaxMigDeviceCount", found.most_instances);
+  find_function(library, "nvmlDeviceGetMigDeviceHandleByIndex", found.instance_at);
+  find_function(library, "nvmlDeviceGetGpuInstanceId", found.gpu_instance);
+  find_function(library, "nvmlDeviceGetComputeInstanceId", found.compute_instance);
   return found;
 }
 
