@@ -1,5 +1,5 @@
-// All of OpenSSL that we and Asio call. A function that is missing here is no error of the
-// linker's: it links OpenSSL again, and the test of drun's libraries names it.
+// All of OpenSSL that we and Asio call, Boost 1.74's and 1.83's. A function that is missing here is
+// no error of the linker's: it links OpenSSL again, and the test of drun's libraries names it.
 
 #include <openssl/opensslv.h>
 
@@ -21,6 +21,7 @@
   X(DH_free)                                \
   X(ERR_clear_error)                        \
   X(ERR_get_error)                          \
+  X(ERR_lib_error_string)                   \
   X(ERR_peek_error)                         \
   X(ERR_peek_last_error)                    \
   X(ERR_reason_error_string)                \
@@ -31,11 +32,13 @@
   X(EVP_KDF_free)                           \
   X(EVP_MD_get_type)                        \
   X(EVP_PKEY_free)                          \
+  X(EVP_PKEY_is_a)                          \
   X(OPENSSL_init_ssl)                       \
   X(OSSL_PARAM_construct_end)               \
   X(OSSL_PARAM_construct_octet_string)      \
   X(OSSL_PARAM_construct_utf8_string)       \
   X(PEM_read_bio_DHparams)                  \
+  X(PEM_read_bio_Parameters)                \
   X(PEM_read_bio_PrivateKey)                \
   X(PEM_read_bio_RSAPrivateKey)             \
   X(PEM_read_bio_X509)                      \
@@ -53,6 +56,7 @@
   X(SSL_CTX_get_verify_mode)                \
   X(SSL_CTX_load_verify_locations)          \
   X(SSL_CTX_new)                            \
+  X(SSL_CTX_set0_tmp_dh_pkey)               \
   X(SSL_CTX_set_ciphersuites)               \
   X(SSL_CTX_set_default_passwd_cb)          \
   X(SSL_CTX_set_default_passwd_cb_userdata) \
