@@ -38,7 +38,7 @@ TEST_CASE("under srun, drun and the program are the whole command") {
   // Without ports that Slurm set aside, and in another order than Slurm's own.
   write_file(slurm.directory().file("order"), "node03\nnode01\nnode02\n");
   Launch arbitrary =
-      slurm.launch({"srun", "-N3", "--distribution=arbitrary", "env", "-u", "SLURM_STEP_RESV_PORTS",
+      slurm.launch({"srun", "-n3", "--distribution=arbitrary", "env", "-u", "SLURM_STEP_RESV_PORTS",
                     drun_program(), "sh", "-c", kWhoUnderSlurm});
   arbitrary.environment["SLURM_HOSTFILE"] = slurm.directory().file("order");
   const Ended derived = run(arbitrary, 60s);

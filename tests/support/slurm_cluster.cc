@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 
 #include "tests/support/catch.h"
 
@@ -18,6 +19,13 @@ constexpr int kGpus = 4;
 std::string host_name() {
   const std::string name = run(Launch{.argv = {"hostname", "-s"}}, 10s).out;
   return name.substr(0, name.find('\n'));
+}
+
+// "slurm-wlm 24.11.5" -> 24.
+int major_version() {
+  const std::string text = run(Launch{.argv = {"slurmctld", "-V"}}, 10s).out;
+  const std::size_t blank = text.find(' ');
+  return blank == text.npos ? 0 : std::atoi(text.c_str() + blank);
 }
 
 std::string name_of(int node) { return "node0" + std::to_string(node + 1); }
@@ -119,6 +127,8 @@ void SlurmCluster::configure() const {
             (has_gpus_ && node < kNodesWithGpus ? " Gres=gpu:" + std::to_string(kGpus) : "") + "\n";
   }
   write_file(place + "slurm.conf", text);
+  // Else it wants a control group of its own on this machine. Older ones know only to look for one.
+  if (major_version() >= 23) write_file(place + "cgroup.conf", "CgroupPlugin=disabled\n");
 }
 
 // Their words go to files: nobody would read a pipe.
