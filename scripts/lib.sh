@@ -14,6 +14,10 @@ test_packages=(catch2 python3 iproute2        # iproute2: nodes with addresses o
 # Tests run some of their own. Installed they would go on running on somebody's machine: only where
 # CI is set; elsewhere, if they are not there, what needs them is skipped.
 service_packages=(slurm-wlm munge openssh-server etcd-server)
+# What looks into programs and sources, and an MPI to build with: also where CI is set, each if there
+# is such a package; elsewhere what needs it is passed over.
+tool_packages=(gdb elfutils openssl pkg-config libopenmpi-dev shellcheck clang-format-14 clang-tidy
+  clang libclang-rt-dev)
 
 say() { printf '%s\n' "$*"; }
 step() { printf '\n[%s] %s\n' "$1" "$2"; }
@@ -61,6 +65,15 @@ apt_install() {
   apt_get update && apt_get install --no-install-recommends "$@"
 }
 
+# One that does not exist must not keep the others away.
+apt_install_each() {
+  local package
+  for package in "$@"; do
+    apt_get install --no-install-recommends "$package" ||
+      note "without $package: apt-get could not install it (log: $logs/packages.log)"
+  done
+}
+
 # install_packages PACKAGES...: those and the optional ones, only what is missing.
 install_packages() {
   local missing wanted
@@ -87,8 +100,7 @@ install_packages() {
     tail -n 15 $logs/packages.log >&2
     die "apt-get could not install ${missing[*]} (log: $logs/packages.log)"
   }
-  [ ${#wanted[@]} = 0 ] || apt_install "${wanted[@]}" ||
-    note "without ${wanted[*]}: apt-get could not install it (log: $logs/packages.log)"
+  [ ${#wanted[@]} = 0 ] || apt_install "${wanted[@]}" || apt_install_each "${wanted[@]}"
 }
 
 # logged LOG COMMAND...: on a terminal the command shows its own progress line; elsewhere its output
