@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 namespace drun::agent {
 namespace {
@@ -71,11 +71,14 @@ void ChildDescriptors::clear() const {
 }
 
 bool leave_descriptors(std::span<const ChildDescriptors::Range> ours) {
-  // Nothing of the first range is even copied.
-  unsigned flags = CLOSE_RANGE_UNSHARE;
-  for (const auto& [first, last] : ours)
-    if (close_range(first, last, std::exchange(flags, 0U)) != 0) return false;
-  return true;
+  // Nothing of the first range is even copied, where the kernel can do that.
+  if (close_range(ours.front().first, ours.front().last, CLOSE_RANGE_UNSHARE) == 0)
+    ours = ours.subspan(1);
+  else if (unshare(CLONE_FILES) != 0)
+    return false;
+  return std::all_of(ours.begin(), ours.end(), [](const ChildDescriptors::Range& range) {
+    return close_range(range.first, range.last, 0) == 0;
+  });
 }
 
 }  // namespace drun::agent

@@ -34,6 +34,33 @@ constexpr Result kInvalidContext = 201;
 constexpr Result kNotReady = 600;
 constexpr int kMostGpus = 16;
 
+// What all streams have still to do.
+class Unfinished {
+ public:
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    if (--count_ == 0) none_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    none_.wait(lock, [this] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable none_;
+  int count_ = 0;
+};
+
+Unfinished& unfinished() {
+  static Unfinished& the = *new Unfinished;
+  return the;
+}
+
 // A thread that does what it is given, in order.
 class Queue {
  public:
@@ -50,6 +77,7 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   void add(std::function<void()> task) {
+    unfinished().begin();
     {
       const std::lock_guard lock(mutex_);
       tasks_.push_back(std::move(task));
@@ -67,6 +95,7 @@ class Queue {
       tasks_.pop_front();
       lock.unlock();
       task();
+      unfinished().end();
       lock.lock();
     }
   }
@@ -247,7 +276,9 @@ Result cuMemAlloc_v2(Address* address, std::size_t size_bytes) {
   state().memory[*address] = {size_bytes, current().back()};
   return kSuccess;
 }
+// As CUDA's own, not before all that was begun has ended: it may use that memory.
 Result cuMemFree_v2(Address address) {
+  unfinished().wait();
   const std::lock_guard lock(state().mutex);
   if (state().memory.erase(address) == 0) return kInvalidValue;
   std::free(pointer(address));
