@@ -80,14 +80,15 @@ Functions functions_of(void* library) {
 }
 
 // The talk, in the process of its own. Its answer is a letter and a text: "M3 TEXT" what was met,
-// "U..." no library, "R..." a refusal.
+// "U..." no library, or none that the launcher talks to, "R..." a refusal.
 class PmixTalk {
  public:
   explicit PmixTalk(const Functions& pmix) : pmix_(pmix) {}
 
   std::string hold(const std::optional<std::string>& told) {
     Proc self;
-    if (!is_good("PMIx_Init", pmix_.init(&self, nullptr, 0))) return refusal_;
+    // A library of another version than the launcher's own, say: as if there were none.
+    if (!is_good("PMIx_Init", pmix_.init(&self, nullptr, 0))) return "U" + refusal_.substr(1);
     const std::string answer = exchange(self, told);
     // An engine takes a process that says no farewell for one that has crashed.
     pmix_.finalize(nullptr, 0);

@@ -5,7 +5,9 @@
 // How:     a process of its own loads the launcher's library, talks, and ends: what
 //          that library leaves behind, threads and descriptors, is not ours to live with.
 // Thread:  the process has one only: it forks. Waits until all ranks have come, at most `limit`.
-// Errors:  Unreachable: there is no such library here; Refused: it says no; Timeout; System.
+// Errors:  Unreachable: there is no such library here, or the launcher does not talk to it;
+// Refused:
+//          it says no; Timeout; System.
 // Source:  the PMIx standard, version 2 and later: its functions and the layout of what they take.
 #pragma once
 

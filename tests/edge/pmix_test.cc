@@ -31,7 +31,7 @@ TEST_CASE("over PMIx rank 0 puts its text, and every rank gets it with the numbe
 }
 
 TEST_CASE("what PMIx refuses, cannot tell or never answers is said") {
-  CHECK(meet("refuses").error() == Error{ErrorCode::Refused, "PMIx_Init: UNREACHABLE"});
+  CHECK(meet("refuses").error() == Error{ErrorCode::Unreachable, "PMIx_Init: UNREACHABLE"});
   CHECK_THAT(meet("number").error().message, ContainsSubstring("no text"));
   CHECK_THAT(meet("crashes").error().message, ContainsSubstring("crashed"));
   CHECK(meet("hangs", std::nullopt, 50ms).error().code == ErrorCode::Timeout);
