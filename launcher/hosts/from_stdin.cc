@@ -37,20 +37,22 @@ constexpr std::chrono::seconds kWriteAtMost{30};
 
 // All of it, also to a descriptor that does not block (sshd may give one); after kWriteAtMost
 // without progress nobody reads it.
-void write_out(std::string_view text) {
+void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    const ssize_t written = ::write(fd, text.data(), text.size());
     if (written > 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
       continue;
     }
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno != EAGAIN) return;
-    pollfd asked{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+    pollfd asked{.fd = fd, .events = POLLOUT, .revents = 0};
     const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(kWriteAtMost);
     if (::poll(&asked, 1, static_cast<int>(wait.count())) == 0) return;
   }
 }
+
+void write_out(std::string_view text) { write_all(STDOUT_FILENO, text); }
 
 int decline(const std::string& problem, int code) {
   write_out(to_line(Hello{.version = kVersion, .problem = problem, .exit_code = code}));
@@ -148,6 +150,7 @@ int run_from_stdin() {
                  line.error().message.c_str());
     return kUsage;
   }
+  write_all(STDERR_FILENO, std::string(kMark).append(kBegins) + "\n");
   if (const auto protocol = parse_relay_line(*line)) {
     if (*protocol != kProtocol) return decline("another version of drun", kRendezvousRefused);
     return run_relay(input.take_rest());

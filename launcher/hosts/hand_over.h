@@ -4,11 +4,12 @@
 //   starter -> agent   Start, one line of JSON; then "go" once all hosts are ready; then, any time,
 //                      "signal N", "kill" and empty lines (agent/lifeline.h). With --stdin=rank0
 //                      also "input N", N bytes, and "input end". End of file ends the job there.
-//   agent -> starter   Hello, once it knows whether it can start; then workers' lines; at the end
-//                      End. Those two are lines of JSON behind kMark, which no text of people has.
-//                      "room N" behind it: rank 0 is here, and takes N bytes of input more.
-//                      Workers' lines are text as it is to be shown, or, with sends_lines, frames
-//                      (agent/output/gather/line_frames.h).
+//   agent -> starter   on standard error first kBegins, behind kMark: what came before was the
+//                      login's. Then Hello, once it knows whether it can start; then workers'
+//                      lines; at the end End. Hello and End are lines of JSON behind kMark, which
+//                      no text of people has. "room N" behind it: rank 0 is here, and takes N bytes
+//                      of input more. Workers' lines are text as it is to be shown, or, with
+//                      sends_lines, frames (agent/output/gather/line_frames.h).
 //
 // Shape:   every text is bytes: those beyond ASCII travel as the characters U+0080 to U+00FF.
 // Units:   a line is at most kMostLineBytes.
@@ -25,10 +26,11 @@
 
 namespace drun::hosts {
 
-inline constexpr int kProtocol = 3;
+inline constexpr int kProtocol = 4;
 inline constexpr std::string_view kMark =
     "\x1e"
     "drun ";
+inline constexpr std::string_view kBegins = "begins";
 inline constexpr std::size_t kMostLineBytes = std::size_t{4} << 20;
 
 struct Start {

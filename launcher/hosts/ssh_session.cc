@@ -60,8 +60,9 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   void cannot_start(int code, const std::string& words);
   void write();
   void take_out(std::string_view bytes);  // empty: it has ended
-  void take_err(std::string_view bytes);
+  void take_err(std::string_view bytes);  // empty: it has ended
   void take_line(std::string_view line);
+  void show_words();
   void put(agent::LineBuffer& lines, std::string_view bytes, agent::Console& console);
   void on_exit(int code);
   void check_ended();
@@ -78,13 +79,15 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   std::shared_ptr<agent::PipeReader> out_;
   std::shared_ptr<agent::PipeReader> err_;
   std::optional<agent::Process> process_;
-  MarkedLines marked_;
+  MarkedLines marked_out_;
+  MarkedLines marked_err_;
   agent::LineBuffer out_lines_;
   agent::LineBuffer err_lines_;
   agent::LineBuffer own_lines_;
   bool has_hello_ = false;
-  std::string words_;  // of stderr, before Hello
-  std::string noise_;  // of stdout, before Hello
+  bool has_begun_ = false;  // on stderr; the login is over
+  std::string words_;       // of stderr, until it is the job's
+  std::string noise_;       // of stdout, before Hello
   std::optional<int> code_;
 };
 
@@ -201,9 +204,9 @@ void SshSession::Impl::take_out(std::string_view bytes) {
       .on_line = [this](std::string_view line) { take_line(line); },
       .on_frame = listener_.on_frame};
   if (bytes.empty())
-    marked_.end_of_stream(parts);
+    marked_out_.end_of_stream(parts);
   else
-    marked_.take(bytes, parts);
+    marked_out_.take(bytes, parts);
 }
 
 void SshSession::Impl::take_line(std::string_view line) {
@@ -217,15 +220,32 @@ void SshSession::Impl::take_line(std::string_view line) {
   const Result<Hello> hello = parse_hello(line);
   if (!hello) return;
   has_hello_ = true;
-  if (!words_.empty() && !words_.ends_with('\n')) words_ += '\n';
-  put(own_lines_, words_, consoles_.err);
-  words_.clear();
+  if (has_begun_) show_words();
   listener_.on_hello(*hello);
 }
 
 void SshSession::Impl::take_err(std::string_view bytes) {
-  if (has_hello_) return put(err_lines_, bytes, consoles_.err);
-  words_.append(bytes.substr(0, kMostWordsBytes - words_.size()));
+  const MarkedLines::Listener parts{
+      .on_text =
+          [this](std::string_view text) {
+            if (has_begun_ && has_hello_) return put(err_lines_, text, consoles_.err);
+            words_.append(text.substr(0, kMostWordsBytes - words_.size()));
+          },
+      .on_line =
+          [this](std::string_view line) {
+            if (line != kBegins || std::exchange(has_begun_, true)) return;
+            if (has_hello_) show_words();
+          }};
+  if (bytes.empty())
+    marked_err_.end_of_stream(parts);
+  else
+    marked_err_.take(bytes, parts);
+}
+
+void SshSession::Impl::show_words() {
+  if (!words_.empty() && !words_.ends_with('\n')) words_ += '\n';
+  put(own_lines_, words_, consoles_.err);
+  words_.clear();
 }
 
 void SshSession::Impl::on_exit(int code) {
@@ -248,6 +268,8 @@ void SshSession::Impl::check_ended() {
   if (!code_ || is_open || !listener_.on_ended) return;
   patience_.cancel();
   take_out({});
+  take_err({});
+  if (has_hello_) show_words();
   for (auto* console : {&consoles_.out, &consoles_.err}) {
     if (console->is_gone()) continue;
     (console == &consoles_.out ? out_lines_ : err_lines_).end_of_stream(console->queue());

@@ -2,8 +2,10 @@
 // back, and what ssh itself has to say.
 //
 // Flow:    workers' lines reach the consoles whole and in order; a console that is congested stops
-//          the reading, and with it ssh, the agent and its workers. Before Hello the host's own
-//          words (a shell's greeting, ssh's complaints) are kept, at most kMostWordsBytes.
+//          the reading, and with it ssh, the agent and its workers. Until the agent
+//          begins, the host's own words (a shell's greeting, ssh's complaints) are kept, at most
+//          kMostWordsBytes; on stderr a mark of its own tells when, as the two have no common
+//          order.
 // Owner:   the starter, or a relay. The consoles and `buffer` outlive it.
 // Thread:  the io_context's only.   Errors: an ssh that cannot be started ends with 127 or 126 and
 //          the reason as its words.

@@ -184,20 +184,23 @@ Reports gather(const NodeReport& own, const Seat& seat, KeyStore& store) {
 void tell(const std::vector<Finding>& findings, const Seat& seat, KeyStore& store) {
   constexpr Milliseconds kMoment{2000};
   store.set("findings", to_json(findings), kAnswerAtMost);
-  std::vector<std::string> heard;
-  for (int node = 1; node < seat.count; ++node) heard.push_back(key("heard", node));
+  std::vector<std::string> told;
+  for (int node = 1; node < seat.count; ++node) told.push_back(key("told", node));
   try {
-    if (!heard.empty()) store.wait(heard, kMoment);
+    if (!told.empty()) store.wait(told, kMoment);
   } catch (const WorkerError& error) {
     if (error.kind() != WorkerError::Kind::Timeout) throw;
   }
 }
 
-std::vector<Finding> hear(const Seat& seat, KeyStore& store) {
+std::vector<Finding> hear(KeyStore& store) {
   auto findings = parse_findings(store.get("findings", 2 * Milliseconds(kExamineAtMost)));
-  store.set(key("heard", seat.node), "", kAnswerAtMost);
   if (!findings) raise(findings.error());
   return *std::move(findings);
+}
+
+void say_told(const Seat& seat, KeyStore& store) {
+  store.set(key("told", seat.node), "", kAnswerAtMost);
 }
 
 }  // namespace drun::probe

@@ -43,8 +43,10 @@ Examined examine(const Seat& seat, const Task& task, const std::shared_ptr<KeySt
 // Node 0: what the others have told.
 Reports gather(const NodeReport& own, const Seat& seat, KeyStore& store);
 
-// Node 0 tells, and waits a moment until all have heard; the others hear.
+// Node 0 tells, and waits a moment until all have told their users; the others hear, and say when
+// their users know: node 0's end is everybody's.
 void tell(const std::vector<Finding>& findings, const Seat& seat, KeyStore& store);
-std::vector<Finding> hear(const Seat& seat, KeyStore& store);
+std::vector<Finding> hear(KeyStore& store);
+void say_told(const Seat& seat, KeyStore& store);
 
 }  // namespace drun::probe

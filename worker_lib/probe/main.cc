@@ -47,7 +47,7 @@ int preflight(const Seat& seat, const Task& task, const Examined& examined, KeyS
     std::fputs(findings_text(findings).c_str(), stderr);
     tell(findings, seat, store);
   } else {
-    findings = hear(seat, store);
+    findings = hear(store);
   }
   const bool is_at_fault =
       std::any_of(findings.begin(), findings.end(), [&seat](const Finding& finding) {
@@ -55,13 +55,15 @@ int preflight(const Seat& seat, const Task& task, const Examined& examined, KeyS
       });
   if (seat.node != 0 && (is_at_fault || !task.is_quiet))
     std::fputs(findings_text(findings_about(seat.node, findings)).c_str(), stderr);
+  if (seat.node != 0) say_told(seat, store);
   return is_at_fault ? kProblems : 0;
 }
 
 int conclude(const Seat& seat, const Task& task, const Examined& examined, KeyStore& store) {
   if (seat.node != 0) {
-    const std::string text = findings_text(findings_about(seat.node, hear(seat, store)));
+    const std::string text = findings_text(findings_about(seat.node, hear(store)));
     if (!task.is_quiet) std::fputs(text.c_str(), stderr);
+    say_told(seat, store);
     return 0;
   }
   const Reports reports = gather(examined.report, seat, store);
