@@ -57,6 +57,7 @@ Pulse::~Pulse() {
 }
 
 std::uint64_t Pulse::begin(const PulseOperation& operation) {
+  if (page_ == nullptr) return 0;
   const std::uint64_t number = Count(page_->begun).fetch_add(1, std::memory_order_relaxed) + 1;
   PulseEntry& entry = entry_of(*page_, number);
   put(entry.number, std::uint64_t{0});
@@ -72,6 +73,7 @@ std::uint64_t Pulse::begin(const PulseOperation& operation) {
 }
 
 void Pulse::end(std::uint64_t number) {
+  if (number == 0) return;
   PulseEntry& entry = entry_of(*page_, number);
   // Its place may be a later operation's by now.
   if (Count(entry.number).load(std::memory_order_relaxed) == number)

@@ -33,7 +33,7 @@ class Pulse {
 
   bool is_on() const { return page_ != nullptr; }
 
-  // Requires is_on(). The operation's number, for end().
+  // The operation's number, for end(); 0 when it is not on.
   std::uint64_t begin(const PulseOperation& operation);
   void end(std::uint64_t number);
 
@@ -44,18 +44,15 @@ class Pulse {
 // One operation, from its making to its end.
 class PulseMark {
  public:
-  explicit PulseMark(const PulseOperation& operation) : pulse_(Pulse::own()) {
-    if (pulse_.is_on()) number_ = pulse_.begin(operation);
-  }
+  explicit PulseMark(const PulseOperation& operation)
+      : pulse_(Pulse::own()), number_(pulse_.begin(operation)) {}
   PulseMark(const PulseMark&) = delete;
   PulseMark& operator=(const PulseMark&) = delete;
-  ~PulseMark() {
-    if (number_ != 0) pulse_.end(number_);
-  }
+  ~PulseMark() { pulse_.end(number_); }
 
  private:
   Pulse& pulse_;
-  std::uint64_t number_ = 0;
+  const std::uint64_t number_;
 };
 
 }  // namespace drun::worker
