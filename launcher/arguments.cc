@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "launcher/other_launchers.h"
+
 namespace drun {
 namespace {
 
@@ -56,8 +58,7 @@ class Splitter {
       }
       if (word.size() < 2 || word[0] != '-') break;
       words_ = words_.subspan(1);
-      const bool is_long = word[1] == '-' || has_one_dash(word);
-      const Result<void> read = is_long ? long_option(word) : letters(word);
+      const Result<void> read = option(word);
       if (!read) return read.error();
     }
     if (!words_.empty()) {
@@ -68,6 +69,13 @@ class Splitter {
   }
 
  private:
+  Result<void> option(std::string_view word) {
+    if (word[1] == '-' || has_one_dash(word)) return long_option(word);
+    // mpirun's -npernode, not -n with "pernode".
+    if (word.size() > 2 && !counterpart(word).empty()) return unknown(word, "");
+    return letters(word);
+  }
+
   Result<void> long_option(std::string_view word) {
     const std::size_t equals = word.find('=');
     const std::string dash = word[1] == '-' ? "" : "-";
@@ -97,9 +105,10 @@ class Splitter {
       const auto option = std::find_if(known_.begin(), known_.end(), [&](const KnownOption& each) {
         return each.letter == word[at];
       });
-      if (option == known_.end()) return unknown(word, "");
+      if (option == known_.end()) return unknown(at == 1 ? word.substr(0, 2) : word, "");
       std::string_view rest = word.substr(at + 1);
-      const bool is_flag = option->value != KnownOption::Value::Needed;
+      const bool is_flag = option->value == KnownOption::Value::None ||
+                           option->value == KnownOption::Value::MayFollow;
       if (is_flag && rest.starts_with('=')) {
         return usage(std::string(word) + ": -" + option->letter +
                      " takes no value; write it alone");
@@ -116,6 +125,7 @@ class Splitter {
 
   // An option whose value, if it takes one, is the next word. `word`: as the user wrote it.
   Result<void> add(const KnownOption& option, std::string_view word) {
+    if (option.value == KnownOption::Value::Pair) return add_pair(option, word);
     if (option.value != KnownOption::Value::Needed) {
       result_.options.push_back({option.name, std::nullopt});
       return {};
@@ -132,6 +142,14 @@ class Splitter {
     return {};
   }
 
+  Result<void> add_pair(const KnownOption& option, std::string_view word) {
+    if (words_.size() < 2 || looks_like_option(words_[0]))
+      return usage(std::string(word) + " needs two words, a name and its value");
+    result_.options.push_back({option.name, words_[0] + "=" + words_[1]});
+    words_ = words_.subspan(2);
+    return {};
+  }
+
   // The option of that name; else those that it is a prefix of, torchrun's if there are any.
   Found find(std::string_view name) const {
     Found torchruns, ours;
@@ -145,6 +163,8 @@ class Splitter {
 
   Error unknown(std::string_view word, const std::string& name) const {
     std::string message = "unknown option " + std::string(word);
+    if (const std::string_view here = counterpart(word); !here.empty())
+      return usage(message + "; " + std::string(here));
     const KnownOption* nearest = nullptr;
     std::size_t least = 1 + name.size() / 5;
     for (const KnownOption& option : known_) {

@@ -22,7 +22,8 @@ namespace drun {
 struct KnownOption {
   std::string name{};  // canonical: "--nproc-per-node"; '_' is as good as '-' in any place
   char letter = 0;     // 'r' for -r; 0: none
-  enum class Value { None, Needed, MayFollow };  // --flag, --name=v or --name v, --name[=v]
+  // --flag, --name=v or --name v, --name[=v], --name key v (which is v = "key=v")
+  enum class Value { None, Needed, MayFollow, Pair };
   Value value = Value::Needed;
   bool may_have_one_dash = false;  // -np is --np, as mpirun's users write it
   // Prefixes are looked up among torchrun's options first, so that one that torchrun takes does

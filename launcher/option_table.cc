@@ -42,6 +42,7 @@ std::vector<KnownOption> OptionTable::known() const {
                      .letter = letters.empty() ? '\0' : letters.front().front(),
                      .value = is_flag                 ? Value::None
                               : traits.may_lack_value ? Value::MayFollow
+                              : traits.takes_pair     ? Value::Pair
                                                       : Value::Needed,
                      .may_have_one_dash = traits.may_have_one_dash,
                      .is_torchruns = traits.is_torchruns});

@@ -32,6 +32,7 @@ struct OptionTraits {
   bool has_variable = true;
   bool may_have_one_dash = false;
   bool may_lack_value = false;  // then it is empty; CLI11 always gets one
+  bool takes_pair = false;      // a name and a value, two words
 };
 
 inline constexpr OptionTraits kOwn{.is_torchruns = false, .has_variable = true};
@@ -40,6 +41,8 @@ inline constexpr OptionTraits kMpiruns{
     .is_torchruns = false, .has_variable = false, .may_have_one_dash = true};
 inline constexpr OptionTraits kOwnWithOrWithoutValue{
     .is_torchruns = false, .has_variable = false, .may_lack_value = true};
+inline constexpr OptionTraits kMpirunsPairs{
+    .is_torchruns = false, .has_variable = false, .may_have_one_dash = true, .takes_pair = true};
 inline constexpr OptionTraits kWithoutVariable{.is_torchruns = true, .has_variable = false};
 
 class OptionTable {

@@ -92,6 +92,10 @@ void declare_hosts(OptionTable& table, Options& options) {
     auto& field = std::string_view(other) == "--host" ? hosts.hosts : hosts.hostfile;
     table.value(other, field, parse_text, "", "", kMpiruns)->group("");
   }
+  table.values("--mca", hosts.mca, "NAME VALUE",
+               "Open MPI's setting, as mpirun's lines have it: OMPI_MCA_NAME for the workers",
+               kMpirunsPairs);
+  table.flag("--allow-run-as-root", hosts.allow_run_as_root, "", kMpiruns)->group("");
 }
 
 void declare_security(OptionTable& table, Options& options) {
@@ -272,6 +276,16 @@ void declare_help(OptionTable& table, bool& help, bool& version) {
   table.flag("-h,--help", help, "print this", kWithoutVariable)->configurable(false);
 }
 
+// mpirun gives its settings to the processes that it starts in these variables.
+Result<void> export_mca(HostOptions& hosts) {
+  for (const std::string& setting : hosts.mca) {
+    if (setting.find('=') == setting.npos || setting.starts_with('='))
+      return usage_error("--mca " + setting, "expected a name and a value, as --mca btl tcp,self");
+    hosts.exports.push_back("OMPI_MCA_" + setting);
+  }
+  return {};
+}
+
 Result<void> take_several(Options& options, const Arguments& arguments,
                           const std::vector<KnownOption>& known) {
   if (divides(options, arguments)) return take_programs(options, arguments, known);
@@ -334,6 +348,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
     for (const GivenOption& given : table.given())
       options.hosts.given.emplace_back(given.name, given.value);
   }
+  if (Result<void> taken = export_mca(options.hosts); !taken) return taken.error();
   options.program = arguments->program.value_or("");
   options.program_arguments = own_arguments(arguments->program_arguments, is_torchrun);
   if (Result<void> taken = take_several(options, *arguments, table.known()); !taken)

@@ -26,6 +26,8 @@ struct HostOptions {
   std::optional<std::string> exclude{};
   std::optional<int> np{};             // workers on all hosts together
   std::vector<std::string> exports{};  // -x, each as it was written
+  std::vector<std::string> mca{};      // --mca, each "NAME=VALUE"; exports have them, too
+  bool allow_run_as_root = false;      // mpirun's; here everybody may
   std::optional<MapBy> map_by{};
   bool oversubscribe = false;
   std::string ssh = "ssh";

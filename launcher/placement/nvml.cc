@@ -17,7 +17,7 @@ constexpr int kSuccess = 0;
 constexpr unsigned kMostDevices = 1024;
 constexpr unsigned kMostInstances = 64;  // of one GPU; there are 7 today
 
-using Device = void*;
+using DeviceHandle = void*;
 using UuidText = std::array<char, 96>;
 
 struct PciInfo {
@@ -39,14 +39,14 @@ struct Functions {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
   int (*count)(unsigned*) = nullptr;
-  int (*device_at)(unsigned, Device*) = nullptr;
-  int (*uuid)(Device, char*, unsigned) = nullptr;
-  int (*pci_info)(Device, PciInfo*) = nullptr;
-  int (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;
-  int (*most_instances)(Device, unsigned*) = nullptr;
-  int (*instance_at)(Device, unsigned, Device*) = nullptr;
-  int (*gpu_instance)(Device, unsigned*) = nullptr;
-  int (*compute_instance)(Device, unsigned*) = nullptr;
+  int (*device_at)(unsigned, DeviceHandle*) = nullptr;
+  int (*uuid)(DeviceHandle, char*, unsigned) = nullptr;
+  int (*pci_info)(DeviceHandle, PciInfo*) = nullptr;
+  int (*mig_mode)(DeviceHandle, unsigned*, unsigned*) = nullptr;
+  int (*most_instances)(DeviceHandle, unsigned*) = nullptr;
+  int (*instance_at)(DeviceHandle, unsigned, DeviceHandle*) = nullptr;
+  int (*gpu_instance)(DeviceHandle, unsigned*) = nullptr;
+  int (*compute_instance)(DeviceHandle, unsigned*) = nullptr;
 
   bool are_enough() const { return init && shutdown && count && device_at && uuid && pci_info; }
   bool know_mig() const { return mig_mode && most_instances && instance_at; }
@@ -68,7 +68,7 @@ Functions functions_of(void* library) {
   return found;
 }
 
-std::string uuid_of(const Functions& nvml, Device device) {
+std::string uuid_of(const Functions& nvml, DeviceHandle device) {
   UuidText text{};
   if (nvml.uuid(device, text.data(), static_cast<unsigned>(text.size())) != kSuccess) return "";
   text.back() = '\0';
@@ -76,7 +76,7 @@ std::string uuid_of(const Functions& nvml, Device device) {
 }
 
 // As the kernel writes it: "0000:3b:00.0".
-std::string pci_address_of(const Functions& nvml, Device device) {
+std::string pci_address_of(const Functions& nvml, DeviceHandle device) {
   PciInfo info;
   if (nvml.pci_info(device, &info) != kSuccess) return "";
   std::array<char, 40> text{};
@@ -84,14 +84,14 @@ std::string pci_address_of(const Functions& nvml, Device device) {
   return text.data();
 }
 
-std::optional<int> number_of(int (*ask)(Device, unsigned*), Device device) {
+std::optional<int> number_of(int (*ask)(DeviceHandle, unsigned*), DeviceHandle device) {
   unsigned number = 0;
   if (ask == nullptr || ask(device, &number) != kSuccess) return std::nullopt;
   return static_cast<int>(number);
 }
 
 // Places without an instance, and those of others, have no handle.
-void add_instances(GpuTable& table, const Functions& nvml, Device device) {
+void add_instances(GpuTable& table, const Functions& nvml, DeviceHandle device) {
   unsigned current = 0;
   unsigned pending = 0;
   unsigned most = 0;
@@ -100,7 +100,7 @@ void add_instances(GpuTable& table, const Functions& nvml, Device device) {
   table.divided.push_back(table.gpus.size() - 1);
   if (nvml.most_instances(device, &most) != kSuccess) return;
   for (unsigned i = 0; i < std::min(most, kMostInstances); ++i) {
-    Device instance = nullptr;
+    DeviceHandle instance = nullptr;
     if (nvml.instance_at(device, i, &instance) != kSuccess) continue;
     MigInstance mig{.uuid = uuid_of(nvml, instance),
                     .gpu = table.gpus.size() - 1,
@@ -116,7 +116,7 @@ GpuTable table_of(const Functions& nvml) {
   if (nvml.count(&count) != kSuccess) return table;
   for (unsigned i = 0; i < std::min(count, kMostDevices); ++i) {
     // One that this container was not given is counted, and refused.
-    Device device = nullptr;
+    DeviceHandle device = nullptr;
     if (nvml.device_at(i, &device) != kSuccess) continue;
     table.gpus.push_back(
         {.pci_address = pci_address_of(nvml, device), .uuid = uuid_of(nvml, device)});

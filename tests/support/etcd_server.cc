@@ -19,8 +19,8 @@ std::string etcd_program() {
 
 }  // namespace
 
-EtcdServer::EtcdServer(std::vector<std::string> arguments, const std::string& scheme)
-    : arguments_(std::move(arguments)), scheme_(scheme) {
+EtcdServer::EtcdServer(std::string name, std::vector<std::string> arguments, std::string scheme)
+    : name_(std::move(name)), arguments_(std::move(arguments)), scheme_(std::move(scheme)) {
   if (etcd_program().empty()) {
     why_not_ = "there is no etcd here (etcd-server)";
     return;
@@ -28,26 +28,35 @@ EtcdServer::EtcdServer(std::vector<std::string> arguments, const std::string& sc
   port_ = free_port();
   do peer_port_ = free_port();
   while (peer_port_ == port_);
+  members_ = name_ + "=" + peer();
+}
+
+EtcdServer::EtcdServer(std::vector<std::string> arguments, const std::string& scheme)
+    : EtcdServer("alone", std::move(arguments), scheme) {
+  if (!why_not_.empty()) return;
   start();
+  await();
+}
+
+void EtcdServer::await() {
   if (!eventually([this] { return listens(); }, 30s))
     why_not_ = "etcd does not start: " + running_->err();
 }
 
 void EtcdServer::start() {
   const std::string url = scheme_ + "://127.0.0.1:" + std::to_string(port_);
-  const std::string peer = "http://127.0.0.1:" + std::to_string(peer_port_);
   Launch launch;
-  launch.argv = {etcd_program(), "--name", "t", "--data-dir", directory_.file("data")};
+  launch.argv = {etcd_program(), "--name", name_, "--data-dir", directory_.file("data")};
   const std::vector<std::string> more = {"--listen-client-urls",
                                          url,
                                          "--advertise-client-urls",
                                          url,
                                          "--listen-peer-urls",
-                                         peer,
+                                         peer(),
                                          "--initial-advertise-peer-urls",
-                                         peer,
+                                         peer(),
                                          "--initial-cluster",
-                                         "t=" + peer,
+                                         members_,
                                          "--log-level",
                                          "error"};
   launch.argv.insert(launch.argv.end(), more.begin(), more.end());
@@ -58,6 +67,34 @@ void EtcdServer::start() {
 void EtcdServer::kill() {
   running_->signal(SIGKILL);
   running_->wait();
+}
+
+EtcdCluster::EtcdCluster(int members) {
+  // Short, as they are on one machine: who leads is found out anew in half a second.
+  const std::vector<std::string> times{"--heartbeat-interval=50", "--election-timeout=500"};
+  std::string all;
+  for (int i = 0; i < members; ++i) {
+    members_.emplace_back(new EtcdServer("m" + std::to_string(i), times, "http"));
+    all += (i == 0 ? "" : ",") + members_.back()->members_;
+  }
+  if (!why_not().empty()) return;
+  for (const auto& each : members_) {
+    each->members_ = all;
+    each->start();
+  }
+  for (const auto& each : members_) each->await();
+}
+
+const std::string& EtcdCluster::why_not() const {
+  for (const auto& each : members_)
+    if (!each->why_not().empty()) return each->why_not();
+  return members_.front()->why_not();
+}
+
+std::string EtcdCluster::endpoints() const {
+  std::string text;
+  for (const auto& each : members_) text += (text.empty() ? "" : ",") + each->endpoint();
+  return text;
 }
 
 bool EtcdServer::listens() const {

@@ -1,5 +1,6 @@
 #include "launcher/arguments.h"
 
+#include "launcher/other_launchers.h"
 #include "tests/support/catch.h"
 #include "tests/support/results.h"
 
@@ -120,6 +121,32 @@ TEST_CASE("a wrong option is named together with the remedy") {
   CHECK(split_error({"--log-dir", "--nnodes=2", "p"}) ==
         "--log-dir needs a value, but \"--nnodes=2\" follows; if that is the value, write "
         "--log-dir=--nnodes=2");
+}
+
+TEST_CASE("another launcher's option is answered with what it is called here") {
+  CHECK(split_error({"-N4", "p"}) ==
+        "unknown option -N; here that is --nproc-per-node=N (mpirun's) or --nnodes=N (srun's)");
+  CHECK(split_error({"-npernode", "2", "p"}) ==
+        "unknown option -npernode; here that is --nproc-per-node=N");
+  CHECK(split_error({"--num_gpus=8", "p"}) ==
+        "unknown option --num_gpus; here that is --nproc-per-node=N");
+  CHECK(split_error({"-wdir", "/data", "p"}) ==
+        "unknown option -wdir; start drun there: cd DIR && drun ...");
+  CHECK(counterpart("").empty());
+  CHECK(counterpart("--").empty());
+}
+
+TEST_CASE("a pair is a name and a value in the next two words") {
+  const std::vector<KnownOption> known{
+      {.name = "--mca", .value = KnownOption::Value::Pair, .may_have_one_dash = true}};
+  const auto of = [&known](const Words& words) { return split_arguments(words, known); };
+  const auto pairs = of({"-mca", "pml", "ob1", "--mca", "btl", "^openib", "p", "-mca", "a", "b"});
+  REQUIRE(pairs);
+  CHECK(pairs->options == std::vector<GivenOption>{{"--mca", "pml=ob1"}, {"--mca", "btl=^openib"}});
+  CHECK(pairs->program_arguments == Words{"-mca", "a", "b"});
+  CHECK(of({"--mca=btl=self", "p"})->options.at(0).value == "btl=self");
+  for (const Words& short_ones : {Words{"--mca"}, Words{"--mca", "btl"}, Words{"--mca", "-x", "p"}})
+    CHECK(of(short_ones).error().message == "--mca needs two words, a name and its value");
 }
 
 TEST_CASE("two dashes may be the value of an option that needs one") {

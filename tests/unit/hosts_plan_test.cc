@@ -45,6 +45,42 @@ std::string nodes_text(const HostPlan& plan) {
 
 }  // namespace
 
+TEST_CASE("a line that was written for mpirun gives the job that it says") {
+  const HostPlan plan = desk_plan({"--allow-run-as-root",
+                                   "-np",
+                                   "16",
+                                   "-H",
+                                   "a:8,b:8",
+                                   "-bind-to",
+                                   "none",
+                                   "-map-by",
+                                   "slot",
+                                   "-x",
+                                   "NCCL_DEBUG=INFO",
+                                   "-x",
+                                   "PATH",
+                                   "-mca",
+                                   "pml",
+                                   "ob1",
+                                   "--mca",
+                                   "btl",
+                                   "^openib",
+                                   "python",
+                                   "train.py"},
+                                  {{"PATH", "/bin"}});
+  CHECK(nodes_text(plan) == "a8 b8");
+  CHECK(plan.nodes[1].environment == std::vector<EnvironmentEntry>{{"NCCL_DEBUG", "INFO"},
+                                                                   {"PATH", "/bin"},
+                                                                   {"OMPI_MCA_pml", "ob1"},
+                                                                   {"OMPI_MCA_btl", "^openib"}});
+  CHECK(plan.nodes[1].arguments ==
+        Words{"drun", "--bind-to=none", "--engine=none", "--nnodes=2", "--node-rank=1",
+              "--rdzv-id=" + plan.run_id, "--master-addr=a", "--master-port=29500",
+              "--nproc-per-node=8", "--output=labelled", "--", "python", "train.py"});
+  CHECK(test::usage_error(test::parse_options({"-H", "a", "--mca", "=", "x", "p"})) ==
+        "--mca ==x: expected a name and a value, as --mca btl tcp,self");
+}
+
 TEST_CASE("each host's agent is told who it is and what to run, word for word") {
   const HostPlan plan =
       desk_plan({"--hosts=me@a:2,b", "--max-restarts=3", "-x", "A=1", "--rdzv-id=job", "--tee", "3",
