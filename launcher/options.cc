@@ -80,8 +80,8 @@ void declare_hosts(OptionTable& table, Options& options) {
   table.value("--ssh", hosts.ssh, parse_text, "PROGRAM", "instead of ssh", kOwnWithoutVariable);
   table.value("--ssh-args", hosts.ssh_args, parse_command, "ARGS",
               "more arguments for it, such as '-F my_config -p 2222'", kOwnWithoutVariable);
-  table.value("--fanout", hosts.fanout, parse_positive, "N", "logins at the same time (64)",
-              kOwnWithoutVariable);
+  table.value("--fanout", hosts.fanout, parse_positive, "N",
+              "logins at the same time (4 a core of this machine, 8 to 64)", kOwnWithoutVariable);
   table.value("--ssh-tree", hosts.ssh_tree, parse_positive, "N",
               "log in to N hosts, and from each of them to its share of the others (all from here; "
               "beyond 64 hosts the square root)",

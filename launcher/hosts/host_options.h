@@ -32,7 +32,7 @@ struct HostOptions {
   bool oversubscribe = false;
   std::string ssh = "ssh";
   std::vector<std::string> ssh_args{};  // words
-  int fanout = 64;
+  std::optional<int> fanout{};
   std::optional<int> ssh_tree{};   // --ssh-tree: branches
   bool leaves_logs_there = false;  // --no-gather-logs
   std::chrono::milliseconds login_timeout{std::chrono::seconds(120)};

@@ -234,12 +234,15 @@ Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFac
   return {};
 }
 
+// A login is work for a processor: more at a time than it has power for make each of them late.
+int default_fanout(const HostFacts& host) { return std::clamp(4 * host.usable_cpus, 8, 64); }
+
 HostPlan frame_of(const Options& options, const HostFacts& host) {
   const bool is_torchrun = options.invoked_as == "torchrun";
   return {
       .run_id = options.rdzv_id && !options.rdzv_id->empty() ? *options.rdzv_id : host.random_id,
       .directory = host.working_directory,
-      .fanout = options.hosts.fanout,
+      .fanout = options.hosts.fanout.value_or(default_fanout(host)),
       .login_timeout = options.hosts.login_timeout,
       .report_file = options.report.value_or(""),
       .gives_stdin = options.stdin_source == StdinSource::Rank0 && !options.doctor,

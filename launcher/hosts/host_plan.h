@@ -44,7 +44,7 @@ struct HostPlan {
   std::string directory{};    // where the agents work
   std::string secret{};       // of the job; empty: none. It is never shown
   std::string secret_from{};  // whose: "/home/me/secret", "DRUN_SECRET", "this job's own"
-  int fanout = 64;
+  int fanout = 8;
   // The hosts in order, each branch's first before those that it logs in to; empty: no tree.
   std::vector<std::vector<std::size_t>> branches{};
   std::chrono::milliseconds login_timeout{0};

@@ -81,6 +81,18 @@ TEST_CASE("a line that was written for mpirun gives the job that it says") {
         "--mca ==x: expected a name and a value, as --mca btl tcp,self");
 }
 
+TEST_CASE("the more cores the more logins at a time") {
+  const auto fanout = [](int cores, const Words& words) {
+    HostFacts host = desk_with_file();
+    host.usable_cpus = cores;
+    return test::host_plan_of(words, host).fanout;
+  };
+  CHECK(fanout(1, {"--hosts=a,b", "p"}) == 8);
+  CHECK(fanout(6, {"--hosts=a,b", "p"}) == 24);
+  CHECK(fanout(128, {"--hosts=a,b", "p"}) == 64);
+  CHECK(fanout(128, {"--hosts=a,b", "--fanout=100", "p"}) == 100);
+}
+
 TEST_CASE("each host's agent is told who it is and what to run, word for word") {
   const HostPlan plan =
       desk_plan({"--hosts=me@a:2,b", "--max-restarts=3", "-x", "A=1", "--rdzv-id=job", "--tee", "3",
