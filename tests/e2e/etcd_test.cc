@@ -181,7 +181,7 @@ TEST_CASE("when etcd is away for longer the workers are stopped and it goes on w
 TEST_CASE("any one member of an etcd of three may be lost at any time and no two") {
   EtcdCluster etcd(3);
   if (is_skipped(etcd)) return;
-  Elected job(etcd.endpoints(), "1:3", {"--heartbeat-timeout=10"});  // a lease of 5 s
+  Elected job(etcd.endpoints(), "2:3", {"--heartbeat-timeout=10"});  // a lease of 5 s
   job.start(3);
   job.that_prints("ready 0 0/3 0");
   job.that_prints("ready 0 1/3 0");
