@@ -13,6 +13,7 @@
 #include "agent/descriptor_limit.h"
 #include "agent/failure_record.h"
 #include "agent/hang/hang_watch.h"
+#include "agent/hang/node_look.h"
 #include "agent/host_slot.h"
 #include "agent/job_status.h"
 #include "agent/lifeline.h"
@@ -82,6 +83,8 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
   void stop_looking() {
     hang_watch_.stop();
+    node_look_.stop();
+    ras_.stop();
     for (const int tool : looks_.stop()) workers_.disregard_group(tool);
   }
   Result<void> open_streams();
@@ -103,8 +106,10 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   std::vector<std::string> inherited_;
   Output output_;
   Workers workers_;
+  ras::Service ras_;
   HangWatch hang_watch_;
   Looks looks_;
+  NodeLook node_look_;
   Signals signals_;
   WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
                      [this](const std::string& line) { output_.tell_starter(line); }};
@@ -132,8 +137,10 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
       inherited_(to_lines(spec.worker.environment)),
       output_(io_, log_, spec.output, spec.host),
       workers_(io_, log_, WorkersSpec{.shutdown_timeout = spec.shutdown_timeout}, *this),
-      hang_watch_(io_, spec.hang_timeout, output_),
+      ras_(io_, log_, spec),
+      hang_watch_(io_, spec.hang_timeout, output_, ras_),
       looks_(io_, inherited_),
+      node_look_(io_, ras_, looks_.collector()),
       signals_(io_, spec.termination_signals, *this) {}
 
 Result<void> Agent::open() {
@@ -257,7 +264,7 @@ Result<void> Agent::start_workers() {
         .argv = wrapped_argv(worker, *world_, local_rank),
         .inherited = inherited_,
         .environment = own_environment(worker, *world_, local_rank, streams_[i].error_file,
-                                       hang_watch_.heartbeat_file(i)),
+                                       hang_watch_.heartbeat_file(i), ras_.variable()),
         .stdin_fd = *standard_input,
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
@@ -268,8 +275,9 @@ Result<void> Agent::start_workers() {
   round_ = Round::Running;
   workers_.start(commands);
   if (!world_->is_preflight)
-    hang_watch_.start([this] { return workers_.pids(); },
-                      [this](const auto& suspects) { on_suspects(suspects); });
+    hang_watch_.start(
+        *world_, [this] { return workers_.pids(); },
+        [this](const auto& suspects) { on_suspects(suspects); });
   write_started(lookers_.events(), *world_, workers_.pids());
   return {};
 }
@@ -287,9 +295,11 @@ void Agent::on_look(std::uint64_t look) {
   const std::string too_late = spec_.host + ": its workers have ended, or are being stopped";
   if (phase() != NodePhase::Running) return client_->give_evidence(look, {.notes = {too_late}});
   hang_watch_.begin_look();
-  looks_.collector().collect(workers_.pids(), [this, look](const FoundStacks& found) {
+  const ras::Service::Workers workers{.pids = workers_.pids(), .base_rank = world_->base_rank};
+  node_look_.take(workers, [this, look](const FoundStacks& found, const ras::Findings& nccl) {
     client_->give_evidence(
-        look, evidence_of(found, world_->base_rank, hang_watch_.facts(found.workers.size())));
+        look, evidence_of(found, world_->base_rank, hang_watch_.facts(found.workers.size(), nccl),
+                          nccl.notes));
     hang_watch_.end_look();
   });
 }

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cctype>
 
+#include "agent/ras/place.h"
 #include "rendezvous/pulse_page.h"
 #include "rendezvous/text_parts.h"
 
@@ -116,11 +117,13 @@ std::string with_ranks(std::string_view word, RankNumbers numbers) {
 
 std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,
                                               int local_rank, std::string_view error_file,
-                                              std::string_view heartbeat_file) {
+                                              std::string_view heartbeat_file,
+                                              std::string_view ras_address) {
   assert(local_rank >= 0 && local_rank < world.local_world_size);
   std::vector<EnvironmentEntry> own = to_environment(world, local_rank);
   own.emplace_back("TORCHELASTIC_ERROR_FILE", error_file);
   if (!heartbeat_file.empty()) own.emplace_back(kHeartbeatVariable, heartbeat_file);
+  if (!ras_address.empty()) own.emplace_back(ras::kAddressVariable, ras_address);
   if (spec.virtual_local_rank) {
     for (auto& [name, value] : own) {
       if (name == "LOCAL_RANK") value = "0";

@@ -16,12 +16,13 @@ namespace drun::agent {
 
 // What drun sets for this worker, in a fixed order; it wins over what is inherited. `error_file`
 // becomes TORCHELASTIC_ERROR_FILE (empty: set and empty), `heartbeat_file` DRUN_HEARTBEAT_FILE
-// (empty: not set). Requires 0 <= local_rank < world.local_world_size, and with virtual_local_rank
-// but no devices in its placement, a CUDA_VISIBLE_DEVICES of the spec's that is absent or has an
-// entry for it (the plan sees to that).
+// and `ras_address` NCCL_RAS_ADDR (empty: not set). Requires 0 <= local_rank <
+// world.local_world_size, and with virtual_local_rank but no devices in its placement, a
+// CUDA_VISIBLE_DEVICES of the spec's that is absent or has an entry for it (the plan sees to that).
 std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,
                                               int local_rank, std::string_view error_file,
-                                              std::string_view heartbeat_file = {});
+                                              std::string_view heartbeat_file = {},
+                                              std::string_view ras_address = {});
 
 // Which of several programs the worker is; null: there is only one.
 const ProgramSpec* program_of(const WorkerSpec& spec, int local_rank);

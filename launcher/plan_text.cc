@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "agent/ras/place.h"
 #include "agent/wall_time.h"
 #include "agent/worker_command.h"
 #include "launcher/memory_size.h"
@@ -36,7 +37,8 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
   world.master_port = join.master_port;
   world.use_agent_store = join.store_host == StoreHost::Agent;
   auto own =
-      agent::own_environment(agent.worker, world, 0, "", agent.hang_timeout.count() > 0 ? "?" : "");
+      agent::own_environment(agent.worker, world, 0, "", agent.hang_timeout.count() > 0 ? "?" : "",
+                             agent::ras::gives_place(agent) ? "127.0.0.1:?" : "");
   for (auto& [name, value] : own) {
     const bool is_size = name == "WORLD_SIZE" || name == "ROLE_WORLD_SIZE";
     const bool is_rank = name == "RANK" || name == "ROLE_RANK";

@@ -64,6 +64,9 @@ void fields(Archive& archive, StackGroup& group) {
   archive.bits(group.arrived);
   archive.flag(group.is_inside);
   archive.flag(group.is_quiet);
+  auto nccl = static_cast<std::uint8_t>(group.nccl);
+  archive.kind(nccl, 3);
+  group.nccl = static_cast<NcclStand>(nccl);
   archive.text(group.source, kStackLineBytes);
   archive.list(group.lines, kMostStackLines,
                [](auto& each, std::string& line) { each.text(line, kStackLineBytes); });

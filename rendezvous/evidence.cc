@@ -13,7 +13,7 @@ constexpr std::size_t kShownRanges = 64;
 bool stand_together(const StackGroup& one, const StackGroup& other) {
   return one.doing == other.doing && one.arrived == other.arrived &&
          one.is_inside == other.is_inside && one.is_quiet == other.is_quiet &&
-         one.source == other.source && one.lines == other.lines;
+         one.nccl == other.nccl && one.source == other.source && one.lines == other.lines;
 }
 
 void join(RankRanges& into, const RankRanges& ranges) {

@@ -10,6 +10,8 @@ constexpr Milliseconds kShortest{100};
 constexpr Milliseconds kLongest{5000};
 constexpr int kSamples = 8;  // per timeout
 constexpr int kTicksPerSecond = 100;
+constexpr int kQuestions = 4;             // to NCCL, per timeout
+constexpr Milliseconds kForEachNode{50};  // between two questions of the whole job, or about that
 
 std::string seconds_text(Milliseconds time) {
   char text[32];
@@ -45,15 +47,28 @@ bool sleeps_in_one_place(const Worker& worker, Milliseconds timeout, Time now) {
   return used * 1000 / kTicksPerSecond * 100 < asleep.count();
 }
 
+// As far as answers came one after the other.
+bool is_heard(const Worker& worker, const State& state, Time now) {
+  return worker.nccl && now - worker.nccl->heard_at <= 3 * state.ask_interval;
+}
+
+bool may_move_in_nccl(const Worker& worker, const State& state, Time now) {
+  if (!is_heard(worker, state, now)) return false;
+  const Nccl& nccl = *worker.nccl;
+  return !nccl.is_heard_twice || (nccl.moved_at && now - *nccl.moved_at < state.timeout);
+}
+
 struct Signs {
   std::vector<std::string> words{};
   Time since{};
 };
 
-Signs signs_of(const Worker& worker, Milliseconds timeout, Time now) {
+// Of so long a time.
+Signs signs_of(const Worker& worker, const State& state, Milliseconds timeout, Time now) {
   Signs signs;
   const bool has_heartbeat = worker.last.heartbeat != 0;
   if (!worker.last.is_running || (has_heartbeat && now - worker.beat_at < timeout)) return signs;
+  if (may_move_in_nccl(worker, state, now)) return signs;
   const auto sign = [&signs](std::string words, Time since) {
     signs.words.push_back(std::move(words));
     signs.since = std::max(signs.since, since);
@@ -64,6 +79,9 @@ Signs signs_of(const Worker& worker, Milliseconds timeout, Time now) {
   else if (sleeps_in_one_place(worker, timeout, now))
     sign("always asleep in " + worker.last.channel, worker.channel_at);
   if (has_heartbeat) sign("no heartbeat", worker.beat_at);
+  if (is_heard(worker, state, now) && worker.nccl->behind_at &&
+      now - *worker.nccl->behind_at >= timeout)
+    sign("others waiting for it in NCCL", *worker.nccl->behind_at);
   return signs;
 }
 
@@ -85,7 +103,10 @@ Milliseconds sample_interval(Milliseconds timeout) {
 }
 
 State begin(std::size_t workers, Milliseconds timeout, Time now) {
-  State state{.timeout = timeout, .workers = {}, .sampled_at = now};
+  State state{.timeout = timeout,
+              .ask_interval = ask_interval(timeout, 1),
+              .workers = {},
+              .sampled_at = now};
   state.workers.assign(workers, new_worker(now));
   return state;
 }
@@ -99,7 +120,7 @@ std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time
     Worker& worker = state.workers[i];
     note(worker, samples[i], now);
     if (state.looked_at) continue;
-    const Signs signs = signs_of(worker, state.timeout, now);
+    const Signs signs = signs_of(worker, state, state.timeout, now);
     if (!is_hung(signs)) {
       worker.told_at.reset();
       continue;
@@ -123,13 +144,55 @@ void end_look(State& state, Time now) {
     for (Time* const mark :
          {&worker.output_at, &worker.cpu_at, &worker.channel_at, &worker.beat_at})
       *mark = std::min(*mark + length, now);
+    if (!worker.nccl) continue;
+    worker.nccl->heard_at = std::min(worker.nccl->heard_at + length, now);
+    for (std::optional<Time>* const mark : {&worker.nccl->moved_at, &worker.nccl->behind_at})
+      if (*mark) *mark = std::min(**mark + length, now);
+  }
+}
+
+Milliseconds ask_interval(Milliseconds timeout, int nodes) {
+  return std::max<Milliseconds>(timeout / kQuestions, nodes * kForEachNode);
+}
+
+bool wants_nccl(const State& state, Time now) {
+  if (state.looked_at || (state.asked_at && now - *state.asked_at < state.ask_interval))
+    return false;
+  return std::any_of(state.workers.begin(), state.workers.end(), [&](Worker worker) {
+    worker.nccl.reset();  // what else speaks against it
+    return !signs_of(worker, state, state.timeout / 2, now).words.empty();
+  });
+}
+
+void note_asked(State& state, Time now) { state.asked_at = now; }
+
+void hear(State& state, const std::vector<ras::Standing>& standings, Time now) {
+  for (std::size_t i = 0; i < std::min(standings.size(), state.workers.size()); ++i) {
+    Worker& worker = state.workers[i];
+    const ras::Standing& standing = standings[i];
+    if (!standing.is_known) {
+      worker.nccl.reset();
+      continue;
+    }
+    const bool is_first = !is_heard(worker, state, now);
+    if (is_first) worker.nccl = Nccl{};
+    Nccl& nccl = *worker.nccl;
+    nccl.is_heard_twice = !is_first;
+    const bool has_moved = !is_first && standing.progress != nccl.progress;
+    if (has_moved) nccl.moved_at = now;
+    if (standing.stand != NcclStand::Behind)
+      nccl.behind_at.reset();
+    else if (!nccl.behind_at || has_moved)
+      nccl.behind_at = now;
+    nccl.progress = standing.progress;
+    nccl.heard_at = now;
   }
 }
 
 bool is_quiet(const State& state, std::size_t local_rank) {
   if (local_rank >= state.workers.size()) return false;
   const Time now = state.looked_at.value_or(state.sampled_at);
-  return is_hung(signs_of(state.workers[local_rank], state.timeout, now));
+  return is_hung(signs_of(state.workers[local_rank], state, state.timeout, now));
 }
 
 }  // namespace drun::agent::hang

@@ -3,11 +3,17 @@
 //   - no CPU time used by it and what runs below it; or hardly any, and all that time asleep in the
 //     same place of the kernel
 //   - no heartbeat, of a worker that has had one
-// for as long as the timeout. Whoever's heart beats is alive, whatever else.
+//   - behind others in NCCL, or not answering there, by each answer of its RAS service
+// for as long as the timeout. Whoever's heart beats is alive, whatever else, and so is who launches
+// operations of NCCL, or waits for a rank that does.
 //
 // Shape:   one sample of all workers after the other, a few per timeout; a suspicion is told once,
 //          and again each timeout for as long as it lasts.
 // Held up: when samples come late, it was this process that did not run; then all starts anew.
+// Asked:   NCCL's service costs all processes of the job a little. So it is asked only once some
+//          worker has shown one sign for half of the timeout, and then four times per timeout; by a
+//          job of very many nodes less often. Who was heard of once is judged with the second
+//          answer.
 // Looked at: while a debugger of ours stops workers, nobody is suspected, and that time is not part
 // of
 //          anybody's silence; what they do in it counts.
@@ -20,6 +26,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "agent/ras/standing.h"
 
 namespace drun::agent::hang {
 
@@ -36,6 +44,15 @@ struct Sample {
   std::uint64_t heartbeat = 0;  // changes when it beats; 0: it never has
 };
 
+// What NCCL's answers, one after the other, have said of a worker.
+struct Nccl {
+  std::uint64_t progress = 0;
+  Time heard_at{};
+  bool is_heard_twice = false;  // else it is not known yet whether it moves
+  std::optional<Time> moved_at{};
+  std::optional<Time> behind_at{};  // in all answers since
+};
+
 struct Worker {
   Sample last{};
   Time output_at{};
@@ -43,14 +60,17 @@ struct Worker {
   Time channel_at{};
   std::uint64_t channel_ticks = 0;  // CPU time when it went to sleep there
   Time beat_at{};
+  std::optional<Nccl> nccl{};
   std::optional<Time> told_at{};
 };
 
 struct State {
   Milliseconds timeout{0};
+  Milliseconds ask_interval{0};
   std::vector<Worker> workers{};
   Time sampled_at{};
   std::optional<Time> looked_at{};  // since then
+  std::optional<Time> asked_at{};
 };
 
 struct Suspect {
@@ -69,6 +89,15 @@ std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time
 
 void begin_look(State& state, Time now);
 void end_look(State& state, Time now);
+
+// `nodes`: how many there are that ask.
+Milliseconds ask_interval(Milliseconds timeout, int nodes);
+
+// Whether NCCL's service is to be asked now; who does so calls note_asked.
+bool wants_nccl(const State& state, Time now);
+void note_asked(State& state, Time now);
+// `standings` by local rank. Workers that it does not know are judged without it.
+void hear(State& state, const std::vector<ras::Standing>& standings, Time now);
 
 // By the samples so far.
 bool is_quiet(const State& state, std::size_t local_rank);

@@ -17,11 +17,14 @@ std::string HangWatch::heartbeat_file(std::size_t local_rank) const {
   return is_on() ? files_.path(local_rank) : "";
 }
 
-void HangWatch::start(Pids pids, OnSuspects on_suspects) {
+void HangWatch::start(const World& world, Pids pids, OnSuspects on_suspects) {
   if (!is_on()) return;
+  base_rank_ = world.base_rank;
+  standings_.clear();
   pids_ = std::move(pids);
   on_suspects_ = std::move(on_suspects);
   state_ = hang::begin(pids_().size(), timeout_, Clock::now());
+  state_.ask_interval = hang::ask_interval(timeout_, world.node_count);
   wait();
 }
 
@@ -34,10 +37,13 @@ void HangWatch::begin_look() { hang::begin_look(state_, Clock::now()); }
 
 void HangWatch::end_look() { hang::end_look(state_, Clock::now()); }
 
-std::vector<WorkerFacts> HangWatch::facts(std::size_t count) const {
+std::vector<WorkerFacts> HangWatch::facts(std::size_t count, const ras::Findings& findings) const {
+  const auto& standings = findings.standings.empty() ? standings_ : findings.standings;
   std::vector<WorkerFacts> facts;
   for (std::size_t i = 0; i < count; ++i)
-    facts.push_back({.pulse = files_.pulse(i), .is_quiet = hang::is_quiet(state_, i)});
+    facts.push_back({.pulse = files_.pulse(i),
+                     .is_quiet = hang::is_quiet(state_, i),
+                     .nccl = i < standings.size() ? standings[i] : ras::Standing()});
   return facts;
 }
 
@@ -58,6 +64,16 @@ void HangWatch::look() {
   }
   const std::vector<hang::Suspect> suspects = hang::take(state_, samples, Clock::now());
   if (!suspects.empty()) on_suspects_(suspects);
+  if (ras_.can_be_asked() && hang::wants_nccl(state_, Clock::now())) ask_nccl();
+}
+
+void HangWatch::ask_nccl() {
+  hang::note_asked(state_, Clock::now());
+  ras_.ask({.pids = pids_(), .base_rank = base_rank_}, [this](const ras::Findings& findings) {
+    if (!on_suspects_) return;
+    standings_ = findings.standings;
+    hang::hear(state_, findings.standings, Clock::now());
+  });
 }
 
 }  // namespace drun::agent

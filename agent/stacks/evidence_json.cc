@@ -9,6 +9,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kSchema = "drun.stacks/1";
 
+// In the order of NcclStand.
+const Json kStands[] = {nullptr, "ahead", "behind"};
+
 Json to_json(const StackGroup& group) {
   Json ranks = Json::array();
   for (const RankRange& range : group.ranks) ranks.push_back({range.first, range.last});
@@ -16,6 +19,7 @@ Json to_json(const StackGroup& group) {
           {"doing", group.doing.empty() ? Json(nullptr) : Json(group.doing)},
           {"operations_begun", group.arrived == 0 ? Json(nullptr) : Json(group.arrived)},
           {"is_quiet", group.is_quiet},
+          {"nccl", kStands[static_cast<std::size_t>(group.nccl)]},
           {"source", group.source},
           {"stacks", group.lines}};
 }
@@ -28,6 +32,9 @@ StackGroup to_group(const Json& json) {
   if (json.at("operations_begun").is_number_unsigned())
     group.arrived = json.at("operations_begun").get<std::uint64_t>();
   group.is_quiet = json.at("is_quiet").get<bool>();
+  const Json stand = json.value("nccl", Json(nullptr));
+  if (stand == kStands[1]) group.nccl = NcclStand::Ahead;
+  if (stand == kStands[2]) group.nccl = NcclStand::Behind;
   group.source = json.at("source").get<std::string>();
   group.lines = json.at("stacks").get<std::vector<std::string>>();
   return group;

@@ -2,9 +2,11 @@
 // Thread: any.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "agent/hang/pulse_text.h"
+#include "agent/ras/standing.h"
 #include "agent/stacks/stacks.h"
 #include "rendezvous/evidence.h"
 
@@ -13,10 +15,12 @@ namespace drun::agent {
 struct WorkerFacts {
   Pulse pulse{};
   bool is_quiet = false;  // no sign of life for the hang timeout
+  ras::Standing nccl{};
 };
 
-// `facts` by local rank, as found.workers. `base_rank`: that of local rank 0.
-Evidence evidence_of(const FoundStacks& found, int base_rank,
-                     const std::vector<WorkerFacts>& facts);
+// `facts` by local rank, as found.workers. `notes`: what else is known. `base_rank`: that of local
+// rank 0.
+Evidence evidence_of(const FoundStacks& found, int base_rank, const std::vector<WorkerFacts>& facts,
+                     const std::vector<std::string>& notes = {});
 
 }  // namespace drun::agent

@@ -49,7 +49,25 @@ std::optional<HangVerdict> by_counts(const Evidence& evidence, const std::set<in
                               ", not silent"};
 }
 
-// Rule 3.
+// Rule 2; nothing when NCCL does not tell.
+std::optional<HangVerdict> by_nccl(const Evidence& evidence, const std::set<int>& suspects) {
+  RankRanges behind;
+  for (const StackGroup& group : evidence.groups)
+    if (group.nccl == NcclStand::Behind)
+      behind.insert(behind.end(), group.ranks.begin(), group.ranks.end());
+  if (behind.empty()) return std::nullopt;
+  const std::set<int> culprits = suspects_in(behind, suspects);
+  if (!culprits.empty())
+    return HangVerdict{.culprits = culprits, .words = doing_of(evidence, culprits)};
+  for (const int rank : suspects) {
+    const auto group = group_of(evidence, rank);
+    if (!group || group->nccl != NcclStand::Ahead) return std::nullopt;
+  }
+  return HangVerdict{.words = ranks_text(ranges_of(suspects)) + " wait in NCCL for " +
+                              ranks_text(behind) + ", not silent"};
+}
+
+// Rule 4.
 std::set<int> outsiders(const Evidence& evidence, const std::set<int>& suspects) {
   std::map<std::vector<std::string>, std::size_t> sizes;
   std::size_t total = 0;
@@ -86,6 +104,7 @@ HangVerdict judge(const Evidence& evidence, const std::set<int>& suspects) {
   }
   if (silent.empty()) return {.words = "they show signs of life again"};
   if (const auto verdict = by_counts(evidence, silent)) return *verdict;
+  if (const auto verdict = by_nccl(evidence, silent)) return *verdict;
   for (const StackGroup& group : evidence.groups) total += count_of(group.ranks);
   if (silent.size() < total) return {.culprits = silent, .words = doing_of(evidence, silent)};
   const std::set<int> outside = outsiders(evidence, silent);

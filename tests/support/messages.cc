@@ -31,9 +31,13 @@ Evidence full_evidence() {
                       .arrived = 812,
                       .is_inside = true,
                       .is_quiet = true,
+                      .nccl = NcclStand::Ahead,
                       .source = "gdb",
                       .lines = {"process train", "  thread train", "    poll (libc.so.6)"}},
-                     {.ranks = {{7, 7}}, .source = "/proc", .lines = {"\xc3\xa4", ""}}},
+                     {.ranks = {{7, 7}},
+                      .nccl = NcclStand::Behind,
+                      .source = "/proc",
+                      .lines = {"\xc3\xa4", ""}}},
           .notes = {"node 3 (d): no answer in 10 s"},
           .ranks_left_out = 4};
 }

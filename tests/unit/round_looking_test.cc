@@ -16,6 +16,7 @@ struct Stand {
   bool is_quiet = true;
   std::uint64_t arrived = 0;
   bool is_inside = false;
+  NcclStand nccl = NcclStand::None;
 };
 
 Evidence evidence_of(int rank, const Stand& stand) {
@@ -28,6 +29,7 @@ Evidence evidence_of(int rank, const Stand& stand) {
                   .arrived = stand.arrived,
                   .is_inside = stand.is_inside,
                   .is_quiet = stand.is_quiet,
+                  .nccl = stand.nccl,
                   .source = "gdb",
                   .lines = {stand.place}}}};
 }
@@ -216,6 +218,34 @@ TEST_CASE("ranks that wait for one that is alive have not hung") {
   const HangVerdict verdict = judge(evidence_of(stands), {1, 2, 3});
   CHECK(verdict.culprits.empty());
   CHECK(verdict.words == "ranks 1-3 wait in all_reduce #12 for rank 0, not silent");
+}
+
+TEST_CASE("the rank that lags in NCCL is the one that hangs") {
+  std::vector<Stand> stands(8, {.nccl = NcclStand::Ahead});
+  stands[5].nccl = NcclStand::Behind;
+  CHECK(judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == std::set<int>{5});
+  // The others only spin.
+  for (const int rank : {0, 1, 2, 3, 4, 6, 7})
+    stands[static_cast<std::size_t>(rank)].is_quiet = false;
+  CHECK(judge(evidence_of(stands), {5}).culprits == std::set<int>{5});
+}
+
+TEST_CASE("ranks that wait in NCCL for one that is alive have not hung") {
+  std::vector<Stand> stands(4, {.nccl = NcclStand::Ahead});
+  stands[2] = {.place = "evaluating", .is_quiet = false, .nccl = NcclStand::Behind};
+  const HangVerdict verdict = judge(evidence_of(stands), {0, 1, 3});
+  CHECK(verdict.culprits.empty());
+  CHECK(verdict.words == "ranks 0, 1, 3 wait in NCCL for rank 2, not silent");
+  // One of them does not wait.
+  stands[3].nccl = NcclStand::None;
+  CHECK(judge(evidence_of(stands), {0, 1, 3}).culprits == std::set<int>{0, 1, 3});
+}
+
+TEST_CASE("counts of worker_lib go before those of NCCL") {
+  std::vector<Stand> stands(4, {.arrived = 12, .is_inside = true, .nccl = NcclStand::None});
+  stands[1] = {.arrived = 11};
+  stands[2].nccl = NcclStand::Behind;
+  CHECK(judge(evidence_of(stands), {0, 1, 2, 3}).culprits == std::set<int>{1});
 }
 
 TEST_CASE("of many silent ranks those whose stacks differ hang, and all when none can be told") {

@@ -1,0 +1,113 @@
+#include "agent/ras/standing.h"
+
+#include "tests/support/catch.h"
+
+namespace drun::agent::ras {
+namespace {
+
+const Own kOwn{.addresses = {"127.0.0.1", "10.0.0.1"}, .pids = {{100, 1100}, {101}}};
+
+Rank rank_of(int rank, Process process, std::uint64_t count, std::size_t kind = 0) {
+  Rank one{.rank = rank, .process = std::move(process)};
+  one.counts[kind] = count;
+  return one;
+}
+
+// Ranks 0 and 1 are here, as pids 100 and 101, 2 and 3 on 10.0.0.2 under the same numbers.
+Communicator four(const std::vector<std::uint64_t>& counts, const std::string& hash = "0x1") {
+  Communicator communicator{.hash = hash, .size = 4};
+  for (int i = 0; i < 4; ++i)
+    communicator.ranks.push_back(rank_of(i, {100 + i % 2, i < 2 ? "10.0.0.1" : "10.0.0.2"},
+                                         counts[static_cast<std::size_t>(i)]));
+  return communicator;
+}
+
+Report report_of(std::vector<Communicator> communicators) {
+  return {.kinds = {"AllReduce", "Broadcast"}, .communicators = std::move(communicators)};
+}
+
+}  // namespace
+
+TEST_CASE("a rank that lags behind the others of its communicator is named in the job's ranks") {
+  const Findings found = find(report_of({four({812, 811, 812, 812})}), kOwn, 6);
+  REQUIRE(found.standings.size() == 2);
+  CHECK(found.standings[0].is_known);
+  CHECK(found.standings[0].stand == NcclStand::Ahead);
+  CHECK(found.standings[1].stand == NcclStand::Behind);
+  CHECK(found.notes == std::vector<std::string>{
+                           "NCCL: rank 7 is at all_reduce 811 in a communicator of 4, the others "
+                           "at 812"});
+}
+
+TEST_CASE("how far ranks are is said in plain words") {
+  const auto note_of = [](const std::vector<std::uint64_t>& counts) {
+    const Findings found = find(report_of({four(counts)}), kOwn, 0);
+    return found.notes.empty() ? "" : found.notes[0];
+  };
+  CHECK(note_of({5, 5, 5, 5}) == "NCCL: all ranks of a communicator of 4 have begun 5 operations");
+  CHECK(note_of({4, 4, 5, 5}) ==
+        "NCCL: ranks 0, 1 are at all_reduce 4 in a communicator of 4, the others at 5");
+  CHECK(note_of({4, 6, 5, 6}) ==
+        "NCCL: rank 0 is at all_reduce 4 in a communicator of 4, others at up to 6");
+  CHECK(note_of({0, 6, 6, 6}) ==
+        "NCCL: rank 0 has begun no all_reduce in a communicator of 4, the others are at 6");
+  CHECK(note_of({0, 0, 6, 6}) ==
+        "NCCL: ranks 0, 1 have begun no all_reduce in a communicator of 4, the others are at 6");
+  CHECK(note_of({6, 6, 5, 6}).empty());  // its own node says it
+}
+
+TEST_CASE("processes are told apart by host and pid and found below a worker too") {
+  Communicator one{.hash = "0x1", .size = 2};
+  one.ranks = {rank_of(0, {1100, "127.0.0.1"}, 3), rank_of(1, {101, "10.0.0.2"}, 4)};
+  const Findings found = find(report_of({one}), kOwn, 0);
+  CHECK(found.standings[0].stand == NcclStand::Behind);
+  CHECK_FALSE(found.standings[1].is_known);
+  CHECK(found.standings[1] == Standing{});
+}
+
+TEST_CASE("of text that names the minority alone who lags is known and the others are not") {
+  Communicator one{.hash = "0x1", .size = 32};
+  one.ranks = {rank_of(9, {101, "10.0.0.1"}, 6649)};
+  one.crowds = {{.kind = 0, .count = 6650, .ranks = 31}};
+  const Findings found = find({.kinds = {"collective"}, .communicators = {one}}, kOwn, 8);
+  CHECK_FALSE(found.standings[0].is_known);
+  CHECK(found.notes == std::vector<std::string>{"NCCL: rank 9 is at operation 6649 in a "
+                                                "communicator of 32, the others at 6650"});
+}
+
+TEST_CASE("who lags in one communicator and waits in another is not the one to blame") {
+  // Rank 0 waits for rank 1 in one, and all others for rank 0 in the other: a deadlock.
+  const Report report = report_of({four({9, 8, 9, 9}, "0x1"), four({3, 4, 4, 4}, "0x2")});
+  const Findings found = find(report, kOwn, 0);
+  CHECK(found.standings[0].stand == NcclStand::Behind);
+  CHECK(found.standings[1].stand == NcclStand::Behind);
+  // Rank 1 is not in the other.
+  Report clear = report;
+  clear.communicators[1].ranks[1].counts[0].reset();
+  const Findings clearer = find(clear, kOwn, 0);
+  CHECK(clearer.standings[0].stand == NcclStand::Ahead);
+  CHECK(clearer.standings[1].stand == NcclStand::Behind);
+}
+
+TEST_CASE("who does not answer is behind and strangers are named by host and pid") {
+  Report report = report_of({four({5, 5, 5, 5})});
+  report.lost = {{{101, "10.0.0.1"}, false}, {{4711, "10.0.0.3"}, false}, {{4712, ""}, true}};
+  const Findings found = find(report, kOwn, 2);
+  CHECK(found.standings[1].stand == NcclStand::Behind);
+  CHECK(found.notes == std::vector<std::string>{"NCCL: rank 3 does not answer",
+                                                "NCCL: process 4711 on 10.0.0.3 does not answer",
+                                                "NCCL: process 4712 on a node is taken for dead"});
+  for (int pid = 1; pid < 100; ++pid) report.lost.push_back({{pid, "10.0.0.9"}, true});
+  CHECK(find(report, kOwn, 2).notes.size() == 5);
+}
+
+TEST_CASE("progress is one's own or that of the last rank of a communicator") {
+  const auto progress = [](const std::vector<std::uint64_t>& counts) {
+    return find(report_of({four(counts)}), kOwn, 0).standings[0].progress;
+  };
+  CHECK(progress({5, 4, 5, 5}) == progress({5, 4, 6, 5}));
+  CHECK(progress({5, 4, 5, 5}) != progress({6, 4, 5, 5}));
+  CHECK(progress({5, 3, 5, 5}) != progress({5, 4, 5, 5}));
+}
+
+}  // namespace drun::agent::ras
