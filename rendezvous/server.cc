@@ -72,8 +72,7 @@ void Server::Impl::lines_taken(Peer peer, std::size_t cost) {
 // Of several endpoints another takes over, unless the job is over.
 bool Server::Impl::host_ended() {
   if (!is_leading_) return false;
-  const bool is_over = state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over;
-  if (!is_over && authority_) return false;
+  if (authority_ && !tells_the_end(state_)) return false;
   handle(HostEnded{});
   return true;
 }
@@ -240,10 +239,7 @@ void Server::Impl::turn() {
     const RoundEvent next = std::move(events_.front());
     events_.pop_front();
     for (const RoundAction& action : step(state_, next, std::chrono::steady_clock::now())) {
-      if (must_wait(action))
-        held_.push_back(action);
-      else
-        std::visit([this](const auto& deed) { perform(deed); }, action);
+      if (!must_wait(action)) std::visit([this](const auto& deed) { perform(deed); }, action);
     }
   }
   is_turning_ = false;

@@ -20,6 +20,7 @@
 #include "rendezvous/election/authority.h"
 #include "rendezvous/election/council.h"
 #include "rendezvous/election/seekers.h"
+#include "rendezvous/election/tenure.h"
 #include "rendezvous/lines/line_desk.h"
 #include "rendezvous/listener.h"
 #include "rendezvous/lobby.h"
@@ -128,9 +129,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   std::shared_ptr<Council> council_;      // the same, with several endpoints
   std::set<Peer> voters_;                 // connections that ask for votes
   Seekers seekers_;
-  int known_rounds_ = 0;
-  std::optional<int> led_rounds_;  // when it last lost the lead
-  std::vector<RoundAction> held_;
+  Tenure tenure_;
 };
 
 }  // namespace drun::rendezvous

@@ -63,14 +63,7 @@ void Server::Impl::stand_by(ControlConnection& connection, const Hello* hello) {
 
 void Server::Impl::on_lead(std::uint64_t term, const RoundRecord& before) {
   if (is_leading_) return;  // it tells the end of the job
-  RoundSpec opened = round_spec(spec_, port());
-  opened.term = term;
-  opened.rounds = known_rounds_ = before.rounds;
-  held_.clear();
-  opened.is_back = led_rounds_ == before.rounds;
-  const Time now = std::chrono::steady_clock::now();
-  state_ = open_round(std::move(opened), now);
-  inherit(state_, before, now);
+  state_ = tenure_.begin(round_spec(spec_, port()), term, before, std::chrono::steady_clock::now());
   is_leading_ = true;
   log_.write(before.rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
              "this node coordinates the job from here on, at " + state_.spec.endpoint);
@@ -82,18 +75,12 @@ void Server::Impl::on_lead(std::uint64_t term, const RoundRecord& before) {
   arm_timer();
 }
 
-// The end of a job needs no lead any more: nothing begins after it.
 void Server::Impl::on_lead_lost(const std::string& reason) {
-  const bool is_over = state_.phase == RoundPhase::Over;
-  if ((is_over || state_.phase == RoundPhase::Ending) && held_.empty()) return;
-  if (is_over) {  // nobody is left who could be told of the round that was never known
-    held_.clear();
-    return perform(RoundOver{});
-  }
+  const Tenure::Loss loss = tenure_.lose(state_);
+  if (loss == Tenure::Loss::Over) return perform(RoundOver{});
+  if (loss == Tenure::Loss::Kept) return;
   log_.error("this node does not coordinate the job any more: " + reason);
-  led_rounds_ = known_rounds_;
   is_leading_ = false;
-  held_.clear();
   events_.clear();
   timer_.cancel();
   std::vector<Peer> members;
@@ -122,28 +109,24 @@ void Server::Impl::name_leader(const Endpoint& leader, std::uint64_t term) {
 
 // What was held back until later leaders were sure to know of the round, and nothing before it.
 void Server::Impl::on_round_known(int rounds) {
-  known_rounds_ = rounds;
-  if (rounds < state_.next_round) return;
+  const std::vector<RoundAction> held = tenure_.know(rounds);
+  if (held.empty()) return;
   const bool was_turning = std::exchange(is_turning_, true);
-  for (const RoundAction& action : std::exchange(held_, {}))
+  for (const RoundAction& action : held)
     std::visit([this](const auto& deed) { perform(deed); }, action);
   if (!was_turning) turn();
 }
 
-// Nothing of a new world is told before its number is safe (election.h).
 bool Server::Impl::must_wait(const RoundAction& action) {
   if (!authority_) return false;
-  if (std::holds_alternative<ClearStore>(action) && known_rounds_ < state_.next_round) {
-    authority_->want_round(record_of(state_));
-    return true;
-  }
-  return !held_.empty();
+  const Tenure::Verdict verdict = tenure_.judge(state_, action);
+  if (verdict == Tenure::Verdict::Ask) authority_->want_round(record_of(state_));
+  return verdict != Tenure::Verdict::Do;
 }
 
 // Asked before each deed: this process may have stood still until its lead was over.
 bool Server::Impl::may_act() {
-  const bool is_over = state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over;
-  if (!authority_ || authority_->leads() || (is_leading_ && is_over)) return true;
+  if (!authority_ || authority_->leads() || (is_leading_ && tells_the_end(state_))) return true;
   events_.clear();
   return false;
 }

@@ -7,33 +7,14 @@ namespace drun::test {
 using namespace rendezvous;
 
 ElectionNetwork::ElectionNetwork(const ElectionWeather& weather, std::uint32_t seed)
-    : weather_(weather), random_(seed), seats_(static_cast<std::size_t>(weather.seats)) {
-  for (Seat& seat : seats_)
-    seat.rate = 1 + (static_cast<int>(random_() % 201U) - 100) * weather.drift / 10'000.0;
-}
-
-ElectionNetwork::Milliseconds ElectionNetwork::between(int low, int high) {
-  return Milliseconds(low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1)));
-}
-
-void ElectionNetwork::at(Time when, std::function<void()> deed) {
-  pending_.push({when, ++last_number_, std::move(deed)});
-}
-
-ElectionNetwork::Time ElectionNetwork::local(const Seat& seat) const {
-  const auto passed = std::chrono::duration<double, std::nano>(now_.time_since_epoch()) * seat.rate;
-  return Time(std::chrono::duration_cast<Time::duration>(passed));
+    : Simulation(seed), weather_(weather), seats_(static_cast<std::size_t>(weather.seats)) {
+  for (int seat = 0; seat < weather.seats; ++seat)
+    set_rate(seat, 1 + (static_cast<int>(random_() % 201U) - 100) * weather.drift / 10'000.0);
 }
 
 void ElectionNetwork::run_for(Milliseconds time) {
   const Time until = now_ + time;
-  while (!pending_.empty() && pending_.top().when <= until && broken_.empty()) {
-    const Pending next = pending_.top();
-    pending_.pop();
-    now_ = next.when;
-    next.deed();
-    check_leaders();
-  }
+  while (turn(until)) check_leaders();
   now_ = until;
 }
 
@@ -79,9 +60,12 @@ void ElectionNetwork::freeze(int index, bool is_frozen) {
   Seat& self = seat(index);
   if (!self.is_up || self.is_frozen == is_frozen) return;
   self.is_frozen = is_frozen;
-  if (is_frozen) return;
-  // Timers may be looked at before what has arrived, or after.
-  const auto events = std::exchange(self.backlog, {});
+  if (!is_frozen) catch_up(index);
+}
+
+// Timers may be looked at before what has arrived, or after.
+void ElectionNetwork::catch_up(int index) {
+  const auto events = std::exchange(seat(index).backlog, {});
   if (random_() % 2 == 0) tell(index, ElectionTick{});
   for (const ElectionEvent& event : events) tell(index, event);
   tell(index, ElectionTick{});
@@ -157,10 +141,11 @@ void ElectionNetwork::run_all() {
   const bool is_slow = 4 * Milliseconds(weather_.longest_delay_ms) > kLease / 4;
   if (!broken_.empty() || is_slow) return;
   const auto last = leader();
-  require(last && together.contains(*last), "a connected majority has no leader",
-          last.value_or(-1));
+  require_of(last && together.contains(*last), "a connected majority has no leader",
+             last.value_or(-1));
   run_for(kLease * 2);
-  require(leader() == last, "a leader with a connected majority did not stay", last.value_or(-1));
+  require_of(leader() == last, "a leader with a connected majority did not stay",
+             last.value_or(-1));
 }
 
 // --- the seats
@@ -172,17 +157,22 @@ void ElectionNetwork::tell(int index, const ElectionEvent& event) {
     if (!std::holds_alternative<ElectionTick>(event)) self.backlog.push_back(event);
     return;
   }
-  for (const ElectionAction& action : step(self.state, event, local(self)))
+  for (const ElectionAction& action : step(self.state, event, local(index)))
     std::visit([this, index](const auto& deed) { act(index, deed); }, action);
   const long tick = ++self.tick;
   const auto wanted = deadline(self.state);
   if (!wanted) return;
-  const auto left = std::chrono::duration<double, std::nano>(*wanted - local(self)) / self.rate;
-  const auto delay =
-      std::chrono::duration_cast<Time::duration>(left) + std::chrono::microseconds(1);
-  at(now_ + std::max(delay, Time::duration(std::chrono::microseconds(1))), [this, index, tick] {
+  at_local(index, *wanted, [this, index, tick] {
     if (seat(index).tick == tick) tell(index, ElectionTick{});
   });
+}
+
+bool ElectionNetwork::leads(int index) {
+  const Seat& self = seat(index);
+  if (!self.is_up || self.is_frozen) return false;
+  const auto wanted = deadline(self.state);
+  if (wanted && *wanted <= local(index)) tell(index, ElectionTick{});
+  return is_leading(self.state, local(index));
 }
 
 bool ElectionNetwork::is_living(const Line& line) const {
@@ -246,18 +236,18 @@ void ElectionNetwork::act(int index, const Leading& leading) {
   ++leads_;
   led_since_ = now_;
   // Who has forgotten terms, and all who knew them, may begin again with low ones.
-  require(was_crash_ || leading.term > last_term_, "a term was used twice", index);
+  require_of(was_crash_ || leading.term > last_term_, "a term was used twice", index);
   last_term_ = std::max(last_term_, leading.term);
   const int last_round = round_of_.empty() ? -1 : round_of_.rbegin()->first;
-  require(was_crash_ || leading.rounds > last_round, "a leader does not know the rounds", index);
-  want_rounds(index, leading.term);
+  require_of(was_crash_ || leading.rounds > last_round, "a leader does not know the rounds", index);
+  on_leading(index, leading);
 }
 
 void ElectionNetwork::want_rounds(int index, std::uint64_t term) {
   later(between(1, 2000), [this, index, term, life = seat(index).life] {
     const Seat& self = seat(index);
     const bool leads = self.is_up && !self.is_frozen && self.life == life &&
-                       is_leading(self.state, local(self)) && self.state.own_term == term;
+                       is_leading(self.state, local(index)) && self.state.own_term == term;
     if (!leads) return;
     if (self.state.wanted_rounds == self.state.known_rounds)
       tell(index, RoundWanted{self.state.known_rounds + 1});
@@ -268,29 +258,32 @@ void ElectionNetwork::want_rounds(int index, std::uint64_t term) {
 void ElectionNetwork::act(int index, const RoundKnown& known) {
   const auto term = seat(index).state.own_term;
   const bool is_new = round_of_.emplace(known.rounds - 1, std::pair(index, term)).second;
-  require(was_crash_ || is_new, "a round's number was used twice", index);
+  require_of(was_crash_ || is_new, "a round's number was used twice", index);
+  on_round_known(index, known.rounds);
 }
 
 std::optional<int> ElectionNetwork::leader() const {
   for (int i = 0; i < weather_.seats; ++i) {
     const Seat& self = seats_[static_cast<std::size_t>(i)];
-    if (self.is_up && is_leading(self.state, local(self))) return i;
+    if (self.is_up && is_leading(self.state, local(i))) return i;
   }
   return std::nullopt;
 }
 
 void ElectionNetwork::check_leaders() {
   int count = 0;
-  for (const Seat& self : seats_)
-    count += self.is_up && is_leading(self.state, local(self)) ? 1 : 0;
-  require(count <= 1, "two lead at a time", leader().value_or(-1));
+  for (int i = 0; i < weather_.seats; ++i) {
+    const Seat& self = seat(i);
+    count += self.is_up && is_leading(self.state, local(i)) ? 1 : 0;
+  }
+  require_of(count <= 1, "two lead at a time", leader().value_or(-1));
 }
 
-void ElectionNetwork::require(bool is_good, const std::string& what, int index) {
-  if (is_good || !broken_.empty()) return;
+void ElectionNetwork::require_of(bool is_good, const std::string& what, int index) {
+  if (is_good) return;
   const auto since = std::chrono::duration_cast<Milliseconds>(now_ - Time(std::chrono::hours(1)));
-  broken_ =
-      what + " (seat " + std::to_string(index) + ", at " + std::to_string(since.count()) + " ms)";
+  require(false, what + " (seat " + std::to_string(index) + ", at " +
+                     std::to_string(since.count()) + " ms)");
 }
 
 }  // namespace drun::test

@@ -8,14 +8,13 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <queue>
-#include <random>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rendezvous/election/election.h"
+#include "tests/sim/simulation.h"
 
 namespace drun::test {
 
@@ -32,13 +31,12 @@ struct ElectionWeather {
   int longest_delay_ms = 40;
 };
 
-class ElectionNetwork {
+class ElectionNetwork : public virtual Simulation {
  public:
-  using Time = rendezvous::Time;
-  using Milliseconds = std::chrono::milliseconds;
   static constexpr Milliseconds kLease{3000};
 
   ElectionNetwork(const ElectionWeather& weather, std::uint32_t seed);
+  virtual ~ElectionNetwork() = default;
 
   void start(int seat);
   void crash(int seat);
@@ -55,12 +53,34 @@ class ElectionNetwork {
   // Who leads at this moment.
   std::optional<int> leader() const;
   bool is_up(int seat) const { return seats_[static_cast<std::size_t>(seat)].is_up; }
-  Time now() const { return now_; }
   // When a seat last came to lead.
   Time led_since() const { return led_since_; }
   int leads() const { return leads_; }
   int rounds() const { return static_cast<int>(round_of_.size()); }
-  const std::string& broken() const { return broken_; }
+
+ protected:
+  // What a seat's agent hears of its election. Here an agent that leads begins rounds.
+  virtual void on_leading(int index, const rendezvous::Leading& leading) {
+    want_rounds(index, leading.term);
+  }
+  virtual void on_lead_lost(int) {}
+  virtual void on_following(int, const rendezvous::Following&) {}
+  virtual void on_vacant(int) {}
+  virtual void on_round_known(int, int) {}
+
+  void tell(int index, const rendezvous::ElectionEvent& event);
+  // It goes on, and has heard nothing yet of what has arrived meanwhile.
+  void wake(int index) { seat(index).is_frozen = false; }
+  void catch_up(int index);
+  // As council.h: what its clock says is acted upon first.
+  bool leads(int index);
+  const rendezvous::ElectionState& election(int index) const {
+    return seats_[static_cast<std::size_t>(index)].state;
+  }
+  bool is_cut(int from, int to) const { return cut_.contains({from, to}); }
+  void check_leaders();
+
+  std::set<std::pair<int, int>> cut_;  // ways between hosts; the first hosts are those with seats
 
  private:
   static constexpr int kAccidentsUntil = 40'000;
@@ -68,7 +88,6 @@ class ElectionNetwork {
   struct Seat {
     bool is_up = false;
     bool is_frozen = false;
-    double rate = 1;
     long life = 0;
     long tick = 0;
     rendezvous::ElectionState state;
@@ -85,56 +104,34 @@ class ElectionNetwork {
   };
 
   Seat& seat(int index) { return seats_[static_cast<std::size_t>(index)]; }
-  Time local(const Seat& seat) const;
-  Milliseconds between(int low, int high);
-  void at(Time when, std::function<void()> deed);
-  void later(Milliseconds delay, std::function<void()> deed) { at(now_ + delay, std::move(deed)); }
-  bool is_cut(int from, int to) const { return cut_.contains({from, to}); }
   bool is_living(const Line& line) const;
   void plan_accidents();
-  void tell(int index, const rendezvous::ElectionEvent& event);
   void act(int index, const rendezvous::AskSeat& ask);
   void act(int index, const rendezvous::HangUp& hang);
   void act(int index, const rendezvous::AnswerBallot& answer);
   void act(int index, const rendezvous::RefuseBallot&) {
-    require(false, "a ballot is refused", index);
+    require_of(false, "a ballot is refused", index);
   }
   void act(int index, const rendezvous::Leading& leading);
-  void act(int, const rendezvous::LeadLost&) {}
-  void act(int, const rendezvous::Following&) {}
-  void act(int, const rendezvous::Vacant&) {}
+  void act(int index, const rendezvous::LeadLost&) { on_lead_lost(index); }
+  void act(int index, const rendezvous::Following& following) { on_following(index, following); }
+  void act(int index, const rendezvous::Vacant&) { on_vacant(index); }
   void act(int index, const rendezvous::RoundKnown& known);
   void act(int, const rendezvous::ElectionLog&) {}
   void dial(int from, int to);
   void carry(rendezvous::Caller line, rendezvous::Ballot ballot);
   void want_rounds(int index, std::uint64_t term);
-  void require(bool is_good, const std::string& what, int seat);
-  void check_leaders();
-
-  struct Pending {
-    Time when;
-    long number = 0;
-    std::function<void()> deed;
-    bool operator<(const Pending& other) const {
-      return when != other.when ? when > other.when : number > other.number;
-    }
-  };
+  void require_of(bool is_good, const std::string& what, int seat);
 
   const ElectionWeather weather_;
-  std::mt19937 random_;
-  Time now_{std::chrono::hours(1)};
-  long last_number_ = 0;
-  std::priority_queue<Pending> pending_;
   std::vector<Seat> seats_;
   std::map<rendezvous::Caller, Line> lines_;
   rendezvous::Caller last_line_ = 0;
-  std::set<std::pair<int, int>> cut_;
   std::map<int, std::pair<int, std::uint64_t>> round_of_;  // number: seat and term
   std::uint64_t last_term_ = 0;
   Time led_since_;
   int leads_ = 0;
   bool was_crash_ = false;
-  std::string broken_;
 };
 
 }  // namespace drun::test

@@ -1,0 +1,151 @@
+// The agents of an elastic job: a Member for each life of each, workers that fail, return, hang,
+// and connections to whoever coordinates, which delay, break, fall silent and stall. Messages
+// travel as bytes. Who coordinates is left to what is derived: one (elastic_cluster.h), or who is
+// elected (joint_cluster.h).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "rendezvous/member/member.h"
+#include "rendezvous/round/round.h"
+#include "tests/sim/simulation.h"
+
+namespace drun::test {
+
+// Chances are per cent.
+struct WorkerWeather {
+  int failure_chance = 0;  // of each node, in each round
+  int bad_hosts = 0;       // from the second on: their workers fail nine times in ten
+  int hang_chance = 0;     // of each node, in each round
+  int mute_chance = 0;     // of each answer to a look or a census: it never comes
+};
+
+class ElasticAgents : public virtual Simulation {
+ public:
+  int hangs_shown() const { return hangs_shown_; }
+  int censuses_told() const { return censuses_told_; }
+
+ protected:
+  using Peer = rendezvous::Peer;
+  static constexpr Milliseconds kHangTimeout{1000};
+  static constexpr int kLongestStop = 3000, kLongestRound = 12'000, kLongestLook = 4000;
+
+  // While it stands still. What its connection brings is of no use once it has another.
+  struct Delayed {
+    rendezvous::MemberEvent event;
+    std::optional<long> dial;
+  };
+  // One process. Host and slot outlive it.
+  struct Agent {
+    int host = 0;
+    rendezvous::MemberState member;
+    bool is_alive = true;
+    bool was_hurt = false;  // its link was cut or broken, or it was frozen
+    bool is_frozen = false;
+    bool was_signalled = false;
+    std::deque<Delayed> backlog;
+    std::optional<Peer> link;
+    long tick = 0;
+    long dial = 0;  // the latest
+    std::optional<World> running;
+    bool is_stopping = false;
+    std::vector<rendezvous::AgedFailure> failures;
+    std::optional<Outcome> outcome;
+    bool is_hung = false;  // its first worker, in `running`
+    int questions = 0;
+    std::set<std::uint64_t> told;
+    std::set<std::uint64_t> censuses;
+  };
+  // One direction of a connection keeps its order; `free` is when the last one arrives.
+  struct Way {
+    Time free;
+    std::deque<std::function<void()>> arrived;  // not delivered yet: the way is cut
+    bool is_stalled = false;
+  };
+  struct Link {
+    std::size_t agent = 0;
+    int host = 0;               // the coordinator's
+    bool is_open_here = true;   // at the member
+    bool is_open_there = true;  // at the coordinator
+    bool is_cut = false;        // for good, and nobody is told
+    Way up;
+    Way down;
+  };
+
+  ElasticAgents(const WorkerWeather& weather, int longest_delay_ms)
+      : workers_(weather), longest_delay_ms_(longest_delay_ms) {}
+  ~ElasticAgents() = default;
+
+  // --- what is derived
+  // Where an agent's connection goes; whether somebody listens there.
+  virtual int dialled(const Agent&) const { return 0; }
+  virtual bool listens(int host) const = 0;
+  virtual bool is_way_cut(int /*from*/, int /*to*/) const { return false; }
+  virtual void tell_coordinator(int host, const rendezvous::RoundEvent& event) = 0;
+  virtual void agent_ended(std::size_t agent) = 0;
+  virtual void worker_failed(std::size_t agent, int round) = 0;
+  virtual void workers_returned(std::size_t agent, int round) = 0;
+
+  void start_agent(int host, rendezvous::MemberSpec spec);
+  // The life of `host` that goes on, if one does.
+  Agent* living(int host);
+  std::size_t index_of(const Agent& agent) const;
+  void kill(Agent& agent);
+  void break_link(Agent& agent);
+  // What has arrived meanwhile is heard.
+  void thaw(std::size_t agent);
+  void ask(std::size_t agent);
+  void tell_member(std::size_t agent, const rendezvous::MemberEvent& event);
+
+  void send_down(Peer peer, const rendezvous::CoordinatorMessage& message);
+  // A coordinator's end of a connection: closed, and its member hears of it.
+  void drop_link(Peer peer, const std::string& reason);
+  void close_there(Peer peer) { links_[peer].is_open_there = false; }
+
+  // Numbers without gaps, every host once, the same for all; the agent that is node 0.
+  std::size_t check_numbers(const std::map<std::size_t, World>& told);
+
+  std::deque<Agent> agents_;  // in order of birth
+  std::map<Peer, Link> links_;
+
+ private:
+  void carry(Peer peer, bool is_up, std::function<void()> deed);
+  void flow(Peer peer, bool is_up);
+  void close_here(Peer peer);
+  static void delay(Agent& agent, const rendezvous::MemberEvent& event);
+
+  void act(std::size_t agent, const rendezvous::Connect&);
+  void act(std::size_t agent, const rendezvous::Say& say);
+  void act(std::size_t agent, const rendezvous::Disconnect&);
+  void act(std::size_t agent, const rendezvous::StartWorkers& start);
+  void act(std::size_t agent, const rendezvous::StopWorkers& stop);
+  void act(std::size_t agent, const rendezvous::End& end);
+  void act(std::size_t agent, const rendezvous::MemberLog& line) {
+    trace(agents_[agent].host, "member: " + line.text);
+  }
+  void act(std::size_t agent, const rendezvous::LookAtWorkers& look);
+  void act(std::size_t agent, const rendezvous::Told& told);
+  void act(std::size_t agent, const rendezvous::ShowHang& hang);
+  void act(std::size_t, const rendezvous::ShowLeftOut&) {}
+  void act(std::size_t agent, const rendezvous::SummariseNode& wanted);
+  void act(std::size_t agent, const rendezvous::CensusHeard& heard);
+  bool has_workers(std::size_t agent, int round) const;
+  void worker_fails(std::size_t agent, int round);
+  void workers_return(std::size_t agent, int round);
+  void worker_hangs(std::size_t agent, int round);
+  void stop_workers(std::size_t agent);
+
+  const WorkerWeather workers_;
+  const int longest_delay_ms_;
+  Peer last_peer_ = 0;
+  int hangs_shown_ = 0;
+  int censuses_told_ = 0;
+};
+
+}  // namespace drun::test

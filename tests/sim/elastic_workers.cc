@@ -1,0 +1,164 @@
+// Workers of an elastic job: they run, return, fail, hang; looks at all of them, and censuses.
+#include <set>
+#include <utility>
+
+#include "tests/sim/elastic_agents.h"
+
+namespace drun::test {
+
+using namespace rendezvous;
+
+void ElasticAgents::act(std::size_t agent, const StartWorkers& start) {
+  Agent& self = agents_[agent];
+  require(!self.running, "workers are started while others still run");
+  require(!self.outcome, "workers are started after the end");
+  self.running = start.world;
+  self.is_stopping = false;
+  self.is_hung = false;
+  self.failures.clear();
+  const int round = start.world.round;
+  if (workers_.hang_chance > 0 && !start.world.is_preflight && percent() < workers_.hang_chance)
+    return later(between(0, kLongestRound), [this, agent, round] { worker_hangs(agent, round); });
+  const bool is_bad = self.host > 0 && self.host <= workers_.bad_hosts;
+  if (percent() < (is_bad ? 90 : workers_.failure_chance))
+    later(between(0, kLongestRound), [this, agent, round] { worker_fails(agent, round); });
+  else
+    later(between(0, kLongestRound), [this, agent, round] { workers_return(agent, round); });
+}
+
+bool ElasticAgents::has_workers(std::size_t agent, int round) const {
+  const Agent& self = agents_[agent];
+  return self.is_alive && self.running && self.running->round == round && !self.is_stopping;
+}
+
+void ElasticAgents::worker_fails(std::size_t agent, int round) {
+  if (!has_workers(agent, round)) return;
+  Agent& self = agents_[agent];
+  AgedFailure aged;
+  aged.failure.rank = self.running->base_rank;
+  aged.failure.node_rank = self.running->node_rank;
+  aged.failure.round = round;
+  aged.failure.status = Exited{1};
+  aged.failure.time =
+      WallTime(std::chrono::duration_cast<std::chrono::microseconds>(now_.time_since_epoch()));
+  trace(self.host, "a worker fails");
+  worker_failed(agent, round);
+  self.failures.push_back(aged);
+  tell_member(agent, OwnFailure{aged});
+  stop_workers(agent);
+}
+
+void ElasticAgents::workers_return(std::size_t agent, int round) {
+  if (!has_workers(agent, round)) return;
+  trace(agents_[agent].host, "its workers return");
+  workers_returned(agent, round);
+  agents_[agent].running.reset();
+  tell_member(agent, OwnSuccess{round});
+}
+
+void ElasticAgents::act(std::size_t agent, const StopWorkers& stop) {
+  if (agents_[agent].running) {
+    require(agents_[agent].running->round == stop.round, "another round is stopped than runs");
+    return stop_workers(agent);
+  }
+  later(Milliseconds(0), [this, agent, round = stop.round] {
+    tell_member(agent, OwnStopped{round, {}});
+  });
+}
+
+void ElasticAgents::stop_workers(std::size_t agent) {
+  if (std::exchange(agents_[agent].is_stopping, true)) return;
+  later(between(0, kLongestStop), [this, agent] {
+    Agent& stopped = agents_[agent];
+    if (!stopped.is_alive) return;
+    const int round = stopped.running->round;
+    stopped.running.reset();
+    tell_member(agent, OwnStopped{round, std::exchange(stopped.failures, {})});
+  });
+}
+
+// It is silent, and its agent says so again and again, until its round is stopped.
+void ElasticAgents::worker_hangs(std::size_t agent, int round) {
+  if (!has_workers(agent, round)) return;
+  Agent& self = agents_[agent];
+  if (!std::exchange(self.is_hung, true)) trace(self.host, "its workers hang");
+  Failure failure;
+  failure.rank = self.running->base_rank;
+  failure.status = Hung{"silent"};
+  failure.time =
+      WallTime(std::chrono::duration_cast<std::chrono::microseconds>(now_.time_since_epoch()));
+  tell_member(agent, OwnSuspicion{round, Milliseconds(200), {failure}});
+  later(kHangTimeout, [this, agent, round] { worker_hangs(agent, round); });
+}
+
+void ElasticAgents::act(std::size_t agent, const LookAtWorkers& look) {
+  if (percent() < workers_.mute_chance) return;
+  later(between(0, kLongestLook), [this, agent, look] {
+    const Agent& self = agents_[agent];
+    Evidence evidence;
+    if (self.running && !self.is_stopping) {
+      const int first = self.running->base_rank;
+      const int last = first + self.running->local_world_size - 1;
+      evidence.groups.push_back({.ranks = {{first, first}},
+                                 .is_quiet = self.is_hung,
+                                 .source = "sim",
+                                 .lines = {self.is_hung ? "there" : "here"}});
+      if (last > first)
+        evidence.groups.push_back(
+            {.ranks = {{first + 1, last}}, .source = "sim", .lines = {"here"}});
+    }
+    tell_member(agent, OwnEvidence{look.look, evidence});
+  });
+}
+
+void ElasticAgents::ask(std::size_t agent) {
+  Agent& self = agents_[agent];
+  const auto question = static_cast<std::uint64_t>(++self.questions);
+  tell_member(agent, OwnQuestion{question});
+  tell_member(agent, OwnCensusQuestion{question});
+}
+
+void ElasticAgents::act(std::size_t agent, const Told& told) {
+  require(told.question <= static_cast<std::uint64_t>(agents_[agent].questions) &&
+              agents_[agent].told.insert(told.question).second,
+          "an answer to a question that nobody asked, or a second one");
+  std::set<int> seen;
+  for (const StackGroup& group : told.evidence.groups) {
+    for (const RankRange& range : group.ranks) {
+      for (int rank = range.first; rank <= range.last; ++rank)
+        require(seen.insert(rank).second, "a rank that stands in two places");
+    }
+  }
+}
+
+void ElasticAgents::act(std::size_t agent, const SummariseNode& wanted) {
+  if (percent() < workers_.mute_chance) return;
+  later(between(0, 300), [this, agent, wanted] {
+    tell_member(agent, OwnSummary{wanted.census, {}});
+  });
+}
+
+// Who is there stands in it, with or without a number, once.
+void ElasticAgents::act(std::size_t agent, const CensusHeard& heard) {
+  require(heard.question <= static_cast<std::uint64_t>(agents_[agent].questions) &&
+              agents_[agent].censuses.insert(heard.question).second,
+          "a census that nobody asked for, or a second one");
+  if (heard.census.note.empty()) ++censuses_told_;
+  std::set<int> ranks;
+  std::set<std::string> hosts;
+  for (const CensusNode& node : heard.census.nodes) {
+    require(!node.node_rank || ranks.insert(*node.node_rank).second,
+            "a number that two nodes have");
+    require(node.presence == NodePresence::Lost || hosts.insert(node.host).second,
+            "a host that stands in two places");
+  }
+}
+
+void ElasticAgents::act(std::size_t agent, const ShowHang& hang) {
+  const Agent& self = agents_[agent];
+  require(self.member.world && self.member.world->round == hang.found.round,
+          "a hang of another round is shown");
+  ++hangs_shown_;
+}
+
+}  // namespace drun::test

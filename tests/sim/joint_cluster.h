@@ -1,0 +1,190 @@
+// A whole job whose coordinator is elected, in one process: on each host an agent
+// (elastic_agents.h); on the first hosts also a seat (election_network.h) and its office, which is
+// what server_seat.cc does with them: it leads, with the real Round and Tenure, or says who does.
+// Hosts crash, start again, stand still, are cut off; clocks do not run alike. What must hold at
+// any time is checked on the way, what must hold at the end by `check_end`.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rendezvous/election/seekers.h"
+#include "rendezvous/election/tenure.h"
+#include "tests/sim/elastic_agents.h"
+#include "tests/sim/election_network.h"
+
+namespace drun::test {
+
+// Counts are of accidents at random moments of the first 40 s; chances are per cent.
+struct JointWeather : WorkerWeather {
+  int seats = 3;
+  int hosts = 4;
+  int min_nodes = 2;
+  int max_nodes = 4;
+  int late_hosts = 0;
+  int max_restarts = 0;
+  int crashes = 0;
+  int leader_crashes = 0;
+  int blinks = 0;  // started again at once
+  int comeback_chance = 75;
+  int silence_chance = 0;  // of a crash: the host is gone without a word
+  int leaves = 0;          // agents that get a signal
+  int drops = 0;           // connections that break
+  int splits = 0;          // the network falls in two for a while
+  int cuts = 0;            // of one way between two hosts, for a while
+  int freezes = 0;         // a host stands still for a while
+  int leader_freezes = 0;
+  int drift = 0;  // per cent that a clock is too fast or too slow, at most
+  int longest_delay_ms = 40;
+  int question_chance = 0;
+};
+
+JointWeather random_joint_weather(std::uint32_t seed);
+
+class JointCluster final : private ElectionNetwork, private ElasticAgents {
+ public:
+  JointCluster(const JointWeather& weather, std::uint32_t seed);
+
+  void run();
+  void check_end();
+
+  using Simulation::broken;
+  int worlds() const { return static_cast<int>(worlds_.size()); }
+  int takeovers() const { return takeovers_; }
+  int most_restarts() const { return most_restarts_; }
+  // A majority of seats had forgotten the rounds at once; the job was ended twice.
+  bool has_forgotten() const { return has_forgotten_; }
+  int ends() const { return static_cast<int>(ends_.size()); }
+  std::optional<Outcome> outcome() const;
+
+ private:
+  static constexpr Milliseconds kJoinTimeout{60'000}, kHeartbeatTimeout{3 * kLease};
+  static constexpr int kAccidentsUntil = 40'000, kCalmFrom = 55'000;
+
+  // A seat's server.
+  struct Office {
+    bool is_up = false;
+    bool is_leading = false;
+    rendezvous::RoundState round;
+    rendezvous::Tenure tenure;
+    rendezvous::Seekers seekers;
+    std::map<Peer, std::string> connections;  // and addresses
+    std::set<Peer> lobby;                     // who has not said hello
+    std::deque<rendezvous::RoundEvent> events;
+    std::deque<rendezvous::RoundEvent> backlog;  // while frozen
+    bool is_turning = false;
+    long tick = 0;
+    bool was_failure = false;  // what stopped its last world
+    std::map<std::size_t, World> told;
+  };
+  struct ToldWorld {
+    int host = 0;
+    long life = 0;
+    std::uint64_t term = 0;
+    int round = 0;
+    int restarts = 0;
+    std::map<std::size_t, World> told{};
+    std::set<std::size_t> returned{};
+    std::map<std::size_t, Time> failures{};
+  };
+  struct ToldEnd {
+    int host = 0;
+    Time at;
+    Outcome outcome;
+    std::set<std::size_t> agents{};
+  };
+  // Between two hosts, or of one with all.
+  struct Trouble {
+    int host = 0;
+    std::optional<int> other{};
+    Time from;
+    Time to;
+  };
+
+  // --- accidents
+  void plan_accidents();
+  void happen(int count, const std::function<void()>& accident);
+  int some_host() { return static_cast<int>(random_() % static_cast<unsigned>(weather_.hosts)); }
+  void start_host(int host);
+  void come_back(int host);
+  void crash_host(int host);
+  void fall(std::optional<int> host);
+  void blink();
+  void part_network();
+  void cut_way();
+  void stand_still(std::optional<int> host);
+  void go_on(int host);
+  void calm();
+  bool is_frozen(int host);
+  void note_trouble(int host, std::optional<int> other, Milliseconds time);
+  bool was_well(int one, int other, Time from, Time to) const;
+
+  // --- what agents ask of it
+  bool has_seat(int host) const { return host < weather_.seats; }
+  Office& office(int host) { return offices_[static_cast<std::size_t>(host)]; }
+  rendezvous::MemberSpec member_spec(int host) const;
+  rendezvous::RoundSpec round_of(int host) const;
+  int dialled(const Agent& agent) const override;
+  bool listens(int host) const override;
+  bool is_way_cut(int from, int to) const override { return is_cut(from, to); }
+  void tell_coordinator(int host, const rendezvous::RoundEvent& event) override;
+  void agent_ended(std::size_t agent) override;
+  void worker_failed(std::size_t agent, int round) override;
+  void workers_returned(std::size_t agent, int round) override;
+
+  // --- the office: as server.cc and server_seat.cc
+  void open_office(int host);
+  void close_office(int host);
+  void hear(int host, const rendezvous::RoundEvent& event);
+  void stand_by(int host, Peer peer, const rendezvous::Hello* hello);
+  void hang_up(int host, Peer peer);
+  void forget(int host, Peer peer);
+  void handle(int host, rendezvous::RoundEvent event);
+  void take_turns(int host);
+  bool may_act(int host);
+  bool must_wait(int host, const rendezvous::RoundAction& action);
+  void name_leader(int host, int leader, std::uint64_t term);
+  void on_leading(int host, const rendezvous::Leading& leading) override;
+  void on_lead_lost(int host) override;
+  void on_following(int host, const rendezvous::Following& following) override;
+  void on_vacant(int host) override { office(host).seekers.forget_leader(); }
+  void on_round_known(int host, int rounds) override;
+  void perform(int host, const rendezvous::RoundAction& action);
+  void deed(int host, const rendezvous::SendTo& send);
+  void deed(int host, const rendezvous::SendAll& send);
+  void deed(int host, const rendezvous::Drop& drop) { hang_up(host, drop.peer); }
+  void deed(int host, const rendezvous::ClearStore&);
+  void deed(int host, const rendezvous::RoundLog& line) { trace(host, "round: " + line.text); }
+  void deed(int host, const rendezvous::RoundOver&);
+  void arm(int host);
+
+  // --- what must hold
+  void check_memory(const rendezvous::Leading& leading);
+  void note_knowers(int host, int rounds);
+  void check_world(int host);
+  void check_restarts(int host, const World& world);
+  void check_old_workers(const std::map<std::size_t, World>& told);
+  void check_told_end(const ToldEnd& end);
+  void check_root(const ToldEnd& end, const Failure& root);
+  ToldWorld* world_of(std::size_t agent, int round);
+
+  const JointWeather weather_;
+  std::vector<Office> offices_;
+  std::vector<Trouble> troubles_;
+  std::vector<ToldWorld> worlds_;
+  std::vector<ToldEnd> ends_;
+  std::map<int, long> lives_;    // of each seat: how often it was started
+  std::map<int, long> knowers_;  // who was sure to know of the last round: seats, and their lives
+  int last_known_ = 0;           // so many rounds
+  bool has_forgotten_ = false;
+  int takeovers_ = 0;
+  int failure_stops_ = 0;
+  int most_restarts_ = 0;
+};
+
+}  // namespace drun::test

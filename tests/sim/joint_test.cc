@@ -1,0 +1,110 @@
+// Jobs whose coordinator is elected, many times. DRUN_SIM_RUNS says how often (of random weather;
+// 2000 without it), DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
+#include <map>
+
+#include "tests/sim/joint_cluster.h"
+#include "tests/sim/runs.h"
+#include "tests/support/catch.h"
+
+namespace drun::test {
+namespace {
+
+struct JointTally {
+  int runs = 0;
+  int most_worlds = 0;
+  int most_takeovers = 0;
+  int most_restarts = 0;
+  int taken_over = 0;  // runs with more than one lead
+  int forgotten = 0;
+  int ended_twice = 0;
+  std::map<std::string, int> endings;
+};
+
+void run_one(const JointWeather& weather, std::uint32_t seed, JointTally& tally) {
+  JointCluster cluster(weather, seed);
+  cluster.run();
+  if (cluster.broken().empty()) cluster.check_end();
+  INFO("replay with DRUN_SIM_RUNS=1 DRUN_SIM_SEED=" << seed);
+  REQUIRE(cluster.broken() == "");
+  ++tally.runs;
+  tally.most_worlds = std::max(tally.most_worlds, cluster.worlds());
+  tally.most_takeovers = std::max(tally.most_takeovers, cluster.takeovers());
+  tally.most_restarts = std::max(tally.most_restarts, cluster.most_restarts());
+  tally.taken_over += cluster.takeovers() > 1 ? 1 : 0;
+  tally.forgotten += cluster.has_forgotten() ? 1 : 0;
+  tally.ended_twice += cluster.ends() > 1 ? 1 : 0;
+  const char* const names[] = {"succeeded", "failed", "interrupted", "lost", "not run"};
+  if (const auto outcome = cluster.outcome()) ++tally.endings[names[outcome->ending.index()]];
+}
+
+JointTally run_joint(const JointWeather& weather, int runs) {
+  JointTally tally;
+  for (int i = 1; i <= runs / kRunShare; ++i)
+    run_one(weather, static_cast<std::uint32_t>(i), tally);
+  return tally;
+}
+
+std::string to_text(const JointTally& tally) {
+  std::string text = std::to_string(tally.runs) + " runs, " + std::to_string(tally.taken_over) +
+                     " with several leads, at most " + std::to_string(tally.most_takeovers) +
+                     " leads, " + std::to_string(tally.most_worlds) + " worlds, " +
+                     std::to_string(tally.most_restarts) + " restarts; " +
+                     std::to_string(tally.forgotten) + " forgot a round, " +
+                     std::to_string(tally.ended_twice) + " ended twice";
+  for (const auto& [name, count] : tally.endings) text += ", " + std::to_string(count) + " " + name;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("in fair weather the first seat leads the job from its begin to its success") {
+  JointWeather weather;
+  weather.seats = GENERATE(3, 5);
+  weather.hosts = 6;
+  const JointTally tally = run_joint(weather, 50);
+  CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
+  CHECK(tally.most_restarts == 0);
+  CHECK(tally.ended_twice == 0);
+}
+
+TEST_CASE("a leader that is killed is followed by another and the job succeeds without a restart") {
+  JointWeather weather;
+  weather.seats = GENERATE(3, 5);
+  weather.hosts = 6;
+  weather.leader_crashes = 2;
+  weather.silence_chance = GENERATE(0, 50);
+  weather.comeback_chance = 100;
+  const JointTally tally = run_joint(weather, 50);
+  CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
+  CHECK(tally.most_restarts == 0);
+  CHECK(tally.taken_over > tally.runs / 3);
+}
+
+TEST_CASE("restarts count on under the leaders that follow") {
+  JointWeather weather;
+  weather.hosts = 5;
+  weather.failure_chance = 15;
+  weather.max_restarts = 3;
+  weather.leader_freezes = 2;
+  weather.comeback_chance = 100;
+  const JointTally tally = run_joint(weather, 100);
+  CHECK(tally.most_restarts == 3);
+  CHECK(tally.endings.at("succeeded") > 0);
+  CHECK(tally.endings.at("failed") > 0);
+}
+
+TEST_CASE("whatever happens to hosts that elect their coordinator its worlds are sound") {
+  const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
+  const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 2000 / kRunShare);
+  JointTally tally;
+  for (std::uint32_t seed = first; seed < first + runs; ++seed)
+    run_one(random_joint_weather(seed), seed, tally);
+  if (std::getenv("DRUN_SIM_RUNS") != nullptr) WARN(to_text(tally));
+  // Otherwise the weather is too fair to prove anything.
+  if (runs < 2000) return;
+  CHECK(tally.most_takeovers > 3);
+  CHECK(tally.most_worlds > 4);
+  CHECK(tally.taken_over > tally.runs / 4);
+}
+
+}  // namespace drun::test

@@ -1,0 +1,101 @@
+// What simulations share: a clock that jumps from event to event, each host's own that may run too
+// fast or too slow, dice, and the first thing that was wrong. A base of theirs, virtual where
+// several parts make one simulation.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <queue>
+#include <random>
+#include <string>
+#include <utility>
+
+namespace drun::test {
+
+class Simulation {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Milliseconds = std::chrono::milliseconds;
+
+  // Empty: nothing is wrong.
+  const std::string& broken() const { return broken_; }
+  Time now() const { return now_; }
+
+ protected:
+  explicit Simulation(std::uint32_t seed) : random_(seed) {}
+  ~Simulation() = default;
+
+  int percent() { return static_cast<int>(random_() % 100); }
+  Milliseconds between(int low, int high) {
+    return Milliseconds(low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1)));
+  }
+  void at(Time when, std::function<void()> deed) {
+    pending_.push({when, ++last_number_, std::move(deed)});
+  }
+  void later(Milliseconds delay, std::function<void()> deed) { at(now_ + delay, std::move(deed)); }
+
+  // The next event, if it is not after `until`.
+  bool turn(Time until) {
+    if (pending_.empty() || pending_.top().when > until || !broken_.empty()) return false;
+    const Pending next = pending_.top();
+    pending_.pop();
+    now_ = next.when;
+    next.deed();
+    return true;
+  }
+
+  void set_rate(int host, double rate) { rates_[host] = rate; }
+  // What a host's clock says.
+  Time local(int host) const {
+    const auto passed = std::chrono::duration<double, std::nano>(now_.time_since_epoch());
+    return Time(std::chrono::duration_cast<Time::duration>(passed * rate_of(host)));
+  }
+  // Once a host's clock says `when`, and never at this very moment.
+  void at_local(int host, Time when, std::function<void()> deed) {
+    const auto left = std::chrono::duration<double, std::nano>(when - local(host)) / rate_of(host);
+    const auto delay =
+        std::chrono::duration_cast<Time::duration>(left) + std::chrono::microseconds(1);
+    at(now_ + std::max<Time::duration>(delay, std::chrono::microseconds(1)), std::move(deed));
+  }
+
+  void require(bool is_good, const std::string& what) {
+    if (!is_good && broken_.empty()) broken_ = what;
+  }
+  bool is_idle() const { return pending_.empty(); }
+  // With DRUN_SIM_TRACE set: what happens, on stderr, for a look at a seed that breaks.
+  void trace(int host, const std::string& text) const {
+    if (!is_traced_) return;
+    const auto since = std::chrono::duration_cast<Milliseconds>(now_ - Time(std::chrono::hours(1)));
+    std::cerr << since.count() << " ms host" << host << ": " << text << '\n';
+  }
+
+  std::mt19937 random_;
+  Time now_{std::chrono::hours(1)};
+  std::string broken_;
+
+ private:
+  struct Pending {
+    Time when;
+    long number = 0;
+    std::function<void()> deed;
+    bool operator<(const Pending& other) const {
+      return when != other.when ? when > other.when : number > other.number;
+    }
+  };
+  double rate_of(int host) const {
+    const auto found = rates_.find(host);
+    return found == rates_.end() ? 1 : found->second;
+  }
+
+  const bool is_traced_ = std::getenv("DRUN_SIM_TRACE") != nullptr;
+  long last_number_ = 0;
+  std::priority_queue<Pending> pending_;
+  std::map<int, double> rates_;
+};
+
+}  // namespace drun::test
