@@ -65,6 +65,23 @@ TEST_CASE("a silent job whose ranks go on in NCCL has not hung") {
   CHECK(ran.report["restarts"] == 0);
 }
 
+TEST_CASE("of several nodes each finds its own ranks in what NCCL says") {
+  const TemporaryDirectory directory;
+  Nodes nodes(2, {"--nproc-per-node=2", "--hang-timeout=2"});
+  for (int node = 0; node < 2; ++node)
+    nodes.start(node, {}, "exec " + built("workers/ras_rank") + " " + directory.path() + " spins");
+  const auto all = nodes.wait();
+  for (int node = 0; node < 2; ++node) {
+    const Ended& ended = all[static_cast<std::size_t>(node)];
+    CAPTURE(node, ended.err);
+    CHECK(ended.code == 123);
+    CHECK(nodes.report(node)["root_cause"]["rank"] == 3);
+    CHECK(nodes.report(node)["failures"].size() == 1);
+    CHECK_THAT(ended.err, ContainsSubstring("NCCL: rank 3 is at all_reduce 811 in a communicator "
+                                            "of 4, the others at 812"));
+  }
+}
+
 TEST_CASE("stacks of a job tell where its ranks stand in NCCL") {
   const TemporaryDirectory directory;
   const std::string id = "ras-" + directory.path().substr(directory.path().rfind('/') + 1);

@@ -59,6 +59,19 @@ TEST_CASE("what only the round can tell is a question mark") {
   CHECK_THAT(plan_text(plan), ContainsSubstring("2 here, ranks after those of node 0"));
 }
 
+TEST_CASE("where hangs are looked for the plan shows what workers are given for it") {
+  Plan plan = small_plan();
+  const auto environment = [&plan] {
+    return nlohmann::json::parse(plan_json(plan))["environment"];
+  };
+  CHECK_FALSE(environment().contains("NCCL_RAS_ADDR"));
+  plan.agent.hang_timeout = std::chrono::seconds(60);
+  CHECK(environment()["NCCL_RAS_ADDR"] == "127.0.0.1:?");
+  CHECK(environment().contains("DRUN_HEARTBEAT_FILE"));
+  plan.agent.worker.environment = {{"NCCL_RAS_ENABLE", "0"}};
+  CHECK_FALSE(environment().contains("NCCL_RAS_ADDR"));
+}
+
 TEST_CASE("the plan as JSON has every field of its schema") {
   Plan plan = small_plan();
   plan.agent.termination_signals = {15};

@@ -1,0 +1,81 @@
+#include "agent/hang/node_look.h"
+
+#include <unistd.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/event_loop.h"
+#include "tests/support/raw_socket.h"
+
+namespace drun::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Workers of which one has ended, and a service that takes connections and says nothing.
+struct LookRig {
+  LookRig() {
+    spec.worker.environment = {{"NCCL_RAS_ADDR", "127.0.0.1:" + std::to_string(silent.port())}};
+    service.emplace(io, Log(), spec);
+    look.emplace(io, *service, collector);
+  }
+  void take() {
+    look->take({.pids = {0}}, [this](const FoundStacks& found, const ras::Findings& findings) {
+      ++answers;
+      workers = found.workers.size();
+      notes = found.notes;
+      CHECK(findings.standings.empty());
+    });
+  }
+
+  RawSocket silent = RawSocket::listening();
+  asio::io_context io{1};
+  AgentSpec spec;
+  std::vector<std::string> environment;
+  StackCollector collector{io, environment};
+  std::optional<ras::Service> service;
+  std::optional<NodeLook> look;
+  int answers = 0;
+  std::size_t workers = 0;
+  std::vector<std::string> notes;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "a look goes on without NCCL's service when that is silent and all who asked hear of it") {
+  LookRig rig;
+  const auto began = std::chrono::steady_clock::now();
+  rig.take();
+  rig.take();
+  CHECK(rig.answers == 0);
+  REQUIRE(test::run_until(rig.io, [&] { return rig.answers == 2; }));
+  CHECK(rig.workers == 1);
+  CHECK(std::chrono::steady_clock::now() - began < 9s);
+  rig.take();
+  CHECK(test::run_until(rig.io, [&] { return rig.answers == 3; }));
+}
+
+TEST_CASE("a look that is stopped before stacks are read answers at once and reads none") {
+  LookRig rig;
+  rig.take();
+  rig.look->stop();
+  CHECK(rig.answers == 1);
+  CHECK(rig.workers == 0);
+  CHECK(rig.notes.size() == 1);
+  rig.service->stop();
+  rig.io.restart();
+  rig.io.run();  // ends: nothing is waited for
+  CHECK(rig.answers == 1);
+  // The next one is not disturbed by what the first left.
+  rig.spec.worker.environment = {{"NCCL_RAS_ENABLE", "0"}};
+  ras::Service off(rig.io, Log(), rig.spec);
+  NodeLook next(rig.io, off, rig.collector);
+  int answers = 0;
+  next.take({.pids = {0}}, [&](const FoundStacks& found, const ras::Findings&) {
+    ++answers;
+    CHECK(found.workers.size() == 1);
+  });
+  CHECK(test::run_until(rig.io, [&] { return answers == 1; }));
+}
+
+}  // namespace drun::agent

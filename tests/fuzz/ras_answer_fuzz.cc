@@ -1,0 +1,37 @@
+// What NCCL's RAS service, or who listens in its place, may answer: read the same however it is
+// cut, and judged without harm.
+#include <cstdlib>
+#include <string_view>
+
+// The sources: of the agent nothing else is needed here.
+#include "agent/ras/answer.cc"
+#include "agent/ras/json_answer.cc"
+#include "agent/ras/json_scanner.cc"
+#include "agent/ras/report.cc"
+#include "agent/ras/standing.cc"
+#include "agent/ras/text_answer.cc"
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  using namespace drun::agent::ras;
+  if (size == 0) return 0;
+  // The first byte says where it is cut, and in what dialect a greeting goes before it.
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::size_t cut = text.empty() ? 0 : data[0] % text.size();
+  constexpr std::string_view kGreeting = "SERVER PROTOCOL 2\nOK\n";
+  Answer whole;
+  Answer parts;
+  if (data[0] % 2 == 0) {
+    whole.take(kGreeting);
+    parts.take(kGreeting);
+  }
+  whole.take(text);
+  parts.take(text.substr(0, cut));
+  parts.take(text.substr(cut));
+  const auto report = whole.finish();
+  if (parts.finish() != report) std::abort();
+  if (!report) return 0;
+  const Own own{.addresses = {"10.0.0.1", ""}, .pids = {{1, 2}, {3}, {}}};
+  const Findings findings = find(*report, own, 0);
+  if (findings.standings.size() != own.pids.size()) std::abort();
+  return 0;
+}

@@ -1,0 +1,51 @@
+#include "agent/stacks/evidence_json.h"
+#include "agent/stacks/worker_evidence.h"
+#include "tests/support/catch.h"
+
+namespace drun::agent {
+namespace {
+
+const ras::Standing kLags{
+    .is_known = true,
+    .stand = NcclStand::Behind,
+    .words = "is at all_reduce 811 in a communicator of 8, the others at 812"};
+
+FoundStacks two_trains() {
+  const ProcessStacks process{.name = "train", .source = "/proc"};
+  return {.workers = {{process}, {process}}};
+}
+
+}  // namespace
+
+TEST_CASE("who lags in NCCL stands by itself in the evidence and a note says where") {
+  const Evidence evidence =
+      evidence_of(two_trains(), 6, {WorkerFacts(), {.nccl = kLags}}, {"NCCL: a sentence"});
+  REQUIRE(evidence.groups.size() == 2);
+  CHECK(evidence.groups[0].nccl == NcclStand::None);
+  CHECK(evidence.groups[1].nccl == NcclStand::Behind);
+  const std::vector<std::string> lines = evidence_lines(evidence, 100);
+  CHECK(lines.at(2) ==
+        "rank 7: at all_reduce 811 in a communicator of 8, the others at 812 (NCCL) (/proc)");
+  CHECK(lines.back() == "note: NCCL: a sentence");
+}
+
+TEST_CASE("what a worker says of itself goes before what NCCL says of it") {
+  const Evidence evidence = evidence_of(
+      two_trains(), 0, {WorkerFacts(), {.pulse = {.doing = "in barrier #2"}, .nccl = kLags}});
+  CHECK(evidence.groups.at(1).doing == "in barrier #2");
+  CHECK(evidence.groups[1].nccl == NcclStand::Behind);
+  // Of who waits NCCL's words are of another communicator, where it lags.
+  ras::Standing waits = kLags;
+  waits.stand = NcclStand::Ahead;
+  CHECK(evidence_of(two_trains(), 0, {{.nccl = waits}, {}}).groups.at(0).doing.empty());
+}
+
+TEST_CASE("where ranks stand in NCCL is told by drun stacks") {
+  const NcclStand stand = GENERATE(NcclStand::None, NcclStand::Ahead, NcclStand::Behind);
+  const Evidence evidence{.groups = {{.ranks = {{0, 3}}, .nccl = stand, .source = "gdb"}}};
+  const auto read = parse_evidence_json(evidence_json(evidence, "night"));
+  REQUIRE(read);
+  CHECK(read->groups.at(0).nccl == stand);
+}
+
+}  // namespace drun::agent
