@@ -24,6 +24,7 @@ struct WorkerWeather {
   int bad_hosts = 0;       // from the second on: their workers fail nine times in ten
   int hang_chance = 0;     // of each node, in each round
   int mute_chance = 0;     // of each answer to a look or a census: it never comes
+  int slow_chance = 0;     // of each failure: its agent notices it up to 2 s later
 };
 
 class ElasticAgents : public virtual Simulation {
@@ -34,7 +35,8 @@ class ElasticAgents : public virtual Simulation {
  protected:
   using Peer = rendezvous::Peer;
   static constexpr Milliseconds kHangTimeout{1000};
-  static constexpr int kLongestStop = 3000, kLongestRound = 12'000, kLongestLook = 4000;
+  static constexpr int kLongestStop = 3000, kLongestRound = 12'000, kLongestLook = 4000,
+                       kLongestNotice = 2000;
 
   // While it stands still. What its connection brings is of no use once it has another.
   struct Delayed {
@@ -137,6 +139,7 @@ class ElasticAgents : public virtual Simulation {
   void act(std::size_t agent, const rendezvous::CensusHeard& heard);
   bool has_workers(std::size_t agent, int round) const;
   void worker_fails(std::size_t agent, int round);
+  void failure_noticed(std::size_t agent, int round);
   void workers_return(std::size_t agent, int round);
   void worker_hangs(std::size_t agent, int round);
   void stop_workers(std::size_t agent);

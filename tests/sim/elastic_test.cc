@@ -68,6 +68,7 @@ TEST_CASE("failures of an elastic job restart it as often as allowed, and the fi
   weather.hosts = 5;
   weather.max_nodes = 4;
   weather.failure_chance = 30;
+  weather.slow_chance = 50;
   weather.max_restarts = GENERATE(0, 2);
   const ElasticTally tally = run_elastic(weather, 100);
   CHECK(tally.most_restarts == weather.max_restarts);

@@ -8,6 +8,16 @@ namespace drun::test {
 
 using namespace rendezvous;
 
+namespace {
+
+AgedFailure with_age(AgedFailure aged, Time now) {
+  aged.age = std::chrono::duration_cast<std::chrono::milliseconds>(
+      now.time_since_epoch() - aged.failure.time.time_since_epoch());
+  return aged;
+}
+
+}  // namespace
+
 void ElasticAgents::act(std::size_t agent, const StartWorkers& start) {
   Agent& self = agents_[agent];
   require(!self.running, "workers are started while others still run");
@@ -44,7 +54,14 @@ void ElasticAgents::worker_fails(std::size_t agent, int round) {
   trace(self.host, "a worker fails");
   worker_failed(agent, round);
   self.failures.push_back(aged);
-  tell_member(agent, OwnFailure{aged});
+  const bool is_slow = workers_.slow_chance > 0 && percent() < workers_.slow_chance;
+  if (!is_slow) return failure_noticed(agent, round);
+  later(between(0, kLongestNotice), [this, agent, round] { failure_noticed(agent, round); });
+}
+
+void ElasticAgents::failure_noticed(std::size_t agent, int round) {
+  if (!has_workers(agent, round)) return;  // it is told with the others, once all have stopped
+  tell_member(agent, OwnFailure{with_age(agents_[agent].failures.front(), now_)});
   stop_workers(agent);
 }
 
@@ -73,7 +90,10 @@ void ElasticAgents::stop_workers(std::size_t agent) {
     if (!stopped.is_alive) return;
     const int round = stopped.running->round;
     stopped.running.reset();
-    tell_member(agent, OwnStopped{round, std::exchange(stopped.failures, {})});
+    OwnStopped own{.round = round};
+    for (const AgedFailure& aged : std::exchange(stopped.failures, {}))
+      own.failures.push_back(with_age(aged, now_));
+    tell_member(agent, own);
   });
 }
 

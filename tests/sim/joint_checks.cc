@@ -11,8 +11,8 @@ namespace {
 
 // Within it a loss is noticed by both sides, and workers are stopped.
 constexpr std::chrono::seconds kNoticed{15};
-// What a slow clock, and stopping for 3 s, make of a failure's age.
-constexpr std::chrono::milliseconds kAgeError{600};
+// What a clock that is wrong, and stopping for 3 s, make of a failure's age.
+constexpr std::chrono::milliseconds kAgeError{300};
 
 }  // namespace
 
@@ -166,7 +166,7 @@ void JointCluster::check_root(const ToldEnd& end, const Failure& root) {
   require(world != worlds_.rend(), "a root cause of a round that never was");
   if (world == worlds_.rend()) return;
   const auto seen = std::chrono::microseconds(root.time.time_since_epoch());
-  const auto slack = kAgeError + 2 * std::chrono::milliseconds(weather_.longest_delay_ms);
+  const auto slack = kAgeError + std::chrono::milliseconds(weather_.longest_delay_ms);
   for (const auto& [agent, when] : world->failures) {
     const bool is_told =
         agents_[agent].is_alive && was_well(agents_[agent].host, end.host, when - kNoticed, end.at);

@@ -93,6 +93,18 @@ TEST_CASE("restarts count on under the leaders that follow") {
   CHECK(tally.endings.at("failed") > 0);
 }
 
+TEST_CASE("the first failure is the root cause though its agent is slow to notice it") {
+  JointWeather weather;
+  weather.hosts = 5;
+  weather.failure_chance = 40;
+  weather.slow_chance = 50;
+  weather.max_restarts = 1;
+  weather.leader_crashes = 1;
+  weather.comeback_chance = 100;
+  const JointTally tally = run_joint(weather, 300);
+  CHECK(tally.endings.at("failed") > tally.runs / 2);
+}
+
 TEST_CASE("whatever happens to hosts that elect their coordinator its worlds are sound") {
   const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
   const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 2000 / kRunShare);
