@@ -5,7 +5,7 @@
 // Counts:  operations that a rank has launched, of each kind. The text dialect tells them only
 //          where ranks differ, and of the many only how many they are.
 // Owner:   values; copy freely.   Thread: any.
-// Source:  NVIDIA/nccl, src/ras/client_support.cc of 2.24 to 2.29, and its user guide's "RAS".
+// Source:  NVIDIA/nccl, src/ras/client_support.cc of 2.24.3 and 2.28.9, and its user guide's "RAS".
 #pragma once
 
 #include <array>

@@ -3,13 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
-// The sources: of the agent nothing else is needed here.
-#include "agent/ras/answer.cc"
-#include "agent/ras/json_answer.cc"
-#include "agent/ras/json_scanner.cc"
-#include "agent/ras/report.cc"
-#include "agent/ras/standing.cc"
-#include "agent/ras/text_answer.cc"
+#include "agent/ras/answer.h"
+#include "agent/ras/standing.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace drun::agent::ras;

@@ -1,0 +1,25 @@
+// error.json, as any program may write it: refused, or read as what it says when drun writes it
+// anew.
+#include <cstdlib>
+#include <string_view>
+
+#include "agent/error_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  using namespace drun::agent;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto record = parse_error_record(text);
+  const auto coded = with_error_code(text, 7);
+  if (!record) {
+    if (record.error().message.empty()) std::abort();
+    return 0;
+  }
+  const auto again = parse_error_record(format_error_record(*record));
+  if (!again || again->message != record->message || again->traceback != record->traceback)
+    std::abort();
+  // Who reads it next finds the same.
+  if (!coded) std::abort();
+  const auto next = parse_error_record(*coded);
+  if (!next || next->message != record->message) std::abort();
+  return 0;
+}
