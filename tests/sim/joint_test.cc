@@ -74,7 +74,7 @@ TEST_CASE("a leader that is killed is followed by another and the job succeeds w
   weather.leader_crashes = 2;
   weather.silence_chance = GENERATE(0, 50);
   weather.comeback_chance = 100;
-  const JointTally tally = run_joint(weather, 50);
+  const JointTally tally = run_joint(weather, 200);
   CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
   CHECK(tally.most_restarts == 0);
   CHECK(tally.taken_over > tally.runs / 3);
@@ -87,7 +87,7 @@ TEST_CASE("restarts count on under the leaders that follow") {
   weather.max_restarts = 3;
   weather.leader_freezes = 2;
   weather.comeback_chance = 100;
-  const JointTally tally = run_joint(weather, 100);
+  const JointTally tally = run_joint(weather, 400);
   CHECK(tally.most_restarts == 3);
   CHECK(tally.endings.at("succeeded") > 0);
   CHECK(tally.endings.at("failed") > 0);
