@@ -338,7 +338,7 @@ def full_disk(job, random):
     """Where the agents keep their workers' error files there is no room left."""
     host = random.randrange(HOSTS)
     seconds = random.uniform(0.5, 3)
-    path = f"{job.place}/tmp{host}/ballast"
+    path = f"{job.place}/tmp{host}/ballast{time.monotonic_ns()}"  # it may be full already
     try:
         with open(path, "wb") as file:
             while file.write(b"x" * 4096):
