@@ -7,13 +7,11 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "agent/descriptor_limit.h"
 #include "agent/failure_record.h"
-#include "agent/hang/hang_watch.h"
-#include "agent/hang/node_look.h"
+#include "agent/hang/worker_watch.h"
 #include "agent/host_slot.h"
 #include "agent/job_status.h"
 #include "agent/lifeline.h"
@@ -23,8 +21,6 @@
 #include "agent/remarks.h"
 #include "agent/seat.h"
 #include "agent/signals.h"
-#include "agent/stacks/looks.h"
-#include "agent/stacks/worker_evidence.h"
 #include "agent/worker_command.h"
 #include "agent/worker_stdin.h"
 #include "agent/workers.h"
@@ -63,7 +59,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void on_outcome(const Outcome& outcome) override;
   void on_look(std::uint64_t look) override;
   void on_told(std::uint64_t question, const Evidence& evidence) override {
-    looks_.answer(question, evidence);
+    lookers_.answer(question, evidence);
   }
   void on_hang(const rendezvous::HangFound& found) override;
   void on_left_out(const LeftOut& node) override;
@@ -82,12 +78,8 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void on_pass_on(int signal) override { workers_.pass_on(signal); }
 
   void stop_looking() {
-    hang_watch_.stop();
-    node_look_.stop();
-    ras_.stop();
-    for (const int tool : looks_.stop()) workers_.disregard_group(tool);
+    for (const int tool : watch_.stop()) workers_.disregard_group(tool);
   }
-  Result<void> open_streams();
   Result<void> start_workers();
   void report_unable(const Error& error);
   void give_up_on_console();
@@ -106,10 +98,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   std::vector<std::string> inherited_;
   Output output_;
   Workers workers_;
-  ras::Service ras_;
-  HangWatch hang_watch_;
-  Looks looks_;
-  NodeLook node_look_;
+  WorkerWatch watch_;
   Signals signals_;
   WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
                      [this](const std::string& line) { output_.tell_starter(line); }};
@@ -137,21 +126,20 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
       inherited_(to_lines(spec.worker.environment)),
       output_(io_, log_, spec.output, spec.host),
       workers_(io_, log_, WorkersSpec{.shutdown_timeout = spec.shutdown_timeout}, *this),
-      ras_(io_, log_, spec),
-      hang_watch_(io_, spec.hang_timeout, output_, ras_),
-      looks_(io_, inherited_),
-      node_look_(io_, ras_, looks_.collector()),
+      watch_(io_, log_, spec, inherited_, output_),
       signals_(io_, spec.termination_signals, *this) {}
 
 Result<void> Agent::open() {
   if (auto prepared = output_.prepare(spec_.join.run_id); !prepared) return prepared.error();
-  const auto how_it_is = [this] { return status(); };
-  const auto ask_job = [this](std::uint64_t question) { client_->ask_census(question); };
-  if (auto opened = lookers_.open(io_, spec_, log_, how_it_is, ask_job); !opened) return opened;
-  looks_.open(log_, spec_.join.run_id, [this](std::uint64_t question) { client_->ask(question); });
+  auto opened =
+      lookers_.open(io_, spec_, log_,
+                    {.status = [this] { return status(); },
+                     .ask_job = [this](std::uint64_t question) { client_->ask_census(question); },
+                     .ask_stacks = [this](std::uint64_t question) { client_->ask(question); }});
+  if (!opened) return opened;
   JoinSpec join = spec_.join;
   if (join.is_coordinator) {
-    if (Result<void> opened = open_server(join); !opened) return opened.error();
+    if (Result<void> seated = open_server(join); !seated) return seated;
   }
   if (join.elastic) {
     slot_ = HostSlot::take(spec_.host + "/" + join.run_id + "/" + meeting_place(join));
@@ -217,7 +205,7 @@ void Agent::end_if_ready() {
 void Agent::end() {
   progress_.stop();
   client_->close();
-  looks_.close();
+  watch_.stop();
   lookers_.close();
   signals_.stop();
   if (lifeline_) lifeline_->stop();
@@ -234,25 +222,16 @@ void Agent::on_world(const World& world) {
   lookers_.write(RoundBegan{world});
   failures_.clear();
   is_stopping_ = false;
-  Result<void> started = open_streams();
-  if (started) started = hang_watch_.prepare(world.round, world.local_world_size);
+  Result<void> started = watch_.prepare(world);
   if (started) started = start_workers();
   output_.close_worker_ends();
   if (!started) report_unable(started.error());
 }
 
-Result<void> Agent::open_streams() {
-  streams_.clear();
-  if (Result<void> opened = output_.open_round(*world_); !opened) return opened.error();
-  for (int local_rank = 0; local_rank < world_->local_world_size; ++local_rank) {
-    Result<WorkerStreams> streams = output_.open_worker(local_rank);
-    if (!streams) return streams.error();
-    streams_.push_back(*std::move(streams));
-  }
-  return {};
-}
-
 Result<void> Agent::start_workers() {
+  Result<std::vector<WorkerStreams>> streams = output_.open_round(*world_);
+  if (!streams) return streams.error();
+  streams_ = *std::move(streams);
   const WorkerSpec worker = world_->is_preflight ? probe_of(spec_) : spec_.worker;
   std::vector<Command> commands;
   commands.reserve(streams_.size());
@@ -264,7 +243,7 @@ Result<void> Agent::start_workers() {
         .argv = wrapped_argv(worker, *world_, local_rank),
         .inherited = inherited_,
         .environment = own_environment(worker, *world_, local_rank, streams_[i].error_file,
-                                       hang_watch_.heartbeat_file(i), ras_.variable()),
+                                       watch_.heartbeat_file(i), watch_.ras_address()),
         .stdin_fd = *standard_input,
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
@@ -274,10 +253,9 @@ Result<void> Agent::start_workers() {
   }
   round_ = Round::Running;
   workers_.start(commands);
-  if (!world_->is_preflight)
-    hang_watch_.start(
-        *world_, [this] { return workers_.pids(); },
-        [this](const auto& suspects) { on_suspects(suspects); });
+  watch_.start(
+      *world_, [this] { return workers_.pids(); },
+      [this](const auto& suspects) { on_suspects(suspects); });
   write_started(lookers_.events(), *world_, workers_.pids());
   return {};
 }
@@ -290,24 +268,16 @@ void Agent::report_unable(const Error& error) {
   client_->report_stopped(world_->round, {unable_failure(spec_, *world_, error)});
 }
 
-// No tool may look at workers that are being stopped: it would be taken for what they left behind.
 void Agent::on_look(std::uint64_t look) {
   const std::string too_late = spec_.host + ": its workers have ended, or are being stopped";
   if (phase() != NodePhase::Running) return client_->give_evidence(look, {.notes = {too_late}});
-  hang_watch_.begin_look();
-  const ras::Service::Workers workers{.pids = workers_.pids(), .base_rank = world_->base_rank};
-  node_look_.take(workers, [this, look](const FoundStacks& found, const ras::Findings& nccl) {
-    client_->give_evidence(
-        look, evidence_of(found, world_->base_rank, hang_watch_.facts(found.workers.size(), nccl),
-                          nccl.notes));
-    hang_watch_.end_look();
-  });
+  watch_.look([this, look](const Evidence& evidence) { client_->give_evidence(look, evidence); });
 }
 
 void Agent::on_suspects(const std::vector<hang::Suspect>& suspects) {
   std::vector<Failure> failures = hung_failures(spec_, *world_, suspects, workers_.pids());
   for (const Failure& failure : failures) lookers_.write(HangSuspectedHere{failure});
-  client_->report_suspicion(world_->round, hang_watch_.interval(), std::move(failures));
+  client_->report_suspicion(world_->round, watch_.interval(), std::move(failures));
 }
 
 void Agent::on_hang(const rendezvous::HangFound& found) {

@@ -6,10 +6,10 @@
 //   Client   on_stop     Workers stop
 //   Workers  all gone    Output drains, then Client reports: success, or stopped with the failures
 //                        in full
-//   Client   on_look     Looks collects what the workers do, Client passes it on
-//   HangWatch suspects   Client tells the coordinator, which looks at all, and maybe stops the
-//   round Signals  terminate   Client interrupts the job, Workers stop with that signal Client
-//   on_outcome  the end, once nothing runs here and (on the coordinator) all members have
+//   Client   on_look     Watch collects what the workers do, Client passes it on
+//   Watch    suspects    Client tells the coordinator, which looks at all and may stop the round
+//   Signals  terminate   Client interrupts the job, Workers stop with that signal
+//   Client   on_outcome  the end, once nothing runs here and (on the coordinator) all members have
 //                        heard of it
 //
 // Thread: the one that calls; it has an io_context of its own.

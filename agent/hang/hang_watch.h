@@ -2,7 +2,8 @@
 // the machine (hang.h) what they mean. Does nothing at all when the timeout is 0.
 //
 // Round:   prepare, then start when the workers run, stop when they are stopped.
-// Owner:   Agent; the Output and the Service must outlive it.   Thread: the io_context's only.
+// Owner:   WorkerWatch; the Output and the Service must outlive it.
+// Thread:  the io_context's only.
 // Errors:  prepare: System, where heartbeat files cannot be made.
 #pragma once
 

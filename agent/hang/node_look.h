@@ -3,7 +3,7 @@
 // Order:   a debugger that reads a process's stack holds its RAS thread, too. So the service is
 //          asked first and has a second; after that stacks are read all the same, and both are
 //          waited for. Who asks during a look gets the same answer.
-// Owner:   Agent; the service and the collector must outlive it. stop() before these are stopped.
+// Owner:   WorkerWatch; the service and the collector must outlive it. stop() before these are.
 // Thread:  the io_context's only. Answers come from the loop, once each, or from stop().
 #pragma once
 

@@ -77,7 +77,7 @@ void Output::Impl::wake_all() {
   if (to_stdout_) to_stdout_->wake();
 }
 
-Result<void> Output::Impl::open_round(const World& world) {
+Result<std::vector<WorkerStreams>> Output::Impl::open_round(const World& world) {
   assert(out_ && "prepare() comes first");
   for_each_stream([](WorkerStream& stream) { stream.close(); });
   workers_.clear();
@@ -88,7 +88,18 @@ Result<void> Output::Impl::open_round(const World& world) {
   workers_.resize(static_cast<std::size_t>(world.local_world_size));
   const Result<void> made =
       spec_.gathers ? files_.reach_attempt(world.round) : files_.make_attempt(world.round);
-  if (!made) return made;
+  if (!made) return made.error();
+  if (Result<void> opened = open_filtered(); !opened) return opened.error();
+  std::vector<WorkerStreams> streams;
+  for (int local_rank = 0; local_rank < world.local_world_size; ++local_rank) {
+    Result<WorkerStreams> opened = open_worker(local_rank);
+    if (!opened) return opened.error();
+    streams.push_back(*std::move(opened));
+  }
+  return streams;
+}
+
+Result<void> Output::Impl::open_filtered() {
   for (const Stream stream : kStreams) {
     const auto& filters =
         stream == Stream::Stdout ? spec_.duplicate_stdout_filters : spec_.duplicate_stderr_filters;
@@ -209,8 +220,9 @@ Output::Output(asio::io_context& io, Log log, OutputSpec spec, std::string host,
 Output::~Output() = default;
 
 Result<void> Output::prepare(std::string_view run_id) { return impl_->prepare(run_id); }
-Result<void> Output::open_round(const World& world) { return impl_->open_round(world); }
-Result<WorkerStreams> Output::open_worker(int local_rank) { return impl_->open_worker(local_rank); }
+Result<std::vector<WorkerStreams>> Output::open_round(const World& world) {
+  return impl_->open_round(world);
+}
 void Output::close_worker_ends() { impl_->close_worker_ends(); }
 void Output::drain(std::chrono::milliseconds at_most, std::function<void()> on_drained) {
   impl_->drain(at_most, std::move(on_drained));

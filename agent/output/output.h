@@ -2,7 +2,7 @@
 // before a crash, the log directory. A switchboard: bytes become lines in line_buffer, lines reach
 // fd 1 and 2 through console, names of files are log_files'.
 //
-// Life:    prepare -> { open_round -> per worker: open_worker, spawn it -> close_worker_ends
+// Life:    prepare -> { open_round -> spawn the workers -> close_worker_ends
 //          -> workers run -> drain -> its callback } once a round -> finish.
 // Promise: a worker's lines reach the console whole and in order; nothing is lost; a console that
 //          does not take them slows the workers (their pipes fill) instead of growing memory or
@@ -63,16 +63,13 @@ class Output {
   // SIGPIPE for this process from here on. Errors: Usage when log_dir cannot be used, else System.
   Result<void> prepare(std::string_view run_id);
 
-  // Makes attempt_<round>/ anew. All streams of the round before must have been drained (or are
-  // dropped here).
-  Result<void> open_round(const World& world);
+  // Makes attempt_<round>/ anew, and in it what each worker of this node writes to: by local rank,
+  // up to 2 descriptors each that stay, 4 until close_worker_ends. A local rank that
+  // OutputSpec::streams does not list gets StreamPlan{}. All streams of the round before must have
+  // been drained (or are dropped here).
+  Result<std::vector<WorkerStreams>> open_round(const World& world);
 
-  // Makes attempt_<round>/<local_rank>/ and the streams of one worker: up to 2 descriptors that
-  // stay (4 until close_worker_ends), so call it worker by worker when there are many. Once per
-  // local rank and round. A local rank that OutputSpec::streams does not list gets StreamPlan{}.
-  Result<WorkerStreams> open_worker(int local_rank);
-
-  // Once spawned: closes our copies of the ends handed out so far. Any number of times.
+  // Once spawned: closes our copies of the ends handed out. Any number of times.
   void close_worker_ends();
 
   // After the round's last worker is gone: reads every pipe to its end and hands all of it, and

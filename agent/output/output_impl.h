@@ -39,8 +39,7 @@ class Output::Impl {
   }
 
   Result<void> prepare(std::string_view run_id);
-  Result<void> open_round(const World& world);
-  Result<WorkerStreams> open_worker(int local_rank);
+  Result<std::vector<WorkerStreams>> open_round(const World& world);
   void close_worker_ends() { worker_ends_.clear(); }
   void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained);
   std::vector<std::string> stderr_tail(int local_rank);
@@ -85,6 +84,8 @@ class Output::Impl {
   std::unique_ptr<Console> make_console(int fd, std::string name);
   bool holds_streams() const;
   std::size_t pipe_bytes() const;
+  Result<WorkerStreams> open_worker(int local_rank);
+  Result<void> open_filtered();
   Result<int> open_stream(int local_rank, Stream stream, Worker& worker);
   Result<int> open_null();
   Result<int> open_pipe(int local_rank, Stream stream, LogFile tee, Worker& worker);

@@ -5,7 +5,7 @@
 //          of the node with that option too, does. Two jobs of one machine never meet there. What
 //          the user names is asked instead; without --hang-timeout nothing else is.
 // Absent:  no NCCL, an older one, a closed port, garbage: empty findings, and one line for debug.
-// Owner:   Agent. stop() before workers are stopped.   Thread: the io_context's only.
+// Owner:   WorkerWatch. stop() before workers are stopped.   Thread: the io_context's only.
 #pragma once
 
 #include <functional>

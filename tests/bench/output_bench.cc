@@ -100,13 +100,14 @@ void run_output(const Load& load, int file, drun::StreamPlan plan, const std::st
   drun::agent::Output output(io, {}, spec, "here", {.out = file, .err = 2});
   drun::World world;
   world.local_world_size = kWorkers;
-  if (!output.prepare("bench") || !output.open_round(world)) std::abort();
+  if (!output.prepare("bench")) std::abort();
+  const auto streams = output.open_round(world);
+  if (!streams) std::abort();
   for (int rank = 0; rank < kWorkers; ++rank) {
-    const auto streams = output.open_worker(rank);
-    if (!streams) std::abort();
-    spawn_writer(load, rank, streams->stdout_fd, streams->stderr_fd);
-    output.close_worker_ends();
+    const drun::agent::WorkerStreams& own = (*streams)[static_cast<std::size_t>(rank)];
+    spawn_writer(load, rank, own.stdout_fd, own.stderr_fd);
   }
+  output.close_worker_ends();
   output.drain(std::chrono::hours(1), [] {});
   io.run();
   if (!log_dir.empty()) std::system(("rm -r " + output.log_place()).c_str());
@@ -120,10 +121,7 @@ void measure_opening(int workers) {
   drun::World world;
   world.local_world_size = workers;
   if (!output.prepare("bench") || !output.open_round(world)) std::abort();
-  for (int rank = 0; rank < workers; ++rank) {
-    if (!output.open_worker(rank)) std::abort();
-    output.close_worker_ends();
-  }
+  output.close_worker_ends();
   output.drain(std::chrono::hours(1), [] {});
   io.run();
   output.finish();

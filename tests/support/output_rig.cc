@@ -122,16 +122,13 @@ void OutputRig::start(const std::vector<std::string>& scripts, int round) {
   world.base_rank = 4;
   world.node_rank = 1;
   world.local_world_size = static_cast<int>(scripts.size());
-  REQUIRE(output.open_round(world));
+  auto opened = output.open_round(world);
+  REQUIRE(opened);
+  streams = *std::move(opened);
   workers.clear();
-  streams.clear();
-  for (std::size_t rank = 0; rank < scripts.size(); ++rank) {
-    auto opened = output.open_worker(static_cast<int>(rank));
-    REQUIRE(opened);
-    streams.push_back(*opened);
-    workers.emplace_back(scripts[rank], opened->stdout_fd, opened->stderr_fd);
-    output.close_worker_ends();
-  }
+  for (std::size_t rank = 0; rank < scripts.size(); ++rank)
+    workers.emplace_back(scripts[rank], streams[rank].stdout_fd, streams[rank].stderr_fd);
+  output.close_worker_ends();
 }
 
 bool OutputRig::drain(std::chrono::milliseconds at_most) {

@@ -2,7 +2,6 @@
 
 #include <gloo/common/logging.h>
 #include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "worker_lib/deadline.h"
 #include "worker_lib/gloo/awake_device.h"
 #include "worker_lib/gloo/gloo_ends.h"
+#include "worker_lib/gloo/store_for_gloo.h"
 #include "worker_lib/signals.h"
 #include "worker_lib/signature.h"
 
@@ -35,39 +35,6 @@ constexpr Milliseconds kLastWords{50};
 
 // Nobody ever sends here.
 constexpr GlooMesh::Slot kProbe = std::uint64_t{0xFF} << 56;
-
-class StoreForGloo final : public gloo::rendezvous::Store {
- public:
-  StoreForGloo(std::shared_ptr<KeyStore> store, Deadline deadline)
-      : store_(std::move(store)), deadline_(deadline) {}
-
-  void set(const std::string& key, const std::vector<char>& data) override {
-    store_->set(key, std::string(data.begin(), data.end()), left_until(deadline_));
-  }
-  std::vector<char> get(const std::string& key) override {
-    const std::string value = store_->get(key, left_until(deadline_));
-    return {value.begin(), value.end()};
-  }
-  void wait(const std::vector<std::string>& keys) override {
-    store_->wait(keys, left_until(deadline_));
-  }
-  void wait(const std::vector<std::string>& keys, const Milliseconds&) override { wait(keys); }
-
- private:
-  std::shared_ptr<KeyStore> store_;
-  Deadline deadline_;
-};
-
-// Newer Gloos take the store by shared pointer.
-template <typename Context>
-void connect_full_mesh(Context& context, const std::shared_ptr<StoreForGloo>& store,
-                       std::shared_ptr<gloo::transport::Device>& device) {
-  if constexpr (requires { context.connectFullMesh(*store, device); }) {
-    context.connectFullMesh(*store, device);
-  } else {
-    context.connectFullMesh(store, device);
-  }
-}
 
 // "[/build/gloo/x.cc:12] Connection closed" -> "Connection closed".
 std::string without_place(std::string_view text) {

@@ -1,0 +1,40 @@
+#include "agent/hang/worker_watch.h"
+
+#include <utility>
+
+#include "agent/stacks/worker_evidence.h"
+
+namespace drun::agent {
+
+WorkerWatch::WorkerWatch(asio::io_context& io, const Log& log, const AgentSpec& spec,
+                         std::span<const std::string> environment, Output& output)
+    : ras_(io, log, spec),
+      hangs_(io, spec.hang_timeout, output, ras_),
+      collector_(io, environment),
+      look_(io, ras_, collector_) {}
+
+void WorkerWatch::start(const World& world, Pids pids, OnSuspects on_suspects) {
+  pids_ = std::move(pids);
+  base_rank_ = world.base_rank;
+  if (!world.is_preflight) hangs_.start(world, pids_, std::move(on_suspects));
+}
+
+std::vector<int> WorkerWatch::stop() {
+  hangs_.stop();
+  look_.stop();
+  ras_.stop();
+  return collector_.stop();
+}
+
+void WorkerWatch::look(OnEvidence on_evidence) {
+  hangs_.begin_look();
+  look_.take({.pids = pids_(), .base_rank = base_rank_},
+             [this, on_evidence = std::move(on_evidence)](const FoundStacks& found,
+                                                          const ras::Findings& nccl) {
+               on_evidence(evidence_of(found, base_rank_, hangs_.facts(found.workers.size(), nccl),
+                                       nccl.notes));
+               hangs_.end_look();
+             });
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,69 @@
+// edge. All that looks at this node's workers while they run: for ones that hang, and, when
+// somebody asks, at what each of them does.
+//
+// Round:   prepare, then start when the workers run, stop before they are stopped: a tool that
+// looks
+//          at them then would be taken for what they left behind.
+// Owner:   Agent; the Output and the environment must outlive it.
+// Thread:  the io_context's only.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "agent/hang/hang_watch.h"
+#include "agent/hang/node_look.h"
+#include "agent/ras/service.h"
+#include "agent/spec.h"
+#include "agent/stacks/stacks.h"
+#include "rendezvous/asio.h"
+#include "rendezvous/evidence.h"
+#include "rendezvous/log.h"
+#include "rendezvous/world.h"
+
+namespace drun::agent {
+
+class WorkerWatch {
+ public:
+  using Pids = HangWatch::Pids;
+  using OnSuspects = HangWatch::OnSuspects;
+  using OnEvidence = std::function<void(const Evidence&)>;
+
+  // `environment`: the tools'.
+  WorkerWatch(asio::io_context& io, const Log& log, const AgentSpec& spec,
+              std::span<const std::string> environment, Output& output);
+
+  // Errors: System, where heartbeat files cannot be made.
+  Result<void> prepare(const World& world) {
+    return hangs_.prepare(world.round, world.local_world_size);
+  }
+  // What workers are told: DRUN_HEARTBEAT_FILE and NCCL_RAS_ADDR; empty: not set.
+  std::string heartbeat_file(std::size_t local_rank) const {
+    return hangs_.heartbeat_file(local_rank);
+  }
+  const std::string& ras_address() const { return ras_.variable(); }
+
+  // A world of probes is not watched for hangs.
+  void start(const World& world, Pids pids, OnSuspects on_suspects);
+  // Returns the process groups of tools that were killed for it.
+  std::vector<int> stop();
+
+  // How far apart the looks for hangs are.
+  std::chrono::milliseconds interval() const { return hangs_.interval(); }
+
+  // Once the workers run. Answered from the loop or from stop(), once.
+  void look(OnEvidence on_evidence);
+
+ private:
+  ras::Service ras_;
+  HangWatch hangs_;
+  StackCollector collector_;
+  NodeLook look_;
+  Pids pids_;
+  int base_rank_ = 0;
+};
+
+}  // namespace drun::agent
