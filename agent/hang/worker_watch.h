@@ -1,9 +1,8 @@
 // edge. All that looks at this node's workers while they run: for ones that hang, and, when
 // somebody asks, at what each of them does.
 //
-// Round:   prepare, then start when the workers run, stop before they are stopped: a tool that
-// looks
-//          at them then would be taken for what they left behind.
+// Round:   prepare, then start when the workers run, stop before they are stopped: a tool that is
+//          still there then would be taken for what they left behind.
 // Owner:   Agent; the Output and the environment must outlive it.
 // Thread:  the io_context's only.
 #pragma once

@@ -12,6 +12,7 @@ leader:  the coordinator's agent is killed, of three that could coordinate; the 
 """
 import argparse
 import contextlib
+import json
 import os
 import select
 import signal
@@ -44,8 +45,9 @@ class Job:
                  "--rdzv-conf=last_call_timeout=30", "sh", "-c",
                  f"echo $DRUN_ROUND $GROUP_RANK $(hostname) $$ > {self.path}; exec sleep 1000"]
         self.agents = []
-        for node, _, _ in hosts.nodes:
-            self.agents.append(subprocess.Popen(hosts.on(node, *words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        self.events = [f"{hosts.place}/events{number}.{node}" for node, _, _ in hosts.nodes]
+        for (node, _, _), events in zip(hosts.nodes, self.events):
+            self.agents.append(subprocess.Popen(hosts.on(node, words[0], f"--events={events}", *words[1:]), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                                 stderr=open(f"{hosts.place}/log{number}.{node}", "wb")))
 
     def __enter__(self):
@@ -106,6 +108,20 @@ class Job:
         self.until(is_there, f"a round of {count} workers has begun")
         return found[0]
 
+    def until_agents_are_done(self, number):
+        """With the begin of that round: each writes down its workers when they all run."""
+        end = time.monotonic() + PATIENCE
+        told = 0
+        while told < WORKERS * len(self.events):
+            if time.monotonic() > end:
+                sys.exit(f"after {PATIENCE} s only {told} workers of round {number} are in the files of events")
+            time.sleep(0.005)
+            told = 0
+            for path in self.events:
+                with open(path, encoding="utf-8") as file:
+                    events = [json.loads(line) for line in file if line.endswith("\n")]
+                told += sum(each["event"] == "worker_started" and each["round"] == number for each in events)
+
     def workers(self, number, nodes):
         return {who for who in [*self.pidfds.values(), *self.gone] if who[0] == number and who[1] in nodes}
 
@@ -120,7 +136,7 @@ def measure(job, accident, lost):
     """Milliseconds from the accident until (the lost hosts' workers, the others' are gone, the next round's have begun)."""
     nodes = {f"node{number}" for number, _, _ in job.hosts.nodes}
     first = job.until_round_of(WORKERS * len(nodes))
-    time.sleep(0.3)  # the round is under way: the agents are done with its begin
+    job.until_agents_are_done(first)
     began = time.monotonic()
     accident(job, first)
     stay, away = job.workers(first, nodes - lost), job.workers(first, lost)

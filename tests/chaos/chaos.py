@@ -345,7 +345,7 @@ def full_disk(job, random):
                 file.flush()
     except OSError:
         pass
-    job.later(seconds, "mend", lambda: os.unlink(path))
+    job.later(seconds, "mend", lambda: os.path.exists(path) and os.unlink(path))
     return f"the temporary directory of node{host} is full for {seconds:.1f} s"
 
 

@@ -1,9 +1,8 @@
 // Command lines, their variables, and configuration files: whatever the words, there is a command,
 // or a usage error that says why.
 //
-// Input:   words that end in zero bytes; after an empty one NAME=VALUE variables; after another
-// empty
-//          one the text of the file that --config names.
+// Input:   words that end in zero bytes; after an empty one NAME=VALUE variables; after another the
+//          text of the file that --config names.
 #include <sys/mman.h>
 #include <unistd.h>
 
