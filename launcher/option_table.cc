@@ -1,7 +1,6 @@
 #include "launcher/option_table.h"
 
-#include <memory>
-
+#include "launcher/config_file.h"
 #include "launcher/option_values.h"
 
 namespace drun {
@@ -9,13 +8,15 @@ namespace {
 
 using Value = KnownOption::Value;
 
+std::string joined(const std::vector<std::string>& values) {
+  std::string all;
+  for (const std::string& value : values) all += (all.empty() ? "" : ",") + value;
+  return all;
+}
+
 }  // namespace
 
-OptionTable::OptionTable(const Lookup& variables) : variables_(variables) {
-  app_.set_help_flag();
-  app_.config_formatter(std::make_shared<CLI::ConfigTOML>());
-  app_.allow_config_extras(false);
-}
+OptionTable::OptionTable(const Lookup& variables) : variables_(variables) { app_.set_help_flag(); }
 
 std::string OptionTable::twins(const std::string& names) {
   const std::string name = long_name(names);
@@ -25,12 +26,17 @@ std::string OptionTable::twins(const std::string& names) {
 
 std::string OptionTable::source(const std::string& name) const {
   if (from_variables_.contains(name)) return variable_name(name);
-  return given_.contains(name) ? name : config_file_;
+  return from_config_.contains(name) ? config_file_ : name;
 }
 
 std::string OptionTable::shown(const std::string& name, const std::string& value) const {
-  const bool is_in_file = !from_variables_.contains(name) && !given_.contains(name);
-  return source(name) + (is_in_file ? ": " + name.substr(2) + " = " : "=") + value;
+  const auto line = from_config_.find(name);
+  if (line == from_config_.end()) return source(name) + "=" + value;
+  return place_in_config(line->second) + name.substr(2) + " = " + value;
+}
+
+std::string OptionTable::place_in_config(int line) const {
+  return config_file_ + ":" + std::to_string(line) + ": ";
 }
 
 std::vector<KnownOption> OptionTable::known() const {
@@ -70,6 +76,49 @@ Result<void> OptionTable::take_variables(std::vector<std::string>& words) {
   return {};
 }
 
+Result<void> OptionTable::take_config(std::vector<std::string>& words) {
+  const Result<std::vector<ConfigEntry>> entries = read_config(config_file_);
+  if (!entries) return entries.error();
+  for (const ConfigEntry& entry : *entries)
+    if (Result<void> taken = take(entry, words); !taken) return taken;
+  return {};
+}
+
+Result<void> OptionTable::take(const ConfigEntry& entry, std::vector<std::string>& words) {
+  const auto failed = [&](const std::string& reason) {
+    return Error{ErrorCode::Usage, place_in_config(entry.line) + reason};
+  };
+  const auto found = std::find_if(kept_.begin(), kept_.end(), [&entry](const Kept& kept) {
+    return kept.option->get_configurable() && kept.option->check_lname(entry.name);
+  });
+  if (found == kept_.end()) {
+    return failed("\"" + entry.name +
+                  "\" is no option; write NAME = VALUE lines with the names that --help shows");
+  }
+  const CLI::Option* option = found->option;
+  const std::string name = "--" + option->get_lnames().front();
+  if (given_.contains(name) || from_variables_.contains(name)) return {};
+  if (!from_config_.emplace(name, entry.line).second)
+    return failed(entry.name + ": it is here twice");
+  if (entry.values.empty())
+    return failed(entry.name + " = []: no value; write one, or leave the line out");
+  if (option->get_items_expected_max() == 0) {
+    const std::string& value = entry.values.front();
+    if (entry.values.size() > 1 || (value != "true" && value != "false"))
+      return failed(entry.name + " = " + value + ": expected true or false");
+    words.push_back(name + "=" + value);
+    if (value == "true") effective_.push_back({name, std::nullopt});
+    return {};
+  }
+  std::vector<std::string> values = entry.values;
+  if (!repeated_.contains(name)) values = {joined(values)};
+  for (std::string& value : values) {
+    words.insert(words.end(), {name, value});
+    effective_.push_back({name, std::move(value)});
+  }
+  return {};
+}
+
 Result<Arguments> OptionTable::parse(std::span<const std::string> words) {
   Result<Arguments> arguments = split_arguments(words, known());
   if (!arguments) return arguments;
@@ -90,35 +139,22 @@ Result<Arguments> OptionTable::parse(std::span<const std::string> words) {
   }
   for (const auto& [name, value] : last) add(name, value);
   if (Result<void> taken = take_variables(canonical); !taken) return taken.error();
-  if (const auto config = last.find("--config"); config != last.end())
+  if (const auto config = last.find("--config"); config != last.end()) {
     config_file_ = config->second.value_or("");
+    if (Result<void> taken = take_config(canonical); !taken) return taken.error();
+  }
   if (Result<void> parsed = parse_with_library(std::move(canonical)); !parsed)
     return parsed.error();
   return arguments;
 }
 
 Result<void> OptionTable::parse_with_library(std::vector<std::string> words) {
-  constexpr std::string_view kUnknownKey = "INI was not able to parse ";
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   try {
     app_.parse(std::move(words));
     return {};
-  } catch (const CLI::FileError&) {
-    return Error{ErrorCode::Usage, "--config=" + config_file_ +
-                                       ": no such file, or not readable; write the path of a "
-                                       "TOML file"};
-  } catch (const CLI::ConfigError& error) {
-    std::string reason = error.what();
-    if (reason.starts_with(kUnknownKey)) {
-      reason = "\"" + reason.substr(kUnknownKey.size()) +
-               "\" is no option; write NAME = VALUE lines with the names that --help shows";
-    }
-    return Error{ErrorCode::Usage, "--config=" + config_file_ + ": " + reason};
-  } catch (const CLI::ValidationError& error) {
-    return Error{ErrorCode::Usage, error.what()};
   } catch (const std::exception& error) {
-    const std::string place = config_file_.empty() ? "" : "--config=" + config_file_ + ": ";
-    return Error{ErrorCode::Usage, place + error.what()};
+    return Error{ErrorCode::Usage, error.what()};
   }
 }
 

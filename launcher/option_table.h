@@ -26,6 +26,8 @@
 
 namespace drun {
 
+struct ConfigEntry;
+
 // What CLI11 does not keep about an option.
 struct OptionTraits {
   bool is_torchruns = true;
@@ -68,16 +70,13 @@ class OptionTable {
                      Result<T> (*read)(std::string_view), const char* type, const char* text,
                      OptionTraits traits = {}) {
     const std::string name = long_name(names);
-    const auto take = [this, name, set, read](std::string given) {
-      // An array of a configuration file arrives joined by newlines.
-      std::replace(given.begin(), given.end(), '\n', ',');
+    const auto take = [this, name, set, read](const std::string& given) {
       Result<T> parsed = read(given);
       if (!parsed) throw CLI::ValidationError(shown(name, given), parsed.error().message);
       set(*std::move(parsed));
     };
     CLI::Option* option = group_->add_option_function<std::string>(twins(names), take, text);
-    option->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::Join);
-    return keep(option, traits);
+    return keep(option->type_name(type), traits);
   }
 
   // One that may be given several times; all are kept.
@@ -98,10 +97,9 @@ class OptionTable {
   std::vector<HelpEntry> help() const;
   // Where each value that was given came from: "--tee", "PET_TEE" or the configuration file.
   std::map<std::string, std::string> sources() const;
-  // Every option that was given, on the command line or by a variable.
+  // Every option that was given: on the command line, by a variable, or in the configuration file.
   const std::vector<GivenOption>& given() const { return effective_; }
   std::vector<KnownOption> known() const;
-  CLI::App& app() { return app_; }
   CLI::Option* keep(CLI::Option* option, OptionTraits traits) {
     option->group(title_);
     kept_.push_back({option, traits});
@@ -120,17 +118,22 @@ class OptionTable {
   static std::string twins(const std::string& names);
   std::string source(const std::string& name) const;
   std::string shown(const std::string& name, const std::string& value) const;
+  // "FILE:3: ".
+  std::string place_in_config(int line) const;
   Result<void> take_variables(std::vector<std::string>& words);
+  Result<void> take_config(std::vector<std::string>& words);
+  Result<void> take(const ConfigEntry& entry, std::vector<std::string>& words);
   Result<void> parse_with_library(std::vector<std::string> words);
 
   const Lookup& variables_;
   CLI::App app_;
-  CLI::App* group_ = &app_;               // app_'s
-  std::string title_;                     // the group's
-  std::vector<Kept> kept_;                // as declared
-  std::set<std::string> given_;           // canonical names on the command line
-  std::set<std::string> from_variables_;  // canonical names taken from PET_ variables
-  std::set<std::string> repeated_;        // canonical names
+  CLI::App* group_ = &app_;                 // app_'s
+  std::string title_;                       // the group's
+  std::vector<Kept> kept_;                  // as declared
+  std::set<std::string> given_;             // canonical names on the command line
+  std::set<std::string> from_variables_;    // canonical names taken from PET_ variables
+  std::map<std::string, int> from_config_;  // canonical names taken from the file, with their line
+  std::set<std::string> repeated_;          // canonical names
   std::vector<GivenOption> effective_;
   std::string config_file_;
 };

@@ -265,8 +265,12 @@ void declare_drun(OptionTable& table, Options& options) {
       ->configurable(false);
   table.flag("--explain", options.explain, "say which engine was asked and where values came from",
              kOwnWithoutVariable);
-  CLI::Option* config = table.app().set_config("--config", "", "options from a TOML file");
-  table.keep(config->type_name("FILE")->configurable(false), kOwnWithoutVariable);
+  // The table reads the file itself: what stands there is then given like a variable.
+  table
+      .value<std::string>(
+          "--config", [](const std::string&) {}, parse_text, "FILE", "options from a TOML file",
+          kOwnWithoutVariable)
+      ->configurable(false);
   table.value("--log-level", options.log_level, parse_log_level, "LEVEL",
               "of drun's own lines: debug, info, warning, error; else LOGLEVEL (info)", kOwn);
 }

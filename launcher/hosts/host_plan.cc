@@ -22,7 +22,7 @@ namespace drun::hosts {
 namespace {
 
 // What the agents are not given as it was: it is ours, or each gets its own.
-constexpr std::array<std::string_view, 32> kNotPassedOn{
+constexpr std::array<std::string_view, 33> kNotPassedOn{
     "--hosts",       "--host",          "--hostfile",     "--machinefile",
     "--include",     "--exclude",       "--np",           "--export",
     "--map-by",      "--oversubscribe", "--ssh",          "--ssh-args",
@@ -30,7 +30,8 @@ constexpr std::array<std::string_view, 32> kNotPassedOn{
     "--explain",     "--engine",        "--nnodes",       "--node-rank",
     "--master-addr", "--master-port",   "--rdzv-id",      "--log-level",
     "--secret-file", "--gather-logs",   "--rdzv-backend", "--ssh-tree",
-    "--app",         "--separator",     "--mca",          "--allow-run-as-root"};
+    "--app",         "--separator",     "--mca",          "--allow-run-as-root",
+    "--config"};
 // Nor these where there are several programs: they are words of each.
 constexpr std::array<std::string_view, 5> kProgramsOwn{"--role", "--gpus-per-worker", "--module",
                                                        "--no-python", "--nproc-per-node"};

@@ -111,6 +111,11 @@ TEST_CASE("each host's agent is told who it is and what to run, word for word") 
   CHECK(plan.secret.empty());
 }
 
+TEST_CASE("a file of options is not looked for on other hosts") {
+  const HostPlan plan = desk_plan({"--config=/dev/null", "--hosts=a,b", "p"});
+  for (const std::string& word : plan.nodes[1].arguments) CHECK_FALSE(word.starts_with("--config"));
+}
+
 TEST_CASE("ssh gets the user's arguments first, and nothing of the user's job") {
   const Words ssh =
       desk_plan({"--hosts=me@a", "--ssh-args=-F 'my config' -p 2222", "--ssh=/opt/ssh", "$(rm)"})

@@ -283,13 +283,53 @@ TEST_CASE("a bad value is named by where it comes from") {
   CHECK(line_error({"--nnodes=0", "p"}) == "--nnodes=0: " + reason);
   CHECK(line_error({"--nn", "0", "p"}) == "--nnodes=0: " + reason);
   CHECK(line_error({"p"}, {{"PET_NNODES", "x"}}) == "PET_NNODES=x: " + reason);
-  const ConfigFile file("nnodes = 0\n");
-  CHECK(line_error({"--config", file.path(), "p"}) == file.path() + ": nnodes = 0: " + reason);
-  const ConfigFile unknown("nnodse = 2\n");
-  CHECK_THAT(line_error({"--config", unknown.path(), "p"}),
-             ContainsSubstring(unknown.path() + ": \"nnodse\" is no option"));
+  const ConfigFile file("# mine\nnnodes = 0\n");
+  CHECK(line_error({"--config", file.path(), "p"}) == file.path() + ":2: nnodes = 0: " + reason);
   CHECK_THAT(line_error({"--config=/nonexistent/x.toml", "p"}),
              ContainsSubstring("--config=/nonexistent/x.toml: no such file"));
+}
+
+TEST_CASE("a file that is not understood is refused by its line") {
+  const auto error_of = [](const std::string& text) {
+    const ConfigFile file(text);
+    const std::string error = line_error({"--config", file.path(), "p"});
+    REQUIRE(error.starts_with(file.path()));
+    return error.substr(file.path().size());
+  };
+  CHECK_THAT(error_of("role = \"r\"\nnnodse = 2\n"), StartsWith(":2: \"nnodse\" is no option; "));
+  CHECK_THAT(error_of("r = \"3\"\n"), StartsWith(":1: \"r\" is no option; "));
+  CHECK_THAT(error_of("dry-run = \"json\"\n"), StartsWith(":1: \"dry-run\" is no option; "));
+  CHECK_THAT(error_of("\n[nnodes]\nmin = 2\n"), StartsWith(":2: \"nnodes\" is no option; "));
+  CHECK_THAT(error_of("role = 2026-11-23\n"), StartsWith(":1: role: expected a string in quotes"));
+  CHECK_THAT(error_of("nnodes = []\n"), StartsWith(":1: nnodes = []: no value"));
+  CHECK_THAT(error_of("role = [\"a\", [\"b\"]]\n"), StartsWith(":1: role: expected"));
+  CHECK_THAT(error_of("node-rank = 1\nnode_rank = 1\n"),
+             StartsWith(":2: node_rank: it is here twice"));
+  CHECK_THAT(error_of("preflight = 2\n"), StartsWith(":1: preflight = 2: expected true or false"));
+  CHECK_THAT(error_of("preflight = [true, true]\n"), ContainsSubstring("expected true or false"));
+  CHECK_THAT(error_of("separator=[,"), StartsWith(":1: no TOML: "));
+  CHECK_THAT(error_of("role = \"a\"\nnnodes = 1:4\n"), StartsWith(":2: no TOML: "));
+  CHECK_THAT(line_error({"--config=/tmp", "p"}), StartsWith("--config=/tmp: no such file"));
+  const ConfigFile large(std::string((1 << 20) + 1, '#'));
+  CHECK_THAT(line_error({"--config", large.path(), "p"}), ContainsSubstring(": over 1 MiB"));
+}
+
+TEST_CASE("numbers, texts and lists of a file are what the command line has them") {
+  const ConfigFile file(
+      "monitor-interval = 0.25\nnode_rank = 0x1\nrole = \"a#b, [c]\"\nredirects = [\"0:1\", "
+      "\"1:2\"]\n"
+      "preflight = false\nexport = [\"A\", \"B=1\"]\n");
+  const Options options = unsourced({"--config", file.path(), "p"});
+  CHECK(options == unsourced({"--monitor-interval=0.25", "--node-rank=1", "--role=a#b, [c]",
+                              "--redirects=0:1,1:2", "--export=A", "--export=B=1", "p"}));
+}
+
+TEST_CASE("what a file says is told to the agents of other hosts, which cannot read it") {
+  const ConfigFile file("hosts = [\"a\", \"b\"]\nmax-restarts = 3\npreflight = true\n");
+  const auto given = unsourced({"--config", file.path(), "p"}).hosts.given;
+  using Given = std::pair<std::string, std::optional<std::string>>;
+  CHECK(test::has(given, Given{"--max-restarts", "3"}));
+  CHECK(test::has(given, Given{"--preflight", std::nullopt}));
 }
 
 TEST_CASE("a plug-in for logs cannot be loaded, the default one is there") {
