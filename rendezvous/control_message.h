@@ -188,10 +188,11 @@ struct LinesTaken {
   std::size_t bytes = 0;
   bool operator==(const LinesTaken&) const = default;
 };
-// What the next coordinator, of several endpoints, is to know of these agents: a member tells it
-// (Past). To all when it changes, and all of it to who joins.
+// What the next coordinator, of several that may be one, is to know of these agents and of the
+// restarts used up: a member tells it (Past). To all when it changes, and all records to who joins.
 struct Remember {
   std::vector<NodeRecord> records{};
+  int restarts = 0;  // at least
   bool operator==(const Remember&) const = default;
 };
 using CoordinatorMessage =

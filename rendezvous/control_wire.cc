@@ -308,6 +308,7 @@ void fields(Archive& archive, CensusTold& told) {
 template <typename Archive>
 void fields(Archive& archive, Remember& remember) {
   fields(archive, remember.records);
+  archive.integer(remember.restarts, kCount);
 }
 
 template <typename Message>

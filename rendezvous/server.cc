@@ -71,9 +71,12 @@ void Server::Impl::lines_taken(Peer peer, std::size_t cost) {
 
 // Of several endpoints another takes over, unless the job is over.
 bool Server::Impl::host_ended() {
+  if (is_stepping_down_) return true;
   if (!is_leading_) return false;
-  if (authority_ && !tells_the_end(state_)) return false;
-  handle(HostEnded{});
+  if (authority_ && !tells_the_end(state_))
+    perform(StepDown{});
+  else
+    handle(HostEnded{});
   return true;
 }
 
@@ -183,6 +186,8 @@ void Server::Impl::on_frame(ControlConnection& connection, std::string_view fram
     return take_ballot(connection, *ballot, is_new);
   if (!is_leading_) return stand_by(connection, hello);
   if (is_new) handle(PeerArrived{peer, connection.peer()});
+  if (authority_ && std::holds_alternative<Signalled>(*message))
+    handle(SuccessorKnown{authority_->has_successor()});
   handle(PeerSaid{peer, *std::move(message)});
 }
 
@@ -272,6 +277,10 @@ void Server::Impl::perform(const ClearStore&) {
 
 void Server::Impl::perform(const RoundOver&) {
   if (authority_) authority_->finish();
+  end();
+}
+
+void Server::Impl::end() {
   asio::post(io_, [self = shared_from_this()] {
     if (!self->is_stopped_ && self->on_finished_) std::exchange(self->on_finished_, nullptr)();
   });

@@ -67,7 +67,7 @@ class Server {
   void lines_taken(std::uint64_t peer, std::size_t cost);
 
   // The agent that it belongs to has its outcome. False: drop it. True: on_finished will say when
-  // all members have heard the end as well.
+  // all members have heard the end as well, or those who elect another coordinator that they may.
   bool host_ended();
 
   // Whether it is the coordinator: always, unless others may be elected.

@@ -78,8 +78,10 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
     if (on_trouble_) on_trouble_(reason);
   }
 
+  void release_members();
   void name_leader(const Endpoint& leader, std::uint64_t term);
   void on_round_known(int rounds) override;
+  void on_resigned() override { end(); }
   bool must_wait(const RoundAction& action);
   bool may_act();
   void reply(Peer peer, const CoordinatorMessage& message);
@@ -96,6 +98,8 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void perform(const ClearStore&);
   void perform(const RoundLog& line) { log_.write(line.level, line.text); }
   void perform(const RoundOver&);
+  void perform(const StepDown&);
+  void end();
   void arm_timer();
   void arm_lobby_timer();
 
@@ -124,6 +128,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   bool is_turning_ = false;
   bool is_stopped_ = false;
   bool is_leading_ = false;
+  bool is_stepping_down_ = false;  // others are being told
   // Where others may coordinate, too.
   std::shared_ptr<Authority> authority_;  // null: nobody else may
   std::shared_ptr<Council> council_;      // the same, with several endpoints

@@ -80,6 +80,11 @@ void Server::Impl::on_lead_lost(const std::string& reason) {
   if (loss == Tenure::Loss::Over) return perform(RoundOver{});
   if (loss == Tenure::Loss::Kept) return;
   log_.error("this node does not coordinate the job any more: " + reason);
+  release_members();
+}
+
+// A port like the others from here on.
+void Server::Impl::release_members() {
   is_leading_ = false;
   events_.clear();
   timer_.cancel();
@@ -122,6 +127,14 @@ bool Server::Impl::must_wait(const RoundAction& action) {
   const Tenure::Verdict verdict = tenure_.judge(state_, action);
   if (verdict == Tenure::Verdict::Ask) authority_->want_round(record_of(state_));
   return verdict != Tenure::Verdict::Do;
+}
+
+// What this agent coordinated goes on elsewhere.
+void Server::Impl::perform(const StepDown&) {
+  log_.info("this node does not coordinate the job any more: it leaves");
+  is_stepping_down_ = true;
+  release_members();
+  authority_->resign();
 }
 
 // Asked before each deed: this process may have stood still until its lead was over.

@@ -14,9 +14,8 @@
 //          worker has shown one sign for half of the timeout, and then four times per timeout; by a
 //          job of very many nodes less often. Who was heard of once is judged with the second
 //          answer.
-// Looked at: while a debugger of ours stops workers, nobody is suspected, and that time is not part
-// of
-//          anybody's silence; what they do in it counts.
+// Looked at: while a debugger of ours stops workers, nobody is suspected, and that time is part of
+//          nobody's silence; what they do in it counts.
 // Units:   steady-clock points given by the caller.
 // Owner:   a value.   Thread: any, one at a time.
 #pragma once

@@ -1,9 +1,8 @@
 // core. How a worker's lines look on the console: as they are, behind a label, behind a time, or as
 // JSON objects.
 //
-// Owner:   LineForm: a value. FormedLines: a resource of one stream; needs the LineQueue only
-// during
-//          its calls, and must always get the same one.
+// Owner:   LineForm: a value. FormedLines: a resource of one stream; needs the LineQueue during its
+//          calls alone, and must always get the same one.
 // Thread:  any, one at a time.   Errors: none.
 #pragma once
 

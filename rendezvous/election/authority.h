@@ -29,6 +29,7 @@ class Authority {
     virtual void on_round_known(int rounds) = 0;
     // Why nobody can be asked who leads; empty: no more.
     virtual void on_trouble(const std::string& /*reason*/) {}
+    virtual void on_resigned() = 0;
 
    protected:
     ~Listener() = default;
@@ -41,6 +42,11 @@ class Authority {
   virtual void want_round(const RoundRecord& record) = 0;
   // Whether this agent leads at this moment; what its clock says is acted upon first.
   virtual bool leads() = 0;
+  // Leading: whether another would if this agent went, as far as it is known here.
+  virtual bool has_successor() const = 0;
+  // This agent leads no more, nor ever again: others need not wait for its lease to end.
+  // on_resigned follows, once they have heard it or cannot.
+  virtual void resign() = 0;
   // Members cannot reach whom they were told of.
   virtual void doubt() {}
   // The job that this agent led is over. It may go on for a moment after stop.

@@ -47,6 +47,8 @@ class Council final : public Authority,
   // Of the record the count of rounds alone: the rest is told by members.
   void want_round(const RoundRecord& record) override { handle(RoundWanted{record.rounds}); }
   bool leads() override;
+  bool has_successor() const override { return rendezvous::has_successor(state_); }
+  void resign() override { handle(Resign{}); }
 
  private:
   void handle(const ElectionEvent& event);
@@ -60,6 +62,7 @@ class Council final : public Authority,
   void perform(const LeadLost& lost) { listener_->on_lead_lost(lost.reason); }
   void perform(const Following& following);
   void perform(const Vacant&) { listener_->on_vacant(); }
+  void perform(const Resigned&) { listener_->on_resigned(); }
   void perform(const RoundKnown& known) { listener_->on_round_known(known.rounds); }
   void perform(const ElectionLog& line) { log_.write(line.level, line.text); }
   SeatLink& link(int seat) { return *links_[static_cast<std::size_t>(seat)]; }

@@ -142,6 +142,7 @@ void ElectionTurn::settle() {
   if (state_.phase == Phase::Vacant) claim_if_it_can();
   ask_who_is_due();
   if (state_.phase == Phase::Leading) check_rounds();
+  if (state_.is_retired) check_retreat();
   state_.last_turn = now_;
 }
 

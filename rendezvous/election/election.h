@@ -21,6 +21,7 @@
 //   Vote            noted, maybe     noted            maybe Leading    lead renewed
 //                   Claiming
 //   tick            looks around     maybe Vacant     maybe Vacant     asks again, maybe Vacant
+//   Resign          votes on, and asks for none any more: a vote that it has is given back first
 //
 // Lease:   a vote is for one seat and lasts for `lease` on the voter's clock; meanwhile it is given
 //          to nobody else. Who has votes of a majority leads for 4/5 of that on its own clock, from
@@ -81,9 +82,11 @@ struct SeatFailed {
 struct RoundWanted {
   int rounds = 0;
 };
+// It leads no more, nor ever again: its agent goes. Resigned comes back.
+struct Resign {};
 struct ElectionTick {};
-using ElectionEvent =
-    std::variant<ElectionStart, BallotCame, VoteCame, SeatFailed, RoundWanted, ElectionTick>;
+using ElectionEvent = std::variant<ElectionStart, BallotCame, VoteCame, SeatFailed, RoundWanted,
+                                   Resign, ElectionTick>;
 
 // Actions.
 // Replaces what was not sent yet. VoteCame or SeatFailed comes back.
@@ -119,12 +122,14 @@ struct Vacant {};
 struct RoundKnown {
   int rounds = 0;
 };
+// Whoever can be told has its vote back.
+struct Resigned {};
 struct ElectionLog {
   LogLevel level = LogLevel::Info;
   std::string text;
 };
 using ElectionAction = std::variant<AskSeat, HangUp, AnswerBallot, RefuseBallot, Leading, LeadLost,
-                                    Following, Vacant, RoundKnown, ElectionLog>;
+                                    Following, Vacant, RoundKnown, Resigned, ElectionLog>;
 
 enum class ElectionPhase { Vacant, Following, Claiming, Leading };
 
@@ -171,6 +176,8 @@ struct ElectionState {
   std::vector<std::uint64_t> settled;  // who they were
   int wanted_rounds = 0;
   int known_rounds = 0;  // by a majority
+  bool is_retired = false;
+  bool has_resigned = false;  // and said so
 };
 
 ElectionState open_election(ElectionSpec spec);
@@ -179,6 +186,9 @@ std::vector<ElectionAction> step(ElectionState& state, const ElectionEvent& even
 
 // Whether it leads at this moment. Asked before each deed of a leader.
 bool is_leading(const ElectionState& state, Time now);
+
+// Leading: whether the others would be a majority without this seat, as far as it has heard.
+bool has_successor(const ElectionState& state);
 
 // When it wants an ElectionTick.
 std::optional<Time> deadline(const ElectionState& state);

@@ -109,6 +109,29 @@ void ElectionTurn::handle(const RoundWanted& wanted) {
   });
 }
 
+void ElectionTurn::handle(const Resign&) {
+  state_.is_retired = true;
+  if (state_.phase == Phase::Claiming) give_claim_up();
+  if (state_.phase != Phase::Leading) return;
+  become_vacant();
+  ask_all(BallotKind::Release);
+}
+
+void ElectionTurn::check_retreat() {
+  bool is_awaited = false;
+  for_others([&](int, const SeatView& seat) {
+    is_awaited = is_awaited || (seat.asked && seat.asked_kind == BallotKind::Release);
+  });
+  if (!is_awaited && !std::exchange(state_.has_resigned, true)) actions_.emplace_back(Resigned{});
+}
+
+bool has_successor(const ElectionState& state) {
+  const auto others = std::count_if(state.seats.begin(), state.seats.end(), [](const auto& seat) {
+    return seat.granted_at && seat.is_reached;
+  });
+  return state.phase == Phase::Leading && others >= majority_of(state);
+}
+
 void ElectionTurn::ask(int index, BallotKind kind) {
   SeatView& seat = state_.seats[static_cast<std::size_t>(index)];
   const ElectionSpec& spec = state_.spec;
@@ -141,7 +164,7 @@ void ElectionTurn::ask_who_is_due() {
       seat.would_vote.reset();
     }
     if (seat.asked || now_ < seat.next_ask) return;
-    if (state_.phase == Phase::Vacant) {
+    if (state_.phase == Phase::Vacant && !state_.is_retired) {
       seat.next_ask = now_ + look_interval(state_);
       ask(index, BallotKind::Look);
     } else if (state_.phase == Phase::Leading) {
@@ -152,7 +175,7 @@ void ElectionTurn::ask_who_is_due() {
 }
 
 void ElectionTurn::claim_if_it_can() {
-  if (is_voted_away()) return state_.able_since.reset();
+  if (is_voted_away() || state_.is_retired) return state_.able_since.reset();
   int all = 1;
   int remembering = remembers() ? 1 : 0;
   for_others([&](int, const SeatView& seat) {
@@ -243,7 +266,8 @@ std::optional<Time> deadline(const ElectionState& state) {
   const auto consider = [&](Time when) {
     if (when > state.last_turn && (!earliest || when < *earliest)) earliest = when;
   };
-  const bool is_asking = state.phase == Phase::Vacant || state.phase == Phase::Leading;
+  const bool is_asking =
+      (state.phase == Phase::Vacant && !state.is_retired) || state.phase == Phase::Leading;
   for (std::size_t i = 0; i < state.seats.size(); ++i) {
     if (static_cast<int>(i) == state.spec.seat) continue;
     const SeatView& seat = state.seats[i];

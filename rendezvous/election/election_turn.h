@@ -26,6 +26,7 @@ class ElectionTurn {
   void handle(const VoteCame& came);
   void handle(const SeatFailed& failed);
   void handle(const RoundWanted& wanted);
+  void handle(const Resign&);
   void handle(const ElectionTick&) {}
 
   // After the event, whatever it was.
@@ -54,6 +55,7 @@ class ElectionTurn {
   void give_claim_up();
   void check_lead();
   void check_rounds();
+  void check_retreat();
   bool remembers() const { return now_ >= state_.remembers_from; }
 
   template <typename Each>

@@ -108,6 +108,17 @@ void CampaignTurn::handle(const LeaderDoubted&) {
   state_.next_look = std::min(state_.next_look, now_ + look_interval(state_, now_));
 }
 
+void CampaignTurn::handle(const Resign&) {
+  if (is_in(Phase::Over)) return;
+  const bool led = is_leading(state_, now_);
+  state_.phase = Phase::Over;
+  state_.left_over = led ? state_.lead_lease->lease : 0;
+  state_.led_since = 0;
+  state_.asked.reset();
+  state_.retry_at = now_;
+  if (!led) close();
+}
+
 void CampaignTurn::handle(const JobOver&) {
   if (is_in(Phase::Over)) return;
   const bool led = is_leading(state_, now_);
@@ -120,6 +131,7 @@ void CampaignTurn::handle(const JobOver&) {
 void CampaignTurn::close() {
   state_.phase = Phase::Over;
   state_.led_since = 0;
+  state_.left_over = 0;
   state_.asked.reset();
   actions_.emplace_back(Closed{});
 }
@@ -143,6 +155,7 @@ void CampaignTurn::ask_next() {
     case Phase::Leading:
       return ask_as_leader();
     case Phase::Over:
+      if (state_.left_over != 0) return ask(Errand::Revoke, Revoke{state_.left_over});
       if (state_.led_since != 0) ask(Errand::Clear, Clear{state_.led_since});
       return;
   }

@@ -21,6 +21,7 @@
 //   tick            looks            looks            claims             renews; lead lost by time
 //   LeaderDoubted   -                looks more often -                  -
 //   RecordWanted    -                -                -                  stored, then RecordKept
+//   Resign          Closed           Closed           Closed             its key taken away, Closed
 //   JobOver         Closed           Closed           Closed             keys taken away, Closed
 //
 // Lease:   etcd keeps the leader's key for `lease` after the last renewal, by its clock. This agent
@@ -79,10 +80,12 @@ struct RecordWanted {
 };
 // Members cannot reach whom they were told of.
 struct LeaderDoubted {};
+// It leads no more, nor ever again: its agent goes, and the job goes on.
+struct Resign {};
 struct JobOver {};
 struct CampaignTick {};
-using CampaignEvent =
-    std::variant<EtcdAnswered, EtcdFailed, RecordWanted, LeaderDoubted, JobOver, CampaignTick>;
+using CampaignEvent = std::variant<EtcdAnswered, EtcdFailed, RecordWanted, LeaderDoubted, Resign,
+                                   JobOver, CampaignTick>;
 
 // Actions.
 // Answered within the limit. One at a time: what was asked before is of no use any more.

@@ -37,6 +37,7 @@ void CampaignTurn::take(const CampaignState::Asked& asked, const Leased& leased)
 }
 
 void CampaignTurn::take(const CampaignState::Asked&, const Revoked&) {
+  if (is_in(Phase::Over)) return close();
   state_.left_over = 0;
   state_.next_look = now_;
 }

@@ -22,6 +22,7 @@ class CampaignTurn {
   void handle(const EtcdFailed& failed);
   void handle(const RecordWanted& wanted);
   void handle(const LeaderDoubted&);
+  void handle(const Resign&);
   void handle(const JobOver&);
   void handle(const CampaignTick&) {}
 

@@ -60,6 +60,11 @@ void Candidacy::finish() {
   handle(etcd::JobOver{});
 }
 
+void Candidacy::resign() {
+  is_resigning_ = true;
+  handle(etcd::Resign{});
+}
+
 bool Candidacy::leads() {
   const etcd::Time now = std::chrono::steady_clock::now();
   if (timer_.is_overdue(now)) handle(etcd::CampaignTick{});
@@ -111,6 +116,7 @@ void Candidacy::perform(const etcd::Closed&) {
   is_closed_ = true;
   timer_.cancel();
   gateway_.close();
+  if (is_resigning_ && listener_ != nullptr) listener_->on_resigned();
 }
 
 }  // namespace drun::rendezvous

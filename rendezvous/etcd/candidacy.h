@@ -31,6 +31,11 @@ class Candidacy final : public Authority, public std::enable_shared_from_this<Ca
   void stop() override;
   void want_round(const RoundRecord& record) override { handle(etcd::RecordWanted{record}); }
   bool leads() override;
+  // Whoever else is in the job, unless with is_host=0; which of them are is not known here.
+  bool has_successor() const override {
+    return is_leading(state_, std::chrono::steady_clock::now());
+  }
+  void resign() override;
   void doubt() override { handle(etcd::LeaderDoubted{}); }
   // For half a second, if etcd does not answer.
   void finish() override;
@@ -54,6 +59,7 @@ class Candidacy final : public Authority, public std::enable_shared_from_this<Ca
   etcd::Gateway gateway_;
   Authority::Listener* listener_;  // null after stop
   bool is_finishing_ = false;
+  bool is_resigning_ = false;
   bool is_closed_ = false;
   etcd::CampaignState state_;
 };

@@ -13,14 +13,18 @@ using Phase = MemberPhase;
 
 constexpr std::size_t kMostRestartsKept = std::size_t{1} << 16;
 
+void remember_restarts(Memory& memory, int restarts, Time now) {
+  const std::size_t known =
+      std::min(static_cast<std::size_t>(std::max(restarts, 0)), kMostRestartsKept);
+  while (memory.restarts.size() < known) memory.restarts.push_back(now);
+}
+
 }  // namespace
 
 void remember(Memory& memory, const World& world, std::string coordinator, Time now) {
   memory.rounds = std::max(memory.rounds, world.round + 1);
   memory.coordinator = std::move(coordinator);
-  const std::size_t known =
-      std::min(static_cast<std::size_t>(std::max(world.restarts, 0)), kMostRestartsKept);
-  while (memory.restarts.size() < known) memory.restarts.push_back(now);
+  remember_restarts(memory, world.restarts, now);
 }
 
 Past past_of(const Memory& memory, const World& world, Time first_world, Time now) {
@@ -90,6 +94,7 @@ void MemberTurn::hear(const Remember& told) {
   if (!is_elastic() || state_.phase == Phase::Greeting)
     return broken("what to remember, before the welcome");
   for (const NodeRecord& record : told.records) note_record(state_.memory.records, record);
+  remember_restarts(state_.memory, told.restarts, now_);
 }
 
 void MemberTurn::handle(const LeaderNamed& named) {

@@ -20,8 +20,9 @@
 //     node lost     the round is stopped and another begun, which uses up no restart
 //     a failure     a node that fails too often in a row (exclusion.h) gets its own outcome and is
 //                   not let in again; not the coordinator's
-//     Signalled     the same, while enough are left and it is not the coordinator's; its sender
-//                   alone gets the outcome. Else as below.
+//     Signalled     the same, while enough are left; its sender alone gets the outcome. The
+//                   coordinator's own node goes so if there is a successor: then all are let go
+//                   once they have stopped, and join that one. Else as below.
 //     hello         of one that was in a world before: inheritance.h
 //     join timeout  since there were too few: NodeLost (NotRun before the first world); with the
 //                   coordinator's own node lost at once
@@ -151,6 +152,7 @@ struct RoundState {
   std::optional<Time> last_call;      // Joining, with enough nodes: when the world begins
   std::optional<NodeLost> last_loss;  // why there may be too few
   Exclusions exclusions;
+  bool has_successor = false;       // an agent that would coordinate if this one went
   std::vector<NodeRecord> records;  // for the next coordinator, where there can be one
   std::optional<int> survivors;     // of a coordinator before (inheritance.h)
 };

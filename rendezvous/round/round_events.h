@@ -31,8 +31,13 @@ struct PeerLeft {
 };
 // The coordinator's own agent has an outcome of its own, and will not be a member (any more).
 struct HostEnded {};
+// Whether another agent would coordinate the job if this one went; told before each signal.
+struct SuccessorKnown {
+  bool is_there = false;
+};
 struct RoundTick {};
-using RoundEvent = std::variant<PeerArrived, PeerSaid, PeerLeft, HostEnded, RoundTick>;
+using RoundEvent =
+    std::variant<PeerArrived, PeerSaid, PeerLeft, HostEnded, SuccessorKnown, RoundTick>;
 
 struct SendTo {
   Peer peer = 0;
@@ -53,7 +58,10 @@ struct RoundLog {
   LogLevel level = LogLevel::Info;
   std::string text;
 };
-struct RoundOver {};  // the last action of all: nobody is left, or waited for
-using RoundAction = std::variant<SendTo, SendAll, Drop, ClearStore, RoundLog, RoundOver>;
+// One of these is the last action of all. Over: nobody is left, or waited for. StepDown: the job
+// goes on, with another coordinator.
+struct RoundOver {};
+struct StepDown {};
+using RoundAction = std::variant<SendTo, SendAll, Drop, ClearStore, RoundLog, RoundOver, StepDown>;
 
 }  // namespace drun::rendezvous

@@ -46,9 +46,14 @@ void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
     const Hello& hello = waiter.hello;
     const Interrupted ending{signalled->signal, rank_of(state_, waiter.id), hello.host};
     if (state_.phase == RoundPhase::Ending) return;
-    if (hello.is_host) return end_with(ending, hello.host + " was sent a signal");
+    if (hello.is_host && !state_.has_successor)
+      return end_with(ending, hello.host + " was sent a signal");
     send(peer, Finish{outcome_of(state_, ending, now_)});
     drop(peer);
+    if (hello.is_host) {
+      leave_line(state_, peer);
+      return step_down();
+    }
     return waiter_left(peer, "it was sent " + signal_name(signalled->signal));
   }
   // Of a round that it was in before it came back into line.
@@ -105,7 +110,7 @@ bool RoundTurn::can_leave(int node) const {
   const bool is_between = state_.phase == RoundPhase::Running ||
                           state_.phase == RoundPhase::Stopping ||
                           state_.phase == RoundPhase::Pausing;
-  return is_between && !state_.ending && !node_at(node).hello.is_host &&
+  return is_between && !state_.ending && (!node_at(node).hello.is_host || state_.has_successor) &&
          nodes_without(state_, node, now_) >= state_.spec.elastic->min_nodes;
 }
 
@@ -113,10 +118,13 @@ void RoundTurn::let_go(int node, int signal) {
   RoundNode& self = node_at(node);
   if (self.leave_signal) return;
   self.leave_signal = signal;
-  const std::string cause = name_of(node) + " leaves: it was sent " + signal_name(signal);
+  const bool is_host = self.hello.is_host;
+  const std::string cause = name_of(node) + " leaves: it was sent " + signal_name(signal) +
+                            (is_host ? "; another node is to coordinate the job" : "");
   log(LogLevel::Info, cause);
+  if (is_host && state_.phase == RoundPhase::Pausing) return next_world();
   const bool is_idle = state_.phase == RoundPhase::Pausing || self.is_done;
-  if (is_idle) return dismiss(node);
+  if (is_idle && !is_host) return dismiss(node);
   if (state_.phase == RoundPhase::Running) stop_round(cause, false);
 }
 
@@ -126,6 +134,25 @@ void RoundTurn::dismiss(int node) {
   const std::string reason = "it was sent " + signal_name(*self.leave_signal);
   state_.last_loss = NodeLost{node, self.hello.host, false, reason};
   vacate(node, Interrupted{*self.leave_signal, node, self.hello.host});
+}
+
+std::optional<int> RoundTurn::leaving_host() const {
+  for (std::size_t i = 0; i < state_.nodes.size(); ++i) {
+    if (state_.nodes[i].hello.is_host && state_.nodes[i].leave_signal) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
+// Nothing runs any more: all the others go to look for who coordinates now.
+void RoundTurn::step_down() {
+  for (const RoundNode& node : state_.nodes) {
+    if (node.presence == Presence::Present) drop(node.peer);
+  }
+  for (const auto& [peer, candidate] : state_.line) drop(peer);
+  for (const auto& [peer, stranger] : state_.strangers) drop(peer);
+  state_ = open_round(state_.spec, now_);
+  state_.phase = RoundPhase::Over;
+  actions_.emplace_back(StepDown{});
 }
 
 void RoundTurn::vacate(int node, const Ending& ending) {

@@ -20,6 +20,11 @@ void RoundTurn::record(const AgentId& id) {
   actions_.emplace_back(SendAll{census_peers(state_), Remember{{told}}});
 }
 
+// It is used up, whoever begins the world that it is for. Spares tell nobody of a past.
+void RoundTurn::tell_restarts() {
+  if (state_.spec.term != 0) send_all(Remember{{}, static_cast<int>(state_.restarts.size())});
+}
+
 void RoundTurn::tell_records(Peer peer) {
   if (state_.spec.term != 0 && !state_.records.empty()) send(peer, Remember{state_.records});
 }

@@ -23,6 +23,7 @@ class RoundTurn {
   void handle(const PeerSaid& said);
   void handle(const PeerLeft& left);
   void handle(const HostEnded&);
+  void handle(const SuccessorKnown& known) { state_.has_successor = known.is_there; }
   void handle(const RoundTick&);
 
   std::vector<RoundAction> take_actions() { return std::move(actions_); }
@@ -76,6 +77,7 @@ class RoundTurn {
 
   // round_records.cc
   void record(const AgentId& id);
+  void tell_restarts();
   void tell_records(Peer peer);
   void hear_of_past(const Past& past);
   void turn_out(const AgentId& id);
@@ -97,6 +99,8 @@ class RoundTurn {
   void let_go(int node, int signal);
   void dismiss(int node);
   void vacate(int node, const Ending& ending);
+  std::optional<int> leaving_host() const;
+  void step_down();
   void leave_out_culprit();
   void leave_out_node(int node, std::string reason);
   void form_world(bool is_at_once);

@@ -89,7 +89,7 @@ void RoundTurn::say(int node, const Stopped& stopped) {
   if (state_.phase == RoundPhase::Running)
     stop_round("workers on " + name_of(node) + " failed", true);
   mark_done(node);
-  if (node_at(node).leave_signal) dismiss(node);
+  if (node_at(node).leave_signal && !node_at(node).hello.is_host) dismiss(node);
   conclude_if_stopped();
 }
 
@@ -175,7 +175,8 @@ void RoundTurn::restart() {
           (policy.window.count() > 0 ? " within " + duration_text(policy.window) : "") +
           (pause.count() > 0 ? ", in " + duration_text(pause) : "") + ": " + cause);
   if (is_elastic()) leave_out_culprit();
-  if (pause.count() == 0) return next_world();
+  tell_restarts();
+  if (pause.count() == 0 || leaving_host()) return next_world();
   state_.phase = RoundPhase::Pausing;
   state_.resume_at = now_ + pause;
 }
@@ -204,6 +205,10 @@ bool RoundTurn::ends_by_failure() const {
 
 void RoundTurn::next_world() {
   if (!is_elastic()) return begin_world();
+  if (const std::optional<int> host = leaving_host()) {
+    dismiss(*host);
+    return step_down();
+  }
   leave_seats(state_);
   state_.phase = RoundPhase::Joining;
   state_.opened = now_;

@@ -1,9 +1,8 @@
 // core. How much memory a store's clients make it keep, and how much they may: --store-memory.
 //
-// Rule:    every key, value, queue's entry, wait for a key and watch counts as its bytes and 128;
-// what
-//          has been read and is not a whole request yet, and what is to be sent, as its bytes. A
-//          value counts as long as anybody holds it, an answer that is not sent yet included.
+// Rule:    every key, value, queue's entry, wait for a key and watch counts as its bytes and 128.
+//          What has been read and is not a whole request yet, and what is to be sent, counts as its
+//          bytes. A value counts as long as anybody holds it, an answer that is not sent included.
 // Cost:    O(1) each.
 // Owner:   Store; values hold on to it.   Thread: any, one at a time.
 #pragma once

@@ -108,6 +108,25 @@ TEST_CASE("etcd elects another coordinator when that agent is killed and the job
   CHECK(first.wait(40s).code == 128 + SIGKILL);
 }
 
+TEST_CASE("a coordinator that is told to go leaves the job to whom etcd elects next") {
+  const EtcdServer etcd;
+  if (is_skipped(etcd)) return;
+  Elected job(etcd.endpoint(), "1:3");
+  job.start(3);
+  Running& first = job.that_prints("ready 0 0/3 0");
+  job.that_prints("ready 0 2/3 0");
+  const auto told = Clock::now();
+  REQUIRE(kill(job.agent(0, 0), SIGTERM) == 0);
+  Running& second = job.that_prints("ready 1 0/2 0");
+  CHECK(Clock::now() - told < 5s);  // what a busy machine takes
+  CHECK(first.wait(40s).code == 128 + SIGTERM);
+  REQUIRE(kill(job.agent(1, 0), SIGTERM) == 0);
+  Running& last = job.that_prints("ready 2 0/1 0");
+  CHECK(second.wait(40s).code == 128 + SIGTERM);
+  job.go(2, "exit 0");
+  check_ends({&last}, 0);
+}
+
 TEST_CASE("a coordinator that stood still steps down and joins the one that etcd elected since") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;

@@ -83,6 +83,29 @@ TEST_CASE("when the coordinator's agent is killed another takes over, and the jo
   CHECK(first.wait(40s).code == 128 + SIGKILL);
 }
 
+TEST_CASE("a coordinator's agent that is told to go hands the job over, to go on at once") {
+  Failover job("1:3");
+  Running& first = job.that_prints("ready 0 0/3 0");
+  job.that_prints("ready 0 1/3 0");
+  job.that_prints("ready 0 2/3 0");
+  const auto told = Clock::now();
+  REQUIRE(kill(job.agent(0, 0), SIGTERM) == 0);
+  Running& leader = job.that_prints("ready 1 0/2 0");
+  Running& other = job.that_prints("ready 1 1/2 0");
+  CHECK(Clock::now() - told < 5s);  // what a busy machine takes
+  CHECK(leader.prints("another node is to coordinate the job"));
+  CHECK(leader.prints("this node coordinates the job from here on"));
+  const auto left = first.wait(40s);
+  CHECK(left.code == 128 + SIGTERM);
+  CHECK_THAT(left.err, ContainsSubstring("leaving the job"));
+  CHECK_THAT(left.err,
+             ContainsSubstring("this node does not coordinate the job any more: it leaves"));
+  // Two of three seats are left: one more to go would leave no majority, and its signal ends the
+  // job.
+  REQUIRE(kill(job.agent(1, 0), SIGTERM) == 0);
+  check_ends({&leader, &other}, 128 + SIGTERM);
+}
+
 TEST_CASE("a coordinator's agent that stood still steps down, and joins the one that took over") {
   Failover job("1:3");
   Running& first = job.that_prints("ready 0 0/3 0");

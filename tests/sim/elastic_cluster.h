@@ -74,6 +74,7 @@ class ElasticCluster final : public ElasticAgents {
   void act(const rendezvous::ClearStore&) { ++clear_count_; }
   void act(const rendezvous::RoundLog& line) { trace(0, "round: " + line.text); }
   void act(const rendezvous::RoundOver&) { is_over_ = true; }
+  void act(const rendezvous::StepDown&) { require(false, "nobody else can coordinate"); }
   void note_world(Peer peer, const rendezvous::CoordinatorMessage& message);
 
   // The worlds that one turn of the coordinator has told.

@@ -67,6 +67,7 @@ class ElectionNetwork : public virtual Simulation {
   virtual void on_following(int, const rendezvous::Following&) {}
   virtual void on_vacant(int) {}
   virtual void on_round_known(int, int) {}
+  virtual void on_resigned(int) {}
 
   void tell(int index, const rendezvous::ElectionEvent& event);
   // It goes on, and has heard nothing yet of what has arrived meanwhile.
@@ -117,6 +118,7 @@ class ElectionNetwork : public virtual Simulation {
   void act(int index, const rendezvous::Following& following) { on_following(index, following); }
   void act(int index, const rendezvous::Vacant&) { on_vacant(index); }
   void act(int index, const rendezvous::RoundKnown& known);
+  void act(int index, const rendezvous::Resigned&) { on_resigned(index); }
   void act(int, const rendezvous::ElectionLog&) {}
   void dial(int from, int to);
   void carry(rendezvous::Caller line, rendezvous::Ballot ballot);

@@ -101,6 +101,12 @@ void EtcdNetwork::plan_accidents() {
   happen(weather_.leader_kills, [this, fall] {
     if (const auto index = leader()) fall(*index);
   });
+  happen(weather_.resigns, [this, fall] {
+    const auto index = leader();
+    if (!index) return;
+    resign(*index);
+    later(between(0, 600), [fall, index] { fall(*index); });
+  });
   happen(weather_.freezes, [this, some] {
     const int index = random_() % 2 == 0 ? leader().value_or(some()) : some();
     freeze(index, true);

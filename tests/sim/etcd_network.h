@@ -24,6 +24,7 @@ struct EtcdWeather {
   int agents = 3;
   int crashes = 0;  // each is started again, or not
   int leader_kills = 0;
+  int resigns = 0;  // the leader goes, and says so
   int freezes = 0;  // an agent stands still for a while
   int cuts = 0;     // an agent's ways to etcd are cut for a while
   int outages = 0;  // etcd is away for a while
@@ -45,6 +46,7 @@ class EtcdNetwork {
   void freeze(int agent, bool is_frozen);
   void cut(int agent, bool is_cut) { agents_[static_cast<std::size_t>(agent)].is_cut = is_cut; }
   void take_etcd_away(bool is_away);
+  void resign(int agent) { tell(agent, rendezvous::etcd::Resign{}); }
   void finish(int agent) { tell(agent, rendezvous::etcd::JobOver{}); }
   void run_for(Milliseconds time);
   // All accidents of the weather, then a while in which all is well.

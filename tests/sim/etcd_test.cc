@@ -24,6 +24,7 @@ EtcdWeather random_etcd_weather(std::uint32_t seed) {
   weather.drift = up_to(8);
   weather.lost = up_to(2) == 0 ? up_to(30) : up_to(1) * up_to(5);
   weather.longest_delay_ms = up_to(4) == 0 ? 1 + up_to(3000) : 1 + up_to(60);
+  weather.resigns = up_to(3);
   return weather;
 }
 
@@ -64,6 +65,23 @@ TEST_CASE("when the leader crashes another leads a lease and half a second later
     CHECK(*network.leader() != first);
     // Looks come a quarter of a lease apart while nobody misses the leader.
     CHECK(network.led_since() - crashed < 5500ms + 1250ms + 100ms);
+  }
+}
+
+TEST_CASE("when the leader resigns another leads as soon as it looks") {
+  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    Network network = settled_agents(3, seed);
+    network.run_for(Network::Milliseconds(seed * 37 % 2000));
+    const int first = *network.leader();
+    const auto then = network.now();
+    network.resign(first);
+    network.run_for(2s);
+    REQUIRE(network.broken().empty());
+    REQUIRE(network.leader());
+    CHECK(*network.leader() != first);
+    // Looks come a quarter of a lease apart while nobody misses the leader.
+    CHECK(network.led_since() - then < 1250ms + 100ms);
   }
 }
 

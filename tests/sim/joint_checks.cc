@@ -71,6 +71,9 @@ void JointCluster::check_world(int host) {
     require(has_forgotten_ || world.round < any.round, "two worlds in one round");
   check_restarts(host, any);
   check_old_workers(told);
+  if (const auto then = std::exchange(handed_over_, std::nullopt))
+    longest_handover_ =
+        std::max(longest_handover_, std::chrono::duration_cast<Milliseconds>(now_ - *then));
   worlds_.push_back({.host = host,
                      .life = lives_[host],
                      .term = election(host).own_term,
@@ -79,7 +82,7 @@ void JointCluster::check_world(int host) {
                      .told = told});
 }
 
-// A restart that was counted, and whose world nobody has heard of, is forgotten with its leader.
+// A restart that was counted, and that nobody has heard of, is forgotten with its leader.
 void JointCluster::check_restarts(int host, const World& world) {
   const Office& self = office(host);
   most_restarts_ = std::max(most_restarts_, world.restarts);
@@ -101,6 +104,10 @@ void JointCluster::check_restarts(int host, const World& world) {
   // Who comes back may know of more of them, of a coordinator before.
   int known = 0;
   for (const ToldWorld& each : worlds_) known = std::max(known, each.restarts);
+  for (const auto& [peer, address] : self.connections) {
+    const Memory& memory = agents_[links_[peer].agent].member.memory;
+    known = std::max(known, static_cast<int>(memory.restarts.size()));
+  }
   require(world.restarts <= known + spent, "a restart that no failure used up");
 }
 
@@ -134,7 +141,8 @@ void JointCluster::check_end() {
   for (const Agent& agent : agents_)
     require(!agent.is_alive || agent.outcome.has_value(), "a living agent without an outcome");
   for (const Office& self : offices_) require(!self.is_up, "an office that is never closed");
-  require(!ends_.empty() || weather_.leaves > 0, "a job that nobody has ended");
+  require(!ends_.empty() || weather_.leaves + weather_.leader_leaves > 0,
+          "a job that nobody has ended");
   const Time calm = Time(std::chrono::hours(1)) + Milliseconds(kCalmFrom);
   require(ends_.size() < 2 || ends_.front().at < calm + kNoticed,
           "a job is ended twice, though all was well");

@@ -75,13 +75,16 @@ bool JointCluster::listens(int host) const {
 // As the agent does: a seat that has nothing to tell goes with it.
 void JointCluster::agent_ended(std::size_t agent) {
   const int host = agents_[agent].host;
-  if (std::holds_alternative<NodeLost>(agents_[agent].outcome->ending)) come_back(host);
+  const Ending& ending = agents_[agent].outcome->ending;
+  const bool has_left = std::holds_alternative<Interrupted>(ending);
+  if (std::holds_alternative<NodeLost>(ending) || has_left) come_back(host);
   if (!has_seat(host)) return;
   later(Milliseconds(0), [this, host] {
     const Office& self = office(host);
-    if (!self.is_up || living(host) != nullptr) return;
-    if (self.is_leading && tells_the_end(self.round)) return handle(host, HostEnded{});
-    close_office(host);
+    if (!self.is_up || living(host) != nullptr || self.is_stepping_down) return;
+    if (!self.is_leading) return close_office(host);
+    if (tells_the_end(self.round)) return handle(host, HostEnded{});
+    deed(host, StepDown{});
   });
 }
 
@@ -111,12 +114,8 @@ void JointCluster::plan_accidents() {
     note_trouble(host, std::nullopt, Milliseconds(10'000));
     break_link(*agent);
   });
-  happen(weather_.leaves, [this] {
-    Agent* const agent = living(some_host());
-    if (agent == nullptr) return;
-    agent->was_signalled = true;
-    tell_member(index_of(*agent), OwnSignal{15});
-  });
+  happen(weather_.leaves, [this] { leave(some_host()); });
+  happen(weather_.leader_leaves, [this] { leave(leader()); });
   for (int host = 0; host < weather_.hosts; ++host) {
     if (percent() >= weather_.question_chance) continue;
     later(between(0, kAccidentsUntil), [this, host] {
@@ -150,6 +149,14 @@ void JointCluster::fall(std::optional<int> host) {
   }
   crash_host(*host);
   come_back(*host);
+}
+
+void JointCluster::leave(std::optional<int> host) {
+  Agent* const agent = host ? living(*host) : nullptr;
+  if (agent == nullptr) return;
+  trace(*host, "gets a signal");
+  agent->was_signalled = true;
+  tell_member(index_of(*agent), OwnSignal{15});
 }
 
 void JointCluster::blink() {
@@ -248,6 +255,7 @@ JointWeather random_joint_weather(std::uint32_t seed) {
   weather.comeback_chance = up_to(100);
   weather.silence_chance = up_to(1) * up_to(60);
   weather.leaves = up_to(7) == 0 ? 1 : 0;
+  weather.leader_leaves = up_to(3) == 0 ? 1 + up_to(1) : 0;
   weather.drops = up_to(2);
   weather.splits = up_to(2);
   weather.cuts = up_to(3);

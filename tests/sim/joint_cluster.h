@@ -34,10 +34,11 @@ struct JointWeather : WorkerWeather {
   int comeback_chance = 75;
   int silence_chance = 0;  // of a crash: the host is gone without a word
   int leaves = 0;          // agents that get a signal
-  int drops = 0;           // connections that break
-  int splits = 0;          // the network falls in two for a while
-  int cuts = 0;            // of one way between two hosts, for a while
-  int freezes = 0;         // a host stands still for a while
+  int leader_leaves = 0;
+  int drops = 0;    // connections that break
+  int splits = 0;   // the network falls in two for a while
+  int cuts = 0;     // of one way between two hosts, for a while
+  int freezes = 0;  // a host stands still for a while
   int leader_freezes = 0;
   int drift = 0;  // per cent that a clock is too fast or too slow, at most
   int longest_delay_ms = 40;
@@ -56,6 +57,10 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   using Simulation::broken;
   int worlds() const { return static_cast<int>(worlds_.size()); }
   int takeovers() const { return takeovers_; }
+  int handovers() const { return handovers_; }
+  // From a coordinator's last word to the next world. Of those that had seats which had been there
+  // for a lease.
+  Milliseconds longest_handover() const { return longest_handover_; }
   int most_restarts() const { return most_restarts_; }
   // A majority of seats had forgotten the rounds at once; the job was ended twice.
   bool has_forgotten() const { return has_forgotten_; }
@@ -64,12 +69,14 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
 
  private:
   static constexpr Milliseconds kJoinTimeout{60'000}, kHeartbeatTimeout{3 * kLease};
+  static constexpr Time kSettled{std::chrono::hours(1) + 2 * kLease};
   static constexpr int kAccidentsUntil = 40'000, kCalmFrom = 55'000;
 
   // A seat's server.
   struct Office {
     bool is_up = false;
     bool is_leading = false;
+    bool is_stepping_down = false;
     rendezvous::RoundState round;
     rendezvous::Tenure tenure;
     rendezvous::Seekers seekers;
@@ -114,6 +121,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void come_back(int host);
   void crash_host(int host);
   void fall(std::optional<int> host);
+  void leave(std::optional<int> host);
   void blink();
   void part_network();
   void cut_way();
@@ -140,6 +148,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   // --- the office: as server.cc and server_seat.cc
   void open_office(int host);
   void close_office(int host);
+  void close_soon(int host);
   void hear(int host, const rendezvous::RoundEvent& event);
   void stand_by(int host, Peer peer, const rendezvous::Hello* hello);
   void hang_up(int host, Peer peer);
@@ -148,19 +157,22 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void take_turns(int host);
   bool may_act(int host);
   bool must_wait(int host, const rendezvous::RoundAction& action);
+  void release_members(int host);
   void name_leader(int host, int leader, std::uint64_t term);
   void on_leading(int host, const rendezvous::Leading& leading) override;
   void on_lead_lost(int host) override;
   void on_following(int host, const rendezvous::Following& following) override;
   void on_vacant(int host) override { office(host).seekers.forget_leader(); }
   void on_round_known(int host, int rounds) override;
+  void on_resigned(int host) override { close_soon(host); }
   void perform(int host, const rendezvous::RoundAction& action);
   void deed(int host, const rendezvous::SendTo& send);
   void deed(int host, const rendezvous::SendAll& send);
   void deed(int host, const rendezvous::Drop& drop) { hang_up(host, drop.peer); }
   void deed(int host, const rendezvous::ClearStore&);
   void deed(int host, const rendezvous::RoundLog& line) { trace(host, "round: " + line.text); }
-  void deed(int host, const rendezvous::RoundOver&);
+  void deed(int host, const rendezvous::RoundOver&) { close_soon(host); }
+  void deed(int host, const rendezvous::StepDown&);
   void arm(int host);
 
   // --- what must hold
@@ -183,6 +195,9 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   int last_known_ = 0;           // so many rounds
   bool has_forgotten_ = false;
   int takeovers_ = 0;
+  int handovers_ = 0;
+  std::optional<Time> handed_over_;  // and nothing runs yet
+  Milliseconds longest_handover_{0};
   int failure_stops_ = 0;
   int most_restarts_ = 0;
 };

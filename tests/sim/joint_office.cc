@@ -40,6 +40,12 @@ void JointCluster::close_office(int host) {
   }
 }
 
+void JointCluster::close_soon(int host) {
+  later(Milliseconds(0), [this, host, life = lives_[host]] {
+    if (lives_[host] == life) close_office(host);
+  });
+}
+
 void JointCluster::tell_coordinator(int host, const RoundEvent& event) {
   if (!office(host).is_up) return;
   if (is_frozen(host)) return office(host).backlog.push_back(event);
@@ -64,6 +70,8 @@ void JointCluster::hear(int host, const RoundEvent& event) {
   const bool is_new = self.lobby.erase(said.peer) > 0;
   if (!self.is_leading) return stand_by(host, said.peer, std::get_if<Hello>(&said.message));
   if (is_new) handle(host, PeerArrived{said.peer, self.connections.at(said.peer)});
+  if (std::holds_alternative<Signalled>(said.message))
+    handle(host, SuccessorKnown{has_successor(election(host))});
   handle(host, said);
 }
 
@@ -163,6 +171,11 @@ void JointCluster::on_lead_lost(int host) {
   if (loss == Tenure::Loss::Over) return deed(host, RoundOver{});
   if (loss == Tenure::Loss::Kept) return;
   trace(host, "does not lead any more");
+  release_members(host);
+}
+
+void JointCluster::release_members(int host) {
+  Office& self = office(host);
   self.is_leading = false;
   self.events.clear();
   ++self.tick;
@@ -233,10 +246,14 @@ void JointCluster::deed(int host, const ClearStore&) {
   office(host).told.clear();
 }
 
-void JointCluster::deed(int host, const RoundOver&) {
-  later(Milliseconds(0), [this, host, tick = lives_[host]] {
-    if (lives_[host] == tick) close_office(host);
-  });
+void JointCluster::deed(int host, const StepDown&) {
+  Office& self = office(host);
+  trace(host, "hands the job over");
+  ++handovers_;
+  if (now_ >= kSettled) handed_over_ = now_;
+  self.is_stepping_down = true;
+  release_members(host);
+  tell(host, Resign{});
 }
 
 }  // namespace drun::test

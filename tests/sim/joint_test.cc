@@ -15,6 +15,8 @@ struct JointTally {
   int most_takeovers = 0;
   int most_restarts = 0;
   int taken_over = 0;  // runs with more than one lead
+  int handed_over = 0;
+  std::chrono::milliseconds longest_handover{0};
   int forgotten = 0;
   int ended_twice = 0;
   std::map<std::string, int> endings;
@@ -31,6 +33,8 @@ void run_one(const JointWeather& weather, std::uint32_t seed, JointTally& tally)
   tally.most_takeovers = std::max(tally.most_takeovers, cluster.takeovers());
   tally.most_restarts = std::max(tally.most_restarts, cluster.most_restarts());
   tally.taken_over += cluster.takeovers() > 1 ? 1 : 0;
+  tally.handed_over += cluster.handovers() > 0 ? 1 : 0;
+  tally.longest_handover = std::max(tally.longest_handover, cluster.longest_handover());
   tally.forgotten += cluster.has_forgotten() ? 1 : 0;
   tally.ended_twice += cluster.ends() > 1 ? 1 : 0;
   const char* const names[] = {"succeeded", "failed", "interrupted", "lost", "not run"};
@@ -46,8 +50,9 @@ JointTally run_joint(const JointWeather& weather, int runs) {
 
 std::string to_text(const JointTally& tally) {
   std::string text = std::to_string(tally.runs) + " runs, " + std::to_string(tally.taken_over) +
-                     " with several leads, at most " + std::to_string(tally.most_takeovers) +
-                     " leads, " + std::to_string(tally.most_worlds) + " worlds, " +
+                     " with several leads, " + std::to_string(tally.handed_over) +
+                     " handed over, at most " + std::to_string(tally.most_takeovers) + " leads, " +
+                     std::to_string(tally.most_worlds) + " worlds, " +
                      std::to_string(tally.most_restarts) + " restarts; " +
                      std::to_string(tally.forgotten) + " forgot a round, " +
                      std::to_string(tally.ended_twice) + " ended twice";
@@ -78,6 +83,20 @@ TEST_CASE("a leader that is killed is followed by another and the job succeeds w
   CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
   CHECK(tally.most_restarts == 0);
   CHECK(tally.taken_over > tally.runs / 3);
+}
+
+TEST_CASE("a leader that is told to go hands the job over, and it goes on at once") {
+  JointWeather weather;
+  weather.seats = GENERATE(3, 5);
+  weather.hosts = 6;
+  weather.leader_leaves = weather.seats / 2;  // so many may go: a majority is left
+  weather.comeback_chance = 0;
+  const JointTally tally = run_joint(weather, 200);
+  CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
+  CHECK(tally.most_restarts == 0);
+  CHECK(tally.handed_over > tally.runs / 5);
+  CHECK(tally.ended_twice == 0);
+  CHECK(tally.longest_handover < std::chrono::seconds(1));
 }
 
 TEST_CASE("restarts count on under the leaders that follow") {
@@ -117,6 +136,7 @@ TEST_CASE("whatever happens to hosts that elect their coordinator its worlds are
   CHECK(tally.most_takeovers > 3);
   CHECK(tally.most_worlds > 4);
   CHECK(tally.taken_over > tally.runs / 4);
+  CHECK(tally.handed_over > tally.runs / 20);
 }
 
 }  // namespace drun::test

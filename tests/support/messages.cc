@@ -190,7 +190,7 @@ std::vector<CoordinatorMessage> coordinator_messages() {
           TellNode{9},
           CensusTold{7, {.note = "too many"}},
           CensusTold{8, full_census()},
-          Remember{{{"b at 10.0.0.2", 1, 2, true, 3, 4, "it fails"}, {"c", 0, 1}}}};
+          Remember{{{"b at 10.0.0.2", 1, 2, true, 3, 4, "it fails"}, {"c", 0, 1}}, 5}};
 }
 
 }  // namespace drun::test

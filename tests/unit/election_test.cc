@@ -228,6 +228,41 @@ TEST_CASE("a leader leads from when it asked, for less than the votes last") {
   }
 }
 
+TEST_CASE("a leader that resigns gives votes back, votes on, and asks for none any more") {
+  Driver seat = Driver::old();
+  seat.win();
+  seat.votes(2, true);
+  CHECK_FALSE(has_successor(seat.state));  // seat 0 is not there: one is no majority of three
+  seat.event(Resign{});
+  CHECK_FALSE(is_leading(seat.state, seat.now));
+  CHECK(seat.count<Vacant>() == 1);
+  CHECK(seat.count<Resigned>() == 0);
+  REQUIRE(seat.asked(2));
+  CHECK(seat.asked(2)->kind == BallotKind::Release);
+  seat.votes(2, false);
+  CHECK(seat.count<Resigned>() == 0);
+  seat.event(SeatFailed{0});
+  CHECK(seat.count<Resigned>() == 1);
+  CHECK(seat.grants(2, BallotKind::Claim, 9));
+  for (int i = 0; i < 20; ++i) {
+    seat.wait(kLease / 4);
+    CHECK(seat.count<AskSeat>() == 0);
+    CHECK(seat.count<Resigned>() == 0);
+  }
+}
+
+TEST_CASE("who resigns does not wait longer for an answer than for any other") {
+  Driver seat = Driver::old();
+  seat.win();
+  seat.event(Resign{});
+  REQUIRE(deadline(seat.state));
+  seat.wait(kLease / 3);
+  CHECK(seat.count<Resigned>() == 1);
+  Driver follower = Driver::old();
+  follower.event(Resign{});
+  CHECK(follower.count<Resigned>() == 1);
+}
+
 TEST_CASE("a leader votes for nobody else, a candidate neither") {
   Driver seat;
   seat.claim();

@@ -104,6 +104,27 @@ TEST_CASE("who finds a leader follows it and hears of the next one") {
   CHECK(two.done<Leading>().front().term == 2);
 }
 
+TEST_CASE("who resigns takes its key away, and what it leaves to the next one stays") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  one.tell(RecordWanted{{.rounds = 3}});
+  one.talk(etcd);
+  one.tell(Resign{});
+  CHECK_FALSE(is_leading(one.state, one.now));
+  const bool is_reached = GENERATE(true, false);
+  is_reached ? one.call(etcd) : one.lose_call();
+  CHECK(one.done<Closed>().size() == 1);
+  CHECK_FALSE(deadline(one.state));
+  CHECK(etcd.sight().leader.has_value() != is_reached);
+  if (!is_reached) return;
+  Candidate other(2);
+  other.talk(etcd);
+  REQUIRE(other.done<Leading>().size() == 1);
+  CHECK(other.done<Leading>().front().term == 2);
+  CHECK(other.done<Leading>().front().record.rounds == 3);
+}
+
 TEST_CASE("who may not coordinate does not claim") {
   ModelEtcd etcd;
   Candidate one(1, false);

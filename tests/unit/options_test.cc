@@ -308,6 +308,7 @@ TEST_CASE("a file that is not understood is refused by its line") {
   CHECK_THAT(error_of("preflight = 2\n"), StartsWith(":1: preflight = 2: expected true or false"));
   CHECK_THAT(error_of("preflight = [true, true]\n"), ContainsSubstring("expected true or false"));
   CHECK_THAT(error_of("separator=[,"), StartsWith(":1: no TOML: "));
+  CHECK_THAT(error_of("[!]"), StartsWith(": no TOML: "));
   CHECK_THAT(error_of("role = \"a\"\nnnodes = 1:4\n"), StartsWith(":2: no TOML: "));
   CHECK_THAT(line_error({"--config=/tmp", "p"}), StartsWith("--config=/tmp: no such file"));
   const ConfigFile large(std::string((1 << 20) + 1, '#'));

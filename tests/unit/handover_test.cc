@@ -1,0 +1,119 @@
+// A coordinator whose own agent gets a signal, where another could coordinate.
+#include "rendezvous/round/round.h"
+#include "tests/support/catch.h"
+#include "tests/support/elastic_job.h"
+
+namespace drun::rendezvous {
+namespace {
+
+using test::aged_failure;
+using test::ElasticJob;
+using test::RoundDriver;
+using namespace std::chrono_literals;
+
+constexpr Peer kHost = 100;
+
+// An elected coordinator's, node 0's agent.
+ElasticJob elected_job(int least, int nodes) {
+  ElasticJob job(least, 3);
+  job.state.spec.term = 4;
+  for (int node = 0; node < nodes; ++node) job.come(node);
+  if (nodes < 3 && nodes >= least) job.live(31s);
+  return job;
+}
+
+void signal(ElasticJob& job, Peer peer, bool has_successor) {
+  job.event(SuccessorKnown{has_successor});
+  job.say(peer, Signalled{15});
+}
+
+// All that was done by the last event: the host alone has its end, the others go on elsewhere.
+void check_handed_over(const ElasticJob& job, std::optional<int> rank) {
+  CHECK(job.count<StepDown>() == 1);
+  CHECK(job.count<RoundOver>() == 0);
+  REQUIRE(job.sent<Finish>(kHost).size() == 1);
+  CHECK(job.sent<Finish>(kHost)[0].outcome.ending == Ending(Interrupted{15, rank, "host0"}));
+  CHECK(job.dropped(kHost));
+  CHECK(job.dropped(RoundDriver::peer(1)));
+  CHECK(job.sent<Finish>(RoundDriver::peer(1)).empty());
+  CHECK(job.state.phase == RoundPhase::Over);
+}
+
+}  // namespace
+
+TEST_CASE("a coordinator that gets a signal hands the job over once all have stopped") {
+  ElasticJob job = elected_job(2, 3);
+  signal(job, kHost, true);
+  REQUIRE(job.sent<Stop>(RoundDriver::peer(1)).size() == 1);
+  CHECK_THAT(job.sent<Stop>(RoundDriver::peer(1))[0].cause,
+             ContainsSubstring("another node is to coordinate"));
+  job.stopped(0);
+  CHECK(job.state.phase == RoundPhase::Stopping);
+  CHECK(job.sent<Finish>(kHost).empty());
+  job.stopped(1);
+  job.stopped(2);
+  check_handed_over(job, 0);
+  CHECK(job.dropped(RoundDriver::peer(2)));
+}
+
+TEST_CASE("without a successor, or with too few nodes left, its signal is the job's end") {
+  const bool has_successor = GENERATE(false, true);
+  ElasticJob job = elected_job(has_successor ? 3 : 2, 3);
+  signal(job, kHost, has_successor);
+  for (int node = 0; node < 3; ++node) job.stopped(node);
+  CHECK(job.count<StepDown>() == 0);
+  CHECK(job.sent<Finish>(RoundDriver::peer(1)).at(0).outcome.ending ==
+        Ending(Interrupted{15, 0, "host0"}));
+}
+
+TEST_CASE("when others get the signal too until too few are left the job ends") {
+  ElasticJob job = elected_job(2, 3);
+  signal(job, kHost, true);
+  signal(job, RoundDriver::peer(1), true);
+  for (int node = 0; node < 3; ++node) job.stopped(node);
+  CHECK(job.count<StepDown>() == 0);
+  CHECK(job.sent<Finish>(RoundDriver::peer(2)).at(0).outcome.ending ==
+        Ending(Interrupted{15, 1, "host1"}));
+}
+
+TEST_CASE("who waits for nodes with a coordinator that goes waits on with the next one") {
+  ElasticJob job = elected_job(3, 2);
+  REQUIRE(job.state.phase == RoundPhase::Joining);
+  signal(job, kHost, true);
+  check_handed_over(job, std::nullopt);
+}
+
+TEST_CASE("a coordinator that waits to restart hands the job over at once") {
+  ElasticJob job = elected_job(2, 3);
+  job.state.spec.max_restarts = 3;
+  job.state.spec.restart.pause = 10s;
+  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  for (int node = 0; node < 3; ++node) job.stopped(node);
+  REQUIRE(job.state.phase == RoundPhase::Pausing);
+  signal(job, kHost, true);
+  check_handed_over(job, 0);
+}
+
+TEST_CASE("a failure costs its restart though the coordinator goes at that moment") {
+  ElasticJob job = elected_job(2, 3);
+  job.state.spec.max_restarts = 3;
+  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  signal(job, kHost, true);
+  for (int node = 0; node < 3; ++node) job.stopped(node);
+  check_handed_over(job, 0);
+  const auto told = job.sent<Remember>(RoundDriver::peer(2));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].restarts == 1);
+}
+
+TEST_CASE("the last failure that is allowed ends the job though the coordinator goes") {
+  ElasticJob job = elected_job(2, 3);
+  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  signal(job, kHost, true);
+  for (int node = 0; node < 3; ++node) job.stopped(node);
+  CHECK(job.count<StepDown>() == 0);
+  const Outcome outcome = job.sent<Finish>(RoundDriver::peer(2)).at(0).outcome;
+  CHECK(std::holds_alternative<WorkersFailed>(outcome.ending));
+}
+
+}  // namespace drun::rendezvous
