@@ -2,6 +2,7 @@
 
 #include "launcher/config_file.h"
 #include "launcher/option_values.h"
+#include "launcher/small_files.h"
 
 namespace drun {
 namespace {
@@ -77,8 +78,15 @@ Result<void> OptionTable::take_variables(std::vector<std::string>& words) {
 }
 
 Result<void> OptionTable::take_config(std::vector<std::string>& words) {
-  const Result<std::vector<ConfigEntry>> entries = read_config(config_file_);
-  if (!entries) return entries.error();
+  constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+  const std::optional<std::string> text = all_text_of(config_file_, kMostBytes);
+  if (!text) {
+    return Error{ErrorCode::Usage, "--config=" + config_file_ +
+                                       ": no such file, not readable, or over 1 MiB; write the "
+                                       "path of a TOML file"};
+  }
+  const Result<std::vector<ConfigEntry>> entries = parse_config(*text);
+  if (!entries) return Error{ErrorCode::Usage, config_file_ + ":" + entries.error().message};
   for (const ConfigEntry& entry : *entries)
     if (Result<void> taken = take(entry, words); !taken) return taken;
   return {};

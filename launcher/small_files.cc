@@ -23,14 +23,18 @@ std::optional<std::string> whole_text_of(const std::string& path) {
   constexpr std::size_t kMostBytes = std::size_t{4} << 20;
   std::error_code ec;
   if (!std::filesystem::is_regular_file(path, ec)) return std::nullopt;
+  return all_text_of(path, kMostBytes);
+}
+
+std::optional<std::string> all_text_of(const std::string& path, std::size_t most_bytes) {
   std::ifstream file(path, std::ios::binary);
   std::string text;
   std::array<char, 64 * 1024> part{};
-  while (file && text.size() <= kMostBytes) {
+  while (file && text.size() <= most_bytes) {
     file.read(part.data(), part.size());
     text.append(part.data(), static_cast<std::size_t>(file.gcount()));
   }
-  if (!file.eof() || text.size() > kMostBytes) return std::nullopt;
+  if (!file.eof() || text.size() > most_bytes) return std::nullopt;
   return text;
 }
 

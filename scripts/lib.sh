@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 logs=build/logs
 
 build_packages=(g++ cmake ninja-build libboost-dev libcli11-dev libhwloc-dev libspdlog-dev libssl-dev
-  libtomlplusplus-dev nlohmann-json3-dev)
+  nlohmann-json3-dev)
 optional_packages=(libgloo-dev)               # worker_lib's CPU backend, and with it the examples
 test_packages=(catch2 python3 iproute2        # iproute2: nodes with addresses of their own
   openmpi-bin mpich openssh-client            # what starts drun on several machines

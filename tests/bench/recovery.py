@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How soon a job of three hosts stops and goes on after an accident, which are network namespaces (hosts.py). Needs root.
 
-    tests/bench/recovery.py [--bin build/bin] [--runs N, 20] [--heartbeat SECONDS, 2] [failure] [agent] [cable] [leader]
+    tests/bench/recovery.py [--bin build/bin] [--runs N, 20] [--heartbeat SECONDS, 2] [failure] [agent] [cable] [leader] [drain]
 
 4 workers on each host, which TERM ends at once. From the accident, on one clock (this program's, which holds a pidfd of each worker):
 
@@ -9,6 +9,7 @@ failure: a worker of host 3 is killed; until the 11 others are gone, and until t
 agent:   the agent of host 3 is killed; until all that it left there is gone, until the 8 others are, until the next round's 8 have begun.
 cable:   host 3's cable is pulled; the same. Until host 3's workers are gone is the other side's own matter.
 leader:  the coordinator's agent is killed, of three that could coordinate; the same.
+drain:   the coordinator's agent gets SIGTERM, of three that could coordinate; the same.
 """
 import argparse
 import contextlib
@@ -158,6 +159,7 @@ ACCIDENTS = {
     "agent": (1, {"node3"}, lambda job, _: os.kill(job.agent_pid(2), signal.SIGKILL)),
     "cable": (1, {"node3"}, lambda job, _: job.hosts._shell(f"ip -n {job.hosts.name}s link set v3 down")),
     "leader": (3, {"node1"}, lambda job, _: os.kill(job.agent_pid(0), signal.SIGKILL)),
+    "drain": (3, {"node1"}, lambda job, _: os.kill(job.agent_pid(0), signal.SIGTERM)),
 }
 
 

@@ -37,6 +37,8 @@ CALM_STEPS = 250     # the last ones are left alone, so that who was away can co
 STEP_MS = 15
 ETCD_HOST = HOSTS    # one that has no agent
 LOST = 122           # an agent that was cut off from the others
+TOLD_TO_GO = 128 + signal.SIGTERM
+GOES_WITHIN = 15     # its workers have 2 s, who does not hear it 3 s, a stopped one goes on after 6 s
 ORPHANS_WITHIN = 5  # the promise is a second; a machine under load takes longer to tear processes down
 ENDS_WITHIN = 90    # after the last fault
 
@@ -186,6 +188,7 @@ class Job:
         self.agents = {}      # by host: the process that was started, the guardian
         self.ended = []       # (host, exit code), of agents that ended by themselves
         self.starts = 0
+        self.drains = 0
         self.due = []         # (when, "start" or "mend", what): what a fault brings with it later
 
     def mark(self, host):
@@ -349,6 +352,21 @@ def full_disk(job, random):
     return f"the temporary directory of node{host} is full for {seconds:.1f} s"
 
 
+def drain(job, random):
+    """Where too few are left, or no majority of those that may coordinate, the job ends, and goes on when it is started again."""
+    host = random.choice(sorted(job.agents))
+    agent = job.agents[host]
+    agent.send_signal(signal.SIGTERM)
+    job.drains += 1
+    by = time.monotonic() + GOES_WITHIN
+
+    def check():
+        if time.monotonic() >= by and agent.poll() is None:
+            raise Trouble(f"node{host} was told to go {GOES_WITHIN} s ago, and is still there")
+    job.later(GOES_WITHIN, "mend", check)
+    return f"told node{host} to go"
+
+
 def kill_etcd(job, random):
     seconds = random.uniform(0.1, 8)
     job.etcd.kill()
@@ -382,6 +400,7 @@ FAULTS = {
     "agent": lambda job, random: kill_one(job, random, "agent"),
     "guardian": lambda job, random: kill_one(job, random, "guardian"),
     "stop": stop_agent,
+    "drain": drain,
     "cable": link_down,
     "pair": cut_pair,
     "line": bad_line,
@@ -400,9 +419,9 @@ def play(job, faults, random, kinds, say):
         for host, code in job.note_ends():
             if code == 0:
                 continue
-            if code != LOST:
+            if code != LOST and not (code == TOLD_TO_GO and job.drains):
                 raise Trouble(f"node{host} ended with {code}")
-            say(f"node{host} was lost, and ended")
+            say(f"node{host} {'was lost, and ' if code == LOST else ''}ended")
             job.later(random.uniform(0, 1), "start", lambda host=host: job.start(host))
         now = time.monotonic()
         is_calm = done == faults or job.step() >= STEPS - CALM_STEPS
@@ -434,7 +453,7 @@ def finish(job, say):
         agent.send_signal(signal.SIGTERM)
     if not is_out and not until(lambda: (job.note_ends(), not job.agents)[1], 15):
         raise Trouble(f"node{sorted(job.agents)} did not end")
-    bad = [(host, code) for host, code in job.ended if code not in (0, LOST, 128 + signal.SIGTERM)]
+    bad = [(host, code) for host, code in job.ended if code not in (0, LOST, TOLD_TO_GO)]
     if bad:
         raise Trouble("ended with " + ", ".join(f"{code} on node{host}" for host, code in bad))
     if not any("all ranks have identical weights" in job.text(name) for name in job.logs()):

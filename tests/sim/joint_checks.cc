@@ -69,6 +69,7 @@ void JointCluster::check_world(int host) {
   require(any.round < last_known_, "a world is told before others know of it");
   for (const ToldWorld& world : worlds_)
     require(has_forgotten_ || world.round < any.round, "two worlds in one round");
+  check_preflight(any);
   check_restarts(host, any);
   check_old_workers(told);
   if (const auto then = std::exchange(handed_over_, std::nullopt))
@@ -80,6 +81,17 @@ void JointCluster::check_world(int host) {
                      .round = any.round,
                      .restarts = any.restarts,
                      .told = told});
+}
+
+// A coordinator that takes over believes that the one before it has checked the nodes.
+void JointCluster::check_preflight(const World& world) {
+  const bool has_program = std::any_of(worlds_.begin(), worlds_.end(), [](const ToldWorld& each) {
+    return !each.told.begin()->second.is_preflight;
+  });
+  require(!world.is_preflight || !has_program || has_forgotten_,
+          "a preflight check after the program has begun");
+  require(world.round > 0 || world.is_preflight == weather_.preflight,
+          "the program before its preflight");
 }
 
 // A restart that was counted, and that nobody has heard of, is forgotten with its leader.
@@ -163,6 +175,8 @@ void JointCluster::check_told_end(const ToldEnd& end) {
                                  [&](const ToldWorld& world) { return world.host == end.host; });
   require(last != worlds_.rend(), "success without a world");
   if (last == worlds_.rend()) return;
+  for (const auto& [agent, world] : last->told)
+    require(!world.is_preflight, "success without the program");
   for (const auto& [agent, world] : last->told)
     require(last->returned.contains(agent), "success that nobody proved");
 }

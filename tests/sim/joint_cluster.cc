@@ -47,6 +47,8 @@ MemberSpec JointCluster::member_spec(int host) const {
   if (has_seat(host)) join.seat = static_cast<std::size_t>(host);
   join.endpoint = join.seats[join.seat.value_or(0)];
   join.max_restarts = weather_.max_restarts;
+  join.restart.pause = Milliseconds(weather_.pause_ms);
+  join.preflight = weather_.preflight;
   join.join_timeout = kJoinTimeout;
   join.heartbeat_timeout = kHeartbeatTimeout;
   return spec;
@@ -266,6 +268,9 @@ JointWeather random_joint_weather(std::uint32_t seed) {
   weather.hang_chance = up_to(4) == 0 ? up_to(20) : 0;
   weather.mute_chance = up_to(1) * up_to(20);
   weather.question_chance = up_to(1) * up_to(30);
+  weather.pause_ms = up_to(1) * up_to(2000);
+  // A probe that fails leaves its node out, and with it maybe a seat.
+  weather.preflight = weather.failure_chance + weather.hang_chance == 0 && up_to(2) == 0;
   return weather;
 }
 

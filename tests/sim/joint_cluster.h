@@ -28,6 +28,8 @@ struct JointWeather : WorkerWeather {
   int max_nodes = 4;
   int late_hosts = 0;
   int max_restarts = 0;
+  int pause_ms = 0;  // --restart-backoff
+  bool preflight = false;
   int crashes = 0;
   int leader_crashes = 0;
   int blinks = 0;  // started again at once
@@ -179,6 +181,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void check_memory(const rendezvous::Leading& leading);
   void note_knowers(int host, int rounds);
   void check_world(int host);
+  void check_preflight(const World& world);
   void check_restarts(int host, const World& world);
   void check_old_workers(const std::map<std::size_t, World>& told);
   void check_told_end(const ToldEnd& end);
