@@ -73,7 +73,10 @@ void RoundTurn::waiter_left(Peer peer, const std::string& reason) {
   if (state_.phase != RoundPhase::Joining)
     return log(LogLevel::Debug, name + " left the line: " + reason);
   log(LogLevel::Warning, name + " left before the world was complete: " + reason);
-  if (candidate.hello.is_host) return finish(NodeLost{0, candidate.hello.host, true, reason});
+  // One that was elected a moment ago may just have asked its own agent for too long: it comes
+  // back.
+  if (candidate.hello.is_host && state_.spec.term == 0)
+    return finish(NodeLost{0, candidate.hello.host, true, reason});
   form_world(false);
 }
 

@@ -83,6 +83,15 @@ TEST_CASE("who waits for nodes with a coordinator that goes waits on with the ne
   check_handed_over(job, std::nullopt);
 }
 
+TEST_CASE("an elected coordinator waits for its own agent that asks anew") {
+  ElasticJob job = elected_job(3, 2);
+  job.leave(kHost);
+  CHECK(job.state.phase == RoundPhase::Joining);
+  job.come_as(900, 0, 100);
+  job.come(2);
+  CHECK(job.world(900)->node_rank == 0);
+}
+
 TEST_CASE("a coordinator that waits to restart hands the job over at once") {
   ElasticJob job = elected_job(2, 3);
   job.state.spec.max_restarts = 3;
