@@ -76,6 +76,19 @@ Result<std::string> prefix_of(const Options& options) {
                      "characters and no space");
 }
 
+// A host's own name may be a loopback address there; link-local ones have no meaning elsewhere.
+bool is_for_others(const std::string& address) {
+  return !is_loopback(address) && !address.starts_with("fe80:");
+}
+
+// Where the way to etcd is not known (a network that is not up yet, say). A name that the name
+// service does not know here is not known elsewhere.
+std::string own_name_or_address(const HostFacts& host) {
+  if (!host.addresses_of || !host.addresses_of(host.hostname).empty()) return host.hostname;
+  const auto own = std::find_if(host.addresses.begin(), host.addresses.end(), is_for_others);
+  return own == host.addresses.end() ? host.hostname : *own;
+}
+
 // Where other agents reach this one: from where it would talk to etcd.
 std::string own_host(const Options& options, const std::vector<Endpoint>& endpoints,
                      const HostFacts& host) {
@@ -85,12 +98,10 @@ std::string own_host(const Options& options, const std::vector<Endpoint>& endpoi
     if (!host.addresses_of || !host.source_address) break;
     for (const std::string& address : host.addresses_of(endpoint.host)) {
       const std::optional<std::string> own = host.source_address(address);
-      // A host's own name may be a loopback address there; link-local ones have no meaning
-      // elsewhere.
-      if (own && !is_loopback(*own) && !own->starts_with("fe80:")) return *own;
+      if (own && is_for_others(*own)) return *own;
     }
   }
-  return host.hostname;
+  return own_name_or_address(host);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ HostFacts host_with_etcd() {
   host.addresses = {"127.0.0.1", "10.0.0.5"};
   host.addresses_of = [](const std::string& name) -> std::vector<std::string> {
     if (name == "etcd0") return {"10.0.0.9"};
-    if (name == "near") return {"127.0.1.1"};
+    if (name == "near" || name == "gpu0.cluster") return {"127.0.1.1"};
     if (name == "link") return {"fe80::9"};
     return {};
   };
@@ -70,6 +70,14 @@ TEST_CASE("with etcd every agent may coordinate and listens where it would talk 
   CHECK(join.master_addr.empty());
   CHECK(join.master_port == 0);
   CHECK(join.join_timeout == 10min);
+}
+
+TEST_CASE("a name that the name service does not know is nowhere to reach an agent") {
+  HostFacts host = host_with_etcd();
+  host.hostname = "pod-7";
+  CHECK(test::plan_of(etcd("unknown"), host).agent.join.endpoint.host == "10.0.0.5");
+  host.addresses = {"127.0.0.1", "::1", "fe80::5%eth0"};
+  CHECK(test::plan_of(etcd("unknown"), host).agent.join.endpoint.host == "pod-7");
 }
 
 TEST_CASE("a fixed number of nodes is elected by etcd too whatever their ranks were given as") {
