@@ -37,7 +37,7 @@ CALM_STEPS = 250     # the last ones are left alone, so that who was away can co
 STEP_MS = 15
 ETCD_HOST = HOSTS    # one that has no agent
 LOST = 122           # an agent that was cut off from the others
-TOLD_TO_GO = 128 + signal.SIGTERM
+TOLD_TO_GO = (128 + signal.SIGTERM, -signal.SIGTERM)  # the second: it had not even begun
 GOES_WITHIN = 15     # its workers have 2 s, who does not hear it 3 s, a stopped one goes on after 6 s
 ORPHANS_WITHIN = 5  # the promise is a second; a machine under load takes longer to tear processes down
 ENDS_WITHIN = 90    # after the last fault
@@ -419,7 +419,7 @@ def play(job, faults, random, kinds, say):
         for host, code in job.note_ends():
             if code == 0:
                 continue
-            if code != LOST and not (code == TOLD_TO_GO and job.drains):
+            if code != LOST and not (code in TOLD_TO_GO and job.drains):
                 raise Trouble(f"node{host} ended with {code}")
             say(f"node{host} {'was lost, and ' if code == LOST else ''}ended")
             job.later(random.uniform(0, 1), "start", lambda host=host: job.start(host))
@@ -453,7 +453,7 @@ def finish(job, say):
         agent.send_signal(signal.SIGTERM)
     if not is_out and not until(lambda: (job.note_ends(), not job.agents)[1], 15):
         raise Trouble(f"node{sorted(job.agents)} did not end")
-    bad = [(host, code) for host, code in job.ended if code not in (0, LOST, TOLD_TO_GO)]
+    bad = [(host, code) for host, code in job.ended if code not in (0, LOST, *TOLD_TO_GO)]
     if bad:
         raise Trouble("ended with " + ", ".join(f"{code} on node{host}" for host, code in bad))
     if not any("all ranks have identical weights" in job.text(name) for name in job.logs()):
