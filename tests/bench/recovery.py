@@ -50,6 +50,8 @@ class Job:
         for (node, _, _), events in zip(hosts.nodes, self.events):
             self.agents.append(subprocess.Popen(hosts.on(node, words[0], f"--events={events}", *words[1:]), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                                 stderr=open(f"{hosts.place}/log{number}.{node}", "wb")))
+        # Before, a seat's vote may be one that it has forgotten: only a job that has just begun waits for that.
+        self.is_settled_from = time.monotonic() + heartbeat / 2
 
     def __enter__(self):
         return self
@@ -138,6 +140,7 @@ def measure(job, accident, lost):
     nodes = {f"node{number}" for number, _, _ in job.hosts.nodes}
     first = job.until_round_of(WORKERS * len(nodes))
     job.until_agents_are_done(first)
+    job.until(lambda: time.monotonic() >= job.is_settled_from, "the seats have been there for a lease")
     began = time.monotonic()
     accident(job, first)
     stay, away = job.workers(first, nodes - lost), job.workers(first, lost)
