@@ -33,6 +33,7 @@ constexpr Result kNoDevice = 100;
 constexpr Result kInvalidContext = 201;
 constexpr Result kNotReady = 600;
 constexpr int kMostGpus = 16;
+char contexts[kMostGpus];  // their addresses alone
 
 // What all streams have still to do.
 class Unfinished {
@@ -199,15 +200,13 @@ Result cuDeviceGet(Device* device, int ordinal) {
   return kSuccess;
 }
 Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
-  static char contexts[kMostGpus];
   *context = reinterpret_cast<Context>(&contexts[device]);
-  *reinterpret_cast<char*>(*context) = static_cast<char>(device);
   return kSuccess;
 }
 Result cuDevicePrimaryCtxRelease_v2(Device) { return kSuccess; }
 Result cuCtxPushCurrent_v2(Context context) {
   if (context == nullptr) return kInvalidContext;
-  current().push_back(*reinterpret_cast<char*>(context));
+  current().push_back(static_cast<int>(reinterpret_cast<const char*>(context) - contexts));
   return kSuccess;
 }
 Result cuCtxPopCurrent_v2(Context*) {

@@ -108,9 +108,8 @@ std::unique_ptr<Transfer> NcclMessages::start_recv(const Elements& data, int fro
 
 std::unique_ptr<Transfer> NcclMessages::start(const Elements& data, int from, int to) {
   const std::lock_guard lock(mutex_);
-  Lane& lane = lanes_[{from, to}];
-  lane.from = from;
-  lane.to = to;
+  // Its ends never change: messages that are under way read them without the mutex.
+  Lane& lane = lanes_.try_emplace({from, to}, Lane{from, to}).first->second;
   auto crossing = std::make_unique<Crossing>(lines_, lane, data, lane.posted);
   ++lane.posted;
   return crossing;
