@@ -17,7 +17,6 @@ using worker::DeadlineGuard;
 using worker::left_until;
 using worker::Message;
 using worker::to_string;
-using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kReportTime{1000};
@@ -95,7 +94,7 @@ ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout
                                   first_cause_->operation + ": " + first_cause_->message});
   }
   const Milliseconds time = std::min(limit, kLongest);
-  return {.deadline = Clock::now() + time, .time = time, .peer = std::nullopt};
+  return {.deadline = worker::deadline_in(time), .time = time, .peer = std::nullopt};
 }
 
 void ProcessGroup::Group::check_possible(const Call& call) const {
@@ -131,17 +130,18 @@ auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Deed&& 
 
 template <typename Namer, typename Deed>
 void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Deed&& deed) {
-  std::unique_lock submitting(submitting_);
-  if (unfinished_ > 0) {
-    const Work work = queue(name, limit, deed);
-    submitting.unlock();
-    return work.wait();
+  // Nearly always it is alone, and there is nothing to be ordered.
+  std::unique_lock running(running_, std::defer_lock);
+  if (unfinished_ > 0 || !running.try_lock()) {
+    std::unique_lock submitting(submitting_);
+    if (unfinished_ > 0) {
+      const Work work = queue(name, limit, deed);
+      submitting.unlock();
+      return work.wait();
+    }
+    if (!running.try_lock_until(limit.deadline)) throw fail(name(), late(limit));
   }
-  std::unique_lock running(running_, std::try_to_lock);
-  if (!running.owns_lock() && !running.try_lock_until(limit.deadline))
-    throw fail(name(), late(limit));
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
-  submitting.unlock();
   guarded(name, limit, [&] { deed(turn); });
 }
 

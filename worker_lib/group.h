@@ -3,8 +3,8 @@
 //
 //     healthy --any failure--> broken        (for good; first_cause_ says why)
 //
-// Order:   a collective gets its number under submitting_, which is held until it has its turn:
-//          running_, or the executor's queue while something asynchronous is not done.
+// Order:   a collective gets its number when it has its turn: running_, or, under submitting_, a
+//          place in the executor's queue while something asynchronous is not done.
 // Failing: 1. the cause is put into the store, unless another rank's is there already: the first
 //          wins, everybody repeats it; 2. the backend is aborted, which wakes this rank's other
 //          threads and is seen by its peers, who do the same. So whoever sees a connection close
@@ -136,7 +136,7 @@ class ProcessGroup::Group {
   const int fork_generation_;
   std::mutex submitting_;
   std::timed_mutex running_;
-  std::uint32_t sequence_ = 0;
+  std::atomic<std::uint32_t> sequence_ = 0;
   std::atomic<int> unfinished_ = 0;  // asynchronous collectives, of those the executor is to run
   int groups_ = 0;                   // made from this one
   int barriers_ = 0;                 // monitored ones

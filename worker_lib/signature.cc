@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "rendezvous/bytes.h"
-
 namespace drun::worker {
 namespace {
 
@@ -51,19 +49,21 @@ std::string text_of(const Fields& fields) {
   return text + ")";
 }
 
-void put(Signature& bytes, std::size_t at, std::uint64_t number) {
-  for (std::size_t i = 0; i < 8; ++i) bytes[at + i] = static_cast<char>(number >> (8 * i));
+// As decode reads it.
+Signature encode(const Fields& fields) {
+  return {.what = fields.operation | static_cast<std::uint64_t>(fields.type) << 8 |
+                  static_cast<std::uint64_t>(fields.op) << 16 |
+                  static_cast<std::uint64_t>(fields.root) << 32,
+          .count = fields.count};
 }
 
-// As describe reads it; without memory of its own, as this is a part of every call.
-Signature encode(const Fields& fields) {
-  Signature bytes{};
-  put(bytes, 0,
-      fields.operation | static_cast<std::uint64_t>(fields.type) << 8 |
-          static_cast<std::uint64_t>(fields.op) << 16 |
-          static_cast<std::uint64_t>(fields.root) << 32);
-  put(bytes, 8, fields.count);
-  return bytes;
+Fields decode(const Signature& signature) {
+  const auto byte = [&](int at) { return static_cast<std::uint8_t>(signature.what >> (8 * at)); };
+  return {.operation = byte(0),
+          .type = static_cast<DataType>(byte(1)),
+          .op = static_cast<ReduceOp>(byte(2)),
+          .root = static_cast<std::uint32_t>(signature.what >> 32),
+          .count = signature.count};
 }
 
 // FNV-1a.
@@ -98,17 +98,7 @@ Signature signature_of(DataType type, std::size_t count) {
   return encode({.operation = kMessage, .type = type, .count = count});
 }
 
-std::string describe(const Signature& bytes) {
-  ByteReader reader(std::string_view(bytes.data(), bytes.size()));
-  Fields fields;
-  fields.operation = reader.u8();
-  fields.type = static_cast<DataType>(reader.u8());
-  fields.op = static_cast<ReduceOp>(reader.u8());
-  reader.u8();
-  fields.root = reader.u32();
-  fields.count = reader.u64();
-  return text_of(fields);
-}
+std::string describe(const Signature& signature) { return text_of(decode(signature)); }
 
 std::string describe_ranks(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";

@@ -3,7 +3,6 @@
 // Owner:   values; copy freely.   Thread: any.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,14 +19,18 @@ std::string to_string(const Call& call);
 
 // The same bytes for calls that go together, and only for those: operation, type, op, root, the
 // number of elements, and of the _v operations whose sizes all ranks know a hash of them.
-constexpr std::size_t kSignatureBytes = 16;
-using Signature = std::array<char, kSignatureBytes>;
+struct Signature {
+  std::uint64_t what = 0;   // all but the number of elements
+  std::uint64_t count = 0;  // or the hash
+  friend bool operator==(const Signature&, const Signature&) = default;
+};
+static_assert(sizeof(Signature) == 16);  // as it goes from rank to rank
 Signature signature_of(const Call& call, int size);
 // Of a message.
 Signature signature_of(DataType type, std::size_t count);
-// Bytes of another process may be anything: an unknown operation reads as "unknown call". A message
+// Another process's may be anything: an unknown operation reads as "unknown call". A message
 // reads as "f32 x 10".
-std::string describe(const Signature& bytes);
+std::string describe(const Signature& signature);
 
 // "rank 0 calls barrier(); ranks 1-3, 5 call all_reduce(f32 x 4, sum)", by rank of first caller.
 std::string describe_disagreement(const std::vector<Signature>& by_rank);

@@ -16,7 +16,7 @@ struct Header {
   Signature what{};
   std::uint64_t number = 0;
 };
-static_assert(sizeof(Header) == kSignatureBytes + 8);
+static_assert(sizeof(Header) == sizeof(Signature) + 8);
 
 using Letter = std::array<char, sizeof(Header) + kShortBytes>;
 

@@ -188,7 +188,7 @@ void MpiBackend::compare(const Call& call, const Turn& turn) {
   const Signature mine = signature_of(call, size_);
   std::vector<Signature> all(static_cast<std::size_t>(size_));
   MPI_Request request = MPI_REQUEST_NULL;
-  must(MPI_Iallgather(mine.data(), kSignatureBytes, MPI_BYTE, all.data(), kSignatureBytes, MPI_BYTE,
+  must(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE,
                       collectives_.get(), &request),
        "MPI_Iallgather");
   wait(request, turn.deadline);

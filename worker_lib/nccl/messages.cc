@@ -1,5 +1,6 @@
 #include "worker_lib/nccl/messages.h"
 
+#include <cstring>
 #include <string>
 
 #include "worker_lib/nccl/library.h"
@@ -77,10 +78,12 @@ class Crossing final : public Transfer {
     const Signature mine = signature_of(data_.type, data_.count);
     const std::string key = "nccl/" + name() + "/" + std::to_string(number_);
     KeyStore& store = *lines_.context().store;
-    if (is_send()) return store.set(key, std::string(mine.data(), mine.size()), left);
+    if (is_send()) {
+      return store.set(key, std::string(reinterpret_cast<const char*>(&mine), sizeof mine), left);
+    }
     const std::string told = store.get(key, left);
     Signature theirs{};
-    if (told.size() == theirs.size()) std::copy(told.begin(), told.end(), theirs.begin());
+    if (told.size() == sizeof theirs) std::memcpy(&theirs, told.data(), sizeof theirs);
     if (theirs == mine) return;
     throw BackendFailure(Kind::Mismatch, other(),
                          "rank " + std::to_string(other()) + " sends " + describe(theirs) +

@@ -158,19 +158,19 @@ class NcclBackend final : public Backend {
     const auto size = static_cast<std::size_t>(seat_.size);
     const Signature mine = signature_of(call, seat_.size);
     std::vector<Signature> told(size);
-    const GpuMemory memory(gpu, kSignatureBytes * (size + 1));
-    const cuda::Address all = memory.address() + kSignatureBytes;
+    const GpuMemory memory(gpu, sizeof mine * (size + 1));
+    const cuda::Address all = memory.address() + sizeof mine;
     const auto in_order = [&](const Line::Deed& deed) {
       all_->wait(all_->start(Event(gpu, nullptr), awaited, deed), awaited);
     };
     in_order([&](nccl::Comm comm, cuda::Stream stream) {
-      gpu->must(gpu->api().copy_to_device(memory.address(), mine.data(), kSignatureBytes, stream),
+      gpu->must(gpu->api().copy_to_device(memory.address(), &mine, sizeof mine, stream),
                 "cuMemcpyHtoDAsync");
-      return need_nccl().all_gather(memory.data(), reinterpret_cast<void*>(all), kSignatureBytes,
+      return need_nccl().all_gather(memory.data(), reinterpret_cast<void*>(all), sizeof mine,
                                     nccl::kU8, comm, stream);
     });
     in_order([&](nccl::Comm, cuda::Stream stream) {
-      gpu->must(gpu->api().copy_to_host(told.data(), all, kSignatureBytes * size, stream),
+      gpu->must(gpu->api().copy_to_host(told.data(), all, sizeof mine * size, stream),
                 "cuMemcpyDtoHAsync");
       return nccl::kSuccess;
     });

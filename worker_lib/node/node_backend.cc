@@ -178,9 +178,9 @@ class NodeBackend final : public Backend {
     std::vector<Signature> told(size);
     in(all_,
        {.operation = Operation::AllGather,
-        .input = mine.data(),
+        .input = &mine,
         .output = told.data(),
-        .count = mine.size()},
+        .count = sizeof mine},
        turn, 0);
     if (std::count(told.begin(), told.end(), mine) == layout_.size()) return;
     throw BackendFailure(WorkerError::Kind::Mismatch, std::nullopt,

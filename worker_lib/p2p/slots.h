@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "worker_lib/signature.h"
 
@@ -33,11 +32,8 @@ inline std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   x = (x ^ x >> 27) * 0x94d049bb133111eb;
   return x ^ x >> 31;
 }
-inline std::uint64_t mix(std::uint64_t hash, const Signature& bytes) {
-  std::uint64_t halves[2];
-  static_assert(sizeof halves == sizeof bytes);
-  std::memcpy(halves, bytes.data(), sizeof halves);
-  return mix(mix(hash, halves[0]), halves[1]);
+inline std::uint64_t mix(std::uint64_t hash, const Signature& signature) {
+  return mix(mix(hash, signature.what), signature.count);
 }
 
 }  // namespace drun::worker

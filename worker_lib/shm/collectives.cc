@@ -163,8 +163,7 @@ std::optional<Place> Collectives::place_of(const Call& call) const {
 
 std::shared_ptr<void> Collectives::alloc(std::size_t size_bytes, const Turn& turn) {
   // No call has such a one: it differs from all of them.
-  Signature signature{};
-  signature.fill('\x7f');
+  const Signature signature{.what = ~std::uint64_t{0}};
   const std::uint64_t wanted = size_bytes;
   std::memcpy(rounds_.mine(), &wanted, sizeof wanted);
   open(signature, std::nullopt, turn);

@@ -120,14 +120,14 @@ void Exchange::reduce(std::size_t turn) {
   }
   sources_[own_] = given_[own_].at + turn * lane_bytes_;
   const Part<std::byte>& part = taken_[own_];
-  reduction_(part.at + turn * lane_bytes_, sources_, bytes_now(part.bytes, turn) / element_bytes_);
+  reduction_(part.at + turn * lane_bytes_, sources_, bytes_now(part.bytes, turn));
 }
 
 void Exchange::take_directly(const std::vector<std::byte*>& buffers) {
   const std::size_t begin = has_lanes_ ? own_ * taken_[own_].bytes : 0;
   if (is_reduced_) {
     for (std::size_t rank = 0; rank < ranks_; ++rank) sources_[rank] = buffers[rank] + begin;
-    return reduction_(taken_[own_].at, sources_, taken_[own_].bytes / element_bytes_);
+    return reduction_(taken_[own_].at, sources_, taken_[own_].bytes);
   }
   keep_own();
   for (std::size_t rank = 0; rank < ranks_; ++rank) {

@@ -21,17 +21,17 @@ class Reduction {
   Reduction(const Call& call, int ranks);
 
   // out[i] = sources[0][i] op sources[1][i] op ...; Avg divides. The same into each of `copies`.
-  // `out` may be one of the sources; `copies` too, of the same elements.
-  void operator()(std::byte* out, const Sources& sources, std::size_t count,
+  // `bytes`: whole elements. `out` may be one of the sources; `copies` too, of the same elements.
+  void operator()(std::byte* out, const Sources& sources, std::size_t bytes,
                   const std::vector<std::byte*>& copies = {}) const;
 
  private:
   void reduce_block(std::byte* out, const Sources& sources, std::size_t begin_bytes,
-                    std::size_t count) const;
+                    std::size_t bytes) const;
 
   ReduceFunction function_;
   DataType type_;
-  std::size_t element_bytes_;
+  int element_shift_;  // elements are powers of two
   int divisor_;  // 1: none
 };
 

@@ -3,17 +3,28 @@
 #include <string>
 
 namespace drun::worker::shm {
+namespace {
+
+// For a kilobyte with its stamp: as many as a core waits for at once.
+constexpr std::size_t kClaimedLines = 17;
+
+}  // namespace
 
 void Rounds::meet(Deadline deadline) {
-  my_station().stamp.store(round_ + 1);
+  my_station().stamp.store(round_ + 1, std::memory_order_release);
+  int rank = 0;
+  while (rank < size() && has_come(rank)) ++rank;
+  // Not before a look at the others, which would wait until the stamp has left this core.
   wake_sleepers(segment_.round_bell(rank_));
-  for (int rank = 0; rank < size(); ++rank) {
+  for (; rank < size(); ++rank) {
     if (!has_come(rank)) await(rank, deadline);
   }
   ++round_;
   // All have read what was there: it comes back while the caller uses what it got.
-  detail::claim_line(&my_station());
-  detail::claim_line(mine() + kLineBytes / 2);
+  auto* const coming = reinterpret_cast<std::byte*>(&my_station());
+  for (std::size_t line = 0; line < kClaimedLines; ++line) {
+    detail::claim_line(coming + line * kLineBytes);
+  }
 }
 
 void Rounds::await(int rank, Deadline deadline) const {

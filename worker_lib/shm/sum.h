@@ -22,13 +22,13 @@ class Sum final : public Motion {
   void take_directly(const std::vector<std::byte*>& buffers) override;
 
  private:
-  // Elements of a whole, or of this turn's part of it.
+  // Bytes of a whole, or of this turn's part of it.
   struct Span {
     std::size_t begin = 0;
-    std::size_t count = 0;
+    std::size_t bytes = 0;
   };
   Span turn_span(std::size_t turn) const;
-  Span share_of(std::size_t rank, std::size_t count) const;
+  Span share_of(std::size_t rank, std::size_t bytes) const;
   void reduce_whole(const Span& now);
   void reduce_share(const Span& now);
   void collect_shares(const Span& now);
@@ -36,9 +36,7 @@ class Sum final : public Motion {
   Rounds& rounds_;
   const std::size_t own_;
   const std::size_t ranks_;
-  const std::size_t element_bytes_;
-  const std::size_t count_;
-  const std::size_t turn_count_;  // elements in a turn
+  const std::size_t bytes_;
   const bool is_short_;
   const bool is_for_all_;
   const Deadline deadline_;

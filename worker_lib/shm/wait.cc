@@ -39,7 +39,7 @@ void wake_all(Word& word) noexcept {
 }  // namespace
 
 void wake_sleepers(Bell& bell) noexcept {
-  if (bell.sleepers.load() != 0) ring(bell);
+  if (bell.sleepers.fetch_add(0) != 0) ring(bell);
 }
 
 void ring(Bell& bell) noexcept {

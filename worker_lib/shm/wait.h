@@ -1,9 +1,10 @@
 // edge. Waiting for what another process does: first looking again and again for as long as a core
 // can be spared for that, then letting others run, then asleep at a bell.
 //
-// Bell:    who waits sleeps at one; who changes what is waited for rings it. No ring is missed: the
-//          change, then the question whether somebody sleeps, on one side; going to sleep, then
-//          another look, on the other; all four in one order (sequentially consistent).
+// Bell:    who waits sleeps at one; who changes what is waited for rings it. No ring is missed: on one
+//          side the change, then the question whether somebody sleeps; on the other going to sleep,
+//          then another look. The question writes, too: so either it comes after the sleeper's word
+//          and finds it, or before, and then the sleeper finds the change.
 // Thread:  any, and any process.
 #pragma once
 
@@ -14,7 +15,7 @@
 
 namespace drun::worker::shm {
 
-// After a sequentially consistent change of what is waited for: wakes who sleeps.
+// After a change of what is waited for, in any order: wakes who sleeps.
 void wake_sleepers(Bell& bell) noexcept;
 // The ring is itself the change that is waited for.
 void ring(Bell& bell) noexcept;
