@@ -101,32 +101,31 @@ void Collectives::move_directly(const Call& call, Motion& motion, Deadline deadl
   rounds_.meet(deadline);
 }
 
-Collectives::Way Collectives::open(const Signature& signature, const std::optional<Place>& place,
+// What this rank has said it does not read again: it may be on its way out of this core still.
+Collectives::Way Collectives::open(Signature signature, const std::optional<Place>& place,
                                    const Turn& turn) {
+  const std::uint32_t region = place ? place->region : 0;
   Station& mine = rounds_.my_station();
   mine.signature = signature;
-  mine.region = place ? place->region : 0;
+  mine.region = region;
   mine.offset = place ? place->offset : 0;
   rounds_.meet(turn.deadline);
-  compare(turn);
-  const std::uint32_t region = rounds_.station_of(0).region;
-  bool is_same = true;
-  bool is_any = false;
+  bool is_agreed = true;
+  bool is_same_region = true;
+  bool is_any_region = region != 0;
   for (int rank = 0; rank < rounds_.size(); ++rank) {
-    is_same = is_same && rounds_.station_of(rank).region == region;
-    is_any = is_any || rounds_.station_of(rank).region != 0;
+    if (rank == rounds_.rank()) continue;
+    const Station& station = rounds_.station_of(rank);
+    is_agreed = is_agreed && station.signature == signature;
+    is_same_region = is_same_region && station.region == region;
+    is_any_region = is_any_region || station.region != 0;
   }
-  if (!is_any) return Way::WithData;
-  return is_same ? Way::Direct : Way::InTurns;
+  if (!is_agreed) throw_mismatch(turn);
+  if (!is_any_region) return Way::WithData;
+  return is_same_region ? Way::Direct : Way::InTurns;
 }
 
-void Collectives::compare(const Turn& turn) const {
-  const Signature& first = rounds_.station_of(0).signature;
-  bool is_same = true;
-  for (int rank = 1; rank < rounds_.size(); ++rank) {
-    is_same = is_same && rounds_.station_of(rank).signature == first;
-  }
-  if (is_same) return;
+void Collectives::throw_mismatch(const Turn& turn) const {
   std::vector<Signature> all;
   all.reserve(static_cast<std::size_t>(rounds_.size()));
   for (int rank = 0; rank < rounds_.size(); ++rank) {

@@ -38,8 +38,8 @@ class Collectives {
   void move_in_turns(Motion& motion, std::size_t first, Deadline deadline);
   void move_directly(const Call& call, Motion& motion, Deadline deadline);
   // Meets, compares, and says how the data goes.
-  Way open(const Signature& signature, const std::optional<Place>& place, const Turn& turn);
-  void compare(const Turn& turn) const;
+  Way open(Signature signature, const std::optional<Place>& place, const Turn& turn);
+  [[noreturn]] void throw_mismatch(const Turn& turn) const;
   // For a call whose sizes not every rank knows; returns the longest part in bytes.
   std::size_t agree_on_sizes(const Call& call, const Turn& turn);
   std::optional<Place> place_of(const Call& call) const;
