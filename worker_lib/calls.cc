@@ -28,14 +28,18 @@ void check_memory(const Place& place, const std::string& operation, const ConstE
   }
 }
 
+// As all that is no mistake; what an operation is called is made for the rest only.
+bool is_beyond_doubt(const ConstElements& data) {
+  return data.data != nullptr && data.count < (std::size_t{1} << 40);
+}
+
 // Checks one call; the texts are made only when something is wrong.
 class Checker {
  public:
   Checker(const Place& place, const Call& call) : place_(place), call_(call) {}
 
   void memory(const ConstElements& data) const {
-    if (data.data != nullptr && data.count < (std::size_t{1} << 40)) return;
-    check_memory(place_, to_string(call_), data);
+    if (!is_beyond_doubt(data)) check_memory(place_, to_string(call_), data);
   }
 
   void same_kind(const ConstElements& input, const ConstElements& output) const {
@@ -290,19 +294,20 @@ std::string to_string(const Message& message) {
 }
 
 void check(const Place& place, const Message& message) {
-  const std::string operation = to_string(message);
-  check_memory(place, operation, message.is_send ? message.outgoing : message.incoming);
+  const auto refuse = [&](const std::string& why) {
+    worker::refuse(place, to_string(message), why);
+  };
+  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
+  if (!is_beyond_doubt(data)) check_memory(place, to_string(message), data);
   if (message.peer && (*message.peer < 0 || *message.peer >= place.size)) {
-    refuse(place, operation,
-           "the peer is rank " + std::to_string(*message.peer) + ", but ranks are 0 to " +
-               std::to_string(place.size - 1));
+    refuse("the peer is rank " + std::to_string(*message.peer) + ", but ranks are 0 to " +
+           std::to_string(place.size - 1));
   }
-  if (message.peer == place.rank) refuse(place, operation, "a rank cannot exchange with itself");
-  if (place.size == 1) refuse(place, operation, "there is no other rank");
+  if (message.peer == place.rank) refuse("a rank cannot exchange with itself");
+  if (place.size == 1) refuse("there is no other rank");
   if (message.tag < 0 || message.tag >= kMostTags) {
-    refuse(place, operation,
-           "tag " + std::to_string(message.tag) + " is not from 0 to " +
-               std::to_string(kMostTags - 1));
+    refuse("tag " + std::to_string(message.tag) + " is not from 0 to " +
+           std::to_string(kMostTags - 1));
   }
 }
 

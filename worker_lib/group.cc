@@ -147,22 +147,18 @@ void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Deed&& 
 
 Work ProcessGroup::Group::queue(Name name, Limit limit,
                                 std::function<void(const Turn& turn)> deed) {
-  const auto done = std::make_shared<std::promise<int>>();
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
   ++unfinished_;
-  executor_.submit([this, name = std::move(name), deed = std::move(deed), limit, turn, done] {
-    std::exception_ptr failure;
-    try {
-      const std::lock_guard running(running_);
-      guarded(name, limit, [&] { deed(turn); });
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    --unfinished_;
-    if (failure) return done->set_exception(failure);
-    done->set_value(0);
-  });
-  return Work(done->get_future().share());
+  const auto errand = std::make_shared<worker::Errand>(
+      [this, name = std::move(name), deed = std::move(deed), limit, turn] {
+        // Before the errand is done, and whoever has waited for it goes on.
+        const std::shared_ptr<void> finished(nullptr, [this](void*) { --unfinished_; });
+        const std::lock_guard running(running_);
+        guarded(name, limit, [&] { deed(turn); });
+        return 0;
+      });
+  executor_.submit([errand] { errand->run(); });
+  return Work(errand);
 }
 
 void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
@@ -191,20 +187,16 @@ std::optional<Work> ProcessGroup::Group::start_now(const Name& name, const Limit
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
   std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return begin(call, turn); });
   running.unlock();
-  return finish_later(executor_, name, limit, std::move(transfer));
+  const auto errand = std::make_shared<worker::Errand>(finishing(name, limit, std::move(transfer)));
+  executor_.submit([errand] { errand->run(); });
+  return Work(errand);
 }
 
-Work ProcessGroup::Group::finish_later(worker::Threads& threads, const Name& name,
-                                       const Limit& limit, std::shared_ptr<Transfer> transfer) {
-  const auto done = std::make_shared<std::promise<int>>();
-  threads.submit([this, name, limit, transfer = std::move(transfer), done] {
-    try {
-      done->set_value(guarded(name, limit, [&] { return transfer->finish(limit.deadline); }));
-    } catch (...) {
-      done->set_exception(std::current_exception());
-    }
-  });
-  return Work(done->get_future().share());
+worker::Errand::Deed ProcessGroup::Group::finishing(const Name& name, const Limit& limit,
+                                                    std::shared_ptr<Transfer> transfer) {
+  return [this, name, limit, transfer = std::move(transfer)] {
+    return guarded(name, limit, [&] { return transfer->finish(limit.deadline); });
+  };
 }
 
 int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
@@ -222,7 +214,21 @@ Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
   Limit limit = admit(name, timeout);
   check_possible(message);
   limit.peer = message.peer;
-  return finish_later(couriers_, name, limit, guarded(name, limit, [&] { return post(message); }));
+  const std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return post(message); });
+  const std::optional<bool> is_done = transfer->is_done();
+  if (!is_done) {
+    const auto errand = std::make_shared<worker::Errand>(finishing(name, limit, transfer));
+    couriers_.send(errand);
+    return Work(errand);
+  }
+  const auto errand = std::make_shared<worker::Errand>(
+      finishing(name, limit, transfer), [transfer] { return transfer->is_done().value_or(false); });
+  if (*is_done) {
+    errand->run();
+  } else {
+    couriers_.send_later(errand);
+  }
+  return Work(errand);
 }
 
 std::shared_ptr<void> ProcessGroup::Group::alloc_shared(std::size_t size_bytes, Timeout timeout) {

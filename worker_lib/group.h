@@ -9,8 +9,8 @@
 //          wins, everybody repeats it; 2. the backend is aborted, which wakes this rank's other
 //          threads and is seen by its peers, who do the same. So whoever sees a connection close
 //          finds the cause in the store, or else the peer's process has ended.
-// Threads: the caller's, for what is synchronous; executor_ for asynchronous collectives, couriers_
-//          for messages; the job's watch.
+// Threads: the caller's, for what is synchronous, and for messages it waits for; executor_ for
+//          asynchronous collectives, couriers_ for other messages; the job's watch.
 // Destroy: threads, backend, store, hosted store: in this order.
 #pragma once
 
@@ -29,6 +29,7 @@
 #include "worker_lib/backends.h"
 #include "worker_lib/calls.h"
 #include "worker_lib/cause.h"
+#include "worker_lib/couriers.h"
 #include "worker_lib/threads.h"
 #include "worker_lib/watch.h"
 
@@ -112,8 +113,8 @@ class ProcessGroup::Group {
   void in_turn(const Namer& name, const Limit& limit, Deed&& deed);
   // Nothing: it cannot be started here and now; `submitting_` is held.
   std::optional<Work> start_now(const Name& name, const Limit& limit, const Call& call);
-  Work finish_later(worker::Threads& threads, const Name& name, const Limit& limit,
-                    std::shared_ptr<Transfer> transfer);
+  worker::Errand::Deed finishing(const Name& name, const Limit& limit,
+                                 std::shared_ptr<Transfer> transfer);
   // What a group of `ranks` may share with this one.
   std::shared_ptr<void> split_off(const std::string& name, const Limit& limit,
                                   const std::vector<int>& ranks);

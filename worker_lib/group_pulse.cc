@@ -25,6 +25,7 @@ class MarkedTransfer final : public Transfer {
   explicit MarkedTransfer(const PulseOperation& operation) : mark_(operation) {}
   void set(std::unique_ptr<Transfer> transfer) { transfer_ = std::move(transfer); }
   int finish(Deadline deadline) override { return transfer_->finish(deadline); }
+  std::optional<bool> is_done() override { return transfer_->is_done(); }
 
  private:
   PulseMark mark_;

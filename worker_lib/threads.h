@@ -19,6 +19,8 @@ namespace drun::worker {
 // all are busy.
 class Threads {
  public:
+  static constexpr std::size_t kNoLimit = static_cast<std::size_t>(-1);
+
   explicit Threads(std::size_t most) : most_(most) {}
   ~Threads() { stop(); }
   Threads(const Threads&) = delete;
@@ -44,12 +46,6 @@ class Threads {
 class Executor : public Threads {
  public:
   Executor() : Threads(1) {}
-};
-
-// Tasks that wait for other ranks, and so must not wait for each other.
-class Couriers : public Threads {
- public:
-  Couriers() : Threads(static_cast<std::size_t>(-1)) {}
 };
 
 }  // namespace drun::worker

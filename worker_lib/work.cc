@@ -4,45 +4,41 @@
 #include <utility>
 
 #include "drun/error.h"
+#include "worker_lib/errand.h"
 
 namespace drun {
-namespace {
 
-std::shared_future<int> done_already() {
-  std::promise<int> promise;
-  promise.set_value(0);
-  return promise.get_future().share();
-}
-
-}  // namespace
-
-Work::Work() : done_(done_already()) {}
-Work::Work(std::shared_future<int> done) : done_(std::move(done)) {}
+Work::Work(std::shared_ptr<worker::Errand> errand) : errand_(std::move(errand)) {}
 
 void Work::wait(Timeout timeout) const {
-  if (timeout && done_.wait_for(*timeout) != std::future_status::ready) {
+  if (!errand_) return;
+  if (!timeout) {
+    errand_->wait();
+  } else if (!errand_->wait_for(*timeout)) {
     throw WorkerError({.kind = WorkerError::Kind::Timeout,
                        .operation = "Work::wait",
                        .message = "the operation is not done after " +
                                   std::to_string(timeout->count()) + " ms; it goes on"});
   }
-  done_.get();
+  errand_->get();
 }
 
-bool Work::is_completed() const {
-  return done_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-}
+bool Work::is_completed() const { return !errand_ || errand_->is_done(); }
 
 std::exception_ptr Work::error() const {
-  if (!is_completed()) return nullptr;
+  if (!errand_ || !errand_->is_done()) return nullptr;
   try {
-    done_.get();
+    errand_->get();
     return nullptr;
   } catch (...) {
     return std::current_exception();
   }
 }
 
-int Work::peer() const { return done_.get(); }
+int Work::peer() const {
+  if (!errand_) return 0;
+  errand_->wait();
+  return errand_->get();
+}
 
 }  // namespace drun

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { kBlocks = 15 };
+enum { kBlocks = 15, kGuesses = 5 };
 
 static double seconds_of(float* data, int count, int times) {
   MPI_Barrier(MPI_COMM_WORLD);
@@ -36,7 +36,12 @@ int main(int argc, char** argv) {
   float* data = calloc((size_t)most / sizeof(float) + 1, sizeof(float));
   for (long bytes = atol(argv[1]); bytes <= most; bytes *= 4) {
     const int count = (int)(bytes / (long)sizeof(float));
-    const double once = largest(seconds_of(data, count, 2) / 2);
+    double least = seconds_of(data, count, 2);
+    for (int i = 1; i < kGuesses; ++i) {
+      const double guess = seconds_of(data, count, 2);
+      if (guess < least) least = guess;
+    }
+    const double once = largest(least / 2);
     double times = budget / kBlocks / (once > 1e-8 ? once : 1e-8);
     times = times < 1 ? 1 : times > 1e6 ? 1e6 : times;
     double seconds[kBlocks];

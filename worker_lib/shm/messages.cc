@@ -30,6 +30,9 @@ class Messages::Sending final : public Transfer {
     throw BackendFailure(Kind::Timeout, to_,
                          "rank " + std::to_string(to_) + " has not received it in time");
   }
+  std::optional<bool> is_done() override {
+    return messages_.would_end({to_}, [&] { return message_->is_done; });
+  }
 
  private:
   Messages& messages_;
@@ -55,6 +58,9 @@ class Messages::Receiving final : public Transfer {
       throw BackendFailure(Kind::Mismatch, message_->from, message_->mismatch);
     }
     return *message_->from;
+  }
+  std::optional<bool> is_done() override {
+    return messages_.would_end(from_, [&] { return message_->is_done; });
   }
 
  private:
@@ -103,9 +109,19 @@ std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::option
 }
 
 template <typename Question>
+bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
+  const std::lock_guard lock(mutex_);
+  if (is_done()) return true;
+  const bool is_over = alarm_.is_raised() || is_hopeless(peer);
+  move();
+  return is_done() || is_over;
+}
+
+template <typename Question>
 bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done) {
   Bell& bell = segment_.message_bell(rank_);
   std::unique_lock lock(mutex_);
+  if (is_done()) return true;
   ++waiting_;
   bool is_in_time = true;
   while (true) {

@@ -42,6 +42,9 @@ class Messages {
     std::vector<std::byte> bytes;  // of Short
   };
 
+  // Whether a wait for that would end at once, after moving what can be.
+  template <typename Question>
+  bool would_end(std::optional<int> peer, Question&& is_done);
   // Moves messages until is_done, which is asked with the lock held. False: not in time. `peer`:
   // who has to do something for that; absent: any.
   template <typename Question>

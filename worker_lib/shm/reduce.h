@@ -32,7 +32,7 @@ class Reduction {
   ReduceFunction function_;
   DataType type_;
   int element_shift_;  // elements are powers of two
-  int divisor_;  // 1: none
+  int divisor_;        // 1: none
 };
 
 }  // namespace drun::worker::shm

@@ -94,8 +94,8 @@ void Sum::collect_shares(const Span& now) {
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
     if (rank == own_) continue;
     const Span share = share_of(rank, now.bytes);
-    std::memcpy(output_ + now.begin + share.begin,
-                rounds_.of(static_cast<int>(rank)) + share.begin, share.bytes);
+    std::memcpy(output_ + now.begin + share.begin, rounds_.of(static_cast<int>(rank)) + share.begin,
+                share.bytes);
   }
 }
 

@@ -91,12 +91,16 @@ struct BackendFailure : std::runtime_error {
 };
 
 // A message that has been started.
-// Thread: any one.   Owner: the group; destroyed after finish has returned or thrown.
+// Thread: any, one at a time.   Owner: the group; destroyed after finish has returned or thrown.
 class Transfer {
  public:
   virtual ~Transfer() = default;
   // Blocks until the message is delivered, or received; returns the other rank.
   virtual int finish(Deadline deadline) = 0;
+  // Whether finish would return or throw at once; true stays true. Of messages that go on whenever
+  // this rank waits for any message of the group: then finish may be called late, by who waits for
+  // this one. Nothing: this one goes on in its own finish only, which a thread calls right away.
+  virtual std::optional<bool> is_done() { return std::nullopt; }
 };
 
 // A descriptor that becomes readable (or hangs up) when that rank's process ends.

@@ -12,19 +12,22 @@
 
 #include <chrono>
 #include <exception>
-#include <future>
+#include <memory>
 #include <optional>
 
 namespace drun {
+
+namespace worker {
+class Errand;
+}
 
 class Work {
  public:
   using Timeout = std::optional<std::chrono::milliseconds>;
 
   // Done already.
-  Work();
-  // `done` gives the other rank of a message, and any number otherwise.
-  explicit Work(std::shared_future<int> done);
+  Work() = default;
+  explicit Work(std::shared_ptr<worker::Errand> errand);
 
   // Until the operation is done or has failed. Without a timeout of its own it ends with the
   // operation's. When this one ends first: WorkerError (Timeout), and the operation goes on.
@@ -37,7 +40,7 @@ class Work {
   int peer() const;
 
  private:
-  std::shared_future<int> done_;
+  std::shared_ptr<worker::Errand> errand_;  // none: done already
 };
 
 }  // namespace drun

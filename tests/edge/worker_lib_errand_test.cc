@@ -1,0 +1,211 @@
+#include "worker_lib/errand.h"
+
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "drun/process_group.h"
+#include "tests/support/catch.h"
+#include "tests/support/in_rank.h"
+#include "tests/support/ranks.h"
+#include "worker_lib/couriers.h"
+
+namespace drun {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::check_exited;
+using test::expect;
+using test::over;
+using test::run_ranks;
+using test::Say;
+using test::StoreProcess;
+using worker::Couriers;
+using worker::Errand;
+
+bool never() { return false; }
+
+// Who has done it, and how often.
+struct Doer {
+  std::atomic<int> times = 0;
+  std::atomic<std::thread::id> by = {};
+
+  Errand::Deed deed(int result = 0) {
+    return [this, result] {
+      ++times;
+      by = std::this_thread::get_id();
+      return result;
+    };
+  }
+  bool is_this_thread() const { return by.load() == std::this_thread::get_id(); }
+};
+
+}  // namespace
+
+TEST_CASE("an errand whose end can be asked for is done by who waits") {
+  Doer doer;
+  Errand errand(doer.deed(7), never);
+  CHECK_FALSE(errand.is_done());
+  CHECK(errand.is_open());
+  errand.wait();
+  CHECK(errand.get() == 7);
+  CHECK(doer.is_this_thread());
+  errand.wait();
+  errand.run();
+  CHECK(doer.times == 1);
+}
+
+TEST_CASE("an errand of threads is not done by who waits") {
+  Doer doer;
+  Errand errand(doer.deed(7));
+  CHECK_FALSE(errand.is_done());
+  CHECK_FALSE(errand.wait_for(milliseconds(1)));
+  std::thread thread([&] { errand.run(); });
+  errand.wait();
+  thread.join();
+  CHECK(errand.get() == 7);
+  CHECK_FALSE(doer.is_this_thread());
+}
+
+TEST_CASE("who asks does an errand that would end at once") {
+  Doer doer;
+  bool would_end = false;
+  Errand errand(doer.deed(), [&] { return would_end; });
+  CHECK_FALSE(errand.is_done());
+  would_end = true;
+  CHECK(errand.is_done());
+  CHECK(doer.is_this_thread());
+}
+
+TEST_CASE("a wait with an end of its own does not begin with what may take longer") {
+  Doer doer;
+  Errand errand(doer.deed(), never);
+  CHECK_FALSE(errand.wait_for(milliseconds(1)));
+  CHECK(doer.times == 0);
+  std::thread thread([&] { errand.run(); });
+  CHECK(errand.wait_for(seconds(60)));
+  thread.join();
+}
+
+TEST_CASE("whoever comes, an errand is done once, and all wait for that") {
+  for (int round = 0; round < 200; ++round) {
+    Doer doer;
+    Errand errand(doer.deed(5), [] { return true; });
+    std::atomic<int> fives = 0;
+    const auto with = [&](auto come) {
+      return std::thread([&, come] {
+        come();
+        errand.wait();
+        if (errand.get() == 5) ++fives;
+      });
+    };
+    std::vector<std::thread> threads;
+    threads.push_back(with([&] { errand.run(); }));
+    threads.push_back(with([&] { errand.wait(); }));
+    threads.push_back(with([&] { errand.wait_for(seconds(60)); }));
+    threads.push_back(with([&] { errand.is_done(); }));
+    for (std::thread& thread : threads) thread.join();
+    CHECK(doer.times == 1);
+    CHECK(fives == 4);
+  }
+}
+
+TEST_CASE("what an errand throws is kept, and what it held is let go") {
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watched = held;
+  Errand errand([held]() -> int { throw std::runtime_error("rank " + std::to_string(*held)); },
+                [held] { return false; });
+  held.reset();
+  errand.wait();
+  CHECK(watched.expired());
+  CHECK_THROWS_WITH(errand.get(), "rank 1");
+  CHECK_THROWS_WITH(errand.get(), "rank 1");
+}
+
+TEST_CASE("a courier does what nobody waits for") {
+  Couriers couriers;
+  Doer doer;
+  const auto errand = std::make_shared<Errand>(doer.deed(), never);
+  couriers.send_later(errand);
+  CHECK(errand->wait_for(seconds(60)));
+  CHECK_FALSE(doer.is_this_thread());
+  // Again, after the one who watches has gone to sleep.
+  std::this_thread::sleep_for(milliseconds(10));
+  const auto next = std::make_shared<Errand>(doer.deed(), never);
+  couriers.send_later(next);
+  CHECK(next->wait_for(seconds(60)));
+}
+
+TEST_CASE("couriers leave an errand to who waits for it at once") {
+  Couriers couriers;
+  int mine = 0;
+  for (int i = 0; i < 1000; ++i) {
+    Doer doer;
+    const auto errand = std::make_shared<Errand>(doer.deed(), never);
+    couriers.send_later(errand);
+    errand->wait();
+    if (doer.is_this_thread()) ++mine;
+  }
+  CHECK(mine > 500);  // all but where this thread had to wait for a core
+}
+
+TEST_CASE("stopped couriers have done all that was sent") {
+  Couriers couriers;
+  Doer doer;
+  std::vector<std::shared_ptr<Errand>> errands;
+  for (int i = 0; i < 10; ++i) {
+    errands.push_back(std::make_shared<Errand>(doer.deed(), never));
+    couriers.send_later(errands.back());
+    errands.push_back(std::make_shared<Errand>(doer.deed()));
+    couriers.send(errands.back());
+  }
+  couriers.stop();
+  CHECK(doer.times == 20);
+  couriers.stop();
+}
+
+TEST_CASE("a long message goes on while its sender does something else, and drops its Work") {
+  const StoreProcess store;
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup world = ProcessGroup::connect(over("shm"));
+    std::vector<int> data(1 << 20, rank);
+    if (rank == 0) {
+      static_cast<void>(world.isend(data, 1));
+      world.monitored_barrier(seconds(60));  // over the store: it moves no message
+    } else {
+      world.recv(data, 0);
+      world.monitored_barrier(seconds(60));
+      expect(data.front() == 0 && data.back() == 0, "rank 0's numbers");
+    }
+    world.barrier();
+  }));
+}
+
+TEST_CASE("messages come to a rank that only asks for them, and to one that waits for a while") {
+  const StoreProcess store;
+  const std::size_t count = GENERATE(1, 1 << 18);
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    ProcessGroup world = ProcessGroup::connect(over("shm"));
+    const int other = 1 - rank;
+    for (int round = 0; round < 5; ++round) {
+      std::vector<int> out(count, rank + round);
+      std::vector<int> in(count, -1);
+      const Work sent = world.isend(out, other);
+      const Work received = world.irecv(in, other);
+      if (round % 2 == 0) {
+        while (!received.is_completed()) std::this_thread::yield();
+      } else {
+        received.wait(seconds(60));
+      }
+      expect(received.peer() == other, "whom it came from");
+      expect(in.front() == other + round && in.back() == other + round, "the other's numbers");
+      sent.wait();
+    }
+    world.barrier();
+  }));
+}
+
+}  // namespace drun
