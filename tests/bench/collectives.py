@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""all_reduce of f32 by worker_lib's backends and by MPI, in turns; medians of rounds, and ratios to drun's shm.
+"""all_reduce of f32 by worker_lib's backends, by Gloo itself and by MPI, in turns; medians of rounds, and ratios to drun's shm.
 
     tests/bench/collectives.py [BUILD_DIR, build] [RANKS, 2] [ROUNDS, 3]
 
-MPI is measured when mpicc and mpirun are there (packages openmpi-bin and libopenmpi-dev). Where there are NVIDIA GPUs, so is
-worker_lib's nccl beside bare NCCL, by as many ranks as have a GPU of their own: with communicators that block, as nccl-tests has
-them, and with nonblocking ones, as worker_lib has.
+Gloo itself, over loopback: by its default algorithm, a ring, and by its older halving-doubling. MPI is measured when mpicc and
+mpirun are there (packages openmpi-bin and libopenmpi-dev). Where there are NVIDIA GPUs, so is worker_lib's nccl beside bare NCCL, by
+as many ranks as have a GPU of their own: with communicators that block, as nccl-tests has them, and with nonblocking ones, as
+worker_lib has.
 """
 import json
 import os
@@ -45,6 +46,12 @@ def mpi(program):
     out = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", RANKS, program,
                           str(SIZES[0]), str(SIZES[-1]), SECONDS], check=True, capture_output=True, text=True).stdout
     return times_in(out)
+
+
+def bare_gloo(algorithm):
+    with tempfile.TemporaryDirectory() as store:
+        return times_in(under_drun(RANKS, f"{BUILD}/bin/bench/gloo_all_reduce", algorithm, store, "lo",
+                                   str(SIZES[0]), str(SIZES[-1]), SECONDS))
 
 
 def rounds_of(contenders):
@@ -92,6 +99,10 @@ def main():
         "shm, alloc_shared": lambda: drun_perf("--backend", "shm", "--shared"),
         "gloo": lambda: drun_perf("--backend", "gloo"),
     }
+    if not os.path.exists(f"{BUILD}/bin/bench/gloo_all_reduce"):
+        subprocess.run(["cmake", "--build", BUILD, "--target", "bench_gloo_all_reduce"], check=True, stdout=subprocess.DEVNULL)
+    for algorithm in ("ring", "halving"):
+        contenders[f"bare Gloo, {algorithm}"] = lambda algorithm=algorithm: bare_gloo(algorithm)
     with tempfile.TemporaryDirectory() as directory:
         program = os.path.join(directory, "mpi_all_reduce")
         if shutil.which("mpicc") and shutil.which("mpirun"):
