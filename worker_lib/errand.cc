@@ -43,17 +43,9 @@ void Errand::perform(std::unique_lock<std::mutex>& lock) {
   Deed deed = std::exchange(deed_, nullptr);
   would_end_ = nullptr;
   lock.unlock();
-  int result = 0;
-  std::exception_ptr failure;
-  try {
-    result = deed();
-  } catch (...) {
-    failure = std::current_exception();
-  }
+  keep_end_of(deed);
   deed = nullptr;
   lock.lock();
-  result_ = result;
-  failure_ = failure;
   state_ = State::Done;
   done_.notify_all();
 }

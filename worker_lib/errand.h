@@ -1,6 +1,6 @@
 // edge. An operation that was started: done by whoever comes to it first, once.
 //
-//     open --run, or a wait of who may--> begun --> done      (its result, or what it threw)
+//     open --run, or a wait of who may--> begun --> done      (with its result, or what it threw)
 //
 // Waiter:  of an errand whose end can be asked for, whoever waits first does it, on the spot: to
 // have
@@ -14,7 +14,9 @@
 #include <condition_variable>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 namespace drun::worker {
 
@@ -30,6 +32,14 @@ class Errand {
   // For waiters, too.
   Errand(Deed deed, Question would_end)
       : deed_(std::move(deed)), would_end_(std::move(would_end)) {}
+  // Done here and now.
+  template <typename Now>
+  static std::shared_ptr<Errand> done(Now&& now) {
+    auto errand = std::make_shared<Errand>(Deed());
+    errand->keep_end_of(now);
+    errand->state_ = State::Done;
+    return errand;
+  }
   Errand(const Errand&) = delete;
   Errand& operator=(const Errand&) = delete;
 
@@ -44,13 +54,21 @@ class Errand {
   bool is_open() const;
   // Done; or it ends at once, now that somebody asks.
   bool is_done();
-  // Of what is done: its result, or throws what it threw.
+  // Requires that it is done. Its result, or throws what it threw.
   int get() const;
 
  private:
   enum class State { Open, Begun, Done };
 
   void perform(std::unique_lock<std::mutex>& lock);
+  template <typename Now>
+  void keep_end_of(Now&& now) {
+    try {
+      result_ = now();
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
 
   mutable std::mutex mutex_;
   std::condition_variable done_;

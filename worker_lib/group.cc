@@ -221,13 +221,13 @@ Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
     couriers_.send(errand);
     return Work(errand);
   }
+  if (*is_done) {
+    return Work(worker::Errand::done(
+        [&] { return guarded(name, limit, [&] { return transfer->finish(limit.deadline); }); }));
+  }
   const auto errand = std::make_shared<worker::Errand>(
       finishing(name, limit, transfer), [transfer] { return transfer->is_done().value_or(false); });
-  if (*is_done) {
-    errand->run();
-  } else {
-    couriers_.send_later(errand);
-  }
+  couriers_.send_later(errand);
   return Work(errand);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""all_reduce of f32 by worker_lib's backends, by Gloo itself and by MPI, in turns; medians of rounds, and ratios to drun's shm.
+"""all_reduce and messages of f32 by worker_lib's backends, by Gloo itself and by MPI, in turns; medians of rounds, and ratios to drun's shm.
 
     tests/bench/collectives.py [BUILD_DIR, build] [RANKS, 2] [ROUNDS, 3]
 
@@ -33,17 +33,17 @@ def times_in(out):
     return {int(line.split()[0]): float(line.split()[1]) for line in out.splitlines()}
 
 
-def drun_perf(*options, ranks=RANKS):
+def drun_perf(*options, operation="all_reduce", ranks=RANKS):
     times = {}
     for bytes in SIZES:
-        measured = json.loads(under_drun(ranks, f"{BUILD}/bin/drun-perf", "all_reduce", "--json", "--seconds", SECONDS,
+        measured = json.loads(under_drun(ranks, f"{BUILD}/bin/drun-perf", operation, "--json", "--seconds", SECONDS,
                                          "--bytes", str(bytes), *options))
         times[measured["bytes"]] = measured["time_us"]
     return times
 
 
-def mpi(program):
-    out = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", RANKS, program,
+def mpi(program, operation):
+    out = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", RANKS, program, operation,
                           str(SIZES[0]), str(SIZES[-1]), SECONDS], check=True, capture_output=True, text=True).stdout
     return times_in(out)
 
@@ -93,27 +93,36 @@ def nccl():
         print(f"{bytes:>10}" + "".join(f"{time:16.2f} ({medians['nccl'] / time:6.3f})" for time in medians.values()))
 
 
+def print_table(title, rounds):
+    print(f"{title}, f32, {RANKS} ranks: microseconds, median of {ROUNDS} rounds (times drun's shm)")
+    print(f"{'bytes':>10}" + "".join(f"{name:>26}" for name in rounds))
+    for bytes in SIZES:
+        medians = medians_of(rounds, bytes)
+        print(f"{bytes:>10}" + "".join(f"{time:16.2f} ({time / medians['shm']:6.2f})" for time in medians.values()))
+
+
 def main():
-    contenders = {
+    sums = {
         "shm": lambda: drun_perf("--backend", "shm"),
         "shm, alloc_shared": lambda: drun_perf("--backend", "shm", "--shared"),
         "gloo": lambda: drun_perf("--backend", "gloo"),
     }
+    messages = {
+        "shm": lambda: drun_perf("--backend", "shm", operation="send_recv"),
+        "gloo": lambda: drun_perf("--backend", "gloo", operation="send_recv"),
+    }
     if not os.path.exists(f"{BUILD}/bin/bench/gloo_all_reduce"):
         subprocess.run(["cmake", "--build", BUILD, "--target", "bench_gloo_all_reduce"], check=True, stdout=subprocess.DEVNULL)
     for algorithm in ("ring", "halving"):
-        contenders[f"bare Gloo, {algorithm}"] = lambda algorithm=algorithm: bare_gloo(algorithm)
+        sums[f"bare Gloo, {algorithm}"] = lambda algorithm=algorithm: bare_gloo(algorithm)
     with tempfile.TemporaryDirectory() as directory:
-        program = os.path.join(directory, "mpi_all_reduce")
+        program = os.path.join(directory, "mpi_perf")
         if shutil.which("mpicc") and shutil.which("mpirun"):
-            subprocess.run(["mpicc", "-O2", "-o", program, os.path.join(HERE, "mpi_all_reduce.c")], check=True)
-            contenders["MPI"] = lambda: mpi(program)
-        rounds = rounds_of(contenders)
-    print(f"all_reduce, f32 sum, {RANKS} ranks: microseconds, median of {ROUNDS} rounds (times drun's shm)")
-    print(f"{'bytes':>10}" + "".join(f"{name:>26}" for name in contenders))
-    for bytes in SIZES:
-        medians = medians_of(rounds, bytes)
-        print(f"{bytes:>10}" + "".join(f"{time:16.2f} ({time / medians['shm']:6.2f})" for time in medians.values()))
+            subprocess.run(["mpicc", "-O2", "-o", program, os.path.join(HERE, "mpi_perf.c")], check=True)
+            sums["MPI"] = lambda: mpi(program, "all_reduce")
+            messages["MPI"] = lambda: mpi(program, "send_recv")
+        print_table("all_reduce, sum", rounds_of(sums))
+        print_table("\nsend_recv, to the next rank and from the one before", rounds_of(messages))
     nccl()
 
 

@@ -125,6 +125,17 @@ TEST_CASE("what an errand throws is kept, and what it held is let go") {
   CHECK_THROWS_WITH(errand.get(), "rank 1");
 }
 
+TEST_CASE("an errand that was done on the spot is like one that was done later") {
+  const auto errand = Errand::done([] { return 7; });
+  CHECK(errand->is_done());
+  errand->run();
+  errand->wait();
+  CHECK(errand->get() == 7);
+  const auto failed = Errand::done([]() -> int { throw std::runtime_error("too late"); });
+  CHECK(failed->wait_for(milliseconds(1)));
+  CHECK_THROWS_WITH(failed->get(), "too late");
+}
+
 TEST_CASE("a courier does what nobody waits for") {
   Couriers couriers;
   Doer doer;
@@ -170,8 +181,8 @@ TEST_CASE("stopped couriers have done all that was sent") {
 TEST_CASE("a long message goes on while its sender does something else, and drops its Work") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    std::vector<int> data(1 << 20, rank);  // outlives the group, which alone knows when it is done
     ProcessGroup world = ProcessGroup::connect(over("shm"));
-    std::vector<int> data(1 << 20, rank);
     if (rank == 0) {
       static_cast<void>(world.isend(data, 1));
       world.monitored_barrier(seconds(60));  // over the store: it moves no message

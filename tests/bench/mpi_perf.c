@@ -1,0 +1,78 @@
+/* The peer of `drun-perf all_reduce` and `drun-perf send_recv`: MPI_Allreduce of float sums, and
+   MPI_Sendrecv to the next rank and from the one before, timed in the same way.
+   mpi_perf OPERATION MIN_BYTES MAX_BYTES SECONDS       prints "bytes time_us" a line, from rank 0 */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { kBlocks = 15, kGuesses = 5 };
+
+typedef void Operation(float* data, float* other, int count);
+
+static void all_reduce(float* data, float* other, int count) {
+  (void)other;
+  MPI_Allreduce(MPI_IN_PLACE, data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void send_recv(float* data, float* other, int count) {
+  int rank = 0;
+  int size = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Sendrecv(data, count, MPI_FLOAT, (rank + 1) % size, 0, other, count, MPI_FLOAT,
+               (rank + size - 1) % size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static double seconds_of(Operation* operation, float* data, float* other, int count, int times) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  const double start = MPI_Wtime();
+  for (int i = 0; i < times; ++i) operation(data, other, count);
+  return MPI_Wtime() - start;
+}
+
+static double largest(double value) {
+  MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return value;
+}
+
+static int by_value(const void* a, const void* b) {
+  const double left = *(const double*)a;
+  const double right = *(const double*)b;
+  return (left > right) - (left < right);
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (argc != 5) return 2;
+  Operation* operation = strcmp(argv[1], "send_recv") == 0 ? send_recv : all_reduce;
+  const long most = atol(argv[3]);
+  const double budget = atof(argv[4]);
+  float* data = calloc((size_t)most / sizeof(float) + 1, sizeof(float));
+  float* other = calloc((size_t)most / sizeof(float) + 1, sizeof(float));
+  for (long bytes = atol(argv[2]); bytes <= most; bytes *= 4) {
+    const int count = (int)(bytes / (long)sizeof(float));
+    double least = seconds_of(operation, data, other, count, 2);
+    for (int i = 1; i < kGuesses; ++i) {
+      const double guess = seconds_of(operation, data, other, count, 2);
+      if (guess < least) least = guess;
+    }
+    const double once = largest(least / 2);
+    double times = budget / kBlocks / (once > 1e-8 ? once : 1e-8);
+    times = times < 1 ? 1 : times > 1e6 ? 1e6 : times;
+    double seconds[kBlocks];
+    for (int i = 0; i < kBlocks; ++i) {
+      seconds[i] = seconds_of(operation, data, other, count, (int)times) / (int)times;
+    }
+    qsort(seconds, kBlocks, sizeof(double), by_value);
+    const double median = largest(seconds[kBlocks / 2]);
+    if (rank == 0) printf("%ld %.3f\n", bytes, median * 1e6);
+    fflush(stdout);
+  }
+  free(data);
+  free(other);
+  MPI_Finalize();
+  return 0;
+}
