@@ -2,7 +2,7 @@
 //
 //     alarm | lost | bells: two a rank | stations: two a rank | rings: one for each rank to each
 //
-// Bytes:   all zero is how it begins. Only what is used is ever touched: 8 ranks have 12 MB of
+// Bytes:   all zero is how it begins. Only what is used is ever touched: 8 ranks have 25 MB of
 //          addresses, and a few pages while they only count.
 // Thread:  words are changed by all processes at once; what is said with each type orders the rest.
 #pragma once
@@ -57,7 +57,7 @@ static_assert(sizeof(RingEnds) == 2 * kLineBytes);
 // A power of two, as sizes of data often are: so their last turn is a full one.
 constexpr std::size_t kPayloadBytes = 512 * 1024;
 constexpr std::size_t kStationBytes = kPayloadBytes + 4096;  // whole pages
-constexpr std::size_t kRingBytes = 64 * 1024;                // a power of two
+constexpr std::size_t kRingBytes = 256 * 1024;               // a power of two
 
 // Where a group of `size` ranks finds them: distances from the beginning.
 class Layout {
