@@ -31,18 +31,23 @@ Integers numbers(std::size_t count, int seed) {
 }  // namespace
 
 TEST_CASE("shared memory: messages of any length arrive whole and in order") {
-  check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
-    for (const std::size_t count : {0u, 1u, 2047u, 2048u, 2049u, 4096u, 16384u, 3000001u}) {
-      for (int turn = 0; turn < 3; ++turn) {
-        Integers data = numbers(count, turn);
-        if (self.rank() == 0) self.send(data, 1, 4);
-        if (self.rank() == 0) continue;
-        Integers got(count);
-        expect(self.recv(got, 0, 4) == 0, "from rank 0");
-        expect(got == data, "the same numbers, of " + std::to_string(count));
-      }
-    }
-  }));
+  const bool reads_peers = GENERATE(true, false);
+  INFO("reads from the sender's memory: " << reads_peers);
+  check_exited(run_shm_processes(
+      2,
+      [](ShmRank& self, const Say&) {
+        for (const std::size_t count : {0u, 1u, 2047u, 2048u, 2049u, 4096u, 16384u, 3000001u}) {
+          for (int turn = 0; turn < 3; ++turn) {
+            Integers data = numbers(count, turn);
+            if (self.rank() == 0) self.send(data, 1, 4);
+            if (self.rank() == 0) continue;
+            Integers got(count);
+            expect(self.recv(got, 0, 4) == 0, "from rank 0");
+            expect(got == data, "the same numbers, of " + std::to_string(count));
+          }
+        }
+      },
+      reads_peers));
 }
 
 TEST_CASE("shared memory: short messages are done before anybody receives them") {
@@ -59,16 +64,21 @@ TEST_CASE("shared memory: short messages are done before anybody receives them")
 }
 
 TEST_CASE("shared memory: long messages pass each other in both directions") {
-  check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
-    const int other = 1 - self.rank();
-    const Integers data = numbers(2000003, self.rank());
-    Integers got(data.size());
-    const auto sending = self.backend().start_send(data, other, 1);
-    const auto receiving = self.backend().start_recv(got, other, 1);
-    sending->finish(soon());
-    receiving->finish(soon());
-    expect(got == numbers(data.size(), other), "the other's numbers");
-  }));
+  const bool reads_peers = GENERATE(true, false);
+  INFO("reads from the sender's memory: " << reads_peers);
+  check_exited(run_shm_processes(
+      2,
+      [](ShmRank& self, const Say&) {
+        const int other = 1 - self.rank();
+        const Integers data = numbers(2000003, self.rank());
+        Integers got(data.size());
+        const auto sending = self.backend().start_send(data, other, 1);
+        const auto receiving = self.backend().start_recv(got, other, 1);
+        sending->finish(soon());
+        receiving->finish(soon());
+        expect(got == numbers(data.size(), other), "the other's numbers");
+      },
+      reads_peers));
 }
 
 TEST_CASE("shared memory: thousands of messages nobody asks for do not block another tag") {

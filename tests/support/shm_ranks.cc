@@ -66,10 +66,12 @@ BackendContext shm_context(int rank, int size, std::uint16_t store_port,
   return context;
 }
 
-std::vector<RankEnd> run_shm_processes(int size, const ShmBody& body) {
+std::vector<RankEnd> run_shm_processes(int size, const ShmBody& body, bool reads_peers) {
   const StoreProcess store;
   return run_ranks({.size = size, .port = store.port()}, [&](int rank, const Say& say) {
-    ShmRank self(worker::connect_shm(shm_context(rank, size, store.port())), rank, size);
+    worker::shm::Parts parts = worker::shm::connect_parts(shm_context(rank, size, store.port()));
+    parts.reads_peers = reads_peers;
+    ShmRank self(worker::shm::make_backend(std::move(parts)), rank, size);
     body(self, say);
     self.barrier();  // nobody is lost before all are done
   });
@@ -88,7 +90,8 @@ void run_shm_threads(int size, const std::function<void(ShmRank& rank)>& body) {
     threads.emplace_back([&, rank] {
       ShmRank self(shm::make_backend({.rank = rank,
                                       .segment = shm::Segment(mapping, size),
-                                      .regions = UniqueFd(dup(regions.get()))}),
+                                      .regions = UniqueFd(dup(regions.get())),
+                                      .reads_peers = false}),
                    rank, size);
       try {
         body(self);

@@ -52,7 +52,9 @@ using ShmBody = std::function<void(ShmRank& rank, const Say& say)>;
 BackendContext shm_context(int rank, int size, std::uint16_t store_port,
                            std::chrono::milliseconds limit = std::chrono::seconds(40));
 
-std::vector<RankEnd> run_shm_processes(int size, const ShmBody& body);
+// reads_peers: long messages are read from their senders' memory, not sent through rings.
+std::vector<RankEnd> run_shm_processes(int size, const ShmBody& body, bool reads_peers = true);
+// Through rings.
 void run_shm_threads(int size, const std::function<void(ShmRank& rank)>& body);
 
 // Kind, peer and text of the BackendFailure that `deed` throws: "peer lost 1: lost rank 1".

@@ -1,6 +1,7 @@
 // core. What lies where in the memory that the ranks of a group share.
 //
-//     alarm | lost | bells: two a rank | stations: two a rank | rings: one for each rank to each
+//     alarm | lost | bells: two a rank | homes | stations: two a rank | rings: one for each rank to
+//     each
 //
 // Bytes:   all zero is how it begins. Only what is used is ever touched: 8 ranks have 25 MB of
 //          addresses, and a few pages while they only count.
@@ -33,6 +34,13 @@ struct alignas(kLineBytes) AlarmWords {
 struct alignas(kLineBytes) Bell {
   Word rings;
   Word sleepers;
+};
+
+// Where a rank's own memory is found; see peer_memory.h.
+struct alignas(kLineBytes) Home {
+  LongWord token;    // written last
+  LongWord address;  // of the token, in that process
+  Word pid;
 };
 
 // What a rank shows the others in every second round (rounds.h). The payload comes right after, so
@@ -70,6 +78,7 @@ class Layout {
   // At which a rank is told of others' rounds, and of messages.
   std::size_t round_bell(int rank) const { return bells() + at(rank) * sizeof(Bell); }
   std::size_t message_bell(int rank) const { return round_bell(rank) + size_ * sizeof(Bell); }
+  std::size_t home(int rank) const { return homes() + at(rank) * sizeof(Home); }
   std::size_t station(int rank, std::uint32_t round) const {
     return stations() + (at(rank) * 2 + round % 2) * kStationBytes;
   }
@@ -88,9 +97,10 @@ class Layout {
   std::size_t bells() const {
     return round_up(sizeof(AlarmWords) + size_ * sizeof(Word), kLineBytes);
   }
+  std::size_t homes() const { return bells() + 2 * size_ * sizeof(Bell); }
   std::size_t stations() const {
     constexpr std::size_t kPageBytes = 4096;
-    return round_up(bells() + 2 * size_ * sizeof(Bell), kPageBytes);
+    return round_up(homes() + size_ * sizeof(Home), kPageBytes);
   }
   std::size_t rings() const { return stations() + size_ * 2 * kStationBytes; }
 

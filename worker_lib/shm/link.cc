@@ -11,8 +11,12 @@ Link::Link(const Segment& segment, int rank, int peer)
 void Link::send(std::shared_ptr<Outgoing> message) { queue_.push_back(std::move(message)); }
 
 void Link::grant(std::uint64_t number, std::shared_ptr<Incoming> to) {
-  grants_.push_back(number);
+  answers_.push_back({.kind = FrameKind::Grant, .number = number});
   arriving_[number] = std::move(to);
+}
+
+void Link::confirm(std::uint64_t number) {
+  answers_.push_back({.kind = FrameKind::Taken, .number = number});
 }
 
 void Link::settle(std::size_t bytes) { in_.settle(kept_bytes(bytes)); }
@@ -23,10 +27,11 @@ std::optional<Frame> Link::next() {
     if (!frame || frame->kind == FrameKind::Short || frame->kind == FrameKind::Offer) return frame;
     if (frame->kind == FrameKind::Data) {
       arrive(*frame);
-    } else {
-      granted(frame->number);
-      take(*frame, nullptr);
+      continue;
     }
+    if (frame->kind == FrameKind::Grant) granted(frame->number);
+    if (frame->kind == FrameKind::Taken) taken(frame->number);
+    take(*frame, nullptr);
   }
 }
 
@@ -48,10 +53,14 @@ void Link::granted(std::uint64_t number) {
   if (auto node = offered_.extract(number)) sending_.insert(std::move(node));
 }
 
+void Link::taken(std::uint64_t number) {
+  if (const auto node = offered_.extract(number)) node.mapped()->is_done = has_done_ = true;
+}
+
 void Link::flush() {
-  while (!grants_.empty()) {
-    if (!push({.kind = FrameKind::Grant, .number = grants_.front()}, nullptr)) return;
-    grants_.pop_front();
+  while (!answers_.empty()) {
+    if (!push(answers_.front(), nullptr)) return;
+    answers_.pop_front();
   }
   while (!queue_.empty()) {
     if (!queue_.front()->is_dropped && !start(queue_.front())) return;
@@ -78,6 +87,7 @@ bool Link::start(const std::shared_ptr<Outgoing>& message) {
   }
   frame.kind = FrameKind::Offer;
   frame.bytes = 0;
+  frame.address = reinterpret_cast<std::uintptr_t>(message->data);
   frame.number = next_number_;
   if (!push(frame, nullptr)) return false;
   offered_[next_number_++] = message;

@@ -1,8 +1,10 @@
 // core. What a rank has to do with one other rank's messages: its frames in, its frames out.
 //
 //     send:  queued --short--> done                              (as long as there is credit)
-//            queued --offer--> offered --grant--> sending --> done
+//            queued --offer--> offered --taken--> done
+//                              offered --grant--> sending --> done
 //     recv:  posted --short--> done
+//            posted --offer, then read by who asked, taken--> done      (Messages; or else:)
 //            posted --offer, grant--> arriving --> done
 //
 // Credit:  short messages that no recv has asked for are kept by the receiver, kMostKeptBytes of
@@ -58,6 +60,8 @@ class Link {
   void send(std::shared_ptr<Outgoing> message);
   // The data of this offer of the peer's, please.
   void grant(std::uint64_t number, std::shared_ptr<Incoming> to);
+  // It has been read.
+  void confirm(std::uint64_t number);
   // A short message has found its receiver.
   void settle(std::size_t bytes);
 
@@ -77,11 +81,12 @@ class Link {
   bool stream(Outgoing& message, std::uint64_t number);
   void arrive(const Frame& frame);
   void granted(std::uint64_t number);
+  void taken(std::uint64_t number);
   bool push(const Frame& frame, const std::byte* payload);
 
   RingWriter out_;
   RingReader in_;
-  std::deque<std::uint64_t> grants_;
+  std::deque<Frame> answers_;
   std::deque<std::shared_ptr<Outgoing>> queue_;
   std::map<std::uint64_t, std::shared_ptr<Outgoing>> offered_;
   std::map<std::uint64_t, std::shared_ptr<Outgoing>> sending_;

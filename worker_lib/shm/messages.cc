@@ -10,6 +10,9 @@ namespace {
 
 using Kind = WorkerError::Kind;
 
+// A tenth of a millisecond's work.
+constexpr std::size_t kFetchBytes = 1024 * 1024;
+
 bool belongs(const Incoming& wanted, int from, std::uint32_t tag) {
   return wanted.tag == tag && (!wanted.from || *wanted.from == from);
 }
@@ -69,8 +72,13 @@ class Messages::Receiving final : public Transfer {
   const std::optional<int> from_;  // as it was asked for
 };
 
-Messages::Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm)
-    : segment_(segment), alarm_(alarm), rank_(rank), patience_(patience) {
+Messages::Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm,
+                   bool reads_peers)
+    : segment_(segment),
+      alarm_(alarm),
+      rank_(rank),
+      patience_(patience),
+      peers_(segment, rank, reads_peers) {
   for (int peer = 0; peer < segment.size(); ++peer) {
     links_.push_back(peer == rank ? nullptr : std::make_unique<Link>(segment, rank, peer));
   }
@@ -165,6 +173,7 @@ void Messages::move() {
     while (const auto frame = link(peer).next()) sort(peer, *frame);
     link(peer).flush();
   }
+  fetch_some();
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank_) continue;
     // Grants that were made for one link while another was read.
@@ -206,6 +215,34 @@ bool Messages::find_kept(const std::shared_ptr<Incoming>& wanted) {
   return true;
 }
 
+// A piece, so that nothing else waits for long.
+void Messages::fetch_some() {
+  if (fetches_.empty()) return;
+  Fetch& fetch = fetches_.front();
+  if (fetch.to->is_dropped || has_fetched(fetch)) fetches_.pop_front();
+  if (!fetches_.empty() && waiting_ > 0) ring(segment_.message_bell(rank_));
+}
+
+// Nothing is left to do for it here.
+bool Messages::has_fetched(const Fetch& fetch) {
+  Incoming& to = *fetch.to;
+  const std::size_t bytes = std::min(kFetchBytes, to.bytes - to.got_bytes);
+  std::byte* const data = to.data + to.got_bytes;
+  if (!peers_.read(fetch.from, fetch.address + to.got_bytes, data, bytes)) {
+    to.got_bytes = 0;
+    link(fetch.from).grant(fetch.number, fetch.to);
+    return true;
+  }
+  to.got_bytes += bytes;
+  if (to.got_bytes < to.bytes) return false;
+  // A sender that has given up says so before its memory is used for something else.
+  if (alarm_.is_raised()) return true;
+  link(fetch.from).confirm(fetch.number);
+  to.is_done = true;
+  if (waiting_ > 0) ring(segment_.message_bell(rank_));
+  return true;
+}
+
 // The data of a short message is there by now.
 void Messages::accept(const std::shared_ptr<Incoming>& wanted, int from, const Frame& frame) {
   wanted->from = from;
@@ -215,7 +252,9 @@ void Messages::accept(const std::shared_ptr<Incoming>& wanted, int from, const F
     wanted->mismatch = "rank " + std::to_string(from) + " sends " + describe(frame.signature) +
                        ", this rank receives " + describe(wanted->signature);
   } else if (!is_short) {
-    return link(from).grant(frame.number, wanted);
+    fetches_.push_back(
+        {.from = from, .number = frame.number, .address = frame.address, .to = wanted});
+    return;
   }
   wanted->is_done = true;
   if (waiting_ > 0) ring(segment_.message_bell(rank_));

@@ -12,6 +12,7 @@
 //           (of anyone: when all have); the alarm's reason.
 #pragma once
 
+#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -21,13 +22,15 @@
 #include "drun/backend.h"
 #include "worker_lib/shm/alarm.h"
 #include "worker_lib/shm/link.h"
+#include "worker_lib/shm/peer_memory.h"
 #include "worker_lib/shm/wait.h"
 
 namespace drun::worker::shm {
 
 class Messages {
  public:
-  Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm);
+  // reads_peers: whether long ones may be read from their senders' memory.
+  Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm, bool reads_peers);
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from, int tag);
@@ -40,6 +43,13 @@ class Messages {
     int from = 0;
     Frame frame;
     std::vector<std::byte> bytes;  // of Short
+  };
+  // A long one that was asked for, while it is read where it is.
+  struct Fetch {
+    int from = 0;
+    std::uint64_t number = 0;
+    std::uint64_t address = 0;
+    std::shared_ptr<Incoming> to;
   };
 
   // Whether a wait for that would end at once, after moving what can be.
@@ -55,6 +65,8 @@ class Messages {
   void sort(int from, const Frame& frame);
   bool find_kept(const std::shared_ptr<Incoming>& wanted);
   void accept(const std::shared_ptr<Incoming>& wanted, int from, const Frame& frame);
+  void fetch_some();
+  bool has_fetched(const Fetch& fetch);
   Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
 
   Segment segment_;
@@ -66,8 +78,10 @@ class Messages {
   std::vector<std::unique_ptr<Link>> links_;  // by rank; none to itself
   std::list<std::shared_ptr<Incoming>> wanted_;
   std::list<Kept> kept_;  // as they came
-  int first_link_ = 0;    // looked at first, in turn
-  int waiting_ = 0;       // threads
+  std::deque<Fetch> fetches_;
+  PeerMemory peers_;
+  int first_link_ = 0;  // looked at first, in turn
+  int waiting_ = 0;     // threads
 };
 
 }  // namespace drun::worker::shm

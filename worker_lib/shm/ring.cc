@@ -52,7 +52,7 @@ std::optional<Frame> RingReader::next() const {
   Frame frame;
   if (unread >= sizeof frame && unread <= kRingBytes) {
     copy_out(read_, &frame, sizeof frame);
-    if (frame.kind <= FrameKind::Data && frame.bytes <= kMostFrameBytes &&
+    if (frame.kind <= FrameKind::Taken && frame.bytes <= kMostFrameBytes &&
         whole_bytes(frame) <= unread) {
       return frame;
     }

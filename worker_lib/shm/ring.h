@@ -19,14 +19,16 @@ enum class FrameKind : std::uint32_t {
   Offer,  // of a message, whose data comes when it is asked for
   Grant,  // to the sender of an offer: send
   Data,   // of a message that was asked for
+  Taken,  // to the sender of an offer: its data was read where it is
 };
 
 struct Frame {
   FrameKind kind = FrameKind::Short;
-  std::uint32_t tag = 0;     // of Short, Offer
-  std::uint64_t number = 0;  // of the message; of Offer, Grant, Data
-  std::uint64_t bytes = 0;   // that follow
-  Signature signature = {};  // of Short, Offer
+  std::uint32_t tag = 0;      // of Short, Offer
+  std::uint64_t number = 0;   // of the message; of all but Short
+  std::uint64_t bytes = 0;    // that follow
+  std::uint64_t address = 0;  // of Offer: where the data is in the sender's memory
+  Signature signature = {};   // of Short, Offer
 };
 
 constexpr std::size_t kMostFrameBytes = kRingBytes / 4 - sizeof(Frame);

@@ -25,6 +25,7 @@ class Segment {
   Word& lost(int rank) const { return at<Word>(Layout::lost(rank)); }
   Bell& round_bell(int rank) const { return at<Bell>(layout_.round_bell(rank)); }
   Bell& message_bell(int rank) const { return at<Bell>(layout_.message_bell(rank)); }
+  Home& home(int rank) const { return at<Home>(layout_.home(rank)); }
   Station& station(int rank, std::uint32_t round) const {
     return at<Station>(layout_.station(rank, round));
   }

@@ -22,7 +22,7 @@ class ShmBackend final : public Backend {
         alarm_(parts.segment, parts.rank),
         regions_(std::move(parts.regions), parts.rank),
         collectives_(parts.segment, parts.rank, patience_, alarm_, regions_),
-        messages_(parts.segment, parts.rank, patience_, alarm_) {}
+        messages_(parts.segment, parts.rank, patience_, alarm_, parts.reads_peers) {}
 
   std::string name() const override { return "shm"; }
 
@@ -74,22 +74,25 @@ std::unique_ptr<Backend> make_backend(Parts parts) {
   return std::make_unique<ShmBackend>(std::move(parts));
 }
 
-}  // namespace shm
-
-std::unique_ptr<Backend> connect_shm(const BackendContext& context) {
-  using shm::Layout;
+Parts connect_parts(const BackendContext& context) {
   const std::vector<int>& nodes = context.node_of;
   if (std::any_of(nodes.begin(), nodes.end(), [&](int node) { return node != nodes.front(); })) {
     throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
                          "shm is for ranks of one node; choose shm+gloo or gloo");
   }
   const std::size_t bytes = Layout(context.size).size_bytes();
-  shm::Connection connection = shm::connect_ranks(context, bytes);
-  auto mapping = std::make_shared<const shm::Mapping>(connection.segment.get(), 0, bytes);
-  return shm::make_backend({.rank = context.rank,
-                            .segment = shm::Segment(std::move(mapping), context.size),
-                            .regions = std::move(connection.regions),
-                            .lifelines = std::move(connection.lifelines)});
+  Connection connection = connect_ranks(context, bytes);
+  auto mapping = std::make_shared<const Mapping>(connection.segment.get(), 0, bytes);
+  return {.rank = context.rank,
+          .segment = Segment(std::move(mapping), context.size),
+          .regions = std::move(connection.regions),
+          .lifelines = std::move(connection.lifelines)};
+}
+
+}  // namespace shm
+
+std::unique_ptr<Backend> connect_shm(const BackendContext& context) {
+  return shm::make_backend(shm::connect_parts(context));
 }
 
 }  // namespace drun::worker

@@ -1,0 +1,49 @@
+#include "worker_lib/shm/peer_memory.h"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <random>
+
+namespace drun::worker::shm {
+namespace {
+
+// Never 0, which is nobody's.
+std::uint64_t random_token() {
+  std::random_device random;
+  return (static_cast<std::uint64_t>(random()) << 32 | random()) | 1;
+}
+
+void* pointer(std::uint64_t address) {
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
+}
+
+}  // namespace
+
+PeerMemory::PeerMemory(const Segment& segment, int rank, bool may_read)
+    : segment_(segment),
+      token_(std::make_unique<const std::uint64_t>(random_token())),
+      is_closed_(static_cast<std::size_t>(segment.size()), !may_read) {
+  Home& home = segment_.home(rank);
+  home.pid.store(static_cast<std::uint32_t>(getpid()));
+  home.address.store(reinterpret_cast<std::uintptr_t>(token_.get()));
+  home.token.store(*token_);
+}
+
+bool PeerMemory::read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) {
+  const auto at = static_cast<std::size_t>(rank);
+  if (is_closed_[at]) return false;
+  const Home& home = segment_.home(rank);
+  std::uint64_t seen = 0;
+  iovec mine[] = {{.iov_base = to, .iov_len = bytes}, {.iov_base = &seen, .iov_len = sizeof seen}};
+  iovec theirs[] = {{.iov_base = pointer(address), .iov_len = bytes},
+                    {.iov_base = pointer(home.address.load()), .iov_len = sizeof seen}};
+  const auto pid = static_cast<pid_t>(home.pid.load());
+  const ssize_t count = process_vm_readv(pid, mine, 2, theirs, 2, 0);
+  if (count == static_cast<ssize_t>(bytes + sizeof seen) && seen == home.token.load()) return true;
+  is_closed_[at] = true;
+  return false;
+}
+
+}  // namespace drun::worker::shm
