@@ -35,13 +35,15 @@ bool PeerMemory::read(int rank, std::uint64_t address, std::byte* to, std::size_
   const auto at = static_cast<std::size_t>(rank);
   if (is_closed_[at]) return false;
   const Home& home = segment_.home(rank);
+  const std::uint64_t token = home.token.load();
+  if (token == 0) return false;  // not said yet
   std::uint64_t seen = 0;
   iovec mine[] = {{.iov_base = to, .iov_len = bytes}, {.iov_base = &seen, .iov_len = sizeof seen}};
   iovec theirs[] = {{.iov_base = pointer(address), .iov_len = bytes},
                     {.iov_base = pointer(home.address.load()), .iov_len = sizeof seen}};
   const auto pid = static_cast<pid_t>(home.pid.load());
   const ssize_t count = process_vm_readv(pid, mine, 2, theirs, 2, 0);
-  if (count == static_cast<ssize_t>(bytes + sizeof seen) && seen == home.token.load()) return true;
+  if (count == static_cast<ssize_t>(bytes + sizeof seen) && seen == token) return true;
   is_closed_[at] = true;
   return false;
 }
