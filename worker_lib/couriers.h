@@ -1,10 +1,8 @@
-// edge. Who finishes the messages that a program has started: threads of the group's, for as long
-// as the program does not wait for them itself.
+// edge. Who finishes the messages that a program has started, for as long as the program does not
+// wait for them itself: a thread for each message that goes on in its own finish only, and one that
+// asks after all others every few milliseconds, by which they move, too.
 //
-// Grace:   a message of which is_done can be asked is left to the program for a moment, as it
-// mostly
-//          waits for a message at once, and would have to wait for the thread then.
-// Thread:  send from any.
+// Thread:  send and look_after from any.
 // Owner:   a group; stop() has all that was sent done, then joins.
 #pragma once
 
@@ -25,20 +23,22 @@ class Couriers {
   Couriers(const Couriers&) = delete;
   Couriers& operator=(const Couriers&) = delete;
 
-  // To be done right away: errands wait for other ranks, and so must not wait for each other.
+  // To be done right away: it waits for other ranks, and so must not wait for others of its kind.
   void send(std::shared_ptr<Errand> errand);
-  // To be done if nobody has begun with it after 1 to 2 ms.
-  void send_later(std::shared_ptr<Errand> errand);
+  // To be asked after until it is done: every millisecond, every ten where it takes long. Requires
+  // one whose end can be asked for.
+  void look_after(std::shared_ptr<Errand> errand);
   // Afterwards nothing may be sent. Again: nothing.
   void stop();
 
  private:
+  using Errands = std::vector<std::shared_ptr<Errand>>;
+
   void watch();
 
   std::mutex mutex_;
   std::condition_variable stopping_;
-  std::vector<std::shared_ptr<Errand>> fresh_;  // since the watcher last looked
-  std::vector<std::shared_ptr<Errand>> older_;
+  Errands fresh_;  // since the watcher last looked
   bool is_watching_ = false;
   bool is_stopping_ = false;
   Threads threads_{Threads::kNoLimit};

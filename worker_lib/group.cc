@@ -226,8 +226,10 @@ Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
         [&] { return guarded(name, limit, [&] { return transfer->finish(limit.deadline); }); }));
   }
   const auto errand = std::make_shared<worker::Errand>(
-      finishing(name, limit, transfer), [transfer] { return transfer->is_done().value_or(false); });
-  couriers_.send_later(errand);
+      finishing(name, limit, transfer), [transfer, deadline = limit.deadline] {
+        return transfer->is_done().value_or(false) || Deadline::clock::now() >= deadline;
+      });
+  couriers_.look_after(errand);
   return Work(errand);
 }
 

@@ -136,42 +136,48 @@ TEST_CASE("an errand that was done on the spot is like one that was done later")
   CHECK_THROWS_WITH(failed->get(), "too late");
 }
 
-TEST_CASE("a courier does what nobody waits for") {
+TEST_CASE("couriers do what was sent to them") {
   Couriers couriers;
   Doer doer;
-  const auto errand = std::make_shared<Errand>(doer.deed(), never);
-  couriers.send_later(errand);
-  CHECK(errand->wait_for(seconds(60)));
+  const auto errand = std::make_shared<Errand>(doer.deed());
+  couriers.send(errand);
+  errand->wait();
   CHECK_FALSE(doer.is_this_thread());
-  // Again, after the one who watches has gone to sleep.
-  std::this_thread::sleep_for(milliseconds(10));
-  const auto next = std::make_shared<Errand>(doer.deed(), never);
-  couriers.send_later(next);
-  CHECK(next->wait_for(seconds(60)));
 }
 
-TEST_CASE("couriers leave an errand to who waits for it at once") {
+TEST_CASE("what nobody waits for is asked after, soon or late, and done when it would end") {
   Couriers couriers;
-  int mine = 0;
+  for (const milliseconds when : {milliseconds(0), milliseconds(5), milliseconds(300)}) {
+    Doer doer;
+    std::atomic<bool> would_end = false;
+    const auto errand = std::make_shared<Errand>(doer.deed(), [&] { return would_end.load(); });
+    couriers.look_after(errand);
+    std::this_thread::sleep_for(when);
+    CHECK(errand->is_open());
+    would_end = true;
+    while (errand->is_open()) std::this_thread::yield();
+    CHECK(errand->wait_for(seconds(60)));
+    CHECK_FALSE(doer.is_this_thread());
+  }
+}
+
+TEST_CASE("an errand that is looked after is still done by who waits") {
+  Couriers couriers;
   for (int i = 0; i < 1000; ++i) {
     Doer doer;
     const auto errand = std::make_shared<Errand>(doer.deed(), never);
-    couriers.send_later(errand);
+    couriers.look_after(errand);
     errand->wait();
-    if (doer.is_this_thread()) ++mine;
+    CHECK(doer.is_this_thread());
   }
-  CHECK(mine > 500);  // all but where this thread had to wait for a core
 }
 
-TEST_CASE("stopped couriers have done all that was sent") {
+TEST_CASE("stopped couriers have done all that was sent and looked after") {
   Couriers couriers;
   Doer doer;
-  std::vector<std::shared_ptr<Errand>> errands;
   for (int i = 0; i < 10; ++i) {
-    errands.push_back(std::make_shared<Errand>(doer.deed(), never));
-    couriers.send_later(errands.back());
-    errands.push_back(std::make_shared<Errand>(doer.deed()));
-    couriers.send(errands.back());
+    couriers.look_after(std::make_shared<Errand>(doer.deed(), never));
+    couriers.send(std::make_shared<Errand>(doer.deed()));
   }
   couriers.stop();
   CHECK(doer.times == 20);

@@ -35,7 +35,10 @@ std::optional<Frame> Link::next() {
   }
 }
 
-void Link::take(const Frame& frame, std::byte* to) { has_news_ |= in_.take(frame, to); }
+void Link::take(const Frame& frame, std::byte* to) {
+  has_moved_ = true;
+  has_news_ |= in_.take(frame, to);
+}
 
 void Link::arrive(const Frame& frame) {
   const auto found = arriving_.find(frame.number);
@@ -109,7 +112,7 @@ bool Link::stream(Outgoing& message, std::uint64_t number) {
 
 bool Link::push(const Frame& frame, const std::byte* payload) {
   if (!out_.push(frame, payload)) return false;
-  has_news_ = true;
+  has_news_ = has_moved_ = true;
   return true;
 }
 

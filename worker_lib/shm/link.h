@@ -72,8 +72,10 @@ class Link {
   // Writes as much as there is room for.
   void flush();
 
-  // Since the last time: whether the peer has something to look at; whether anything was done.
+  // Since the last time: whether the peer has something to look at; whether a frame has moved,
+  // either way; whether a message was done.
   bool has_news() { return std::exchange(has_news_, false); }
+  bool has_moved() { return std::exchange(has_moved_, false); }
   bool has_done() { return std::exchange(has_done_, false); }
 
  private:
@@ -94,6 +96,7 @@ class Link {
   std::uint64_t next_number_ = 0;
   std::uint64_t short_bytes_ = 0;  // sent, ever; as settled
   bool has_news_ = false;
+  bool has_moved_ = false;
   bool has_done_ = false;
 };
 

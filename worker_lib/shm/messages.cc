@@ -12,6 +12,8 @@ using Kind = WorkerError::Kind;
 
 // A tenth of a millisecond's work.
 constexpr std::size_t kFetchBytes = 1024 * 1024;
+// For how long who only asks lends a hand.
+constexpr std::chrono::microseconds kMomentOfMoving{500};
 
 bool belongs(const Incoming& wanted, int from, std::uint32_t tag) {
   return wanted.tag == tag && (!wanted.from || *wanted.from == from);
@@ -118,11 +120,17 @@ std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::option
 
 template <typename Question>
 bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (is_done()) return true;
-  const bool is_over = alarm_.is_raised() || is_hopeless(peer);
-  move();
-  return is_done() || is_over;
+  const Deadline until = Deadline::clock::now() + kMomentOfMoving;
+  while (true) {
+    const bool is_over = alarm_.is_raised() || is_hopeless(peer);
+    const bool has_moved = move();
+    if (is_done() || is_over) return true;
+    if (!has_moved || Deadline::clock::now() >= until) return false;
+    lock.unlock();  // who waits goes first
+    lock.lock();
+  }
 }
 
 template <typename Question>
@@ -164,7 +172,7 @@ std::vector<int> Messages::others() const {
   return ranks;
 }
 
-void Messages::move() {
+bool Messages::move() {
   const int size = segment_.size();
   bool has_done = false;
   for (int i = 0; i < size; ++i) {
@@ -173,17 +181,19 @@ void Messages::move() {
     while (const auto frame = link(peer).next()) sort(peer, *frame);
     link(peer).flush();
   }
-  fetch_some();
+  bool has_moved = fetch_some();
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank_) continue;
     // Grants that were made for one link while another was read.
     link(peer).flush();
     has_done |= link(peer).has_done();
+    has_moved |= link(peer).has_moved();
     if (link(peer).has_news()) ring(segment_.message_bell(peer));
   }
   first_link_ = (first_link_ + 1) % size;
   // Another thread may wait for what this one has done.
   if (has_done && waiting_ > 0) ring(segment_.message_bell(rank_));
+  return has_moved;
 }
 
 void Messages::sort(int from, const Frame& frame) {
@@ -216,11 +226,12 @@ bool Messages::find_kept(const std::shared_ptr<Incoming>& wanted) {
 }
 
 // A piece, so that nothing else waits for long.
-void Messages::fetch_some() {
-  if (fetches_.empty()) return;
+bool Messages::fetch_some() {
+  if (fetches_.empty()) return false;
   Fetch& fetch = fetches_.front();
   if (fetch.to->is_dropped || has_fetched(fetch)) fetches_.pop_front();
   if (!fetches_.empty() && waiting_ > 0) ring(segment_.message_bell(rank_));
+  return true;
 }
 
 // Nothing is left to do for it here.

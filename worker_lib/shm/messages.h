@@ -1,7 +1,8 @@
 // core. Messages between the ranks: which send belongs to which recv.
 //
-// Progress: whoever waits for one of its messages moves all messages of its rank; between waits
-//           nothing moves, except what fits into the rings when it is started.
+// Progress: whoever waits for one of its messages, or asks after it, moves all messages of its
+// rank;
+//           between that nothing moves, except what fits into the rings when it is started.
 // Order:    messages of one pair of ranks with the same tag meet recvs in the order both were
 //           started. A recv from anyone takes what came first.
 // Limits:   a short message (kShortBytes) is done when sent, unless the receiver has
@@ -52,7 +53,7 @@ class Messages {
     std::shared_ptr<Incoming> to;
   };
 
-  // Whether a wait for that would end at once, after moving what can be.
+  // Whether a wait for that would end at once; moves messages while they move, for a moment.
   template <typename Question>
   bool would_end(std::optional<int> peer, Question&& is_done);
   // Moves messages until is_done, which is asked with the lock held. False: not in time. `peer`:
@@ -61,11 +62,12 @@ class Messages {
   bool wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done);
   bool is_hopeless(std::optional<int> peer) const;
   std::vector<int> others() const;
-  void move();
+  // Whether anything has.
+  bool move();
   void sort(int from, const Frame& frame);
   bool find_kept(const std::shared_ptr<Incoming>& wanted);
   void accept(const std::shared_ptr<Incoming>& wanted, int from, const Frame& frame);
-  void fetch_some();
+  bool fetch_some();
   bool has_fetched(const Fetch& fetch);
   Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
 

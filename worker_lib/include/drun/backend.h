@@ -98,8 +98,9 @@ class Transfer {
   // Blocks until the message is delivered, or received; returns the other rank.
   virtual int finish(Deadline deadline) = 0;
   // Whether finish would return or throw at once; true stays true. Of messages that go on whenever
-  // this rank waits for any message of the group: then finish may be called late, by who waits for
-  // this one. Nothing: this one goes on in its own finish only, which a thread calls right away.
+  // this rank waits for or asks after any message of the group: then finish may be called late, by
+  // who waits for this one. Nothing: this one goes on in its own finish only, which a thread calls
+  // right away.
   virtual std::optional<bool> is_done() { return std::nullopt; }
 };
 
