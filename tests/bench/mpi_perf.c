@@ -50,8 +50,11 @@ int main(int argc, char** argv) {
   Operation* operation = strcmp(argv[1], "send_recv") == 0 ? send_recv : all_reduce;
   const long most = atol(argv[3]);
   const double budget = atof(argv[4]);
-  float* data = calloc((size_t)most / sizeof(float) + 1, sizeof(float));
-  float* other = calloc((size_t)most / sizeof(float) + 1, sizeof(float));
+  const size_t room = (size_t)most / sizeof(float) + 1;
+  float* data = malloc(room * sizeof(float));
+  float* other = malloc(room * sizeof(float));
+  // Written to, or all of it would be the same page of zeros.
+  for (size_t i = 0; i < room; ++i) data[i] = other[i] = 1;
   for (long bytes = atol(argv[2]); bytes <= most; bytes *= 4) {
     const int count = (int)(bytes / (long)sizeof(float));
     double least = seconds_of(operation, data, other, count, 2);
