@@ -43,7 +43,7 @@ void Couriers::stop() {
 void Couriers::watch() {
   Errands all;
   std::unique_lock lock(mutex_);
-  for (int idle = 0; !all.empty() || idle <= kIdleTicks; ++idle) {
+  for (int idle = 0; !all.empty() || idle <= kIdleTicks; idle = std::min(idle, kIdleTicks) + 1) {
     const milliseconds tick = idle < kIdleTicks ? kTick : kSlowTick;
     stopping_.wait_for(lock, tick, [this] { return is_stopping_; });
     const bool is_last = is_stopping_;

@@ -75,9 +75,10 @@ Result<Identity> find_identity(const InitOptions& options, const InitMethod& met
   if (rank.size() == 2) return named_by_caller(rank, store, environment, ancestor);
   if (rank.size() == 1) {
     return unusable("rank and world_size belong together: init_process_group was given only " +
-                 std::string(rank.count("RANK") > 0 ? "rank" : "world_size"));
+                    std::string(rank.count("RANK") > 0 ? "rank" : "world_size"));
   }
-  if (options.store) return unusable("a store of your own needs rank and world_size in InitOptions");
+  if (options.store)
+    return unusable("a store of your own needs rank and world_size in InitOptions");
   Result<Identity> told = identify(laid_over(store, environment), ancestor);
   if (told || store.empty()) return told;
   return with_context(told.error(), "init_method \"" + options.init_method +
@@ -94,7 +95,7 @@ Result<InitPlan> plan_init(const InitOptions& options, const Lookup& environment
   if (!method) return method.error();
   if (options.timeout.count() <= 0) {
     return unusable("InitOptions::timeout of " + std::to_string(options.timeout.count()) +
-                 " ms leaves no time; give at least 1 ms");
+                    " ms leaves no time; give at least 1 ms");
   }
   const Result<Identity> identity = find_identity(options, *method, environment, ancestor);
   if (!identity) return identity.error();
