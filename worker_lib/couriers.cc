@@ -17,15 +17,24 @@ constexpr int kIdleTicks = 100;
 
 }  // namespace
 
-void Couriers::send(std::shared_ptr<Errand> errand) {
-  threads_.submit([errand = std::move(errand)] { errand->run(); });
+std::shared_ptr<Errand> Couriers::send(Errand::Deed deed) {
+  const auto self = std::make_shared<std::weak_ptr<Errand>>();
+  auto errand = std::make_shared<Errand>(std::move(deed), [this, self] {
+    if (std::shared_ptr<Errand> open = std::exchange(*self, {}).lock()) {
+      threads_.submit([open = std::move(open)] { open->run(); });
+    }
+    return false;
+  });
+  *self = errand;
+  look_after(errand);
+  return errand;
 }
 
 void Couriers::look_after(std::shared_ptr<Errand> errand) {
   const std::lock_guard lock(mutex_);
   fresh_.push_back(std::move(errand));
-  if (std::exchange(is_watching_, true)) return;
-  watcher_.submit([this] { watch(); });
+  if (!std::exchange(is_watching_, true)) return watcher_.submit([this] { watch(); });
+  if (is_slow_) changed_.notify_one();
 }
 
 void Couriers::stop() {
@@ -33,24 +42,25 @@ void Couriers::stop() {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
   }
-  stopping_.notify_all();
+  changed_.notify_one();
   watcher_.stop();
   threads_.stop();
 }
 
 // It goes on for some idle ticks with nothing to do, too: to wake it for each message would be what
-// it is there to save.
+// it is there to save. What is fresh has a tick in which its program may come for it.
 void Couriers::watch() {
   Errands all;
   std::unique_lock lock(mutex_);
-  for (int idle = 0; !all.empty() || idle <= kIdleTicks; idle = std::min(idle, kIdleTicks) + 1) {
-    const milliseconds tick = idle < kIdleTicks ? kTick : kSlowTick;
-    stopping_.wait_for(lock, tick, [this] { return is_stopping_; });
+  const auto has_any = [&] { return !all.empty() || !fresh_.empty(); };
+  for (int idle = 0; has_any() || (idle <= kIdleTicks && !is_stopping_);
+       idle = std::min(idle, kIdleTicks) + 1) {
+    is_slow_ = idle >= kIdleTicks;
+    const bool was_stopping = is_stopping_;
+    changed_.wait_for(lock, is_slow_ && !was_stopping ? kSlowTick : kTick, [&] {
+      return is_stopping_ != was_stopping || (is_slow_ && !fresh_.empty());
+    });
     const bool is_last = is_stopping_;
-    if (!fresh_.empty()) idle = 0;
-    std::move(fresh_.begin(), fresh_.end(), std::back_inserter(all));
-    fresh_.clear();
-    if (is_last && all.empty()) break;
     lock.unlock();
     if (is_last) {
       for (const std::shared_ptr<Errand>& errand : all) errand->run();
@@ -60,8 +70,11 @@ void Couriers::watch() {
     if (open != all.end()) idle = 0;
     all.erase(open, all.end());
     lock.lock();
+    if (!fresh_.empty()) idle = 0;
+    std::move(fresh_.begin(), fresh_.end(), std::back_inserter(all));
+    fresh_.clear();
   }
-  is_watching_ = false;
+  is_watching_ = is_slow_ = false;
 }
 
 }  // namespace drun::worker

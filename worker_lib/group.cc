@@ -216,11 +216,7 @@ Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
   limit.peer = message.peer;
   const std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return post(message); });
   const std::optional<bool> is_done = transfer->is_done();
-  if (!is_done) {
-    const auto errand = std::make_shared<worker::Errand>(finishing(name, limit, transfer));
-    couriers_.send(errand);
-    return Work(errand);
-  }
+  if (!is_done) return Work(couriers_.send(finishing(name, limit, transfer)));
   if (*is_done) {
     return Work(worker::Errand::done(
         [&] { return guarded(name, limit, [&] { return transfer->finish(limit.deadline); }); }));

@@ -1,6 +1,8 @@
 #include "worker_lib/errand.h"
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -136,13 +138,52 @@ TEST_CASE("an errand that was done on the spot is like one that was done later")
   CHECK_THROWS_WITH(failed->get(), "too late");
 }
 
-TEST_CASE("couriers do what was sent to them") {
+TEST_CASE("what was sent is done by who waits for it at once") {
+  Couriers couriers;
+  for (int i = 0; i < 1000; ++i) {
+    Doer doer;
+    couriers.send(doer.deed())->wait();
+    if (doer.is_this_thread()) return;
+  }
+  FAIL("each of them by another thread");
+}
+
+TEST_CASE("what was sent is done by another thread when somebody asks for its end") {
   Couriers couriers;
   Doer doer;
-  const auto errand = std::make_shared<Errand>(doer.deed());
-  couriers.send(errand);
-  errand->wait();
+  const std::shared_ptr<Errand> errand = couriers.send(doer.deed());
+  while (!errand->is_done()) std::this_thread::yield();
   CHECK_FALSE(doer.is_this_thread());
+  Doer other;
+  CHECK(couriers.send(other.deed())->wait_for(seconds(60)));
+  CHECK_FALSE(other.is_this_thread());
+}
+
+TEST_CASE("what was sent is done by another thread when nobody comes for it, soon or late") {
+  Couriers couriers;
+  for (const milliseconds idle : {milliseconds(0), milliseconds(5), milliseconds(300)}) {
+    std::this_thread::sleep_for(idle);
+    Doer doer;
+    const std::shared_ptr<Errand> errand = couriers.send(doer.deed());
+    while (errand->is_open()) std::this_thread::yield();
+    errand->wait();
+    CHECK_FALSE(doer.is_this_thread());
+  }
+}
+
+TEST_CASE("what was sent does not wait for others that were") {
+  Couriers couriers;
+  std::promise<void> word;
+  const std::shared_ptr<Errand> first = couriers.send([heard = word.get_future().share()] {
+    heard.wait();
+    return 1;
+  });
+  const std::shared_ptr<Errand> second = couriers.send([&word] {
+    word.set_value();
+    return 2;
+  });
+  while (!first->is_done()) std::this_thread::yield();
+  CHECK(second->is_done());
 }
 
 TEST_CASE("what nobody waits for is asked after, soon or late, and done when it would end") {
@@ -177,7 +218,7 @@ TEST_CASE("stopped couriers have done all that was sent and looked after") {
   Doer doer;
   for (int i = 0; i < 10; ++i) {
     couriers.look_after(std::make_shared<Errand>(doer.deed(), never));
-    couriers.send(std::make_shared<Errand>(doer.deed()));
+    couriers.send(doer.deed());
   }
   couriers.stop();
   CHECK(doer.times == 20);

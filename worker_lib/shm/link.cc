@@ -8,6 +8,10 @@ namespace drun::worker::shm {
 Link::Link(const Segment& segment, int rank, int peer)
     : out_(segment, rank, peer), in_(segment, peer, rank) {}
 
+bool Link::send_at_once(const Outgoing& message) {
+  return queue_.empty() && may_be_short(message.bytes) && push_short(message);
+}
+
 void Link::send(std::shared_ptr<Outgoing> message) { queue_.push_back(std::move(message)); }
 
 void Link::grant(std::uint64_t number, std::shared_ptr<Incoming> to) {
@@ -77,23 +81,38 @@ void Link::flush() {
 }
 
 bool Link::start(const std::shared_ptr<Outgoing>& message) {
-  Frame frame{.kind = FrameKind::Short,
-              .tag = message->tag,
-              .bytes = message->bytes,
-              .signature = message->signature};
-  const std::uint64_t kept = short_bytes_ - out_.settled_bytes();
-  if (message->bytes <= kShortBytes && kept + kept_bytes(message->bytes) <= kMostKeptBytes) {
-    if (!push(frame, message->data)) return false;
-    short_bytes_ += kept_bytes(message->bytes);
+  if (may_be_short(message->bytes)) {
+    if (!push_short(*message)) return false;
     message->is_done = has_done_ = true;
     return true;
   }
-  frame.kind = FrameKind::Offer;
-  frame.bytes = 0;
-  frame.address = reinterpret_cast<std::uintptr_t>(message->data);
-  frame.number = next_number_;
+  const Frame frame{.kind = FrameKind::Offer,
+                    .tag = message->tag,
+                    .number = next_number_,
+                    .address = reinterpret_cast<std::uintptr_t>(message->data),
+                    .signature = message->signature};
   if (!push(frame, nullptr)) return false;
   offered_[next_number_++] = message;
+  return true;
+}
+
+bool Link::may_be_short(std::size_t bytes) {
+  if (bytes > kShortBytes) return false;
+  const auto has_credit = [&] {
+    return short_bytes_ - settled_bytes_ + kept_bytes(bytes) <= kMostKeptBytes;
+  };
+  if (has_credit()) return true;
+  settled_bytes_ = out_.settled_bytes();
+  return has_credit();
+}
+
+bool Link::push_short(const Outgoing& message) {
+  const Frame frame{.kind = FrameKind::Short,
+                    .tag = message.tag,
+                    .bytes = message.bytes,
+                    .signature = message.signature};
+  if (!push(frame, message.data)) return false;
+  short_bytes_ += kept_bytes(message.bytes);
   return true;
 }
 

@@ -57,6 +57,8 @@ class Link {
  public:
   Link(const Segment& segment, int rank, int peer);
 
+  // True: it was short, has gone and is done with. False: not this way.
+  bool send_at_once(const Outgoing& message);
   void send(std::shared_ptr<Outgoing> message);
   // The data of this offer of the peer's, please.
   void grant(std::uint64_t number, std::shared_ptr<Incoming> to);
@@ -80,6 +82,8 @@ class Link {
 
  private:
   bool start(const std::shared_ptr<Outgoing>& message);
+  bool may_be_short(std::size_t bytes);
+  bool push_short(const Outgoing& message);
   bool stream(Outgoing& message, std::uint64_t number);
   void arrive(const Frame& frame);
   void granted(std::uint64_t number);
@@ -94,7 +98,8 @@ class Link {
   std::map<std::uint64_t, std::shared_ptr<Outgoing>> sending_;
   std::map<std::uint64_t, std::shared_ptr<Incoming>> arriving_;
   std::uint64_t next_number_ = 0;
-  std::uint64_t short_bytes_ = 0;  // sent, ever; as settled
+  std::uint64_t short_bytes_ = 0;    // sent, ever; as settled
+  std::uint64_t settled_bytes_ = 0;  // when last asked
   bool has_news_ = false;
   bool has_moved_ = false;
   bool has_done_ = false;

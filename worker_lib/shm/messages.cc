@@ -21,6 +21,16 @@ bool belongs(const Incoming& wanted, int from, std::uint32_t tag) {
 
 }  // namespace
 
+class Messages::Sent final : public Transfer {
+ public:
+  explicit Sent(int to) : to_(to) {}
+  int finish(Deadline) override { return to_; }
+  std::optional<bool> is_done() override { return true; }
+
+ private:
+  const int to_;
+};
+
 class Messages::Sending final : public Transfer {
  public:
   Sending(Messages& messages, std::shared_ptr<Outgoing> message, int to)
@@ -87,16 +97,20 @@ Messages::Messages(const Segment& segment, int rank, Patience patience, Alarm& a
 }
 
 std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to, int tag) {
-  auto message = std::make_shared<Outgoing>();
-  message->tag = static_cast<std::uint32_t>(tag);
-  message->data = static_cast<const std::byte*>(data.data);
-  message->bytes = data.count * size_bytes(data.type);
-  message->signature = signature_of(data.type, data.count);
+  const Outgoing message{.tag = static_cast<std::uint32_t>(tag),
+                         .data = static_cast<const std::byte*>(data.data),
+                         .bytes = data.count * size_bytes(data.type),
+                         .signature = signature_of(data.type, data.count)};
   alarm_.check();
   const std::lock_guard lock(mutex_);
-  link(to).send(message);
+  if (link(to).send_at_once(message)) {
+    ring(segment_.message_bell(to));
+    return std::make_unique<Sent>(to);
+  }
+  auto queued = std::make_shared<Outgoing>(message);
+  link(to).send(queued);
   move();
-  return std::make_unique<Sending>(*this, message, to);
+  return std::make_unique<Sending>(*this, std::move(queued), to);
 }
 
 std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::optional<int> from,
@@ -136,18 +150,22 @@ bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
 template <typename Question>
 bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done) {
   Bell& bell = segment_.message_bell(rank_);
+  // Known here before the ring is.
+  const LongWord& written = segment_.ring_ends(peer.value_or(rank_), rank_).written;
   std::unique_lock lock(mutex_);
   if (is_done()) return true;
   ++waiting_;
   bool is_in_time = true;
   while (true) {
+    const std::uint64_t seen = written.load();
     const std::uint32_t rings = bell.rings.load();
     const bool is_over = alarm_.is_raised() || is_hopeless(peer);
     move();
     // What has come is received, whatever has happened since.
     if (is_done() || is_over || !is_in_time) break;
     lock.unlock();
-    is_in_time = wait_at(bell, patience_, deadline, [&] { return bell.rings.load() != rings; });
+    is_in_time = wait_at(bell, patience_, deadline,
+                         [&] { return written.load() != seen || bell.rings.load() != rings; });
     lock.lock();
   }
   --waiting_;

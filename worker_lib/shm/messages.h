@@ -37,6 +37,7 @@ class Messages {
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from, int tag);
 
  private:
+  class Sent;
   class Sending;
   class Receiving;
   // A message that nobody has asked for yet.

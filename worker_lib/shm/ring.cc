@@ -6,6 +6,7 @@
 #include <string>
 
 #include "drun/backend.h"
+#include "worker_lib/shm/wait.h"
 
 namespace drun::worker::shm {
 namespace {
@@ -29,13 +30,19 @@ bool RingWriter::push(const Frame& frame, const std::byte* payload) {
   copy_in(written_, &frame, sizeof frame);
   copy_in(written_ + sizeof frame, payload, frame.bytes);
   written_ += bytes;
-  ends_->written.store(written_);
+  ends_->written.store(written_, std::memory_order_release);
+  detail::claim_line(bytes_ + written_ % kRingBytes);
   return true;
 }
 
-bool RingWriter::has_room(std::size_t bytes) const {
-  const std::uint64_t unread = written_ - ends_->read.load();
-  return unread <= kRingBytes && kRingBytes - unread >= bytes;
+bool RingWriter::has_room(std::size_t bytes) {
+  const auto fits = [&] {
+    const std::uint64_t unread = written_ - seen_read_;
+    return unread <= kRingBytes && kRingBytes - unread >= bytes;
+  };
+  if (fits()) return true;
+  seen_read_ = ends_->read.load();
+  return fits();
 }
 
 void RingWriter::copy_in(std::uint64_t at, const void* from, std::size_t bytes) {

@@ -43,12 +43,13 @@ class RingWriter {
   std::uint64_t settled_bytes() const { return ends_->settled.load(); }
 
  private:
-  bool has_room(std::size_t bytes) const;
+  bool has_room(std::size_t bytes);
   void copy_in(std::uint64_t at, const void* from, std::size_t bytes);
 
   RingEnds* ends_;
   std::byte* bytes_;
   std::uint64_t written_ = 0;
+  std::uint64_t seen_read_ = 0;  // the reader's line is fetched only when it matters
 };
 
 class RingReader {

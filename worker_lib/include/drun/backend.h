@@ -99,8 +99,8 @@ class Transfer {
   virtual int finish(Deadline deadline) = 0;
   // Whether finish would return or throw at once; true stays true. Of messages that go on whenever
   // this rank waits for or asks after any message of the group: then finish may be called late, by
-  // who waits for this one. Nothing: this one goes on in its own finish only, which a thread calls
-  // right away.
+  // who waits for this one. Nothing: this one goes on in its own finish only, which who waits for
+  // it calls, or a thread that soon does.
   virtual std::optional<bool> is_done() { return std::nullopt; }
 };
 
