@@ -1,5 +1,6 @@
 #include "worker_lib/shm/peer_memory.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -9,6 +10,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/shm_ranks.h"
+#include "worker_lib/calls.h"
 #include "worker_lib/shm/shm_backend.h"
 
 namespace drun {
@@ -42,6 +44,33 @@ bool reads(shm::PeerMemory& memory, int rank, std::string_view text) {
                      seen.size()) &&
          seen == text;
 }
+
+// Memory of whole pages, which its process can close to everybody.
+class Pages {
+ public:
+  explicit Pages(std::size_t count)
+      : bytes_(count * kPageBytes),
+        data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    REQUIRE(data_ != MAP_FAILED);
+    std::memset(data_, 0, bytes_);
+  }
+  ~Pages() { munmap(data_, bytes_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+
+  void* data() const { return data_; }
+  std::size_t size_bytes() const { return bytes_; }
+  void close(std::size_t page) const {
+    REQUIRE(mprotect(static_cast<std::byte*>(data_) + page * kPageBytes, kPageBytes, PROT_NONE) ==
+            0);
+  }
+
+ private:
+  static constexpr std::size_t kPageBytes = 4096;
+
+  const std::size_t bytes_;
+  void* const data_;
+};
 
 Integers numbers(int first) {
   Integers all(1 << 20);
@@ -101,6 +130,68 @@ TEST_CASE("shared memory: messages go through the ring when a rank's memory is n
       expect(got == numbers(1 - rank), "the other's numbers");
     }
     self.barrier();
+  }));
+}
+
+TEST_CASE("shared memory: both ends of a buffer are tried, not what lies between") {
+  const shm::Segment segment = new_segment(2);
+  shm::PeerMemory mine(segment, 1, true);
+  CHECK_FALSE(mine.seems_open());
+  const shm::PeerMemory theirs(segment, 0, true);
+  CHECK(mine.seems_open());
+  const Pages pages(3);
+  const shm::PeerBuffers buffers(mine, 1, {address_of(pages.data()), 8}, pages.size_bytes());
+  CHECK(buffers.are_there());
+  std::vector<std::byte> got(pages.size_bytes());
+  CHECK(buffers.read(0, 0, got.data(), got.size()));
+  pages.close(1);
+  CHECK(buffers.are_there());
+  CHECK_FALSE(buffers.read(0, 0, got.data(), got.size()));
+  CHECK_FALSE(mine.seems_open());
+  CHECK_FALSE(buffers.are_there());
+}
+
+// 4 MB is read; what differs is who can.
+TEST_CASE("shared memory: long sums of two ranks, whether they can read each other or not") {
+  const StoreProcess store;
+  const std::string unknown = GENERATE("nobody", "rank 0", "both");
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    shm::Parts parts = shm::connect_parts(shm_context(rank, 2, store.port()));
+    const shm::Segment segment = parts.segment;
+    ShmRank self(shm::make_backend(std::move(parts)), rank, 2);
+    if (unknown == "both" || (unknown == "rank 0" && rank == 0)) {
+      segment.home(rank).token.store(4711);
+    }
+    self.barrier();
+    for (const std::size_t count : {1U << 20, (1U << 20) + 1, 3U << 20, (8U << 20) + 3}) {
+      Integers data(count);
+      std::iota(data.begin(), data.end(), rank);
+      self.run(worker::all_reduce_call({rank, 2}, data, ReduceOp::Sum));
+      bool is_right = true;
+      for (std::size_t i = 0; i < count; ++i) is_right &= data[i] == static_cast<int>(2 * i + 1);
+      expect(is_right, "the sum of " + std::to_string(count));
+      // It is this rank's again.
+      std::fill(data.begin(), data.end(), -1);
+    }
+    self.barrier();
+  }));
+}
+
+TEST_CASE("shared memory: a sum that cannot be read to its end fails on both ranks") {
+  check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
+    constexpr std::size_t kPages = 1024;
+    const Pages pages(kPages);
+    self.barrier();
+    // In rank 0's share, which this rank leaves alone until rank 0 has reduced it.
+    if (self.rank() == 1) pages.close(kPages / 4);
+    const Elements data(pages.data(), pages.size_bytes() / 4, DataType::F32);
+    const std::string failure = self.failure_of([&] {
+      self.run(worker::all_reduce_call({self.rank(), 2}, data, ReduceOp::Sum));
+    });
+    expect(failure.find("can be read at its ends, but not in between") != std::string::npos,
+           failure);
+    self.failure_of([&] { self.barrier(); });
+    _exit(0);  // as below
   }));
 }
 

@@ -17,6 +17,9 @@ using Kind = WorkerError::Kind;
 // Shorter ones are copied faster than a last meeting takes.
 constexpr std::size_t kDirectBytes = 16 * 1024;
 
+// Not in a region: the offset is an address in the rank's own memory.
+constexpr std::uint32_t kOwnMemory = ~std::uint32_t{0};
+
 bool is_sum(const Call& call) {
   return call.operation == Operation::AllReduce || call.operation == Operation::Reduce;
 }
@@ -54,22 +57,24 @@ void Collectives::run(const Call& call, const Turn& turn) {
   }
   if (is_sum(call)) {
     Sum sum(rounds_, call, turn.deadline);
-    return perform(call, turn, sum, place_of(call), false);
+    return perform(call, turn, sum, false);
   }
   const bool is_told = needs_sizes(call);
   const std::size_t longest =
       is_told ? agree_on_sizes(call, turn) : longest_part_bytes(call, rounds_.size());
   Exchange exchange(rounds_, call, longest);
-  perform(call, turn, exchange, place_of(call), is_told);
+  perform(call, turn, exchange, is_told);
 }
 
-void Collectives::perform(const Call& call, const Turn& turn, Motion& motion,
-                          std::optional<Place> place, bool is_open) {
+void Collectives::perform(const Call& call, const Turn& turn, Motion& motion, bool is_open) {
   if (is_open) return move_in_turns(motion, 0, turn.deadline);
+  const std::optional<Place> place = place_of(call, motion);
   if (!place && motion.turns() > 0) motion.put(0);
   switch (open(signature_of(call, rounds_.size()), place, turn)) {
     case Way::Direct:
       return move_directly(call, motion, turn.deadline);
+    case Way::Read:
+      return move_by_reading(call, motion, turn.deadline);
     case Way::InTurns:
       return move_in_turns(motion, 0, turn.deadline);
     case Way::WithData:
@@ -98,7 +103,34 @@ void Collectives::move_directly(const Call& call, Motion& motion, Deadline deadl
                          "rank " + std::to_string(rank) + "'s buffer is outside its region");
   }
   motion.take_directly(buffers);
+  rounds_.check_alarm();
   rounds_.meet(deadline);
+}
+
+void Collectives::move_by_reading(const Call& call, Motion& motion, Deadline deadline) {
+  std::vector<std::uint64_t> addresses;
+  for (int rank = 0; rank < rounds_.size(); ++rank) {
+    addresses.push_back(rounds_.station_of(rank).offset);
+  }
+  const PeerBuffers buffers(peers_, rounds_.rank(), std::move(addresses),
+                            buffer_of(call, rounds_.size()).bytes);
+  if (!are_all_well(buffers.are_there(), deadline)) return move_in_turns(motion, 0, deadline);
+  for (std::size_t step = 0; step < motion.reads(); ++step) {
+    const bool is_well = motion.read(step, buffers);
+    rounds_.check_alarm();
+    if (are_all_well(is_well, deadline)) continue;
+    throw BackendFailure(Kind::System, std::nullopt,
+                         "another rank's buffer can be read at its ends, but not in between");
+  }
+}
+
+bool Collectives::are_all_well(bool is_well, Deadline deadline) {
+  rounds_.my_station().region = is_well ? kOwnMemory : 0;
+  rounds_.meet(deadline);
+  for (int rank = 0; rank < rounds_.size(); ++rank) {
+    if (rounds_.station_of(rank).region != kOwnMemory) return false;
+  }
+  return true;
 }
 
 // What this rank has said it does not read again: it may be on its way out of this core still.
@@ -122,7 +154,8 @@ Collectives::Way Collectives::open(Signature signature, const std::optional<Plac
   }
   if (!is_agreed) throw_mismatch(turn);
   if (!is_any_region) return Way::WithData;
-  return is_same_region ? Way::Direct : Way::InTurns;
+  if (!is_same_region) return Way::InTurns;
+  return region == kOwnMemory ? Way::Read : Way::Direct;
 }
 
 void Collectives::throw_mismatch(const Turn& turn) const {
@@ -154,10 +187,12 @@ std::size_t Collectives::agree_on_sizes(const Call& call, const Turn& turn) {
   return longest_of(all) * size_bytes(call.type);
 }
 
-std::optional<Place> Collectives::place_of(const Call& call) const {
+std::optional<Place> Collectives::place_of(const Call& call, const Motion& motion) const {
   const Buffer buffer = buffer_of(call, rounds_.size());
   if (buffer.bytes <= kDirectBytes) return {};
-  return regions_.find(buffer.data, buffer.bytes);
+  if (auto place = regions_.find(buffer.data, buffer.bytes)) return place;
+  if (motion.reads() == 0 || !peers_.seems_open()) return {};
+  return Place{.region = kOwnMemory, .offset = reinterpret_cast<std::uintptr_t>(buffer.data)};
 }
 
 std::shared_ptr<void> Collectives::alloc(std::size_t size_bytes, const Turn& turn) {

@@ -4,6 +4,9 @@
 //
 // Direct:  a rank whose long buffer lies in a region says so instead of putting; if all lie in the
 //          same region nothing is copied, and a last meeting lets the buffers go.
+// Read:    a rank that may read the others' memory (peer_memory.h) says where its buffer is instead
+//          of putting; if all do, and each can, nobody puts. Whether each can is tried and told
+//          before anything is changed.
 // Uneven:  where a rank cannot know all sizes (gather_v, scatter_v, all_to_all_v) a round before
 //          tells them: what each rank gives and expects. The stations are never left, whatever the
 //          ranks disagree about.
@@ -23,29 +26,33 @@ namespace drun::worker::shm {
 
 class Collectives {
  public:
-  Collectives(const Segment& segment, int rank, Patience patience, Alarm& alarm, Regions& regions)
-      : rounds_(segment, rank, patience, alarm), regions_(regions) {}
+  Collectives(const Segment& segment, int rank, Patience patience, Alarm& alarm, Regions& regions,
+              PeerMemory& peers)
+      : rounds_(segment, rank, patience, alarm), regions_(regions), peers_(peers) {}
 
   void run(const Call& call, const Turn& turn);
   // Of the regions, this rank's part of a new one.
   std::shared_ptr<void> alloc(std::size_t size_bytes, const Turn& turn);
 
  private:
-  enum class Way { WithData, InTurns, Direct };
+  enum class Way { WithData, InTurns, Direct, Read };
 
-  void perform(const Call& call, const Turn& turn, Motion& motion, std::optional<Place> place,
-               bool is_open);
+  void perform(const Call& call, const Turn& turn, Motion& motion, bool is_open);
   void move_in_turns(Motion& motion, std::size_t first, Deadline deadline);
   void move_directly(const Call& call, Motion& motion, Deadline deadline);
+  void move_by_reading(const Call& call, Motion& motion, Deadline deadline);
+  // A meeting at which each rank says whether it is well; whether all are.
+  bool are_all_well(bool is_well, Deadline deadline);
   // Meets, compares, and says how the data goes.
   Way open(Signature signature, const std::optional<Place>& place, const Turn& turn);
   [[noreturn]] void throw_mismatch(const Turn& turn) const;
   // For a call whose sizes not every rank knows; returns the longest part in bytes.
   std::size_t agree_on_sizes(const Call& call, const Turn& turn);
-  std::optional<Place> place_of(const Call& call) const;
+  std::optional<Place> place_of(const Call& call, const Motion& motion) const;
 
   Rounds rounds_;
   Regions& regions_;
+  PeerMemory& peers_;
 };
 
 }  // namespace drun::worker::shm

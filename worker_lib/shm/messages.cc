@@ -85,12 +85,8 @@ class Messages::Receiving final : public Transfer {
 };
 
 Messages::Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm,
-                   bool reads_peers)
-    : segment_(segment),
-      alarm_(alarm),
-      rank_(rank),
-      patience_(patience),
-      peers_(segment, rank, reads_peers) {
+                   PeerMemory& peers)
+    : segment_(segment), alarm_(alarm), peers_(peers), rank_(rank), patience_(patience) {
   for (int peer = 0; peer < segment.size(); ++peer) {
     links_.push_back(peer == rank ? nullptr : std::make_unique<Link>(segment, rank, peer));
   }

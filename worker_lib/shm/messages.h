@@ -30,8 +30,7 @@ namespace drun::worker::shm {
 
 class Messages {
  public:
-  // reads_peers: whether long ones may be read from their senders' memory.
-  Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm, bool reads_peers);
+  Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm, PeerMemory& peers);
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from, int tag);
@@ -74,6 +73,7 @@ class Messages {
 
   Segment segment_;
   Alarm& alarm_;
+  PeerMemory& peers_;
   const int rank_;
   const Patience patience_;
 
@@ -82,7 +82,6 @@ class Messages {
   std::list<std::shared_ptr<Incoming>> wanted_;
   std::list<Kept> kept_;  // as they came
   std::deque<Fetch> fetches_;
-  PeerMemory peers_;
   int first_link_ = 0;  // looked at first, in turn
   int waiting_ = 0;     // threads
 };

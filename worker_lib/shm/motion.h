@@ -1,13 +1,15 @@
 // core. How one collective moves its data through the stations, a stationful at a time.
 //
-// put and take are called in turn, with a meeting between them; or else take_directly alone, when
-// all ranks' buffers lie in one region.
-// Owner:   lives for one call, whose pointers it uses.
+// put and take are called in turn, with a meeting between them; or else, when all ranks' buffers
+// lie in one region, take_directly alone; or else, when each rank can read the others' memory,
+// read, as often as reads() says, with a meeting after each. Owner:   lives for one call, whose
+// pointers it uses.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
+#include "worker_lib/shm/peer_memory.h"
 #include "worker_lib/shm/rounds.h"
 
 namespace drun::worker::shm {
@@ -27,6 +29,10 @@ class Motion {
   virtual void take(std::size_t turn) = 0;
   // buffers[rank]: that rank's input, or what it reduces in place.
   virtual void take_directly(const std::vector<std::byte*>& buffers) = 0;
+  // 0: not faster that way; the same on every rank.
+  virtual std::size_t reads() const { return 0; }
+  // False: some of it could not be read.
+  virtual bool read(std::size_t, const PeerBuffers&) { return true; }
 };
 
 }  // namespace drun::worker::shm

@@ -9,12 +9,14 @@
 //          each time: so that was the process that is meant, and not one that has its pid by now or
 //          in another pid namespace.
 // Owner:   a backend; what it says of itself must be readable until then.
-// Thread:  one at a time.
+// Thread:  any.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "worker_lib/shm/segment.h"
@@ -29,11 +31,36 @@ class PeerMemory {
   // Copies `bytes` from `address` in that rank's memory. False: it is not to be had; `to` may be
   // written to.
   bool read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes);
+  // Whether a read from each of the others is worth a try.
+  bool seems_open() const;
 
  private:
   Segment segment_;
+  const int rank_;
+  const bool may_read_;
   const std::unique_ptr<const std::uint64_t> token_;
-  std::vector<bool> is_closed_;  // by rank
+  std::vector<std::atomic<bool>> is_closed_;  // by rank
+};
+
+// One buffer of each rank's, all of the same size.   Owner: for one call.
+class PeerBuffers {
+ public:
+  PeerBuffers(PeerMemory& memory, int rank, std::vector<std::uint64_t> addresses,
+              std::size_t size_bytes)
+      : memory_(memory), rank_(rank), addresses_(std::move(addresses)), size_bytes_(size_bytes) {}
+
+  // As PeerMemory's.
+  bool read(std::size_t rank, std::size_t begin, std::byte* to, std::size_t bytes) const {
+    return memory_.read(static_cast<int>(rank), addresses_[rank] + begin, to, bytes);
+  }
+  // Both ends of each can be read.
+  bool are_there() const;
+
+ private:
+  PeerMemory& memory_;
+  const int rank_;
+  const std::vector<std::uint64_t> addresses_;  // by rank
+  const std::size_t size_bytes_;
 };
 
 }  // namespace drun::worker::shm

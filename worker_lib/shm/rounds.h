@@ -35,6 +35,10 @@ class Rounds {
 
   void meet(Deadline deadline);
 
+  // What was read of others' own memory is what they had there, and not what a rank that has given
+  // up has there now: or throws the alarm's reason.
+  void check_alarm() const { alarm_.check(); }
+
   // Of the round that was met last; valid until the next meeting.
   const std::byte* of(int rank) const { return segment_.payload(rank, round_ - 1); }
   const Station& station_of(int rank) const { return segment_.station(rank, round_ - 1); }

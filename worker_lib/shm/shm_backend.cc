@@ -21,8 +21,9 @@ class ShmBackend final : public Backend {
         lifelines_(std::move(parts.lifelines)),
         alarm_(parts.segment, parts.rank),
         regions_(std::move(parts.regions), parts.rank),
-        collectives_(parts.segment, parts.rank, patience_, alarm_, regions_),
-        messages_(parts.segment, parts.rank, patience_, alarm_, parts.reads_peers) {}
+        peers_(parts.segment, parts.rank, parts.reads_peers),
+        collectives_(parts.segment, parts.rank, patience_, alarm_, regions_, peers_),
+        messages_(parts.segment, parts.rank, patience_, alarm_, peers_) {}
 
   std::string name() const override { return "shm"; }
 
@@ -64,6 +65,7 @@ class ShmBackend final : public Backend {
   const Lifelines lifelines_;
   Alarm alarm_;
   Regions regions_;
+  PeerMemory peers_;
   Collectives collectives_;
   Messages messages_;
 };

@@ -4,6 +4,8 @@
 // Long:    each rank reduces its share of a stationful, from what the others have put, and puts the
 //          result; a second meeting, and who wants it has the shares copied together.
 // Direct:  each rank reduces its share from all buffers into all of them.
+// Read:    each rank reads the others' part of its share, a block at a time, and reduces it; then
+//          the others' shares.
 #pragma once
 
 #include "worker_lib/shm/motion.h"
@@ -20,6 +22,8 @@ class Sum final : public Motion {
   void put(std::size_t turn) override;
   void take(std::size_t turn) override;
   void take_directly(const std::vector<std::byte*>& buffers) override;
+  std::size_t reads() const override;
+  bool read(std::size_t step, const PeerBuffers& peers) override;
 
  private:
   // Bytes of a whole, or of this turn's part of it.
@@ -32,6 +36,8 @@ class Sum final : public Motion {
   void reduce_whole(const Span& now);
   void reduce_share(const Span& now);
   void collect_shares(const Span& now);
+  bool read_share(const PeerBuffers& peers);
+  bool read_results(const PeerBuffers& peers);
 
   Rounds& rounds_;
   const std::size_t own_;
