@@ -5,8 +5,8 @@
 // Waiting:  a core is kept busy for microseconds, never longer; see wait.h.
 // Checks:   what the ranks call is compared at every call, with or without DRUN_DEBUG.
 // Messages: short ones (8 KB) are done when sent; longer ones are copied by their receiver from
-// where
-//          they are, if the kernel allows it; see messages.h and peer_memory.h.
+//           where they are, if the kernel allows it; see messages.h and peer_memory.h. So are two
+//           ranks' sums of 3 to 32 MB.
 // Lost:     rank 0 sees every process, the others see rank 0's; what one is told, all know at once.
 // Leaves:   nothing behind, whatever dies when.
 #pragma once
@@ -30,7 +30,7 @@ struct Parts {
   Segment segment;
   UniqueFd regions;
   Lifelines lifelines = {};
-  bool reads_peers = true;  // long messages from their senders' memory, where that is allowed
+  bool reads_peers = true;  // others' own memory, where that is allowed
 };
 std::unique_ptr<Backend> make_backend(Parts parts);
 Parts connect_parts(const BackendContext& context);
