@@ -182,8 +182,8 @@ TEST_CASE("what was sent does not wait for others that were") {
     word.set_value();
     return 2;
   });
-  while (!first->is_done()) std::this_thread::yield();
-  CHECK(second->is_done());
+  CHECK(first->wait_for(seconds(60)));
+  CHECK(second->wait_for(seconds(60)));
 }
 
 TEST_CASE("what nobody waits for is asked after, soon or late, and done when it would end") {
