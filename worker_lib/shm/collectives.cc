@@ -109,6 +109,7 @@ void Collectives::move_directly(const Call& call, Motion& motion, Deadline deadl
 
 void Collectives::move_by_reading(const Call& call, Motion& motion, Deadline deadline) {
   std::vector<std::uint64_t> addresses;
+  addresses.reserve(static_cast<std::size_t>(rounds_.size()));
   for (int rank = 0; rank < rounds_.size(); ++rank) {
     addresses.push_back(rounds_.station_of(rank).offset);
   }
