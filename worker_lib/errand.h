@@ -3,8 +3,7 @@
 //     open --run, or a wait of who may--> begun --> done      (with its result, or what it threw)
 //
 // Waiter:  of an errand whose end can be asked for, whoever waits first does it, on the spot: to
-// have
-//          another thread woken for it costs ten times what a short message takes.
+//          have another thread woken for it costs ten times what a short message takes.
 // Owner:   shared by its Works and by who runs it. The deed, and all it holds, is gone when it is
 //          done.
 // Thread:  any.

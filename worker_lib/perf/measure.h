@@ -4,9 +4,8 @@
 //          nccl-tests does, many put into the stream in a row, and the last waited for (messages:
 //          as on the host).
 // Units:   bytes as nccl-tests counts them: of the whole buffer of broadcast, reduce and
-// all_reduce;
-//          of all ranks' parts together for gather, all_gather, scatter, reduce_scatter and
-//          all_to_all; of a message.
+//          all_reduce; of all ranks' parts together for gather, all_gather, scatter,
+//          reduce_scatter and all_to_all; of a message.
 // Errors:  throws std::runtime_error for a wrong result, WorkerError as the group does,
 //          BackendFailure for what the GPU's driver refuses.
 #pragma once

@@ -100,7 +100,7 @@ std::unique_ptr<Transfer> Messages::start_send(const ConstElements& data, int to
   alarm_.check();
   const std::lock_guard lock(mutex_);
   if (link(to).send_at_once(message)) {
-    ring(segment_.message_bell(to));
+    if (link(to).has_news()) ring(segment_.message_bell(to));
     return std::make_unique<Sent>(to);
   }
   auto queued = std::make_shared<Outgoing>(message);

@@ -1,8 +1,7 @@
 // core. Messages between the ranks: which send belongs to which recv.
 //
 // Progress: whoever waits for one of its messages, or asks after it, moves all messages of its
-// rank;
-//           between that nothing moves, except what fits into the rings when it is started.
+//           rank; between that nothing moves, except what fits into the rings when it is started.
 // Order:    messages of one pair of ranks with the same tag meet recvs in the order both were
 //           started. A recv from anyone takes what came first.
 // Limits:   a short message (kShortBytes) is done when sent, unless the receiver has

@@ -2,9 +2,8 @@
 // (process_vm_readv).
 //
 // Allowed: by the kernel, to processes of one user, as for debuggers; not where ptrace is
-// restricted
-//          (Yama's ptrace_scope, as on Ubuntu) or left out of a container. Tried at the first read
-//          of each rank: then it is this or nothing.
+//          restricted (Yama's ptrace_scope, as on Ubuntu) or left out of a container. Tried at the
+//          first read of each rank: then it is this or nothing.
 // Right:   each rank has a random number in its memory and says where. It is read behind the data
 //          each time: so that was the process that is meant, and not one that has its pid by now or
 //          in another pid namespace.

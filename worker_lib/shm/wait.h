@@ -2,10 +2,9 @@
 // can be spared for that, then letting others run, then asleep at a bell.
 //
 // Bell:    who waits sleeps at one; who changes what is waited for rings it. No ring is missed: on
-// one
-//          side the change, then the question whether somebody sleeps; on the other going to sleep,
-//          then another look. The question writes, too: so either it comes after the sleeper's word
-//          and finds it, or before, and then the sleeper finds the change.
+//          one side the change, then the question whether somebody sleeps; on the other going to
+//          sleep, then another look. The question writes, too: so either it comes after the
+//          sleeper's word and finds it, or before, and then the sleeper finds the change.
 // Thread:  any, and any process.
 #pragma once
 

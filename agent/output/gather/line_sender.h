@@ -6,8 +6,7 @@
 //
 // Order:   first in, first out. The pieces of a long line stand in a row.
 // Units:   while is_congested() nothing should be pushed: more than kMostWaitingBytes wait, until
-// no
-//          more than kFewWaitingBytes do. Besides, a window is under way.
+//          no more than kFewWaitingBytes do. Besides, a window is under way.
 // Owner:   GatherLink.   Thread: any, one at a time.   Errors: none.
 #pragma once
 
