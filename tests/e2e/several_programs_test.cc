@@ -85,8 +85,11 @@ TEST_CASE("a file of programs is as good as a line of them and labels and report
   Programs programs;
   write_file(programs.directory().file("job.app"),
              "# the server first\n-np 1 ./server --text 'a b'\n\n-np 2 --role trainer ./worker\n");
-  programs.does("worker", "[ $ROLE_RANK = 0 ] || exit 7; sleep 30");
-  programs.does("server", "echo \"$2\"; sleep 30");
+  // The failure ends the job: not before the server has said its word.
+  programs.does(
+      "worker",
+      "[ $ROLE_RANK = 0 ] && exec sleep 30; until [ -e said ]; do sleep 0.01; done; exit 7");
+  programs.does("server", "echo \"$2\"; touch said; sleep 30");
   const Ended ended = run(programs.launch(
       {"--output=labelled", "--shutdown-timeout=5", "--report=report.json", "--app", "job.app"},
       {}));
