@@ -73,6 +73,31 @@ TEST_CASE("shared memory: a killed rank is named by every other at once, whateve
   }
 }
 
+// 16 MB, which two ranks read from each other's memory: that goes with its process.
+TEST_CASE("shared memory: a rank that is killed anywhere in a long sum is named") {
+  for (int moment = 0; moment < 20; ++moment) {
+    const auto ends = run_failing(2, [moment](ShmRank& self, const Say& say) {
+      std::vector<float> data(4U << 20);
+      self.run(all_reduce_of(data));
+      std::thread killer;
+      if (self.rank() == 1) {
+        killer = std::thread([moment] {
+          std::this_thread::sleep_for(std::chrono::microseconds(200 * moment));
+          kill(getpid(), SIGKILL);
+        });
+      }
+      say(self.failure_of([&] {
+        while (true) self.run(all_reduce_of(data));
+      }));
+      if (killer.joinable()) killer.join();
+    });
+    INFO("moment " << moment << ", rank 0 said: " << ends[0].said);
+    CHECK(ends[0].exit_code == 0);
+    CHECK_THAT(ends[0].said, ContainsSubstring("peer lost 1: lost rank 1: its process ended"));
+    CHECK(ends[1].signal == SIGKILL);
+  }
+}
+
 TEST_CASE("shared memory: a rank that ends after its part of everything is no failure") {
   const auto ends = run_failing(3, [](ShmRank& self, const Say&) {
     std::vector<float> data(1000, 1.0f);

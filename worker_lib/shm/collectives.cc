@@ -120,6 +120,8 @@ void Collectives::move_by_reading(const Call& call, Motion& motion, Deadline dea
     const bool is_well = motion.read(step, buffers);
     rounds_.check_alarm();
     if (are_all_well(is_well, deadline)) continue;
+    // One that has ended, and its memory with it, may have come until here: not any further.
+    rounds_.meet(deadline);
     throw BackendFailure(Kind::System, std::nullopt,
                          "another rank's buffer can be read at its ends, but not in between");
   }
