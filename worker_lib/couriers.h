@@ -2,8 +2,9 @@
 // wait for them itself: one thread that asks after all of them every few milliseconds, by which
 // most move; and a thread for each of those that go on in their own finish only.
 //
-// Thread:  send and look_after from any. A thread for each: it waits for other ranks, and so must
-//          not wait for others of its kind.
+// A thread for each: it waits for other ranks, and so must not wait for others of its kind.
+//
+// Thread:  send and look_after from any.
 // Owner:   a group; stop() has all that was sent done, then joins.
 #pragma once
 

@@ -1,5 +1,7 @@
 // Several programs in one job: one machine, several nodes with one line, hosts, a file.
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -86,10 +88,10 @@ TEST_CASE("a file of programs is as good as a line of them and labels and report
   write_file(programs.directory().file("job.app"),
              "# the server first\n-np 1 ./server --text 'a b'\n\n-np 2 --role trainer ./worker\n");
   // The failure ends the job: not before the server has said its word.
-  programs.does(
-      "worker",
-      "[ $ROLE_RANK = 0 ] && exec sleep 30; until [ -e said ]; do sleep 0.01; done; exit 7");
-  programs.does("server", "echo \"$2\"; touch said; sleep 30");
+  const std::string said = programs.directory().file("said");
+  REQUIRE(mkfifo(said.c_str(), 0600) == 0);
+  programs.does("worker", "[ $ROLE_RANK = 0 ] && exec sleep 30; read word < said; exit 7");
+  programs.does("server", "echo \"$2\"; echo word > said; sleep 30");
   const Ended ended = run(programs.launch(
       {"--output=labelled", "--shutdown-timeout=5", "--report=report.json", "--app", "job.app"},
       {}));

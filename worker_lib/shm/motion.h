@@ -1,9 +1,12 @@
 // core. How one collective moves its data through the stations, a stationful at a time.
 //
-// put and take are called in turn, with a meeting between them; or else, when all ranks' buffers
-// lie in one region, take_directly alone; or else, when each rank can read the others' memory,
-// read, as often as reads() says, with a meeting after each. Owner:   lives for one call, whose
-// pointers it uses.
+// One of these ways:
+//   put and take, in turn, with a meeting between them;
+//   take_directly, when all ranks' buffers lie in one region;
+//   read, as often as reads() says, with a meeting after each, when every rank can read the others'
+//   memory.
+//
+// Owner:   lives for one call, whose pointers it uses.
 #pragma once
 
 #include <cstddef>
