@@ -6,6 +6,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job_traces.h"
+#include "tests/support/places.h"
 #include "tests/support/plain_ssh.h"
 
 namespace drun::testing {

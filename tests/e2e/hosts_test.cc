@@ -8,6 +8,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job_traces.h"
+#include "tests/support/places.h"
 #include "tests/support/ssh_hosts.h"
 
 namespace drun::testing {
@@ -117,8 +118,7 @@ TEST_CASE("what keeps hosts from starting is said of all of them, and nothing is
 
 TEST_CASE("a host without drun or without the directory is named") {
   const TemporaryDirectory shared;
-  SshHosts hosts({"", "mount -t tmpfs none " + std::string(DRUN_BIN_DIR),
-                  "mount -t tmpfs none " + shared.path()});
+  SshHosts hosts({"", "mount -t tmpfs none " + built(""), "mount -t tmpfs none " + shared.path()});
   if (!is_there(hosts)) return;
   const std::string folder = shared.file("work");
   REQUIRE(run(Launch{.argv = {"mkdir", folder}}).code == 0);

@@ -7,6 +7,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/places.h"
 
 namespace drun::testing {
 namespace {

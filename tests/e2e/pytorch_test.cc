@@ -4,6 +4,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/places.h"
 
 namespace drun::testing {
 namespace {
@@ -23,8 +24,7 @@ std::vector<std::string> torch_pythons() {
   return pythons;
 }
 
-const std::string kTorchAllReduce =
-    std::string(DRUN_SOURCE_DIR) + "/tests/workers/torch_all_reduce.py";
+const std::string kTorchAllReduce = testing::source_file("tests/workers/torch_all_reduce.py");
 
 Launch torch_job(const std::string& python, const Words& options, const Words& arguments = {}) {
   Launch launch = job(options, Words{kTorchAllReduce} + arguments);

@@ -7,6 +7,7 @@
 #include "rendezvous/store/client.h"
 #include "tests/support/catch.h"
 #include "tests/support/piped_child.h"
+#include "tests/support/places.h"
 #include "tests/support/served_store.h"
 
 namespace drun {
@@ -16,7 +17,7 @@ using namespace std::chrono_literals;
 using Keys = std::vector<std::string>;
 
 constexpr int kSkipped = 77;
-const std::string kScript = DRUN_SOURCE_DIR "/tests/interop/torch_store.py";
+const std::string kScript = testing::source_file("tests/interop/torch_store.py");
 
 const std::string kDebians = "/usr/bin/python3";
 

@@ -3,6 +3,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 #include "tests/support/slurm_cluster.h"
 

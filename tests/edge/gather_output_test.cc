@@ -5,6 +5,7 @@
 #include "rendezvous/lines/line_window.h"
 #include "tests/support/catch.h"
 #include "tests/support/output_rig.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 namespace drun::agent {
@@ -14,7 +15,7 @@ using rendezvous::Lines;
 using test::OutputRig;
 using testing::read_file;
 
-const std::string kLinesProgram = std::string(DRUN_BIN_DIR) + "/bench/lines";
+const std::string kLinesProgram = testing::built("bench/lines");
 
 OutputSpec gathering(std::optional<std::string> log_dir = "") {
   OutputSpec spec;

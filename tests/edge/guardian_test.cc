@@ -12,6 +12,7 @@
 #include "agent/exit_status.h"
 #include "agent/spawn.h"
 #include "tests/support/catch.h"
+#include "tests/support/places.h"
 #include "tests/support/process_probe.h"
 
 namespace drun::agent {
@@ -33,7 +34,7 @@ class Guarded {
     static int count = 0;
     tag_ = std::to_string(getpid()) + "-" + std::to_string(++count);
     Command command{.environment = {{"DRUN_TEST_TAG", tag_}, {"PATH", "/usr/bin:/bin"}}};
-    std::string line = prefix + " exec " DRUN_BIN_DIR "/workers/guarded_tree";
+    std::string line = prefix + " exec " + testing::built("workers/guarded_tree");
     for (const std::string& argument : arguments) line += " '" + argument + "'";
     command.argv = {"/bin/sh", "-c", line};
     command.stdout_fd = output.writing_end();
@@ -84,7 +85,7 @@ class Guarded {
   bool is_reaped_ = false;
 };
 
-const std::string kTree = DRUN_BIN_DIR "/workers/tree";
+const std::string kTree = testing::built("workers/tree");
 
 void stop_and_wait(pid_t pid) {
   kill(pid, SIGSTOP);

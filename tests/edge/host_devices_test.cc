@@ -7,6 +7,7 @@
 #include "launcher/placement/host_cpus.h"
 #include "launcher/placement/host_gpus.h"
 #include "tests/support/catch.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 namespace drun {
@@ -40,7 +41,7 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 };
-const std::string kLibrary = std::string(DRUN_BIN_DIR) + "/standin/nvml/libnvidia-ml.so.1";
+const std::string kLibrary = testing::built("standin/nvml/libnvidia-ml.so.1");
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/output_rig.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 
 namespace drun::agent {
@@ -17,7 +18,7 @@ using test::OutputRig;
 using testing::read_file;
 namespace fs = std::filesystem;
 
-const std::string kLines = std::string(DRUN_BIN_DIR) + "/bench/lines";
+const std::string kLines = testing::built("bench/lines");
 
 // A console made of two files.
 struct FileConsole {

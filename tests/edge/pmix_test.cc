@@ -3,13 +3,14 @@
 #include <cstdlib>
 
 #include "tests/support/catch.h"
+#include "tests/support/places.h"
 
 namespace drun::engines {
 namespace {
 
 using namespace std::chrono_literals;
 
-const std::string kLibrary = std::string(DRUN_BIN_DIR) + "/standin/libpmix_standin.so";
+const std::string kLibrary = testing::built("standin/libpmix_standin.so");
 
 Result<Met> meet(const char* deed, const std::optional<std::string>& told = std::nullopt,
                  std::chrono::milliseconds limit = 20s) {

@@ -11,6 +11,7 @@
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
 #include "tests/support/gpu_memory.h"
+#include "tests/support/places.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
@@ -38,7 +39,7 @@ struct Table {
 
 // The table below "Who moves the data".
 Table read_table() {
-  std::ifstream readme(std::string(DRUN_SOURCE_DIR) + "/worker_lib/README.md");
+  std::ifstream readme(testing::source_file("worker_lib/README.md"));
   Table table;
   bool is_there = false;
   for (std::string line; std::getline(readme, line);) {

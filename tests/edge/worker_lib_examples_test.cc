@@ -1,4 +1,5 @@
 #include "tests/support/catch.h"
+#include "tests/support/places.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
@@ -19,7 +20,7 @@ std::string said_by_all(const std::vector<RankEnd>& ends) {
 std::vector<RankEnd> run_example(const std::string& name, int size) {
   const test::StoreProcess store;
   return test::run_programs({.size = size, .port = store.port()},
-                            std::string(DRUN_BIN_DIR) + "/examples/" + name);
+                            testing::built("examples/" + std::string(name)));
 }
 
 }  // namespace

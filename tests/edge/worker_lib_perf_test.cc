@@ -9,6 +9,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/gpu_memory.h"
+#include "tests/support/places.h"
 #include "tests/support/process.h"
 #include "tests/support/ranks.h"
 

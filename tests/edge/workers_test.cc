@@ -9,6 +9,7 @@
 
 #include "agent/spawn.h"
 #include "tests/support/catch.h"
+#include "tests/support/places.h"
 #include "tests/support/process_probe.h"
 
 namespace drun::agent {
@@ -61,7 +62,7 @@ struct WorkersRecorder : Workers::Listener {
 };
 
 Command shell(const std::string& script) { return {.argv = {"/bin/sh", "-c", script}}; }
-Command tree(const std::string& how) { return {.argv = {DRUN_BIN_DIR "/workers/tree", how}}; }
+Command tree(const std::string& how) { return {.argv = {testing::built("workers/tree"), how}}; }
 
 // The calls wait for a line of the worker first: it is up, traps set.
 Command reporting(const Pipe& pipe, const std::string& script) {

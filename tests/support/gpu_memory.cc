@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "tests/support/places.h"
 #include "tests/support/ranks.h"
 #include "worker_lib/nccl/nccl_backend.h"
 
@@ -70,7 +71,7 @@ void run_with_copies(Backend& backend, Call call, const Turn& turn, int size) {
 }  // namespace
 
 void use_standins() {
-  const std::string folder = std::string(DRUN_BIN_DIR) + "/standin/";
+  const std::string folder = testing::built("standin/");
   setenv("DRUN_CUDA_LIBRARY", (folder + "libcuda_standin.so").c_str(), 1);
   setenv("DRUN_NCCL_LIBRARY", (folder + "libnccl_standin.so").c_str(), 1);
 }

@@ -21,6 +21,8 @@
 #include <thread>
 #include <utility>
 
+#include "tests/support/places.h"
+
 extern char** environ;
 
 namespace drun::testing {
@@ -237,7 +239,6 @@ Ended run(const Launch& launch, std::chrono::milliseconds at_most) {
 }
 
 std::string drun_program() { return built("drun"); }
-std::string built(const std::string& program) { return std::string(DRUN_BIN_DIR) + "/" + program; }
 
 std::vector<pid_t> processes_with(const std::string& entry) {
   std::vector<pid_t> found;

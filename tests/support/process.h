@@ -87,8 +87,7 @@ class Running {
 
 Ended run(const Launch& launch, std::chrono::milliseconds at_most = 30s);
 
-std::string drun_program();                     // the drun that was built with these tests
-std::string built(const std::string& program);  // a program under the build's bin/
+std::string drun_program();  // the drun that was built with these tests
 
 // Processes that have `NAME=value` in their environment: what a job has left behind.
 std::vector<pid_t> processes_with(const std::string& entry);
