@@ -71,6 +71,14 @@ struct Sight {
   bool operator==(const Sight&) const = default;
 };
 
+// One message of a watch of the leader's key, sent by etcd.
+struct WatchMessage {
+  Revision revision = 0;          // of the change; without one, of etcd
+  bool is_change = false;         // false: the watch is there, or etcd shows that it is
+  std::optional<Found> leader{};  // with a change; absent: the key was deleted
+  bool operator==(const WatchMessage&) const = default;
+};
+
 // To Grant and Renew. Without time: there is no such lease (any more).
 struct Leased {
   Lease lease = 0;

@@ -30,6 +30,7 @@ constexpr std::chrono::seconds kComplaintInterval{10};
 
 Milliseconds look_interval(const CampaignState& state, Time now) {
   if (state.phase == Phase::Leading) return lease_of(state) / 2;
+  if (state.is_watching) return lease_of(state) * 12;
   const bool is_calm = state.phase == Phase::Following && now >= state.doubt_until;
   return lease_of(state) / (is_calm ? 4 : 20);
 }
@@ -42,8 +43,25 @@ Milliseconds back_off(const CampaignState& state) {
   return std::min(lease_of(state) / 50 * (1 << round), kMostBackOff);
 }
 
+// Without a watch, looks take its place; a server that does not support watches is not asked often.
+constexpr std::chrono::seconds kMostWatchBackOff{60};
+constexpr int kMostDoublings = 10;
+Milliseconds watch_back_off(const CampaignState& state) {
+  const int doublings = std::min(state.watch_failures, kMostDoublings);
+  return std::min<Milliseconds>(lease_of(state) / 10 * (1 << doublings), kMostWatchBackOff);
+}
+
+std::optional<Time> vacant_due(const CampaignState& state) {
+  std::optional<Time> due;
+  if (state.may_watch && !state.is_watch_wanted) due = state.watch_retry_at;
+  if (state.asked) return due;
+  const Time ask_at =
+      state.to_revoke.empty() ? std::max(state.next_look, state.retry_at) : state.retry_at;
+  return due ? std::min(*due, ask_at) : ask_at;
+}
+
 Time leader_due(const CampaignState& state) {
-  if (!state.is_stored || !state.keep_lease) return state.retry_at;
+  if (!state.is_stored || !state.keep_lease || !state.to_revoke.empty()) return state.retry_at;
   return std::max(std::min({state.next_renewal, state.next_keep, state.next_look}), state.retry_at);
 }
 
@@ -74,7 +92,11 @@ void CampaignTurn::handle(const EtcdFailed& failed) {
   const CampaignState::Asked asked = *std::exchange(state_.asked, std::nullopt);
   if (failed.failed.is_refused) return take_refusal(asked.errand);
   ++state_.failures;
+  // All endpoints have failed to revoke it, twice: it ends by its time to live.
+  if (asked.errand == Errand::Revoke && state_.failures >= 2 * state_.spec.endpoint_count)
+    state_.to_revoke.erase(state_.to_revoke.begin());
   state_.retry_at = now_ + back_off(state_);
+  if (asked.errand == Errand::Look) state_.next_look = state_.retry_at;
   if (is_in(Phase::Over)) return close();
   if (state_.failures >= state_.spec.endpoint_count) complain(failed.failed);
 }
@@ -96,6 +118,62 @@ void CampaignTurn::set_trouble(std::string reason) {
   actions_.emplace_back(Trouble{state_.trouble});
 }
 
+Milliseconds CampaignTurn::random_up_to(Milliseconds most) {
+  // splitmix64, seeded with the agent's instance
+  std::uint64_t mixed = state_.random += 0x9e3779b97f4a7c15U;
+  mixed = (mixed ^ mixed >> 30U) * 0xbf58476d1ce4e5b9U;
+  mixed = (mixed ^ mixed >> 27U) * 0x94d049bb133111ebU;
+  mixed ^= mixed >> 31U;
+  const auto count = static_cast<std::uint64_t>(std::max<Milliseconds::rep>(most.count(), 0));
+  return Milliseconds(static_cast<Milliseconds::rep>(mixed % (count + 1)));
+}
+
+void CampaignTurn::handle(const WatchReported& report) {
+  if (!state_.is_watch_wanted || report.number != state_.last_watch) return;
+  state_.is_watching = true;
+  const WatchMessage& message = report.message;
+  // A look at this revision or a later one has already seen the change.
+  if (!message.is_change || message.revision <= state_.revision) return;
+  state_.revision = message.revision;
+  state_.reported_after = state_.last_number;
+  if (!message.leader) {
+    if (!is_in(Phase::Claiming)) nobody_leads();
+    return;
+  }
+  const std::optional<LeaderRecord> leader = leader_of(message.leader->value);
+  if (!leader || leader->instance == state_.spec.instance) {
+    state_.next_look = now_;
+    return;
+  }
+  state_.term = std::max(state_.term, leader->term);
+  set_trouble("");
+  follow(*leader);
+}
+
+void CampaignTurn::handle(const WatchEnded& ended) {
+  if (!state_.is_watch_wanted || ended.number != state_.last_watch) return;
+  if (now_ - state_.watch_began > lease_of(state_)) state_.watch_failures = 0;
+  state_.watch_retry_at = now_ + watch_back_off(state_) + random_up_to(watch_back_off(state_));
+  ++state_.watch_failures;
+  state_.is_watch_wanted = state_.is_watching = state_.may_watch = false;
+  // Random, because an etcd that was restarted has ended the watches of all agents.
+  state_.next_look = std::min(state_.next_look, now_ + random_up_to(lease_of(state_) / 4));
+}
+
+void CampaignTurn::stop_watching() {
+  if (std::exchange(state_.is_watch_wanted, false)) actions_.emplace_back(StopWatching{});
+  state_.is_watching = false;
+}
+
+// Agents that do not lead watch the leader's key, from the revision of their last look on.
+void CampaignTurn::keep_watch() {
+  if (is_in(Phase::Leading) || is_in(Phase::Over)) return stop_watching();
+  if (state_.is_watch_wanted || !state_.may_watch || now_ < state_.watch_retry_at) return;
+  state_.is_watch_wanted = true;
+  state_.watch_began = now_;
+  actions_.emplace_back(WatchLeader{++state_.last_watch, state_.revision + 1});
+}
+
 void CampaignTurn::handle(const RecordWanted& wanted) {
   if (!is_in(Phase::Leading)) return;
   state_.is_stored = false;
@@ -105,33 +183,41 @@ void CampaignTurn::handle(const RecordWanted& wanted) {
 void CampaignTurn::handle(const LeaderDoubted&) {
   if (!is_in(Phase::Following)) return;
   state_.doubt_until = now_ + lease_of(state_) * 3 / 2;
-  state_.next_look = std::min(state_.next_look, now_ + look_interval(state_, now_));
+  const Milliseconds soon =
+      state_.is_watching ? random_up_to(lease_of(state_) / 4) : look_interval(state_, now_);
+  state_.next_look = std::min(state_.next_look, now_ + soon);
 }
 
 void CampaignTurn::handle(const Resign&) {
   if (is_in(Phase::Over)) return;
   const bool led = is_leading(state_, now_);
+  // The state stays for the next leader, under its lease.
+  if (led)
+    state_.to_revoke.insert(state_.to_revoke.begin(), state_.lead_lease->lease);
+  else
+    revoke_held();
   state_.phase = Phase::Over;
-  state_.left_over = led ? state_.lead_lease->lease : 0;
   state_.led_since = 0;
   state_.asked.reset();
   state_.retry_at = now_;
-  if (!led) close();
+  if (state_.to_revoke.empty()) close();
 }
 
 void CampaignTurn::handle(const JobOver&) {
   if (is_in(Phase::Over)) return;
   const bool led = is_leading(state_, now_);
+  if (led || is_in(Phase::Claiming)) revoke_held();
+  if (!led) state_.led_since = 0;
   state_.phase = Phase::Over;
   state_.asked.reset();
   state_.retry_at = now_;
-  if (!led) close();
+  if (!led && state_.to_revoke.empty()) close();
 }
 
 void CampaignTurn::close() {
   state_.phase = Phase::Over;
   state_.led_since = 0;
-  state_.left_over = 0;
+  state_.to_revoke.clear();
   state_.asked.reset();
   actions_.emplace_back(Closed{});
 }
@@ -141,13 +227,14 @@ void CampaignTurn::settle() {
     lose("etcd at " + state_.spec.place + " has not renewed its lease for " +
          duration_text(lead_length(state_)));
   if (!state_.asked && now_ >= state_.retry_at) ask_next();
+  keep_watch();
 }
 
 void CampaignTurn::ask_next() {
   switch (state_.phase) {
     case Phase::Vacant:
     case Phase::Following:
-      if (state_.left_over != 0) return ask(Errand::Revoke, Revoke{state_.left_over});
+      if (!state_.to_revoke.empty()) return ask(Errand::Revoke, Revoke{state_.to_revoke.front()});
       if (now_ >= state_.next_look) ask(Errand::Look, Look{});
       return;
     case Phase::Claiming:
@@ -155,8 +242,8 @@ void CampaignTurn::ask_next() {
     case Phase::Leading:
       return ask_as_leader();
     case Phase::Over:
-      if (state_.left_over != 0) return ask(Errand::Revoke, Revoke{state_.left_over});
-      if (state_.led_since != 0) ask(Errand::Clear, Clear{state_.led_since});
+      if (state_.led_since != 0) return ask(Errand::Clear, Clear{state_.led_since});
+      if (!state_.to_revoke.empty()) ask(Errand::Revoke, Revoke{state_.to_revoke.front()});
       return;
   }
 }
@@ -191,12 +278,17 @@ void CampaignTurn::ask_as_leader() {
     state_.next_keep = now_ + state_.spec.keep / 6;
     return ask(Errand::RenewKeep, Renew{state_.keep_lease->lease});
   }
+  if (!state_.to_revoke.empty()) return ask(Errand::Revoke, Revoke{state_.to_revoke.front()});
   if (now_ >= state_.next_look) ask(Errand::Look, Look{});
 }
 
 void CampaignTurn::ask(Errand errand, Call call) {
   state_.asked = CampaignState::Asked{++state_.last_number, errand, now_, state_.wanted};
-  if (errand == Errand::Look) state_.next_look = now_ + look_interval(state_, now_);
+  if (errand == Errand::Look) {
+    const Milliseconds interval = look_interval(state_, now_);
+    state_.next_look =
+        now_ + interval + random_up_to(is_in(Phase::Leading) ? Milliseconds(0) : interval / 4);
+  }
   const Milliseconds most = is_in(Phase::Over) ? kLastCall : patience(state_);
   actions_.emplace_back(
       AskEtcd{state_.last_number, std::move(call), std::min(most, patience(state_))});
@@ -207,7 +299,8 @@ CampaignState open_campaign(CampaignSpec spec, Time now) {
   CampaignState state;
   state.spec = std::move(spec);
   state.retry_at = state.next_look = state.doubt_until = state.claim_after = now;
-  state.next_complaint = now;
+  state.next_complaint = state.watch_began = state.watch_retry_at = now;
+  state.random = state.spec.instance;
   return state;
 }
 
@@ -222,14 +315,14 @@ std::optional<Time> deadline(const CampaignState& state) {
   switch (state.phase) {
     case Phase::Vacant:
     case Phase::Following:
-      if (state.asked) return std::nullopt;
-      return state.left_over != 0 ? state.retry_at : std::max(state.next_look, state.retry_at);
+      return vacant_due(state);
     case Phase::Claiming:
       return state.asked ? std::nullopt : std::optional(state.retry_at);
     case Phase::Leading:
       return state.asked ? lead_until(state) : std::min(lead_until(state), leader_due(state));
     case Phase::Over:
-      return state.asked || state.led_since == 0 ? std::nullopt : std::optional(state.retry_at);
+      if (state.asked || (state.led_since == 0 && state.to_revoke.empty())) return std::nullopt;
+      return state.retry_at;
   }
   return std::nullopt;
 }

@@ -9,21 +9,32 @@
 //    |  +---- Leading <----------- Claiming
 //    |                 both keys       ^
 //    +---------------------------------+
-//       no leader: two leases, then both keys in one transaction
+//       no leader: a random delay, another look, two leases, then both keys in one transaction
 //
 //   event \ state   Vacant           Following        Claiming           Leading
-//   no leader       Claiming         Vacant           claims again       lead lost
+//   no leader       Claiming, after  Vacant           claims again       lead lost
+//                   a delay
 //   another leads   Following        Following        Following          lead lost
 //   own key         taken away, of   likewise         Leading: an answer (its own)
 //                   a lead before                     was lost
 //   no such lease   -                -                new leases         lead lost; state's: anew
 //   no answer       asked again      asked again      asked again        asked again
+//   watch: deleted  delay begins     Vacant           -                  -
+//   watch: a leader Following        Following        Following          -
+//   watch ended     looks, watches   looks, watches   looks, watches     -
 //   tick            looks            looks            claims             renews; lead lost by time
 //   LeaderDoubted   -                looks more often -                  -
 //   RecordWanted    -                -                -                  stored, then RecordKept
 //   Resign          Closed           Closed           Closed             its key taken away, Closed
 //   JobOver         Closed           Closed           Closed             keys taken away, Closed
 //
+// Load:    while etcd confirms the watch of the leader's key, an agent that does not lead looks
+// only
+//          every 12 leases, to find out about a watch that is silently dead; without a watch it
+//          looks every quarter of a lease. When the key disappears, each agent waits for a random
+//          part of `2 ms x agents` (at most a quarter of the lease) and looks again before it
+//          claims, so that of 1,000 agents only a few ask for leases. An agent that is not elected
+//          revokes its leases.
 // Lease:   etcd keeps the leader's key for `lease` after the last renewal, by its clock. This agent
 //          leads for 4/5 of that by its own, from when it asked for that renewal; so it has stopped
 //          before etcd can let anybody else in, unless one clock runs a fifth faster than the
@@ -62,6 +73,7 @@ struct CampaignSpec {
   std::chrono::seconds keep{600};  // how long the state outlives its writer
   bool stands = true;              // it may coordinate
   int endpoint_count = 1;          // etcd's
+  int agents = 1;                  // that may claim: how far claims are spread in time
   std::string place{};             // those, for messages
 };
 
@@ -74,6 +86,15 @@ struct EtcdFailed {
   std::uint64_t number = 0;
   Failed failed{};
 };
+// Of the watch with this number; messages of earlier ones are ignored.
+struct WatchReported {
+  std::uint64_t number = 0;
+  WatchMessage message{};
+};
+struct WatchEnded {
+  std::uint64_t number = 0;
+  std::string reason{};
+};
 // The leader wants to begin a round. RecordKept comes back, unless the lead is lost.
 struct RecordWanted {
   RoundRecord record{};
@@ -84,8 +105,8 @@ struct LeaderDoubted {};
 struct Resign {};
 struct JobOver {};
 struct CampaignTick {};
-using CampaignEvent = std::variant<EtcdAnswered, EtcdFailed, RecordWanted, LeaderDoubted, Resign,
-                                   JobOver, CampaignTick>;
+using CampaignEvent = std::variant<EtcdAnswered, EtcdFailed, WatchReported, WatchEnded,
+                                   RecordWanted, LeaderDoubted, Resign, JobOver, CampaignTick>;
 
 // Actions.
 // Answered within the limit. One at a time: what was asked before is of no use any more.
@@ -94,6 +115,12 @@ struct AskEtcd {
   Call call{};
   std::chrono::milliseconds limit{0};
 };
+// Watch the leader's key for changes from this revision on. Replaces an earlier watch.
+struct WatchLeader {
+  std::uint64_t number = 0;
+  Revision from = 0;
+};
+struct StopWatching {};
 struct Leading {
   std::uint64_t term = 0;
   RoundRecord record{};  // of the rounds before
@@ -119,8 +146,8 @@ struct CampaignLog {
   std::string text{};
 };
 struct Closed {};  // the last action of all
-using CampaignAction = std::variant<AskEtcd, Leading, LeadLost, Following, Vacant, RecordKept,
-                                    Trouble, CampaignLog, Closed>;
+using CampaignAction = std::variant<AskEtcd, WatchLeader, StopWatching, Leading, LeadLost,
+                                    Following, Vacant, RecordKept, Trouble, CampaignLog, Closed>;
 
 enum class CampaignPhase { Vacant, Following, Claiming, Leading, Over };
 
@@ -149,13 +176,25 @@ struct CampaignState {
   // What etcd has said.
   std::uint64_t term = 0;  // the highest heard of
   Revision revision = 0;
+  std::uint64_t reported_after = 0;  // the last call that was asked before the watch's last report
   Revision state_changed = 0;
   RoundRecord record;  // the last one stored, by whoever led
   std::optional<LeaderRecord> leader;
-  Lease left_over = 0;  // of a lead before, with its key
+  std::vector<Lease> to_revoke;  // leases of lost claims and of earlier leads, with their keys
+  Lease old_keep = 0;            // of an earlier lead: the state is under it until another leads
   Time next_look;
   Time doubt_until;
   Time claim_after;
+  std::optional<Time> claim_at;  // nobody leads: when to look again, and then to claim
+  // The watch of the leader's key.
+  std::uint64_t last_watch = 0;
+  bool is_watch_wanted = false;  // asked for, and not ended
+  bool is_watching = false;      // confirmed by etcd
+  bool may_watch = false;        // a look has given the revision to watch from
+  Time watch_began;
+  Time watch_retry_at;
+  int watch_failures = 0;  // in a row
+  std::uint64_t random = 0;
   // A candidate's, and a leader's.
   std::optional<Held> lead_lease;
   std::optional<Held> keep_lease;

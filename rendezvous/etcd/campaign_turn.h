@@ -20,6 +20,8 @@ class CampaignTurn {
 
   void handle(const EtcdAnswered& answered);
   void handle(const EtcdFailed& failed);
+  void handle(const WatchReported& report);
+  void handle(const WatchEnded& ended);
   void handle(const RecordWanted& wanted);
   void handle(const LeaderDoubted&);
   void handle(const Resign&);
@@ -37,7 +39,10 @@ class CampaignTurn {
   void ask_to_lead();
   void ask_as_leader();
   void ask(Errand errand, Call call);
+  void keep_watch();
+  void stop_watching();
   void complain(const Failed& failed);
+  std::chrono::milliseconds random_up_to(std::chrono::milliseconds most);
   void set_trouble(std::string reason);
   void close();
 
@@ -47,9 +52,12 @@ class CampaignTurn {
   void take(const CampaignState::Asked&, const Revoked&);
   void take_refusal(Errand errand);
   void observe(const Sight& sight);
-  void notice_revision(Revision revision);
+  bool notice_revision(const CampaignState::Asked& asked, Revision revision);
+  void cleared();
   void check_key(const Sight& sight);
   void follow(const LeaderRecord& leader);
+  void revoke(Lease lease);
+  void revoke_held();
   void nobody_leads();
   void win(const Sight& sight);
   void stored(const CampaignState::Asked& asked, const Seen& seen);

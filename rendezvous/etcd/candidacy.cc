@@ -21,6 +21,7 @@ etcd::CampaignSpec campaign_spec(const JoinSpec& spec, const Endpoint& own) {
           .keep = etcd_keep(spec),
           .stands = spec.etcd->stands,
           .endpoint_count = static_cast<int>(spec.etcd->endpoints.size()),
+          .agents = spec.node_count,
           .place = to_string(spec.etcd->endpoints)};
 }
 
@@ -86,6 +87,14 @@ void Candidacy::perform(const etcd::AskEtcd& ask) {
                    return self->handle(etcd::EtcdFailed{number, *failed});
                  self->handle(etcd::EtcdAnswered{number, std::get<etcd::Answer>(result)});
                });
+}
+
+void Candidacy::perform(const etcd::WatchLeader& watch) {
+  gateway_.watch(watch.from, [self = shared_from_this(), number = watch.number](const auto& news) {
+    if (const auto* failed = std::get_if<etcd::Failed>(&news))
+      return self->handle(etcd::WatchEnded{number, failed->reason});
+    self->handle(etcd::WatchReported{number, std::get<etcd::WatchMessage>(news)});
+  });
 }
 
 void Candidacy::perform(const etcd::Leading& leading) {

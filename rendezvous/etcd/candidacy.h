@@ -45,6 +45,8 @@ class Candidacy final : public Authority, public std::enable_shared_from_this<Ca
             std::shared_ptr<etcd::HttpTls> tls, const Log& log, Authority::Listener& listener);
   void handle(const etcd::CampaignEvent& event);
   void perform(const etcd::AskEtcd& ask);
+  void perform(const etcd::WatchLeader& watch);
+  void perform(const etcd::StopWatching&) { gateway_.stop_watching(); }
   void perform(const etcd::Leading& leading);
   void perform(const etcd::LeadLost& lost);
   void perform(const etcd::Following& following);

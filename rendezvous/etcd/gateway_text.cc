@@ -181,6 +181,40 @@ Request request_of(const Call& call, const Keys& keys) {
   return std::visit([&keys](const auto& asked) { return request_for(asked, keys); }, call);
 }
 
+Request watch_request(Revision from, const Keys& keys) {
+  const GatewayJson body = {
+      {"create_request", {{"key", base64(keys.leader)}, {"start_revision", number(from)}}}};
+  return {"/v3/watch", body.dump()};
+}
+
+std::variant<WatchMessage, Failed> watch_message(const Keys& keys, std::string_view line) {
+  const GatewayJson json = GatewayJson::parse(line, nullptr, false);
+  if (json.is_discarded() || !json.is_object()) return not_etcd("no JSON from a watch");
+  if (json.contains("error")) return error_of(json, 200);
+  const GatewayJson& result = part(json, "result");
+  if (!result.is_object()) return not_etcd("no result from a watch");
+  const GatewayJson& canceled = part(result, "canceled");
+  if (canceled.is_boolean() && canceled.get<bool>()) {
+    const std::string why = text_of(part(result, "cancel_reason"));
+    return Failed{"etcd ended the watch" + (why.empty() ? "" : ": " + shown(why))};
+  }
+  WatchMessage message{.revision = whole(part(part(result, "header"), "revision"))};
+  const GatewayJson& events = part(result, "events");
+  if (!events.is_array()) return message;
+  for (const GatewayJson& event : events) {  // in order: the last one counts
+    const GatewayJson& kv = part(event, "kv");
+    Sight sight;
+    look_at(kv, keys, sight);
+    const bool is_deleted = text_of(part(event, "type")) == "DELETE";
+    const Revision changed = whole(part(kv, "mod_revision"));
+    if (changed <= 0 || (!is_deleted && !sight.leader)) continue;
+    message.is_change = true;
+    message.revision = changed;
+    message.leader = is_deleted ? std::nullopt : std::move(sight.leader);
+  }
+  return message;
+}
+
 std::variant<Answer, Failed> answer_of(const Call& call, const Keys& keys, int status,
                                        std::string_view body) {
   const GatewayJson json = GatewayJson::parse(body, nullptr, false);

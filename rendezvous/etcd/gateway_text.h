@@ -25,6 +25,10 @@ struct Request {
 
 Request request_of(const Call& call, const Keys& keys);
 
+Request watch_request(Revision from, const Keys& keys);
+// One line of the answer. Failed: etcd has ended the watch, or it is not a message of etcd's.
+std::variant<WatchMessage, Failed> watch_message(const Keys& keys, std::string_view line);
+
 // `status`: HTTP's.
 std::variant<Answer, Failed> answer_of(const Call& call, const Keys& keys, int status,
                                        std::string_view body);

@@ -1,5 +1,8 @@
 #include "rendezvous/etcd/http_client.h"
 
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/ssl/impl/src.hpp>  // its one user
 #include <boost/beast/core/flat_buffer.hpp>
@@ -77,8 +80,10 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
   const Endpoint& server() const { return server_; }
   bool is_open() const { return socket_.is_open(); }
 
-  void post(HttpRequest request, std::chrono::milliseconds limit, Done on_done) {
+  // `on_data`: null, unless the answer is a stream.
+  void post(HttpRequest request, std::chrono::milliseconds limit, OnData on_data, Done on_done) {
     assert(!on_done_);
+    on_data_ = std::move(on_data);
     on_done_ = std::move(on_done);
     request_ = {};
     request_.method(http::verb::post);
@@ -86,6 +91,8 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
     request_.target(request.path);
     request_.set(http::field::host, to_string(server_));
     request_.set(http::field::content_type, "application/json");
+    // A member that has lost its cluster then ends a watch instead of being silent.
+    if (on_data_) request_.set("Grpc-Metadata-hasleader", "true");
     request_.body() = std::move(request.body);
     request_.prepare_payload();
     timer_.expires_after(limit);
@@ -103,6 +110,7 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
 
   void close() {
     on_done_ = nullptr;
+    on_data_ = nullptr;
     hang_up();
   }
 
@@ -122,6 +130,7 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
     socket_ = *std::move(socket);
     error_code ec;
     socket_.set_option(tcp::no_delay(true), ec);
+    if (on_data_) detect_dead_peer();
     if (!tls_) return write();
     stream_.emplace(socket_, tls_->parts_->context);
     stream_->set_verify_callback(ssl::host_name_verification(server_.host), ec);
@@ -131,6 +140,18 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
     stream_->async_handshake(
         ssl::stream_base::client,
         [self = shared_from_this()](const error_code& failure) { self->shaken(failure); });
+  }
+
+  // A stream sends nothing for minutes; the kernel finds out within half a minute that the server
+  // is gone (tcp(7)).
+  void detect_dead_peer() {
+    const auto set = [this](int level, int name, int value) {
+      setsockopt(socket_.native_handle(), level, name, &value, sizeof value);
+    };
+    set(SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
+    set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    set(IPPROTO_TCP, TCP_KEEPCNT, 3);
   }
 
   void shaken(const error_code& ec) {
@@ -166,12 +187,41 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
     if (!on_done_ || ec) return answered(ec);
     if (parser_->content_length().value_or(0) > most_answer_bytes_)
       return answered(http::error::body_limit);
+    if (on_data_ && parser_->get().result() == http::status::ok) {
+      timer_.cancel();
+      ++last_call_;  // the timer may have expired already
+      parser_->body_limit(boost::none);
+      return read_more();
+    }
     on_stream([this](auto& stream) {
       http::async_read(stream, buffer_, *parser_,
                        [self = shared_from_this()](const error_code& failure, std::size_t) {
                          self->answered(failure);
                        });
     });
+  }
+
+  void read_more() {
+    on_stream([this](auto& stream) {
+      http::async_read_some(stream, buffer_, *parser_,
+                            [self = shared_from_this()](const error_code& failure, std::size_t) {
+                              self->streamed(failure);
+                            });
+    });
+  }
+
+  // The parser appends to its body, which is emptied here: it never holds more than one read.
+  void streamed(const error_code& ec) {
+    if (!on_done_) return;
+    const std::string bytes = std::exchange(parser_->get().body(), {});
+    if (!bytes.empty()) {
+      const OnData on_data = on_data_;
+      on_data(bytes);
+      if (!on_done_) return;
+    }
+    if (ec) return answered(ec);
+    if (parser_->is_done()) return fail(ErrorCode::Unreachable, "ended its answer");
+    read_more();
   }
 
   void answered(const error_code& ec) {
@@ -190,6 +240,7 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
 
   void fail(ErrorCode code, const std::string& reason) {
     if (!on_done_) return;
+    on_data_ = nullptr;
     hang_up();
     std::exchange(on_done_, nullptr)(Error{code, to_string(server_) + ": " + reason});
   }
@@ -211,6 +262,7 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
   http::request<http::string_body> request_;
   std::optional<http::response_parser<http::string_body>> parser_;
   boost::beast::flat_buffer buffer_{kMostHeadBytes * 4};
+  OnData on_data_;
   Done on_done_;
   std::uint64_t last_call_ = 0;
 };
@@ -220,11 +272,22 @@ HttpClient::HttpClient(asio::io_context& io, std::shared_ptr<HttpTls> tls,
     : io_(io), tls_(std::move(tls)), most_answer_bytes_(most_answer_bytes) {}
 HttpClient::~HttpClient() { close(); }
 
-void HttpClient::post(HttpRequest request, std::chrono::milliseconds limit, Done on_done) {
-  if (connection_ && (!connection_->is_open() || connection_->server() != request.server)) close();
+void HttpClient::open(const Endpoint& server) {
+  if (connection_ && (!connection_->is_open() || connection_->server() != server)) close();
   if (!connection_)
-    connection_ = std::make_shared<Connection>(io_, request.server, tls_, most_answer_bytes_);
-  connection_->post(std::move(request), limit, std::move(on_done));
+    connection_ = std::make_shared<Connection>(io_, server, tls_, most_answer_bytes_);
+}
+
+void HttpClient::post(HttpRequest request, std::chrono::milliseconds limit, Done on_done) {
+  open(request.server);
+  connection_->post(std::move(request), limit, nullptr, std::move(on_done));
+}
+
+void HttpClient::stream(HttpRequest request, std::chrono::milliseconds limit, OnData on_data,
+                        Done on_end) {
+  close();
+  open(request.server);
+  connection_->post(std::move(request), limit, std::move(on_data), std::move(on_end));
 }
 
 void HttpClient::close() {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "rendezvous/asio.h"
 #include "rendezvous/endpoint.h"
@@ -59,9 +60,17 @@ class HttpClient {
   // `on_done` is called once, from the loop, unless `close` comes first. Not while one is under
   // way.
   void post(HttpRequest request, std::chrono::milliseconds limit, Done on_done);
+
+  // For an answer that goes on for as long as the server likes: `on_data` gets its bytes as they
+  // arrive. `limit` is for the head of the answer only. `on_end` is called once, with the reason,
+  // or with the whole answer where its status is not 200; unless `close` comes first. Both may
+  // close.
+  using OnData = std::function<void(std::string_view)>;
+  void stream(HttpRequest request, std::chrono::milliseconds limit, OnData on_data, Done on_end);
   void close();
 
  private:
+  void open(const Endpoint& server);
   class Connection;
   asio::io_context& io_;
   const std::shared_ptr<HttpTls> tls_;

@@ -227,6 +227,60 @@ TEST_CASE("an etcd that was started again is spoken to again") {
   CHECK(way.answer<Leased>(Renew{lease.lease}).ttl == 60s);
 }
 
+TEST_CASE("a watch reports each change of the leader's key in a real etcd and its end") {
+  EtcdServer etcd;
+  if (is_skipped(etcd)) return;
+  Way way({local(etcd.port())});
+  std::vector<std::variant<WatchMessage, Failed>> heard;
+  const Revision before = way.answer<Seen>(Look{}).sight.revision;
+  way.gateway.watch(before + 1, [&heard](const auto& message) { heard.push_back(message); });
+  const auto hears = [&](std::size_t count) {
+    return test::run_until(way.io, [&] { return heard.size() >= count; });
+  };
+  REQUIRE(hears(1));
+  CHECK_FALSE(std::get<WatchMessage>(heard[0]).is_change);
+  const Leased lease = way.answer<Leased>(Grant{30s});
+  const Seen won = way.answer<Seen>(Claim{"me", lease.lease, "so", lease.lease, 0});
+  REQUIRE(hears(2));
+  CHECK(std::get<WatchMessage>(heard[1]) ==
+        WatchMessage{won.sight.leader->changed, true, won.sight.leader});
+  // Its changes before it began are reported too.
+  std::vector<std::variant<WatchMessage, Failed>> late;
+  Way second({local(etcd.port())});
+  second.gateway.watch(before + 1, [&late](const auto& message) { late.push_back(message); });
+  REQUIRE(test::run_until(second.io, [&] { return late.size() >= 2; }));
+  CHECK(std::get<WatchMessage>(late[1]) == std::get<WatchMessage>(heard[1]));
+  second.gateway.stop_watching();
+  static_cast<void>(way.answer<Revoked>(Revoke{lease.lease}));
+  REQUIRE(hears(3));
+  CHECK(std::get<WatchMessage>(heard[2]).is_change);
+  CHECK_FALSE(std::get<WatchMessage>(heard[2]).leader);
+  etcd.kill();
+  REQUIRE(hears(4));
+  CHECK_THAT(std::get<Failed>(heard[3]).reason,
+             ContainsSubstring("127.0.0.1:" + std::to_string(etcd.port())));
+  CHECK(late.size() == 2);
+}
+
+TEST_CASE("a watch of a server that is no etcd ends with the reason") {
+  const auto [answer, reason] = GENERATE(table<std::string, std::string>({
+      {http("404 page not found\n", "404 Not Found"), "HTTP status 404"},
+      {http("{}\n"), "does not answer as etcd"},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n200000\r\n" +
+           std::string(0x200000, ' ') + "\r\n0\r\n\r\n",
+       "over 1 MiB"},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "ended its answer"},
+      {"", "closed the connection without an answer"},
+  }));
+  const Parrot parrot(answer);
+  Way way({local(parrot.port())});
+  std::optional<std::variant<WatchMessage, Failed>> heard;
+  way.gateway.watch(1, [&heard](const auto& message) { heard = message; });
+  REQUIRE(test::run_until(way.io, [&] { return heard.has_value(); }));
+  REQUIRE(std::holds_alternative<Failed>(*heard));
+  CHECK_THAT(std::get<Failed>(*heard).reason, ContainsSubstring(reason));
+}
+
 TEST_CASE("what answers and is no etcd is said to be none") {
   const auto [said, reason] = GENERATE(table<std::string, std::string>({
       {http("<html>"), "does not answer as etcd"},

@@ -14,6 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   for (const Call& call : calls) {
     for (const int status : {200, 404}) static_cast<void>(answer_of(call, keys, status, text));
   }
+  static_cast<void>(watch_message(keys, text));
   if (const auto leader = leader_of(text); leader && leader_of(text_of(*leader)) != leader)
     std::abort();
   const auto state = state_of(text);

@@ -47,11 +47,13 @@ void EtcdNetwork::run_for(Milliseconds time) {
 // As early as a lease may run out, or half a second later.
 void EtcdNetwork::expire_some() {
   if (!is_away_) etcd_.expire(by_rate(etcd_rate_));
+  show_change();
   later(between(1, 500), [this] { expire_some(); });
 }
 
 void EtcdNetwork::take_etcd_away(bool is_away) {
   if (std::exchange(is_away_, is_away) && !is_away) etcd_.restart(by_rate(etcd_rate_));
+  for (int i = 0; is_away && i < weather_.agents; ++i) end_watch(i, Milliseconds(0));
 }
 
 void EtcdNetwork::start(int index) {
@@ -59,11 +61,13 @@ void EtcdNetwork::start(int index) {
   if (std::exchange(self.is_up, true)) return;
   self.is_frozen = false;
   ++self.life;
+  self.is_watching = false;
   self.backlog.clear();
   self.state = etcd::open_campaign({.endpoint = {"host" + std::to_string(index), 4000},
                                     .instance = random_() * std::uint64_t{1000} + 1,
                                     .lease = kLease,
                                     .keep = std::chrono::seconds(600),
+                                    .agents = weather_.agents,
                                     .place = "etcd:2379"},
                                    local(self));
   tell(index, etcd::CampaignTick{});
@@ -191,6 +195,14 @@ void EtcdNetwork::carry_out(int index, long life, const etcd::AskEtcd& ask) {
     return;
   }
   const ModelEtcd::Result result = etcd_.apply(ask.call, by_rate(etcd_rate_));
+  if (std::holds_alternative<etcd::Grant>(ask.call))
+    ++load_.grants;
+  else if (std::holds_alternative<etcd::Revoke>(ask.call))
+    ++load_.revokes;
+  else if (!std::holds_alternative<etcd::Renew>(ask.call))
+    ++load_.transactions;
+  if (std::holds_alternative<etcd::Claim>(ask.call)) ++load_.claims;
+  show_change();
   if (agent(index).is_cut || happens(weather_.lost)) return;
   later(between(0, weather_.longest_delay_ms), [this, index, life, number = ask.number, result] {
     if (agent(index).life != life || agent(index).is_cut) return;
@@ -198,6 +210,53 @@ void EtcdNetwork::carry_out(int index, long life, const etcd::AskEtcd& ask) {
       return tell(index, etcd::EtcdFailed{number, *failed});
     tell(index, etcd::EtcdAnswered{number, std::get<etcd::Answer>(result)});
   });
+}
+
+// Etcd confirms it, and reports the last change if that came after the agent's last look.
+void EtcdNetwork::act(int index, const etcd::WatchLeader& watch) {
+  Agent& self = agent(index);
+  ++load_.watches;
+  self.watch_number = watch.number;
+  self.watch_report = now_;
+  const bool is_refused = is_away_ || self.is_cut || happens(weather_.lost + weather_.watch_fails);
+  self.is_watching = true;
+  ++self.watch;
+  if (is_refused) return end_watch(index, Milliseconds(5000));
+  report(index, {.revision = etcd_.sight().revision});
+  if (shown_at_ >= watch.from) report(index, {shown_at_, true, shown_leader_});
+}
+
+void EtcdNetwork::report(int index, const etcd::WatchMessage& message) {
+  Agent& self = agent(index);
+  self.watch_report = std::max(self.watch_report, now_ + between(0, weather_.longest_delay_ms));
+  pending_.push({self.watch_report, ++last_number_,
+                 [this, index, message, life = self.life, watch = self.watch] {
+                   const Agent& same = agent(index);
+                   if (same.life != life || same.watch != watch) return;
+                   if (same.is_cut || happens(weather_.lost))
+                     return end_watch(index, Milliseconds(15'000));
+                   tell(index, etcd::WatchReported{same.watch_number, message});
+                 }});
+}
+
+void EtcdNetwork::end_watch(int index, Milliseconds within) {
+  Agent& self = agent(index);
+  if (!std::exchange(self.is_watching, false)) return;
+  const int most = static_cast<int>(within.count());
+  const long watch = ++self.watch;
+  later(between(0, most), [this, index, watch, life = self.life, number = self.watch_number] {
+    if (agent(index).life == life && agent(index).watch == watch)
+      tell(index, etcd::WatchEnded{number, "connection closed"});
+  });
+}
+
+void EtcdNetwork::show_change() {
+  if (etcd_.sight().leader == shown_leader_) return;
+  shown_leader_ = etcd_.sight().leader;
+  shown_at_ = etcd_.sight().revision;
+  for (int i = 0; i < weather_.agents; ++i) {
+    if (agent(i).is_up && agent(i).is_watching) report(i, {shown_at_, true, shown_leader_});
+  }
 }
 
 void EtcdNetwork::act(int index, const etcd::Leading& leading) {

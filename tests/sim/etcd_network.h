@@ -12,6 +12,7 @@
 #include <queue>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/etcd/campaign.h"
@@ -31,6 +32,16 @@ struct EtcdWeather {
   int drift = 0;    // per cent that a clock is too fast or too slow, at most
   int lost = 0;     // calls of a hundred, on either way
   int longest_delay_ms = 40;
+  int watch_fails = 0;  // watches of a hundred that etcd ends at once
+};
+
+// What etcd was asked, by all agents.
+struct EtcdLoad {
+  long transactions = 0;
+  long grants = 0;
+  long revokes = 0;
+  long claims = 0;
+  long watches = 0;
 };
 
 class EtcdNetwork {
@@ -57,6 +68,7 @@ class EtcdNetwork {
     return agents_[static_cast<std::size_t>(agent)].state;
   }
   const ModelEtcd& etcd() const { return etcd_; }
+  EtcdLoad take_load() { return std::exchange(load_, {}); }
   Time now() const { return now_; }
   Time led_since() const { return led_since_; }
   int leads() const { return leads_; }
@@ -75,6 +87,10 @@ class EtcdNetwork {
     long tick = 0;
     rendezvous::etcd::CampaignState state;
     std::vector<rendezvous::etcd::CampaignEvent> backlog;
+    long watch = 0;  // counts; a report of an earlier one is dropped
+    std::uint64_t watch_number = 0;
+    Time watch_report;  // when the last report arrives: they stay in order
+    bool is_watching = false;
     int rounds = 0;  // of its lead
     bool is_wanting = false;
   };
@@ -99,8 +115,16 @@ class EtcdNetwork {
   void act(int index, const rendezvous::etcd::AskEtcd& ask);
   void act(int index, const rendezvous::etcd::Leading& leading);
   void act(int index, const rendezvous::etcd::RecordKept& kept);
+  void act(int index, const rendezvous::etcd::WatchLeader& watch);
+  void act(int index, const rendezvous::etcd::StopWatching&) {
+    ++agent(index).watch;
+    agent(index).is_watching = false;
+  }
   template <typename Other>
   void act(int, const Other&) {}
+  void report(int index, const rendezvous::etcd::WatchMessage& message);
+  void end_watch(int index, Milliseconds within);
+  void show_change();
   void carry_out(int index, long life, const rendezvous::etcd::AskEtcd& ask);
   void want_rounds(int index, std::uint64_t term);
   void require(bool is_good, const std::string& what, int agent);
@@ -113,6 +137,9 @@ class EtcdNetwork {
   std::priority_queue<Pending> pending_;
   std::vector<Agent> agents_;
   ModelEtcd etcd_;
+  std::optional<rendezvous::etcd::Found> shown_leader_;  // to watches
+  rendezvous::etcd::Revision shown_at_ = 0;
+  EtcdLoad load_;
   double etcd_rate_ = 1;
   bool is_away_ = false;
   std::map<int, std::uint64_t> round_of_;  // number: term

@@ -32,6 +32,7 @@ class ModelEtcd {
     }
   }
   const rendezvous::etcd::Sight& sight() const { return sight_; }
+  std::size_t lease_count() const { return leases_.size(); }
 
  private:
   struct Left {

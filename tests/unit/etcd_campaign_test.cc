@@ -40,9 +40,30 @@ struct Candidate {
   // Its call is carried out and answered.
   void call(ModelEtcd& etcd) { take(etcd.apply(asked->call, now)); }
   void lose_call() { tell(EtcdFailed{asked->number, {"no answer"}}); }
-  // As long as it asks at once.
+  // As long as it asks at once, or after the delay before a claim.
   void talk(ModelEtcd& etcd, int most = 20) {
-    for (; state.asked && most > 0; --most) call(etcd);
+    for (; most > 0 && (state.asked || is_delaying_a_claim()); --most) {
+      if (state.asked)
+        call(etcd);
+      else
+        wait_for_claim();
+    }
+  }
+  template <typename T>
+  void talk_until_it_asks(ModelEtcd& etcd) {
+    for (int most = 20; most > 0 && !asks<T>(); --most) {
+      if (state.asked)
+        call(etcd);
+      else
+        wait_for_claim();
+    }
+    REQUIRE(asks<T>());
+  }
+  bool is_delaying_a_claim() const { return state.claim_at && *state.claim_at <= now + 10ms; }
+  void wait_for_claim() {
+    REQUIRE(state.claim_at);
+    now = std::max(now, *state.claim_at);
+    tell(CampaignTick{});
   }
   template <typename T>
   std::vector<T> done() const {
@@ -88,16 +109,17 @@ TEST_CASE("who finds a leader follows it and hears of the next one") {
   REQUIRE(two.done<Following>().size() == 1);
   CHECK(two.done<Following>().front().endpoint == Endpoint{"host1", 4000});
   CHECK(two.done<Following>().front().term == 1);
-  two.wait(250ms);
+  two.wait(320ms);
   two.talk(etcd);
-  CHECK(deadline(two.state) == two.now + 1250ms);
+  CHECK(*deadline(two.state) >= two.now + 1250ms);
+  CHECK(*deadline(two.state) <= two.now + 1250ms * 5 / 4);
   two.tell(LeaderDoubted{});
   CHECK(deadline(two.state) == two.now + 250ms);
   one.tell(JobOver{});
   one.talk(etcd);
   CHECK(one.done<Closed>().size() == 1);
   CHECK_FALSE(etcd.sight().leader);
-  two.wait(250ms);
+  two.wait(320ms);
   two.talk(etcd);
   CHECK(two.done<Vacant>().size() == 1);
   REQUIRE(two.done<Leading>().size() == 1);
@@ -140,7 +162,7 @@ TEST_CASE("who may not coordinate does not claim") {
 TEST_CASE("a claim whose answer was lost is found to have been won") {
   ModelEtcd etcd;
   Candidate one;
-  while (!one.asks<Claim>()) one.call(etcd);
+  one.talk_until_it_asks<Claim>(etcd);
   static_cast<void>(etcd.apply(one.asked->call, one.now));
   one.now += 1s;
   one.lose_call();
@@ -156,7 +178,7 @@ TEST_CASE("a claim whose answer was lost is found to have been won") {
 TEST_CASE("a claim that is answered too late is no lead and its key is taken away") {
   ModelEtcd etcd;
   Candidate one;
-  while (!one.asks<Claim>()) one.call(etcd);
+  one.talk_until_it_asks<Claim>(etcd);
   const auto result = etcd.apply(one.asked->call, one.now);
   one.now += 4s;
   one.take(result);
@@ -285,6 +307,167 @@ TEST_CASE("an etcd that has forgotten is not claimed for a lease as somebody may
   CHECK(two.now - forgot >= 6s);
   CHECK(two.now - forgot < 8s);
   CHECK(two.done<Leading>().front().term == 2);
+}
+
+// A change of the leader's key as the watch of an agent reports it.
+void report(Candidate& agent, const ModelEtcd& etcd) {
+  agent.tell(
+      WatchReported{agent.state.last_watch, {etcd.sight().revision, true, etcd.sight().leader}});
+}
+
+TEST_CASE("an agent that watches the leader's key asks etcd nothing while the leader stays") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  Candidate two(2);
+  two.talk(etcd);
+  REQUIRE(two.done<WatchLeader>().size() == 1);
+  CHECK(two.done<WatchLeader>().front().from == etcd.sight().revision + 1);
+  two.tell(WatchReported{two.state.last_watch, {etcd.sight().revision}});
+  two.wait(1600ms);  // the look that was due before etcd confirmed the watch
+  two.talk(etcd);
+  const auto next = *deadline(two.state);
+  CHECK(next >= two.now + 60s);
+  CHECK(next <= two.now + 75s);
+}
+
+TEST_CASE("a watch that reports the next leader is enough to follow it") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  Candidate two(2, false);
+  two.talk(etcd);
+  one.tell(Resign{});
+  one.talk(etcd);
+  report(two, etcd);
+  CHECK(two.done<Vacant>().size() == 1);
+  Candidate three(3);
+  three.talk(etcd);
+  REQUIRE(three.done<Leading>().size() == 1);
+  report(two, etcd);
+  CHECK_FALSE(two.state.asked);
+  REQUIRE(two.done<Following>().size() == 2);
+  CHECK(two.done<Following>().back().endpoint == Endpoint{"host3", 4000});
+  CHECK(two.done<Following>().back().term == 2);
+}
+
+TEST_CASE("a report of the watch that is older than the last look is ignored") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  const WatchMessage late{etcd.sight().revision, true, etcd.sight().leader};
+  one.tell(Resign{});
+  one.talk(etcd);
+  Candidate two(2, false);
+  two.talk(etcd);
+  two.tell(WatchReported{two.state.last_watch, late});
+  CHECK(two.done<Following>().empty());
+  CHECK(two.state.phase == Phase::Vacant);
+}
+
+TEST_CASE("a look that the watch has overtaken does not make etcd one that has forgotten") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  Candidate two(2, false);
+  two.talk(etcd);
+  two.wait(1600ms);
+  REQUIRE(two.asks<Look>());
+  const auto late = etcd.apply(two.asked->call, two.now);
+  one.tell(Resign{});
+  one.talk(etcd);
+  report(two, etcd);
+  two.take(late);
+  CHECK(two.done<CampaignLog>().empty());
+  CHECK(two.state.phase == Phase::Vacant);
+  CHECK(two.asks<Look>());
+}
+
+TEST_CASE(
+    "without a watch an agent looks as often as before and tries a watch again after a look") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  Candidate two(2);
+  two.talk(etcd);
+  for (std::size_t times = 1; times < 6; ++times) {
+    REQUIRE(two.done<WatchLeader>().size() == times);
+    two.tell(WatchEnded{two.state.last_watch, "connection closed"});
+    CHECK(*deadline(two.state) <= two.now + 1250ms);
+    for (int i = 0; i < 400 && two.done<WatchLeader>().size() == times; ++i) {
+      two.wait(100ms);
+      two.talk(etcd);
+    }
+  }
+}
+
+TEST_CASE("an agent that another was quicker than revokes both its leases") {
+  ModelEtcd etcd;
+  Candidate two(2);
+  two.talk_until_it_asks<Claim>(etcd);
+  CHECK(etcd.lease_count() == 2);
+  Candidate one;
+  one.talk(etcd);
+  REQUIRE(one.done<Leading>().size() == 1);
+  CHECK(etcd.lease_count() == 4);
+  two.talk(etcd);
+  CHECK(two.done<Following>().size() == 1);
+  CHECK(etcd.lease_count() == 2);
+  CHECK(etcd.sight().leader);
+  CHECK(etcd.sight().state);
+}
+
+TEST_CASE("a lease that is granted after another leads is revoked") {
+  ModelEtcd etcd;
+  Candidate two(2);
+  two.talk_until_it_asks<Grant>(etcd);
+  const auto granted = etcd.apply(two.asked->call, two.now);
+  Candidate one;
+  one.talk(etcd);
+  report(two, etcd);
+  CHECK(two.state.phase == Phase::Following);
+  two.take(granted);
+  two.talk(etcd);
+  CHECK(etcd.lease_count() == 2);
+}
+
+TEST_CASE("a job that is over leaves no lease in etcd and neither does a claim for it") {
+  ModelEtcd etcd;
+  Candidate claiming(2);
+  claiming.talk_until_it_asks<Claim>(etcd);
+  Candidate one;
+  one.talk(etcd);
+  one.tell(JobOver{});
+  one.talk(etcd);
+  CHECK(one.done<Closed>().size() == 1);
+  claiming.tell(JobOver{});
+  claiming.talk(etcd);
+  CHECK(claiming.done<Closed>().size() == 1);
+  CHECK(etcd.lease_count() == 0);
+}
+
+TEST_CASE("a leader that lost its lead revokes the state's lease once another has the state") {
+  ModelEtcd etcd;
+  Candidate one;
+  one.talk(etcd);
+  one.tell(RecordWanted{{.rounds = 4}});
+  one.talk(etcd);
+  etcd.expire(one.now + 5s);
+  one.wait(900ms);
+  one.call(etcd);
+  REQUIRE(one.done<LeadLost>().size() == 1);
+  CHECK(etcd.lease_count() == 1);
+  CHECK(etcd.sight().state);
+  Candidate two(2);
+  two.talk(etcd);
+  REQUIRE(two.done<Leading>().size() == 1);
+  CHECK(two.done<Leading>().front().record.rounds == 4);
+  one.talk(etcd);
+  one.wait(2s);
+  one.talk(etcd);
+  CHECK(one.done<Following>().size() == 1);
+  CHECK(etcd.lease_count() == 2);
+  CHECK(etcd.sight().state);
 }
 
 TEST_CASE("a key that another program wrote is left alone and spoken of") {

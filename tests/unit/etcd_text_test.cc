@@ -173,4 +173,40 @@ TEST_CASE("what drun has not written into its keys is not taken for a record") {
   CHECK_FALSE(state_of(text));
 }
 
+TEST_CASE("a watch of etcd reports the last change of the leader's key") {
+  const Keys keys{"/drun/a/leader", "/drun/a/state"};
+  const Request request = watch_request(17, keys);
+  CHECK(request.path == "/v3/watch");
+  CHECK(request.body ==
+        R"({"create_request":{"key":"L2RydW4vYS9sZWFkZXI=","start_revision":"17"}})");
+  const auto created =
+      watch_message(keys, R"({"result":{"header":{"revision":"16"},"created":true}})");
+  CHECK(std::get<WatchMessage>(created) == WatchMessage{16, false, std::nullopt});
+  const std::string put =
+      R"({"kv":{"key":"L2RydW4vYS9sZWFkZXI=","create_revision":"18","mod_revision":"18",)"
+      R"("value":"bWU=","lease":"5"}})";
+  const std::string deleted =
+      R"({"type":"DELETE","kv":{"key":"L2RydW4vYS9sZWFkZXI=","mod_revision":"17"}})";
+  const auto led = watch_message(
+      keys, R"({"result":{"header":{"revision":"18"},"events":[)" + deleted + "," + put + "]}}");
+  CHECK(std::get<WatchMessage>(led) == WatchMessage{18, true, Found{"me", 18, 18, 5}});
+  const auto gone =
+      watch_message(keys, R"({"result":{"header":{"revision":"18"},"events":[)" + deleted + "]}}");
+  CHECK(std::get<WatchMessage>(gone) == WatchMessage{17, true, std::nullopt});
+}
+
+TEST_CASE("a watch that etcd cancels or that does not answer as etcd does has failed") {
+  const Keys keys{"/drun/a/leader", "/drun/a/state"};
+  const auto [line, reason] = GENERATE(table<std::string, std::string>({
+      {R"({"result":{"canceled":true,"cancel_reason":"etcdserver: no leader"}})", "no leader"},
+      {R"({"result":{"canceled":true,"compact_revision":"30"}})", "ended the watch"},
+      {R"({"error":{"message":"permission denied","grpc_code":7}})", "permission denied"},
+      {"<html>", "does not answer as etcd"},
+      {"{}", "does not answer as etcd"},
+  }));
+  const auto failed = watch_message(keys, line);
+  REQUIRE(std::holds_alternative<Failed>(failed));
+  CHECK_THAT(std::get<Failed>(failed).reason, ContainsSubstring(reason));
+}
+
 }  // namespace drun::rendezvous::etcd
