@@ -99,7 +99,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   bool has_preamble_ = false;
   bool is_writing_ = false;
   bool is_finishing_ = false;
-  std::vector<char> incoming_;  // grows where much comes
+  ReadBuffer incoming_;
   std::vector<Bytes> outgoing_;
   std::deque<Bytes> bulk_;
   std::vector<Bytes> in_flight_;

@@ -88,6 +88,28 @@ TEST_CASE("a restart begins with an empty store whose old connections are closed
   CHECK((ec == asio::error::eof || ec == asio::error::connection_reset));
 }
 
+TEST_CASE("a connection that was silent when a round began does not reach that round's store") {
+  JoinSpec spec;
+  spec.max_restarts = 1;
+  TestCluster cluster(2, spec);
+  cluster.add_all();
+  REQUIRE(cluster.until_round(0));
+  tcp::socket old_worker(cluster.io);
+  old_worker.connect({asio::ip::make_address("127.0.0.1"), cluster.port()});
+  cluster.agents[0]->fail();
+  REQUIRE(cluster.until_round(1));
+  error_code ec;
+  const std::string hello("\x00\xCE\xF7\x85\x3C\x0D\x01\x00\x00\x00", 10);
+  asio::write(old_worker, asio::buffer(hello), ec);
+  old_worker.non_blocking(true);
+  char byte[8];
+  CHECK(cluster.until([&] {
+    const std::size_t count = old_worker.read_some(asio::buffer(byte), ec);
+    return count > 0 || (ec && ec != asio::error::would_block);
+  }));
+  CHECK((ec == asio::error::eof || ec == asio::error::connection_reset));
+}
+
 TEST_CASE("two nodes of one rank: the second is told, the coordinator says so, the job goes on") {
   TestCluster cluster(2);
   cluster.add(1);
