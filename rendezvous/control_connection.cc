@@ -168,7 +168,10 @@ bool ControlConnection::take_preamble() {
   if (!*version) return false;
   has_preamble_ = true;
   if (side_ == Side::Accepting) send(std::make_shared<const std::string>(encode_preamble()));
-  if (**version == kControlVersion) return true;
+  if (**version == kControlVersion) {
+    if (listener_ != nullptr) listener_->on_open(*this);
+    return listener_ != nullptr;
+  }
   end({true, true, version_words(**version)});
   return false;
 }

@@ -42,6 +42,8 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
    public:
     // `frame` is valid during the call.
     virtual void on_frame(ControlConnection& connection, std::string_view frame) = 0;
+    // The peer's preamble has come, so its process has answered the connection. Before any frame.
+    virtual void on_open(ControlConnection& /*connection*/) {}
     virtual void on_end(ControlConnection& connection, const ConnectionEnd& end) = 0;
 
    protected:

@@ -52,8 +52,8 @@ class FrameReader {
   std::size_t read_bytes_ = 0;
 };
 
-// What a connection reads into. The size follows the traffic: it doubles after a read that fills the
-// buffer, up to the limit, and halves after one that fills a quarter or less, so that an idle
+// What a connection reads into. The size follows the traffic: it doubles after a read that fills
+// the buffer, up to the limit, and halves after one that fills a quarter or less, so that an idle
 // connection keeps the smallest buffer only.
 class ReadBuffer {
  public:

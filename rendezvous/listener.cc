@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "rendezvous/listen_sockets.h"
-#include "rendezvous/pending_connections.h"
 #include "rendezvous/log_limit.h"
 #include "rendezvous/peer_address.h"
+#include "rendezvous/pending_connections.h"
 #include "rendezvous/store/wire.h"
 
 namespace drun::rendezvous {
@@ -119,7 +119,8 @@ Result<void> Listener::Impl::open() {
   if (!sockets) return sockets.error();
   port_ = sockets->port;
   for (ListenSocket& socket : sockets->sockets) {
-    ports_.push_back({tcp::acceptor(io_, socket.is_v6 ? tcp::v6() : tcp::v4(), socket.fd.release())});
+    ports_.push_back(
+        {tcp::acceptor(io_, socket.is_v6 ? tcp::v6() : tcp::v4(), socket.fd.release())});
   }
   for (std::size_t i = 0; i < ports_.size(); ++i) wait_acceptable(i);
   return {};

@@ -1,6 +1,6 @@
-// core. The addresses of a job's members, and of members that were lost a short time ago. They decide
-// which hosts may use the store: with a secret only members' hosts; without one, all but the hosts
-// whose members were lost and whose workers may still be running.
+// core. The addresses of a job's members, and of members that were lost a short time ago. They
+// decide which hosts may use the store: with a secret only members' hosts; without one, all but the
+// hosts whose members were lost and whose workers may still be running.
 //
 // Shape:   addresses in one form (peer_address.h); two members may have the same (one host, one
 //          translated network).
@@ -32,8 +32,8 @@ class MemberAddresses {
   void add(std::uint64_t member, std::vector<std::string> addresses);
   // No-op if unknown.
   void remove(std::uint64_t member);
-  // As remove(). Until `barred_until`, is_barred() is true for its addresses. That must not decrease
-  // from call to call.
+  // As remove(). Until `barred_until`, is_barred() is true for its addresses. That must not
+  // decrease from call to call.
   void lose(std::uint64_t member, Time barred_until);
 
   // Whether a member has the address.

@@ -36,7 +36,8 @@ class PendingConnections {
   // Removes a connection that identified itself or closed. No-op if unknown.
   void remove(Id id);
 
-  // Removes and returns one connection that has exceeded the timeout. Call until it returns nullopt.
+  // Removes and returns one connection that has exceeded the timeout. Call until it returns
+  // nullopt.
   std::optional<Id> take_expired(Time now);
 
   // Removes and returns the connection that add() would evict at the limit.

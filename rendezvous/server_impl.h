@@ -23,9 +23,9 @@
 #include "rendezvous/election/tenure.h"
 #include "rendezvous/lines/line_desk.h"
 #include "rendezvous/listener.h"
-#include "rendezvous/pending_connections.h"
 #include "rendezvous/log_limit.h"
 #include "rendezvous/member_addresses.h"
+#include "rendezvous/pending_connections.h"
 #include "rendezvous/round/round.h"
 #include "rendezvous/server.h"
 #include "rendezvous/store/service.h"
@@ -113,7 +113,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   const OnTrouble on_trouble_;
   const JoinSpec spec_;
   std::shared_ptr<const TlsContext> tls_;  // null: no secret
-  PendingConnections pending_;                            // of connections_, those who have not said hello
+  PendingConnections pending_;             // of connections_, those who have not said hello
   bool is_pending_timed_ = false;
   TurnedAway turned_away_;
   std::unordered_map<Peer, std::vector<std::string>> told_;  // addresses, until it is a member

@@ -169,9 +169,9 @@ struct MemberState {
   Time answer_by;                // Greeting; with several endpoints also Dialing
   std::optional<Time> leave_by;  // Leaving before any world
   Time next_report;
-  Milliseconds back_off{0};      // the longest next pause
-  std::minstd_rand jitter;       // of pauses; seeded with the instance
-  std::string last_trouble;  // why the coordinator cannot be reached
+  Milliseconds back_off{0};                // the longest next pause
+  std::minstd_rand jitter;                 // of pauses; seeded with the instance
+  std::string last_trouble;                // why the coordinator cannot be reached
   std::optional<std::string> lost_reason;  // Parting, and trying to join again
   std::optional<Time> rejoin_by;           // until then
   Milliseconds heartbeat_timeout{0};       // the coordinator's

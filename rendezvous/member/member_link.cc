@@ -90,8 +90,7 @@ void MemberTurn::handle(const MemberTick&) {
   }
   const bool is_unanswered = has_seats() && is_in({Phase::Dialing, Phase::Greeting});
   if (is_unanswered && now_ >= state_.answer_by) return ask_elsewhere("has not answered");
-  if (state_.phase == Phase::Greeting && now_ >= state_.answer_by)
-    return no_answer();
+  if (state_.phase == Phase::Greeting && now_ >= state_.answer_by) return no_answer();
   if (state_.phase == Phase::Leaving && state_.leave_by && now_ >= *state_.leave_by)
     return end(lost_ending(state_, "no answer to a signal"));
   keep_alive();
@@ -155,9 +154,7 @@ void MemberTurn::rest(std::string trouble) {
   if (has_seats()) aim_at_next();
 }
 
-void MemberTurn::connection_lost(const std::string& reason) {
-  handle(ConnectionLost{reason});
-}
+void MemberTurn::connection_lost(const std::string& reason) { handle(ConnectionLost{reason}); }
 
 void MemberTurn::handle(const ConnectionLost& lost) {
   const std::string& reason = lost.reason;

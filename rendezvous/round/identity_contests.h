@@ -1,9 +1,10 @@
-// core. Newcomers that claim the identity (host name, address, slot) of a member of an elastic world
-// whose connection still exists. Two agents can have one identity: containers with one host name
-// behind one translated address. Or an agent was started again after a crash, and the coordinator
-// has not noticed the end of its old connection yet.
+// core. Newcomers that claim the identity (host name, address, slot) of a member of an elastic
+// world whose connection still exists. Two agents can have one identity: containers with one host
+// name behind one translated address. Or an agent was started again after a crash, and the
+// coordinator has not noticed the end of its old connection yet.
 //
-//   claim by another instance --> LivenessCheck to the holder --+-- reply ---------> claimants refused
+//   claim by another instance --> LivenessCheck to the holder --+-- reply ---------> claimants
+//   refused
 //                                                               +-- its connection
 //                                                               |   ends, or no
 //                                                               +-- reply in time -> the first one
@@ -28,8 +29,8 @@ namespace drun::rendezvous {
 class IdentityContests {
  public:
   static constexpr Milliseconds kReplyTimeout{1000};
-  // A timeout that is noticed later than this shows that the coordinator was held up: replies may be
-  // waiting to be read, so the holder gets the same time again.
+  // A timeout that is noticed later than this shows that the coordinator was held up: replies may
+  // be waiting to be read, so the holder gets the same time again.
   static constexpr Milliseconds kReadingTime{250};
   static constexpr std::size_t kMostContests = 256;
   static constexpr std::size_t kMostClaimants = 8;

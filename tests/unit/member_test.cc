@@ -1,5 +1,7 @@
 #include "rendezvous/member/member.h"
 
+#include <set>
+
 #include "tests/support/catch.h"
 #include "tests/support/member_driver.h"
 
