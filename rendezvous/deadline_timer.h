@@ -2,7 +2,7 @@
 // leases.
 //
 // Shape:   one point of time at most; setting it again replaces it, to the same one does nothing.
-// Owner:   who owns the machine; destruction cancels it. `on_due` is kept until it has run or was
+// Owner:   the owner of the machine; destruction cancels it. `on_due` is kept until it ran or was
 //          replaced: what keeps its owner alive does so for that long.
 // Thread:  the io_context's only. `on_due` comes from the loop, once, never before its time, and
 //          never after another time was set.
@@ -76,7 +76,7 @@ class ClockTimer {
 };
 
 using DeadlineTimer = ClockTimer<std::chrono::steady_clock>;
-// The loop may notice late that a lease has ended while the machine was suspended: whoever acts on
+// The loop may notice late that a lease has ended while the machine was suspended: code that acts on
 // a lease asks is_overdue() first.
 using LeaseTimer = ClockTimer<LeaseClock>;
 

@@ -59,7 +59,7 @@ struct LookupThreads::Caller : std::enable_shared_from_this<Caller> {
 struct LookupThreads::State {
   struct Lookup {
     std::vector<std::shared_ptr<Caller>> callers;
-    std::optional<Addresses> result;  // kept, as nobody waited for it any more
+    std::optional<Addresses> result;  // kept for the next caller
     Clock::time_point finished;
   };
 

@@ -1,7 +1,7 @@
 // edge. Resolves host names off the event loop: getaddrinfo(3) blocks, in bad cases for minutes.
 //
 // How:     at most one lookup of a name is under way, on a detached thread; all callers that want
-//          the name share it. A lookup cannot be stopped, so it goes on after its callers have
+//          the name share it. A lookup cannot be stopped, so it continues after its callers have
 //          given up, and its result is kept for a minute for the next caller: a caller with a time
 //          limit shorter than the lookup succeeds when it tries again.
 // Limits:  kMostThreads threads; more names wait for one of them. kMostNames names.
@@ -30,7 +30,7 @@ class LookupThreads {
   static constexpr std::size_t kMostNames = 256;
   static constexpr std::chrono::seconds kKeepResult{60};
 
-  // Blocks. Called on a thread of its own, by several threads at a time.
+  // Blocks. Called on lookup threads, several at a time.
   using LookUp = std::function<Addresses(const std::string& host)>;
 
   explicit LookupThreads(LookUp look_up, std::size_t most_threads = kMostThreads);
@@ -58,7 +58,7 @@ class Resolver {
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
 
-  // `on_done` is called once, from the loop, unless `cancel` comes first. A second start cancels
+  // `on_done` is called once, from the loop, unless `cancel` is called first. A second start cancels
   // the first. Errors: Unreachable, with the system's reason.
   void start(const std::string& host, Done on_done);
   void cancel();

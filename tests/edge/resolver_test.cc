@@ -18,7 +18,7 @@ namespace {
 using namespace rendezvous;
 using namespace std::chrono_literals;
 
-// Lookups that end when the test says so.
+// Lookups that end when the test wants.
 class Names {
  public:
   std::shared_ptr<LookupThreads> threads(std::size_t most = LookupThreads::kMostThreads) {
@@ -132,12 +132,12 @@ TEST_CASE("a lookup that never ends does not delay the end of the loop") {
   {
     asio::io_context io{1};
     Resolver resolver(io, names.threads());
-    resolver.start("never", [](const Addresses&) { FAIL("nobody answers"); });
+    resolver.start("never", [](const Addresses&) { FAIL("it cannot end"); });
     REQUIRE(run_until(io, [&] { return names.running() == 1; }));
   }
   CHECK(std::chrono::steady_clock::now() - start < 10s);
   CHECK(names.running() == 1);
-  names.answer("never");  // its thread finds nobody who wants the result
+  names.answer("never");  // the thread drops the result
 }
 
 TEST_CASE("a connection is made again at the address known before, while the name is looked up") {
