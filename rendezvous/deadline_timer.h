@@ -76,8 +76,8 @@ class ClockTimer {
 };
 
 using DeadlineTimer = ClockTimer<std::chrono::steady_clock>;
-// The loop may notice late that a lease has ended while the machine was suspended: code that acts on
-// a lease asks is_overdue() first.
+// The loop may notice late that a lease has ended while the machine was suspended: code that acts
+// on a lease asks is_overdue() first.
 using LeaseTimer = ClockTimer<LeaseClock>;
 
 }  // namespace drun::rendezvous
