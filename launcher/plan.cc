@@ -251,6 +251,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   const Result<std::chrono::milliseconds> shutdown = plan_shutdown(options, host);
   if (!shutdown) return shutdown.error();
   plan.agent.shutdown_timeout = *shutdown;
+  plan.agent.join.kill_grace = plan.agent.join.heartbeat_timeout + *shutdown;
   plan.agent.host = host.hostname;
   if (Result<void> hang = plan_hang(plan.agent, options, remarks); !hang) return hang.error();
   plan.agent.termination_signals = plan_signals(options, remarks);

@@ -164,7 +164,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   void on_end(ControlConnection&, const ConnectionEnd& end) override {
     drop_connection();
     if (end.is_wrong_peer) return handle(WrongPeer{end.reason});
-    handle(ConnectionLost{end.reason});
+    handle(ConnectionLost{end.reason, end.has_spoken});
   }
 
   void drop_connection() {

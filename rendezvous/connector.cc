@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <list>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@ using asio::ip::tcp;
 constexpr std::chrono::milliseconds kNextAddressAfter{250};
 constexpr std::chrono::seconds kLimit{10};
 constexpr std::size_t kMostAddresses = 16;
+using Clock = asio::steady_timer::clock_type;
 
 std::string lower_case(std::string text) {
   for (char& c : text) {
@@ -35,31 +37,28 @@ std::vector<tcp::endpoint> known_addresses(const Endpoint& endpoint) {
 
 class Connector::Attempt : public std::enable_shared_from_this<Connector::Attempt> {
  public:
-  Attempt(asio::io_context& io, OwnAddresses own, Done on_done)
+  Attempt(asio::io_context& io, std::shared_ptr<LookupThreads> threads, OwnAddresses own,
+          Done on_done)
       : io_(io),
         own_(own),
-        resolver_(io),
+        resolver_(io, std::move(threads)),
         next_timer_(io),
         limit_timer_(io),
         on_done_(std::move(on_done)) {}
 
-  void start(const Endpoint& endpoint) {
-    limit_timer_.expires_after(kLimit);
-    limit_timer_.async_wait([self = shared_from_this()](const error_code& ec) {
-      if (ec || self->is_over_) return;
-      self->note(self->addresses_.empty() ? "its name was not resolved in time"
-                                          : "no answer within 10 s");
-      self->fail();
-    });
+  // `known`: an address that the name had before, tried while the name is looked up again.
+  void start(const Endpoint& endpoint, const std::optional<tcp::endpoint>& known) {
+    port_ = endpoint.port;
+    arm_limit();
     addresses_ = known_addresses(endpoint);
     if (!addresses_.empty()) return begin();
-    resolver_.async_resolve(endpoint.host, std::to_string(endpoint.port),
-                            tcp::resolver::numeric_service,
-                            [self = shared_from_this()](const error_code& ec,
-                                                        const tcp::resolver::results_type& found) {
-                              if (self->is_over_) return;
-                              self->resolved(ec, found);
-                            });
+    is_looking_up_ = true;
+    resolver_.start(endpoint.host, [self = shared_from_this()](const Addresses& found) {
+      if (!self->is_over_) self->resolved(found);
+    });
+    if (!known) return;
+    addresses_.push_back(*known);
+    begin();
   }
 
   void cancel() {
@@ -73,13 +72,38 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
   }
 
  private:
-  void resolved(const error_code& ec, const tcp::resolver::results_type& found) {
-    for (const auto& entry : found) {
-      if (addresses_.size() < kMostAddresses) addresses_.push_back(entry.endpoint());
+  void arm_limit() {
+    limit_timer_.expires_after(kLimit);
+    limit_timer_.async_wait([self = shared_from_this()](const error_code& ec) {
+      const bool is_late = !ec && self->limit_timer_.expiry() <= Clock::now();
+      if (!is_late || self->is_over_) return;
+      self->note(self->addresses_.empty() ? "its name was not resolved in time"
+                                          : "no answer within 10 s");
+      self->fail();
+    });
+  }
+
+  void resolved(const Addresses& found) {
+    is_looking_up_ = false;
+    const bool is_first = addresses_.empty();
+    if (!found) {
+      if (is_first || waiting_count_ == 0)
+        note("its name cannot be resolved (" + found.error().message + ")");
+      if (waiting_count_ == 0) fail();
+      return;
     }
-    if (!addresses_.empty()) return begin();
-    note("its name cannot be resolved" + (ec ? " (" + ec.message() + ")" : std::string()));
-    fail();
+    for (const asio::ip::address& address : *found) {
+      const tcp::endpoint each(address, port_);
+      const bool is_new = std::find(addresses_.begin(), addresses_.end(), each) == addresses_.end();
+      if (is_new && addresses_.size() < kMostAddresses) addresses_.push_back(each);
+    }
+    if (is_first) {
+      arm_limit();  // the time for a connection does not include the lookup
+      return begin();
+    }
+    if (waiting_count_ == 0 && next_ == addresses_.size()) return fail();
+    if (waiting_count_ == 0) return try_next();
+    arm_next();
   }
 
   void begin() {
@@ -124,6 +148,10 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
           }
           self->succeed(socket);
         });
+    arm_next();
+  }
+
+  void arm_next() {
     if (next_ == addresses_.size()) return;
     next_timer_.expires_after(kNextAddressAfter);
     next_timer_.async_wait([self = shared_from_this()](const error_code& timer_ec) {
@@ -137,7 +165,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     is_refused_ = is_refused_ && ec == asio::error::connection_refused;
     note(system_message(ec.value()) + " (" + address.address().to_string() + ")");
     if (next_ < addresses_.size()) return try_next();
-    if (waiting_count_ == 0) fail();
+    if (waiting_count_ == 0 && !is_looking_up_) fail();
   }
 
   // With nobody listening, TCP may connect a loopback socket to itself, when the port is one that
@@ -170,10 +198,12 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
 
   asio::io_context& io_;
   const OwnAddresses own_;
-  tcp::resolver resolver_;
+  Resolver resolver_;
   asio::steady_timer next_timer_;
   asio::steady_timer limit_timer_;
   Done on_done_;
+  std::uint16_t port_ = 0;
+  bool is_looking_up_ = false;
   std::vector<tcp::endpoint> addresses_;
   std::list<tcp::socket> sockets_;  // handlers refer to theirs
   std::size_t next_ = 0;
@@ -183,13 +213,22 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
   bool is_over_ = false;
 };
 
-Connector::Connector(asio::io_context& io) : io_(io) {}
+Connector::Connector(asio::io_context& io, std::shared_ptr<LookupThreads> threads)
+    : io_(io), threads_(threads ? std::move(threads) : LookupThreads::of_process()) {}
 Connector::~Connector() { cancel(); }
 
 void Connector::start(const Endpoint& endpoint, OwnAddresses own, Done on_done) {
   cancel();
-  attempt_ = std::make_shared<Attempt>(io_, own, std::move(on_done));
-  attempt_->start(endpoint);
+  if (known_for_ != endpoint) forget_address();
+  known_for_ = endpoint;
+  const auto done = [this, on_done = std::move(on_done)](Result<tcp::socket> socket) {
+    error_code ec;
+    if (socket) known_ = socket->remote_endpoint(ec);
+    if (!socket || ec) known_.reset();
+    on_done(std::move(socket));  // may destroy this
+  };
+  attempt_ = std::make_shared<Attempt>(io_, threads_, own, done);
+  attempt_->start(endpoint, own == OwnAddresses::Connect ? known_ : std::nullopt);
 }
 
 void Connector::cancel() {

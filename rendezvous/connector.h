@@ -2,11 +2,11 @@
 //
 // Order:   addresses as the resolver sorted them; the next one is tried when one fails, or when it
 //          has not answered for 250 ms (RFC 8305's happy eyeballs); the first that connects wins.
-// Limits:  10 s for all of it, 16 addresses; then it fails, and the caller may start again (with a
-//          fresh look-up).
+//          The address that won last time is tried at once, while the name is looked up again.
+// Limits:  10 s for the lookup and 10 s for the connection, 16 addresses. Then it fails, and the
+//          caller may start again: a lookup that is still under way goes on (resolver.h).
 // Owner:   Client; destruction cancels silently.
-// Thread:  the io_context's only. Names are looked up on Asio's own thread; numeric addresses,
-//          "localhost" and loopback are not.
+// Thread:  the io_context's only. Numeric addresses and "localhost" are not looked up.
 // Errors:  on_done with Unreachable: what was tried, and why each failed. Refused: every address
 //          said that nobody listens there. Closed: with OwnAddresses::Refuse, one of the addresses
 //          is this host's.
@@ -14,10 +14,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "rendezvous/asio.h"
 #include "rendezvous/endpoint.h"
+#include "rendezvous/resolver.h"
 #include "rendezvous/result.h"
 
 namespace drun::rendezvous {
@@ -28,7 +30,8 @@ class Connector {
   enum class OwnAddresses { Connect, Refuse };
   using Done = std::function<void(Result<asio::ip::tcp::socket>)>;
 
-  explicit Connector(asio::io_context& io);
+  // `threads`: null for those of the process.
+  explicit Connector(asio::io_context& io, std::shared_ptr<LookupThreads> threads = nullptr);
   ~Connector();
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;
@@ -37,11 +40,16 @@ class Connector {
   // the first.
   void start(const Endpoint& endpoint, OwnAddresses own, Done on_done);
   void cancel();
+  // What answers at the last address is not what the caller wants.
+  void forget_address() { known_.reset(); }
 
  private:
   class Attempt;
   asio::io_context& io_;
-  std::shared_ptr<Attempt> attempt_;  // kept by its handlers until they have ended
+  const std::shared_ptr<LookupThreads> threads_;
+  Endpoint known_for_;
+  std::optional<asio::ip::tcp::endpoint> known_;  // where it connected last
+  std::shared_ptr<Attempt> attempt_;              // kept by its handlers until they have ended
 };
 
 }  // namespace drun::rendezvous

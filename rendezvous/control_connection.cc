@@ -13,8 +13,6 @@ namespace drun::rendezvous {
 namespace {
 
 constexpr std::chrono::seconds kLingerLimit{2};
-constexpr std::size_t kFirstReadBytes = 4096;
-constexpr std::size_t kMostReadBytes = std::size_t{128} << 10;
 // Of bulk: what goes to the socket at a time, and what the kernel may hold of it unsent (tcp(7)
 // does not name TCP_NOTSENT_LOWAT; it is as old as Linux 3.12).
 constexpr std::size_t kBulkBytes = std::size_t{128} << 10;
@@ -56,8 +54,7 @@ ControlConnection::ControlConnection(asio::ip::tcp::socket socket, Side side,
       peer_(peer_of(socket_)),
       listener_(&listener),
       reader_(frame_limit_bytes),
-      tls_(std::move(tls)),
-      incoming_(kFirstReadBytes) {
+      tls_(std::move(tls)) {
   error_code ignored;  // only latency suffers
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes,
@@ -127,13 +124,12 @@ void ControlConnection::close() {
 }
 
 void ControlConnection::read() {
-  socket_.async_read_some(asio::buffer(incoming_),
+  socket_.async_read_some(asio::buffer(incoming_.data(), incoming_.size()),
                           [self = shared_from_this()](const error_code& ec, std::size_t size) {
                             if (!self->socket_.is_open()) return;
                             if (ec) return self->end({false, self->has_preamble_, words(ec)});
                             self->take({self->incoming_.data(), size});
-                            if (size == self->incoming_.size() && size < kMostReadBytes)
-                              self->incoming_.resize(2 * size);
+                            self->incoming_.adapt(size);
                             if (self->socket_.is_open()) self->read();
                           });
 }
@@ -172,7 +168,10 @@ bool ControlConnection::take_preamble() {
   if (!*version) return false;
   has_preamble_ = true;
   if (side_ == Side::Accepting) send(std::make_shared<const std::string>(encode_preamble()));
-  if (**version == kControlVersion) return true;
+  if (**version == kControlVersion) {
+    if (listener_ != nullptr) listener_->on_open(*this);
+    return listener_ != nullptr;
+  }
   end({true, true, version_words(**version)});
   return false;
 }

@@ -42,6 +42,8 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
    public:
     // `frame` is valid during the call.
     virtual void on_frame(ControlConnection& connection, std::string_view frame) = 0;
+    // The peer's preamble has come, so its process has answered the connection. Before any frame.
+    virtual void on_open(ControlConnection& /*connection*/) {}
     virtual void on_end(ControlConnection& connection, const ConnectionEnd& end) = 0;
 
    protected:
@@ -99,7 +101,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   bool has_preamble_ = false;
   bool is_writing_ = false;
   bool is_finishing_ = false;
-  std::vector<char> incoming_;  // grows where much comes
+  ReadBuffer incoming_;
   std::vector<Bytes> outgoing_;
   std::deque<Bytes> bulk_;
   std::vector<Bytes> in_flight_;

@@ -113,9 +113,14 @@ struct Lines {
   std::string text{};        // any bytes
   bool operator==(const Lines&) const = default;
 };
+// The answer to LivenessCheck.
+struct LivenessReply {
+  std::uint64_t check = 0;
+  bool operator==(const LivenessReply&) const = default;
+};
 using MemberMessage =
     std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping, StacksAsked, EvidenceGiven,
-                 HangSuspected, Ballot, Lines, CensusAsked, NodeTold>;
+                 HangSuspected, Ballot, Lines, CensusAsked, NodeTold, LivenessReply>;
 
 // The answer to a Hello that was accepted.
 struct Welcome {
@@ -195,8 +200,15 @@ struct Remember {
   int restarts = 0;  // at least
   bool operator==(const Remember&) const = default;
 };
+// Another agent claims this member's identity (round/identity_contests.h): LivenessReply comes back
+// at once.
+struct LivenessCheck {
+  std::uint64_t check = 0;
+  bool operator==(const LivenessCheck&) const = default;
+};
 using CoordinatorMessage =
     std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, TellStacks, StacksTold,
-                 HangFound, NodeLeftOut, Vote, Follow, LinesTaken, TellNode, CensusTold, Remember>;
+                 HangFound, NodeLeftOut, Vote, Follow, LinesTaken, TellNode, CensusTold, Remember,
+                 LivenessCheck>;
 
 }  // namespace drun::rendezvous

@@ -214,6 +214,11 @@ void fields(Archive& archive, NodeTold& told) {
   fields(archive, told.summary);
 }
 
+template <typename Archive>
+void fields(Archive& archive, LivenessReply& reply) {
+  archive.bits(reply.check);
+}
+
 // The coordinator's messages, and seats' answers.
 template <typename Archive>
 void fields(Archive& archive, Welcome& welcome) {
@@ -309,6 +314,11 @@ template <typename Archive>
 void fields(Archive& archive, Remember& remember) {
   fields(archive, remember.records);
   archive.integer(remember.restarts, kCount);
+}
+
+template <typename Archive>
+void fields(Archive& archive, LivenessCheck& check) {
+  archive.bits(check.check);
 }
 
 template <typename Message>

@@ -1,11 +1,14 @@
-// edge. A timer that is set to when a state machine wants to be asked again.
+// edge. A timer that is set to when a state machine wants to be asked again, and the clock of
+// leases.
 //
 // Shape:   one point of time at most; setting it again replaces it, to the same one does nothing.
-// Owner:   who owns the machine; destruction cancels it. `on_due` is kept until it has run or was
+// Owner:   the owner of the machine; destruction cancels it. `on_due` is kept until it ran or was
 //          replaced: what keeps its owner alive does so for that long.
 // Thread:  the io_context's only. `on_due` comes from the loop, once, never before its time, and
 //          never after another time was set.
 #pragma once
+
+#include <time.h>
 
 #include <chrono>
 #include <memory>
@@ -16,11 +19,31 @@
 
 namespace drun::rendezvous {
 
-class DeadlineTimer {
- public:
-  using Time = std::chrono::steady_clock::time_point;
+// CLOCK_BOOTTIME: unlike CLOCK_MONOTONIC (steady_clock) it counts the time in which the machine is
+// suspended, clock_gettime(2). A lease that another node or etcd lets run out meanwhile has ended
+// here, too. Its points of time have steady_clock's type, as the state machines know one type, but
+// may not be compared with steady_clock::now().
+struct LeaseClock {
+  using duration = std::chrono::steady_clock::duration;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::steady_clock::time_point;
+  static constexpr bool is_steady = true;
 
-  explicit DeadlineTimer(asio::io_context& io) : timer_(io) {}
+  static time_point now() noexcept {
+    timespec time{};
+    ::clock_gettime(CLOCK_BOOTTIME, &time);
+    return time_point(std::chrono::duration_cast<duration>(std::chrono::seconds(time.tv_sec) +
+                                                           std::chrono::nanoseconds(time.tv_nsec)));
+  }
+};
+
+template <typename Clock>
+class ClockTimer {
+ public:
+  using Time = typename Clock::time_point;
+
+  explicit ClockTimer(asio::io_context& io) : timer_(io) {}
 
   // Nothing: never.
   template <typename OnDue>
@@ -48,8 +71,13 @@ class DeadlineTimer {
  private:
   bool is_set_to(Time due) const { return due_ && *due_ == due; }
 
-  asio::steady_timer timer_;
+  asio::basic_waitable_timer<Clock> timer_;
   std::shared_ptr<const Time> due_;  // its handler has a weak one: no other time's may run
 };
+
+using DeadlineTimer = ClockTimer<std::chrono::steady_clock>;
+// The loop may notice late that a lease has ended while the machine was suspended: code that acts
+// on a lease asks is_overdue() first.
+using LeaseTimer = ClockTimer<LeaseClock>;
 
 }  // namespace drun::rendezvous

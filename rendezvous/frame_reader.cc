@@ -6,6 +6,12 @@
 #include "rendezvous/bytes.h"
 
 namespace drun::rendezvous {
+namespace {
+
+// An empty buffer of at most this size is kept for the next frame.
+constexpr std::size_t kKeptBytes = 4096;
+
+}  // namespace
 
 std::string encode_preamble(std::uint16_t version) {
   std::string bytes(kControlMagic);
@@ -16,6 +22,7 @@ std::string encode_preamble(std::uint16_t version) {
 void FrameReader::push(std::string_view bytes) {
   buffer_.erase(0, read_bytes_);
   read_bytes_ = 0;
+  if (buffer_.empty() && buffer_.capacity() > kKeptBytes) std::string().swap(buffer_);
   buffer_.append(bytes);
 }
 
@@ -40,6 +47,14 @@ Result<std::optional<std::string_view>> FrameReader::next_frame() {
   if (bytes.size() - kLengthBytes < size) return std::optional<std::string_view>();
   read_bytes_ += kLengthBytes + size;
   return std::optional(bytes.substr(kLengthBytes, size));
+}
+
+void ReadBuffer::adapt(std::size_t read_bytes) {
+  const std::size_t size = bytes_.size();
+  std::size_t wanted = size;
+  if (read_bytes == size) wanted = std::min(2 * size, kLargestBytes);
+  if (read_bytes <= size / 4) wanted = std::max(size / 2, kSmallestBytes);
+  if (wanted != size) bytes_ = std::vector<char>(wanted);
 }
 
 std::string printable(std::string_view bytes) {

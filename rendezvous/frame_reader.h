@@ -13,12 +13,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "rendezvous/result.h"
 
 namespace drun::rendezvous {
 
-constexpr std::uint16_t kControlVersion = 7;
+constexpr std::uint16_t kControlVersion = 8;
 constexpr std::string_view kControlMagic = "drun";
 constexpr std::size_t kPreambleBytes = 6;
 
@@ -40,6 +41,8 @@ class FrameReader {
   Result<std::optional<std::string_view>> next_frame();
 
   bool is_empty() const { return read_bytes_ == buffer_.size(); }
+  // What it keeps allocated. Freed with the first push after a large frame has been read.
+  std::size_t capacity_bytes() const { return buffer_.capacity(); }
 
  private:
   std::string_view unread() const { return std::string_view(buffer_).substr(read_bytes_); }
@@ -47,6 +50,23 @@ class FrameReader {
   std::size_t limit_bytes_;
   std::string buffer_;
   std::size_t read_bytes_ = 0;
+};
+
+// What a connection reads into. The size follows the traffic: it doubles after a read that fills
+// the buffer, up to the limit, and halves after one that fills a quarter or less, so that an idle
+// connection keeps the smallest buffer only.
+class ReadBuffer {
+ public:
+  static constexpr std::size_t kSmallestBytes = 4096;
+  static constexpr std::size_t kLargestBytes = std::size_t{128} << 10;
+
+  char* data() { return bytes_.data(); }
+  std::size_t size() const { return bytes_.size(); }
+  // After each read, with the number of bytes it returned. Invalidates the data.
+  void adapt(std::size_t read_bytes);
+
+ private:
+  std::vector<char> bytes_ = std::vector<char>(kSmallestBytes);
 };
 
 // "HTTP/1.1 400 Bad\r\n" in quotes, what is not printable as \xNN; at most 32 bytes of it.

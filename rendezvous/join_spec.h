@@ -76,6 +76,10 @@ struct JoinSpec {
   bool preflight = false;  // a world of probes before the first of the program
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
   std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(10)};
+  // How long the workers of a lost node may go on running: its agent notices the loss within the
+  // heartbeat timeout, then stops them within the shutdown timeout. For that long their host may
+  // not use the store.
+  std::chrono::milliseconds kill_grace{std::chrono::seconds(40)};
   std::optional<Secret> secret{};  // the job's: control traffic is encrypted, strangers kept out
   // This host's, numeric: with a secret, workers reach the store from these.
   std::vector<std::string> addresses{};

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "rendezvous/listen_sockets.h"
-#include "rendezvous/lobby.h"
 #include "rendezvous/log_limit.h"
 #include "rendezvous/peer_address.h"
+#include "rendezvous/pending_connections.h"
 #include "rendezvous/store/wire.h"
 
 namespace drun::rendezvous {
@@ -57,7 +57,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
         spec_(spec),
         handlers_(std::move(handlers)),
         log_(std::move(log)),
-        lobby_(std::min(spec.most_silent, descriptor_limit() / 2), spec.first_byte_timeout),
+        pending_(std::min(spec.most_silent, descriptor_limit() / 2), spec.first_byte_timeout),
         silence_timer_(io),
         pause_timer_(io) {}
 
@@ -65,6 +65,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   std::uint16_t port() const { return port_; }
   std::size_t silent_count() const { return silent_.size(); }
   void accept_waiting();
+  void close_silent();
   void stop();
 
  private:
@@ -74,10 +75,14 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
     explicit Silent(tcp::socket its_socket) : socket(std::move(its_socket)) {}
 
     tcp::socket socket;
-    Lobby::Guest guest = 0;
+    PendingConnections::Id id = 0;
     bool is_listed = true;
   };
-  using SilentList = std::map<Lobby::Guest, std::shared_ptr<Silent>>;
+  struct Port {
+    tcp::acceptor acceptor;
+    bool is_waiting = false;  // for a connection to accept; at most one wait at a time
+  };
+  using SilentList = std::map<PendingConnections::Id, std::shared_ptr<Silent>>;
 
   void wait_acceptable(std::size_t at);
   bool accept_some(tcp::acceptor& acceptor, std::size_t most);
@@ -88,7 +93,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   void try_read(const std::shared_ptr<Silent>& silent);
   void unlist(Silent& silent);
   void arm_silence_timer();
-  void on_silence(std::optional<Lobby::Guest> guest);
+  void on_silence(std::optional<PendingConnections::Id> id);
   void hand_over(tcp::socket socket, std::string first_bytes);
   void complain(std::string_view what);
 
@@ -97,11 +102,11 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   const Handlers handlers_;
   const Log log_;
   LogLimit log_limit_;
-  std::vector<tcp::acceptor> acceptors_;
+  std::vector<Port> ports_;
   std::uint16_t port_ = 0;
   SilentList silent_;
-  Lobby lobby_;  // the same ones
-  Lobby::Guest last_guest_ = 0;
+  PendingConnections pending_;  // those in silent_
+  PendingConnections::Id last_id_ = 0;
   asio::steady_timer silence_timer_;
   asio::steady_timer pause_timer_;
   std::array<char, kFirstReadBytes> buffer_{};
@@ -114,45 +119,53 @@ Result<void> Listener::Impl::open() {
   if (!sockets) return sockets.error();
   port_ = sockets->port;
   for (ListenSocket& socket : sockets->sockets) {
-    acceptors_.emplace_back(io_, socket.is_v6 ? tcp::v6() : tcp::v4(), socket.fd.release());
+    ports_.push_back(
+        {tcp::acceptor(io_, socket.is_v6 ? tcp::v6() : tcp::v4(), socket.fd.release())});
   }
-  for (std::size_t i = 0; i < acceptors_.size(); ++i) wait_acceptable(i);
+  for (std::size_t i = 0; i < ports_.size(); ++i) wait_acceptable(i);
   return {};
 }
 
 void Listener::Impl::stop() {
   if (std::exchange(is_stopped_, true)) return;
   error_code ignored;
-  for (tcp::acceptor& acceptor : acceptors_) acceptor.close(ignored);
+  for (Port& port : ports_) port.acceptor.close(ignored);
   silence_timer_.cancel();
   pause_timer_.cancel();
-  for (const auto& [guest, silent] : silent_) {
-    silent->is_listed = false;
-    silent->socket.close(ignored);
-    lobby_.leave(guest);
+  close_silent();
+}
+
+void Listener::Impl::close_silent() {
+  const SilentList silent = std::exchange(silent_, {});
+  for (const auto& [id, one] : silent) {
+    one->is_listed = false;
+    error_code ignored;
+    one->socket.close(ignored);
+    pending_.remove(id);
   }
-  silent_.clear();
 }
 
 void Listener::Impl::accept_waiting() {
-  for (tcp::acceptor& acceptor : acceptors_) {
-    while (!is_stopped_ && accept_some(acceptor, kAcceptsPerTurn)) {
+  for (Port& port : ports_) {
+    while (!is_stopped_ && accept_some(port.acceptor, kAcceptsPerTurn)) {
     }
   }
   const SilentList silent = silent_;
-  for (const auto& [guest, one] : silent) {
+  for (const auto& [id, one] : silent) {
     if (one->is_listed) try_read(one);
   }
 }
 
 void Listener::Impl::wait_acceptable(std::size_t at) {
-  acceptors_[at].async_wait(tcp::acceptor::wait_read,
-                            [self = shared_from_this(), at](error_code ec) {
-                              if (ec || self->is_stopped_) return;
-                              self->accept_some(self->acceptors_[at], kAcceptsPerTurn);
-                              if (!self->is_stopped_ && !self->is_paused_)
-                                self->wait_acceptable(at);
-                            });
+  if (std::exchange(ports_[at].is_waiting, true)) return;
+  ports_[at].acceptor.async_wait(tcp::acceptor::wait_read,
+                                 [self = shared_from_this(), at](error_code ec) {
+                                   self->ports_[at].is_waiting = false;
+                                   if (ec || self->is_stopped_) return;
+                                   self->accept_some(self->ports_[at].acceptor, kAcceptsPerTurn);
+                                   if (!self->is_stopped_ && !self->is_paused_)
+                                     self->wait_acceptable(at);
+                                 });
 }
 
 // True: there may be more.
@@ -180,13 +193,13 @@ bool Listener::Impl::accept_some(tcp::acceptor& acceptor, std::size_t most) {
 void Listener::Impl::pause(int error_number) {
   complain("cannot accept a connection: " + system_message(error_number) +
            "; trying again, raise the limit of open files (ulimit -n)");
-  on_silence(lobby_.evict());
+  on_silence(pending_.evict());
   if (std::exchange(is_paused_, true)) return;
   pause_timer_.expires_after(kPause);
   pause_timer_.async_wait([self = shared_from_this()](error_code ec) {
     if (ec || self->is_stopped_) return;
     self->is_paused_ = false;
-    for (std::size_t i = 0; i < self->acceptors_.size(); ++i) self->wait_acceptable(i);
+    for (std::size_t i = 0; i < self->ports_.size(); ++i) self->wait_acceptable(i);
   });
 }
 
@@ -203,9 +216,9 @@ void Listener::Impl::keep_waiting(tcp::socket socket) {
   error_code ignored;
   const auto peer = socket.remote_endpoint(ignored).address();
   const auto silent = std::make_shared<Silent>(std::move(socket));
-  silent->guest = ++last_guest_;
-  silent_.emplace(silent->guest, silent);
-  on_silence(lobby_.arrive(silent->guest, origin_of(peer), std::chrono::steady_clock::now()));
+  silent->id = ++last_id_;
+  silent_.emplace(silent->id, silent);
+  on_silence(pending_.add(silent->id, origin_of(peer), std::chrono::steady_clock::now()));
   if (is_stopped_) return;
   wait_readable(silent);
   if (silent_.size() == 1) arm_silence_timer();
@@ -232,27 +245,27 @@ void Listener::Impl::unlist(Silent& silent) {
   silent.is_listed = false;
   error_code ignored;
   silent.socket.cancel(ignored);  // whoever gets it must find no wait of ours on it
-  lobby_.leave(silent.guest);
-  silent_.erase(silent.guest);
+  pending_.remove(silent.id);
+  silent_.erase(silent.id);
 }
 
 void Listener::Impl::arm_silence_timer() {
-  const std::optional<Time> wanted = lobby_.deadline();
+  const std::optional<Time> wanted = pending_.next_expiry();
   if (!wanted || is_stopped_) return;
   silence_timer_.expires_at(*wanted);
   silence_timer_.async_wait([self = shared_from_this()](error_code ec) {
     if (ec || self->is_stopped_) return;
     const Time now = std::chrono::steady_clock::now();
-    while (const std::optional<Lobby::Guest> guest = self->lobby_.overdue(now)) {
-      self->on_silence(guest);
+    while (const std::optional<PendingConnections::Id> id = self->pending_.take_expired(now)) {
+      self->on_silence(id);
       if (self->is_stopped_) return;
     }
     self->arm_silence_timer();
   });
 }
 
-void Listener::Impl::on_silence(std::optional<Lobby::Guest> guest) {
-  const auto found = guest ? silent_.find(*guest) : silent_.end();
+void Listener::Impl::on_silence(std::optional<PendingConnections::Id> id) {
+  const auto found = id ? silent_.find(*id) : silent_.end();
   if (found == silent_.end()) return;
   const std::shared_ptr<Silent> silent = found->second;
   unlist(*silent);
@@ -297,6 +310,7 @@ Listener::~Listener() { impl_->stop(); }
 std::uint16_t Listener::port() const { return impl_->port(); }
 std::size_t Listener::silent_count() const { return impl_->silent_count(); }
 void Listener::accept_waiting() { impl_->accept_waiting(); }
+void Listener::close_silent() { impl_->close_silent(); }
 void Listener::stop() { impl_->stop(); }
 
 }  // namespace drun::rendezvous

@@ -7,7 +7,7 @@
 //                  +-- 30 s, or too many silent --> closed (or on_store, see keep_silent)
 //
 // Limits:  most_silent, and at most half of the descriptors this process may have: so many
-//          never keep the others out. Who goes when there are more: lobby.h.
+//          never keep the others out. Which is closed when there are more: pending_connections.h.
 // Owner:   whoever serves the port; `stop` or destruction closes the sockets that listen and all
 //          that are still silent. Handlers may destroy nothing of the Listener, but may call stop.
 // Thread:  the io_context's only. Handlers are called from within it, once per connection.
@@ -62,10 +62,14 @@ class Listener {
   std::uint16_t port() const;
   std::size_t silent_count() const;
 
-  // Accepts and hands over all that has already arrived, without waiting for a turn of the loop:
-  // before a StoreService is cleared, so that nothing a dead worker had sent lands in the next
-  // round.
+  // Accepts connections and hands over those whose first bytes have arrived, without waiting for a
+  // turn of the loop. Called before a StoreService is cleared, so that the clear covers them.
   void accept_waiting();
+
+  // Closes every connection that has not sent a byte yet. Called after the store is cleared: bytes
+  // that a dead worker sent in an earlier round and TCP still retransmits must not reach the new
+  // round's store. A live client connects again.
+  void close_silent();
 
   // Idempotent. No handler is called after it.
   void stop();

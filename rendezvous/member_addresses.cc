@@ -24,4 +24,25 @@ void MemberAddresses::remove(std::uint64_t member) {
   of_member_.erase(found);
 }
 
+void MemberAddresses::lose(std::uint64_t member, Time barred_until) {
+  const auto found = of_member_.find(member);
+  if (found == of_member_.end()) return;
+  for (const std::string& address : found->second) {
+    if (const auto earlier = lost_.find(address); earlier != lost_.end())
+      lost_in_order_.erase(earlier->second.number);
+    const std::uint64_t number = ++last_number_;
+    lost_[address] = {barred_until, number};
+    lost_in_order_.emplace(number, address);
+    if (lost_.size() <= kMostLost) continue;
+    lost_.erase(lost_in_order_.begin()->second);
+    lost_in_order_.erase(lost_in_order_.begin());
+  }
+  remove(member);
+}
+
+bool MemberAddresses::is_barred(const std::string& address, Time now) const {
+  const auto found = lost_.find(address);
+  return found != lost_.end() && now < found->second.until && !has(address);
+}
+
 }  // namespace drun::rendezvous

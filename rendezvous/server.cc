@@ -24,13 +24,13 @@ Server::Impl::Impl(asio::io_context& io, const JoinSpec& spec, Log log,
                    OnTrouble on_trouble)
     : io_(io),
       timer_(io),
-      lobby_timer_(io),
+      pending_timer_(io),
       log_(std::move(log)),
       on_finished_(std::move(on_finished)),
       on_leader_(std::move(on_leader)),
       on_trouble_(std::move(on_trouble)),
       spec_(spec),
-      lobby_(std::min(kMostStrangers, descriptor_limit() / 8), spec.heartbeat_timeout),
+      pending_(std::min(kMostStrangers, descriptor_limit() / 8), spec.heartbeat_timeout),
       desk_(line_window_bytes(spec.node_count), spec.gathers_lines ? lines : nullptr) {
   if (spec.store_host == StoreHost::Agent) store_.emplace(io, store_limits(spec), log_);
 }
@@ -83,7 +83,7 @@ bool Server::Impl::host_ended() {
 void Server::Impl::stop() {
   is_stopped_ = true;
   timer_.cancel();
-  lobby_timer_.cancel();
+  pending_timer_.cancel();
   if (listener_) listener_->stop();
   for (const auto& [peer, connection] : connections_) connection->close();
   connections_.clear();
@@ -112,15 +112,19 @@ void Server::Impl::warn_of_strangers(const JoinSpec& spec) const {
                "use a network that you trust");
 }
 
-// With a secret the store is for this host and for members.
-bool Server::Impl::may_use_store(const tcp::socket& socket) const {
-  if (!tls_) return true;
+// Why the store is closed to a client from there; empty: it may use it. This host always may.
+std::string Server::Impl::store_objection(const tcp::socket& socket) const {
   error_code ec;
   const asio::ip::address peer = socket.remote_endpoint(ec).address();
-  if (ec) return false;
+  if (ec) return "its connection has closed";
   const std::string address = plain_address(peer);
   const bool is_here = address == plain_address(socket.local_endpoint(ec).address()) && !ec;
-  return is_here || asio::ip::make_address(address).is_loopback() || addresses_.has(address);
+  if (is_here) return "";
+  if (addresses_.is_barred(address, std::chrono::steady_clock::now()))
+    return "the node at that address was lost, and its workers may still be running";
+  if (tls_ && !addresses_.has(address) && !asio::ip::make_address(address).is_loopback())
+    return "no node of this job has that address; a job with a secret serves only its nodes";
+  return "";
 }
 
 void Server::Impl::adopt_store(tcp::socket socket, std::string first_bytes) {
@@ -128,9 +132,10 @@ void Server::Impl::adopt_store(tcp::socket socket, std::string first_bytes) {
   if (!store_)
     return complain(
         "dropped a store client: this port is drun's rendezvous alone (--store=worker)");
-  if (may_use_store(socket)) return store_->adopt(std::move(socket), std::move(first_bytes));
+  const std::string objection = store_objection(socket);
+  if (objection.empty()) return store_->adopt(std::move(socket), std::move(first_bytes));
   complain("dropped a store client from " + plain_address(socket.remote_endpoint(ec).address()) +
-           ": no node of this job has that address; with a secret the store is for them alone");
+           ": " + objection);
 }
 
 void Server::Impl::adopt(tcp::socket socket, const std::string& first_bytes) {
@@ -145,9 +150,9 @@ void Server::Impl::adopt(tcp::socket socket, const std::string& first_bytes) {
       std::move(socket), ControlConnection::Side::Accepting, kHelloFrameLimitBytes, peer,
       static_cast<ControlConnection::Listener&>(*this), std::move(session));
   connections_.emplace(peer, connection);
-  if (const auto gone = lobby_.arrive(peer, origin, std::chrono::steady_clock::now()))
+  if (const auto gone = pending_.add(peer, origin, std::chrono::steady_clock::now()))
     drop_stranger(*gone, "too many have not said hello");
-  arm_lobby_timer();
+  arm_pending_timer();
   connection->start(first_bytes);
 }
 
@@ -173,13 +178,13 @@ void Server::Impl::on_frame(ControlConnection& connection, std::string_view fram
     return on_end(connection,
                   {true, true, "broke the control protocol: " + message.error().message});
   }
-  const bool is_new = lobby_.has(peer);
+  const bool is_new = pending_.contains(peer);
   if (auto* lines = std::get_if<Lines>(&*message); lines != nullptr && !is_new && is_leading_) {
     if (desk_.take(state_, peer, std::move(*lines))) return;
     connection.close();
     return on_end(connection, {true, true, "sent lines that it may not send"});
   }
-  lobby_.leave(peer);
+  pending_.remove(peer);
   const Hello* const hello = std::get_if<Hello>(&*message);
   if (is_new && hello != nullptr) told_[peer] = hello->addresses;
   if (const Ballot* ballot = std::get_if<Ballot>(&*message))
@@ -215,8 +220,8 @@ void Server::Impl::forget(Peer peer) {
   connections_.erase(peer);
   voters_.erase(peer);
   seekers_.leave(peer);
-  lobby_.leave(peer);
-  addresses_.remove(peer);
+  pending_.remove(peer);
+  addresses_.lose(peer, std::chrono::steady_clock::now() + spec_.kill_grace);
   told_.erase(peer);
   desk_.forget(peer);
 }
@@ -273,6 +278,7 @@ void Server::Impl::perform(const ClearStore&) {
   if (!store_) return;
   listener_->accept_waiting();
   store_->clear();
+  listener_->close_silent();
 }
 
 void Server::Impl::perform(const RoundOver&) {
@@ -290,17 +296,17 @@ void Server::Impl::arm_timer() {
   timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(RoundTick{}); });
 }
 
-void Server::Impl::arm_lobby_timer() {
-  const std::optional<Time> wanted = lobby_.deadline();
-  if (std::exchange(is_lobby_timed_, wanted.has_value()) || !wanted) return;
-  lobby_timer_.expires_at(*wanted);
-  lobby_timer_.async_wait([self = shared_from_this()](const error_code& ec) {
+void Server::Impl::arm_pending_timer() {
+  const std::optional<Time> wanted = pending_.next_expiry();
+  if (std::exchange(is_pending_timed_, wanted.has_value()) || !wanted) return;
+  pending_timer_.expires_at(*wanted);
+  pending_timer_.async_wait([self = shared_from_this()](const error_code& ec) {
     if (ec || self->is_stopped_) return;
-    self->is_lobby_timed_ = false;
+    self->is_pending_timed_ = false;
     const Time now = std::chrono::steady_clock::now();
-    while (const auto overdue = self->lobby_.overdue(now))
+    while (const auto overdue = self->pending_.take_expired(now))
       self->drop_stranger(*overdue, "it did not say hello");
-    self->arm_lobby_timer();
+    self->arm_pending_timer();
   });
 }
 

@@ -6,7 +6,8 @@
 //          spec.endpoint.port.
 // Secret:  with spec.secret control connections are TLS, and only who proves it is heard; the store
 //          answers this host and the addresses of members.
-// Limits:  those who have not said hello: lobby.h, for spec.heartbeat_timeout. Members have
+// Limits:  connections without a hello: pending_connections.h, for spec.heartbeat_timeout. Members
+// have
 //          descriptors that silent connections, strangers and store clients do not get.
 // Order:   open before any Client of this job starts; the coordinator's own agent is a member like
 //          any other. A round's store is emptied, and old workers' connections are closed, before

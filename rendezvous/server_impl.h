@@ -23,9 +23,9 @@
 #include "rendezvous/election/tenure.h"
 #include "rendezvous/lines/line_desk.h"
 #include "rendezvous/listener.h"
-#include "rendezvous/lobby.h"
 #include "rendezvous/log_limit.h"
 #include "rendezvous/member_addresses.h"
+#include "rendezvous/pending_connections.h"
 #include "rendezvous/round/round.h"
 #include "rendezvous/server.h"
 #include "rendezvous/store/service.h"
@@ -56,7 +56,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
  private:
   rendezvous::Listener::Handlers arrivals();
   void warn_of_strangers(const JoinSpec& spec) const;
-  bool may_use_store(const tcp::socket& socket) const;
+  std::string store_objection(const tcp::socket& socket) const;
   void adopt_store(tcp::socket socket, std::string first_bytes);
   void adopt(tcp::socket socket, const std::string& first_bytes);
   void drop_stranger(Peer peer, const std::string& reason);
@@ -101,11 +101,11 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void perform(const StepDown&);
   void end();
   void arm_timer();
-  void arm_lobby_timer();
+  void arm_pending_timer();
 
   asio::io_context& io_;
   DeadlineTimer timer_;
-  asio::steady_timer lobby_timer_;
+  asio::steady_timer pending_timer_;
   const Log log_;
   LogLimit log_limit_;
   std::function<void()> on_finished_;
@@ -113,8 +113,8 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   const OnTrouble on_trouble_;
   const JoinSpec spec_;
   std::shared_ptr<const TlsContext> tls_;  // null: no secret
-  Lobby lobby_;                            // of connections_, those who have not said hello
-  bool is_lobby_timed_ = false;
+  PendingConnections pending_;             // of connections_, those who have not said hello
+  bool is_pending_timed_ = false;
   TurnedAway turned_away_;
   std::unordered_map<Peer, std::vector<std::string>> told_;  // addresses, until it is a member
   MemberAddresses addresses_;

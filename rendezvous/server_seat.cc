@@ -90,7 +90,7 @@ void Server::Impl::release_members() {
   timer_.cancel();
   std::vector<Peer> members;
   for (const auto& [peer, connection] : connections_) {
-    if (!voters_.contains(peer) && !lobby_.has(peer)) members.push_back(peer);
+    if (!voters_.contains(peer) && !pending_.contains(peer)) members.push_back(peer);
   }
   for (const Peer peer : members) hang_up(peer);
   if (store_) store_->clear();

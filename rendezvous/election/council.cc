@@ -44,14 +44,14 @@ void Council::stop() {
 }
 
 bool Council::leads() {
-  const Time now = std::chrono::steady_clock::now();
+  const Time now = LeaseClock::now();
   if (timer_.is_overdue(now)) handle(ElectionTick{});
   return is_leading(state_, now);
 }
 
 void Council::handle(const ElectionEvent& event) {
   if (listener_ == nullptr) return;
-  for (const ElectionAction& action : step(state_, event, std::chrono::steady_clock::now())) {
+  for (const ElectionAction& action : step(state_, event, LeaseClock::now())) {
     if (listener_ == nullptr) return;
     std::visit([this](const auto& deed) { perform(deed); }, action);
   }

@@ -67,9 +67,10 @@ class Council final : public Authority,
   void perform(const ElectionLog& line) { log_.write(line.level, line.text); }
   SeatLink& link(int seat) { return *links_[static_cast<std::size_t>(seat)]; }
   void on_vote(int seat, const Vote& vote) override { handle(VoteCame{seat, vote}); }
+  void on_seat_linked(int seat) override { handle(SeatLinked{seat}); }
   void on_seat_failed(int seat) override { handle(SeatFailed{seat}); }
 
-  DeadlineTimer timer_;
+  LeaseTimer timer_;
   const Log log_;
   const std::vector<Endpoint> seats_;
   Listener* listener_;                            // null after stop

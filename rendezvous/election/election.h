@@ -33,7 +33,7 @@
 // Order:   of the seats that are there the first in the list has the first turn to claim.
 // Rounds:  how many rounds have begun is told to a majority before the world of one is
 //          (RoundWanted, RoundKnown): a later leader knows, and no number is used twice.
-// Units:   `now` is the steady clock of one turn.
+// Units:   `now` is the LeaseClock (deadline_timer.h) of one turn.
 // Owner:   a value, driven by council.cc (and tests/sim).   Thread: any, one at a time.
 // Errors:  none; a broken peer is an event.  Never throws.
 #pragma once
@@ -74,6 +74,11 @@ struct VoteCame {
   int seat = 0;
   Vote vote;
 };
+// The way to it is open: its process has answered the connection. What it was asked before goes out
+// right after this event, and the time for an answer begins.
+struct SeatLinked {
+  int seat = 0;
+};
 // The last ballot to it could not be sent, or its answer will not come.
 struct SeatFailed {
   int seat = 0;
@@ -85,8 +90,8 @@ struct RoundWanted {
 // It leads no more, nor ever again: its agent goes. Resigned comes back.
 struct Resign {};
 struct ElectionTick {};
-using ElectionEvent = std::variant<ElectionStart, BallotCame, VoteCame, SeatFailed, RoundWanted,
-                                   Resign, ElectionTick>;
+using ElectionEvent = std::variant<ElectionStart, BallotCame, VoteCame, SeatLinked, SeatFailed,
+                                   RoundWanted, Resign, ElectionTick>;
 
 // Actions.
 // Replaces what was not sent yet. VoteCame or SeatFailed comes back.
@@ -138,7 +143,8 @@ struct SeatView {
   std::optional<std::uint64_t> asked;  // the ballot whose answer is awaited
   BallotKind asked_kind = BallotKind::Look;
   int asked_rounds = 0;
-  Time asked_at;
+  Time asked_at;           // or linked, if that was later
+  bool is_linked = false;  // until it fails or is hung up
   Time next_ask;
   Time heard_at;
   bool is_reached = false;

@@ -11,7 +11,9 @@ namespace {
 
 using Phase = ElectionPhase;
 
-// Parts of the lease. What is asked is answered within the patience, or never.
+// Parts of the lease. What is asked over an open link is answered within the patience, or never.
+// How long a link takes to open (name lookup, TCP, TLS) is limited by the edge alone: where DNS is
+// slower than the patience, an election would otherwise be impossible.
 Time::duration patience(const ElectionState& state) { return state.spec.lease / 3; }
 Time::duration claim_limit(const ElectionState& state) { return state.spec.lease / 4; }
 Time::duration renewal(const ElectionState& state) { return state.spec.lease / 6; }
@@ -20,6 +22,11 @@ Time::duration look_interval(const ElectionState& state) { return state.spec.lea
 Time::duration turn_gap(const ElectionState& state) { return state.spec.lease / 10; }
 // The voter's clock may be so much slower, and the leader so much late in noticing.
 Time::duration lead_length(const ElectionState& state) { return state.spec.lease * 4 / 5; }
+
+// A vote that is given back late is of no use, so a Release does not wait for a link.
+bool is_timed(const SeatView& seat) {
+  return seat.is_linked || seat.asked_kind == BallotKind::Release;
+}
 
 }  // namespace
 
@@ -89,8 +96,15 @@ void ElectionTurn::take_vote(int index, const Vote& vote) {
   }
 }
 
+void ElectionTurn::handle(const SeatLinked& linked) {
+  SeatView& seat = state_.seats[static_cast<std::size_t>(linked.seat)];
+  seat.is_linked = true;
+  if (seat.asked) seat.asked_at = now_;
+}
+
 void ElectionTurn::handle(const SeatFailed& failed) {
   SeatView& seat = state_.seats[static_cast<std::size_t>(failed.seat)];
+  seat.is_linked = false;
   seat.asked.reset();
   seat.is_reached = false;
   seat.would_vote.reset();
@@ -157,8 +171,9 @@ void ElectionTurn::ask_all(BallotKind kind) {
 
 void ElectionTurn::ask_who_is_due() {
   for_others([this](int index, SeatView& seat) {
-    if (seat.asked && now_ - seat.asked_at >= patience(state_)) {
+    if (seat.asked && is_timed(seat) && now_ - seat.asked_at >= patience(state_)) {
       actions_.emplace_back(HangUp{index});
+      seat.is_linked = false;
       seat.asked.reset();
       seat.is_reached = false;
       seat.would_vote.reset();
@@ -271,9 +286,9 @@ std::optional<Time> deadline(const ElectionState& state) {
   for (std::size_t i = 0; i < state.seats.size(); ++i) {
     if (static_cast<int>(i) == state.spec.seat) continue;
     const SeatView& seat = state.seats[i];
-    if (seat.asked)
+    if (seat.asked && is_timed(seat))
       consider(seat.asked_at + patience(state));
-    else if (is_asking)
+    else if (!seat.asked && is_asking)
       consider(seat.next_ask);
   }
   switch (state.phase) {

@@ -24,6 +24,7 @@ class ElectionTurn {
   void handle(const ElectionStart&);
   void handle(const BallotCame& came);
   void handle(const VoteCame& came);
+  void handle(const SeatLinked& linked);
   void handle(const SeatFailed& failed);
   void handle(const RoundWanted& wanted);
   void handle(const Resign&);

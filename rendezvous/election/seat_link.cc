@@ -5,54 +5,75 @@
 #include "rendezvous/control_wire.h"
 
 namespace drun::rendezvous {
+namespace {
+
+constexpr std::chrono::seconds kOpenLimit{5};
+
+}  // namespace
 
 SeatLink::SeatLink(asio::io_context& io, int seat, Endpoint endpoint,
-                   std::shared_ptr<const TlsContext> tls, Log log, Listener& listener)
+                   std::shared_ptr<const TlsContext> tls, Log log, Listener& listener,
+                   std::shared_ptr<LookupThreads> threads)
     : seat_(seat),
       endpoint_(std::move(endpoint)),
       tls_(std::move(tls)),
       log_(std::move(log)),
       listener_(listener),
-      connector_(io) {}
+      connector_(io, std::move(threads)),
+      open_timer_(io) {}
 
 void SeatLink::ask(const Ballot& ballot) {
-  if (connection_)
-    return connection_->send(std::make_shared<const std::string>(encode(MemberMessage(ballot))));
-  const bool is_dialling = waiting_.has_value();
+  if (is_open_) return send(ballot);
   waiting_ = ballot;
-  if (is_dialling) return;
+  if (connection_ || std::exchange(is_dialling_, true)) return;
   connector_.start(endpoint_, Connector::OwnAddresses::Connect,
                    [this](Result<asio::ip::tcp::socket> socket) { connected(std::move(socket)); });
 }
 
+void SeatLink::send(const Ballot& ballot) {
+  connection_->send(std::make_shared<const std::string>(encode(MemberMessage(ballot))));
+}
+
 void SeatLink::hang_up() {
   waiting_.reset();
+  is_dialling_ = false;
   connector_.cancel();
+  open_timer_.cancel();
   if (connection_) connection_->close();
   connection_.reset();
+  is_open_ = false;
 }
 
 void SeatLink::connected(Result<asio::ip::tcp::socket> socket) {
-  const std::optional<Ballot> ballot = std::exchange(waiting_, std::nullopt);
-  if (!socket || !ballot) return fail(socket ? "" : socket.error().message);
+  is_dialling_ = false;
+  if (!socket) return fail(socket.error().message);
+  has_voted_ = false;
   connection_ = std::make_shared<ControlConnection>(
       *std::move(socket), ControlConnection::Side::Connecting, kHelloFrameLimitBytes, 0,
       static_cast<ControlConnection::Listener&>(*this),
       tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Connecting) : nullptr);
+  open_timer_.set(std::chrono::steady_clock::now() + kOpenLimit,
+                  [this] { fail("it does not answer the connection"); });
   connection_->start({});
-  ask(*ballot);
 }
 
-void SeatLink::on_frame(ControlConnection& connection, std::string_view frame) {
+void SeatLink::on_open(ControlConnection&) {
+  open_timer_.cancel();
+  listener_.on_seat_linked(seat_);
+  if (!connection_) return;  // hung up meanwhile
+  is_open_ = true;
+  if (const auto ballot = std::exchange(waiting_, std::nullopt)) send(*ballot);
+}
+
+void SeatLink::on_frame(ControlConnection&, std::string_view frame) {
   const Result<CoordinatorMessage> message = decode_coordinator_message(frame);
   if (const Vote* vote = message ? std::get_if<Vote>(&*message) : nullptr)
-    return listener_.on_vote(seat_, *vote);
+    return has_voted_ = true, listener_.on_vote(seat_, *vote);
   const Refused* refused = message ? std::get_if<Refused>(&*message) : nullptr;
   if (refused != nullptr && log_limit_.allows(std::chrono::steady_clock::now()))
     log_.warning(to_string(endpoint_) +
                  " takes no part in the election of this job's coordinator: " +
                  refused->error.message + log_limit_.left_out());
-  connection.close();
   fail("it does not answer ballots");
 }
 
@@ -64,7 +85,9 @@ void SeatLink::on_end(ControlConnection&, const ConnectionEnd& end) {
 
 void SeatLink::fail(const std::string& reason) {
   log_.debug("no answer from " + to_string(endpoint_) + ": " + reason);
-  connection_.reset();
+  // The name may have another address by now.
+  if (!has_voted_) connector_.forget_address();
+  hang_up();
   listener_.on_seat_failed(seat_);
 }
 

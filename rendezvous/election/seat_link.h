@@ -2,7 +2,9 @@
 // What to ask and when is decided by election.h.
 //
 // Owner:   Council; destruction closes it silently.
-// Thread:  the io_context's only. Names are looked up on Asio's own thread (connector.h).
+// Limits:  a link may take what connector.h allows, and 5 s more until the other seat's process has
+//          answered it.
+// Thread:  the io_context's only.
 // Errors:  on_seat_failed: nobody there, or nobody who answers ballots of this job; a refusal is
 //          logged, but no flood of these.
 #pragma once
@@ -13,6 +15,7 @@
 #include "rendezvous/asio.h"
 #include "rendezvous/connector.h"
 #include "rendezvous/control_connection.h"
+#include "rendezvous/deadline_timer.h"
 #include "rendezvous/election/ballot.h"
 #include "rendezvous/endpoint.h"
 #include "rendezvous/log.h"
@@ -27,6 +30,8 @@ class SeatLink final : private ControlConnection::Listener {
   class Listener {
    public:
     virtual void on_vote(int seat, const Vote& vote) = 0;
+    // What waits for the link is sent when this returns. It may be replaced meanwhile.
+    virtual void on_seat_linked(int seat) = 0;
     virtual void on_seat_failed(int seat) = 0;
 
    protected:
@@ -35,7 +40,7 @@ class SeatLink final : private ControlConnection::Listener {
 
   // `tls`: null without a secret.
   SeatLink(asio::io_context& io, int seat, Endpoint endpoint, std::shared_ptr<const TlsContext> tls,
-           Log log, Listener& listener);
+           Log log, Listener& listener, std::shared_ptr<LookupThreads> threads = nullptr);
   ~SeatLink() { hang_up(); }
   SeatLink(const SeatLink&) = delete;
   SeatLink& operator=(const SeatLink&) = delete;
@@ -46,6 +51,8 @@ class SeatLink final : private ControlConnection::Listener {
 
  private:
   void connected(Result<asio::ip::tcp::socket> socket);
+  void send(const Ballot& ballot);
+  void on_open(ControlConnection& connection) override;
   void on_frame(ControlConnection& connection, std::string_view frame) override;
   void on_end(ControlConnection& connection, const ConnectionEnd& end) override;
   void fail(const std::string& reason);
@@ -57,8 +64,12 @@ class SeatLink final : private ControlConnection::Listener {
   LogLimit log_limit_;
   Listener& listener_;
   Connector connector_;
+  DeadlineTimer open_timer_;
   std::shared_ptr<ControlConnection> connection_;
-  std::optional<Ballot> waiting_;  // for the connection
+  bool is_open_ = false;
+  bool has_voted_ = false;  // on this connection
+  bool is_dialling_ = false;
+  std::optional<Ballot> waiting_;  // for the link
 };
 
 }  // namespace drun::rendezvous

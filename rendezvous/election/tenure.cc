@@ -20,7 +20,11 @@ RoundState Tenure::begin(RoundSpec spec, std::uint64_t term, const RoundRecord& 
 Tenure::Verdict Tenure::judge(const RoundState& state, const RoundAction& action) {
   const bool is_unknown =
       std::holds_alternative<ClearStore>(action) && known_rounds_ < state.next_round;
-  if (!is_unknown && held_.empty()) return Verdict::Do;
+  // It has its own time limit, and says nothing about a world.
+  const auto* const message = std::get_if<SendTo>(&action);
+  const bool is_check =
+      message != nullptr && std::holds_alternative<LivenessCheck>(message->message);
+  if (is_check || (!is_unknown && held_.empty())) return Verdict::Do;
   if (is_unknown) asked_rounds_ = state.next_round;
   held_.push_back(action);
   return is_unknown ? Verdict::Ask : Verdict::Hold;

@@ -46,7 +46,7 @@ Candidacy::Candidacy(asio::io_context& io, const JoinSpec& spec, const Endpoint&
       log_(log),
       gateway_(io, spec.etcd->endpoints, keys_of(spec), std::move(tls)),
       listener_(&listener),
-      state_(open_campaign(campaign_spec(spec, own), std::chrono::steady_clock::now())) {}
+      state_(open_campaign(campaign_spec(spec, own), LeaseClock::now())) {}
 
 void Candidacy::stop() {
   listener_ = nullptr;
@@ -67,14 +67,14 @@ void Candidacy::resign() {
 }
 
 bool Candidacy::leads() {
-  const etcd::Time now = std::chrono::steady_clock::now();
+  const etcd::Time now = LeaseClock::now();
   if (timer_.is_overdue(now)) handle(etcd::CampaignTick{});
   return is_leading(state_, now);
 }
 
 void Candidacy::handle(const etcd::CampaignEvent& event) {
   if (is_closed_) return;
-  for (const etcd::CampaignAction& action : step(state_, event, std::chrono::steady_clock::now()))
+  for (const etcd::CampaignAction& action : step(state_, event, LeaseClock::now()))
     std::visit([this](const auto& deed) { perform(deed); }, action);
   if (is_closed_) return;
   timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(etcd::CampaignTick{}); });

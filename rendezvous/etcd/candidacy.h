@@ -32,9 +32,7 @@ class Candidacy final : public Authority, public std::enable_shared_from_this<Ca
   void want_round(const RoundRecord& record) override { handle(etcd::RecordWanted{record}); }
   bool leads() override;
   // Whoever else is in the job, unless with is_host=0; which of them are is not known here.
-  bool has_successor() const override {
-    return is_leading(state_, std::chrono::steady_clock::now());
-  }
+  bool has_successor() const override { return is_leading(state_, LeaseClock::now()); }
   void resign() override;
   void doubt() override { handle(etcd::LeaderDoubted{}); }
   // For half a second, if etcd does not answer.
@@ -56,7 +54,7 @@ class Candidacy final : public Authority, public std::enable_shared_from_this<Ca
   void perform(const etcd::CampaignLog& line) { log_.write(line.level, line.text); }
   void perform(const etcd::Closed&);
 
-  DeadlineTimer timer_;
+  LeaseTimer timer_;
   const Log log_;
   etcd::Gateway gateway_;
   Authority::Listener* listener_;  // null after stop

@@ -27,7 +27,6 @@ void MemberTurn::handle(const Heard& heard) {
 void MemberTurn::hear(const Welcome& welcome) {
   if (state_.phase != Phase::Greeting) return broken("a second welcome");
   state_.phase = Phase::Joined;
-  state_.closes_in_a_row = 0;
   state_.rejoin_by.reset();
   state_.seeking = {.next = state_.seeking.next, .term = welcome.term};
   state_.heartbeat_timeout = std::max(welcome.heartbeat_timeout, Milliseconds(4));
@@ -96,6 +95,11 @@ void MemberTurn::hear(const NodeLeftOut& told) {
     return broken("a node left out of a world that has no line");
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
     actions_.emplace_back(ShowLeftOut{told.node});
+}
+
+void MemberTurn::hear(const LivenessCheck& check) {
+  if (state_.phase == Phase::Greeting) return broken("a liveness check before the welcome");
+  say(LivenessReply{check.check});
 }
 
 void MemberTurn::handle(const OwnFailure& own) {
@@ -195,6 +199,8 @@ MemberState new_member(MemberSpec spec) {
   MemberState state;
   state.endpoint = to_string(spec.join.endpoint);
   state.spec = std::move(spec);
+  state.jitter.seed(
+      static_cast<std::minstd_rand::result_type>(state.spec.instance % std::minstd_rand::modulus));
   return state;
 }
 

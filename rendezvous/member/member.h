@@ -26,9 +26,10 @@
 //   signal          end              end          Leaving    Stopping  Stopping  sent     Leaving
 //   own question    answered here *2 ...          ...        sent      sent     sent      sent
 //   own suspicion   -                -            -          sent      -        -         -
-//   silence         -                end          Resting    lost      lost     lost      lost
+//   silence         -                Resting *    Resting    lost      lost     lost      lost
 //   *2 also in Leaving, Parting and Ending
-//   * a few times; then the endpoint is taken for something that is not drun.
+//   * until join_timeout: an overloaded coordinator closes connections, too. Bytes that are not
+//     drun's protocol (WrongPeer) end the member at once.
 //   "broken": the coordinator broke the protocol; as if the connection had closed.
 //   Elastic worlds: instead of "lost", Parting: own workers are stopped, then Resting as at the
 //   start, until the coordinator refuses, or for its heartbeat timeout; lost then. Numbers are the
@@ -38,7 +39,8 @@
 //   Leaving: a signal was passed on, nothing runs here; waits for Finish and answers Stop.
 //   Old rounds are ignored everywhere; Parting, Ending and Ended ignore all but "own stopped".
 //
-// Back-off: 50 ms, doubled up to 1 s; until join_timeout has passed since start.
+// Back-off: at most 50 ms, doubled up to 1 s, each pause a random half to whole of that; until
+//           join_timeout has passed since start.
 // Silence:  after Welcome, nothing heard for the coordinator's heartbeat timeout, unless this
 //           process itself was held up. Pings are due every quarter of it.
 // Lost:     stop own workers, then NodeLost{is_coordinator}, or Interrupted if a signal was passed
@@ -51,6 +53,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <string>
 #include <variant>
 #include <vector>
@@ -71,7 +74,7 @@ struct MemberSpec {
   JoinSpec join;
   std::string host;
   int pid = 0;
-  std::uint64_t instance = 0;  // random
+  std::uint64_t instance = 0;  // random; also the seed of the jitter
 };
 
 struct MemberStart {};
@@ -93,6 +96,7 @@ struct Heard {
 };
 struct ConnectionLost {
   std::string reason;
+  bool has_spoken = false;  // the peer had sent a drun preamble
 };
 struct OwnFailure {
   AgedFailure failure;
@@ -165,10 +169,9 @@ struct MemberState {
   Time answer_by;                // Greeting; with several endpoints also Dialing
   std::optional<Time> leave_by;  // Leaving before any world
   Time next_report;
-  Milliseconds back_off{0};
-  std::string last_trouble;  // why the coordinator cannot be reached
-  int closes_in_a_row = 0;   // connections that ended without a word
-  Time first_close;
+  Milliseconds back_off{0};                // the longest next pause
+  std::minstd_rand jitter;                 // of pauses; seeded with the instance
+  std::string last_trouble;                // why the coordinator cannot be reached
   std::optional<std::string> lost_reason;  // Parting, and trying to join again
   std::optional<Time> rejoin_by;           // until then
   Milliseconds heartbeat_timeout{0};       // the coordinator's

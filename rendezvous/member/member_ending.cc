@@ -81,20 +81,4 @@ Error wrong_peer_error(const MemberState& state, std::string_view reason) {
           state.endpoint + " " + std::string(reason) + "; check --master_addr and --master_port"};
 }
 
-Error silence_error(const MemberState& state) {
-  return {ErrorCode::Refused,
-          state.endpoint + " accepted the connection but has said nothing for " +
-              duration_text(state.spec.join.heartbeat_timeout) +
-              ": it is not a drun coordinator, or one that is held up; check --master_addr and "
-              "--master_port"};
-}
-
-Error closing_error(const MemberState& state, std::string_view reason) {
-  return {ErrorCode::Refused,
-          state.endpoint + " accepts connections but closes them without a word (" +
-              std::string(reason) + ", " + std::to_string(state.closes_in_a_row) +
-              " times): it is not a drun coordinator; is another program on this port? check "
-              "--master_addr and --master_port"};
-}
-
 }  // namespace drun::rendezvous

@@ -26,9 +26,7 @@ Ending lost_ending(const MemberState& state, std::string_view reason);
 // Timeout: naming who is missing, or why the coordinator cannot be reached.
 Error join_timeout_error(const MemberState& state);
 
-// Refused: what answers is not a drun of this version, says nothing, or closes as a habit.
+// Refused: what answers is not a drun of this version.
 Error wrong_peer_error(const MemberState& state, std::string_view reason);
-Error silence_error(const MemberState& state);
-Error closing_error(const MemberState& state, std::string_view reason);
 
 }  // namespace drun::rendezvous

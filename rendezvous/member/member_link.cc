@@ -18,7 +18,16 @@ constexpr Milliseconds kMostBackOffAmongSeats{250};
 constexpr std::chrono::seconds kReportInterval{10};
 // The coordinator's own timeout comes first, with the better words.
 constexpr std::chrono::seconds kTimeoutGrace{2};
-constexpr int kMostCloses = 5;
+
+// Neither a close nor silence shows that something else than a coordinator is there: one that is
+// overloaded, just dying, or behind a proxy does the same. Only foreign bytes do (WrongPeer).
+std::string closing_text(const ConnectionLost& lost) {
+  if (lost.has_spoken)
+    return "closes connections before it has answered (" + lost.reason +
+           "): the coordinator is overloaded or about to end";
+  return "accepts connections but closes them without an answer (" + lost.reason +
+         "): the coordinator is overloaded, or another program uses that port";
+}
 
 // A ping is due, or the coordinator has been silent for too long.
 Time next_heartbeat(const MemberState& state) {
@@ -48,7 +57,6 @@ void MemberTurn::handle(const Connected&) {
 
 void MemberTurn::handle(const ConnectFailed& failed) {
   if (state_.phase != Phase::Dialing) return;
-  state_.closes_in_a_row = 0;
   // A coordinator that was there and listens no more is dead.
   if (has_seats()) return ask_elsewhere("cannot be reached yet: " + failed.reason);
   if (state_.rejoin_by && failed.is_refused) return end(lost_ending(state_, *state_.lost_reason));
@@ -82,8 +90,7 @@ void MemberTurn::handle(const MemberTick&) {
   }
   const bool is_unanswered = has_seats() && is_in({Phase::Dialing, Phase::Greeting});
   if (is_unanswered && now_ >= state_.answer_by) return ask_elsewhere("has not answered");
-  if (state_.phase == Phase::Greeting && now_ >= state_.answer_by)
-    return give_up(silence_error(state_));
+  if (state_.phase == Phase::Greeting && now_ >= state_.answer_by) return no_answer();
   if (state_.phase == Phase::Leaving && state_.leave_by && now_ >= *state_.leave_by)
     return end(lost_ending(state_, "no answer to a signal"));
   keep_alive();
@@ -140,14 +147,17 @@ void MemberTurn::give_up(Error error) {
 void MemberTurn::rest(std::string trouble) {
   state_.phase = Phase::Resting;
   state_.last_trouble = std::move(trouble);
-  state_.retry_at = now_ + state_.back_off;
+  state_.retry_at = now_ + jittered(state_.back_off);
   state_.back_off =
       std::min(state_.back_off * 2, has_seats() ? kMostBackOffAmongSeats : kMostBackOff);
   log(LogLevel::Debug, state_.endpoint + " " + state_.last_trouble);
   if (has_seats()) aim_at_next();
 }
 
-void MemberTurn::connection_lost(const std::string& reason) {
+void MemberTurn::connection_lost(const std::string& reason) { handle(ConnectionLost{reason}); }
+
+void MemberTurn::handle(const ConnectionLost& lost) {
+  const std::string& reason = lost.reason;
   switch (state_.phase) {
     case Phase::Resting:
     case Phase::Parting:
@@ -158,7 +168,7 @@ void MemberTurn::connection_lost(const std::string& reason) {
       return rest(reason);
     case Phase::Greeting:
       if (has_seats()) return ask_elsewhere("closed the connection (" + reason + ")");
-      return closed_without_a_word(reason);
+      return rest(closing_text(lost));
     case Phase::Joined:
       log(LogLevel::Warning, "lost the coordinator at " + state_.endpoint +
                                  " before the world was complete: " + reason +
@@ -180,14 +190,18 @@ void MemberTurn::connection_lost(const std::string& reason) {
   end_once_stopped(std::nullopt);
 }
 
-// A coordinator may be just dying, or a proxy may stand before one that is not up yet: only a
-// habit of closing is taken for an answer.
-void MemberTurn::closed_without_a_word(const std::string& reason) {
-  if (state_.closes_in_a_row++ == 0) state_.first_close = now_;
-  const bool is_habit = state_.closes_in_a_row >= kMostCloses &&
-                        now_ - state_.first_close >= state_.spec.join.heartbeat_timeout / 3;
-  if (!is_habit) return rest("closes connections without a word (" + reason + ")");
-  give_up(closing_error(state_, reason));
+void MemberTurn::no_answer() {
+  actions_.emplace_back(Disconnect{});
+  rest("accepts connections but has not answered for " +
+       duration_text(state_.spec.join.heartbeat_timeout) +
+       ": the coordinator is overloaded, or another program uses that port");
+}
+
+// Many members that lost one coordinator must not come back all at once.
+Time::duration MemberTurn::jittered(Milliseconds longest) {
+  constexpr unsigned kSteps = 1024;
+  const Time::duration half = Time::duration(longest) / 2;
+  return half + half * (state_.jitter() % (kSteps + 1)) / kSteps;
 }
 
 void MemberTurn::broken(const std::string& what) {

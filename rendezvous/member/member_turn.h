@@ -26,7 +26,7 @@ class MemberTurn {
   void handle(const LeaderNamed& named);
   void handle(const LeaderUnknown& unknown);
   void handle(const Heard& heard);
-  void handle(const ConnectionLost& lost) { connection_lost(lost.reason); }
+  void handle(const ConnectionLost& lost);
   void handle(const OwnFailure& own);
   void handle(const OwnSuccess& own);
   void handle(const OwnStopped& own);
@@ -56,6 +56,7 @@ class MemberTurn {
   void hear(const Remember& told);
   void hear(const TellNode& tell);
   void hear(const CensusTold& told);
+  void hear(const LivenessCheck& check);
   void hear(const Vote&) { broken("a vote"); }
   void hear(const Follow& follow);
 
@@ -65,7 +66,8 @@ class MemberTurn {
   void ask_elsewhere(std::string trouble);
   void rest(std::string trouble);
   void connection_lost(const std::string& reason);
-  void closed_without_a_word(const std::string& reason);
+  void no_answer();
+  Time::duration jittered(Milliseconds longest);
   void broken(const std::string& what);
   void part(const std::string& reason);
   void rejoin();

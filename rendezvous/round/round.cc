@@ -57,6 +57,7 @@ void RoundTurn::handle(const PeerSaid& said) {
     waiter->second.heard = now_;
     return waiter_said(said.peer, said.message);
   }
+  if (state_.contests.has_claimant(said.peer)) return;  // it has to wait for the answer
   const auto found = state_.node_of.find(said.peer);
   if (found == state_.node_of.end()) return greet(said.peer, said.message);
   const int node = found->second;
@@ -66,9 +67,16 @@ void RoundTurn::handle(const PeerSaid& said) {
 
 void RoundTurn::handle(const PeerLeft& left) {
   state_.census.missing.erase(left.peer);
-  if (state_.line.contains(left.peer)) return waiter_left(left.peer, left.reason);
+  state_.contests.remove_claimant(left.peer);
   const auto found = state_.node_of.find(left.peer);
-  if (found != state_.node_of.end()) return node_left(found->second, left.reason);
+  if (state_.line.contains(left.peer)) {
+    waiter_left(left.peer, left.reason);
+    return admit_claimants(state_.contests.take_of(left.peer));
+  }
+  if (found != state_.node_of.end()) {
+    node_left(found->second, left.reason);
+    return admit_claimants(state_.contests.take_of(left.peer));
+  }
   const auto stranger = state_.strangers.find(left.peer);
   if (stranger == state_.strangers.end()) return;  // dropped by us before
   log(LogLevel::Debug,
@@ -89,6 +97,7 @@ void RoundTurn::handle(const HostEnded&) {
 }
 
 void RoundTurn::handle(const RoundTick&) {
+  settle_contests();
   if (state_.phase == RoundPhase::Ending && now_ >= state_.end_by) return time_is_up();
   if (now_ >= state_.next_sweep) sweep();
   look_tick();
@@ -124,7 +133,8 @@ void RoundTurn::greet(Peer peer, const MemberMessage& message) {
   drop(peer);
 }
 
-void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address) {
+void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address,
+                      Identity identity) {
   const std::string name =
       hello.node_rank ? node_text(*hello.node_rank, hello.host) : "a node on host " + hello.host;
   std::optional<Error> error = objection(state_, hello);
@@ -139,6 +149,7 @@ void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address)
     send(peer, Refused{with_context(*std::move(error), state_.spec.endpoint + " refused " + name)});
     return drop(peer);
   }
+  if (identity == Identity::Check && is_contested(peer, hello, address)) return;
   send(peer,
        Welcome{state_.spec.heartbeat_timeout, state_.spec.term, state_.spec.line_window_bytes});
   if (is_elastic()) {
@@ -180,6 +191,7 @@ void RoundTurn::drop_member(int node, const std::string& reason) {
 void RoundTurn::over_if_alone() {
   if (state_.present_count > 0 || !state_.line.empty()) return;
   state_.phase = RoundPhase::Over;
+  drop_claimants();
   for (const auto& [peer, stranger] : state_.strangers) drop(peer);
   state_.strangers.clear();
   state_.node_of.clear();
@@ -270,9 +282,10 @@ std::optional<Time> phase_deadline(const RoundState& state) {
 }  // namespace
 
 std::optional<Time> deadline(const RoundState& state) {
-  const std::optional<Time> wanted = phase_deadline(state);
-  if (!wanted || !state.census.is_open) return wanted;
-  return std::min(*wanted, state.census.answer_by);
+  std::optional<Time> wanted = phase_deadline(state);
+  if (!wanted) return wanted;
+  if (state.census.is_open) wanted = std::min(*wanted, state.census.answer_by);
+  return std::min(*wanted, state.contests.next_expiry().value_or(*wanted));
 }
 
 }  // namespace drun::rendezvous

@@ -15,6 +15,7 @@
 //
 //   An elastic world has a line (elastic.h) where nodes wait for numbered seats. It differs so:
 //     hello         into the line, in every phase; a running world with room is stopped for it
+//     hello         of a living member's identity: identity_contests.h
 //     Joining       again after each Stopping and Pausing: the next world forms at once with enough
 //                   nodes, else when they have come; the first a last call after the least have
 //     node lost     the round is stopped and another begun, which uses up no restart
@@ -72,6 +73,7 @@
 #include "rendezvous/round/census_taking.h"
 #include "rendezvous/round/exclusion.h"
 #include "rendezvous/round/failure_list.h"
+#include "rendezvous/round/identity_contests.h"
 #include "rendezvous/round/looking.h"
 #include "rendezvous/round/round_events.h"
 #include "rendezvous/round/round_spec.h"
@@ -152,6 +154,7 @@ struct RoundState {
   std::optional<Time> last_call;      // Joining, with enough nodes: when the world begins
   std::optional<NodeLost> last_loss;  // why there may be too few
   Exclusions exclusions;
+  IdentityContests contests;
   bool has_successor = false;       // an agent that would coordinate if this one went
   std::vector<NodeRecord> records;  // for the next coordinator, where there can be one
   std::optional<int> survivors;     // of a coordinator before (inheritance.h)

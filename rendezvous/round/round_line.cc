@@ -21,6 +21,71 @@ std::optional<int> rank_of(const RoundState& state, const AgentId& id) {
 
 }  // namespace
 
+// True: whether the newcomer is admitted depends on the agent that holds its identity.
+bool RoundTurn::is_contested(Peer peer, const Hello& hello, const std::string& address) {
+  if (!is_elastic()) return false;
+  const auto known = state_.known.find(agent_id(hello, address));
+  if (known == state_.known.end() || !known->second.peer) return false;
+  const Peer holder = *known->second.peer;
+  const auto waiter = state_.line.find(holder);
+  const auto seat = state_.node_of.find(holder);
+  const bool is_here = waiter != state_.line.end() || seat != state_.node_of.end();
+  const auto instance = [&] {
+    return waiter != state_.line.end() ? waiter->second.hello.instance
+                                       : node_at(seat->second).hello.instance;
+  };
+  if (!is_here || instance() == hello.instance) return false;
+  const auto added = state_.contests.add(holder, {peer, hello, address}, now_);
+  if (!added) {
+    log(LogLevel::Warning, "dropped " + address + ": too many agents claim the identity of host " +
+                               hello.host + " at the same time");
+    drop(peer);
+    return true;
+  }
+  log(LogLevel::Debug, "an agent on host " + hello.host + " at " + address +
+                           " claims the identity of a member; checking whether that one is alive");
+  if (added->replaced) drop(*added->replaced);
+  if (added->check) send(holder, LivenessCheck{*added->check});
+  return true;
+}
+
+void RoundTurn::refuse_claimants(Peer holder, std::uint64_t check) {
+  for (const auto& claimant : state_.contests.take_answered(holder, check)) {
+    const Hello& hello = claimant.hello;
+    const std::string from = claimant.address.substr(0, claimant.address.rfind(':'));
+    const std::string reason = "another agent with host name " + hello.host + ", address " + from +
+                               " and slot " + std::to_string(hello.slot) +
+                               " is a member of this job and is running; give each container its "
+                               "own host name, or stop the other agent";
+    const std::string name = "a node on host " + hello.host;
+    log(LogLevel::Warning, "refused " + name + " at " + claimant.address + ": " + reason);
+    send(claimant.peer, Refused{with_context(Error{ErrorCode::Refused, reason},
+                                             state_.spec.endpoint + " refused " + name)});
+    drop(claimant.peer);
+  }
+}
+
+void RoundTurn::settle_contests() {
+  while (true) {
+    const auto claimants = state_.contests.take_expired(now_);
+    if (claimants.empty()) return;
+    admit_claimants(claimants);
+  }
+}
+
+// The first one takes the place of the agent that is gone; the others then claim its identity.
+void RoundTurn::admit_claimants(const std::vector<IdentityContests::Claimant>& claimants) {
+  Identity identity = Identity::Settled;
+  for (const auto& claimant : claimants) {
+    admit(claimant.peer, claimant.hello, claimant.address,
+          std::exchange(identity, Identity::Check));
+  }
+}
+
+void RoundTurn::drop_claimants() {
+  for (const auto& claimant : state_.contests.take_all()) drop(claimant.peer);
+}
+
 void RoundTurn::admit_to_line(Peer peer, const Hello& hello, const std::string& address) {
   const std::optional<Peer> before =
       stand_in_line(state_, peer, hello, agent_id(hello, address), now_);
@@ -39,6 +104,8 @@ void RoundTurn::admit_to_line(Peer peer, const Hello& hello, const std::string& 
 void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
   if (std::holds_alternative<Ping>(message)) return send(peer, Pong{});
   if (const auto* told = std::get_if<NodeTold>(&message)) return node_told(peer, *told);
+  if (const auto* reply = std::get_if<LivenessReply>(&message))
+    return refuse_claimants(peer, reply->check);
   if (const auto* asked = std::get_if<CensusAsked>(&message))
     return census_asked(peer, asked->question);
   if (const auto* signalled = std::get_if<Signalled>(&message)) {
@@ -152,6 +219,7 @@ void RoundTurn::step_down() {
     if (node.presence == Presence::Present) drop(node.peer);
   }
   for (const auto& [peer, candidate] : state_.line) drop(peer);
+  drop_claimants();
   for (const auto& [peer, stranger] : state_.strangers) drop(peer);
   state_ = open_round(state_.spec, now_);
   state_.phase = RoundPhase::Over;

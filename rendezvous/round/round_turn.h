@@ -32,7 +32,9 @@ class RoundTurn {
  private:
   // round.cc
   void greet(Peer peer, const MemberMessage& message);
-  void admit(Peer peer, const Hello& hello, const std::string& address);
+  enum class Identity { Check, Settled };  // whether another agent may hold the newcomer's
+  void admit(Peer peer, const Hello& hello, const std::string& address,
+             Identity identity = Identity::Check);
   void take_place(Peer peer, const Hello& hello);
   void drop_member(int node, const std::string& reason);
   void over_if_alone();
@@ -90,6 +92,14 @@ class RoundTurn {
   void take_census();
 
   // round_line.cc
+  void say(int node, const LivenessReply& reply) {
+    refuse_claimants(node_at(node).peer, reply.check);
+  }
+  bool is_contested(Peer peer, const Hello& hello, const std::string& address);
+  void refuse_claimants(Peer holder, std::uint64_t check);
+  void settle_contests();
+  void admit_claimants(const std::vector<IdentityContests::Claimant>& claimants);
+  void drop_claimants();
   void admit_to_line(Peer peer, const Hello& hello, const std::string& address);
   void waiter_said(Peer peer, const MemberMessage& message);
   void waiter_left(Peer peer, const std::string& reason);

@@ -23,7 +23,7 @@ StoreService::StoreService(asio::io_context& io, const StoreLimits& limits, Log 
     : limits_(limits),
       log_(std::move(log)),
       most_connections_(descriptor_limit() / 8 * 5),
-      lobby_(most_connections_, first_request_timeout),
+      pending_(most_connections_, first_request_timeout),
       timer_(io),
       store_(limits),
       buffer_(kReadBytes) {}
@@ -33,7 +33,7 @@ StoreService::~StoreService() { stop(); }
 void StoreService::adopt(asio::ip::tcp::socket socket, std::string first_bytes) {
   if (is_stopped_) return;
   if (sessions_.size() >= most_connections_)
-    send_away(lobby_.evict(), "others came before it had made a request");
+    send_away(pending_.evict(), "others came before it had made a request");
   if (sessions_.size() >= most_connections_) {
     error_code ec;
     return complain("store: connection refused peer=" + text_of(socket.remote_endpoint(ec)) +
@@ -49,7 +49,7 @@ void StoreService::adopt(asio::ip::tcp::socket socket, std::string first_bytes) 
     ++peers_[session->peer().address()].silent;
   } else {
     const auto now = std::chrono::steady_clock::now();
-    send_away(lobby_.arrive(id, origin_of(session->peer().address()), now),
+    send_away(pending_.add(id, origin_of(session->peer().address()), now),
               "others came before it had made a request");
     arm_timer();
   }
@@ -63,7 +63,7 @@ bool StoreService::keeps_silent(const asio::ip::address& peer) const {
 
 void StoreService::clear() {
   for (const auto& [id, session] : sessions_) session->close();
-  for (const auto& [id, session] : sessions_) lobby_.leave(id);
+  for (const auto& [id, session] : sessions_) pending_.remove(id);
   sessions_.clear();
   peers_.clear();
   to_flush_.clear();
@@ -78,7 +78,7 @@ void StoreService::stop() {
 }
 
 Result<void> StoreService::on_request(StoreSession& session, store::Request&& request) {
-  lobby_.leave(session.id());
+  pending_.remove(session.id());
   const bool is_legacy = session.dialect() == Dialect::Legacy;
   if (is_legacy && !session.is_counted_as_legacy && !session.is_counted_as_silent) {
     session.is_counted_as_legacy = true;
@@ -132,14 +132,14 @@ void StoreService::send_away(std::optional<ConnectionId> newcomer, std::string_v
 
 // One timer at a time; it may come early, when who it was set for has made its request.
 void StoreService::arm_timer() {
-  const auto wanted = lobby_.deadline();
+  const auto wanted = pending_.next_expiry();
   if (is_timed_ || !wanted || is_stopped_) return;
   is_timed_ = true;
   timer_.expires_at(*wanted);
   timer_.async_wait([this, alive = std::weak_ptr<const bool>(alive_)](const error_code& ec) {
     if (ec || alive.expired()) return;
     is_timed_ = false;
-    while (const auto late = lobby_.overdue(std::chrono::steady_clock::now()))
+    while (const auto late = pending_.take_expired(std::chrono::steady_clock::now()))
       send_away(late, "it made no request in time");
     arm_timer();
   });
@@ -160,7 +160,7 @@ void StoreService::on_end(StoreSession& session, std::string_view reason) {
     if (session.is_counted_as_silent) --peers->second.silent;
     if (peers->second.legacy == 0 && peers->second.silent == 0) peers_.erase(peers);
   }
-  lobby_.leave(session.id());
+  pending_.remove(session.id());
   store_.forget(session.id());
   sessions_.erase(session.id());
 }

@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "rendezvous/asio.h"
-#include "rendezvous/lobby.h"
 #include "rendezvous/log.h"
 #include "rendezvous/log_limit.h"
+#include "rendezvous/pending_connections.h"
 #include "rendezvous/store/session.h"
 #include "rendezvous/store/store.h"
 
@@ -79,7 +79,8 @@ class StoreService final : private StoreSessionHost {
   const Log log_;
   LogLimit log_limit_;
   const std::size_t most_connections_;
-  Lobby lobby_;  // of sessions_, those without a whole request; without torch 1.13's silent ones
+  PendingConnections
+      pending_;  // of sessions_, those without a whole request; without torch 1.13's silent ones
   asio::steady_timer timer_;
   bool is_timed_ = false;
   const std::shared_ptr<const bool> alive_ = std::make_shared<bool>();  // seen by the timer

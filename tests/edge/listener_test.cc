@@ -153,6 +153,28 @@ TEST_CASE("what has arrived can be handed over without a turn of the loop") {
   CHECK(stage.stores.size() == 20);
 }
 
+TEST_CASE("bytes of an earlier round do not arrive after the silent connections are closed") {
+  Stage stage;
+  const RawSocket ready = RawSocket::connect_to(stage.listener->port());
+  REQUIRE(ready.say("\1"));
+  const RawSocket silent = RawSocket::connect_to(stage.listener->port());
+  REQUIRE(stage.run_until(
+      [&] { return stage.stores.size() == 1 && stage.listener->silent_count() == 1; }));
+  const RawSocket waiting = RawSocket::connect_to(stage.listener->port());  // not accepted yet
+  stage.listener->accept_waiting();
+  stage.listener->close_silent();
+  CHECK(stage.listener->silent_count() == 0);
+  // What a dead worker sent is retransmitted only now.
+  silent.say("\1");
+  waiting.say("\1");
+  const RawSocket fresh = RawSocket::connect_to(stage.listener->port());
+  REQUIRE(fresh.say("\2"));
+  REQUIRE(stage.run_until([&] { return stage.stores.size() == 2; }));
+  CHECK(stage.stores[1].second == "\2");
+  CHECK(silent.hears_end());
+  CHECK(waiting.hears_end());
+}
+
 TEST_CASE("a taken port is refused with the port and a remedy") {
   const RawSocket taken = RawSocket::listening();
   REQUIRE(taken.is_open());

@@ -1,5 +1,7 @@
 #include "rendezvous/connector.h"
+#include "rendezvous/control_wire.h"
 #include "rendezvous/coordinator_probe.h"
+#include "rendezvous/frame_reader.h"
 #include "tests/support/agents.h"
 #include "tests/support/catch.h"
 
@@ -86,6 +88,72 @@ TEST_CASE("a restart begins with an empty store whose old connections are closed
   old_worker.read_some(asio::buffer(byte), ec);
   if (!ec) old_worker.read_some(asio::buffer(byte), ec);
   CHECK((ec == asio::error::eof || ec == asio::error::connection_reset));
+}
+
+TEST_CASE("a connection that was silent when a round began does not reach that round's store") {
+  JoinSpec spec;
+  spec.max_restarts = 1;
+  TestCluster cluster(2, spec);
+  cluster.add_all();
+  REQUIRE(cluster.until_round(0));
+  tcp::socket old_worker(cluster.io);
+  old_worker.connect({asio::ip::make_address("127.0.0.1"), cluster.port()});
+  cluster.agents[0]->fail();
+  REQUIRE(cluster.until_round(1));
+  error_code ec;
+  const std::string hello("\x00\xCE\xF7\x85\x3C\x0D\x01\x00\x00\x00", 10);
+  asio::write(old_worker, asio::buffer(hello), ec);
+  old_worker.non_blocking(true);
+  char byte[8];
+  CHECK(cluster.until([&] {
+    const std::size_t count = old_worker.read_some(asio::buffer(byte), ec);
+    return count > 0 || (ec && ec != asio::error::would_block);
+  }));
+  CHECK((ec == asio::error::eof || ec == asio::error::connection_reset));
+}
+
+TEST_CASE("the store is closed to the address of a lost member, until a member has it again") {
+  TestCluster cluster(3);
+  const auto connect_from = [&](const char* address) {
+    tcp::socket socket(cluster.io, {asio::ip::make_address(address), 0});
+    socket.connect({asio::ip::make_address("127.0.0.1"), cluster.port()});
+    return socket;
+  };
+  const auto join_from = [&](const char* address) {
+    tcp::socket socket = connect_from(address);
+    const rendezvous::Hello hello{
+        .run_id = "edge", .node_rank = 1, .node_count = 3, .role = "", .host = "mute"};
+    asio::write(socket, asio::buffer(rendezvous::encode_preamble() +
+                                     rendezvous::encode(rendezvous::MemberMessage(hello))));
+    return socket;
+  };
+  // Whether a store client there gets an answer, rather than a closed connection.
+  const auto is_served = [&](const char* address) {
+    tcp::socket worker = connect_from(address);
+    asio::write(worker, asio::buffer(std::string("\x00\xCE\xF7\x85\x3C\x0D\x01\x00\x00\x00", 10)));
+    worker.non_blocking(true);
+    char bytes[8];
+    std::size_t count = 0;
+    CHECK(cluster.until([&] {
+      error_code ec;
+      count = worker.read_some(asio::buffer(bytes), ec);
+      return count > 0 || (ec && ec != asio::error::would_block);
+    }));
+    return count > 0;
+  };
+  CHECK(is_served("127.0.0.5"));
+  tcp::socket member = join_from("127.0.0.5");
+  REQUIRE(cluster.until([&] { return cluster.log.has("(mute) joined"); }));
+  CHECK(is_served("127.0.0.5"));
+  member.close();
+  REQUIRE(cluster.until([&] { return cluster.log.has("(mute) left"); }));
+  CHECK_FALSE(is_served("127.0.0.5"));
+  CHECK(cluster.log.has("its workers may still be running"));
+  CHECK(is_served("127.0.0.6"));
+  cluster.log.lines.clear();
+  member = join_from("127.0.0.5");
+  REQUIRE(cluster.until([&] { return cluster.log.has("(mute) joined"); }));
+  CHECK(is_served("127.0.0.5"));
 }
 
 TEST_CASE("two nodes of one rank: the second is told, the coordinator says so, the job goes on") {

@@ -85,6 +85,14 @@ void ElasticCluster::plan_accidents() {
     agent.is_frozen = true;
     later(between(100, 30'000), [this, i = index_of(agent)] { thaw(i); });
   });
+  happen(weather_.twins, true, [this](Agent& agent) { start_host(agent.host); });
+  happen(weather_.reboots, true, [this](Agent& agent) {
+    const int host = agent.host;
+    if (agent.link) links_[*agent.link].is_cut = true;
+    agent.is_alive = false;
+    agent.running.reset();
+    if (!is_over_) start_host(host);
+  });
   for (int host = 0; weather_.question_chance > 0 && host < weather_.hosts; ++host) {
     if (percent() >= weather_.question_chance) continue;
     later(between(0, kAccidentsUntil), [this, host] {

@@ -28,6 +28,8 @@ struct ElasticWeather : WorkerWeather {
   int drops = 0;            // connections that break
   int cuts = 0;             // connections that fall silent
   int freezes = 0;          // agents that stand still for a while
+  int twins = 0;            // second agents with the identity of a living one
+  int reboots = 0;          // hosts that start their agent again; its connection falls silent
   int kill_master_chance = 0;
   int signal_master_chance = 0;
   int pause_ms = 0;       // --restart-backoff

@@ -63,6 +63,27 @@ TEST_CASE("late nodes and lost nodes make new rounds and use up no restart") {
   CHECK(tally.most_rounds > 2);
 }
 
+TEST_CASE("a second agent with the identity of a living one is refused and disturbs no round") {
+  ElasticWeather weather;
+  weather.hosts = 4;
+  weather.max_nodes = 4;
+  weather.twins = 20;
+  const ElasticTally tally = run_elastic(weather, 100);
+  CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
+  CHECK(tally.most_rounds == 1);
+}
+
+TEST_CASE(
+    "an agent that is started again at once is let in although its old connection is silent") {
+  ElasticWeather weather;
+  weather.hosts = 4;
+  weather.max_nodes = 4;
+  weather.reboots = 3;
+  const ElasticTally tally = run_elastic(weather, 100);
+  CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
+  CHECK(tally.most_rounds > 1);
+}
+
 TEST_CASE("failures of an elastic job restart it as often as allowed, and the first is kept") {
   ElasticWeather weather;
   weather.hosts = 5;

@@ -194,18 +194,31 @@ void ElectionNetwork::act(int index, const HangUp& hang) {
   seat(index).unsent.erase(hang.seat);
 }
 
-// Nobody answers across a cut: it takes a HangUp to try again.
+// Across a cut the kernel goes on trying to connect. A frozen seat does not notice that it
+// succeeded.
 void ElectionNetwork::dial(int from, int to) {
   later(between(0, 2 * weather_.longest_delay_ms), [this, from, to, life = seat(from).life] {
     Seat& self = seat(from);
-    if (self.life != life || !self.unsent.contains(to) || is_cut(from, to) || is_cut(to, from))
+    if (self.life != life || !self.unsent.contains(to)) return;
+    if (self.is_frozen || is_cut(from, to) || is_cut(to, from)) {
+      later(Milliseconds(500), [this, from, to, life] {
+        if (seat(from).life == life && seat(from).unsent.contains(to)) dial(from, to);
+      });
       return;
-    const Ballot ballot = self.unsent[to];
-    self.unsent.erase(to);
-    if (!seat(to).is_up) return tell(from, SeatFailed{to});
-    self.lines[to] = ++last_line_;
-    lines_[last_line_] = {from, to, self.life, seat(to).life, now_};
-    carry(last_line_, ballot);
+    }
+    if (!seat(to).is_up) {
+      self.unsent.erase(to);
+      return tell(from, SeatFailed{to});
+    }
+    lines_[++last_line_] = {from, to, self.life, seat(to).life, now_};
+    const Caller line = last_line_;
+    tell(from, SeatLinked{to});  // may ask something else instead, or hang up
+    const auto unsent = self.unsent.find(to);
+    if (unsent == self.unsent.end()) return;
+    const Ballot ballot = unsent->second;
+    self.unsent.erase(unsent);
+    self.lines[to] = line;
+    carry(line, ballot);
   });
 }
 

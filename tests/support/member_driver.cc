@@ -165,6 +165,7 @@ void MemberDriver::provoke(int kind) {
       [this] {
         hear(CensusTold{1, {}});
       },
+      [this] { hear(LivenessCheck{1}); },
   };
   REQUIRE(events.size() == kEventKinds);
   events[static_cast<std::size_t>(kind)]();

@@ -123,7 +123,8 @@ std::vector<MemberMessage> member_messages() {
           Lines{3, 7, true, false, true, true, true, false, full_failure(1).time, "half a l\xff"},
           Lines{.is_end = true},
           CensusAsked{7},
-          NodeTold{9, {NodePhase::Stopping, 3, 1, Milliseconds(4711)}}};
+          NodeTold{9, {NodePhase::Stopping, 3, 1, Milliseconds(4711)}},
+          LivenessReply{0xFEDCBA9876543210U}};
 }
 
 std::vector<CoordinatorMessage> coordinator_messages() {
@@ -188,6 +189,7 @@ std::vector<CoordinatorMessage> coordinator_messages() {
                .rounds = 4},
           Follow{"host-b", 29400, 9},
           TellNode{9},
+          LivenessCheck{0xFEDCBA9876543210U},
           CensusTold{7, {.note = "too many"}},
           CensusTold{8, full_census()},
           Remember{{{"b at 10.0.0.2", 1, 2, true, 3, 4, "it fails"}, {"c", 0, 1}}, 5}};

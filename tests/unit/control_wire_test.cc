@@ -180,4 +180,31 @@ TEST_CASE("a frame that claims too much, or nothing, is refused before it arrive
   CHECK_FALSE(reader.next_frame().has_value());
 }
 
+TEST_CASE("a read buffer grows with bulk traffic and shrinks once there is little") {
+  ReadBuffer buffer;
+  CHECK(buffer.size() == ReadBuffer::kSmallestBytes);
+  for (int i = 0; i < 10; ++i) buffer.adapt(buffer.size());
+  CHECK(buffer.size() == ReadBuffer::kLargestBytes);
+  buffer.adapt(buffer.size() / 2);
+  CHECK(buffer.size() == ReadBuffer::kLargestBytes);
+  for (int i = 0; i < 5; ++i) buffer.adapt(10);  // pings
+  CHECK(buffer.size() == ReadBuffer::kSmallestBytes);
+}
+
+TEST_CASE("a frame reader frees the memory of a large frame with the next bytes") {
+  FrameReader reader(kFrameLimitBytes);
+  std::string bytes(4, '\0');
+  const std::size_t size = kFrameLimitBytes / 2;
+  for (std::size_t i = 0; i < 4; ++i) bytes[3 - i] = static_cast<char>((size >> (8 * i)) & 0xFFU);
+  bytes += std::string(size, 'x');
+  reader.push(bytes);
+  const auto frame = reader.next_frame();
+  REQUIRE(frame);
+  REQUIRE(*frame);
+  REQUIRE((*frame)->size() == size);
+  CHECK(reader.capacity_bytes() >= size);
+  reader.push(std::string(4, '\0'));
+  CHECK(reader.capacity_bytes() <= 4096);
+}
+
 }  // namespace drun::rendezvous

@@ -194,6 +194,8 @@ TEST_CASE("an agent that comes back is the same member, with the number it had")
   ElasticJob job = running_elastic(2, 3, 3);
   SECTION("before its loss was noticed") {
     job.come_as(50, 1, 4711);
+    CHECK_FALSE(job.dropped(RoundDriver::peer(1)));
+    job.wait(1s);
     CHECK(job.dropped(RoundDriver::peer(1)));
   }
   SECTION("after it") {
@@ -212,7 +214,7 @@ TEST_CASE("one host's agent joins once, however often it says hello; another is 
   ElasticJob job(3, 3);
   job.come(0);
   job.come(1);
-  job.come_as(50, 1, 1);
+  job.come_as(50, 1, RoundDriver::peer(1));  // the instance that it has had before
   CHECK(job.dropped(RoundDriver::peer(1)));
   CHECK(job.state.phase == RoundPhase::Joining);
   SECTION("another slot") {
@@ -225,6 +227,118 @@ TEST_CASE("one host's agent joins once, however often it says hello; another is 
     job.say(51, job.hello_of(1));
   }
   CHECK(job.state.phase == RoundPhase::Running);
+}
+
+TEST_CASE("a second agent with the identity of a living member is refused with a remedy") {
+  const bool is_seated = GENERATE(true, false);
+  CAPTURE(is_seated);
+  ElasticJob job = is_seated ? running_elastic(2, 3, 3) : ElasticJob(3, 3);
+  if (!is_seated) {
+    job.come(0);
+    job.come(1);
+  }
+  const Peer holder = RoundDriver::peer(1);
+  for (Peer newcomer = 50; newcomer < 53; ++newcomer) {
+    const RoundPhase phase = job.state.phase;
+    job.come_as(newcomer, 1, 4000 + newcomer);
+    CHECK(job.sent<Welcome>(newcomer).empty());
+    CHECK(deadline(job.state).value() <= job.now + 1s);
+    const auto checks = job.sent<LivenessCheck>(holder);
+    REQUIRE(checks.size() == 1);
+    job.say(holder, Ping{});  // it may have been sent before the question
+    CHECK(job.sent<Refused>(newcomer).empty());
+    job.say(holder, LivenessReply{checks[0].check});
+    REQUIRE(job.sent<Refused>(newcomer).size() == 1);
+    const Error error = job.sent<Refused>(newcomer)[0].error;
+    CHECK(error.code == ErrorCode::Refused);
+    CHECK_THAT(error.message, ContainsSubstring("another agent with host name host1, address "
+                                                "10.0.0.9 and slot 0") &&
+                                  ContainsSubstring("give each container its own host name"));
+    CHECK(job.dropped(newcomer));
+    job.leave(newcomer);
+    job.live(5s);
+    CHECK_FALSE(job.dropped(holder));
+    CHECK(job.state.phase == phase);
+  }
+}
+
+TEST_CASE("an agent that was started again takes its place as soon as the old connection ends") {
+  ElasticJob job = running_elastic(2, 3, 3);
+  job.come_as(50, 1, 4711);
+  CHECK(job.sent<Welcome>(50).empty());
+  job.wait(200ms);
+  CHECK(job.sent<Welcome>(50).empty());
+  job.leave(RoundDriver::peer(1));
+  CHECK(job.sent<Welcome>(50).size() == 1);
+  CHECK(job.state.phase == RoundPhase::Stopping);
+  job.live(6s);  // it was lost once: min_uptime
+  job.stopped(0);
+  job.stopped(2);
+  CHECK(job.world(50)->node_rank == 1);
+}
+
+TEST_CASE("an agent that was started again takes its place within a second of silence") {
+  ElasticJob job = running_elastic(2, 3, 3);
+  job.come_as(50, 1, 4711);
+  job.come_as(51, 1, 4712);
+  CHECK(job.sent<LivenessCheck>(RoundDriver::peer(1)).empty());  // one is under way
+  job.wait(999ms);
+  CHECK(job.sent<Welcome>(50).empty());
+  job.wait(1ms);
+  CHECK(job.sent<Welcome>(50).size() == 1);
+  CHECK(job.dropped(RoundDriver::peer(1)));
+  // The other one now claims the identity of the first, which answers.
+  const auto checks = job.sent<LivenessCheck>(50);
+  REQUIRE(checks.size() == 1);
+  job.say(50, LivenessReply{checks[0].check});
+  CHECK(job.sent<Refused>(51).size() == 1);
+}
+
+TEST_CASE("a coordinator that was held up gives the holder of an identity time to answer") {
+  ElasticJob job = running_elastic(2, 3, 3);
+  job.come_as(50, 1, 4711);
+  const auto checks = job.sent<LivenessCheck>(RoundDriver::peer(1));
+  job.wait(5s);
+  CHECK_FALSE(job.dropped(RoundDriver::peer(1)));
+  SECTION("an answer that was waiting counts") {
+    job.say(RoundDriver::peer(1), LivenessReply{checks.at(0).check});
+    CHECK(job.sent<Refused>(50).size() == 1);
+  }
+  SECTION("but not for longer than that") {
+    job.wait(5s);
+    CHECK(job.sent<Welcome>(50).size() == 1);
+  }
+}
+
+TEST_CASE("claims of one identity are bounded, and a claimant that leaves is forgotten") {
+  ElasticJob job = running_elastic(2, 3, 3);
+  for (Peer newcomer = 50; newcomer < 58; ++newcomer) {
+    job.come_as(newcomer, 1, newcomer);
+    CHECK_FALSE(job.dropped(newcomer));
+  }
+  job.come_as(60, 1, 60);
+  CHECK(job.dropped(60));
+  job.come_as(61, 1, 57);  // the last one again, on a new connection
+  CHECK(job.dropped(57));
+  CHECK_FALSE(job.dropped(61));
+  for (Peer newcomer = 50; newcomer < 62; ++newcomer) job.leave(newcomer);
+  CHECK_FALSE(job.state.contests.next_expiry());
+  job.live(2s);
+  CHECK_FALSE(job.dropped(RoundDriver::peer(1)));
+}
+
+TEST_CASE("the end of a job drops those that claim an identity") {
+  ElasticJob job = running_elastic(2, 3, 3);
+  job.come_as(50, 1, 4711);
+  for (const int node : {0, 1, 2}) job.say(RoundDriver::peer(node), AllReturned{0});
+  REQUIRE(job.state.phase == RoundPhase::Ending);
+  bool was_answered = false;
+  for (const int node : {0, 1, 2}) {
+    job.leave(RoundDriver::peer(node));
+    was_answered = was_answered || job.dropped(50);
+  }
+  CHECK(was_answered);
+  CHECK(job.state.phase == RoundPhase::Over);
 }
 
 TEST_CASE("a node that is lost again and again must stay longer each time") {

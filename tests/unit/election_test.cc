@@ -251,6 +251,58 @@ TEST_CASE("a leader that resigns gives votes back, votes on, and asks for none a
   }
 }
 
+TEST_CASE("a link that takes longer to open than a lease does not keep a seat from being elected") {
+  Driver seat;  // name lookups are slow: neither other seat is linked
+  const auto first = seat.asked(0);
+  REQUIRE(first);
+  for (int i = 0; i < 20; ++i) {
+    seat.wait(kLease / 6);
+    CHECK(seat.count<HangUp>() == 0);
+    CHECK_FALSE(seat.asked(0));  // what waits for the link is not replaced
+  }
+  for (const int other : {0, 2}) seat.event(SeatLinked{other});
+  seat.wait(kLease / 3 - 1ms);
+  CHECK(seat.count<HangUp>() == 0);  // the time for an answer began with the link
+  for (const int other : {0, 2}) seat.votes(other, true);
+  for (int i = 0; i < 20 && seat.state.phase == ElectionPhase::Vacant; ++i) {
+    seat.wait(kLease / 20);
+    for (const int other : {0, 2}) {
+      const bool is_asked = seat.state.seats[static_cast<std::size_t>(other)].asked.has_value();
+      if (seat.state.phase == ElectionPhase::Vacant && is_asked) seat.votes(other, true);
+    }
+  }
+  REQUIRE(seat.state.phase == ElectionPhase::Claiming);
+  for (const int other : {0, 2}) seat.votes(other, true);
+  CHECK(seat.state.phase == ElectionPhase::Leading);
+  CHECK(is_leading(seat.state, seat.now));
+}
+
+TEST_CASE("a seat that does not answer over an open link is hung up on within a third of a lease") {
+  Driver seat;
+  seat.event(SeatLinked{0});
+  seat.wait(kLease / 3 - 1ms);
+  CHECK(seat.count<HangUp>() == 0);
+  seat.wait(1ms);
+  REQUIRE(seat.count<HangUp>() == 1);
+  CHECK(seat.only<HangUp>().seat == 0);
+  CHECK(seat.asked(0));  // and dialed again
+}
+
+TEST_CASE("a vote that was asked for before the link was open counts from the link's opening") {
+  Driver seat = Driver::old();
+  seat.claim();
+  seat.event(SeatFailed{2});
+  Driver other = Driver::old();
+  other.win();
+  other.event(SeatFailed{2});
+  other.wait(kLease / 6);  // Lead, on a link that has to be made again
+  const auto asked_at = other.state.seats[2].asked_at;
+  other.wait(kLease / 6);
+  other.event(SeatLinked{2});
+  other.votes(2, true);
+  CHECK(other.state.seats[2].granted_at == asked_at + kLease / 6);
+}
+
 TEST_CASE("who resigns does not wait longer for an answer than for any other") {
   Driver seat = Driver::old();
   seat.win();
@@ -360,7 +412,10 @@ TEST_CASE("any ballots, votes and failures at any time leave a seat in a state t
           seat.wait(std::chrono::milliseconds(random() % 4000));
           break;
         case 1:
-          seat.event(SeatFailed{other});
+          if (random() % 2 == 0)
+            seat.event(SeatLinked{other});
+          else
+            seat.event(SeatFailed{other});
           break;
         case 2:
           seat.event(RoundWanted{static_cast<int>(random() % 9)});

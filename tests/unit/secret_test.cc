@@ -119,4 +119,30 @@ TEST_CASE("an address is a member's as long as one member has it") {
   CHECK_FALSE(addresses.has("10.0.0.3"));
 }
 
+TEST_CASE("the address of a lost member is barred for a while, unless another member has it") {
+  using namespace std::chrono_literals;
+  const rendezvous::MemberAddresses::Time now{1h};
+  rendezvous::MemberAddresses addresses;
+  addresses.add(1, {"10.0.0.1", "fd00::1"});
+  addresses.add(2, {"10.0.0.2"});
+  CHECK_FALSE(addresses.is_barred("10.0.0.1", now));
+  addresses.lose(1, now + 40s);
+  CHECK(addresses.is_barred("10.0.0.1", now + 39s));
+  CHECK(addresses.is_barred("fd00::1", now));
+  CHECK_FALSE(addresses.is_barred("10.0.0.2", now));
+  CHECK_FALSE(addresses.is_barred("10.0.0.1", now + 40s));
+  addresses.add(3, {"10.0.0.1"});  // its agent has come back
+  CHECK_FALSE(addresses.is_barred("10.0.0.1", now));
+  CHECK(addresses.is_barred("fd00::1", now));
+  addresses.lose(3, now + 50s);
+  CHECK(addresses.is_barred("10.0.0.1", now + 49s));
+  // Memory is bounded: the address lost first is forgotten first.
+  for (std::uint64_t i = 0; i < rendezvous::MemberAddresses::kMostLost - 1; ++i) {
+    addresses.add(10 + i, {"host" + std::to_string(i)});
+    addresses.lose(10 + i, now + 60s);
+  }
+  CHECK_FALSE(addresses.is_barred("fd00::1", now));
+  CHECK(addresses.is_barred("10.0.0.1", now));
+}
+
 }  // namespace drun
