@@ -10,18 +10,16 @@ namespace drun::test {
 // How many times as long an operation may take in this build as in an ordinary one.
 // tests/CMakeLists.txt scales CTest's own limits alike.
 #if defined(__SANITIZE_THREAD__)
+inline constexpr bool kHasThreadSanitizer = true;
 inline constexpr int kSlowdown = 5;
 #elif defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kHasThreadSanitizer = false;
 inline constexpr int kSlowdown = 3;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-inline constexpr int kSlowdown = 5;
-#elif __has_feature(address_sanitizer)
-inline constexpr int kSlowdown = 3;
+#elif defined(__has_feature)  // clang
+inline constexpr bool kHasThreadSanitizer = __has_feature(thread_sanitizer);
+inline constexpr int kSlowdown = kHasThreadSanitizer ? 5 : __has_feature(address_sanitizer) ? 3 : 1;
 #else
-inline constexpr int kSlowdown = 1;
-#endif
-#else
+inline constexpr bool kHasThreadSanitizer = false;
 inline constexpr int kSlowdown = 1;
 #endif
 
