@@ -1,4 +1,5 @@
 #include "tests/support/catch.h"
+#include "tests/support/machine.h"
 #include "tests/support/places.h"
 #include "tests/support/ranks.h"
 
