@@ -14,14 +14,19 @@ test_packages=(catch2 python3 iproute2        # iproute2: nodes with addresses o
 # Tests run some of their own. Installed they would go on running on somebody's machine: only where
 # CI is set; elsewhere, if they are not there, what needs them is skipped.
 service_packages=(slurm-wlm munge openssh-server etcd-server)
-# What looks into programs and sources, and an MPI to build with: also where CI is set, each if there
-# is such a package; elsewhere what needs it is passed over.
+# What looks into programs and sources, an MPI to build with, and PyTorch: also where CI is set. A test or
+# a check that is without its package is a failure there; elsewhere it is passed over.
 tool_packages=(gdb elfutils openssl pkg-config libopenmpi-dev shellcheck clang-format-14 clang-tidy
-  clang libclang-rt-dev)
+  clang libclang-rt-dev python3-venv python3-torch)
 
 say() { printf '%s\n' "$*"; }
 step() { printf '\n[%s] %s\n' "$1" "$2"; }
 note() { printf '      %s\n' "$*"; }
+# missing_tool TEXT: what is not done without it. A failure where CI is set: nothing passes by omission.
+missing_tool() {
+  note "$*"
+  [ -z "${CI:-}" ]
+}
 die() {
   printf '\n%s: %s\n' "${0##*/}" "$*" >&2
   exit 1

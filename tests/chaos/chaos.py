@@ -7,7 +7,7 @@ A job is `train --checkpoint` on four hosts (2 workers each, `--nnodes=2:4`, thr
 namespace with an address, a host name and a temporary directory of its own. It meets a row of faults, seconds apart or at
 once; agents that were killed are started again. Then it is left alone. Checked after each fault, and at the end:
 
-  - what a killed agent or guardian leaves behind is gone from that host within a few seconds;
+  - what a killed agent or guardian leaves behind is gone from that host within a second; the longest time is printed;
   - the job ends within a bound, with exit code 0 on every host that has an agent then;
   - train's own check holds: all ranks have equal weights, those of a run in one process without any accident;
   - nothing of the job runs anywhere a second after its last agent ended, and no temporary directory of it is left.
@@ -39,7 +39,8 @@ ETCD_HOST = HOSTS    # one that has no agent
 LOST = 122           # an agent that was cut off from the others
 TOLD_TO_GO = (128 + signal.SIGTERM, -signal.SIGTERM)  # the second: it had not even begun
 GOES_WITHIN = 15     # its workers have 2 s, who does not hear it 3 s, a stopped one goes on after 6 s
-ORPHANS_WITHIN = 5  # the promise is a second; a machine under load takes longer to tear processes down
+ORPHANS_WITHIN = 1   # seconds: drun's promise for the processes of an agent that is gone
+LEASE_WITHIN = 5     # seconds until etcd removes the key of a leader that could not
 ENDS_WITHIN = 90    # after the last fault
 
 
@@ -76,6 +77,25 @@ def until(condition, seconds):
             return False
         time.sleep(0.02)
     return True
+
+
+class Orphans:
+    """How long processes outlive their agent, and the promise about it."""
+    longest = 0.0        # seconds, of all measurements
+
+    @classmethod
+    def wait(cls, marks, since, what):
+        """Until no process has one of the marks. A process counts as alive at the begin of a look that finds it, so that
+        the time that a look takes on a loaded machine, and the wait for the next one, is not counted against drun."""
+        while True:
+            looked = time.monotonic()
+            found = [process for mark in marks for process in processes_with(mark)]
+            if not found:
+                return
+            cls.longest = max(cls.longest, looked - since)
+            if looked - since > ORPHANS_WITHIN:
+                raise Trouble(f"{what}, and {looked - since:.2f} s later there still are {found}")
+            time.sleep(0.005)
 
 
 class Hosts:
@@ -283,10 +303,10 @@ def kill_one(job, random, which):
         os.kill(victim, signal.SIGKILL)
     except ProcessLookupError:
         return None
+    killed = time.monotonic()
     if which != "worker":
         job.agents.pop(host).wait()
-        if not until(lambda: not processes_with(job.mark(host)), ORPHANS_WITHIN):
-            raise Trouble(f"{which} of node{host} was killed, and there still are {processes_with(job.mark(host))}")
+        Orphans.wait([job.mark(host)], killed, f"the {which} of node{host} was killed")
         job.later(random.uniform(0, 2), "start", lambda: job.start(host))
     return f"killed the {which} of node{host}"
 
@@ -458,14 +478,12 @@ def finish(job, say):
         raise Trouble("ended with " + ", ".join(f"{code} on node{host}" for host, code in bad))
     if not any("all ranks have identical weights" in job.text(name) for name in job.logs()):
         raise Trouble("nobody says that the result is right")
-    marks = [job.mark(host) for host in range(HOSTS)]
-    until(lambda: not any(processes_with(mark) for mark in marks), ORPHANS_WITHIN)
-    left = [found for mark in marks for found in processes_with(mark)]
-    left += [f"{host}:{name}" for host in range(HOSTS) for name in os.listdir(f"{job.place}/tmp{host}")]
+    Orphans.wait([job.mark(host) for host in range(HOSTS)], time.monotonic(), "the last agent ended")
+    left = [f"{host}:{name}" for host in range(HOSTS) for name in os.listdir(f"{job.place}/tmp{host}")]
     if job.etcd:
         # If etcd was away at the very end its lease takes the key away; the state's is longer.
         until(job.etcd.answers, 10)
-        until(lambda: f"/drun/{job.id}/leader" not in job.etcd.keys(), ORPHANS_WITHIN)
+        until(lambda: f"/drun/{job.id}/leader" not in job.etcd.keys(), LEASE_WITHIN)
         left += [key for key in job.etcd.keys() if key == f"/drun/{job.id}/leader"]
     if left:
         raise Trouble(f"left behind: {left}")
@@ -544,7 +562,8 @@ def main():
                 if failed == 3:
                     break
             done += met if met else count
-    print(f"{done} faults in {jobs} jobs, {time.monotonic() - began:.0f} s: {failed} jobs went wrong", flush=True)
+    print(f"{done} faults in {jobs} jobs, {time.monotonic() - began:.0f} s: {failed} jobs went wrong; "
+          f"processes outlived their agent by at most {1000 * Orphans.longest:.0f} ms (promised: {1000 * ORPHANS_WITHIN})", flush=True)
     return 1 if failed else 0
 
 

@@ -77,7 +77,7 @@ TEST_CASE("drun doctor of a job's whole command looks at its program and does no
                             ContainsSubstring("./not-there: no such file"));
 }
 
-TEST_CASE("over ssh drun doctor of two machines is one command with one table") {
+TEST_CASE("over ssh drun doctor of two machines is one command with one table", "[namespaces]") {
   const SshHosts hosts;
   if (!hosts.why_not().empty()) {
     WARN("skipped: cannot make machines to log in to: " << hosts.why_not());

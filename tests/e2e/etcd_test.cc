@@ -7,6 +7,7 @@
 #include "tests/support/etcd_server.h"
 #include "tests/support/job.h"
 #include "tests/support/job_traces.h"
+#include "tests/support/machine.h"
 
 namespace drun::testing {
 namespace {
@@ -54,7 +55,7 @@ class Elected {
   }
   // The agent that prints it first; the others' output is left as it is.
   Running& that_prints(const std::string& text) {
-    for (const auto deadline = Clock::now() + 40s; Clock::now() < deadline;) {
+    for (const auto deadline = Clock::now() + test::scaled(40s); Clock::now() < deadline;) {
       for (const auto& agent : agents_) {
         if (agent->prints(text, 20ms)) return *agent;
       }
@@ -98,7 +99,7 @@ TEST_CASE("etcd elects another coordinator when that agent is killed and the job
   REQUIRE(kill(job.agent(0, 0), SIGKILL) == 0);
   Running& leader = job.that_prints("ready 1 0/2 0");
   // A lease and a second; the rest is what a busy machine takes.
-  CHECK(Clock::now() - killed < 6s);
+  CHECK(Clock::now() - killed < test::scaled(6s));
   Running& other = job.that_prints("ready 1 1/2 0");
   CHECK(&leader != &other);
   CHECK(&leader != &first);
@@ -118,7 +119,7 @@ TEST_CASE("a coordinator that is told to go leaves the job to whom etcd elects n
   const auto told = Clock::now();
   REQUIRE(kill(job.agent(0, 0), SIGTERM) == 0);
   Running& second = job.that_prints("ready 1 0/2 0");
-  CHECK(Clock::now() - told < 5s);  // what a busy machine takes
+  CHECK(Clock::now() - told < test::scaled(5s));  // what a busy machine takes
   CHECK(first.wait(40s).code == 128 + SIGTERM);
   REQUIRE(kill(job.agent(1, 0), SIGTERM) == 0);
   Running& last = job.that_prints("ready 2 0/1 0");
@@ -248,7 +249,7 @@ TEST_CASE("a job that has ended leaves nothing in etcd and its run id can be use
     job.start(2);
     const auto began = Clock::now();
     job.that_prints("ready 0 0/2 0");
-    CHECK(Clock::now() - began < 2s);
+    CHECK(Clock::now() - began < test::scaled(2s));
     job.go(0, i == 1 ? "exit 3" : "exit 0");
     check_ends(job.all(), i == 1 ? 3 : 0);
   }

@@ -6,6 +6,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
 #include "tests/support/job_traces.h"
+#include "tests/support/machine.h"
 
 namespace drun::testing {
 namespace {
@@ -43,7 +44,7 @@ class Failover {
   }
   // The agent that prints it first; the others' output is left as it is.
   Running& that_prints(const std::string& text) {
-    for (const auto deadline = Clock::now() + 40s; Clock::now() < deadline;) {
+    for (const auto deadline = Clock::now() + test::scaled(40s); Clock::now() < deadline;) {
       for (const auto& agent : agents_) {
         if (agent->prints(text, 50ms)) return *agent;
       }
@@ -74,7 +75,7 @@ TEST_CASE("when the coordinator's agent is killed another takes over, and the jo
   Running& leader = job.that_prints("ready 1 0/2 0");
   Running& other = job.that_prints("ready 1 1/2 0");
   // A lease is 1 s; the rest is what a busy machine takes.
-  CHECK(Clock::now() - killed < 6s);
+  CHECK(Clock::now() - killed < test::scaled(6s));
   CHECK(&leader != &other);
   CHECK((&leader == &second || &leader == &third));
   CHECK(leader.prints("this node coordinates the job from here on"));
@@ -92,7 +93,7 @@ TEST_CASE("a coordinator's agent that is told to go hands the job over, to go on
   REQUIRE(kill(job.agent(0, 0), SIGTERM) == 0);
   Running& leader = job.that_prints("ready 1 0/2 0");
   Running& other = job.that_prints("ready 1 1/2 0");
-  CHECK(Clock::now() - told < 5s);  // what a busy machine takes
+  CHECK(Clock::now() - told < test::scaled(5s));  // what a busy machine takes
   CHECK(leader.prints("another node is to coordinate the job"));
   CHECK(leader.prints("this node coordinates the job from here on"));
   const auto left = first.wait(40s);

@@ -53,10 +53,21 @@ bool has_tool_below(pid_t top) {
 
 const std::string kBusy = "while :; do echo $RANK; sleep 0.2; done";
 
+// Long enough that a loaded machine, on which a busy worker may not run for seconds, makes no
+// worker look hung.
+constexpr int kHangTimeout = 6;
+const std::string kHangOption = "--hang-timeout=" + std::to_string(kHangTimeout);
+
+// The number after the last `text` in `said`; 0 when there is none.
+double number_after(const std::string& text, const std::string& said) {
+  const std::size_t at = said.rfind(text);
+  return at == said.npos ? 0 : std::atof(said.c_str() + at + text.size());
+}
+
 }  // namespace
 
 TEST_CASE("a worker that hangs on one of three nodes is found, shown and named") {
-  Nodes nodes(3, {"--nproc-per-node=2", "--hang-timeout=3"});
+  Nodes nodes(3, {"--nproc-per-node=2", kHangOption});
   for (int node = 0; node < 3; ++node)
     nodes.start(node, {}, "[ $RANK != 3 ] || exec sleep 100\n" + kBusy);
   const auto all = nodes.wait();
@@ -65,7 +76,8 @@ TEST_CASE("a worker that hangs on one of three nodes is found, shown and named")
     CAPTURE(node, ended.err);
     CHECK(ended.code == 123);
     CHECK_THAT(ended.err, ContainsSubstring("rank 3 on node 1"));
-    CHECK_THAT(ended.err, ContainsSubstring("hung: no output and no CPU time for 3."));
+    CHECK_THAT(ended.err, ContainsSubstring("hung: no output and no CPU time for "));
+    CHECK(number_after("hung: no output and no CPU time for ", ended.err) >= kHangTimeout);
     CHECK_THAT(ended.err, ContainsSubstring("process sleep"));
     const json report = nodes.report(node);
     CHECK(report["outcome"] == "failed");
@@ -74,7 +86,10 @@ TEST_CASE("a worker that hangs on one of three nodes is found, shown and named")
     CHECK(report["failures"].size() == 1);
     CHECK_THAT(report["root_cause"]["traceback"].get<std::string>(),
                ContainsSubstring("rank 3: no sign of life"));
-    CHECK(report["duration_s"] < 3 + 1 + 10 + 2);  // the timeout, settling, evidence, stopping
+    // The timeout, settling, evidence, and what a loaded machine takes to start and stop all of
+    // it. Less than --shutdown-timeout: nothing waits for that.
+    const auto longest = test::scaled(std::chrono::seconds(kHangTimeout + 1 + 10 + 10));
+    CHECK(report["duration_s"] < longest.count());
   }
 }
 
@@ -93,17 +108,17 @@ TEST_CASE("a job whose worker has hung goes on after a restart") {
 
 TEST_CASE("workers that are busy, print, or beat have not hung") {
   const std::string script = GENERATE(
-      as<std::string>(), "end=$(($(date +%s) + 5)); while [ $(date +%s) -lt $end ]; do :; done",
-      "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo .; sleep 0.4; done",
-      "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do touch \"$DRUN_HEARTBEAT_FILE\"; sleep 0.4; done");
+      as<std::string>(), "end=$(($(date +%s) + 9)); while [ $(date +%s) -lt $end ]; do :; done",
+      "for i in $(seq 22); do echo .; sleep 0.4; done",
+      "for i in $(seq 22); do touch \"$DRUN_HEARTBEAT_FILE\"; sleep 0.4; done");
   CAPTURE(script);
-  const Ended ended = run(shell_job({"--nproc-per-node=2", "--hang-timeout=2"}, script));
+  const Ended ended = run(shell_job({"--nproc-per-node=2", kHangOption}, script), 60s);
   CAPTURE(ended.err);
   CHECK(ended.code == 0);
 }
 
 TEST_CASE("the rank that stays away from a collective is named, with where it and the others are") {
-  Nodes nodes(3, {"--nproc-per-node=2", "--hang-timeout=2", "--max-restarts=1"});
+  Nodes nodes(3, {"--nproc-per-node=2", kHangOption, "--max-restarts=1"});
   const TemporaryDirectory directory;
   for (int node = 0; node < 3; ++node)
     nodes.start(node, {"--events=" + directory.file(std::to_string(node))},
@@ -131,7 +146,7 @@ TEST_CASE("a hang is not looked for unless it is asked for") {
 }
 
 TEST_CASE("a worker that was stopped is called so") {
-  Running running(shell_job({"--hang-timeout=1"}, "echo pid $$; exec sleep 100"));
+  Running running(shell_job({kHangOption}, "echo pid $$; exec sleep 100"));
   REQUIRE(running.prints("pid "));
   REQUIRE(eventually([&] { return running.out().find('\n') != std::string::npos; }));
   kill(std::atoi(running.out().c_str() + running.out().find("pid ") + 4), SIGSTOP);

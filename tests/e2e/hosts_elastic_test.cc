@@ -21,7 +21,8 @@ bool prints(Running& job, const std::string& text, std::chrono::milliseconds at_
 
 }  // namespace
 
-TEST_CASE("a host that cannot be reached is told of and left out of an elastic job") {
+TEST_CASE("a host that cannot be reached is told of and left out of an elastic job",
+          "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
   const int missing = GENERATE(0, 2);
@@ -42,7 +43,7 @@ TEST_CASE("a host that cannot be reached is told of and left out of an elastic j
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("an elastic job goes on when the cable of any of its hosts is cut") {
+TEST_CASE("an elastic job goes on when the cable of any of its hosts is cut", "[namespaces]") {
   const int cut = GENERATE(0, 1);
   SshHosts hosts;
   if (!is_there(hosts)) return;
@@ -61,7 +62,7 @@ TEST_CASE("an elastic job goes on when the cable of any of its hosts is cut") {
   CHECK(eventually([&] { return processes_with(marker).empty(); }, 90s));
 }
 
-TEST_CASE("a spare host takes the place of one that is lost") {
+TEST_CASE("a spare host takes the place of one that is lost", "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
   Running job(hosts.launch({"--hosts=node[1-3]", "--nnodes=2:2", "--max-restarts=3"}, told(hosts)));

@@ -18,7 +18,7 @@ Words shell(const std::string& script) { return {"sh", "-c", script}; }
 
 }  // namespace
 
-TEST_CASE("one command runs a job on three hosts over ssh") {
+TEST_CASE("one command runs a job on three hosts over ssh", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   const std::string who =
@@ -60,7 +60,8 @@ TEST_CASE("one command runs a job on three hosts over ssh") {
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("a worker's failure on one host is the exit code and the one report of the job") {
+TEST_CASE("a worker's failure on one host is the exit code and the one report of the job",
+          "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   const std::string report = hosts.directory().file("report.json");
@@ -78,7 +79,8 @@ TEST_CASE("a worker's failure on one host is the exit code and the one report of
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("what keeps hosts from starting is said of all of them, and nothing is started") {
+TEST_CASE("what keeps hosts from starting is said of all of them, and nothing is started",
+          "[namespaces]") {
   const TemporaryDirectory shared;
   const std::string program = shared.file("program");
   write_file(program, "#!/bin/sh\n: >" + shared.file("started") + "\n", true);
@@ -116,7 +118,7 @@ TEST_CASE("what keeps hosts from starting is said of all of them, and nothing is
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("a host without drun or without the directory is named") {
+TEST_CASE("a host without drun or without the directory is named", "[namespaces]") {
   const TemporaryDirectory shared;
   SshHosts hosts({"", "mount -t tmpfs none " + built(""), "mount -t tmpfs none " + shared.path()});
   if (!is_there(hosts)) return;
@@ -133,7 +135,7 @@ TEST_CASE("a host without drun or without the directory is named") {
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("whatever ends the starter ends everything on every host") {
+TEST_CASE("whatever ends the starter ends everything on every host", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   // The worker of rank 1 has a child in a session of its own.
@@ -155,7 +157,8 @@ TEST_CASE("whatever ends the starter ends everything on every host") {
   }
 }
 
-TEST_CASE("a second Ctrl-C does not wait for workers that ignore the first, on any host") {
+TEST_CASE("a second Ctrl-C does not wait for workers that ignore the first, on any host",
+          "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   Running job(hosts.launch({"--hosts=node[1-3]"}, shell("trap 'echo heard' INT TERM; echo up; "
@@ -172,7 +175,8 @@ TEST_CASE("a second Ctrl-C does not wait for workers that ignore the first, on a
   CHECK(eventually([&] { return hosts.are_empty(); }, 15s));
 }
 
-TEST_CASE("a host whose cable is cut is lost, and nothing of the job is left there either") {
+TEST_CASE("a host whose cable is cut is lost, and nothing of the job is left there either",
+          "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
   const std::string marker = "DRUN_HOSTS_TEST=" + hosts.directory().path();
@@ -188,7 +192,7 @@ TEST_CASE("a host whose cable is cut is lost, and nothing of the job is left the
   CHECK(eventually([&] { return processes_with(marker).empty(); }, 15s));
 }
 
-TEST_CASE("the lines of all hosts come whole and in each worker's order") {
+TEST_CASE("the lines of all hosts come whole and in each worker's order", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   constexpr int kLines = 20000;
@@ -214,7 +218,8 @@ TEST_CASE("the lines of all hosts come whole and in each worker's order") {
   for (const auto& [rank, number] : last) CHECK(number == kLines);
 }
 
-TEST_CASE("with a log directory the machine that starts has a file for each rank of all hosts") {
+TEST_CASE("with a log directory the machine that starts has a file for each rank of all hosts",
+          "[namespaces]") {
   const TemporaryDirectory here;
   const std::string logs = here.file("logs");
   // The hosts have a directory of that name, too, where nothing may come.
@@ -237,7 +242,7 @@ TEST_CASE("with a log directory the machine that starts has a file for each rank
   }
 }
 
-TEST_CASE("rank 0 reads the starter's standard input over ssh") {
+TEST_CASE("rank 0 reads the starter's standard input over ssh", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   Launch launch =

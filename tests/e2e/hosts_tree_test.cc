@@ -104,7 +104,7 @@ TEST_CASE("a lost branch is named with the hosts behind it and an elastic job go
                             "lost the ssh connection of h4, and with it what is behind: h5, h6"));
 }
 
-TEST_CASE("hosts are logged in to from another host over ssh") {
+TEST_CASE("hosts are logged in to from another host over ssh", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   const std::string report = hosts.directory().file("report.json");
@@ -123,7 +123,8 @@ TEST_CASE("hosts are logged in to from another host over ssh") {
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("the cut cable of a host in the middle ends its branch and the job as its rules say") {
+TEST_CASE("the cut cable of a host in the middle ends its branch and the job as its rules say",
+          "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
   const std::string marker = "DRUN_HOSTS_TEST=" + hosts.directory().path();

@@ -107,6 +107,22 @@ class TwoMachines {
   std::string why_not_;
 };
 
+// The command line of Open MPI's mpirun, with one rank on each of the two.
+Words over_two_machines(const TwoMachines& machines) {
+  const bool is_4 = is_open_mpi_4();
+  return {"mpirun",
+          "--allow-run-as-root",
+          is_4 ? "--mca" : "--prtemca",
+          is_4 ? "plm_rsh_agent" : "plm_ssh_agent",
+          machines.shell(),
+          "--host",
+          "nodea:1,nodeb:1",
+          "-np",
+          "2",
+          "-x",
+          "DIR"};
+}
+
 }  // namespace
 
 TEST_CASE("under Open MPI's mpirun, drun and the program are the whole command") {
@@ -147,36 +163,34 @@ TEST_CASE("mpirun over machines that drun cannot tell apart is an error, never a
   CHECK(given.code == 0);
 }
 
-TEST_CASE("mpirun over two machines needs no word on where node 0 is") {
+TEST_CASE("mpirun over two machines needs no word on where node 0 is", "[namespaces]") {
   const TwoMachines machines;
   if (!mpirun_works(kOpenMpi) || !machines.why_not().empty()) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin), or " << machines.why_not());
     return;
   }
-  const bool is_4 = is_open_mpi_4();
-  const Words mpirun = {"mpirun",
-                        "--allow-run-as-root",
-                        is_4 ? "--mca" : "--prtemca",
-                        is_4 ? "plm_rsh_agent" : "plm_ssh_agent",
-                        machines.shell(),
-                        "--host",
-                        "nodea:1,nodeb:1",
-                        "-np",
-                        "2",
-                        "-x",
-                        "DIR"};
   const Words program = {drun_program(), "--explain", "sh", "-c", kWhoUnderMpi};
-  const Ended met = machines.run_on_first(mpirun + program);
+  const Ended met = machines.run_on_first(over_two_machines(machines) + program);
   machines.check_both(met, "nodea");
   CHECK_THAT(met.err, ContainsSubstring("master address nodea: PMIx, from rank 0"));
-  if (!is_4) return;
-
-  // Without PMIx: where mpirun runs.
-  const Words alone = {"env", "-u", "PMIX_NAMESPACE"};
-  machines.check_both(machines.run_on_first(mpirun + alone + program), "10.99.0.1");
 }
 
-TEST_CASE("mpiexec over two machines needs no word on where node 0 is") {
+TEST_CASE("without PMIx the agents of two machines meet where Open MPI 4's mpirun runs",
+          "[namespaces]") {
+  const TwoMachines machines;
+  if (!mpirun_works(kOpenMpi) || !machines.why_not().empty()) {
+    WARN("skipped: no mpirun of Open MPI (openmpi-bin), or " << machines.why_not());
+    return;
+  }
+  if (!is_open_mpi_4()) {
+    WARN("skipped: this Open MPI is not version 4, and does not tell where mpirun runs");
+    return;
+  }
+  const Words alone = {"env", "-u", "PMIX_NAMESPACE", drun_program(), "sh", "-c", kWhoUnderMpi};
+  machines.check_both(machines.run_on_first(over_two_machines(machines) + alone), "10.99.0.1");
+}
+
+TEST_CASE("mpiexec over two machines needs no word on where node 0 is", "[namespaces]") {
   const TwoMachines machines;
   if (!mpirun_works(kHydra) || !machines.why_not().empty()) {
     WARN("skipped: no mpiexec.hydra (mpich), or " << machines.why_not());

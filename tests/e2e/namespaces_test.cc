@@ -7,6 +7,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
+#include "tests/support/machine.h"
 #include "tests/support/places.h"
 
 namespace drun::testing {
@@ -63,7 +64,7 @@ class Network {
 
 }  // namespace
 
-TEST_CASE("three nodes with addresses of their own form one world") {
+TEST_CASE("three nodes with addresses of their own form one world", "[namespaces]") {
   Network network;
   if (!network.is_up()) {
     WARN("skipped: cannot make network namespaces: " << network.why());
@@ -83,7 +84,8 @@ TEST_CASE("three nodes with addresses of their own form one world") {
   }
 }
 
-TEST_CASE("with a secret the store is for the job's nodes, from any of their addresses, alone") {
+TEST_CASE("with a secret the store is for the job's nodes, from any of their addresses, alone",
+          "[namespaces]") {
   Network network;
   if (!network.is_up()) {
     WARN("skipped: cannot make network namespaces: " << network.why());
@@ -128,7 +130,7 @@ TEST_CASE("with a secret the store is for the job's nodes, from any of their add
   }
 }
 
-TEST_CASE("a node whose network falls silent is lost, and everyone says so") {
+TEST_CASE("a node whose network falls silent is lost, and everyone says so", "[namespaces]") {
   Network network;
   if (!network.is_up()) {
     WARN("skipped: cannot make network namespaces: " << network.why());
@@ -147,7 +149,7 @@ TEST_CASE("a node whose network falls silent is lost, and everyone says so") {
   CHECK(nodes[0]->prints("lost node 1"));
   CHECK(nodes[1]->prints("lost the coordinator"));
   // The heartbeat timeout and a second; the rest is for a busy machine.
-  CHECK(std::chrono::steady_clock::now() - cut < 3s + 2s);
+  CHECK(std::chrono::steady_clock::now() - cut < 3s + test::scaled(2s));
   for (std::size_t node = 0; node < 3; ++node) {
     const Ended ended = nodes[node]->wait(30s);
     INFO("node " << node << "\n" << ended.err);
@@ -156,7 +158,8 @@ TEST_CASE("a node whose network falls silent is lost, and everyone says so") {
   }
 }
 
-TEST_CASE("drun doctor names another MTU, and two nodes that do not reach each other") {
+TEST_CASE("drun doctor names another MTU, and two nodes that do not reach each other",
+          "[namespaces]") {
   Network network;
   if (!network.is_up()) {
     WARN("skipped: cannot make network namespaces: " << network.why());
@@ -183,7 +186,8 @@ TEST_CASE("drun doctor names another MTU, and two nodes that do not reach each o
                       ContainsSubstring(") at 10.77.0.3, eth0 do not reach each other: "));
 }
 
-TEST_CASE("an elastic job goes on without a node whose cable was cut, and that node stops") {
+TEST_CASE("an elastic job goes on without a node whose cable was cut, and that node stops",
+          "[namespaces]") {
   Network network;
   if (!network.is_up()) {
     WARN("skipped: cannot make network namespaces: " << network.why());
@@ -212,7 +216,8 @@ TEST_CASE("an elastic job goes on without a node whose cable was cut, and that n
   for (const std::size_t node : {0U, 1U}) CHECK(nodes[node]->wait(30s).code == 0);
 }
 
-TEST_CASE("a coordinator that is cut off stops, the others elect another, and it joins that one") {
+TEST_CASE("a coordinator that is cut off stops, the others elect another, and it joins that one",
+          "[namespaces]") {
   Network network;
   if (!network.is_up()) {
     WARN("skipped: cannot make network namespaces: " << network.why());

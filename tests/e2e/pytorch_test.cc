@@ -1,4 +1,5 @@
-// Unmodified PyTorch programs under drun, with every PyTorch that is on this machine.
+// Unmodified PyTorch programs under drun, with the distribution's PyTorch and with the current one
+// that DRUN_TORCH_PYTHON names.
 
 #include <cstdlib>
 
@@ -9,18 +10,25 @@
 namespace drun::testing {
 namespace {
 
-// Interpreters that can import torch: the distribution's, and the one DRUN_TORCH_PYTHON names.
+bool has_torch(const std::string& python) {
+  return run(Launch{.argv = {python, "-c", "import torch.distributed"}}, 60s).code == 0;
+}
+
+// The interpreters that can import torch. Each of the two that is missing counts as a skip.
 std::vector<std::string> torch_pythons() {
   std::vector<std::string> pythons;
-  const char* named = std::getenv("DRUN_TORCH_PYTHON");
-  for (const std::string& python : Words{"/usr/bin/python3", named == nullptr ? "" : named}) {
-    if (!python.empty() &&
-        run(Launch{.argv = {python, "-c", "import torch.distributed"}}, 60s).code == 0) {
-      pythons.push_back(python);
-    }
+  const std::string distribution = "/usr/bin/python3";
+  if (has_torch(distribution)) {
+    pythons.push_back(distribution);
+  } else {
+    WARN("skipped: " + distribution + " cannot import torch (python3-torch)");
   }
-  if (pythons.empty())
-    WARN("skipped: no python3 with torch (python3-torch, or set DRUN_TORCH_PYTHON)");
+  const char* const current = std::getenv("DRUN_TORCH_PYTHON");
+  if (current != nullptr && has_torch(current)) {
+    pythons.emplace_back(current);
+  } else {
+    WARN("skipped: DRUN_TORCH_PYTHON names no Python with a current torch");
+  }
   return pythons;
 }
 

@@ -23,7 +23,7 @@ const std::string kWhoUnderSlurm =
 
 }  // namespace
 
-TEST_CASE("under srun, drun and the program are the whole command") {
+TEST_CASE("under srun, drun and the program are the whole command", "[slurm]") {
   const SlurmCluster slurm;
   if (!is_there(slurm)) return;
 
@@ -81,7 +81,8 @@ TEST_CASE("under srun, drun and the program are the whole command") {
 }
 
 TEST_CASE(
-    "two jobs share Slurm's nodes, and scancel of one leaves nothing of it and all of the other") {
+    "two jobs share Slurm's nodes, and scancel of one leaves nothing of it and all of the other",
+    "[slurm]") {
   const SlurmCluster slurm;
   if (!is_there(slurm)) return;
   const std::string marker = "DRUN_SLURM_TEST=" + slurm.directory().path();
@@ -110,8 +111,8 @@ TEST_CASE(
   CHECK(count(done.out, "done.") == 6);
 }
 
-TEST_CASE(
-    "a node that is drained finishes its job, and one that is down ends the job on all nodes") {
+TEST_CASE("a node that is drained finishes its job, and one that is down ends the job on all nodes",
+          "[slurm]") {
   const SlurmCluster slurm;
   if (!is_there(slurm)) return;
   const std::string marker = "DRUN_SLURM_TEST=" + slurm.directory().path();
@@ -145,7 +146,8 @@ TEST_CASE(
   CHECK(eventually([&] { return processes_with(marker).empty(); }, 30s));
 }
 
-TEST_CASE("a batch job is requeued by the exit code of its workers, and is another run then") {
+TEST_CASE("a batch job is requeued by the exit code of its workers, and is another run then",
+          "[slurm]") {
   const SlurmCluster slurm;
   if (!is_there(slurm)) return;
   const std::string log = slurm.directory().file("log");

@@ -77,7 +77,7 @@ TEST_CASE("a worker runs under Hydra's mpiexec, also behind a shell") {
              2);
 }
 
-TEST_CASE("a worker runs under srun, on one node and on several") {
+TEST_CASE("a worker runs under srun, on one node and on several", "[slurm]") {
   const SlurmCluster slurm;
   if (!is_there(slurm)) return;
   check_sums(slurm.run({"srun", "-N1", "-n2", "--overcommit", kAllReduce}), 2);

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tests/support/catch.h"
+#include "tests/support/machine.h"
 #include "tests/support/raw_socket.h"
 
 namespace drun::rendezvous {
@@ -37,7 +38,7 @@ struct Stage {
   }
   template <typename Condition>
   bool run_until(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    const auto deadline = std::chrono::steady_clock::now() + test::scaled(20s);
     while (!condition() && std::chrono::steady_clock::now() < deadline) io.run_one_for(100ms);
     return condition();
   }

@@ -9,6 +9,7 @@
 
 #include "rendezvous/unique_fd.h"
 #include "tests/support/catch.h"
+#include "tests/support/machine.h"
 #include "tests/support/shm_ranks.h"
 #include "worker_lib/shm/shm_backend.h"
 
@@ -31,7 +32,7 @@ using test::StoreProcess;
 using Clock = std::chrono::steady_clock;
 
 std::string took(Clock::time_point began, milliseconds limit) {
-  return Clock::now() - began < limit ? "in time" : "too late";
+  return Clock::now() - began < test::scaled(limit) ? "in time" : "too late";
 }
 
 // Groups of ranks that do not all come to a last barrier.

@@ -5,6 +5,7 @@
 #include "rendezvous/store/encode.h"
 #include "rendezvous/store/wire.h"
 #include "tests/support/catch.h"
+#include "tests/support/machine.h"
 #include "tests/support/raw_socket.h"
 #include "tests/support/served_store.h"
 
@@ -238,7 +239,7 @@ TEST_CASE("who makes no whole request in time goes; who has made one may take it
   REQUIRE(worker.say(std::string(kValidate) + request(store::Set{"k", "v"})));
   const RawSocket half = RawSocket::connect_to((*listener)->port());
   REQUIRE(half.say(kValidate));
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  const auto deadline = std::chrono::steady_clock::now() + test::scaled(20s);
   while (lines.empty() && std::chrono::steady_clock::now() < deadline) io.run_one_for(100ms);
   CHECK(half.hears_end());
   REQUIRE(lines.size() == 1);
@@ -259,7 +260,7 @@ TEST_CASE("clear closes every connection and begins with an empty store") {
   const auto connect = [&] { return RawSocket::connect_to((*listener)->port()); };
   const std::string set = std::string(kValidate) + request(store::Set{"old", "v"});
   const auto run_until = [&io](const std::function<bool()>& holds) {
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    const auto deadline = std::chrono::steady_clock::now() + test::scaled(20s);
     while (!holds() && std::chrono::steady_clock::now() < deadline) io.run_one_for(100ms);
     return holds();
   };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/machine.h"
 #include "tests/support/raw_socket.h"
 
 namespace drun::agent::web {
@@ -79,7 +80,7 @@ TEST_CASE("beyond 32 silent connections others are closed, until there is room")
   for (int i = 0; i < 32; ++i) silent.push_back(RawSocket::connect_to(served.port()));
   CHECK(served.said_to("GET /a HTTP/1.0\r\n\r\n").empty());
   silent.clear();
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto until = std::chrono::steady_clock::now() + test::scaled(std::chrono::seconds(10));
   std::string said;
   while (said.empty() && std::chrono::steady_clock::now() < until) {
     said = served.said_to("GET /a HTTP/1.0\r\n\r\n");

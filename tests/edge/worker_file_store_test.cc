@@ -11,6 +11,7 @@
 #include "drun/error.h"
 #include "tests/support/catch.h"
 #include "tests/support/in_rank.h"
+#include "tests/support/machine.h"
 #include "tests/support/process.h"
 #include "tests/support/ranks.h"
 #include "worker_lib/store/file_key_store.h"
@@ -117,7 +118,7 @@ TEST_CASE("a file left from an earlier run is an error on every rank, at once") 
   for (const RankEnd& end : ends) {
     CHECK_THAT(end.said, ContainsSubstring("store: the file " + path + " is left from an earlier"));
     CHECK_THAT(end.said, ContainsSubstring("remove it"));
-    CHECK(end.took < seconds(10));
+    CHECK(end.took < test::scaled(seconds(10)));
   }
 }
 

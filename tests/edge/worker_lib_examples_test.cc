@@ -1,4 +1,5 @@
 #include "tests/support/catch.h"
+#include "tests/support/machine.h"
 #include "tests/support/places.h"
 #include "tests/support/ranks.h"
 
@@ -59,6 +60,10 @@ TEST_CASE("the own_backend example registers a backend and uses it") {
 }
 
 TEST_CASE("the spawn example starts its ranks itself") {
+  if (test::kHasThreadSanitizer) {
+    WARN("skipped: spawn refuses to fork beside the thread that the thread sanitizer starts");
+    return;
+  }
   CHECK_THAT(said_by_all(run_example("spawn", 1)),
              ContainsSubstring("4 ranks threw 4000000 points: pi is about 3.14\n"));
 }

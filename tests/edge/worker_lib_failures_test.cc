@@ -7,6 +7,7 @@
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
 #include "tests/support/in_rank.h"
+#include "tests/support/machine.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
@@ -139,7 +140,7 @@ TEST_CASE("a killed rank is noticed by every other within seconds, whatever it w
     say(error_and_peer_of([&] {
       while (true) group.all_reduce(data);
     }));
-    if (Clock::now() - began > seconds(5)) say("too late");
+    if (Clock::now() - began > test::scaled(seconds(5))) say("too late");
     say(error_and_peer_of([&] { group.all_reduce(data); }));
   });
   for (int rank = 0; rank < 4; ++rank) {
@@ -188,7 +189,7 @@ TEST_CASE("a rank that does not come is a timeout for all who wait, after their 
     const auto took = Clock::now() - began;
     // Rank 1 may have come to its own call long after rank 0 did.
     const bool is_early = rank == 0 && took < std::chrono::milliseconds(450);
-    if (is_early || took > seconds(15)) say("at the wrong time");
+    if (is_early || took > test::scaled(seconds(15))) say("at the wrong time");
     say(error_and_peer_of([&] { group.barrier(); }));
   });
   check_exited(ends);
@@ -234,8 +235,8 @@ TEST_CASE("an error in a message wakes this rank's other thread out of its colle
   CHECK_THAT(ends[0].said,
              ContainsSubstring("timeout peer=1: rank 0: recv(f32 x 10, from rank 1)"));
   CHECK_THAT(ends[0].said, ContainsSubstring("timeout peer=1: rank 0: barrier()"));
-  CHECK(ends[0].took < seconds(10));
-  CHECK(ends[1].took < seconds(10));
+  CHECK(ends[0].took < test::scaled(seconds(10)));
+  CHECK(ends[1].took < test::scaled(seconds(10)));
 }
 
 TEST_CASE("after a failure the same processes can form a new group") {

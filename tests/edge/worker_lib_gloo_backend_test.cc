@@ -10,6 +10,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/collective_model.h"
 #include "tests/support/gloo_ranks.h"
+#include "tests/support/machine.h"
 
 namespace drun::test {
 namespace {
@@ -240,7 +241,7 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
     backend->abort();
     for (std::thread& thread : threads) thread.join();
     const auto took = Clock::now() - began;
-    if (took > seconds(5)) throw std::runtime_error("abort woke them late");
+    if (took > test::scaled(seconds(5))) throw std::runtime_error("abort woke them late");
     for (const std::string& each : heard) say(each);
     backend->abort();  // again: nothing
     say(gloo_failure_of([&] { backend->run(call, {3, in(seconds(50))}); }));
@@ -249,7 +250,7 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
   CHECK(ends[0].said.find("no failure") == std::string::npos);
   CHECK_THAT(ends[0].said, ContainsSubstring("broken: another operation of this rank has failed"));
   CHECK_THAT(ends[1].said, ContainsSubstring("peer lost peer=0"));
-  CHECK(ends[1].took < seconds(25));
+  CHECK(ends[1].took < test::scaled(seconds(25)));
 }
 
 TEST_CASE("a rank that is killed in the middle of anything is named by who waits for it") {
@@ -277,7 +278,7 @@ TEST_CASE("a rank that is killed in the middle of anything is named by who waits
       while (work < 2) backend->run(all_reduce_of(data), {++sequence, in(seconds(20))});
     }));
     backend->abort();
-    if (Clock::now() - began > seconds(10)) throw std::runtime_error("heard late");
+    if (Clock::now() - began > test::scaled(seconds(10))) throw std::runtime_error("heard late");
   });
   for (const int rank : {0, 2}) {
     INFO(ends[static_cast<std::size_t>(rank)].said);
@@ -317,7 +318,7 @@ TEST_CASE("who is told that a rank has ended waits for its last words, not for i
     const auto began = Clock::now();
     say(gloo_failure_of([&] { silent->finish(in(seconds(20))); }));
     say(gloo_failure_of([&] { any->finish(in(seconds(20))); }));
-    if (Clock::now() - began > seconds(10)) throw std::runtime_error("heard late");
+    if (Clock::now() - began > test::scaled(seconds(10))) throw std::runtime_error("heard late");
   });
   check_exited(ends);
   CHECK(ends[0].said.rfind("no failure\npeer lost peer=1: rank 1 ended before it had done its part",

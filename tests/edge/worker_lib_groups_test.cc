@@ -9,6 +9,7 @@
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
 #include "tests/support/in_rank.h"
+#include "tests/support/machine.h"
 #include "tests/support/ranks.h"
 
 namespace drun {
@@ -206,7 +207,7 @@ TEST_CASE("a group that is destroyed while another thread waits lets it go at on
     const std::string error = error_of([&] { waiting.wait(); });
     word->set("let go", "", seconds(40));
     expect(error.find("the group was destroyed") != std::string::npos, error);
-    expect(Clock::now() - began < seconds(5), "at once");
+    expect(Clock::now() - began < test::scaled(seconds(5)), "at once");
   }));
 }
 
@@ -293,7 +294,7 @@ TEST_CASE("a rank's end is known to all who wait at once, over any backend") {
     const auto began = Clock::now();
     say(error_of([&] { group.all_reduce(data); }));
     // Generous, as this machine may be busy; the bench has the real figure.
-    if (Clock::now() - began > seconds(2)) say("too late");
+    if (Clock::now() - began > test::scaled(seconds(2))) say("too late");
   });
   for (const std::size_t rank : {0, 1, 3}) {
     INFO(ends[rank].said);

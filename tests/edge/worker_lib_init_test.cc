@@ -8,6 +8,7 @@
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
 #include "tests/support/in_rank.h"
+#include "tests/support/machine.h"
 #include "tests/support/process.h"
 #include "tests/support/ranks.h"
 
@@ -88,7 +89,7 @@ TEST_CASE("a file left from an earlier run is an error on every rank") {
   check_exited(ends, 1);
   for (const RankEnd& end : ends) {
     CHECK_THAT(end.said, ContainsSubstring(path + " is left from an earlier run"));
-    CHECK(end.took < seconds(20));
+    CHECK(end.took < test::scaled(seconds(20)));
   }
 }
 

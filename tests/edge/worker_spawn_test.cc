@@ -19,6 +19,7 @@
 #include "drun/spawn.h"
 #include "tests/support/catch.h"
 #include "tests/support/default_sigterm.h"
+#include "tests/support/machine.h"
 #include "tests/support/process.h"
 #include "worker_lib/start/running_threads.h"
 
@@ -146,7 +147,7 @@ TEST_CASE("the first exception is thrown in the parent, and the others are stopp
   CHECK_FALSE(error.signal());
   CHECK(error.message() == "no more data");
   CHECK(std::string(error.what()) == "rank 1 failed with exit code 1: no more data");
-  CHECK(std::chrono::steady_clock::now() - began < seconds(8));
+  CHECK(std::chrono::steady_clock::now() - began < test::scaled(seconds(8)));
 }
 
 TEST_CASE("a rank that is killed is told with its signal") {

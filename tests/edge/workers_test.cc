@@ -9,6 +9,7 @@
 
 #include "agent/spawn.h"
 #include "tests/support/catch.h"
+#include "tests/support/machine.h"
 #include "tests/support/places.h"
 #include "tests/support/process_probe.h"
 
@@ -97,7 +98,7 @@ TEST_CASE("a failed worker is reported with its status and the others are stoppe
   CHECK_FALSE(recorder.failures[0].stopped_by_us);
   CHECK(recorder.successes == 0);
   CHECK(recorder.gone == 1);
-  CHECK(recorder.took < milliseconds(5'000));
+  CHECK(recorder.took < test::scaled(milliseconds(5'000)));
 }
 
 TEST_CASE("a worker killed by a stranger is a failure, with its signal") {
@@ -150,7 +151,7 @@ TEST_CASE("a worker that ignores TERM is killed at the deadline, and that is no 
   CHECK(recorder.failures.empty());
   CHECK(recorder.gone == 1);
   CHECK(recorder.took >= milliseconds(300));
-  CHECK(recorder.took < milliseconds(30'000));
+  CHECK(recorder.took < test::scaled(milliseconds(30'000)));
 }
 
 TEST_CASE("a kill skips the wait for the deadline") {
@@ -163,7 +164,7 @@ TEST_CASE("a kill skips the wait for the deadline") {
   });
   recorder.run({reporting(pipe, "trap '' TERM; echo up; while :; do sleep 60; done")});
   CHECK(recorder.gone == 1);
-  CHECK(recorder.took < milliseconds(30'000));
+  CHECK(recorder.took < test::scaled(milliseconds(30'000)));
 }
 
 TEST_CASE("the stop carries its signal, and every worker of the gang gets it") {
@@ -193,7 +194,7 @@ TEST_CASE("a stopped worker can handle TERM because it is continued") {
   recorder.run(
       {reporting(pipe, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done")});
   CHECK(pipe.read_all() == "bye\n");
-  CHECK(recorder.took < milliseconds(5'000));
+  CHECK(recorder.took < test::scaled(milliseconds(5'000)));
 }
 
 TEST_CASE("signals are passed on to workers and change nothing else") {
@@ -228,7 +229,8 @@ TEST_CASE("a helper that ends shortly after its worker is no leftover") {
   WorkersRecorder recorder(spec);
   recorder.run({shell("sleep 0.03 & exit 0")});
   CHECK(recorder.leftovers == Leftovers{});
-  CHECK(recorder.took < milliseconds(15'000));  // it was not waited for any longer than it ran
+  CHECK(recorder.took <
+        test::scaled(milliseconds(15'000)));  // it was not waited for any longer than it ran
 }
 
 TEST_CASE("a tool of the agent's own is ended with the workers, and is nothing that they left") {
@@ -268,7 +270,7 @@ TEST_CASE("nothing of a failed worker's family is left") {
   CHECK(recorder.failures.size() == 1);
   CHECK(recorder.gone == 1);
   CHECK_FALSE(has_children());
-  CHECK(recorder.took < milliseconds(3'000));
+  CHECK(recorder.took < test::scaled(milliseconds(3'000)));
 }
 
 TEST_CASE("rounds follow each other, begun from inside the end of the one before") {
@@ -297,7 +299,7 @@ TEST_CASE("a listener may stop the gang from inside a failure's report") {
   recorder.on_failed = [&recorder] { recorder.workers.kill_now(); };
   recorder.run({shell("exit 1"), shell("trap '' TERM; while :; do sleep 60; done")});
   CHECK(recorder.gone == 1);
-  CHECK(recorder.took < milliseconds(5'000));
+  CHECK(recorder.took < test::scaled(milliseconds(5'000)));
 }
 
 }  // namespace drun::agent

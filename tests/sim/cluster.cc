@@ -99,6 +99,7 @@ void Cluster::run() {
     pending_.pop();
     if (next.when > horizon) return require(false, "it goes on for ever");
     now_ = next.when;
+    hash_.add(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
     next.deed();
   }
 }
@@ -165,6 +166,7 @@ void Cluster::act(int node, const Say& say) {
   if (!node_at(node).link) return;
   const Peer peer = *node_at(node).link;
   carry_up(peer, [this, peer, frame = encode(say.message)] {
+    hash_.add(frame);
     const auto message = decode_member_message(std::string_view(frame).substr(4));
     RoundEvent event(std::in_place_type<PeerSaid>);
     std::get<PeerSaid>(event) = {peer, message.value()};
@@ -294,6 +296,7 @@ void Cluster::send_down(Peer peer, const CoordinatorMessage& message) {
     require(clear_count_ == ready->world.round + 1, "a world was told before the store was empty");
   if (!links_[peer].is_open_there) return;
   carry_down(peer, [this, peer, frame = encode(message)] {
+    hash_.add(frame);
     tell_member(links_[peer].node,
                 Heard{decode_coordinator_message(std::string_view(frame).substr(4)).value()});
   });

@@ -16,6 +16,7 @@
 
 #include "rendezvous/member/member.h"
 #include "rendezvous/round/round.h"
+#include "tests/sim/seeds.h"
 
 namespace drun::test {
 
@@ -48,6 +49,12 @@ class Cluster {
 
   // Empty: nothing is wrong.
   const std::string& broken() const { return broken_; }
+  // What has happened so far, and the state of the dice.
+  std::uint64_t trace_hash() const {
+    TraceHash hash = hash_;
+    hash.add(std::mt19937(random_)());
+    return hash.value();
+  }
   // Of nodes that lived to tell it.
   std::vector<Outcome> outcomes() const;
   int restarts() const { return round_.round; }
@@ -153,6 +160,7 @@ class Cluster {
   };
 
   std::mt19937 random_;
+  TraceHash hash_;
   Time now_{std::chrono::hours(1)};
   Time opened_;
   long last_number_ = 0;

@@ -89,6 +89,7 @@ void ElasticAgents::break_link(Agent& agent) {
 void ElasticAgents::send_down(Peer peer, const CoordinatorMessage& message) {
   if (!links_[peer].is_open_there) return;
   carry(peer, false, [this, peer, frame = encode(message)] {
+    note(frame);
     tell_member(links_[peer].agent,
                 Heard{decode_coordinator_message(std::string_view(frame).substr(4)).value()});
   });
@@ -161,6 +162,7 @@ void ElasticAgents::act(std::size_t agent, const Say& say) {
   if (!agents_[agent].link) return;
   const Peer peer = *agents_[agent].link;
   carry(peer, true, [this, peer, frame = encode(say.message)] {
+    note(frame);
     const auto message = decode_member_message(std::string_view(frame).substr(4));
     RoundEvent event(std::in_place_type<PeerSaid>);
     std::get<PeerSaid>(event) = {peer, message.value()};

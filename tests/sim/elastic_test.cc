@@ -1,9 +1,8 @@
-// Elastic jobs, many times. DRUN_SIM_RUNS says how often (of random weather; 400 without it),
-// DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
+// Elastic jobs, many times. Which seeds are run: seeds.h.
 #include <map>
 
 #include "tests/sim/elastic_cluster.h"
-#include "tests/sim/runs.h"
+#include "tests/sim/seeds.h"
 #include "tests/support/catch.h"
 
 namespace drun::test {
@@ -18,12 +17,14 @@ struct ElasticTally {
   std::map<std::string, int> endings;
 };
 
-void run_one(const ElasticWeather& weather, std::uint32_t seed, ElasticTally& tally) {
-  ElasticCluster cluster(weather, seed);
+void run_to_end(ElasticCluster& cluster) {
   cluster.run();
   if (cluster.broken().empty()) cluster.check_end();
-  INFO("replay with DRUN_SIM_RUNS=1 DRUN_SIM_SEED=" << seed);
-  REQUIRE(cluster.broken() == "");
+}
+
+void run_one(const ElasticWeather& weather, std::uint32_t seed, ElasticTally& tally) {
+  const auto ran = run_seed<ElasticCluster>(weather, seed, run_to_end);
+  const ElasticCluster& cluster = *ran;
   ++tally.runs;
   tally.most_rounds = std::max(tally.most_rounds, cluster.rounds());
   tally.most_restarts = std::max(tally.most_restarts, cluster.restarts());
@@ -35,8 +36,7 @@ void run_one(const ElasticWeather& weather, std::uint32_t seed, ElasticTally& ta
 
 ElasticTally run_elastic(const ElasticWeather& weather, int runs) {
   ElasticTally tally;
-  for (int i = 1; i <= runs / kRunShare; ++i)
-    run_one(weather, static_cast<std::uint32_t>(i), tally);
+  for (const std::uint32_t seed : seeds(runs / kRunShare)) run_one(weather, seed, tally);
   return tally;
 }
 
@@ -46,6 +46,7 @@ TEST_CASE("in fair weather an elastic job succeeds in one round, spares or not")
   ElasticWeather weather;
   weather.hosts = GENERATE(2, 3, 6);
   const ElasticTally tally = run_elastic(weather, 50);
+  if (seeds_are_chosen()) return;
   CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
   CHECK(tally.most_rounds == 1);
 }
@@ -58,6 +59,7 @@ TEST_CASE("late nodes and lost nodes make new rounds and use up no restart") {
   weather.kills = 2;
   weather.comeback_chance = 100;
   const ElasticTally tally = run_elastic(weather, 100);
+  if (seeds_are_chosen()) return;
   CHECK(tally.endings.at("succeeded") > tally.runs / 2);
   CHECK(tally.most_restarts == 0);
   CHECK(tally.most_rounds > 2);
@@ -92,6 +94,7 @@ TEST_CASE("failures of an elastic job restart it as often as allowed, and the fi
   weather.slow_chance = 50;
   weather.max_restarts = GENERATE(0, 2);
   const ElasticTally tally = run_elastic(weather, 100);
+  if (seeds_are_chosen()) return;
   CHECK(tally.most_restarts == weather.max_restarts);
   CHECK(tally.endings.at("failed") > 0);
 }
@@ -105,6 +108,7 @@ TEST_CASE("hung workers of an elastic job cost a restart as failures do, and it 
   weather.mute_chance = GENERATE(0, 20);
   weather.question_chance = 50;
   const ElasticTally tally = run_elastic(weather, 500);
+  if (seeds_are_chosen()) return;
   CHECK(tally.most_restarts == 2);
   CHECK(tally.hangs_shown > 0);
   CHECK(tally.censuses_told > 0);
@@ -120,34 +124,30 @@ TEST_CASE("a node whose workers always fail is left out, and the job succeeds wi
   weather.bad_hosts = 1;
   weather.exclude_after = 2;
   std::size_t left_out = 0;
-  for (std::uint32_t seed = 1; seed <= 100 / kRunShare; ++seed) {
-    ElasticCluster cluster(weather, seed);
-    cluster.run();
-    if (cluster.broken().empty()) cluster.check_end();
-    CAPTURE(seed);
-    REQUIRE(cluster.broken() == "");
+  for (const std::uint32_t seed : seeds(100 / kRunShare)) {
+    INFO(replay(seed));
+    const auto ran = run_seed<ElasticCluster>(weather, seed, run_to_end);
+    const ElasticCluster& cluster = *ran;
     left_out += cluster.left_out();
     CHECK(cluster.outcome()->ending == Ending(Succeeded{}));
   }
+  if (seeds_are_chosen()) return;
   CHECK(left_out > 30 / kRunShare);
 }
 
 TEST_CASE("whatever happens to an elastic job, its worlds are sound and it ends") {
-  const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
-  const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 400 / kRunShare);
   ElasticTally tally;
-  for (std::uint32_t seed = first; seed < first + runs; ++seed)
+  for (const std::uint32_t seed : seeds(400 / kRunShare))
     run_one(random_weather(seed), seed, tally);
-  CHECK(tally.runs == static_cast<int>(runs));
   std::string figures = std::to_string(tally.runs) + " runs, at most " +
                         std::to_string(tally.most_rounds) + " rounds";
   figures += ", " + std::to_string(tally.hangs_shown) + " words of a hang, " +
              std::to_string(tally.censuses_told) + " censuses";
   for (const auto& [name, count] : tally.endings)
     figures += ", " + std::to_string(count) + " " + name;
-  if (std::getenv("DRUN_SIM_RUNS") != nullptr) WARN(figures);
+  if (seeds_are_chosen()) WARN(figures);
   // Otherwise the weather is too fair to prove anything.
-  if (runs >= 400) CHECK(tally.endings.size() == 5);
+  if (tally.runs >= 400) CHECK(tally.endings.size() == 5);
 }
 
 }  // namespace drun::test

@@ -1,8 +1,7 @@
-// Elections, many times. DRUN_SIM_RUNS says how often (of random weather; 1000 without it),
-// DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
+// Elections, many times. Which seeds are run: seeds.h.
 
 #include "tests/sim/election_network.h"
-#include "tests/sim/runs.h"
+#include "tests/sim/seeds.h"
 #include "tests/support/catch.h"
 
 namespace drun::test {
@@ -40,7 +39,7 @@ ElectionNetwork settled_seats(int seats, std::uint32_t seed) {
 
 TEST_CASE("the first of the listed leads at once when all are there, whoever was there first") {
   const int seats = GENERATE(3, 4, 5);
-  for (std::uint32_t seed = 1; seed <= 50; ++seed) {
+  for (const std::uint32_t seed : seeds(50)) {
     std::mt19937 random(seed);
     ElectionNetwork network({.seats = seats, .longest_delay_ms = 2}, seed);
     std::vector<int> order;
@@ -52,7 +51,7 @@ TEST_CASE("the first of the listed leads at once when all are there, whoever was
       network.run_for(std::chrono::milliseconds(random() % 300));
     }
     network.run_for(50ms);
-    INFO("seed " << seed);
+    INFO(replay(seed));
     REQUIRE(network.broken() == "");
     CHECK(network.leader() == 0);
   }
@@ -76,13 +75,13 @@ TEST_CASE("without the first the next one leads, a lease after the start") {
 
 TEST_CASE("when the leader dies another one leads within a lease and a moment") {
   const int seats = GENERATE(3, 4, 5);
-  for (std::uint32_t seed = 1; seed <= 50; ++seed) {
+  for (const std::uint32_t seed : seeds(50)) {
     ElectionNetwork network = settled_seats(seats, seed);
-    network.run_for(std::chrono::milliseconds(4000 + seed * 37));
+    network.run_for(std::chrono::milliseconds(4000 + seed % 100 * 37));
     network.crash(0);
     const auto died = network.now();
     network.run_for(4s);
-    INFO("seed " << seed);
+    INFO(replay(seed));
     REQUIRE(network.broken() == "");
     REQUIRE(network.leader() == 1);
     CHECK(network.led_since() - died <= ElectionNetwork::kLease + 100ms);
@@ -143,15 +142,14 @@ TEST_CASE("half of the seats elect nobody") {
 }
 
 TEST_CASE("in any weather two never lead at a time, and a connected majority has a leader") {
-  const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 1000) / kRunShare;
-  const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
+  int runs = 0;
   int leads = 0;
   int rounds = 0;
-  for (std::uint32_t seed = first; seed < first + std::max(runs, 1U); ++seed) {
-    ElectionNetwork network(random_election_weather(seed), seed);
-    network.run_all();
-    INFO("replay with DRUN_SIM_RUNS=1 DRUN_SIM_SEED=" << seed);
-    REQUIRE(network.broken() == "");
+  for (const std::uint32_t seed : seeds(1000 / kRunShare)) {
+    const auto ran = run_seed<ElectionNetwork>(random_election_weather(seed), seed,
+                                               [](ElectionNetwork& all) { all.run_all(); });
+    const ElectionNetwork& network = *ran;
+    ++runs;
     leads = std::max(leads, network.leads());
     rounds = std::max(rounds, network.rounds());
   }

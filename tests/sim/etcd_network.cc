@@ -36,6 +36,7 @@ void EtcdNetwork::run_for(Milliseconds time) {
     const Pending next = pending_.top();
     pending_.pop();
     now_ = next.when;
+    hash_.add(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
     next.deed();
     check_leaders();
   }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "rendezvous/etcd/campaign.h"
+#include "tests/sim/seeds.h"
 #include "tests/support/model_etcd.h"
 
 namespace drun::test {
@@ -74,6 +75,12 @@ class EtcdNetwork {
   int leads() const { return leads_; }
   int rounds() const { return static_cast<int>(round_of_.size()); }
   const std::string& broken() const { return broken_; }
+  // What has happened so far, and the state of the dice.
+  std::uint64_t trace_hash() const {
+    TraceHash hash = hash_;
+    hash.add(std::mt19937(random_)());
+    return hash.value();
+  }
 
  private:
   static constexpr int kAccidentsUntil = 60'000;
@@ -132,6 +139,7 @@ class EtcdNetwork {
 
   const EtcdWeather weather_;
   std::mt19937 random_;
+  TraceHash hash_;
   Time now_{std::chrono::hours(1)};
   long last_number_ = 0;
   std::priority_queue<Pending> pending_;

@@ -1,8 +1,7 @@
-// Elections through etcd, many times. DRUN_SIM_RUNS says how often (of random weather; 1000 without
-// it), DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
+// Elections through etcd, many times. Which seeds are run: seeds.h.
 
 #include "tests/sim/etcd_network.h"
-#include "tests/sim/runs.h"
+#include "tests/sim/seeds.h"
 #include "tests/support/catch.h"
 
 namespace drun::test {
@@ -41,8 +40,8 @@ Network settled_agents(int agents, std::uint32_t seed) {
 }  // namespace
 
 TEST_CASE("through etcd somebody leads at once when a job starts whoever comes") {
-  for (std::uint32_t seed = 1; seed <= 50; ++seed) {
-    CAPTURE(seed);
+  for (const std::uint32_t seed : seeds(50)) {
+    INFO(replay(seed));
     Network network({.agents = 4, .longest_delay_ms = 5}, seed);
     for (int i = 0; i < 4; ++i) network.start(i);
     network.run_for(100ms);
@@ -53,8 +52,8 @@ TEST_CASE("through etcd somebody leads at once when a job starts whoever comes")
 }
 
 TEST_CASE("when the leader crashes another leads a lease and half a second later at most") {
-  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
-    CAPTURE(seed);
+  for (const std::uint32_t seed : seeds(100)) {
+    INFO(replay(seed));
     Network network = settled_agents(3, seed);
     network.run_for(Network::Milliseconds(seed * 37 % 2000));
     const int first = *network.leader();
@@ -70,8 +69,8 @@ TEST_CASE("when the leader crashes another leads a lease and half a second later
 }
 
 TEST_CASE("when the leader resigns another leads as soon as its watch reports it") {
-  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
-    CAPTURE(seed);
+  for (const std::uint32_t seed : seeds(100)) {
+    INFO(replay(seed));
     Network network = settled_agents(3, seed);
     network.run_for(Network::Milliseconds(seed * 37 % 2000));
     const int first = *network.leader();
@@ -86,8 +85,8 @@ TEST_CASE("when the leader resigns another leads as soon as its watch reports it
 }
 
 TEST_CASE("a leader that is cut off from etcd stops leading before anybody else can begin") {
-  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
-    CAPTURE(seed);
+  for (const std::uint32_t seed : seeds(100)) {
+    INFO(replay(seed));
     Network network = settled_agents(3, seed);
     const int first = *network.leader();
     network.cut(first, true);
@@ -105,8 +104,8 @@ TEST_CASE("a leader that is cut off from etcd stops leading before anybody else 
 }
 
 TEST_CASE("a leader goes on while etcd is away for less than its lease allows") {
-  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
-    CAPTURE(seed);
+  for (const std::uint32_t seed : seeds(100)) {
+    INFO(replay(seed));
     Network network = settled_agents(3, seed);
     const auto first = network.leader();
     network.run_for(Network::Milliseconds(seed * 41 % 2000));
@@ -122,8 +121,8 @@ TEST_CASE("a leader goes on while etcd is away for less than its lease allows") 
 }
 
 TEST_CASE("when etcd comes back after a long time somebody leads soon") {
-  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
-    CAPTURE(seed);
+  for (const std::uint32_t seed : seeds(100)) {
+    INFO(replay(seed));
     Network network = settled_agents(3, seed);
     network.take_etcd_away(true);
     network.run_for(60s);
@@ -150,8 +149,8 @@ TEST_CASE("a leader that has led its job to the end leaves nothing in etcd") {
 }
 
 TEST_CASE("with an etcd that ends every watch a crashed leader is replaced after the next look") {
-  for (std::uint32_t seed = 1; seed <= 50; ++seed) {
-    CAPTURE(seed);
+  for (const std::uint32_t seed : seeds(50)) {
+    INFO(replay(seed));
     Network network({.agents = 3, .longest_delay_ms = 5, .watch_fails = 100}, seed);
     for (int i = 0; i < 3; ++i) network.start(i);
     network.run_for(1s);
@@ -199,15 +198,14 @@ TEST_CASE("1,000 agents leave etcd almost idle and few of them claim when the le
 }
 
 TEST_CASE("in any weather etcd lets no two lead and no number of a round begin twice") {
-  const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
-  const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 1000 / kRunShare);
+  long runs = 0;
   long leads = 0;
   long rounds = 0;
-  for (std::uint32_t seed = first; seed < first + runs; ++seed) {
-    Network network(random_etcd_weather(seed), seed);
-    network.run_all();
-    INFO("replay: DRUN_SIM_RUNS=1 DRUN_SIM_SEED=" << seed);
-    REQUIRE(network.broken() == "");
+  for (const std::uint32_t seed : seeds(1000 / kRunShare)) {
+    const auto ran = run_seed<Network>(random_etcd_weather(seed), seed,
+                                       [](Network& network) { network.run_all(); });
+    const Network& network = *ran;
+    ++runs;
     leads += network.leads();
     rounds += network.rounds();
   }

@@ -57,6 +57,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void check_end();
 
   using Simulation::broken;
+  using Simulation::trace_hash;
   int worlds() const { return static_cast<int>(worlds_.size()); }
   int takeovers() const { return takeovers_; }
   int handovers() const { return handovers_; }

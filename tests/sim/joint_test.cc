@@ -1,9 +1,8 @@
-// Jobs whose coordinator is elected, many times. DRUN_SIM_RUNS says how often (of random weather;
-// 2000 without it), DRUN_SIM_SEED from which seed on: with DRUN_SIM_RUNS=1 it replays one.
+// Jobs whose coordinator is elected, many times. Which seeds are run: seeds.h.
 #include <map>
 
 #include "tests/sim/joint_cluster.h"
-#include "tests/sim/runs.h"
+#include "tests/sim/seeds.h"
 #include "tests/support/catch.h"
 
 namespace drun::test {
@@ -23,11 +22,11 @@ struct JointTally {
 };
 
 void run_one(const JointWeather& weather, std::uint32_t seed, JointTally& tally) {
-  JointCluster cluster(weather, seed);
-  cluster.run();
-  if (cluster.broken().empty()) cluster.check_end();
-  INFO("replay with DRUN_SIM_RUNS=1 DRUN_SIM_SEED=" << seed);
-  REQUIRE(cluster.broken() == "");
+  const auto ran = run_seed<JointCluster>(weather, seed, [](JointCluster& cluster) {
+    cluster.run();
+    if (cluster.broken().empty()) cluster.check_end();
+  });
+  const JointCluster& cluster = *ran;
   ++tally.runs;
   tally.most_worlds = std::max(tally.most_worlds, cluster.worlds());
   tally.most_takeovers = std::max(tally.most_takeovers, cluster.takeovers());
@@ -43,8 +42,7 @@ void run_one(const JointWeather& weather, std::uint32_t seed, JointTally& tally)
 
 JointTally run_joint(const JointWeather& weather, int runs) {
   JointTally tally;
-  for (int i = 1; i <= runs / kRunShare; ++i)
-    run_one(weather, static_cast<std::uint32_t>(i), tally);
+  for (const std::uint32_t seed : seeds(runs / kRunShare)) run_one(weather, seed, tally);
   return tally;
 }
 
@@ -67,6 +65,7 @@ TEST_CASE("in fair weather the first seat leads the job from its begin to its su
   weather.seats = GENERATE(3, 5);
   weather.hosts = 6;
   const JointTally tally = run_joint(weather, 50);
+  if (seeds_are_chosen()) return;
   CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
   CHECK(tally.most_restarts == 0);
   CHECK(tally.ended_twice == 0);
@@ -80,6 +79,7 @@ TEST_CASE("a leader that is killed is followed by another and the job succeeds w
   weather.silence_chance = GENERATE(0, 50);
   weather.comeback_chance = 100;
   const JointTally tally = run_joint(weather, 200);
+  if (seeds_are_chosen()) return;
   CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
   CHECK(tally.most_restarts == 0);
   CHECK(tally.taken_over > tally.runs / 3);
@@ -92,11 +92,12 @@ TEST_CASE("a leader that is told to go hands the job over, and it goes on at onc
   weather.leader_leaves = weather.seats / 2;  // so many may go: a majority is left
   weather.comeback_chance = 0;
   const JointTally tally = run_joint(weather, 200);
+  CHECK(tally.longest_handover < std::chrono::seconds(1));
+  if (seeds_are_chosen()) return;
   CHECK(tally.endings == std::map<std::string, int>{{"succeeded", tally.runs}});
   CHECK(tally.most_restarts == 0);
   CHECK(tally.handed_over > tally.runs / 5);
   CHECK(tally.ended_twice == 0);
-  CHECK(tally.longest_handover < std::chrono::seconds(1));
 }
 
 TEST_CASE("restarts count on under the leaders that follow") {
@@ -107,6 +108,7 @@ TEST_CASE("restarts count on under the leaders that follow") {
   weather.leader_freezes = 2;
   weather.comeback_chance = 100;
   const JointTally tally = run_joint(weather, 400);
+  if (seeds_are_chosen()) return;
   CHECK(tally.most_restarts == 3);
   CHECK(tally.endings.at("succeeded") > 0);
   CHECK(tally.endings.at("failed") > 0);
@@ -121,18 +123,17 @@ TEST_CASE("the first failure is the root cause though its agent is slow to notic
   weather.leader_crashes = 1;
   weather.comeback_chance = 100;
   const JointTally tally = run_joint(weather, 300);
+  if (seeds_are_chosen()) return;
   CHECK(tally.endings.at("failed") > tally.runs / 2);
 }
 
 TEST_CASE("whatever happens to hosts that elect their coordinator its worlds are sound") {
-  const std::uint32_t first = number_of("DRUN_SIM_SEED", 1);
-  const std::uint32_t runs = number_of("DRUN_SIM_RUNS", 2000 / kRunShare);
   JointTally tally;
-  for (std::uint32_t seed = first; seed < first + runs; ++seed)
+  for (const std::uint32_t seed : seeds(2000 / kRunShare))
     run_one(random_joint_weather(seed), seed, tally);
-  if (std::getenv("DRUN_SIM_RUNS") != nullptr) WARN(to_text(tally));
+  if (seeds_are_chosen()) WARN(to_text(tally));
   // Otherwise the weather is too fair to prove anything.
-  if (runs < 2000) return;
+  if (tally.runs < 2000) return;
   CHECK(tally.most_takeovers > 3);
   CHECK(tally.most_worlds > 4);
   CHECK(tally.taken_over > tally.runs / 4);

@@ -15,6 +15,8 @@
 #include <string>
 #include <utility>
 
+#include "tests/sim/seeds.h"
+
 namespace drun::test {
 
 class Simulation {
@@ -25,6 +27,12 @@ class Simulation {
   // Empty: nothing is wrong.
   const std::string& broken() const { return broken_; }
   Time now() const { return now_; }
+  // What has happened so far, and the state of the dice.
+  std::uint64_t trace_hash() const {
+    TraceHash hash = hash_;
+    hash.add(std::mt19937(random_)());
+    return hash.value();
+  }
 
  protected:
   explicit Simulation(std::uint32_t seed) : random_(seed) {}
@@ -45,6 +53,7 @@ class Simulation {
     const Pending next = pending_.top();
     pending_.pop();
     now_ = next.when;
+    note_time();
     next.deed();
     return true;
   }
@@ -67,8 +76,12 @@ class Simulation {
     if (!is_good && broken_.empty()) broken_ = what;
   }
   bool is_idle() const { return pending_.empty(); }
+  // The bytes of a message, for the hash.
+  void note(std::string_view bytes) { hash_.add(bytes); }
   // With DRUN_SIM_TRACE set: what happens, on stderr, for a look at a seed that breaks.
-  void trace(int host, const std::string& text) const {
+  void trace(int host, const std::string& text) {
+    hash_.add(static_cast<std::uint64_t>(host));
+    hash_.add(text);
     if (!is_traced_) return;
     const auto since = std::chrono::duration_cast<Milliseconds>(now_ - Time(std::chrono::hours(1)));
     std::cerr << since.count() << " ms host" << host << ": " << text << '\n';
@@ -87,12 +100,14 @@ class Simulation {
       return when != other.when ? when > other.when : number > other.number;
     }
   };
+  void note_time() { hash_.add(static_cast<std::uint64_t>(now_.time_since_epoch().count())); }
   double rate_of(int host) const {
     const auto found = rates_.find(host);
     return found == rates_.end() ? 1 : found->second;
   }
 
   const bool is_traced_ = std::getenv("DRUN_SIM_TRACE") != nullptr;
+  TraceHash hash_;
   long last_number_ = 0;
   std::priority_queue<Pending> pending_;
   std::map<int, double> rates_;

@@ -26,8 +26,7 @@ EtcdServer::EtcdServer(std::string name, std::vector<std::string> arguments, std
     return;
   }
   port_ = free_port();
-  do peer_port_ = free_port();
-  while (peer_port_ == port_);
+  peer_port_ = free_port();
   members_ = name_ + "=" + peer();
 }
 

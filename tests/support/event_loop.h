@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "rendezvous/asio.h"
+#include "tests/support/machine.h"
 
 namespace drun::test {
 
@@ -12,7 +13,7 @@ namespace drun::test {
 // without one: it may be of a process or a file.
 inline bool run_until(asio::io_context& io, const std::function<bool()>& condition,
                       std::chrono::steady_clock::duration limit = std::chrono::seconds(30)) {
-  const auto end = std::chrono::steady_clock::now() + limit;
+  const auto end = std::chrono::steady_clock::now() + scaled(limit);
   while (!condition()) {
     if (std::chrono::steady_clock::now() >= end) return false;
     if (io.stopped()) io.restart();

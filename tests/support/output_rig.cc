@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tests/support/catch.h"
+#include "tests/support/machine.h"
 #include "tests/support/process.h"
 
 namespace drun::test {
@@ -36,7 +37,7 @@ std::vector<std::string> split_lines(std::string_view text) {
 }
 
 bool run_until_blocked(asio::io_context& io, pid_t pid) {
-  const auto deadline = Clock::now() + std::chrono::seconds(30);
+  const auto deadline = Clock::now() + test::scaled(std::chrono::seconds(30));
   int quiet = 0;
   while (quiet < 3) {
     if (Clock::now() > deadline) return false;

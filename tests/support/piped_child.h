@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/machine.h"
+
 extern char** environ;
 
 namespace drun {
@@ -58,7 +60,7 @@ class PipedChild {
   }
   // The next line without its end; absent: no more came within 60 s.
   std::optional<std::string> line() {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto deadline = std::chrono::steady_clock::now() + test::scaled(std::chrono::seconds(60));
     while (true) {
       const std::size_t end = read_.find('\n');
       if (end != read_.npos) {

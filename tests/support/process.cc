@@ -2,11 +2,9 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +19,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/support/machine.h"
 #include "tests/support/places.h"
 
 extern char** environ;
@@ -94,29 +93,8 @@ void write_file(const std::string& path, const std::string& text, bool is_execut
   if (is_executable) chmod(path.c_str(), 0755);
 }
 
-int free_port() {
-  const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int v4 = fd >= 0 ? fd : socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int off = 0;
-  setsockopt(v4, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  sockaddr_in6 address6{};
-  address6.sin6_family = AF_INET6;
-  sockaddr_in address4{};
-  address4.sin_family = AF_INET;
-  const bool is_bound =
-      (fd >= 0 && bind(v4, reinterpret_cast<sockaddr*>(&address6), sizeof address6) == 0) ||
-      bind(v4, reinterpret_cast<sockaddr*>(&address4), sizeof address4) == 0;
-  if (!is_bound) give_up("find a free port");
-  sockaddr_storage bound{};
-  socklen_t size = sizeof bound;
-  getsockname(v4, reinterpret_cast<sockaddr*>(&bound), &size);
-  close(v4);
-  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
-                                           : reinterpret_cast<sockaddr_in&>(bound).sin_port);
-}
-
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds at_most) {
-  const Clock::time_point deadline = Clock::now() + at_most;
+  const Clock::time_point deadline = Clock::now() + test::scaled(at_most);
   while (!condition()) {
     if (Clock::now() > deadline) return false;
     std::this_thread::sleep_for(3ms);
@@ -203,7 +181,7 @@ const std::string& Running::err() {
 }
 
 bool Running::prints(const std::string& text, std::chrono::milliseconds at_most) {
-  const Clock::time_point deadline = Clock::now() + at_most;
+  const Clock::time_point deadline = Clock::now() + test::scaled(at_most);
   const auto is_there = [&] {
     return out_.find(text) != out_.npos || err_.find(text) != err_.npos;
   };
@@ -215,7 +193,7 @@ bool Running::prints(const std::string& text, std::chrono::milliseconds at_most)
 }
 
 Ended Running::wait(std::chrono::milliseconds at_most) {
-  const Clock::time_point deadline = Clock::now() + at_most;
+  const Clock::time_point deadline = Clock::now() + test::scaled(at_most);
   bool timed_out = false;
   while (!reap(false) || out_fd_ >= 0 || err_fd_ >= 0) {
     if (Clock::now() > deadline) {

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/machine.h"
+
 namespace drun::testing {
 
 using std::chrono_literals::operator""ms;
@@ -33,8 +35,7 @@ class TemporaryDirectory {
 std::string read_file(const std::string& path);  // "" when it cannot be read
 void write_file(const std::string& path, const std::string& text, bool is_executable = false);
 
-// A port that was free a moment ago on 127.0.0.1, ::1 and every other address.
-int free_port();
+using test::free_port;
 
 // Polls `condition` every few milliseconds until it holds; false when `at_most` passed first.
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds at_most = 10s);

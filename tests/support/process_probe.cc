@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "agent/descendants.h"
+#include "tests/support/machine.h"
 #include "tests/support/process.h"
 
 namespace drun::test {
@@ -58,7 +59,7 @@ std::vector<pid_t> processes_with(const std::string& variable) {
 }
 
 bool wait_until(const std::function<bool()>& condition, std::chrono::milliseconds limit) {
-  const auto end = std::chrono::steady_clock::now() + limit;
+  const auto end = std::chrono::steady_clock::now() + test::scaled(limit);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

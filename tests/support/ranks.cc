@@ -16,6 +16,7 @@
 
 #include "rendezvous/asio.h"
 #include "rendezvous/store/server.h"
+#include "tests/support/machine.h"
 
 namespace drun::test {
 namespace {
@@ -172,7 +173,7 @@ std::vector<RankEnd> run_ranks(const Ranks& ranks,
       run_body(pipe, rank, body);
     }));
   }
-  return gather(std::move(children), began, ranks.deadline);
+  return gather(std::move(children), began, scaled(ranks.deadline));
 }
 
 std::vector<RankEnd> run_programs(const Ranks& ranks, const std::string& path,
@@ -190,20 +191,7 @@ std::vector<RankEnd> run_programs(const Ranks& ranks, const std::string& path,
       _exit(127);
     }));
   }
-  return gather(std::move(children), began, ranks.deadline);
-}
-
-std::uint16_t free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool is_bound = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-                        getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  close(fd);
-  if (!is_bound) throw std::runtime_error("no free port");
-  return ntohs(address.sin_port);
+  return gather(std::move(children), began, scaled(ranks.deadline));
 }
 
 }  // namespace drun::test

@@ -56,7 +56,4 @@ std::vector<RankEnd> run_ranks(const Ranks& ranks,
 std::vector<RankEnd> run_programs(const Ranks& ranks, const std::string& path,
                                   const std::vector<std::string>& arguments = {});
 
-// A port that was free a moment ago.
-std::uint16_t free_port();
-
 }  // namespace drun::test

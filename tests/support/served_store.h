@@ -14,6 +14,7 @@
 
 #include "rendezvous/store/client.h"
 #include "rendezvous/store/server.h"
+#include "tests/support/machine.h"
 
 namespace drun {
 
@@ -74,7 +75,7 @@ class ServedStore {
 // Waits for a condition, at most `limit`.
 inline bool eventually(const std::function<bool()>& holds,
                        std::chrono::seconds limit = std::chrono::seconds(20)) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
+  const auto deadline = std::chrono::steady_clock::now() + test::scaled(limit);
   while (!holds()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -106,8 +106,7 @@ void SlurmCluster::configure() const {
   write_file(place + "hosts", "127.0.0.1 localhost " + host + " node01 node02 node03\n");
   write_file(place + "key", std::string(128, 'k') + std::to_string(getpid()));
   chmod((place + "key").c_str(), 0600);
-  // Below the ports that Linux gives to clients, so that only another such cluster can be there.
-  const int first_reserved = 20000 + getpid() % 300 * 40;
+  const int first_reserved = test::take_port_block().first;
   std::string text =
       "ClusterName=drun\nSlurmctldHost=" + host +
       "(127.0.0.1)\nSlurmctldPort=" + std::to_string(free_port()) +
@@ -116,9 +115,10 @@ void SlurmCluster::configure() const {
       "SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n"
       "SlurmdParameters=config_overrides\nReturnToService=2\nRequeueExit=85\nKillWait=5\n"
       "MpiParams=ports=" +
-      std::to_string(first_reserved) + "-" + std::to_string(first_reserved + 39) +
-      "\nStateSaveLocation=" + place + "state\nSlurmdSpoolDir=" + place +
-      "spool-%n\nSlurmdPidFile=" + place + "slurmd-%n.pid\nSlurmctldPidFile=" + place +
+      std::to_string(first_reserved) + "-" +
+      std::to_string(first_reserved + test::PortBlock::kSize - 1) + "\nStateSaveLocation=" + place +
+      "state\nSlurmdSpoolDir=" + place + "spool-%n\nSlurmdPidFile=" + place +
+      "slurmd-%n.pid\nSlurmctldPidFile=" + place +
       "slurmctld.pid\nPartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n";
   if (has_gpus_) text += "GresTypes=gpu\n";
   for (int node = 0; node < kNodes; ++node) {
