@@ -190,7 +190,9 @@ AgentEnd Agent::run() {
   lookers_.write(JobEnded{*outcome_});
   leave_error_file(spec_, *outcome_, log_);
   output_.finish();
-  return AgentEnd{.outcome = *outcome_, .log_directory = output_.log_place()};
+  return AgentEnd{.outcome = *outcome_,
+                  .log_directory = output_.log_place(),
+                  .unfinished_frame = output_.unfinished_frame()};
 }
 
 // Once nothing runs here. What other nodes have sent may still be on its way to the console.

@@ -42,9 +42,12 @@ struct OutputSpec {
   bool has_timestamps = false;  // a time in front of each line, and of its label
   // Lines of all nodes go to the coordinator's console and files, which are named by rank.
   bool gathers = false;
-  // With `gathers`: not the coordinator's but the starter's (--hosts), to whom they go by standard
-  // output, as frames (output/gather/line_frames.h).
-  bool gathers_by_stdout = false;
+  // With `gathers`: not the coordinator's but the starter's (--hosts). They go there as frames
+  // (output/gather/line_frames.h) on the channel.
+  bool gathers_by_channel = false;
+  // The channel to the starter of --hosts (host_channel.h): everything goes there as frames. The
+  // descriptor is open and close-on-exec. Absent: stdout and stderr are this process's own.
+  std::optional<int> channel_fd;
   // Teed lines that hold any of these go to filtered_stdout.log (filtered_stderr.log) too.
   std::vector<std::string> duplicate_stdout_filters;
   std::vector<std::string> duplicate_stderr_filters;

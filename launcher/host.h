@@ -34,7 +34,8 @@ struct HostFacts {
   int gpus = 0;            // visible: device files, CUDA_VISIBLE_DEVICES and its kin
   std::vector<Gpu> installed_gpus{};                  // what that variable chooses from
   std::string gpu_variable = "CUDA_VISIBLE_DEVICES";  // that says here which GPUs a worker sees
-  std::vector<EnvironmentEntry> environment{};
+  std::vector<EnvironmentEntry> environment{};  // this process's own
+  std::vector<EnvironmentEntry> exports{};      // -x: for the workers, over `environment`
   std::string working_directory{};       // absolute; empty when it is gone
   std::string own_folder{};              // where this drun is
   std::string random_id{};               // 32 hexadecimal digits, new for each process
@@ -57,6 +58,8 @@ HostFacts look_at_host();
 
 // The value in `facts.environment`; a variable that is set twice counts as its first, as getenv.
 std::optional<std::string> variable(const HostFacts& facts, std::string_view name);
+// The same as a worker will see it: -x wins. What only concerns workers is read by this one.
+std::optional<std::string> workers_variable(const HostFacts& facts, std::string_view name);
 
 // The whole text or nothing: written beside `path`, then renamed. Errors: System, naming the path.
 Result<void> write_file(const std::string& path, std::string_view text);
