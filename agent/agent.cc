@@ -378,6 +378,7 @@ NodeStatus Agent::status() const {
       .pid = static_cast<int>(getpid()),
       .parent_pid = static_cast<int>(getppid()),
       .command = spec_.worker.argv,
+      .arguments_at = spec_.worker.program_arguments_at,
       .programs = spec_.worker.programs,
       .node_count = spec_.join.node_count,
       .phase = phase(),

@@ -106,7 +106,7 @@ struct AgentSpec {
   std::chrono::milliseconds hang_timeout{0};  // --hang-timeout; 0: hangs are not looked for
   std::vector<int> termination_signals;       // numbers; what is ignored at the start stays ignored
   std::string events_file;                    // --events; empty: none
-  std::optional<Endpoint> web;                // --metrics-port; an empty host: every address
+  std::optional<Endpoint> web;                // --metrics-port; a numeric address
   std::string error_file;                     // drun's own TORCHELASTIC_ERROR_FILE; empty: none
   // Standard input is the line to whoever started this agent (agent/lifeline.h); these bytes of it
   // were read before.
