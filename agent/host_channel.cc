@@ -18,7 +18,8 @@ void put_number(std::string& bytes, std::size_t number) {
 // Of the first 4 bytes.
 std::uint32_t number_of(std::string_view bytes) {
   std::uint32_t number = 0;
-  for (const char byte : bytes.substr(0, 4)) number = number << 8 | static_cast<unsigned char>(byte);
+  for (const char byte : bytes.substr(0, 4))
+    number = number << 8 | static_cast<unsigned char>(byte);
   return number;
 }
 

@@ -25,7 +25,7 @@ struct NodeStatus {
   int pid = 0;         // the agent's
   int parent_pid = 0;  // what the user started: the guardian
   std::vector<std::string> command;
-  std::size_t arguments_at = 1;  // where the program's own arguments begin in it
+  std::size_t arguments_at = 1;         // where the program's own arguments begin in it
   std::vector<ProgramSpec> programs{};  // several: instead of `command`, which is the first one's
   int node_count = 1;                   // as asked for; the world's once there is one
   NodePhase phase = NodePhase::Joining;

@@ -37,7 +37,8 @@ OnPath look_on_path(const std::string& name, const HostFacts& host) {
 }
 
 std::optional<std::string> find_python(const HostFacts& host) {
-  if (const auto python = workers_variable(host, "PYTHON_EXEC"); python && !python->empty()) return python;
+  if (const auto python = workers_variable(host, "PYTHON_EXEC"); python && !python->empty())
+    return python;
   for (const char* home : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     const auto folder = workers_variable(host, home);
     if (!folder || folder->empty()) continue;

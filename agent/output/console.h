@@ -9,7 +9,8 @@
 //          PIPE_BUF stay whole: pipes get pieces of whole lines that the kernel takes as one.
 // Flow:    put bytes into queue(), then flush(). While is_congested(), stop putting; on_room is
 //          called when there is room again, on_empty when all has been written.
-// Channel: of an agent that a starter on another host reads (agent/host_channel.h), stdout and stderr
+// Channel: of an agent that a starter on another host reads (agent/host_channel.h), stdout and
+// stderr
 //          are consoles whose bytes become frames in the queue of a third one, the channel.
 // Owner:   Output; destroyed after io_context.run() has returned; stop() makes it return.
 // Thread:  the io_context's only.   Errors: none; a console that fails is gone: logged once, its

@@ -102,7 +102,8 @@ class Output {
   // Never waits; dropped when the console is gone.
   void say(std::string_view line);
 
-  // A control message to the starter (agent/host_channel.h). Never waits; dropped without a channel.
+  // A control message to the starter (agent/host_channel.h). Never waits; dropped without a
+  // channel.
   void tell_starter(std::string_view control);
 
   // After stop(): the rest of a frame on the channel that was written in part; must be written

@@ -104,7 +104,8 @@ class Output::Impl {
   ConsoleFds fds_;
   LogFiles files_;
   World world_;
-  std::unique_ptr<Console> channel_;  // with spec_.channel_fd: of out_ and err_, which come after it
+  std::unique_ptr<Console>
+      channel_;  // with spec_.channel_fd: of out_ and err_, which come after it
   std::unique_ptr<Console> out_;
   std::unique_ptr<Console> err_;  // null: the same file as out_
   // With spec_.gathers: what this node sends, and what it is sent.

@@ -137,8 +137,8 @@ Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const Endpoin
     impl->open(where);
   } catch (const boost::system::system_error& error) {
     impl->stop();
-    return Error{ErrorCode::System, "cannot listen on port " + std::to_string(where.port) +
-                                        " of " + where.host +
+    return Error{ErrorCode::System, "cannot listen on port " + std::to_string(where.port) + " of " +
+                                        where.host +
                                         " for --metrics-port: " + error.code().message() +
                                         "; give another one, or 0 for any free one"};
   }

@@ -68,8 +68,8 @@ Branch::Branch(asio::io_context& io, std::vector<char>& buffer, SshSpec spec, Lo
                      on_stray_(is_stderr, text);
                    },
                .is_held_up = std::move(listener.is_held_up),
-               .on_ended =
-                   [this](int code, const std::string& reason) { take_end(code, reason); }}) {}
+               .on_ended = [this](int code,
+                                  const std::string& reason) { take_end(code, reason); }}) {}
 
 std::unique_ptr<HostSession> Branch::session(std::size_t host, RelayStart start,
                                              SessionListener listener) {
@@ -102,8 +102,8 @@ void Branch::kill(std::size_t host) {
 void Branch::take(const agent::Frame& frame) {
   using agent::FrameType;
   if (frame.type == FrameType::Control) return take_hello(frame);
-  const auto about = frame.type == FrameType::Relayed ? agent::parse_relayed(frame.payload)
-                                                      : std::nullopt;
+  const auto about =
+      frame.type == FrameType::Relayed ? agent::parse_relayed(frame.payload) : std::nullopt;
   const auto found = about ? sessions_.find(about->host) : sessions_.end();
   if (found == sessions_.end()) return;
   Session& session = *found->second;

@@ -71,8 +71,8 @@ class Channel {
   const std::string& nonce() const { return nonce_; }
   // The first frame.
   void hello(const Hello& hello) const {
-    write_all(fd_.get(), agent::preamble(nonce_) +
-                             agent::to_frame(agent::FrameType::Control, to_text(hello)));
+    write_all(fd_.get(),
+              agent::preamble(nonce_) + agent::to_frame(agent::FrameType::Control, to_text(hello)));
   }
   int decline(const std::string& problem, int code) const {
     hello({.version = kVersion, .problem = problem, .exit_code = code});

@@ -4,11 +4,12 @@
 //   starter -> agent   Start, one line of JSON; then "go" once all hosts are ready; then, any time,
 //                      "signal N", "kill" and empty lines (agent/lifeline.h). With --stdin=rank0
 //                      also "input N", N bytes, and "input end". End of file ends the job there.
-//   agent -> starter   the channel (agent/host_channel.h), whose preamble has Start's nonce. Control
+//   agent -> starter   the channel (agent/host_channel.h), whose preamble has Start's nonce.
+//   Control
 //                      frames: Hello first, once the agent knows whether it can start; "room N":
 //                      rank 0 is here, and takes N more bytes of input; at the end End. Hello and
-//                      End are JSON. Workers' lines are Out and Err frames, text as it is shown, or,
-//                      with sends_lines, Lines frames.
+//                      End are JSON. Workers' lines are Out and Err frames, text as it is shown,
+//                      or, with sends_lines, Lines frames.
 //
 // Text:    the agent's own standard error (a crash, a sanitizer) and what ssh and the login print
 //          are outside of frames: shown behind the host's name, never interpreted.
@@ -32,8 +33,8 @@ inline constexpr std::size_t kMostLineBytes = std::size_t{4} << 20;
 
 struct Start {
   int protocol = kProtocol;
-  std::string nonce{};                   // of the channel's preamble
-  std::vector<std::string> arguments{};  // with argv[0]
+  std::string nonce{};                          // of the channel's preamble
+  std::vector<std::string> arguments{};         // with argv[0]
   std::vector<EnvironmentEntry> environment{};  // -x: for the workers alone
   std::string directory{};
   std::string host{};         // what the user calls this machine

@@ -60,8 +60,10 @@ void HostReceiver::take_stray(bool is_stderr, std::string_view text) {
   Stray& stray = stray_[is_stderr ? 1 : 0];
   if (has_hello_) return put(stray.lines, text, consoles_.err);
   stray.words.append(text);
-  if (stray.words.size() > kMostWordsBytes)
-    show_words(stray, stray.words.size() - kMostWordsBytes);
+  if (stray.words.size() <= kMostWordsBytes) return;
+  const std::size_t beyond = stray.words.size() - kMostWordsBytes;
+  const std::size_t line_end = stray.words.find('\n', beyond - 1);
+  show_words(stray, line_end == stray.words.npos ? beyond : line_end + 1);
 }
 
 void HostReceiver::show_words(Stray& stray, std::size_t bytes) {

@@ -50,9 +50,7 @@ class HostReceiver {
   // The session has ended. Gives the host's own words if it never said Hello.
   std::string end();
 
-  bool is_held_up() const {
-    return consoles_.out.is_congested() || consoles_.err.is_congested();
-  }
+  bool is_held_up() const { return consoles_.out.is_congested() || consoles_.err.is_congested(); }
 
  private:
   struct Stray {

@@ -1,7 +1,8 @@
 // core. What the starter has of each host: a way to its agent and back, over an ssh of its own
 // (ssh_session.h) or over that of another host (branch.h).
 //
-// Owner:   the starter, or a relay. on_ended comes once, after everything that was written has been handed
+// Owner:   the starter, or a relay. on_ended comes once, after everything that was written has been
+// handed
 //          over; nothing comes after it.
 // Thread:  the io_context's only.
 #pragma once

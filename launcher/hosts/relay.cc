@@ -100,8 +100,8 @@ void Relay::pass_on(std::size_t host, const agent::Frame& frame) {
   const bool is_text = frame.type != agent::FrameType::Control &&
                        frame.type != agent::FrameType::Lines &&
                        frame.type != agent::FrameType::Ended;
-  const std::size_t most_bytes = is_text ? agent::kMostTextFrameBytes
-                                         : agent::kMostPayloadBytes - agent::kRelayedHeadBytes;
+  const std::size_t most_bytes =
+      is_text ? agent::kMostTextFrameBytes : agent::kMostPayloadBytes - agent::kRelayedHeadBytes;
   std::string_view left = frame.payload;
   if (!is_text && left.size() > most_bytes) return;  // no agent of ours writes one
   do {

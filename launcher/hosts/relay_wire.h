@@ -1,6 +1,6 @@
-// core. The messages between the starter and a relay: a process on the first host of a branch, which
-// logs in to the hosts behind it and passes on what those and the starter send. It decides nothing.
-// Hosts are named by their number in the job.
+// core. The messages between the starter and a relay: a process on the first host of a branch,
+// which logs in to the hosts behind it and passes on what those and the starter send. It decides
+// nothing. Hosts are named by their number in the job.
 //
 //   starter -> relay   "relay <protocol> <nonce>\n", then
 //                      "start <host> <bytes>\n" and a RelayStart as JSON: begin that session

@@ -1,9 +1,9 @@
 // edge. One ssh to one host, from its start to its end: what is sent to the agent there, the frames
 // of its channel, and the text that the login, ssh and the agent's standard error have besides.
 //
-// Flow:    while the listener is held up nothing is read: that stops ssh, the agent and its workers.
-// Owner:   the starter, or a relay. `buffer` outlives it.
-// Thread:  the io_context's only.   Errors: an ssh that cannot be started ends with 127 or 126 and
+// Flow:    while the listener is held up nothing is read: that stops ssh, the agent and its
+// workers. Owner:   the starter, or a relay. `buffer` outlives it. Thread:  the io_context's only.
+// Errors: an ssh that cannot be started ends with 127 or 126 and
 //          the reason.
 #pragma once
 

@@ -235,36 +235,40 @@ Branch& Starter::branch_at(std::size_t index) {
 HostReceiver& Starter::receiver_at(std::size_t host) {
   auto& receiver = receivers_[host];
   if (receiver) return *receiver;
-  HostReceiver::Listener listener{
-      .on_hello = [this, host](const Hello& hello) { take(HelloCame{host, hello}); },
-      .on_end = [this, host](const End& end) { take(EndCame{host, end}); }};
+  HostReceiver::Listener listener{.on_hello =
+                                      [this, host](const Hello& hello) {
+                                        take(HelloCame{host, hello});
+                                      },
+                                  .on_end =
+                                      [this, host](const End& end) {
+                                        take(EndCame{host, end});
+                                      }};
   if (plan_.gives_stdin)
     listener.on_room = [this, host](std::size_t bytes) { take_room(host, bytes); };
   if (lines_)
     listener.on_lines = [this, host](std::string_view payload) {
       lines_->take(host, plan_.nodes[host].name, payload);
     };
-  receiver = std::make_unique<HostReceiver>(
-      HostConsoles{.out = *out_, .err = err()}, plan_.nodes[host].name,
-      1 + HostReceiver::kStreams * host, std::move(listener));
+  receiver = std::make_unique<HostReceiver>(HostConsoles{.out = *out_, .err = err()},
+                                            plan_.nodes[host].name,
+                                            1 + HostReceiver::kStreams * host, std::move(listener));
   return *receiver;
 }
 
 SessionListener Starter::listener_of(std::size_t host) {
   HostReceiver& receiver = receiver_at(host);
-  return {.on_frame = [&receiver](const agent::Frame& frame) { receiver.take(frame); },
-          .on_stray = [&receiver](bool is_stderr,
-                                  std::string_view text) { receiver.take_stray(is_stderr, text); },
-          .is_held_up =
-              [this, &receiver] {
-                return receiver.is_held_up() || (lines_ && lines_->is_congested());
-              },
-          .on_ended =
-              [this, host, &receiver](int code, const std::string& reason) {
-                const std::string words = receiver.end();
-                if (lines_) lines_->take_end(host);
-                take(SessionEnded{host, code, words.empty() ? reason : words});
-              }};
+  return {
+      .on_frame = [&receiver](const agent::Frame& frame) { receiver.take(frame); },
+      .on_stray = [&receiver](bool is_stderr,
+                              std::string_view text) { receiver.take_stray(is_stderr, text); },
+      .is_held_up =
+          [this, &receiver] { return receiver.is_held_up() || (lines_ && lines_->is_congested()); },
+      .on_ended =
+          [this, host, &receiver](int code, const std::string& reason) {
+            const std::string words = receiver.end();
+            if (lines_) lines_->take_end(host);
+            take(SessionEnded{host, code, words.empty() ? reason : words});
+          }};
 }
 
 // After a restart rank 0 may be elsewhere: what the former has not read is lost with it.

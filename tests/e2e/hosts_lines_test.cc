@@ -320,20 +320,13 @@ TEST_CASE("ten megabytes without a newline come whole, from a worker and from a 
 
 TEST_CASE("variables for the workers change nothing about the agents") {
   const PlainSsh ssh;
-  const Words variables = {"-x",
-                           "LOGLEVEL=DEBUG",
-                           "-x",
-                           "TMPDIR=/nowhere",
-                           "-x",
-                           "PET_MAX_RESTARTS=9",
-                           "-x",
-                           "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=nonsense",
-                           "-x",
-                           "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=forged",
-                           "-x",
-                           "DRUN_SECRET=short",
-                           "-x",
-                           "TORCHELASTIC_ERROR_FILE=/nowhere/file"};
+  const Words variables = {"-x", "LOGLEVEL=DEBUG",
+                           "-x", "TMPDIR=/nowhere",
+                           "-x", "PET_MAX_RESTARTS=9",
+                           "-x", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=nonsense",
+                           "-x", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=forged",
+                           "-x", "DRUN_SECRET=short",
+                           "-x", "TORCHELASTIC_ERROR_FILE=/nowhere/file"};
   const std::string script =
       "echo $LOGLEVEL $TMPDIR $PET_MAX_RESTARTS $TORCH_ELASTIC_SHUTDOWN_TIMEOUT "
       "$TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE";
@@ -341,10 +334,11 @@ TEST_CASE("variables for the workers change nothing about the agents") {
   const Ended there = run(ssh.launch("a,b", variables, script), 60s);
   INFO(there.out << there.err);
   CHECK(there.code == 0);
-  CHECK_THAT(there.out, ContainsSubstring("[a:0]: " + expected) &&
-                            ContainsSubstring("[b:1]: " + expected));
+  CHECK_THAT(there.out,
+             ContainsSubstring("[a:0]: " + expected) && ContainsSubstring("[b:1]: " + expected));
   CHECK(there.err.empty());
-  const Ended here = run(shell_job(variables + Words{"-np", "2", "--output=labelled"}, script), 60s);
+  const Ended here =
+      run(shell_job(variables + Words{"-np", "2", "--output=labelled"}, script), 60s);
   INFO(here.out << here.err);
   CHECK(here.code == 0);
   CHECK_THAT(here.out, ContainsSubstring("[default0]: " + expected) &&
@@ -357,8 +351,9 @@ TEST_CASE("the program and its devices are looked up as the workers see them") {
   const std::string folder = ssh.directory().file("bin");
   std::filesystem::create_directory(folder);
   write_file(folder + "/only-there", "#!/bin/sh\necho ran $CUDA_VISIBLE_DEVICES\n", true);
-  Launch launch = ssh.launch("a", {"-x", "PATH=" + folder + ":/usr/bin:/bin", "-x",
-                                   "CUDA_VISIBLE_DEVICES=3,5", "--virtual-local-rank", "-np", "1"},
+  Launch launch = ssh.launch("a",
+                             {"-x", "PATH=" + folder + ":/usr/bin:/bin", "-x",
+                              "CUDA_VISIBLE_DEVICES=3,5", "--virtual-local-rank", "-np", "1"},
                              "");
   launch.argv.resize(launch.argv.size() - 3);
   launch.argv.push_back("only-there");

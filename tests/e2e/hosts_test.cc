@@ -273,8 +273,7 @@ TEST_CASE("a login that greets does no harm, and an ssh that ends is the end of 
   CHECK_THAT(greeted.out, ContainsSubstring("[a:0]: 0 of 2\n") &&
                               ContainsSubstring("[b:1]: 1 of 2\n") &&
                               !ContainsSubstring("Welcome"));
-  for (const char* line :
-       {"a: Welcome to a\n", "a: beware\n", "b: Welcome to b\n", "b: beware\n"})
+  for (const char* line : {"a: Welcome to a\n", "a: beware\n", "b: Welcome to b\n", "b: beware\n"})
     CHECK(count(greeted.err, line) == 1);
 
   Running job(launch("echo up; exec sleep 600"));

@@ -189,7 +189,8 @@ TEST_CASE("a running job answers over HTTP, for probes and for Prometheus") {
   const std::string port = std::to_string(std::stoi(err.substr(at)));
   const Ended listening = run(Launch{.argv = {"ss", "-Hltn", "sport", "=", ":" + port}});
   INFO(listening.out);
-  CHECK_THAT(listening.out, ContainsSubstring("127.0.0.1:" + port) && !ContainsSubstring("*:" + port) &&
+  CHECK_THAT(listening.out, ContainsSubstring("127.0.0.1:" + port) &&
+                                !ContainsSubstring("*:" + port) &&
                                 !ContainsSubstring("0.0.0.0:" + port));
   running.signal(SIGTERM);
   running.wait();

@@ -26,7 +26,8 @@ void check_values(std::string_view line) {
     check_again(hosts::parse_start(line_of(*start)), *start);
   if (const auto hello = hosts::parse_hello(line))
     check_again(hosts::parse_hello(hosts::to_text(*hello)), *hello);
-  if (const auto end = hosts::parse_end(line)) check_again(hosts::parse_end(hosts::to_text(*end)), *end);
+  if (const auto end = hosts::parse_end(line))
+    check_again(hosts::parse_end(hosts::to_text(*end)), *end);
   if (const auto start = hosts::parse_relay_start(line))
     check_again(hosts::parse_relay_start(hosts::to_text(*start)), *start);
   static_cast<void>(hosts::parse_ended(line));

@@ -39,16 +39,16 @@ Lines lines_of(std::string text) {
 
 }  // namespace
 
-TEST_CASE("frames come out as they went in whatever bytes are in them and wherever the pieces break") {
+TEST_CASE(
+    "frames come out as they went in whatever bytes are in them and wherever the pieces break") {
   const std::string ten_zeros(10, '\0');
-  const Parts expected{
-      .stray = "Welcome\n",
-      .frames = {{FrameType::Control, "hello"},
-                 {FrameType::Out, kForged},
-                 {FrameType::Err, ten_zeros},
-                 {FrameType::Out, agent::preamble(kNonce)},
-                 {FrameType::Lines, ""},
-                 {FrameType::Control, "end"}}};
+  const Parts expected{.stray = "Welcome\n",
+                       .frames = {{FrameType::Control, "hello"},
+                                  {FrameType::Out, kForged},
+                                  {FrameType::Err, ten_zeros},
+                                  {FrameType::Out, agent::preamble(kNonce)},
+                                  {FrameType::Lines, ""},
+                                  {FrameType::Control, "end"}}};
   std::string bytes = expected.stray + agent::preamble(kNonce);
   for (const auto& [type, payload] : expected.frames) bytes += agent::to_frame(type, payload);
   for (std::size_t piece = 1; piece <= bytes.size(); ++piece)
@@ -75,9 +75,9 @@ TEST_CASE("from an invalid head on everything is text to the end of the stream")
   const std::string good = agent::to_frame(FrameType::Control, "hello");
   const std::string begin = agent::preamble(kNonce) + good;
   for (const std::string& bad :
-       {std::string("drun: crashed\n"), std::string(5, '\0'),
-        std::string("C\xff\xff\xff\xff", 5), std::string("C\x00\x50\x00\x01", 5),
-        agent::to_frame(FrameType::Ended, "1"), agent::to_frame(FrameType::StrayOut, "x")}) {
+       {std::string("drun: crashed\n"), std::string(5, '\0'), std::string("C\xff\xff\xff\xff", 5),
+        std::string("C\x00\x50\x00\x01", 5), agent::to_frame(FrameType::Ended, "1"),
+        agent::to_frame(FrameType::StrayOut, "x")}) {
     const std::string bytes = begin + bad + good;
     for (const std::size_t piece : {std::size_t{1}, std::size_t{3}, bytes.size()})
       CHECK(taken_apart(bytes, piece) ==
@@ -91,10 +91,9 @@ TEST_CASE("of a frame that the stream's end cuts only text is shown") {
         Parts{.stray = "", .frames = {{FrameType::Out, "a li"}}}.frames);
   const std::string relayed = agent::relayed_frame(3, {FrameType::StrayErr, "a line"});
   CHECK(taken_apart(begin + relayed.substr(0, relayed.size() - 2), 4).frames.size() == 1);
-  for (const std::string& frame :
-       {agent::to_frame(FrameType::Control, "0123456789"),
-        agent::to_frame(FrameType::Lines, "0123456789"),
-        agent::relayed_frame(3, {FrameType::Control, "0123456789"})}) {
+  for (const std::string& frame : {agent::to_frame(FrameType::Control, "0123456789"),
+                                   agent::to_frame(FrameType::Lines, "0123456789"),
+                                   agent::relayed_frame(3, {FrameType::Control, "0123456789"})}) {
     for (std::size_t size = 1; size < frame.size(); ++size)
       CHECK(taken_apart(begin + frame.substr(0, size), 5) == Parts{});
   }
@@ -128,7 +127,8 @@ TEST_CASE("lines of workers come out of a frame as they went in") {
 }
 
 TEST_CASE("payloads that are no lines are refused and none is read beyond its end") {
-  const std::string payload = agent::encode_lines({.rank = 1, .role = "r"}, lines_of("some text\n"));
+  const std::string payload =
+      agent::encode_lines({.rank = 1, .role = "r"}, lines_of("some text\n"));
   REQUIRE(agent::decode_lines(payload));
   std::mt19937 random(Catch::rngSeed());
   for (std::size_t size = 0; size < payload.size(); ++size) {

@@ -65,7 +65,8 @@ TEST_CASE("a first line that is none is refused with the reason") {
   CHECK_THAT(reason("[1]"), ContainsSubstring("no JSON object"));
   CHECK_THAT(reason("{}"), ContainsSubstring("no proper \"protocol\""));
   CHECK_THAT(reason(R"({"protocol":"1"})"), ContainsSubstring("no proper \"protocol\""));
-  CHECK_THAT(reason(R"({"protocol":1,"nonce":"","arguments":[1]})"), ContainsSubstring("\"arguments\""));
+  CHECK_THAT(reason(R"({"protocol":1,"nonce":"","arguments":[1]})"),
+             ContainsSubstring("\"arguments\""));
   CHECK_THAT(reason(R"({"protocol":1,"nonce":"","arguments":[],"environment":[["A"]]})"),
              ContainsSubstring("\"environment\""));
   CHECK_THAT(reason(std::string(kMostLineBytes + 1, ' ')), ContainsSubstring("no JSON object"));

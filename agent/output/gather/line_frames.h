@@ -1,5 +1,5 @@
-// core. Workers' lines as the payload of a frame (agent/host_channel.h): from an agent to the starter
-// of --hosts.
+// core. Workers' lines as the payload of a frame (agent/host_channel.h): from an agent to the
+// starter of --hosts.
 //
 //   node rank, rank, bytes of the role (4 bytes each, big-endian), role, message
 //
