@@ -31,6 +31,7 @@
 #include "launcher/report_json.h"
 #include "launcher/run_job.h"
 #include "launcher/version.h"
+#include "rendezvous/unique_fd.h"
 
 namespace drun::hosts {
 namespace {
