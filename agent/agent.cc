@@ -190,7 +190,9 @@ AgentEnd Agent::run() {
   lookers_.write(JobEnded{*outcome_});
   leave_error_file(spec_, *outcome_, log_);
   output_.finish();
-  return AgentEnd{.outcome = *outcome_, .log_directory = output_.log_place()};
+  return AgentEnd{.outcome = *outcome_,
+                  .log_directory = output_.log_place(),
+                  .unfinished_frame = output_.unfinished_frame()};
 }
 
 // Once nothing runs here. What other nodes have sent may still be on its way to the console.
@@ -376,6 +378,7 @@ NodeStatus Agent::status() const {
       .pid = static_cast<int>(getpid()),
       .parent_pid = static_cast<int>(getppid()),
       .command = spec_.worker.argv,
+      .arguments_at = spec_.worker.program_arguments_at,
       .programs = spec_.worker.programs,
       .node_count = spec_.join.node_count,
       .phase = phase(),

@@ -26,6 +26,8 @@ namespace drun::agent {
 struct AgentEnd {
   Outcome outcome;
   std::string log_directory;  // where this node's log files are; empty: none were kept
+  // What must go to the channel first (Output::unfinished_frame).
+  std::string unfinished_frame{};
 };
 
 // Runs the job as this node's agent, from joining to the end. When it returns nothing of the job

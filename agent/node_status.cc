@@ -59,6 +59,15 @@ const char* word_of(NodePhase phase) {
   return "waiting";
 }
 
+NodeStatus without_arguments(NodeStatus status) {
+  const auto cut = [](std::vector<std::string>& argv, std::size_t arguments_at) {
+    if (argv.size() > arguments_at) argv.resize(arguments_at);
+  };
+  cut(status.command, status.arguments_at);
+  for (ProgramSpec& program : status.programs) cut(program.argv, program.arguments_at);
+  return status;
+}
+
 std::string status_json(const NodeStatus& status) {
   const World world = status.world.value_or(World{});
   const auto if_world = [&status](Json value) { return status.world ? value : Json(nullptr); };

@@ -25,6 +25,7 @@ struct NodeStatus {
   int pid = 0;         // the agent's
   int parent_pid = 0;  // what the user started: the guardian
   std::vector<std::string> command;
+  std::size_t arguments_at = 1;         // where the program's own arguments begin in it
   std::vector<ProgramSpec> programs{};  // several: instead of `command`, which is the first one's
   int node_count = 1;                   // as asked for; the world's once there is one
   NodePhase phase = NodePhase::Joining;
@@ -41,5 +42,9 @@ struct NodeStatus {
 // One JSON object, schema "drun.status/1" (launcher/LOOKING.md), newline at the end. Bytes that are
 // not UTF-8 become U+FFFD. Never throws.
 std::string status_json(const NodeStatus& status);
+
+// The same for readers other than this user: commands up to the program, without its arguments,
+// which may hold tokens.
+NodeStatus without_arguments(NodeStatus status);
 
 }  // namespace drun::agent

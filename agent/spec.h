@@ -42,9 +42,12 @@ struct OutputSpec {
   bool has_timestamps = false;  // a time in front of each line, and of its label
   // Lines of all nodes go to the coordinator's console and files, which are named by rank.
   bool gathers = false;
-  // With `gathers`: not the coordinator's but the starter's (--hosts), to whom they go by standard
-  // output, as frames (output/gather/line_frames.h).
-  bool gathers_by_stdout = false;
+  // With `gathers`: not the coordinator's but the starter's (--hosts). They go there as frames
+  // (output/gather/line_frames.h) on the channel.
+  bool gathers_by_channel = false;
+  // The channel to the starter of --hosts (host_channel.h): everything goes there as frames. The
+  // descriptor is open and close-on-exec. Absent: stdout and stderr are this process's own.
+  std::optional<int> channel_fd;
   // Teed lines that hold any of these go to filtered_stdout.log (filtered_stderr.log) too.
   std::vector<std::string> duplicate_stdout_filters;
   std::vector<std::string> duplicate_stderr_filters;
@@ -103,7 +106,7 @@ struct AgentSpec {
   std::chrono::milliseconds hang_timeout{0};  // --hang-timeout; 0: hangs are not looked for
   std::vector<int> termination_signals;       // numbers; what is ignored at the start stays ignored
   std::string events_file;                    // --events; empty: none
-  std::optional<Endpoint> web;                // --metrics-port; an empty host: every address
+  std::optional<Endpoint> web;                // --metrics-port; a numeric address
   std::string error_file;                     // drun's own TORCHELASTIC_ERROR_FILE; empty: none
   // Standard input is the line to whoever started this agent (agent/lifeline.h); these bytes of it
   // were read before.

@@ -10,18 +10,12 @@
 namespace drun::agent {
 namespace {
 
-// As of every line for the starter (launcher/hosts/hand_over.h).
-constexpr std::string_view kMark =
-    "\x1e"
-    "drun ";
 constexpr std::string_view kRoom = "room ";
 constexpr std::size_t kMostAtOnceBytes = std::size_t{16} << 10;
 
 }  // namespace
 
-std::string room_line(std::size_t bytes) {
-  return std::string(kMark).append(kRoom).append(std::to_string(bytes)) + "\n";
-}
+std::string room_text(std::size_t bytes) { return std::string(kRoom) + std::to_string(bytes); }
 
 std::optional<std::size_t> parse_room(std::string_view line) {
   if (!line.starts_with(kRoom)) return std::nullopt;
@@ -60,7 +54,7 @@ Result<int> WorkerStdin::open_pipe() {
   if (!ec) write_end.release();
   if (!ec) write_end_.non_blocking(true, ec);
   if (ec) return system_error("watch the pipe for standard input", ec.value());
-  tell_(room_line(kInputRoomBytes));
+  tell_(room_text(kInputRoomBytes));
   return read_end_.get();
 }
 
@@ -96,7 +90,7 @@ void WorkerStdin::write() {
 
 void WorkerStdin::on_written(std::size_t bytes) {
   writing_.clear();
-  if (!has_ended_) tell_(room_line(bytes));
+  if (!has_ended_) tell_(room_text(bytes));
   write();
 }
 

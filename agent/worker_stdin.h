@@ -1,7 +1,7 @@
 // edge. What workers read on standard input: nothing, drun's own, or, of an agent that --hosts
 // started, what the starter reads: it comes over the lifeline, and goes to rank 0 through a pipe.
 //
-// Flow:    the starter may send so many bytes as room_line() has told it, kInputRoomBytes at first;
+// Flow:    the starter may send as many bytes as room_text() allows, kInputRoomBytes at first;
 //          what the pipe takes is room again. A worker that does not read holds up only its input.
 // Rounds:  the pipe is one for all rounds in which this node has rank 0: what a worker has not read
 //          is there for the next. Its end of file comes after all that was sent.
@@ -25,9 +25,9 @@ namespace drun::agent {
 
 inline constexpr std::size_t kInputRoomBytes = std::size_t{256} << 10;
 
-// For the starter, with mark and newline: rank 0 is here, and has room for so many bytes more.
-std::string room_line(std::size_t bytes);
-// Without mark and newline. Absent: another line.
+// The control message to the starter: rank 0 is here, and takes that many more bytes.
+std::string room_text(std::size_t bytes);
+// Absent: another message.
 std::optional<std::size_t> parse_room(std::string_view line);
 // What goes in front of bytes for rank 0, and what says that there are no more (lifeline.h).
 std::string input_line(std::size_t bytes);

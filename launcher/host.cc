@@ -198,6 +198,13 @@ std::optional<std::string> variable(const HostFacts& facts, std::string_view nam
   return std::nullopt;
 }
 
+std::optional<std::string> workers_variable(const HostFacts& facts, std::string_view name) {
+  for (const auto& [each, value] : facts.exports) {
+    if (each == name) return value;
+  }
+  return variable(facts, name);
+}
+
 // /proc/PID/environ shows what a process was started with, as long as it is there in its memory.
 void hide_secret_variable() {
   constexpr std::string_view kStart = "DRUN_SECRET=";

@@ -34,15 +34,16 @@ struct HostFacts {
   int gpus = 0;            // visible: device files, CUDA_VISIBLE_DEVICES and its kin
   std::vector<Gpu> installed_gpus{};                  // what that variable chooses from
   std::string gpu_variable = "CUDA_VISIBLE_DEVICES";  // that says here which GPUs a worker sees
-  std::vector<EnvironmentEntry> environment{};
-  std::string working_directory{};       // absolute; empty when it is gone
-  std::string own_folder{};              // where this drun is
-  std::string random_id{};               // 32 hexadecimal digits, new for each process
-  std::chrono::seconds utc_offset{0};    // of local time, for display
-  bool has_terminal = false;             // stderr is a terminal
-  int columns = 80;                      // of that terminal
-  std::vector<std::string> addresses{};  // of its interfaces, numeric
-  AddressLookup addresses_of{};          // of a name, numeric; asks the name service, may take long
+  std::vector<EnvironmentEntry> environment{};        // this process's own
+  std::vector<EnvironmentEntry> exports{};            // -x: for the workers, over `environment`
+  std::string working_directory{};                    // absolute; empty when it is gone
+  std::string own_folder{};                           // where this drun is
+  std::string random_id{};                            // 32 hexadecimal digits, new for each process
+  std::chrono::seconds utc_offset{0};                 // of local time, for display
+  bool has_terminal = false;                          // stderr is a terminal
+  int columns = 80;                                   // of that terminal
+  std::vector<std::string> addresses{};               // of its interfaces, numeric
+  AddressLookup addresses_of{};   // of a name, numeric; asks the name service, may take long
   SourceLookup source_address{};  // this host's, from where that numeric one would be talked to
   TopologyProbe topology{};    // CPUs and memory nodes; asked only when something is to be placed
   FileProbe probe{};           // looks at one path, relative ones from the working directory
@@ -57,6 +58,8 @@ HostFacts look_at_host();
 
 // The value in `facts.environment`; a variable that is set twice counts as its first, as getenv.
 std::optional<std::string> variable(const HostFacts& facts, std::string_view name);
+// The same as a worker will see it: -x wins. What only concerns workers is read by this one.
+std::optional<std::string> workers_variable(const HostFacts& facts, std::string_view name);
 
 // The whole text or nothing: written beside `path`, then renamed. Errors: System, naming the path.
 Result<void> write_file(const std::string& path, std::string_view text);

@@ -128,7 +128,7 @@ Result<int> parse_rank(std::string_view text) { return integer(text, {0, kMostNo
 Result<int> parse_port(std::string_view text) { return integer(text, {0, 65535}, "a port"); }
 Result<Endpoint> parse_metrics_port(std::string_view text) {
   if (const Result<int> port = parse_port(text))
-    return Endpoint{.host = "", .port = static_cast<std::uint16_t>(*port)};
+    return Endpoint{.host = "127.0.0.1", .port = static_cast<std::uint16_t>(*port)};
   Result<Endpoint> at = parse_endpoint(text, 0);
   const bool has_port = text.find(':') != text.npos && !text.ends_with(']');
   if (at && at->host == "localhost") at->host = "127.0.0.1";
@@ -137,8 +137,8 @@ Result<Endpoint> parse_metrics_port(std::string_view text) {
                                  inet_pton(AF_INET6, at->host.c_str(), &address) == 1);
   if (is_numeric && has_port) return at;
   return bad(
-      "expected a port from 0 to 65535, after an address if only that one is to answer, such as "
-      "9464 or 127.0.0.1:9464");
+      "expected a port from 0 to 65535, after an address of this host if others may ask, such as "
+      "9464 or 0.0.0.0:9464");
 }
 Result<int> parse_count(std::string_view text) { return integer(text, {}, "a count"); }
 

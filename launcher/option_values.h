@@ -25,7 +25,7 @@ Result<NodeRange> parse_nodes(std::string_view text);        // "4", "2:4"
 Result<WorkerCount> parse_workers(std::string_view text);
 Result<int> parse_rank(std::string_view text);
 Result<int> parse_port(std::string_view text);  // 0 to 65535
-// "9464", "127.0.0.1:9464", "[::1]:0"; without an address the host is empty.
+// "9464", "0.0.0.0:9464", "[::1]:0"; without an address the host is 127.0.0.1.
 Result<Endpoint> parse_metrics_port(std::string_view text);
 Result<int> parse_count(std::string_view text);                           // 0 and up
 Result<std::chrono::milliseconds> parse_seconds(std::string_view text);   // "30", "0.5"; 0 and up

@@ -233,7 +233,8 @@ void declare_end(OptionTable& table, Options& options) {
   table.value("--events", options.events, parse_text, "FILE",
               "append a JSON object a line for all that happens on this node", kOwn);
   table.value("--metrics-port", options.metrics, parse_metrics_port, "[ADDR:]PORT",
-              "answer HTTP there: /metrics for Prometheus, /status, /livez, /readyz", kOwn);
+              "answer HTTP there: /metrics for Prometheus, /status, /livez, /readyz (on 127.0.0.1)",
+              kOwn);
   table.value("--exit-code", options.exit_code, parse_exit_code_style, "drun|torchrun",
               "torchrun: 1 for every failure (drun)", kOwn);
 }

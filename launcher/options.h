@@ -126,7 +126,7 @@ struct Options {
   std::optional<std::chrono::milliseconds> shutdown_timeout{};
   std::optional<std::string> report{};
   std::optional<std::string> events{};
-  std::optional<Endpoint> metrics{};  // --metrics-port; an empty host: every address
+  std::optional<Endpoint> metrics{};  // --metrics-port; a numeric address
   std::optional<ExitCodeStyle> exit_code{};
   // drun itself.
   std::optional<DryRun> dry_run{};

@@ -5,6 +5,7 @@
 
 #include "agent/worker_command.h"
 #include "launcher/doctor/doctor.h"
+#include "launcher/hosts/exports.h"
 #include "launcher/hosts/host_plan.h"
 #include "launcher/option_values.h"
 #include "launcher/placement/plan_placement.h"
@@ -124,7 +125,7 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
 
 Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, int workers) {
   if (!options.virtual_local_rank || options.gpus_per_worker) return {};
-  const auto list = variable(host, "CUDA_VISIBLE_DEVICES");
+  const auto list = workers_variable(host, "CUDA_VISIBLE_DEVICES");
   if (!list) return {};
   const std::size_t devices = agent::visible_devices(*list).size();
   if (devices >= static_cast<std::size_t>(workers)) return {};
@@ -137,12 +138,13 @@ Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, 
 std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int workers,
                                                const Options& options, Remarks& remarks) {
   std::vector<EnvironmentEntry> environment = host.environment;
+  for (const EnvironmentEntry& entry : host.exports) hosts::put(environment, entry);
   if (!options.pass_secret) {
     std::erase_if(environment, [](const auto& entry) { return entry.first == kSecretVariable; });
   }
-  if (!variable(host, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+  if (!workers_variable(host, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  if (workers > 1 && !options.omp_threads && !variable(host, "OMP_NUM_THREADS")) {
+  if (workers > 1 && !options.omp_threads && !workers_variable(host, "OMP_NUM_THREADS")) {
     environment.emplace_back("OMP_NUM_THREADS", "1");
     remarks.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
                             " workers; set it or --omp-threads to choose");

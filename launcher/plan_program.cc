@@ -21,7 +21,7 @@ struct OnPath {
   std::string path;
 };
 OnPath look_on_path(const std::string& name, const HostFacts& host) {
-  const std::string list = variable(host, "PATH").value_or("/bin:/usr/bin");
+  const std::string list = workers_variable(host, "PATH").value_or("/bin:/usr/bin");
   OnPath found;
   for (std::size_t begin = 0; begin <= list.size();) {
     const std::size_t end = std::min(list.find(':', begin), list.size());
@@ -37,9 +37,10 @@ OnPath look_on_path(const std::string& name, const HostFacts& host) {
 }
 
 std::optional<std::string> find_python(const HostFacts& host) {
-  if (const auto python = variable(host, "PYTHON_EXEC"); python && !python->empty()) return python;
+  if (const auto python = workers_variable(host, "PYTHON_EXEC"); python && !python->empty())
+    return python;
   for (const char* home : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    const auto folder = variable(host, home);
+    const auto folder = workers_variable(host, home);
     if (!folder || folder->empty()) continue;
     for (const char* name : {"/bin/python3", "/bin/python"}) {
       if (host.probe(*folder + name) == FileKind::Executable) return *folder + name;

@@ -46,6 +46,13 @@ Console::Console(asio::io_context& io, Log log, int fd, std::string name, Listen
   open();
 }
 
+Console::Console(Console& channel, FrameType type)
+    : log_(channel.log_),
+      fd_(-1),
+      readiness_(channel.readiness_.get_executor()),
+      channel_(&channel),
+      type_(type) {}
+
 void Console::open() {
   struct stat about {};
   if (::fstat(fd_, &about) != 0) return lose(errno);
@@ -68,7 +75,32 @@ void Console::open() {
   readiness.release();
 }
 
+void Console::flush_to_channel() {
+  std::string_view bytes = queue_.bytes();
+  while (!bytes.empty() && !channel_->is_gone()) {
+    const std::string_view piece = bytes.substr(0, kMostTextFrameBytes);
+    channel_->queue().put(frame_head(type_, piece.size()));
+    channel_->queue().put(piece);
+    bytes.remove_prefix(piece.size());
+  }
+  queue_.consume(queue_.size_bytes());
+  channel_->flush();
+}
+
+// The queue begins where the last write ended.
+void Console::count_written(std::size_t bytes) {
+  std::string_view queued = queue_.bytes();
+  while (bytes > 0) {
+    if (frame_left_bytes_ == 0) frame_left_bytes_ = frame_bytes(queued);
+    const std::size_t size = std::min(bytes, frame_left_bytes_);
+    frame_left_bytes_ -= size;
+    bytes -= size;
+    queued.remove_prefix(size);
+  }
+}
+
 void Console::flush() {
+  if (channel_ != nullptr) return flush_to_channel();
   if (is_gone_) return queue_.clear();
   if (!is_waiting_) write_what_it_takes();
   if (queue_.size_bytes() > kHighWaterBytes) is_congested_ = true;
@@ -81,6 +113,7 @@ void Console::write_what_it_takes() {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) break;
     if (written < 0) return lose(errno);
+    if (is_channel_) count_written(static_cast<std::size_t>(written));
     queue_.consume(static_cast<std::size_t>(written));
   }
   if (!is_empty()) wait_for_room();
@@ -133,6 +166,8 @@ void Console::lose(int error_number) {
 }
 
 void Console::stop() {
+  if (channel_ != nullptr) return channel_->stop();
+  if (!is_gone_) unfinished_frame_ = queue_.bytes().substr(0, frame_left_bytes_);
   is_gone_ = true;
   error_code ignored;
   readiness_.close(ignored);

@@ -9,6 +9,9 @@
 //          PIPE_BUF stay whole: pipes get pieces of whole lines that the kernel takes as one.
 // Flow:    put bytes into queue(), then flush(). While is_congested(), stop putting; on_room is
 //          called when there is room again, on_empty when all has been written.
+// Channel: of an agent that a starter on another host reads (agent/host_channel.h), stdout and
+// stderr
+//          are consoles whose bytes become frames in the queue of a third one, the channel.
 // Owner:   Output; destroyed after io_context.run() has returned; stop() makes it return.
 // Thread:  the io_context's only.   Errors: none; a console that fails is gone: logged once, its
 //          queue dropped, and is_gone() from then on. Requires SIGPIPE to be ignored.
@@ -20,6 +23,7 @@
 #include <string>
 #include <string_view>
 
+#include "agent/host_channel.h"
 #include "agent/output/line_buffer.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/log.h"
@@ -42,19 +46,33 @@ class Console {
 
   // `name` is for the log: "stdout". Both callbacks come from the loop or from flush().
   Console(asio::io_context& io, Log log, int fd, std::string name, Listener listener);
+  // Its bytes become frames of `type` on `channel`, whose callbacks stand for its own.
+  Console(Console& channel, FrameType type);
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
+
+  // Of a channel: holds whole frames only.
+  Console& as_channel() {
+    is_channel_ = true;
+    return *this;
+  }
 
   LineQueue& queue() { return queue_; }
   void flush();
 
-  bool is_congested() const { return is_congested_; }
-  bool is_empty() const { return queue_.size_bytes() == 0; }
-  bool is_gone() const { return is_gone_; }
+  bool is_congested() const { return channel_ ? channel_->is_congested() : is_congested_; }
+  bool is_empty() const {
+    return queue_.size_bytes() == 0 && (channel_ == nullptr || channel_->is_empty());
+  }
+  bool is_gone() const { return channel_ ? channel_->is_gone() : is_gone_; }
   bool is_terminal() const { return kind_ == Kind::Terminal; }
 
   // Drops what is queued and waits for nothing any more.
   void stop();
+
+  // Of a channel, after stop(): the rest of a frame that was written in part. It has to precede
+  // whatever else is written to the descriptor.
+  const std::string& unfinished_frame() const { return unfinished_frame_; }
 
  private:
   enum class Kind { File, Pipe, Terminal, Socket };
@@ -65,6 +83,8 @@ class Console {
   void write_what_it_takes();
   void wait_for_room();
   void lose(int error_number);
+  void flush_to_channel();
+  void count_written(std::size_t bytes);
 
   Log log_;
   std::string name_;
@@ -78,6 +98,11 @@ class Console {
   bool is_waiting_ = false;
   bool is_congested_ = false;
   bool is_gone_ = false;
+  Console* channel_ = nullptr;
+  FrameType type_ = FrameType::Out;
+  bool is_channel_ = false;
+  std::size_t frame_left_bytes_ = 0;  // of the frame that was written in part
+  std::string unfinished_frame_;
 };
 
 }  // namespace drun::agent

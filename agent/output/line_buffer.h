@@ -43,6 +43,8 @@ class LineQueue {
   bool is_open() const { return open_stream_ != 0; }
   // Ends an open line.
   void end_line();
+  // For a queue of bytes that are not lines and have no LineBuffer.
+  void put(std::string_view bytes) { bytes_.append(bytes); }
 
  private:
   friend class LineBuffer;

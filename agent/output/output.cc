@@ -14,11 +14,22 @@ namespace drun::agent {
 Result<void> Output::Impl::prepare(std::string_view run_id) {
   assert(!out_);
   std::signal(SIGPIPE, SIG_IGN);
-  out_ = make_console(fds_.out, "stdout");
-  if (!is_same_file(fds_.out, fds_.err)) err_ = make_console(fds_.err, "stderr");
+  open_consoles();
   own_lines_.emplace(++streams_made_, "");
   if (spec_.gathers) open_gathering();
   return files_.make(spec_.log_dir, run_id, holds_streams());
+}
+
+void Output::Impl::open_consoles() {
+  if (spec_.channel_fd) {
+    channel_ = make_console(*spec_.channel_fd, "the channel to the starter");
+    channel_->as_channel();
+    out_ = std::make_unique<Console>(*channel_, FrameType::Out);
+    err_ = std::make_unique<Console>(*channel_, FrameType::Err);
+    return;
+  }
+  out_ = make_console(fds_.out, "stdout");
+  if (!is_same_file(fds_.out, fds_.err)) err_ = make_console(fds_.err, "stderr");
 }
 
 bool Output::Impl::holds_streams() const {
@@ -39,8 +50,9 @@ void Output::Impl::open_gathering() {
       .on_room = [this] { wake_all(); },
       .on_idle = [this] { check_drained(); },
       .on_lost = [this](const std::vector<rendezvous::Lines>& lines) { take_back(lines); }});
-  if (spec_.gathers_by_stdout) {
-    to_stdout_.emplace(io_, ++streams_made_, *out_, *link_, [this](int local_rank) {
+  if (spec_.gathers_by_channel) {
+    assert(channel_);
+    to_stdout_.emplace(io_, *channel_, *link_, [this](int local_rank) {
       return rendezvous::LinesFrom{.node_rank = world_.node_rank,
                                    .rank = world_.base_rank + local_rank,
                                    .role = role_of(world_, local_rank).name};
@@ -187,11 +199,10 @@ void Output::Impl::say(std::string_view line) {
   console.flush();
 }
 
-void Output::Impl::tell_starter(std::string_view line) {
-  if (out_->is_gone()) return;
-  if (!starters_lines_) starters_lines_.emplace(++streams_made_, "");
-  starters_lines_->take(line, out_->queue());
-  out_->flush();
+void Output::Impl::tell_starter(std::string_view control) {
+  if (!channel_ || channel_->is_gone()) return;
+  channel_->queue().put(to_frame(FrameType::Control, control));
+  channel_->flush();
 }
 
 void Output::Impl::finish() {
@@ -238,7 +249,8 @@ rendezvous::LineTaker* Output::line_taker(
 bool Output::is_held_up() const { return impl_->is_held_up(); }
 rendezvous::Client::LineListener* Output::line_listener() { return impl_->line_listener(); }
 void Output::say(std::string_view line) { impl_->say(line); }
-void Output::tell_starter(std::string_view line) { impl_->tell_starter(line); }
+void Output::tell_starter(std::string_view control) { impl_->tell_starter(control); }
+std::string Output::unfinished_frame() const { return impl_->unfinished_frame(); }
 std::string Output::log_place() const { return impl_->log_place(); }
 void Output::finish() { impl_->finish(); }
 void Output::stop() { impl_->stop(); }

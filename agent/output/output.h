@@ -10,7 +10,7 @@
 // Gather:  with OutputSpec::gathers the lines of all nodes go to the coordinator's Output: there
 //          line_taker() shows them (gathered_lines.h), elsewhere line_listener() sends them
 //          (gather_link.h). Those of this node count as handed over once the other has passed them
-//          on; what cannot reach it any more is shown here. With gathers_by_stdout they go to the
+//          on; what cannot reach it any more is shown here. With gathers_by_channel they go to the
 //          starter of --hosts instead (gather/stdout_lines.h).
 // Units:   at most kHighWaterBytes and one read wait for a console; 1 MiB a stream for a line
 //          without an end (longer ones come out in pieces, see line_buffer.h).
@@ -102,9 +102,13 @@ class Output {
   // Never waits; dropped when the console is gone.
   void say(std::string_view line);
 
-  // A line for whoever reads standard output (launcher/hosts/hand_over.h), between the others; with
-  // its newline. Never waits; dropped when the console is gone.
-  void tell_starter(std::string_view line);
+  // A control message to the starter (agent/host_channel.h). Never waits; dropped without a
+  // channel.
+  void tell_starter(std::string_view control);
+
+  // After stop(): the rest of a frame on the channel that was written in part; must be written
+  // before any other frame.
+  std::string unfinished_frame() const;
 
   // The run's directory; empty: none.
   std::string log_place() const;

@@ -52,7 +52,8 @@ class Output::Impl {
     return (out_ && out_->is_congested()) || (err_ && err_->is_congested());
   }
   void say(std::string_view line);
-  void tell_starter(std::string_view line);
+  void tell_starter(std::string_view control);
+  std::string unfinished_frame() const { return channel_ ? channel_->unfinished_frame() : ""; }
   const std::string& log_place() const { return files_.place(); }
   void finish();
   void stop();
@@ -82,6 +83,7 @@ class Output::Impl {
   void take_back(const std::vector<rendezvous::Lines>& lines);
   void wake_all();
   std::unique_ptr<Console> make_console(int fd, std::string name);
+  void open_consoles();
   bool holds_streams() const;
   std::size_t pipe_bytes() const;
   Result<WorkerStreams> open_worker(int local_rank);
@@ -102,16 +104,17 @@ class Output::Impl {
   ConsoleFds fds_;
   LogFiles files_;
   World world_;
+  std::unique_ptr<Console>
+      channel_;  // with spec_.channel_fd: of out_ and err_, which come after it
   std::unique_ptr<Console> out_;
   std::unique_ptr<Console> err_;  // null: the same file as out_
   // With spec_.gathers: what this node sends, and what it is sent.
   std::optional<GatherLink> link_;
   std::unique_ptr<GatheredLines> gathered_;
-  std::optional<StdoutLines> to_stdout_;  // with spec_.gathers_by_stdout, in place of gathered_
+  std::optional<StdoutLines> to_stdout_;  // with spec_.gathers_by_channel, instead of gathered_
   std::function<void(std::uint64_t, std::size_t)> on_taken_;
   std::optional<std::uint64_t> trip_;  // of link_, for this round's streams
   std::optional<LineBuffer> own_lines_;
-  std::optional<LineBuffer> starters_lines_;
   std::unique_ptr<char[]>
       buffer_;  // kReadBytes; not filled with zeros, that takes longer than all reads
   std::uint64_t streams_made_ = 0;

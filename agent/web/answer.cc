@@ -18,7 +18,8 @@ Answer answer(std::string_view method, std::string_view target,
   const std::string_view page = target.substr(0, target.find('?'));
   if (page == "/livez") return {.body = "alive\n"};
   if (page == "/readyz") return readiness(status().phase);
-  if (page == "/status") return {.type = "application/json", .body = status_json(status())};
+  if (page == "/status")
+    return {.type = "application/json", .body = status_json(without_arguments(status()))};
   if (page == "/metrics") {
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text(status())};
   }

@@ -1,7 +1,9 @@
-// core. What this node's agent says to whom asks over HTTP.
+// core. What this node's agent answers over HTTP, to anyone who reaches the port: no arguments of
+// programs and nothing of their environment.
 //
-//   GET /metrics   Prometheus's text          /livez    200 as long as the agent answers
-//   GET /status    `drun status --node --json`    /readyz   200 while workers run, else 503
+//   GET /metrics   Prometheus's text               /livez    200 as long as the agent answers
+//   GET /status    `drun status --node --json`,    /readyz   200 while workers run, else 503
+//                  of commands only the program
 //
 // Errors:  none: 404 names the pages there are, 405 what may be asked.   Thread: any.
 #pragma once

@@ -42,12 +42,9 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::io_context& io, Ask ask) : acceptor_(io), later_(io), ask_(std::move(ask)) {}
 
-  // Of both families where there are both.
   void open(const Endpoint& where) {
-    const bool is_any = where.host.empty();
-    tcp::endpoint at(is_any ? asio::ip::address(asio::ip::address_v6::any())
-                            : asio::ip::make_address(where.host),
-                     where.port);
+    tcp::endpoint at(asio::ip::make_address(where.host), where.port);
+    const bool is_any = at.address() == asio::ip::address_v6::any();
     error_code no_v6;
     acceptor_.open(at.protocol(), no_v6);
     if (no_v6 && is_any) {
@@ -140,8 +137,8 @@ Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const Endpoin
     impl->open(where);
   } catch (const boost::system::system_error& error) {
     impl->stop();
-    return Error{ErrorCode::System, "cannot listen on port " + std::to_string(where.port) +
-                                        (where.host.empty() ? "" : " of " + where.host) +
+    return Error{ErrorCode::System, "cannot listen on port " + std::to_string(where.port) + " of " +
+                                        where.host +
                                         " for --metrics-port: " + error.code().message() +
                                         "; give another one, or 0 for any free one"};
   }

@@ -24,7 +24,8 @@ class Server {
  public:
   using Ask = std::function<Answer(std::string_view method, std::string_view target)>;
 
-  // An empty host: every address of this machine; else a numeric one. Port 0: a free one.
+  // A numeric address; "::" is every address of both families, or of IPv4 where there is no IPv6.
+  // Port 0: a free one.
   static Result<std::unique_ptr<Server>> open(asio::io_context& io, const Endpoint& where, Ask ask);
   ~Server();
   Server(const Server&) = delete;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/worker_stdin.h"
+#include "launcher/hosts/hand_over.h"
 #include "launcher/hosts/launching.h"
 
 namespace drun::hosts {
@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMostNamed = 8;
 
 SshSpec with_first_line(SshSpec spec) {
-  spec.first_line = relay_line();
+  spec.first_line = relay_line(spec.nonce);
   return spec;
 }
 
@@ -33,55 +33,43 @@ class Branch::Session final : public HostSession {
 
   const std::string& name() const { return start_.name; }
   const SessionListener& listener() const { return listener_; }
-  bool has_hello() const { return has_hello_; }
-  void take_hello(const Hello& hello) {
-    has_hello_ = true;
-    listener_.on_hello(hello);
-  }
-  // Absent: it goes on.
-  std::optional<RelayEnded> take(std::string_view line);
+  bool has_spoken() const { return has_spoken_; }
+  void take(const agent::Frame& frame);
 
  private:
   Branch& branch_;
   std::size_t host_;
   RelayStart start_;
   SessionListener listener_;
-  bool has_hello_ = false;
+  bool has_spoken_ = false;  // its agent, or the relay for it
 };
 
-std::optional<RelayEnded> Branch::Session::take(std::string_view line) {
-  constexpr std::string_view kEnded = "ended ";
-  if (line.starts_with(kEnded)) {
-    Result<RelayEnded> ended = parse_relay_ended(line.substr(kEnded.size()));
-    return ended ? *std::move(ended) : RelayEnded{.code = kSshFailed, .words = {}};
-  }
-  if (!has_hello_) {
-    if (const Result<Hello> hello = parse_hello(line)) take_hello(*hello);
-    return std::nullopt;
-  }
-  const auto room = agent::parse_room(line);
-  if (room && listener_.on_room)
-    listener_.on_room(*room);
-  else if (const Result<End> end = parse_end(line))
-    listener_.on_end(*end);
-  return std::nullopt;
+void Branch::Session::take(const agent::Frame& frame) {
+  using agent::FrameType;
+  const bool is_stderr = frame.type == FrameType::StrayErr;
+  if (is_stderr || frame.type == FrameType::StrayOut)
+    return listener_.on_stray(is_stderr, frame.payload);
+  has_spoken_ = has_spoken_ || frame.type == FrameType::Control;
+  listener_.on_frame(frame);
 }
 
-Branch::Branch(asio::io_context& io, std::vector<char>& buffer, SshConsoles consoles, SshSpec spec,
-               Log log, std::function<bool()> is_held_up)
+Branch::Branch(asio::io_context& io, std::vector<char>& buffer, SshSpec spec, Log log,
+               SessionListener listener)
     : name_(spec.name),
       log_(std::move(log)),
       grace_(io),
-      ssh_(io, buffer, consoles, with_first_line(std::move(spec)),
+      on_stray_(std::move(listener.on_stray)),
+      ssh_(io, buffer, with_first_line(std::move(spec)),
            SessionListener{
-               .on_hello = [this](const Hello& hello) { take_hello(hello); },
-               .on_end = [](const End&) {},
-               .on_frame = [this](const agent::FrameHead& head,
-                                  std::string_view payload) { take_frame(head, payload); },
-               .is_held_up = std::move(is_held_up),
-               .on_relayed = [this](std::string_view line) { take_line(line); },
-               .on_ended = [this](int code, const std::string& words) { take_end(code, words); }}) {
-}
+               .on_frame = [this](const agent::Frame& frame) { take(frame); },
+               .on_stray =
+                   [this](bool is_stderr, std::string_view text) {
+                     if (!text.empty()) is_line_open_[is_stderr ? 1 : 0] = !text.ends_with('\n');
+                     on_stray_(is_stderr, text);
+                   },
+               .is_held_up = std::move(listener.is_held_up),
+               .on_ended = [this](int code,
+                                  const std::string& reason) { take_end(code, reason); }}) {}
 
 std::unique_ptr<HostSession> Branch::session(std::size_t host, RelayStart start,
                                              SessionListener listener) {
@@ -111,29 +99,26 @@ void Branch::kill(std::size_t host) {
   send({.deed = RelayCommand::Deed::Kill, .host = host}, {});
 }
 
-// The relay's own; one that cannot serve answers for all its hosts.
-void Branch::take_hello(const Hello& hello) {
-  if (hello.protocol == kProtocol && hello.problem.empty()) return;
-  const auto sessions = sessions_;
-  for (const auto& [host, session] : sessions)
-    if (!session->has_hello()) session->take_hello(hello);
-}
-
-void Branch::take_line(std::string_view line) {
-  const auto about = parse_relayed(line);
+void Branch::take(const agent::Frame& frame) {
+  using agent::FrameType;
+  if (frame.type == FrameType::Control) return take_hello(frame);
+  const auto about =
+      frame.type == FrameType::Relayed ? agent::parse_relayed(frame.payload) : std::nullopt;
   const auto found = about ? sessions_.find(about->host) : sessions_.end();
   if (found == sessions_.end()) return;
   Session& session = *found->second;
-  const auto ended = session.take(about->line);
-  if (!ended) return;
+  if (about->frame.type != FrameType::Ended) return session.take(about->frame);
   forget(about->host);
-  session.listener().on_ended(ended->code, ended->words);
+  session.listener().on_ended(parse_ended(about->frame.payload).value_or(kSshFailed), "");
 }
 
-void Branch::take_frame(const agent::FrameHead& head, std::string_view payload) {
-  const auto found = head.host ? sessions_.find(*head.host) : sessions_.end();
-  if (found == sessions_.end() || !found->second->listener().on_frame) return;
-  found->second->listener().on_frame(head, payload);
+// The relay's own; one that cannot serve answers for all its hosts.
+void Branch::take_hello(const agent::Frame& frame) {
+  const Result<Hello> hello = parse_hello(frame.payload);
+  if (!hello || (hello->protocol == kProtocol && hello->problem.empty())) return;
+  const auto sessions = sessions_;
+  for (const auto& [host, session] : sessions)
+    if (!session->has_spoken()) session->take(frame);
 }
 
 void Branch::forget(std::size_t host) {
@@ -146,14 +131,17 @@ void Branch::forget(std::size_t host) {
   });
 }
 
-void Branch::take_end(int code, const std::string& words) {
+void Branch::take_end(int code, const std::string& reason) {
   grace_.cancel();
+  // The first host's session may have ended before.
+  for (const bool is_stderr : {false, true})
+    if (is_line_open_[is_stderr ? 1 : 0]) on_stray_(is_stderr, "\n");
   const auto left = std::exchange(sessions_, {});
   std::string names;
   std::size_t count = 0;
   bool was_running = false;
   for (const auto& [host, session] : left) {
-    was_running = was_running || session->has_hello();
+    was_running = was_running || session->has_spoken();
     if (session->name() == name_) continue;
     if (++count <= kMostNamed) names += (count == 1 ? "" : ", ") + session->name();
   }
@@ -162,7 +150,7 @@ void Branch::take_end(int code, const std::string& words) {
     log_.warning("lost the ssh connection of " + name_ + ", and with it what is behind: " + names);
   for (const auto& [host, session] : left) {
     const bool is_first = session->name() == name_;
-    const std::string why = is_first ? words : "behind " + name_ + ", which is not there";
+    const std::string why = is_first ? reason : "behind " + name_ + ", which is not there";
     session->listener().on_ended(code == 0 ? kSshFailed : code, why);
   }
 }

@@ -6,6 +6,8 @@
 // Thread:  the io_context's only.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -22,9 +24,10 @@ class Branch {
  public:
   class Session;
 
-  // `spec`: of the ssh to the first host, but for the first line.
-  Branch(asio::io_context& io, std::vector<char>& buffer, SshConsoles consoles, SshSpec spec,
-         Log log, std::function<bool()> is_held_up);
+  // `spec`: of the ssh to the first host, but for the first line. `listener`: its on_stray gets the
+  // text of that ssh, its is_held_up stops the reading; no other part of it is used.
+  Branch(asio::io_context& io, std::vector<char>& buffer, SshSpec spec, Log log,
+         SessionListener listener);
   Branch(const Branch&) = delete;
   Branch& operator=(const Branch&) = delete;
 
@@ -36,10 +39,9 @@ class Branch {
   void begin(std::size_t host, Session& session, const RelayStart& start);
   void send(const RelayCommand& command, std::string_view bytes);
   void kill(std::size_t host);
-  void take_hello(const Hello& hello);
-  void take_line(std::string_view line);
-  void take_frame(const agent::FrameHead& head, std::string_view payload);
-  void take_end(int code, const std::string& words);
+  void take(const agent::Frame& frame);
+  void take_hello(const agent::Frame& frame);
+  void take_end(int code, const std::string& reason);
   void forget(std::size_t host);
 
   std::string name_;
@@ -49,6 +51,8 @@ class Branch {
   std::set<std::size_t> killed_;
   bool has_started_ = false;
   bool is_let_go_ = false;
+  std::function<void(bool is_stderr, std::string_view)> on_stray_;
+  std::array<bool, 2> is_line_open_{};  // of ssh's text: [0 stdout, 1 stderr]
   SshSession ssh_;
 };
 

@@ -1,4 +1,5 @@
-// core. -x: variables for the workers on the hosts.
+// core. -x: variables for the workers. They change nothing about drun itself, here or on the hosts;
+// CUDA_VISIBLE_DEVICES and its kin say on the hosts which GPUs drun counts and places.
 //
 //          -x VAR          with the value that it has here; when it has none, a warning
 //          -x VAR=VALUE    the value goes to the end of the word, commas included

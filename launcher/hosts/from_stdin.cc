@@ -1,5 +1,6 @@
 #include "launcher/hosts/from_stdin.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 
 #include "agent/agent.h"
 #include "agent/guardian.h"
+#include "agent/host_channel.h"
 #include "launcher/doctor/doctor.h"
 #include "launcher/exit_code.h"
 #include "launcher/host.h"
@@ -29,6 +31,7 @@
 #include "launcher/report_json.h"
 #include "launcher/run_job.h"
 #include "launcher/version.h"
+#include "rendezvous/unique_fd.h"
 
 namespace drun::hosts {
 namespace {
@@ -52,11 +55,46 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
-void write_out(std::string_view text) { write_all(STDOUT_FILENO, text); }
+// ssh's standard output, as a descriptor that no worker and no tool inherits. What this process
+// prints to its fd 1 goes to standard error then.
+Result<UniqueFd> take_channel() {
+  UniqueFd channel(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (!channel || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+    return system_error("duplicate standard output", errno);
+  return channel;
+}
 
-int decline(const std::string& problem, int code) {
-  write_out(to_line(Hello{.version = kVersion, .problem = problem, .exit_code = code}));
-  return code;
+class Channel {
+ public:
+  Channel(UniqueFd fd, std::string nonce) : fd_(std::move(fd)), nonce_(std::move(nonce)) {}
+
+  int fd() const { return fd_.get(); }
+  const std::string& nonce() const { return nonce_; }
+  // The first frame.
+  void hello(const Hello& hello) const {
+    write_all(fd_.get(),
+              agent::preamble(nonce_) + agent::to_frame(agent::FrameType::Control, to_text(hello)));
+  }
+  int decline(const std::string& problem, int code) const {
+    hello({.version = kVersion, .problem = problem, .exit_code = code});
+    return code;
+  }
+  // `unfinished`: the rest of the frame before.
+  void end(const End& end, const std::string& unfinished) const {
+    std::string text = to_text(end);
+    if (text.size() > kMostLineBytes) text = to_text(End{end.exit_code, end.text, {}});
+    write_all(fd_.get(), unfinished + agent::to_frame(agent::FrameType::Control, text));
+  }
+
+ private:
+  UniqueFd fd_;
+  std::string nonce_;
+};
+
+// The starter cannot read frames of this version.
+int decline_in_words(const std::string& problem) {
+  std::fprintf(stderr, "drun: %s\n", problem.c_str());
+  return kRendezvousRefused;
 }
 
 struct Problem {
@@ -64,11 +102,19 @@ struct Problem {
   int exit_code = 0;
 };
 
+// Which GPUs there are for workers: the agent counts and places them.
+bool names_devices(std::string_view name) {
+  return name == "CUDA_VISIBLE_DEVICES" || name == "HIP_VISIBLE_DEVICES" ||
+         name == "ROCR_VISIBLE_DEVICES";
+}
+
+// Other variables are the workers' alone (HostFacts::exports).
 std::optional<Problem> enter(const Start& start) {
   for (const auto& [name, value] : start.environment) {
     const bool is_name = !name.empty() && name.find('=') == name.npos;
-    if (!is_name || ::setenv(name.c_str(), value.c_str(), 1) != 0)
-      return Problem{"cannot set the variable \"" + name + "\"", kUsage};
+    const bool is_set =
+        is_name && (!names_devices(name) || ::setenv(name.c_str(), value.c_str(), 1) == 0);
+    if (!is_set) return Problem{"cannot set the variable \"" + name + "\"", kUsage};
   }
   if (::chdir(start.directory.c_str()) == 0) return std::nullopt;
   return Problem{"no folder " + start.directory + " here: " + system_message(errno) +
@@ -99,7 +145,7 @@ void label_lines(Plan& plan, const Start& start, const HostFacts& host) {
 void send_lines(OutputSpec& output, const Start& start) {
   if (!start.sends_lines) return;
   output.gathers = true;
-  output.gathers_by_stdout = true;
+  output.gathers_by_channel = true;
   if (!start.keeps_all) return;
   for (auto& streams : output.streams)
     for (StreamPlan& stream : streams) stream.to_file = true;
@@ -115,7 +161,8 @@ ReportStyle style_of(const Start& start, const std::string& invoked_as) {
 }
 
 // The job; its outcome goes to the starter, who tells it.
-int run(const Plan& plan, const Start& start, const std::string& invoked_as) {
+int run(const Plan& plan, const Start& start, const Channel& channel,
+        const std::string& invoked_as) {
   const Log log = job_log(plan, invoked_as);
   for (const std::string& note : plan.notes) log.debug(note);
   for (const std::string& warning : plan.warnings) log.warning(warning);
@@ -128,14 +175,12 @@ int run(const Plan& plan, const Start& start, const std::string& invoked_as) {
             .text = is_told ? std::string() : report_text(ended.outcome, style),
             .report = {}};
     end.report = report_json(ended.outcome, end.exit_code, plan.agent.worker.placements);
-    std::string line = to_line(end);
-    if (line.size() > kMostLineBytes) line = to_line(End{end.exit_code, end.text, {}});
-    write_out(line);
+    channel.end(end, ended.unfinished_frame);
     return end.exit_code;
   });
   if (code) return *code;
-  write_out(to_line(
-      End{exit_code(code.error(), plan.exit_codes), error_text(invoked_as, code.error()), {}}));
+  channel.end({exit_code(code.error(), plan.exit_codes), error_text(invoked_as, code.error()), {}},
+              "");
   return exit_code(code.error(), plan.exit_codes);
 }
 
@@ -150,34 +195,40 @@ int run_from_stdin() {
                  line.error().message.c_str());
     return kUsage;
   }
-  write_all(STDERR_FILENO, std::string(kMark).append(kBegins) + "\n");
-  if (const auto protocol = parse_relay_line(*line)) {
-    if (*protocol != kProtocol) return decline("another version of drun", kRendezvousRefused);
-    return run_relay(input.take_rest());
+  Result<UniqueFd> fd = take_channel();
+  if (!fd) return decline_in_words(fd.error().message);
+  if (const auto relay = parse_relay_line(*line)) {
+    if (relay->protocol != kProtocol) return decline_in_words("another version of drun");
+    return run_relay(input.take_rest(), {.fd = fd->get(), .nonce = relay->nonce});
   }
   const Result<Start> start = parse_start(*line);
-  if (!start) return decline(start.error().message, kRendezvousRefused);
-  if (start->protocol != kProtocol) return decline("another version of drun", kRendezvousRefused);
-  if (const auto problem = enter(*start)) return decline(problem->text, problem->exit_code);
+  if (!start) return decline_in_words("another version of drun: " + start.error().message);
+  if (start->protocol != kProtocol) return decline_in_words("another version of drun");
+  const Channel channel(*std::move(fd), start->nonce);
+  if (const auto problem = enter(*start)) return channel.decline(problem->text, problem->exit_code);
   HostFacts host = look_at_host();
+  for (const EnvironmentEntry& entry : start->environment)
+    if (!names_devices(entry.first)) host.exports.push_back(entry);
   if (!start->secret.empty()) put(host.environment, {kSecretVariable, start->secret});
   const Result<Options> options = options_of(*start, host);
-  if (!options) return decline(options.error().message, kUsage);
+  if (!options) return channel.decline(options.error().message, kUsage);
   Result<Plan> plan = make_plan(*options, host);
-  if (!plan) return decline(plan.error().message, exit_code(plan.error(), ExitCodeStyle::Drun));
+  if (!plan)
+    return channel.decline(plan.error().message, exit_code(plan.error(), ExitCodeStyle::Drun));
   if (plan->cannot_start)
-    return decline(plan->cannot_start->message, exit_code(plan->cannot_start->status));
+    return channel.decline(plan->cannot_start->message, exit_code(plan->cannot_start->status));
   if (!start->host.empty()) plan->agent.host = start->host;
   label_lines(*plan, *start, host);
+  plan->agent.output.channel_fd = channel.fd();
   send_lines(plan->agent.output, *start);
-  write_out(to_line(Hello{.version = kVersion}));
+  channel.hello({.version = kVersion});
   for (;;) {
     const Result<std::string> word = input.read(std::nullopt);
     if (!word) return 0;  // the starter changed its mind, or is gone
     if (*word == "go") break;
   }
   plan->agent.lifeline = input.take_rest();
-  return run(*plan, *start, options->invoked_as);
+  return run(*plan, *start, channel, options->invoked_as);
 }
 
 }  // namespace drun::hosts

@@ -10,6 +10,7 @@ std::string to_line(const Start& start) {
   for (const auto& [name, value] : start.environment)
     environment.push_back(json_texts({name, value}));
   Json json = {{"protocol", start.protocol},
+               {"nonce", to_characters(start.nonce)},
                {"arguments", json_texts(start.arguments)},
                {"environment", std::move(environment)},
                {"directory", to_characters(start.directory)},
@@ -26,25 +27,26 @@ std::string to_line(const Start& start) {
   return json.dump() + "\n";
 }
 
-std::string to_line(const Hello& hello) {
+std::string to_text(const Hello& hello) {
   const Json json = {{"protocol", hello.protocol},
                      {"version", to_characters(hello.version)},
                      {"problem", to_characters(hello.problem)},
                      {"exit_code", hello.exit_code}};
-  return std::string(kMark) + json.dump() + "\n";
+  return json.dump();
 }
 
-std::string to_line(const End& end) {
+std::string to_text(const End& end) {
   const Json json = {{"exit_code", end.exit_code},
                      {"text", to_characters(end.text)},
                      {"report", to_characters(end.report)}};
-  return std::string(kMark) + json.dump() + "\n";
+  return json.dump();
 }
 
 Result<Start> parse_start(std::string_view line) {
   JsonFields fields(line, kMostLineBytes);
   Start start;
   start.protocol = fields.number("protocol");
+  start.nonce = fields.text("nonce");
   start.arguments = fields.words("arguments");
   start.environment = fields.entries("environment");
   start.directory = fields.text("directory");
@@ -68,7 +70,7 @@ Result<Hello> parse_hello(std::string_view line) {
   hello.version = fields.text("version");
   hello.problem = fields.text("problem");
   hello.exit_code = fields.number("exit_code");
-  return fields.take(std::move(hello), "the agent's first line");
+  return fields.take(std::move(hello), "the agent's first message");
 }
 
 Result<End> parse_end(std::string_view line) {
@@ -77,7 +79,7 @@ Result<End> parse_end(std::string_view line) {
   end.exit_code = fields.number("exit_code");
   end.text = fields.text("text");
   end.report = fields.text("report");
-  return fields.take(std::move(end), "the agent's last line");
+  return fields.take(std::move(end), "the agent's last message");
 }
 
 }  // namespace drun::hosts

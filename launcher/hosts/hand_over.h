@@ -1,16 +1,18 @@
-// core. What starter and agent say to each other over ssh's standard input and output, as bytes
-// and as values.
+// core. The messages between starter and agent over ssh's standard input and output, as bytes and
+// as values.
 //
 //   starter -> agent   Start, one line of JSON; then "go" once all hosts are ready; then, any time,
 //                      "signal N", "kill" and empty lines (agent/lifeline.h). With --stdin=rank0
 //                      also "input N", N bytes, and "input end". End of file ends the job there.
-//   agent -> starter   on standard error first kBegins, behind kMark: what came before was the
-//                      login's. Then Hello, once it knows whether it can start; then workers'
-//                      lines; at the end End. Hello and End are lines of JSON behind kMark, which
-//                      no text of people has. "room N" behind it: rank 0 is here, and takes N bytes
-//                      of input more. Workers' lines are text as it is to be shown, or, with
-//                      sends_lines, frames (agent/output/gather/line_frames.h).
+//   agent -> starter   the channel (agent/host_channel.h), whose preamble has Start's nonce.
+//   Control
+//                      frames: Hello first, once the agent knows whether it can start; "room N":
+//                      rank 0 is here, and takes N more bytes of input; at the end End. Hello and
+//                      End are JSON. Workers' lines are Out and Err frames, text as it is shown,
+//                      or, with sends_lines, Lines frames.
 //
+// Text:    the agent's own standard error (a crash, a sanitizer) and what ssh and the login print
+//          are outside of frames: shown behind the host's name, never interpreted.
 // Shape:   every text is bytes: those beyond ASCII travel as the characters U+0080 to U+00FF.
 // Units:   a line is at most kMostLineBytes.
 // Errors:  Refused, saying what is wrong with the line. Never throws.
@@ -26,17 +28,14 @@
 
 namespace drun::hosts {
 
-inline constexpr int kProtocol = 4;
-inline constexpr std::string_view kMark =
-    "\x1e"
-    "drun ";
-inline constexpr std::string_view kBegins = "begins";
+inline constexpr int kProtocol = 5;
 inline constexpr std::size_t kMostLineBytes = std::size_t{4} << 20;
 
 struct Start {
   int protocol = kProtocol;
-  std::vector<std::string> arguments{};  // with argv[0]
-  std::vector<EnvironmentEntry> environment{};
+  std::string nonce{};                          // of the channel's preamble
+  std::vector<std::string> arguments{};         // with argv[0]
+  std::vector<EnvironmentEntry> environment{};  // -x: for the workers alone
   std::string directory{};
   std::string host{};         // what the user calls this machine
   std::string label{};        // in front of workers' lines
@@ -70,10 +69,11 @@ struct End {
 
 // With the newline.
 std::string to_line(const Start& start);
-std::string to_line(const Hello& hello);
-std::string to_line(const End& end);
+// Payloads of Control frames.
+std::string to_text(const Hello& hello);
+std::string to_text(const End& end);
 
-// Without the newline, and without the mark.
+// Without the newline.
 Result<Start> parse_start(std::string_view line);
 Result<Hello> parse_hello(std::string_view line);
 Result<End> parse_end(std::string_view line);

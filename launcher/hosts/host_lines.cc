@@ -22,9 +22,8 @@ Result<void> HostLines::prepare(std::string_view run_id) {
   return files_.make(spec_.log_dir, run_id, true);
 }
 
-void HostLines::take(std::size_t host, const std::string& name, const agent::FrameHead& head,
-                     std::string_view payload) {
-  Result<agent::FramedLines> framed = agent::parse_frame(head, payload);
+void HostLines::take(std::size_t host, const std::string& name, std::string_view payload) {
+  Result<agent::FramedLines> framed = agent::decode_lines(payload);
   if (!framed) {
     if (!std::exchange(has_complained_, true))
       log_.warning("lines of " + name + " are left out: " + framed.error().message);

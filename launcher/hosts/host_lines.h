@@ -43,9 +43,9 @@ class HostLines {
   Result<void> prepare(std::string_view run_id);
   const std::string& place() const { return files_.place(); }
 
-  // `host`: its number, and its name for labels. A frame that is none of ours is logged and left.
-  void take(std::size_t host, const std::string& name, const agent::FrameHead& head,
-            std::string_view payload);
+  // `host`: its number, and its name for labels. A payload that is not one of lines is logged once
+  // and left out.
+  void take(std::size_t host, const std::string& name, std::string_view payload);
   // Nothing comes from there any more.
   void take_end(std::size_t host);
 

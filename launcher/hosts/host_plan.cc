@@ -270,7 +270,7 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
   if (!exports) return exports.error();
   HostPlan plan = frame_of(options, host);
   plan.nodes = nodes_of(*shares, *exports, host, options);
-  auto lines = plan_lines_home(options, host, *exports);
+  auto lines = plan_lines_home(options, host);
   if (!lines) return lines.error();
   plan.lines = *std::move(lines);
   plan.keeps_all_lines = plan.lines && plan.lines->log_dir;
@@ -302,7 +302,7 @@ Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& re
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
   Result<std::vector<EnvironmentEntry>> exports = exported(wishes.exports, here, remarks);
   if (!exports) return exports.error();
-  for (EnvironmentEntry& entry : *exports) put(host.environment, std::move(entry));
+  host.exports = *std::move(exports);
   const auto per_node = wishes.map_by ? wishes.map_by->per_node : std::nullopt;
   const std::optional<int> workers = wishes.np ? wishes.np : per_node;
   if (!workers) return {};

@@ -26,7 +26,7 @@ struct HostNode {
   std::vector<std::string> ssh_command{};  // argv
   // What the agent is told over ssh's standard input.
   std::vector<std::string> arguments{};         // drun's, with argv[0]
-  std::vector<EnvironmentEntry> environment{};  // on top of what the login there gives
+  std::vector<EnvironmentEntry> environment{};  // of its workers: -x, and --include's devices
   std::string label{};                          // in front of its workers' lines
   std::vector<ProgramOptions> programs{};       // of several those that it has
   bool operator==(const HostNode&) const = default;

@@ -1,7 +1,8 @@
 // core. What the starter has of each host: a way to its agent and back, over an ssh of its own
 // (ssh_session.h) or over that of another host (branch.h).
 //
-// Owner:   the starter. on_ended comes once, after everything that was written has been handed
+// Owner:   the starter, or a relay. on_ended comes once, after everything that was written has been
+// handed
 //          over; nothing comes after it.
 // Thread:  the io_context's only.
 #pragma once
@@ -11,22 +12,17 @@
 #include <string>
 #include <string_view>
 
-#include "agent/output/gather/line_frames.h"
-#include "launcher/hosts/hand_over.h"
+#include "agent/host_channel.h"
 
 namespace drun::hosts {
 
 struct SessionListener {
-  std::function<void(const Hello&)> on_hello;
-  std::function<void(const End&)> on_end;
-  // Rank 0 is there, and has room for so much more input.
-  std::function<void(std::size_t bytes)> on_room{};
-  // Lines for files; without it there are none.
-  std::function<void(const agent::FrameHead&, std::string_view payload)> on_frame{};
-  std::function<bool()> is_held_up{};  // nothing is read then, as by a congested console
-  // Of a relay: a line about a host behind it (relay_wire.h).
-  std::function<void(std::string_view line)> on_relayed{};
-  std::function<void(int code, const std::string& words)> on_ended;
+  std::function<void(const agent::Frame&)> on_frame;
+  // Text outside of frames: of the login, of ssh, of the agent's standard error. In any pieces.
+  std::function<void(bool is_stderr, std::string_view text)> on_stray;
+  std::function<bool()> is_held_up;  // nothing is read while it is true; wake() when it ends
+  // ssh's exit code. `reason`: why it ended, where on_stray has not told; may be empty.
+  std::function<void(int code, const std::string& reason)> on_ended;
 };
 
 class HostSession {
@@ -41,7 +37,7 @@ class HostSession {
   // Ends the agent's standard input.
   virtual void let_go() = 0;
   virtual void kill() = 0;
-  // There is room on a console again.
+  // What held up the reading may be over.
   virtual void wake() = 0;
 };
 

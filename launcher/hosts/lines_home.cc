@@ -36,8 +36,7 @@ bool gathers_here(const Options& options) {
          (has_streams(options.redirects) || has_streams(options.tee));
 }
 
-Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const HostFacts& host,
-                                                  const std::vector<EnvironmentEntry>& exports) {
+Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const HostFacts& host) {
   if (Result<void> fits = check(options); !fits) return fits.error();
   if (!gathers_here(options)) return std::optional<OutputSpec>();
   OutputSpec spec;
@@ -45,10 +44,8 @@ Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const 
   spec.has_timestamps = options.timestamps;
   spec.gathers = true;
   spec.label_template = options.programs.empty() ? kHostLabel : kHostRoleLabel;
-  constexpr const char* kLabelVariable = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE";
-  if (const auto label = variable(host, kLabelVariable)) spec.label_template = *label;
-  for (const auto& [name, value] : exports)
-    if (name == kLabelVariable) spec.label_template = value;
+  if (const auto label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"))
+    spec.label_template = *label;
   if (!has_directory(options)) return std::optional(spec);
   const bool is_whole = options.log_dir->starts_with('/') || host.working_directory.empty();
   spec.log_dir = is_whole ? *options.log_dir : host.working_directory + "/" + *options.log_dir;

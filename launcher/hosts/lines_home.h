@@ -9,7 +9,6 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "agent/spec.h"
 #include "launcher/host.h"
@@ -21,8 +20,7 @@ namespace drun::hosts {
 // Whether the hosts' lines come here; then --log-dir and --gather-logs are not theirs.
 bool gathers_here(const Options& options);
 
-// Absent unless gathers_here(). `exports`: what -x sets for the workers.
-Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const HostFacts& host,
-                                                  const std::vector<EnvironmentEntry>& exports);
+// Absent unless gathers_here().
+Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const HostFacts& host);
 
 }  // namespace drun::hosts

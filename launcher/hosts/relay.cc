@@ -31,7 +31,7 @@ constexpr std::size_t kReadBytes = std::size_t{128} << 10;
 
 class Relay {
  public:
-  explicit Relay(std::string pending);
+  Relay(std::string pending, RelayChannel channel);
   int run();
 
  private:
@@ -40,11 +40,11 @@ class Relay {
   void obey(const RelayCommand& command, std::string_view bytes);
   void begin(std::size_t host, std::string_view text);
   SessionListener listener_of(std::size_t host);
-  void tell(std::string_view line);
+  void tell(std::string_view bytes);
+  void pass_on(std::size_t host, const agent::Frame& frame);
   void await_sound();
   void end();
   void end_when_over();
-  std::unique_ptr<agent::Console> make_console(int fd, const char* name);
 
   asio::io_context io_{1};
   Log log_ = console_log({.invoked_as = "drun", .level = LogLevel::Warning, .node_rank = {}});
@@ -55,35 +55,31 @@ class Relay {
   std::array<char, 64 * 1024> bytes_{};
   std::string held_;
   std::optional<RelayCommand> command_;  // whose bytes are still to come
-  std::unique_ptr<agent::Console> out_;
-  std::unique_ptr<agent::Console> err_;
-  agent::LineBuffer own_lines_{1, ""};
+  RelayChannel channel_;
+  std::unique_ptr<agent::Console> out_;  // the channel
   std::map<std::size_t, std::unique_ptr<SshSession>> sessions_;
   std::size_t ended_ = 0;
   bool is_ending_ = false;
 };
 
-Relay::Relay(std::string pending) : held_(std::move(pending)) {}
+Relay::Relay(std::string pending, RelayChannel channel)
+    : held_(std::move(pending)), channel_(std::move(channel)) {}
 
-std::unique_ptr<agent::Console> Relay::make_console(int fd, const char* name) {
-  return std::make_unique<agent::Console>(
-      io_, log_, fd, name,
+int Relay::run() {
+  std::signal(SIGPIPE, SIG_IGN);
+  agent::raise_descriptor_limit();
+  out_ = std::make_unique<agent::Console>(
+      io_, log_, channel_.fd, "the channel to the starter",
       agent::Console::Listener{.on_room =
                                    [this] {
                                      for (const auto& [host, session] : sessions_) session->wake();
                                    },
                                .on_empty = [this] { end_when_over(); }});
-}
-
-int Relay::run() {
-  std::signal(SIGPIPE, SIG_IGN);
-  agent::raise_descriptor_limit();
-  out_ = make_console(STDOUT_FILENO, "stdout");
-  err_ = make_console(STDERR_FILENO, "stderr");
   error_code ec;
   input_.assign(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), ec);
   if (ec) return kSystemError;
-  tell(to_line(Hello{.version = kVersion}));
+  tell(agent::preamble(channel_.nonce) +
+       agent::to_frame(agent::FrameType::Control, to_text(Hello{.version = kVersion})));
   asio::post(io_, [this] {
     take();
     read();
@@ -93,10 +89,26 @@ int Relay::run() {
   return 0;
 }
 
-void Relay::tell(std::string_view line) {
+void Relay::tell(std::string_view bytes) {
   if (out_->is_gone()) return;
-  own_lines_.take(line, out_->queue());
+  out_->queue().put(bytes);
   out_->flush();
+}
+
+// In pieces that a frame of this relay's can hold.
+void Relay::pass_on(std::size_t host, const agent::Frame& frame) {
+  const bool is_text = frame.type != agent::FrameType::Control &&
+                       frame.type != agent::FrameType::Lines &&
+                       frame.type != agent::FrameType::Ended;
+  const std::size_t most_bytes =
+      is_text ? agent::kMostTextFrameBytes : agent::kMostPayloadBytes - agent::kRelayedHeadBytes;
+  std::string_view left = frame.payload;
+  if (!is_text && left.size() > most_bytes) return;  // no agent of ours writes one
+  do {
+    const agent::Frame piece{.type = frame.type, .payload = left.substr(0, most_bytes)};
+    tell(agent::relayed_frame(static_cast<std::uint32_t>(host), piece));
+    left.remove_prefix(piece.payload.size());
+  } while (!left.empty());
 }
 
 void Relay::read() {
@@ -148,32 +160,37 @@ void Relay::begin(std::size_t host, std::string_view text) {
     start->argv = {std::filesystem::read_symlink("/proc/self/exe", ec).string(), "--from-stdin"};
   }
   auto& session = sessions_[host];
-  session = std::make_unique<SshSession>(io_, buffer_, SshConsoles{.out = *out_, .err = *err_},
+  session = std::make_unique<SshSession>(io_, buffer_,
                                          SshSpec{.argv = std::move(start->argv),
                                                  .environment = environment_,
                                                  .name = std::move(start->name),
                                                  .first_line = std::move(start->first_line),
-                                                 .stream = 2 + 3 * host},
+                                                 .nonce = std::move(start->nonce)},
                                          listener_of(host));
   session->start();
 }
 
 SessionListener Relay::listener_of(std::size_t host) {
-  return {
-      .on_hello = [this, host](const Hello& hello) { tell(relayed(host, to_line(hello))); },
-      .on_end = [this, host](const End& end) { tell(relayed(host, to_line(end))); },
-      .on_room = [this, host](std::size_t bytes) { tell(relayed(host, agent::room_line(bytes))); },
-      .on_frame = [this, host](
-                      const agent::FrameHead& head,
-                      std::string_view payload) { tell(agent::to_frame(head, host, payload)); },
-      .on_ended =
-          [this, host](int code, const std::string& words) {
-            const std::string line =
-                "ended " + to_text(RelayEnded{.code = code, .words = words}) + "\n";
-            tell(relayed(host, std::string(kMark) + line));
-            ++ended_;
-            end_when_over();
-          }};
+  using agent::FrameType;
+  return {.on_frame =
+              [this, host](const agent::Frame& frame) {
+                // What only relays write is not passed on for an agent.
+                if (frame.type != FrameType::Relayed) pass_on(host, frame);
+              },
+          .on_stray =
+              [this, host](bool is_stderr, std::string_view text) {
+                pass_on(host, {.type = is_stderr ? FrameType::StrayErr : FrameType::StrayOut,
+                               .payload = text});
+              },
+          .is_held_up = [this] { return out_->is_congested(); },
+          .on_ended =
+              [this, host](int code, const std::string& reason) {
+                if (!reason.empty())
+                  pass_on(host, {.type = FrameType::StrayErr, .payload = reason});
+                pass_on(host, {.type = FrameType::Ended, .payload = ended_text(code)});
+                ++ended_;
+                end_when_over();
+              }};
 }
 
 // The starter is there, or it has been silent for too long.
@@ -196,20 +213,20 @@ void Relay::end() {
     if (ec) return;
     for (const auto& [host, session] : sessions_) session->kill();
     out_->stop();
-    err_->stop();
   });
   end_when_over();
 }
 
 void Relay::end_when_over() {
-  if (!is_ending_ || ended_ < sessions_.size() || !out_->is_empty() || !err_->is_empty()) return;
+  if (!is_ending_ || ended_ < sessions_.size() || !out_->is_empty()) return;
   patience_.cancel();
 }
 
 }  // namespace
 
-int run_relay(const std::string& pending) {
-  const Result<int> code = agent::run_guarded([&pending] { return Relay(pending).run(); });
+int run_relay(const std::string& pending, const RelayChannel& channel) {
+  const Result<int> code =
+      agent::run_guarded([&pending, &channel] { return Relay(pending, channel).run(); });
   if (code) return *code;
   std::fprintf(stderr, "drun: %s\n", code.error().message.c_str());
   return kSystemError;

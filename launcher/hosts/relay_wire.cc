@@ -13,6 +13,8 @@ namespace {
 using Deed = RelayCommand::Deed;
 
 constexpr std::size_t kMostHostNumber = std::size_t{1} << 20;
+constexpr std::size_t kMostExitCode = 255;
+constexpr std::size_t kMostNonceBytes = 64;
 
 struct Word {
   Deed deed;
@@ -33,14 +35,18 @@ std::optional<std::size_t> take_number(std::string_view& text, std::size_t most)
 
 }  // namespace
 
-std::string relay_line() { return "relay " + std::to_string(kProtocol) + "\n"; }
+std::string relay_line(std::string_view nonce) {
+  return "relay " + std::to_string(kProtocol) + " " + std::string(nonce) + "\n";
+}
 
-std::optional<int> parse_relay_line(std::string_view line) {
+std::optional<RelayLine> parse_relay_line(std::string_view line) {
   if (!line.starts_with("relay ")) return std::nullopt;
   line.remove_prefix(6);
   const auto protocol = take_number(line, 1000);
-  if (!protocol || !line.empty()) return std::nullopt;
-  return static_cast<int>(*protocol);
+  if (!protocol || !(line.empty() || line.starts_with(' '))) return std::nullopt;
+  line.remove_prefix(line.empty() ? 0 : 1);
+  if (line.size() > kMostNonceBytes || line.find(' ') != line.npos) return std::nullopt;
+  return RelayLine{.protocol = static_cast<int>(*protocol), .nonce = std::string(line)};
 }
 
 std::string to_line(const RelayCommand& command) {
@@ -72,7 +78,8 @@ std::optional<RelayCommand> parse_relay_command(std::string_view line) {
 std::string to_text(const RelayStart& start) {
   const Json json = {{"argv", json_texts(start.argv)},
                      {"name", to_characters(start.name)},
-                     {"first_line", to_characters(start.first_line)}};
+                     {"first_line", to_characters(start.first_line)},
+                     {"nonce", to_characters(start.nonce)}};
   return json.dump();
 }
 
@@ -82,34 +89,16 @@ Result<RelayStart> parse_relay_start(std::string_view text) {
   start.argv = fields.words("argv");
   start.name = fields.text("name");
   start.first_line = fields.text("first_line");
+  start.nonce = fields.text("nonce");
   return fields.take(std::move(start), "what a relay is to start");
 }
 
-std::string to_text(const RelayEnded& ended) {
-  const Json json = {{"code", ended.code}, {"words", to_characters(ended.words)}};
-  return json.dump();
-}
+std::string ended_text(int code) { return std::to_string(code); }
 
-Result<RelayEnded> parse_relay_ended(std::string_view text) {
-  JsonFields fields(text, kMostLineBytes);
-  RelayEnded ended;
-  ended.code = fields.number("code");
-  ended.words = fields.text("words");
-  return fields.take(std::move(ended), "how a session behind a relay ended");
-}
-
-std::string relayed(std::size_t host, std::string_view marked) {
-  std::string line(kMark);
-  line += "@" + std::to_string(host) + " ";
-  return line.append(marked.substr(kMark.size()));
-}
-
-std::optional<Relayed> parse_relayed(std::string_view line) {
-  if (!line.starts_with('@')) return std::nullopt;
-  line.remove_prefix(1);
-  const auto host = take_number(line, kMostHostNumber);
-  if (!host || !line.starts_with(' ')) return std::nullopt;
-  return Relayed{.host = *host, .line = line.substr(1)};
+std::optional<int> parse_ended(std::string_view text) {
+  const auto code = take_number(text, kMostExitCode);
+  if (!code || !text.empty()) return std::nullopt;
+  return static_cast<int>(*code);
 }
 
 }  // namespace drun::hosts

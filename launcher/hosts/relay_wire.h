@@ -1,14 +1,13 @@
-// core. What the starter and a relay say to each other: a relay is a process of the first host of a
-// branch, which logs in to the hosts behind it, and passes on what those and the starter say. It
-// decides nothing. Hosts are named by their number in the job.
+// core. The messages between the starter and a relay: a process on the first host of a branch,
+// which logs in to the hosts behind it and passes on what those and the starter send. It decides
+// nothing. Hosts are named by their number in the job.
 //
-//   starter -> relay   "relay <protocol>\n", then
+//   starter -> relay   "relay <protocol> <nonce>\n", then
 //                      "start <host> <bytes>\n" and a RelayStart as JSON: begin that session
 //                      "to <host> <bytes>\n" and those bytes, for its standard input
 //                      "eof <host>\n"  "kill <host>\n"  and empty lines: the starter is there
-//   relay -> starter   behind kMark: Hello (hand_over.h), its own; then
-//                      "@<host> " and a marked line of that host, or "ended " and a RelayEnded;
-//                      frames of lines with the host in their head; other hosts' text as it comes
+//   relay -> starter   the channel (agent/host_channel.h): a Control frame with the relay's own
+//                      Hello (hand_over.h), then Relayed frames
 //
 // Errors:  Refused, or absent. Never throws.   Owner: values.   Thread: any.
 #pragma once
@@ -24,10 +23,15 @@
 
 namespace drun::hosts {
 
-// A relay's first line.
-std::string relay_line();
-// Its protocol. Absent: this is no relay's.
-std::optional<int> parse_relay_line(std::string_view line);
+// A relay's first line, with the nonce of its channel's preamble.
+std::string relay_line(std::string_view nonce);
+struct RelayLine {
+  int protocol = 0;
+  std::string nonce{};  // empty in protocols that had none
+  bool operator==(const RelayLine&) const = default;
+};
+// Absent: this is no relay's.
+std::optional<RelayLine> parse_relay_line(std::string_view line);
 
 struct RelayCommand {
   enum class Deed { Start, To, Eof, Kill };
@@ -43,26 +47,14 @@ struct RelayStart {
   std::vector<std::string> argv{};  // of its ssh; empty: the relay's own host, without one
   std::string name{};
   std::string first_line{};
+  std::string nonce{};
   bool operator==(const RelayStart&) const = default;
 };
 std::string to_text(const RelayStart& start);
 Result<RelayStart> parse_relay_start(std::string_view text);
 
-struct RelayEnded {
-  int code = 0;
-  std::string words{};
-  bool operator==(const RelayEnded&) const = default;
-};
-std::string to_text(const RelayEnded& ended);
-Result<RelayEnded> parse_relay_ended(std::string_view text);
-
-// `marked`: a line with its mark and newline. The same, about that host.
-std::string relayed(std::size_t host, std::string_view marked);
-struct Relayed {
-  std::size_t host = 0;
-  std::string_view line{};  // without mark
-};
-// Of a line without mark and newline.
-std::optional<Relayed> parse_relayed(std::string_view line);
+// The payload of an Ended frame: the exit code of a session's ssh.
+std::string ended_text(int code);
+std::optional<int> parse_ended(std::string_view text);
 
 }  // namespace drun::hosts

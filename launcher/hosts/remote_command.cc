@@ -22,9 +22,17 @@ std::vector<std::string> ssh_command(const HostOptions& options, const HostNode&
                                      const std::string& own_path) {
   std::vector<std::string> words{options.ssh};
   words.insert(words.end(), options.ssh_args.begin(), options.ssh_args.end());
-  // Nobody is there to be asked; and a machine that vanished is noticed within half a minute.
-  for (const char* word : {"-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10"})
-    words.emplace_back(word);
+  // Nobody is there to be asked, and a machine that vanished is noticed within half a minute. As
+  // scp does it, ssh_config adds no command and no forwarding. A master that is already there is
+  // used: ControlPath stays. None is started, as it would die with drun, and with it the user's own
+  // sessions that share it by then.
+  words.emplace_back("-T");
+  for (const char* option :
+       {"BatchMode=yes", "ServerAliveInterval=10", "ControlMaster=no", "RemoteCommand=none",
+        "PermitLocalCommand=no", "ClearAllForwardings=yes"}) {
+    words.emplace_back("-o");
+    words.emplace_back(option);
+  }
   words.push_back(node.user.empty() ? node.name : node.user + "@" + node.name);
   words.push_back(remote_command(own_path));
   return words;

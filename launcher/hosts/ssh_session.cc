@@ -6,12 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "agent/output/line_buffer.h"
 #include "agent/output/pipe_reader.h"
 #include "agent/spawn.h"
-#include "agent/worker_stdin.h"
 #include "launcher/exit_code.h"
-#include "launcher/hosts/marked_lines.h"
 #include "rendezvous/failure.h"
 
 namespace drun::hosts {
@@ -25,18 +22,14 @@ constexpr std::chrono::seconds kDrainAtMost{1};
 
 class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
  public:
-  Impl(asio::io_context& io, std::vector<char>& buffer, SshConsoles consoles, SshSpec spec,
-       Listener listener)
+  Impl(asio::io_context& io, std::vector<char>& buffer, SshSpec spec, Listener listener)
       : io_(io),
         buffer_(buffer),
-        consoles_(consoles),
         spec_(std::move(spec)),
         listener_(std::move(listener)),
         input_(io),
         patience_(io),
-        out_lines_(spec_.stream, ""),
-        err_lines_(spec_.stream + 1, ""),
-        own_lines_(spec_.stream + 2, spec_.name + ": ") {}
+        channel_(spec_.nonce) {}
 
   void start();
   void send(std::string_view bytes);
@@ -50,26 +43,17 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
 
  private:
   Result<void> open();
-  Result<std::shared_ptr<agent::PipeReader>> open_reader(agent::Console& console,
-                                                         std::function<void(std::string_view)> take,
+  Result<std::shared_ptr<agent::PipeReader>> open_reader(std::function<void(std::string_view)> take,
                                                          UniqueFd& write_end);
-  bool is_ready(const agent::Console& console) const {
-    return !console.is_congested() && !(listener_.is_held_up && listener_.is_held_up());
-  }
   void spawn_ssh(int stdin_fd, int stdout_fd, int stderr_fd);
-  void cannot_start(int code, const std::string& words);
+  void cannot_start(int code, const std::string& reason);
   void write();
   void take_out(std::string_view bytes);  // empty: it has ended
-  void take_err(std::string_view bytes);  // empty: it has ended
-  void take_line(std::string_view line);
-  void show_words();
-  void put(agent::LineBuffer& lines, std::string_view bytes, agent::Console& console);
   void on_exit(int code);
   void check_ended();
 
   asio::io_context& io_;
   std::vector<char>& buffer_;
-  SshConsoles consoles_;
   SshSpec spec_;
   Listener listener_;
   asio::posix::stream_descriptor input_;
@@ -79,15 +63,8 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   std::shared_ptr<agent::PipeReader> out_;
   std::shared_ptr<agent::PipeReader> err_;
   std::optional<agent::Process> process_;
-  MarkedLines marked_out_;
-  MarkedLines marked_err_;
-  agent::LineBuffer out_lines_;
-  agent::LineBuffer err_lines_;
-  agent::LineBuffer own_lines_;
-  bool has_hello_ = false;
-  bool has_begun_ = false;  // on stderr; the login is over
-  std::string words_;       // of stderr, until it is the job's
-  std::string noise_;       // of stdout, before Hello
+  agent::ChannelReader channel_;
+  std::string reason_;  // why ssh cannot be started
   std::optional<int> code_;
 };
 
@@ -99,12 +76,12 @@ void SshSession::Impl::start() {
 }
 
 Result<std::shared_ptr<agent::PipeReader>> SshSession::Impl::open_reader(
-    agent::Console& console, std::function<void(std::string_view)> take, UniqueFd& write_end) {
+    std::function<void(std::string_view)> take, UniqueFd& write_end) {
   Result<agent::Pipe> pipe = agent::make_pipe(kPipeBytes);
   if (!pipe) return pipe.error();
   auto reader = std::make_shared<agent::PipeReader>(
       io_, buffer_,
-      agent::PipeReader::Listener{.is_ready = [this, &console] { return is_ready(console); },
+      agent::PipeReader::Listener{.is_ready = [this] { return !listener_.is_held_up(); },
                                   .on_bytes = std::move(take),
                                   .on_end = [this] { check_ended(); }});
   if (Result<void> started = reader->start(std::move(pipe->read_end)); !started)
@@ -126,12 +103,11 @@ Result<void> SshSession::Impl::open() {
   write_end.release();
   UniqueFd out_end;
   UniqueFd err_end;
-  auto out = open_reader(
-      consoles_.out, [this](std::string_view bytes) { take_out(bytes); }, out_end);
+  auto out = open_reader([this](std::string_view bytes) { take_out(bytes); }, out_end);
   if (!out) return out.error();
   out_ = *out;
-  auto err = open_reader(
-      consoles_.err, [this](std::string_view bytes) { take_err(bytes); }, err_end);
+  auto err =
+      open_reader([this](std::string_view bytes) { listener_.on_stray(true, bytes); }, err_end);
   if (!err) return err.error();
   err_ = *err;
   spawn_ssh(read_end.get(), out_end.get(), err_end.get());
@@ -157,8 +133,8 @@ void SshSession::Impl::spawn_ssh(int stdin_fd, int stdout_fd, int stderr_fd) {
                    "; install OpenSSH's client, or name a program with --ssh");
 }
 
-void SshSession::Impl::cannot_start(int code, const std::string& words) {
-  words_ = words;
+void SshSession::Impl::cannot_start(int code, const std::string& reason) {
+  reason_ = reason;
   asio::post(io_, [self = shared_from_this(), code] { self->on_exit(code); });
 }
 
@@ -187,65 +163,14 @@ void SshSession::Impl::kill() {
   if (process_) process_->signal_group(SIGKILL);
 }
 
-void SshSession::Impl::put(agent::LineBuffer& lines, std::string_view bytes,
-                           agent::Console& console) {
-  if (console.is_gone()) return;
-  lines.take(bytes, console.queue());
-  console.flush();
-}
-
 void SshSession::Impl::take_out(std::string_view bytes) {
-  const MarkedLines::Listener parts{
-      .on_text =
-          [this](std::string_view text) {
-            if (has_hello_) return put(out_lines_, text, consoles_.out);
-            noise_.append(text.substr(0, kMostWordsBytes - noise_.size()));
-          },
-      .on_line = [this](std::string_view line) { take_line(line); },
+  const agent::ChannelReader::Listener parts{
+      .on_stray = [this](std::string_view text) { listener_.on_stray(false, text); },
       .on_frame = listener_.on_frame};
   if (bytes.empty())
-    marked_out_.end_of_stream(parts);
+    channel_.end_of_stream(parts);
   else
-    marked_out_.take(bytes, parts);
-}
-
-void SshSession::Impl::take_line(std::string_view line) {
-  if (has_hello_) {
-    if (line.starts_with('@') && listener_.on_relayed) return listener_.on_relayed(line);
-    const auto room = agent::parse_room(line);
-    if (room && listener_.on_room) return listener_.on_room(*room);
-    if (const Result<End> end = parse_end(line)) listener_.on_end(*end);
-    return;
-  }
-  const Result<Hello> hello = parse_hello(line);
-  if (!hello) return;
-  has_hello_ = true;
-  if (has_begun_) show_words();
-  listener_.on_hello(*hello);
-}
-
-void SshSession::Impl::take_err(std::string_view bytes) {
-  const MarkedLines::Listener parts{
-      .on_text =
-          [this](std::string_view text) {
-            if (has_begun_ && has_hello_) return put(err_lines_, text, consoles_.err);
-            words_.append(text.substr(0, kMostWordsBytes - words_.size()));
-          },
-      .on_line =
-          [this](std::string_view line) {
-            if (line != kBegins || std::exchange(has_begun_, true)) return;
-            if (has_hello_) show_words();
-          }};
-  if (bytes.empty())
-    marked_err_.end_of_stream(parts);
-  else
-    marked_err_.take(bytes, parts);
-}
-
-void SshSession::Impl::show_words() {
-  if (!words_.empty() && !words_.ends_with('\n')) words_ += '\n';
-  put(own_lines_, words_, consoles_.err);
-  words_.clear();
+    channel_.take(bytes, parts);
 }
 
 void SshSession::Impl::on_exit(int code) {
@@ -268,17 +193,8 @@ void SshSession::Impl::check_ended() {
   if (!code_ || is_open || !listener_.on_ended) return;
   patience_.cancel();
   take_out({});
-  take_err({});
-  if (has_hello_) show_words();
-  for (auto* console : {&consoles_.out, &consoles_.err}) {
-    if (console->is_gone()) continue;
-    (console == &consoles_.out ? out_lines_ : err_lines_).end_of_stream(console->queue());
-    console->flush();
-  }
   const auto on_ended = std::exchange(listener_.on_ended, nullptr);
-  asio::post(io_, [on_ended, code = *code_, words = words_.empty() ? noise_ : words_] {
-    on_ended(code, words);
-  });
+  asio::post(io_, [on_ended, code = *code_, reason = reason_] { on_ended(code, reason); });
 }
 
 void SshSession::Impl::close() {
@@ -290,9 +206,9 @@ void SshSession::Impl::close() {
     if (reader) reader->close();
 }
 
-SshSession::SshSession(asio::io_context& io, std::vector<char>& buffer, SshConsoles consoles,
-                       SshSpec spec, Listener listener)
-    : impl_(std::make_shared<Impl>(io, buffer, consoles, std::move(spec), std::move(listener))) {}
+SshSession::SshSession(asio::io_context& io, std::vector<char>& buffer, SshSpec spec,
+                       Listener listener)
+    : impl_(std::make_shared<Impl>(io, buffer, std::move(spec), std::move(listener))) {}
 SshSession::~SshSession() { impl_->close(); }
 
 void SshSession::start() { impl_->start(); }

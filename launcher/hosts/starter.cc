@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <memory>
+#include <random>
 #include <utility>
 
 #include "agent/command.h"
@@ -15,6 +17,7 @@
 #include "agent/worker_stdin.h"
 #include "launcher/hosts/branch.h"
 #include "launcher/hosts/host_lines.h"
+#include "launcher/hosts/host_receiver.h"
 #include "launcher/hosts/ssh_session.h"
 #include "launcher/hosts/starter_input.h"
 #include "rendezvous/asio.h"
@@ -30,6 +33,18 @@ constexpr std::size_t kReadBytes = std::size_t{128} << 10;
 // Once somebody wants it all killed, a console that takes nothing is not waited for.
 constexpr std::chrono::seconds kConsoleAtMost{1};
 
+// 128 bits that no login can guess.
+std::string new_nonce() {
+  std::random_device random;
+  std::string nonce;
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t bits = random();
+    for (const int shift : {28, 24, 20, 16, 12, 8, 4, 0})
+      nonce += "0123456789abcdef"[bits >> shift & 15];
+  }
+  return nonce;
+}
+
 class Starter final : agent::Signals::Listener {
  public:
   Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
@@ -43,7 +58,8 @@ class Starter final : agent::Signals::Listener {
 
   void take(const Event& event);
   void log_in(std::size_t host);
-  std::string first_line(const HostNode& node) const;
+  std::string first_line(const HostNode& node, const std::string& nonce) const;
+  HostReceiver& receiver_at(std::size_t host);
   SessionListener listener_of(std::size_t host);
   std::unique_ptr<HostSession> session_of(std::size_t host);
   SshSpec spec_of(std::size_t host) const;
@@ -76,7 +92,8 @@ class Starter final : agent::Signals::Listener {
   std::optional<std::size_t> reader_;  // of input_: the host that has rank 0
   agent::Signals signals_;
   Launching state_;
-  std::vector<std::unique_ptr<Branch>> branches_;  // of plan_.branches; null: not begun
+  std::vector<std::unique_ptr<HostReceiver>> receivers_;  // null: not begun
+  std::vector<std::unique_ptr<Branch>> branches_;         // of plan_.branches; null: not begun
   std::vector<std::unique_ptr<HostSession>> sessions_;
 };
 
@@ -92,6 +109,7 @@ Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& envi
               .on_end = [this] { send_input({}); }}),
       signals_(io_, {SIGTERM, SIGINT, SIGHUP, SIGQUIT}, *this),
       state_(launching_of(plan.nodes.size(), plan.fanout, plan.login_timeout)),
+      receivers_(plan.nodes.size()),
       branches_(plan.branches.size()),
       sessions_(plan.nodes.size()) {
   // Each host of a tree waits for its branch alone.
@@ -158,8 +176,9 @@ void Starter::remind() {
   if (!progress_.is_shown()) log_.info(reminder_text(state_, plan_));
 }
 
-std::string Starter::first_line(const HostNode& node) const {
+std::string Starter::first_line(const HostNode& node, const std::string& nonce) const {
   return to_line(Start{.protocol = kProtocol,
+                       .nonce = nonce,
                        .arguments = node.arguments,
                        .environment = node.environment,
                        .directory = plan_.directory,
@@ -177,11 +196,12 @@ std::string Starter::first_line(const HostNode& node) const {
 
 SshSpec Starter::spec_of(std::size_t host) const {
   const HostNode& node = plan_.nodes[host];
+  const std::string nonce = new_nonce();
   return {.argv = node.ssh_command,
           .environment = environment_,
           .name = node.name,
-          .first_line = first_line(node),
-          .stream = 1 + 3 * host};
+          .first_line = first_line(node, nonce),
+          .nonce = nonce};
 }
 
 void Starter::log_in(std::size_t host) {
@@ -197,44 +217,58 @@ std::unique_ptr<HostSession> Starter::session_of(std::size_t host) {
     if (host < hosts.front() || host > hosts.back()) continue;
     RelayStart start{.argv = host == hosts.front() ? std::vector<std::string>() : spec.argv,
                      .name = spec.name,
-                     .first_line = spec.first_line};
+                     .first_line = spec.first_line,
+                     .nonce = spec.nonce};
     return branch_at(i).session(host, std::move(start), listener_of(host));
   }
-  return std::make_unique<SshSession>(io_, buffer_, SshConsoles{.out = *out_, .err = err()},
-                                      std::move(spec), listener_of(host));
+  return std::make_unique<SshSession>(io_, buffer_, std::move(spec), listener_of(host));
 }
 
 Branch& Starter::branch_at(std::size_t index) {
   auto& branch = branches_[index];
-  const auto is_held_up = [this] { return lines_ && lines_->is_congested(); };
+  const std::size_t first = plan_.branches[index].front();
   if (!branch)
-    branch = std::make_unique<Branch>(io_, buffer_, SshConsoles{.out = *out_, .err = err()},
-                                      spec_of(plan_.branches[index].front()), log_, is_held_up);
+    branch = std::make_unique<Branch>(io_, buffer_, spec_of(first), log_, listener_of(first));
   return *branch;
 }
 
-SessionListener Starter::listener_of(std::size_t host) {
-  SessionListener listener{.on_hello =
-                               [this, host](const Hello& hello) {
-                                 take(HelloCame{host, hello});
-                               },
-                           .on_end =
-                               [this, host](const End& end) {
-                                 take(EndCame{host, end});
-                               },
-                           .on_ended =
-                               [this, host](int code, const std::string& words) {
-                                 if (lines_) lines_->take_end(host);
-                                 take(SessionEnded{host, code, words});
-                               }};
+HostReceiver& Starter::receiver_at(std::size_t host) {
+  auto& receiver = receivers_[host];
+  if (receiver) return *receiver;
+  HostReceiver::Listener listener{.on_hello =
+                                      [this, host](const Hello& hello) {
+                                        take(HelloCame{host, hello});
+                                      },
+                                  .on_end =
+                                      [this, host](const End& end) {
+                                        take(EndCame{host, end});
+                                      }};
   if (plan_.gives_stdin)
     listener.on_room = [this, host](std::size_t bytes) { take_room(host, bytes); };
-  if (!lines_) return listener;
-  listener.on_frame = [this, host](const agent::FrameHead& head, std::string_view payload) {
-    lines_->take(host, plan_.nodes[host].name, head, payload);
-  };
-  listener.is_held_up = [this] { return lines_->is_congested(); };
-  return listener;
+  if (lines_)
+    listener.on_lines = [this, host](std::string_view payload) {
+      lines_->take(host, plan_.nodes[host].name, payload);
+    };
+  receiver = std::make_unique<HostReceiver>(HostConsoles{.out = *out_, .err = err()},
+                                            plan_.nodes[host].name,
+                                            1 + HostReceiver::kStreams * host, std::move(listener));
+  return *receiver;
+}
+
+SessionListener Starter::listener_of(std::size_t host) {
+  HostReceiver& receiver = receiver_at(host);
+  return {
+      .on_frame = [&receiver](const agent::Frame& frame) { receiver.take(frame); },
+      .on_stray = [&receiver](bool is_stderr,
+                              std::string_view text) { receiver.take_stray(is_stderr, text); },
+      .is_held_up =
+          [this, &receiver] { return receiver.is_held_up() || (lines_ && lines_->is_congested()); },
+      .on_ended =
+          [this, host, &receiver](int code, const std::string& reason) {
+            const std::string words = receiver.end();
+            if (lines_) lines_->take_end(host);
+            take(SessionEnded{host, code, words.empty() ? reason : words});
+          }};
 }
 
 // After a restart rank 0 may be elsewhere: what the former has not read is lost with it.

@@ -37,7 +37,7 @@ std::string shown(BindTo bind_to, bool is_numa_binding) {
 // What CUDA_VISIBLE_DEVICES may hold for workers. A list is believed where no GPU is found: drun
 // does not know every kind.
 std::vector<std::string> device_names(const HostFacts& host) {
-  const std::optional<std::string> list = variable(host, host.gpu_variable);
+  const std::optional<std::string> list = workers_variable(host, host.gpu_variable);
   const bool knows_gpus = host.gpus > 0 || !host.installed_gpus.empty();
   if (!list) return visible_gpu_names(std::nullopt, host.gpus);
   if (!knows_gpus || host.installed_gpus.empty()) return visible_gpu_names(list, std::nullopt);

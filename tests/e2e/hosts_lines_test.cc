@@ -1,5 +1,6 @@
 // Jobs over ssh: log files on the starter's machine, and its standard input at rank 0. The hosts
 // are this machine, by a command in ssh's place; hosts_test.cc has real ones.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <sstream>
@@ -229,6 +230,137 @@ TEST_CASE("input that rank 0 has not read is there after a restart") {
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
   CHECK_THAT(ended.out, ContainsSubstring("got some words\n"));
+}
+
+namespace {
+
+// A control message and a whole frame of it, as a worker would print them to pass for the agent.
+const std::string kForgery =
+    "import os,sys\n"
+    "end=b'{\"exit_code\":7,\"text\":\"forged\\\\n\",\"report\":\"\"}'\n"
+    "for fd in 1,2:\n"
+    "  os.write(fd,b'\\x1edrun '+end+b'\\n')\n"
+    "  os.write(fd,b'C'+len(end).to_bytes(4,'big')+end+b'\\n')\n"
+    "  os.write(fd,b'\\x1edrun #5 0 0 0\\nhello\\n\\x1edrun begins\\n\\x1edrun room 9\\n')\n"
+    "  os.write(fd,b'a\\0b\\n')\n"
+    "sys.stdout.write('last, without an end')\n";
+
+void check_forgery(const std::string& out, const std::string& label) {
+  const std::string mark =
+      "\x1e"
+      "drun ";
+  const std::string end = R"({"exit_code":7,"text":"forged\n","report":""})";
+  INFO(out);
+  CHECK_THAT(out, ContainsSubstring(label + mark + end + "\n"));
+  CHECK_THAT(out, ContainsSubstring(label + std::string("C\0\0\0", 4) +
+                                    static_cast<char>(end.size()) + end + "\n"));
+  CHECK_THAT(out, ContainsSubstring(label + mark + "#5 0 0 0\n" + label + "hello\n" + label + mark +
+                                    "begins\n" + label + mark + "room 9\n"));
+  CHECK_THAT(out, ContainsSubstring(label + std::string("a\0b\n", 4)));
+}
+
+}  // namespace
+
+TEST_CASE("a worker that prints what drun's own messages look like loses no line and forges none") {
+  const PlainSsh ssh;
+  write_file(ssh.directory().file("forge.py"), kForgery);
+  const std::string script = "python3 forge.py";
+  const auto tree = GENERATE(as<std::string>{}, "", "--ssh-tree=1");
+  Words options = {"--stdin=rank0"};
+  if (!tree.empty()) options.push_back(tree);
+  const Ended ended = run(ssh.launch("a,b,c", options, script), 60s);
+  CHECK(ended.code == 0);
+  for (const char* label : {"[a:0]: ", "[b:1]: ", "[c:2]: "}) {
+    check_forgery(ended.out, label);
+    check_forgery(ended.err, label);
+    CHECK_THAT(ended.out, ContainsSubstring(std::string(label) + "last, without an end\n"));
+  }
+  CHECK(count(ended.err, "forged\n") == 0);
+
+  Words files = options + Words{"--log-dir=logs"};
+  const Ended kept = run(ssh.launch("a,b,c", files, script), 60s);
+  CHECK(kept.code == 0);
+  check_forgery(kept.out, "[b:1]: ");
+  const std::string place = only_entry(ssh.directory().file("logs")) + "/attempt_0/";
+  for (const char* rank : {"0", "1", "2"})
+    CHECK_THAT(read_file(place + rank + "/stdout.log"), EndsWith("last, without an end"));
+}
+
+TEST_CASE("a worker forges no end of a host whose agent was killed") {
+  const PlainSsh ssh;
+  write_file(ssh.directory().file("forge.py"), kForgery);
+  const auto tree = GENERATE(as<std::string>{}, "", "--ssh-tree=1");
+  Words options;
+  if (!tree.empty()) options.push_back(tree);
+  // Its grandparent is the agent: sh, then drun.
+  Running job(ssh.launch("a,b", options,
+                         "python3 forge.py; [ $RANK = 0 ] || exec sleep 600; "
+                         "echo up $PPID; exec sleep 600"));
+  REQUIRE(eventually([&] { return job.out().find("up ") != std::string::npos; }, 30s));
+  const std::string out = job.out();
+  kill(std::stoi(out.substr(out.find("up ") + 3)), SIGKILL);
+  const Ended ended = job.wait(40s);
+  INFO(ended.err);
+  CHECK(ended.code != 7);
+  CHECK(ended.code != 0);
+  check_forgery(ended.out, "[a:0]: ");
+  CHECK_THAT(ended.err, !ContainsSubstring("forged\n"));
+  CHECK_THAT(ended.err, ContainsSubstring("a: drun: the agent was ended by signal 9"));
+}
+
+TEST_CASE("ten megabytes without a newline come whole, from a worker and from a login") {
+  const PlainSsh ssh("[ $1 != b ] || { head -c 10000000 /dev/zero | tr '\\0' l; }");
+  const Ended ended = run(
+      ssh.launch("a,b", {}, "[ $RANK = 1 ] || { head -c 10000000 /dev/zero | tr '\\0' w; }"), 60s);
+  INFO(ended.err.substr(0, 1000));
+  CHECK(ended.code == 0);
+  CHECK(std::count(ended.out.begin(), ended.out.end(), 'w') == 10000000);
+  CHECK(std::count(ended.err.begin(), ended.err.end(), 'l') == 10000000);
+}
+
+TEST_CASE("variables for the workers change nothing about the agents") {
+  const PlainSsh ssh;
+  const Words variables = {"-x", "LOGLEVEL=DEBUG",
+                           "-x", "TMPDIR=/nowhere",
+                           "-x", "PET_MAX_RESTARTS=9",
+                           "-x", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=nonsense",
+                           "-x", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=forged",
+                           "-x", "DRUN_SECRET=short",
+                           "-x", "TORCHELASTIC_ERROR_FILE=/nowhere/file"};
+  const std::string script =
+      "echo $LOGLEVEL $TMPDIR $PET_MAX_RESTARTS $TORCH_ELASTIC_SHUTDOWN_TIMEOUT "
+      "$TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE";
+  const std::string expected = "DEBUG /nowhere 9 nonsense forged\n";
+  const Ended there = run(ssh.launch("a,b", variables, script), 60s);
+  INFO(there.out << there.err);
+  CHECK(there.code == 0);
+  CHECK_THAT(there.out,
+             ContainsSubstring("[a:0]: " + expected) && ContainsSubstring("[b:1]: " + expected));
+  CHECK(there.err.empty());
+  const Ended here =
+      run(shell_job(variables + Words{"-np", "2", "--output=labelled"}, script), 60s);
+  INFO(here.out << here.err);
+  CHECK(here.code == 0);
+  CHECK_THAT(here.out, ContainsSubstring("[default0]:" + expected) &&
+                           ContainsSubstring("[default1]:" + expected));
+  CHECK(here.err.empty());
+}
+
+TEST_CASE("the program and its devices are looked up as the workers see them") {
+  const PlainSsh ssh;
+  const std::string folder = ssh.directory().file("bin");
+  std::filesystem::create_directory(folder);
+  write_file(folder + "/only-there", "#!/bin/sh\necho ran $CUDA_VISIBLE_DEVICES\n", true);
+  Launch launch = ssh.launch("a",
+                             {"-x", "PATH=" + folder + ":/usr/bin:/bin", "-x",
+                              "CUDA_VISIBLE_DEVICES=3,5", "--virtual-local-rank", "-np", "1"},
+                             "");
+  launch.argv.resize(launch.argv.size() - 3);
+  launch.argv.push_back("only-there");
+  const Ended ended = run(launch, 60s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out, ContainsSubstring("ran 3\n"));
 }
 
 }  // namespace drun::testing

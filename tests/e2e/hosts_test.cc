@@ -278,7 +278,8 @@ TEST_CASE("a login that greets does no harm, and an ssh that ends is the end of 
   CHECK_THAT(greeted.out, ContainsSubstring("[a:0]: 0 of 2\n") &&
                               ContainsSubstring("[b:1]: 1 of 2\n") &&
                               !ContainsSubstring("Welcome"));
-  CHECK_THAT(greeted.err, ContainsSubstring("a: beware\n") && ContainsSubstring("b: beware\n"));
+  for (const char* line : {"a: Welcome to a\n", "a: beware\n", "b: Welcome to b\n", "b: beware\n"})
+    CHECK(count(greeted.err, line) == 1);
 
   Running job(launch("echo up; exec sleep 600"));
   REQUIRE(eventually([&] { return count(job.out(), "up\n") == 2; }));
@@ -288,6 +289,50 @@ TEST_CASE("a login that greets does no harm, and an ssh that ends is the end of 
   CHECK(cut.code == 122);
   CHECK_THAT(cut.err, ContainsSubstring("lost a, which led the job: its ssh connection ended"));
   CHECK(eventually([&] { return processes_with(marker).empty(); }));
+}
+
+TEST_CASE("what an ssh configuration has for interactive logins does not reach the job") {
+  const SshHosts hosts;
+  if (!is_there(hosts)) return;
+  const std::string place = hosts.directory().path() + "/";
+  const std::string config = read_file(place + "ssh_config");
+  const auto configure = [&](const std::string& more) {
+    write_file(place + "ssh_config", config + more);
+  };
+  // LocalForward fails on a port that is taken, and then ends the login.
+  configure("  ControlMaster auto\n  ControlPath " + place + "cm-%h\n  ControlPersist 600\n" +
+            "  RemoteCommand touch " + place + "remote\n  PermitLocalCommand yes\n" +
+            "  LocalCommand touch " + place + "local\n  ExitOnForwardFailure yes\n" +
+            "  LocalForward 10.78.0.254:22222 localhost:22\n");
+  const Words options = {"--hosts=node1,node2,node3"};
+  const Ended ended = hosts.run(options, shell("echo $RANK of $WORLD_SIZE"));
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK(count(ended.out, " of 3\n") == 3);
+  for (const char* file : {"remote", "local", "cm-node1"})
+    CHECK_FALSE(std::filesystem::exists(place + file));
+  CHECK(eventually([&] { return hosts.are_empty(); }));
+
+  // The user's own master is used, and is there afterwards.
+  configure("  ControlPath " + place + "cm-%h\n");
+  const auto ssh = [&](const Words& words) {
+    Launch launch = hosts.launch({}, {});
+    launch.argv.resize(launch.argv.size() - 3);  // without drun and its options
+    const Words own = {"ssh", "-F", place + "ssh_config"};
+    launch.argv.insert(launch.argv.end(), own.begin(), own.end());
+    launch.argv.insert(launch.argv.end(), words.begin(), words.end());
+    return launch;
+  };
+  Running master(ssh({"-M", "-N", "node1"}));
+  REQUIRE(eventually([&] { return std::filesystem::exists(place + "cm-node1"); }, 20s));
+  write_file(place + "authorized1", "");  // so that only the master gets to node1
+  const Ended shared = hosts.run(options, shell("echo $RANK of $WORLD_SIZE"));
+  INFO(shared.out << shared.err);
+  CHECK(shared.code == 0);
+  CHECK(run(ssh({"-O", "check", "node1"}), 20s).code == 0);
+  CHECK(run(ssh({"node1", "true"}), 20s).code == 0);
+  master.signal(SIGTERM);
+  master.wait(10s);
 }
 
 TEST_CASE("hosts are told the directory by the name that the user's shell has for it") {

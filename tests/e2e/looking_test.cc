@@ -164,7 +164,7 @@ TEST_CASE("events tell a job's story line by line") {
 
 TEST_CASE("a running job answers over HTTP, for probes and for Prometheus") {
   const std::string id = "asked-" + std::to_string(getpid());
-  Running running(shell_job({"--nproc-per-node=2", "--rdzv-id=" + id, "--metrics-port=127.0.0.1:0"},
+  Running running(shell_job({"--nproc-per-node=2", "--rdzv-id=" + id, "--metrics-port=0"},
                             "echo up; exec sleep 60"));
   REQUIRE(running.prints("metrics are on port "));
   REQUIRE(running.prints("up"));
@@ -179,6 +179,19 @@ TEST_CASE("a running job answers over HTTP, for probes and for Prometheus") {
   CHECK_THAT(said, ContainsSubstring("\ndrun_job_nodes 1\n"));
   CHECK_THAT(said, ContainsSubstring("\ndrun_job_workers 2\n"));
   CHECK_THAT(said, ContainsSubstring("drun_worker_running{rank=\"1\",local_rank=\"1\"} 1\n"));
+  const RawSocket status =
+      RawSocket::connect_to(static_cast<std::uint16_t>(std::stoi(err.substr(at))));
+  REQUIRE(status.is_open());
+  status.say("GET /status HTTP/1.0\r\n\r\n");
+  const std::string shown = status.hear(1 << 16);
+  CHECK_THAT(shown, ContainsSubstring("\"command\":[\"sh\"]") && !ContainsSubstring("exec sleep"));
+  // Of all this machine's addresses only loopback.
+  const std::string port = std::to_string(std::stoi(err.substr(at)));
+  const Ended listening = run(Launch{.argv = {"ss", "-Hltn", "sport", "=", ":" + port}});
+  INFO(listening.out);
+  CHECK_THAT(listening.out, ContainsSubstring("127.0.0.1:" + port) &&
+                                !ContainsSubstring("*:" + port) &&
+                                !ContainsSubstring("0.0.0.0:" + port));
   running.signal(SIGTERM);
   running.wait();
 }

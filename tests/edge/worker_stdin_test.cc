@@ -43,8 +43,7 @@ struct StdinRig {
   asio::io_context io{1};
   std::vector<std::size_t> rooms;
   WorkerStdin input{io, true, [this](const std::string& line) {
-                      REQUIRE(line.ends_with('\n'));
-                      const auto room = parse_room(line.substr(6, line.size() - 7));
+                      const auto room = parse_room(line);
                       REQUIRE(room);
                       rooms.push_back(*room);
                     }};

@@ -79,7 +79,8 @@ def check(drun, document, services, directory):
 
     assert pod["terminationGracePeriodSeconds"] > float(option(command, "--shutdown-timeout"))
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert str(ports["metrics"]) == option(command, "--metrics-port")
+    # Kubelet asks from outside of the pod: without an address drun would answer on loopback only.
+    assert option(command, "--metrics-port") == f"0.0.0.0:{ports['metrics']}"
     assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "metrics"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
     volumes = {volume["name"] for volume in pod["volumes"]}

@@ -1,4 +1,4 @@
-// What marked lines and frames come to that arrive in pieces.
+// What a channel comes to whose bytes arrive in pieces.
 #pragma once
 
 #include <string>
@@ -6,32 +6,38 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/hosts/marked_lines.h"
-#include "tests/support/catch.h"
+#include "agent/host_channel.h"
 
 namespace drun::test {
 
-struct Parts {
-  std::string text;  // with marked lines in angle brackets
-  std::vector<agent::FramedLines> frames;
+inline constexpr std::string_view kNonce = "00112233445566778899aabbccddeeff";
+
+struct Taken {
+  agent::FrameType type = agent::FrameType::Control;
+  std::string payload{};
+  bool operator==(const Taken&) const = default;
 };
 
-inline Parts taken_apart(const std::string& bytes, std::size_t piece, bool takes_frames = true) {
+struct Parts {
+  std::string stray;  // outside of frames
+  std::vector<Taken> frames;
+  bool operator==(const Parts&) const = default;
+};
+
+// Takes `piece` bytes at a time; the stream then ends.
+inline Parts taken_apart(std::string_view bytes, std::size_t piece,
+                         std::string_view nonce = kNonce) {
   Parts parts;
-  hosts::MarkedLines::Listener listener{
-      .on_text = [&parts](std::string_view text) { parts.text += text; },
-      .on_line = [&parts](std::string_view line) { parts.text += "<" + std::string(line) + ">"; }};
-  if (takes_frames) {
-    listener.on_frame = [&parts](const agent::FrameHead& head, std::string_view payload) {
-      auto framed = agent::parse_frame(head, payload);
-      REQUIRE(framed);
-      parts.frames.push_back(*std::move(framed));
-    };
-  }
-  hosts::MarkedLines lines;
+  const agent::ChannelReader::Listener listener{
+      .on_stray = [&parts](std::string_view text) { parts.stray += text; },
+      .on_frame =
+          [&parts](const agent::Frame& frame) {
+            parts.frames.push_back({frame.type, std::string(frame.payload)});
+          }};
+  agent::ChannelReader reader(nonce);
   for (std::size_t at = 0; at < bytes.size(); at += piece)
-    lines.take(std::string_view(bytes).substr(at, piece), listener);
-  lines.end_of_stream(listener);
+    reader.take(bytes.substr(at, piece), listener);
+  reader.end_of_stream(listener);
   return parts;
 }
 

@@ -1,21 +1,28 @@
-// Workers' lines as frames on an agent's standard output.
-#include "agent/output/gather/line_frames.h"
+// The channel from a remote agent to the starter: preamble and frames, and workers' lines in them.
+#include "agent/host_channel.h"
 
 #include <random>
 
-#include "launcher/hosts/hand_over.h"
-#include "launcher/hosts/marked_lines.h"
+#include "agent/output/gather/line_frames.h"
 #include "tests/support/catch.h"
+#include "tests/support/random_bytes.h"
 #include "tests/support/taken_apart.h"
 
 namespace drun::hosts {
 namespace {
 
-using agent::FrameHead;
+using agent::FrameType;
 using rendezvous::Lines;
 using rendezvous::LinesFrom;
+using test::kNonce;
 using test::Parts;
 using test::taken_apart;
+
+// What a worker would print to pass for drun.
+const std::string kForged =
+    "\x1e"
+    "drun {\"exit_code\":7,\"text\":\"forged\",\"report\":\"\"}\n" +
+    agent::to_frame(FrameType::Control, R"({"exit_code":7,"text":"forged","report":""})");
 
 Lines lines_of(std::string text) {
   return {.round = 2,
@@ -32,77 +39,107 @@ Lines lines_of(std::string text) {
 
 }  // namespace
 
-TEST_CASE("frames come out as they went in whatever is in them and wherever the pieces break") {
-  const LinesFrom from{.node_rank = 3,
-                       .rank = 17,
-                       .role =
-                           "a role\nwith \x1e"
-                           "drun # in it"};
-  const Lines first = lines_of("one\n" + std::string(kMark) +
-                               "{}\n\x1e"
-                               "drun #9 9 9 9\n");
-  const Lines second = lines_of(std::string("\0\xff", 2));
-  const std::string bytes = "text\n" + agent::to_frame(from, first) + "more" + std::string(kMark) +
-                            "line\n" + agent::to_frame(from, second) + "end";
-  for (const std::size_t piece : {std::size_t{1}, std::size_t{2}, std::size_t{7}, bytes.size()}) {
-    const Parts parts = taken_apart(bytes, piece);
-    CHECK(parts.text == "text\nmore<line>end");
-    REQUIRE(parts.frames.size() == 2);
-    CHECK(parts.frames[0].lines == first);
-    CHECK(parts.frames[1].lines == second);
-    for (const auto& frame : parts.frames) {
-      CHECK(frame.from.node_rank == 3);
-      CHECK(frame.from.rank == 17);
-      CHECK(frame.from.role == from.role);
-    }
+TEST_CASE(
+    "frames come out as they went in whatever bytes are in them and wherever the pieces break") {
+  const std::string ten_zeros(10, '\0');
+  const Parts expected{.stray = "Welcome\n",
+                       .frames = {{FrameType::Control, "hello"},
+                                  {FrameType::Out, kForged},
+                                  {FrameType::Err, ten_zeros},
+                                  {FrameType::Out, agent::preamble(kNonce)},
+                                  {FrameType::Lines, ""},
+                                  {FrameType::Control, "end"}}};
+  std::string bytes = expected.stray + agent::preamble(kNonce);
+  for (const auto& [type, payload] : expected.frames) bytes += agent::to_frame(type, payload);
+  for (std::size_t piece = 1; piece <= bytes.size(); ++piece)
+    CHECK(taken_apart(bytes, piece) == expected);
+}
+
+TEST_CASE("nothing before the preamble is a frame, and none of it is lost") {
+  const std::string mark =
+      "\x1e"
+      "drun ";
+  const std::string almost = agent::preamble(kNonce).substr(0, 20);
+  const std::string login = "Last login: today\n" + kForged + almost + almost + mark + mark + "x" +
+                            agent::preamble(std::string(32, '0')) + "no newline\x1e";
+  const std::string bytes =
+      login + agent::preamble(kNonce) + agent::to_frame(FrameType::Control, "hello");
+  for (std::size_t piece = 1; piece <= bytes.size(); ++piece) {
+    CHECK(taken_apart(login, piece) == Parts{.stray = login, .frames = {}});
+    CHECK(taken_apart(bytes, piece) ==
+          Parts{.stray = login, .frames = {{FrameType::Control, "hello"}}});
   }
 }
 
-TEST_CASE("a frame that the stream's end cuts is nothing") {
-  const std::string frame = agent::to_frame({.rank = 1}, lines_of("text\n"));
-  for (std::size_t size = kMark.size() + 1; size < frame.size(); ++size) {
-    const Parts parts = taken_apart(frame.substr(0, size), 5);
-    CHECK(parts.text.empty());
-    CHECK(parts.frames.empty());
+TEST_CASE("from an invalid head on everything is text to the end of the stream") {
+  const std::string good = agent::to_frame(FrameType::Control, "hello");
+  const std::string begin = agent::preamble(kNonce) + good;
+  for (const std::string& bad :
+       {std::string("drun: crashed\n"), std::string(5, '\0'), std::string("C\xff\xff\xff\xff", 5),
+        std::string("C\x00\x50\x00\x01", 5), agent::to_frame(FrameType::Ended, "1"),
+        agent::to_frame(FrameType::StrayOut, "x")}) {
+    const std::string bytes = begin + bad + good;
+    for (const std::size_t piece : {std::size_t{1}, std::size_t{3}, bytes.size()})
+      CHECK(taken_apart(bytes, piece) ==
+            Parts{.stray = bad + good, .frames = {{FrameType::Control, "hello"}}});
   }
 }
 
-TEST_CASE("who takes no frames sees marked lines and text") {
-  const std::string frame = agent::to_frame({.rank = 1}, lines_of("text\n"));
-  CHECK(taken_apart(frame, 1000, false).text.starts_with("<#"));
+TEST_CASE("of a frame that the stream's end cuts only text is shown") {
+  const std::string begin = agent::preamble(kNonce);
+  CHECK(taken_apart(begin + agent::to_frame(FrameType::Out, "a line").substr(0, 9), 4).frames ==
+        Parts{.stray = "", .frames = {{FrameType::Out, "a li"}}}.frames);
+  const std::string relayed = agent::relayed_frame(3, {FrameType::StrayErr, "a line"});
+  CHECK(taken_apart(begin + relayed.substr(0, relayed.size() - 2), 4).frames.size() == 1);
+  for (const std::string& frame : {agent::to_frame(FrameType::Control, "0123456789"),
+                                   agent::to_frame(FrameType::Lines, "0123456789"),
+                                   agent::relayed_frame(3, {FrameType::Control, "0123456789"})}) {
+    for (std::size_t size = 1; size < frame.size(); ++size)
+      CHECK(taken_apart(begin + frame.substr(0, size), 5) == Parts{});
+  }
 }
 
-TEST_CASE("heads that are none are refused") {
-  CHECK(agent::parse_frame_head("5 1 2 3") ==
-        FrameHead{.payload_bytes = 5, .node_rank = 1, .rank = 2, .role_bytes = 3});
-  for (const char* bad : {"", "5", "5 1 2", "5 1 2 6", "5 1 2 3 ", "5 1 2 3 4 5", " 5 1 2 3",
-                          "5  1 2 3", "-5 1 2 3", "5 -1 2 3", "1048577 1 2 3", "5 1 9999999999 3",
-                          "99999999999999999999999 1 2 3", "5 1 x 3"}) {
-    INFO(bad);
-    CHECK_FALSE(agent::parse_frame_head(bad));
+TEST_CASE("a relayed frame has the host's number and only types that a relay writes") {
+  for (const FrameType type : {FrameType::Control, FrameType::Out, FrameType::Err, FrameType::Lines,
+                               FrameType::StrayOut, FrameType::StrayErr, FrameType::Ended}) {
+    const std::string frame = agent::relayed_frame(70000, {type, kForged});
+    const auto read = agent::parse_relayed(std::string_view(frame).substr(agent::kFrameHeadBytes));
+    REQUIRE(read);
+    CHECK(read->host == 70000);
+    CHECK(read->frame.type == type);
+    CHECK(read->frame.payload == kForged);
+  }
+  const std::string within = agent::relayed_frame(1, {FrameType::Relayed, "x"});
+  CHECK_FALSE(agent::parse_relayed(std::string_view(within).substr(agent::kFrameHeadBytes)));
+  for (const char* bad : {"", "0000", "0000?", "0000R"}) CHECK_FALSE(agent::parse_relayed(bad));
+}
+
+TEST_CASE("lines of workers come out of a frame as they went in") {
+  const LinesFrom from{.node_rank = 3, .rank = 17, .role = "a role\nwith " + kForged};
+  for (const Lines& lines : {lines_of("one\n" + kForged), lines_of(std::string("\0\xff", 2))}) {
+    const auto read = agent::decode_lines(agent::encode_lines(from, lines));
+    REQUIRE(read);
+    CHECK(read->lines == lines);
+    CHECK(read->from.node_rank == 3);
+    CHECK(read->from.rank == 17);
+    CHECK(read->from.role == from.role);
   }
 }
 
 TEST_CASE("payloads that are no lines are refused and none is read beyond its end") {
-  const std::string frame = agent::to_frame({.rank = 1, .role = "r"}, lines_of("some text\n"));
-  const std::size_t begin = frame.find('\n') + 1;
-  const std::string payload = frame.substr(begin, frame.size() - begin - 1);
-  const auto head = agent::parse_frame_head(std::string_view(frame).substr(
-      agent::kFrameMark.size(), begin - 1 - agent::kFrameMark.size()));
-  REQUIRE(head);
-  REQUIRE(agent::parse_frame(*head, payload));
+  const std::string payload =
+      agent::encode_lines({.rank = 1, .role = "r"}, lines_of("some text\n"));
+  REQUIRE(agent::decode_lines(payload));
   std::mt19937 random(Catch::rngSeed());
   for (std::size_t size = 0; size < payload.size(); ++size) {
-    FrameHead shorter = *head;
-    shorter.payload_bytes = size;
-    CHECK_FALSE(agent::parse_frame(*head, payload.substr(0, size)));
-    (void)agent::parse_frame(shorter, payload.substr(0, size));
+    CHECK_FALSE(agent::decode_lines(payload.substr(0, size)));
     std::string changed = payload;
     changed[size] = static_cast<char>(random());
-    (void)agent::parse_frame(*head, changed);
+    (void)agent::decode_lines(changed);
   }
-  const FrameHead none{.payload_bytes = 0, .role_bytes = 0};
-  CHECK_FALSE(agent::parse_frame(none, ""));
+  std::string far_role = payload;
+  far_role.replace(8, 4, 4, '\xff');
+  CHECK_FALSE(agent::decode_lines(far_role));
 }
 
 }  // namespace drun::hosts

@@ -2,25 +2,18 @@
 
 #include <random>
 
-#include "launcher/hosts/marked_lines.h"
 #include "tests/support/catch.h"
 #include "tests/support/random_bytes.h"
-#include "tests/support/taken_apart.h"
 
 namespace drun::hosts {
 namespace {
 
 using test::random_bytes;
 
-std::string texts_and_lines(const std::string& bytes, std::size_t piece) {
-  return test::taken_apart(bytes, piece, false).text;
-}
-
-// Without mark and newline.
+// Without the newline.
 std::string body(const std::string& line) {
   REQUIRE(line.ends_with('\n'));
-  const std::size_t mark = line.starts_with(kMark) ? kMark.size() : 0;
-  return line.substr(mark, line.size() - mark - 1);
+  return line.substr(0, line.size() - 1);
 }
 
 }  // namespace
@@ -30,7 +23,8 @@ TEST_CASE("starts, hellos and ends come out as they went in, whatever bytes are 
   INFO("seed " << seed);
   std::mt19937 random(seed);
   for (int i = 0; i < 200; ++i) {
-    Start start{.arguments = {random_bytes(random), random_bytes(random)},
+    Start start{.nonce = random_bytes(random),
+                .arguments = {random_bytes(random), random_bytes(random)},
                 .environment = {{random_bytes(random), random_bytes(random)}},
                 .directory = random_bytes(random),
                 .host = random_bytes(random),
@@ -50,9 +44,9 @@ TEST_CASE("starts, hellos and ends come out as they went in, whatever bytes are 
     CHECK(*read == start);
     const Hello hello{
         .version = random_bytes(random), .problem = random_bytes(random), .exit_code = 3};
-    CHECK(*parse_hello(body(to_line(hello))) == hello);
+    CHECK(*parse_hello(to_text(hello)) == hello);
     const End end{.exit_code = 41, .text = random_bytes(random), .report = random_bytes(random)};
-    CHECK(*parse_end(body(to_line(end))) == end);
+    CHECK(*parse_end(to_text(end)) == end);
   }
 }
 
@@ -71,28 +65,12 @@ TEST_CASE("a first line that is none is refused with the reason") {
   CHECK_THAT(reason("[1]"), ContainsSubstring("no JSON object"));
   CHECK_THAT(reason("{}"), ContainsSubstring("no proper \"protocol\""));
   CHECK_THAT(reason(R"({"protocol":"1"})"), ContainsSubstring("no proper \"protocol\""));
-  CHECK_THAT(reason(R"({"protocol":1,"arguments":[1]})"), ContainsSubstring("\"arguments\""));
-  CHECK_THAT(reason(R"({"protocol":1,"arguments":[],"environment":[["A"]]})"),
+  CHECK_THAT(reason(R"({"protocol":1,"nonce":"","arguments":[1]})"),
+             ContainsSubstring("\"arguments\""));
+  CHECK_THAT(reason(R"({"protocol":1,"nonce":"","arguments":[],"environment":[["A"]]})"),
              ContainsSubstring("\"environment\""));
   CHECK_THAT(reason(std::string(kMostLineBytes + 1, ' ')), ContainsSubstring("no JSON object"));
   CHECK_FALSE(parse_hello(R"({"protocol":1e99})"));
-}
-
-TEST_CASE("an agent's own lines are found among its workers', wherever the pieces break") {
-  const std::string mark(kMark);
-  const std::string bytes = "one\n" + mark + "A\ntwo \x1e three" + mark +
-                            "B\nfour\x1e"
-                            "dr\n\x1e";
-  const std::string expected =
-      "one\n<A>two \x1e three<B>four\x1e"
-      "dr\n\x1e";
-  for (std::size_t size = 1; size <= bytes.size(); ++size)
-    CHECK(texts_and_lines(bytes, size) == expected);
-  CHECK(texts_and_lines("x" + mark + "cut", 3) == "x<cut>");
-  // Compared in here: the texts are too long to be shown.
-  const std::string endless = mark + std::string(kMostLineBytes + 100, 'x') + "\n";
-  const bool is_text = texts_and_lines(endless, 1 << 20) == endless;
-  CHECK(is_text);
 }
 
 }  // namespace drun::hosts

@@ -124,6 +124,9 @@ TEST_CASE("ssh gets the user's arguments first, and nothing of the user's job") 
   REQUIRE(ssh.size() > 7);
   CHECK(Words(ssh.begin(), ssh.begin() + 8) ==
         Words{"/opt/ssh", "-F", "my config", "-p", "2222", "-T", "-o", "BatchMode=yes"});
+  for (const char* option : {"ControlMaster=no", "RemoteCommand=none", "PermitLocalCommand=no",
+                             "ClearAllForwardings=yes"})
+    CHECK(has(ssh, option));
   CHECK(ssh[ssh.size() - 2] == "me@a");
   CHECK(ssh.back().starts_with("exec sh -c '"));
   CHECK(ssh.back().ends_with("--from-stdin' /opt/drun"));

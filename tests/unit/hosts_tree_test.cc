@@ -1,9 +1,8 @@
-// Branches of a job over ssh, and what a starter and a relay say to each other.
+// Branches of a job over ssh, and the messages between a starter and a relay.
 #include "launcher/hosts/tree_plan.h"
 
 #include <random>
 
-#include "agent/output/gather/line_frames.h"
 #include "launcher/hosts/relay_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/random_bytes.h"
@@ -61,8 +60,10 @@ TEST_CASE("commands to a relay come out as they went in") {
     INFO(bad);
     CHECK_FALSE(parse_relay_command(bad));
   }
-  CHECK(parse_relay_line("relay 3") == 3);
-  for (const char* bad : {"relay", "relay ", "relay x", "relay 3 4", "{}"})
+  CHECK(parse_relay_line("relay 3") == RelayLine{.protocol = 3, .nonce = ""});
+  CHECK(relay_line("ab12") == "relay " + std::to_string(kProtocol) + " ab12\n");
+  CHECK(parse_relay_line("relay 3 ab12") == RelayLine{.protocol = 3, .nonce = "ab12"});
+  for (const char* bad : {"relay", "relay ", "relay x", "relay 3 4 5", "relay 3x", "{}"})
     CHECK_FALSE(parse_relay_line(bad));
 }
 
@@ -71,46 +72,16 @@ TEST_CASE("what a relay is given and gives back comes through whatever bytes are
   for (int i = 0; i < 100; ++i) {
     const RelayStart start{.argv = {random_bytes(random), random_bytes(random)},
                            .name = random_bytes(random),
-                           .first_line = random_bytes(random)};
+                           .first_line = random_bytes(random),
+                           .nonce = random_bytes(random)};
     const auto started = parse_relay_start(to_text(start));
     REQUIRE(started);
     CHECK(*started == start);
-    const RelayEnded ended{.code = i, .words = random_bytes(random)};
-    const auto read = parse_relay_ended(to_text(ended));
-    REQUIRE(read);
-    CHECK(*read == ended);
+    CHECK(parse_ended(ended_text(i)) == i);
   }
   CHECK_FALSE(parse_relay_start("{}"));
-  CHECK_FALSE(parse_relay_ended("[]"));
-}
-
-TEST_CASE("a line about a host behind a relay says which") {
-  const std::string line = relayed(12, to_line(Hello{.version = "1"}));
-  CHECK(line.starts_with(std::string(kMark) + "@12 {"));
-  const auto about =
-      parse_relayed(std::string_view(line).substr(kMark.size(), line.size() - kMark.size() - 1));
-  REQUIRE(about);
-  CHECK(about->host == 12);
-  CHECK(parse_hello(about->line)->version == "1");
-  for (const char* bad : {"", "@", "@x {}", "@1", "12 {}", "@99999999999 {}"})
-    CHECK_FALSE(parse_relayed(bad));
-}
-
-TEST_CASE("a frame that a relay passes on has the host in its head and the rest as it was") {
-  const std::string frame = agent::to_frame({.rank = 3, .role = "r"}, {.text = "a line\n"});
-  const std::size_t end = frame.find('\n');
-  const std::size_t mark = agent::kFrameMark.size();
-  const auto head = agent::parse_frame_head(frame.substr(mark, end - mark));
-  REQUIRE(head);
-  CHECK_FALSE(head->host);
-  const std::string payload = frame.substr(end + 1, head->payload_bytes);
-  const std::string passed = agent::to_frame(*head, 9, payload);
-  const std::size_t passed_end = passed.find('\n');
-  const auto passed_head = agent::parse_frame_head(passed.substr(mark, passed_end - mark));
-  REQUIRE(passed_head);
-  CHECK(passed_head->host == std::optional<std::size_t>(9));
-  CHECK(passed.substr(passed_end + 1) == payload + "\n");
-  CHECK(agent::parse_frame(*passed_head, payload)->lines.text == "a line\n");
+  for (const char* bad : {"", "x", "-1", "1 ", "256", "99999999999999999999"})
+    CHECK_FALSE(parse_ended(bad));
 }
 
 }  // namespace drun::hosts

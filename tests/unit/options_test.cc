@@ -140,9 +140,9 @@ const std::vector<Case> kCases{
      }},
     {"report", "out.json", [](Options& o) { o.report = "out.json"; }},
     {"exit-code", "torchrun", [](Options& o) { o.exit_code = ExitCodeStyle::Torchrun; }},
-    {"metrics-port", "127.0.0.1:9464",
+    {"metrics-port", "0.0.0.0:9464",
      [](Options& o) {
-       o.metrics = Endpoint{"127.0.0.1", 9464};
+       o.metrics = Endpoint{"0.0.0.0", 9464};
      }},
     {"events", "/tmp/e", [](Options& o) { o.events = "/tmp/e"; }},
     {"engine", "none", [](Options& o) { o.engine = EngineChoice::None; }},

@@ -1,10 +1,10 @@
 #include "agent/output/gather/line_frames.h"
 
-#include <charconv>
+#include <cstdint>
 #include <utility>
 #include <variant>
-#include <vector>
 
+#include "agent/host_channel.h"
 #include "rendezvous/control_wire.h"
 
 namespace drun::agent {
@@ -14,71 +14,56 @@ using rendezvous::LinesFrom;
 
 namespace {
 
+constexpr std::size_t kNumberBytes = 4;
 constexpr std::size_t kLengthBytes = 4;  // of a message, in front of it
-constexpr std::size_t kMostRank = 1 << 30;
+constexpr std::size_t kMostRank = std::size_t{1} << 30;
+// A relay puts the host's number in front.
+constexpr std::size_t kMostBytes = kMostPayloadBytes - kRelayedHeadBytes;
 
-// Numbers with one blank between them; empty: something else.
-std::vector<std::size_t> numbers_of(std::string_view text) {
-  std::vector<std::size_t> numbers;
-  for (;;) {
-    std::size_t number = 0;
-    const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (ec != std::errc() || end == text.data() || numbers.size() == 5) return {};
-    numbers.push_back(number);
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    if (text.empty()) return numbers;
-    if (!text.starts_with(' ')) return {};
-    text.remove_prefix(1);
-  }
+void put_number(std::string& bytes, std::size_t number) {
+  for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(number >> shift & 0xff);
+}
+
+std::size_t take_number(std::string_view& bytes) {
+  std::size_t number = 0;
+  for (const char byte : bytes.substr(0, kNumberBytes))
+    number = number << 8 | static_cast<unsigned char>(byte);
+  bytes.remove_prefix(kNumberBytes);
+  return number;
 }
 
 }  // namespace
 
-std::string to_frame(const LinesFrom& from, const Lines& lines) {
+std::string encode_lines(const LinesFrom& from, const Lines& lines) {
   const std::string message = rendezvous::encode(rendezvous::MemberMessage(lines));
-  const std::size_t bytes = from.role.size() + message.size();
-  if (bytes > kMostFrameBytes) return {};
-  std::string frame(kFrameMark);
-  frame += std::to_string(bytes) + " " + std::to_string(from.node_rank) + " " +
-           std::to_string(from.rank) + " " + std::to_string(from.role.size()) + "\n";
-  frame.reserve(frame.size() + bytes + 1);
-  return frame.append(from.role).append(message).append("\n");
+  const std::size_t bytes = 3 * kNumberBytes + from.role.size() + message.size();
+  if (bytes > kMostBytes) return {};
+  std::string payload;
+  payload.reserve(bytes);
+  put_number(payload, static_cast<std::size_t>(from.node_rank));
+  put_number(payload, static_cast<std::size_t>(from.rank));
+  put_number(payload, from.role.size());
+  return payload.append(from.role).append(message);
 }
 
-std::optional<FrameHead> parse_frame_head(std::string_view line) {
-  const std::vector<std::size_t> numbers = numbers_of(line);
-  if (numbers.size() < 4) return std::nullopt;
-  const std::size_t bytes = numbers[0];
-  if (bytes > kMostFrameBytes || numbers[3] > bytes || numbers[1] > kMostRank ||
-      numbers[2] > kMostRank)
-    return std::nullopt;
-  return FrameHead{.payload_bytes = bytes,
-                   .node_rank = static_cast<int>(numbers[1]),
-                   .rank = static_cast<int>(numbers[2]),
-                   .role_bytes = numbers[3],
-                   .host = numbers.size() == 5 ? std::optional(numbers[4]) : std::nullopt};
-}
-
-std::string to_frame(const FrameHead& head, std::size_t host, std::string_view payload) {
-  std::string frame(kFrameMark);
-  frame += std::to_string(head.payload_bytes) + " " + std::to_string(head.node_rank) + " " +
-           std::to_string(head.rank) + " " + std::to_string(head.role_bytes) + " " +
-           std::to_string(host) + "\n";
-  return frame.append(payload).append("\n");
-}
-
-Result<FramedLines> parse_frame(const FrameHead& head, std::string_view payload) {
-  const std::size_t before = head.role_bytes + kLengthBytes;
-  if (payload.size() != head.payload_bytes || payload.size() < before)
+Result<FramedLines> decode_lines(std::string_view payload) {
+  if (payload.size() < 3 * kNumberBytes)
+    return Error{ErrorCode::Refused, "a frame of lines: too short"};
+  const std::size_t node_rank = take_number(payload);
+  const std::size_t rank = take_number(payload);
+  const std::size_t role_bytes = take_number(payload);
+  if (node_rank > kMostRank || rank > kMostRank)
+    return Error{ErrorCode::Refused, "a frame of lines: no such rank"};
+  if (payload.size() < kLengthBytes || role_bytes > payload.size() - kLengthBytes)
     return Error{ErrorCode::Refused, "a frame of lines: too short"};
   Result<rendezvous::MemberMessage> message =
-      rendezvous::decode_member_message(payload.substr(before));
+      rendezvous::decode_member_message(payload.substr(role_bytes + kLengthBytes));
   if (!message) return with_context(message.error(), "a frame of lines");
   auto* lines = std::get_if<Lines>(&*message);
   if (lines == nullptr) return Error{ErrorCode::Refused, "a frame of lines: another message"};
-  return FramedLines{.from = {.node_rank = head.node_rank,
-                              .rank = head.rank,
-                              .role = std::string(payload.substr(0, head.role_bytes))},
+  return FramedLines{.from = {.node_rank = static_cast<int>(node_rank),
+                              .rank = static_cast<int>(rank),
+                              .role = std::string(payload.substr(0, role_bytes))},
                      .lines = std::move(*lines)};
 }
 

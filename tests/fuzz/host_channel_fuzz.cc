@@ -1,0 +1,132 @@
+// The channel from a remote agent: nothing that goes in as text is lost or comes out as anything
+// else, for every byte sequence and however it is cut.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "agent/host_channel.h"
+#include "agent/output/gather/line_frames.h"
+
+namespace {
+
+using namespace drun::agent;
+
+void require(bool is_true) {
+  if (!is_true) std::abort();
+}
+
+// Depends on all of the input, so no input contains its own.
+std::string nonce_of(std::string_view bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3U;
+  std::string nonce;
+  for (int shift = 60; shift >= 0; shift -= 4) nonce += "0123456789abcdef"[hash >> shift & 15];
+  return nonce;
+}
+
+struct Seen {
+  std::string stray;
+  std::vector<std::pair<FrameType, std::string>> frames;
+  bool operator==(const Seen&) const = default;
+};
+
+class Reading {
+ public:
+  explicit Reading(std::string_view nonce) : reader_(nonce) {}
+  void take(std::string_view bytes, std::size_t piece) {
+    for (std::size_t at = 0; at < bytes.size(); at += piece)
+      reader_.take(bytes.substr(at, piece), listener_);
+  }
+  const Seen& end() {
+    reader_.end_of_stream(listener_);
+    return seen_;
+  }
+  const Seen& seen() const { return seen_; }
+
+ private:
+  Seen seen_;
+  ChannelReader reader_;
+  ChannelReader::Listener listener_{
+      .on_stray = [this](std::string_view text) { seen_.stray += text; },
+      .on_frame =
+          [this](const Frame& frame) {
+            seen_.frames.emplace_back(frame.type, std::string(frame.payload));
+          }};
+};
+
+// A login prints it: all of it is text.
+void check_login(std::string_view bytes, const std::string& nonce, std::size_t piece) {
+  Reading reading(nonce);
+  reading.take(bytes, piece);
+  require(reading.end() == Seen{.stray = std::string(bytes), .frames = {}});
+}
+
+// Workers print it, in pieces, between an agent's own messages: it comes out as their text, and the
+// messages are the agent's and no others.
+void check_workers(std::string_view bytes, const std::string& nonce, std::size_t piece) {
+  Seen expected{.stray = "Welcome\n", .frames = {}};
+  expected.frames.emplace_back(FrameType::Control, "hello");
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t size = 1 + static_cast<unsigned char>(bytes[at]);
+    const FrameType type = size % 2 == 0 ? FrameType::Out : FrameType::Err;
+    expected.frames.emplace_back(type, bytes.substr(at, size));
+    at += size;
+  }
+  expected.frames.emplace_back(FrameType::Control, "end");
+  std::string stream = expected.stray + preamble(nonce);
+  for (const auto& [type, payload] : expected.frames) stream += to_frame(type, payload);
+  Reading reading(nonce);
+  reading.take(stream, piece);
+  require(reading.end() == expected);
+
+  std::string relayed = preamble(nonce);
+  for (const auto& [type, payload] : expected.frames) relayed += relayed_frame(7, {type, payload});
+  Reading behind(nonce);
+  behind.take(relayed, piece);
+  const Seen& passed = behind.end();
+  require(passed.frames.size() == expected.frames.size() && passed.stray.empty());
+  for (std::size_t i = 0; i < passed.frames.size(); ++i) {
+    const auto about = parse_relayed(passed.frames[i].second);
+    require(about && about->host == 7 && about->frame.type == expected.frames[i].first &&
+            about->frame.payload == expected.frames[i].second);
+  }
+}
+
+// Something else than an agent goes on after the preamble. What came out, put together again, is
+// what went in, but for a last frame that is not whole.
+void check_foreign(std::string_view bytes, const std::string& nonce, std::size_t piece) {
+  Reading reading(nonce);
+  reading.take(preamble(nonce), piece);
+  reading.take(bytes, piece);
+  std::string again;
+  for (const auto& [type, payload] : reading.seen().frames) again += to_frame(type, payload);
+  again += reading.seen().stray;
+  require(bytes.starts_with(again));
+  const std::string_view rest = bytes.substr(again.size());
+  require(rest.empty() || reading.seen().stray.empty());
+  require(rest.size() < kFrameHeadBytes || rest.size() < frame_bytes(rest));
+  Reading whole(nonce);
+  whole.take(preamble(nonce) + std::string(bytes), preamble(nonce).size() + bytes.size() + 1);
+  require(whole.end() == reading.end());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const std::string nonce = nonce_of(bytes);
+  const std::size_t piece = size == 0 ? 1 : 1 + data[size - 1] % 67;
+  check_login(bytes, nonce, piece);
+  check_workers(bytes, nonce, piece);
+  check_foreign(bytes, nonce, piece);
+  static_cast<void>(parse_relayed(bytes));
+  if (const auto lines = decode_lines(bytes)) {
+    const auto again = decode_lines(encode_lines(lines->from, lines->lines));
+    require(again && again->lines == lines->lines && again->from.rank == lines->from.rank &&
+            again->from.role == lines->from.role);
+  }
+  return 0;
+}
