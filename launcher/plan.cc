@@ -124,11 +124,12 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
 
 Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, int workers) {
   if (!options.virtual_local_rank || options.gpus_per_worker) return {};
-  const auto list = variable(host, "CUDA_VISIBLE_DEVICES");
+  const auto list = agent::inherited_devices(host.environment);
   if (!list) return {};
-  const std::size_t devices = agent::visible_devices(*list).size();
+  const std::size_t devices = list->devices.size();
   if (devices >= static_cast<std::size_t>(workers)) return {};
-  return usage_error("--virtual-local-rank", "CUDA_VISIBLE_DEVICES=\"" + *list + "\" names " +
+  const std::string value = variable(host, list->variable).value_or("");
+  return usage_error("--virtual-local-rank", list->variable + "=\"" + value + "\" names " +
                                                  std::to_string(devices) + " devices for " +
                                                  std::to_string(workers) +
                                                  " workers; name more or start fewer");
@@ -142,6 +143,10 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
   }
   if (!variable(host, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  // Without them Gloo moves 8 W^3 bytes through the store for a group of W ranks. All ranks need
+  // the same value; a Gloo that does not know them ignores them.
+  for (const char* const name : {"GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER", "GLOO_ENABLE_STORE_V2_API"})
+    if (!variable(host, name)) environment.emplace_back(name, "1");
   if (workers > 1 && !options.omp_threads && !variable(host, "OMP_NUM_THREADS")) {
     environment.emplace_back("OMP_NUM_THREADS", "1");
     remarks.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
@@ -175,7 +180,9 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
   worker.program_arguments_at = program->arguments_at;
   worker.environment = plan_environment(host, workers, options, remarks);
   worker.virtual_local_rank = options.virtual_local_rank;
-  worker.stdin_source = options.stdin_source;
+  // torchrun's workers inherit its standard input: breakpoint() works there.
+  worker.stdin_source = options.stdin_source.value_or(
+      options.invoked_as == "torchrun" ? StdinSource::Inherited : StdinSource::DevNull);
   return worker;
 }
 
