@@ -70,6 +70,10 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
     lookers_.answer(question, census);
   }
   void on_suspects(const std::vector<hang::Suspect>& suspects);
+  void on_all_started() override {
+    output_.close_worker_ends();
+    write_started(lookers_.events(), *world_, workers_.pids());
+  }
   void on_worker_failed(const WorkerEnd& end) override;
   void on_all_succeeded() override { stop_looking(); }
   void on_all_gone(const Leftovers& leftovers) override;
@@ -226,8 +230,9 @@ void Agent::on_world(const World& world) {
   is_stopping_ = false;
   Result<void> started = watch_.prepare(world);
   if (started) started = start_workers();
+  if (started) return;
   output_.close_worker_ends();
-  if (!started) report_unable(started.error());
+  report_unable(started.error());
 }
 
 Result<void> Agent::start_workers() {
@@ -254,11 +259,10 @@ Result<void> Agent::start_workers() {
     });
   }
   round_ = Round::Running;
-  workers_.start(commands);
+  workers_.start(std::move(commands));
   watch_.start(
       *world_, [this] { return workers_.pids(); },
       [this](const auto& suspects) { on_suspects(suspects); });
-  write_started(lookers_.events(), *world_, workers_.pids());
   return {};
 }
 

@@ -2,12 +2,13 @@
 
 #include <sched.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstddef>
+
+#include "agent/raw_syscall.h"
 
 namespace drun::agent {
 namespace {
@@ -34,7 +35,8 @@ std::vector<unsigned long> mask_of(const std::vector<int>& numbers) {
 int set_memory_policy(int mode, const unsigned long* mask, std::size_t words) {
   // The kernel takes one bit off the number it is given (set_mempolicy(2), bugs).
   const unsigned long bits = mask == nullptr ? 0 : words * kWordBits + 1;
-  return syscall(SYS_set_mempolicy, mode, mask, bits) == 0 ? 0 : errno;
+  return static_cast<int>(
+      -raw_syscall(SYS_set_mempolicy, mode, raw_argument(mask), static_cast<long>(bits)));
 }
 
 }  // namespace
@@ -49,10 +51,9 @@ Binding::Binding(const WorkerPlacement* placement) {
 
 int Binding::apply_cpus() const {
   if (cpus_.empty()) return 0;
-  // The system call, not libc's function: that wants the size of its own cpu_set_t.
-  return syscall(SYS_sched_setaffinity, 0, cpus_.size() * sizeof(unsigned long), cpus_.data()) < 0
-             ? errno
-             : 0;
+  const auto size_bytes = static_cast<long>(cpus_.size() * sizeof(unsigned long));
+  const long result = raw_syscall(SYS_sched_setaffinity, 0, size_bytes, raw_argument(cpus_.data()));
+  return result < 0 ? static_cast<int>(-result) : 0;
 }
 
 int Binding::apply_memory() const {

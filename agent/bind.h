@@ -1,7 +1,9 @@
 // edge. Binds the calling process to CPUs and memory nodes: between clone and exec, so that the
 // program finds itself there from its first instruction, and its threads and children with it.
 //
-// Thread:  made in the parent; apply_ functions in the child: two system calls, async-signal-safe.
+// Thread:  made in the parent; apply_ functions in the child: raw system calls only, since the
+// child
+//          may share its parent's memory.
 // Errors:  errno, 0 for none. Nothing half done: a call that fails changes nothing.
 // Source:  sched_setaffinity(2), set_mempolicy(2).
 #pragma once

@@ -49,8 +49,9 @@ class ExecImage {
   ExecImage& operator=(const ExecImage&) = delete;
 
   char* const* argv() const { return argv_.data(); }
-  // {"/bin/sh", path, argv[1], ...}: for a text without #!, as execvp does it.
-  char* const* shell_argv() const { return shell_argv_.data(); }
+  // {"/bin/sh", path, argv[1], ...}: for a text without #!, as execvp does it. [1] may be replaced
+  // by the path at which the text was found.
+  char** shell_argv() { return shell_argv_.data(); }
   char* const* environment() const { return environment_.data(); }
 
  private:

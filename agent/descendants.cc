@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,6 +88,16 @@ void for_each_process(const Visit& visit) {
   }
 }
 
+// Not where /proc is covered, or shows the processes of another pid namespace.
+bool is_proc_ours(int self) {
+  std::array<char, 16> text;
+  const ssize_t size = readlink("/proc/self", text.data(), text.size());
+  int shown = 0;
+  if (size <= 0 || std::from_chars(text.data(), text.data() + size, shown).ec != std::errc())
+    return false;
+  return shown == self;
+}
+
 // parents[pid] is the parent's pid, 0 for who is not there. A line of parents ends at pid 1 or at
 // one that went away meanwhile; the count guards against a number reused in a circle.
 bool is_below(const int* parents, int pid, int top, std::span<const int> except) {
@@ -120,8 +131,9 @@ Descendants::Descendants(std::span<const int> except)
     : found_(map_zeroed<ProcessStat>(kFoundLimit)) {
   int* parents = map_zeroed<int>(kPidLimit);
   std::size_t seen = 0;
-  if (found_ != nullptr && parents != nullptr) {
-    const int self = getpid();
+  const int self = getpid();
+  is_whole_ = found_ != nullptr && parents != nullptr && is_proc_ours(self);
+  if (is_whole_) {
     // All are kept at first, then those below us moved to the front.
     for_each_process([&](const ProcessStat& stat) {
       const auto index = static_cast<std::size_t>(stat.pid);
@@ -150,6 +162,16 @@ bool send_signal(const ProcessStat& process, int signal) {
   if (!pidfd || !read_stat_of(process.pid, again)) return false;
   if (again.parent != process.parent && again.parent != getpid()) return false;
   return syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
+}
+
+void signal_known_group(int group, int session, int signal) {
+  siginfo_t info{};
+  const bool is_child =
+      waitid(P_PID, static_cast<id_t>(group), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+  // While its leader is gone but members are left, the number cannot be another's: ESRCH.
+  const pid_t leaders_session = getsid(group);
+  const bool is_of_session = leaders_session == session || (leaders_session < 0 && errno == ESRCH);
+  if (is_child || is_of_session) kill(-group, signal);
 }
 
 std::string process_name(int pid) {

@@ -7,7 +7,8 @@
 // Safety:  usable in a signal handler and after a crash of the heap: memory comes from mmap alone.
 // Cost:    about 5 us a process on the machine. Nothing is kept between looks.
 // Owner:   a snapshot; not copyable. Thread: any.
-// Errors:  without a readable /proc it is empty.
+// Errors:  is_whole() is false, and all() empty, where /proc is hidden or another namespace's, and
+//          where there is no memory for the look.
 #pragma once
 
 #include <cstddef>
@@ -40,13 +41,20 @@ class Descendants {
   Descendants& operator=(const Descendants&) = delete;
   ~Descendants();
 
+  // False: there may be processes below us that are not in all().
+  bool is_whole() const { return is_whole_; }
   std::span<const ProcessStat> all() const&;
   std::span<const ProcessStat> all() const&& = delete;  // `for (... : Descendants().all())` dangles
 
  private:
   ProcessStat* found_;
   std::size_t count_ = 0;
+  bool is_whole_ = false;
 };
+
+// Sends it to a process group that a worker was started to lead, without a look at /proc. Does
+// nothing when the number now belongs to a process outside `session` that is not our child.
+void signal_known_group(int group, int session, int signal);
 
 // Sends it if that pid is still the process of the snapshot, not the next owner of its number.
 bool send_signal(const ProcessStat& process, int signal);

@@ -174,6 +174,9 @@ void remove_directories(int end) {
   if (killed != nullptr && killed->signal != last_forwarded)
     say("the agent was ended by " + to_string(agent_end) + "; stopping what is left of the job");
   const SweepResult left = sweep(foreign, kSweepLimit);
+  if (left.was_blind)
+    say("the processes below drun cannot be seen (is /proc hidden, or memory limited?); only the "
+        "workers' process groups were killed, and processes that left them may still run");
   for (std::size_t i = 0; i < left.count; ++i)
     say("process " + std::to_string(left.pids[i]) +
         " could not be killed: it is stuck in the kernel, or another user's");
@@ -228,6 +231,7 @@ Result<int> run_guarded(const std::function<int()>& agent) {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return system_error("make a socket pair for the agent", errno);
+  share_groups();
   become_subreaper();
   set_disposition(SIGCHLD, SIG_DFL);  // an inherited ignore would hide how children end
   const std::vector<int> foreign = other_children(0);

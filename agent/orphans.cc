@@ -30,6 +30,7 @@ void note(std::vector<Leftover>& list, std::size_t& count, int pid) {
 }  // namespace
 
 void Orphans::begin() {
+  groups_.clear();
   signalled_groups_.clear();
   signalled_.clear();
   killed_.clear();
@@ -39,6 +40,11 @@ void Orphans::begin() {
 void Orphans::signal_once(int signal, bool are_leftovers) {
   if (!has_children()) return;  // the usual end, and no need to look at /proc
   const Descendants found(given_up_);
+  if (!found.is_whole()) {
+    is_blind_ = true;
+    for (const int group : groups_)
+      if (!signalled_groups_.contains(group)) signal_known_group(group, getsid(0), signal);
+  }
   for (const ProcessStat& process : found.all()) {
     if (!is_alive(process) || signalled_groups_.contains(process.group)) continue;
     if (!signalled_.insert(process.pid).second) continue;
@@ -55,6 +61,10 @@ void Orphans::kill_all(bool are_leftovers) {
 
 bool Orphans::kill_found(bool are_leftovers) {
   const Descendants found(given_up_);
+  if (!found.is_whole()) {
+    is_blind_ = true;
+    for (const int group : groups_) signal_known_group(group, getsid(0), SIGKILL);
+  }
   bool any_new = false;
   for (const ProcessStat& process : found.all()) {
     send_signal(process, SIGKILL);

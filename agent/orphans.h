@@ -35,6 +35,12 @@ class Orphans {
   // A new round: forgets what was signalled and found, not what was given up.
   void begin();
 
+  // A worker leads this group: what is left of it can be signalled where /proc shows nothing.
+  void note_group(int group) { groups_.insert(group); }
+
+  // Once true, processes that have left the workers' groups are neither found nor stopped.
+  bool is_blind() const { return is_blind_; }
+
   // This process group has had the signal as a whole; its members are not signalled again.
   void mark_group(int group) { signalled_groups_.insert(group); }
 
@@ -57,6 +63,8 @@ class Orphans {
  private:
   bool kill_found(bool are_leftovers);  // true when there was somebody not killed before
 
+  std::unordered_set<int> groups_;
+  bool is_blind_ = false;
   std::unordered_set<int> signalled_groups_;
   std::unordered_set<int> signalled_;
   std::unordered_set<int> killed_;

@@ -58,7 +58,11 @@ struct OutputSpec {
   bool operator==(const OutputSpec&) const = default;
 };
 
-enum class StdinSource { DevNull, Rank0 };
+enum class StdinSource {
+  DevNull,
+  Rank0,      // drun's own, or what the starter passes on
+  Inherited,  // drun's own, for every worker
+};
 
 // A command around the program, for debuggers and profilers. ${rank} and ${local_rank} in its words
 // become the worker's.

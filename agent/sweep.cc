@@ -1,10 +1,15 @@
 #include "agent/sweep.h"
 
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <csignal>
 #include <ctime>
+#include <new>
 
 #include "agent/descendants.h"
 
@@ -13,6 +18,24 @@ namespace {
 
 // A forker may be a step ahead of a look; then nobody's end tells us, and we look again after this.
 constexpr timespec kLookAgain{.tv_sec = 0, .tv_nsec = 20'000'000};
+
+constexpr std::size_t kMostGroups = 4096;
+
+// In memory that the guardian and the agent share: the one that sweeps is not the one that started
+// the workers.
+struct Groups {
+  std::atomic<std::size_t> count = 0;  // of all that were remembered
+  std::atomic<int> session = 0;        // of the workers
+  std::array<std::atomic<int>, kMostGroups> numbers{};
+};
+Groups* groups = nullptr;
+
+void kill_known_groups() {
+  if (groups == nullptr) return;
+  const std::size_t count = std::min(groups->count.load(), kMostGroups);
+  for (std::size_t i = 0; i < count; ++i)
+    signal_known_group(groups->numbers[i], groups->session, SIGKILL);
+}
 
 // True when there is no child at all any more.
 bool reap_ended() {
@@ -26,6 +49,20 @@ bool reap_ended() {
 
 }  // namespace
 
+void share_groups() {
+  if (groups != nullptr) return;
+  void* const memory =
+      mmap(nullptr, sizeof(Groups), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory != MAP_FAILED) groups = new (memory) Groups;
+}
+
+void remember_group(int group) {
+  if (groups == nullptr) return;
+  groups->session = getsid(0);
+  groups->numbers[groups->count % kMostGroups] = group;
+  ++groups->count;
+}
+
 SweepResult sweep(std::span<const int> except, std::chrono::milliseconds limit) {
   sigset_t child_ended;
   sigemptyset(&child_ended);
@@ -36,16 +73,17 @@ SweepResult sweep(std::span<const int> except, std::chrono::milliseconds limit) 
   while (!reap_ended()) {
     const Descendants found(except);
     left.count = 0;
+    left.was_blind = !found.is_whole();
+    if (left.was_blind) kill_known_groups();
     for (const ProcessStat& process : found.all()) {
       send_signal(process, SIGKILL);
       if (left.count < left.pids.size()) left.pids[left.count++] = process.pid;
     }
-    const bool only_foreign = found.all().empty() && !except.empty();
+    const bool only_foreign = found.is_whole() && found.all().empty() && !except.empty();
     if (only_foreign || std::chrono::steady_clock::now() >= give_up_at) return left;
     sigtimedwait(&child_ended, nullptr, &kLookAgain);
   }
-  left.count = 0;
-  return left;
+  return {};
 }
 
 }  // namespace drun::agent

@@ -11,21 +11,24 @@
 namespace drun::agent {
 namespace {
 
-constexpr std::string_view kVisibleDevices = "CUDA_VISIBLE_DEVICES";
+constexpr std::string_view kCudaDevices = "CUDA_VISIBLE_DEVICES";
+constexpr std::string_view kHipDevices = "HIP_VISIBLE_DEVICES";
 constexpr std::string_view kLocalRank = "local_rank";
 
 bool is_name_start(char c) { return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0; }
 bool is_name_part(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }
 
-// The device that a worker of virtual local rank 0 sees.
-std::string device_of(const WorkerSpec& spec, int local_rank) {
-  for (const auto& [name, value] : spec.environment) {
-    if (name != kVisibleDevices) continue;
-    const std::vector<std::string> devices = visible_devices(value);
-    assert(static_cast<std::size_t>(local_rank) < devices.size());
-    return devices[static_cast<std::size_t>(local_rank)];
+// The one device that a worker of virtual local rank 0 sees.
+void add_virtual_device(std::vector<EnvironmentEntry>& own, const WorkerSpec& spec,
+                        int local_rank) {
+  const std::optional<DeviceList> list = inherited_devices(spec.environment);
+  std::string device = std::to_string(local_rank);
+  if (list) {
+    assert(static_cast<std::size_t>(local_rank) < list->devices.size());
+    device = list->devices[static_cast<std::size_t>(local_rank)];
   }
-  return std::to_string(local_rank);
+  own.emplace_back(kCudaDevices, device);
+  if (list && list->variable == kHipDevices) own.emplace_back(kHipDevices, device);
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -71,6 +74,17 @@ std::vector<std::string> visible_devices(std::string_view list) {
     list.remove_prefix(comma == list.npos ? list.size() : comma + 1);
   }
   return devices;
+}
+
+std::optional<DeviceList> inherited_devices(const std::vector<EnvironmentEntry>& environment) {
+  std::optional<DeviceList> found;
+  for (const auto& [name, value] : environment) {
+    if (name == kHipDevices && !value.empty())
+      return DeviceList{.variable = name, .devices = visible_devices(value)};
+    if (name == kCudaDevices)
+      found = DeviceList{.variable = name, .devices = visible_devices(value)};
+  }
+  return found;
 }
 
 std::string with_local_rank(std::string_view argument, int local_rank) {
@@ -133,7 +147,7 @@ std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const Worl
   if (placement != nullptr && !placement->devices.empty())
     own.emplace_back(spec.device_variable, joined(placement->devices));
   else if (spec.virtual_local_rank)
-    own.emplace_back(kVisibleDevices, device_of(spec, local_rank));
+    add_virtual_device(own, spec, local_rank);
   if (placement != nullptr && placement->omp_threads)
     own.emplace_back("OMP_NUM_THREADS", std::to_string(*placement->omp_threads));
   add_programs_own(own, spec, local_rank);

@@ -5,6 +5,7 @@
 // Source:  torchrun's worker environment; string.Template's safe_substitute for arguments.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,9 @@ namespace drun::agent {
 // What drun sets for this worker, in a fixed order; it wins over what is inherited. `error_file`
 // becomes TORCHELASTIC_ERROR_FILE (empty: set and empty), `heartbeat_file` DRUN_HEARTBEAT_FILE
 // and `ras_address` NCCL_RAS_ADDR (empty: not set). Requires 0 <= local_rank <
-// world.local_world_size, and with virtual_local_rank but no devices in its placement, a
-// CUDA_VISIBLE_DEVICES of the spec's that is absent or has an entry for it (the plan sees to that).
+// world.local_world_size, and with virtual_local_rank but no devices in its placement,
+// inherited_devices() of the spec's environment that are absent or have an entry for it (the plan
+// checks that).
 std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,
                                               int local_rank, std::string_view error_file,
                                               std::string_view heartbeat_file = {},
@@ -51,8 +53,17 @@ struct RankNumbers {
 };
 std::string with_ranks(std::string_view word, RankNumbers numbers);
 
-// The entries of CUDA_VISIBLE_DEVICES, without spaces around them.
+// The entries of a list such as CUDA_VISIBLE_DEVICES, without spaces around them.
 std::vector<std::string> visible_devices(std::string_view list);
+
+// The list that says which device each virtual local rank gets. As in torchrun, a
+// HIP_VISIBLE_DEVICES that is not empty takes precedence, and is then set for the worker beside
+// CUDA_VISIBLE_DEVICES.
+struct DeviceList {
+  std::string variable;
+  std::vector<std::string> devices;
+};
+std::optional<DeviceList> inherited_devices(const std::vector<EnvironmentEntry>& environment);
 
 // What is started in a world of probes: nothing around it, nothing placed.
 WorkerSpec probe_of(const AgentSpec& spec);

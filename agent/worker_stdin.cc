@@ -34,6 +34,7 @@ WorkerStdin::WorkerStdin(asio::io_context& io, bool comes_by_lifeline,
     : tell_(std::move(tell)), comes_by_lifeline_(comes_by_lifeline), write_end_(io) {}
 
 Result<int> WorkerStdin::open(StdinSource source, const World& world, int local_rank) {
+  if (source == StdinSource::Inherited && !comes_by_lifeline_) return STDIN_FILENO;
   const bool is_first = source == StdinSource::Rank0 && local_rank == 0;
   if (is_first && !comes_by_lifeline_) return STDIN_FILENO;
   if (is_first && world.base_rank == 0) return open_pipe();

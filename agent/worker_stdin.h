@@ -1,6 +1,9 @@
 // edge. What workers read on standard input: nothing, drun's own, or, of an agent that --hosts
 // started, what the starter reads: it comes over the lifeline, and goes to rank 0 through a pipe.
 //
+// Terminal: drun's own may be one that the workers read from. The agent leads a session without a
+//          controlling terminal (guardian.h), so that no worker is stopped by SIGTTIN.
+//
 // Flow:    the starter may send as many bytes as room_text() allows, kInputRoomBytes at first;
 //          what the pipe takes is room again. A worker that does not read holds up only its input.
 // Rounds:  the pipe is one for all rounds in which this node has rank 0: what a worker has not read

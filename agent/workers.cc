@@ -8,11 +8,12 @@
 #include <unordered_map>
 #include <utility>
 
-#include "agent/child_descriptors.h"
 #include "agent/descendants.h"
 #include "agent/gang.h"
 #include "agent/oom.h"
 #include "agent/process.h"
+#include "agent/starter.h"
+#include "agent/sweep.h"
 #include "rendezvous/deadline_timer.h"
 #include "rendezvous/overloaded.h"
 
@@ -29,8 +30,8 @@ gang::Times to_times(const WorkersSpec& spec) {
 }
 
 // What the kernel said to the place that the plan has given to a worker.
-std::string bound_message(int local_rank, const Command& command, const NotBound& refused) {
-  const WorkerPlacement& placement = *command.placement;
+std::string bound_message(int local_rank, const WorkerPlacement& placement,
+                          const NotBound& refused) {
   return "local rank " + std::to_string(local_rank) + " cannot be bound to " +
          (refused.is_memory ? "memory of NUMA node " + ranges_text(placement.memory_nodes)
                             : "CPUs " + ranges_text(placement.cpus)) +
@@ -47,13 +48,14 @@ WallTime wall_now() {
 // Everything that happens becomes an event in `events_`, and all of a loop turn are worked off
 // together: so 256 workers that end together cost one look for orphans, and no callback is made
 // from inside a call of ours.
-class Workers::Impl {
+class Workers::Impl final : private Starter::Listener {
  public:
-  Impl(asio::io_context& io, Log log, WorkersSpec spec, Listener& listener)
+  Impl(asio::io_context& io, Log log, WorkersSpec spec, Workers::Listener& listener)
       : io_(io),
         log_(std::move(log)),
         spec_(spec),
         listener_(listener),
+        starter_(io, *this),
         gang_{.times = to_times(spec)},
         timer_(io),
         child_signals_(io) {
@@ -62,7 +64,7 @@ class Workers::Impl {
     child_signals_.add(SIGCHLD);
   }
 
-  void start(const std::vector<Command>& commands);
+  void start(std::vector<Command> commands);
   void pass_on(int signal);
   void disregard_group(int group) { orphans_.mark_group(group); }
   std::vector<int> pids() const;
@@ -71,9 +73,13 @@ class Workers::Impl {
  private:
   using Alive = std::weak_ptr<char>;
 
-  // The status of one that could not be started; absent when it runs.
-  std::optional<NotStarted> start_one(int local_rank, const Command& command, Spawner& spawner);
+  void on_begun(int local_rank, const Spawned& spawned) override;
+  void on_refused(int local_rank, const Refusal& refusal) override;
+  void on_memory_not_placed(int error_number) override;
+  void on_all_started() override;
+  void begin_no_more();
   void on_end(int local_rank, int pid, const ExitStatus& status);
+  void note_end(int local_rank, int pid, const ExitStatus& status);
   void collect_all();
   void drain();
   void wait_for_children();
@@ -85,19 +91,22 @@ class Workers::Impl {
   void perform(const gang::KillAll&);
   void perform(const gang::Look&) { look_soon(); }
   void perform(const gang::ReportFailure& failure);
-  void perform(const gang::ReportSuccess&) { listener_.on_all_succeeded(); }
+  void perform(const gang::ReportSuccess&) {
+    on_all_started();
+    listener_.on_all_succeeded();
+  }
   void perform(const gang::ReportGone& gone);
-  void log_leftovers() const;
+  void log_leftovers();
 
-  const ChildDescriptors descriptors_;
   asio::io_context& io_;
   Log log_;
   WorkersSpec spec_;
-  Listener& listener_;
+  Workers::Listener& listener_;
+  Starter starter_;
 
   gang::State gang_;
   std::deque<gang::Event> events_;
-  std::vector<std::unique_ptr<Process>> processes_;  // by local rank
+  std::vector<std::unique_ptr<Process>> processes_;  // by local rank; null: not begun
   std::vector<WorkerEnd> ends_;                      // by local rank
   std::unordered_map<int, int> running_;             // pid -> local rank
   Orphans orphans_;
@@ -107,63 +116,97 @@ class Workers::Impl {
   int round_ = 0;
   bool is_open_ = false;  // from start() to on_all_gone()
   bool stop_sent_ = false;
+  bool is_started_ = false;  // on_all_started() has been reported
+  bool is_limited_ = false;  // begin_no_more()
+  bool is_refused_ = false;  // the program of one was not executed: the failure of this round
+  bool has_warned_ = false;  // that memory is not placed
+  bool has_warned_blind_ = false;
+  std::vector<std::optional<WorkerPlacement>> placements_;  // by local rank
   bool drain_posted_ = false;
   bool look_posted_ = false;
   std::shared_ptr<char> alive_ = std::make_shared<char>();  // tells late handlers that it is gone
 };
 
-void Workers::Impl::start(const std::vector<Command>& commands) {
+void Workers::Impl::start(std::vector<Command> commands) {
   assert(!commands.empty() && std::holds_alternative<gang::Idle>(gang_.phase));
   ++round_;
   is_open_ = true;
   stop_sent_ = false;
+  is_started_ = false;
+  is_limited_ = false;
+  is_refused_ = false;
   processes_.clear();
+  processes_.resize(commands.size());
   ends_.assign(commands.size(), {});
+  placements_.clear();
+  for (const Command& command : commands) {
+    placements_.emplace_back();
+    if (command.placement != nullptr) placements_.back() = *command.placement;
+  }
   orphans_.begin();
   oom_.begin();
   if (spec_.adopts_orphans) wait_for_children();
-  Spawner spawner(&descriptors_);
-  std::optional<NotStarted> not_started;
-  for (std::size_t i = 0; i < commands.size() && !not_started; ++i)
-    not_started = start_one(static_cast<int>(i), commands[i], spawner);
-  const int failed = not_started ? 1 : 0;
-  const int begun = static_cast<int>(processes_.size());
-  feed(gang::Began{.workers = begun + failed});
-  if (not_started) on_end(begun, 0, *not_started);
+  feed(gang::Began{.workers = static_cast<int>(commands.size())});
+  starter_.start(std::move(commands));
 }
 
-std::optional<NotStarted> Workers::Impl::start_one(int local_rank, const Command& command,
-                                                   Spawner& spawner) {
-  const auto result = spawner.spawn(command);
-  if (const auto* refused = std::get_if<NotBound>(&result)) {
-    ends_[static_cast<std::size_t>(local_rank)].message =
-        bound_message(local_rank, command, *refused);
-    return NotStarted{refused->error_number};
-  }
-  if (const auto* not_started = std::get_if<NotStarted>(&result)) return *not_started;
-  const auto& spawned = std::get<Spawned>(result);
+void Workers::Impl::on_begun(int local_rank, const Spawned& spawned) {
   const int pid = spawned.pid;
-  if (spawned.memory_error != 0 && processes_.empty()) {  // one warning speaks for all workers
-    log_.warning("the kernel does not let workers' memory be placed: " +
-                 system_message(spawned.memory_error) +
-                 "; give the container that right (Docker: --cap-add=SYS_NICE), or choose "
-                 "--bind-memory=none");
-  }
+  orphans_.note_group(pid);
+  remember_group(pid);
   running_.emplace(pid, local_rank);
-  processes_.push_back(std::make_unique<Process>(
+  processes_[static_cast<std::size_t>(local_rank)] = std::make_unique<Process>(
       io_, spawned,
-      [this, local_rank, pid](const ExitStatus& status) { on_end(local_rank, pid, status); }));
-  return std::nullopt;
+      [this, local_rank, pid](const ExitStatus& status) { on_end(local_rank, pid, status); });
+}
+
+// The first one stops the others; those of workers that began beside it are not failures of their
+// own.
+void Workers::Impl::on_refused(int local_rank, const Refusal& refusal) {
+  const auto rank = static_cast<std::size_t>(local_rank);
+  NotStarted status;
+  if (const auto* not_bound = std::get_if<NotBound>(&refusal)) {
+    ends_[rank].message = bound_message(local_rank, *placements_[rank], *not_bound);
+    status.error_number = not_bound->error_number;
+  } else {
+    status = std::get<NotStarted>(refusal);
+  }
+  note_end(local_rank, 0, status);
+  is_refused_ = true;
+}
+
+void Workers::Impl::on_memory_not_placed(int error_number) {
+  if (std::exchange(has_warned_, true)) return;  // one warning speaks for all workers
+  log_.warning(
+      "the kernel does not let workers' memory be placed: " + system_message(error_number) +
+      "; give the container that right (Docker: --cap-add=SYS_NICE), or choose "
+      "--bind-memory=none");
+}
+
+void Workers::Impl::on_all_started() {
+  if (!std::exchange(is_started_, true)) listener_.on_all_started();
+}
+
+// Those that have not begun count as stopped.
+void Workers::Impl::begin_no_more() {
+  if (std::exchange(is_limited_, true)) return;
+  for (std::size_t i = starter_.stop(); i < ends_.size(); ++i)
+    feed(gang::WorkerEnded{.local_rank = static_cast<int>(i), .succeeded = false, .own = false});
 }
 
 void Workers::Impl::on_end(int local_rank, int pid, const ExitStatus& status) {
   running_.erase(pid);
+  if (starter_.ended(local_rank)) return look_soon();  // on_refused() follows, in its turn
+  note_end(local_rank, pid, status);
+}
+
+void Workers::Impl::note_end(int local_rank, int pid, const ExitStatus& status) {
   WorkerEnd& end = ends_[static_cast<std::size_t>(local_rank)];
   end = {.local_rank = local_rank,
          .pid = pid,
          .status = status,
          .time = wall_now(),
-         .stopped_by_us = stop_sent_,
+         .stopped_by_us = stop_sent_ || (pid == 0 && is_refused_),
          .out_of_memory = false,
          .message = std::move(end.message)};
   const auto* killed = std::get_if<Killed>(&status);
@@ -176,7 +219,8 @@ void Workers::Impl::on_end(int local_rank, int pid, const ExitStatus& status) {
 
 // Before our first signal: whoever has ended by now ended by himself.
 void Workers::Impl::collect_all() {
-  for (const auto& process : processes_) process->collect();
+  for (const auto& process : processes_)
+    if (process != nullptr) process->collect();
 }
 
 void Workers::Impl::feed(const gang::Event& event) {
@@ -235,8 +279,12 @@ void Workers::Impl::perform(const gang::SignalAll& all) {
     log_.debug("stopping workers signal=" + signal_name(all.signal) +
                " running=" + std::to_string(running_.size()));
   stop_sent_ = true;
+  begin_no_more();
   for (const auto& [pid, local_rank] : running_) {
-    processes_[static_cast<std::size_t>(local_rank)]->signal_group(all.signal);
+    // A child before its exec has nothing to clean up, and shares our memory: before Linux 5.17 a
+    // signal that dumps core would end this process with it.
+    const int signal = starter_.is_starting(local_rank) ? SIGKILL : all.signal;
+    processes_[static_cast<std::size_t>(local_rank)]->signal_group(signal);
     orphans_.mark_group(pid);
   }
   // A stopped process handles nothing before it is continued.
@@ -251,17 +299,21 @@ void Workers::Impl::perform(const gang::SignalAll& all) {
 
 void Workers::Impl::perform(const gang::KillAll&) {
   stop_sent_ = true;
+  begin_no_more();
   pass_on(SIGKILL);
   if (spec_.adopts_orphans) orphans_.kill_all(running_.empty());
 }
 
 void Workers::Impl::perform(const gang::ReportFailure& failure) {
+  on_all_started();
   const WorkerEnd end = ends_[static_cast<std::size_t>(failure.local_rank)];
   listener_.on_worker_failed(end);
 }
 
 void Workers::Impl::perform(const gang::ReportGone& gone) {
   is_open_ = false;
+  on_all_started();
+  starter_.abandon();
   child_signals_.cancel();
   if (!gone.is_clean) orphans_.give_up();
   running_.clear();
@@ -271,7 +323,11 @@ void Workers::Impl::perform(const gang::ReportGone& gone) {
   listener_.on_all_gone(leftovers);
 }
 
-void Workers::Impl::log_leftovers() const {
+void Workers::Impl::log_leftovers() {
+  if (orphans_.is_blind() && !std::exchange(has_warned_blind_, true))
+    log_.warning(
+        "the processes below drun cannot be seen (is /proc hidden, or memory limited?); only the "
+        "workers' process groups are stopped, and processes that left them may still run");
   const Leftovers& left = orphans_.leftovers();
   const auto first = [](const std::vector<Leftover>& list) {
     return " first=" + std::to_string(list.front().pid) + " name=" + list.front().name;
@@ -300,7 +356,7 @@ Workers::Workers(asio::io_context& io, Log log, WorkersSpec spec, Listener& list
 
 Workers::~Workers() = default;
 
-void Workers::start(const std::vector<Command>& commands) { impl_->start(commands); }
+void Workers::start(std::vector<Command> commands) { impl_->start(std::move(commands)); }
 void Workers::stop(int signal) { impl_->feed(gang::StopAsked{signal}); }
 void Workers::kill_now() { impl_->feed(gang::KillAsked{}); }
 void Workers::pass_on(int signal) { impl_->pass_on(signal); }

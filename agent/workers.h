@@ -3,8 +3,9 @@
 //
 // Shape:   start() .. on_all_gone() is one round; the next start() comes after it (from inside
 //          on_all_gone at the earliest).
-// Order:   on_worker_failed* , on_all_succeeded? , on_all_gone. Each failure once; never both
-//          kinds; on_all_gone exactly once per start(), also when nothing could be started.
+// Order:   on_all_started , on_worker_failed* , on_all_succeeded? , on_all_gone. Each failure once;
+//          never both kinds; on_all_started and on_all_gone exactly once per start(), also when
+//          nothing could be started.
 // Failure: what ended badly before our first stop signal was sent. Whoever is found ended when the
 //          first failure is seen is asked for his own status before anybody is signalled; whoever
 //          ends later was stopped by us, whatever his status, and is not reported.
@@ -56,6 +57,9 @@ class Workers {
  public:
   struct Listener {
     virtual ~Listener() = default;
+    // The commands' descriptors are no longer needed. Every worker that will run has its pid, but
+    // some may still wait for their exec when others have failed or have to stop.
+    virtual void on_all_started() {}
     // The first own failure at once, and later ones (only those that ended before our stop).
     virtual void on_worker_failed(const WorkerEnd& end) = 0;
     // Every worker returned 0; leftovers are being removed, or there are none.
@@ -69,10 +73,11 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
   ~Workers();
 
-  // One worker a command, at least one. When one cannot be started, the rest are not tried and
-  // those running are stopped. What the commands borrow may go when it returns. Waits for each
-  // program's exec (some 0.3 ms a worker).
-  void start(const std::vector<Command>& commands);
+  // One worker a command, at least one; all with the same `inherited`. Returns when the first few
+  // exist, without waiting for any exec. When one cannot be started, no more are begun and those
+  // running are stopped. The commands' descriptors must stay open until on_all_started; what else
+  // they borrow may go when it returns.
+  void start(std::vector<Command> commands);
 
   // `signal` and CONT to every group and every descendant, then KILL at the deadline. Nothing when
   // no round runs; only the first stop of a round counts.

@@ -157,8 +157,10 @@ void declare_program(OptionTable& table, Options& options) {
               kMpiruns);
   table.value("--separator", options.separator, parse_separator, "WORD",
               "instead of that :", kOwnWithoutVariable);
-  table.value("--stdin", options.stdin_source, parse_stdin, "none|rank0",
-              "who reads drun's standard input (none)", kOwn);
+  table.value(
+      "--stdin", options.stdin_source, parse_stdin, "none|rank0",
+      "which worker reads drun's standard input (none; under the name torchrun all inherit it)",
+      kOwn);
   table.value("--store", options.store, parse_store, "agent|worker",
               "who serves the TCPStore on the master port: drun, or the program's rank 0; then "
               "drun meets on --rdzv-endpoint, port 29400 (agent)",

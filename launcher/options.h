@@ -96,7 +96,7 @@ struct Options {
   bool run_path = false;
   bool pass_local_rank = false;
   bool virtual_local_rank = false;
-  StdinSource stdin_source = StdinSource::DevNull;
+  std::optional<StdinSource> stdin_source{};
   std::string program{};
   std::vector<std::string> program_arguments{};
   // Several programs: all of them, the first one included.

@@ -123,13 +123,21 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
   return output;
 }
 
+// What workers inherit: the agent's own environment, then -x.
+std::vector<EnvironmentEntry> inherited_environment(const HostFacts& host) {
+  std::vector<EnvironmentEntry> environment = host.environment;
+  for (const EnvironmentEntry& entry : host.exports) hosts::put(environment, entry);
+  return environment;
+}
+
 Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, int workers) {
   if (!options.virtual_local_rank || options.gpus_per_worker) return {};
-  const auto list = workers_variable(host, "CUDA_VISIBLE_DEVICES");
+  const auto list = agent::inherited_devices(inherited_environment(host));
   if (!list) return {};
-  const std::size_t devices = agent::visible_devices(*list).size();
+  const std::size_t devices = list->devices.size();
   if (devices >= static_cast<std::size_t>(workers)) return {};
-  return usage_error("--virtual-local-rank", "CUDA_VISIBLE_DEVICES=\"" + *list + "\" names " +
+  const std::string value = workers_variable(host, list->variable).value_or("");
+  return usage_error("--virtual-local-rank", list->variable + "=\"" + value + "\" names " +
                                                  std::to_string(devices) + " devices for " +
                                                  std::to_string(workers) +
                                                  " workers; name more or start fewer");
@@ -137,13 +145,16 @@ Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, 
 
 std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int workers,
                                                const Options& options, Remarks& remarks) {
-  std::vector<EnvironmentEntry> environment = host.environment;
-  for (const EnvironmentEntry& entry : host.exports) hosts::put(environment, entry);
+  std::vector<EnvironmentEntry> environment = inherited_environment(host);
   if (!options.pass_secret) {
     std::erase_if(environment, [](const auto& entry) { return entry.first == kSecretVariable; });
   }
   if (!workers_variable(host, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  // Without them Gloo moves 8 W^3 bytes through the store for a group of W ranks. All ranks need
+  // the same value; a Gloo that does not know them ignores them.
+  for (const char* const name : {"GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER", "GLOO_ENABLE_STORE_V2_API"})
+    if (!workers_variable(host, name)) environment.emplace_back(name, "1");
   if (workers > 1 && !options.omp_threads && !workers_variable(host, "OMP_NUM_THREADS")) {
     environment.emplace_back("OMP_NUM_THREADS", "1");
     remarks.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
@@ -177,7 +188,9 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
   worker.program_arguments_at = program->arguments_at;
   worker.environment = plan_environment(host, workers, options, remarks);
   worker.virtual_local_rank = options.virtual_local_rank;
-  worker.stdin_source = options.stdin_source;
+  // torchrun's workers inherit its standard input: breakpoint() works there.
+  worker.stdin_source = options.stdin_source.value_or(
+      options.invoked_as == "torchrun" ? StdinSource::Inherited : StdinSource::DevNull);
   return worker;
 }
 

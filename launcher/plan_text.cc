@@ -55,7 +55,8 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
       own.begin(), own.end(), [](const auto& entry) { return entry.first == "OMP_NUM_THREADS"; });
   for (const auto& entry : agent.worker.environment) {
     if (sets_threads && entry.first == "OMP_NUM_THREADS") continue;
-    if (entry.first == "OMP_NUM_THREADS" || entry.first == "TORCH_NCCL_ASYNC_ERROR_HANDLING")
+    if (entry.first == "OMP_NUM_THREADS" || entry.first == "TORCH_NCCL_ASYNC_ERROR_HANDLING" ||
+        entry.first.starts_with("GLOO_ENABLE_"))
       own.push_back(entry);
   }
   return own;
@@ -112,6 +113,18 @@ std::string ranks_text(const JoinSpec& join) {
 const char* stream_text(const StreamPlan& stream) {
   if (stream.to_file) return stream.to_console ? "console+file" : "file";
   return stream.to_console ? "console" : "none";
+}
+
+const char* stdin_text(StdinSource source) {
+  switch (source) {
+    case StdinSource::DevNull:
+      return "none";
+    case StdinSource::Rank0:
+      return "rank0";
+    case StdinSource::Inherited:
+      return "inherited";
+  }
+  return "";
 }
 
 const char* mode_text(OutputMode mode) {
@@ -278,7 +291,7 @@ std::string plan_json(const Plan& plan) {
                       {"gathers", agent.output.gathers},
                       {"log_dir", or_null(agent.output.log_dir)},
                       {"streams", streams}}},
-      {"stdin", agent.worker.stdin_source == StdinSource::Rank0 ? "rank0" : "none"},
+      {"stdin", stdin_text(agent.worker.stdin_source)},
       {"hang_timeout_s",
        agent.hang_timeout.count() == 0 ? Json(nullptr) : Json(in_seconds(agent.hang_timeout))},
       {"shutdown_timeout_s", in_seconds(agent.shutdown_timeout)},

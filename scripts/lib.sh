@@ -7,7 +7,8 @@ logs=build/logs
 
 build_packages=(g++ cmake ninja-build libboost-dev libcli11-dev libhwloc-dev libspdlog-dev libssl-dev
   nlohmann-json3-dev)
-optional_packages=(libgloo-dev)               # worker_lib's CPU backend, and with it the examples
+optional_packages=(libgloo-dev                # worker_lib's CPU backend, and with it the examples
+  libpmix-dev)                                # ranks of Open MPI 5 and prterun find each other by PMIx
 test_packages=(catch2 python3 iproute2        # iproute2: nodes with addresses of their own
   openmpi-bin mpich openssh-client            # what starts drun on several machines
   python3-clustershell python3-yaml)          # to compare host lists with; to read manifests

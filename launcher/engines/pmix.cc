@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,50 +20,30 @@
 #include "launcher/library_function.h"
 #include "rendezvous/unique_fd.h"
 
+#if __has_include(<pmix.h>)
+#include <pmix.h>
+#define DRUN_HAS_PMIX 1
+#endif
+
 namespace drun::engines {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+
+#ifdef DRUN_HAS_PMIX
+
+using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostAnswerBytes = 4096;
 
-// What pmix_common.h has, as far as it is used.
-constexpr std::uint8_t kGlobal = 3;
-constexpr std::uint16_t kBool = 1;
-constexpr std::uint16_t kString = 3;
-constexpr std::uint16_t kUint32 = 14;
-constexpr std::uint32_t kAnyRank = 0xfffffffe;
-
-struct Proc {
-  std::array<char, 256> space{};
-  std::uint32_t rank = 0;
-};
-struct Value {
-  std::uint16_t type = 0;
-  union {
-    bool flag;
-    const char* text;
-    std::uint32_t number;
-    std::array<char, 24> room{};
-  };
-};
-struct Info {
-  std::array<char, 512> key{};
-  std::uint32_t flags = 0;
-  Value value{};
-};
-static_assert(sizeof(Proc) == 260 && sizeof(Value) == 32 && offsetof(Value, room) == 8 &&
-              sizeof(Info) == 552);
-
 struct Functions {
-  int (*init)(Proc*, Info*, std::size_t) = nullptr;
-  int (*put)(std::uint8_t, const char*, Value*) = nullptr;
-  int (*commit)() = nullptr;
-  int (*fence)(const Proc*, std::size_t, const Info*, std::size_t) = nullptr;
-  int (*get)(const Proc*, const char*, const Info*, std::size_t, Value**) = nullptr;
-  int (*finalize)(const Info*, std::size_t) = nullptr;
-  const char* (*words)(int) = nullptr;
+  decltype(PMIx_Init)* init = nullptr;
+  decltype(PMIx_Put)* put = nullptr;
+  decltype(PMIx_Commit)* commit = nullptr;
+  decltype(PMIx_Fence)* fence = nullptr;
+  decltype(PMIx_Get)* get = nullptr;
+  decltype(PMIx_Finalize)* finalize = nullptr;
+  decltype(PMIx_Error_string)* words = nullptr;
 
   bool are_all() const { return init && put && commit && fence && get && finalize && words; }
 };
@@ -86,7 +67,7 @@ class PmixTalk {
   explicit PmixTalk(const Functions& pmix) : pmix_(pmix) {}
 
   std::string hold(const std::optional<std::string>& told) {
-    Proc self;
+    pmix_proc_t self{};
     // A library of another version than the launcher's own, say: as if there were none.
     if (!is_good("PMIx_Init", pmix_.init(&self, nullptr, 0))) return "U" + refusal_.substr(1);
     const std::string answer = exchange(self, told);
@@ -96,38 +77,45 @@ class PmixTalk {
   }
 
  private:
-  std::string exchange(const Proc& self, const std::optional<std::string>& told) {
+  std::string exchange(const pmix_proc_t& self, const std::optional<std::string>& told) {
     if (told && !put(*told)) return refusal_;
-    Info collect{.value = {.type = kBool, .flag = true}};
-    std::strcpy(collect.key.data(), "pmix.collect");
+    pmix_info_t collect{};
+    std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
+    collect.value.type = PMIX_BOOL;
+    collect.value.data.flag = true;
     if (!is_good("PMIx_Fence", pmix_.fence(nullptr, 0, &collect, 1))) return refusal_;
-    Proc first = self;
+    pmix_proc_t first = self;
     first.rank = 0;
-    Value* text = nullptr;
+    pmix_value_t* text = nullptr;
     if (!is_good("PMIx_Get", pmix_.get(&first, kMeetingKey, nullptr, 0, &text))) return refusal_;
-    if (text == nullptr || text->type != kString || text->text == nullptr)
+    if (text == nullptr || text->type != PMIX_STRING || text->data.string == nullptr)
       return "Rrank 0 has told no text";
-    return "M" + std::to_string(processes(self)) + " " + text->text;
+    const std::string words = text->data.string;  // before the next answer
+    return "M" + std::to_string(processes(self)) + " " + words;
   }
 
   bool put(const std::string& told) {
-    Value value{.type = kString, .text = told.c_str()};
-    return is_good("PMIx_Put", pmix_.put(kGlobal, kMeetingKey, &value)) &&
+    std::string text = told;
+    pmix_value_t value{};
+    value.type = PMIX_STRING;
+    value.data.string = text.data();
+    return is_good("PMIx_Put", pmix_.put(PMIX_GLOBAL, kMeetingKey, &value)) &&
            is_good("PMIx_Commit", pmix_.commit());
   }
 
   // 0: the engine does not say.
-  std::uint32_t processes(const Proc& self) {
-    Proc job = self;
-    job.rank = kAnyRank;
-    Value* size = nullptr;
-    const int status = pmix_.get(&job, "pmix.job.size", nullptr, 0, &size);
-    return status == 0 && size != nullptr && size->type == kUint32 ? size->number : 0;
+  std::uint32_t processes(const pmix_proc_t& self) {
+    pmix_proc_t job = self;
+    job.rank = PMIX_RANK_WILDCARD;
+    pmix_value_t* size = nullptr;
+    const pmix_status_t status = pmix_.get(&job, PMIX_JOB_SIZE, nullptr, 0, &size);
+    const bool is_known = status == PMIX_SUCCESS && size != nullptr && size->type == PMIX_UINT32;
+    return is_known ? size->data.uint32 : 0;
   }
 
-  bool is_good(const char* function, int status) {
-    if (status != 0) refusal_ = std::string("R") + function + ": " + pmix_.words(status);
-    return status == 0;
+  bool is_good(const char* function, pmix_status_t status) {
+    if (status != PMIX_SUCCESS) refusal_ = std::string("R") + function + ": " + pmix_.words(status);
+    return status == PMIX_SUCCESS;
   }
 
   const Functions& pmix_;
@@ -142,7 +130,11 @@ std::string answer_of(const std::optional<std::string>& told, const std::string&
   return PmixTalk(pmix).hold(told);
 }
 
-[[noreturn]] void talk(int to, const std::optional<std::string>& told, const std::string& library) {
+// PMIx_Fence waits for ranks that may never come: without its parent this process must not stay.
+[[noreturn]] void talk(pid_t parent, int to, const std::optional<std::string>& told,
+                       const std::string& library) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
   const std::string answer = answer_of(told, library);
   const auto written = write(to, answer.data(), std::min(answer.size(), kMostAnswerBytes));
   _exit(written < 0 ? 1 : 0);
@@ -178,7 +170,13 @@ Result<Met> understood(const std::string& answer) {
   return Error{ErrorCode::Refused, kind == 'R' ? rest : "the talk over PMIx has crashed"};
 }
 
+#endif  // DRUN_HAS_PMIX
+
 }  // namespace
+
+#ifdef DRUN_HAS_PMIX
+
+bool has_pmix() { return true; }
 
 Result<Met> meet_by_pmix(const std::optional<std::string>& told, milliseconds limit,
                          const std::string& library) {
@@ -186,9 +184,10 @@ Result<Met> meet_by_pmix(const std::optional<std::string>& told, milliseconds li
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return system_error("make a pipe for PMIx", errno);
   const UniqueFd ours(ends[0]);
   UniqueFd theirs(ends[1]);
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) return system_error("fork to talk over PMIx", errno);
-  if (child == 0) talk(theirs.get(), told, library);
+  if (child == 0) talk(parent, theirs.get(), told, library);
   theirs.reset();
   const std::optional<std::string> answer = read_all(ours.get(), Clock::now() + limit);
   if (!answer) kill(child, SIGKILL);
@@ -198,5 +197,16 @@ Result<Met> meet_by_pmix(const std::optional<std::string>& told, milliseconds li
   return Error{ErrorCode::Timeout,
                "the other ranks have not come within " + std::to_string(limit.count()) + " ms"};
 }
+
+#else
+
+bool has_pmix() { return false; }
+
+Result<Met> meet_by_pmix(const std::optional<std::string>&, milliseconds, const std::string&) {
+  return Error{ErrorCode::Unreachable,
+               "this drun was built without PMIx; build it where libpmix-dev is installed"};
+}
+
+#endif
 
 }  // namespace drun::engines

@@ -1,6 +1,8 @@
 // One node: what workers are given, how they end, what the user is told.
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,6 +123,43 @@ TEST_CASE("under the name torchrun every failure is 1") {
   launch.argv[0] = directory.file("torchrun");
   std::filesystem::create_symlink(drun_program(), launch.argv[0]);
   CHECK(run(launch).code == 1);
+}
+
+TEST_CASE("under the name torchrun workers read drun's standard input, as breakpoint() does") {
+  TemporaryDirectory directory;
+  Launch launch = shell_job({"--standalone"}, "read line; echo \"got $line\"");
+  const std::string torchrun = directory.file("torchrun");
+  std::filesystem::create_symlink(drun_program(), torchrun);
+  launch.stdin_text = "a pipe\n";
+  CHECK_THAT(run(launch).out, ContainsSubstring("got \n"));  // drun by its own name
+  launch.argv[0] = torchrun;
+  CHECK_THAT(run(launch).out, ContainsSubstring("got a pipe\n"));
+}
+
+// The worker is in another session and in another process group than the terminal's foreground job:
+// it must neither be stopped by SIGTTIN nor get EIO.
+TEST_CASE("under the name torchrun a worker reads from drun's terminal") {
+  TemporaryDirectory directory;
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  REQUIRE(terminal >= 0);
+  REQUIRE((grantpt(terminal) == 0 && unlockpt(terminal) == 0));
+  const std::string name = ptsname(terminal);
+  const int held = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  REQUIRE(held >= 0);
+  const std::string torchrun = directory.file("torchrun");
+  std::filesystem::create_symlink(drun_program(), torchrun);
+  Launch launch = shell_job({"--standalone"}, "echo asks; read line; echo \"got $line\"");
+  launch.argv[0] = torchrun;
+  launch.argv = Words{"sh", "-c", "exec setsid --ctty --wait \"$@\" <\"$0\"", name} + launch.argv;
+  Running running(launch);
+  REQUIRE(running.prints("asks"));
+  REQUIRE(write(terminal, "a line\n", 7) == 7);
+  const Ended ended = running.wait();
+  close(held);
+  close(terminal);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out, ContainsSubstring("got a line\n"));
 }
 
 TEST_CASE("a program that cannot be executed is told before anything starts") {

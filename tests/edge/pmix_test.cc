@@ -1,6 +1,12 @@
 #include "launcher/engines/pmix.h"
 
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
+#include <string>
 
 #include "tests/support/catch.h"
 #include "tests/support/places.h"
@@ -18,9 +24,16 @@ Result<Met> meet(const char* deed, const std::optional<std::string>& told = std:
   return meet_by_pmix(told, limit, kLibrary);
 }
 
+bool skips() {
+  if (has_pmix()) return false;
+  WARN("skipped: drun was built without libpmix-dev");
+  return true;
+}
+
 }  // namespace
 
 TEST_CASE("over PMIx rank 0 puts its text, and every rank gets it with the number of all") {
+  if (skips()) return;
   const Result<Met> first = meet("job", "gpu7/xyz");
   REQUIRE(first);
   CHECK(first->told == "gpu7/xyz");
@@ -32,6 +45,7 @@ TEST_CASE("over PMIx rank 0 puts its text, and every rank gets it with the numbe
 }
 
 TEST_CASE("what PMIx refuses, cannot tell or never answers is said") {
+  if (skips()) return;
   CHECK(meet("refuses").error() == Error{ErrorCode::Unreachable, "PMIx_Init: UNREACHABLE"});
   CHECK_THAT(meet("number").error().message, ContainsSubstring("no text"));
   CHECK_THAT(meet("crashes").error().message, ContainsSubstring("crashed"));
@@ -39,6 +53,32 @@ TEST_CASE("what PMIx refuses, cannot tell or never answers is said") {
   const Result<Met> without = meet_by_pmix(std::nullopt, 20s, "libdrun-none.so");
   CHECK(without.error().code == ErrorCode::Unreachable);
   CHECK_THAT(without.error().message, ContainsSubstring("libdrun-none.so"));
+}
+
+TEST_CASE("the process that talks over PMIx ends with the one that started it") {
+  if (skips()) return;
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t asker = fork();
+  if (asker == 0) {
+    close(ends[0]);
+    setenv("DRUN_TEST_PMIX_FD", std::to_string(ends[1]).c_str(), 1);
+    meet("hangs", std::nullopt, 100s).has_value();
+    _exit(0);
+  }
+  REQUIRE(asker > 0);
+  close(ends[1]);
+  const auto read_within = [&ends](std::chrono::milliseconds limit) {
+    pollfd one{.fd = ends[0], .events = POLLIN, .revents = 0};
+    char byte = 0;
+    if (poll(&one, 1, static_cast<int>(limit.count())) <= 0) return ssize_t{-1};
+    return read(ends[0], &byte, 1);
+  };
+  CHECK(read_within(20s) == 1);  // it waits for other ranks
+  REQUIRE(kill(asker, SIGKILL) == 0);
+  REQUIRE(waitpid(asker, nullptr, 0) == asker);
+  CHECK(read_within(20s) == 0);  // both have closed their ends
+  close(ends[0]);
 }
 
 }  // namespace drun::engines

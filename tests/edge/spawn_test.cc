@@ -187,11 +187,15 @@ TEST_CASE("with a table of its own a child has nothing that was opened since") {
   Command command{.argv = {"/bin/ls", "-l", "/proc/self/fd"}, .stdout_fd = pipe.writing_end()};
   std::string text;
   {
-    Spawner spawner(&descriptors);
-    const auto result = spawner.spawn(command);
-    CHECK(wait_for(std::get<Spawned>(result)) == ExitStatus(Exited{0}));
+    Spawner spawner(descriptors);
+    const auto result = spawner.begin(command);
+    const auto& begun = std::get<Spawner::Begun>(result);
+    REQUIRE(begun.start != nullptr);
+    CHECK(wait_for(begun.spawned) == ExitStatus(Exited{0}));
+    begun.start->ended();
+    CHECK_FALSE(begun.start->refusal().has_value());
     command.stdout_fd = 999;
-    CHECK(std::get<NotStarted>(spawner.spawn(command)).error_number == EBADF);
+    CHECK(std::get<NotStarted>(spawner.begin(command)).error_number == EBADF);
   }
   text = pipe.read_all();  // to its end: the spawner has let go of it
   CHECK_THAT(text, ContainsSubstring(" " + std::to_string(users) + " -> /dev/null"));

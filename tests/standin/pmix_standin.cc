@@ -1,6 +1,7 @@
 // A stand-in for PMIx's client library, with pmix_common.h's layouts written down once more. What
 // it does stands in DRUN_TEST_PMIX: "job" is a job of 3 whose rank 0 has put "gpu0/abc" unless this
-// rank puts another text; "refuses", "number" (rank 0 has put one), "sizeless", "hangs", "crashes".
+// rank puts another text; "refuses", "number" (rank 0 has put one), "sizeless", "hangs" (and writes
+// a byte to the descriptor DRUN_TEST_PMIX_FD, if there is one), "crashes".
 #include <unistd.h>
 
 #include <cstdint>
@@ -58,7 +59,11 @@ int PMIx_Put(std::uint8_t scope, const char* key, Value* value) {
 int PMIx_Commit() { return 0; }
 
 int PMIx_Fence(const Proc*, std::size_t, const void*, std::size_t) {
-  if (deed() == "hangs") sleep(100);
+  if (deed() == "hangs") {
+    const char* const fd = std::getenv("DRUN_TEST_PMIX_FD");
+    if (fd != nullptr && write(std::atoi(fd), "h", 1) != 1) return kNotFound;
+    sleep(100);
+  }
   if (deed() == "crashes") std::_Exit(3);
   return 0;
 }

@@ -35,7 +35,7 @@ TEST_CASE("inherited lines are shared, not copied") {
 TEST_CASE("a text without #! becomes a shell's argument in the program's place") {
   const Command command{.argv = {"script", "a", ""}};
   const std::string path = "/bin/script";
-  const ExecImage image(command, path);
+  ExecImage image(command, path);
   CHECK(strings(image.argv()) == std::vector<std::string>{"script", "a", ""});
   CHECK(strings(image.shell_argv()) == std::vector<std::string>{"/bin/sh", "/bin/script", "a", ""});
 }

@@ -367,6 +367,34 @@ TEST_CASE("virtual local ranks need a device each") {
             .agent.worker.virtual_local_rank);
   CHECK_THAT(plan_error(options, train_host({}, {{"CUDA_VISIBLE_DEVICES", "4,5"}})),
              ContainsSubstring("names 2 devices for 3 workers"));
+  const std::vector<EnvironmentEntry> hip{{"CUDA_VISIBLE_DEVICES", "4,5,6"},
+                                          {"HIP_VISIBLE_DEVICES", "0,1"}};
+  CHECK_THAT(plan_error(options, train_host({}, hip)),
+             ContainsSubstring("HIP_VISIBLE_DEVICES=\"0,1\" names 2 devices for 3 workers"));
+}
+
+TEST_CASE("Gloo's short addresses are on for every worker, unless the user has set them") {
+  const auto value = [](const Plan& plan, std::string_view name) -> std::string {
+    for (const auto& entry : plan.agent.worker.environment)
+      if (entry.first == name) return entry.second;
+    return "not set";
+  };
+  const Options options = running("train");
+  CHECK(value(plan_of(options), "GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER") == "1");
+  CHECK(value(plan_of(options), "GLOO_ENABLE_STORE_V2_API") == "1");
+  const auto chosen =
+      plan_of(options, train_host({}, {{"GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER", "0"}}));
+  CHECK(value(chosen, "GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER") == "0");
+  CHECK(value(chosen, "GLOO_ENABLE_STORE_V2_API") == "1");
+}
+
+TEST_CASE("under the name torchrun workers inherit standard input, unless --stdin decides") {
+  Options options = running("train");
+  CHECK(plan_of(options).agent.worker.stdin_source == StdinSource::DevNull);
+  options.invoked_as = "torchrun";
+  CHECK(plan_of(options).agent.worker.stdin_source == StdinSource::Inherited);
+  options.stdin_source = StdinSource::DevNull;
+  CHECK(plan_of(options).agent.worker.stdin_source == StdinSource::DevNull);
 }
 
 TEST_CASE("torchrun's name changes the exit codes, and --exit-code decides") {

@@ -96,6 +96,26 @@ TEST_CASE("a virtual local rank is 0, with one device visible") {
   CHECK_FALSE(has_once(chosen, {"CUDA_VISIBLE_DEVICES", "4, GPU-7"}));
 }
 
+TEST_CASE(
+    "a virtual local rank takes its device from HIP_VISIBLE_DEVICES first, as torchrun does") {
+  WorkerSpec spec;
+  spec.argv = {"./train"};
+  spec.virtual_local_rank = true;
+  spec.environment = {{"CUDA_VISIBLE_DEVICES", "0,1"}, {"HIP_VISIBLE_DEVICES", "6, 7"}};
+  const auto both = own_environment(spec, two_workers(), 1, "");
+  CHECK(has_once(both, {"HIP_VISIBLE_DEVICES", "7"}));
+  CHECK(has_once(both, {"CUDA_VISIBLE_DEVICES", "7"}));
+  spec.environment = {{"HIP_VISIBLE_DEVICES", "2,3"}};
+  const auto hip = own_environment(spec, two_workers(), 0, "");
+  CHECK(has_once(hip, {"HIP_VISIBLE_DEVICES", "2"}));
+  CHECK(has_once(hip, {"CUDA_VISIBLE_DEVICES", "2"}));
+  spec.environment = {{"HIP_VISIBLE_DEVICES", ""}, {"CUDA_VISIBLE_DEVICES", "4,5"}};
+  const auto empty = own_environment(spec, two_workers(), 1, "");
+  CHECK(has_once(empty, {"CUDA_VISIBLE_DEVICES", "5"}));
+  CHECK(std::none_of(empty.begin(), empty.end(),
+                     [](const auto& entry) { return entry.first == "HIP_VISIBLE_DEVICES"; }));
+}
+
 TEST_CASE("without log files the error file's variable is there and empty") {
   WorkerSpec spec;
   spec.argv = {"./train"};

@@ -1,0 +1,48 @@
+// edge. System calls whose error is their result, for code that runs between clone and exec.
+//
+// A child of clone(CLONE_VM) shares its parent's memory, and therefore its errno and every other
+// thread-local variable, while the parent goes on. The C library's wrappers write there when a call
+// fails, and may bind themselves lazily; these do neither.
+//
+// Result:  as the kernel returns it; -errno on failure.
+// Thread:  any. Async-signal-safe.
+#pragma once
+
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace drun::agent {
+
+#if defined(__x86_64__) || defined(__aarch64__)
+inline constexpr bool kHasRawSyscalls = true;
+#else
+inline constexpr bool kHasRawSyscalls = false;  // errno is written: not for shared memory
+#endif
+
+inline long raw_syscall(long number, long a = 0, long b = 0, long c = 0, long d = 0) {
+#if defined(__x86_64__)
+  long result;
+  register long r10 asm("r10") = d;
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10)
+               : "rcx", "r11", "memory");
+  return result;
+#elif defined(__aarch64__)
+  register long x8 asm("x8") = number;
+  register long x0 asm("x0") = a;
+  register long x1 asm("x1") = b;
+  register long x2 asm("x2") = c;
+  register long x3 asm("x3") = d;
+  asm volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+  return x0;
+#else
+  const long result = ::syscall(number, a, b, c, d);
+  return result < 0 ? -errno : result;
+#endif
+}
+
+inline long raw_argument(const void* pointer) { return reinterpret_cast<long>(pointer); }
+
+}  // namespace drun::agent

@@ -1,0 +1,259 @@
+// Starting a node's workers: what an exec that takes long stops, and what it does not.
+#include "agent/starter.h"
+
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+
+#include "agent/workers.h"
+#include "tests/support/catch.h"
+#include "tests/support/process_probe.h"
+
+namespace drun::agent {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using test::Pipe;
+
+struct StartRecorder : Workers::Listener {
+  StartRecorder() : workers(io, Log(), {}, *this) {}
+
+  void on_all_started() override {
+    ++started;
+    CHECK((failures.empty() && gone == 0));
+  }
+  void on_worker_failed(const WorkerEnd& end) override { failures.push_back(end); }
+  void on_all_succeeded() override { ++successes; }
+  void on_all_gone(const Leftovers&) override { ++gone; }
+
+  void run(const std::vector<Command>& commands) {
+    const auto begin = steady_clock::now();
+    workers.start(commands);
+    start_took = std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin);
+    io.restart();
+    io.run_for(std::chrono::seconds(60));
+  }
+  // Every few milliseconds until `deed` returns true.
+  void poll(std::function<bool()> deed) {
+    auto timer = std::make_shared<asio::steady_timer>(io);
+    timer->expires_after(milliseconds(5));
+    timer->async_wait([this, timer, deed = std::move(deed)](error_code) {
+      if (!deed()) poll(deed);
+    });
+  }
+
+  asio::io_context io{1};
+  Workers workers;
+  std::vector<WorkerEnd> failures;
+  int started = 0;
+  int successes = 0;
+  int gone = 0;
+  milliseconds start_took{0};
+};
+
+Command shell(const std::string& script) { return {.argv = {"/bin/sh", "-c", script}}; }
+
+volatile std::sig_atomic_t lease_breaks = 0;
+
+// A copy of /bin/true whose exec waits: a write lease lies on it, as on a file that another client
+// of a network file system has open, and open(2) waits for its holder (fcntl(2), F_SETLEASE).
+class StalledProgram {
+ public:
+  StalledProgram() {
+    lease_breaks = 0;
+    std::signal(SIGIO, [](int) { lease_breaks = lease_breaks + 1; });
+    char directory[] = "/tmp/drun-starter-XXXXXX";
+    directory_ = mkdtemp(directory);
+    path_ = directory_ + "/true";
+    std::filesystem::copy_file("/bin/true", path_);
+    fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    is_stalled_ = fcntl(fd_, F_SETLEASE, F_WRLCK) == 0;
+  }
+  StalledProgram(const StalledProgram&) = delete;
+  StalledProgram& operator=(const StalledProgram&) = delete;
+  ~StalledProgram() {
+    release();
+    std::signal(SIGIO, SIG_DFL);
+    std::filesystem::remove_all(directory_);
+  }
+
+  bool is_stalled() const { return is_stalled_; }
+  static bool is_waited_for() { return lease_breaks > 0; }
+  const std::string& path() const { return path_; }
+  void release() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  std::string directory_;
+  std::string path_;
+  int fd_ = -1;
+  bool is_stalled_ = false;
+};
+
+bool skips(const StalledProgram& program) {
+  if (program.is_stalled()) return false;
+  WARN("skipped: the file system of /tmp has no leases");
+  return true;
+}
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+// From here on clone(2) fails in this process where `flags & mask` are `refused`.
+bool refuse_clone(unsigned mask, unsigned refused, unsigned error) {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refused, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{.len = 7, .filter = program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// 0: twenty workers of a round ran, and one that cannot be executed was refused; 2: no filters
+// here.
+int run_refused(unsigned mask, unsigned error) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!refuse_clone(mask, CLONE_VM, error)) _exit(2);
+    StartRecorder good;
+    good.run(std::vector<Command>(20, shell("exit 0")));
+    StartRecorder bad;
+    bad.run({shell("sleep 60"), {.argv = {"/no/such/program"}}});
+    const bool is_right = good.successes == 1 && good.gone == 1 && bad.failures.size() == 1 &&
+                          bad.failures[0].status == ExitStatus(NotStarted{ENOENT}) && bad.gone == 1;
+    _exit(is_right ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+}  // namespace
+
+TEST_CASE("an exec that takes long stops neither the event loop nor the other workers") {
+  StalledProgram program;
+  if (skips(program)) return;
+  StartRecorder recorder;
+  Pipe pipe;
+  Command other = shell("echo runs");
+  other.stdout_fd = pipe.writing_end();
+  int turns = 0;
+  recorder.poll([&] {
+    if (!StalledProgram::is_waited_for() || ++turns < 50) return false;
+    CHECK(recorder.started == 0);
+    CHECK(recorder.workers.pids()[0] != 0);
+    CHECK(pipe.read_line() == "runs");
+    program.release();
+    return true;
+  });
+  recorder.run({{.argv = {program.path()}}, other});
+  CHECK(recorder.start_took < milliseconds(10'000));  // the kernel gives up on a lease after 45 s
+  CHECK(recorder.started == 1);
+  CHECK(recorder.successes == 1);
+  CHECK(recorder.gone == 1);
+}
+
+TEST_CASE("more workers than begin at one time wait for a place, and all of them run") {
+  StalledProgram program;
+  if (skips(program)) return;
+  constexpr std::size_t kStalled = ChildDescriptors::kSlots;
+  StartRecorder recorder;
+  std::vector<Command> commands(kStalled, Command{.argv = {program.path()}});
+  commands.resize(kStalled + 3, shell("exit 0"));
+  recorder.poll([&] {
+    if (!StalledProgram::is_waited_for()) return false;
+    const std::vector<int> pids = recorder.workers.pids();
+    CHECK(std::count(pids.begin(), pids.end(), 0) == 3);
+    program.release();
+    return true;
+  });
+  recorder.run(commands);
+  CHECK(recorder.successes == 1);
+}
+
+TEST_CASE("a stop ends a worker that still waits for its exec, and those that have not begun") {
+  StalledProgram program;
+  if (skips(program)) return;
+  StartRecorder recorder;
+  recorder.poll([&] {
+    if (!StalledProgram::is_waited_for()) return false;
+    recorder.workers.stop();
+    return true;
+  });
+  recorder.run(std::vector<Command>(40, Command{.argv = {program.path()}}));
+  CHECK(recorder.failures.empty());
+  CHECK(recorder.successes == 0);
+  CHECK(recorder.started == 1);
+  CHECK(recorder.gone == 1);
+}
+
+TEST_CASE("of several workers that cannot be executed the first one fails the round") {
+  StartRecorder recorder;
+  std::vector<Command> commands(30, Command{.argv = {"/no/such/program"}});
+  commands[0] = commands[1] = shell("sleep 60");
+  recorder.run(commands);
+  REQUIRE(recorder.failures.size() == 1);
+  CHECK(recorder.failures[0].local_rank == 2);
+  CHECK(recorder.failures[0].status == ExitStatus(NotStarted{ENOENT}));
+  CHECK(recorder.started == 1);
+  CHECK(recorder.gone == 1);
+}
+
+TEST_CASE("workers that start together get no descriptor of one another's") {
+  const std::size_t before = open_descriptors();
+  {
+    StartRecorder recorder;
+    std::vector<std::unique_ptr<Pipe>> pipes;
+    std::vector<Command> commands;
+    for (int i = 0; i < 40; ++i) {
+      pipes.push_back(std::make_unique<Pipe>());
+      commands.push_back(shell("ls -l /proc/self/fd | grep -c pipe:"));
+      commands.back().stdout_fd = pipes.back()->writing_end();
+    }
+    recorder.run(commands);
+    CHECK(recorder.successes == 1);
+    // ls has one to grep, and what sh had besides the worker's own is ours by inheritance.
+    const std::string first = pipes.front()->read_all();
+    for (std::size_t i = 1; i < pipes.size(); ++i) CHECK(pipes[i]->read_all() == first);
+    CHECK_FALSE(first.empty());
+  }
+  CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("where a sandbox refuses a child that shares memory, workers start one by one") {
+  const unsigned error = GENERATE(EPERM, EINVAL);
+  const int beside = run_refused(CLONE_VM | CLONE_VFORK | CLONE_THREAD, error);
+  if (beside == 2) {
+    WARN("skipped: this kernel or container has no seccomp filters");
+    return;
+  }
+  CHECK(beside == 0);
+  CHECK(run_refused(CLONE_VM | CLONE_THREAD, error) == 0);
+}
+
+}  // namespace drun::agent

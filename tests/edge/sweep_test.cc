@@ -1,0 +1,123 @@
+// What still stops a job's processes where they cannot be seen.
+#include "agent/sweep.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "agent/descendants.h"
+#include "agent/spawn.h"
+#include "agent/workers.h"
+#include "tests/support/catch.h"
+#include "tests/support/process_probe.h"
+
+namespace drun::agent {
+namespace {
+
+constexpr int kSkipped = 77;
+
+int in_child(const std::function<int()>& deed) {
+  const pid_t child = fork();
+  if (child == 0) _exit(deed());
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+bool hide_proc() {
+  return unshare(CLONE_NEWNS) == 0 &&
+         mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("none", "/proc", "tmpfs", 0, nullptr) == 0;
+}
+
+// As strict overcommit does when little is left: the maps of a look do not fit.
+bool limit_memory() {
+  std::ifstream file("/proc/self/statm");
+  rlim_t pages = 0;
+  if (!(file >> pages)) return false;
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{4} << 20);
+  return setrlimit(RLIMIT_AS, &limit) == 0;
+}
+
+// 0 when a worker and its child are killed although they are not seen.
+int sweep_unseen(const std::function<bool()>& blind) {
+  share_groups();
+  become_subreaper();
+  if (!blind()) return kSkipped;
+  if (Descendants().is_whole()) return 1;
+  const auto result = spawn({.argv = {"/bin/sh", "-c", "trap '' TERM; sleep 100 & wait"}});
+  const auto* spawned = std::get_if<Spawned>(&result);
+  if (spawned == nullptr) return 2;
+  remember_group(spawned->pid);
+  const SweepResult left = sweep({}, std::chrono::seconds(20));
+  return left.was_blind || left.count > 0 ? 3 : 0;
+}
+
+struct LeftoverRecorder : Workers::Listener {
+  LeftoverRecorder()
+      : workers(io,
+                Log([this](LogLevel, std::string_view text) { said.append(text).append("\n"); }),
+                {}, *this) {}
+  void on_worker_failed(const WorkerEnd&) override {}
+  void on_all_succeeded() override { ++successes; }
+  void on_all_gone(const Leftovers&) override { ++gone; }
+  std::string said;
+  asio::io_context io{1};
+  Workers workers;
+  int successes = 0;
+  int gone = 0;
+};
+
+}  // namespace
+
+TEST_CASE("the sweep kills the workers' groups where /proc is hidden") {
+  const int result = in_child([] { return sweep_unseen(hide_proc); });
+  if (result == kSkipped) {
+    WARN("skipped: /proc cannot be covered without root");
+    return;
+  }
+  CHECK(result == 0);
+}
+
+TEST_CASE("the sweep kills the workers' groups where there is no memory for a look") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  WARN("skipped: a sanitizer needs more addresses than a limit leaves");
+#else
+  CHECK(in_child([] { return sweep_unseen(limit_memory); }) == 0);
+#endif
+}
+
+TEST_CASE("what a worker leaves in its group is stopped where /proc is hidden, with one warning") {
+  const int result = in_child([] {
+    if (!hide_proc()) return kSkipped;
+    LeftoverRecorder recorder;
+    for (int round = 1; round <= 2; ++round) {
+      recorder.workers.start({{.argv = {"/bin/sh", "-c", "sleep 100 & exit 0"}}});
+      recorder.io.restart();
+      recorder.io.run_for(std::chrono::seconds(20));
+      if (recorder.gone != round || recorder.successes != round) return 1;
+    }
+    siginfo_t info{};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) return 2;  // a child is left
+    const std::size_t first = recorder.said.find("cannot be seen");
+    if (first == std::string::npos) return 3;
+    return recorder.said.find("cannot be seen", first + 1) == std::string::npos ? 0 : 4;
+  });
+  if (result == kSkipped) {
+    WARN("skipped: /proc cannot be covered without root");
+    return;
+  }
+  CHECK(result == 0);
+}
+
+}  // namespace drun::agent
