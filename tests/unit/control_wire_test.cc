@@ -195,7 +195,7 @@ TEST_CASE("a frame reader frees the memory of a large frame with the next bytes"
   FrameReader reader(kFrameLimitBytes);
   std::string bytes(4, '\0');
   const std::size_t size = kFrameLimitBytes / 2;
-  for (std::size_t i = 0; i < 4; ++i) bytes[3 - i] = static_cast<char>((size >> (8 * i)) & 0xFFU);
+  for (std::size_t i = 0; i < 4; ++i) bytes[i] = static_cast<char>((size >> (8 * i)) & 0xFFU);
   bytes += std::string(size, 'x');
   reader.push(bytes);
   const auto frame = reader.next_frame();

@@ -434,9 +434,13 @@ TEST_CASE("any ballots, votes and failures at any time leave a seat in a state t
                                .term = random() % 9,
                                .rounds = static_cast<int>(random() % 9)}});
       }
+      // Without one it waits for a link, of which it hears in any case.
       const auto wanted = deadline(seat.state);
-      REQUIRE(wanted);
-      REQUIRE(*wanted > seat.now);
+      const bool waits_for_link = std::any_of(
+          seat.state.seats.begin(), seat.state.seats.end(),
+          [](const SeatView& view) { return view.asked.has_value() && !view.is_linked; });
+      REQUIRE((wanted || waits_for_link));
+      if (wanted) REQUIRE(*wanted > seat.now);
     }
   }
 }
