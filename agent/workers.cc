@@ -162,6 +162,7 @@ void Workers::Impl::on_end(int local_rank, int pid, const ExitStatus& status) {
   end = {.local_rank = local_rank,
          .pid = pid,
          .status = status,
+         .seen = std::chrono::steady_clock::now(),
          .time = wall_now(),
          .stopped_by_us = stop_sent_,
          .out_of_memory = false,

@@ -24,6 +24,12 @@ constexpr std::size_t kFrameLimitBytes = std::size_t{512} << 10;
 // fits.
 constexpr std::size_t kFailuresBudgetBytes = std::size_t{64} << 10;
 
+// Of one HangSuspected: groups, and ranges and pids of all groups together. An agent with more
+// suspects sends several.
+constexpr std::size_t kMostSuspectGroups = 64;
+constexpr std::size_t kMostSuspectRanges = 8192;
+constexpr std::size_t kMostSuspectPids = 16384;
+
 // Whole frames, length included.
 std::string encode(const MemberMessage& message);
 std::string encode(const CoordinatorMessage& message);

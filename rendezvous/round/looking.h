@@ -18,7 +18,8 @@
 #include <vector>
 
 #include "rendezvous/evidence.h"
-#include "rendezvous/failure.h"
+#include "rendezvous/round/hang_verdict.h"
+#include "rendezvous/round/suspects.h"
 
 namespace drun::rendezvous {
 
@@ -39,11 +40,11 @@ struct Looking {
   bool is_open = false;
   Time answer_by{};
   std::map<int, std::string> missing{};  // asked and not answered: node rank, name
-  Evidence found{};
+  Evidence found{};         // for people: what a message carries
+  Standings standings{};    // for the verdict: of all ranks
   std::vector<Asker> askers{};
-  // Workers that show no sign of life, by rank, as their agents have told it; and when they are
-  // looked into: others of the same hang are noticed a little later.
-  std::map<int, Failure> suspects{};
+  Suspects suspects{};
+  // When they are looked into: others of the same hang are noticed a little later.
   std::optional<Time> suspects_at{};
 };
 

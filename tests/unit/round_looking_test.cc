@@ -54,7 +54,19 @@ HangSuspected suspicion(int rank) {
   failure.local_rank = rank % 2;
   failure.pid = 100 + rank;
   failure.status = Hung{"no output and no CPU time for 60 s"};
-  return {0, 200ms, {failure}};
+  return {0, 200ms, {{.ranks = {{rank, rank}}, .pids = {100 + rank}, .first = failure}}};
+}
+
+RankRanges ranges(const std::vector<int>& ranks) {
+  RankRanges all;
+  for (const int rank : ranks) add_rank(all, rank);
+  return all;
+}
+
+HangVerdict verdict_on(const Evidence& evidence, const std::vector<int>& suspects) {
+  Standings standings;
+  note(standings, evidence);
+  return judge(standings, ranges(suspects));
 }
 
 std::uint64_t look_of(const RoundDriver& round, int node) {
@@ -206,8 +218,8 @@ TEST_CASE("a suspicion of an old round, or of another node's rank, is not looked
 TEST_CASE("the rank that has begun fewer operations is the one that hangs") {
   std::vector<Stand> stands(8, {.arrived = 812, .is_inside = true});
   stands[7] = {.place = "there", .arrived = 811};
-  const HangVerdict verdict = judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7});
-  CHECK(verdict.culprits == std::set<int>{7});
+  const HangVerdict verdict = verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(verdict.culprits == ranges({7}));
   CHECK(verdict.words == "last ended all_reduce #811, not in one");
   CHECK_FALSE(verdict.are_all);
 }
@@ -215,7 +227,7 @@ TEST_CASE("the rank that has begun fewer operations is the one that hangs") {
 TEST_CASE("ranks that wait for one that is alive have not hung") {
   std::vector<Stand> stands(4, {.arrived = 12, .is_inside = true});
   stands[0] = {.place = "evaluating", .is_quiet = false, .arrived = 11};
-  const HangVerdict verdict = judge(evidence_of(stands), {1, 2, 3});
+  const HangVerdict verdict = verdict_on(evidence_of(stands), {1, 2, 3});
   CHECK(verdict.culprits.empty());
   CHECK(verdict.words == "ranks 1-3 wait in all_reduce #12 for rank 0, not silent");
 }
@@ -223,50 +235,50 @@ TEST_CASE("ranks that wait for one that is alive have not hung") {
 TEST_CASE("the rank that lags in NCCL is the one that hangs") {
   std::vector<Stand> stands(8, {.nccl = NcclStand::Ahead});
   stands[5].nccl = NcclStand::Behind;
-  CHECK(judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == std::set<int>{5});
+  CHECK(verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == ranges({5}));
   // The others only spin.
   for (const int rank : {0, 1, 2, 3, 4, 6, 7})
     stands[static_cast<std::size_t>(rank)].is_quiet = false;
-  CHECK(judge(evidence_of(stands), {5}).culprits == std::set<int>{5});
+  CHECK(verdict_on(evidence_of(stands), {5}).culprits == ranges({5}));
 }
 
 TEST_CASE("ranks that wait in NCCL for one that is alive have not hung") {
   std::vector<Stand> stands(4, {.nccl = NcclStand::Ahead});
   stands[2] = {.place = "evaluating", .is_quiet = false, .nccl = NcclStand::Behind};
-  const HangVerdict verdict = judge(evidence_of(stands), {0, 1, 3});
+  const HangVerdict verdict = verdict_on(evidence_of(stands), {0, 1, 3});
   CHECK(verdict.culprits.empty());
   CHECK(verdict.words == "ranks 0, 1, 3 wait in NCCL for rank 2, not silent");
   // One of them does not wait.
   stands[3].nccl = NcclStand::None;
-  CHECK(judge(evidence_of(stands), {0, 1, 3}).culprits == std::set<int>{0, 1, 3});
+  CHECK(verdict_on(evidence_of(stands), {0, 1, 3}).culprits == ranges({0, 1, 3}));
 }
 
 TEST_CASE("counts of worker_lib go before those of NCCL") {
   std::vector<Stand> stands(4, {.arrived = 12, .is_inside = true, .nccl = NcclStand::None});
   stands[1] = {.arrived = 11};
   stands[2].nccl = NcclStand::Behind;
-  CHECK(judge(evidence_of(stands), {0, 1, 2, 3}).culprits == std::set<int>{1});
+  CHECK(verdict_on(evidence_of(stands), {0, 1, 2, 3}).culprits == ranges({1}));
 }
 
 TEST_CASE("of many silent ranks those whose stacks differ hang, and all when none can be told") {
   std::vector<Stand> stands(8);
   stands[2].place = "there";
-  CHECK(judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == std::set<int>{2});
+  CHECK(verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == ranges({2}));
   stands[2].place = "here";
-  const HangVerdict all = judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7});
+  const HangVerdict all = verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7});
   CHECK(all.are_all);
-  CHECK(all.culprits.size() == 8);
+  CHECK(all.culprits == ranges({0, 1, 2, 3, 4, 5, 6, 7}));
   stands.assign(2, {});
   stands[1].place = "there";
-  CHECK(judge(evidence_of(stands), {0, 1}).are_all);  // one against one
+  CHECK(verdict_on(evidence_of(stands), {0, 1}).are_all);  // one against one
 }
 
 TEST_CASE("silent ranks among others that are busy are those that hang") {
   std::vector<Stand> stands(4, {.is_quiet = false});
   stands[1].is_quiet = true;
-  CHECK(judge(evidence_of(stands), {1}).culprits == std::set<int>{1});
+  CHECK(verdict_on(evidence_of(stands), {1}).culprits == ranges({1}));
   // Its node has not answered: it is taken for what it was.
-  CHECK(judge({}, {1}).culprits == std::set<int>{1});
+  CHECK(verdict_on({}, {1}).culprits == ranges({1}));
 }
 
 }  // namespace drun::rendezvous
