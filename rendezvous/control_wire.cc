@@ -356,6 +356,23 @@ std::size_t wire_size_bytes(const Failure& failure) {
 std::string encode(const MemberMessage& message) { return encode_frame(message); }
 std::string encode(const CoordinatorMessage& message) { return encode_frame(message); }
 
+// Length, kind, question.
+SharedAnswer::SharedAnswer(const CoordinatorMessage& answer) {
+  constexpr std::size_t kBeforeQuestionBytes = 4 + 1;
+  constexpr std::size_t kQuestionBytes = 8;
+  assert(std::holds_alternative<StacksTold>(answer) || std::holds_alternative<CensusTold>(answer));
+  std::string frame = encode(answer);
+  head_ = frame.substr(0, kBeforeQuestionBytes);
+  frame.erase(0, kBeforeQuestionBytes + kQuestionBytes);
+  body_ = std::make_shared<const std::string>(std::move(frame));
+}
+
+std::string SharedAnswer::head(std::uint64_t question) const {
+  std::string head = head_;
+  ByteWriter(head).u64(question);
+  return head;
+}
+
 Result<MemberMessage> decode_member_message(std::string_view frame) {
   return decode_frame<MemberMessage>(frame, "a member");
 }

@@ -19,6 +19,7 @@
 
 #include "rendezvous/evidence.h"
 #include "rendezvous/round/hang_verdict.h"
+#include "rendezvous/round/round_events.h"
 #include "rendezvous/round/suspects.h"
 
 namespace drun::rendezvous {
@@ -27,11 +28,6 @@ namespace drun::rendezvous {
 constexpr std::chrono::seconds kLookLimit{10};
 constexpr std::size_t kMostAskers = 64;
 constexpr std::chrono::milliseconds kMostSettle{5000};
-
-struct Asker {
-  std::uint64_t peer = 0;
-  std::uint64_t question = 0;  // the peer's number for it
-};
 
 struct Looking {
   using Time = std::chrono::steady_clock::time_point;

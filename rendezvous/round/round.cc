@@ -243,6 +243,7 @@ std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time n
   RoundTurn turn(state, now);
   std::visit([&turn](const auto& happened) { turn.handle(happened); }, event);
   turn.conclude_census();
+  turn.conclude_records();
   return turn.take_actions();
 }
 
@@ -270,9 +271,10 @@ std::optional<Time> phase_deadline(const RoundState& state) {
 }  // namespace
 
 std::optional<Time> deadline(const RoundState& state) {
-  const std::optional<Time> wanted = phase_deadline(state);
-  if (!wanted || !state.census.is_open) return wanted;
-  return std::min(*wanted, state.census.answer_by);
+  std::optional<Time> wanted = phase_deadline(state);
+  if (wanted && state.census.is_open) wanted = std::min(*wanted, state.census.answer_by);
+  if (wanted && !state.untold.empty()) wanted = std::min(*wanted, state.tell_from);
+  return wanted;
 }
 
 }  // namespace drun::rendezvous

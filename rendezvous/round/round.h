@@ -155,6 +155,8 @@ struct RoundState {
   Exclusions exclusions;
   bool has_successor = false;       // an agent that would coordinate if this one went
   std::vector<NodeRecord> records;  // for the next coordinator, where there can be one
+  std::vector<NodeRecord> untold;   // of these, changes that members have not been sent yet
+  Time tell_from;                   // when they may be: round_records.cc
   std::optional<int> survivors;     // of a coordinator before (inheritance.h)
 };
 

@@ -90,8 +90,8 @@ void RoundTurn::conclude_look() {
   Looking& looking = state_.looking;
   if (!is_complete(looking, now_)) return;
   const Evidence evidence = close_look(looking);
-  for (const Asker& asker : std::exchange(looking.askers, {}))
-    send(asker.peer, StacksTold{asker.question, evidence});
+  answer(std::exchange(looking.askers, {}),
+         std::make_shared<const CoordinatorMessage>(StacksTold{0, evidence}));
   looking.suspects_at.reset();
   if (!looking.suspects.empty() && state_.phase == RoundPhase::Running) judge_hang(evidence);
   looking.suspects.clear();

@@ -271,6 +271,39 @@ TEST_CASE("all are told what the next coordinator has to know, newcomers at once
   CHECK(round.sent<Remember>(Successor::peer(4)).at(0).records == told[0].records);
 }
 
+TEST_CASE("when half of a thousand nodes are lost together each other node gets a few messages") {
+  constexpr int kNodes = 1000;
+  Successor round(1, kNodes);
+  for (int node = 1; node <= kNodes; ++node) round.come(node, std::nullopt);
+  REQUIRE(round.state.phase == RoundPhase::Running);
+  std::size_t messages = 0;
+  SECTION("their connections end one by one") {
+    for (int node = kNodes / 2 + 1; node <= kNodes; ++node) {
+      round.leave(Successor::peer(node));
+      messages += round.message_count();
+    }
+  }
+  SECTION("their silence is noticed in one sweep") {
+    for (int i = 0; i < 20; ++i) {
+      round.now += 500ms;
+      for (int node = 1; node <= kNodes / 2; ++node) round.say(Successor::peer(node), Ping{});
+      round.event(RoundTick{});
+    }
+    round.wait(500ms);
+    messages += round.message_count();
+  }
+  CHECK(round.state.present_count == kNodes / 2);
+  const auto due = deadline(round.state);
+  REQUIRE(due);
+  if (!round.state.untold.empty()) CHECK(*due <= round.now + 100ms);
+  round.wait(100ms);
+  messages += round.message_count();
+  CHECK(round.state.untold.empty());
+  CHECK(round.state.records.size() == kMostRecords);
+  CHECK(messages <= 4 * kNodes);
+  CHECK(messages >= kNodes / 2);  // the survivors are told
+}
+
 TEST_CASE("a coordinator that nobody can follow has nothing remembered") {
   RoundSpec spec = successor_spec(1, 3);
   spec.term = 0;

@@ -1,3 +1,8 @@
+#include <functional>
+#include <random>
+#include <set>
+
+#include "rendezvous/control_wire.h"
 #include "rendezvous/round/hang_verdict.h"
 #include "rendezvous/round/looking.h"
 #include "tests/support/catch.h"
@@ -279,6 +284,143 @@ TEST_CASE("silent ranks among others that are busy are those that hang") {
   CHECK(verdict_on(evidence_of(stands), {1}).culprits == ranges({1}));
   // Its node has not answered: it is taken for what it was.
   CHECK(verdict_on({}, {1}).culprits == ranges({1}));
+}
+
+namespace {
+
+constexpr int kManyNodes = 2500;
+constexpr int kWorkersOfEach = 8;
+constexpr int kManyRanks = kManyNodes * kWorkersOfEach;
+
+// All of 20,000 ranks are suspected, and found where `stand_of` says. The outcome that all get.
+WorkersFailed after_hang_of_all(const std::function<Stand(int rank)>& stand_of) {
+  RoundDriver round(test::fixed_spec(kManyNodes));
+  for (int node = 0; node < kManyNodes; ++node) {
+    Hello hello = round.hello(node);
+    hello.local_world_size = kWorkersOfEach;
+    round.join(RoundDriver::peer(node), hello);
+  }
+  REQUIRE(round.state.world_size == kManyRanks);
+  for (int node = 0; node < kManyNodes; ++node) {
+    std::vector<Failure> suspects(kWorkersOfEach);
+    for (int i = 0; i < kWorkersOfEach; ++i) {
+      suspects[static_cast<std::size_t>(i)].rank = node * kWorkersOfEach + i;
+      suspects[static_cast<std::size_t>(i)].pid = 100'000 + node * kWorkersOfEach + i;
+      suspects[static_cast<std::size_t>(i)].status = Hung{"no output for 60 s"};
+    }
+    for (const auto& groups : suspect_messages(suspects)) {
+      CHECK(groups.size() == 1);
+      round.say(RoundDriver::peer(node), HangSuspected{0, 200ms, groups});
+    }
+  }
+  round.wait(200ms);
+  const std::uint64_t look = look_of(round, 0);
+  for (int node = 0; node < kManyNodes; ++node) {
+    Evidence found;
+    for (int i = 0; i < kWorkersOfEach; ++i) {
+      const int rank = node * kWorkersOfEach + i;
+      gather(found, evidence_of(rank, stand_of(rank)));
+    }
+    settle(found);
+    round.say(RoundDriver::peer(node), EvidenceGiven{look, found});
+  }
+  REQUIRE(round.state.phase == RoundPhase::Stopping);
+  const auto hangs = round.sent<HangFound>(RoundDriver::peer(kManyNodes - 1));
+  REQUIRE(hangs.size() == 1);
+  CHECK(encode(CoordinatorMessage(hangs[0])).size() < kFrameLimitBytes);
+  for (int node = 0; node < kManyNodes; ++node)
+    round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  const auto finish = round.sent<Finish>(RoundDriver::peer(7));
+  REQUIRE(finish.size() == 1);
+  const Outcome& outcome = finish[0].outcome;
+  CHECK(encode(CoordinatorMessage(finish[0])).size() < kFrameLimitBytes);
+  const WorkersFailed failed = std::get<WorkersFailed>(outcome.ending);
+  for (const Failure& failure : failed.failures) {
+    CHECK(failure.pid == 100'000 + failure.rank);
+    CHECK(failure.node_rank == failure.rank / kWorkersOfEach);
+    CHECK(failure.local_rank == failure.rank % kWorkersOfEach);
+  }
+  CHECK((failed.failures.size() == 1 || outcome.failures_left_out > 0));
+  return failed;
+}
+
+}  // namespace
+
+TEST_CASE("when all of 20,000 ranks hang, all of them are blamed") {
+  const WorkersFailed failed = after_hang_of_all([](int) { return Stand{}; });
+  CHECK(failed.failures.front().rank == 0);
+  CHECK(failed.failures.front().message == "ranks 0-19999 hang alike");
+  CHECK_THAT(to_string(failed.failures.front().status), ContainsSubstring("as all ranks do"));
+}
+
+TEST_CASE("of 20,000 silent ranks the one that is behind is blamed, wherever it is") {
+  const int culprit = GENERATE(0, 4095, 4096, 19'999);
+  const WorkersFailed failed = after_hang_of_all([culprit](int rank) {
+    return rank == culprit ? Stand{.arrived = 811} : Stand{.arrived = 812, .is_inside = true};
+  });
+  REQUIRE(failed.failures.size() == 1);
+  CHECK(failed.failures.front().rank == culprit);
+}
+
+TEST_CASE("of 20,000 silent ranks every second is blamed if every second is behind") {
+  const WorkersFailed failed = after_hang_of_all([](int rank) {
+    return rank % 2 == 1 ? Stand{.arrived = 811} : Stand{.arrived = 812, .is_inside = true};
+  });
+  CHECK(failed.failures.front().rank == 1);
+  CHECK(failed.failures.at(1).rank == 3);
+  CHECK_THAT(failed.failures.front().message, ContainsSubstring("ranks 1, 3, 5, 7"));
+  CHECK_THAT(failed.failures.front().message, ContainsSubstring("and 9936 more hang alike"));
+}
+
+TEST_CASE("sets of rank ranges behave as sets of ranks do") {
+  std::mt19937 random(7);
+  for (int run = 0; run < 300; ++run) {
+    std::set<int> one;
+    std::set<int> other;
+    for (int i = 0; i < 20; ++i) {
+      one.insert(static_cast<int>(random() % 40));
+      other.insert(static_cast<int>(random() % 40));
+    }
+    const auto ranges_of = [](const std::set<int>& ranks) {
+      return ranges({ranks.begin(), ranks.end()});
+    };
+    std::set<int> both;
+    std::set<int> rest;
+    for (const int rank : one) (other.contains(rank) ? both : rest).insert(rank);
+    CAPTURE(run);
+    CHECK(intersection(ranges_of(one), ranges_of(other)) == ranges_of(both));
+    CHECK(difference(ranges_of(one), ranges_of(other)) == ranges_of(rest));
+  }
+}
+
+TEST_CASE("the first report of a suspect stays, and pids belong to their ranks") {
+  const auto group = [](RankRanges ranks, std::vector<int> pids, const std::string& how) {
+    SuspectGroup made{.ranks = std::move(ranks), .pids = std::move(pids)};
+    made.first.status = Hung{how};
+    return made;
+  };
+  Suspects suspects;
+  const Suspects::Node node{.node_rank = 3, .base_rank = 10, .workers = 8};
+  REQUIRE(suspects.add(node, {group({{11, 12}}, {1011, 1012}, "first")}));
+  REQUIRE(suspects.add(node, {group({{10, 13}, {16, 16}}, {10, 11, 12, 1013, 1016}, "second")}));
+  CHECK(suspects.ranks() == RankRanges{{10, 13}, {16, 16}});
+  CHECK(suspects.failure_of(12).pid == 1012);
+  CHECK(suspects.failure_of(12).status == ExitStatus(Hung{"first"}));
+  CHECK(suspects.failure_of(13).pid == 1013);
+  CHECK(suspects.failure_of(16).pid == 1016);
+  CHECK(suspects.failure_of(16).local_rank == 6);
+  CHECK(suspects.failure_of(16).status == ExitStatus(Hung{"second"}));
+  for (int i = 0; i < 200; ++i) {  // more groups than are kept: the ranks are kept all the same
+    const Suspects::Node other{.node_rank = 4, .base_rank = 100, .workers = 1000};
+    REQUIRE(suspects.add(other, {group({{100 + 5 * ((i * 7) % 200), 100 + 5 * ((i * 7) % 200)}},
+                                       {5 * ((i * 7) % 200)}, std::to_string(i))}));
+  }
+  CHECK(count_of(suspects.ranks()) == 205);
+  for (int i = 0; i < 200; ++i) CHECK(suspects.failure_of(100 + 5 * i).pid == 5 * i);
+  CHECK_FALSE(suspects.add(node, {group({{17, 18}}, {}, "not its own")}));
+  CHECK_FALSE(suspects.add(node, {group({{12, 12}, {11, 11}}, {}, "in disorder")}));
+  CHECK_FALSE(suspects.add(node, {group({}, {}, "nobody")}));
+  CHECK_FALSE(suspects.add(node, {SuspectGroup{.ranks = {{11, 11}}}}));
 }
 
 }  // namespace drun::rendezvous

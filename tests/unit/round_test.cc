@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "rendezvous/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/round_driver.h"
 
