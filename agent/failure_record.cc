@@ -84,8 +84,9 @@ Failure full_failure(Failure brief, const WorkerStreams& streams,
 }
 
 std::vector<rendezvous::SeenFailure> full_failures(const AgentSpec& spec, const World& world,
-                                   const std::vector<WorkerEnd>& ends,
-                                   const std::vector<WorkerStreams>& streams, Output& output) {
+                                                   const std::vector<WorkerEnd>& ends,
+                                                   const std::vector<WorkerStreams>& streams,
+                                                   Output& output) {
   std::vector<rendezvous::SeenFailure> failures;
   failures.reserve(ends.size());
   for (const WorkerEnd& end : ends) {

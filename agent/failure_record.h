@@ -37,8 +37,9 @@ Failure full_failure(Failure brief, const WorkerStreams& streams,
 
 // Of all that have failed in a round, by their streams of that round.
 std::vector<rendezvous::SeenFailure> full_failures(const AgentSpec& spec, const World& world,
-                                   const std::vector<WorkerEnd>& ends,
-                                   const std::vector<WorkerStreams>& streams, Output& output);
+                                                   const std::vector<WorkerEnd>& ends,
+                                                   const std::vector<WorkerStreams>& streams,
+                                                   Output& output);
 
 // drun's own TORCHELASTIC_ERROR_FILE (spec.error_file): the root cause's error file with its exit
 // code added where it is on this node, else the same told from the outcome. Nothing when there is

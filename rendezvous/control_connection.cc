@@ -15,8 +15,8 @@ namespace {
 constexpr std::chrono::seconds kLingerLimit{2};
 constexpr std::size_t kFirstReadBytes = 4096;
 constexpr std::size_t kMostReadBytes = std::size_t{128} << 10;
-// What goes to the socket at a time, and what the kernel may hold of it unsent (tcp(7) does not name
-// TCP_NOTSENT_LOWAT; it is as old as Linux 3.12).
+// What goes to the socket at a time, and what the kernel may hold of it unsent (tcp(7) does not
+// name TCP_NOTSENT_LOWAT; it is as old as Linux 3.12).
 constexpr std::size_t kWriteBytes = std::size_t{128} << 10;
 constexpr int kUnsentBytes = 128 << 10;
 

@@ -8,7 +8,8 @@
 //
 // Bulk:    waits for all that is sent, also for what is sent after it, and little of it goes at a
 //          time: other frames are never far behind it.
-// Bound:   of what the peer has not taken yet, bulk included, kSendLimitBytes. A peer that lets more
+// Bound:   of what the peer has not taken yet, bulk included, kSendLimitBytes. A peer that lets
+// more
 //          pile up does not read: the connection ends, and on_end names that as its reason.
 //          Buffers shared with other connections count in full here, and exist once.
 // Why read on: a socket closed with unread bytes is reset, and a reset takes the last message
@@ -113,8 +114,8 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   bool is_finishing_ = false;
   std::vector<char> incoming_;  // grows where much comes
   bool is_overfull_ = false;
-  std::string handshake_;        // TLS records that are no frames of ours
-  std::deque<Bytes> outgoing_;   // plain: sealed when they are written, so that buffers stay shared
+  std::string handshake_;       // TLS records that are no frames of ours
+  std::deque<Bytes> outgoing_;  // plain: sealed when they are written, so that buffers stay shared
   std::deque<Bytes> bulk_;
   std::vector<Bytes> in_flight_;
   std::size_t queued_bytes_ = 0;  // in the two queues and in flight, as plain bytes

@@ -88,9 +88,9 @@ struct EvidenceGiven {
 };
 // Workers of one node that are silent in the same way.
 struct SuspectGroup {
-  RankRanges ranks{};        // normalised
-  std::vector<int> pids{};   // in order of rank; may be fewer than ranks, then the rest is unknown
-  Failure first{};           // of the lowest rank: brief, with status Hung; its words hold for all
+  RankRanges ranks{};       // normalised
+  std::vector<int> pids{};  // in order of rank; may be fewer than ranks, then the rest is unknown
+  Failure first{};          // of the lowest rank: brief, with status Hung; its words hold for all
   bool operator==(const SuspectGroup&) const = default;
 };
 // Workers of this node show no sign of life (round/suspects.h).

@@ -278,8 +278,7 @@ void Server::Impl::perform(const SendAll& send) {
 }
 
 void Server::Impl::perform(const SendAnswer& send) {
-  if (last_answer_.message != send.answer)
-    last_answer_ = {send.answer, SharedAnswer(*send.answer)};
+  if (last_answer_.message != send.answer) last_answer_ = {send.answer, SharedAnswer(*send.answer)};
   for (const Asker& asker : send.askers) {
     const auto found = connections_.find(asker.peer);
     if (found == connections_.end()) continue;
@@ -290,9 +289,8 @@ void Server::Impl::perform(const SendAnswer& send) {
       reply(asker.peer, busy_answer(is_census, asker.question));
       continue;
     }
-    connection.send(
-        std::make_shared<const std::string>(last_answer_.frames->head(asker.question)),
-        last_answer_.frames->body());
+    connection.send(std::make_shared<const std::string>(last_answer_.frames->head(asker.question)),
+                    last_answer_.frames->body());
   }
 }
 

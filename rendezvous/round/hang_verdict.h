@@ -42,9 +42,9 @@ struct Standings {
 void note(Standings& standings, const Evidence& evidence);
 
 struct HangVerdict {
-  RankRanges culprits{};     // suspects all; empty: nobody has hung
-  bool are_all = false;      // rule 5
-  std::string words{};       // "last ended all_reduce #811, not in one", or why nobody has hung
+  RankRanges culprits{};  // suspects all; empty: nobody has hung
+  bool are_all = false;   // rule 5
+  std::string words{};    // "last ended all_reduce #811, not in one", or why nobody has hung
   bool operator==(const HangVerdict&) const = default;
 };
 

@@ -36,8 +36,8 @@ struct Looking {
   bool is_open = false;
   Time answer_by{};
   std::map<int, std::string> missing{};  // asked and not answered: node rank, name
-  Evidence found{};         // for people: what a message carries
-  Standings standings{};    // for the verdict: of all ranks
+  Evidence found{};                      // for people: what a message carries
+  Standings standings{};                 // for the verdict: of all ranks
   std::vector<Asker> askers{};
   Suspects suspects{};
   // When they are looked into: others of the same hang are noticed a little later.

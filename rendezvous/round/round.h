@@ -143,8 +143,8 @@ struct RoundState {
   Time end_by;
   Looking looking;
   CensusTaking census;
-  std::optional<Failure> last_failure;     // brief; of a round before
-  std::optional<Time> inherited_failure;   // its moment, if a coordinator before led that round
+  std::optional<Failure> last_failure;    // brief; of a round before
+  std::optional<Time> inherited_failure;  // its moment, if a coordinator before led that round
   // Elastic worlds.
   std::map<Peer, Candidate> line;
   std::map<AgentId, Acquaintance> known;

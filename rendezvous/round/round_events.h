@@ -49,8 +49,8 @@ struct SendAll {
   std::vector<Peer> peers;
   CoordinatorMessage message;
 };
-// One answer to questions of several peers: `answer` is StacksTold or CensusTold, and the question in
-// it is replaced by that of each asker. Encoded once, and again only for another `answer`.
+// One answer to questions of several peers: `answer` is StacksTold or CensusTold, and the question
+// in it is replaced by that of each asker. Encoded once, and again only for another `answer`.
 struct Asker {
   Peer peer = 0;
   std::uint64_t question = 0;  // the peer's number for it

@@ -54,8 +54,7 @@ void RoundTurn::say(int node, const HangSuspected& suspected) {
   if (!is_current(node, suspected.round) || state_.phase != RoundPhase::Running) return;
   Looking& looking = state_.looking;
   const RoundNode& self = node_at(node);
-  if (!looking.suspects.add({node, self.base_rank, self.hello.local_world_size},
-                            suspected.groups))
+  if (!looking.suspects.add({node, self.base_rank, self.hello.local_world_size}, suspected.groups))
     return drop_member(node, kBrokeProtocol);
   if (looking.suspects.empty() || looking.is_open || looking.suspects_at) return;
   looking.suspects_at = now_ + std::min(suspected.settle, kMostSettle);

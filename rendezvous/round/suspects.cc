@@ -84,6 +84,9 @@ void join(SuspectGroup& into, const SuspectGroup& group) {
 }  // namespace
 
 std::vector<std::vector<SuspectGroup>> suspect_messages(std::vector<Failure> suspects) {
+  std::erase_if(suspects, [](const Failure& suspect) {
+    return !std::holds_alternative<Hung>(suspect.status);
+  });
   std::sort(suspects.begin(), suspects.end(),
             [](const Failure& one, const Failure& other) { return one.rank < other.rank; });
   std::vector<std::vector<SuspectGroup>> messages;
@@ -122,15 +125,13 @@ std::vector<std::vector<SuspectGroup>> suspect_messages(std::vector<Failure> sus
 }
 
 bool Suspects::add(const Node& node, const std::vector<SuspectGroup>& groups) {
-  const bool are_honest = std::all_of(groups.begin(), groups.end(), [&node](const auto& group) {
-    return is_honest(node, group);
-  });
+  const bool are_honest = std::all_of(
+      groups.begin(), groups.end(), [&node](const auto& group) { return is_honest(node, group); });
   if (!are_honest) return false;
   for (const SuspectGroup& group : groups) {
     const auto known = by_base_rank_.find(node.base_rank);
-    const RankRanges news = known == by_base_rank_.end()
-                                ? group.ranks
-                                : difference(group.ranks, known->second.ranks);
+    const RankRanges news =
+        known == by_base_rank_.end() ? group.ranks : difference(group.ranks, known->second.ranks);
     if (news.empty()) continue;
     OfNode& self = by_base_rank_[node.base_rank];
     self.node_rank = node.node_rank;

@@ -1,6 +1,6 @@
-// core. Workers that show no sign of life: how a node's agent reports them, and what the coordinator
-// keeps of all nodes. Ranks are ranges throughout, so that a job of any size costs O(ranges), and 4
-// bytes a rank for its pid.
+// core. Workers that show no sign of life: how a node's agent reports them, and what the
+// coordinator keeps of all nodes. Ranks are ranges throughout, so that a job of any size costs
+// O(ranges), and 4 bytes a rank for its pid.
 //
 // Limits:  of a message: control_wire.h. Of one node the coordinator keeps kMostGroupsKept groups
 //          (the ranks of further ones join the last, whose words then stand for them) and
@@ -18,7 +18,7 @@
 namespace drun::rendezvous {
 
 // What one node reports: the groups of each HangSuspected. `suspects`: brief failures with status
-// Hung. Suspects with the same words, role and program share a group.
+// Hung; others are ignored. Suspects with the same words, role and program share a group.
 std::vector<std::vector<SuspectGroup>> suspect_messages(std::vector<Failure> suspects);
 
 class Suspects {

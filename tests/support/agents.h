@@ -59,12 +59,12 @@ class TestAgent final : public rendezvous::Client::Listener {
   }
 
   void fail() {
-    const SeenFailure seen = failure(std::chrono::steady_clock::now());
+    const rendezvous::SeenFailure seen = failure(std::chrono::steady_clock::now());
     client.report_failure(seen);
     client.report_stopped(world->round, {seen});
   }
   // Of its first worker, seen at that moment.
-  SeenFailure failure(std::chrono::steady_clock::time_point seen) const {
+  rendezvous::SeenFailure failure(std::chrono::steady_clock::time_point seen) const {
     Failure failure;
     failure.rank = world->base_rank;
     failure.round = world->round;

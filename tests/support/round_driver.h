@@ -77,7 +77,8 @@ struct RoundDriver {
     std::size_t messages = 0;
     for (const auto& action : actions) {
       if (std::holds_alternative<rendezvous::SendTo>(action)) ++messages;
-      if (const auto* all = std::get_if<rendezvous::SendAll>(&action)) messages += all->peers.size();
+      if (const auto* all = std::get_if<rendezvous::SendAll>(&action))
+        messages += all->peers.size();
       if (const auto* answer = std::get_if<rendezvous::SendAnswer>(&action))
         messages += answer->askers.size();
     }
@@ -113,7 +114,7 @@ struct RoundDriver {
 RoundDriver running_round(int node_count, int max_restarts = 0);
 
 // A brief failure of the first worker of a node (two workers a node).
-inline rendezvous::AgedFailure aged_failure(int node_rank, rendezvous::Milliseconds age = {}) {
+inline rendezvous::AgedFailure aged_failure(int node_rank, std::chrono::microseconds age = {}) {
   Failure failure;
   failure.rank = 2 * node_rank;
   failure.node_rank = node_rank;
