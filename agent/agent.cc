@@ -270,8 +270,10 @@ Result<void> Agent::start_workers() {
 void Agent::report_unable(const Error& error) {
   log_.error("cannot start this node's workers: " + error.message);
   round_ = Round::Over;
-  client_->report_failure(unable_failure(spec_, *world_, error));
-  client_->report_stopped(world_->round, {unable_failure(spec_, *world_, error)});
+  const rendezvous::SeenFailure failure{unable_failure(spec_, *world_, error),
+                                        std::chrono::steady_clock::now()};
+  client_->report_failure(failure);
+  client_->report_stopped(world_->round, {failure});
 }
 
 void Agent::on_look(std::uint64_t look) {
@@ -303,7 +305,7 @@ void Agent::on_worker_failed(const WorkerEnd& end) {
   last_failure_ = failure;
   lookers_.write(WorkerFailed{failure});
   log_failure(log_, failure);
-  client_->report_failure(failure);
+  client_->report_failure({failure, end.seen});
 }
 
 void Agent::on_stop(int round) {

@@ -25,8 +25,8 @@ Failure failure_of(const AgentSpec& spec, const World& world, int local_rank) {
   return failure;
 }
 
-// A worker knows best when it failed; but most of them write down whole seconds, and it ended in
-// one of which we know more.
+// For display. The worker knows best when it failed, but most workers write whole seconds: a time
+// in the second of its end adds nothing to the time of that end.
 WallTime closer_time(WallTime ended, WallTime told) {
   return std::chrono::floor<std::chrono::seconds>(ended) == told ? ended : told;
 }
@@ -54,6 +54,7 @@ std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
                                      {.local_rank = suspect.local_rank,
                                       .pid = pids[static_cast<std::size_t>(suspect.local_rank)],
                                       .status = Hung{suspect.how},
+                                      .seen = {},  // the coordinator dates hangs itself
                                       .time = now,
                                       .message = ""}));
   }
@@ -82,15 +83,17 @@ Failure full_failure(Failure brief, const WorkerStreams& streams,
   return brief;
 }
 
-std::vector<Failure> full_failures(const AgentSpec& spec, const World& world,
-                                   const std::vector<WorkerEnd>& ends,
-                                   const std::vector<WorkerStreams>& streams, Output& output) {
-  std::vector<Failure> failures;
+std::vector<rendezvous::SeenFailure> full_failures(const AgentSpec& spec, const World& world,
+                                                   const std::vector<WorkerEnd>& ends,
+                                                   const std::vector<WorkerStreams>& streams,
+                                                   Output& output) {
+  std::vector<rendezvous::SeenFailure> failures;
   failures.reserve(ends.size());
   for (const WorkerEnd& end : ends) {
-    failures.push_back(full_failure(brief_failure(spec, world, end),
-                                    streams[static_cast<std::size_t>(end.local_rank)],
-                                    output.stderr_tail(end.local_rank)));
+    Failure failure = full_failure(brief_failure(spec, world, end),
+                                   streams[static_cast<std::size_t>(end.local_rank)],
+                                   output.stderr_tail(end.local_rank));
+    failures.push_back({std::move(failure), end.seen});
   }
   return failures;
 }

@@ -11,6 +11,7 @@
 #include "agent/output/output.h"
 #include "agent/spec.h"
 #include "agent/workers.h"
+#include "rendezvous/client.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/log.h"
 #include "rendezvous/outcome.h"
@@ -30,14 +31,15 @@ std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
 Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error);
 
 // With the error file's message, traceback and time (the file is read here), and the last lines of
-// stderr.
+// stderr. That time is for display: it does not order failures.
 Failure full_failure(Failure brief, const WorkerStreams& streams,
                      std::vector<std::string> stderr_tail);
 
 // Of all that have failed in a round, by their streams of that round.
-std::vector<Failure> full_failures(const AgentSpec& spec, const World& world,
-                                   const std::vector<WorkerEnd>& ends,
-                                   const std::vector<WorkerStreams>& streams, Output& output);
+std::vector<rendezvous::SeenFailure> full_failures(const AgentSpec& spec, const World& world,
+                                                   const std::vector<WorkerEnd>& ends,
+                                                   const std::vector<WorkerStreams>& streams,
+                                                   Output& output);
 
 // drun's own TORCHELASTIC_ERROR_FILE (spec.error_file): the root cause's error file with its exit
 // code added where it is on this node, else the same told from the outcome. Nothing when there is

@@ -205,6 +205,7 @@ void Workers::Impl::note_end(int local_rank, int pid, const ExitStatus& status) 
   end = {.local_rank = local_rank,
          .pid = pid,
          .status = status,
+         .seen = std::chrono::steady_clock::now(),
          .time = wall_now(),
          .stopped_by_us = stop_sent_ || (pid == 0 && is_refused_),
          .out_of_memory = false,

@@ -46,10 +46,11 @@ struct WorkerEnd {
   int local_rank = 0;  // its index in start()'s commands
   int pid = 0;         // 0: NotStarted
   ExitStatus status;
-  WallTime time;               // when it was seen
-  bool stopped_by_us = false;  // it ended after our first stop signal
-  bool out_of_memory = false;  // killed by the kernel's out-of-memory killer
-  std::string message;         // why nothing was executed, when it was not the program's fault
+  std::chrono::steady_clock::time_point seen;  // when its pidfd reported the end
+  WallTime time;                               // the same moment, for display
+  bool stopped_by_us = false;                  // it ended after our first stop signal
+  bool out_of_memory = false;                  // killed by the kernel's out-of-memory killer
+  std::string message;  // why nothing was executed, when it was not the program's fault
   bool operator==(const WorkerEnd&) const = default;
 };
 

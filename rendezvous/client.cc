@@ -18,13 +18,10 @@
 namespace drun::rendezvous {
 namespace {
 
-AgedFailure aged(Failure failure, WallTime now) {
-  const auto age = std::chrono::duration_cast<Milliseconds>(now - failure.time);
-  return {std::move(failure), std::max(age, Milliseconds(0))};
-}
-
-WallTime wall_now() {
-  return std::chrono::time_point_cast<WallTime::duration>(std::chrono::system_clock::now());
+AgedFailure aged(SeenFailure seen, Time now) {
+  using std::chrono::microseconds;
+  const auto age = std::chrono::duration_cast<microseconds>(now - seen.seen);
+  return {std::move(seen.failure), std::max(age, microseconds(0))};
 }
 
 // The coordinator's own agent does not depend on what its name resolves to here.
@@ -204,14 +201,14 @@ Client::Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, L
 Client::~Client() { close(); }
 
 void Client::start() { impl_->start(); }
-void Client::report_failure(const Failure& failure) {
-  impl_->handle(OwnFailure{aged(failure, wall_now())});
+void Client::report_failure(SeenFailure failure) {
+  impl_->handle(OwnFailure{aged(std::move(failure), std::chrono::steady_clock::now())});
 }
 void Client::report_success(int round) { impl_->handle(OwnSuccess{round}); }
-void Client::report_stopped(int round, std::vector<Failure> failures) {
-  const WallTime now = wall_now();
+void Client::report_stopped(int round, std::vector<SeenFailure> failures) {
+  const Time now = std::chrono::steady_clock::now();
   OwnStopped stopped{.round = round};
-  for (Failure& failure : failures) stopped.failures.push_back(aged(std::move(failure), now));
+  for (SeenFailure& failure : failures) stopped.failures.push_back(aged(std::move(failure), now));
   impl_->handle(stopped);
 }
 void Client::ask(std::uint64_t question) { impl_->handle(OwnQuestion{question}); }

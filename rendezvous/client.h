@@ -15,6 +15,7 @@
 // Errors:  all of them arrive as the outcome (NotRun, NodeLost); logged as they happen. No throws.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -30,6 +31,13 @@
 #include "rendezvous/world.h"
 
 namespace drun::rendezvous {
+
+// A failure, and when this node saw it. Its age in messages is measured from `seen`, never from
+// Failure::time, which may come from an error file or from a clock that was set since.
+struct SeenFailure {
+  Failure failure;
+  std::chrono::steady_clock::time_point seen;
+};
 
 class Client {
  public:
@@ -85,12 +93,12 @@ class Client {
 
   // An own worker failed. Brief and at once: the full text may follow in report_stopped, matched by
   // rank. Only the first of a round is sent.
-  void report_failure(const Failure& failure);
+  void report_failure(SeenFailure failure);
   // All own workers of the round returned 0.
   void report_success(int round);
   // All own workers of the round are gone; `failures` in full (tails, error files), those killed by
   // drun left out.
-  void report_stopped(int round, std::vector<Failure> failures);
+  void report_stopped(int round, std::vector<SeenFailure> failures);
   // What do all workers of the job do? on_told follows, unless the coordinator is lost.
   void ask(std::uint64_t question);
   void give_evidence(std::uint64_t look, Evidence evidence);

@@ -13,9 +13,9 @@ namespace drun::rendezvous {
 namespace {
 
 constexpr std::chrono::seconds kLingerLimit{2};
-// Of bulk: what goes to the socket at a time, and what the kernel may hold of it unsent (tcp(7)
-// does not name TCP_NOTSENT_LOWAT; it is as old as Linux 3.12).
-constexpr std::size_t kBulkBytes = std::size_t{128} << 10;
+// What goes to the socket at a time, and what the kernel may hold of it unsent (tcp(7) does not
+// name TCP_NOTSENT_LOWAT; it is as old as Linux 3.12).
+constexpr std::size_t kWriteBytes = std::size_t{128} << 10;
 constexpr int kUnsentBytes = 128 << 10;
 
 std::string words(const error_code& ec) {
@@ -65,6 +65,7 @@ void ControlConnection::start(std::string_view first_bytes) {
   if (side_ == Side::Connecting) {
     if (tls_) {
       if (auto trouble = tls_->start()) return end({true, false, std::move(trouble->reason)});
+      handshake_ += tls_->outgoing();
     }
     send(std::make_shared<const std::string>(encode_preamble()));
   }
@@ -73,35 +74,59 @@ void ControlConnection::start(std::string_view first_bytes) {
 }
 
 void ControlConnection::send(Bytes frame) {
-  if (tls_) {
-    tls_->seal(*frame);
-    return send_sealed();
-  }
+  if (!has_room(frame->size())) return;
   outgoing_.push_back(std::move(frame));
-  if (!is_writing_ && socket_.is_open()) write();
+  write_soon();
+}
+
+void ControlConnection::send(Bytes head, Bytes body) {
+  if (!has_room(head->size() + body->size())) return;
+  outgoing_.push_back(std::move(head));
+  outgoing_.push_back(std::move(body));
+  write_soon();
 }
 
 void ControlConnection::send_bulk(Bytes frame) {
+  if (!has_room(frame->size())) return;
   bulk_.push_back(std::move(frame));
-  if (!is_writing_ && socket_.is_open()) write();
+  write_soon();
 }
 
-void ControlConnection::take_bulk() {
-  for (std::size_t bytes = 0; !bulk_.empty() && bytes < kBulkBytes; bulk_.pop_front()) {
-    bytes += bulk_.front()->size();
-    if (tls_)
-      tls_->seal(*bulk_.front());
-    else
-      in_flight_.push_back(std::move(bulk_.front()));
+// Reported from the loop: the owner may be in the middle of sending to many.
+bool ControlConnection::has_room(std::size_t bytes) {
+  if (is_overfull_ || !socket_.is_open()) return false;
+  if (queued_bytes_ + bytes <= kSendLimitBytes) {
+    queued_bytes_ += bytes;
+    return true;
   }
-  if (tls_) in_flight_.push_back(std::make_shared<const std::string>(tls_->outgoing()));
+  is_overfull_ = true;
+  outgoing_.clear();
+  bulk_.clear();
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (self->listener_ != nullptr)
+      self->end({false, self->has_preamble_,
+                 "it does not read: more than " + std::to_string(kSendLimitBytes >> 20) +
+                     " MiB of messages wait for it"});
+  });
+  return false;
 }
 
-void ControlConnection::send_sealed() {
-  std::string sealed = tls_->outgoing();
-  if (sealed.empty()) return;
-  outgoing_.push_back(std::make_shared<const std::string>(std::move(sealed)));
-  if (!is_writing_ && socket_.is_open()) write();
+void ControlConnection::write_soon() {
+  const bool can_send = !tls_ || tls_->is_established();
+  const bool has_frames = can_send && (!outgoing_.empty() || !bulk_.empty());
+  if (!is_writing_ && socket_.is_open() && (has_frames || !handshake_.empty())) write();
+}
+
+// Some of a queue: little enough that what is sent later is never far behind it.
+void ControlConnection::take_from(std::deque<Bytes>& queue) {
+  for (std::size_t bytes = 0; !queue.empty() && bytes < kWriteBytes; queue.pop_front()) {
+    bytes += queue.front()->size();
+    in_flight_bytes_ += queue.front()->size();
+    if (tls_)
+      tls_->seal(*queue.front());
+    else
+      in_flight_.push_back(std::move(queue.front()));
+  }
 }
 
 void ControlConnection::finish() {
@@ -143,10 +168,8 @@ void ControlConnection::take(std::string_view bytes) {
 void ControlConnection::take_sealed(std::string_view bytes) {
   std::string plain;
   const auto trouble = tls_->take(bytes, plain);
-  if (trouble && !tls_->is_established())
-    outgoing_.push_back(std::make_shared<const std::string>(tls_->outgoing()));
-  else
-    send_sealed();
+  handshake_ += tls_->outgoing();
+  if (!trouble || tls_->is_established()) write_soon();
   if (!plain.empty()) take_plain(plain);
   if (trouble && listener_ != nullptr)
     end({true, has_preamble_, trouble->reason, trouble->is_other_job});
@@ -187,8 +210,11 @@ void ControlConnection::take_frames() {
 
 void ControlConnection::write() {
   is_writing_ = true;
-  in_flight_ = std::exchange(outgoing_, {});
-  if (in_flight_.empty()) take_bulk();
+  // Records of OpenSSL's own go first: they were made before what is sealed here.
+  if (!handshake_.empty())
+    in_flight_.push_back(std::make_shared<const std::string>(std::exchange(handshake_, {})));
+  if (!tls_ || tls_->is_established()) take_from(outgoing_.empty() ? bulk_ : outgoing_);
+  if (tls_) in_flight_.push_back(std::make_shared<const std::string>(tls_->outgoing()));
   std::vector<asio::const_buffer> buffers;
   buffers.reserve(in_flight_.size());
   for (const Bytes& bytes : in_flight_) buffers.emplace_back(asio::buffer(*bytes));
@@ -200,14 +226,17 @@ void ControlConnection::write() {
 void ControlConnection::wrote(const error_code& ec) {
   is_writing_ = false;
   in_flight_.clear();
+  queued_bytes_ -= std::exchange(in_flight_bytes_, 0);
   if (!socket_.is_open()) return;
   // What the peer said before it closed is still to be read: the end is told by the read.
   if (ec) {
     outgoing_.clear();
-    return bulk_.clear();
+    bulk_.clear();
+    queued_bytes_ = 0;
+    return;
   }
-  if (!outgoing_.empty() || !bulk_.empty()) return write();
-  if (is_finishing_) shut_down_when_sent();
+  write_soon();
+  if (!is_writing_ && is_finishing_) shut_down_when_sent();
 }
 
 void ControlConnection::end(ConnectionEnd ended) {
@@ -227,12 +256,12 @@ void ControlConnection::say_last_words() {
   error_code ignored;
   if (is_writing_) return;
   socket_.non_blocking(true, ignored);
-  for (const Bytes& bytes : std::exchange(outgoing_, {}))
-    socket_.write_some(asio::buffer(*bytes), ignored);
+  socket_.write_some(asio::buffer(std::exchange(handshake_, {})), ignored);
 }
 
 void ControlConnection::shut_down_when_sent() {
-  if (is_writing_ || !outgoing_.empty()) return;
+  const bool has_frames = !outgoing_.empty() && (!tls_ || tls_->is_established());
+  if (is_writing_ || has_frames || !handshake_.empty()) return;
   error_code ignored;  // not connected any more: the read ends too
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
 }

@@ -8,6 +8,10 @@
 //
 // Bulk:    waits for all that is sent, also for what is sent after it, and little of it goes at a
 //          time: other frames are never far behind it.
+// Bound:   of what the peer has not taken yet, bulk included, kSendLimitBytes. A peer that lets
+// more
+//          pile up does not read: the connection ends, and on_end names that as its reason.
+//          Buffers shared with other connections count in full here, and exist once.
 // Why read on: a socket closed with unread bytes is reset, and a reset takes the last message
 //          (a refusal, an outcome) out of the peer's hands.
 // Owner:   shared_ptr; its handlers keep it until they have ended. The Listener is not called after
@@ -35,6 +39,10 @@ struct ConnectionEnd {
   std::string reason;
   bool is_other_job = false;  // a drun, but without our secret and run id
 };
+
+// Room for all that one turn may queue for a peer that reads: answers up to 1 MiB (server.cc), then
+// one more, a hang's evidence and an outcome.
+constexpr std::size_t kSendLimitBytes = std::size_t{4} << 20;
 
 class ControlConnection : public std::enable_shared_from_this<ControlConnection> {
  public:
@@ -68,8 +76,12 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   // `first_bytes`: what was read from the socket before. on_end or on_frame may be called in it.
   void start(std::string_view first_bytes);
   void send(Bytes frame);
+  // A frame in two parts, of which others may share one.
+  void send(Bytes head, Bytes body);
   // Frames that may be overtaken by others, but not by each other; finish drops what is left.
   void send_bulk(Bytes frame);
+  // Not taken by the kernel yet.
+  std::size_t queued_bytes() const { return queued_bytes_; }
   void set_frame_limit(std::size_t limit_bytes) { reader_.set_limit(limit_bytes); }
   void finish();
   void close();
@@ -79,11 +91,12 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   void take(std::string_view bytes);
   void take_sealed(std::string_view bytes);
   void take_plain(std::string_view bytes);
-  void send_sealed();
+  void write_soon();
+  bool has_room(std::size_t bytes);
   bool take_preamble();
   void take_frames();
   void write();
-  void take_bulk();
+  void take_from(std::deque<Bytes>& queue);
   void wrote(const error_code& ec);
   void end(ConnectionEnd ended);
   void say_last_words();
@@ -102,9 +115,13 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   bool is_writing_ = false;
   bool is_finishing_ = false;
   ReadBuffer incoming_;
-  std::vector<Bytes> outgoing_;
+  bool is_overfull_ = false;
+  std::string handshake_;       // TLS records that are no frames of ours
+  std::deque<Bytes> outgoing_;  // plain: sealed when they are written, so that buffers stay shared
   std::deque<Bytes> bulk_;
   std::vector<Bytes> in_flight_;
+  std::size_t queued_bytes_ = 0;  // in the two queues and in flight, as plain bytes
+  std::size_t in_flight_bytes_ = 0;
 };
 
 }  // namespace drun::rendezvous

@@ -49,11 +49,6 @@ struct Hello {
   std::vector<RoleShare> roles{};  // several programs: its workers' roles, instead of `role`
   bool operator==(const Hello&) const = default;
 };
-struct AgedFailure {
-  Failure failure;
-  Milliseconds age{0};
-  bool operator==(const AgedFailure&) const = default;
-};
 // A worker failed: at once and brief, without tail and traceback.
 struct Failed {
   int round = 0;
@@ -91,11 +86,18 @@ struct EvidenceGiven {
   Evidence evidence;
   bool operator==(const EvidenceGiven&) const = default;
 };
-// Workers of this node show no sign of life: brief failures with status Hung.
+// Workers of one node that are silent in the same way.
+struct SuspectGroup {
+  RankRanges ranks{};       // normalised
+  std::vector<int> pids{};  // in order of rank; may be fewer than ranks, then the rest is unknown
+  Failure first{};          // of the lowest rank: brief, with status Hung; its words hold for all
+  bool operator==(const SuspectGroup&) const = default;
+};
+// Workers of this node show no sign of life (round/suspects.h).
 struct HangSuspected {
   int round = 0;
   Milliseconds settle{0};  // others of the same hang are noticed within it
-  std::vector<Failure> suspects{};
+  std::vector<SuspectGroup> groups{};
   bool operator==(const HangSuspected&) const = default;
 };
 // What a worker of this node has written: whole lines, but for a progress bar that is drawn over

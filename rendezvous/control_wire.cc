@@ -16,7 +16,6 @@ namespace {
 
 constexpr WireRange kPort{0, 65535};
 constexpr std::size_t kMostListed = 64;
-constexpr std::size_t kMostSuspects = 1024;  // of one node
 constexpr WireRange kTerm{0, std::int64_t{1} << 60};
 
 // Roles are those of all the node's workers.
@@ -55,11 +54,15 @@ void fields(Archive& archive, World& world) {
 }
 
 template <typename Archive>
-void fields(Archive& archive, StackGroup& group) {
-  archive.list(group.ranks, kMostRankRanges, [](auto& each, RankRange& range) {
+void rank_ranges(Archive& archive, RankRanges& ranks, std::size_t most) {
+  archive.list(ranks, most, [](auto& each, RankRange& range) {
     each.integer(range.first, kCount);
     each.integer(range.last, {range.first, kCount.high});
   });
+}
+template <typename Archive>
+void fields(Archive& archive, StackGroup& group) {
+  rank_ranges(archive, group.ranks, kMostRankRanges);
   archive.text(group.doing, kStackLineBytes);
   archive.bits(group.arrived);
   archive.flag(group.is_inside);
@@ -111,6 +114,9 @@ void fields(Archive& archive, Past& past) {
   archive.list(past.restart_ages, kMostRestartsTold,
                [](auto& each, Milliseconds& age) { each.duration(age, kMostMilliseconds); });
   fields(archive, past.records);
+  bool has_failure = past.failure.has_value();
+  archive.flag(has_failure);
+  if (has_failure) fields(archive, past.failure ? *past.failure : past.failure.emplace());
 }
 
 // Members' messages.
@@ -177,8 +183,11 @@ template <typename Archive>
 void fields(Archive& archive, HangSuspected& suspected) {
   archive.integer(suspected.round, kCount);
   archive.duration(suspected.settle, kMostMilliseconds);
-  archive.list(suspected.suspects, kMostSuspects,
-               [](auto& each, Failure& failure) { fields(each, failure); });
+  archive.list(suspected.groups, kMostSuspectGroups, [](auto& each, SuspectGroup& group) {
+    rank_ranges(each, group.ranks, kMostSuspectRanges);
+    each.list(group.pids, kMostSuspectPids, [](auto& one, int& pid) { one.integer(pid, kPid); });
+    fields(each, group.first);
+  });
 }
 
 template <typename Archive>
@@ -356,6 +365,23 @@ std::size_t wire_size_bytes(const Failure& failure) {
 
 std::string encode(const MemberMessage& message) { return encode_frame(message); }
 std::string encode(const CoordinatorMessage& message) { return encode_frame(message); }
+
+// Length, kind, question.
+SharedAnswer::SharedAnswer(const CoordinatorMessage& answer) {
+  constexpr std::size_t kBeforeQuestionBytes = 4 + 1;
+  constexpr std::size_t kQuestionBytes = 8;
+  assert(std::holds_alternative<StacksTold>(answer) || std::holds_alternative<CensusTold>(answer));
+  std::string frame = encode(answer);
+  head_ = frame.substr(0, kBeforeQuestionBytes);
+  frame.erase(0, kBeforeQuestionBytes + kQuestionBytes);
+  body_ = std::make_shared<const std::string>(std::move(frame));
+}
+
+std::string SharedAnswer::head(std::uint64_t question) const {
+  std::string head = head_;
+  ByteWriter(head).u64(question);
+  return head;
+}
 
 Result<MemberMessage> decode_member_message(std::string_view frame) {
   return decode_frame<MemberMessage>(frame, "a member");

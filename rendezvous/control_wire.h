@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -24,9 +26,29 @@ constexpr std::size_t kFrameLimitBytes = std::size_t{512} << 10;
 // fits.
 constexpr std::size_t kFailuresBudgetBytes = std::size_t{64} << 10;
 
+// Of one HangSuspected: groups, and ranges and pids of all groups together. An agent with more
+// suspects sends several.
+constexpr std::size_t kMostSuspectGroups = 64;
+constexpr std::size_t kMostSuspectRanges = 8192;
+constexpr std::size_t kMostSuspectPids = 16384;
+
 // Whole frames, length included.
 std::string encode(const MemberMessage& message);
 std::string encode(const CoordinatorMessage& message);
+
+// A StacksTold or CensusTold for many: encoded once, and only the frame's head differs between
+// those who asked. The frame is head and body.
+class SharedAnswer {
+ public:
+  using Bytes = std::shared_ptr<const std::string>;
+  explicit SharedAnswer(const CoordinatorMessage& answer);
+  std::string head(std::uint64_t question) const;
+  const Bytes& body() const { return body_; }
+
+ private:
+  std::string head_;
+  Bytes body_;
+};
 
 // `frame`: kind and fields, without the length.
 Result<MemberMessage> decode_member_message(std::string_view frame);

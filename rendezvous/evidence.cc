@@ -16,29 +16,22 @@ bool stand_together(const StackGroup& one, const StackGroup& other) {
          one.nccl == other.nccl && one.source == other.source && one.lines == other.lines;
 }
 
-void join(RankRanges& into, const RankRanges& ranges) {
-  into.insert(into.end(), ranges.begin(), ranges.end());
-  std::sort(into.begin(), into.end(),
-            [](const RankRange& one, const RankRange& other) { return one.first < other.first; });
-  RankRanges joined;
-  for (const RankRange& range : into) {
-    if (!joined.empty() && range.first <= joined.back().last + 1)
-      joined.back().last = std::max(joined.back().last, range.last);
-    else
-      joined.push_back(range);
-  }
-  into = std::move(joined);
-}
-
 void sort_by_size(std::vector<StackGroup>& groups) {
-  std::stable_sort(groups.begin(), groups.end(),
-                   [](const StackGroup& one, const StackGroup& other) {
-                     const std::size_t count = count_of(one.ranks);
-                     const std::size_t others = count_of(other.ranks);
-                     if (count != others) return count > others;
-                     return !one.ranks.empty() && !other.ranks.empty() &&
-                            one.ranks.front().first < other.ranks.front().first;
-                   });
+  struct Sized {
+    std::size_t count = 0;
+    int first = 0;
+    StackGroup group{};
+  };
+  std::vector<Sized> sized;
+  sized.reserve(groups.size());
+  for (StackGroup& group : groups) {
+    const int first = group.ranks.empty() ? 0 : group.ranks.front().first;
+    sized.push_back({count_of(group.ranks), first, std::move(group)});
+  }
+  std::stable_sort(sized.begin(), sized.end(), [](const Sized& one, const Sized& other) {
+    return one.count != other.count ? one.count > other.count : one.first < other.first;
+  });
+  for (std::size_t i = 0; i < groups.size(); ++i) groups[i] = std::move(sized[i].group);
 }
 
 void note(std::vector<std::string>& notes, const std::string& text) {
@@ -75,7 +68,53 @@ std::string head_of(const StackGroup& group) {
 
 }  // namespace
 
-void add_rank(RankRanges& ranges, int rank) { join(ranges, {{rank, rank}}); }
+void add_rank(RankRanges& ranges, int rank) {
+  ranges.push_back({rank, rank});
+  normalise(ranges);
+}
+
+void normalise(RankRanges& ranges) {
+  const auto is_before = [](const RankRange& one, const RankRange& other) {
+    return one.first < other.first;
+  };
+  if (!std::is_sorted(ranges.begin(), ranges.end(), is_before))
+    std::sort(ranges.begin(), ranges.end(), is_before);
+  std::size_t count = 0;
+  for (const RankRange& range : ranges) {
+    if (count > 0 && range.first <= ranges[count - 1].last + 1)
+      ranges[count - 1].last = std::max(ranges[count - 1].last, range.last);
+    else
+      ranges[count++] = range;
+  }
+  ranges.resize(count);
+}
+
+RankRanges intersection(const RankRanges& one, const RankRanges& other) {
+  RankRanges common;
+  for (auto left = one.begin(), right = other.begin(); left != one.end() && right != other.end();) {
+    const int first = std::max(left->first, right->first);
+    const int last = std::min(left->last, right->last);
+    if (first <= last) common.push_back({first, last});
+    left->last < right->last ? ++left : ++right;
+  }
+  return common;
+}
+
+RankRanges difference(const RankRanges& from, const RankRanges& taken) {
+  RankRanges rest;
+  auto next = taken.begin();
+  for (const RankRange& range : from) {
+    int first = range.first;
+    while (next != taken.end() && next->last < first) ++next;
+    for (auto each = next; each != taken.end() && each->first <= range.last; ++each) {
+      if (each->first > first) rest.push_back({first, each->first - 1});
+      first = each->last + 1;
+      next = each;  // may reach into the next range
+    }
+    if (first <= range.last) rest.push_back({first, range.last});
+  }
+  return rest;
+}
 
 std::size_t count_of(const RankRanges& ranges) {
   std::size_t count = 0;
@@ -91,17 +130,25 @@ bool contains(const RankRanges& ranges, int rank) {
 }
 
 std::string ranks_text(const RankRanges& ranges) {
-  std::string text = count_of(ranges) == 1 ? "rank" : "ranks";
+  const std::size_t count = count_of(ranges);
+  std::string text = count == 1 ? "rank" : "ranks";
+  std::size_t shown = 0;
   for (std::size_t i = 0; i < std::min(ranges.size(), kShownRanges); ++i) {
     const RankRange& range = ranges[i];
     text += (i == 0 ? " " : ", ") + std::to_string(range.first);
     if (range.last > range.first)
       text += (range.last == range.first + 1 ? ", " : "-") + std::to_string(range.last);
+    shown += count_of({range});
   }
-  return ranges.size() > kShownRanges ? text + " ..." : text;
+  return shown < count ? text + " and " + std::to_string(count - shown) + " more" : text;
 }
 
 void merge(Evidence& into, const Evidence& found) {
+  gather(into, found);
+  settle(into);
+}
+
+void gather(Evidence& into, const Evidence& found) {
   for (const StackGroup& group : found.groups) {
     const auto same =
         std::find_if(into.groups.begin(), into.groups.end(),
@@ -109,11 +156,15 @@ void merge(Evidence& into, const Evidence& found) {
     if (same == into.groups.end())
       into.groups.push_back(group);
     else
-      join(same->ranks, group.ranks);
+      same->ranks.insert(same->ranks.end(), group.ranks.begin(), group.ranks.end());
   }
-  sort_by_size(into.groups);
   for (const std::string& text : found.notes) note(into.notes, text);
   into.ranks_left_out += found.ranks_left_out;
+}
+
+void settle(Evidence& evidence) {
+  for (StackGroup& group : evidence.groups) normalise(group.ranks);
+  sort_by_size(evidence.groups);
 }
 
 void shrink(Evidence& evidence) {

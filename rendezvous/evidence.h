@@ -56,13 +56,22 @@ constexpr std::size_t kMostEvidenceNotes = 48;
 constexpr std::size_t kEvidenceBytes = std::size_t{96} << 10;  // all lines and notes together
 
 void add_rank(RankRanges& ranges, int rank);
+// Sorts `ranges` and joins those that overlap or touch.
+void normalise(RankRanges& ranges);
 std::size_t count_of(const RankRanges& ranges);
 bool contains(const RankRanges& ranges, int rank);
-// "rank 7", "ranks 0-6, 8-63"; the first 64 ranges of very many.
+// Both in linear time, of normalised ranges.
+RankRanges intersection(const RankRanges& one, const RankRanges& other);
+RankRanges difference(const RankRanges& from, const RankRanges& taken);
+// "rank 7", "ranks 0-6, 8-63"; of more than 64 ranges the first, and the number of other ranks.
 std::string ranks_text(const RankRanges& ranges);
 
 // Ranks that stand where a group of `into` stands join that group.
 void merge(Evidence& into, const Evidence& found);
+// merge() of many in two steps: gather() each, in O(found) and leaving groups and ranges in any
+// order; then settle() once.
+void gather(Evidence& into, const Evidence& found);
+void settle(Evidence& evidence);
 
 // Within the limits above, and in order; what is so already stays as it is. The largest group is
 // kept, then the smallest ones: who differs matters most.

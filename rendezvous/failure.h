@@ -58,7 +58,7 @@ struct Failure {
   std::string host;
   int pid = 0;
   ExitStatus status;
-  WallTime time;               // when the agent saw it (the error file's own time, when it has one)
+  WallTime time;               // for display: when the agent saw it, or the error file's own time
   bool out_of_memory = false;  // the kernel's out-of-memory killer did it
   std::string program;         // argv[0] of the worker
   std::string error_file;      // path on its node; empty: none was written

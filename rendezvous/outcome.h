@@ -19,8 +19,8 @@ namespace drun {
 struct Succeeded {
   bool operator==(const Succeeded&) const = default;
 };
-// `failures.front()` is the root cause: the first that the coordinator heard of. What drun killed
-// is not in it.
+// `failures.front()` is the root cause: the earliest by the coordinator's estimate, which is its
+// steady clock less the failure's age. Workers that drun killed are not listed.
 struct WorkersFailed {
   std::vector<Failure> failures;
   bool operator==(const WorkersFailed&) const = default;

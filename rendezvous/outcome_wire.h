@@ -61,7 +61,7 @@ void fields(Archive& archive, Failure& failure) {
 template <typename Archive>
 void fields(Archive& archive, AgedFailure& aged) {
   fields(archive, aged.failure);
-  archive.duration(aged.age, kMostMilliseconds);
+  archive.duration(aged.age, kMostMicroseconds);
 }
 
 template <typename Archive>

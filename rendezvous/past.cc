@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "rendezvous/wire_archive.h"
+
 namespace drun::rendezvous {
 
 void note_record(std::vector<NodeRecord>& records, NodeRecord record) {
@@ -15,6 +17,16 @@ void note_record(std::vector<NodeRecord>& records, NodeRecord record) {
   const auto lost = std::find_if(records.begin(), records.end(),
                                  [](const NodeRecord& known) { return !known.is_left_out; });
   records.erase(lost == records.end() ? records.begin() : lost);
+}
+
+Failure short_failure(Failure failure) {
+  failure = brief(std::move(failure));
+  failure.program.clear();
+  failure.error_file.clear();
+  failure.stderr_file.clear();
+  if (auto* hung = std::get_if<Hung>(&failure.status))
+    hung->how = cut_text(hung->how, kRecordTextBytes);
+  return failure;
 }
 
 }  // namespace drun::rendezvous

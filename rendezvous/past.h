@@ -1,12 +1,17 @@
 // core. What a member knows of the rounds it has been in: how a coordinator that takes over hears
-// of them. Units:   ages are before the message, by the sender's steady clock. Owner:   a value;
-// copy freely.   Thread: any.
+// of them.
+//
+// Units:   ages are before the message, by the sender's steady clock.
+// Owner:   a value; copy freely.   Thread: any.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "rendezvous/failure.h"
 
 namespace drun::rendezvous {
 
@@ -27,6 +32,14 @@ struct NodeRecord {
   bool operator==(const NodeRecord&) const = default;
 };
 
+// `age`: how long before sending the agent saw it happen, by the agent's steady clock. Failures of
+// several nodes are ordered by it alone: Failure::time is for display.
+struct AgedFailure {
+  Failure failure;
+  std::chrono::microseconds age{0};
+  bool operator==(const AgedFailure&) const = default;
+};
+
 struct Past {
   int rounds = 0;                    // begun
   int node_count = 0;                // of the last world
@@ -35,8 +48,12 @@ struct Past {
   int restarts = 0;
   std::vector<std::chrono::milliseconds> restart_ages{};  // of the last ones, oldest first
   std::vector<NodeRecord> records{};
+  std::optional<AgedFailure> failure{};  // this node's first in the last world; see short_failure
   bool operator==(const Past&) const = default;
 };
+
+// Brief, without paths, and with a status of at most kRecordTextBytes: a Hello has little room.
+Failure short_failure(Failure failure);
 
 // Each agent once, by the latest word; beyond kMostRecords those go first that were only lost, then
 // the oldest.

@@ -16,6 +16,14 @@ namespace {
 
 // Who has not said hello; at most an eighth of the descriptors.
 constexpr std::size_t kMostStrangers = 2048;
+// A peer with more than this queued gets no further stacks or censuses.
+constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
+
+CoordinatorMessage busy_answer(bool is_census, std::uint64_t question) {
+  const char* reason = "too many ask at the same time";
+  if (is_census) return CensusTold{question, {.note = reason}};
+  return StacksTold{question, {.notes = {reason}}};
+}
 
 }  // namespace
 
@@ -271,6 +279,23 @@ void Server::Impl::perform(const SendAll& send) {
   for (const Peer peer : send.peers) {
     const auto found = connections_.find(peer);
     if (found != connections_.end()) found->second->send(frame);
+  }
+}
+
+void Server::Impl::perform(const SendAnswer& send) {
+  if (last_answer_.message != send.answer) last_answer_ = {send.answer, SharedAnswer(*send.answer)};
+  for (const Asker& asker : send.askers) {
+    const auto found = connections_.find(asker.peer);
+    if (found == connections_.end()) continue;
+    ControlConnection& connection = *found->second;
+    // Answers are large, and a member can ask for any number: beyond this it gets a short one.
+    if (connection.queued_bytes() > kMostAnswerBytes) {
+      const bool is_census = std::holds_alternative<CensusTold>(*send.answer);
+      reply(asker.peer, busy_answer(is_census, asker.question));
+      continue;
+    }
+    connection.send(std::make_shared<const std::string>(last_answer_.frames->head(asker.question)),
+                    last_answer_.frames->body());
   }
 }
 

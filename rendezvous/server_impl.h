@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "rendezvous/control_connection.h"
+#include "rendezvous/control_wire.h"
 #include "rendezvous/deadline_timer.h"
 #include "rendezvous/election/authority.h"
 #include "rendezvous/election/council.h"
@@ -94,6 +95,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void turn();
   void perform(const SendTo& send);
   void perform(const SendAll& send);
+  void perform(const SendAnswer& send);
   void perform(const Drop& drop) { hang_up(drop.peer); }
   void perform(const ClearStore&);
   void perform(const RoundLog& line) { log_.write(line.level, line.text); }
@@ -123,6 +125,11 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   std::unique_ptr<rendezvous::Listener> listener_;
   std::unordered_map<Peer, std::shared_ptr<ControlConnection>> connections_;
   Peer last_peer_ = 0;
+  struct LastAnswer {
+    std::shared_ptr<const CoordinatorMessage> message{};
+    std::optional<SharedAnswer> frames{};
+  };
+  LastAnswer last_answer_;  // encoded
   RoundState state_;
   std::deque<RoundEvent> events_;
   bool is_turning_ = false;

@@ -134,7 +134,8 @@ void MemberTurn::handle(const OwnStopped& own) {
   Stopped stopped{.round = own.round};
   for (const FailureList::Entry& entry : state_.own_failures.entries())
     stopped.failures.push_back(
-        {entry.failure, std::chrono::duration_cast<Milliseconds>(now_ - entry.moment)});
+        {entry.failure,
+         std::chrono::duration_cast<std::chrono::microseconds>(now_ - entry.moment)});
   stopped.left_out = state_.own_failures.left_out();
   say(std::move(stopped));
   if (state_.signal) leave(std::nullopt);

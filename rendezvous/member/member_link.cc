@@ -50,8 +50,10 @@ void MemberTurn::handle(const Connected&) {
   state_.answer_by = now_ + (has_seats() ? patience() : state_.spec.join.heartbeat_timeout);
   Hello hello = hello_of(state_.spec);
   hello.lost_term = state_.seeking.lost_term;
-  if (is_elastic() && state_.world && state_.first_world)
+  if (is_elastic() && state_.world && state_.first_world) {
     hello.past = past_of(state_.memory, *state_.world, *state_.first_world, now_);
+    if (!state_.own_failures.empty()) hello.past->failure = first_own_failure();
+  }
   say(std::move(hello));
 }
 

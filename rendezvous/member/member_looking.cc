@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "rendezvous/control_wire.h"
 #include "rendezvous/member/member_turn.h"
+#include "rendezvous/round/suspects.h"
 
 namespace drun::rendezvous {
 
@@ -26,14 +26,8 @@ void MemberTurn::handle(const OwnEvidence& own) {
 
 void MemberTurn::handle(const OwnSuspicion& own) {
   if (!is_round(own.round) || state_.phase != Phase::Running) return;
-  HangSuspected suspected{own.round, own.settle, {}};
-  std::size_t bytes = 0;
-  for (const Failure& suspect : own.suspects) {
-    bytes += wire_size_bytes(suspect);
-    if (!suspected.suspects.empty() && bytes > kFailuresBudgetBytes) break;
-    suspected.suspects.push_back(suspect);
-  }
-  if (!suspected.suspects.empty()) say(std::move(suspected));
+  for (std::vector<SuspectGroup>& groups : suspect_messages(own.suspects))
+    say(HangSuspected{own.round, own.settle, std::move(groups)});
 }
 
 void MemberTurn::hear(const TellStacks& tell) {

@@ -21,7 +21,7 @@ struct OwnEvidence {
   std::uint64_t look = 0;
   Evidence evidence;
 };
-// Brief failures with status Hung; those beyond what a message carries are left for later.
+// Brief failures with status Hung, of any number.
 struct OwnSuspicion {
   int round = 0;
   Milliseconds settle{0};

@@ -96,6 +96,12 @@ class MemberTurn {
   Time join_by() const {
     return state_.rejoin_by.value_or(state_.started + state_.spec.join.join_timeout);
   }
+  // Its age counts from now. Requires that there is one.
+  AgedFailure first_own_failure() const {
+    const FailureList::Entry& first = state_.own_failures.entries().front();
+    return {short_failure(first.failure),
+            std::chrono::duration_cast<std::chrono::microseconds>(now_ - first.moment)};
+  }
   Milliseconds time_left() const {
     return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(join_by() - now_));
   }

@@ -13,7 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -34,7 +34,7 @@ struct CensusTaking {
   std::unordered_set<std::uint64_t> missing{};               // peers asked and not answered
   std::unordered_map<std::uint64_t, NodeSummary> answers{};  // by peer
   std::vector<Asker> askers{};
-  std::optional<Census> last{};  // for who asks until then
+  std::shared_ptr<const CoordinatorMessage> last{};  // CensusTold, for who asks until then
   Time last_until{};
 };
 

@@ -1,6 +1,7 @@
 #include "rendezvous/round/failure_list.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "rendezvous/control_wire.h"
@@ -17,10 +18,12 @@ void FailureList::add(Failure failure, Time moment) {
     entries_.erase(same_rank);
   }
   const std::size_t size_bytes = wire_size_bytes(failure);
-  const auto later =
-      std::upper_bound(entries_.begin(), entries_.end(), moment,
-                       [](Time time, const Entry& entry) { return time < entry.moment; });
-  entries_.insert(later, Entry{std::move(failure), moment, size_bytes});
+  Entry entry{std::move(failure), moment, size_bytes};
+  const auto later = std::upper_bound(
+      entries_.begin(), entries_.end(), entry, [](const Entry& one, const Entry& other) {
+        return std::tie(one.moment, one.failure.rank) < std::tie(other.moment, other.failure.rank);
+      });
+  entries_.insert(later, std::move(entry));
   total_bytes_ += size_bytes;
   shrink();
 }

@@ -1,7 +1,8 @@
 // core. The failures of one round, the earliest first, in bounded space.
 //
-// Shape:   ordered by moment, ties by arrival; one per rank: a later report of the same rank
-//          replaces the text and keeps the earlier moment. The first is the root cause.
+// Shape:   ordered by moment, ties by rank, so that the order of arrival does not matter; one per
+//          rank: a later report of the same rank replaces the text and keeps the earlier moment.
+//          The first is the root cause.
 // Limits:  the first is always kept whole; the others as long as they fit into kFailuresBudgetBytes
 //          (control_wire.h) together; the rest, latest first, is only counted.
 // Units:   moments are steady-clock points of one node.

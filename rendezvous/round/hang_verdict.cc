@@ -1,115 +1,124 @@
 #include "rendezvous/round/hang_verdict.h"
 
 #include <algorithm>
-#include <map>
+#include <functional>
 #include <optional>
 #include <vector>
 
 namespace drun::rendezvous {
 namespace {
 
-std::optional<StackGroup> group_of(const Evidence& evidence, int rank) {
-  for (const StackGroup& group : evidence.groups)
-    if (contains(group.ranks, rank)) return group;
-  return std::nullopt;
+using Place = Standings::Place;
+
+std::uint64_t hash_of(const std::vector<std::string>& lines) {
+  std::uint64_t hash = lines.size();
+  for (const std::string& line : lines)
+    hash = (hash ^ std::hash<std::string>()(line)) * 0x9E3779B97F4A7C15U;
+  return hash;
 }
 
-std::string doing_of(const Evidence& evidence, const std::set<int>& ranks) {
-  if (ranks.empty()) return "";
-  const auto group = group_of(evidence, *ranks.begin());
-  return group ? group->doing : "";
+template <typename Is>
+RankRanges ranks_where(const Standings& standings, Is is) {
+  RankRanges ranks;
+  for (const auto& [place, there] : standings.places)
+    if (is(place)) ranks.insert(ranks.end(), there.begin(), there.end());
+  normalise(ranks);
+  return ranks;
 }
 
-std::set<int> suspects_in(const RankRanges& ranges, const std::set<int>& suspects) {
-  std::set<int> found;
-  for (const int rank : suspects)
-    if (contains(ranges, rank)) found.insert(rank);
-  return found;
+// Of the lowest rank.
+std::string doing_of(const Standings& standings, const RankRanges& ranks) {
+  for (const auto& [place, there] : standings.places)
+    if (!ranks.empty() && contains(there, ranks.front().first)) return place.doing;
+  return "";
+}
+
+HangVerdict blame(const Standings& standings, RankRanges culprits) {
+  std::string words = doing_of(standings, culprits);
+  return {.culprits = std::move(culprits), .words = std::move(words)};
 }
 
 // Rule 1; nothing when the counts do not tell.
-std::optional<HangVerdict> by_counts(const Evidence& evidence, const std::set<int>& suspects) {
-  std::map<std::uint64_t, RankRanges> by_arrived;
-  for (const StackGroup& group : evidence.groups) {
-    if (group.arrived == 0) continue;
-    for (const RankRange& range : group.ranks) by_arrived[group.arrived].push_back(range);
+std::optional<HangVerdict> by_counts(const Standings& standings, const RankRanges& silent) {
+  std::optional<std::uint64_t> least;
+  bool do_differ = false;
+  for (const auto& [place, there] : standings.places) {
+    if (place.arrived == 0) continue;
+    do_differ = do_differ || (least && place.arrived != *least);
+    least = std::min(least.value_or(place.arrived), place.arrived);
   }
-  if (by_arrived.size() < 2) return std::nullopt;
-  const RankRanges& behind = by_arrived.begin()->second;
-  const std::set<int> culprits = suspects_in(behind, suspects);
-  if (!culprits.empty())
-    return HangVerdict{.culprits = culprits, .words = doing_of(evidence, culprits)};
-  // Do all who are silent wait for them?
-  for (const int rank : suspects) {
-    const auto group = group_of(evidence, rank);
-    if (!group || !group->is_inside) return std::nullopt;
-  }
-  return HangVerdict{.words = ranks_text(ranges_of(suspects)) + " wait " +
-                              doing_of(evidence, suspects) + " for " + ranks_text(behind) +
-                              ", not silent"};
+  if (!do_differ) return std::nullopt;
+  const RankRanges behind =
+      ranks_where(standings, [&](const Place& place) { return place.arrived == *least; });
+  const RankRanges culprits = intersection(silent, behind);
+  if (!culprits.empty()) return blame(standings, culprits);
+  // Do all that are silent wait for them?
+  const RankRanges waiting =
+      ranks_where(standings, [](const Place& place) { return place.is_inside; });
+  if (!difference(silent, waiting).empty()) return std::nullopt;
+  return HangVerdict{.words = ranks_text(silent) + " wait " + doing_of(standings, silent) +
+                              " for " + ranks_text(behind) + ", not silent"};
 }
 
 // Rule 2; nothing when NCCL does not tell.
-std::optional<HangVerdict> by_nccl(const Evidence& evidence, const std::set<int>& suspects) {
-  RankRanges behind;
-  for (const StackGroup& group : evidence.groups)
-    if (group.nccl == NcclStand::Behind)
-      behind.insert(behind.end(), group.ranks.begin(), group.ranks.end());
+std::optional<HangVerdict> by_nccl(const Standings& standings, const RankRanges& silent) {
+  const auto ranks_of = [&standings](NcclStand stand) {
+    return ranks_where(standings, [stand](const Place& place) { return place.nccl == stand; });
+  };
+  const RankRanges behind = ranks_of(NcclStand::Behind);
   if (behind.empty()) return std::nullopt;
-  const std::set<int> culprits = suspects_in(behind, suspects);
-  if (!culprits.empty())
-    return HangVerdict{.culprits = culprits, .words = doing_of(evidence, culprits)};
-  for (const int rank : suspects) {
-    const auto group = group_of(evidence, rank);
-    if (!group || group->nccl != NcclStand::Ahead) return std::nullopt;
-  }
-  return HangVerdict{.words = ranks_text(ranges_of(suspects)) + " wait in NCCL for " +
-                              ranks_text(behind) + ", not silent"};
+  const RankRanges culprits = intersection(silent, behind);
+  if (!culprits.empty()) return blame(standings, culprits);
+  if (!difference(silent, ranks_of(NcclStand::Ahead)).empty()) return std::nullopt;
+  return HangVerdict{.words = ranks_text(silent) + " wait in NCCL for " + ranks_text(behind) +
+                              ", not silent"};
 }
 
 // Rule 4.
-std::set<int> outsiders(const Evidence& evidence, const std::set<int>& suspects) {
-  std::map<std::vector<std::string>, std::size_t> sizes;
+RankRanges outsiders(const Standings& standings, const RankRanges& silent) {
+  std::map<std::uint64_t, std::size_t> sizes;
   std::size_t total = 0;
-  for (const StackGroup& group : evidence.groups) {
-    sizes[group.lines] += count_of(group.ranks);
-    total += count_of(group.ranks);
+  for (const auto& [place, there] : standings.places) {
+    sizes[place.stack] += count_of(there);
+    total += count_of(there);
   }
   const auto largest = std::max_element(
       sizes.begin(), sizes.end(),
       [](const auto& one, const auto& other) { return one.second < other.second; });
   if (largest == sizes.end() || 2 * largest->second <= total) return {};
-  std::set<int> found;
-  for (const StackGroup& group : evidence.groups) {
-    if (group.lines == largest->first) continue;
-    found.merge(suspects_in(group.ranks, suspects));
-  }
-  return found;
+  return intersection(silent, ranks_where(standings, [&](const Place& place) {
+                        return place.stack != largest->first;
+                      }));
 }
 
 }  // namespace
 
-RankRanges ranges_of(const std::set<int>& ranks) {
-  RankRanges ranges;
-  for (const int rank : ranks) add_rank(ranges, rank);
-  return ranges;
+void note(Standings& standings, const Evidence& evidence) {
+  for (const StackGroup& group : evidence.groups) {
+    RankRanges& ranks = standings.places[{.stack = hash_of(group.lines),
+                                          .arrived = group.arrived,
+                                          .is_inside = group.is_inside,
+                                          .is_quiet = group.is_quiet,
+                                          .nccl = group.nccl,
+                                          .doing = group.doing}];
+    ranks.insert(ranks.end(), group.ranks.begin(), group.ranks.end());
+  }
 }
 
-HangVerdict judge(const Evidence& evidence, const std::set<int>& suspects) {
-  std::set<int> silent;
-  std::size_t total = 0;
-  for (const int rank : suspects) {
-    const auto group = group_of(evidence, rank);
-    if (!group || group->is_quiet) silent.insert(rank);
-  }
+HangVerdict judge(const Standings& standings, const RankRanges& suspects) {
+  const RankRanges alive =
+      ranks_where(standings, [](const Place& place) { return !place.is_quiet; });
+  const RankRanges silent = difference(suspects, alive);
   if (silent.empty()) return {.words = "they show signs of life again"};
-  if (const auto verdict = by_counts(evidence, silent)) return *verdict;
-  if (const auto verdict = by_nccl(evidence, silent)) return *verdict;
-  for (const StackGroup& group : evidence.groups) total += count_of(group.ranks);
-  if (silent.size() < total) return {.culprits = silent, .words = doing_of(evidence, silent)};
-  const std::set<int> outside = outsiders(evidence, silent);
-  if (!outside.empty()) return {.culprits = outside, .words = doing_of(evidence, outside)};
-  return {.culprits = silent, .are_all = true, .words = doing_of(evidence, silent)};
+  if (const auto verdict = by_counts(standings, silent)) return *verdict;
+  if (const auto verdict = by_nccl(standings, silent)) return *verdict;
+  const RankRanges all = ranks_where(standings, [](const Place&) { return true; });
+  if (!difference(all, silent).empty()) return blame(standings, silent);
+  const RankRanges outside = outsiders(standings, silent);
+  if (!outside.empty()) return blame(standings, outside);
+  HangVerdict verdict = blame(standings, silent);
+  verdict.are_all = true;
+  return verdict;
 }
 
 }  // namespace drun::rendezvous

@@ -11,26 +11,44 @@
 //      half of all.
 //   5. It cannot be told: all of them.
 //
+// Cost:    O(ranges log ranges), whatever the number of ranks. No limit on either.
 // Owner:   values; copy freely.   Thread: any.
 #pragma once
 
-#include <set>
+#include <compare>
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "rendezvous/evidence.h"
 
 namespace drun::rendezvous {
 
+// Where ranks stand, without their stacks: no rank is left out to save space, as in Evidence.
+struct Standings {
+  struct Place {
+    std::uint64_t stack = 0;  // a hash of the group's lines
+    std::uint64_t arrived = 0;
+    bool is_inside = false;
+    bool is_quiet = false;
+    NcclStand nccl = NcclStand::None;
+    std::string doing{};
+    auto operator<=>(const Place&) const = default;
+  };
+  std::map<Place, RankRanges> places{};  // ranges in any order
+};
+
+// One node's answer. Ranks are counted once: answers are of different ranks.
+void note(Standings& standings, const Evidence& evidence);
+
 struct HangVerdict {
-  std::set<int> culprits{};  // suspects all; empty: nobody has hung
-  bool are_all = false;      // rule 5
-  std::string words{};       // "last ended all_reduce #811, not in one", or why nobody has hung
+  RankRanges culprits{};  // suspects all; empty: nobody has hung
+  bool are_all = false;   // rule 5
+  std::string words{};    // "last ended all_reduce #811, not in one", or why nobody has hung
   bool operator==(const HangVerdict&) const = default;
 };
 
-RankRanges ranges_of(const std::set<int>& ranks);
-
-// `suspects`: ranks that were silent; those that the evidence shows alive again are none any more.
-HangVerdict judge(const Evidence& evidence, const std::set<int>& suspects);
+// `suspects`: ranks that were silent; those that are shown alive again are none any more.
+HangVerdict judge(const Standings& standings, const RankRanges& suspects);
 
 }  // namespace drun::rendezvous

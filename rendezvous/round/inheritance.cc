@@ -1,6 +1,7 @@
 #include "rendezvous/round/inheritance.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "rendezvous/wire_archive.h"
@@ -50,6 +51,20 @@ std::vector<AgentId> inherit_records(RoundState& state, const std::vector<NodeRe
   return news;
 }
 
+// Of what the members report the latest round counts, then the earliest failure in it: the root
+// cause of the round that the coordinator before did not bring to its end.
+void inherit_failure(RoundState& state, const AgedFailure& told, Time now) {
+  const Time moment = now - told.age;
+  if (state.last_failure && state.inherited_failure) {
+    const Failure& known = *state.last_failure;
+    const bool is_better = std::tuple(-told.failure.round, moment, told.failure.rank) <
+                           std::tuple(-known.round, *state.inherited_failure, known.rank);
+    if (!is_better) return;
+  }
+  state.last_failure = short_failure(told.failure);
+  state.inherited_failure = moment;
+}
+
 }  // namespace
 
 NodeRecord record_of(const RoundState& state, const AgentId& id) {
@@ -71,6 +86,7 @@ std::vector<AgentId> inherit(RoundState& state, const Past& past, Time now) {
   inherit_restarts(state, restarts_of(past, now));
   std::vector<AgentId> left_out = inherit_records(state, past.records);
   if (state.has_begun) return left_out;
+  if (past.failure) inherit_failure(state, *past.failure, now);
   const Time began = now - past.age;
   state.first_world = std::min(state.first_world.value_or(began), began);
   const int survivors = std::max(past.node_count - (state.spec.is_back ? 0 : 1), 1);

@@ -3,6 +3,8 @@
 //
 // Shape:   the largest wins: numbers of rounds are never used twice, restarts stay used up. Who was
 //          left out stays left out, who was lost has been lost as often.
+// Failure: each member reports its first failure in the last world with its age. The earliest one
+//          is the last failure of the job (`drun status`), until a round of this coordinator fails.
 // World:   the first one begins at once when as many have come as the last had, but for its lost
 //          coordinator, unless that is this one, which leads again; else after the last call, or
 //          the heartbeat timeout if that is shorter.

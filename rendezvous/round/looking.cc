@@ -16,6 +16,7 @@ void open_look(Looking& looking, std::map<int, std::string> nodes, Looking::Time
   looking.answer_by = now + kLookLimit;
   looking.missing = std::move(nodes);
   looking.found = {};
+  looking.standings = {};
 }
 
 bool is_awaited(const Looking& looking, const Answer& answer) {
@@ -26,14 +27,17 @@ bool is_awaited(const Looking& looking, const Answer& answer) {
 void take_answer(Looking& looking, const Answer& answer, const Evidence& evidence) {
   if (!is_awaited(looking, answer)) return;
   looking.missing.erase(answer.node);
-  merge(looking.found, evidence);
-  if (looking.found.groups.size() > kMostGroupsAtOnce) shrink(looking.found);
+  note(looking.standings, evidence);
+  gather(looking.found, evidence);
+  if (looking.found.groups.size() <= kMostGroupsAtOnce) return;
+  settle(looking.found);
+  shrink(looking.found);
 }
 
 void lose_answer(Looking& looking, int node, const std::string& reason) {
   const auto found = looking.missing.find(node);
   if (!looking.is_open || found == looking.missing.end()) return;
-  merge(looking.found, {.notes = {found->second + ": lost, " + reason}});
+  gather(looking.found, {.notes = {found->second + ": lost, " + reason}});
   looking.missing.erase(found);
 }
 
@@ -48,6 +52,7 @@ Evidence close_look(Looking& looking) {
                                   " s");
   }
   looking.missing.clear();
+  settle(looking.found);
   shrink(looking.found);
   return std::exchange(looking.found, {});
 }

@@ -18,7 +18,9 @@
 #include <vector>
 
 #include "rendezvous/evidence.h"
-#include "rendezvous/failure.h"
+#include "rendezvous/round/hang_verdict.h"
+#include "rendezvous/round/round_events.h"
+#include "rendezvous/round/suspects.h"
 
 namespace drun::rendezvous {
 
@@ -27,11 +29,6 @@ constexpr std::chrono::seconds kLookLimit{10};
 constexpr std::size_t kMostAskers = 64;
 constexpr std::chrono::milliseconds kMostSettle{5000};
 
-struct Asker {
-  std::uint64_t peer = 0;
-  std::uint64_t question = 0;  // the peer's number for it
-};
-
 struct Looking {
   using Time = std::chrono::steady_clock::time_point;
 
@@ -39,11 +36,11 @@ struct Looking {
   bool is_open = false;
   Time answer_by{};
   std::map<int, std::string> missing{};  // asked and not answered: node rank, name
-  Evidence found{};
+  Evidence found{};                      // for people: what a message carries
+  Standings standings{};                 // for the verdict: of all ranks
   std::vector<Asker> askers{};
-  // Workers that show no sign of life, by rank, as their agents have told it; and when they are
-  // looked into: others of the same hang are noticed a little later.
-  std::map<int, Failure> suspects{};
+  Suspects suspects{};
+  // When they are looked into: others of the same hang are noticed a little later.
   std::optional<Time> suspects_at{};
 };
 

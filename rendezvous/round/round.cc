@@ -255,6 +255,7 @@ std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time n
   RoundTurn turn(state, now);
   std::visit([&turn](const auto& happened) { turn.handle(happened); }, event);
   turn.conclude_census();
+  turn.conclude_records();
   return turn.take_actions();
 }
 
@@ -285,6 +286,7 @@ std::optional<Time> deadline(const RoundState& state) {
   std::optional<Time> wanted = phase_deadline(state);
   if (!wanted) return wanted;
   if (state.census.is_open) wanted = std::min(*wanted, state.census.answer_by);
+  if (!state.untold.empty()) wanted = std::min(*wanted, state.tell_from);
   return std::min(*wanted, state.contests.next_expiry().value_or(*wanted));
 }
 

@@ -145,7 +145,8 @@ struct RoundState {
   Time end_by;
   Looking looking;
   CensusTaking census;
-  std::optional<Failure> last_failure;  // brief; of a round before
+  std::optional<Failure> last_failure;    // brief; of a round before
+  std::optional<Time> inherited_failure;  // its moment, if a coordinator before led that round
   // Elastic worlds.
   std::map<Peer, Candidate> line;
   std::map<AgentId, Acquaintance> known;
@@ -157,6 +158,8 @@ struct RoundState {
   IdentityContests contests;
   bool has_successor = false;       // an agent that would coordinate if this one went
   std::vector<NodeRecord> records;  // for the next coordinator, where there can be one
+  std::vector<NodeRecord> untold;   // of these, changes that members have not been sent yet
+  Time tell_from;                   // when they may be: round_records.cc
   std::optional<int> survivors;     // of a coordinator before (inheritance.h)
 };
 

@@ -9,7 +9,7 @@ namespace drun::rendezvous {
 void RoundTurn::census_asked(Peer peer, std::uint64_t question) {
   CensusTaking& census = state_.census;
   if (!census.is_open && census.last && now_ < census.last_until)
-    return send(peer, CensusTold{question, *census.last});
+    return answer({{peer, question}}, census.last);
   if (census.askers.size() >= kMostAskers)
     return send(peer, CensusTold{question, {.note = "too many ask at the same time"}});
   census.askers.push_back({peer, question});
@@ -41,11 +41,10 @@ void RoundTurn::conclude_census() {
   CensusTaking& census = state_.census;
   const bool is_complete = census.missing.empty() || now_ >= census.answer_by;
   if (!census.is_open || !is_complete) return;
-  census.last = census_of(state_, now_);
+  census.last = std::make_shared<const CoordinatorMessage>(CensusTold{0, census_of(state_, now_)});
   census.last_until = now_ + kCensusFresh;
   census.is_open = false;
-  for (const Asker& asker : std::exchange(census.askers, {}))
-    send(asker.peer, CensusTold{asker.question, *census.last});
+  answer(std::exchange(census.askers, {}), census.last);
 }
 
 }  // namespace drun::rendezvous

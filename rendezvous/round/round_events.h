@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -48,6 +49,16 @@ struct SendAll {
   std::vector<Peer> peers;
   CoordinatorMessage message;
 };
+// One answer to questions of several peers: `answer` is StacksTold or CensusTold, and the question
+// in it is replaced by that of each asker. Encoded once, and again only for another `answer`.
+struct Asker {
+  Peer peer = 0;
+  std::uint64_t question = 0;  // the peer's number for it
+};
+struct SendAnswer {
+  std::vector<Asker> askers;
+  std::shared_ptr<const CoordinatorMessage> answer;
+};
 // After what was sent to it has gone out. PeerLeft may follow, and is ignored.
 struct Drop {
   Peer peer = 0;
@@ -62,6 +73,7 @@ struct RoundLog {
 // goes on, with another coordinator.
 struct RoundOver {};
 struct StepDown {};
-using RoundAction = std::variant<SendTo, SendAll, Drop, ClearStore, RoundLog, RoundOver, StepDown>;
+using RoundAction =
+    std::variant<SendTo, SendAll, SendAnswer, Drop, ClearStore, RoundLog, RoundOver, StepDown>;
 
 }  // namespace drun::rendezvous

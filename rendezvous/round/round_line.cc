@@ -215,6 +215,7 @@ std::optional<int> RoundTurn::leaving_host() const {
 
 // Nothing runs any more: all the others go to look for who coordinates now.
 void RoundTurn::step_down() {
+  send_records();
   for (const RoundNode& node : state_.nodes) {
     if (node.presence == Presence::Present) drop(node.peer);
   }

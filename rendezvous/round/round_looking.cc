@@ -1,6 +1,5 @@
 // Looks at all workers: for `drun stacks`, and into what seems to hang.
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "rendezvous/round/hang_verdict.h"
@@ -12,7 +11,6 @@ namespace {
 
 using Presence = RoundNode::Presence;
 
-constexpr std::size_t kMostSuspects = 4096;
 constexpr std::size_t kTextBytes = std::size_t{30} << 10;  // a failure's traceback carries 32 KiB
 
 std::string text_of(const Evidence& evidence) {
@@ -56,17 +54,8 @@ void RoundTurn::say(int node, const HangSuspected& suspected) {
   if (!is_current(node, suspected.round) || state_.phase != RoundPhase::Running) return;
   Looking& looking = state_.looking;
   const RoundNode& self = node_at(node);
-  for (const Failure& suspect : suspected.suspects) {
-    const int local_rank = suspect.rank - self.base_rank;
-    const bool is_its = local_rank >= 0 && local_rank < self.hello.local_world_size;
-    if (!is_its || !std::holds_alternative<Hung>(suspect.status))
-      return drop_member(node, kBrokeProtocol);
-    if (looking.suspects.size() >= kMostSuspects) break;
-    // The first word stays: what is told later may already be the look's own doing.
-    Failure& noted = looking.suspects.try_emplace(suspect.rank, suspect).first->second;
-    noted.node_rank = node;
-    noted.round = state_.round;
-  }
+  if (!looking.suspects.add({node, self.base_rank, self.hello.local_world_size}, suspected.groups))
+    return drop_member(node, kBrokeProtocol);
   if (looking.suspects.empty() || looking.is_open || looking.suspects_at) return;
   looking.suspects_at = now_ + std::min(suspected.settle, kMostSettle);
 }
@@ -100,36 +89,41 @@ void RoundTurn::conclude_look() {
   Looking& looking = state_.looking;
   if (!is_complete(looking, now_)) return;
   const Evidence evidence = close_look(looking);
-  for (const Asker& asker : std::exchange(looking.askers, {}))
-    send(asker.peer, StacksTold{asker.question, evidence});
+  answer(std::exchange(looking.askers, {}),
+         std::make_shared<const CoordinatorMessage>(StacksTold{0, evidence}));
   looking.suspects_at.reset();
   if (!looking.suspects.empty() && state_.phase == RoundPhase::Running) judge_hang(evidence);
   looking.suspects.clear();
 }
 
 void RoundTurn::judge_hang(const Evidence& evidence) {
-  std::set<int> suspects;
-  for (const auto& [rank, failure] : state_.looking.suspects) suspects.insert(rank);
-  const HangVerdict verdict = judge(evidence, suspects);
+  const Suspects& suspects = state_.looking.suspects;
+  const HangVerdict verdict = judge(state_.looking.standings, suspects.ranks());
   if (verdict.culprits.empty())
     return log(LogLevel::Info, "not taken for a hang: " + verdict.words);
-  bool is_first = true;
+  const std::size_t count = count_of(verdict.culprits);
   std::string cause;
-  for (const int rank : verdict.culprits) {
-    Failure failure = state_.looking.suspects.at(rank);
-    auto& how = std::get<Hung>(failure.status).how;
-    if (!verdict.words.empty()) how += ", " + verdict.words;
-    if (verdict.are_all && verdict.culprits.size() > 1) how += ", as all ranks do";
-    if (is_first) {
-      if (verdict.culprits.size() > 1)
-        failure.message = ranks_text(ranges_of(verdict.culprits)) + " hang alike";
-      failure.traceback = text_of(evidence);
-      cause = "rank " + std::to_string(rank) + " on " + name_of(failure.node_rank) + " " +
-              to_string(failure.status);
+  std::size_t told = 0;
+  for (const RankRange& range : verdict.culprits) {
+    for (int rank = range.first; rank <= range.last; ++rank) {
+      // Of one moment the later ranks are left out: with the first of these all the rest would be.
+      if (state_.failures.left_out() > 0) break;
+      Failure failure = suspects.failure_of(rank);
+      failure.round = state_.round;
+      auto& how = std::get<Hung>(failure.status).how;
+      if (!verdict.words.empty()) how += ", " + verdict.words;
+      if (verdict.are_all && count > 1) how += ", as all ranks do";
+      if (told == 0) {
+        if (count > 1) failure.message = ranks_text(verdict.culprits) + " hang alike";
+        failure.traceback = text_of(evidence);
+        cause = "rank " + std::to_string(rank) + " on " + name_of(failure.node_rank) + " " +
+                to_string(failure.status);
+      }
+      state_.failures.add(std::move(failure), now_);
+      ++told;
     }
-    is_first = false;
-    state_.failures.add(std::move(failure), now_);
   }
+  state_.failures.add_left_out(count - told);
   send_all(HangFound{state_.round, cause, evidence});
   stop_round(cause, true);
 }

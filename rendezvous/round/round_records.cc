@@ -12,12 +12,32 @@ namespace drun::rendezvous {
 
 using Presence = RoundNode::Presence;
 
+namespace {
+
+// A Remember goes to all members. When many nodes are lost together, their connections end one by
+// one: the first loss is sent at once, all others of this time in one message.
+constexpr Milliseconds kRecordInterval{100};
+
+}  // namespace
+
 // Where nobody can take over nobody needs to remember.
 void RoundTurn::record(const AgentId& id) {
   if (state_.spec.term == 0) return;
-  const NodeRecord told = record_of(state_, id);
-  note_record(state_.records, told);
-  actions_.emplace_back(SendAll{census_peers(state_), Remember{{told}}});
+  const NodeRecord changed = record_of(state_, id);
+  note_record(state_.records, changed);
+  note_record(state_.untold, changed);
+}
+
+void RoundTurn::send_records() {
+  if (state_.untold.empty()) return;
+  actions_.emplace_back(SendAll{census_peers(state_), Remember{std::exchange(state_.untold, {})}});
+  state_.tell_from = now_ + kRecordInterval;
+}
+
+// After each event: one message for all that it has changed.
+void RoundTurn::conclude_records() {
+  const bool is_over = state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over;
+  if (now_ >= state_.tell_from && !is_over) send_records();
 }
 
 // It is used up, whoever begins the world that it is for. Spares tell nobody of a past.

@@ -5,6 +5,7 @@
 // Owner:   lives for one step.   Thread: any.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +28,8 @@ class RoundTurn {
   void handle(const RoundTick&);
 
   std::vector<RoundAction> take_actions() { return std::move(actions_); }
-  void conclude_census();  // round_census.cc
+  void conclude_census();   // round_census.cc
+  void conclude_records();  // round_records.cc
 
  private:
   // round.cc
@@ -79,6 +81,7 @@ class RoundTurn {
 
   // round_records.cc
   void record(const AgentId& id);
+  void send_records();
   void tell_restarts();
   void tell_records(Peer peer);
   void hear_of_past(const Past& past);
@@ -128,6 +131,9 @@ class RoundTurn {
   }
   void send_all(CoordinatorMessage message) {
     actions_.emplace_back(SendAll{present_peers(), std::move(message)});
+  }
+  void answer(std::vector<Asker> askers, std::shared_ptr<const CoordinatorMessage> message) {
+    if (!askers.empty()) actions_.emplace_back(SendAnswer{std::move(askers), std::move(message)});
   }
   void drop(Peer peer) {
     state_.census.missing.erase(peer);

@@ -13,6 +13,7 @@ using Presence = RoundNode::Presence;
 
 void RoundTurn::begin_world() {
   end_look();
+  send_records();  // before what has to wait until later leaders know of the round
   assign_ranks(state_);
   state_.phase = RoundPhase::Running;
   if (!state_.failures.empty()) state_.last_failure = brief(state_.failures.first());

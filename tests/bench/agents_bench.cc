@@ -148,10 +148,10 @@ void measure_failure(int node_count, int rounds) {
     failure.time =
         std::chrono::time_point_cast<WallTime::duration>(std::chrono::system_clock::now());
     const auto start = Clock::now();
-    failing.client.report_failure(failure);
+    failing.client.report_failure({failure, start});
     cluster.until([&] { return cluster.counts.stops == (node_count - 1) * (round + 1); });
     stops.push_back(milliseconds(Clock::now() - start));
-    failing.client.report_stopped(round, {failure});
+    failing.client.report_stopped(round, {{failure, start}});
     cluster.until([&] { return cluster.counts.worlds == node_count * (round + 2); });
     restarts.push_back(milliseconds(Clock::now() - start));
   }

@@ -113,7 +113,7 @@ TEST_CASE("a failure overtakes the lines that were sent before it") {
   Failure failure;
   failure.rank = node.world->base_rank;
   failure.status = Exited{3};
-  node.client.report_failure(failure);
+  node.client.report_failure({failure, std::chrono::steady_clock::now()});
   REQUIRE(run_until(cluster.io, [&] { return cluster.nodes[0]->stopped_round.has_value(); }));
   CHECK(cluster.taker.cost < cost);
   REQUIRE(run_until(cluster.io, [&] { return cluster.taker.cost == cost; }));

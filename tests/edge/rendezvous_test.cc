@@ -68,6 +68,33 @@ TEST_CASE("a failure on one node stops the others, and all end with the same roo
   }
 }
 
+TEST_CASE("the root cause is who failed first by steady clocks, on every node") {
+  TestCluster cluster(3);
+  cluster.add_all();
+  REQUIRE(cluster.until_round(0));
+  cluster.agents[1]->stops_at_once = false;
+  const auto now = std::chrono::steady_clock::now();
+  // The victim reports first, and its wall clock is an hour behind.
+  rendezvous::SeenFailure victim = cluster.agents[2]->failure(now);
+  victim.failure.time -= std::chrono::hours(1);
+  const rendezvous::SeenFailure cause = cluster.agents[1]->failure(now - std::chrono::milliseconds(200));
+  cluster.agents[2]->client.report_failure(victim);
+  REQUIRE(cluster.until([&] { return cluster.agents[0]->stops.size() == 1; }));
+  cluster.agents[1]->client.report_stopped(0, {cause});
+  cluster.agents[2]->client.report_stopped(0, {victim});
+  REQUIRE(cluster.until_all_ended());
+  for (auto& agent : cluster.agents) {
+    const auto& failures = std::get<WorkersFailed>(agent->outcome->ending).failures;
+    REQUIRE(failures.size() == 2);
+    CHECK(failures[0] == [&] {
+      Failure told = cause.failure;
+      told.node_rank = 1;
+      return told;
+    }());
+    CHECK(failures[1].node_rank == 2);
+  }
+}
+
 TEST_CASE("a restart begins with an empty store whose old connections are closed") {
   JoinSpec spec;
   spec.max_restarts = 1;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "rendezvous/control_wire.h"
+#include "tests/support/round_driver.h"
 
 namespace drun::test {
 
@@ -286,6 +287,10 @@ void Cluster::tell_round(const RoundEvent& event) {
 }
 
 void Cluster::act(const SendTo& send) { send_down(send.peer, send.message); }
+
+void Cluster::act(const SendAnswer& send) {
+  for (const Asker& asker : send.askers) send_down(asker.peer, answer_to(asker, send));
+}
 
 void Cluster::act(const SendAll& send) {
   for (const Peer peer : send.peers) send_down(peer, send.message);

@@ -140,6 +140,7 @@ class Cluster {
   void tell_round(const rendezvous::RoundEvent& event);
   void act(const rendezvous::SendTo& send);
   void act(const rendezvous::SendAll& send);
+  void act(const rendezvous::SendAnswer& send);
   void act(const rendezvous::Drop& drop);
   void act(const rendezvous::ClearStore&) { ++clear_count_; }
   void act(const rendezvous::RoundLog&) {}

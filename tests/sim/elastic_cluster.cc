@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/support/round_driver.h"
+
 namespace drun::test {
 
 using namespace rendezvous;
@@ -155,6 +157,10 @@ void ElasticCluster::tell_round(const RoundEvent& event) {
 void ElasticCluster::act(const SendTo& send) {
   note_world(send.peer, send.message);
   send_down(send.peer, send.message);
+}
+
+void ElasticCluster::act(const SendAnswer& send) {
+  for (const Asker& asker : send.askers) send_down(asker.peer, answer_to(asker, send));
 }
 
 void ElasticCluster::act(const SendAll& send) {

@@ -11,7 +11,7 @@ using namespace rendezvous;
 namespace {
 
 AgedFailure with_age(AgedFailure aged, Time now) {
-  aged.age = std::chrono::duration_cast<std::chrono::milliseconds>(
+  aged.age = std::chrono::duration_cast<std::chrono::microseconds>(
       now.time_since_epoch() - aged.failure.time.time_since_epoch());
   return aged;
 }

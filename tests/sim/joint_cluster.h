@@ -171,6 +171,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void perform(int host, const rendezvous::RoundAction& action);
   void deed(int host, const rendezvous::SendTo& send);
   void deed(int host, const rendezvous::SendAll& send);
+  void deed(int host, const rendezvous::SendAnswer& send);
   void deed(int host, const rendezvous::Drop& drop) { hang_up(host, drop.peer); }
   void deed(int host, const rendezvous::ClearStore&);
   void deed(int host, const rendezvous::RoundLog& line) { trace(host, "round: " + line.text); }

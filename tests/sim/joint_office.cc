@@ -5,6 +5,7 @@
 #include "rendezvous/round/inheritance.h"
 #include "rendezvous/server_specs.h"
 #include "tests/sim/joint_cluster.h"
+#include "tests/support/round_driver.h"
 
 namespace drun::test {
 
@@ -222,6 +223,13 @@ void JointCluster::deed(int host, const SendTo& send) {
     require(self.told.emplace(agent, ready->world).second, "one agent has two seats");
   }
   if (self.connections.contains(send.peer)) send_down(send.peer, send.message);
+}
+
+void JointCluster::deed(int host, const SendAnswer& send) {
+  for (const Asker& asker : send.askers) {
+    if (office(host).connections.contains(asker.peer))
+      send_down(asker.peer, answer_to(asker, send));
+  }
 }
 
 void JointCluster::deed(int host, const SendAll& send) {

@@ -59,15 +59,20 @@ class TestAgent final : public rendezvous::Client::Listener {
   }
 
   void fail() {
+    const rendezvous::SeenFailure seen = failure(std::chrono::steady_clock::now());
+    client.report_failure(seen);
+    client.report_stopped(world->round, {seen});
+  }
+  // Of its first worker, seen at that moment.
+  rendezvous::SeenFailure failure(std::chrono::steady_clock::time_point seen) const {
     Failure failure;
     failure.rank = world->base_rank;
     failure.round = world->round;
     failure.status = Exited{3};
     failure.time =
         std::chrono::time_point_cast<WallTime::duration>(std::chrono::system_clock::now());
-    client.report_failure(failure);
     failure.stderr_tail = {"the last line"};
-    client.report_stopped(world->round, {failure});
+    return {failure, seen};
   }
   std::string error() const {
     const auto* not_run = outcome ? std::get_if<NotRun>(&outcome->ending) : nullptr;

@@ -11,6 +11,16 @@ namespace drun::test {
 // Of nodes that neither come nor go.
 rendezvous::RoundSpec fixed_spec(int node_count, int max_restarts = 0);
 
+inline rendezvous::CoordinatorMessage answer_to(const rendezvous::Asker& asker,
+                                                const rendezvous::SendAnswer& send) {
+  rendezvous::CoordinatorMessage message = *send.answer;
+  if (auto* stacks = std::get_if<rendezvous::StacksTold>(&message))
+    stacks->question = asker.question;
+  if (auto* census = std::get_if<rendezvous::CensusTold>(&message))
+    census->question = asker.question;
+  return message;
+}
+
 struct RoundDriver {
   explicit RoundDriver(rendezvous::RoundSpec spec) : state(rendezvous::open_round(spec, now)) {}
 
@@ -49,11 +59,28 @@ struct RoundDriver {
     for (const auto& action : actions) {
       if (const auto* one = std::get_if<rendezvous::SendTo>(&action); one && one->peer == to)
         keep(one->message);
+      if (const auto* answer = std::get_if<rendezvous::SendAnswer>(&action)) {
+        for (const auto& asker : answer->askers) {
+          if (asker.peer == to) keep(answer_to(asker, *answer));
+        }
+      }
       if (const auto* all = std::get_if<rendezvous::SendAll>(&action)) {
         for (const auto peer : all->peers) {
           if (peer == to) keep(all->message);
         }
       }
+    }
+    return messages;
+  }
+  // Of any kind to any peer, among the last actions.
+  std::size_t message_count() const {
+    std::size_t messages = 0;
+    for (const auto& action : actions) {
+      if (std::holds_alternative<rendezvous::SendTo>(action)) ++messages;
+      if (const auto* all = std::get_if<rendezvous::SendAll>(&action))
+        messages += all->peers.size();
+      if (const auto* answer = std::get_if<rendezvous::SendAnswer>(&action))
+        messages += answer->askers.size();
     }
     return messages;
   }
@@ -87,7 +114,7 @@ struct RoundDriver {
 RoundDriver running_round(int node_count, int max_restarts = 0);
 
 // A brief failure of the first worker of a node (two workers a node).
-inline rendezvous::AgedFailure aged_failure(int node_rank, rendezvous::Milliseconds age = {}) {
+inline rendezvous::AgedFailure aged_failure(int node_rank, std::chrono::microseconds age = {}) {
   Failure failure;
   failure.rank = 2 * node_rank;
   failure.node_rank = node_rank;

@@ -34,6 +34,18 @@ TEST_CASE("every control message comes back as it was sent") {
   }
 }
 
+TEST_CASE("an answer to many is the frame that each of them would get alone") {
+  for (const CoordinatorMessage& message : test::coordinator_messages()) {
+    const auto* stacks = std::get_if<StacksTold>(&message);
+    const auto* census = std::get_if<CensusTold>(&message);
+    if (stacks == nullptr && census == nullptr) continue;
+    const SharedAnswer answer(message);
+    const std::uint64_t question = stacks != nullptr ? stacks->question : census->question;
+    CHECK(answer.head(question) + *answer.body() == encode(message));
+    CHECK(answer.head(question + 1) + *answer.body() != encode(message));
+  }
+}
+
 TEST_CASE("a control message cut anywhere, or with a byte too many, is refused") {
   for (const MemberMessage& message : test::member_messages()) {
     const std::string frame = encode(message);

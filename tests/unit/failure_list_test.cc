@@ -21,14 +21,20 @@ std::vector<int> ranks(const FailureList& list) {
 
 }  // namespace
 
-TEST_CASE("failures are listed by moment, ties in the order they arrived") {
-  FailureList list;
-  list.add(test::full_failure(4), at(30));
-  list.add(test::full_failure(2), at(10));
-  list.add(test::full_failure(3), at(10));
-  list.add(test::full_failure(1), at(20));
-  CHECK(ranks(list) == std::vector<int>{2, 3, 1, 4});
-  CHECK(list.first().rank == 2);
+TEST_CASE("failures are listed by moment, ties by rank, in whatever order they arrive") {
+  struct Arrival {
+    int rank = 0;
+    int moment = 0;
+  };
+  std::vector<Arrival> arrivals{{1, 20}, {2, 10}, {3, 10}, {4, 30}};
+  do {
+    FailureList list;
+    for (const Arrival& each : arrivals) list.add(test::full_failure(each.rank), at(each.moment));
+    CHECK(ranks(list) == std::vector<int>{2, 3, 1, 4});
+    CHECK(list.first().rank == 2);
+  } while (std::next_permutation(
+      arrivals.begin(), arrivals.end(),
+      [](const Arrival& one, const Arrival& other) { return one.rank < other.rank; }));
 }
 
 TEST_CASE("a full report replaces the brief one of the same rank, and keeps its earlier moment") {

@@ -1,7 +1,10 @@
 // A coordinator that takes over from one that was lost.
 #include "rendezvous/round/inheritance.h"
 
+#include <algorithm>
+
 #include "rendezvous/control_wire.h"
+#include "rendezvous/round/census_of.h"
 #include "tests/support/catch.h"
 #include "tests/support/round_driver.h"
 
@@ -45,6 +48,14 @@ struct Successor : RoundDriver {
 };
 
 Past past_of_three() { return {.rounds = 5, .node_count = 3, .age = 90s, .coordinator = "host0"}; }
+
+AgedFailure failed(int rank, std::chrono::microseconds age) {
+  Failure failure;
+  failure.rank = rank;
+  failure.round = 4;
+  failure.status = Exited{3};
+  return {failure, age};
+}
 
 }  // namespace
 
@@ -260,6 +271,39 @@ TEST_CASE("all are told what the next coordinator has to know, newcomers at once
   CHECK(round.sent<Remember>(Successor::peer(4)).at(0).records == told[0].records);
 }
 
+TEST_CASE("when half of a thousand nodes are lost together each other node gets a few messages") {
+  constexpr int kNodes = 1000;
+  Successor round(1, kNodes);
+  for (int node = 1; node <= kNodes; ++node) round.come(node, std::nullopt);
+  REQUIRE(round.state.phase == RoundPhase::Running);
+  std::size_t messages = 0;
+  SECTION("their connections end one by one") {
+    for (int node = kNodes / 2 + 1; node <= kNodes; ++node) {
+      round.leave(Successor::peer(node));
+      messages += round.message_count();
+    }
+  }
+  SECTION("their silence is noticed in one sweep") {
+    for (int i = 0; i < 20; ++i) {
+      round.now += 500ms;
+      for (int node = 1; node <= kNodes / 2; ++node) round.say(Successor::peer(node), Ping{});
+      round.event(RoundTick{});
+    }
+    round.wait(500ms);
+    messages += round.message_count();
+  }
+  CHECK(round.state.present_count == kNodes / 2);
+  const auto due = deadline(round.state);
+  REQUIRE(due);
+  if (!round.state.untold.empty()) CHECK(*due <= round.now + 100ms);
+  round.wait(100ms);
+  messages += round.message_count();
+  CHECK(round.state.untold.empty());
+  CHECK(round.state.records.size() == kMostRecords);
+  CHECK(messages <= 4 * kNodes);
+  CHECK(messages >= kNodes / 2);  // the survivors are told
+}
+
 TEST_CASE("a coordinator that nobody can follow has nothing remembered") {
   RoundSpec spec = successor_spec(1, 3);
   spec.term = 0;
@@ -295,7 +339,55 @@ TEST_CASE("a hello with all that it may carry fits into the first frame") {
   hello.past->restart_ages.assign(kMostRestartsTold, 1ms);
   const std::string text(kRecordTextBytes, 'x');
   hello.past->records.assign(kMostRecords, {.name = text, .reason = text});
+  Failure failure;
+  failure.role.assign(256, 'r');
+  failure.host.assign(256, 'h');
+  failure.program = failure.error_file = failure.stderr_file = std::string(4096, '/');
+  failure.message.assign(8192, 'm');
+  failure.status = Hung{std::string(4096, 'h')};
+  hello.past->failure = AgedFailure{short_failure(failure), 1us};
   CHECK(encode(MemberMessage(hello)).size() <= kHelloFrameLimitBytes);
+}
+
+TEST_CASE("after a takeover the earliest failure that members report is the job's last failure") {
+  // Ages, not times: node 3's clock is an hour behind, and its failure was reported first.
+  const auto past_with = [](int rank, std::chrono::microseconds age, int round, WallTime time) {
+    Past past = past_of_three();
+    past.node_count = 5;
+    past.failure = failed(rank, age);
+    past.failure->failure.round = round;
+    past.failure->failure.time = time;
+    return past;
+  };
+  const WallTime noon{std::chrono::hours(500'000)};
+  struct Report {
+    int node = 0;
+    Past past;
+  };
+  std::vector<Report> reports{{1, past_with(2, 1500us, 4, noon)},
+                              {2, past_with(4, 2500us, 4, noon)},
+                              {3, past_with(6, 1000us, 4, noon - 1h)},
+                              {4, past_with(8, 90s, 3, noon - 2h)}};
+  do {
+    Successor round(1, 5);
+    for (const Report& report : reports) round.come(report.node, report.past);
+    REQUIRE(facts_of(round.state, round.now).last_failure);
+    CHECK(facts_of(round.state, round.now).last_failure->rank == 4);
+  } while (std::next_permutation(
+      reports.begin(), reports.end(),
+      [](const Report& one, const Report& other) { return one.node < other.node; }));
+}
+
+TEST_CASE("of two reports in one message delay the age decides, whoever is heard first") {
+  Successor round(1, 4);
+  Past victim = past_of_three();
+  victim.failure = failed(6, 100us);
+  Past cause = past_of_three();
+  cause.failure = failed(2, 20'200us);
+  round.come(3, victim);
+  round.now += 20ms;  // the other node's hello took longer
+  round.come(2, cause);
+  CHECK(round.state.last_failure->rank == 2);
 }
 
 }  // namespace drun::rendezvous

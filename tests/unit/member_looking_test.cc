@@ -1,3 +1,5 @@
+#include <set>
+
 #include "rendezvous/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/member_driver.h"
@@ -51,7 +53,10 @@ TEST_CASE("a look is passed on, and what was found is sent back with its number"
 TEST_CASE("a suspicion is told of the round that runs, and of no other") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.event(OwnSuspicion{0, Milliseconds(100), {hung(4), hung(5)}});
-  CHECK(member.said<HangSuspected>().suspects.size() == 2);
+  const HangSuspected told = member.said<HangSuspected>();
+  REQUIRE(told.groups.size() == 1);
+  CHECK(told.groups[0].ranks == RankRanges{{4, 5}});
+  CHECK(told.groups[0].pids.size() == 2);
   member.event(OwnSuspicion{1, Milliseconds(100), {hung(4)}});
   CHECK(member.actions.empty());
   MemberDriver stopping = MemberDriver::in(Phase::Stopping);
@@ -59,14 +64,33 @@ TEST_CASE("a suspicion is told of the round that runs, and of no other") {
   CHECK(stopping.actions.empty());
 }
 
-TEST_CASE("more suspects than a message carries are told as far as they fit") {
+TEST_CASE("more suspects than a message carries are reported in several, none left out") {
   MemberDriver member = MemberDriver::in(Phase::Running);
-  std::vector<Failure> many(2000, hung(4));
-  for (Failure& failure : many) failure.program = std::string(1000, 'x');
+  std::vector<Failure> many;
+  for (int i = 0; i < 20'000; ++i) {
+    many.push_back(hung(2 * i));  // every second rank: nothing to join into ranges
+    many.back().program = std::string(1000, i < 200 ? static_cast<char>('a' + i % 26) : 'x');
+    std::get<Hung>(many.back().status).how += std::to_string(i < 200 ? i : 0);
+  }
   member.event(OwnSuspicion{0, Milliseconds(100), many});
-  const HangSuspected told = member.said<HangSuspected>();
-  CHECK(told.suspects.size() > 10);
-  CHECK(encode(MemberMessage(told)).size() < kFrameLimitBytes);
+  std::set<int> ranks;
+  std::size_t messages = 0;
+  for (const MemberAction& action : member.actions) {
+    const auto& told = std::get<HangSuspected>(std::get<Say>(action).message);
+    const std::string frame = encode(MemberMessage(told));
+    CHECK(frame.size() < kFrameLimitBytes);
+    const auto heard = decode_member_message(std::string_view(frame).substr(4));
+    REQUIRE(heard.has_value());
+    CHECK(*heard == MemberMessage(told));
+    for (const SuspectGroup& group : told.groups) {
+      for (const RankRange& range : group.ranks)
+        for (int rank = range.first; rank <= range.last; ++rank) ranks.insert(rank);
+    }
+    ++messages;
+  }
+  CHECK(ranks.size() == 20'000);
+  CHECK(messages > 1);
+  CHECK(messages < 20);
 }
 
 TEST_CASE("a hang is shown in its own round only") {

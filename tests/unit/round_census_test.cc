@@ -107,6 +107,44 @@ TEST_CASE("whoever asks just afterwards gets the same without anybody being aske
   CHECK(census_of_round(round, 2) == census + 1);
 }
 
+TEST_CASE("ten thousand that ask within the same half second share one encoded answer") {
+  RoundSpec spec = three_nodes().state.spec;
+  spec.node_count = 2000;
+  RoundDriver round(spec);
+  round.join_all();
+  round.say(RoundDriver::peer(1), CensusAsked{0});
+  const std::uint64_t census = census_of_round(round, 0);
+  for (int node = 0; node < 2000; ++node) round.say(RoundDriver::peer(node), NodeTold{census, {}});
+  struct Queued {
+    std::string head;
+    SharedAnswer::Bytes body;
+  };
+  std::vector<Queued> queues;
+  std::shared_ptr<const CoordinatorMessage> encoded;
+  std::optional<SharedAnswer> frames;
+  std::size_t encodings = 0;
+  for (std::uint64_t i = 1; i <= 10'000; ++i) {
+    round.say(RoundDriver::peer(static_cast<int>(i % 2000)), CensusAsked{i});
+    REQUIRE(round.actions.size() == 1);
+    const auto& send = std::get<SendAnswer>(round.actions[0]);
+    if (send.answer != encoded) {  // as the server does
+      encoded = send.answer;
+      frames.emplace(*encoded);
+      ++encodings;
+    }
+    REQUIRE(send.askers.size() == 1);
+    CHECK(send.askers[0].question == i);
+    queues.push_back({frames->head(i), frames->body()});
+  }
+  CHECK(encodings == 1);
+  std::size_t bytes = queues.front().body->size();
+  for (const Queued& queued : queues) {
+    bytes += queued.head.size();
+    if (queued.body != queues.front().body) bytes += queued.body->size();
+  }
+  CHECK(bytes < kMostCensusBytes + 10'000 * 16);
+}
+
 TEST_CASE("only so many may ask at the same time") {
   RoundDriver round = three_nodes();
   round.join_all();

@@ -1,3 +1,8 @@
+#include <functional>
+#include <random>
+#include <set>
+
+#include "rendezvous/control_wire.h"
 #include "rendezvous/round/hang_verdict.h"
 #include "rendezvous/round/looking.h"
 #include "tests/support/catch.h"
@@ -54,7 +59,19 @@ HangSuspected suspicion(int rank) {
   failure.local_rank = rank % 2;
   failure.pid = 100 + rank;
   failure.status = Hung{"no output and no CPU time for 60 s"};
-  return {0, 200ms, {failure}};
+  return {0, 200ms, {{.ranks = {{rank, rank}}, .pids = {100 + rank}, .first = failure}}};
+}
+
+RankRanges ranges(const std::vector<int>& ranks) {
+  RankRanges all;
+  for (const int rank : ranks) add_rank(all, rank);
+  return all;
+}
+
+HangVerdict verdict_on(const Evidence& evidence, const std::vector<int>& suspects) {
+  Standings standings;
+  note(standings, evidence);
+  return judge(standings, ranges(suspects));
 }
 
 std::uint64_t look_of(const RoundDriver& round, int node) {
@@ -206,8 +223,8 @@ TEST_CASE("a suspicion of an old round, or of another node's rank, is not looked
 TEST_CASE("the rank that has begun fewer operations is the one that hangs") {
   std::vector<Stand> stands(8, {.arrived = 812, .is_inside = true});
   stands[7] = {.place = "there", .arrived = 811};
-  const HangVerdict verdict = judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7});
-  CHECK(verdict.culprits == std::set<int>{7});
+  const HangVerdict verdict = verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(verdict.culprits == ranges({7}));
   CHECK(verdict.words == "last ended all_reduce #811, not in one");
   CHECK_FALSE(verdict.are_all);
 }
@@ -215,7 +232,7 @@ TEST_CASE("the rank that has begun fewer operations is the one that hangs") {
 TEST_CASE("ranks that wait for one that is alive have not hung") {
   std::vector<Stand> stands(4, {.arrived = 12, .is_inside = true});
   stands[0] = {.place = "evaluating", .is_quiet = false, .arrived = 11};
-  const HangVerdict verdict = judge(evidence_of(stands), {1, 2, 3});
+  const HangVerdict verdict = verdict_on(evidence_of(stands), {1, 2, 3});
   CHECK(verdict.culprits.empty());
   CHECK(verdict.words == "ranks 1-3 wait in all_reduce #12 for rank 0, not silent");
 }
@@ -223,50 +240,187 @@ TEST_CASE("ranks that wait for one that is alive have not hung") {
 TEST_CASE("the rank that lags in NCCL is the one that hangs") {
   std::vector<Stand> stands(8, {.nccl = NcclStand::Ahead});
   stands[5].nccl = NcclStand::Behind;
-  CHECK(judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == std::set<int>{5});
+  CHECK(verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == ranges({5}));
   // The others only spin.
   for (const int rank : {0, 1, 2, 3, 4, 6, 7})
     stands[static_cast<std::size_t>(rank)].is_quiet = false;
-  CHECK(judge(evidence_of(stands), {5}).culprits == std::set<int>{5});
+  CHECK(verdict_on(evidence_of(stands), {5}).culprits == ranges({5}));
 }
 
 TEST_CASE("ranks that wait in NCCL for one that is alive have not hung") {
   std::vector<Stand> stands(4, {.nccl = NcclStand::Ahead});
   stands[2] = {.place = "evaluating", .is_quiet = false, .nccl = NcclStand::Behind};
-  const HangVerdict verdict = judge(evidence_of(stands), {0, 1, 3});
+  const HangVerdict verdict = verdict_on(evidence_of(stands), {0, 1, 3});
   CHECK(verdict.culprits.empty());
   CHECK(verdict.words == "ranks 0, 1, 3 wait in NCCL for rank 2, not silent");
   // One of them does not wait.
   stands[3].nccl = NcclStand::None;
-  CHECK(judge(evidence_of(stands), {0, 1, 3}).culprits == std::set<int>{0, 1, 3});
+  CHECK(verdict_on(evidence_of(stands), {0, 1, 3}).culprits == ranges({0, 1, 3}));
 }
 
 TEST_CASE("counts of worker_lib go before those of NCCL") {
   std::vector<Stand> stands(4, {.arrived = 12, .is_inside = true, .nccl = NcclStand::None});
   stands[1] = {.arrived = 11};
   stands[2].nccl = NcclStand::Behind;
-  CHECK(judge(evidence_of(stands), {0, 1, 2, 3}).culprits == std::set<int>{1});
+  CHECK(verdict_on(evidence_of(stands), {0, 1, 2, 3}).culprits == ranges({1}));
 }
 
 TEST_CASE("of many silent ranks those whose stacks differ hang, and all when none can be told") {
   std::vector<Stand> stands(8);
   stands[2].place = "there";
-  CHECK(judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == std::set<int>{2});
+  CHECK(verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == ranges({2}));
   stands[2].place = "here";
-  const HangVerdict all = judge(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7});
+  const HangVerdict all = verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7});
   CHECK(all.are_all);
-  CHECK(all.culprits.size() == 8);
+  CHECK(all.culprits == ranges({0, 1, 2, 3, 4, 5, 6, 7}));
   stands.assign(2, {});
   stands[1].place = "there";
-  CHECK(judge(evidence_of(stands), {0, 1}).are_all);  // one against one
+  CHECK(verdict_on(evidence_of(stands), {0, 1}).are_all);  // one against one
 }
 
 TEST_CASE("silent ranks among others that are busy are those that hang") {
   std::vector<Stand> stands(4, {.is_quiet = false});
   stands[1].is_quiet = true;
-  CHECK(judge(evidence_of(stands), {1}).culprits == std::set<int>{1});
+  CHECK(verdict_on(evidence_of(stands), {1}).culprits == ranges({1}));
   // Its node has not answered: it is taken for what it was.
-  CHECK(judge({}, {1}).culprits == std::set<int>{1});
+  CHECK(verdict_on({}, {1}).culprits == ranges({1}));
+}
+
+namespace {
+
+constexpr int kManyNodes = 2500;
+constexpr int kWorkersOfEach = 8;
+constexpr int kManyRanks = kManyNodes * kWorkersOfEach;
+
+// All of 20,000 ranks are suspected, and found where `stand_of` says. The outcome that all get.
+WorkersFailed after_hang_of_all(const std::function<Stand(int rank)>& stand_of) {
+  RoundDriver round(test::fixed_spec(kManyNodes));
+  for (int node = 0; node < kManyNodes; ++node) {
+    Hello hello = round.hello(node);
+    hello.local_world_size = kWorkersOfEach;
+    round.join(RoundDriver::peer(node), hello);
+  }
+  REQUIRE(round.state.world_size == kManyRanks);
+  for (int node = 0; node < kManyNodes; ++node) {
+    std::vector<Failure> suspects(kWorkersOfEach);
+    for (int i = 0; i < kWorkersOfEach; ++i) {
+      suspects[static_cast<std::size_t>(i)].rank = node * kWorkersOfEach + i;
+      suspects[static_cast<std::size_t>(i)].pid = 100'000 + node * kWorkersOfEach + i;
+      suspects[static_cast<std::size_t>(i)].status = Hung{"no output for 60 s"};
+    }
+    for (const auto& groups : suspect_messages(suspects)) {
+      CHECK(groups.size() == 1);
+      round.say(RoundDriver::peer(node), HangSuspected{0, 200ms, groups});
+    }
+  }
+  round.wait(200ms);
+  const std::uint64_t look = look_of(round, 0);
+  for (int node = 0; node < kManyNodes; ++node) {
+    Evidence found;
+    for (int i = 0; i < kWorkersOfEach; ++i) {
+      const int rank = node * kWorkersOfEach + i;
+      gather(found, evidence_of(rank, stand_of(rank)));
+    }
+    settle(found);
+    round.say(RoundDriver::peer(node), EvidenceGiven{look, found});
+  }
+  REQUIRE(round.state.phase == RoundPhase::Stopping);
+  const auto hangs = round.sent<HangFound>(RoundDriver::peer(kManyNodes - 1));
+  REQUIRE(hangs.size() == 1);
+  CHECK(encode(CoordinatorMessage(hangs[0])).size() < kFrameLimitBytes);
+  for (int node = 0; node < kManyNodes; ++node)
+    round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  const auto finish = round.sent<Finish>(RoundDriver::peer(7));
+  REQUIRE(finish.size() == 1);
+  const Outcome& outcome = finish[0].outcome;
+  CHECK(encode(CoordinatorMessage(finish[0])).size() < kFrameLimitBytes);
+  const WorkersFailed failed = std::get<WorkersFailed>(outcome.ending);
+  for (const Failure& failure : failed.failures) {
+    CHECK(failure.pid == 100'000 + failure.rank);
+    CHECK(failure.node_rank == failure.rank / kWorkersOfEach);
+    CHECK(failure.local_rank == failure.rank % kWorkersOfEach);
+  }
+  CHECK((failed.failures.size() == 1 || outcome.failures_left_out > 0));
+  return failed;
+}
+
+}  // namespace
+
+TEST_CASE("when all of 20,000 ranks hang, all of them are blamed") {
+  const WorkersFailed failed = after_hang_of_all([](int) { return Stand{}; });
+  CHECK(failed.failures.front().rank == 0);
+  CHECK(failed.failures.front().message == "ranks 0-19999 hang alike");
+  CHECK_THAT(to_string(failed.failures.front().status), ContainsSubstring("as all ranks do"));
+}
+
+TEST_CASE("of 20,000 silent ranks the one that is behind is blamed, wherever it is") {
+  const int culprit = GENERATE(0, 4095, 4096, 19'999);
+  const WorkersFailed failed = after_hang_of_all([culprit](int rank) {
+    return rank == culprit ? Stand{.arrived = 811} : Stand{.arrived = 812, .is_inside = true};
+  });
+  REQUIRE(failed.failures.size() == 1);
+  CHECK(failed.failures.front().rank == culprit);
+}
+
+TEST_CASE("of 20,000 silent ranks every second is blamed if every second is behind") {
+  const WorkersFailed failed = after_hang_of_all([](int rank) {
+    return rank % 2 == 1 ? Stand{.arrived = 811} : Stand{.arrived = 812, .is_inside = true};
+  });
+  CHECK(failed.failures.front().rank == 1);
+  CHECK(failed.failures.at(1).rank == 3);
+  CHECK_THAT(failed.failures.front().message, ContainsSubstring("ranks 1, 3, 5, 7"));
+  CHECK_THAT(failed.failures.front().message, ContainsSubstring("and 9936 more hang alike"));
+}
+
+TEST_CASE("sets of rank ranges behave as sets of ranks do") {
+  std::mt19937 random(7);
+  for (int run = 0; run < 300; ++run) {
+    std::set<int> one;
+    std::set<int> other;
+    for (int i = 0; i < 20; ++i) {
+      one.insert(static_cast<int>(random() % 40));
+      other.insert(static_cast<int>(random() % 40));
+    }
+    const auto ranges_of = [](const std::set<int>& ranks) {
+      return ranges({ranks.begin(), ranks.end()});
+    };
+    std::set<int> both;
+    std::set<int> rest;
+    for (const int rank : one) (other.contains(rank) ? both : rest).insert(rank);
+    CAPTURE(run);
+    CHECK(intersection(ranges_of(one), ranges_of(other)) == ranges_of(both));
+    CHECK(difference(ranges_of(one), ranges_of(other)) == ranges_of(rest));
+  }
+}
+
+TEST_CASE("the first report of a suspect stays, and pids belong to their ranks") {
+  const auto group = [](RankRanges ranks, std::vector<int> pids, const std::string& how) {
+    SuspectGroup made{.ranks = std::move(ranks), .pids = std::move(pids)};
+    made.first.status = Hung{how};
+    return made;
+  };
+  Suspects suspects;
+  const Suspects::Node node{.node_rank = 3, .base_rank = 10, .workers = 8};
+  REQUIRE(suspects.add(node, {group({{11, 12}}, {1011, 1012}, "first")}));
+  REQUIRE(suspects.add(node, {group({{10, 13}, {16, 16}}, {10, 11, 12, 1013, 1016}, "second")}));
+  CHECK(suspects.ranks() == RankRanges{{10, 13}, {16, 16}});
+  CHECK(suspects.failure_of(12).pid == 1012);
+  CHECK(suspects.failure_of(12).status == ExitStatus(Hung{"first"}));
+  CHECK(suspects.failure_of(13).pid == 1013);
+  CHECK(suspects.failure_of(16).pid == 1016);
+  CHECK(suspects.failure_of(16).local_rank == 6);
+  CHECK(suspects.failure_of(16).status == ExitStatus(Hung{"second"}));
+  for (int i = 0; i < 200; ++i) {  // more groups than are kept: the ranks are kept all the same
+    const Suspects::Node other{.node_rank = 4, .base_rank = 100, .workers = 1000};
+    REQUIRE(suspects.add(other, {group({{100 + 5 * ((i * 7) % 200), 100 + 5 * ((i * 7) % 200)}},
+                                       {5 * ((i * 7) % 200)}, std::to_string(i))}));
+  }
+  CHECK(count_of(suspects.ranks()) == 205);
+  for (int i = 0; i < 200; ++i) CHECK(suspects.failure_of(100 + 5 * i).pid == 5 * i);
+  CHECK_FALSE(suspects.add(node, {group({{17, 18}}, {}, "not its own")}));
+  CHECK_FALSE(suspects.add(node, {group({{12, 12}, {11, 11}}, {}, "in disorder")}));
+  CHECK_FALSE(suspects.add(node, {group({}, {}, "nobody")}));
+  CHECK_FALSE(suspects.add(node, {SuspectGroup{.ranks = {{11, 11}}}}));
 }
 
 }  // namespace drun::rendezvous

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "rendezvous/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/round_driver.h"
 
@@ -309,6 +310,44 @@ TEST_CASE("the root cause is the earliest failure, by age, with its full text") 
   CHECK(failed.failures[0].node_rank == 2);
   CHECK(failed.failures[1].rank == 2);
   CHECK(round.sent<Finish>(RoundDriver::peer(1)).at(0).outcome.failures_left_out == 2);
+}
+
+TEST_CASE("wall clocks and the order of arrival do not change the root cause") {
+  // Node 1 fails first, then 0.3 ms later node 2, then node 0. Their wall clocks say the opposite,
+  // by an hour: clocks differ, are set, and error files hold whole seconds.
+  const Time start = RoundDriver(test::fixed_spec(1)).now + 10s;
+  struct Told {
+    int node = 0;
+    Time seen;
+    WallTime time;
+  };
+  const WallTime noon{std::chrono::hours(500'000)};
+  std::vector<Told> order{
+      {0, start + 400us, noon - 1h}, {1, start, noon}, {2, start + 300us, noon - 2h}};
+  do {
+    RoundDriver round = running_round(3);
+    round.now = start + 1ms;
+    for (const Told& told : order) {
+      AgedFailure failure = aged_failure(
+          told.node, std::chrono::duration_cast<std::chrono::microseconds>(round.now - told.seen));
+      failure.failure.time = told.time;
+      const auto frame = encode(MemberMessage(Failed{0, failure}));
+      const auto sent = decode_member_message(std::string_view(frame).substr(4));
+      REQUIRE(sent.has_value());
+      round.say(RoundDriver::peer(told.node), *sent);
+      round.now += 5ms;
+    }
+    stop_all(round);
+    for (int node = 0; node < 3; ++node) {
+      const WorkersFailed failed = ending_of<WorkersFailed>(round, RoundDriver::peer(node));
+      REQUIRE(failed.failures.size() == 3);
+      CHECK(failed.failures[0].node_rank == 1);
+      CHECK(failed.failures[1].node_rank == 2);
+      CHECK(failed.failures[0].time == noon);  // as the worker told it
+    }
+  } while (std::next_permutation(
+      order.begin(), order.end(),
+      [](const Told& one, const Told& other) { return one.node < other.node; }));
 }
 
 TEST_CASE("an age reaches back to the beginning of the round at most") {
