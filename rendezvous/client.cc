@@ -208,9 +208,9 @@ void Client::report_failure(const Failure& failure) {
   impl_->handle(OwnFailure{aged(failure, wall_now())});
 }
 void Client::report_success(int round) { impl_->handle(OwnSuccess{round}); }
-void Client::report_stopped(int round, std::vector<Failure> failures) {
+void Client::report_stopped(int round, std::vector<Failure> failures, std::string unusable) {
   const WallTime now = wall_now();
-  OwnStopped stopped{.round = round};
+  OwnStopped stopped{.round = round, .unusable = std::move(unusable)};
   for (Failure& failure : failures) stopped.failures.push_back(aged(std::move(failure), now));
   impl_->handle(stopped);
 }

@@ -18,7 +18,7 @@
 
 namespace drun::rendezvous {
 
-constexpr std::uint16_t kControlVersion = 7;
+constexpr std::uint16_t kControlVersion = 8;
 constexpr std::string_view kControlMagic = "drun";
 constexpr std::size_t kPreambleBytes = 6;
 
