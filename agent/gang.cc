@@ -48,11 +48,10 @@ Actions succeed(State& gang, Time now) {
   const Times& times = gang.times;
   switch (gang.leftovers) {
     case LeftoverPolicy::Wait:
-      gang.phase =
-          Waiting{.report_at = times.wait_report < times.shutdown
-                                   ? std::optional(now + times.wait_report)
-                                   : std::nullopt,
-                  .terminate_at = now + times.shutdown};
+      gang.phase = Waiting{.report_at = times.wait_report < times.shutdown
+                                            ? std::optional(now + times.wait_report)
+                                            : std::nullopt,
+                           .terminate_at = now + times.shutdown};
       break;
     case LeftoverPolicy::Keep:
       gang.phase = Settling{.keep_at = now + times.settle};
@@ -110,11 +109,9 @@ Actions on_all_gone(State& gang) {
 }
 
 Actions on_waiting_deadline(State& gang, Waiting& waiting, Time now) {
-  if (now >= waiting.terminate_at)
-    return terminate_leftovers(gang, gang.times.leftover_kill, now);
+  if (now >= waiting.terminate_at) return terminate_leftovers(gang, gang.times.leftover_kill, now);
   waiting.report_at.reset();
-  return {ReportWaiting{
-      std::chrono::duration_cast<Milliseconds>(waiting.terminate_at - now)}};
+  return {ReportWaiting{std::chrono::duration_cast<Milliseconds>(waiting.terminate_at - now)}};
 }
 
 Actions on_killing_deadline(State& gang, Killing& killing, Time now) {

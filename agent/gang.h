@@ -9,8 +9,8 @@
 //  Idle         Running   -           -         -           -         -          -
 //  Running      assert    success 1   Stop 2    Stopping 2  Killing   -          -
 //  Stopping     assert    check       record    -           Killing   Idle 3     Killing
-//  Waiting      assert    assert      assert    Stopping 2  Killing   Idle       report, Terminating
-//  Settling     assert    assert      assert    Stopping 2  Killing   Idle       Kept
+//  Waiting      assert    assert      assert    Stopping 2  Killing   Idle       report,
+//  Terminating Settling     assert    assert      assert    Stopping 2  Killing   Idle       Kept
 //  Terminating  assert    assert      assert    -           Killing   Idle       Killing
 //  Kept         assert    assert      assert    Stopping 2  Killing   Idle 4     -
 //  Killing      assert    check       record    -           -         Idle 3     kill again, Idle 5
@@ -71,8 +71,8 @@ using Event =
 struct SignalAll {  // to every process of the round, once each, followed by SIGCONT
   int signal = SIGTERM;
 };
-struct KillAll {};     // SIGKILL to every process of the round, each time
-struct CheckIfGone {}; // feed AllGone now, or as soon as it is true
+struct KillAll {};      // SIGKILL to every process of the round, each time
+struct CheckIfGone {};  // feed AllGone now, or as soon as it is true
 struct ReportFailure {
   int local_rank = 0;
 };
@@ -119,8 +119,7 @@ struct Killing {
   Time give_up_at{};
   bool operator==(const Killing&) const = default;
 };
-using Phase =
-    std::variant<Idle, Running, Stopping, Waiting, Settling, Terminating, Kept, Killing>;
+using Phase = std::variant<Idle, Running, Stopping, Waiting, Settling, Terminating, Kept, Killing>;
 
 struct State {
   Times times;

@@ -289,7 +289,7 @@ void remove_if_killed(const std::string& directory) {
     return;
   std::copy(directory.begin(), directory.end(), to_remove[index].begin());
   to_remove_count = to_remove_count + 1;  // the handler may run at any moment: the path is there
-  send_record(directory);  // stays in the socket until the agent is dead
+  send_record(directory);                 // stays in the socket until the agent is dead
 }
 
 void keep_leftovers_at_exit() { send_record(std::string(kKeepRecord)); }

@@ -57,7 +57,8 @@ std::optional<std::filesystem::path> sleeping_thread(int pid) {
   constexpr int kMostThreads = 4096;
   std::error_code ec;
   std::filesystem::directory_iterator threads("/proc/" + std::to_string(pid) + "/task", ec);
-  for (int i = 0; !ec && threads != std::filesystem::directory_iterator() && i < kMostThreads; ++i) {
+  for (int i = 0; !ec && threads != std::filesystem::directory_iterator() && i < kMostThreads;
+       ++i) {
     const std::filesystem::path folder = threads->path();
     ProcessStat stat;
     if (parse_stat(first_line(folder / "stat"), stat) && stat.state == 'D') return folder;

@@ -105,7 +105,7 @@ class Workers::Impl {
   rendezvous::DeadlineTimer timer_;
   asio::signal_set child_signals_;
   int round_ = 0;
-  bool is_open_ = false;     // from start() to on_all_gone(), and while kept processes are stopped
+  bool is_open_ = false;  // from start() to on_all_gone(), and while kept processes are stopped
   bool has_succeeded_ = false;  // every worker returned 0, and no stop followed
   bool stop_sent_ = false;
   bool drain_posted_ = false;

@@ -7,7 +7,8 @@
 // if nothing could be started, and once more if kept processes are stopped.
 //
 // A failure is an unsuccessful exit that was observed before the first stop signal was sent. All
-// workers that have exited by then are reaped before the signal is sent, so that they count as well.
+// workers that have exited by then are reaped before the signal is sent, so that they count as
+// well.
 //
 // Workers is the only class that reaps children of this process while a round runs. It may be
 // destroyed between rounds only, and not from a callback. Callbacks come from the io_context, never
@@ -76,9 +77,9 @@ class Workers {
   // each program's exec (some 0.3 ms a worker).
   void start(const std::vector<Command>& commands);
 
-  // Sends `signal` and SIGCONT to every process of the round, and SIGKILL at the deadline. Also stops
-  // kept processes: then on_all_gone() is called again. Has no effect if nothing is running, or after
-  // an earlier stop of the round.
+  // Sends `signal` and SIGCONT to every process of the round, and SIGKILL at the deadline. Also
+  // stops kept processes: then on_all_gone() is called again. Has no effect if nothing is running,
+  // or after an earlier stop of the round.
   void stop(int signal = SIGTERM);
   // SIGKILL to all, now.
   void kill_now();

@@ -47,8 +47,8 @@ Result<std::chrono::milliseconds> plan_shutdown(const Options& options, const Ho
   return parsed;
 }
 
-// torchrun's bound on the wait for a worker that SIGKILL does not end. A value that is not a positive
-// number means to torchrun that there is none.
+// torchrun's bound on the wait for a worker that SIGKILL does not end. A value that is not a
+// positive number means to torchrun that there is none.
 std::chrono::milliseconds plan_unkillable(const HostFacts& host) {
   const auto text = variable(host, "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT");
   if (!text) return AgentSpec{}.unkillable_timeout;

@@ -137,7 +137,7 @@ void Output::Impl::take_last() {
   });
   if (held > 0)
     log_.debug("closed pipes that processes of the workers still hold count=" +
-              std::to_string(held));
+               std::to_string(held));
 }
 
 void Output::Impl::check_drained() {

@@ -232,10 +232,11 @@ TEST_CASE("in any order of events a round tells everyone to go, and is gone exac
     const bool killing = std::holds_alternative<Killing>(round.state.phase);
     if (!alive.empty() && (killing || chance(10))) {
       std::swap(alive[random() % alive.size()], alive.back());
-      const WorkerExited ended{
-          .local_rank = alive.back(), .succeeded = !was_told && chance(70), .before_stop = !was_told};
+      const WorkerExited ended{.local_rank = alive.back(),
+                               .succeeded = !was_told && chance(70),
+                               .before_stop = !was_told};
       alive.pop_back();
-      if (ended.own && !ended.succeeded) failures.push_back(ended.local_rank);
+      if (ended.before_stop && !ended.succeeded) failures.push_back(ended.local_rank);
       feed(ended);
     }
     if (chance(2)) feed(StopRequested{});
