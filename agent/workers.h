@@ -23,6 +23,7 @@
 
 #include "agent/command.h"
 #include "agent/orphans.h"
+#include "agent/spec.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/log.h"
