@@ -11,6 +11,7 @@
 
 #include "agent/descriptor_limit.h"
 #include "agent/failure_record.h"
+#include "agent/guardian.h"
 #include "agent/hang/worker_watch.h"
 #include "agent/host_slot.h"
 #include "agent/job_status.h"
@@ -76,6 +77,9 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   }
   void on_worker_failed(const WorkerEnd& end) override;
   void on_all_succeeded() override { stop_looking(); }
+  void on_waiting(const LeftoverList& leftovers, std::chrono::milliseconds time_left) override {
+    log_waiting(log_, leftovers, time_left);
+  }
   void on_all_gone(const Leftovers& leftovers) override;
   void on_terminate(int signal) override;
   void on_kill_now() override;
@@ -87,6 +91,8 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   Result<void> start_workers();
   void report_unable(const Error& error);
   void give_up_on_console();
+  bool is_without_success() const;
+  void stop_kept();
   void report_round();
   NodePhase phase() const;
   NodeStatus status() const;
@@ -118,6 +124,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   bool is_stopping_ = false;
   bool is_killing_ = false;
   bool is_ending_ = false;
+  std::string unusable_;  // why no other round may run on this node; empty: it may
   std::optional<Outcome> outcome_;
   Lookers lookers_;
   Clock::time_point round_began_;
@@ -129,7 +136,11 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
       log_(progress_.around(log)),
       inherited_(to_lines(spec.worker.environment)),
       output_(io_, log_, spec.output, spec.host),
-      workers_(io_, log_, WorkersSpec{.shutdown_timeout = spec.shutdown_timeout}, *this),
+      workers_(io_, log_,
+               WorkersSpec{.shutdown_timeout = spec.shutdown_timeout,
+                           .leftovers = spec.leftovers,
+                           .unkillable_timeout = spec.unkillable_timeout},
+               *this),
       watch_(io_, log_, spec, inherited_, output_),
       signals_(io_, spec.termination_signals, *this) {}
 
@@ -191,6 +202,7 @@ AgentEnd Agent::run() {
     outcome_ = Outcome{.ending = NotRun{opened.error()}, .run_id = spec_.join.run_id};
   }
   assert(outcome_);  // the loop has an end only after it
+  if (workers_.has_kept()) keep_leftovers_at_exit();
   lookers_.write(JobEnded{*outcome_});
   leave_error_file(spec_, *outcome_, log_);
   output_.finish();
@@ -203,7 +215,8 @@ AgentEnd Agent::run() {
 void Agent::end_if_ready() {
   const bool is_running = round_ == Round::Running || round_ == Round::Draining;
   if (!outcome_ || is_running || server_ || std::exchange(is_ending_, true)) return;
-  output_.drain(kDrainAtMost, [this] { end(); });
+  // Kept processes hold their pipes open for as long as they run.
+  output_.drain(workers_.has_kept() ? std::chrono::seconds(0) : kDrainAtMost, [this] { end(); });
   if (is_killing_) give_up_on_console();
 }
 
@@ -228,6 +241,7 @@ void Agent::on_world(const World& world) {
   lookers_.write(RoundBegan{world});
   failures_.clear();
   is_stopping_ = false;
+  if (!unusable_.empty()) return report_unable(Error{ErrorCode::System, unusable_});
   Result<void> started = watch_.prepare(world);
   if (started) started = start_workers();
   if (started) return;
@@ -314,12 +328,30 @@ void Agent::on_stop(int round) {
   stop_looking();
   lookers_.write(RoundStopping{round});
   if (round_ == Round::Running) return workers_.stop();
-  if (round_ == Round::Over) client_->report_stopped(round, {});
+  if (round_ != Round::Over) return;
+  if (workers_.has_kept()) return stop_kept();
+  client_->report_stopped(round, {}, unusable_);
+}
+
+// Leftover processes are kept only if the whole job succeeds.
+bool Agent::is_without_success() const {
+  return is_stopping_ || (outcome_ && !std::holds_alternative<Succeeded>(outcome_->ending));
+}
+
+// on_all_gone() follows again.
+void Agent::stop_kept() {
+  round_ = Round::Running;
+  workers_.stop();
 }
 
 void Agent::on_all_gone(const Leftovers& leftovers) {
   log_leftovers(log_, leftovers);
+  if (unusable_.empty()) unusable_ = unusable_reason(leftovers);
+  for (const Leftover& process : leftovers.unkillable.listed) expect_unkillable(process.pid);
   round_ = Round::Draining;
+  // Kept processes hold their pipes open, and their output is shown until drun exits.
+  if (workers_.has_kept() && !spec_.output.gathers)
+    return asio::post(io_, [this] { report_round(); });
   output_.drain(kDrainAtMost, [this] { report_round(); });
   if (is_killing_) give_up_on_console();
 }
@@ -342,13 +374,14 @@ void Agent::on_kill_now() {
 }
 
 void Agent::report_round() {
+  if (workers_.has_kept() && is_without_success()) return stop_kept();
   round_ = Round::Over;
   lookers_.write(RoundEnded{world_->round, failures_.empty() && !is_stopping_});
   if (outcome_) return end_if_ready();
   show_joining();
   if (failures_.empty() && !is_stopping_) return client_->report_success(world_->round);
   client_->report_stopped(world_->round,
-                          full_failures(spec_, *world_, failures_, streams_, output_));
+                          full_failures(spec_, *world_, failures_, streams_, output_), unusable_);
 }
 
 void Agent::on_terminate(int signal) {
@@ -367,6 +400,7 @@ void Agent::on_outcome(const Outcome& outcome) {
   if (server_ && !server_->host_ended()) server_.reset();
   stop_looking();
   if (round_ == Round::Running) workers_.stop();
+  if (round_ == Round::Over && workers_.has_kept() && is_without_success()) stop_kept();
   end_if_ready();
 }
 

@@ -10,103 +10,130 @@ namespace {
 
 using Actions = std::vector<Action>;
 
+template <typename... Phases>
+bool is_in(const State& gang) {
+  return (std::holds_alternative<Phases>(gang.phase) || ...);
+}
+
 Actions begin_killing(State& gang, Time now) {
   gang.phase =
       Killing{.again_at = now + gang.times.kill_again, .give_up_at = now + gang.times.unkillable};
-  return {KillAll{}, Look{}};
+  return {KillAll{}, CheckIfGone{}};
 }
 
 Actions begin_stopping(State& gang, int signal, Time now) {
   if (gang.times.shutdown <= Milliseconds::zero()) return begin_killing(gang, now);
-  gang.phase = Stopping{.signal = signal, .kill_at = now + gang.times.shutdown};
-  return {SignalAll{signal}};
+  gang.phase = Stopping{.kill_at = now + gang.times.shutdown};
+  return {SignalAll{signal}, CheckIfGone{}};
 }
 
-Actions end(State& gang, bool is_clean) {
+Actions terminate_leftovers(State& gang, Milliseconds until_kill, Time now) {
+  gang.phase = Terminating{.kill_at = now + until_kill};
+  return {SignalAll{SIGTERM}, CheckIfGone{}};
+}
+
+Actions end(State& gang, RoundEnd how) {
   gang.phase = Idle{};
   gang.alive = 0;
-  return {ReportGone{is_clean}};
+  return {ReportGone{how}};
 }
 
-// All workers returned 0.
+Actions keep_leftovers(State& gang) {
+  gang.phase = Kept{};
+  return {ReportGone{RoundEnd::Kept}};
+}
+
+// Every worker returned 0. CheckIfGone comes before a signal: most workers leave nothing behind.
 Actions succeed(State& gang, Time now) {
-  const Time signal_at = now + gang.times.settle;
-  gang.phase = Clearing{.signal_at = signal_at, .kill_at = signal_at + gang.times.leftover};
-  return {ReportSuccess{}, Look{}};
+  const Times& times = gang.times;
+  switch (gang.leftovers) {
+    case LeftoverPolicy::Wait:
+      gang.phase = Waiting{.report_at = times.wait_report < times.shutdown
+                                            ? std::optional(now + times.wait_report)
+                                            : std::nullopt,
+                           .terminate_at = now + times.shutdown};
+      break;
+    case LeftoverPolicy::Keep:
+      gang.phase = Settling{.keep_at = now + times.settle};
+      break;
+    case LeftoverPolicy::Kill: {
+      Actions actions{ReportSuccess{}};
+      for (const Action& action : times.shutdown <= Milliseconds::zero()
+                                      ? begin_killing(gang, now)
+                                      : terminate_leftovers(gang, times.shutdown, now))
+        actions.push_back(action);
+      return actions;
+    }
+  }
+  return {ReportSuccess{}, CheckIfGone{}};
 }
 
-// All workers are gone because we stopped them; their descendants have had the signal, but those
-// who came to be since. The shared deadline stays the latest.
-Actions clear_after_stop(State& gang, Stopping stopping, Time now) {
-  gang.phase = Clearing{.signal_at = std::nullopt,
-                        .kill_at = std::min(stopping.kill_at, now + gang.times.leftover)};
-  return {SignalAll{stopping.signal}, Look{}};
-}
-
-Actions on_began(State& gang, const Began& began) {
-  assert(std::holds_alternative<Idle>(gang.phase) && began.workers > 0);
+Actions on_started(State& gang, const Started& started) {
+  assert(is_in<Idle>(gang) && started.workers > 0);
   gang.phase = Running{};
-  gang.alive = began.workers;
+  gang.alive = started.workers;
   return {};
 }
 
-Actions on_worker_ended(State& gang, const WorkerEnded& ended, Time now) {
-  if (std::holds_alternative<Idle>(gang.phase)) return {};  // given up before, and dead at last
-  assert(gang.alive > 0);
+Actions on_worker_exited(State& gang, const WorkerExited& exited, Time now) {
+  if (is_in<Idle>(gang)) return {};  // given up earlier, and gone at last
+  assert((is_in<Running, Stopping, Killing>(gang)) && gang.alive > 0);
   --gang.alive;
-  const bool failed = ended.own && !ended.succeeded;
+  const bool failed = exited.before_stop && !exited.succeeded;
   Actions actions;
-  // The signal first: it is what costs time on other processes; the report follows at once.
-  if (std::holds_alternative<Running>(gang.phase)) {
+  if (is_in<Running>(gang)) {
+    // The signal comes first because it costs other processes time; the report follows at once.
     if (failed) actions = begin_stopping(gang, SIGTERM, now);
     if (!failed && gang.alive == 0) return succeed(gang, now);
   }
-  if (failed) actions.push_back(ReportFailure{ended.local_rank});
-  if (gang.alive > 0) return actions;
-  if (const auto* stopping = std::get_if<Stopping>(&gang.phase)) {
-    for (const Action& action : clear_after_stop(gang, *stopping, now)) actions.push_back(action);
-  } else if (std::holds_alternative<Killing>(gang.phase)) {
-    actions.push_back(Look{});
-  }
+  if (failed) actions.push_back(ReportFailure{exited.local_rank});
+  if (gang.alive == 0 && is_in<Stopping, Killing>(gang)) actions.push_back(CheckIfGone{});
   return actions;
 }
 
-Actions on_stop_asked(State& gang, const StopAsked& stop, Time now) {
-  if (!std::holds_alternative<Running>(gang.phase)) return {};
+Actions on_stop_requested(State& gang, const StopRequested& stop, Time now) {
+  if (!is_in<Running, Waiting, Settling, Kept>(gang)) return {};
   return begin_stopping(gang, stop.signal, now);
 }
 
-Actions on_kill_asked(State& gang, Time now) {
-  if (std::holds_alternative<Idle>(gang.phase) || std::holds_alternative<Killing>(gang.phase))
-    return {};
+Actions on_kill_requested(State& gang, Time now) {
+  if (is_in<Idle, Killing>(gang)) return {};
   return begin_killing(gang, now);
 }
 
-Actions on_nothing_left(State& gang) {
-  const bool awaited =
-      std::holds_alternative<Clearing>(gang.phase) || std::holds_alternative<Killing>(gang.phase);
-  if (!awaited || gang.alive > 0) return {};
-  return end(gang, true);
+Actions on_all_gone(State& gang) {
+  if (gang.alive > 0 || is_in<Idle, Running>(gang)) return {};
+  if (!is_in<Kept>(gang)) return end(gang, RoundEnd::Clean);
+  gang.phase = Idle{};
+  return {};
+}
+
+Actions on_waiting_deadline(State& gang, Waiting& waiting, Time now) {
+  if (now >= waiting.terminate_at) return terminate_leftovers(gang, gang.times.leftover_kill, now);
+  waiting.report_at.reset();
+  return {ReportWaiting{std::chrono::duration_cast<Milliseconds>(waiting.terminate_at - now)}};
+}
+
+Actions on_killing_deadline(State& gang, Killing& killing, Time now) {
+  if (now >= killing.give_up_at) return end(gang, RoundEnd::Unkillable);
+  killing.again_at = now + gang.times.kill_again;
+  return {KillAll{}, CheckIfGone{}};
 }
 
 Actions on_deadline_passed(State& gang, Time now) {
   if (const std::optional<Time> due = deadline(gang); !due || now < *due) return {};
-  return std::visit(Overloaded{
-                        [](Idle&) { return Actions{}; },
-                        [](Running&) { return Actions{}; },
-                        [&gang, now](Stopping&) { return begin_killing(gang, now); },
-                        [&gang, now](Clearing& clearing) {
-                          if (!clearing.signal_at) return begin_killing(gang, now);
-                          clearing.signal_at.reset();
-                          return Actions{SignalAll{SIGTERM}, Look{}};
-                        },
-                        [&gang, now](Killing& killing) {
-                          if (now >= killing.give_up_at) return end(gang, false);
-                          killing.again_at = now + gang.times.kill_again;
-                          return Actions{KillAll{}, Look{}};
-                        },
-                    },
-                    gang.phase);
+  return std::visit(
+      Overloaded{
+          [](Idle&) { return Actions{}; },
+          [](Running&) { return Actions{}; },
+          [](Kept&) { return Actions{}; },
+          [&gang, now](Stopping&) { return begin_killing(gang, now); },
+          [&gang, now](Waiting& waiting) { return on_waiting_deadline(gang, waiting, now); },
+          [&gang](Settling&) { return keep_leftovers(gang); },
+          [&gang, now](Terminating&) { return begin_killing(gang, now); },
+          [&gang, now](Killing& killing) { return on_killing_deadline(gang, killing, now); },
+      },
+      gang.phase);
 }
 
 }  // namespace
@@ -114,11 +141,11 @@ Actions on_deadline_passed(State& gang, Time now) {
 std::vector<Action> step(State& gang, const Event& event, Time now) {
   return std::visit(
       Overloaded{
-          [&gang](const Began& began) { return on_began(gang, began); },
-          [&gang, now](const WorkerEnded& ended) { return on_worker_ended(gang, ended, now); },
-          [&gang, now](const StopAsked& stop) { return on_stop_asked(gang, stop, now); },
-          [&gang, now](const KillAsked&) { return on_kill_asked(gang, now); },
-          [&gang](const NothingLeft&) { return on_nothing_left(gang); },
+          [&gang](const Started& started) { return on_started(gang, started); },
+          [&gang, now](const WorkerExited& exited) { return on_worker_exited(gang, exited, now); },
+          [&gang, now](const StopRequested& stop) { return on_stop_requested(gang, stop, now); },
+          [&gang, now](const KillRequested&) { return on_kill_requested(gang, now); },
+          [&gang](const AllGone&) { return on_all_gone(gang); },
           [&gang, now](const DeadlinePassed&) { return on_deadline_passed(gang, now); },
       },
       event);
@@ -129,10 +156,13 @@ std::optional<Time> deadline(const State& gang) {
   return std::visit(Overloaded{
                         [](const Idle&) { return Due(); },
                         [](const Running&) { return Due(); },
+                        [](const Kept&) { return Due(); },
                         [](const Stopping& stopping) { return Due(stopping.kill_at); },
-                        [](const Clearing& clearing) {
-                          return Due(clearing.signal_at.value_or(clearing.kill_at));
+                        [](const Waiting& waiting) {
+                          return Due(waiting.report_at.value_or(waiting.terminate_at));
                         },
+                        [](const Settling& settling) { return Due(settling.keep_at); },
+                        [](const Terminating& terminating) { return Due(terminating.kill_at); },
                         [](const Killing& killing) {
                           return Due(std::min(killing.again_at, killing.give_up_at));
                         },

@@ -1,26 +1,27 @@
-// core. The gang: a node's workers, as one thing that runs, is stopped, and is gone.
+// core. State machine for one node's workers during one round: running, stopping, cleaning up.
 //
-// Shape:   one round from Began to ReportGone. Workers are counted here and known by local rank;
-//          processes, signals and /proc are the edge's (workers.h).
-// Rule:    a failure is an end that the edge saw before it sent our first stop signal (`own`);
-//          every later end is our doing.
-// Units:   times are steady-clock points given by the caller.
-// Owner:   a value; copy freely.   Thread: any, one at a time.
-// Errors:  none; every state answers every event (what cannot happen is asserted).
+// Pure: the caller (workers.h) owns processes and signals, feeds events in, and carries out the
+// returned actions in order. A worker is its leader and everything that the leader started; the
+// round ends when all of it is gone. A worker's exit counts as a failure only if it was observed
+// before the first stop signal was sent; exits after that are caused by the stop.
 //
-//            Began    last worker  own failure   StopAsked  KillAsked  NothingLeft  deadline
-//  Idle      Running  -            -             -          -          -            -
-//  Running   !        Clearing     Stopping (1)  Stopping   Killing    -            -
-//  Stopping  !        Clearing     report it     -          Killing    -            Killing
-//  Clearing  !        !            !             -          Killing    Idle: gone   (2), Killing
-//  Killing   !        look         report it     -          -          Idle: gone   kill again, (3)
+//               Started   last exit   failure   Stop        Kill      AllGone    deadline
+//  Idle         Running   -           -         -           -         -          -
+//  Running      assert    success 1   Stop 2    Stopping 2  Killing   -          -
+//  Stopping     assert    check       record    -           Killing   Idle 3     Killing
+//  Waiting      assert    assert      assert    Stopping 2  Killing   Idle       report,
+//  Terminating Settling     assert    assert      assert    Stopping 2  Killing   Idle       Kept
+//  Terminating  assert    assert      assert    -           Killing   Idle       Killing
+//  Kept         assert    assert      assert    Stopping 2  Killing   Idle 4     -
+//  Killing      assert    check       record    -           -         Idle 3     kill again, Idle 5
 //
-//  Running's last worker: all returned 0.
-//  (1) straight to Killing when the shutdown timeout is 0; the same for StopAsked
-//  (2) after success leftovers have `settle` to end by themselves, as helpers of a worker that has
-//      just returned do; then a signal
-//  (3) Idle: gone without those that cannot be killed (stuck in the kernel)
-//  ! impossible from us: asserted        - nothing happens
+//  1  every worker returned 0: Waiting, Settling or Terminating, as the policy for leftover
+//     processes says
+//  2  one deadline for all processes, however many workers have exited; Killing if it is 0
+//  3  only once every worker has been reaped
+//  4  the round's end was reported on entry to Kept
+//  5  after `unkillable`: gives up and reports the processes that SIGKILL did not end
+//  -  ignored      assert  cannot happen unless the caller has a bug
 #pragma once
 
 #include <chrono>
@@ -29,51 +30,62 @@
 #include <variant>
 #include <vector>
 
+#include "agent/spec.h"
+
 namespace drun::agent::gang {
 
 using Time = std::chrono::steady_clock::time_point;
 using Milliseconds = std::chrono::milliseconds;
 
 struct Times {
-  Milliseconds shutdown{30'000};   // first stop signal to KILL
-  Milliseconds settle{100};        // after success, before leftovers are told to go
-  Milliseconds leftover{500};      // leftovers: TERM to KILL
-  Milliseconds kill_again{50};     // KILL to the next KILL, for what was forked in between
-  Milliseconds unkillable{5'000};  // first KILL to giving up
+  // From the first stop signal to SIGKILL. From success to SIGTERM, or with LeftoverPolicy::Kill to
+  // SIGKILL.
+  Milliseconds shutdown{30'000};
+  Milliseconds wait_report{1'000};    // Waiting: from success to the report
+  Milliseconds leftover_kill{5'000};  // after Waiting: from SIGTERM to SIGKILL
+  Milliseconds settle{100};           // Settling: for helpers that exit just after their worker
+  Milliseconds kill_again{50};        // between SIGKILLs, for what was forked in between
+  Milliseconds unkillable{30'000};    // from the first SIGKILL to giving up
   bool operator==(const Times&) const = default;
 };
 
 // Events.
-struct Began {
+struct Started {
   int workers = 0;  // more than 0
 };
-struct WorkerEnded {
+struct WorkerExited {
   int local_rank = 0;
   bool succeeded = false;
-  bool own = true;  // seen before our first stop signal was sent
+  bool before_stop = true;  // observed before the first stop signal was sent
 };
-struct StopAsked {
+struct StopRequested {
   int signal = SIGTERM;
 };
-struct KillAsked {};
-struct NothingLeft {};  // no worker and no descendant exists any more
+struct KillRequested {};
+struct AllGone {};  // no worker and no descendant exists any more
 struct DeadlinePassed {};
-using Event = std::variant<Began, WorkerEnded, StopAsked, KillAsked, NothingLeft, DeadlinePassed>;
+using Event =
+    std::variant<Started, WorkerExited, StopRequested, KillRequested, AllGone, DeadlinePassed>;
 
-// Actions, to be done in order.
-struct SignalAll {  // to every group and to descendants outside of them, each once, then CONT
+// Actions, to be carried out in order.
+struct SignalAll {  // to every process of the round, once each, followed by SIGCONT
   int signal = SIGTERM;
 };
-struct KillAll {};  // to all of them, as often as it is asked
-struct Look {};     // answer NothingLeft now, or as soon as it is true
+struct KillAll {};      // SIGKILL to every process of the round, each time
+struct CheckIfGone {};  // feed AllGone now, or as soon as it is true
 struct ReportFailure {
   int local_rank = 0;
 };
 struct ReportSuccess {};
-struct ReportGone {
-  bool is_clean = true;  // false: some could not be killed
+struct ReportWaiting {  // names the leftover processes that the round waits for
+  Milliseconds time_left{0};
 };
-using Action = std::variant<SignalAll, KillAll, Look, ReportFailure, ReportSuccess, ReportGone>;
+enum class RoundEnd { Clean, Kept, Unkillable };
+struct ReportGone {
+  RoundEnd end = RoundEnd::Clean;
+};
+using Action = std::variant<SignalAll, KillAll, CheckIfGone, ReportFailure, ReportSuccess,
+                            ReportWaiting, ReportGone>;
 
 // States.
 struct Idle {
@@ -83,32 +95,43 @@ struct Running {
   bool operator==(const Running&) const = default;
 };
 struct Stopping {
-  int signal = SIGTERM;
   Time kill_at{};
   bool operator==(const Stopping&) const = default;
 };
-struct Clearing {
-  std::optional<Time> signal_at;  // absent: they have had their signal
+struct Waiting {
+  std::optional<Time> report_at;  // absent: reported
+  Time terminate_at{};
+  bool operator==(const Waiting&) const = default;
+};
+struct Settling {
+  Time keep_at{};
+  bool operator==(const Settling&) const = default;
+};
+struct Terminating {
   Time kill_at{};
-  bool operator==(const Clearing&) const = default;
+  bool operator==(const Terminating&) const = default;
+};
+struct Kept {
+  bool operator==(const Kept&) const = default;
 };
 struct Killing {
   Time again_at{};
   Time give_up_at{};
   bool operator==(const Killing&) const = default;
 };
-using Phase = std::variant<Idle, Running, Stopping, Clearing, Killing>;
+using Phase = std::variant<Idle, Running, Stopping, Waiting, Settling, Terminating, Kept, Killing>;
 
 struct State {
   Times times;
+  LeftoverPolicy leftovers = LeftoverPolicy::Wait;
   Phase phase = Idle{};
-  int alive = 0;  // workers not yet ended
+  int alive = 0;  // workers that have not exited
   bool operator==(const State&) const = default;
 };
 
 std::vector<Action> step(State& gang, const Event& event, Time now);
 
-// When it wants DeadlinePassed; an early one changes nothing.
+// When the machine needs DeadlinePassed. An early one changes nothing.
 std::optional<Time> deadline(const State& gang);
 
 }  // namespace drun::agent::gang

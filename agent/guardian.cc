@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -155,24 +156,51 @@ void say(const std::string& text) {
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody left to tell
 }
 
-// The paths that a killed agent has left in the socket, each with a 0 behind it.
-void remove_directories(int end) {
-  std::string paths(kMostDirectories * kLongestPathBytes, '\0');
-  const ssize_t size = recv(end, paths.data(), paths.size(), MSG_DONTWAIT);
-  paths.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
-  for (std::size_t begin = 0, end_at = 0; end_at < paths.size(); begin = end_at + 1) {
-    end_at = paths.find('\0', begin);
-    if (end_at == std::string::npos) return;
-    std::error_code ignored;
-    std::filesystem::remove_all(paths.substr(begin, end_at - begin), ignored);
+// What the agent has left in the socket: records, each followed by a 0. A path is a directory to
+// remove if the agent was killed; the others are about processes that outlive an agent that exited.
+constexpr std::string_view kKeepRecord = "keep";
+constexpr std::string_view kUnkillableRecord = "unkillable ";
+constexpr std::size_t kMostUnkillable = 16;
+constexpr std::size_t kMostRecordBytes =
+    kMostDirectories * kLongestPathBytes + kMostUnkillable * 32 + 32;
+
+struct AgentRecords {
+  std::vector<std::string> directories;
+  std::vector<int> unkillable;
+  bool keeps_leftovers = false;
+};
+
+AgentRecords read_records(int end) {
+  std::string text(kMostRecordBytes, '\0');
+  const ssize_t size = recv(end, text.data(), text.size(), MSG_DONTWAIT);
+  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  AgentRecords records;
+  for (std::size_t begin = 0, end_at = 0; end_at < text.size(); begin = end_at + 1) {
+    end_at = text.find('\0', begin);
+    if (end_at == std::string::npos) break;
+    const std::string record = text.substr(begin, end_at - begin);
+    if (record.starts_with('/')) records.directories.push_back(record);
+    if (record == kKeepRecord) records.keeps_leftovers = true;
+    if (record.starts_with(kUnkillableRecord))
+      records.unkillable.push_back(std::atoi(record.c_str() + kUnkillableRecord.size()));
   }
+  return records;
+}
+
+void send_record(const std::string& record) {
+  if (agent_end_fd >= 0)
+    send(agent_end_fd, record.c_str(), record.size() + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 [[noreturn]] void end_guardian(const ExitStatus& agent_end, int last_forwarded,
-                               const std::vector<int>& foreign, int end) {
+                               std::vector<int> foreign, int end) {
   const auto* killed = std::get_if<Killed>(&agent_end);
+  const AgentRecords records = read_records(end);
+  if (killed == nullptr && records.keeps_leftovers) _exit(exit_code(agent_end));
   if (killed != nullptr && killed->signal != last_forwarded)
     say("the agent was ended by " + to_string(agent_end) + "; stopping what is left of the job");
+  if (killed == nullptr)
+    foreign.insert(foreign.end(), records.unkillable.begin(), records.unkillable.end());
   const SweepResult left = sweep(foreign, kSweepLimit);
   if (left.was_blind)
     say("the processes below drun cannot be seen (is /proc hidden, or memory limited?); only the "
@@ -180,7 +208,12 @@ void remove_directories(int end) {
   for (std::size_t i = 0; i < left.count; ++i)
     say("process " + std::to_string(left.pids[i]) +
         " could not be killed: it is stuck in the kernel, or another user's");
-  if (killed != nullptr) remove_directories(end);
+  if (killed != nullptr) {
+    for (const std::string& directory : records.directories) {
+      std::error_code ignored;
+      std::filesystem::remove_all(directory, ignored);
+    }
+  }
   _exit(exit_code(agent_end));
 }
 
@@ -260,8 +293,14 @@ void remove_if_killed(const std::string& directory) {
     return;
   std::copy(directory.begin(), directory.end(), to_remove[index].begin());
   to_remove_count = to_remove_count + 1;  // the handler may run at any moment: the path is there
-  // Read when the agent is dead; until then it lies in the socket.
-  send(agent_end_fd, directory.c_str(), directory.size() + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  send_record(directory);                 // stays in the socket until the agent is dead
+}
+
+void keep_leftovers_at_exit() { send_record(std::string(kKeepRecord)); }
+
+void expect_unkillable(int pid) {
+  static std::size_t count = 0;
+  if (count++ < kMostUnkillable) send_record(std::string(kUnkillableRecord) + std::to_string(pid));
 }
 
 }  // namespace drun::agent

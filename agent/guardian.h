@@ -28,4 +28,12 @@ Result<int> run_guarded(const std::function<int()>& agent);
 // than 256 bytes, of which at most four are kept. Without a guardian: nothing.
 void remove_if_killed(const std::string& directory);
 
+// In the agent, before it exits: what it leaves running (--leftovers=keep) outlives it. Has no
+// effect if the agent is killed, or without a guardian.
+void keep_leftovers_at_exit();
+
+// In the agent: the guardian neither kills nor reports this process, which SIGKILL did not end and
+// which the agent has reported. At most 16. Has no effect if the agent is killed.
+void expect_unkillable(int pid);
+
 }  // namespace drun::agent

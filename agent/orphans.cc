@@ -4,7 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 
 #include "agent/descendants.h"
 
@@ -19,15 +24,85 @@ bool has_children() {
   return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-// A zombie is nobody to be told; its children have another parent already.
+// A zombie cannot handle signals, and its children have another parent already.
 bool is_alive(const ProcessStat& process) { return process.state != 'Z' && process.state != 'X'; }
 
-void note(std::vector<Leftover>& list, std::size_t& count, int pid) {
-  if (list.size() < kListed) list.push_back({.pid = pid, .name = process_name(pid)});
-  ++count;
+// A process inherits its worker's environment; /proc shows the one it was started with.
+std::optional<int> rank_of(int pid) {
+  constexpr std::string_view kName = "RANK=";
+  constexpr std::size_t kMostBytes = 256 * 1024;
+  std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
+  std::string entry;
+  for (std::size_t bytes = 0; bytes < kMostBytes && std::getline(file, entry, '\0');) {
+    bytes += entry.size() + 1;
+    if (!entry.starts_with(kName)) continue;
+    int rank = 0;
+    const char* const end = entry.data() + entry.size();
+    const auto [at, error] = std::from_chars(entry.data() + kName.size(), end, rank);
+    return error == std::errc() && at == end ? std::optional(rank) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::string first_line(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line.substr(0, 512);
+}
+
+// The folder in /proc of a thread that is in uninterruptible sleep. Any thread can keep the process
+// from exiting; its main thread is a zombie then.
+std::optional<std::filesystem::path> sleeping_thread(int pid) {
+  constexpr int kMostThreads = 4096;
+  std::error_code ec;
+  std::filesystem::directory_iterator threads("/proc/" + std::to_string(pid) + "/task", ec);
+  for (int i = 0; !ec && threads != std::filesystem::directory_iterator() && i < kMostThreads;
+       ++i) {
+    const std::filesystem::path folder = threads->path();
+    ProcessStat stat;
+    if (parse_stat(first_line(folder / "stat"), stat) && stat.state == 'D') return folder;
+    threads.increment(ec);
+  }
+  return std::nullopt;
+}
+
+// Why a process exists although it was sent SIGKILL.
+std::string unkillable_reason(const ProcessStat& process) {
+  if (const auto thread = sleeping_thread(process.pid)) {
+    const std::string where = first_line(*thread / "wchan").substr(0, 64);
+    return "it is in uninterruptible sleep" +
+           (where.empty() || where == "0" ? "" : " (" + where + ")");
+  }
+  if (kill(process.pid, 0) != 0 && errno == EPERM) return "it belongs to another user";
+  return "the kernel is still ending it";
+}
+
+void note(LeftoverList& list, const ProcessStat& process, std::string reason = {}) {
+  if (list.listed.size() < kListed)
+    list.listed.push_back({.pid = process.pid,
+                           .name = process_name(process.pid),
+                           .rank = rank_of(process.pid),
+                           .reason = std::move(reason)});
+  ++list.count;
 }
 
 }  // namespace
+
+std::string to_string(const Leftover& process) {
+  std::string details = process.name;
+  if (process.rank)
+    details += (details.empty() ? "rank " : ", rank ") + std::to_string(*process.rank);
+  return "pid " + std::to_string(process.pid) + (details.empty() ? "" : " (" + details + ")");
+}
+
+std::string to_string(const LeftoverList& processes) {
+  std::string text;
+  for (const Leftover& process : processes.listed)
+    text += (text.empty() ? "" : ", ") + to_string(process);
+  const std::size_t more = processes.count - processes.listed.size();
+  return more == 0 ? text : text + " and " + std::to_string(more) + " more";
+}
 
 void Orphans::begin() {
   groups_.clear();
@@ -37,8 +112,8 @@ void Orphans::begin() {
   leftovers_ = {};
 }
 
-void Orphans::signal_once(int signal, bool are_leftovers) {
-  if (!has_children()) return;  // the usual end, and no need to look at /proc
+void Orphans::signal_once(int signal, bool is_cleanup) {
+  if (!has_children()) return;  // the common case, without a look at /proc
   const Descendants found(given_up_);
   if (!found.is_whole()) {
     is_blind_ = true;
@@ -48,18 +123,18 @@ void Orphans::signal_once(int signal, bool are_leftovers) {
   for (const ProcessStat& process : found.all()) {
     if (!is_alive(process) || signalled_groups_.contains(process.group)) continue;
     if (!signalled_.insert(process.pid).second) continue;
-    if (are_leftovers) note(leftovers_.stopped, leftovers_.stopped_count, process.pid);
+    if (is_cleanup) note(leftovers_.terminated, process);
     if (send_signal(process, signal)) send_signal(process, SIGCONT);
   }
 }
 
-void Orphans::kill_all(bool are_leftovers) {
-  // Again while somebody new turns up: a process that was forking when we looked.
+void Orphans::kill_all(bool is_cleanup) {
+  // Repeated while new processes turn up: one may have been forking during the look.
   for (int looks = 0; looks < kKillLooks && has_children(); ++looks)
-    if (!kill_found(are_leftovers)) return;
+    if (!kill_found(is_cleanup)) return;
 }
 
-bool Orphans::kill_found(bool are_leftovers) {
+bool Orphans::kill_found(bool is_cleanup) {
   const Descendants found(given_up_);
   if (!found.is_whole()) {
     is_blind_ = true;
@@ -67,15 +142,22 @@ bool Orphans::kill_found(bool are_leftovers) {
   }
   bool any_new = false;
   for (const ProcessStat& process : found.all()) {
-    send_signal(process, SIGKILL);
-    if (!is_alive(process) || !killed_.insert(process.pid).second) continue;
-    any_new = true;
-    const bool had_signal =
+    const bool is_new = is_alive(process) && killed_.insert(process.pid).second;
+    const bool was_signalled =
         signalled_.contains(process.pid) || signalled_groups_.contains(process.group);
-    if (are_leftovers && !had_signal)
-      note(leftovers_.stopped, leftovers_.stopped_count, process.pid);
+    if (is_new && is_cleanup && !was_signalled) note(leftovers_.terminated, process);
+    send_signal(process, SIGKILL);
+    any_new = any_new || is_new;
   }
   return any_new;
+}
+
+LeftoverList Orphans::running() const {
+  LeftoverList list;
+  const Descendants found(given_up_);
+  for (const ProcessStat& process : found.all())
+    if (is_alive(process) && !signalled_groups_.contains(process.group)) note(list, process);
+  return list;
 }
 
 bool Orphans::reap(const IsWorker& is_worker) {
@@ -83,7 +165,7 @@ bool Orphans::reap(const IsWorker& is_worker) {
     siginfo_t info{};
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return true;
     if (info.si_pid == 0) break;
-    if (is_worker(info.si_pid)) return false;  // its Process reaps it, and we are asked again
+    if (is_worker(info.si_pid)) return false;  // its Process reaps it, then this is called again
     waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
     killed_.erase(info.si_pid);
     signalled_.erase(info.si_pid);  // the number may be another's now
@@ -97,7 +179,7 @@ bool Orphans::reap(const IsWorker& is_worker) {
 void Orphans::give_up() {
   const Descendants found(given_up_);
   for (const ProcessStat& process : found.all()) {
-    note(leftovers_.unkillable, leftovers_.unkillable_count, process.pid);
+    note(leftovers_.unkillable, process, unkillable_reason(process));
     if (process.parent == getpid()) given_up_.push_back(process.pid);
   }
 }

@@ -54,15 +54,43 @@ void log_left_out(const Log& log, const LeftOut& node) {
               node.reason);
 }
 
+namespace {
+
+std::string count_text(std::size_t count) {
+  return count == 1 ? "a leftover process" : std::to_string(count) + " leftover processes";
+}
+
+}  // namespace
+
+void log_waiting(const Log& log, const LeftoverList& leftovers,
+                 std::chrono::milliseconds time_left) {
+  log.warning("waiting up to " +
+              std::to_string(std::chrono::ceil<std::chrono::seconds>(time_left).count()) +
+              " s for " + count_text(leftovers.count) + ": " + to_string(leftovers) +
+              "; choose --leftovers=kill to end such processes at once, or --leftovers=keep to "
+              "leave them running");
+}
+
 void log_leftovers(const Log& log, const Leftovers& leftovers) {
-  for (const Leftover& one : leftovers.stopped) {
-    log.warning("ended what a worker left running: pid " + std::to_string(one.pid) + " (" +
-                one.name + ")");
-  }
-  for (const Leftover& one : leftovers.unkillable) {
-    log.error("pid " + std::to_string(one.pid) + " (" + one.name +
-              ") does not end on SIGKILL: it is stuck in the kernel; going on without it");
-  }
+  if (leftovers.terminated.count > 0)
+    log.warning("terminated " + count_text(leftovers.terminated.count) + ": " +
+                to_string(leftovers.terminated));
+  if (leftovers.kept.count > 0)
+    log.warning("left " + count_text(leftovers.kept.count) +
+                " running: " + to_string(leftovers.kept) +
+                "; choose --leftovers=wait to wait for such processes, or --leftovers=kill to end "
+                "them");
+  for (const Leftover& process : leftovers.unkillable.listed)
+    log.error("SIGKILL does not end " + to_string(process) + ": " + process.reason);
+}
+
+std::string unusable_reason(const Leftovers& leftovers) {
+  if (leftovers.unkillable.count == 0) return "";
+  const Leftover& first = leftovers.unkillable.listed.front();
+  const std::size_t more = leftovers.unkillable.count - 1;
+  return "SIGKILL does not end " + to_string(first) + ": " + first.reason +
+         (more == 0 ? "" : "; nor " + std::to_string(more) + " more") +
+         "; no worker is started beside it";
 }
 
 }  // namespace drun::agent

@@ -2,7 +2,9 @@
 // Thread: the io_context's only.
 #pragma once
 
+#include <chrono>
 #include <optional>
+#include <string>
 
 #include "agent/orphans.h"
 #include "agent/spec.h"
@@ -28,6 +30,14 @@ void log_failure(const Log& log, const Failure& failure);
 void log_hang(const Log& log, const rendezvous::HangFound& found);
 void log_left_out(const Log& log, const LeftOut& node);
 
+// What the round waits for, after success.
+void log_waiting(const Log& log, const LeftoverList& leftovers,
+                 std::chrono::milliseconds time_left);
+
+// One message for each kind of leftover process.
 void log_leftovers(const Log& log, const Leftovers& leftovers);
+
+// Why this node cannot run another round: it has an unkillable process. Empty if it can.
+std::string unusable_reason(const Leftovers& leftovers);
 
 }  // namespace drun::agent

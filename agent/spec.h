@@ -64,6 +64,14 @@ enum class StdinSource {
   Inherited,  // drun's own, for every worker
 };
 
+// --leftovers: what becomes of processes that are still running when every worker has returned 0.
+// After a failure or a stop they are stopped with the workers, whatever the policy is.
+enum class LeftoverPolicy {
+  Wait,  // they have --shutdown-timeout to finish; then SIGTERM, and SIGKILL 5 s later
+  Kill,  // SIGTERM at once, SIGKILL after --shutdown-timeout
+  Keep,  // they keep running when drun exits
+};
+
 // A command around the program, for debuggers and profilers. ${rank} and ${local_rank} in its words
 // become the worker's.
 struct WrapSpec {
@@ -107,6 +115,9 @@ struct AgentSpec {
   OutputSpec output;
   std::string host;  // this node's name, for reports
   std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};
+  // From SIGKILL until a process that it does not end counts as unkillable.
+  std::chrono::milliseconds unkillable_timeout{std::chrono::seconds(30)};
+  LeftoverPolicy leftovers = LeftoverPolicy::Wait;
   std::chrono::milliseconds hang_timeout{0};  // --hang-timeout; 0: hangs are not looked for
   std::vector<int> termination_signals;       // numbers; what is ignored at the start stays ignored
   std::string events_file;                    // --events; empty: none

@@ -23,8 +23,6 @@ namespace {
 gang::Times to_times(const WorkersSpec& spec) {
   gang::Times times;
   times.shutdown = spec.shutdown_timeout;
-  times.settle = spec.settle_timeout;
-  times.leftover = spec.leftover_timeout;
   times.unkillable = spec.unkillable_timeout;
   return times;
 }
@@ -56,7 +54,7 @@ class Workers::Impl final : private Starter::Listener {
         spec_(spec),
         listener_(listener),
         starter_(io, *this),
-        gang_{.times = to_times(spec)},
+        gang_{.times = to_times(spec), .leftovers = spec.leftovers},
         timer_(io),
         child_signals_(io) {
     if (!spec_.adopts_orphans) return;
@@ -67,6 +65,7 @@ class Workers::Impl final : private Starter::Listener {
   void start(std::vector<Command> commands);
   void pass_on(int signal);
   void disregard_group(int group) { orphans_.mark_group(group); }
+  bool has_kept() const { return std::holds_alternative<gang::Kept>(gang_.phase); }
   std::vector<int> pids() const;
   void feed(const gang::Event& event);
 
@@ -89,14 +88,13 @@ class Workers::Impl final : private Starter::Listener {
 
   void perform(const gang::SignalAll& all);
   void perform(const gang::KillAll&);
-  void perform(const gang::Look&) { look_soon(); }
+  void perform(const gang::CheckIfGone&) { look_soon(); }
   void perform(const gang::ReportFailure& failure);
-  void perform(const gang::ReportSuccess&) {
-    on_all_started();
-    listener_.on_all_succeeded();
-  }
+  void perform(const gang::ReportSuccess&);
+  void perform(const gang::ReportWaiting& waiting);
   void perform(const gang::ReportGone& gone);
-  void log_leftovers();
+  void open();
+  void warn_if_blind();
 
   asio::io_context& io_;
   Log log_;
@@ -114,7 +112,8 @@ class Workers::Impl final : private Starter::Listener {
   rendezvous::DeadlineTimer timer_;
   asio::signal_set child_signals_;
   int round_ = 0;
-  bool is_open_ = false;  // from start() to on_all_gone()
+  bool is_open_ = false;  // from start() to on_all_gone(), and while kept processes are stopped
+  bool has_succeeded_ = false;  // every worker returned 0, and no stop followed
   bool stop_sent_ = false;
   bool is_started_ = false;  // on_all_started() has been reported
   bool is_limited_ = false;  // begin_no_more()
@@ -130,8 +129,8 @@ class Workers::Impl final : private Starter::Listener {
 void Workers::Impl::start(std::vector<Command> commands) {
   assert(!commands.empty() && std::holds_alternative<gang::Idle>(gang_.phase));
   ++round_;
-  is_open_ = true;
   stop_sent_ = false;
+  has_succeeded_ = false;
   is_started_ = false;
   is_limited_ = false;
   is_refused_ = false;
@@ -145,8 +144,8 @@ void Workers::Impl::start(std::vector<Command> commands) {
   }
   orphans_.begin();
   oom_.begin();
-  if (spec_.adopts_orphans) wait_for_children();
-  feed(gang::Began{.workers = static_cast<int>(commands.size())});
+  open();
+  feed(gang::Started{.workers = static_cast<int>(commands.size())});
   starter_.start(std::move(commands));
 }
 
@@ -191,7 +190,8 @@ void Workers::Impl::on_all_started() {
 void Workers::Impl::begin_no_more() {
   if (std::exchange(is_limited_, true)) return;
   for (std::size_t i = starter_.stop(); i < ends_.size(); ++i)
-    feed(gang::WorkerEnded{.local_rank = static_cast<int>(i), .succeeded = false, .own = false});
+    feed(gang::WorkerExited{
+        .local_rank = static_cast<int>(i), .succeeded = false, .before_stop = false});
 }
 
 void Workers::Impl::on_end(int local_rank, int pid, const ExitStatus& status) {
@@ -213,8 +213,9 @@ void Workers::Impl::note_end(int local_rank, int pid, const ExitStatus& status) 
   const auto* killed = std::get_if<Killed>(&status);
   if (killed != nullptr && killed->signal == SIGKILL && !stop_sent_)
     end.out_of_memory = oom_.is_victim(pid);
-  feed(gang::WorkerEnded{
-      .local_rank = local_rank, .succeeded = is_success(status), .own = !end.stopped_by_us});
+  feed(gang::WorkerExited{.local_rank = local_rank,
+                          .succeeded = is_success(status),
+                          .before_stop = !end.stopped_by_us});
   look_soon();
 }
 
@@ -235,8 +236,8 @@ void Workers::Impl::feed(const gang::Event& event) {
 void Workers::Impl::drain() {
   const gang::Time now = std::chrono::steady_clock::now();
   const bool is_quiet = std::all_of(events_.begin(), events_.end(), [](const gang::Event& event) {
-    const auto* ended = std::get_if<gang::WorkerEnded>(&event);
-    return std::holds_alternative<gang::Began>(event) || (ended != nullptr && ended->succeeded);
+    const auto* exited = std::get_if<gang::WorkerExited>(&event);
+    return std::holds_alternative<gang::Started>(event) || (exited != nullptr && exited->succeeded);
   });
   if (!is_quiet && !stop_sent_) collect_all();
   while (!events_.empty()) {
@@ -249,7 +250,12 @@ void Workers::Impl::drain() {
   timer_.set(deadline(gang_), [this] { feed(gang::DeadlinePassed{}); });
 }
 
-// Ends of adopted orphans have no pidfd to tell of them.
+void Workers::Impl::open() {
+  if (std::exchange(is_open_, true) || !spec_.adopts_orphans) return;
+  wait_for_children();
+}
+
+// Adopted orphans have no pidfd: SIGCHLD is what reports their end.
 void Workers::Impl::wait_for_children() {
   child_signals_.async_wait([this, alive = Alive(alive_), round = round_](error_code ec, int) {
     if (ec || alive.expired() || round != round_ || !is_open_) return;
@@ -267,7 +273,7 @@ void Workers::Impl::look_soon() {
 
 void Workers::Impl::look() {
   look_posted_ = false;
-  if (nothing_left()) feed(gang::NothingLeft{});
+  if (nothing_left()) feed(gang::AllGone{});
 }
 
 bool Workers::Impl::nothing_left() {
@@ -276,6 +282,7 @@ bool Workers::Impl::nothing_left() {
 }
 
 void Workers::Impl::perform(const gang::SignalAll& all) {
+  open();  // kept processes are stopped when their round has been reported
   if (!running_.empty())
     log_.debug("stopping workers signal=" + signal_name(all.signal) +
                " running=" + std::to_string(running_.size()));
@@ -294,15 +301,28 @@ void Workers::Impl::perform(const gang::SignalAll& all) {
   // In a turn of its own: a failure is reported before we read through /proc.
   asio::post(io_, [this, alive = Alive(alive_), round = round_, signal = all.signal] {
     if (alive.expired() || round != round_ || !is_open_) return;
-    orphans_.signal_once(signal, running_.empty());
+    orphans_.signal_once(signal, has_succeeded_);
   });
 }
 
 void Workers::Impl::perform(const gang::KillAll&) {
+  open();
   stop_sent_ = true;
   begin_no_more();
   pass_on(SIGKILL);
-  if (spec_.adopts_orphans) orphans_.kill_all(running_.empty());
+  if (spec_.adopts_orphans) orphans_.kill_all(has_succeeded_);
+}
+
+void Workers::Impl::perform(const gang::ReportSuccess&) {
+  has_succeeded_ = true;
+  on_all_started();
+  listener_.on_all_succeeded();
+}
+
+void Workers::Impl::perform(const gang::ReportWaiting& waiting) {
+  if (!spec_.adopts_orphans) return;
+  const LeftoverList leftovers = orphans_.running();
+  if (leftovers.count > 0) listener_.on_waiting(leftovers, waiting.time_left);
 }
 
 void Workers::Impl::perform(const gang::ReportFailure& failure) {
@@ -316,29 +336,20 @@ void Workers::Impl::perform(const gang::ReportGone& gone) {
   on_all_started();
   starter_.abandon();
   child_signals_.cancel();
-  if (!gone.is_clean) orphans_.give_up();
+  if (gone.end == gang::RoundEnd::Unkillable) orphans_.give_up();
   running_.clear();
   processes_.clear();
-  log_leftovers();
-  const Leftovers leftovers = orphans_.leftovers();
+  warn_if_blind();
+  Leftovers leftovers = orphans_.leftovers();
+  if (gone.end == gang::RoundEnd::Kept) leftovers.kept = orphans_.running();
   listener_.on_all_gone(leftovers);
 }
 
-void Workers::Impl::log_leftovers() {
-  if (orphans_.is_blind() && !std::exchange(has_warned_blind_, true))
-    log_.warning(
-        "the processes below drun cannot be seen (is /proc hidden, or memory limited?); only the "
-        "workers' process groups are stopped, and processes that left them may still run");
-  const Leftovers& left = orphans_.leftovers();
-  const auto first = [](const std::vector<Leftover>& list) {
-    return " first=" + std::to_string(list.front().pid) + " name=" + list.front().name;
-  };
-  if (left.stopped_count > 0)
-    log_.warning("stopped processes that workers had left running count=" +
-                 std::to_string(left.stopped_count) + first(left.stopped));
-  if (left.unkillable_count > 0)
-    log_.error("processes could not be killed, going on without them count=" +
-               std::to_string(left.unkillable_count) + first(left.unkillable));
+void Workers::Impl::warn_if_blind() {
+  if (!orphans_.is_blind() || std::exchange(has_warned_blind_, true)) return;
+  log_.warning(
+      "the processes below drun cannot be seen (is /proc hidden, or memory limited?); only the "
+      "workers' process groups are stopped, and processes that left them may still run");
 }
 
 void Workers::Impl::pass_on(int signal) {
@@ -358,8 +369,9 @@ Workers::Workers(asio::io_context& io, Log log, WorkersSpec spec, Listener& list
 Workers::~Workers() = default;
 
 void Workers::start(std::vector<Command> commands) { impl_->start(std::move(commands)); }
-void Workers::stop(int signal) { impl_->feed(gang::StopAsked{signal}); }
-void Workers::kill_now() { impl_->feed(gang::KillAsked{}); }
+void Workers::stop(int signal) { impl_->feed(gang::StopRequested{signal}); }
+void Workers::kill_now() { impl_->feed(gang::KillRequested{}); }
+bool Workers::has_kept() const { return impl_->has_kept(); }
 void Workers::pass_on(int signal) { impl_->pass_on(signal); }
 void Workers::disregard_group(int group) { impl_->disregard_group(group); }
 std::vector<int> Workers::pids() const { return impl_->pids(); }

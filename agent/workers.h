@@ -1,17 +1,19 @@
-// edge. The workers of one node, round after round: starts them, watches them, stops them, and
-// leaves nothing of them behind. What to do when is decided by the gang machine (gang.h).
+// edge. The workers of one node, round after round: starts, watches and stops them, and cleans up
+// what they leave running. The state machine in gang.h decides what happens when.
 //
-// Shape:   start() .. on_all_gone() is one round; the next start() comes after it (from inside
-//          on_all_gone at the earliest).
-// Order:   on_all_started , on_worker_failed* , on_all_succeeded? , on_all_gone. Each failure once;
-//          never both kinds; on_all_started and on_all_gone exactly once per start(), also when
-//          nothing could be started.
-// Failure: what ended badly before our first stop signal was sent. Whoever is found ended when the
-//          first failure is seen is asked for his own status before anybody is signalled; whoever
-//          ends later was stopped by us, whatever his status, and is not reported.
-// Owner:   Agent. Destroyed between rounds only, and not from inside a callback.
-// Thread:  the io_context's only. Callbacks come from the io_context, never from inside start(),
-//          stop() or kill_now(). Between rounds nothing keeps the io_context running.
+// A round lasts from start() to on_all_gone(); the next start() may be called from on_all_gone() at
+// the earliest. The callbacks of a round come in this order: on_all_started, on_worker_failed (any
+// number) or on_all_succeeded, on_waiting, on_all_gone. on_all_started() and on_all_gone() are
+// called exactly once per start(), also if nothing could be started; on_all_gone() once more if
+// kept processes are stopped.
+//
+// A failure is an unsuccessful exit that was observed before the first stop signal was sent. All
+// workers that have exited by then are reaped before the signal is sent, so that they count as
+// well.
+//
+// Workers is the only class that reaps children of this process while a round runs. It may be
+// destroyed between rounds only, and not from a callback. Callbacks come from the io_context, never
+// from start(), stop() or kill_now(). Between rounds nothing keeps the io_context running.
 #pragma once
 
 #include <chrono>
@@ -22,6 +24,7 @@
 
 #include "agent/command.h"
 #include "agent/orphans.h"
+#include "agent/spec.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/failure.h"
 #include "rendezvous/log.h"
@@ -29,14 +32,12 @@
 namespace drun::agent {
 
 struct WorkersSpec {
-  // One shared deadline from the first stop signal to SIGKILL, for failures too. 0: kill at once.
+  // One deadline for all processes of the round, from the first stop signal to SIGKILL. 0: kill at
+  // once. After success it applies as LeftoverPolicy says.
   std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};
-  // What workers leave running when all of them have ended has so long to end by itself; then TERM,
-  // so long again, KILL.
-  std::chrono::milliseconds settle_timeout{100};
-  std::chrono::milliseconds leftover_timeout{500};
-  // After SIGKILL: how long to wait for processes stuck in the kernel before going on without them.
-  std::chrono::milliseconds unkillable_timeout{std::chrono::seconds(5)};
+  LeftoverPolicy leftovers = LeftoverPolicy::Wait;
+  // From SIGKILL until the processes that still exist count as unkillable.
+  std::chrono::milliseconds unkillable_timeout{std::chrono::seconds(30)};
   // Every child of this process is the job's (the process becomes a child subreaper). False when
   // several agents share one process, as tests do: then only the workers' groups are stopped.
   bool adopts_orphans = true;
@@ -63,9 +64,12 @@ class Workers {
     virtual void on_all_started() {}
     // The first own failure at once, and later ones (only those that ended before our stop).
     virtual void on_worker_failed(const WorkerEnd& end) = 0;
-    // Every worker returned 0; leftovers are being removed, or there are none.
+    // Every worker returned 0. Leftover processes may still be running.
     virtual void on_all_succeeded() = 0;
-    // Nothing of this round runs any more (but `unkillable`, if any).
+    // A second after success: processes that the round waits for, for `time_left` at most.
+    virtual void on_waiting(const LeftoverList& /*leftovers*/,
+                            std::chrono::milliseconds /*time_left*/) {}
+    // Nothing of this round is running any more, apart from kept and unkillable processes.
     virtual void on_all_gone(const Leftovers& leftovers) = 0;
   };
 
@@ -74,22 +78,25 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
   ~Workers();
 
-  // One worker a command, at least one; all with the same `inherited`. Returns when the first few
-  // exist, without waiting for any exec. When one cannot be started, no more are begun and those
-  // running are stopped. The commands' descriptors must stay open until on_all_started; what else
-  // they borrow may go when it returns.
+  // One worker per command, at least one; all with the same `inherited`. Returns when the first few
+  // exist, without waiting for any exec. If one cannot be started, the rest are not tried and the
+  // running ones are stopped. The commands' descriptors must stay open until on_all_started; what
+  // else they borrow may go when it returns.
   void start(std::vector<Command> commands);
 
-  // `signal` and CONT to every group and every descendant, then KILL at the deadline. Nothing when
-  // no round runs; only the first stop of a round counts.
+  // Sends `signal` and SIGCONT to every process of the round, and SIGKILL at the deadline. Also
+  // stops kept processes: then on_all_gone() is called again. Has no effect if nothing is running,
+  // or after an earlier stop of the round.
   void stop(int signal = SIGTERM);
-  // KILL to all, now.
+  // SIGKILL to all, now.
   void kill_now();
+  // True from an on_all_gone() with kept processes until they are stopped or the next start().
+  bool has_kept() const;
   // USR1, USR2, CONT ...: to every worker's group; changes nothing else.
   void pass_on(int signal);
 
-  // A child of this process that is no worker's, and was told to end: it is waited for with them,
-  // and is nothing that they left behind. Of this round only.
+  // A tool of the agent's own that was told to end, by its process group: the round waits for it,
+  // but it is not reported as a leftover process. For this round only.
   void disregard_group(int group);
 
   // Pids by local rank: of running workers, 0 for the others.

@@ -231,6 +231,13 @@ Result<OutputMode> parse_output(std::string_view text) {
   return one_of<OutputMode>(text, kWords);
 }
 
+Result<LeftoverPolicy> parse_leftovers(std::string_view text) {
+  static constexpr std::array<Word<LeftoverPolicy>, 3> kWords{{{"wait", LeftoverPolicy::Wait},
+                                                               {"kill", LeftoverPolicy::Kill},
+                                                               {"keep", LeftoverPolicy::Keep}}};
+  return one_of<LeftoverPolicy>(text, kWords);
+}
+
 Result<StdinSource> parse_stdin(std::string_view text) {
   static constexpr std::array<Word<StdinSource>, 2> kWords{
       {{"none", StdinSource::DevNull}, {"rank0", StdinSource::Rank0}}};

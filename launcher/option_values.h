@@ -37,6 +37,7 @@ Result<std::vector<std::pair<std::string, std::string>>> parse_pairs(std::string
 Result<bool> parse_switch(std::string_view text);  // PET_ variables of flags: whole numbers
 Result<StoreHost> parse_store(std::string_view text);
 Result<OutputMode> parse_output(std::string_view text);
+Result<LeftoverPolicy> parse_leftovers(std::string_view text);
 Result<StdinSource> parse_stdin(std::string_view text);
 Result<ExitCodeStyle> parse_exit_code_style(std::string_view text);
 Result<EngineChoice> parse_engine(std::string_view text);

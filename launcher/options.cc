@@ -229,7 +229,12 @@ void declare_end(OptionTable& table, Options& options) {
   table.value("--signals-to-handle", options.signals_to_handle, parse_words, "A,B",
               "signals that end the job (SIGTERM,SIGINT,SIGHUP,SIGQUIT)");
   table.value("--shutdown-timeout", options.shutdown_timeout, parse_seconds, "S",
-              "from SIGTERM to SIGKILL, for all workers together (30)");
+              "from SIGTERM to SIGKILL, for all processes of all workers together (30)");
+  table.value("--leftovers", options.leftovers, parse_leftovers, "wait|kill|keep",
+              "processes still running when every worker has returned 0: wait up to "
+              "--shutdown-timeout for them, then end them; kill them; or keep them running "
+              "(wait; keep under the name torchrun)",
+              kOwn);
   table.value("--report", options.report, parse_text, "FILE", "write the outcome there as JSON",
               kOwn);
   table.value("--events", options.events, parse_text, "FILE",

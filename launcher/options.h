@@ -124,6 +124,7 @@ struct Options {
   // The end.
   std::optional<std::vector<std::string>> signals_to_handle{};
   std::optional<std::chrono::milliseconds> shutdown_timeout{};
+  std::optional<LeftoverPolicy> leftovers{};
   std::optional<std::string> report{};
   std::optional<std::string> events{};
   std::optional<Endpoint> metrics{};  // --metrics-port; a numeric address

@@ -48,6 +48,15 @@ Result<std::chrono::milliseconds> plan_shutdown(const Options& options, const Ho
   return parsed;
 }
 
+// torchrun's bound on the wait for a worker that SIGKILL does not end. A value that is not a
+// positive number means to torchrun that there is none.
+std::chrono::milliseconds plan_unkillable(const HostFacts& host) {
+  const auto text = variable(host, "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT");
+  if (!text) return AgentSpec{}.unkillable_timeout;
+  const Result<std::chrono::milliseconds> parsed = parse_interval(*text);
+  return parsed ? *parsed : AgentSpec{}.unkillable_timeout;
+}
+
 Result<void> check_ranks(const StreamChoice& choice, const std::string& option, int workers) {
   if (choice.of_ranks.empty() || choice.of_ranks.rbegin()->first < workers) return {};
   return usage_error(option, "there is no local rank " +
@@ -267,6 +276,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   if (!shutdown) return shutdown.error();
   plan.agent.shutdown_timeout = *shutdown;
   plan.agent.join.kill_grace = plan.agent.join.heartbeat_timeout + *shutdown;
+  plan.agent.unkillable_timeout = plan_unkillable(host);
   plan.agent.host = host.hostname;
   if (Result<void> hang = plan_hang(plan.agent, options, remarks); !hang) return hang.error();
   plan.agent.termination_signals = plan_signals(options, remarks);
@@ -279,6 +289,8 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   plan.agent.events_file = options.events.value_or("");
   plan.agent.web = options.metrics;
   const bool is_torchrun = options.invoked_as == "torchrun";
+  plan.agent.leftovers =
+      options.leftovers.value_or(is_torchrun ? LeftoverPolicy::Keep : LeftoverPolicy::Wait);
   plan.exit_codes =
       options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun);
   plan.dry_run = options.dry_run;

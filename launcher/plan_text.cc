@@ -127,6 +127,18 @@ const char* stdin_text(StdinSource source) {
   return "";
 }
 
+const char* leftovers_text(LeftoverPolicy policy) {
+  switch (policy) {
+    case LeftoverPolicy::Wait:
+      return "wait";
+    case LeftoverPolicy::Kill:
+      return "kill";
+    case LeftoverPolicy::Keep:
+      return "keep";
+  }
+  return "wait";
+}
+
 const char* mode_text(OutputMode mode) {
   switch (mode) {
     case OutputMode::Lines:
@@ -295,6 +307,7 @@ std::string plan_json(const Plan& plan) {
       {"hang_timeout_s",
        agent.hang_timeout.count() == 0 ? Json(nullptr) : Json(in_seconds(agent.hang_timeout))},
       {"shutdown_timeout_s", in_seconds(agent.shutdown_timeout)},
+      {"leftovers", leftovers_text(agent.leftovers)},
       {"termination_signals", agent.termination_signals},
       {"report", or_null(plan.report_file)},
       {"events", plan.agent.events_file.empty() ? Json(nullptr) : Json(plan.agent.events_file)},

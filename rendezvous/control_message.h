@@ -65,6 +65,9 @@ struct Stopped {
   int round = 0;
   std::vector<AgedFailure> failures{};
   std::size_t left_out = 0;  // failures beyond what a message carries
+  // Why this node cannot run another round, such as a process that SIGKILL does not end. Empty: it
+  // can.
+  std::string unusable{};
   bool operator==(const Stopped&) const = default;
 };
 // Somebody sent a termination signal to this agent.

@@ -163,6 +163,7 @@ void fields(Archive& archive, Stopped& stopped) {
   archive.list(stopped.failures, kMostFailures,
                [](auto& each, AgedFailure& failure) { fields(each, failure); });
   archive.integer(stopped.left_out, kCount);
+  archive.text(stopped.unusable, kSentenceBytes);
 }
 template <typename Archive>
 void fields(Archive& archive, Signalled& signalled) {

@@ -148,8 +148,8 @@ void Output::Impl::take_last() {
     stream.close();
   });
   if (held > 0)
-    log_.info("workers' pipes closed, their descendants still hold them count=" +
-              std::to_string(held));
+    log_.debug("closed pipes that processes of the workers still hold count=" +
+               std::to_string(held));
 }
 
 void Output::Impl::check_drained() {

@@ -123,6 +123,7 @@ void MemberTurn::handle(const OwnStopped& own) {
   }
   for (const AgedFailure& aged : own.failures)
     state_.own_failures.add(aged.failure, now_ - aged.age);
+  state_.unusable = own.unusable;
   if (state_.phase == Phase::Parting)
     return state_.signal ? end(lost_ending(state_, *state_.lost_reason)) : rejoin();
   if (state_.phase == Phase::Ending)
@@ -137,6 +138,7 @@ void MemberTurn::handle(const OwnStopped& own) {
         {entry.failure,
          std::chrono::duration_cast<std::chrono::microseconds>(now_ - entry.moment)});
   stopped.left_out = state_.own_failures.left_out();
+  stopped.unusable = state_.unusable;
   say(std::move(stopped));
   if (state_.signal) leave(std::nullopt);
 }

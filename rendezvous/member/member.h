@@ -107,6 +107,7 @@ struct OwnSuccess {
 struct OwnStopped {
   int round = 0;
   std::vector<AgedFailure> failures{};
+  std::string unusable{};  // as in Stopped
 };
 struct OwnSignal {
   int signal = 0;
@@ -185,6 +186,7 @@ struct MemberState {
   std::optional<Time> first_world;
   FailureList own_failures;        // reported in this round
   std::optional<int> signal;       // passed on
+  std::string unusable;            // why it cannot run another round; empty: it can
   std::optional<Outcome> outcome;  // Ending; absent: the coordinator was lost, by last_trouble
 };
 

@@ -133,6 +133,9 @@ void MemberTurn::part(const std::string& reason) {
 }
 
 void MemberTurn::rejoin() {
+  if (!state_.unusable.empty())
+    return end(lost_ending(
+        state_, *state_.lost_reason + "; this node does not join again: " + state_.unusable));
   state_.rejoin_by =
       now_ + (has_seats() ? state_.spec.join.join_timeout : state_.heartbeat_timeout);
   state_.seeking.lost_term = state_.seeking.term;

@@ -21,6 +21,7 @@
 //     node lost     the round is stopped and another begun, which uses up no restart
 //     a failure     a node that fails too often in a row (exclusion.h) gets its own outcome and is
 //                   not let in again; not the coordinator's
+//     unusable      a node that cannot run another round (Stopped) leaves for good, as above
 //     Signalled     the same, while enough are left; its sender alone gets the outcome. The
 //                   coordinator's own node goes so if there is a successor: then all are let go
 //                   once they have stopped, and join that one. Else as below.
@@ -52,6 +53,8 @@
 //          is the coordinator's clock less the age its node gave; the earliest is the root cause,
 //          so a node that was slow to tell is not taken for a victim. Ages reach back to the
 //          round's start at most.
+// Unusable: where a process survives SIGKILL no other round begins. In a fixed world the job ends
+//          (NodeLost), if it would have gone on; likewise if it is the coordinator's own node.
 // Restart: counted here, once for the job, after a pause if one is asked for (restart_policy.h); a
 //          lost node or a signal ends the job instead. What stopped the round first counts.
 // Cost:    O(1) an event, O(nodes) a transition or sweep; a node's messages are O(1) bytes.
@@ -87,6 +90,7 @@ struct RoundNode {
   Presence presence = Presence::Absent;
   bool is_done = false;  // Running: all returned 0; Stopping: all stopped
   bool has_returned = false;
+  std::string unusable{};  // Stopping: why it cannot run another round; empty: it can
   Peer peer = 0;
   Time heard;
   Hello hello;

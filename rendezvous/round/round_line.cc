@@ -249,10 +249,11 @@ void RoundTurn::leave_out_culprit() {
   if (self.hello.is_host)
     return log(LogLevel::Warning,
                name_of(node) + " is not left out, as the others have joined it: " + reason);
-  leave_out_node(node, reason);
+  leave_out_node(node, reason, WorkersFailed{state_.failures.failures()});
 }
 
-void RoundTurn::leave_out_node(int node, std::string reason) {
+// `ending` is what the node itself is told.
+void RoundTurn::leave_out_node(int node, std::string reason, Ending ending) {
   const RoundNode& self = node_at(node);
   if (is_left_out(state_.exclusions, self.id)) return;
   LeftOut told{node, self.hello.host, state_.round, std::move(reason)};
@@ -261,7 +262,6 @@ void RoundTurn::leave_out_node(int node, std::string reason) {
   state_.last_loss.reset();
   const NodeLeftOut message{std::move(told)};
   send_all(message);
-  const Ending ending = WorkersFailed{state_.failures.failures()};
   if (self.presence == Presence::Present) vacate(node, ending);
   std::vector<Peer> back;  // it was lost meanwhile, and has come back
   for (const auto& [peer, candidate] : state_.line) {

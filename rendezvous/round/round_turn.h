@@ -57,6 +57,7 @@ class RoundTurn {
   void end_with(Ending ending, std::string cause);
   void conclude_if_stopped();
   void restart();
+  bool leave_out_unusable();
   bool can_do_without(int node) const;
   void check_failed();
   bool ends_by_failure() const;
@@ -115,7 +116,7 @@ class RoundTurn {
   std::optional<int> leaving_host() const;
   void step_down();
   void leave_out_culprit();
-  void leave_out_node(int node, std::string reason);
+  void leave_out_node(int node, std::string reason, Ending ending);
   void form_world(bool is_at_once);
   void line_sweep();
   void waited_too_long();

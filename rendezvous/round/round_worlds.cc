@@ -31,6 +31,7 @@ void RoundTurn::begin_world() {
   for (int node = 0; node < static_cast<int>(state_.nodes.size()); ++node) {
     node_at(node).is_done = false;
     node_at(node).has_returned = false;
+    node_at(node).unusable.clear();
     send(node_at(node).peer, WorldReady{world_of(state_, node)});
   }
 }
@@ -87,6 +88,7 @@ void RoundTurn::say(int node, const Stopped& stopped) {
     if (!add_failure(node, aged)) return;
   }
   state_.failures.add_left_out(stopped.left_out);
+  node_at(node).unusable = stopped.unusable;
   if (state_.phase == RoundPhase::Running)
     stop_round("workers on " + name_of(node) + " failed", true);
   mark_done(node);
@@ -146,14 +148,35 @@ void RoundTurn::end_with(Ending ending, std::string cause) {
 void RoundTurn::conclude_if_stopped() {
   if (state_.phase != RoundPhase::Stopping || state_.pending_count > 0) return;
   if (state_.ending) return finish(*std::exchange(state_.ending, std::nullopt));
-  if (state_.is_failure) return restart();
+  if (state_.is_failure && ends_by_failure()) return restart();
   // It was stopped for a newcomer at the very moment when its work was done.
   const bool is_success =
       state_.failures.empty() && std::all_of(state_.nodes.begin(), state_.nodes.end(),
                                              [](const auto& node) { return node.has_returned; });
   if (is_success && state_.is_checked) return finish(Succeeded{});
+  if (!leave_out_unusable()) return;
+  if (state_.is_failure) return restart();
   if (is_success) state_.is_checked = true;
   next_world();
+}
+
+// Another round is about to begin. False: the job has ended instead.
+bool RoundTurn::leave_out_unusable() {
+  for (int node = 0; node < static_cast<int>(state_.nodes.size()); ++node) {
+    const RoundNode& self = node_at(node);
+    if (self.presence != Presence::Present || self.unusable.empty()) continue;
+    if (self.leave_signal) continue;  // leaves anyway
+    NodeLost lost{node, self.hello.host, is_elastic() && self.hello.is_host, self.unusable};
+    if (!state_.failures.empty()) {
+      const Failure& failure = state_.failures.first();
+      lost.reason += "; before that, rank " + std::to_string(failure.rank) +
+                     " failed: " + to_string(failure.status);
+    }
+    if (!is_elastic() || self.hello.is_host) return finish(std::move(lost)), false;
+    leave_out_node(node, self.unusable, lost);
+    state_.last_loss = std::move(lost);  // leave_out_node() cleared it
+  }
+  return true;
 }
 
 void RoundTurn::restart() {
@@ -192,7 +215,8 @@ void RoundTurn::check_failed() {
   const std::vector<Failure> failures = state_.failures.failures();
   for (const Failure& failure : failures) {
     if (!can_do_without(failure.node_rank)) return finish(WorkersFailed{failures});
-    leave_out_node(failure.node_rank, "the preflight check found a problem with it");
+    leave_out_node(failure.node_rank, "the preflight check found a problem with it",
+                   WorkersFailed{failures});
   }
   next_world();
 }

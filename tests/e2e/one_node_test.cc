@@ -194,6 +194,70 @@ TEST_CASE("a worker that ignores TERM is killed when the shutdown timeout is ove
   CHECK_FALSE(ended.timed_out);
 }
 
+// A bash wrapper without exec: SIGTERM ends it at once, and its child writes a checkpoint.
+const std::string kSavesOnTerm =
+    "trap 'sleep 2; echo saved >> $FILE; exit 0' TERM; echo x >> $FILE; while :; do sleep 0.01; "
+    "done";
+
+TEST_CASE("a wrapped worker has the shutdown timeout to write its checkpoint") {
+  TemporaryDirectory directory;
+  Launch launch = shell_job(
+      {"--standalone", "--nproc_per_node=2"},
+      "[ $RANK = 1 ] && { until [ -s $FILE ]; do sleep 0.01; done; exit 3; }; sh -c \"$CHILD\"; :");
+  launch.environment["FILE"] = directory.file("checkpoint");
+  launch.environment["CHILD"] = kSavesOnTerm;
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK(read_file(directory.file("checkpoint")) == "x\nsaved\n");
+}
+
+TEST_CASE("background work is waited for after success, and named once") {
+  TemporaryDirectory directory;
+  Launch launch = shell_job({"--standalone"}, "(sleep 2; echo done > $FILE) & exit 0");
+  launch.environment["FILE"] = directory.file("upload");
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(read_file(directory.file("upload")) == "done\n");
+  CHECK(count_of(ended.err, "--leftovers=keep") == 1);
+  CHECK(count_of(ended.err, "rank 0") == 1);
+  CHECK(count_of(ended.err, "\n") == 1);
+}
+
+TEST_CASE("with --leftovers=kill background work is terminated, and named once") {
+  const Ended ended = run(shell_job({"--standalone", "--leftovers=kill"}, "sleep 600 & exit 0"));
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(count_of(ended.err, "\n") == 1);
+  CHECK_THAT(ended.err, ContainsSubstring("terminated a leftover process: pid"));
+}
+
+TEST_CASE("with --leftovers=keep, and under the name torchrun, background work outlives drun") {
+  const bool is_torchrun = GENERATE(false, true);
+  TemporaryDirectory directory;
+  Launch launch =
+      shell_job(is_torchrun ? Words{"--standalone"} : Words{"--standalone", "--leftovers=keep"},
+                "(until [ -e $DIR/go ]; do sleep 0.01; done; echo done > $DIR/out) "
+                "> /dev/null 2>&1 & exit 0");
+  launch.environment["DIR"] = directory.path();
+  if (is_torchrun) {
+    launch.argv[0] = directory.file("torchrun");
+    std::filesystem::create_symlink(drun_program(), launch.argv[0]);
+  }
+  const Ended ended = run(launch);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(count_of(ended.err, "left a leftover process running: pid") == 1);
+  write_file(directory.file("go"), "");
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  const std::string out = directory.file("out");
+  while (!(std::filesystem::exists(out) && read_file(out) == "done\n") &&
+         std::chrono::steady_clock::now() < deadline)
+    usleep(10'000);
+  CHECK(std::filesystem::exists(out));
+}
+
 TEST_CASE("a failed round is followed by another, until the restarts are used up") {
   TemporaryDirectory directory;
   const auto [failing, code] = GENERATE(table<std::string, int>({{"2", 0}, {"9", 7}}));

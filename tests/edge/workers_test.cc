@@ -28,7 +28,14 @@ struct WorkersRecorder : Workers::Listener {
     failures.push_back(end);
     if (on_failed) on_failed();
   }
-  void on_all_succeeded() override { ++successes; }
+  void on_all_succeeded() override {
+    ++successes;
+    if (on_success) on_success();
+  }
+  void on_waiting(const LeftoverList& processes, milliseconds) override {
+    if (processes.count > 0) ++waits;
+    if (on_waiting_for) on_waiting_for();
+  }
   void on_all_gone(const Leftovers& left) override {
     ++gone;
     leftovers = left;
@@ -55,6 +62,9 @@ struct WorkersRecorder : Workers::Listener {
   std::vector<Command> commands;
   std::vector<WorkerEnd> failures;
   std::function<void()> on_failed;
+  std::function<void()> on_success;
+  std::function<void()> on_waiting_for;
+  int waits = 0;
   int successes = 0;
   int gone = 0;
   int next_rounds = 0;
@@ -212,40 +222,107 @@ TEST_CASE("signals are passed on to workers and change nothing else") {
   CHECK(recorder.successes == 1);
 }
 
-TEST_CASE("what workers leave running after success is ended and told") {
-  WorkersRecorder recorder;
+TEST_CASE("the processes that workers leave running after success are terminated and reported") {
+  const auto policy = GENERATE(LeftoverPolicy::Wait, LeftoverPolicy::Kill);
+  WorkersSpec spec{.shutdown_timeout = milliseconds(200), .leftovers = policy};
+  WorkersRecorder recorder(spec);
   recorder.run({tree("leave"), tree("leave")});
   CHECK(recorder.successes == 1);
   CHECK(recorder.gone == 1);
-  CHECK(recorder.leftovers.stopped_count == 12);
-  CHECK(recorder.leftovers.stopped[0].name == "tree");
-  CHECK(recorder.leftovers.unkillable_count == 0);
+  CHECK(recorder.leftovers.terminated.count == 12);
+  CHECK(recorder.leftovers.terminated.listed[0].name == "tree");
+  CHECK(recorder.leftovers.unkillable.count == 0);
   CHECK_FALSE(has_children());
 }
 
-TEST_CASE("a helper that ends shortly after its worker is no leftover") {
-  WorkersSpec spec;
-  spec.settle_timeout = milliseconds(20'000);
-  WorkersRecorder recorder(spec);
-  recorder.run({shell("sleep 0.03 & exit 0")});
+TEST_CASE("a process that finishes after its worker is waited for, and reported once") {
+  WorkersRecorder recorder;
+  Pipe pipe;
+  recorder.run({reporting(pipe, "(sleep 2; echo uploaded) & exit 0")});
+  CHECK(pipe.read_all() == "uploaded\n");
+  CHECK(recorder.successes == 1);
+  CHECK(recorder.gone == 1);
+  CHECK(recorder.waits == 1);
   CHECK(recorder.leftovers == Leftovers{});
   CHECK(recorder.took <
         test::scaled(milliseconds(15'000)));  // it was not waited for any longer than it ran
 }
 
-TEST_CASE("a tool of the agent's own is ended with the workers, and is nothing that they left") {
+TEST_CASE("a stop ends the wait for leftover processes") {
+  WorkersRecorder recorder;
+  Pipe pipe;
+  recorder.at(milliseconds(0), [&] {
+    pipe.read_line();
+    recorder.on_waiting_for = [&] { recorder.workers.stop(SIGINT); };
+  });
+  recorder.run({reporting(pipe, "(trap 'exit 0' INT; while :; do sleep 0.01; done) & echo up")});
+  CHECK(recorder.gone == 1);
+  CHECK(recorder.took < milliseconds(15'000));
+  CHECK_FALSE(has_children());
+}
+
+TEST_CASE("kept processes are named and run on, until a stop") {
+  WorkersRecorder recorder({.leftovers = LeftoverPolicy::Keep});
+  Command worker = shell("sleep 100 & exit 0");
+  worker.environment = {{"RANK", "7"}};
+  recorder.run({worker});
+  REQUIRE(recorder.gone == 1);
+  REQUIRE(recorder.leftovers.kept.count == 1);
+  CHECK(recorder.leftovers.kept.listed[0].name == "sleep");
+  CHECK(recorder.leftovers.kept.listed[0].rank == 7);
+  CHECK(kill(recorder.leftovers.kept.listed[0].pid, 0) == 0);
+  CHECK(recorder.workers.has_kept());
+  recorder.workers.stop();
+  recorder.io.restart();
+  recorder.io.run_for(std::chrono::seconds(20));
+  CHECK(recorder.gone == 2);
+  CHECK(recorder.leftovers.kept.count == 0);
+  CHECK_FALSE(recorder.workers.has_kept());
+  CHECK_FALSE(has_children());
+}
+
+// A shell without exec dies from the SIGTERM that goes to its process group; its child handles it.
+TEST_CASE("a stopped worker's child has the whole shutdown timeout when its leader is gone") {
+  const bool is_failure = GENERATE(false, true);
+  WorkersRecorder recorder;
+  Pipe pipe;
+  const std::string child =
+      "trap 'sleep 2; echo saved; exit 0' TERM; echo up; while :; do sleep 0.01; done";
+  const auto begin = [&] { pipe.read_line(); };
+  std::vector<Command> workers{reporting(pipe, "sh -c \"" + child + "\"; exit 0")};
+  if (is_failure) {
+    Pipe* const up = &pipe;
+    recorder.at(milliseconds(0), [&, up] {
+      up->read_line();
+      kill(recorder.workers.pids()[1], SIGKILL);
+    });
+    workers.push_back(shell("exec sleep 60"));
+  } else {
+    recorder.at(milliseconds(0), [&] {
+      begin();
+      recorder.workers.stop();
+    });
+  }
+  recorder.run(workers);
+  CHECK(pipe.read_all() == "saved\n");
+  CHECK(recorder.gone == 1);
+  CHECK(recorder.failures.size() == (is_failure ? 1 : 0));
+  CHECK(recorder.took < milliseconds(15'000));  // the round is over when nothing is left
+}
+
+TEST_CASE("a tool of the agent's own is ended with the workers, and is no leftover process") {
   for (const bool is_own : {true, false}) {
-    WorkersRecorder recorder;
-    recorder.on_failed = [&] {
+    WorkersRecorder recorder({.shutdown_timeout = milliseconds(300)});
+    recorder.on_success = [&] {
       const auto spawned = spawn(shell("trap '' TERM; sleep 100"));
       const auto* tool = std::get_if<Spawned>(&spawned);
       REQUIRE(tool != nullptr);
       close(tool->pidfd);
       if (is_own) recorder.workers.disregard_group(tool->pid);
     };
-    recorder.run({shell("exit 1")});
+    recorder.run({shell("exit 0")});
     CHECK(recorder.gone == 1);
-    CHECK((recorder.leftovers.stopped_count == 0) == is_own);
+    CHECK((recorder.leftovers.terminated.count == 0) == is_own);
     CHECK_FALSE(has_children());
   }
 }

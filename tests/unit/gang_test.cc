@@ -17,10 +17,17 @@ std::string name(const Action& action) {
       Overloaded{
           [](const SignalAll& all) { return "signal " + std::to_string(all.signal); },
           [](const KillAll&) { return std::string("kill"); },
-          [](const Look&) { return std::string("look"); },
+          [](const CheckIfGone&) { return std::string("check"); },
           [](const ReportFailure& one) { return "failed " + std::to_string(one.local_rank); },
           [](const ReportSuccess&) { return std::string("succeeded"); },
-          [](const ReportGone& gone) { return std::string(gone.is_clean ? "gone" : "gave up"); },
+          [](const ReportWaiting& waiting) {
+            return "waiting " + std::to_string(waiting.time_left.count());
+          },
+          [](const ReportGone& gone) {
+            return std::string(gone.end == RoundEnd::Clean  ? "gone"
+                               : gone.end == RoundEnd::Kept ? "kept"
+                                                            : "gave up");
+          },
       },
       action);
 }
@@ -43,107 +50,155 @@ struct Round {
 
 using Names = std::vector<std::string>;
 
-Round running(int workers, milliseconds shutdown = milliseconds(30'000)) {
-  Round round{.state = {.times = {.shutdown = shutdown}}};
-  CHECK(round(Began{workers}).empty());
+Round running(int workers, milliseconds shutdown = milliseconds(30'000),
+              LeftoverPolicy leftovers = LeftoverPolicy::Wait) {
+  Round round{.state = {.times = {.shutdown = shutdown}, .leftovers = leftovers}};
+  CHECK(round(Started{workers}).empty());
   return round;
 }
 
-const WorkerEnded kGood0{.local_rank = 0, .succeeded = true};
-const WorkerEnded kGood1{.local_rank = 1, .succeeded = true};
-const WorkerEnded kBad0{.local_rank = 0};
-const WorkerEnded kStopped1{.local_rank = 1, .own = false};
+const WorkerExited kGood0{.local_rank = 0, .succeeded = true};
+const WorkerExited kGood1{.local_rank = 1, .succeeded = true};
+const WorkerExited kBad0{.local_rank = 0};
+const WorkerExited kStopped1{.local_rank = 1, .before_stop = false};
 
 }  // namespace
 
 TEST_CASE("a round in which every worker returns 0 succeeds and is gone when nothing is left") {
   Round round = running(2);
   CHECK(round(kGood1).empty());
-  CHECK(round(kGood0) == Names{"succeeded", "look"});
-  CHECK(round(NothingLeft{}) == Names{"gone"});
+  CHECK(round(kGood0) == Names{"succeeded", "check"});
+  CHECK(round(AllGone{}) == Names{"gone"});
   CHECK(round.state.phase == Phase(Idle{}));
   CHECK_FALSE(deadline(round.state));
 }
 
-TEST_CASE("after success leftovers get time to end, TERM, time again, and KILL") {
+TEST_CASE("after success leftover processes get the shutdown timeout, then TERM, then KILL") {
   Round round = running(1);
   round(kGood0);
-  CHECK(round.after(milliseconds(99)).empty());
-  CHECK(round.after(milliseconds(1)) == Names{"signal 15", "look"});
-  CHECK(round.after(milliseconds(499)).empty());
-  CHECK(round.after(milliseconds(1)) == Names{"kill", "look"});
-  CHECK(round(NothingLeft{}) == Names{"gone"});
+  CHECK(round.after(milliseconds(999)).empty());
+  CHECK(round.after(milliseconds(1)) == Names{"waiting 29000"});
+  CHECK(round.after(milliseconds(28'999)).empty());
+  CHECK(round.after(milliseconds(1)) == Names{"signal 15", "check"});
+  CHECK(round.after(milliseconds(4'999)).empty());
+  CHECK(round.after(milliseconds(1)) == Names{"kill", "check"});
+  CHECK(round(AllGone{}) == Names{"gone"});
+}
+
+TEST_CASE("a round that waits for leftover processes is over when they have finished") {
+  Round round = running(1);
+  round(kGood0);
+  round.after(milliseconds(1'000));
+  CHECK(round(AllGone{}) == Names{"gone"});
+  CHECK_FALSE(deadline(round.state));
+}
+
+TEST_CASE("with kill leftover processes get TERM at once and KILL after the shutdown timeout") {
+  Round round = running(1, milliseconds(2'000), LeftoverPolicy::Kill);
+  CHECK(round(kGood0) == Names{"succeeded", "signal 15", "check"});
+  CHECK(round.after(milliseconds(1'999)).empty());
+  CHECK(round.after(milliseconds(1)) == Names{"kill", "check"});
+  Round at_once = running(1, milliseconds(0), LeftoverPolicy::Kill);
+  CHECK(at_once(kGood0) == Names{"succeeded", "kill", "check"});
+}
+
+TEST_CASE("with keep the round ends beside its leftover processes, which a stop still ends") {
+  Round round = running(1, milliseconds(2'000), LeftoverPolicy::Keep);
+  CHECK(round(kGood0) == Names{"succeeded", "check"});
+  CHECK(round.after(milliseconds(100)) == Names{"kept"});
+  CHECK_FALSE(deadline(round.state));
+  SECTION("they finish") {
+    CHECK(round(AllGone{}).empty());
+    CHECK(round.state.phase == Phase(Idle{}));
+  }
+  SECTION("a stop") {
+    CHECK(round(StopRequested{}) == Names{"signal 15", "check"});
+    CHECK(round.after(milliseconds(2'000)) == Names{"kill", "check"});
+    CHECK(round(AllGone{}) == Names{"gone"});
+  }
+}
+
+TEST_CASE("a stop ends the wait for leftover processes") {
+  Round round = running(1, milliseconds(2'000));
+  round(kGood0);
+  CHECK(round(StopRequested{2}) == Names{"signal 2", "check"});
+  CHECK(round.after(milliseconds(1'999)).empty());
+  CHECK(round.after(milliseconds(1)) == Names{"kill", "check"});
 }
 
 TEST_CASE("a failed worker stops the others at once and is reported, once") {
   Round round = running(2);
-  CHECK(round(kBad0) == Names{"signal 15", "failed 0"});
+  CHECK(round(kBad0) == Names{"signal 15", "check", "failed 0"});
   CHECK(deadline(round.state) == round.now + milliseconds(30'000));
-  CHECK(round(kStopped1) == Names{"signal 15", "look"});
-  CHECK(round(NothingLeft{}) == Names{"gone"});
+  CHECK(round(kStopped1) == Names{"check"});
+  CHECK(round(AllGone{}) == Names{"gone"});
 }
 
 TEST_CASE("a worker that had failed before our signal is a failure, one we stopped is not") {
   Round round = running(3);
   round(kBad0);
-  CHECK(round(WorkerEnded{.local_rank = 2}) == Names{"failed 2"});
-  CHECK(round(kStopped1) == Names{"signal 15", "look"});
+  CHECK(round(WorkerExited{.local_rank = 2}) == Names{"failed 2"});
+  CHECK(round(kStopped1).empty());
 }
 
 TEST_CASE("workers that do not go are killed at the shared deadline") {
   Round round = running(2, milliseconds(200));
-  CHECK(round(StopAsked{2}) == Names{"signal 2"});
+  CHECK(round(StopRequested{2}) == Names{"signal 2", "check"});
   CHECK(round.after(milliseconds(199)).empty());
-  CHECK(round.after(milliseconds(1)) == Names{"kill", "look"});
-  CHECK(round(NothingLeft{}).empty());  // not yet: two are to be reaped
+  CHECK(round.after(milliseconds(1)) == Names{"kill", "check"});
+  CHECK(round(AllGone{}).empty());  // not yet: two are to be reaped
   CHECK(round(kStopped1).empty());
-  CHECK(round(WorkerEnded{.own = false}) == Names{"look"});
-  CHECK(round(NothingLeft{}) == Names{"gone"});
+  CHECK(round(WorkerExited{.before_stop = false}) == Names{"check"});
+  CHECK(round(AllGone{}) == Names{"gone"});
 }
 
-TEST_CASE("descendants of stopped workers wait for the shared deadline at most") {
-  Round round = running(1, milliseconds(200));
-  round(StopAsked{});
+TEST_CASE("the deadline of a stop stays the same when every worker has exited before it") {
+  Round round = running(1, milliseconds(30'000));
+  round(StopRequested{});
   round.now += milliseconds(150);
-  CHECK(round(WorkerEnded{.own = false}) == Names{"signal 15", "look"});
-  CHECK(round.after(milliseconds(50)) == Names{"kill", "look"});
+  CHECK(round(WorkerExited{.before_stop = false}) == Names{"check"});
+  CHECK(round.after(milliseconds(29'849)).empty());
+  SECTION("a process that needs all of it") {
+    CHECK(round.after(milliseconds(1)) == Names{"kill", "check"});
+  }
+  SECTION("nothing is left") { CHECK(round(AllGone{}) == Names{"gone"}); }
 }
 
 TEST_CASE("a shutdown timeout of 0 kills at once") {
   Round stopped = running(2, milliseconds(0));
-  CHECK(stopped(StopAsked{}) == Names{"kill", "look"});
+  CHECK(stopped(StopRequested{}) == Names{"kill", "check"});
   Round failed = running(2, milliseconds(0));
-  CHECK(failed(kBad0) == Names{"kill", "look", "failed 0"});
+  CHECK(failed(kBad0) == Names{"kill", "check", "failed 0"});
 }
 
 TEST_CASE("a kill skips the wait from wherever it is asked") {
   Round round = running(2);
   const int before = GENERATE(0, 1, 2);
-  if (before == 1) round(StopAsked{});
+  if (before == 1) round(StopRequested{});
   if (before == 2) round(kGood0), round(kGood1);
-  CHECK(round(KillAsked{}) == Names{"kill", "look"});
-  CHECK(round(KillAsked{}).empty());
+  CHECK(round(KillRequested{}) == Names{"kill", "check"});
+  CHECK(round(KillRequested{}).empty());
 }
 
 TEST_CASE("only the first stop counts") {
   Round round = running(2);
-  CHECK(round(StopAsked{15}) == Names{"signal 15"});
-  CHECK(round(StopAsked{2}).empty());
+  CHECK(round(StopRequested{15}) == Names{"signal 15", "check"});
+  CHECK(round(StopRequested{2}).empty());
 }
 
 TEST_CASE("killing is repeated, and given up after its limit") {
   Round round = running(1);
-  round(KillAsked{});
+  round(KillRequested{});
   int kills = 0;
   Names last;
   while (last != Names{"gave up"}) {
     last = round.after(milliseconds(50));
-    if (last == Names{"kill", "look"}) ++kills;
-    REQUIRE(round.now - kStart <= milliseconds(5'000));
+    if (last == Names{"kill", "check"}) ++kills;
+    REQUIRE(round.now - kStart <= milliseconds(30'000));
   }
-  CHECK(kills == 99);
-  CHECK(round(WorkerEnded{.own = false}).empty());  // dead at last: nobody's business
-  CHECK(round(Began{1}).empty());
+  CHECK(kills == 599);
+  CHECK(round(WorkerExited{.before_stop = false}).empty());  // gone at last
+  CHECK(round(Started{1}).empty());
 }
 
 TEST_CASE("in any order of events a round tells everyone to go, and is gone exactly once") {
@@ -152,7 +207,8 @@ TEST_CASE("in any order of events a round tells everyone to go, and is gone exac
   std::mt19937 random(seed);
   const auto chance = [&random](int percent) { return static_cast<int>(random() % 100) < percent; };
   const int workers = 1 + static_cast<int>(random() % 6);
-  Round round = running(workers, milliseconds(random() % 3 == 0 ? 0 : 200));
+  const LeftoverPolicy policy = GENERATE(LeftoverPolicy::Wait, LeftoverPolicy::Kill);
+  Round round = running(workers, milliseconds(random() % 3 == 0 ? 0 : 200), policy);
   std::vector<int> alive(static_cast<std::size_t>(workers));
   for (int rank = 0; rank < workers; ++rank) alive[static_cast<std::size_t>(rank)] = rank;
   bool was_told = false;
@@ -176,15 +232,16 @@ TEST_CASE("in any order of events a round tells everyone to go, and is gone exac
     const bool killing = std::holds_alternative<Killing>(round.state.phase);
     if (!alive.empty() && (killing || chance(10))) {
       std::swap(alive[random() % alive.size()], alive.back());
-      const WorkerEnded ended{
-          .local_rank = alive.back(), .succeeded = !was_told && chance(70), .own = !was_told};
+      const WorkerExited ended{.local_rank = alive.back(),
+                               .succeeded = !was_told && chance(70),
+                               .before_stop = !was_told};
       alive.pop_back();
-      if (ended.own && !ended.succeeded) failures.push_back(ended.local_rank);
+      if (ended.before_stop && !ended.succeeded) failures.push_back(ended.local_rank);
       feed(ended);
     }
-    if (chance(2)) feed(StopAsked{});
-    if (chance(1)) feed(KillAsked{});
-    if (alive.empty() && !any_orphan) feed(NothingLeft{});
+    if (chance(2)) feed(StopRequested{});
+    if (chance(1)) feed(KillRequested{});
+    if (alive.empty() && !any_orphan) feed(AllGone{});
     if (chance(30)) {
       round.now += milliseconds(random() % 40);
       feed(DeadlinePassed{});

@@ -122,6 +122,7 @@ const std::vector<Case> kCases{
        o.signals_to_handle = {"SIGTERM", "SIGUSR1"};
      }},
     {"shutdown-timeout", "1.5", [](Options& o) { o.shutdown_timeout = milliseconds(1500); }},
+    {"leftovers", "keep", [](Options& o) { o.leftovers = LeftoverPolicy::Keep; }},
     {"monitor-interval", "0.1", [](Options&) {}},
     {"start-method", "fork", [](Options&) {}},
     {"event-log-handler", "console", [](Options&) {}},

@@ -397,6 +397,26 @@ TEST_CASE("under the name torchrun workers inherit standard input, unless --stdi
   CHECK(plan_of(options).agent.worker.stdin_source == StdinSource::DevNull);
 }
 
+TEST_CASE("leftover processes are waited for, or kept under the name torchrun") {
+  Options options = running("train");
+  CHECK(plan_of(options).agent.leftovers == LeftoverPolicy::Wait);
+  options.invoked_as = "torchrun";
+  CHECK(plan_of(options).agent.leftovers == LeftoverPolicy::Keep);
+  options.leftovers = LeftoverPolicy::Kill;
+  CHECK(plan_of(options).agent.leftovers == LeftoverPolicy::Kill);
+}
+
+TEST_CASE("torchrun's variable bounds the wait for processes that SIGKILL does not end") {
+  const auto timeout = [](const std::string& value) {
+    return plan_of(running("train"),
+                   train_host({}, {{"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", value}}))
+        .agent.unkillable_timeout;
+  };
+  CHECK(timeout("2.5") == std::chrono::milliseconds(2500));
+  for (const std::string value : {"", "0", "-1", "soon"})
+    CHECK(timeout(value) == AgentSpec{}.unkillable_timeout);
+}
+
 TEST_CASE("torchrun's name changes the exit codes, and --exit-code decides") {
   Options options = running("train");
   CHECK(plan_of(options).exit_codes == ExitCodeStyle::Drun);

@@ -95,6 +95,7 @@ TEST_CASE("the plan as JSON has every field of its schema") {
   CHECK(json["output"]["streams"][1]["stderr"] == "file");
   CHECK(json["stdin"] == "none");
   CHECK(json["shutdown_timeout_s"] == 30.0);
+  CHECK(json["leftovers"] == "wait");
   CHECK(json["termination_signals"] == nlohmann::json{15});
   CHECK(json["report"] == "r.json");
   CHECK(json["cannot_start"] == "no");
