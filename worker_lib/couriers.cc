@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <string>
 #include <utility>
+
+#include "drun/backend.h"
 
 namespace drun::worker {
 namespace {
@@ -17,15 +20,48 @@ constexpr int kIdleTicks = 100;
 
 }  // namespace
 
+void Couriers::start() {
+  watcher_.start();
+  const std::size_t open = open_;
+  if (without_thread_ == 0 &&
+      (open < kMostWithoutThread || threads_.try_reserve(open - kMostWithoutThread + 1))) {
+    return;
+  }
+  throw BackendFailure(WorkerError::Kind::System, std::nullopt,
+                       "no thread can be started for another message: " + std::to_string(open) +
+                           " wait for one; wait for some of them, or raise the limit on "
+                           "processes (ulimit -u, or the cgroup's pids.max)");
+}
+
 std::shared_ptr<Errand> Couriers::send(Errand::Deed deed) {
-  const auto self = std::make_shared<std::weak_ptr<Errand>>();
-  auto errand = std::make_shared<Errand>(std::move(deed), [this, self] {
-    if (std::shared_ptr<Errand> open = std::exchange(*self, {}).lock()) {
-      threads_.submit([open = std::move(open)] { open->run(); });
+  // Goes with the question, when the errand begins.
+  struct Asked {
+    explicit Asked(Couriers& couriers) : owner(couriers) { ++owner.open_; }
+    ~Asked() {
+      --owner.open_;
+      if (is_without_thread) --owner.without_thread_;
     }
+    Asked(const Asked&) = delete;
+    Asked& operator=(const Asked&) = delete;
+    void give_thread() {
+      std::shared_ptr<Errand> open = self.lock();
+      if (has_thread || !open) return;
+      has_thread = owner.threads_.try_submit([open = std::move(open)] { open->run(); });
+      const bool was_without_thread = std::exchange(is_without_thread, !has_thread);
+      if (is_without_thread && !was_without_thread) ++owner.without_thread_;
+      if (was_without_thread && !is_without_thread) --owner.without_thread_;
+    }
+    Couriers& owner;
+    std::weak_ptr<Errand> self{};
+    bool has_thread = false;
+    bool is_without_thread = false;
+  };
+  const auto asked = std::make_shared<Asked>(*this);
+  auto errand = std::make_shared<Errand>(std::move(deed), [asked] {
+    asked->give_thread();
     return false;
   });
-  *self = errand;
+  asked->self = errand;
   look_after(errand);
   return errand;
 }
@@ -33,7 +69,11 @@ std::shared_ptr<Errand> Couriers::send(Errand::Deed deed) {
 void Couriers::look_after(std::shared_ptr<Errand> errand) {
   const std::lock_guard lock(mutex_);
   fresh_.push_back(std::move(errand));
-  if (!std::exchange(is_watching_, true)) return watcher_.submit([this] { watch(); });
+  if (!is_watching_) {
+    watcher_.start();
+    is_watching_ = true;
+    return watcher_.submit([this] { watch(); });
+  }
   if (is_slow_) changed_.notify_one();
 }
 

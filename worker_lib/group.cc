@@ -20,6 +20,13 @@ using worker::to_string;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kReportTime{1000};
+// A store that answers has done so by then.
+constexpr Milliseconds kPromptTime{100};
+// The kernel closes a process's connections before it reports the end of the process.
+constexpr Milliseconds kConfirmTime{500};
+constexpr Milliseconds kBetweenLooks{20};
+// Backends that keep deadlines by themselves say more than the group can, and have this long to.
+constexpr Milliseconds kBackstop{1000};
 constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
 
 std::string time_text(Milliseconds time) { return " (" + std::to_string(time.count()) + " ms)"; }
@@ -39,10 +46,48 @@ BackendFailure too_late(Milliseconds time, std::optional<int> peer, bool is_debu
 
 ProcessGroup::Group::Group(worker::GroupParts parts)
     : parts_(std::move(parts)), fork_generation_(worker::fork_generation()) {
+  has_ended_.resize(static_cast<std::size_t>(parts_.size));
   std::vector<Lifeline> lifelines = parts_.backend->lifelines();
-  if (lifelines.empty()) return;
-  lifelines_ = parts_.job->watch.add_lifelines(
-      std::move(lifelines), [this](int rank) { parts_.backend->tell_lost(rank); });
+  // Others, as Gloo, see ends by themselves, in order with the data that was sent before.
+  is_backend_told_ = !lifelines.empty();
+  for (int rank = 0; rank < parts_.size; ++rank) {
+    const int fd = parts_.job->processes.fd(parts_.world_ranks[static_cast<std::size_t>(rank)]);
+    if (fd >= 0) lifelines.push_back({fd, rank});
+  }
+  try {
+    if (parts_.size > 1) parts_.job->watch.start();
+    if (lifelines.empty()) return;
+    lifelines_ =
+        parts_.job->watch.add_lifelines(std::move(lifelines), [this](int rank) { on_end(rank); });
+  } catch (const BackendFailure& failure) {
+    throw error(failure.kind, "init_process_group", failure.what());
+  }
+}
+
+void ProcessGroup::Group::on_end(int rank) {
+  {
+    const std::lock_guard lock(ending_);
+    has_ended_[static_cast<std::size_t>(rank)] = true;
+  }
+  if (is_backend_told_) parts_.backend->tell_lost(rank);
+}
+
+std::optional<int> ProcessGroup::Group::ended_rank(const std::vector<int>& ranks,
+                                                   Milliseconds time) {
+  {
+    const std::lock_guard lock(ending_);
+    for (const int rank : ranks) {
+      if (has_ended_[static_cast<std::size_t>(rank)]) return rank;
+    }
+  }
+  std::vector<int> in_world;
+  for (const int rank : ranks) {
+    in_world.push_back(parts_.world_ranks[static_cast<std::size_t>(rank)]);
+  }
+  const std::optional<int> ended = parts_.job->processes.ended(in_world, time);
+  if (!ended) return std::nullopt;
+  return ranks[static_cast<std::size_t>(std::find(in_world.begin(), in_world.end(), *ended) -
+                                        in_world.begin())];
 }
 
 ProcessGroup::Group::~Group() {
@@ -111,13 +156,14 @@ void ProcessGroup::Group::check_possible(const Message& message) const {
 
 template <typename Namer, typename Deed>
 auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Deed&& deed) {
-  std::optional<DeadlineGuard> guard;
-  if (!parts_.backend->keeps_deadlines()) {
-    guard.emplace(parts_.job->watch, limit.deadline, [this, operation = name(), limit] {
-      static_cast<void>(fail(operation, late(limit)));
-    });
-  }
+  const auto on_late = [&] { static_cast<void>(fail(name(), late(limit))); };
   try {
+    std::optional<DeadlineGuard> guard;
+    if (!parts_.backend->keeps_deadlines()) {
+      guard.emplace(parts_.job->watch, limit.deadline, on_late);
+    } else if (parts_.size > 1) {
+      guard.emplace(parts_.job->watch, limit.deadline + kBackstop, on_late);
+    }
     return deed();
   } catch (const BackendFailure& failure) {
     if (failure.kind != Kind::Timeout) throw fail(name(), failure);
@@ -145,8 +191,17 @@ void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Deed&& 
   guarded(name, limit, [&] { deed(turn); });
 }
 
+void ProcessGroup::Group::start_thread_of(const Name& name, const std::function<void()>& start) {
+  try {
+    start();
+  } catch (const BackendFailure& failure) {
+    throw error(failure.kind, name(), failure.what());
+  }
+}
+
 Work ProcessGroup::Group::queue(Name name, Limit limit,
                                 std::function<void(const Turn& turn)> deed) {
+  start_thread_of(name, [this] { executor_.start(); });
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
   ++unfinished_;
   const auto errand = std::make_shared<worker::Errand>(
@@ -184,6 +239,7 @@ std::optional<Work> ProcessGroup::Group::start_now(const Name& name, const Limit
                                                    const Call& call) {
   std::unique_lock running(running_, std::defer_lock);
   if (unfinished_ > 0 || !running.try_lock()) return std::nullopt;
+  start_thread_of(name, [this] { executor_.start(); });
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
   std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return begin(call, turn); });
   running.unlock();
@@ -214,6 +270,7 @@ Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
   Limit limit = admit(name, timeout);
   check_possible(message);
   limit.peer = message.peer;
+  start_thread_of(name, [this] { couriers_.start(); });
   const std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return post(message); });
   const std::optional<bool> is_done = transfer->is_done();
   if (!is_done) return Work(couriers_.send(finishing(name, limit, transfer)));
@@ -261,24 +318,55 @@ void ProcessGroup::Group::monitored_barrier(Timeout timeout, bool names_all) {
       return store.set(prefix + "all", "", left_until(deadline));
     }
     store.set(prefix + std::to_string(parts_.rank), "", left_until(deadline));
-    store.wait({prefix + "all"}, left_until(deadline));
+    if (wait_or_lose({prefix + "all"}, {0}, deadline)) return;
+    throw error(Kind::Timeout, name,
+                "rank 0 did not report in time that every rank is there; it names those missing");
+  } catch (const BackendFailure& failure) {
+    throw WorkerError({.kind = failure.kind,
+                       .rank = parts_.rank,
+                       .peer = failure.peer,
+                       .operation = name,
+                       .message = failure.what()});
   } catch (const WorkerError& failure) {
-    const bool is_late = failure.kind() == Kind::Timeout && parts_.rank != 0;
-    throw error(failure.kind(), name,
-                is_late ? "rank 0 did not say in time that all are there; it names who is missing"
-                        : failure.message());
+    if (failure.rank() == parts_.rank) throw;
+    throw error(failure.kind(), name, failure.message());
+  }
+}
+
+bool ProcessGroup::Group::wait_or_lose(const std::vector<std::string>& keys,
+                                       const std::vector<int>& ranks, Deadline deadline) {
+  constexpr Milliseconds kSlice{200};
+  std::vector<int> waited_for = ranks;
+  while (true) {
+    try {
+      parts_.store->wait(keys, std::min(left_until(deadline), kSlice));
+      return true;
+    } catch (const WorkerError& failure) {
+      if (failure.kind() != Kind::Timeout) throw;
+    }
+    while (const std::optional<int> lost = ended_rank(waited_for, Milliseconds(0))) {
+      const auto at = std::find(ranks.begin(), ranks.end(), *lost) - ranks.begin();
+      if (!parts_.store->has(keys[static_cast<std::size_t>(at)], kReportTime)) {
+        throw BackendFailure(
+            Kind::PeerLost, lost,
+            "the process of rank " + std::to_string(*lost) + " ended before it came to the barrier",
+            true);
+      }
+      std::erase(waited_for, *lost);  // it came, then ended
+    }
+    if (Deadline::clock::now() >= deadline) return false;
   }
 }
 
 void ProcessGroup::Group::wait_for_all(const std::string& prefix, Deadline deadline,
                                        bool names_all) {
   std::vector<std::string> keys;
-  for (int rank = 1; rank < parts_.size; ++rank) keys.push_back(prefix + std::to_string(rank));
-  try {
-    return parts_.store->wait(keys, left_until(deadline));
-  } catch (const WorkerError& failure) {
-    if (failure.kind() != Kind::Timeout) throw;
+  std::vector<int> others;
+  for (int rank = 1; rank < parts_.size; ++rank) {
+    keys.push_back(prefix + std::to_string(rank));
+    others.push_back(rank);
   }
+  if (wait_or_lose(keys, others, deadline)) return;
   std::vector<int> missing;
   for (int rank = 1; rank < parts_.size; ++rank) {
     if (parts_.store->has(keys[static_cast<std::size_t>(rank - 1)], kReportTime)) continue;
@@ -317,8 +405,10 @@ std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::v
                            .size = static_cast<int>(ranks.size()),
                            .label = label};
   parts.node_of.clear();
+  parts.world_ranks.clear();
   for (const int rank : ranks) {
     parts.node_of.push_back(parts_.node_of[static_cast<std::size_t>(rank)]);
+    parts.world_ranks.push_back(parts_.world_ranks[static_cast<std::size_t>(rank)]);
   }
   if (parts_.store) parts.store = make_prefix_key_store(prefix, parts_.store);
   try {
@@ -359,7 +449,8 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation, const Backen
                    .operation = operation,
                    .message = failure.what()};
   if (!first_cause_) {
-    first_cause_ = publish(mine);
+    const bool is_doubtful = failure.kind == Kind::PeerLost && !failure.has_peer_ended;
+    first_cause_ = publish(is_doubtful ? confirmed(mine) : mine);
     is_broken_ = true;
     parts_.backend->abort();
     failed_.notify_all();
@@ -377,8 +468,45 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation, const Backen
                       .message = message});
 }
 
+Cause ProcessGroup::Group::confirmed(Cause cause) {
+  std::vector<int> suspects;
+  if (cause.peer) suspects.push_back(*cause.peer);
+  for (int rank = 0; rank < parts_.size && !cause.peer; ++rank) {
+    if (rank != parts_.rank) suspects.push_back(rank);
+  }
+  const bool can_confirm = std::any_of(suspects.begin(), suspects.end(), [&](int rank) {
+    return parts_.job->processes.fd(parts_.world_ranks[static_cast<std::size_t>(rank)]) >= 0;
+  });
+  const Deadline deadline = worker::deadline_in(can_confirm ? kConfirmTime : Milliseconds(0));
+  do {
+    if (const std::optional<int> ended = ended_rank(suspects, kBetweenLooks)) {
+      cause.peer = ended;
+      cause.message =
+          "the process of rank " + std::to_string(*ended) + " has ended: " + cause.message;
+      return cause;
+    }
+  } while (Deadline::clock::now() < deadline && !has_first_cause());
+  return cause;
+}
+
+bool ProcessGroup::Group::has_first_cause() {
+  try {
+    return parts_.store && parts_.store->has("first_cause", kPromptTime);
+  } catch (const WorkerError&) {
+    return false;
+  }
+}
+
 Cause ProcessGroup::Group::publish(const Cause& cause) {
   if (!parts_.store) return cause;
+  try {
+    const std::string winner =
+        parts_.store->compare_set("first_cause", "", encode(cause), kPromptTime);
+    return worker::decode_cause(winner).value_or(cause);
+  } catch (const WorkerError&) {
+    // Nothing on this rank waits for the store any longer.
+    parts_.backend->abort();
+  }
   try {
     const std::string winner =
         parts_.store->compare_set("first_cause", "", encode(cause), kReportTime);

@@ -5,10 +5,15 @@
 //
 // Order:   a collective gets its number when it has its turn: running_, or, under submitting_, a
 //          place in the executor's queue while something asynchronous is not done.
-// Failing: 1. the cause is put into the store, unless another rank's is there already: the first
-//          wins, everybody repeats it; 2. the backend is aborted, which wakes this rank's other
-//          threads and is seen by its peers, who do the same. So whoever sees a connection close
-//          finds the cause in the store, or else the peer's process has ended.
+// Failing: 1. a lost connection waits, half a second at most, for the kernel to report the end of a
+//          process on this node, or for another rank's cause;
+//          2. the cause is put into the store, unless another rank's is there already: the first
+//          one wins and every rank repeats it;
+//          3. the backend is aborted, which wakes this rank's other threads and is seen by its
+//          peers, which do the same. A store that does not answer at once delays that by
+//          kPromptTime only: then 3 comes before 2.
+//          So a rank that sees a connection close finds the cause in the store, or else the peer's
+//          process has ended.
 // Threads: the caller's, for what is synchronous, and for messages it waits for; executor_ for
 //          asynchronous collectives, couriers_ for other messages; the job's watch.
 // Destroy: threads, backend, store, hosted store: in this order.
@@ -30,6 +35,7 @@
 #include "worker_lib/calls.h"
 #include "worker_lib/cause.h"
 #include "worker_lib/couriers.h"
+#include "worker_lib/start/peer_processes.h"
 #include "worker_lib/threads.h"
 #include "worker_lib/watch.h"
 
@@ -45,6 +51,7 @@ struct Job {
   bool is_debug = false;
   bool rank0_hosts_store = false;
   std::shared_ptr<void> hosted_store = nullptr;  // kept alive only
+  PeerProcesses processes = {};
   Watch watch;
 };
 
@@ -53,6 +60,7 @@ struct GroupParts {
   int rank = 0;
   int size = 1;
   std::vector<int> node_of = {0};
+  std::vector<int> world_ranks = {0};  // of this group's ranks
   std::uint32_t label = 0;  // tells groups of one process apart, for who looks on; 0: the first
   std::shared_ptr<KeyStore> store = nullptr;  // with this group's prefix; none in a world of one
   std::unique_ptr<Backend> backend = nullptr;
@@ -115,6 +123,8 @@ class ProcessGroup::Group {
   std::optional<Work> start_now(const Name& name, const Limit& limit, const Call& call);
   worker::Errand::Deed finishing(const Name& name, const Limit& limit,
                                  std::shared_ptr<Transfer> transfer);
+  // A failure is thrown as the operation's, and breaks nothing.
+  void start_thread_of(const Name& name, const std::function<void()>& start);
   // What a group of `ranks` may share with this one.
   std::shared_ptr<void> split_off(const std::string& name, const Limit& limit,
                                   const std::vector<int>& ranks);
@@ -124,11 +134,21 @@ class ProcessGroup::Group {
   void run_now(const Call& call, const Turn& turn);
   std::unique_ptr<Transfer> begin(const Call& call, const Turn& turn);
   std::unique_ptr<Transfer> post(const worker::Message& message);
+  // Until every key is set; false: past the deadline. Throws PeerLost for one of `ranks` that has
+  // ended and not set its key, the one at the same place.
+  bool wait_or_lose(const std::vector<std::string>& keys, const std::vector<int>& ranks,
+                    Deadline deadline);
   void wait_for_all(const std::string& prefix, Deadline deadline, bool names_all);
 
   // Breaks the group if it is not broken yet; returns what to throw.
   WorkerError fail(const std::string& operation, const BackendFailure& failure);
   worker::Cause publish(const worker::Cause& cause);
+  // Names the rank whose process has ended, where that is why a connection was lost.
+  worker::Cause confirmed(worker::Cause cause);
+  bool has_first_cause();
+  // Of `ranks`, the first whose process has ended; waits for one, at most `time`.
+  std::optional<int> ended_rank(const std::vector<int>& ranks, std::chrono::milliseconds time);
+  void on_end(int rank);
   BackendFailure late(const Limit& limit) const;
   WorkerError error(WorkerError::Kind kind, const std::string& operation,
                     const std::string& message) const;
@@ -146,6 +166,9 @@ class ProcessGroup::Group {
   std::mutex failing_;
   std::condition_variable failed_;  // first_cause_ is there
   std::optional<worker::Cause> first_cause_;
+  std::mutex ending_;
+  std::vector<bool> has_ended_;  // by rank, as far as lifelines have told
+  bool is_backend_told_ = false;
   worker::Watch::Id lifelines_ = 0;
   worker::Executor executor_;
   worker::Couriers couriers_;

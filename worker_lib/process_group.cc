@@ -163,9 +163,10 @@ std::vector<Work> batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp
   std::vector<Work> works;
   works.reserve(batch.size());
   for (const P2POperation& each : batch) {
-    works.push_back(each.kind == P2POperation::Kind::Send
-                        ? group.isend(each.data, each.peer, each.tag, timeout)
-                        : group.irecv(each.data, each.peer, each.tag, timeout));
+    works.push_back(
+        each.kind == P2POperation::Kind::Send
+            ? group.isend(each.outgoing.value_or(each.data), each.peer, each.tag, timeout)
+            : group.irecv(each.data, each.peer, each.tag, timeout));
   }
   return works;
 }

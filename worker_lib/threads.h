@@ -1,10 +1,12 @@
-// edge. The threads of a group, all started when first needed. They take no signals: those are the
-// program's.
+// edge. The threads of a group. They block all signals, which belong to the program's own threads.
 //
-// Thread:  submit from any.
+// Thread:  any.
 // Owner:   a group; stop() runs what was submitted before, then joins. Tasks do not throw.
+// Errors:  start and start_thread throw BackendFailure (System) where the system allows no more
+//          threads (ulimit -u, the cgroup's pids.max, memory); nothing has changed then.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -15,22 +17,31 @@
 
 namespace drun::worker {
 
+std::thread start_thread(std::function<void()> body);
+
 // Up to `most` threads that take tasks in the order they were given; another one is started when
 // all are busy.
 class Threads {
  public:
-  static constexpr std::size_t kNoLimit = static_cast<std::size_t>(-1);
-
   explicit Threads(std::size_t most) : most_(most) {}
   ~Threads() { stop(); }
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
+  // Starts the first thread, unless there is one: submit cannot fail from then on.
+  void start();
+  // Runs the task once a thread is free. Requires start().
   void submit(std::function<void()> task);
-  // Afterwards nothing may be submitted. Again: nothing.
+  // False, and the task is not taken, unless a thread can begin it at once.
+  bool try_submit(std::function<void()> task);
+  // Starts another one unless at least `free` are free. False: `most` run already, or the system
+  // allows no more.
+  bool try_reserve(std::size_t free);
+  // Afterwards nothing may be submitted. The second call does nothing.
   void stop();
 
  private:
+  bool add_thread();  // mutex_ is held
   void run();
 
   const std::size_t most_;
@@ -40,6 +51,7 @@ class Threads {
   std::size_t idle_ = 0;
   bool is_stopping_ = false;
   std::vector<std::thread> threads_;
+  std::chrono::steady_clock::time_point retry_at_{};  // after the system allowed no more
 };
 
 // Tasks one after the other.

@@ -10,12 +10,17 @@
 #include <system_error>
 #include <utility>
 
-#include "worker_lib/signals.h"
+#include "worker_lib/threads.h"
 
 namespace drun::worker {
 namespace {
 
 constexpr Deadline kNever = Deadline::max();
+
+// Times since the start of the clock are positive; a deadline at or before it has passed as well.
+Deadline::rep number_of(Deadline deadline) {
+  return std::max<Deadline::rep>(deadline.time_since_epoch().count(), 1);
+}
 
 int milliseconds_until(Deadline deadline) {
   if (deadline == kNever) return -1;
@@ -41,13 +46,49 @@ Watch::~Watch() {
   close(wake_fd_);
 }
 
+void Watch::start() {
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) start_or_wake();
+}
+
 Watch::Id Watch::add_deadline(Deadline deadline, std::function<void()> on_late) {
   const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) start_or_wake();
   const Id id = ++last_id_;
   late_.emplace(id, Late{deadline, std::move(on_late)});
-  // Usually the next deadline is later than the last, and nobody need be woken for it.
-  if (!thread_.joinable() || deadline < awake_at_) start_or_wake();
+  // Usually the next deadline is later than the last, and the thread need not be woken for it.
+  if (number_of(deadline) < awake_at_) start_or_wake();
   return id;
+}
+
+Watch::Slot* Watch::take_slot(Deadline deadline, void (*call)(void*), void* argument) {
+  if (!is_started_) start();
+  for (Slot& slot : slots_) {
+    Deadline::rep free = kFree;
+    if (slot.state.load(std::memory_order_relaxed) != kFree ||
+        !slot.state.compare_exchange_strong(free, kTaken)) {
+      continue;
+    }
+    slot.call = call;
+    slot.argument = argument;
+    slot.state = number_of(deadline);
+    // Either the thread, which announces when it will look and then reads the slots, sees this one;
+    // or its announcement is seen here.
+    if (number_of(deadline) < awake_at_) {
+      const std::lock_guard lock(mutex_);
+      start_or_wake();
+    }
+    return &slot;
+  }
+  return nullptr;
+}
+
+void Watch::give_back(Slot& slot, Deadline deadline) {
+  Deadline::rep waiting = number_of(deadline);
+  if (slot.state.compare_exchange_strong(waiting, kFree)) return;
+  std::unique_lock lock(mutex_);
+  called_.wait(lock, [&slot] { return slot.state == kCalled; });
+  slot.state = kFree;
 }
 
 Watch::Id Watch::add_lifelines(std::vector<Lifeline> lifelines,
@@ -55,6 +96,7 @@ Watch::Id Watch::add_lifelines(std::vector<Lifeline> lifelines,
   const std::lock_guard lock(mutex_);
   const Id id = ++last_id_;
   if (lifelines.empty()) return id;
+  if (!thread_.joinable()) start_or_wake();
   lines_.emplace(id, Lines{std::move(lifelines), std::move(on_end)});
   start_or_wake();
   return id;
@@ -71,8 +113,8 @@ void Watch::remove(Id id) {
 
 void Watch::start_or_wake() {
   if (!thread_.joinable()) {
-    const SignalsBlocked blocked;  // inherited by the thread
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_thread([this] { run(); });
+    is_started_ = true;
     return;
   }
   const std::uint64_t one = 1;
@@ -84,6 +126,7 @@ void Watch::run() {
   while (!is_stopping_) {
     wait_for_something(lock);
     call_late(lock);
+    call_late_slots(lock);
     call_ended(lock);
   }
 }
@@ -93,14 +136,39 @@ void Watch::wait_for_something(std::unique_lock<std::mutex>& lock) {
   for (const auto& [id, lines] : lines_) {
     for (const Lifeline& line : lines.alive) fds.push_back({line.fd, POLLIN, 0});
   }
-  awake_at_ = kNever;
-  for (const auto& [id, late] : late_) awake_at_ = std::min(awake_at_, late.deadline);
-  const int timeout = milliseconds_until(awake_at_);
+  awake_at_ = number_of(kNever);
+  const Deadline next = next_deadline();
+  awake_at_ = number_of(next);
+  const int timeout = milliseconds_until(next);
   lock.unlock();
   poll(fds.data(), fds.size(), timeout);
   std::uint64_t count = 0;
   if (read(wake_fd_, &count, sizeof(count)) < 0) count = 0;  // nobody woke it
   lock.lock();
+}
+
+Deadline Watch::next_deadline() const {
+  Deadline next = kNever;
+  for (const auto& [id, late] : late_) next = std::min(next, late.deadline);
+  for (const Slot& slot : slots_) {
+    const Deadline::rep state = slot.state;
+    if (state > kFree) next = std::min(next, Deadline(Deadline::duration(state)));
+  }
+  return next;
+}
+
+void Watch::call_late_slots(std::unique_lock<std::mutex>& lock) {
+  const Deadline::rep now = number_of(std::chrono::steady_clock::now());
+  for (Slot& slot : slots_) {
+    Deadline::rep deadline = slot.state;
+    if (deadline <= kFree || deadline > now) continue;
+    if (!slot.state.compare_exchange_strong(deadline, kCalling)) continue;
+    lock.unlock();
+    slot.call(slot.argument);
+    lock.lock();
+    slot.state = kCalled;
+    called_.notify_all();
+  }
 }
 
 void Watch::call_late(std::unique_lock<std::mutex>& lock) {

@@ -88,7 +88,8 @@ TEST_CASE("shared memory: thousands of messages nobody asks for do not block ano
     std::vector<std::unique_ptr<Transfer>> sending;
     if (self.rank() == 0) {
       for (int i = 0; i < kMany; ++i) sending.push_back(self.backend().start_send(data, 1, 1));
-      self.send(numbers(100000, 5), 1, 2);
+      const Integers last = numbers(100000, 5);
+      self.send(last, 1, 2);
       for (const auto& each : sending) each->finish(soon());
       return;
     }
@@ -109,7 +110,8 @@ TEST_CASE("shared memory: a recv from anyone takes every rank's messages, each i
     if (self.rank() != 0) {
       for (int i = 0; i < kEach; ++i) {
         // Short and long ones in turn: no one overtakes the other.
-        self.send(numbers(i % 10 == 0 ? 5000 : 1, i), 0, 9);
+        const Integers message = numbers(i % 10 == 0 ? 5000 : 1, i);
+        self.send(message, 0, 9);
       }
       return;
     }
@@ -126,7 +128,10 @@ TEST_CASE("shared memory: a recv from anyone takes every rank's messages, each i
   check_exited(run_shm_processes(4, [](ShmRank& self, const Say&) {
     constexpr int kEach = 300;
     if (self.rank() != 0) {
-      for (int i = 0; i < kEach; ++i) self.send(numbers(3, i), 0, 9);
+      for (int i = 0; i < kEach; ++i) {
+        const Integers message = numbers(3, i);
+        self.send(message, 0, 9);
+      }
       return;
     }
     std::vector<int> seen(4);

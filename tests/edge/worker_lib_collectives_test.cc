@@ -168,11 +168,17 @@ TEST_CASE("messages reach their peer, in order for each tag and in any order of 
     const int next = (rank + 1) % 3;
     const int before = (rank + 2) % 3;
     std::thread sender([&] {  // everybody sends to the next while receiving from the one before
-      for (int i = 0; i < 10; ++i) group.send(std::vector<std::int64_t>{rank * 100 + i}, next);
-      group.send(std::vector<double>(3, 1.5), next, 8);
-      group.send(std::vector<std::uint8_t>{}, next, 7);
+      for (int i = 0; i < 10; ++i) {
+        const std::vector<std::int64_t> number{rank * 100 + i};
+        group.send(number, next);
+      }
+      const std::vector<double> three(3, 1.5);
+      group.send(three, next, 8);
+      const std::vector<std::uint8_t> none;
+      group.send(none, next, 7);
     });
-    std::thread other_sender([&] { group.send(std::vector<float>(1 << 20, 2.5F), next, 9); });
+    const std::vector<float> many(1 << 20, 2.5F);
+    std::thread other_sender([&] { group.send(many, next, 9); });
     std::vector<float> large(1 << 20);
     group.recv(large, before, 9);
     expect(large.front() == 2.5F && large.back() == 2.5F, "large message");

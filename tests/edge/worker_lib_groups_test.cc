@@ -133,7 +133,8 @@ TEST_CASE("messages of a batch meet in whatever order") {
       const Work other = group.irecv_any(first, 9);
       expect(other.peer() == 3 - one && first[0] == 3 - one, "the other one");
     } else {
-      group.isend(std::vector<int>{rank}, 0, 9).wait();
+      const std::vector<int> own{rank};
+      group.isend(own, 0, 9).wait();
     }
     group.barrier();
   }));
@@ -242,8 +243,10 @@ TEST_CASE("a backend is chosen by name, and one that is not there is named with 
     say(error_of([] { ProcessGroup::connect(over("cpu:")); }));
     ProcessGroup group = ProcessGroup::connect(over("shm+gloo"));
     say(error_of([&] { group.all_reduce(Elements(nullptr, 0, DataType::F32, 0)); }));
-    say(error_of([&] { group.all_reduce(std::vector<float>(3), ReduceOp::Band); }));
-    say(error_of([&] { group.all_reduce(std::vector<int>(3), ReduceOp::Avg); }));
+    std::vector<float> floats(3);
+    std::vector<int> integers(3);
+    say(error_of([&] { group.all_reduce(floats, ReduceOp::Band); }));
+    say(error_of([&] { group.all_reduce(integers, ReduceOp::Avg); }));
     group.barrier();
   });
   check_exited(ends);

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -152,14 +154,16 @@ TEST_CASE("a rank that dies is named to those who wait on their GPUs, over the s
     ProcessGroup group = ProcessGroup::connect(over(backend, kPatience));
     reduce_times(group, 1);
     if (rank == 1) {
-      group.recv(std::vector<int>(1), 0);
+      std::vector<int> word(1);
+      group.recv(word, 0);
       kill(getpid(), SIGKILL);
     }
     Work work;
     const OnGpu<float> numbers(4, 1);
     if (rank == 0) {
       work = group.async_all_reduce(numbers.named());
-      group.send(std::vector<int>(1), 1);
+      const std::vector<int> word(1);
+      group.send(word, 1);
     }
     say(outcome_of([&] { rank == 0 ? work.wait() : reduce_times(group, 1); }));
   });
@@ -225,6 +229,77 @@ TEST_CASE("ranks with different NCCLs hear it, over the stand-in") {
                               [](int) { ProcessGroup::connect(over("nccl", milliseconds(1500))); });
   CHECK_THAT(said[1], ContainsSubstring("mismatch| rank 1: init_process_group: rank 0 has NCCL "
                                         "2.27.7, this rank 2.28.9"));
+}
+
+TEST_CASE("after a split every rank can use the world at once, over the stand-in") {
+  // On all ranks NCCL's thread stores the new communicator, or null, long after the call.
+  const StoreProcess store;
+  const auto ends = run_ranks(
+      {.size = 3, .port = store.port(), .environment = {{"STANDIN_NCCL_FAULT", "slow_split=300"}}},
+      [](int rank, const Say& say) {
+        test::use_standins();
+        say(outcome_of([&] {
+          ProcessGroup world = ProcessGroup::connect(over("nccl", kPatience));
+          std::optional<ProcessGroup> part = world.new_group({0, 1});
+          reduce_times(world, 1);
+          if (rank < 2) reduce_times(part.value(), 1);
+          world.monitored_barrier(kPatience);
+        }));
+      });
+  for (const RankEnd& end : ends) {
+    CHECK(end.exit_code == 0);
+    CHECK(end.said == "it works\n");
+  }
+}
+
+TEST_CASE("a split that ends after its deadline finds its memory still there, over the stand-in") {
+  const StoreProcess store;
+  const auto ends = run_ranks(
+      {.size = 2, .port = store.port(), .environment = {{"STANDIN_NCCL_FAULT", "slow_split=1000"}}},
+      [](int, const Say& say) {
+        test::use_standins();
+        ProcessGroup world = ProcessGroup::connect(over("nccl", kPatience));
+        reduce_times(world, 1);
+        say(outcome_of([&] { world.new_group({0}, milliseconds(200)); }));
+        // Takes what was freed, if anything was.
+        std::vector<std::unique_ptr<void*>> others(1000);
+        for (auto& other : others) other = std::make_unique<void*>(&other);
+        world.destroy();
+      });
+  for (const RankEnd& end : ends) {
+    CHECK(end.exit_code == 0);
+    CHECK_THAT(end.said, ContainsSubstring("timeout| "));
+    CHECK_THAT(end.said, ContainsSubstring("new_group()"));
+  }
+}
+
+TEST_CASE("with DRUN_DEBUG=1 a comparison that never ends is a timeout, over the stand-in") {
+  const auto began = Clock::now();
+  // The third operation is the second collective's comparison.
+  const auto said = said_with("stuck=3", 0,
+                              [](int) {
+                                ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
+                                reduce_times(group, 1);
+                                reduce_times(group, 1, milliseconds(400));
+                              },
+                              {{"DRUN_DEBUG", "1"}});
+  for (const std::string& each : said) {
+    CHECK_THAT(each, ContainsSubstring("collective number 2 was not done in time") ||
+                         ContainsSubstring("remote process exited"));
+  }
+  CHECK(Clock::now() - began < seconds(30));
+}
+
+TEST_CASE(
+    "an NCCL that blocks the calling thread is aborted after the deadline, over the stand-in") {
+  const auto began = Clock::now();
+  const auto said = said_with("blocks=2", 0, [](int) {
+    ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
+    reduce_times(group, 1);
+    reduce_times(group, 1, milliseconds(400));
+  });
+  CHECK_THAT(said[0], ContainsSubstring("timeout| rank 0: all_reduce(f32 x 4, sum): "));
+  CHECK(Clock::now() - began < seconds(30));
 }
 
 }  // namespace drun

@@ -32,6 +32,7 @@ struct Communicator {
   bool is_blocking = false;  // calls return when they are no longer in progress
   int operations = 0;
   int splits = 0;
+  int launches = 0;    // counted for the fault "blocks"
   std::thread helper;  // connects, splits
 
   ~Communicator() {

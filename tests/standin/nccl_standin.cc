@@ -6,10 +6,12 @@
 // STANDIN_NCCL_FAULT, of this process, read when it matters:
 //   version=21300     this is what it is
 //   slow_init=500     connecting takes these milliseconds longer
+//   slow_split=500    ncclCommSplit takes these milliseconds longer
 //   absent            does not come when connecting; the others wait
 //   bad_init          connecting fails
 //   async_error=3     the third operation, counted from 1, fails after it was started
 //   stuck=3           the third operation never ends
+//   blocks=3          the call that starts the third operation returns once it is aborted
 //   nothing=3         the third operation moves nothing; on every rank, or the others wait
 #include <unistd.h>
 
@@ -96,7 +98,13 @@ void work(void* argument) {
 }
 
 Result launch_now(Launch launch) {
-  Communicator& comm = *launch.comm;
+  const Shares held = launch.comm;  // also when it is aborted meanwhile
+  Communicator& comm = *held;
+  int blocking = -1;
+  if (is_asked("blocks", &blocking) && ++comm.launches == blocking) {
+    while (!comm.is_aborted) comm.nap();
+    return kRemoteError;
+  }
   const Stream stream = launch.stream;
   standin_enqueue(stream, work, new Launch(std::move(launch)));
   if (comm.is_blocking) return kSuccess;
@@ -107,7 +115,7 @@ Result launch_now(Launch launch) {
 Result check(Comm handle) {
   Communicator& comm = *of(handle);
   if (comm.looks > 0 || comm.state == kInProgress) {
-    return refuse(kInvalidUsage, "the communicator is used while in progress");
+    return refuse(kInvalidArgument, "the communicator is used while in progress");
   }
   if (comm.state != kSuccess) return refuse(comm.state, "the communicator has failed");
   if (standin_current_gpu() != comm.gpu) {
@@ -206,8 +214,18 @@ Comm make(int rank, int size, const std::string& path, bool is_blocking) {
   return reinterpret_cast<Comm>(new Shares(std::move(comm)));
 }
 
-// Everybody's colour and key; those of one colour meet in a new file.
-void split(Communicator& parent, int color, int key, Comm* part) {
+// What ncclCommSplit is asked for, and where the new communicator is to be stored.
+struct Split {
+  int color = 0;
+  int key = 0;
+  Comm* part = nullptr;
+};
+
+// Tells all ranks the color and key; those of one color connect over a new file. Null: no color, or
+// aborted.
+Comm make_part(Communicator& parent, const Split& asked) {
+  const int color = asked.color;
+  const int key = asked.key;
   std::vector<int> all(2 * static_cast<std::size_t>(parent.size));
   int mine[2] = {color, key};
   std::vector<Part> out;
@@ -221,7 +239,8 @@ void split(Communicator& parent, int color, int key, Comm* part) {
     in.push_back({peer, bytes_of(place), sizeof mine});
   }
   const auto is_over = [&parent] { return parent.is_over(); };
-  if (!standin::exchange(parent.shared->control, parent.rank, out, in, is_over)) return;
+  if (!standin::exchange(parent.shared->control, parent.rank, out, in, is_over)) return nullptr;
+  if (color == kNoColor) return nullptr;
   int rank = 0;
   int size = 0;
   for (int peer = 0; peer < parent.size; ++peer) {
@@ -230,8 +249,6 @@ void split(Communicator& parent, int color, int key, Comm* part) {
     ++size;
     if (place[1] < key || (place[1] == key && peer < parent.rank)) ++rank;
   }
-  parent.state = kSuccess;
-  if (color == kNoColor) return;
   const std::string path =
       parent.path + "-" + std::to_string(parent.splits) + "-" + std::to_string(color);
   auto child = std::make_shared<Communicator>();
@@ -241,7 +258,24 @@ void split(Communicator& parent, int color, int key, Comm* part) {
   child->path = path;
   child->shared = standin::map_shared(path);
   child->helper = std::thread([self = child.get()] { connect(*self); });
-  std::atomic_ref<Comm>(*part).store(reinterpret_cast<Comm>(new Shares(std::move(child))));
+  return reinterpret_cast<Comm>(new Shares(std::move(child)));
+}
+
+// On a thread of NCCL's: stores in any case, null too, and only then ends the progress.
+void split(Communicator& parent, const Split& asked) {
+  int extra_ms = 0;
+  is_asked("slow_split", &extra_ms);
+  for (int i = 0; i < extra_ms && !parent.is_aborted; ++i) parent.nap();
+  const Comm part = make_part(parent, asked);
+  const std::atomic_ref<Comm> place(*asked.part);
+  if (place.load() != nullptr) {
+    std::fputs("stand-in: ncclCommSplit's newcomm was freed or changed before it was stored\n",
+               stderr);
+    std::abort();
+  }
+  place.store(part);
+  int in_progress = kInProgress;
+  parent.state.compare_exchange_strong(in_progress, kSuccess);
 }
 
 }  // namespace
@@ -281,14 +315,18 @@ Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Confi
   return is_blocking ? of(*comm)->state.load() : kInProgress;
 }
 
+// As NCCL 2.18 to 2.30 do: success, though the parent is in progress from now on, and *part is
+// written later, on ranks without a color too.
 Result ncclCommSplit(Comm comm, int color, int key, Comm* part, Config*) {
   if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
   Communicator& parent = *of(comm);
   if (parent.helper.joinable()) parent.helper.join();
+  std::atomic_ref<Comm>(*part).store(nullptr);
   parent.state = kInProgress;
   ++parent.splits;
-  parent.helper = std::thread([&parent, color, key, part] { split(parent, color, key, part); });
-  return kInProgress;
+  parent.helper = std::thread(
+      [&parent, asked = Split{.color = color, .key = key, .part = part}] { split(parent, asked); });
+  return kSuccess;
 }
 
 Result ncclCommFinalize(Comm comm) {
@@ -302,8 +340,10 @@ Result ncclCommDestroy(Comm comm) {
   return kSuccess;
 }
 Result ncclCommAbort(Comm comm) {
-  of(comm)->is_aborted = true;
-  of(comm)->shared->has_aborted[of(comm)->rank] = true;
+  Communicator& self = *of(comm);
+  self.is_aborted = true;
+  self.shared->has_aborted[self.rank] = true;
+  if (self.helper.joinable()) self.helper.join();  // as NCCL does
   delete &of(comm);
   return kSuccess;
 }

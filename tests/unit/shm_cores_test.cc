@@ -12,6 +12,17 @@ TEST_CASE("a cgroup's quota is a number of cores, or none") {
   }
 }
 
+TEST_CASE("cores that several processes are bound to count once") {
+  CoreMask left{};
+  CoreMask right{};
+  left[0] = 0b0011;
+  right[0] = 0b0110;
+  right[kMostCores / 64 - 1] = 1;
+  CHECK(count_cores(left | right) == 4);
+  CHECK(count_cores(own_cores()) >= 1);
+  CHECK(usable_cores(left) <= 2);
+}
+
 TEST_CASE("there is always a core to run on") { CHECK(usable_cores() >= 1); }
 
 }  // namespace drun::worker::shm

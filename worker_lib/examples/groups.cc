@@ -48,7 +48,8 @@ void teams(drun::ProcessGroup& world) {
   const int colour = world.rank() % 3;
   std::optional<drun::ProcessGroup> team = world.split(colour, /*key=*/-world.rank());
   std::vector<int> members(static_cast<std::size_t>(team->size()));
-  team->all_gather(std::vector<int>{world.rank()}, members);
+  const std::vector<int> own{world.rank()};
+  team->all_gather(own, members);
   if (team->rank() != 0) return;
   std::ostringstream line;
   line << "team " << colour << " has ranks";

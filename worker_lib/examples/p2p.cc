@@ -17,7 +17,8 @@ namespace {
 
 void greet_all(drun::ProcessGroup& group) {
   for (int peer = 1; peer < group.size(); ++peer) {
-    group.send(std::array<int, 1>{10 * peer}, peer);
+    const std::array<int, 1> greeting{10 * peer};
+    group.send(greeting, peer);
   }
   std::ostringstream line;  // one write a line, so that lines of several ranks never mix
   line << "rank 0 of " << group.size() << " got";

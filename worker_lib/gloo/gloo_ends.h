@@ -23,7 +23,7 @@
 
 #include "drun/backend.h"
 #include "rendezvous/unique_fd.h"
-#include "worker_lib/signals.h"
+#include "worker_lib/threads.h"
 
 namespace drun::worker {
 
@@ -36,8 +36,7 @@ class GlooEnds {
       if (rank != context_->rank) watched_.push_back({rank, UniqueFd(eventfd(0, EFD_CLOEXEC))});
     }
     for (const Watched& each : watched_) lines_.push_back({each.has_ended.get(), each.rank});
-    const SignalsBlocked blocked;  // inherited by the thread
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_thread([this] { run(); });
   }
   ~GlooEnds() {
     stop();

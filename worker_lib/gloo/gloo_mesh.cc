@@ -30,8 +30,9 @@ using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 // Gloo's own timeouts, beyond the deadline: they close all connections before anybody can be told
 // why. They only catch what the group's abort could not wake.
 constexpr Milliseconds kBackstop{1000};
-// What a process sent before it ended has arrived by then.
-constexpr Milliseconds kLastWords{50};
+// What a process sent before it ended has arrived by then, on a busy machine too. A connection that
+// breaks ends the wait at once.
+constexpr Milliseconds kLastWords{500};
 
 // Nobody ever sends here.
 constexpr GlooMesh::Slot kProbe = std::uint64_t{0xFF} << 56;
@@ -251,7 +252,7 @@ BackendFailure GlooMesh::State::failure(const std::string& text, std::optional<i
   const std::string who = peer ? "rank " + std::to_string(*peer) : "the others";
   if (contains(text, "imed out")) {
     const bool has_ended = peer && lost[static_cast<std::size_t>(*peer)];
-    if (has_ended) return {Kind::PeerLost, peer, who + " ended before it had done its part"};
+    if (has_ended) return {Kind::PeerLost, peer, who + " ended before it had done its part", true};
     return {Kind::Timeout, peer,
             who + " did not do " + (peer ? "its" : "their") +
                 " part in time; run with DRUN_DEBUG=1 to learn which rank calls something else"};
@@ -282,6 +283,8 @@ GlooMesh::GlooMesh(const BackendContext& context) {
     state_ = std::make_unique<State>(context);
   } catch (const WorkerError&) {
     throw;  // the store's
+  } catch (const BackendFailure&) {
+    throw;  // no thread
   } catch (const gloo::Exception& error) {
     const std::string text = without_place(error.what());
     const bool is_timeout = contains(text, "imed out") || contains(text, "imeout");

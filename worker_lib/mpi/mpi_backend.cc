@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 
@@ -22,7 +23,7 @@ struct Shares {
   std::vector<int> counts;
   std::vector<int> offsets;
 
-  Shares(const std::size_t* sizes, int size) {
+  void set(const std::size_t* sizes, int size) {
     if (sizes == nullptr) return;
     std::size_t offset = 0;
     for (int rank = 0; rank < size; ++rank) {
@@ -32,6 +33,29 @@ struct Shares {
     }
   }
 };
+
+// What MPI has of a collective while it is under way, beside the caller's data.
+struct CollectiveState {
+  Shares in{};
+  Shares out{};
+  std::array<MPI_Request, 1> requests = {MPI_REQUEST_NULL};
+};
+struct ComparisonState {
+  Signature mine{};
+  std::vector<Signature> all{};
+  std::array<MPI_Request, 1> requests = {MPI_REQUEST_NULL};
+};
+
+// Displacements are ints too.
+std::string refusal_of_counts(const Call& call, int size) {
+  std::string refusal = refusal_of_count(call.count);
+  for (const std::size_t* counts : {call.counts_in, call.counts_out}) {
+    std::size_t total = 0;
+    for (int rank = 0; counts != nullptr && rank < size; ++rank) total += counts[rank];
+    if (refusal.empty()) refusal = refusal_of_count(total);
+  }
+  return refusal;
+}
 
 // Rank of each member in MPI_COMM_WORLD, told over the store.
 std::vector<int> world_ranks(const BackendContext& context) {
@@ -133,17 +157,23 @@ std::string MpiBackend::refusal(const Call& call) const {
   const bool is_moved_only = call.operation != Operation::AllReduce &&
                              call.operation != Operation::Reduce &&
                              call.operation != Operation::ReduceScatter;
+  const std::string too_many = refusal_of_counts(call, size_);
+  if (!too_many.empty()) return too_many;
   if (mpi_type(call.type) || is_moved_only) return "";
   return "MPI knows no " + std::string(to_string(call.type)) + "; use shm+gloo";
 }
 
+std::string MpiBackend::message_refusal(const ConstElements& data, bool, int) const {
+  return refusal_of_count(data.count * size_bytes(data.type));
+}
+
 void MpiBackend::run(const Call& call, const Turn& turn) {
   if (is_debug_) compare(call, turn);
-  MPI_Request request = MPI_REQUEST_NULL;
-  const Shares in(call.counts_in, size_);
-  const Shares out(call.counts_out, size_);
-  must(issue(call, in, out, request, collectives_.get()), "MPI");
-  wait(request, turn.deadline);
+  const Held<CollectiveState> state;
+  state->in.set(call.counts_in, size_);
+  state->out.set(call.counts_out, size_);
+  must(issue(call, state->in, state->out, state->requests[0], collectives_.get()), "MPI");
+  wait(state->requests[0], turn.deadline);
   const bool has_result = call.op == ReduceOp::Avg && call.output != nullptr;
   if (has_result) divide(call.output, call.type, call.count, size_);
 }
@@ -185,13 +215,15 @@ MPI_Comm MpiBackend::make_communicator(int tag) const {
 }
 
 void MpiBackend::compare(const Call& call, const Turn& turn) {
-  const Signature mine = signature_of(call, size_);
-  std::vector<Signature> all(static_cast<std::size_t>(size_));
-  MPI_Request request = MPI_REQUEST_NULL;
+  const Held<ComparisonState> state;
+  Signature& mine = state->mine;
+  std::vector<Signature>& all = state->all;
+  mine = signature_of(call, size_);
+  all.resize(static_cast<std::size_t>(size_));
   must(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE,
-                      collectives_.get(), &request),
+                      collectives_.get(), &state->requests[0]),
        "MPI_Iallgather");
-  wait(request, turn.deadline);
+  wait(state->requests[0], turn.deadline);
   if (std::all_of(all.begin(), all.end(), [&](const Signature& each) { return each == mine; })) {
     return;
   }

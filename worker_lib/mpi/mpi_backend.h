@@ -46,6 +46,8 @@ class MpiBackend final : public Backend {
 
   std::string name() const override { return "mpi"; }
   std::string refusal(const Call& call) const override;
+  std::string message_refusal(const ConstElements& data, bool is_from_anyone,
+                              int tag) const override;
   void run(const Call& call, const Turn& turn) override;
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override;
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,

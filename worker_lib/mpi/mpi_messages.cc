@@ -15,57 +15,67 @@ struct Header {
   std::uint32_t number = 0;
 };
 
+// What MPI has of a message while it is under way, beside the caller's data.
+struct State {
+  Header header;
+  std::array<MPI_Request, 2> requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+};
+
 // The least that every MPI has.
 constexpr std::uint32_t kPayloadTags = 32768;
 
 class MpiSend final : public Transfer {
  public:
   MpiSend(MpiBackend& backend, const ConstElements& data, int to, int tag, std::uint32_t number)
-      : backend_(backend), to_(to), header_{signature_of(data.type, data.count), number} {
+      : backend_(backend), to_(to) {
+    state_->header = {signature_of(data.type, data.count), number};
     const std::size_t bytes = data.count * size_bytes(data.type);
-    must(MPI_Isend(&header_, sizeof(Header), MPI_BYTE, to, tag, backend.headers(), &requests_[0]),
+    must(MPI_Isend(&state_->header, sizeof(Header), MPI_BYTE, to, tag, backend.headers(),
+                   &state_->requests[0]),
          "MPI_Isend", to);
     if (bytes == 0) return;
     must(MPI_Isend(data.data, to_int(bytes), MPI_BYTE, to, static_cast<int>(number % kPayloadTags),
-                   backend.payloads(), &requests_[1]),
+                   backend.payloads(), &state_->requests[1]),
          "MPI_Isend", to);
   }
   int finish(Deadline deadline) override {
-    for (MPI_Request& request : requests_) backend_.wait(request, deadline, MPI_STATUS_IGNORE, to_);
+    for (MPI_Request& request : state_->requests) {
+      backend_.wait(request, deadline, MPI_STATUS_IGNORE, to_);
+    }
     return to_;
   }
 
  private:
   MpiBackend& backend_;
   int to_;
-  Header header_;
-  std::array<MPI_Request, 2> requests_ = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  const Held<State> state_;
 };
 
 class MpiReceive final : public Transfer {
  public:
   MpiReceive(MpiBackend& backend, const Elements& data, std::optional<int> from, int tag)
       : backend_(backend), data_(data), from_(from) {
-    must(MPI_Irecv(&header_, sizeof(Header), MPI_BYTE, from.value_or(MPI_ANY_SOURCE), tag,
-                   backend.headers(), &request_),
+    must(MPI_Irecv(&state_->header, sizeof(Header), MPI_BYTE, from.value_or(MPI_ANY_SOURCE), tag,
+                   backend.headers(), &state_->requests[0]),
          "MPI_Irecv", from);
   }
   int finish(Deadline deadline) override {
     MPI_Status status;
-    backend_.wait(request_, deadline, &status, from_);
+    backend_.wait(state_->requests[0], deadline, &status, from_);
     const int from = status.MPI_SOURCE;
     const Signature expected = signature_of(data_.type, data_.count);
-    if (header_.signature != expected) {
+    const Header& header = state_->header;
+    if (header.signature != expected) {
       throw BackendFailure(WorkerError::Kind::Mismatch, from,
-                           "rank " + std::to_string(from) + " sends " +
-                               describe(header_.signature) + ", this rank receives " +
-                               describe(expected));
+                           "rank " + std::to_string(from) + " sends " + describe(header.signature) +
+                               ", this rank receives " + describe(expected));
     }
     if (data_.count == 0) return from;
     must(MPI_Irecv(data_.data, to_int(data_.count * size_bytes(data_.type)), MPI_BYTE, from,
-                   static_cast<int>(header_.number % kPayloadTags), backend_.payloads(), &request_),
+                   static_cast<int>(header.number % kPayloadTags), backend_.payloads(),
+                   &state_->requests[1]),
          "MPI_Irecv", from);
-    backend_.wait(request_, deadline, MPI_STATUS_IGNORE, from);
+    backend_.wait(state_->requests[1], deadline, MPI_STATUS_IGNORE, from);
     return from;
   }
 
@@ -73,8 +83,7 @@ class MpiReceive final : public Transfer {
   MpiBackend& backend_;
   Elements data_;
   std::optional<int> from_;
-  Header header_;
-  MPI_Request request_ = MPI_REQUEST_NULL;
+  const Held<State> state_;
 };
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "worker_lib/mpi/mpi_types.h"
 
 #include <array>
+#include <cassert>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace drun::worker::mpi {
 
@@ -87,13 +91,35 @@ MPI_Op mpi_op(ReduceOp op) {
   return MPI_SUM;
 }
 
+std::string refusal_of_count(std::size_t count) {
+  if (count <= static_cast<std::size_t>(std::numeric_limits<int>::max())) return "";
+  return "MPI takes at most 2^31 - 1 elements at once, not " + std::to_string(count) +
+         "; split the operation, or use shm+gloo";
+}
+
 int to_int(std::size_t count) {
-  if (count <= static_cast<std::size_t>(std::numeric_limits<int>::max())) {
-    return static_cast<int>(count);
+  assert(refusal_of_count(count).empty());
+  return static_cast<int>(count);
+}
+
+void keep_for_ever(std::shared_ptr<void> state) {
+  static std::mutex& mutex = *new std::mutex;
+  static std::vector<std::shared_ptr<void>>& kept = *new std::vector<std::shared_ptr<void>>;
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(state));
+}
+
+bool are_under_way(MPI_Request* requests, std::size_t count) noexcept {
+  int is_over = 0;
+  MPI_Finalized(&is_over);
+  if (is_over != 0) return false;
+  bool is_any = false;
+  for (MPI_Request* request = requests; request != requests + count; ++request) {
+    int is_done = 1;
+    if (*request != MPI_REQUEST_NULL) MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
+    if (is_done == 0) is_any = true;
   }
-  throw BackendFailure(WorkerError::Kind::Unsupported, std::nullopt,
-                       "MPI takes at most 2^31 - 1 elements at once, not " + std::to_string(count) +
-                           "; use shm+gloo");
+  return is_any;
 }
 
 }  // namespace drun::worker::mpi

@@ -47,7 +47,11 @@ std::unique_ptr<Line> Line::connect(std::shared_ptr<const Gpu> gpu, Stop& stop,
   const std::lock_guard lock(line->using_);
   nccl::Config config;
   config.blocking = 0;
-  line->settle(line->api_.init_rank(&line->comm_, seat.size, id, seat.rank, &config), awaited);
+  nccl::Comm comm = nullptr;
+  const nccl::Result said = line->api_.init_rank(&comm, seat.size, id, seat.rank, &config);
+  line->comm_ = comm;
+  if (comm == nullptr) throw nccl_failure(said, nullptr, text_of(awaited));
+  line->settle(said, awaited);
   return line;
 }
 
@@ -80,52 +84,58 @@ std::unique_ptr<Line> Line::split(std::optional<int> key, const Awaited& awaited
   need_open();
   const Current current(*gpu_);
   std::unique_ptr<Line> part(key ? new Line(gpu_, *stop_) : nullptr);
-  // Filled by a thread of NCCL's, at the latest soon after the old communicator is ready (as of
-  // 2.23: nccl issue 1472); where that fails it may still be filled later, so it is left to it.
-  auto filled = std::make_unique<nccl::Comm>(nullptr);
-  nccl::Comm* const cell = filled.get();
-  const std::atomic_ref<nccl::Comm> comm(*cell);
-  try {
-    settle(api_.split(comm_, key ? 0 : nccl::kNoColor, key.value_or(0), cell, nullptr), awaited);
-    if (!part) return nullptr;
-    look_until(awaited, [&] { return comm.load() != nullptr; });
-  } catch (...) {
-    static_cast<void>(filled.release());
-    throw;
-  }
-  part->comm_ = comm.load();
+  const std::atomic_ref<nccl::Comm> child(child_);
+  child = nullptr;
+  const nccl::Result said =
+      api_.split(comm_, key ? 0 : nccl::kNoColor, key.value_or(0), &child_, nullptr);
+  // NCCL 2.18 to 2.30 return success while this communicator is in progress (src/init.cc,
+  // ncclCommSplit): the state must be asked for in any case.
+  settle(said == nccl::kSuccess ? nccl::kInProgress : said, awaited);
+  if (!part) return nullptr;
+  look_until(awaited, [&] { return child.load() != nullptr; });
+  part->comm_ = child.exchange(nullptr);
   const std::lock_guard part_lock(part->using_);
   part->settle(nccl::kInProgress, awaited);
   return part;
 }
 
 void Line::close() noexcept {
-  const std::lock_guard lock(using_);
-  if (comm_ == nullptr) return;
+  // ncclCommAbort may be called while another thread is inside a call with the communicator; that
+  // thread finds the Stop raised when the call returns.
+  std::unique_lock lock(using_, std::defer_lock);
+  const bool is_unused = lock.try_lock_for(kClosingTime);
+  const nccl::Comm comm = comm_.exchange(nullptr);
+  if (comm == nullptr) return;
   const Current current(*gpu_, std::nothrow);
-  const bool is_idle = unfinished_ == 0 && !has_failed_;
-  if (is_idle && finalize()) {
-    api_.destroy(comm_);
+  const bool is_idle = is_unused && unfinished_ == 0 && !has_failed_;
+  if (is_idle && finalize(comm)) {
+    api_.destroy(comm);
   } else {
-    api_.abort(comm_);
+    api_.abort(comm);
   }
-  comm_ = nullptr;
+  // A split that failed: NCCL has ended its thread, and leaves what it stored to the caller.
+  const std::atomic_ref<nccl::Comm> child(child_);
+  if (const nccl::Comm left = child.exchange(nullptr); left != nullptr) api_.abort(left);
 }
 
 // Whether all that was sent has left.
-bool Line::finalize() noexcept {
+bool Line::finalize(nccl::Comm comm) const noexcept {
   Stop nobody_interrupts;
   Pace pace;
   const Deadline deadline = Clock::now() + kClosingTime;
-  nccl::Result state = api_.finalize(comm_);
+  nccl::Result state = api_.finalize(comm);
   while (state == nccl::kInProgress && Clock::now() < deadline) {
     pace.wait(nobody_interrupts);
-    if (api_.get_async_error(comm_, &state) != nccl::kSuccess) return false;
+    if (api_.get_async_error(comm, &state) != nccl::kSuccess) return false;
   }
   return state == nccl::kSuccess;
 }
 
 void Line::settle(nccl::Result said, const Awaited& awaited) {
+  if (stop_->is_raised() || comm_ == nullptr) {
+    has_failed_ = true;
+    need_open();  // close() may have aborted comm_ while NCCL was being called
+  }
   nccl::Result state = said;
   if (said == nccl::kInProgress) {
     look_until(awaited, [&] {
@@ -172,7 +182,8 @@ void Line::look_until(const Awaited& awaited, Done&& is_done) {
       if (rank && Clock::now() - began >= kAfterwards) {
         throw BackendFailure(Kind::PeerLost, rank,
                              "the process of rank " + std::to_string(*rank) + " has ended before " +
-                                 text_of(awaited) + " was done");
+                                 text_of(awaited) + " was done",
+                             true);
       }
       if (Clock::now() >= awaited.deadline) {
         throw BackendFailure(Kind::Timeout, awaited.peer,

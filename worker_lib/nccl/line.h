@@ -57,24 +57,25 @@ class Line {
   // Until what start() gave has been reached.
   void wait(const Event& end, const Awaited& awaited);
 
-  // A collective: those who give a key are in a new line together, in the order of their keys.
-  // Null: gave none. Where can_split().
+  // A collective: the ranks that give a key get a new line together, in the order of their keys;
+  // the others get null. Requires can_split(). Returns when this line can be used again.
   std::unique_ptr<Line> split(std::optional<int> key, const Awaited& awaited);
   bool can_split() const { return api_.split != nullptr; }
   // From then on, instead of the one it began with. While nothing is going on.
   void obey(Stop& stop) { stop_ = &stop; }
 
-  // What is going on is aborted; otherwise what has been sent arrives. Bounded in time. Again:
-  // nothing.
+  // Aborts what is in progress; otherwise what has been sent arrives. Bounded in time, also while
+  // another thread is stuck in a call of NCCL's. The second call does nothing.
   void close() noexcept;
 
  private:
   Line(std::shared_ptr<const Gpu> gpu, Stop& stop);
 
+  // Waits until comm_ is no longer in progress.
   void settle(nccl::Result said, const Awaited& awaited);
   void check_for_errors(const Awaited& awaited);
   void need_open() const;
-  bool finalize() noexcept;
+  bool finalize(nccl::Comm comm) const noexcept;
   BackendFailure failure(nccl::Result result, const Awaited& awaited) const;
   template <typename Done>
   void look_until(const Awaited& awaited, Done&& is_done);
@@ -83,8 +84,12 @@ class Line {
   const nccl::Api& api_;
   Stop* stop_;
   const OwnStream stream_;
-  std::mutex using_;  // the communicator
-  nccl::Comm comm_ = nullptr;
+  std::timed_mutex using_;  // the communicator
+  std::atomic<nccl::Comm> comm_ = nullptr;
+  // ncclCommSplit returns before a thread of NCCL stores the new communicator here, on ranks
+  // without a key too (there null). That thread has ended when comm_ is no longer in progress, or
+  // is gone.
+  nccl::Comm child_ = nullptr;
   std::atomic<bool> has_failed_ = false;
   std::atomic<int> unfinished_ = 0;
 };

@@ -76,7 +76,8 @@ nccl::UniqueId Lines::read_id(const std::string& key, int first, const Awaited& 
     if (const std::optional<int> lost = stop_.lost_rank(awaited.peer, Milliseconds(0))) {
       throw BackendFailure(Kind::PeerLost, lost,
                            "the process of rank " + std::to_string(*lost) +
-                               " has ended before the GPUs were connected");
+                               " has ended before the GPUs were connected",
+                           true);
     }
     try {
       value = context_.store->get(key, std::min(left_until(awaited.deadline), kBetweenLooks));

@@ -46,7 +46,7 @@ class NcclBackend final : public Backend {
   explicit NcclBackend(const BackendContext& context)
       : lines_(context), seat_{context.rank, context.size}, messages_(lines_) {
     if (context.split_off) {
-      all_ = lines_.adopt(std::static_pointer_cast<Line>(context.split_off));
+      use(lines_.adopt(std::static_pointer_cast<Line>(context.split_off)));
       is_wanted_ = true;
     } else if (!context.connects_later) {
       check_nccl_is_here();
@@ -54,6 +54,9 @@ class NcclBackend final : public Backend {
       is_wanted_ = true;
     }
   }
+
+  // Before the memory below is freed: cuMemFree waits for every kernel that runs.
+  ~NcclBackend() override { lines_.close(); }
 
   std::string name() const override { return "nccl"; }
 
@@ -81,7 +84,7 @@ class NcclBackend final : public Backend {
     if (!all_) connect(awaited);
     if (lines_.context().is_debug) compare(call, awaited);
     Call done = call;
-    if (call.operation == Operation::Barrier) done = barrier(gpu);
+    if (call.operation == Operation::Barrier) done = barrier();
     Event end = all_->start(after, awaited, [&](nccl::Comm comm, cuda::Stream stream) {
       return issue(*gpu, seat_, done, comm, stream);
     });
@@ -113,7 +116,25 @@ class NcclBackend final : public Backend {
   }
 
  private:
-  void connect(const Awaited& awaited) { all_ = lines_.connect("all", 0, seat_, awaited); }
+  // What the ranks compare before each collective with DRUN_DEBUG=1. It lives as long as the
+  // backend, because cuMemFree would wait for a comparison that another rank never joins.
+  struct Comparison {
+    Comparison(const std::shared_ptr<const Gpu>& gpu, std::size_t ranks)
+        : told(ranks), memory(gpu, sizeof(Signature) * (ranks + 1)) {}
+    Signature mine{};
+    std::vector<Signature> told;
+    GpuMemory memory;
+  };
+
+  void connect(const Awaited& awaited) { use(lines_.connect("all", 0, seat_, awaited)); }
+
+  void use(std::shared_ptr<Line> line) {
+    all_ = std::move(line);
+    barrier_word_.emplace(all_->gpu(), sizeof(std::uint32_t));
+    if (lines_.context().is_debug) {
+      comparison_.emplace(all_->gpu(), static_cast<std::size_t>(seat_.size));
+    }
+  }
 
   std::string refusal_of_memory(const void* memory, std::optional<int> gpu) const {
     const std::shared_ptr<const Gpu> known = lines_.known_gpu();
@@ -143,9 +164,8 @@ class NcclBackend final : public Backend {
     return named ? named : gpu_of(loaded_cuda(), memory);
   }
 
-  // Something small that is done when all have come.
-  Call barrier(const std::shared_ptr<const Gpu>& gpu) {
-    if (!barrier_word_) barrier_word_.emplace(gpu, sizeof(std::uint32_t));
+  // A small sum, which ends once every rank has started it.
+  Call barrier() const {
     return {.operation = Operation::AllReduce,
             .type = DataType::U32,
             .input = barrier_word_->data(),
@@ -155,36 +175,37 @@ class NcclBackend final : public Backend {
 
   void compare(const Call& call, const Awaited& awaited) {
     const std::shared_ptr<const Gpu>& gpu = all_->gpu();
-    const auto size = static_cast<std::size_t>(seat_.size);
-    const Signature mine = signature_of(call, seat_.size);
-    std::vector<Signature> told(size);
-    const GpuMemory memory(gpu, sizeof mine * (size + 1));
-    const cuda::Address all = memory.address() + sizeof mine;
+    Comparison& the = *comparison_;
+    the.mine = signature_of(call, seat_.size);
+    constexpr std::size_t kBytes = sizeof the.mine;
+    const cuda::Address all = the.memory.address() + kBytes;
     const auto in_order = [&](const Line::Deed& deed) {
       all_->wait(all_->start(Event(gpu, nullptr), awaited, deed), awaited);
     };
     in_order([&](nccl::Comm comm, cuda::Stream stream) {
-      gpu->must(gpu->api().copy_to_device(memory.address(), &mine, sizeof mine, stream),
+      gpu->must(gpu->api().copy_to_device(the.memory.address(), &the.mine, kBytes, stream),
                 "cuMemcpyHtoDAsync");
-      return need_nccl().all_gather(memory.data(), reinterpret_cast<void*>(all), sizeof mine,
+      return need_nccl().all_gather(the.memory.data(), reinterpret_cast<void*>(all), kBytes,
                                     nccl::kU8, comm, stream);
     });
     in_order([&](nccl::Comm, cuda::Stream stream) {
-      gpu->must(gpu->api().copy_to_host(told.data(), all, sizeof mine * size, stream),
+      gpu->must(gpu->api().copy_to_host(the.told.data(), all, kBytes * the.told.size(), stream),
                 "cuMemcpyDtoHAsync");
       return nccl::kSuccess;
     });
-    if (std::count(told.begin(), told.end(), mine) == seat_.size) return;
+    if (std::count(the.told.begin(), the.told.end(), the.mine) == seat_.size) return;
     throw BackendFailure(Kind::Mismatch, std::nullopt,
                          "the ranks disagree about collective number " +
-                             std::to_string(awaited.sequence) + ": " + describe_disagreement(told));
+                             std::to_string(awaited.sequence) + ": " +
+                             describe_disagreement(the.told));
   }
 
   Lines lines_;
   const Line::Seat seat_;
   NcclMessages messages_;
-  std::shared_ptr<Line> all_;  // changes within collectives only
-  std::optional<GpuMemory> barrier_word_;
+  std::shared_ptr<Line> all_;              // changes within collectives only
+  std::optional<GpuMemory> barrier_word_;  // these two: as long as all_
+  std::optional<Comparison> comparison_;
   // A collective has been asked for, as on every rank; so there is something to split when all
   // before it is done.
   mutable std::atomic<bool> is_wanted_ = false;

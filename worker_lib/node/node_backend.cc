@@ -167,9 +167,10 @@ class NodeBackend final : public Backend {
         "among " + member.what + " (numbered from 0 there): " + failure.what();
     const bool is_known =
         failure.peer && *failure.peer >= 0 && *failure.peer < static_cast<int>(member.ranks.size());
-    if (!is_known) return {failure.kind, std::nullopt, message};
+    if (!is_known) return {failure.kind, std::nullopt, message, failure.has_peer_ended};
     const int peer = member.ranks[static_cast<std::size_t>(*failure.peer)];
-    return {failure.kind, peer, "because of rank " + std::to_string(peer) + ", " + message};
+    return {failure.kind, peer, "because of rank " + std::to_string(peer) + ", " + message,
+            failure.has_peer_ended};
   }
 
   void agree(const Call& call, const Turn& turn) const {

@@ -1,5 +1,5 @@
-// drun-perf: times the collectives of worker_lib in the job it is started in, and checks every
-// result. In the manner of nccl-tests.
+// drun-perf: times the collectives of worker_lib in the job it is started in, as nccl-tests does.
+// Before the first block of timed operations and after each of them it checks a result.
 #include <cinttypes>
 #include <cstdio>
 #include <string>
@@ -32,9 +32,10 @@ Scene scene_of(const Options& options, ProcessGroup& group, const Place& place) 
 
 void print_head(const Options& options, const Scene& scene) {
   if (options.is_json) return;
-  std::printf("# %s of %s over %s on %s, %d ranks; every result checked\n",
-              options.operation.c_str(), scene.type.c_str(), scene.backend.c_str(),
-              scene.device.c_str(), scene.ranks);
+  std::printf(
+      "# %s of %s over %s on %s, %d ranks; results checked before and after each timed block\n",
+      options.operation.c_str(), scene.type.c_str(), scene.backend.c_str(), scene.device.c_str(),
+      scene.ranks);
   std::printf("# %12s %12s %12s %10s %10s\n", "bytes", "count", "time_us", "algbw_gbs",
               "busbw_gbs");
 }

@@ -44,6 +44,14 @@ double seconds_of(const Bench& bench, const Trial& trial, int times) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// In-place operations change what the next one starts from, so a result that is checked starts from
+// fresh numbers, and is not timed.
+void run_checked(const Trial& trial) {
+  trial.fill();
+  trial.run();
+  trial.check();
+}
+
 // Agreed upon by all ranks: they must run as many.
 double largest(const Bench& bench, double value) {
   const Buffer one(bench.group, {.gpu = bench.place.gpu, .stream = bench.place.stream}, 1,
@@ -68,7 +76,10 @@ double median_seconds(const Bench& bench, const Trial& trial, double budget) {
   const int times = static_cast<int>(std::clamp(for_block / std::max(once, 1e-8), 1.0, most));
   std::vector<double> seconds;
   seconds.reserve(kBlocks);
-  for (int i = 0; i < kBlocks; ++i) seconds.push_back(seconds_of(bench, trial, times) / times);
+  for (int i = 0; i < kBlocks; ++i) {
+    seconds.push_back(seconds_of(bench, trial, times) / times);
+    run_checked(trial);
+  }
   std::nth_element(seconds.begin(), seconds.begin() + kBlocks / 2, seconds.end());
   return largest(bench, seconds[kBlocks / 2]);
 }
@@ -78,9 +89,7 @@ double median_seconds(const Bench& bench, const Trial& trial, double budget) {
 Measured measure(ProcessGroup& group, const Options& options, const Place& place,
                  std::size_t bytes) {
   const Trial trial = make_trial(group, options, place, bytes);
-  trial.fill();
-  trial.run();
-  trial.check();
+  run_checked(trial);
   const double seconds = median_seconds({group, place}, trial, options.seconds);
   Measured result{.bytes = trial.count * size_bytes(options.type), .count = trial.count};
   result.time_us = seconds * 1e6;

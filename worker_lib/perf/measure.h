@@ -1,4 +1,4 @@
-// edge. One operation at one size: checked once, then timed.
+// edge. One operation at one size: timed in blocks, and checked before the first and after each.
 //
 // How:     on the host, operations one after the other, each done before the next; on a GPU, as
 //          nccl-tests does, many put into the stream in a row, and the last waited for (messages:

@@ -149,7 +149,10 @@ Trial trial_of_parts(ProcessGroup& group, const Options& options, const Place& p
   the.root = options.root;
   the.op = options.op;
   Trial trial{.count = whole, .bus_factor = static_cast<double>(the.size - 1) / the.size};
-  trial.fill = [=] { the.in->fill([=](std::size_t i) { return brought(the.rank, i); }); };
+  trial.fill = [=] {
+    the.in->fill([=](std::size_t i) { return brought(the.rank, i); });
+    the.out->fill([](std::size_t) { return 0; });
+  };
   if (name == "reduce_scatter" || name == "all_to_all") {
     make_exchanges(name, group, the, trial);
   } else {
@@ -168,7 +171,10 @@ Trial trial_of_messages(ProcessGroup& group, const Options& options, const Place
   const int next = (rank + 1) % group.size();
   const int before = (rank + group.size() - 1) % group.size();
   Trial trial{.count = count};
-  trial.fill = [=] { out->fill([=](std::size_t i) { return brought(rank, i); }); };
+  trial.fill = [=] {
+    out->fill([=](std::size_t i) { return brought(rank, i); });
+    in->fill([](std::size_t) { return 0; });
+  };
   trial.run = [=, &group] {
     const Work sent = group.isend(out->all(), next);
     group.recv(in->all(), before);

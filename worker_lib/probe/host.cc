@@ -9,10 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "drun/backend.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/bytes.h"
 #include "worker_lib/probe/visit_wire.h"
-#include "worker_lib/signals.h"
+#include "worker_lib/threads.h"
 
 namespace drun::probe {
 namespace {
@@ -115,8 +116,11 @@ class Host::Impl {
     if (ec) ec = listen_on(acceptor_, tcp::v4());  // a kernel without IPv6
     if (ec) return system_error("listen for the other nodes", ec.value());
     accept();
-    const worker::SignalsBlocked blocked;  // inherited by the thread
-    thread_ = std::thread([this] { io_.run(); });
+    try {
+      thread_ = worker::start_thread([this] { io_.run(); });
+    } catch (const BackendFailure& failure) {
+      return Error{ErrorCode::System, failure.what()};
+    }
     return {};
   }
   std::uint16_t port() const {

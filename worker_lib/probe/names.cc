@@ -9,7 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "worker_lib/signals.h"
+#include "drun/backend.h"
+#include "worker_lib/threads.h"
 
 namespace drun::probe {
 namespace {
@@ -59,15 +60,19 @@ struct Names::Shared {
 
 Names::Names(std::vector<Named> nodes) : shared_(std::make_shared<Shared>()) {
   shared_->nodes = std::move(nodes);
-  const worker::SignalsBlocked blocked;  // inherited by the thread
-  std::thread([shared = shared_] {
+  const auto look_up_all = [shared = shared_] {
     for (const Named& node : shared->nodes) {
       NameLookup lookup = look_up(node);
       const std::lock_guard lock(shared->mutex);
       shared->done.push_back(std::move(lookup));
       shared->is_changed.notify_all();
     }
-  }).detach();
+  };
+  try {
+    worker::start_thread(look_up_all).detach();
+  } catch (const BackendFailure&) {
+    // No thread: the lookups count as not done.
+  }
 }
 
 std::vector<NameLookup> Names::wait_until(std::chrono::steady_clock::time_point deadline) {

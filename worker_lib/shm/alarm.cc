@@ -13,7 +13,7 @@ using Kind = WorkerError::Kind;
 constexpr std::uint32_t kLost = 0x80000000u;
 
 BackendFailure loss_of(int rank) {
-  return {Kind::PeerLost, rank, "lost rank " + std::to_string(rank) + ": its process ended"};
+  return {Kind::PeerLost, rank, "lost rank " + std::to_string(rank) + ": its process ended", true};
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ struct Hello {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   std::uint64_t segment_bytes = 0;
+  CoreMask cores{};
 };
 
 bool is_own_user(int socket) {
@@ -68,6 +69,7 @@ class Leader {
     Connection connection;
     connection.segment = create_memory(segment_bytes_);
     connection.regions = create_memory(0);
+    cores_ = own_cores();
     const std::string name = random_name();
     listener_ = listen_at(name, context_.size + 16);
     if (!listener_) throw_system("cannot listen on a unix socket");
@@ -77,10 +79,12 @@ class Leader {
       admit_stranger();
       hear_strangers();
     }
+    connection.cores = cores_;
+    const std::string yes =
+        kYes + std::string(reinterpret_cast<const char*>(&cores_), sizeof cores_);
     for (int rank = 1; rank < context_.size; ++rank) {
       UniqueFd& member = members_[static_cast<std::size_t>(rank)];
-      if (!send_message(member.get(), std::string(1, kYes),
-                        {connection.segment.get(), connection.regions.get()})) {
+      if (!send_message(member.get(), yes, {connection.segment.get(), connection.regions.get()})) {
         throw BackendFailure(Kind::PeerLost, rank, "lost rank " + std::to_string(rank));
       }
       keep(connection.lifelines, std::move(member), rank);
@@ -135,6 +139,7 @@ class Leader {
       return;
     }
     members_[hello.rank] = std::move(stranger);
+    cores_ = cores_ | hello.cores;
   }
 
   [[noreturn]] void give_up() {
@@ -153,6 +158,7 @@ class Leader {
   UniqueFd listener_;
   std::vector<UniqueFd> strangers_;
   std::vector<UniqueFd> members_;  // by rank
+  CoreMask cores_{};               // of those that have come
 };
 
 std::string name_of_leader(const BackendContext& context) {
@@ -176,19 +182,26 @@ Connection follow(const BackendContext& context, std::size_t segment_bytes) {
   }
   const Hello hello{.rank = static_cast<std::uint32_t>(context.rank),
                     .size = static_cast<std::uint32_t>(context.size),
-                    .segment_bytes = segment_bytes};
+                    .segment_bytes = segment_bytes,
+                    .cores = own_cores()};
   send_message(leader.get(), {reinterpret_cast<const char*>(&hello), sizeof hello});
   if (!await_readable({leader.get()}, context.deadline + kGrace)) {
     throw BackendFailure(Kind::Timeout, 0, "rank 0 did not answer");
   }
   auto answer = receive_message(leader.get());
   if (!answer) throw BackendFailure(Kind::PeerLost, 0, "lost rank 0");
-  if (answer->text.front() != kYes || answer->fds.size() != 2) {
+  CoreMask cores{};
+  const bool is_yes = answer->text.front() == kYes && answer->fds.size() == 2 &&
+                      answer->text.size() == 1 + sizeof cores;
+  if (!is_yes) {
     throw BackendFailure(answer->text.front() == kLate ? Kind::Timeout : Kind::System, std::nullopt,
                          answer->text.substr(1));
   }
-  Connection connection{
-      .segment = std::move(answer->fds[0]), .regions = std::move(answer->fds[1]), .lifelines = {}};
+  std::memcpy(&cores, answer->text.data() + 1, sizeof cores);
+  Connection connection{.segment = std::move(answer->fds[0]),
+                        .regions = std::move(answer->fds[1]),
+                        .lifelines = {},
+                        .cores = cores};
   keep(connection.lifelines, std::move(leader), 0);
   return connection;
 }

@@ -1,7 +1,8 @@
 // edge. How the ranks of a node come to share memory.
 //
 //     rank 0: makes the memory, listens, puts the name into the store, waits for all, then answers
-//     others: name from the store, connect, "I am rank r of n", get the answer: memory or why not
+//     others: name from the store, connect, "I am rank r of n, bound to these cores", get the
+//             answer: memory and the cores of all, or why not
 //
 // Trust:   both sides take only processes of their own user; a stranger who knows the name gets
 //          nothing and holds nobody up.
@@ -15,6 +16,7 @@
 
 #include "drun/backend.h"
 #include "rendezvous/unique_fd.h"
+#include "worker_lib/shm/cores.h"
 
 namespace drun::worker::shm {
 
@@ -27,6 +29,7 @@ struct Connection {
   UniqueFd segment;  // of the size that was asked for
   UniqueFd regions;  // empty memory, to grow
   Lifelines lifelines;
+  CoreMask cores{};  // that any of the ranks is bound to
 };
 
 Connection connect_ranks(const BackendContext& context, std::size_t segment_bytes);

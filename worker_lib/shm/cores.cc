@@ -1,9 +1,10 @@
 #include "worker_lib/shm/cores.h"
 
-#include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <fstream>
 #include <iterator>
@@ -35,16 +36,34 @@ double quota() {
   }
 }
 
-int affinity() {
-  cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
-  // More cores than the set has room for.
-  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-}
-
 }  // namespace
 
-int usable_cores() { return static_cast<int>(std::max(1.0, std::min(quota(), 1.0 * affinity()))); }
+CoreMask own_cores() {
+  // The kernel's set may have more cores than cpu_set_t; it rejects a smaller one.
+  CoreMask cores{};
+  static_assert(sizeof cores % sizeof(unsigned long) == 0);
+  if (syscall(SYS_sched_getaffinity, 0, sizeof cores, cores.data()) < 0) return {};
+  return cores;
+}
+
+int count_cores(const CoreMask& cores) {
+  int count = 0;
+  for (const std::uint64_t word : cores) count += std::popcount(word);
+  return count;
+}
+
+CoreMask operator|(const CoreMask& left, const CoreMask& right) {
+  CoreMask both{};
+  for (std::size_t i = 0; i < both.size(); ++i) both[i] = left[i] | right[i];
+  return both;
+}
+
+int usable_cores(const CoreMask& cores) {
+  int count = count_cores(cores);
+  if (count == 0) count = count_cores(own_cores());
+  if (count == 0) count = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  return static_cast<int>(std::max(1.0, std::min(quota(), 1.0 * count)));
+}
 
 std::optional<double> cores_of_quota(std::string_view cpu_max) {
   double quota = 0;

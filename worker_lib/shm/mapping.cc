@@ -22,7 +22,11 @@ namespace {
 }  // namespace
 
 UniqueFd create_memory(std::size_t size_bytes) {
-  UniqueFd fd(memfd_create("drun", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  // Linux 6.3 and later refuse memory that may hold programs where vm.memfd_noexec is 2; earlier
+  // kernels do not know the flag.
+  constexpr unsigned kNoExecSeal = 0x8;  // MFD_NOEXEC_SEAL, which glibc before 2.38 lacks
+  UniqueFd fd(memfd_create("drun", MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal));
+  if (!fd && errno == EINVAL) fd = UniqueFd(memfd_create("drun", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) fail("create", size_bytes);
   grow_memory(fd.get(), size_bytes);
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) fail("seal", size_bytes);

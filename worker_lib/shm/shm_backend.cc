@@ -17,7 +17,7 @@ namespace {
 class ShmBackend final : public Backend {
  public:
   explicit ShmBackend(Parts parts)
-      : patience_(patience_for(parts.segment.size())),
+      : patience_(patience_for(parts.segment.size(), parts.cores)),
         lifelines_(std::move(parts.lifelines)),
         alarm_(parts.segment, parts.rank),
         regions_(std::move(parts.regions), parts.rank),
@@ -88,7 +88,8 @@ Parts connect_parts(const BackendContext& context) {
   return {.rank = context.rank,
           .segment = Segment(std::move(mapping), context.size),
           .regions = std::move(connection.regions),
-          .lifelines = std::move(connection.lifelines)};
+          .lifelines = std::move(connection.lifelines),
+          .cores = connection.cores};
 }
 
 }  // namespace shm

@@ -31,6 +31,7 @@ struct Parts {
   UniqueFd regions;
   Lifelines lifelines = {};
   bool reads_peers = true;  // others' own memory, where that is allowed
+  CoreMask cores = {};      // that any of the ranks is bound to; empty: as this process
 };
 std::unique_ptr<Backend> make_backend(Parts parts);
 Parts connect_parts(const BackendContext& context);

@@ -9,8 +9,6 @@
 #include <climits>
 #include <ctime>
 
-#include "worker_lib/shm/cores.h"
-
 namespace drun::worker::shm {
 namespace {
 
@@ -47,9 +45,9 @@ void ring(Bell& bell) noexcept {
   if (bell.sleepers.load() != 0) wake_all(bell.rings);
 }
 
-Patience patience_for(int ranks) {
+Patience patience_for(int ranks, const CoreMask& cores) {
   Patience patience;
-  if (ranks <= usable_cores()) patience.looks = kLooks;
+  if (ranks <= usable_cores(cores)) patience.looks = kLooks;
   return patience;
 }
 

@@ -11,6 +11,7 @@
 #include <sched.h>
 
 #include "drun/backend.h"
+#include "worker_lib/shm/cores.h"
 #include "worker_lib/shm/layout.h"
 
 namespace drun::worker::shm {
@@ -25,8 +26,9 @@ struct Patience {
   int looks = 0;     // without giving the core away
   int yields = 100;  // giving it to whoever wants it; a sleep costs ten times as much
 };
-// For so many ranks that may all wait at the same time on this machine.
-Patience patience_for(int ranks);
+// For `ranks` ranks that may all wait at the same time, bound to `cores` altogether: they look for
+// as long as there is a core for each.
+Patience patience_for(int ranks, const CoreMask& cores);
 
 namespace detail {
 inline void relax() {

@@ -6,7 +6,7 @@
 #include "drun/error.h"
 #include "rendezvous/asio.h"
 #include "rendezvous/store/server.h"
-#include "worker_lib/signals.h"
+#include "worker_lib/threads.h"
 
 namespace drun::worker {
 namespace {
@@ -20,8 +20,7 @@ class HostedStore {
                          .message = "rank 0 hosts the store, but " + server.error().message});
     }
     server_ = *std::move(server);
-    const SignalsBlocked blocked;  // inherited by the thread
-    thread_ = std::thread([this] { io_.run(); });
+    thread_ = start_thread([this] { io_.run(); });
   }
   ~HostedStore() {
     asio::post(io_, [this] { server_->stop(); });  // leaves io_ with nothing to wait for

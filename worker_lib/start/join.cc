@@ -109,7 +109,7 @@ class Joining {
     if (plan_.hosts_store) job.hosted_store = host_store(world().master_addr, world().master_port);
     parts.store = own_part_of(reach_store());
     parts.store->set(arrival_key(rank()), "", left_until(deadline_));
-    parts.node_of = map_nodes(*parts.store, rank(), size(), deadline_);
+    take_places(parts, map_nodes(*parts.store, rank(), size(), deadline_));
     const bool is_one_node = parts.node_of.back() == 0 &&
                              std::count(parts.node_of.begin(), parts.node_of.end(), 0) == size();
     const bool is_networked = needs_network(backend_.name, is_one_node);
@@ -117,6 +117,19 @@ class Joining {
     const LocalAddress address = value_or_throw(own_address(), rank());
     job.address = address.text;
     if (is_networked) compare_with_first(*parts.store, address);
+  }
+
+  void take_places(GroupParts& parts, const std::vector<RankPlace>& places) const {
+    const int own_node = places[static_cast<std::size_t>(rank())].node;
+    std::vector<ProcessName> on_node;
+    parts.node_of.clear();
+    parts.world_ranks.clear();
+    for (const RankPlace& place : places) {
+      parts.world_ranks.push_back(static_cast<int>(parts.node_of.size()));
+      parts.node_of.push_back(place.node);
+      on_node.push_back(place.node == own_node ? place.process : ProcessName{});
+    }
+    parts.job->processes = PeerProcesses(on_node);
   }
 
   std::shared_ptr<KeyStore> reach_store() const {

@@ -1,4 +1,9 @@
 // KeyStore over the client of the TCPStore protocol.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -21,51 +26,129 @@ namespace {
   throw WorkerError({.kind = WorkerError::Kind::Store, .message = error.message});
 }
 
+// Operations take turns on the first connection, in the order they were called. While a get or wait
+// holds it, others take a further one, which is opened then and stays.
 class TcpKeyStore final : public KeyStore {
  public:
-  explicit TcpKeyStore(StoreClient client) : client_(std::move(client)) {}
+  TcpKeyStore(StoreClient client, StoreClient::Options options) : options_(std::move(options)) {
+    connections_[0] = std::make_unique<StoreClient>(std::move(client));
+  }
 
   void set(const std::string& key, const std::string& value, Milliseconds timeout) override {
-    const std::lock_guard lock(mutex_);
-    client_.set_timeout(timeout);
-    if (const auto done = client_.set(key, value); !done) raise_silent(done.error());
+    const Turn turn(*this, timeout, kMostConnections);
+    auto done = turn.client().set(key, value);
+    // It is not answered: it would be overtaken by what this thread does on the first one next.
+    if (done && !turn.is_on_first()) {
+      if (const auto is_there = turn.client().check(std::span(&key, 1)); !is_there) {
+        done = is_there.error();
+      }
+    }
+    if (!done) turn.raise_silent(done.error());
   }
   std::string get(const std::string& key, Milliseconds timeout) override {
-    const std::lock_guard lock(mutex_);
-    auto value = client_.get(key, timeout);
+    const Turn turn(*this, timeout, kMostWaiting);
+    auto value = turn.client().get(key, turn.left());
     if (!value) raise(value.error());
     return *std::move(value);
   }
   std::int64_t add(const std::string& key, std::int64_t delta, Milliseconds timeout) override {
-    const std::lock_guard lock(mutex_);
-    client_.set_timeout(timeout);
-    const auto sum = client_.add(key, delta);
-    if (!sum) raise_silent(sum.error());
+    const Turn turn(*this, timeout, kMostConnections);
+    const auto sum = turn.client().add(key, delta);
+    if (!sum) turn.raise_silent(sum.error());
     return *sum;
   }
   std::string compare_set(const std::string& key, const std::string& expected,
                           const std::string& desired, Milliseconds timeout) override {
-    const std::lock_guard lock(mutex_);
-    client_.set_timeout(timeout);
-    auto value = client_.compare_set(key, expected, desired);
-    if (!value) raise_silent(value.error());
+    const Turn turn(*this, timeout, kMostConnections);
+    auto value = turn.client().compare_set(key, expected, desired);
+    if (!value) turn.raise_silent(value.error());
     return *std::move(value);
   }
   void wait(const std::vector<std::string>& keys, Milliseconds timeout) override {
-    const std::lock_guard lock(mutex_);
-    if (const auto done = client_.wait(keys, timeout); !done) raise(done.error());
+    const Turn turn(*this, timeout, kMostWaiting);
+    if (const auto done = turn.client().wait(keys, turn.left()); !done) raise(done.error());
   }
   bool has(const std::string& key, Milliseconds timeout) override {
-    const std::lock_guard lock(mutex_);
-    client_.set_timeout(timeout);
-    const auto is_there = client_.check(std::span(&key, 1));
-    if (!is_there) raise_silent(is_there.error());
+    const Turn turn(*this, timeout, kMostConnections);
+    const auto is_there = turn.client().check(std::span(&key, 1));
+    if (!is_there) turn.raise_silent(is_there.error());
     return *is_there;
   }
 
  private:
-  std::mutex mutex_;
-  StoreClient client_;
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t kMostConnections = 4;
+  static constexpr std::size_t kMostWaiting = kMostConnections - 1;
+
+  // A connection for one operation.
+  class Turn {
+   public:
+    // One of the first `places`. Throws Store when the operation's time is over before it has one.
+    Turn(TcpKeyStore& store, Milliseconds timeout, std::size_t places)
+        : store_(store), deadline_(Clock::now() + timeout), place_(store.take(deadline_, places)) {
+      std::unique_ptr<StoreClient>& client = store_.connections_[place_];
+      if (!client) {
+        StoreClient::Options options = store_.options_;
+        options.timeout = left();
+        auto connected = StoreClient::connect(options);
+        if (!connected) {
+          store_.give_back(place_);
+          drun::raise_silent(connected.error());
+        }
+        client = std::make_unique<StoreClient>(*std::move(connected));
+      }
+      client->set_timeout(left());
+    }
+    ~Turn() { store_.give_back(place_); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    StoreClient& client() const { return *store_.connections_[place_]; }
+    bool is_on_first() const { return place_ == 0; }
+    Milliseconds left() const {
+      const auto left = std::chrono::ceil<Milliseconds>(deadline_ - Clock::now());
+      return std::max(left, Milliseconds(1));
+    }
+    // A late answer has closed the connection; the next operation opens another one.
+    [[noreturn]] void raise_silent(const Error& error) const {
+      if (error.code == ErrorCode::Timeout) store_.connections_[place_].reset();
+      drun::raise_silent(error);
+    }
+
+   private:
+    TcpKeyStore& store_;
+    const Clock::time_point deadline_;
+    const std::size_t place_;
+  };
+
+  std::size_t take(Clock::time_point deadline, std::size_t places) {
+    std::unique_lock lock(mutex_);
+    std::size_t free = 0;
+    const bool has_one = given_back_.wait_until(lock, deadline, [&] {
+      for (free = 0; free < places && is_taken_[free];) ++free;
+      return free < places;
+    });
+    if (!has_one) {
+      drun::raise_silent({ErrorCode::Timeout,
+                          "every connection to the store was in use by other threads' gets and "
+                          "waits"});
+    }
+    is_taken_[free] = true;
+    return free;
+  }
+  void give_back(std::size_t place) {
+    {
+      const std::lock_guard lock(mutex_);
+      is_taken_[place] = false;
+    }
+    given_back_.notify_all();
+  }
+
+  const StoreClient::Options options_;
+  std::mutex mutex_;  // of is_taken_
+  std::condition_variable given_back_;
+  std::array<bool, kMostConnections> is_taken_{};
+  std::array<std::unique_ptr<StoreClient>, kMostConnections> connections_;
 };
 
 }  // namespace
@@ -79,7 +162,8 @@ std::shared_ptr<KeyStore> connect_key_store(const std::string& host, std::uint16
   if (!client) raise_silent(client.error());
   // A Python program that hosts this store may be counting its ranks.
   if (const auto count = client->announce(); !count) raise_silent(count.error());
-  return std::make_shared<TcpKeyStore>(*std::move(client));
+  options.dialect = client->dialect();
+  return std::make_shared<TcpKeyStore>(*std::move(client), std::move(options));
 }
 
 }  // namespace drun

@@ -84,10 +84,16 @@ struct Turn {
 // Thrown by backends; the group makes a WorkerError of it that names rank and operation.
 struct BackendFailure : std::runtime_error {
   BackendFailure(WorkerError::Kind what_kind, std::optional<int> which_peer,
-                 const std::string& message)
-      : std::runtime_error(message), kind(what_kind), peer(which_peer) {}
+                 const std::string& message, bool peer_has_ended = false)
+      : std::runtime_error(message),
+        kind(what_kind),
+        peer(which_peer),
+        has_peer_ended(peer_has_ended) {}
   WorkerError::Kind kind;
   std::optional<int> peer;
+  // Of PeerLost: tell_lost has named the peer. Otherwise the group finds out whether its process
+  // has ended.
+  bool has_peer_ended;
 };
 
 // A message that has been started.

@@ -1,8 +1,8 @@
 // core. Typed memory as every operation takes it: a pointer, a count, one of eleven types, and the
 // GPU it lies on, if it does, and the stream that is still at work on it.
 //
-// A vector, array, span or any contiguous range of numbers converts by itself; device_elements()
-// describes memory of a GPU.
+// A vector, array, span or any contiguous range of numbers converts by itself, but a temporary does
+// not, unless it is a span; device_elements() describes memory of a GPU.
 //
 // Owner:   Elements look at memory that the caller keeps alive until the operation is done.
 // Thread:  any; values.
@@ -63,12 +63,22 @@ namespace detail {
 // What std::data of an R points to.
 template <typename R>
 using PointedTo = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
+// Whether the memory may outlive the range: a range that has a name, or a view such as a span. A
+// temporary vector, string or array is gone before the operation.
 template <typename R>
-using IfReadable = std::enable_if_t<sizeof(DataTypeOf<std::remove_cv_t<PointedTo<R>>>::value) != 0>;
+inline constexpr bool is_view = std::is_trivially_copyable_v<R> && !std::is_const_v<R> &&
+                                std::is_same_v<PointedTo<R>, PointedTo<const R>>;
+template <typename R>
+inline constexpr bool is_borrowed =
+    std::is_lvalue_reference_v<R> || is_view<std::remove_reference_t<R>>;
+template <typename R>
+using IfReadable =
+    std::enable_if_t<sizeof(DataTypeOf<std::remove_cv_t<PointedTo<R>>>::value) != 0 &&
+                     is_borrowed<R>>;
 template <typename R>
 using IfWritable =
     std::enable_if_t<sizeof(DataTypeOf<std::remove_cv_t<PointedTo<R>>>::value) != 0 &&
-                     !std::is_const_v<PointedTo<R>>>;
+                     !std::is_const_v<PointedTo<R>> && is_borrowed<R>>;
 }  // namespace detail
 
 // Memory that is written to, or read and written.

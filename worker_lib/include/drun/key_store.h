@@ -4,7 +4,8 @@
 //
 // Values:  bytes. A missing key counts as 0 for add and as empty for compare_set.
 // Owner:   shared by those who use it.
-// Thread:  any, all at once; but a get or wait on a TCP store holds up the others until it ends.
+// Thread:  any, all at once. On a TCP store up to three gets and waits hold up nothing else: they
+//          have connections of their own.
 // Errors:  throws WorkerError: Timeout when a get or wait ends without the key; Store when the
 //          store cannot be reached any more or does not answer.
 #pragma once

@@ -163,12 +163,21 @@ class ProcessGroup {
   std::shared_ptr<Group> group_;
 };
 
+// One message of a batch. Memory that is only read: P2POperation::send(data, peer), or `outgoing`.
 struct P2POperation {
   enum class Kind { Send, Recv };
   Kind kind = Kind::Send;
-  Elements data;
+  Elements data = {};
   int peer = 0;
   int tag = 0;
+  std::optional<ConstElements> outgoing = std::nullopt;  // of Send: instead of `data`
+
+  static P2POperation send(ConstElements data, int to, int tag = 0) {
+    return {Kind::Send, {}, to, tag, data};
+  }
+  static P2POperation recv(Elements data, int from, int tag = 0) {
+    return {Kind::Recv, data, from, tag, std::nullopt};
+  }
 };
 
 // All at once, in whatever order the peers come to it.

@@ -1,0 +1,244 @@
+// How a group reports failures while its threads wait for the store, and the ends of processes.
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "drun/process_group.h"
+#include "tests/support/catch.h"
+#include "tests/support/in_rank.h"
+#include "tests/support/ranks.h"
+#include "tests/support/shm_ranks.h"
+#include "worker_lib/shm/shm_backend.h"
+#include "worker_lib/shm/wait.h"
+#include "worker_lib/watch.h"
+
+namespace drun {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::check_exited;
+using test::error_of;
+using test::expect;
+using test::over;
+using test::RankEnd;
+using test::run_ranks;
+using test::Say;
+using test::StoreProcess;
+using Clock = std::chrono::steady_clock;
+
+void wait_for_end_of(pid_t pid) {
+  const auto process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (process < 0) return;  // it has ended and was waited for
+  pollfd end{.fd = process, .events = POLLIN, .revents = 0};
+  expect(poll(&end, 1, 30000) == 1, "the end of the other process");
+  close(process);
+}
+
+// From now on this process can start `more` threads, or none. False: that cannot be arranged here.
+bool limit_threads(rlim_t more) {
+  rlimit limit{.rlim_cur = 1, .rlim_max = 1};
+  if (geteuid() == 0) {
+    // The limit does not hold for root. It counts the user's threads: nobody else has this user id.
+    const auto user = static_cast<uid_t>(1'000'000 + getpid());
+    if (setresgid(user, user, user) != 0 || setresuid(user, user, user) != 0) return false;
+    limit = {.rlim_cur = 20 + more, .rlim_max = 20 + more};
+    if (more == 0) limit = {.rlim_cur = 1, .rlim_max = 1};
+  }
+  return setrlimit(RLIMIT_NPROC, &limit) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a get that waits holds up nothing else on the store") {
+  const StoreProcess process;
+  const auto store = connect_key_store("127.0.0.1", process.port(), seconds(10));
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < 2; ++i) {
+    waiting.emplace_back(
+        [&store, i] { CHECK(store->get("late/" + std::to_string(i), seconds(50)) == "come"); });
+  }
+  // Each of these would wait behind one that gets.
+  for (int i = 0; i < 100; ++i) {
+    CHECK(store->add("count", 1, seconds(10)) == i + 1);
+    store->set("own", std::to_string(i), seconds(10));
+    CHECK(store->get("own", seconds(10)) == std::to_string(i));
+  }
+  CHECK(store->compare_set("first", "", "me", seconds(10)) == "me");
+  for (int i = 0; i < 2; ++i) store->set("late/" + std::to_string(i), "come", seconds(10));
+  for (std::thread& thread : waiting) thread.join();
+}
+
+TEST_CASE("a failure is reported while another thread waits in a monitored barrier") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
+    ProcessGroup group = ProcessGroup::connect(over("shm", seconds(50)));
+    group.barrier();
+    std::thread waiting;
+    if (rank == 0) {
+      waiting = std::thread([&] { error_of([&] { group.monitored_barrier(seconds(20)); }); });
+      std::this_thread::sleep_for(milliseconds(100));  // in the store's wait, usually
+    }
+    std::vector<int> number(1);
+    const auto began = Clock::now();
+    say(error_of([&] { group.recv(number, 1 - rank, 0, milliseconds(rank == 0 ? 300 : 40000)); }));
+    say(Clock::now() - began < seconds(10) ? "in time" : "too late");
+    if (rank == 1) error_of([&] { group.monitored_barrier(seconds(1)); });
+    if (waiting.joinable()) waiting.join();
+  });
+  check_exited(ends);
+  for (const RankEnd& end : ends) {
+    CHECK_THAT(end.said, ContainsSubstring("recv(i32 x 1, from rank 1)"));
+    CHECK_THAT(end.said, ContainsSubstring("in time"));
+  }
+}
+
+TEST_CASE("a monitored barrier names a rank that has died at once") {
+  const StoreProcess store;
+  const std::string backend = GENERATE("shm", "gloo");
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+    ProcessGroup group = ProcessGroup::connect(over(backend, seconds(50)));
+    group.barrier();
+    if (rank == 2) raise(SIGKILL);
+    if (rank == 1) return group.monitored_barrier(seconds(1));
+    const auto began = Clock::now();
+    say(error_of([&] { group.monitored_barrier(seconds(40)); }));
+    say(Clock::now() - began < seconds(15) ? "in time" : "too late");
+  });
+  CHECK_THAT(ends[0].said,
+             ContainsSubstring("peer lost: rank 0: monitored_barrier(): the process of rank 2 "
+                               "ended before it came to the barrier"));
+  CHECK_THAT(ends[0].said, ContainsSubstring("in time"));
+}
+
+TEST_CASE("a rank that dies after rank 0 has left is still named") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
+    // Never destroyed, as the default group at the end of a program.
+    ProcessGroup& group = *new ProcessGroup(ProcessGroup::connect(over("shm", seconds(50))));
+    std::vector<int> first{static_cast<int>(getpid())};
+    group.broadcast(first, 0);
+    group.barrier();
+    if (rank == 0) _exit(0);
+    wait_for_end_of(first[0]);
+    if (rank == 1) raise(SIGKILL);
+    std::vector<int> number(1);
+    const auto began = Clock::now();
+    say(error_of([&] { group.recv(number, 1, 0, seconds(40)); }));
+    say(Clock::now() - began < seconds(15) ? "in time" : "too late");
+    _exit(0);
+  });
+  CHECK_THAT(ends[2].said, ContainsSubstring("peer lost: rank 2: recv(i32 x 1, from rank 1)"));
+  CHECK_THAT(ends[2].said, ContainsSubstring("its process ended"));
+  CHECK_THAT(ends[2].said, ContainsSubstring("in time"));
+}
+
+TEST_CASE("over Gloo a killed rank's process is named, not its connection") {
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
+    ProcessGroup group = ProcessGroup::connect(over("gloo", seconds(50)));
+    // The kernel closes connections before it reports the end of the process.
+    if (rank == 1) raise(SIGKILL);
+    std::vector<float> data(1 << 20);
+    say(error_of([&] { group.all_reduce(data); }));
+  });
+  for (const int rank : {0, 2}) {
+    const std::string& said = ends[static_cast<std::size_t>(rank)].said;
+    CHECK_THAT(said, ContainsSubstring("peer lost: rank " + std::to_string(rank)));
+    CHECK_THAT(said, ContainsSubstring("the process of rank 1 has ended") ||
+                         ContainsSubstring("rank 1 ended before it had done its part"));
+  }
+}
+
+TEST_CASE("1,000 messages that nobody receives, where no thread may be started, are an error") {
+  const StoreProcess store;
+  const rlim_t more = GENERATE(0u, 10u);
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+    ProcessGroup group = ProcessGroup::connect(over("gloo", seconds(50)));
+    group.barrier();
+    std::vector<int> data(1000);
+    if (rank == 1) return void(error_of([&] { group.recv(data, 0, /*tag=*/5); }));
+    if (!limit_threads(more)) return say("no limit here");
+    if (more == 0) {
+      std::vector<int> one(1);
+      say(error_of([&] { group.async_all_reduce(one); }));
+    }
+    std::vector<Work> works;
+    say(error_of([&] {
+      for (int i = 0; i < 1000; ++i) works.push_back(group.isend(data, 1));
+    }));
+    group.destroy();
+    for (const Work& work : works) error_of([&] { work.wait(); });
+    say("all ended");
+  });
+  CHECK(ends[0].exit_code == 0);
+  if (ends[0].said == "no limit here\n") {
+    WARN("skipped: this user may not take another user id");
+    return;
+  }
+  if (more == 0) {
+    CHECK_THAT(ends[0].said,
+               ContainsSubstring("system: rank 0: async_all_reduce(i32 x 1, sum): cannot start") ||
+                   ContainsSubstring("system: rank 0: all_reduce(i32 x 1, sum): cannot start"));
+  }
+  CHECK_THAT(ends[0].said, ContainsSubstring("system: rank 0: send(i32 x 1000, to rank 1): "));
+  CHECK_THAT(ends[0].said, ContainsSubstring("all ended"));
+}
+
+TEST_CASE("ranks that are bound to a core each look for what they wait for before they sleep") {
+  cpu_set_t cores;
+  REQUIRE(sched_getaffinity(0, sizeof cores, &cores) == 0);
+  if (CPU_COUNT(&cores) < 2 || worker::shm::usable_cores() < 2) {
+    WARN("skipped: fewer than two cores");
+    return;
+  }
+  const bool are_apart = GENERATE(true, false);
+  const StoreProcess store;
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = 0; i < CPU_SETSIZE; ++i) {
+      if (CPU_ISSET(i, &cores)) numbers.push_back(i);
+    }
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(numbers[are_apart ? static_cast<std::size_t>(rank) : 0], &own);
+    expect(sched_setaffinity(0, sizeof own, &own) == 0, "a core of its own");
+    const auto parts = worker::shm::connect_parts(test::shm_context(rank, 2, store.port()));
+    say(std::to_string(worker::shm::count_cores(parts.cores)));
+    say(worker::shm::patience_for(2, parts.cores).looks > 0 ? "looks" : "sleeps");
+  });
+  check_exited(ends);
+  for (const RankEnd& end : ends) CHECK(end.said == (are_apart ? "2\nlooks\n" : "1\nsleeps\n"));
+}
+
+TEST_CASE("a watch calls for each operation that is late, and for none that is not") {
+  worker::Watch watch;
+  constexpr int kThreads = 40;  // more than it has slots for
+  std::atomic<int> late = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const auto count = [&late] { ++late; };
+      for (int turn = 0; turn < 2000; ++turn) {
+        const worker::DeadlineGuard guard(watch, Clock::now() + seconds(300), count);
+      }
+      const bool is_late = i % 2 == 0;
+      const worker::DeadlineGuard guard(
+          watch, Clock::now() + (is_late ? milliseconds(20) : milliseconds(300'000)), count);
+      const auto patience = Clock::now() + seconds(40);
+      while (late < kThreads / 2 && Clock::now() < patience) std::this_thread::yield();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(late == kThreads / 2);
+}
+
+}  // namespace drun

@@ -1,0 +1,107 @@
+// A program of two MPI ranks: what the backend mpi refuses changes nothing, and what a timeout
+// leaves under way is not written into memory that was freed. Prints "as it should be" on rank 0.
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "drun/mpi.h"
+#include "drun/process_group.h"
+#include "drun/record.h"
+
+namespace {
+
+using drun::DataType;
+using drun::Elements;
+using drun::ProcessGroup;
+using drun::WorkerError;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+template <typename Deed>
+WorkerError::Kind kind_of(Deed&& deed) {
+  try {
+    deed();
+  } catch (const WorkerError& error) {
+    return error.kind();
+  }
+  throw std::runtime_error("no error");
+}
+
+void expect(bool is_so, const char* what) {
+  if (!is_so) throw std::runtime_error(what);
+}
+
+ProcessGroup connect() {
+  drun::InitOptions options;
+  options.backend = "mpi";
+  options.timeout = seconds(60);
+  return ProcessGroup::connect(options);
+}
+
+// Memory as freed blocks of any size get it, all of one number.
+class Filling {
+ public:
+  Filling() {
+    for (std::size_t bytes = 16; bytes <= 512; bytes += 16) {
+      for (int i = 0; i < 200; ++i) blocks_.emplace_back(bytes, kFill);
+    }
+  }
+  bool is_unchanged() const {
+    for (const std::vector<unsigned char>& block : blocks_) {
+      for (const unsigned char byte : block) {
+        if (byte != kFill) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  static constexpr unsigned char kFill = 0x5A;
+  std::vector<std::vector<unsigned char>> blocks_;
+};
+
+void run() {
+  ProcessGroup group = connect();
+  const int other = 1 - group.rank();
+  unsigned char byte = 1;
+  const Elements too_many(&byte, std::size_t{1} << 31, DataType::U8);
+  using Kind = WorkerError::Kind;
+  expect(kind_of([&] { group.broadcast(too_many, 0); }) == Kind::Unsupported, "broadcast refused");
+  expect(kind_of([&] { group.send(too_many, other); }) == Kind::Unsupported, "send refused");
+  expect(kind_of([&] { group.recv(too_many, other); }) == Kind::Unsupported, "recv refused");
+  std::vector<int> sum{1};
+  group.all_reduce(sum);
+  expect(sum[0] == 2, "the group works after refusals");
+
+  ProcessGroup later = connect();
+  std::vector<int> data(1000);
+  if (group.rank() == 0) {
+    expect(kind_of([&] { group.recv(data, other, 0, milliseconds(300)); }) == Kind::Timeout,
+           "a timeout");
+    const Filling filling;
+    later.barrier();
+    // MPI moves the message that comes now while it is asked for others.
+    std::this_thread::sleep_for(milliseconds(200));
+    later.barrier();
+    expect(filling.is_unchanged(), "memory that was freed is not written");
+    std::printf("as it should be\n");
+  } else {
+    later.barrier();
+    const drun::Work sent = group.isend(data, other);
+    later.barrier();
+  }
+  std::fflush(stdout);
+  later.barrier();
+  group.destroy();
+}
+
+}  // namespace
+
+int main() {
+  drun::register_mpi_backend();
+  return drun::record([] { run(); });
+}
