@@ -45,16 +45,7 @@ void ElectionTurn::handle(const BallotCame& came) {
   state_.rounds = std::max(state_.rounds, ballot.rounds);
   SeatView& sender = state_.seats[static_cast<std::size_t>(ballot.seat)];
   // Who has just come is asked at once, not when it is its turn to be looked at again.
-  if (!sender.is_reached) {
-    sender.next_ask = now_;
-    // A connection that is being made to where it was before may take long to fail.
-    const bool is_stuck =
-        sender.asked && !sender.is_linked && sender.asked_kind != BallotKind::Release;
-    if (is_stuck) {
-      actions_.emplace_back(HangUp{ballot.seat});
-      sender.asked.reset();
-    }
-  }
+  if (!sender.is_reached) sender.next_ask = now_;
   sender.heard_at = now_;
   sender.is_reached = true;
   bool is_granted = false;
