@@ -30,7 +30,9 @@
 #include "rendezvous/unique_fd.h"
 
 namespace drun::agent {
-namespace {
+// Named: a type of an unnamed namespace cannot be a member of Spawner::Impl where sources are
+// compiled together.
+namespace spawning {
 
 // A sanitizer's runtime must not be entered twice in one memory: there the child gets a copy, as
 // after fork, and only its stack with `Launch` is shared. The same without raw system calls.
@@ -316,7 +318,9 @@ pid_t fork_child(const ChildStack& stack, int& pidfd) {
   return -error;
 }
 
-}  // namespace
+}  // namespace spawning
+
+using namespace spawning;
 
 std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command) {
   assert(!command.argv.empty());

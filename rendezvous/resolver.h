@@ -58,8 +58,8 @@ class Resolver {
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
 
-  // `on_done` is called once, from the loop, unless `cancel` is called first. A second start cancels
-  // the first. Errors: Unreachable, with the system's reason.
+  // `on_done` is called once, from the loop, unless `cancel` is called first. A second start
+  // cancels the first. Errors: Unreachable, with the system's reason.
   void start(const std::string& host, Done on_done);
   void cancel();
 

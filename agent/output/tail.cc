@@ -9,7 +9,8 @@ std::string as_shown(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (const std::size_t last = line.rfind('\r'); last != line.npos) line.remove_prefix(last + 1);
   if (line.size() <= kTailLineBytes) return std::string(line);
-  return std::string(line.substr(0, kTailLineBytes - 3)) + "...";
+  std::string cut(line.substr(0, kTailLineBytes - 3));
+  return cut.append("...");
 }
 
 }  // namespace

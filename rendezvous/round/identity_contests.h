@@ -41,8 +41,8 @@ class IdentityContests {
     std::string address;
   };
   struct Added {
-    std::optional<std::uint64_t> check;  // to send to the holder; absent: one is under way
-    std::optional<Peer> replaced;        // an older connection of the same claimant
+    std::optional<std::uint64_t> check{};  // to send to the holder; absent: one is under way
+    std::optional<Peer> replaced{};        // an older connection of the same claimant
   };
 
   // nullopt at a limit: the claimant is not kept.
@@ -63,9 +63,9 @@ class IdentityContests {
  private:
   struct Contest {
     std::uint64_t check = 0;
-    Time reply_by;
+    Time reply_by{};
     bool is_extended = false;
-    std::vector<Claimant> claimants;
+    std::vector<Claimant> claimants{};
   };
   std::vector<Claimant> take(std::map<Peer, Contest>::iterator contest);
 

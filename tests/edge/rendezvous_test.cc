@@ -77,7 +77,8 @@ TEST_CASE("the root cause is who failed first by steady clocks, on every node") 
   // The victim reports first, and its wall clock is an hour behind.
   rendezvous::SeenFailure victim = cluster.agents[2]->failure(now);
   victim.failure.time -= std::chrono::hours(1);
-  const rendezvous::SeenFailure cause = cluster.agents[1]->failure(now - std::chrono::milliseconds(200));
+  const rendezvous::SeenFailure cause =
+      cluster.agents[1]->failure(now - std::chrono::milliseconds(200));
   cluster.agents[2]->client.report_failure(victim);
   REQUIRE(cluster.until([&] { return cluster.agents[0]->stops.size() == 1; }));
   cluster.agents[1]->client.report_stopped(0, {cause});

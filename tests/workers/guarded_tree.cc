@@ -37,7 +37,8 @@ class Launcher : public Workers::Listener, public Signals::Listener {
   }
   void on_all_succeeded() override { std::puts("succeeded"); }
   void on_all_gone(const Leftovers& left) override {
-    std::printf("gone leftovers=%zu unkillable=%zu\n", left.terminated.count, left.unkillable.count);
+    std::printf("gone leftovers=%zu unkillable=%zu\n", left.terminated.count,
+                left.unkillable.count);
     signals_.stop();
   }
   void on_terminate(int signal) override {
