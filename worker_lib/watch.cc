@@ -61,7 +61,7 @@ Watch::Id Watch::add_deadline(Deadline deadline, std::function<void()> on_late) 
   return id;
 }
 
-Watch::Slot* Watch::take_slot(Deadline deadline, void (*call)(void*), void* argument) {
+Watch::Slot* Watch::take_slot(Deadline deadline, void (*on_late)(void*), void* argument) {
   if (!is_started_) start();
   for (Slot& slot : slots_) {
     Deadline::rep free = kFree;
@@ -69,7 +69,7 @@ Watch::Slot* Watch::take_slot(Deadline deadline, void (*call)(void*), void* argu
         !slot.state.compare_exchange_strong(free, kTaken)) {
       continue;
     }
-    slot.call = call;
+    slot.call = on_late;
     slot.argument = argument;
     slot.state = number_of(deadline);
     // Either the thread, which announces when it will look and then reads the slots, sees this one;

@@ -72,16 +72,18 @@ void parts(drun::ProcessGroup& group, Tour& tour) {
   const auto size = static_cast<std::size_t>(group.size());
   const Numbers everybody = counting(size, 0);
 
+  const Numbers own{rank};
   Numbers all(size);
-  group.all_gather(Numbers{rank}, all);
+  group.all_gather(own, all);
   tour.check("all_gather", all, everybody);
 
   all.assign(rank == 0 ? size : 0, -1);
-  group.gather(Numbers{rank}, all, /*root=*/0);
+  group.gather(own, all, /*root=*/0);
   tour.check("gather", all, rank == 0 ? everybody : Numbers{});
 
+  const Numbers scattered = rank == 0 ? everybody : Numbers{};
   Numbers mine{-1};
-  group.scatter(rank == 0 ? everybody : Numbers{}, mine, /*root=*/0);
+  group.scatter(scattered, mine, /*root=*/0);
   tour.check("scatter", mine, {rank});
 
   group.reduce_scatter(everybody, mine);
@@ -89,7 +91,8 @@ void parts(drun::ProcessGroup& group, Tour& tour) {
 
   // Number 100 a + b goes from rank a to rank b.
   all.assign(size, -1);
-  group.all_to_all(counting(size, 100 * rank), all);
+  const Numbers sent = counting(size, 100 * rank);
+  group.all_to_all(sent, all);
   Numbers expected;
   for (const std::int64_t from : everybody) expected.push_back(100 * from + rank);
   tour.check("all_to_all", all, expected);
@@ -114,8 +117,9 @@ void uneven_parts(drun::ProcessGroup& group, Tour& tour) {
   group.gather_v(own, all, counts, /*root=*/0);
   tour.check("gather_v", all, rank == 0 ? everybody : Numbers{});
 
+  const Numbers scattered = rank == 0 ? everybody : Numbers{};
   Numbers mine(own.size());
-  group.scatter_v(rank == 0 ? everybody : Numbers{}, counts, mine, /*root=*/0);
+  group.scatter_v(scattered, counts, mine, /*root=*/0);
   tour.check("scatter_v", mine, own);
 
   group.reduce_scatter_v(everybody, counts, mine);

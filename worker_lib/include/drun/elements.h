@@ -65,12 +65,15 @@ template <typename R>
 using PointedTo = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
 // Whether the memory may outlive the range: a range that has a name, or a view such as a span. A
 // temporary vector, string or array is gone before the operation.
+template <typename R, typename = void>
+struct IsView : std::false_type {};
 template <typename R>
-inline constexpr bool is_view = std::is_trivially_copyable_v<R> && !std::is_const_v<R> &&
-                                std::is_same_v<PointedTo<R>, PointedTo<const R>>;
+struct IsView<R, std::void_t<PointedTo<R>, PointedTo<const R>>>
+    : std::bool_constant<std::is_trivially_copyable_v<R> && !std::is_const_v<R> &&
+                         std::is_same_v<PointedTo<R>, PointedTo<const R>>> {};
 template <typename R>
 inline constexpr bool is_borrowed =
-    std::is_lvalue_reference_v<R> || is_view<std::remove_reference_t<R>>;
+    std::is_lvalue_reference_v<R> || IsView<std::remove_reference_t<R>>::value;
 template <typename R>
 using IfReadable =
     std::enable_if_t<sizeof(DataTypeOf<std::remove_cv_t<PointedTo<R>>>::value) != 0 &&
