@@ -44,7 +44,8 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
  private:
   // Where this node stands in the round that it was last told of.
-  enum class Round { None, Running, Draining, Over };
+  // Opening: the files of its streams; no worker runs yet. Draining: until its failures are read.
+  enum class Round { None, Opening, Running, Draining, Over };
 
   Result<void> open();
   Result<void> open_server(JoinSpec& join);
@@ -80,16 +81,18 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void stop_looking() {
     for (const int tool : watch_.stop()) workers_.disregard_group(tool);
   }
+  void on_streams(int round, Result<std::vector<WorkerStreams>> streams);
   Result<void> start_workers();
   void report_unable(const Error& error);
   void give_up_on_console();
-  void report_round();
+  void read_failures();
+  void report_round(std::vector<Failure> failures);
   NodePhase phase() const;
   NodeStatus status() const;
 
   const AgentSpec& spec_;
   asio::io_context io_{1};
-  Progress progress_{io_};
+  Progress progress_{io_, STDERR_FILENO, [this](std::string_view bytes) { output_.draw(bytes); }};
   Log log_;
   const Clock::time_point began_ = Clock::now();
   // Runs once somebody wants it all killed: a console that takes nothing is not waited for.
@@ -122,7 +125,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
 Agent::Agent(const AgentSpec& spec, const Log& log)
     : spec_(spec),
-      log_(progress_.around(log)),
+      log_(progress_.around(log.via([this](std::string_view line) { output_.say(line); }))),
       inherited_(to_lines(spec.worker.environment)),
       output_(io_, log_, spec.output, spec.host),
       workers_(io_, log_, WorkersSpec{.shutdown_timeout = spec.shutdown_timeout}, *this),
@@ -189,13 +192,17 @@ AgentEnd Agent::run() {
   assert(outcome_);  // the loop has an end only after it
   lookers_.write(JobEnded{*outcome_});
   leave_error_file(spec_, *outcome_, log_);
-  output_.finish();
+  const auto at_most =
+      is_killing_ ? std::optional<std::chrono::milliseconds>(kDrainAtMost) : std::nullopt;
+  lookers_.events().finish(at_most);
+  output_.finish(at_most);
   return AgentEnd{.outcome = *outcome_, .log_directory = output_.log_place()};
 }
 
 // Once nothing runs here. What other nodes have sent may still be on its way to the console.
 void Agent::end_if_ready() {
-  const bool is_running = round_ == Round::Running || round_ == Round::Draining;
+  const bool is_running =
+      round_ == Round::Opening || round_ == Round::Running || round_ == Round::Draining;
   if (!outcome_ || is_running || server_ || std::exchange(is_ending_, true)) return;
   output_.drain(kDrainAtMost, [this] { end(); });
   if (is_killing_) give_up_on_console();
@@ -222,16 +229,35 @@ void Agent::on_world(const World& world) {
   lookers_.write(RoundBegan{world});
   failures_.clear();
   is_stopping_ = false;
-  Result<void> started = watch_.prepare(world);
-  if (started) started = start_workers();
+  round_ = Round::Opening;
+  output_.open_round(
+      world, [this, round = world.round](auto streams) { on_streams(round, std::move(streams)); });
+}
+
+// The round may have been stopped meanwhile.
+void Agent::on_streams(int round, Result<std::vector<WorkerStreams>> streams) {
+  if (round_ != Round::Opening || world_->round != round) return;
+  Result<void> started;
+  const bool is_wanted = !is_stopping_ && !outcome_;
+  if (!streams) {
+    started = streams.error();
+  } else if (is_wanted) {
+    streams_ = *std::move(streams);
+    started = watch_.prepare(*world_);
+    if (started) started = start_workers();
+  }
   output_.close_worker_ends();
-  if (!started) report_unable(started.error());
+  if (started && is_wanted) return;
+  if (!is_wanted) {
+    round_ = Round::Over;
+    if (outcome_) return end_if_ready();
+    client_->report_stopped(round, {});
+  } else {
+    report_unable(started.error());
+  }
 }
 
 Result<void> Agent::start_workers() {
-  Result<std::vector<WorkerStreams>> streams = output_.open_round(*world_);
-  if (!streams) return streams.error();
-  streams_ = *std::move(streams);
   const WorkerSpec worker = world_->is_preflight ? probe_of(spec_) : spec_.worker;
   std::vector<Command> commands;
   commands.reserve(streams_.size());
@@ -262,10 +288,10 @@ Result<void> Agent::start_workers() {
 
 // A full disk, no descriptors left: this node cannot run the round, and everyone hears why.
 void Agent::report_unable(const Error& error) {
-  log_.error("cannot start this node's workers: " + error.message);
   round_ = Round::Over;
   client_->report_failure(unable_failure(spec_, *world_, error));
   client_->report_stopped(world_->round, {unable_failure(spec_, *world_, error)});
+  log_.error("cannot start this node's workers: " + error.message);
 }
 
 void Agent::on_look(std::uint64_t look) {
@@ -295,9 +321,9 @@ void Agent::on_worker_failed(const WorkerEnd& end) {
   const Failure failure = brief_failure(spec_, *world_, end);
   failures_.push_back(end);
   last_failure_ = failure;
+  client_->report_failure(failure);
   lookers_.write(WorkerFailed{failure});
   log_failure(log_, failure);
-  client_->report_failure(failure);
 }
 
 void Agent::on_stop(int round) {
@@ -312,7 +338,7 @@ void Agent::on_stop(int round) {
 void Agent::on_all_gone(const Leftovers& leftovers) {
   log_leftovers(log_, leftovers);
   round_ = Round::Draining;
-  output_.drain(kDrainAtMost, [this] { report_round(); });
+  output_.drain(kDrainAtMost, [this] { read_failures(); });
   if (is_killing_) give_up_on_console();
 }
 
@@ -321,7 +347,8 @@ void Agent::give_up_on_console() {
   give_up_.expires_after(kDrainAtMost);
   give_up_.async_wait([this](const error_code& ec) {
     if (ec) return;
-    const bool is_waiting = round_ == Round::Draining || is_ending_ || output_.is_held_up();
+    const bool is_waiting =
+        round_ == Round::Opening || round_ == Round::Draining || is_ending_ || output_.is_held_up();
     if (is_waiting && round_ != Round::Running) return output_.stop();
     give_up_on_console();  // other nodes may still have something to say
   });
@@ -333,25 +360,33 @@ void Agent::on_kill_now() {
   if (round_ != Round::Running) give_up_on_console();
 }
 
-void Agent::report_round() {
+// Of files that a file system may be slow to give.
+void Agent::read_failures() {
+  if (failures_.empty()) return report_round({});
+  std::vector<Failure> brief;
+  for (const WorkerEnd& end : failures_) brief.push_back(brief_failure(spec_, *world_, end));
+  read_full_failures(std::move(brief), streams_, output_,
+                     [this](std::vector<Failure> failures) { report_round(std::move(failures)); });
+}
+
+void Agent::report_round(std::vector<Failure> failures) {
   round_ = Round::Over;
   lookers_.write(RoundEnded{world_->round, failures_.empty() && !is_stopping_});
   if (outcome_) return end_if_ready();
   show_joining();
   if (failures_.empty() && !is_stopping_) return client_->report_success(world_->round);
-  client_->report_stopped(world_->round,
-                          full_failures(spec_, *world_, failures_, streams_, output_));
+  client_->report_stopped(world_->round, std::move(failures));
 }
 
 void Agent::on_terminate(int signal) {
   if (std::exchange(is_terminated_, true)) return;  // a signal, and the lifeline
-  log_.info("got " + signal_name(signal) +
-            (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
   is_stopping_ = true;
-  lookers_.write(SignalCame{signal});
   stop_looking();
   client_->interrupt(signal);
   if (round_ == Round::Running) workers_.stop(signal);
+  lookers_.write(SignalCame{signal});
+  log_.info("got " + signal_name(signal) +
+            (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
 }
 
 void Agent::on_outcome(const Outcome& outcome) {
@@ -363,7 +398,7 @@ void Agent::on_outcome(const Outcome& outcome) {
 }
 
 NodePhase Agent::phase() const {
-  if (round_ == Round::None) return NodePhase::Joining;
+  if (round_ == Round::None || round_ == Round::Opening) return NodePhase::Joining;
   if (round_ == Round::Over) return NodePhase::Waiting;
   const bool is_stopping = is_stopping_ || !failures_.empty() || round_ == Round::Draining;
   return is_stopping ? NodePhase::Stopping : NodePhase::Running;
