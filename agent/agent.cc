@@ -338,7 +338,8 @@ void Agent::on_stop(int round) {
 void Agent::on_all_gone(const Leftovers& leftovers) {
   log_leftovers(log_, leftovers);
   round_ = Round::Draining;
-  output_.drain(kDrainAtMost, [this] { read_failures(); });
+  output_.drain(
+      kDrainAtMost, [this] { read_failures(); }, Output::Until::Queued);
   if (is_killing_) give_up_on_console();
 }
 

@@ -76,6 +76,7 @@ void Output::Impl::wake_all() {
   if (gathered_) gathered_->wake();
   if (to_stdout_) to_stdout_->wake();
   if (own_lines_) own_lines_->note_room();
+  check_drained();
 }
 
 void Output::Impl::open_round(const World& world, Opened on_open) {
@@ -116,7 +117,9 @@ void Output::Impl::finish_opening(RoundFiles& opened) {
   on_open(open_streams(opened));
 }
 
-void Output::Impl::drain(std::chrono::milliseconds at_most, std::function<void()> on_drained) {
+void Output::Impl::drain(std::chrono::milliseconds at_most, std::function<void()> on_drained,
+                         Until until) {
+  drains_until_ = until;
   assert(!on_drained_ && "one drain at a time");
   on_drained_ = std::move(on_drained);
   close_worker_ends();
@@ -145,8 +148,9 @@ void Output::Impl::take_last() {
 
 void Output::Impl::check_drained() {
   if (!on_drained_) return;
-  bool is_done = out_->is_empty() && (!err_ || err_->is_empty()) && log_writer_.is_idle() &&
-                 (!gathered_ || gathered_->is_empty()) && (!link_ || link_->is_idle());
+  const bool have_sinks_room = drains_until_ == Until::Written ? is_flushed() : !is_held_up();
+  bool is_done =
+      have_sinks_room && (!gathered_ || gathered_->is_empty()) && (!link_ || link_->is_idle());
   for_each_stream([&is_done](WorkerStream&) { is_done = false; });
   if (!is_done) return;
   patience_.cancel();
@@ -256,8 +260,9 @@ void Output::open_round(const World& world, Opened on_open) {
   impl_->open_round(world, std::move(on_open));
 }
 void Output::close_worker_ends() { impl_->close_worker_ends(); }
-void Output::drain(std::chrono::milliseconds at_most, std::function<void()> on_drained) {
-  impl_->drain(at_most, std::move(on_drained));
+void Output::drain(std::chrono::milliseconds at_most, std::function<void()> on_drained,
+                   Until until) {
+  impl_->drain(at_most, std::move(on_drained), until);
 }
 std::optional<std::vector<std::string>> Output::stderr_tail(int local_rank) {
   return impl_->stderr_tail(local_rank);

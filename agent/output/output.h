@@ -82,10 +82,14 @@ class Output {
 
   // After the round's last worker is gone: reads every pipe to its end and hands all of it, and
   // what other nodes have sent, to the console. A descendant that keeps a pipe open is waited for
-  // `at_most`, then what the pipe holds is taken and it is closed. A console that is slow is waited
-  // for without limit, as any program would: stop() ends that. `on_drained` is called once and only
-  // once, never from within drain().
-  void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained);
+  // `at_most`, then what the pipe holds is taken and it is closed. With Until::Written a console or
+  // a log directory that is slow is waited for without limit, as any program would: stop() ends
+  // that. With Until::Queued it is enough that they are not congested: a node's end of a round is
+  // then not held up by a few lines that nothing reads. `on_drained` is called once and only once,
+  // never from within drain().
+  enum class Until { Queued, Written };
+  void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained,
+             Until until = Until::Written);
 
   // The worker's last lines of stderr, at most 20 of up to 4 KiB, without line ends; the oldest may
   // lack its beginning. Takes in what its pipe holds at this instant, so once the worker is reaped

@@ -47,7 +47,7 @@ class Output::Impl {
     for (UniqueFd& file : worker_files_) log_writer_.close(std::move(file));
     worker_files_.clear();
   }
-  void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained);
+  void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained, Until until);
   std::optional<std::vector<std::string>> stderr_tail(int local_rank);
   void run_off_loop(std::function<void()> job, std::function<void(bool)> done) {
     log_writer_.run(std::move(job), std::move(done));
@@ -162,6 +162,7 @@ class Output::Impl {
   std::vector<UniqueFd> worker_files_;
   asio::steady_timer patience_;
   std::function<void()> on_drained_;
+  Until drains_until_ = Until::Written;
   Opened on_open_;
   bool is_given_up_ = false;
   bool keeps_streams_ = false;  // in files

@@ -130,8 +130,10 @@ TEST_CASE("a file system that hangs for 15 s costs no node and loses no line") {
     return;
   }
   // Of the coordinator's files everything depends on its loop; of another node's, its heartbeats.
-  const auto [node, options] = GENERATE(table<int, Words>(
-      {{0, {"--gather-logs"}}, {1, {"--tee=3"}}, {1, {"--redirects=3", "--hang-timeout=3"}}}));
+  const auto [node, options] =
+      GENERATE(table<int, Words>({{0, {"--gather-logs", "--tee=3"}},
+                                  {1, {"--tee=3"}},
+                                  {1, {"--redirects=3", "--hang-timeout=3"}}}));
   const std::string logs = files / "logs";
   Nodes nodes(2, {"--heartbeat-timeout=3"});
   const Words common = options[0] == "--gather-logs" ? options : Words();
