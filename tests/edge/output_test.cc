@@ -323,10 +323,13 @@ TEST_CASE("drun's own lines take their turn") {
 
 TEST_CASE("a log line never lands inside a progress bar") {
   const FileConsole console;
+  const std::string go = console.directory / "go";
   OutputRig rig(spec_of(kConsole, kConsole), console.fds());
-  rig.start({"printf '\\r 50%%|####     |' >&2; read line; printf '\\r100%%|#########|' >&2"});
+  rig.start({"printf '\\r 50%%|####     |' >&2; until [ -e " + go +
+             " ]; do sleep 0.01; done; printf '\\r100%%|#########|' >&2"});
   REQUIRE(test::run_until(rig.io, [&] { return !console.err_text().empty(); }));
   rig.output.say("from drun");
+  testing::write_file(go, "");
   REQUIRE(rig.drain());
   CHECK(console.err_text() == "\r 50%|####     |\nfrom drun\n\r100%|#########|");
 }
