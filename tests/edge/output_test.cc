@@ -405,7 +405,7 @@ TEST_CASE("giving up ends a drain that waits for a log directory that hangs") {
   }
   const FileConsole console;
   OutputRig rig(spec_of(kTee, kConsole, files / "logs"), console.fds());
-  rig.start({"exec " + kLines + " write 0 20000 100"});
+  rig.start({"exec " + kLines + " write 0 320000 100"});
   files.stall();
   REQUIRE(test::run_until_blocked(rig.io, rig.workers[0].pid()));
   rig.output.drain(std::chrono::hours(1), [&] { ++rig.drained; });

@@ -29,7 +29,7 @@ std::string backing;
 std::string stall_file;
 
 std::string below(const char* path) {
-  while (::access(stall_file.c_str(), F_OK) == 0) ::usleep(20'000);
+  for (int i = 0; i < 3000 && ::access(stall_file.c_str(), F_OK) == 0; ++i) ::usleep(20'000);
   return backing + path;
 }
 
