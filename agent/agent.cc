@@ -45,7 +45,8 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
  private:
   // Where this node stands in the round that it was last told of.
-  enum class Round { None, Running, Draining, Over };
+  // Opening: the files of its streams; no worker runs yet. Draining: until its failures are read.
+  enum class Round { None, Opening, Running, Draining, Over };
 
   Result<void> open();
   Result<void> open_server(JoinSpec& join);
@@ -88,18 +89,20 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void stop_looking() {
     for (const int tool : watch_.stop()) workers_.disregard_group(tool);
   }
+  void on_streams(int round, Result<std::vector<WorkerStreams>> streams);
   Result<void> start_workers();
   void report_unable(const Error& error);
   void give_up_on_console();
   bool is_without_success() const;
   void stop_kept();
-  void report_round();
+  void read_failures();
+  void report_round(std::vector<rendezvous::SeenFailure> failures);
   NodePhase phase() const;
   NodeStatus status() const;
 
   const AgentSpec& spec_;
   asio::io_context io_{1};
-  Progress progress_{io_};
+  Progress progress_{io_, STDERR_FILENO, [this](std::string_view bytes) { output_.draw(bytes); }};
   Log log_;
   const Clock::time_point began_ = Clock::now();
   // Runs once somebody wants it all killed: a console that takes nothing is not waited for.
@@ -133,7 +136,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
 Agent::Agent(const AgentSpec& spec, const Log& log)
     : spec_(spec),
-      log_(progress_.around(log)),
+      log_(progress_.around(log.via([this](std::string_view line) { output_.say(line); }))),
       inherited_(to_lines(spec.worker.environment)),
       output_(io_, log_, spec.output, spec.host),
       workers_(io_, log_,
@@ -205,7 +208,10 @@ AgentEnd Agent::run() {
   if (workers_.has_kept()) keep_leftovers_at_exit();
   lookers_.write(JobEnded{*outcome_});
   leave_error_file(spec_, *outcome_, log_);
-  output_.finish();
+  const auto at_most =
+      is_killing_ ? std::optional<std::chrono::milliseconds>(kDrainAtMost) : std::nullopt;
+  lookers_.events().finish(at_most);
+  output_.finish(at_most);
   return AgentEnd{.outcome = *outcome_,
                   .log_directory = output_.log_place(),
                   .unfinished_frame = output_.unfinished_frame()};
@@ -213,7 +219,8 @@ AgentEnd Agent::run() {
 
 // Once nothing runs here. What other nodes have sent may still be on its way to the console.
 void Agent::end_if_ready() {
-  const bool is_running = round_ == Round::Running || round_ == Round::Draining;
+  const bool is_running =
+      round_ == Round::Opening || round_ == Round::Running || round_ == Round::Draining;
   if (!outcome_ || is_running || server_ || std::exchange(is_ending_, true)) return;
   // Kept processes hold their pipes open for as long as they run.
   output_.drain(workers_.has_kept() ? std::chrono::seconds(0) : kDrainAtMost, [this] { end(); });
@@ -242,17 +249,36 @@ void Agent::on_world(const World& world) {
   failures_.clear();
   is_stopping_ = false;
   if (!unusable_.empty()) return report_unable(Error{ErrorCode::System, unusable_});
-  Result<void> started = watch_.prepare(world);
-  if (started) started = start_workers();
-  if (started) return;
+  round_ = Round::Opening;
+  output_.open_round(
+      world, [this, round = world.round](auto streams) { on_streams(round, std::move(streams)); });
+}
+
+// The round may have been stopped meanwhile. on_all_started() closes the workers' ends of a round
+// that has begun.
+void Agent::on_streams(int round, Result<std::vector<WorkerStreams>> streams) {
+  if (round_ != Round::Opening || world_->round != round) return;
+  Result<void> started;
+  const bool is_wanted = !is_stopping_ && !outcome_;
+  if (!streams) {
+    started = streams.error();
+  } else if (is_wanted) {
+    streams_ = *std::move(streams);
+    started = watch_.prepare(*world_);
+    if (started) started = start_workers();
+  }
+  if (started && is_wanted) return;
   output_.close_worker_ends();
-  report_unable(started.error());
+  if (!is_wanted) {
+    round_ = Round::Over;
+    if (outcome_) return end_if_ready();
+    client_->report_stopped(round, {});
+  } else {
+    report_unable(started.error());
+  }
 }
 
 Result<void> Agent::start_workers() {
-  Result<std::vector<WorkerStreams>> streams = output_.open_round(*world_);
-  if (!streams) return streams.error();
-  streams_ = *std::move(streams);
   const WorkerSpec worker = world_->is_preflight ? probe_of(spec_) : spec_.worker;
   std::vector<Command> commands;
   commands.reserve(streams_.size());
@@ -282,12 +308,12 @@ Result<void> Agent::start_workers() {
 
 // A full disk, no descriptors left: this node cannot run the round, and everyone hears why.
 void Agent::report_unable(const Error& error) {
-  log_.error("cannot start this node's workers: " + error.message);
   round_ = Round::Over;
   const rendezvous::SeenFailure failure{unable_failure(spec_, *world_, error),
                                         std::chrono::steady_clock::now()};
   client_->report_failure(failure);
   client_->report_stopped(world_->round, {failure});
+  log_.error("cannot start this node's workers: " + error.message);
 }
 
 void Agent::on_look(std::uint64_t look) {
@@ -317,9 +343,9 @@ void Agent::on_worker_failed(const WorkerEnd& end) {
   const Failure failure = brief_failure(spec_, *world_, end);
   failures_.push_back(end);
   last_failure_ = failure;
+  client_->report_failure({failure, end.seen});
   lookers_.write(WorkerFailed{failure});
   log_failure(log_, failure);
-  client_->report_failure({failure, end.seen});
 }
 
 void Agent::on_stop(int round) {
@@ -351,8 +377,9 @@ void Agent::on_all_gone(const Leftovers& leftovers) {
   round_ = Round::Draining;
   // Kept processes hold their pipes open, and their output is shown until drun exits.
   if (workers_.has_kept() && !spec_.output.gathers)
-    return asio::post(io_, [this] { report_round(); });
-  output_.drain(kDrainAtMost, [this] { report_round(); });
+    return asio::post(io_, [this] { read_failures(); });
+  output_.drain(
+      kDrainAtMost, [this] { read_failures(); }, Output::Until::Queued);
   if (is_killing_) give_up_on_console();
 }
 
@@ -361,7 +388,8 @@ void Agent::give_up_on_console() {
   give_up_.expires_after(kDrainAtMost);
   give_up_.async_wait([this](const error_code& ec) {
     if (ec) return;
-    const bool is_waiting = round_ == Round::Draining || is_ending_ || output_.is_held_up();
+    const bool is_waiting =
+        round_ == Round::Opening || round_ == Round::Draining || is_ending_ || output_.is_held_up();
     if (is_waiting && round_ != Round::Running) return output_.stop();
     give_up_on_console();  // other nodes may still have something to say
   });
@@ -373,26 +401,35 @@ void Agent::on_kill_now() {
   if (round_ != Round::Running) give_up_on_console();
 }
 
-void Agent::report_round() {
+// Of files that a file system may be slow to give.
+void Agent::read_failures() {
+  if (failures_.empty()) return report_round({});
+  std::vector<rendezvous::SeenFailure> brief;
+  for (const WorkerEnd& end : failures_)
+    brief.push_back({brief_failure(spec_, *world_, end), end.seen});
+  read_full_failures(std::move(brief), streams_, output_,
+                     [this](auto failures) { report_round(std::move(failures)); });
+}
+
+void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
   if (workers_.has_kept() && is_without_success()) return stop_kept();
   round_ = Round::Over;
   lookers_.write(RoundEnded{world_->round, failures_.empty() && !is_stopping_});
   if (outcome_) return end_if_ready();
   show_joining();
   if (failures_.empty() && !is_stopping_) return client_->report_success(world_->round);
-  client_->report_stopped(world_->round,
-                          full_failures(spec_, *world_, failures_, streams_, output_), unusable_);
+  client_->report_stopped(world_->round, std::move(failures), unusable_);
 }
 
 void Agent::on_terminate(int signal) {
   if (std::exchange(is_terminated_, true)) return;  // a signal, and the lifeline
-  log_.info("got " + signal_name(signal) +
-            (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
   is_stopping_ = true;
-  lookers_.write(SignalCame{signal});
   stop_looking();
   client_->interrupt(signal);
   if (round_ == Round::Running) workers_.stop(signal);
+  lookers_.write(SignalCame{signal});
+  log_.info("got " + signal_name(signal) +
+            (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
 }
 
 void Agent::on_outcome(const Outcome& outcome) {
@@ -405,7 +442,7 @@ void Agent::on_outcome(const Outcome& outcome) {
 }
 
 NodePhase Agent::phase() const {
-  if (round_ == Round::None) return NodePhase::Joining;
+  if (round_ == Round::None || round_ == Round::Opening) return NodePhase::Joining;
   if (round_ == Round::Over) return NodePhase::Waiting;
   const bool is_stopping = is_stopping_ || !failures_.empty() || round_ == Round::Draining;
   return is_stopping ? NodePhase::Stopping : NodePhase::Running;

@@ -2,11 +2,14 @@
 
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "agent/error_file_io.h"
+#include "agent/output/log_files.h"
+#include "agent/output/tail.h"
 #include "agent/worker_command.h"
 
 namespace drun::agent {
@@ -70,8 +73,12 @@ Failure unable_failure(const AgentSpec& spec, const World& world, const Error& e
 }
 
 Failure full_failure(Failure brief, const WorkerStreams& streams,
-                     std::vector<std::string> stderr_tail) {
-  brief.stderr_tail = std::move(stderr_tail);
+                     std::optional<std::vector<std::string>> stderr_tail) {
+  if (stderr_tail) {
+    brief.stderr_tail = *std::move(stderr_tail);
+  } else if (!streams.stderr_file.empty()) {
+    brief.stderr_tail = last_lines(read_end_of(streams.stderr_file, kTailBytes));
+  }
   brief.stderr_file = streams.stderr_file;
   if (streams.error_file.empty()) return brief;
   const Result<std::optional<ErrorRecord>> record = read_error_file(streams.error_file);
@@ -83,19 +90,34 @@ Failure full_failure(Failure brief, const WorkerStreams& streams,
   return brief;
 }
 
-std::vector<rendezvous::SeenFailure> full_failures(const AgentSpec& spec, const World& world,
-                                                   const std::vector<WorkerEnd>& ends,
-                                                   const std::vector<WorkerStreams>& streams,
-                                                   Output& output) {
-  std::vector<rendezvous::SeenFailure> failures;
-  failures.reserve(ends.size());
-  for (const WorkerEnd& end : ends) {
-    Failure failure = full_failure(brief_failure(spec, world, end),
-                                   streams[static_cast<std::size_t>(end.local_rank)],
-                                   output.stderr_tail(end.local_rank));
-    failures.push_back({std::move(failure), end.seen});
+void read_full_failures(std::vector<rendezvous::SeenFailure> brief,
+                        const std::vector<WorkerStreams>& streams, Output& output,
+                        std::function<void(std::vector<rendezvous::SeenFailure>)> on_read) {
+  struct Source {
+    WorkerStreams streams;
+    std::optional<std::vector<std::string>> stderr_tail;
+  };
+  std::vector<Source> sources;
+  for (const rendezvous::SeenFailure& each : brief) {
+    const int local_rank = each.failure.local_rank;
+    sources.push_back({.streams = streams[static_cast<std::size_t>(local_rank)],
+                       .stderr_tail = output.stderr_tail(local_rank)});
   }
-  return failures;
+  auto full = std::make_shared<std::vector<rendezvous::SeenFailure>>();
+  output.run_off_loop(
+      [brief, sources, full] {
+        for (std::size_t i = 0; i < brief.size(); ++i)
+          full->push_back(
+              {full_failure(brief[i].failure, sources[i].streams, sources[i].stderr_tail),
+               brief[i].seen});
+      },
+      [brief, sources, full, on_read = std::move(on_read)](bool has_run) {
+        if (has_run) return on_read(std::move(*full));
+        std::vector<rendezvous::SeenFailure> known = brief;
+        for (std::size_t i = 0; i < known.size(); ++i)
+          if (sources[i].stderr_tail) known[i].failure.stderr_tail = *sources[i].stderr_tail;
+        on_read(std::move(known));
+      });
 }
 
 void leave_error_file(const AgentSpec& spec, const Outcome& outcome, const Log& log) {

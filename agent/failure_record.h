@@ -4,6 +4,8 @@
 // Thread: the io_context's only.   Errors: none; an error file that cannot be used is left out.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,16 +32,17 @@ std::vector<Failure> hung_failures(const AgentSpec& spec, const World& world,
 // A round that could not be started on this node at all. (core)
 Failure unable_failure(const AgentSpec& spec, const World& world, const Error& error);
 
-// With the error file's message, traceback and time (the file is read here), and the last lines of
-// stderr. That time is for display: it does not order failures.
+// With the error file's message, traceback and time, which is for display and does not order
+// failures; and the last lines of stderr: those given, or else those of streams.stderr_file. Reads
+// the files: not in the loop.
 Failure full_failure(Failure brief, const WorkerStreams& streams,
-                     std::vector<std::string> stderr_tail);
+                     std::optional<std::vector<std::string>> stderr_tail);
 
-// Of all that have failed in a round, by their streams of that round.
-std::vector<rendezvous::SeenFailure> full_failures(const AgentSpec& spec, const World& world,
-                                                   const std::vector<WorkerEnd>& ends,
-                                                   const std::vector<WorkerStreams>& streams,
-                                                   Output& output);
+// Of all that have failed in a round, by their streams of that round. The files are read off the
+// loop; `on_read` is called once, from the loop, with brief failures where they cannot be read.
+void read_full_failures(std::vector<rendezvous::SeenFailure> brief,
+                        const std::vector<WorkerStreams>& streams, Output& output,
+                        std::function<void(std::vector<rendezvous::SeenFailure>)> on_read);
 
 // drun's own TORCHELASTIC_ERROR_FILE (spec.error_file): the root cause's error file with its exit
 // code added where it is on this node, else the same told from the outcome. Nothing when there is

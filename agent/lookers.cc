@@ -24,8 +24,8 @@ Result<void> Lookers::open(asio::io_context& io, const AgentSpec& spec, const Lo
   run_id_ = spec.join.run_id;
   if (!spec.events_file.empty()) {
     Result<EventFile> events = EventFile::open(
-        spec.events_file, {.run_id = run_id_, .host = spec.host, .pid = static_cast<int>(getpid())},
-        log);
+        io, spec.events_file,
+        {.run_id = run_id_, .host = spec.host, .pid = static_cast<int>(getpid())}, log);
     if (!events) return events.error();
     events_ = *std::move(events);
   }

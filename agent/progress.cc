@@ -1,7 +1,7 @@
 #include "agent/progress.h"
 
-#include <poll.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -28,7 +28,8 @@ std::string shown(std::string text, std::size_t columns) {
 
 }  // namespace
 
-Progress::Progress(asio::io_context& io, int fd) : timer_(io), fd_(fd) {}
+Progress::Progress(asio::io_context& io, int fd, Draw draw)
+    : timer_(io), fd_(fd), draw_(std::move(draw)) {}
 
 void Progress::start(Text text) {
   if (::isatty(fd_) != 1) return;
@@ -41,33 +42,26 @@ void Progress::wait(std::chrono::milliseconds time) {
   timer_.async_wait([this](const error_code& ec) {
     if (ec || !text_) return;
     if (const auto text = text_())
-      draw(*text);
+      show(*text);
     else
       clear();
     wait(std::chrono::seconds(1));
   });
 }
 
-void Progress::draw(const std::string& text) {
-  write(std::string(kEraseLine) + shown(text, columns_of(fd_)));
+void Progress::show(const std::string& text) {
+  draw_(std::string(kEraseLine) + shown(text, columns_of(fd_)));
   is_drawn_ = true;
 }
 
 void Progress::clear() {
-  if (std::exchange(is_drawn_, false)) write(kEraseLine);
+  if (std::exchange(is_drawn_, false)) draw_(kEraseLine);
 }
 
 void Progress::stop() {
   text_ = nullptr;
   timer_.cancel();
   clear();
-}
-
-// It is only a line for people: where it would have to be waited for, it is left out.
-void Progress::write(std::string_view bytes) const {
-  pollfd asked{.fd = fd_, .events = POLLOUT, .revents = 0};
-  if (::poll(&asked, 1, 0) != 1) return;
-  [[maybe_unused]] const ssize_t ignored = ::write(fd_, bytes.data(), bytes.size());
 }
 
 Log Progress::around(const Log& log) {

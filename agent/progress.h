@@ -1,20 +1,21 @@
-// edge. One line on a terminal that is rewritten in place while something is waited for, and leaves
-// nothing behind.
+// edge. One line on a terminal that is rewritten in place while drun waits for something, and
+// leaves nothing behind.
 //
 // Shows:   from kPatience on, every second; cut to the terminal's width. Nothing at all where the
-//          descriptor is no terminal, or one that takes nothing at the moment.
+//          descriptor is no terminal.
+// Draws:   through `draw`, which never waits and may leave bytes out (output/console.h).
 // Others:  what else is written there must be announced by clear(); around() does that for a log.
-// Owner:   the agent, the starter; keep it as long as logs from around(). stop() lets the
-//          io_context end.
+// Owner:   the agent, the starter; keep it as long as logs from around(). stop() erases the line
+// and
+//          lets the io_context end.
 // Thread:  the io_context's only.   Errors: none.
 #pragma once
-
-#include <unistd.h>
 
 #include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "rendezvous/asio.h"
 #include "rendezvous/log.h"
@@ -27,8 +28,10 @@ class Progress {
   // What to show now; absent: nothing.
   using Text = std::function<std::optional<std::string>()>;
 
-  explicit Progress(asio::io_context& io, int fd = STDERR_FILENO);
-  ~Progress() { clear(); }
+  using Draw = std::function<void(std::string_view bytes)>;
+
+  // `fd`: the terminal, to ask for its width.
+  Progress(asio::io_context& io, int fd, Draw draw);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
@@ -43,11 +46,11 @@ class Progress {
 
  private:
   void wait(std::chrono::milliseconds time);
-  void draw(const std::string& text);
-  void write(std::string_view bytes) const;
+  void show(const std::string& text);
 
   asio::steady_timer timer_;
   const int fd_;
+  Draw draw_;
   Text text_;
   bool is_drawn_ = false;
 };

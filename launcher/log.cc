@@ -1,9 +1,12 @@
 #include "launcher/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
+#include <spdlog/pattern_formatter.h>
+#include <unistd.h>
 
 #include <memory>
+#include <optional>
+
+#include "agent/output/log_files.h"
 
 namespace drun {
 namespace {
@@ -32,15 +35,22 @@ std::string escaped(const std::string& text) {
 }  // namespace
 
 Log console_log(const LogStyle& style) {
-  const auto sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
-  const auto logger = std::make_shared<spdlog::logger>("drun", sink);
-  logger->set_level(library_level(style.level));
-  logger->flush_on(spdlog::level::trace);
   const std::string node =
       style.node_rank ? " node " + std::to_string(*style.node_rank) : std::string();
-  logger->set_pattern(escaped(style.invoked_as) + " %H:%M:%S.%e %l" + node + ": %v");
-  return Log([logger](LogLevel level, std::string_view text) {
-    logger->log(library_level(level), spdlog::string_view_t(text.data(), text.size()));
+  const auto lines = std::make_shared<spdlog::pattern_formatter>(
+      escaped(style.invoked_as) + " %H:%M:%S.%e %l" + node + ": %v",
+      spdlog::pattern_time_type::local, "");
+  const auto format = [lines, least = style.level, is_wanted = style.is_wanted](
+                          LogLevel level, std::string_view text) -> std::optional<std::string> {
+    if (level < least || (is_wanted && !is_wanted(text))) return std::nullopt;
+    const spdlog::details::log_msg message("drun", library_level(level),
+                                           spdlog::string_view_t(text.data(), text.size()));
+    spdlog::memory_buf_t line;
+    lines->format(message, line);
+    return std::string(line.data(), line.size());
+  };
+  return Log(format, [](std::string_view line) {
+    agent::write_all(STDERR_FILENO, std::string(line) + "\n");
   });
 }
 

@@ -90,15 +90,13 @@ Telling telling_of(const Options& options, const HostFacts& host) {
 
 Log job_log(const Plan& plan, const std::string& invoked_as) {
   const JoinSpec& join = plan.agent.join;
-  Log log =
-      console_log({.invoked_as = invoked_as,
-                   .level = plan.log_level,
-                   .node_rank = join.node_count > 1 && !join.elastic ? std::optional(join.node_rank)
-                                                                     : std::nullopt});
-  if (!plan.is_doctor) return log;
-  return Log([log](LogLevel level, std::string_view line) {
-    if (!is_about_verdict(line)) log.write(level, line);
-  });
+  LogStyle style{.invoked_as = invoked_as,
+                 .level = plan.log_level,
+                 .node_rank = join.node_count > 1 && !join.elastic ? std::optional(join.node_rank)
+                                                                   : std::nullopt};
+  if (plan.is_doctor)
+    style.is_wanted = [](std::string_view line) { return !is_about_verdict(line); };
+  return console_log(style);
 }
 
 int run_job(const Options& options, const HostFacts& host) {

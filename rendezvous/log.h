@@ -1,12 +1,16 @@
-// core. How edges say what happened without knowing who listens: launcher/log.cc hands in spdlog,
-// tests a vector.
+// core. How edges report what happens without knowing where it goes: launcher/log.cc formats lines
+// with spdlog, tests keep them in a vector.
 //
 // Text:    "message key=value ..."; one event, one line; secrets never. Level, time and node/rank
-//          are added by the sink.
+//          are added by the format.
+// Writers: a Log that has a format can be led elsewhere with via(): drun's lines go to stderr
+//          directly until an agent has a console for them.
 // Owner:   a value; copies share the sink.   Thread: the io_context's only.
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -17,9 +21,20 @@ enum class LogLevel { Debug, Info, Warning, Error };
 class Log {
  public:
   using Sink = std::function<void(LogLevel, std::string_view)>;
+  // A whole line without its newline; absent: nothing is to be written.
+  using Format = std::function<std::optional<std::string>(LogLevel, std::string_view)>;
+  using Writer = std::function<void(std::string_view line)>;
 
-  Log() = default;  // says nothing
+  Log() = default;  // writes nothing
   explicit Log(Sink sink) : sink_(std::move(sink)) {}
+  Log(Format format, Writer writer) : format_(std::move(format)) {
+    sink_ = [lines = format_, writer = std::move(writer)](LogLevel level, std::string_view text) {
+      if (const std::optional<std::string> line = lines(level, text)) writer(*line);
+    };
+  }
+
+  // The same lines to `writer`. A log without a format stays as it is.
+  Log via(Writer writer) const { return format_ ? Log(format_, std::move(writer)) : *this; }
 
   void debug(std::string_view text) const { write(LogLevel::Debug, text); }
   void info(std::string_view text) const { write(LogLevel::Info, text); }
@@ -30,6 +45,7 @@ class Log {
   }
 
  private:
+  Format format_;
   Sink sink_;
 };
 

@@ -11,6 +11,7 @@
 #include <climits>
 #include <utility>
 
+#include "agent/output/log_files.h"
 #include "rendezvous/result.h"
 
 namespace drun::agent {
@@ -41,6 +42,7 @@ Console::Console(asio::io_context& io, Log log, int fd, std::string name, Listen
     : log_(std::move(log)),
       name_(std::move(name)),
       listener_(std::move(listener)),
+      io_(io),
       fd_(fd),
       readiness_(io) {
   open();
@@ -48,6 +50,7 @@ Console::Console(asio::io_context& io, Log log, int fd, std::string name, Listen
 
 Console::Console(Console& channel, FrameType type)
     : log_(channel.log_),
+      io_(channel.io_),
       fd_(-1),
       readiness_(channel.readiness_.get_executor()),
       channel_(&channel),
@@ -56,10 +59,18 @@ Console::Console(Console& channel, FrameType type)
 void Console::open() {
   struct stat about {};
   if (::fstat(fd_, &about) != 0) return lose(errno);
+  if (S_ISREG(about.st_mode)) kind_ = Kind::File;
   if (S_ISFIFO(about.st_mode)) kind_ = Kind::Pipe;
   if (S_ISSOCK(about.st_mode)) kind_ = Kind::Socket;
   if (S_ISCHR(about.st_mode) && ::isatty(fd_) == 1) kind_ = Kind::Terminal;
-  if (kind_ == Kind::File) return;
+  if (kind_ == Kind::File) {
+    // A write that hangs at the end outlives this object.
+    file_fd_ = std::make_shared<UniqueFd>(::fcntl(fd_, F_DUPFD_CLOEXEC, 3));
+    if (!*file_fd_) return lose(errno);
+    file_writer_ = std::make_unique<FileWriter>(io_, log_, FileWriter::Listener{});
+    return;
+  }
+  if (kind_ == Kind::Device) return;
   if (kind_ != Kind::Socket) {
     const std::string again = "/proc/self/fd/" + std::to_string(fd_);
     own_fd_ = UniqueFd(::open(again.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
@@ -79,8 +90,8 @@ void Console::flush_to_channel() {
   std::string_view bytes = queue_.bytes();
   while (!bytes.empty() && !channel_->is_gone()) {
     const std::string_view piece = bytes.substr(0, kMostTextFrameBytes);
-    channel_->queue().put(frame_head(type_, piece.size()));
-    channel_->queue().put(piece);
+    channel_->queue().put_between_lines(frame_head(type_, piece.size()));
+    channel_->queue().put_between_lines(piece);
     bytes.remove_prefix(piece.size());
   }
   queue_.consume(queue_.size_bytes());
@@ -102,7 +113,11 @@ void Console::count_written(std::size_t bytes) {
 void Console::flush() {
   if (channel_ != nullptr) return flush_to_channel();
   if (is_gone_) return queue_.clear();
-  if (!is_waiting_) write_what_it_takes();
+  if (file_writer_) {
+    write_to_file();
+  } else if (!is_waiting_) {
+    write_what_it_takes();
+  }
   if (queue_.size_bytes() > kHighWaterBytes) is_congested_ = true;
 }
 
@@ -117,16 +132,42 @@ void Console::write_what_it_takes() {
     queue_.consume(static_cast<std::size_t>(written));
   }
   if (!is_empty()) wait_for_room();
+  note_room();
+  if (is_empty() && !was_empty) listener_.on_empty();
+}
+
+void Console::note_room() {
   if (queue_.size_bytes() <= kLowWaterBytes && std::exchange(is_congested_, false))
     listener_.on_room();
-  if (is_empty() && !was_empty) listener_.on_empty();
+}
+
+// One write at a time; what comes meanwhile is the next.
+void Console::write_to_file() {
+  if (is_writing_ || queue_.size_bytes() == 0) return;
+  struct Write {
+    std::string bytes;
+    int error_number = 0;
+  };
+  is_writing_ = true;
+  auto write = std::make_shared<Write>();
+  write->bytes = queue_.take_all();
+  file_writer_->run(
+      [write, fd = file_fd_] { write->error_number = write_all(fd->get(), write->bytes); },
+      [this, write](bool has_run) {
+        if (!has_run || is_gone_) return;
+        is_writing_ = false;
+        if (write->error_number != 0) return lose(write->error_number);
+        write_to_file();
+        note_room();
+        if (!is_gone_ && is_empty()) listener_.on_empty();
+      });
 }
 
 ssize_t Console::write_some(std::string_view bytes) const {
   if (kind_ == Kind::Socket)
     return ::send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (kind_ == Kind::Pipe) bytes = atomic_piece(bytes);
-  if (kind_ != Kind::File && !own_fd_) {
+  if (kind_ != Kind::Device && !own_fd_) {
     if (!is_writable()) {
       errno = EAGAIN;
       return -1;
@@ -171,9 +212,39 @@ void Console::stop() {
   is_gone_ = true;
   error_code ignored;
   readiness_.close(ignored);
+  if (file_writer_) file_writer_->abandon();
+  is_writing_ = false;
   queue_.clear();
   if (std::exchange(is_congested_, false)) listener_.on_room();
   listener_.on_empty();
+}
+
+OwnLines::OwnLines(Console& console, Log log, std::uint64_t stream)
+    : console_(console), log_(std::move(log)), lines_(stream, "") {}
+
+void OwnLines::say(std::string_view line) {
+  if (console_.is_gone()) return;
+  if (!console_.is_congested()) {
+    waiting_bytes_ = 0;
+  } else if (waiting_bytes_ + line.size() > kOwnLinesBytes) {
+    ++dropped_;
+    return;
+  }
+  waiting_bytes_ += line.size() + 1;
+  lines_.take(std::string(line) + "\n", console_.queue());
+  console_.flush();
+}
+
+void OwnLines::note_room() {
+  if (dropped_ == 0 || console_.is_congested()) return;
+  log_.warning("dropped " + std::to_string(std::exchange(dropped_, 0)) +
+               " log lines here: the log was not read");
+}
+
+void OwnLines::draw(std::string_view bytes) {
+  if (console_.is_gone() || !console_.is_empty() || console_.queue().is_open()) return;
+  console_.queue().put_between_lines(bytes);
+  console_.flush();
 }
 
 }  // namespace drun::agent

@@ -42,6 +42,12 @@ void LineQueue::consume(std::size_t count) {
   }
 }
 
+std::string LineQueue::take_all() {
+  std::string all = std::exchange(bytes_, {});
+  all.erase(0, std::exchange(consumed_bytes_, 0));
+  return all;
+}
+
 void LineQueue::clear() {
   bytes_ = std::string();
   consumed_bytes_ = 0;

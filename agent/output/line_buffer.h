@@ -37,14 +37,17 @@ class LineQueue {
   std::string_view bytes() const { return std::string_view(bytes_).substr(consumed_bytes_); }
   std::size_t size_bytes() const { return bytes_.size() - consumed_bytes_; }
   void consume(std::size_t count);
+  // The same, all of it, and the bytes with it.
+  std::string take_all();
   void clear();
 
   // True when the last byte put in is not '\n'.
   bool is_open() const { return open_stream_ != 0; }
   // Ends an open line.
   void end_line();
-  // For a queue of bytes that are not lines and have no LineBuffer.
-  void put(std::string_view bytes) { bytes_.append(bytes); }
+  // Bytes outside of lines: those that are drawn on a terminal and erased again, and the frames of
+  // a channel.
+  void put_between_lines(std::string_view bytes) { bytes_.append(bytes); }
 
  private:
   friend class LineBuffer;

@@ -84,40 +84,46 @@ Result<void> LogFiles::make_random(const std::string& base, const std::string& p
 
 Result<void> LogFiles::make_attempt(int round) {
   if (!has_place()) return {};
-  attempt_ = place_ + "/attempt_" + std::to_string(round);
+  const std::string attempt = attempt_path(round);
   std::error_code ec;
-  fs::remove_all(attempt_, ec);
-  if (ec) return system_error("wipe " + attempt_, ec.value());
+  fs::remove_all(attempt, ec);
+  if (ec) return system_error("wipe " + attempt, ec.value());
   round_ = round;
-  return make_directory(attempt_);
+  return make_directory(attempt);
 }
 
 Result<void> LogFiles::reach_attempt(int round) {
   return round_ == round ? Result<void>() : make_attempt(round);
 }
 
-Result<void> LogFiles::make_worker_directory(int worker) {
+Result<void> LogFiles::make_worker_directory(int round, int worker) {
   if (!has_place()) return {};
-  const std::string path = worker_path(worker, "");
+  const std::string path = worker_path(round, worker, "");
   if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
   return system_error("make directory " + path, errno);
 }
 
-std::string LogFiles::worker_path(int worker, std::string_view name) const {
+std::string LogFiles::attempt_path(int round) const {
+  return place_ + "/attempt_" + std::to_string(round);
+}
+
+std::string LogFiles::worker_path(int round, int worker, std::string_view name) const {
   if (!has_place()) return {};
-  const std::string directory = attempt_ + "/" + std::to_string(worker);
+  const std::string directory = attempt_path(round) + "/" + std::to_string(worker);
   return name.empty() ? directory : directory + "/" + std::string(name);
 }
 
-std::string LogFiles::stream_path(int worker, Stream stream) const {
-  return worker_path(worker, name_of(stream));
+std::string LogFiles::stream_path(int round, int worker, Stream stream) const {
+  return worker_path(round, worker, name_of(stream));
 }
 
-std::string LogFiles::filtered_path(Stream stream) const {
-  return has_place() ? attempt_ + "/filtered_" + std::string(name_of(stream)) : "";
+std::string LogFiles::filtered_path(int round, Stream stream) const {
+  return has_place() ? attempt_path(round) + "/filtered_" + std::string(name_of(stream)) : "";
 }
 
-std::string LogFiles::error_path(int worker) const { return worker_path(worker, "error.json"); }
+std::string LogFiles::error_path(int round, int worker) const {
+  return worker_path(round, worker, "error.json");
+}
 
 void LogFiles::remove() {
   if (!has_place()) return;

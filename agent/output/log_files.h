@@ -4,7 +4,9 @@
 //          and attempt_<round>/filtered_{stdout,stderr}.log. A worker's number is its local rank;
 //          with --gather-logs its rank. The random directory is mkdtemp's (0700), one an agent;
 //          without a log_dir it is <temporary>/drun_<run_id>_<random>.
-// Owner:   Output.   Thread: any, one at a time.
+// Threads: make() and remove() while there is one; between them everything can block, and runs on
+//          the FileWriter of the directory. Names are asked for on any thread.
+// Owner:   Output, HostLines; jobs that hang hold it, too.
 // Errors:  Result; Usage when the user's log_dir cannot be used, else System; they name the path.
 #pragma once
 
@@ -37,25 +39,26 @@ class LogFiles {
   // The same, but the one of `round` stays when it is the last that was made.
   Result<void> reach_attempt(int round);
   // One that is there already is good.
-  Result<void> make_worker_directory(int worker);
+  Result<void> make_worker_directory(int round, int worker);
 
   bool has_place() const { return !place_.empty(); }
   bool is_temporary() const { return is_temporary_; }
   const std::string& place() const { return place_; }
-  std::string stream_path(int worker, Stream stream) const;
-  std::string filtered_path(Stream stream) const;
-  std::string error_path(int worker) const;
+  // In the attempt directory of `round`; empty: no files.
+  std::string stream_path(int round, int worker, Stream stream) const;
+  std::string filtered_path(int round, Stream stream) const;
+  std::string error_path(int round, int worker) const;
 
   // Removes everything under place().
   void remove();
 
  private:
   Result<void> make_random(const std::string& base, const std::string& prefix);
-  std::string worker_path(int worker, std::string_view name) const;
+  std::string attempt_path(int round) const;
+  std::string worker_path(int round, int worker, std::string_view name) const;
 
   std::string place_;
-  std::string attempt_;
-  std::optional<int> round_;  // of attempt_
+  std::optional<int> round_;  // whose attempt directory was made last
   bool is_temporary_ = false;
 };
 

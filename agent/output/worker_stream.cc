@@ -2,9 +2,6 @@
 
 #include <utility>
 
-#include "agent/output/log_files.h"
-#include "rendezvous/result.h"
-
 namespace drun::agent {
 namespace {
 
@@ -14,10 +11,10 @@ WallTime wall_now() {
 
 }  // namespace
 
-WorkerStream::WorkerStream(asio::io_context& io, std::span<char> buffer, Console& console, Log log,
-                           Setup setup, std::function<void()> on_end)
+WorkerStream::WorkerStream(asio::io_context& io, std::span<char> buffer, Console& console,
+                           FileWriter& writer, Setup setup, std::function<void()> on_end)
     : console_(console),
-      log_(std::move(log)),
+      writer_(writer),
       setup_(std::move(setup)),
       lines_(setup_.number, setup_.form),
       sent_lines_(setup_.number, ""),
@@ -36,11 +33,11 @@ WorkerStream::~WorkerStream() {
 void WorkerStream::take(std::string_view bytes) {
   taken_bytes_ += bytes.size();
   if (setup_.keeps_tail) tail_.take(bytes);
-  append(setup_.tee, bytes);
+  if (setup_.tee) writer_.append(setup_.tee, bytes);
   if (setup_.filter) {
     std::string picked;
     setup_.filter->take(bytes, picked);
-    append(*setup_.filtered, picked);
+    writer_.append(setup_.filtered, picked);
   }
   if (!goes_by_link()) return show(bytes, wall_now());
   sent_lines_.take(bytes, to_send_);
@@ -84,7 +81,7 @@ void WorkerStream::end() {
   if (setup_.filter) {
     std::string picked;
     setup_.filter->end_of_stream(picked);
-    append(*setup_.filtered, picked);
+    writer_.append(setup_.filtered, picked);
   }
   if (goes_by_link()) {
     sent_lines_.end_of_stream(to_send_);
@@ -93,15 +90,6 @@ void WorkerStream::end() {
     show_end(wall_now());
   }
   if (on_end_) on_end_();
-}
-
-void WorkerStream::append(LogFile& file, std::string_view bytes) const {
-  if (!file.fd || file.has_failed || bytes.empty()) return;
-  const int error_number = write_all(file.fd.get(), bytes);
-  if (error_number == 0) return;
-  file.has_failed = true;
-  log_.warning("log file is incomplete from here on path=" + file.path +
-               " reason=" + system_message(error_number));
 }
 
 }  // namespace drun::agent

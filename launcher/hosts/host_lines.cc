@@ -12,14 +12,18 @@ HostLines::HostLines(asio::io_context& io, const Log& log, const OutputSpec& spe
     : log_(log),
       spec_(spec),
       listener_(std::move(listener)),
+      writer_(
+          io, log_,
+          {.on_room = [this] { gathered_->wake(); }, .on_idle = [this] { listener_.on_empty(); }}),
       gathered_(std::make_unique<agent::GatheredLines>(
-          io, log_, spec_, agent::GatheredLines::Places{consoles.out, consoles.err, files_},
+          io, log_, spec_,
+          agent::GatheredLines::Places{consoles.out, consoles.err, files_, writer_},
           agent::GatheredLines::Listener{
               .on_taken = [this](rendezvous::Peer, std::size_t cost) { on_taken(cost); },
               .on_empty = [this] { listener_.on_empty(); }})) {}
 
 Result<void> HostLines::prepare(std::string_view run_id) {
-  return files_.make(spec_.log_dir, run_id, true);
+  return files_->make(spec_.log_dir, run_id, true);
 }
 
 void HostLines::take(std::size_t host, const std::string& name, std::string_view payload) {
@@ -44,8 +48,8 @@ void HostLines::on_taken(std::size_t cost) {
 }
 
 void HostLines::finish(bool has_run) {
-  const bool is_wanted = !files_.is_temporary() && has_run;
-  if (!gathered_->has_files() && !is_wanted) files_.remove();
+  const bool is_wanted = !files_->is_temporary() && has_run;
+  if (!gathered_->has_files() && !is_wanted) files_->remove();
 }
 
 }  // namespace drun::hosts

@@ -41,7 +41,7 @@ class HostLines {
   HostLines& operator=(const HostLines&) = delete;
 
   Result<void> prepare(std::string_view run_id);
-  const std::string& place() const { return files_.place(); }
+  const std::string& place() const { return files_->place(); }
 
   // `host`: its number, and its name for labels. A payload that is not one of lines is logged once
   // and left out.
@@ -52,7 +52,10 @@ class HostLines {
   // There is room on a console again.
   void wake() { gathered_->wake(); }
   bool is_congested() const { return waiting_bytes_ > kMostWaitingHereBytes; }
-  bool is_empty() const { return gathered_->is_empty(); }
+  // All has been passed on, to files too.
+  bool is_empty() const { return gathered_->is_empty() && writer_.is_idle(); }
+  // Waits for files no longer.
+  void give_up() { writer_.abandon(); }
 
   // Once, at the end: a directory in which nothing was kept is removed unless it was asked for and
   // the job has `has_run`.
@@ -64,7 +67,8 @@ class HostLines {
   Log log_;
   OutputSpec spec_;
   Listener listener_;
-  agent::LogFiles files_;
+  std::shared_ptr<agent::LogFiles> files_ = std::make_shared<agent::LogFiles>();
+  agent::FileWriter writer_;
   std::unique_ptr<agent::GatheredLines> gathered_;
   std::size_t waiting_bytes_ = 0;
   bool has_complained_ = false;

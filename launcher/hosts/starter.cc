@@ -4,7 +4,9 @@
 
 #include <csignal>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -12,6 +14,7 @@
 #include "agent/descriptor_limit.h"
 #include "agent/lifeline.h"
 #include "agent/output/console.h"
+#include "agent/output/log_files.h"
 #include "agent/progress.h"
 #include "agent/signals.h"
 #include "agent/worker_stdin.h"
@@ -32,6 +35,8 @@ using Milliseconds = std::chrono::milliseconds;
 constexpr std::size_t kReadBytes = std::size_t{128} << 10;
 // Once somebody wants it all killed, a console that takes nothing is not waited for.
 constexpr std::chrono::seconds kConsoleAtMost{1};
+// Of drun's own log on the console: no session has this number.
+constexpr std::uint64_t kOwnStream = std::numeric_limits<std::uint64_t>::max();
 
 // 128 bits that no login can guess.
 std::string new_nonce() {
@@ -78,7 +83,9 @@ class Starter final : agent::Signals::Listener {
   const HostPlan& plan_;
   StarterStyle style_;
   asio::io_context io_{1};
-  agent::Progress progress_{io_};
+  agent::Progress progress_{io_, STDERR_FILENO, [this](std::string_view bytes) {
+                              if (own_lines_) own_lines_->draw(bytes);
+                            }};
   Log log_;
   std::vector<std::string> environment_;
   asio::steady_timer timer_{io_};
@@ -87,7 +94,8 @@ class Starter final : agent::Signals::Listener {
   std::vector<char> buffer_;
   std::unique_ptr<agent::Console> out_;
   std::unique_ptr<agent::Console> err_;  // null: the same file as out_
-  std::unique_ptr<HostLines> lines_;     // null: lines come as text
+  std::optional<agent::OwnLines> own_lines_;
+  std::unique_ptr<HostLines> lines_;  // null: lines come as text
   StarterInput input_;
   std::optional<std::size_t> reader_;  // of input_: the host that has rank 0
   agent::Signals signals_;
@@ -101,7 +109,10 @@ Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& envi
                  const StarterStyle& style, const Log& log)
     : plan_(plan),
       style_(style),
-      log_(progress_.around(log)),
+      log_(progress_.around(log.via([this](std::string_view line) {
+        if (own_lines_) return own_lines_->say(line);
+        agent::write_all(STDERR_FILENO, std::string(line) + "\n");
+      }))),
       environment_(agent::to_lines(environment)),
       buffer_(kReadBytes),
       input_(io_, STDIN_FILENO,
@@ -131,6 +142,7 @@ LaunchEnd Starter::run() {
   out_ = make_console(STDOUT_FILENO, "stdout");
   if (!agent::is_same_file(STDOUT_FILENO, STDERR_FILENO))
     err_ = make_console(STDERR_FILENO, "stderr");
+  own_lines_.emplace(err(), log_, kOwnStream);
   if (Result<void> prepared = prepare_lines(); !prepared) {
     signals_.stop();
     return launch_end(prepared.error(), plan_, style_.invoked_as);
@@ -317,6 +329,7 @@ void Starter::on_kill_now() {
     if (ec) return;
     out_->stop();
     if (err_) err_->stop();
+    if (lines_) lines_->give_up();
     wake_all();
   });
 }
@@ -325,6 +338,7 @@ void Starter::wake_all() {
   for (const auto& session : sessions_)
     if (session) session->wake();
   if (lines_) lines_->wake();
+  if (own_lines_) own_lines_->note_room();
 }
 
 void Starter::end_when_over() {

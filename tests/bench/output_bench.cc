@@ -101,14 +101,15 @@ void run_output(const Load& load, int file, drun::StreamPlan plan, const std::st
   drun::World world;
   world.local_world_size = kWorkers;
   if (!output.prepare("bench")) std::abort();
-  const auto streams = output.open_round(world);
-  if (!streams) std::abort();
-  for (int rank = 0; rank < kWorkers; ++rank) {
-    const drun::agent::WorkerStreams& own = (*streams)[static_cast<std::size_t>(rank)];
-    spawn_writer(load, rank, own.stdout_fd, own.stderr_fd);
-  }
-  output.close_worker_ends();
-  output.drain(std::chrono::hours(1), [] {});
+  output.open_round(world, [&](auto streams) {
+    if (!streams) std::abort();
+    for (int rank = 0; rank < kWorkers; ++rank) {
+      const drun::agent::WorkerStreams& own = (*streams)[static_cast<std::size_t>(rank)];
+      spawn_writer(load, rank, own.stdout_fd, own.stderr_fd);
+    }
+    output.close_worker_ends();
+    output.drain(std::chrono::hours(1), [] {});
+  });
   io.run();
   if (!log_dir.empty()) std::system(("rm -r " + output.log_place()).c_str());
 }
@@ -120,9 +121,12 @@ void measure_opening(int workers) {
   drun::agent::Output output(io, {}, {}, "here", {.out = 1, .err = 2});
   drun::World world;
   world.local_world_size = workers;
-  if (!output.prepare("bench") || !output.open_round(world)) std::abort();
-  output.close_worker_ends();
-  output.drain(std::chrono::hours(1), [] {});
+  if (!output.prepare("bench")) std::abort();
+  output.open_round(world, [&output](const auto& streams) {
+    if (!streams) std::abort();
+    output.close_worker_ends();
+    output.drain(std::chrono::hours(1), [] {});
+  });
   io.run();
   output.finish();
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;

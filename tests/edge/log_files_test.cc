@@ -37,22 +37,22 @@ TEST_CASE("the log directory is laid out as torchrun's") {
   CHECK(fs::status(files.place()).permissions() == fs::perms::owner_all);
   CHECK_FALSE(files.is_temporary());
   REQUIRE(files.make_attempt(2));
-  REQUIRE(files.make_worker_directory(13));
+  REQUIRE(files.make_worker_directory(2, 13));
   CHECK(fs::is_directory(files.place() + "/attempt_2/13"));
   CHECK(fs::status(files.place() + "/attempt_2/13").permissions() == fs::perms::owner_all);
-  const std::string log = files.stream_path(13, LogFiles::Stream::Stdout);
+  const std::string log = files.stream_path(2, 13, LogFiles::Stream::Stdout);
   REQUIRE(create_log(log));
   CHECK(fs::status(log).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
   fs::remove(log);
   fs::create_symlink("elsewhere", log);
   CHECK_FALSE(create_log(log));
   fs::remove(log);
-  CHECK(files.stream_path(13, LogFiles::Stream::Stderr) ==
+  CHECK(files.stream_path(2, 13, LogFiles::Stream::Stderr) ==
         files.place() + "/attempt_2/13/stderr.log");
-  CHECK(files.stream_path(13, LogFiles::Stream::Stdout) ==
+  CHECK(files.stream_path(2, 13, LogFiles::Stream::Stdout) ==
         files.place() + "/attempt_2/13/stdout.log");
-  CHECK(files.error_path(13) == files.place() + "/attempt_2/13/error.json");
-  CHECK(files.filtered_path(LogFiles::Stream::Stdout) ==
+  CHECK(files.error_path(2, 13) == files.place() + "/attempt_2/13/error.json");
+  CHECK(files.filtered_path(2, LogFiles::Stream::Stdout) ==
         files.place() + "/attempt_2/filtered_stdout.log");
 }
 
@@ -61,11 +61,11 @@ TEST_CASE("an attempt directory that is there already is wiped") {
   LogFiles files;
   REQUIRE(files.make(directory.path(), "job", true));
   REQUIRE(files.make_attempt(0));
-  REQUIRE(files.make_worker_directory(0));
-  write_file(files.error_path(0), "old");
+  REQUIRE(files.make_worker_directory(0, 0));
+  write_file(files.error_path(0, 0), "old");
   REQUIRE(files.make_attempt(0));
-  REQUIRE(files.make_worker_directory(0));
-  CHECK_FALSE(fs::exists(files.error_path(0)));
+  REQUIRE(files.make_worker_directory(0, 0));
+  CHECK_FALSE(fs::exists(files.error_path(0, 0)));
 }
 
 TEST_CASE("a file where the log directory should be is a usage error that names it") {
@@ -83,9 +83,9 @@ TEST_CASE("an empty log directory means no files at all") {
   LogFiles files;
   REQUIRE(files.make("", "job", true));
   REQUIRE(files.make_attempt(0));
-  REQUIRE(files.make_worker_directory(0));
+  REQUIRE(files.make_worker_directory(0, 0));
   CHECK_FALSE(files.has_place());
-  CHECK(files.error_path(0).empty());
+  CHECK(files.error_path(0, 0).empty());
 }
 
 TEST_CASE("without a log directory the temporary one is used, and can be removed") {

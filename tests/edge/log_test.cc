@@ -2,9 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "tests/support/catch.h"
 
@@ -58,6 +62,21 @@ TEST_CASE("lines below the level are left out") {
   CHECK(lines(LogLevel::Info) == 3);
   CHECK(lines(LogLevel::Warning) == 2);
   CHECK(lines(LogLevel::Error) == 1);
+}
+
+TEST_CASE("a log that is led elsewhere writes the same lines there, and none to stderr") {
+  std::vector<std::string> lines;
+  const std::string text = stderr_of([&lines] {
+    const Log log = console_log({.level = LogLevel::Info,
+                                 .is_wanted = [](std::string_view line) { return line != "no"; }})
+                        .via([&lines](std::string_view line) { lines.emplace_back(line); });
+    log.debug("below the level");
+    log.info("no");
+    log.info("yes");
+  });
+  CHECK(text.empty());
+  REQUIRE(lines.size() == 1);
+  CHECK(std::regex_match(lines[0], std::regex(R"(drun \d\d:\d\d:\d\d\.\d\d\d info: yes)")));
 }
 
 }  // namespace drun

@@ -3,13 +3,20 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 
+#include "agent/output/console.h"
+#include "agent/output/log_files.h"
 #include "tests/support/catch.h"
 #include "tests/support/output_rig.h"
 #include "tests/support/places.h"
 #include "tests/support/process.h"
+#include "tests/support/stalling_file_system.h"
 
 namespace drun::agent {
 namespace {
@@ -153,7 +160,8 @@ TEST_CASE("a redirected stream is the file itself and nothing reaches the consol
   CHECK(console.out_text().empty());
   CHECK(console.err_text().empty());
   CHECK(read_file(rig.output.log_place() + "/attempt_0/0/stdout.log") == "file\n");
-  CHECK(rig.output.stderr_tail(0) == std::vector<std::string>{"err"});
+  CHECK_FALSE(rig.output.stderr_tail(0));  // it is in the file alone
+  CHECK(read_file(rig.streams[0].stderr_file) == "err\n");
 }
 
 TEST_CASE("a stream that nobody wants goes to /dev/null") {
@@ -197,11 +205,12 @@ TEST_CASE("the last lines of stderr are complete as soon as the worker is reaped
   rig.start(
       {"i=0; while [ $i -lt 30 ]; do echo line $i >&2; i=$((i+1)); done; printf 'the end' >&2"});
   REQUIRE(rig.workers[0].wait() == 0);  // the loop has not run: everything is in the pipe
-  const std::vector<std::string> tail = rig.output.stderr_tail(0);
+  const std::vector<std::string> tail =
+      rig.output.stderr_tail(0).value_or(std::vector<std::string>());
   REQUIRE(tail.size() == 20);
   CHECK(tail.front() == "line 11");
   CHECK(tail.back() == "the end");
-  CHECK(rig.output.stderr_tail(1).empty());
+  CHECK_FALSE(rig.output.stderr_tail(1));
   REQUIRE(rig.drain());
   CHECK(test::split_lines(console.err_text()).size() == 31);
   CHECK(rig.output.stderr_tail(0) == tail);
@@ -308,7 +317,104 @@ TEST_CASE("drun's own lines take their turn") {
   rig.start({"printf 'no newline' >&2"});
   REQUIRE(rig.drain());
   rig.output.say("from drun");
+  REQUIRE(test::run_until(rig.io, [&] { return console.err_text().ends_with("drun\n"); }));
   CHECK(console.err_text() == "no newline\nfrom drun\n");
+}
+
+TEST_CASE("a log line never lands inside a progress bar") {
+  const FileConsole console;
+  const std::string go = console.directory / "go";
+  OutputRig rig(spec_of(kConsole, kConsole), console.fds());
+  rig.start({"printf '\\r 50%%|####     |' >&2; until [ -e " + go +
+             " ]; do sleep 0.01; done; printf '\\r100%%|#########|' >&2"});
+  REQUIRE(test::run_until(rig.io, [&] { return !console.err_text().empty(); }));
+  rig.output.say("from drun");
+  testing::write_file(go, "");
+  REQUIRE(rig.drain());
+  CHECK(console.err_text() == "\r 50%|####     |\nfrom drun\n\r100%|#########|");
+}
+
+TEST_CASE("a log that is not read never waits, and says later how many lines it dropped") {
+  const FileConsole console;
+  test::PipeEnds pipe = test::make_plain_pipe();
+  OutputRig rig(spec_of(kConsole, kConsole),
+                {.out = console.out.get(), .err = pipe.write_end.get()});
+  rig.start({});
+  const std::string line(1000, 'x');
+  constexpr std::size_t kLines = 2000;
+  for (std::size_t i = 0; i < kLines; ++i) rig.output.say(line);
+  CHECK(rig.log.empty());
+  test::Collector reader(rig.io, std::move(pipe.read_end));
+  reader.start();
+  REQUIRE(test::run_until(rig.io, [&] { return !rig.log.empty(); }));
+  REQUIRE(rig.drain());
+  std::size_t dropped = 0;
+  REQUIRE(std::sscanf(rig.log[0].c_str(), "dropped %zu log lines", &dropped) == 1);
+  REQUIRE(test::run_until(
+      rig.io, [&] { return reader.text().size() >= (kLines - dropped) * (line.size() + 1); }));
+  CHECK(reader.text().size() == (kLines - dropped) * (line.size() + 1));
+  CHECK((kLines - dropped) * line.size() > kOwnLinesBytes);
+}
+
+TEST_CASE("a log directory that hangs holds up its writers, not the loop") {
+  test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: cannot mount a FUSE file system: " << files.why());
+    return;
+  }
+  const FileConsole console;
+  OutputRig rig(spec_of(kTee, kRedirect, files / "logs"), console.fds());
+  rig.start({"exec " + kLines + " write 0 20000 100", "echo 1234 >&2; exec sleep 600"});
+  REQUIRE(test::run_until(rig.io, [&] { return rig.output.printed(1) == 5U; }));
+  files.stall();
+  // Whatever is asked of it now, the loop goes on.
+  auto slowest = std::chrono::steady_clock::duration::zero();
+  const auto begin = std::chrono::steady_clock::now();
+  auto before = begin;
+  bool has_read = false;
+  rig.output.run_off_loop([path = rig.streams[1].stderr_file] { read_end_of(path, 100); },
+                          [&has_read](bool has_run) { has_read = has_run; });
+  REQUIRE(test::run_until(rig.io, [&] {
+    rig.output.printed(0);
+    rig.output.printed(1);
+    rig.output.stderr_tail(0);
+    const auto now = std::chrono::steady_clock::now();
+    slowest = std::max(slowest, now - before);
+    before = now;
+    return now - begin > std::chrono::seconds(2);
+  }));
+  CHECK(slowest < std::chrono::seconds(1));
+  CHECK_FALSE(has_read);
+  CHECK(rig.workers[0].is_running());
+  files.resume();
+  REQUIRE(test::run_until(rig.io, [&] { return has_read; }));
+  ::kill(rig.workers[1].pid(), SIGKILL);
+  REQUIRE(rig.drain());
+  CHECK(rig.workers[0].wait() == 0);
+  const std::string log = rig.output.log_place() + "/attempt_0/0/stdout.log";
+  CHECK(read_file(log).size() == 2000000);
+  test::Worker checker(kLines + " check 1 20000 100 " + log, 1, 2);
+  CHECK(checker.wait() == 0);
+}
+
+TEST_CASE("giving up ends a drain that waits for a log directory that hangs") {
+  test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: cannot mount a FUSE file system: " << files.why());
+    return;
+  }
+  const FileConsole console;
+  OutputRig rig(spec_of(kTee, kConsole, files / "logs"), console.fds());
+  rig.start({"exec " + kLines + " write 0 320000 100"});
+  files.stall();
+  REQUIRE(test::run_until_blocked(rig.io, rig.workers[0].pid()));
+  rig.output.drain(std::chrono::hours(1), [&] { ++rig.drained; });
+  rig.output.stop();
+  REQUIRE(test::run_until(rig.io, [&] { return rig.drained == 1; }));
+  bool has_opened = true;
+  rig.output.open_round({}, [&](auto opened) { has_opened = opened.has_value(); });
+  REQUIRE(test::run_until(rig.io, [&] { return !has_opened; }));
+  files.resume();
 }
 
 }  // namespace drun::agent

@@ -28,6 +28,12 @@ struct Terminal {
     return text_;
   }
 
+  Progress::Draw draw() const {
+    return [fd = inner.get()](std::string_view bytes) {
+      REQUIRE(::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+    };
+  }
+
   UniqueFd outer;
   UniqueFd inner;
 
@@ -42,7 +48,7 @@ const std::string kErase = "\r\x1b[K";
 TEST_CASE("a terminal shows a line that is rewritten, makes room for a log, and goes") {
   Terminal terminal;
   asio::io_context io(1);
-  Progress progress(io, terminal.inner.get());
+  Progress progress(io, terminal.inner.get(), terminal.draw());
   int calls = 0;
   progress.start([&calls] { return std::optional("state " + std::to_string(++calls)); });
   CHECK(progress.is_shown());
@@ -64,7 +70,7 @@ TEST_CASE("a terminal shows a line that is rewritten, makes room for a log, and 
 TEST_CASE("a line longer than the terminal is wide is cut, and controls are not passed on") {
   Terminal terminal;
   asio::io_context io(1);
-  Progress progress(io, terminal.inner.get());
+  Progress progress(io, terminal.inner.get(), terminal.draw());
   progress.start([] { return std::optional("a\nb\x1b[2J" + std::string(100, 'x')); });
   REQUIRE(test::run_until(io, [&] { return !terminal.text().empty(); }));
   CHECK(terminal.text() == kErase + "a?b?[2J" + std::string(19, 'x') + "...");
@@ -73,7 +79,7 @@ TEST_CASE("a line longer than the terminal is wide is cut, and controls are not 
 TEST_CASE("nothing is shown where there is no terminal") {
   test::PipeEnds pipe = test::make_plain_pipe();
   asio::io_context io(1);
-  Progress progress(io, pipe.write_end.get());
+  Progress progress(io, pipe.write_end.get(), [](std::string_view) { FAIL("drawn"); });
   progress.start([] { return std::optional<std::string>("news"); });
   CHECK_FALSE(progress.is_shown());
   CHECK(io.run() == 0);

@@ -123,9 +123,14 @@ void OutputRig::start(const std::vector<std::string>& scripts, int round) {
   world.base_rank = 4;
   world.node_rank = 1;
   world.local_world_size = static_cast<int>(scripts.size());
-  auto opened = output.open_round(world);
-  REQUIRE(opened);
-  streams = *std::move(opened);
+  bool is_open = false;
+  output.open_round(world, [&](Result<std::vector<agent::WorkerStreams>> opened) {
+    REQUIRE(opened);
+    streams = *std::move(opened);
+    is_open = true;
+  });
+  CHECK_FALSE(is_open);
+  REQUIRE(run_until(io, [&] { return is_open; }));
   workers.clear();
   for (std::size_t rank = 0; rank < scripts.size(); ++rank)
     workers.emplace_back(scripts[rank], streams[rank].stdout_fd, streams[rank].stderr_fd);

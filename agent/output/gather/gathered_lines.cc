@@ -11,7 +11,11 @@ using rendezvous::LinesFrom;
 
 GatheredLines::GatheredLines(asio::io_context& io, Log log, const OutputSpec& spec, Places places,
                              Listener listener)
-    : io_(io), log_(std::move(log)), spec_(spec), places_(places), listener_(std::move(listener)) {}
+    : io_(io),
+      log_(std::move(log)),
+      spec_(spec),
+      places_(std::move(places)),
+      listener_(std::move(listener)) {}
 
 void GatheredLines::on_lines(const LinesFrom& from, Lines lines) {
   waiting_.push_back({from, std::move(lines)});
@@ -24,7 +28,8 @@ void GatheredLines::on_lines_end(rendezvous::Peer peer) {
 }
 
 void GatheredLines::wake() {
-  const bool is_congested = places_.out.is_congested() || places_.err.is_congested();
+  const bool is_congested =
+      places_.out.is_congested() || places_.err.is_congested() || places_.writer.is_congested();
   if (is_congested || waiting_.empty() || std::exchange(is_posted_, true)) return;
   asio::post(io_, [this, alive = std::weak_ptr<char>(alive_)] {
     if (alive.expired()) return;
@@ -54,13 +59,7 @@ void GatheredLines::pass_on_one() {
 void GatheredLines::pass_on(const LinesFrom& from, Lines& lines) {
   Stream& stream = stream_of(from, lines);
   stream.last = lines.time;
-  if (lines.is_kept && !stream.file.has_failed && stream.file.fd) {
-    if (const int error_number = write_all(stream.file.fd.get(), lines.text); error_number != 0) {
-      stream.file.has_failed = true;
-      log_.warning("log file is incomplete from here on path=" + stream.file.path +
-                   " reason=" + system_message(error_number));
-    }
-  }
+  if (lines.is_kept && stream.file) places_.writer.append(stream.file, lines.text);
   Console& console = console_of(stream.is_stderr);
   if (lines.is_shown && !console.is_gone()) {
     const bool is_piece = !stream.held.empty() || lines.goes_on;
@@ -96,25 +95,27 @@ GatheredLines::Stream& GatheredLines::stream_of(const LinesFrom& from, const Lin
                                .is_stderr = lines.is_stderr},
                               lines.is_labelled),
                       0);
-  if (!lines.is_kept || !places_.files.has_place()) return stream;
-  Result<UniqueFd> file = open_file(from, lines, stream.file.path);
-  if (file) {
-    stream.file.fd = *std::move(file);
-    has_files_ = true;
-  } else if (!std::exchange(has_complained_, true)) {
-    log_.warning("a rank's log file is left out: " + file.error().message);
-  }
+  if (lines.is_kept && places_.files->has_place()) stream.file = open_file(from, lines);
   return stream;
 }
 
-Result<UniqueFd> GatheredLines::open_file(const LinesFrom& from, const Lines& lines,
-                                          std::string& path) {
-  if (Result<void> made = places_.files.reach_attempt(lines.round); !made) return made.error();
-  if (Result<void> made = places_.files.make_worker_directory(from.rank); !made)
-    return made.error();
-  path = places_.files.stream_path(
-      from.rank, lines.is_stderr ? LogFiles::Stream::Stderr : LogFiles::Stream::Stdout);
-  return create_log(path);
+std::shared_ptr<FileWriter::File> GatheredLines::open_file(const LinesFrom& from,
+                                                           const Lines& lines) {
+  const auto kind = lines.is_stderr ? LogFiles::Stream::Stderr : LogFiles::Stream::Stdout;
+  const std::string path = places_.files->stream_path(lines.round, from.rank, kind);
+  has_files_ = true;
+  return places_.writer.open(
+      [files = places_.files, path, round = lines.round, rank = from.rank]() -> Result<UniqueFd> {
+        if (Result<void> made = files->reach_attempt(round); !made) return made.error();
+        if (Result<void> made = files->make_worker_directory(round, rank); !made)
+          return made.error();
+        return create_log(path);
+      },
+      path,
+      [this](const Error& error) {
+        if (!std::exchange(has_complained_, true))
+          log_.warning("a rank's log file is left out: " + error.message);
+      });
 }
 
 void GatheredLines::end(Stream& stream) {

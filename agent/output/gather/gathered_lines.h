@@ -2,9 +2,10 @@
 // console and to a file for each rank and stream.
 //
 // Flow:    takes all that comes (how much that can be is line_window.h's), and passes it on as the
-//          console does. Some at a time, so that this node's own workers have their turn.
+//          console and the files' writer take it. Some at a time, so that this node's own workers
+//          have their turn.
 // Files:   <place>/attempt_<round>/<rank>/{stdout.log,stderr.log}, made when the first of it comes.
-// Owner:   Output, as are the consoles and files, which outlive it; stop() before destruction.
+// Owner:   Output or HostLines, as are the consoles and the writer, which outlive it.
 // Thread:  the io_context's only.   Errors: a file that cannot be written is logged once, and left.
 #pragma once
 
@@ -18,9 +19,9 @@
 #include <utility>
 
 #include "agent/output/console.h"
+#include "agent/output/file_writer.h"
 #include "agent/output/line_form.h"
 #include "agent/output/log_files.h"
-#include "agent/output/worker_stream.h"
 #include "rendezvous/lines/line_desk.h"
 
 namespace drun::agent {
@@ -34,7 +35,8 @@ class GatheredLines final : public rendezvous::LineTaker {
   struct Places {
     Console& out;
     Console& err;
-    LogFiles& files;
+    std::shared_ptr<LogFiles> files;
+    FileWriter& writer;
   };
 
   GatheredLines(asio::io_context& io, Log log, const OutputSpec& spec, Places places,
@@ -43,7 +45,7 @@ class GatheredLines final : public rendezvous::LineTaker {
   void on_lines(const rendezvous::LinesFrom& from, rendezvous::Lines lines) override;
   void on_lines_end(rendezvous::Peer peer) override;
 
-  // There is room on the console again.
+  // There is room on the console, or in the files' queue, again.
   void wake();
   bool is_empty() const { return waiting_.empty(); }
   bool has_files() const { return has_files_; }
@@ -56,7 +58,7 @@ class GatheredLines final : public rendezvous::LineTaker {
   struct Stream {
     std::uint64_t number = 0;
     std::optional<FormedLines> form;
-    LogFile file;
+    std::shared_ptr<FileWriter::File> file;
     std::string held;  // of a line whose rest is still to come
     bool is_stderr = false;
     WallTime last{};
@@ -66,8 +68,8 @@ class GatheredLines final : public rendezvous::LineTaker {
   void pass_on_one();
   void pass_on(const rendezvous::LinesFrom& from, rendezvous::Lines& lines);
   Stream& stream_of(const rendezvous::LinesFrom& from, const rendezvous::Lines& lines);
-  Result<UniqueFd> open_file(const rendezvous::LinesFrom& from, const rendezvous::Lines& lines,
-                             std::string& path);
+  std::shared_ptr<FileWriter::File> open_file(const rendezvous::LinesFrom& from,
+                                              const rendezvous::Lines& lines);
   void end(Stream& stream);
   Console& console_of(bool is_stderr) const;
 

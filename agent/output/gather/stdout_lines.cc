@@ -23,7 +23,8 @@ void StdoutLines::start() {
 void StdoutLines::send(const rendezvous::Lines& lines) {
   owed_bytes_ += rendezvous::cost_bytes(lines);
   if (!channel_.is_gone()) {
-    channel_.queue().put(to_frame(FrameType::Lines, encode_lines(from_(lines.local_rank), lines)));
+    channel_.queue().put_between_lines(
+        to_frame(FrameType::Lines, encode_lines(from_(lines.local_rank), lines)));
     channel_.flush();
   }
   wake();

@@ -1,0 +1,245 @@
+#include "agent/output/file_writer.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "agent/output/log_files.h"
+
+namespace drun::agent {
+
+// What the loop and the thread share. Without a lock: `owner` is the loop's.
+struct FileWriter::Shared {
+  FileWriter* owner = nullptr;  // null: gone
+  std::mutex mutex;
+  std::condition_variable wake;
+  asio::io_context* io = nullptr;  // null: the loop no longer wants reports
+  struct Task {
+    Job job;
+    bool is_reported = true;
+  };
+  std::deque<Task> tasks;
+  std::size_t done_count = 0;  // not collected yet
+  bool is_posted = false;
+
+  static void work(const std::shared_ptr<Shared>& shared);
+  // False: there is no thread any more that would do it.
+  bool push(Task task);
+};
+
+class FileWriter::File {
+ public:
+  explicit File(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { close(shared_, std::move(fd)); }
+
+  static void close(const std::shared_ptr<Shared>& shared, std::shared_ptr<UniqueFd> fd);
+
+  // Of the loop.
+  std::string path;
+  std::string waiting;
+  bool is_writing = false;
+  bool has_failed = false;
+  // Of the thread, between the jobs in which it is set and used.
+  std::shared_ptr<UniqueFd> fd = std::make_shared<UniqueFd>();
+
+ private:
+  const std::shared_ptr<Shared> shared_;  // null: no thread could be started
+};
+
+bool FileWriter::Shared::push(Task task) {
+  {
+    const std::lock_guard lock(mutex);
+    if (io == nullptr) return false;
+    tasks.push_back(std::move(task));
+  }
+  wake.notify_one();
+  return true;
+}
+
+void FileWriter::File::close(const std::shared_ptr<Shared>& shared, std::shared_ptr<UniqueFd> fd) {
+  if (!shared) return;
+  // Where the thread was given up on, close() might hang as well: the process' end closes it.
+  if (!shared->push({.job = [fd] { fd->reset(); }, .is_reported = false}) && fd.use_count() == 1)
+    fd->release();
+}
+
+void FileWriter::Shared::work(const std::shared_ptr<Shared>& shared) {
+  std::unique_lock lock(shared->mutex);
+  while (true) {
+    shared->wake.wait(lock, [&] { return shared->io == nullptr || !shared->tasks.empty(); });
+    if (shared->io == nullptr) return;
+    Task task = std::move(shared->tasks.front());
+    shared->tasks.pop_front();
+    lock.unlock();
+    task.job();
+    task.job = nullptr;  // what it holds is closed here, not in the loop
+    lock.lock();
+    if (shared->io == nullptr) return;
+    if (!task.is_reported) continue;
+    ++shared->done_count;
+    if (std::exchange(shared->is_posted, true)) continue;
+    asio::post(*shared->io, [shared] {
+      if (shared->owner != nullptr) shared->owner->collect();
+    });
+  }
+}
+
+FileWriter::FileWriter(asio::io_context& io, Log log, Listener listener)
+    : io_(io), log_(std::move(log)), listener_(std::move(listener)) {}
+
+FileWriter::~FileWriter() {
+  done_.clear();
+  listener_ = {};
+  abandon();
+}
+
+bool FileWriter::start() {
+  if (shared_) return true;
+  auto shared = std::make_shared<Shared>();
+  shared->owner = this;
+  shared->io = &io_;
+  // The loop's thread handles all signals, the guardian's end among them.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool has_started = true;
+  try {
+    std::thread(Shared::work, shared).detach();
+  } catch (const std::system_error&) {
+    has_started = false;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (has_started) shared_ = std::move(shared);
+  return has_started;
+}
+
+void FileWriter::run(Job job, Done done) {
+  if (is_abandoned_ || !start()) {
+    if (!is_abandoned_) job();
+    if (done) asio::post(io_, [done = std::move(done), ran = !is_abandoned_] { done(ran); });
+    return;
+  }
+  done_.push_back(std::move(done));
+  if (!work_) work_.emplace(io_.get_executor());
+  shared_->push({.job = std::move(job)});
+}
+
+void FileWriter::collect() {
+  std::size_t count = 0;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    count = std::exchange(shared_->done_count, 0);
+    shared_->is_posted = false;
+  }
+  const std::shared_ptr<Shared> alive = shared_;
+  for (; count > 0 && alive->owner != nullptr && !done_.empty(); --count) {
+    const Done done = std::move(done_.front());
+    done_.pop_front();
+    if (done) done(true);
+  }
+  if (alive->owner == nullptr || !done_.empty() || !work_) return;
+  work_.reset();
+  listener_.on_idle();
+}
+
+void FileWriter::abandon() {
+  if (std::exchange(is_abandoned_, true)) return;
+  std::deque<Shared::Task> dropped;
+  if (shared_) {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->owner = nullptr;
+    shared_->io = nullptr;
+    dropped.swap(shared_->tasks);
+  }
+  if (shared_) shared_->wake.notify_one();  // it ends once it is done with its job
+  for (Done& done : done_)
+    if (done) asio::post(io_, [done = std::move(done)] { done(false); });
+  done_.clear();
+  work_.reset();
+  waiting_bytes_ = 0;
+  if (std::exchange(is_congested_, false) && listener_.on_room) listener_.on_room();
+  if (listener_.on_idle) listener_.on_idle();
+}
+
+std::shared_ptr<FileWriter::File> FileWriter::adopt(UniqueFd fd, std::string path) {
+  start();
+  auto file = std::make_shared<File>(shared_);
+  file->path = std::move(path);
+  *file->fd = std::move(fd);
+  return file;
+}
+
+std::shared_ptr<FileWriter::File> FileWriter::open(std::function<Result<UniqueFd>()> opener,
+                                                   std::string path,
+                                                   std::function<void(const Error&)> on_failed) {
+  start();
+  auto file = std::make_shared<File>(shared_);
+  file->path = std::move(path);
+  auto error = std::make_shared<std::optional<Error>>();
+  run(
+      [opener = std::move(opener), fd = file->fd, error] {
+        if (Result<UniqueFd> opened = opener(); opened)
+          *fd = *std::move(opened);
+        else
+          *error = opened.error();
+      },
+      [file, error, on_failed = std::move(on_failed)](bool has_run) {
+        if (!has_run || !*error) return;
+        file->has_failed = true;
+        on_failed(**error);
+      });
+  return file;
+}
+
+void FileWriter::append(const std::shared_ptr<File>& file, std::string_view bytes) {
+  if (file->has_failed || is_abandoned_ || bytes.empty()) return;
+  file->waiting.append(bytes);
+  waiting_bytes_ += bytes.size();
+  if (waiting_bytes_ > kHighWaterBytes) is_congested_ = true;
+  if (!file->is_writing) write(file);
+}
+
+void FileWriter::write(const std::shared_ptr<File>& file) {
+  struct Write {
+    std::string bytes;
+    int error_number = 0;
+  };
+  file->is_writing = true;
+  auto write = std::make_shared<Write>();
+  write->bytes = std::exchange(file->waiting, {});
+  const std::size_t size_bytes = write->bytes.size();
+  run(
+      [write, fd = file->fd] {
+        if (*fd) write->error_number = write_all(fd->get(), write->bytes);
+        write->bytes = std::string();
+      },
+      [this, file, write, size_bytes](bool has_run) {
+        if (has_run) on_written(file, size_bytes, write->error_number);
+      });
+}
+
+void FileWriter::on_written(const std::shared_ptr<File>& file, std::size_t bytes,
+                            int error_number) {
+  file->is_writing = false;
+  if (error_number != 0 && !std::exchange(file->has_failed, true)) {
+    log_.warning("log file is incomplete from here on path=" + file->path +
+                 " reason=" + system_message(error_number));
+  }
+  if (file->has_failed) bytes += std::exchange(file->waiting, {}).size();
+  waiting_bytes_ -= std::min(bytes, waiting_bytes_);
+  if (!file->waiting.empty()) write(file);
+  if (waiting_bytes_ <= kLowWaterBytes && std::exchange(is_congested_, false)) listener_.on_room();
+}
+
+void FileWriter::close(UniqueFd fd) {
+  if (fd) File::close(shared_, std::make_shared<UniqueFd>(std::move(fd)));
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,168 @@
+// A terminal that is stopped, a pipe that is not read and a file system that hangs hold up what is
+// written to them, and never the job: heartbeats go on, and the exit code is the right one.
+
+#include <fcntl.h>
+#include <pty.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <regex>
+#include <thread>
+
+#include "rendezvous/unique_fd.h"
+#include "tests/support/catch.h"
+#include "tests/support/job.h"
+#include "tests/support/job_traces.h"
+#include "tests/support/stalling_file_system.h"
+
+namespace drun::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The same program with its stderr somewhere else than in the test's pipe.
+Launch with_stderr(Launch launch, const std::string& path) {
+  Words words{"sh", "-c", "path=$1; shift; exec \"$@\" 2>\"$path\"", "sh", path};
+  words.insert(words.end(), launch.argv.begin(), launch.argv.end());
+  launch.argv = std::move(words);
+  return launch;
+}
+
+// Something that takes no bytes until read() is called for the first time.
+class StoppedReader {
+ public:
+  StoppedReader(const std::string& kind, const std::string& fifo) {
+    if (kind == "pipe") {
+      REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+      path_ = fifo;
+      outer_ = UniqueFd(::open(fifo.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+      const std::string filling(4096, '.');
+      while (::write(outer_.get(), filling.data(), filling.size()) > 0) continue;
+      return;
+    }
+    int fds[2];
+    char name[256];
+    REQUIRE(::openpty(&fds[0], &fds[1], name, nullptr, nullptr) == 0);
+    path_ = name;
+    outer_ = UniqueFd(fds[0]);
+    inner_ = UniqueFd(fds[1]);
+    ::fcntl(outer_.get(), F_SETFL, O_NONBLOCK);
+    REQUIRE(::tcflow(inner_.get(), TCOOFF) == 0);  // Ctrl-S
+  }
+  const std::string& path() const { return path_; }
+  std::string read() {
+    if (inner_) ::tcflow(inner_.get(), TCOON);
+    std::string text;
+    char bytes[4096];
+    for (ssize_t got = 0; (got = ::read(outer_.get(), bytes, sizeof(bytes))) > 0;)
+      text.append(bytes, static_cast<std::size_t>(got));
+    return text;
+  }
+
+ private:
+  std::string path_;
+  UniqueFd outer_;
+  UniqueFd inner_;
+};
+
+const std::string kUntilGo = "until [ -e $DIR/go ]; do sleep 0.05; done; ";
+
+}  // namespace
+
+TEST_CASE("a node whose stderr takes nothing keeps its heartbeats, and its worker's exit code") {
+  const std::string kind = GENERATE("pipe", "terminal");
+  CAPTURE(kind);
+  Nodes nodes(2, {"--heartbeat-timeout=2", "--max-restarts=1"});
+  StoppedReader reader(kind, nodes.directory().file("stderr"));
+  // Node 1 logs the first failure and the restart; then it has to live through many heartbeats.
+  const std::string script =
+      "echo a line of the worker >&2; [ $RANK = 0 ] && exec sleep 600; "
+      "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 4; " +
+      kUntilGo + "exit 3";
+  nodes.start(0, {}, script);
+  Running stuck(with_stderr(nodes.launch(1, {}, script), reader.path()));
+  REQUIRE(nodes[0].prints("restart 1 of 1"));
+  std::this_thread::sleep_for(
+      6s);  // three times the heartbeat timeout, of which nothing is to come
+  write_file(nodes.directory().file("go"), "");
+  const Ended ended = nodes[0].wait(40s);
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK_THAT(ended.err, !ContainsSubstring("lost"));
+  // It waits for its reader, as any program does, and has lost nothing.
+  std::string text;
+  REQUIRE(eventually([&] {
+    text += reader.read();
+    return text.find("restart 1 of 1") != text.npos;
+  }));
+  std::optional<Ended> end;
+  std::thread waiting([&] { end = stuck.wait(20s); });
+  REQUIRE(eventually(
+      [&] {
+        text += reader.read();
+        return end.has_value();
+      },
+      20s));
+  waiting.join();
+  CHECK(end->code == 3);
+  CHECK(text.find("failed: exit code 4") != text.npos);
+  CHECK(text.find("a line of the worker") != text.npos);
+}
+
+TEST_CASE("drun's log lines begin on a line of their own") {
+  const Ended ended =
+      run(shell_job({"--nproc-per-node=2"},
+                    "[ $RANK = 0 ] || exec sleep 600; printf '\\r 50%%|####     |' >&2; exit 3"));
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK_THAT(ended.err, ContainsSubstring(" 50%|####     |\ndrun "));
+  CHECK_FALSE(std::regex_search(ended.err, std::regex(R"([^\n]drun \d\d:\d\d:\d\d)")));
+}
+
+TEST_CASE("a file system that hangs for 15 s costs no node and loses no line") {
+  test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: cannot mount a FUSE file system: " << files.why());
+    return;
+  }
+  // Of the coordinator's files everything depends on its loop; of another node's, its heartbeats.
+  const auto [node, options] =
+      GENERATE(table<int, Words>({{0, {"--gather-logs", "--tee=3"}},
+                                  {1, {"--tee=3"}},
+                                  {1, {"--redirects=3", "--hang-timeout=3"}}}));
+  const std::string logs = files / "logs";
+  Nodes nodes(2, {"--heartbeat-timeout=3"});
+  const Words common = options[0] == "--gather-logs" ? options : Words();
+  Words own = options + Words{"--log-dir=" + logs, "--events=" + (files / "events")};
+  const std::string script = "echo begin; touch $DIR/began.$RANK; " + kUntilGo +
+                             "i=0; while [ $i -lt 200 ]; do echo line $i; echo err $i >&2; "
+                             "i=$((i+1)); done; exit 0";
+  nodes.start(0, node == 0 ? own : common, script);
+  nodes.start(1, node == 1 ? own : common, script);
+  CAPTURE(node, options[0]);
+  const auto has_begun = [&](const char* rank) {
+    return fs::exists(nodes.directory().file(std::string("began.") + rank));
+  };
+  REQUIRE(eventually([&] { return has_begun("0") && has_begun("1"); }, 20s));
+  files.stall();
+  write_file(nodes.directory().file("go"), "");
+  std::this_thread::sleep_for(15s);  // how long it hangs: five times the heartbeat timeout
+  files.resume();
+  const std::vector<Ended> ends = nodes.wait(60s);
+  for (const Ended& ended : ends) {
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    CHECK_THAT(ended.err, !ContainsSubstring("lost"));
+  }
+  const std::string rank = node == 0 ? "1" : "0";  // node 0 gathers; node 1's is local rank 0
+  std::string expected = "begin\n";
+  for (int i = 0; i < 200; ++i) expected += "line " + std::to_string(i) + "\n";
+  CHECK(read_file(only_entry(logs) + "/attempt_0/" + rank + "/stdout.log") == expected);
+  CHECK_THAT(read_file(files / "events"), ContainsSubstring("\"outcome\""));
+}
+
+}  // namespace drun::testing

@@ -1,0 +1,35 @@
+// A mounted file system that can be made to hang (tests/workers/stalling_fs.cc).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tests/support/process.h"
+
+namespace drun::test {
+
+class StallingFileSystem {
+ public:
+  StallingFileSystem();
+  ~StallingFileSystem();
+  StallingFileSystem(const StallingFileSystem&) = delete;
+  StallingFileSystem& operator=(const StallingFileSystem&) = delete;
+
+  bool is_mounted() const { return why_.empty(); }
+  // Why it is not.
+  const std::string& why() const { return why_; }
+  std::string operator/(std::string_view name) const { return mount_ + "/" + std::string(name); }
+
+  // Every operation on it waits until resume().
+  void stall() const;
+  void resume() const;
+
+ private:
+  testing::TemporaryDirectory directory_;
+  std::string mount_ = directory_.file("mount");
+  std::string why_;
+  std::optional<testing::Running> server_;
+};
+
+}  // namespace drun::test
