@@ -91,7 +91,7 @@ int Relay::run() {
 
 void Relay::tell(std::string_view bytes) {
   if (out_->is_gone()) return;
-  out_->queue().put(bytes);
+  out_->queue().put_between_lines(bytes);
   out_->flush();
 }
 
