@@ -364,8 +364,10 @@ TEST_CASE("a log directory that hangs holds up its writers, not the loop") {
   }
   const FileConsole console;
   OutputRig rig(spec_of(kTee, kRedirect, files / "logs"), console.fds());
-  rig.start({"exec " + kLines + " write 0 20000 100", "echo 1234 >&2; exec sleep 600"});
-  REQUIRE(test::run_until(rig.io, [&] { return rig.output.printed(1) == 5U; }));
+  rig.start({"exec " + kLines + " write 0 320000 100", "echo 1234 >&2; exec sleep 600"});
+  REQUIRE(test::run_until(rig.io, [&] {
+    return rig.output.printed(0) > 0U && read_file(rig.streams[1].stderr_file) == "1234\n";
+  }));
   files.stall();
   // Whatever is asked of it now, the loop goes on.
   auto slowest = std::chrono::steady_clock::duration::zero();
@@ -392,8 +394,8 @@ TEST_CASE("a log directory that hangs holds up its writers, not the loop") {
   REQUIRE(rig.drain());
   CHECK(rig.workers[0].wait() == 0);
   const std::string log = rig.output.log_place() + "/attempt_0/0/stdout.log";
-  CHECK(read_file(log).size() == 2000000);
-  test::Worker checker(kLines + " check 1 20000 100 " + log, 1, 2);
+  CHECK(read_file(log).size() == 32000000);
+  test::Worker checker(kLines + " check 1 320000 100 " + log, 1, 2);
   CHECK(checker.wait() == 0);
 }
 
@@ -406,6 +408,8 @@ TEST_CASE("giving up ends a drain that waits for a log directory that hangs") {
   const FileConsole console;
   OutputRig rig(spec_of(kTee, kConsole, files / "logs"), console.fds());
   rig.start({"exec " + kLines + " write 0 320000 100"});
+  // Its exec is over: that closes descriptors of log files, and would hang with them.
+  REQUIRE(test::run_until(rig.io, [&] { return rig.output.printed(0) > 0U; }));
   files.stall();
   REQUIRE(test::run_until_blocked(rig.io, rig.workers[0].pid()));
   rig.output.drain(std::chrono::hours(1), [&] { ++rig.drained; });
