@@ -51,7 +51,8 @@ TEST_CASE("a fixed job ends instead of restarting beside a process that SIGKILL 
     const NodeLost lost = loss_in(job, told);
     CHECK(lost.node_rank == node);
     CHECK_THAT(lost.reason, StartsWith(kReason));
-    CHECK_THAT(lost.reason, ContainsSubstring("rank 1 failed"));
+    const std::string rank = std::to_string(aged_failure(1).failure.rank);
+    CHECK_THAT(lost.reason, ContainsSubstring("rank " + rank + " failed"));
   }
 }
 
