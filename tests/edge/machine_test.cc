@@ -33,9 +33,9 @@ TEST_CASE("test processes that run at the same time take different ports below t
       {.size = kProcesses, .port = store.port()}, [port = store.port()](int, const Say& say) {
         for (int i = 0; i < kPorts; ++i) say(std::to_string(free_port()));
         // Its blocks stay its own until all others have theirs.
-        const auto store = connect_key_store("127.0.0.1", port, scaled(std::chrono::seconds(20)));
-        store->add("done", 1, scaled(std::chrono::seconds(20)));
-        while (store->add("done", 0, scaled(std::chrono::seconds(20))) < kProcesses) {
+        const auto client = connect_key_store("127.0.0.1", port, scaled(std::chrono::seconds(20)));
+        client->add("done", 1, scaled(std::chrono::seconds(20)));
+        while (client->add("done", 0, scaled(std::chrono::seconds(20))) < kProcesses) {
         }
       });
   for (const RankEnd& end : ends) {
