@@ -226,7 +226,7 @@ TEST_CASE("a descendant that keeps the pipe is not waited for longer than asked"
   CHECK(lines[1] == "last");
   ::kill(std::stoi(lines[0]), SIGKILL);
   REQUIRE(rig.log.size() == 1);
-  CHECK_THAT(rig.log[0], ContainsSubstring("descendants"));
+  CHECK_THAT(rig.log[0], ContainsSubstring("processes of the workers"));
 }
 
 TEST_CASE("a descendant that ends in time is read to its end") {
