@@ -364,7 +364,8 @@ TEST_CASE("stdin is empty, or rank 0's when asked for") {
 }
 
 TEST_CASE("what a worker leaves running is ended, and said so") {
-  Launch launch = shell_job({"--standalone"}, "setsid sleep 600 & sleep 600 & exit 0");
+  Launch launch =
+      shell_job({"--standalone", "--shutdown-timeout=1"}, "setsid sleep 600 & sleep 600 & exit 0");
   launch.environment["DRUN_TEST_LEFT"] = std::to_string(getpid());
   const Ended ended = run(launch);
   INFO(ended.err);
