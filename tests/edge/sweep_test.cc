@@ -67,7 +67,7 @@ struct LeftoverRecorder : Workers::Listener {
   LeftoverRecorder()
       : workers(io,
                 Log([this](LogLevel, std::string_view text) { said.append(text).append("\n"); }),
-                {}, *this) {}
+                {.leftovers = LeftoverPolicy::Kill}, *this) {}
   void on_worker_failed(const WorkerEnd&) override {}
   void on_all_succeeded() override { ++successes; }
   void on_all_gone(const Leftovers&) override { ++gone; }
