@@ -119,7 +119,7 @@ int place_descriptors(std::array<int, 3>& fds) {
 
 // What cannot be lowered stays: a worker with more descriptors than asked for does no harm.
 void set_descriptor_limit(std::uint64_t soft) {
-  rlimit limit;
+  rlimit limit{};
   if (raw_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, raw_argument(&limit)) != 0) return;
   limit.rlim_cur = soft;
   raw_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, raw_argument(&limit), 0);
