@@ -72,9 +72,9 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
     lookers_.answer(question, census);
   }
   void on_suspects(const std::vector<hang::Suspect>& suspects);
-  void on_all_started() override {
+  void on_all_started(const std::vector<int>& pids) override {
     output_.close_worker_ends();
-    write_started(lookers_.events(), *world_, workers_.pids());
+    write_started(lookers_.events(), *world_, pids);
   }
   void on_worker_failed(const WorkerEnd& end) override;
   void on_all_succeeded() override { stop_looking(); }

@@ -107,6 +107,7 @@ class Workers::Impl final : private Starter::Listener {
   std::vector<std::unique_ptr<Process>> processes_;  // by local rank; null: not begun
   std::vector<WorkerEnd> ends_;                      // by local rank
   std::unordered_map<int, int> running_;             // pid -> local rank
+  std::vector<int> begun_;                           // pids by local rank; 0: not started
   Orphans orphans_;
   OomWatch oom_;
   rendezvous::DeadlineTimer timer_;
@@ -137,6 +138,7 @@ void Workers::Impl::start(std::vector<Command> commands) {
   processes_.clear();
   processes_.resize(commands.size());
   ends_.assign(commands.size(), {});
+  begun_.assign(commands.size(), 0);
   placements_.clear();
   for (const Command& command : commands) {
     placements_.emplace_back();
@@ -154,6 +156,7 @@ void Workers::Impl::on_begun(int local_rank, const Spawned& spawned) {
   orphans_.note_group(pid);
   remember_group(pid);
   running_.emplace(pid, local_rank);
+  begun_[static_cast<std::size_t>(local_rank)] = pid;
   processes_[static_cast<std::size_t>(local_rank)] = std::make_unique<Process>(
       io_, spawned,
       [this, local_rank, pid](const ExitStatus& status) { on_end(local_rank, pid, status); });
@@ -163,6 +166,7 @@ void Workers::Impl::on_begun(int local_rank, const Spawned& spawned) {
 // own.
 void Workers::Impl::on_refused(int local_rank, const Refusal& refusal) {
   const auto rank = static_cast<std::size_t>(local_rank);
+  begun_[rank] = 0;
   NotStarted status;
   if (const auto* not_bound = std::get_if<NotBound>(&refusal)) {
     ends_[rank].message = bound_message(local_rank, *placements_[rank], *not_bound);
@@ -183,7 +187,7 @@ void Workers::Impl::on_memory_not_placed(int error_number) {
 }
 
 void Workers::Impl::on_all_started() {
-  if (!std::exchange(is_started_, true)) listener_.on_all_started();
+  if (!std::exchange(is_started_, true)) listener_.on_all_started(begun_);
 }
 
 // Those that have not begun count as stopped.

@@ -59,9 +59,10 @@ class Workers {
  public:
   struct Listener {
     virtual ~Listener() = default;
-    // The commands' descriptors are no longer needed. Every worker that will run has its pid, but
-    // some may still wait for their exec when others have failed or have to stop.
-    virtual void on_all_started() {}
+    // The commands' descriptors are no longer needed. `pids` has the pid of each worker by local
+    // rank, also of those that have exited by now; 0: it was not started. After a failure or a stop
+    // some may still wait for their exec.
+    virtual void on_all_started(const std::vector<int>& /*pids*/) {}
     // The first own failure at once, and later ones (only those that ended before our stop).
     virtual void on_worker_failed(const WorkerEnd& end) = 0;
     // Every worker returned 0. Leftover processes may still be running.

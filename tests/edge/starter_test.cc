@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "agent/workers.h"
 #include "tests/support/catch.h"
@@ -31,7 +32,7 @@ using test::Pipe;
 struct StartRecorder : Workers::Listener {
   StartRecorder() : workers(io, Log(), {}, *this) {}
 
-  void on_all_started() override {
+  void on_all_started(const std::vector<int>&) override {
     ++started;
     CHECK((failures.empty() && gone == 0));
   }

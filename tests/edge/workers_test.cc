@@ -24,6 +24,7 @@ using test::Pipe;
 struct WorkersRecorder : Workers::Listener {
   explicit WorkersRecorder(WorkersSpec spec = {}) : workers(io, Log(), spec, *this) {}
 
+  void on_all_started(const std::vector<int>& pids) override { started = pids; }
   void on_worker_failed(const WorkerEnd& end) override {
     failures.push_back(end);
     if (on_failed) on_failed();
@@ -61,6 +62,7 @@ struct WorkersRecorder : Workers::Listener {
   Workers workers;
   std::vector<Command> commands;
   std::vector<WorkerEnd> failures;
+  std::vector<int> started;
   std::function<void()> on_failed;
   std::function<void()> on_success;
   std::function<void()> on_waiting_for;
@@ -92,6 +94,9 @@ bool has_children() {
 TEST_CASE("workers that return 0 are a success, and nothing is left") {
   WorkersRecorder recorder;
   recorder.run(std::vector<Command>(64, shell("exit 0")));
+  // Also those that exited before the last one was started.
+  CHECK(recorder.started.size() == 64);
+  CHECK(std::count(recorder.started.begin(), recorder.started.end(), 0) == 0);
   CHECK(recorder.successes == 1);
   CHECK(recorder.gone == 1);
   CHECK(recorder.failures.empty());
@@ -253,9 +258,9 @@ TEST_CASE("a stop ends the wait for leftover processes") {
   Pipe pipe;
   recorder.at(milliseconds(0), [&] {
     pipe.read_line();
-    recorder.on_waiting_for = [&] { recorder.workers.stop(SIGINT); };
+    recorder.on_waiting_for = [&] { recorder.workers.stop(SIGTERM); };
   });
-  recorder.run({reporting(pipe, "(trap 'exit 0' INT; while :; do sleep 0.01; done) & echo up")});
+  recorder.run({reporting(pipe, "(trap 'exit 0' TERM; while :; do sleep 0.01; done) & echo up")});
   CHECK(recorder.gone == 1);
   CHECK(recorder.took < milliseconds(15'000));
   CHECK_FALSE(has_children());
