@@ -39,7 +39,7 @@ bool hide_proc() {
 }
 
 // As strict overcommit does when little is left: the maps of a look do not fit.
-bool limit_memory() {
+[[maybe_unused]] bool limit_memory() {
   std::ifstream file("/proc/self/statm");
   rlim_t pages = 0;
   if (!(file >> pages)) return false;
