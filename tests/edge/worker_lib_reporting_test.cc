@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <functional>
@@ -61,10 +62,10 @@ bool limit_threads(rlim_t more) {
 TEST_CASE("a get that waits holds up nothing else on the store") {
   const StoreProcess process;
   const auto store = connect_key_store("127.0.0.1", process.port(), seconds(10));
+  std::array<std::string, 2> got;
   std::vector<std::thread> waiting;
-  for (int i = 0; i < 2; ++i) {
-    waiting.emplace_back(
-        [&store, i] { CHECK(store->get("late/" + std::to_string(i), seconds(50)) == "come"); });
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    waiting.emplace_back([&, i] { got[i] = store->get("late/" + std::to_string(i), seconds(50)); });
   }
   // Each of these would wait behind one that gets.
   for (int i = 0; i < 100; ++i) {
@@ -75,6 +76,7 @@ TEST_CASE("a get that waits holds up nothing else on the store") {
   CHECK(store->compare_set("first", "", "me", seconds(10)) == "me");
   for (int i = 0; i < 2; ++i) store->set("late/" + std::to_string(i), "come", seconds(10));
   for (std::thread& thread : waiting) thread.join();
+  for (const std::string& value : got) CHECK(value == "come");
 }
 
 TEST_CASE("a failure is reported while another thread waits in a monitored barrier") {
