@@ -81,6 +81,7 @@ std::optional<int> ProcessGroup::Group::ended_rank(const std::vector<int>& ranks
     }
   }
   std::vector<int> in_world;
+  in_world.reserve(ranks.size());
   for (const int rank : ranks) {
     in_world.push_back(parts_.world_ranks[static_cast<std::size_t>(rank)]);
   }

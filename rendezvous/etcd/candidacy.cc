@@ -36,15 +36,15 @@ Result<std::shared_ptr<Candidacy>> Candidacy::make(asio::io_context& io, const J
     if (!made) return made.error();
     tls = *std::move(made);
   }
-  return std::shared_ptr<Candidacy>(new Candidacy(io, spec, own, std::move(tls), log, listener));
+  return std::shared_ptr<Candidacy>(new Candidacy(io, spec, own, tls, log, listener));
 }
 
 Candidacy::Candidacy(asio::io_context& io, const JoinSpec& spec, const Endpoint& own,
-                     std::shared_ptr<etcd::HttpTls> tls, const Log& log,
+                     const std::shared_ptr<etcd::HttpTls>& tls, const Log& log,
                      Authority::Listener& listener)
     : timer_(io),
       log_(log),
-      gateway_(io, spec.etcd->endpoints, keys_of(spec), std::move(tls)),
+      gateway_(io, spec.etcd->endpoints, keys_of(spec), tls),
       listener_(&listener),
       state_(open_campaign(campaign_spec(spec, own), LeaseClock::now())) {}
 

@@ -40,7 +40,8 @@ class Candidacy final : public Authority, public std::enable_shared_from_this<Ca
 
  private:
   Candidacy(asio::io_context& io, const JoinSpec& spec, const Endpoint& own,
-            std::shared_ptr<etcd::HttpTls> tls, const Log& log, Authority::Listener& listener);
+            const std::shared_ptr<etcd::HttpTls>& tls, const Log& log,
+            Authority::Listener& listener);
   void handle(const etcd::CampaignEvent& event);
   void perform(const etcd::AskEtcd& ask);
   void perform(const etcd::WatchLeader& watch);

@@ -33,7 +33,8 @@ struct Standings {
     bool is_quiet = false;
     NcclStand nccl = NcclStand::None;
     std::string doing{};
-    auto operator<=>(const Place&) const = default;
+    // clang-tidy 14 takes the 0 that a defaulted comparison implies for a null pointer.
+    auto operator<=>(const Place&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   std::map<Place, RankRanges> places{};  // ranges in any order
 };
