@@ -348,6 +348,7 @@ TEST_CASE("who follows says so once, and once more when nobody leads") {
   Driver seat = Driver::old();
   seat.hears(seat.ballot(0, BallotKind::Lead));
   CHECK(seat.only<Following>().term == 5);
+  seat.event(SeatFailed{0});  // the look from before is not answered
   seat.wait(kLease / 2);
   seat.hears(seat.ballot(0, BallotKind::Lead));
   CHECK(seat.count<Following>() == 0);
@@ -356,6 +357,7 @@ TEST_CASE("who follows says so once, and once more when nobody leads") {
   CHECK(deadline(seat.state) == seat.now + 1ms);
   seat.wait(1ms);
   CHECK(seat.count<Vacant>() == 1);
+  REQUIRE(seat.asked(0));
   CHECK(seat.asked(0)->kind == BallotKind::Look);
 }
 
