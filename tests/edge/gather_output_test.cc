@@ -73,7 +73,8 @@ struct TwoNodes {
       return condition();
     });
   }
-  // The node's workers are gone, and all that they have written has been handed over.
+  // The node's workers are gone, and all that they have written has been handed over, and written
+  // where the coordinator's console and files are.
   bool drain() {
     bool is_drained = false;
     const auto all_gone = [this] {
@@ -82,8 +83,12 @@ struct TwoNodes {
       return true;
     };
     if (!until(all_gone)) return false;
-    node.output.drain(std::chrono::seconds(30), [&is_drained] { is_drained = true; });
-    return until([&is_drained] { return is_drained; });
+    for (OutputRig* rig : {&node, &coordinator}) {
+      is_drained = false;
+      rig->output.drain(std::chrono::seconds(30), [&is_drained] { is_drained = true; });
+      if (!until([&is_drained] { return is_drained; })) return false;
+    }
+    return true;
   }
 
   static constexpr std::size_t kWindow = std::size_t{256} << 10;
