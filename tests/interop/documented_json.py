@@ -250,8 +250,6 @@ class Documented(unittest.TestCase):
         self.compare(hosts=json.loads(self.output_of("--dry-run=json", "-H", "a,b", "true")))
 
     def test_the_findings_of_drun_doctor(self):
-        if not (BIN / "drun-probe").exists():
-            self.skipTest("this build has no drun-probe")
         port = self.free_port()
         words = ["doctor", "--json", "--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
         # A program that one of the nodes cannot start is a finding.
