@@ -37,6 +37,7 @@ TEST_CASE("one node without a port is alone: loopback, a free port, a random run
   CHECK(join == join_of({.standalone = true}));
   CHECK(join == join_of({.nnodes = NodeRange{1, 1}, .node_rank = 0}));
   CHECK(join_of({.rdzv_id = "mine"}).run_id == "mine");
+  CHECK(join_of({.rdzv_id = "\u00e9t\u00e9 7"}).run_id == "\u00e9t\u00e9 7");
   CHECK(join_of({.master_addr = "gpu9"}).endpoint.host == "127.0.0.1");
 }
 
