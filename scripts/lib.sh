@@ -35,6 +35,9 @@ die() {
   exit 1
 }
 
+# no_arguments "$@": for scripts that have none.
+no_arguments() { [ $# = 0 ] || die "unknown argument '$1'; usage: scripts/${0##*/}"; }
+
 # Programs may come from elsewhere than the distribution; libraries are asked for by package.
 is_there() {
   case $1 in
