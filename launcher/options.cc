@@ -216,6 +216,10 @@ void declare_output(OptionTable& table, Options& options) {
               "to files, and labelled to the console");
   table.value("--log-dir", options.log_dir, parse_text, "DIR",
               "where those files go (a temporary folder; /dev/null: none)");
+  table.value("--log-line-prefix-template", options.label, parse_text, "TEXT",
+              "the label of a line, with ${role_name}, ${rank}, ${local_rank}, ${node_rank} and "
+              "${hostname} filled in; else TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE "
+              "([${role_name}${local_rank}]:)");
   table.value("--local-ranks-filter", options.local_ranks_filter, parse_ranks, "0,2",
               "only these workers on the console");
   table.value("--duplicate-stdout-filters", options.duplicate_stdout_filters, parse_words, "A,B",

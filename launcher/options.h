@@ -118,6 +118,7 @@ struct Options {
   StreamChoice redirects{};
   StreamChoice tee{};
   std::optional<std::string> log_dir{};
+  std::optional<std::string> label{};  // --log-line-prefix-template
   std::optional<std::vector<int>> local_ranks_filter{};
   std::vector<std::string> duplicate_stdout_filters{};
   std::vector<std::string> duplicate_stderr_filters{};

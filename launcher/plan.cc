@@ -21,11 +21,14 @@ namespace {
 
 constexpr const char* kTerminationSignals[] = {"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
 
+std::vector<std::string> signal_names(const Options& options) {
+  return options.signals_to_handle.value_or(
+      std::vector<std::string>(std::begin(kTerminationSignals), std::end(kTerminationSignals)));
+}
+
 std::vector<int> plan_signals(const Options& options, Remarks& remarks) {
   std::vector<int> signals;
-  const std::vector<std::string> names = options.signals_to_handle.value_or(
-      std::vector<std::string>(std::begin(kTerminationSignals), std::end(kTerminationSignals)));
-  for (const std::string& name : names) {
+  for (const std::string& name : signal_names(options)) {
     const std::optional<int> signal = signal_number(name);
     if (!signal || *signal == SIGKILL || *signal == SIGSTOP || *signal == SIGCHLD) {
       remarks.warnings.push_back("--signals-to-handle: " + name +
@@ -125,8 +128,7 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
   }
   if (output.gathers)
     output.label_template = options.programs.empty() ? kHostLabel : kHostRoleLabel;
-  if (const auto label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"))
-    output.label_template = *label;
+  if (const auto label = chosen_label(options, host)) output.label_template = *label;
   output.duplicate_stdout_filters = options.duplicate_stdout_filters;
   output.duplicate_stderr_filters = options.duplicate_stderr_filters;
   return output;
@@ -164,6 +166,10 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
   // the same value; a Gloo that does not know them ignores them.
   for (const char* const name : {"GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER", "GLOO_ENABLE_STORE_V2_API"})
     if (!workers_variable(host, name)) environment.emplace_back(name, "1");
+  std::string signals;
+  for (const std::string& name : signal_names(options))
+    signals += (signals.empty() ? "" : ",") + name;
+  hosts::put(environment, {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals});
   if (workers > 1 && !options.omp_threads && !workers_variable(host, "OMP_NUM_THREADS")) {
     environment.emplace_back("OMP_NUM_THREADS", "1");
     remarks.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
@@ -240,6 +246,11 @@ Result<Settled> settle_all(const Options& given, const HostFacts& whole_host, Re
 }
 
 }  // namespace
+
+std::optional<std::string> chosen_label(const Options& options, const HostFacts& host) {
+  if (options.label && !options.label->empty()) return options.label;
+  return variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+}
 
 Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   Remarks remarks;

@@ -33,6 +33,9 @@ inline constexpr const char* kHostLabel = "[${host}:${rank}]: ";
 inline constexpr const char* kHostRoleLabel =
     "[${host}:${rank} ${role_name}]: ";  // several programs
 
+// The label that the user chose, by the option or by torchrun's variable.
+std::optional<std::string> chosen_label(const Options& options, const HostFacts& host);
+
 struct Plan {
   AgentSpec agent{};
   Origins origins{};

@@ -73,7 +73,7 @@ Result<std::string> run_id_of(const Options& options, const HostFacts& host, boo
     return host.random_id;
   }
   const bool is_fit = id.size() <= kMostNameBytes && std::all_of(id.begin(), id.end(), [](char c) {
-                        return c != '/' && c >= ' ';
+                        return c != '/' && static_cast<unsigned char>(c) >= ' ';
                       });
   if (is_fit) return id;
   return usage_error("--rdzv-id=" + id,

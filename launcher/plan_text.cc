@@ -56,7 +56,7 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
   for (const auto& entry : agent.worker.environment) {
     if (sets_threads && entry.first == "OMP_NUM_THREADS") continue;
     if (entry.first == "OMP_NUM_THREADS" || entry.first == "TORCH_NCCL_ASYNC_ERROR_HANDLING" ||
-        entry.first.starts_with("GLOO_ENABLE_"))
+        entry.first == "TORCHELASTIC_SIGNALS_TO_HANDLE" || entry.first.starts_with("GLOO_ENABLE_"))
       own.push_back(entry);
   }
   return own;

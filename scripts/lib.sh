@@ -12,7 +12,8 @@ optional_packages=(libgloo-dev                # worker_lib's CPU backend, and wi
 test_packages=(catch2 python3 iproute2        # iproute2: nodes with addresses of their own
   fuse3 libfuse3-dev                          # a file system that hangs
   openmpi-bin mpich openssh-client            # what starts drun on several machines
-  python3-clustershell python3-yaml)          # to compare host lists with; to read manifests
+  python3-clustershell python3-yaml           # to compare host lists with; to read manifests
+  python3-prometheus-client)                  # to read metrics
 # Tests run some of their own. Installed they would go on running on somebody's machine: only where
 # CI is set; elsewhere, if they are not there, what needs them is skipped.
 service_packages=(slurm-wlm munge openssh-server etcd-server)
@@ -33,6 +34,9 @@ die() {
   printf '\n%s: %s\n' "${0##*/}" "$*" >&2
   exit 1
 }
+
+# no_arguments "$@": for scripts that have none.
+no_arguments() { [ $# = 0 ] || die "unknown argument '$1'; usage: scripts/${0##*/}"; }
 
 # Programs may come from elsewhere than the distribution; libraries are asked for by package.
 is_there() {

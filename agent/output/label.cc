@@ -13,7 +13,7 @@ std::optional<std::string> value_of(std::string_view name, const LabelValues& va
   if (name == "local_rank") return std::to_string(values.local_rank);
   if (name == "rank") return std::to_string(values.rank);
   if (name == "node_rank") return std::to_string(values.node_rank);
-  if (name == "host") return values.host;
+  if (name == "host" || name == "hostname") return values.host;
   return std::nullopt;
 }
 

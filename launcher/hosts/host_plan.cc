@@ -199,7 +199,7 @@ std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
                                const Options& options) {
   const char* const role = options.programs.empty() ? "" : " ${role_name}";
   std::vector<HostNode> nodes;
-  const auto own_label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+  const auto own_label = chosen_label(options, host);
   for (const Share& share : shares) {
     const std::string label = own_label.value_or("[" + share.host.name + ":${rank}" + role + "]: ");
     nodes.push_back({.name = share.host.name,

@@ -94,6 +94,7 @@ std::string host_plan_json(const HostPlan& plan) {
                      {"environment", std::move(environment)}});
   }
   const Json json = {
+      {"schema", "drun.hosts/1"},
       {"run_id", plan.run_id},
       {"meet", meeting_of(plan)},
       {"nodes_at_least",

@@ -44,8 +44,7 @@ Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const 
   spec.has_timestamps = options.timestamps;
   spec.gathers = true;
   spec.label_template = options.programs.empty() ? kHostLabel : kHostRoleLabel;
-  if (const auto label = variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"))
-    spec.label_template = *label;
+  if (const auto label = chosen_label(options, host)) spec.label_template = *label;
   if (!has_directory(options)) return std::optional(spec);
   const bool is_whole = options.log_dir->starts_with('/') || host.working_directory.empty();
   spec.log_dir = is_whole ? *options.log_dir : host.working_directory + "/" + *options.log_dir;

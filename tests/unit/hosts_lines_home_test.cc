@@ -91,6 +91,10 @@ TEST_CASE("lines that come here look as they would have looked there") {
       two_hosts_plan({"--log-dir=/logs", "-x", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=<${rank}>"});
   REQUIRE(label);
   CHECK(label->lines->label_template == json->lines->label_template);
+  const auto own = two_hosts_plan({"--log-dir=/logs", "--log-line-prefix-template=<${rank}>"});
+  REQUIRE(own);
+  CHECK(own->lines->label_template == "<${rank}>");
+  CHECK(own->nodes[1].label == "<${rank}>");
 }
 
 TEST_CASE("rank 0 is given the starter's standard input if that is wished") {

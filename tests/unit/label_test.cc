@@ -11,6 +11,7 @@ TEST_CASE("a label template is filled as torchrun fills it") {
       {"[${role_name}${local_rank}]:", "[trainer3]:"},
       {"$role_name $rank", "trainer 11"},
       {"${node_rank}@${host}", "1@n1"},
+      {"${hostname}:$rank: ", "n1:11: "},
       {"plain", "plain"},
       {"", ""},
       {"$$", "$"},

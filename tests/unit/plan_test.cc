@@ -37,6 +37,7 @@ TEST_CASE("one node without a port is alone: loopback, a free port, a random run
   CHECK(join == join_of({.standalone = true}));
   CHECK(join == join_of({.nnodes = NodeRange{1, 1}, .node_rank = 0}));
   CHECK(join_of({.rdzv_id = "mine"}).run_id == "mine");
+  CHECK(join_of({.rdzv_id = "\u00e9t\u00e9 7"}).run_id == "\u00e9t\u00e9 7");
   CHECK(join_of({.master_addr = "gpu9"}).endpoint.host == "127.0.0.1");
 }
 
@@ -315,6 +316,10 @@ TEST_CASE("files, labels, reports and limits come from options or torchrun's var
   const AgentSpec agent = plan_of(options, host).agent;
   CHECK(agent.shutdown_timeout == std::chrono::seconds(7));
   CHECK(agent.output.label_template == "<${rank}>");
+  options.label = "";
+  CHECK(plan_of(options, host).agent.output.label_template == "<${rank}>");
+  options.label = "${hostname}: ";
+  CHECK(plan_of(options, host).agent.output.label_template == "${hostname}: ");
   CHECK(agent.error_file == "/e.json");
   CHECK(agent.host == "gpu0");
   options.shutdown_timeout = std::chrono::seconds(1);
@@ -337,7 +342,7 @@ TEST_CASE("signals are known by name, and what cannot be handled is left out alo
   CHECK_THAT(plan.warnings[1], ContainsSubstring("SIGNONE is not a signal"));
 }
 
-TEST_CASE("workers inherit the whole environment, and torchrun's two defaults") {
+TEST_CASE("workers inherit the whole environment, and torchrun's defaults") {
   const auto value = [](const Plan& plan, std::string_view name) {
     HostFacts facts;
     facts.environment = plan.agent.worker.environment;
@@ -356,6 +361,9 @@ TEST_CASE("workers inherit the whole environment, and torchrun's two defaults") 
   CHECK(value(plan, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == "3");
   CHECK(value(plan, "MINE") == "");
   CHECK(plan.notes.empty());
+  CHECK(value(plan, "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
+  options.signals_to_handle = {"SIGUSR1", "SIGTERM"};
+  CHECK(value(plan_of(options, host), "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGUSR1,SIGTERM");
 }
 
 TEST_CASE("virtual local ranks need a device each") {
