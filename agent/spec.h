@@ -11,10 +11,41 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/placement.h"
-#include "rendezvous/endpoint.h"
-#include "rendezvous/join_spec.h"
-#include "rendezvous/world.h"
+#include "rendezvous/job/join_spec.h"
+#include "rendezvous/job/world.h"
+#include "rendezvous/net/endpoint.h"
+
+// core. Where one worker runs: which CPUs and memory nodes it may use, which devices it sees, how
+// many threads it is told to take. Decided by the launcher's plan, obeyed by agent/spawn.
+//
+// Units:   CPUs and memory nodes by the kernel's numbers (/sys/devices/system/{cpu,node}).
+// Owner:   values; copy freely.   Thread: any.
+
+namespace drun {
+
+enum class MemoryPolicy {
+  None,    // as drun's own
+  Prefer,  // from these nodes while they have any, then from others
+  Strict,  // from these nodes alone; the kernel kills who needs more
+};
+
+struct WorkerPlacement {
+  std::vector<int> cpus{};          // ascending; empty: not bound
+  int cores = 0;                    // physical cores that those are
+  std::vector<int> memory_nodes{};  // ascending; empty: memory is not bound
+  MemoryPolicy memory = MemoryPolicy::None;
+  std::optional<int> omp_threads{};    // OMP_NUM_THREADS; absent: inherited
+  std::vector<std::string> devices{};  // its part of the visible devices; empty: all of them
+  bool operator==(const WorkerPlacement&) const = default;
+};
+
+// {0, 1, 2, 5} -> "0-2,5", as the kernel writes such lists. Requires ascending numbers.
+std::string ranges_text(const std::vector<int>& numbers);
+
+// "none", "prefer", "strict".
+const char* to_string(MemoryPolicy policy);
+
+}  // namespace drun
 
 namespace drun {
 
@@ -43,7 +74,7 @@ struct OutputSpec {
   // Lines of all nodes go to the coordinator's console and files, which are named by rank.
   bool gathers = false;
   // With `gathers`: not the coordinator's but the starter's (--hosts). They go there as frames
-  // (output/gather/line_frames.h) on the channel.
+  // (agent/output/host_channel.h) on the channel.
   bool gathers_by_channel = false;
   // The channel to the starter of --hosts (host_channel.h): everything goes there as frames. The
   // descriptor is open and close-on-exec. Absent: stdout and stderr are this process's own.
@@ -123,8 +154,8 @@ struct AgentSpec {
   std::string events_file;                    // --events; empty: none
   std::optional<Endpoint> web;                // --metrics-port; a numeric address
   std::string error_file;                     // drun's own TORCHELASTIC_ERROR_FILE; empty: none
-  // Standard input is the line to whoever started this agent (agent/lifeline.h); these bytes of it
-  // were read before.
+  // Standard input is the line to whoever started this agent (agent/process/lifeline.h); these
+  // bytes of it were read before.
   std::optional<std::string> lifeline;
   bool operator==(const AgentSpec&) const = default;
 };

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <string>
 
-#include "rendezvous/failure.h"
+#include "rendezvous/job/outcome.h"
 
 namespace drun {
 

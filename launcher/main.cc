@@ -6,17 +6,17 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/exit_code.h"
-#include "launcher/host.h"
-#include "launcher/hosts/from_stdin.h"
-#include "launcher/hosts/run_hosts.h"
-#include "launcher/options.h"
-#include "launcher/report.h"
-#include "launcher/run_job.h"
-#include "launcher/serve_store.h"
-#include "launcher/show_stacks.h"
-#include "launcher/show_status.h"
-#include "rendezvous/overloaded.h"
+#include "launcher/cli/options.h"
+#include "launcher/commands/remote_agent.h"
+#include "launcher/commands/run_hosts.h"
+#include "launcher/commands/run_job.h"
+#include "launcher/commands/serve_store.h"
+#include "launcher/commands/show_stacks.h"
+#include "launcher/commands/show_status.h"
+#include "launcher/facts/host.h"
+#include "launcher/report/exit_code.h"
+#include "launcher/report/report.h"
+#include "rendezvous/base/result.h"
 
 namespace drun {
 namespace {

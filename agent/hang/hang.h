@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/ras/standing.h"
+#include "agent/nccl_ras/ras_standing.h"
 
 namespace drun::agent::hang {
 

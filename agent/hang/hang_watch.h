@@ -14,11 +14,11 @@
 
 #include "agent/hang/hang.h"
 #include "agent/hang/heartbeat_files.h"
+#include "agent/hang/worker_evidence.h"
+#include "agent/nccl_ras/ras_service.h"
 #include "agent/output/output.h"
-#include "agent/ras/service.h"
-#include "agent/stacks/worker_evidence.h"
-#include "rendezvous/asio.h"
-#include "rendezvous/world.h"
+#include "rendezvous/job/world.h"
+#include "rendezvous/net/asio.h"
 
 namespace drun::agent {
 

@@ -6,9 +6,9 @@
 #include <array>
 #include <string>
 
-#include "agent/descendants.h"
+#include "agent/process/descendants.h"
 #include "agent/stacks/proc_text.h"
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
 namespace {

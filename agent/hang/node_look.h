@@ -12,9 +12,9 @@
 #include <optional>
 #include <vector>
 
-#include "agent/ras/service.h"
+#include "agent/nccl_ras/ras_service.h"
 #include "agent/stacks/stacks.h"
-#include "rendezvous/asio.h"
+#include "rendezvous/net/asio.h"
 
 namespace drun::agent {
 

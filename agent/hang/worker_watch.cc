@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "agent/stacks/worker_evidence.h"
+#include "agent/hang/worker_evidence.h"
 
 namespace drun::agent {
 

@@ -15,13 +15,13 @@
 
 #include "agent/hang/hang_watch.h"
 #include "agent/hang/node_look.h"
-#include "agent/ras/service.h"
+#include "agent/nccl_ras/ras_service.h"
 #include "agent/spec.h"
 #include "agent/stacks/stacks.h"
-#include "rendezvous/asio.h"
-#include "rendezvous/evidence.h"
-#include "rendezvous/log.h"
-#include "rendezvous/world.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/job/evidence.h"
+#include "rendezvous/job/world.h"
+#include "rendezvous/net/asio.h"
 
 namespace drun::agent {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "agent/output/log_files.h"
-#include "rendezvous/result.h"
+#include "rendezvous/base/result.h"
 
 namespace drun::agent {
 namespace {

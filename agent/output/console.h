@@ -10,7 +10,8 @@
 //          PIPE_BUF stay whole: pipes get pieces of whole lines that the kernel takes as one.
 // Flow:    put bytes into queue(), then flush(). While is_congested(), stop putting; on_room is
 //          called when there is room again, on_empty when all has been written.
-// Channel: of an agent that a starter on another host reads (agent/host_channel.h), stdout and
+// Channel: of an agent that a starter on another host reads (agent/output/host_channel.h), stdout
+// and
 //          stderr are consoles whose bytes become frames in the queue of a third one, the channel.
 // Seam:    every byte of a console leaves the process in write_some(), or for a regular file in
 //          write_to_file(), and nowhere else.
@@ -26,12 +27,12 @@
 #include <string>
 #include <string_view>
 
-#include "agent/host_channel.h"
 #include "agent/output/file_writer.h"
+#include "agent/output/host_channel.h"
 #include "agent/output/line_buffer.h"
-#include "rendezvous/asio.h"
-#include "rendezvous/log.h"
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/asio.h"
 
 namespace drun::agent {
 

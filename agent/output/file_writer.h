@@ -25,10 +25,10 @@
 #include <string>
 #include <string_view>
 
-#include "rendezvous/asio.h"
-#include "rendezvous/log.h"
-#include "rendezvous/result.h"
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/asio.h"
 
 namespace drun::agent {
 

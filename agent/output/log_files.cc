@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "agent/guardian.h"
+#include "agent/process/guardian.h"
 
 namespace drun::agent {
 namespace {

@@ -14,8 +14,8 @@
 #include <string>
 #include <string_view>
 
-#include "rendezvous/result.h"
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace drun::agent {
 

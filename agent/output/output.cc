@@ -1,13 +1,191 @@
 #include "agent/output/output.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <cassert>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "agent/output/output_impl.h"
+#include "agent/output/file_writer.h"
+#include "agent/output/gathered_lines.h"
+#include "agent/output/line_format.h"
+#include "agent/output/log_files.h"
+#include "agent/output/log_uplink.h"
+#include "agent/output/worker_stream.h"
+
+// edge. Output's inside, for output.cc (rounds, drains, the end) and output.cc (a worker's
+// streams) alone.
+// Owner:   Output.   Thread: the io_context's only.
+
+namespace drun::agent {
+
+// One read. Larger ones don't make it faster (the copies no longer fit the cache).
+inline constexpr std::size_t kReadBytes = std::size_t{128} << 10;
+
+class Output::Impl {
+ public:
+  Impl(asio::io_context& io, Log log, OutputSpec spec, std::string host, ConsoleFds fds)
+      : io_(io),
+        log_(std::move(log)),
+        spec_(std::move(spec)),
+        host_(std::move(host)),
+        fds_(fds),
+        buffer_(std::make_unique_for_overwrite<char[]>(kReadBytes)),
+        patience_(io) {}
+  ~Impl() {
+    on_drained_ = nullptr;
+    on_open_ = nullptr;
+    stop();
+  }
+
+  Result<void> prepare(std::string_view run_id);
+  void open_round(const World& world, Opened on_open);
+  void close_worker_ends() {
+    worker_ends_.clear();
+    for (UniqueFd& file : worker_files_) log_writer_.close(std::move(file));
+    worker_files_.clear();
+  }
+  void drain(std::chrono::milliseconds at_most, std::function<void()> on_drained, Until until);
+  std::optional<std::vector<std::string>> stderr_tail(int local_rank);
+  void run_off_loop(std::function<void()> job, std::function<void(bool)> done) {
+    log_writer_.run(std::move(job), std::move(done));
+  }
+  std::optional<std::uint64_t> printed(int local_rank);
+  rendezvous::LineTaker* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
+  rendezvous::Client::LineListener* line_listener() {
+    return link_ && !to_stdout_ ? &*link_ : nullptr;
+  }
+  bool is_held_up() const {
+    return (out_ && out_->is_congested()) || (err_ && err_->is_congested()) ||
+           log_writer_.is_congested();
+  }
+  void say(std::string_view line);
+  void draw(std::string_view bytes) {
+    if (own_lines_) own_lines_->draw(bytes);
+  }
+  void tell_starter(std::string_view control);
+  std::string unfinished_frame() const { return channel_ ? channel_->unfinished_frame() : ""; }
+  const std::string& log_place() const { return files_->place(); }
+  void finish(std::optional<std::chrono::milliseconds> at_most);
+  void stop();
+
+ private:
+  using Stream = LogFiles::Stream;
+  static constexpr std::array kStreams{Stream::Stdout, Stream::Stderr};
+  static constexpr std::size_t index_of(Stream stream) { return stream == Stream::Stdout ? 0 : 1; }
+  // A file that a worker writes itself, and its size as last seen.
+  struct WatchedFile {
+    std::string path;
+    std::uint64_t size_bytes = 0;
+    bool is_asked_for = false;
+  };
+  struct Worker {
+    std::string stderr_file;
+    std::array<std::unique_ptr<WorkerStream>, 2> streams;  // null: does not pass through drun
+    std::array<std::shared_ptr<WatchedFile>, 2> files;     // of those that go to a file alone
+  };
+  // What a round needs of the file system: opened in the log directory's thread.
+  struct RoundFiles {
+    struct File {
+      std::string path;  // empty: none
+      UniqueFd fd;
+    };
+    std::array<File, 2> filtered;
+    std::vector<std::array<File, 2>> streams;  // by local rank
+    std::optional<Error> error;
+  };
+  struct RoundPlace {
+    int round = 0;
+    bool keeps_attempt = false;  // other nodes' files may be there already
+    std::vector<int> workers;    // their directories, by local rank
+  };
+  static Result<void> open_files(LogFiles& files, const RoundPlace& place, RoundFiles& opened);
+
+  StreamPlan plan_of(int local_rank, Stream stream) const;
+  Console& err() { return err_ ? *err_ : *out_; }
+  Console& console_of(Stream stream) {
+    return stream == Stream::Stderr && spec_.mode != OutputMode::Json ? err() : *out_;
+  }
+  // What its directory is called.
+  int number_of(int local_rank) const {
+    return spec_.gathers ? world_.base_rank + local_rank : local_rank;
+  }
+  LineOrigin origin_of(int local_rank, Stream stream) const;
+  void open_gathering();
+  void take_back(const std::vector<rendezvous::Lines>& lines);
+  void wake_all();
+  std::unique_ptr<Console> make_console(int fd, std::string name);
+  void open_consoles();
+  bool holds_streams() const;
+  std::size_t pipe_bytes() const;
+  RoundFiles files_of_round() const;
+  void finish_opening(RoundFiles& opened);
+  Result<std::vector<WorkerStreams>> open_streams(RoundFiles& opened);
+  Result<WorkerStreams> open_worker(int local_rank, std::array<RoundFiles::File, 2>& files);
+  Result<int> open_stream(int local_rank, Stream stream, RoundFiles::File file, Worker& worker);
+  Result<int> open_null();
+  Result<int> open_pipe(int local_rank, Stream stream, RoundFiles::File tee, Worker& worker);
+  std::uint64_t size_of(const std::shared_ptr<WatchedFile>& file);
+  bool is_flushed() const;
+  int hand_out(UniqueFd fd);
+  template <typename Deed>
+  void for_each_stream(Deed deed);
+  void take_last();
+  void check_drained();
+
+  asio::io_context& io_;
+  Log log_;
+  OutputSpec spec_;
+  std::string host_;
+  ConsoleFds fds_;
+  std::shared_ptr<LogFiles> files_ = std::make_shared<LogFiles>();
+  World world_;
+  std::unique_ptr<Console>
+      channel_;  // with spec_.channel_fd: of out_ and err_, which come after it
+  std::unique_ptr<Console> out_;
+  std::unique_ptr<Console> err_;  // null: the same file as out_
+  FileWriter log_writer_{
+      io_, log_, {.on_room = [this] { wake_all(); }, .on_idle = [this] { check_drained(); }}};
+  // With spec_.gathers: what this node sends, and what it is sent.
+  std::optional<GatherLink> link_;
+  std::unique_ptr<GatheredLines> gathered_;
+  std::optional<StdoutLines> to_stdout_;  // with spec_.gathers_by_channel, instead of gathered_
+  std::function<void(std::uint64_t, std::size_t)> on_taken_;
+  std::optional<std::uint64_t> trip_;  // of link_, for this round's streams
+  std::optional<OwnLines> own_lines_;
+  std::unique_ptr<char[]>
+      buffer_;  // kReadBytes; not filled with zeros, that takes longer than all reads
+  std::uint64_t streams_made_ = 0;
+  std::uint64_t looks_at_congestion_ = 0;
+  std::array<std::shared_ptr<FileWriter::File>, 2> filtered_;
+  std::vector<Worker> workers_;
+  std::vector<UniqueFd> worker_ends_;
+  std::vector<UniqueFd> worker_files_;
+  asio::steady_timer patience_;
+  std::function<void()> on_drained_;
+  Until drains_until_ = Until::Written;
+  Opened on_open_;
+  bool is_given_up_ = false;
+  bool keeps_streams_ = false;  // in files
+};
+
+template <typename Deed>
+void Output::Impl::for_each_stream(Deed deed) {
+  for (Worker& worker : workers_)
+    for (const auto& stream : worker.streams)
+      if (stream && !stream->is_closed()) deed(*stream);
+}
+
+}  // namespace drun::agent
 
 namespace drun::agent {
 
@@ -295,5 +473,179 @@ std::string Output::log_place() const { return impl_->log_place(); }
 void Output::draw(std::string_view bytes) { impl_->draw(bytes); }
 void Output::finish(std::optional<std::chrono::milliseconds> at_most) { impl_->finish(at_most); }
 void Output::stop() { impl_->stop(); }
+
+}  // namespace drun::agent
+
+// A worker's streams: what each of them is, and where it leads.
+
+namespace drun::agent {
+namespace {
+
+// Pipes of a user without privileges share 64 MiB (pipe-user-pages-soft); beyond it every new pipe,
+// also of other programs, is a single page. So the whole agent asks for an eighth at most.
+constexpr std::size_t kAllPipesBytes = std::size_t{8} << 20;
+constexpr std::size_t kLargestPipeBytes = std::size_t{1} << 20;
+
+}  // namespace
+
+// Which there are to be.
+Output::Impl::RoundFiles Output::Impl::files_of_round() const {
+  RoundFiles files;
+  for (const Stream stream : kStreams) {
+    const auto& filters =
+        stream == Stream::Stdout ? spec_.duplicate_stdout_filters : spec_.duplicate_stderr_filters;
+    if (!filters.empty())
+      files.filtered[index_of(stream)].path = files_->filtered_path(world_.round, stream);
+  }
+  for (int local_rank = 0; local_rank < world_.local_world_size; ++local_rank) {
+    auto& of_worker = files.streams.emplace_back();
+    for (const Stream stream : kStreams) {
+      if (plan_of(local_rank, stream).to_file && !trip_)
+        of_worker[index_of(stream)].path =
+            files_->stream_path(world_.round, number_of(local_rank), stream);
+    }
+  }
+  return files;
+}
+
+// In the log directory's thread.
+Result<void> Output::Impl::open_files(LogFiles& files, const RoundPlace& place,
+                                      RoundFiles& opened) {
+  const auto create = [](RoundFiles::File& file) -> Result<void> {
+    if (file.path.empty()) return {};
+    Result<UniqueFd> created = create_log(file.path);
+    if (!created) return created.error();
+    file.fd = *std::move(created);
+    return {};
+  };
+  Result<void> made =
+      place.keeps_attempt ? files.reach_attempt(place.round) : files.make_attempt(place.round);
+  for (std::size_t i = 0; made && i < opened.filtered.size(); ++i)
+    made = create(opened.filtered[i]);
+  for (std::size_t i = 0; made && i < opened.streams.size(); ++i) {
+    made = files.make_worker_directory(place.round, place.workers[i]);
+    if (made) made = create(opened.streams[i][0]);
+    if (made) made = create(opened.streams[i][1]);
+  }
+  return made;
+}
+
+Result<std::vector<WorkerStreams>> Output::Impl::open_streams(RoundFiles& opened) {
+  for (std::size_t i = 0; i < filtered_.size(); ++i) {
+    RoundFiles::File& file = opened.filtered[i];
+    if (file.fd) filtered_[i] = log_writer_.adopt(std::move(file.fd), std::move(file.path));
+  }
+  std::vector<WorkerStreams> streams;
+  for (int local_rank = 0; local_rank < world_.local_world_size; ++local_rank) {
+    Result<WorkerStreams> made =
+        open_worker(local_rank, opened.streams[static_cast<std::size_t>(local_rank)]);
+    if (!made) return made.error();
+    streams.push_back(*std::move(made));
+  }
+  return streams;
+}
+
+Result<WorkerStreams> Output::Impl::open_worker(int local_rank,
+                                                std::array<RoundFiles::File, 2>& files) {
+  Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  const Result<int> out = open_stream(local_rank, Stream::Stdout, std::move(files[0]), worker);
+  if (!out) return out.error();
+  const Result<int> err = open_stream(local_rank, Stream::Stderr, std::move(files[1]), worker);
+  if (!err) return err.error();
+  return WorkerStreams{.stdout_fd = *out,
+                       .stderr_fd = *err,
+                       .error_file = files_->error_path(world_.round, number_of(local_rank)),
+                       .stderr_file = worker.stderr_file};
+}
+
+StreamPlan Output::Impl::plan_of(int local_rank, Stream stream) const {
+  const auto index = static_cast<std::size_t>(local_rank);
+  StreamPlan plan;
+  plan.is_labelled = spec_.mode == OutputMode::Labelled;
+  if (index < spec_.streams.size()) plan = spec_.streams[index][index_of(stream)];
+  if (!files_->has_place() && !trip_) plan.to_file = false;
+  return plan;
+}
+
+Result<int> Output::Impl::open_stream(int local_rank, Stream stream, RoundFiles::File file,
+                                      Worker& worker) {
+  const StreamPlan plan = plan_of(local_rank, stream);
+  if (file.fd) {
+    keeps_streams_ = true;
+    if (stream == Stream::Stderr) worker.stderr_file = file.path;
+  }
+  if (file.fd && !plan.to_console) {
+    worker.files[index_of(stream)] =
+        std::make_shared<WatchedFile>(WatchedFile{.path = std::move(file.path)});
+    worker_files_.push_back(std::move(file.fd));
+    return worker_files_.back().get();
+  }
+  if (!plan.to_console && !plan.to_file) return open_null();
+  if (spec_.mode == OutputMode::Raw && !plan.to_file)
+    return stream == Stream::Stdout ? fds_.out : fds_.err;
+  return open_pipe(local_rank, stream, std::move(file), worker);
+}
+
+Result<int> Output::Impl::open_null() {
+  UniqueFd fd(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (!fd) return system_error("open /dev/null", errno);
+  return hand_out(std::move(fd));
+}
+
+Result<int> Output::Impl::open_pipe(int local_rank, Stream stream, RoundFiles::File tee,
+                                    Worker& worker) {
+  Result<Pipe> pipe = make_pipe(pipe_bytes());
+  if (!pipe) return pipe.error();
+  const StreamPlan plan = plan_of(local_rank, stream);
+  const LineOrigin origin = origin_of(local_rank, stream);
+  WorkerStream::Setup setup{.number = ++streams_made_,
+                            .form = form_of(spec_, origin, plan.is_labelled),
+                            .keeps_tail = stream == Stream::Stderr,
+                            .tee = nullptr,
+                            .filter = std::nullopt,
+                            .filtered = nullptr,
+                            .link = trip_ ? &*link_ : nullptr,
+                            .trip = trip_.value_or(0),
+                            .lines = {.round = world_.round,
+                                      .local_rank = local_rank,
+                                      .is_stderr = stream == Stream::Stderr,
+                                      .is_shown = plan.to_console,
+                                      .is_labelled = plan.is_labelled,
+                                      .is_kept = plan.to_file}};
+  if (tee.fd) setup.tee = log_writer_.adopt(std::move(tee.fd), std::move(tee.path));
+  if (setup.tee && filtered_[index_of(stream)]) {
+    setup.filtered = filtered_[index_of(stream)];
+    setup.filter.emplace(
+        stream == Stream::Stdout ? spec_.duplicate_stdout_filters : spec_.duplicate_stderr_filters,
+        label_of(spec_, origin));
+  }
+  auto& made = worker.streams[index_of(stream)];
+  made =
+      std::make_unique<WorkerStream>(io_, std::span(buffer_.get(), kReadBytes), console_of(stream),
+                                     log_writer_, std::move(setup), [this] { check_drained(); });
+  if (const Result<void> started = made->start(std::move(pipe->read_end)); !started)
+    return started.error();
+  return hand_out(std::move(pipe->write_end));
+}
+
+std::size_t Output::Impl::pipe_bytes() const {
+  const std::size_t pipes = 2 * std::max<std::size_t>(1, workers_.size());
+  return std::clamp(kAllPipesBytes / pipes, kDefaultPipeBytes, kLargestPipeBytes);
+}
+
+LineOrigin Output::Impl::origin_of(int local_rank, Stream stream) const {
+  return {.node_rank = world_.node_rank,
+          .host = host_,
+          .rank = world_.base_rank + local_rank,
+          .local_rank = local_rank,
+          .role = role_of(world_, local_rank).name,
+          .round = world_.round,
+          .is_stderr = stream == Stream::Stderr};
+}
+
+int Output::Impl::hand_out(UniqueFd fd) {
+  worker_ends_.push_back(std::move(fd));
+  return worker_ends_.back().get();
+}
 
 }  // namespace drun::agent

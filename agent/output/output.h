@@ -3,7 +3,7 @@
 //
 //   worker stdout, stderr  worker_stream.h   \             / console          console.h
 //   drun's own log         say()              > lines, bytes  files           file_writer.h
-//   other nodes' lines     gathered_lines.h  /             \ uplink           gather_link.h
+//   other nodes' lines     gathered_lines.h  /             \ uplink           log_uplink.h
 //
 // Life:    prepare -> { open_round -> its callback: spawn the workers -> close_worker_ends
 //          -> workers run -> drain -> its callback } once a round -> finish.
@@ -15,9 +15,9 @@
 //          the workers go on.
 // Gather:  with OutputSpec::gathers the lines of all nodes go to the coordinator's Output: there
 //          line_taker() shows them (gathered_lines.h), elsewhere line_listener() sends them
-//          (gather_link.h). Those of this node count as handed over once the other has passed them
+//          (log_uplink.h). Those of this node count as handed over once the other has passed them
 //          on; what cannot reach it any more is shown here. With gathers_by_channel they go to the
-//          starter of --hosts instead (gather/stdout_lines.h).
+//          starter of --hosts instead (agent/output/log_uplink.h).
 // Units:   at most kHighWaterBytes and one read wait for a console; 1 MiB a stream for a line
 //          without an end (longer ones come out in pieces, see line_buffer.h).
 // Owner:   the agent; destroyed after io_context.run() has returned. stop() makes it return.
@@ -34,12 +34,12 @@
 #include <vector>
 
 #include "agent/spec.h"
-#include "rendezvous/asio.h"
-#include "rendezvous/client.h"
-#include "rendezvous/lines/line_desk.h"
-#include "rendezvous/log.h"
-#include "rendezvous/result.h"
-#include "rendezvous/world.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/coordinator/log_collector.h"
+#include "rendezvous/job/world.h"
+#include "rendezvous/member/client.h"
+#include "rendezvous/net/asio.h"
 
 namespace drun::agent {
 
@@ -121,10 +121,11 @@ class Output {
   // prepare() it is written at once.
   void say(std::string_view line);
 
-  // Bytes for a terminal that are erased later (agent/progress.h). Left out where stderr is busy.
+  // Bytes for a terminal that are erased later (agent/output/progress.h). Left out where stderr is
+  // busy.
   void draw(std::string_view bytes);
 
-  // A control message to the starter (agent/host_channel.h). Never waits; dropped without a
+  // A control message to the starter (agent/output/host_channel.h). Never waits; dropped without a
   // channel.
   void tell_starter(std::string_view control);
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/descendants.h"
+#include "agent/process/descendants.h"
 #include "agent/stacks/stack_trace.h"
 
 namespace drun::agent {

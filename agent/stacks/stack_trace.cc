@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "rendezvous/text_parts.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::agent {
 namespace {

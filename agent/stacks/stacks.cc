@@ -1,4 +1,5 @@
 #include "agent/stacks/stacks.h"
+#include "rendezvous/base/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -11,12 +12,12 @@
 #include <optional>
 #include <utility>
 
-#include "agent/descendants.h"
-#include "agent/stacks/helper.h"
+#include "agent/process/descendants.h"
+#include "agent/stacks/helper_program.h"
 #include "agent/stacks/proc_text.h"
 #include "agent/stacks/stack_tools.h"
-#include "rendezvous/round/roll_call.h"
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/protocol/membership_text.h"
 
 namespace drun::agent {
 namespace {

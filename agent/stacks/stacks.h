@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "agent/stacks/stack_lines.h"
-#include "rendezvous/asio.h"
+#include "rendezvous/net/asio.h"
 
 namespace drun::agent {
 

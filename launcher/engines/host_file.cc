@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "launcher/engines/host_list.h"
-#include "rendezvous/text_parts.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::engines {
 namespace {

@@ -7,8 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/engines/facts.h"
-#include "launcher/engines/reading.h"
+#include "launcher/engines/engine_facts.h"
 
 namespace drun::engines {
 

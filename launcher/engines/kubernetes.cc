@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "launcher/engines/reading.h"
-#include "rendezvous/text_parts.h"
+#include "launcher/engines/engine_facts.h"
+#include "rendezvous/base/text.h"
 
 namespace drun::engines {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <optional>
 
-#include "launcher/engines/facts.h"
+#include "launcher/engines/engine_facts.h"
 
 namespace drun::engines {
 

@@ -1,7 +1,7 @@
 #include "launcher/engines/lsf.h"
 
+#include "launcher/engines/engine_facts.h"
 #include "launcher/engines/host_file.h"
-#include "launcher/engines/reading.h"
 
 namespace drun::engines {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "launcher/engines/engine_facts.h"
 #include "launcher/engines/lsf.h"
 #include "launcher/engines/pbs.h"
-#include "launcher/engines/reading.h"
 #include "launcher/engines/slurm.h"
-#include "rendezvous/endpoint.h"
+#include "rendezvous/net/endpoint.h"
 
 namespace drun::engines {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "launcher/engines/facts.h"
+#include "launcher/engines/engine_facts.h"
 
 namespace drun::engines {
 

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <string_view>
 
-#include "launcher/engines/facts.h"
+#include "launcher/engines/engine_facts.h"
 
 namespace drun::engines {
 namespace {

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "rendezvous/result.h"
+#include "rendezvous/base/result.h"
 
 namespace drun::engines {
 

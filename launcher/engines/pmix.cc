@@ -16,9 +16,9 @@
 #include <cstring>
 #include <string_view>
 
-#include "launcher/engines/reading.h"
-#include "launcher/library_function.h"
-#include "rendezvous/unique_fd.h"
+#include "launcher/engines/engine_facts.h"
+#include "rendezvous/base/late_library.h"
+#include "rendezvous/base/unique_fd.h"
 
 #if __has_include(<pmix.h>)
 #include <pmix.h>

@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 
-#include "launcher/engines/facts.h"
+#include "launcher/engines/engine_facts.h"
 
 namespace drun::engines {
 

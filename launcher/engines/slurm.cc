@@ -1,8 +1,7 @@
 #include "launcher/engines/slurm.h"
 
+#include "launcher/engines/engine_facts.h"
 #include "launcher/engines/host_list.h"
-#include "launcher/engines/number_list.h"
-#include "launcher/engines/reading.h"
 
 namespace drun::engines {
 namespace {

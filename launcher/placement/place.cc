@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "launcher/report_words.h"
+#include "launcher/base/words.h"
 
 namespace drun {
 namespace {

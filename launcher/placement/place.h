@@ -8,9 +8,9 @@
 
 #include <vector>
 
-#include "agent/placement.h"
-#include "launcher/placement/topology.h"
-#include "rendezvous/result.h"
+#include "agent/spec.h"
+#include "launcher/facts/topology.h"
+#include "rendezvous/base/result.h"
 
 namespace drun {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/placement.h"
+#include "agent/spec.h"
 
 namespace drun {
 

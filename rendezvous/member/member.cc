@@ -2,11 +2,305 @@
 
 #include <algorithm>
 #include <cassert>
+#include <initializer_list>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "rendezvous/member/member_ending.h"
-#include "rendezvous/member/member_turn.h"
-#include "rendezvous/round/roll_call.h"
+#include "rendezvous/base/text.h"
+#include "rendezvous/coordinator/silent_ranks.h"
+#include "rendezvous/protocol/membership_text.h"
+
+// core. One turn of the member's machine: the state, the time, and the actions as they come. Only
+// member.cc (what is said and done), member.cc (the connection), member.cc (whom to ask)
+// and member.cc include it.
+// Owner:   lives for one step.   Thread: any.
+
+namespace drun::rendezvous {
+
+class MemberTurn {
+ public:
+  MemberTurn(MemberState& state, Time now) : state_(state), now_(now) {}
+
+  void handle(const MemberStart&);
+  void handle(const Connected&);
+  void handle(const ConnectFailed& failed);
+  void handle(const WrongPeer& wrong);
+  void handle(const OtherCoordinator& other);
+  void handle(const LeaderNamed& named);
+  void handle(const LeaderUnknown& unknown);
+  void handle(const Heard& heard);
+  void handle(const ConnectionLost& lost);
+  void handle(const OwnFailure& own);
+  void handle(const OwnSuccess& own);
+  void handle(const OwnStopped& own);
+  void handle(const OwnSignal& own);
+  void handle(const OwnQuestion& own);
+  void handle(const OwnEvidence& own);
+  void handle(const OwnSuspicion& own);
+  void handle(const OwnCensusQuestion& own);
+  void handle(const OwnSummary& own);
+  void handle(const MemberTick&);
+
+  std::vector<MemberAction> take_actions() { return std::move(actions_); }
+
+ private:
+  void hear(const Welcome& welcome);
+  void hear(const Waiting& waiting);
+  void hear(const Refused& refused);
+  void hear(const WorldReady& ready);
+  void hear(const Stop& stop);
+  void hear(const Finish& finish);
+  void hear(const Pong&) {}
+  void hear(const LinesTaken&) {}  // for who sends them (client.h)
+  void hear(const TellStacks& tell);
+  void hear(const StacksTold& told);
+  void hear(const HangFound& found);
+  void hear(const NodeLeftOut& told);
+  void hear(const Remember& told);
+  void hear(const TellNode& tell);
+  void hear(const CensusTold& told);
+  void hear(const LivenessCheck& check);
+  void hear(const Vote&) { broken("a vote"); }
+  void hear(const Follow& follow);
+
+  void aim(const Endpoint& endpoint);
+  void aim_at_next();
+  void dial();
+  void ask_elsewhere(std::string trouble);
+  void rest(std::string trouble);
+  void connection_lost(const std::string& reason);
+  void no_answer();
+  Time::duration jittered(Milliseconds longest);
+  void broken(const std::string& what);
+  void part(const std::string& reason);
+  void rejoin();
+  void give_up(Error error);
+  void end(Ending ending);
+  void end_once_stopped(std::optional<Outcome> outcome);
+  void conclude(Outcome outcome);
+  void keep_alive();
+  void report_trouble();
+  void leave(std::optional<Time> by);
+
+  bool is_in(std::initializer_list<MemberPhase> phases) const {
+    return std::find(phases.begin(), phases.end(), state_.phase) != phases.end();
+  }
+  bool is_elastic() const { return state_.spec.join.elastic.has_value(); }
+  bool has_seats() const { return !state_.spec.join.seats.empty(); }
+  // Whoever etcd named may have gone since, and its port be another program's.
+  std::size_t most_wrong_answers() const {
+    return std::max<std::size_t>(state_.spec.join.seats.size(), state_.spec.join.etcd ? 3 : 1);
+  }
+  // With one endpoint of several.
+  Milliseconds patience() const {
+    return std::min<Milliseconds>(state_.spec.join.heartbeat_timeout / 2, std::chrono::seconds(5));
+  }
+  bool is_round(int round) const { return state_.world && state_.world->round == round; }
+  Time join_by() const {
+    return state_.rejoin_by.value_or(state_.started + state_.spec.join.join_timeout);
+  }
+  // Its age counts from now. Requires that there is one.
+  AgedFailure first_own_failure() const {
+    const FailureList::Entry& first = state_.own_failures.entries().front();
+    return {short_failure(first.failure),
+            std::chrono::duration_cast<std::chrono::microseconds>(now_ - first.moment)};
+  }
+  Milliseconds time_left() const {
+    return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(join_by() - now_));
+  }
+  void say(MemberMessage message) { actions_.emplace_back(Say{std::move(message)}); }
+  void log(LogLevel level, std::string text) {
+    actions_.emplace_back(MemberLog{level, std::move(text)});
+  }
+
+  MemberState& state_;
+  const Time now_;
+  std::vector<MemberAction> actions_;
+};
+
+}  // namespace drun::rendezvous
+
+namespace drun::rendezvous {
+
+using Phase = MemberPhase;
+
+void MemberTurn::handle(const OwnCensusQuestion& own) {
+  if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
+    return say(CensusAsked{own.question});
+  if (state_.phase == Phase::Ended) return;
+  const bool is_ending = is_in({Phase::Leaving, Phase::Ending});
+  actions_.emplace_back(CensusHeard{
+      own.question,
+      {.note = is_ending ? "this node leaves the job" : "this node is not in touch with its job"}});
+}
+
+void MemberTurn::handle(const OwnSummary& own) {
+  if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped,
+             Phase::Leaving}))
+    say(NodeTold{own.census, own.summary});
+}
+
+void MemberTurn::hear(const TellNode& tell) {
+  if (state_.phase == Phase::Greeting) return broken("a question before the welcome");
+  actions_.emplace_back(SummariseNode{tell.census});
+}
+
+void MemberTurn::hear(const CensusTold& told) {
+  actions_.emplace_back(CensusHeard{told.question, told.census});
+}
+
+}  // namespace drun::rendezvous
+
+namespace drun::rendezvous {
+
+using Phase = MemberPhase;
+
+void MemberTurn::handle(const OwnQuestion& own) {
+  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
+    return say(StacksAsked{own.question});
+  if (state_.phase == Phase::Ended) return;
+  const bool is_new = !state_.world.has_value();
+  actions_.emplace_back(
+      Told{own.question,
+           {.notes = {is_new ? "no workers run yet" : "this node is not in touch with its job"}}});
+}
+
+void MemberTurn::handle(const OwnEvidence& own) {
+  if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
+    say(EvidenceGiven{own.look, own.evidence});
+}
+
+void MemberTurn::handle(const OwnSuspicion& own) {
+  if (!is_round(own.round) || state_.phase != Phase::Running) return;
+  for (std::vector<SuspectGroup>& groups : suspect_messages(own.suspects))
+    say(HangSuspected{own.round, own.settle, std::move(groups)});
+}
+
+void MemberTurn::hear(const TellStacks& tell) {
+  if (!state_.world) return;  // a look at a world that it never got
+  actions_.emplace_back(LookAtWorkers{tell.look});
+}
+
+void MemberTurn::hear(const StacksTold& told) {
+  actions_.emplace_back(Told{told.question, told.evidence});
+}
+
+void MemberTurn::hear(const HangFound& found) {
+  if (is_round(found.round) && is_in({Phase::Running, Phase::Done, Phase::Stopping}))
+    actions_.emplace_back(ShowHang{found});
+}
+
+}  // namespace drun::rendezvous
+
+// Who leads, of several that may.
+
+namespace drun::rendezvous {
+namespace {
+
+using Phase = MemberPhase;
+
+constexpr std::size_t kMostRestartsKept = std::size_t{1} << 16;
+
+void remember_restarts(Memory& memory, int restarts, Time now) {
+  const std::size_t known =
+      std::min(static_cast<std::size_t>(std::max(restarts, 0)), kMostRestartsKept);
+  while (memory.restarts.size() < known) memory.restarts.push_back(now);
+}
+
+}  // namespace
+
+void remember(Memory& memory, const World& world, std::string coordinator, Time now) {
+  memory.rounds = std::max(memory.rounds, world.round + 1);
+  memory.coordinator = std::move(coordinator);
+  remember_restarts(memory, world.restarts, now);
+}
+
+Past past_of(const Memory& memory, const World& world, Time first_world, Time now) {
+  const auto age = [now](Time then) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - then);
+  };
+  Past past{.rounds = memory.rounds,
+            .node_count = world.node_count,
+            .age = age(first_world),
+            .coordinator = memory.coordinator,
+            .restarts = static_cast<int>(memory.restarts.size()),
+            .records = memory.records};
+  const std::size_t told = std::min(memory.restarts.size(), kMostRestartsTold);
+  for (std::size_t i = memory.restarts.size() - told; i < memory.restarts.size(); ++i)
+    past.restart_ages.push_back(age(memory.restarts[i]));
+  return past;
+}
+
+void MemberTurn::aim(const Endpoint& endpoint) {
+  JoinSpec& join = state_.spec.join;
+  join.endpoint = endpoint;
+  join.is_coordinator = join.seat && join.seats[*join.seat] == endpoint;
+  state_.endpoint = to_string(endpoint);
+}
+
+// An agent's own seat knows best: it answers once it knows.
+void MemberTurn::aim_at_next() {
+  const JoinSpec& join = state_.spec.join;
+  state_.seeking.was_sent_on = false;
+  if (join.seat) return aim(join.seats[*join.seat]);
+  aim(join.seats[state_.seeking.next++ % join.seats.size()]);
+}
+
+void MemberTurn::dial() {
+  state_.phase = Phase::Dialing;
+  state_.answer_by = now_ + patience();
+  actions_.emplace_back(Connect{});
+}
+
+// Nobody there, or nobody who knows who leads.
+void MemberTurn::ask_elsewhere(std::string trouble) {
+  Seeking& seeking = state_.seeking;
+  // Whoever was named leads no more, or cannot be reached from here; the next seat is believed.
+  seeking.lost_term = seeking.was_sent_on ? seeking.term : 0;
+  actions_.emplace_back(Disconnect{});
+  rest(std::move(trouble));
+}
+
+void MemberTurn::hear(const Follow& follow) {
+  if (state_.phase != Phase::Greeting || !has_seats()) return broken("a word of who leads");
+  Seeking& seeking = state_.seeking;
+  // Of several endpoints this one at least is right. With etcd it is this agent itself that says
+  // so.
+  if (!state_.spec.join.etcd) seeking.wrong_answers = 0;
+  const Endpoint leader{follow.host, follow.port};
+  if (seeking.was_sent_on || leader.port == 0)
+    return ask_elsewhere("does not lead, and names " + to_string(leader));
+  actions_.emplace_back(Disconnect{});
+  log(LogLevel::Debug, state_.endpoint + " says that " + to_string(leader) + " coordinates");
+  aim(leader);
+  seeking.was_sent_on = true;
+  seeking.term = follow.term;
+  dial();
+}
+
+void MemberTurn::hear(const Remember& told) {
+  if (!is_elastic() || state_.phase == Phase::Greeting)
+    return broken("what to remember, before the welcome");
+  for (const NodeRecord& record : told.records) note_record(state_.memory.records, record);
+  remember_restarts(state_.memory, told.restarts, now_);
+}
+
+void MemberTurn::handle(const LeaderNamed& named) {
+  const bool has_coordinator =
+      is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped});
+  if (!has_seats() || !has_coordinator || named.term <= state_.seeking.term) return;
+  actions_.emplace_back(Disconnect{});
+  connection_lost(to_string(named.endpoint) + " coordinates now");
+}
+
+void MemberTurn::handle(const LeaderUnknown& unknown) {
+  state_.etcd_trouble = unknown.reason;
+  if (!unknown.reason.empty())
+    state_.next_report = std::min(state_.next_report, now_ + std::chrono::seconds(1));
+}
+
+}  // namespace drun::rendezvous
 
 namespace drun::rendezvous {
 namespace {
@@ -211,6 +505,326 @@ std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Tim
   MemberTurn turn(state, now);
   std::visit([&turn](const auto& happened) { turn.handle(happened); }, event);
   return turn.take_actions();
+}
+
+}  // namespace drun::rendezvous
+
+namespace drun::rendezvous {
+
+std::string place_text(const MemberState& state) {
+  const std::vector<Endpoint>& seats = state.spec.join.seats;
+  return seats.empty() ? state.endpoint : to_string(seats);
+}
+
+std::string waiting_for_text(const MemberState& state) {
+  const std::string trouble =
+      state.last_trouble.empty() ? "has not answered yet" : state.last_trouble;
+  const std::optional<EtcdSpec>& etcd = state.spec.join.etcd;
+  if (!etcd) return "waiting for the coordinator at " + place_text(state) + ": it " + trouble;
+  const std::string place = "etcd at " + to_string(etcd->endpoints);
+  if (!state.etcd_trouble.empty()) return "waiting for " + place + ": " + state.etcd_trouble;
+  return "waiting for a coordinator that is elected by " + place + ": " + state.endpoint + " " +
+         trouble;
+}
+
+std::optional<int> own_rank(const MemberState& state) {
+  if (!state.spec.join.elastic) return state.spec.join.node_rank;
+  return state.world ? std::optional(state.world->node_rank) : std::nullopt;
+}
+
+Ending lost_ending(const MemberState& state, std::string_view reason) {
+  if (state.signal) return Interrupted{*state.signal, own_rank(state), state.spec.host};
+  const bool has_known = !state.spec.join.seats.empty() && !state.memory.coordinator.empty();
+  NodeLost lost{0, has_known ? state.memory.coordinator : state.spec.join.endpoint.host, true,
+                std::string(reason)};
+  if (!state.spec.join.seats.empty() && state.rejoin_by)
+    lost.reason += state.spec.join.etcd
+                       ? "; then in vain " + waiting_for_text(state)
+                       : "; no majority of " + place_text(state) + " has a coordinator";
+  if (!state.own_failures.empty()) {
+    const Failure& failure = state.own_failures.first();
+    lost.reason += "; before that, rank " + std::to_string(failure.rank) +
+                   " failed on this node: " + to_string(failure.status);
+  }
+  return lost;
+}
+
+Outcome local_outcome(const MemberState& state, Ending ending, Time now) {
+  Outcome outcome{.ending = std::move(ending),
+                  .run_id = state.spec.join.run_id,
+                  .node_count = state.world ? state.world->node_count : state.spec.join.node_count,
+                  .world_size = state.world ? state.world->world_size : 0,
+                  .restarts = state.world ? state.world->restarts : 0,
+                  .max_restarts = state.spec.join.max_restarts};
+  if (state.first_world)
+    outcome.duration = std::chrono::duration_cast<Milliseconds>(now - *state.first_world);
+  return outcome;
+}
+
+Error join_timeout_error(const MemberState& state) {
+  const Milliseconds limit = state.spec.join.join_timeout;
+  const bool has_joined = state.phase == MemberPhase::Joined;
+  if (has_joined && state.waiting)
+    return {ErrorCode::Timeout, timeout_text(*state.waiting, state.endpoint, limit)};
+  if (!has_joined && state.spec.join.etcd)
+    return {ErrorCode::Timeout,
+            "gave up " + waiting_for_text(state) + ", after " + duration_text(limit) +
+                "; is etcd there? check --rdzv-endpoint and firewalls, or raise --rdzv-conf "
+                "join_timeout=SECONDS"};
+  std::string trouble = "has not answered";
+  if (has_joined) trouble = "has not completed the world";
+  if (!has_joined && !state.last_trouble.empty()) trouble = state.last_trouble;
+  return {ErrorCode::Timeout,
+          "the coordinator at " + place_text(state) + " " + trouble + "; gave up after " +
+              duration_text(limit) +
+              "; is node 0 running there? check --master_addr, --master_port and firewalls, or "
+              "raise --rdzv-conf join_timeout=SECONDS"};
+}
+
+Error wrong_peer_error(const MemberState& state, std::string_view reason) {
+  return {ErrorCode::Refused,
+          state.endpoint + " " + std::string(reason) + "; check --master_addr and --master_port"};
+}
+
+}  // namespace drun::rendezvous
+
+// The member's connection: reached, held, lost, reached again.
+
+namespace drun::rendezvous {
+namespace {
+
+using Phase = MemberPhase;
+
+constexpr Milliseconds kFirstBackOff{50};
+constexpr Milliseconds kMostBackOff{1000};
+// With several endpoints, of which another is asked each time.
+constexpr Milliseconds kMostBackOffAmongSeats{250};
+constexpr std::chrono::seconds kReportInterval{10};
+// The coordinator's own timeout comes first, with the better words.
+constexpr std::chrono::seconds kTimeoutGrace{2};
+
+// Neither a close nor silence shows that something else than a coordinator is there: one that is
+// overloaded, just dying, or behind a proxy does the same. Only foreign bytes do (WrongPeer).
+std::string closing_text(const ConnectionLost& lost) {
+  if (lost.has_spoken)
+    return "closes connections before it has answered (" + lost.reason +
+           "): the coordinator is overloaded or about to end";
+  return "accepts connections but closes them without an answer (" + lost.reason +
+         "): the coordinator is overloaded, or another program uses that port";
+}
+
+// A ping is due, or the coordinator has been silent for too long.
+Time next_heartbeat(const MemberState& state) {
+  return std::min(state.next_ping, state.heard + state.heartbeat_timeout);
+}
+
+}  // namespace
+
+void MemberTurn::handle(const MemberStart&) {
+  state_.started = now_;
+  state_.next_report = now_ + kReportInterval;
+  state_.back_off = kFirstBackOff;
+  if (has_seats()) aim_at_next();
+  dial();
+}
+
+void MemberTurn::handle(const Connected&) {
+  if (state_.phase != Phase::Dialing) return;
+  state_.phase = Phase::Greeting;
+  state_.answer_by = now_ + (has_seats() ? patience() : state_.spec.join.heartbeat_timeout);
+  Hello hello = hello_of(state_.spec);
+  hello.lost_term = state_.seeking.lost_term;
+  if (is_elastic() && state_.world && state_.first_world) {
+    hello.past = past_of(state_.memory, *state_.world, *state_.first_world, now_);
+    if (!state_.own_failures.empty()) hello.past->failure = first_own_failure();
+  }
+  say(std::move(hello));
+}
+
+void MemberTurn::handle(const ConnectFailed& failed) {
+  if (state_.phase != Phase::Dialing) return;
+  // A coordinator that was there and listens no more is dead.
+  if (has_seats()) return ask_elsewhere("cannot be reached yet: " + failed.reason);
+  if (state_.rejoin_by && failed.is_refused) return end(lost_ending(state_, *state_.lost_reason));
+  rest("cannot be reached yet: " + failed.reason);
+}
+
+void MemberTurn::handle(const WrongPeer& wrong) {
+  if (state_.phase != Phase::Greeting) return connection_lost("it " + wrong.reason);
+  if (has_seats() && ++state_.seeking.wrong_answers < most_wrong_answers())
+    return ask_elsewhere(wrong.reason);
+  give_up(wrong_peer_error(state_, wrong.reason));
+}
+
+void MemberTurn::handle(const OtherCoordinator& other) {
+  if (is_in({Phase::Resting, Phase::Dialing, Phase::Greeting, Phase::Joined}))
+    end(NotRun{other.error});
+}
+
+void MemberTurn::handle(const MemberTick&) {
+  const bool is_joining =
+      is_in({Phase::Resting, Phase::Dialing, Phase::Greeting}) && now_ >= join_by();
+  // The coordinator of an elastic world keeps that time itself, and spares wait without end.
+  const bool is_overdue =
+      state_.phase == Phase::Joined && !is_elastic() && now_ >= join_by() + kTimeoutGrace;
+  if (is_joining && state_.rejoin_by) return end(lost_ending(state_, *state_.lost_reason));
+  if (is_joining || is_overdue) return give_up(join_timeout_error(state_));
+  if (is_in({Phase::Resting, Phase::Dialing, Phase::Greeting})) report_trouble();
+  if (state_.phase == Phase::Resting && now_ >= state_.retry_at) {
+    dial();
+    return;
+  }
+  const bool is_unanswered = has_seats() && is_in({Phase::Dialing, Phase::Greeting});
+  if (is_unanswered && now_ >= state_.answer_by) return ask_elsewhere("has not answered");
+  if (state_.phase == Phase::Greeting && now_ >= state_.answer_by) return no_answer();
+  if (state_.phase == Phase::Leaving && state_.leave_by && now_ >= *state_.leave_by)
+    return end(lost_ending(state_, "no answer to a signal"));
+  keep_alive();
+}
+
+void MemberTurn::keep_alive() {
+  const bool has_heartbeat = is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping,
+                                    Phase::Stopped, Phase::Leaving});
+  const Time wanted = next_heartbeat(state_);
+  if (!has_heartbeat || now_ < wanted) return;
+  const Time::duration interval = state_.heartbeat_timeout / 4;
+  // Ticks come late when this process itself was held up (stopped, swapped out): what the
+  // coordinator sent meanwhile has not been read yet.
+  if (now_ - wanted > interval) state_.heard = now_;
+  if (now_ - state_.heard >= state_.heartbeat_timeout) {
+    actions_.emplace_back(Disconnect{});
+    return connection_lost("no sign of life for " + duration_text(state_.heartbeat_timeout));
+  }
+  if (now_ < state_.next_ping) return;
+  state_.next_ping = now_ + interval;
+  say(Ping{});
+}
+
+void MemberTurn::report_trouble() {
+  if (now_ < state_.next_report) return;
+  state_.next_report = now_ + kReportInterval;
+  log(LogLevel::Info, waiting_for_text(state_) + "; " + duration_text(time_left()) + " left");
+}
+
+// An elastic world goes on without this node; it may come back as the member that it was.
+void MemberTurn::part(const std::string& reason) {
+  log(LogLevel::Warning, "lost the coordinator at " + state_.endpoint + ": " + reason +
+                             "; stopping workers and trying to join again");
+  state_.lost_reason = reason;
+  if (state_.phase == Phase::Stopped) return rejoin();
+  if (is_in({Phase::Running, Phase::Done})) actions_.emplace_back(StopWorkers{state_.world->round});
+  state_.phase = Phase::Parting;
+}
+
+void MemberTurn::rejoin() {
+  if (!state_.unusable.empty())
+    return end(lost_ending(
+        state_, *state_.lost_reason + "; this node does not join again: " + state_.unusable));
+  state_.rejoin_by =
+      now_ + (has_seats() ? state_.spec.join.join_timeout : state_.heartbeat_timeout);
+  state_.seeking.lost_term = state_.seeking.term;
+  state_.back_off = kFirstBackOff;
+  rest("was lost: " + *state_.lost_reason);
+}
+
+// Before the first world the job has not run here; after one its coordinator is lost.
+void MemberTurn::give_up(Error error) {
+  if (!state_.rejoin_by) return end(NotRun{std::move(error)});
+  end(lost_ending(state_, *state_.lost_reason + "; then " + error.message));
+}
+
+void MemberTurn::rest(std::string trouble) {
+  state_.phase = Phase::Resting;
+  state_.last_trouble = std::move(trouble);
+  state_.retry_at = now_ + jittered(state_.back_off);
+  state_.back_off =
+      std::min(state_.back_off * 2, has_seats() ? kMostBackOffAmongSeats : kMostBackOff);
+  log(LogLevel::Debug, state_.endpoint + " " + state_.last_trouble);
+  if (has_seats()) aim_at_next();
+}
+
+void MemberTurn::connection_lost(const std::string& reason) { handle(ConnectionLost{reason}); }
+
+void MemberTurn::handle(const ConnectionLost& lost) {
+  const std::string& reason = lost.reason;
+  switch (state_.phase) {
+    case Phase::Resting:
+    case Phase::Parting:
+    case Phase::Ending:
+    case Phase::Ended:
+      return;
+    case Phase::Dialing:
+      return rest(reason);
+    case Phase::Greeting:
+      if (has_seats()) return ask_elsewhere("closed the connection (" + reason + ")");
+      return rest(closing_text(lost));
+    case Phase::Joined:
+      log(LogLevel::Warning, "lost the coordinator at " + state_.endpoint +
+                                 " before the world was complete: " + reason +
+                                 "; trying to join again");
+      if (!has_seats()) return rest("was lost: " + reason);
+      state_.lost_reason = reason;
+      return rejoin();
+    case Phase::Leaving:
+      return end(lost_ending(state_, reason));
+    case Phase::Running:
+    case Phase::Done:
+    case Phase::Stopping:
+    case Phase::Stopped:
+      break;
+  }
+  state_.last_trouble = reason;
+  if (is_elastic() && !state_.signal) return part(reason);
+  log(LogLevel::Error, "lost the coordinator at " + state_.endpoint + ": " + reason);
+  end_once_stopped(std::nullopt);
+}
+
+void MemberTurn::no_answer() {
+  actions_.emplace_back(Disconnect{});
+  rest("accepts connections but has not answered for " +
+       duration_text(state_.spec.join.heartbeat_timeout) +
+       ": the coordinator is overloaded, or another program uses that port");
+}
+
+// Many members that lost one coordinator must not come back all at once.
+Time::duration MemberTurn::jittered(Milliseconds longest) {
+  constexpr unsigned kSteps = 1024;
+  const Time::duration half = Time::duration(longest) / 2;
+  return half + half * (state_.jitter() % (kSteps + 1)) / kSteps;
+}
+
+void MemberTurn::broken(const std::string& what) {
+  actions_.emplace_back(Disconnect{});
+  connection_lost("it broke the control protocol (" + what + ")");
+}
+
+std::optional<Time> deadline(const MemberState& state) {
+  const Time join_by = state.rejoin_by.value_or(state.started + state.spec.join.join_timeout);
+  switch (state.phase) {
+    case Phase::Resting:
+      return std::min({state.retry_at, join_by, state.next_report});
+    case Phase::Dialing:
+      if (!state.spec.join.seats.empty())
+        return std::min({state.answer_by, join_by, state.next_report});
+      return std::min(join_by, state.next_report);
+    case Phase::Greeting:
+      return std::min({state.answer_by, join_by, state.next_report});
+    case Phase::Joined:
+      if (state.spec.join.elastic) return next_heartbeat(state);
+      return std::min(next_heartbeat(state), join_by + kTimeoutGrace);
+    case Phase::Leaving:
+      return std::min(next_heartbeat(state), state.leave_by.value_or(state.next_ping));
+    case Phase::Running:
+    case Phase::Done:
+    case Phase::Stopping:
+    case Phase::Stopped:
+      return next_heartbeat(state);
+    case Phase::Parting:
+    case Phase::Ending:
+    case Phase::Ended:
+      return std::nullopt;
+  }
+  return std::nullopt;
 }
 
 }  // namespace drun::rendezvous

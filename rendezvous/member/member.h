@@ -34,7 +34,7 @@
 //   Elastic worlds: instead of "lost", Parting: own workers are stopped, then Resting as at the
 //   start, until the coordinator refuses, or for its heartbeat timeout; lost then. Numbers are the
 //   coordinator's, and Joined has no timeout.
-//   Several endpoints (member_seats.h): Greeting may end in Follow, then the one named is dialled;
+//   Several endpoints (member.h): Greeting may end in Follow, then the one named is dialled;
 //   what fails there is tried elsewhere, for join_timeout. A later leader named: as "lost".
 //   Leaving: a signal was passed on, nothing runs here; waits for Finish and answers Stop.
 //   Old rounds are ignored everywhere; Parting, Ending and Ended ignore all but "own stopped".
@@ -51,20 +51,135 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
-#include "rendezvous/control_message.h"
-#include "rendezvous/join_spec.h"
-#include "rendezvous/log.h"
-#include "rendezvous/member/member_census.h"
-#include "rendezvous/member/member_looking.h"
-#include "rendezvous/member/member_seats.h"
-#include "rendezvous/round/failure_list.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/job/census.h"
+#include "rendezvous/job/job_record.h"
+#include "rendezvous/job/join_spec.h"
+#include "rendezvous/job/world.h"
+#include "rendezvous/net/endpoint.h"
+#include "rendezvous/protocol/control_message.h"
+#include "rendezvous/protocol/failure_list.h"
+
+// core. What a member hears from its agent, and asks of it, about how nodes are (`drun status`).
+// Part of the member's machine (member.h). Owner:   values; copy freely.   Thread: any.
+
+namespace drun::rendezvous {
+
+// Events.
+// Somebody on this node wants to know how the job is: CensusHeard comes back, unless the
+// coordinator is lost meanwhile.
+struct OwnCensusQuestion {
+  std::uint64_t question = 0;
+};
+// The answer to SummariseNode.
+struct OwnSummary {
+  std::uint64_t census = 0;
+  NodeSummary summary;
+};
+
+// Actions.
+struct SummariseNode {
+  std::uint64_t census = 0;
+};
+struct CensusHeard {
+  std::uint64_t question = 0;
+  Census census;  // with a note alone: there is nobody to ask
+};
+
+}  // namespace drun::rendezvous
+
+// core. What a member hears from its agent, and asks of it, about what workers do (`drun stacks`,
+// --hang-timeout). Part of the member's machine (member.h).
+// Owner:   values; copy freely.   Thread: any.
+
+namespace drun::rendezvous {
+
+// Events.
+// Somebody on this node wants to know what all workers do: Told comes back, unless the coordinator
+// is lost meanwhile.
+struct OwnQuestion {
+  std::uint64_t question = 0;
+};
+// The answer to LookAtWorkers.
+struct OwnEvidence {
+  std::uint64_t look = 0;
+  Evidence evidence;
+};
+// Brief failures with status Hung, of any number.
+struct OwnSuspicion {
+  int round = 0;
+  Milliseconds settle{0};
+  std::vector<Failure> suspects{};
+};
+
+// Actions.
+struct LookAtWorkers {
+  std::uint64_t look = 0;
+};
+struct Told {
+  std::uint64_t question = 0;
+  Evidence evidence;
+};
+struct ShowHang {
+  HangFound found;
+};
+
+}  // namespace drun::rendezvous
+
+// core. What a member of a job with several endpoints keeps of whom to ask (ELECTION.md), and what
+// it could tell the next coordinator. Part of the member's machine (member.h).
+//
+//   own seat, if it has one, else one seat after the other
+//      | Follow                       | nobody knows yet: the seat answers when it does
+//      v                              v
+//   dial who leads -- Welcome      after the patience: the next one
+//
+// Owner:   values; copy freely.   Thread: any.
+
+namespace drun::rendezvous {
+
+using Time = std::chrono::steady_clock::time_point;
+
+// An event: this agent's own seat has heard who leads.
+struct LeaderNamed {
+  Endpoint endpoint;
+  std::uint64_t term = 0;
+};
+
+// An event: nobody can be asked who leads, as etcd is out of reach. Empty: it is there again.
+struct LeaderUnknown {
+  std::string reason;
+};
+
+struct Seeking {
+  std::size_t next = 0;      // in the list: whom to ask next
+  bool was_sent_on = false;  // it dials whom a seat named
+  std::uint64_t term = 0;    // of whom it has joined, or was sent to
+  std::uint64_t lost_term = 0;
+  std::size_t wrong_answers = 0;  // in a row
+};
+
+// Of the rounds it has been in.
+struct Memory {
+  int rounds = 0;
+  std::string coordinator;  // of the last one
+  std::vector<Time> restarts;
+  std::vector<NodeRecord> records;
+};
+
+void remember(Memory& memory, const World& world, std::string coordinator, Time now);
+Past past_of(const Memory& memory, const World& world, Time first_world, Time now);
+
+}  // namespace drun::rendezvous
 
 namespace drun::rendezvous {
 
@@ -199,5 +314,33 @@ std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Tim
 
 // When it wants a MemberTick.
 std::optional<Time> deadline(const MemberState& state);
+
+}  // namespace drun::rendezvous
+
+// core. How a job ends for a member that has to say so itself: nobody else can tell it.
+// Thread: any.
+
+namespace drun::rendezvous {
+
+// The outcome from what this node knows.
+Outcome local_outcome(const MemberState& state, Ending ending, Time now);
+
+// Where a coordinator is sought: all endpoints, if there are several.
+std::string place_text(const MemberState& state);
+
+// "waiting for the coordinator at 10.0.0.1:29400: it has not answered yet"
+std::string waiting_for_text(const MemberState& state);
+
+// This node's number; absent: it had none yet, in an elastic world.
+std::optional<int> own_rank(const MemberState& state);
+
+// The coordinator went away (or must be taken for gone).
+Ending lost_ending(const MemberState& state, std::string_view reason);
+
+// Timeout: naming who is missing, or why the coordinator cannot be reached.
+Error join_timeout_error(const MemberState& state);
+
+// Refused: what answers is not a drun of this version.
+Error wrong_peer_error(const MemberState& state, std::string_view reason);
 
 }  // namespace drun::rendezvous

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "rendezvous/store/exchange.h"
+#include "rendezvous/store/connection.h"
 
 namespace drun {
 namespace {

@@ -32,9 +32,9 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/endpoint.h"
-#include "rendezvous/result.h"
-#include "rendezvous/store/dialect.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/net/endpoint.h"
+#include "rendezvous/store/message.h"
 
 namespace drun {
 

@@ -11,9 +11,26 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
+
+// core. The two numberings of PyTorch's TCPStore protocol, by a connection's first bytes.
+// Owner: a value.  Thread: any.  Source: rendezvous/WIRE.md.
+
+namespace drun {
+
+enum class Dialect : std::uint8_t {
+  Legacy,   // torch 1.13 to 2.0: the connection begins with an operation
+  Current,  // torch 2.2 and later: it begins with VALIDATE
+};
+
+constexpr std::string_view to_string(Dialect dialect) {
+  return dialect == Dialect::Legacy ? "legacy" : "current";
+}
+
+}  // namespace drun
 
 namespace drun {
 
@@ -131,7 +148,7 @@ struct StoreReply {
   store::Answer answer;
 };
 
-// What one peer may ask for, and all of them together make the store keep (memory.h). Beyond any of
+// What one peer may ask for, and all of them together make the store keep (store.h). Beyond any of
 // it, its connection is closed.
 struct StoreLimits {
   std::size_t key_bytes = 8 * 1024;

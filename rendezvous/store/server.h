@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "rendezvous/asio.h"
-#include "rendezvous/listener.h"
-#include "rendezvous/log.h"
-#include "rendezvous/result.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/net/asio.h"
+#include "rendezvous/net/listener.h"
 #include "rendezvous/store/message.h"
 #include "rendezvous/store/service.h"
 

@@ -3,7 +3,7 @@
 #include <sstream>
 #include <utility>
 
-#include "rendezvous/peer_address.h"
+#include "rendezvous/net/peer_address.h"
 
 namespace drun::rendezvous {
 namespace {

@@ -20,10 +20,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "rendezvous/asio.h"
-#include "rendezvous/log.h"
-#include "rendezvous/log_limit.h"
-#include "rendezvous/pending_connections.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/net/asio.h"
+#include "rendezvous/net/pending_connections.h"
 #include "rendezvous/store/session.h"
 #include "rendezvous/store/store.h"
 

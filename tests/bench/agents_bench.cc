@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rendezvous/client.h"
-#include "rendezvous/server.h"
+#include "rendezvous/coordinator/server.h"
+#include "rendezvous/member/client.h"
 
 namespace drun {
 namespace {

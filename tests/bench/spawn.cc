@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/workers.h"
+#include "agent/supervise/workers.h"
 
 namespace {
 

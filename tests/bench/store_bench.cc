@@ -23,7 +23,6 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/store/encode.h"
 #include "rendezvous/store/server.h"
 #include "rendezvous/store/wire.h"
 

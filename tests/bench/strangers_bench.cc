@@ -26,8 +26,8 @@
 #include <thread>
 #include <vector>
 
-#include "rendezvous/client.h"
-#include "rendezvous/server.h"
+#include "rendezvous/coordinator/server.h"
+#include "rendezvous/member/client.h"
 
 namespace drun {
 namespace {

@@ -13,7 +13,7 @@
 #include <regex>
 #include <thread>
 
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
 #include "tests/support/job_traces.h"

@@ -1,5 +1,5 @@
 // A control connection whose peer does not read; sockets on loopback.
-#include "rendezvous/control_connection.h"
+#include "rendezvous/protocol/control_connection.h"
 
 #include <functional>
 #include <memory>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/frame_reader.h"
+#include "rendezvous/net/frame_reader.h"
 #include "tests/support/catch.h"
 #include "tests/support/event_loop.h"
 #include "tests/support/raw_socket.h"

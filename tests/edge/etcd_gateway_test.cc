@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "rendezvous/etcd/gateway.h"
+#include "rendezvous/leader/etcd_gateway.h"
 #include "tests/support/catch.h"
 #include "tests/support/etcd_server.h"
 #include "tests/support/event_loop.h"

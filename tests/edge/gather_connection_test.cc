@@ -1,5 +1,5 @@
 // Gathered lines on the agents' own connections: in order, within the window, behind other words.
-#include "rendezvous/lines/line_window.h"
+#include "rendezvous/protocol/line_window.h"
 #include "tests/support/agents.h"
 #include "tests/support/catch.h"
 

@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "rendezvous/lines/line_window.h"
+#include "rendezvous/protocol/line_window.h"
 #include "tests/support/catch.h"
 #include "tests/support/output_rig.h"
 #include "tests/support/places.h"

@@ -1,4 +1,4 @@
-#include "agent/guardian.h"
+#include "agent/process/guardian.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,9 +8,9 @@
 #include <map>
 #include <thread>
 
-#include "agent/descendants.h"
-#include "agent/exit_status.h"
-#include "agent/spawn.h"
+#include "agent/process/descendants.h"
+#include "agent/process/exit_status.h"
+#include "agent/process/spawn.h"
 #include "tests/support/catch.h"
 #include "tests/support/places.h"
 #include "tests/support/process_probe.h"

@@ -1,6 +1,6 @@
 // The channel of a remote agent at both ends: consoles that write frames, and what the starter
 // makes of them.
-#include "agent/host_channel.h"
+#include "agent/output/host_channel.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 #include <array>
 #include <csignal>
 
-#include "launcher/hosts/host_receiver.h"
+#include "launcher/remote/host_output.h"
 #include "tests/support/catch.h"
 #include "tests/support/event_loop.h"
 #include "tests/support/taken_apart.h"

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/placement/host_cpus.h"
-#include "launcher/placement/host_gpus.h"
+#include "launcher/facts/gpus.h"
+#include "launcher/facts/host_cpus.h"
 #include "tests/support/catch.h"
 #include "tests/support/places.h"
 #include "tests/support/process.h"

@@ -1,4 +1,4 @@
-#include "agent/host_slot.h"
+#include "agent/process/host_slot.h"
 
 #include <unistd.h>
 

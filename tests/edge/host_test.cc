@@ -1,4 +1,4 @@
-#include "launcher/host.h"
+#include "launcher/facts/host.h"
 
 #include <sched.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "agent/lifeline.h"
+#include "agent/process/lifeline.h"
 
 #include <unistd.h>
 

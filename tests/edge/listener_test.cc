@@ -1,4 +1,4 @@
-#include "rendezvous/listener.h"
+#include "rendezvous/net/listener.h"
 
 #include <fcntl.h>
 #include <netinet/tcp.h>

@@ -1,4 +1,4 @@
-#include "launcher/log.h"
+#include "launcher/base/log.h"
 
 #include <unistd.h>
 

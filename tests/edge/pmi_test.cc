@@ -6,7 +6,7 @@
 #include <array>
 #include <thread>
 
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
 
 namespace drun::engines {

@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <chrono>
 
-#include "rendezvous/bytes.h"
+#include "rendezvous/base/bytes.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 #include "tests/support/raw_socket.h"
-#include "worker_lib/probe/host.h"
-#include "worker_lib/probe/look.h"
-#include "worker_lib/probe/names.h"
-#include "worker_lib/probe/visits.h"
+#include "worker_lib/tools/probe/host.h"
+#include "worker_lib/tools/probe/look.h"
+#include "worker_lib/tools/probe/names.h"
+#include "worker_lib/tools/probe/visits.h"
 
 namespace drun::probe {
 namespace {

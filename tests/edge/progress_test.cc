@@ -1,4 +1,4 @@
-#include "agent/progress.h"
+#include "agent/output/progress.h"
 
 #include <fcntl.h>
 #include <pty.h>

@@ -1,10 +1,10 @@
-#include "agent/ras/client.h"
+#include "agent/nccl_ras/ras_client.h"
 
 #include <atomic>
 #include <thread>
 
-#include "agent/ras/answer.h"
-#include "agent/ras/service.h"
+#include "agent/nccl_ras/ras_answer.h"
+#include "agent/nccl_ras/ras_service.h"
 #include "tests/support/catch.h"
 #include "tests/support/event_loop.h"
 #include "tests/support/machine.h"

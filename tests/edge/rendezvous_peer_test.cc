@@ -1,6 +1,6 @@
 // What is not a drun of this version, on either end of the connection.
-#include "rendezvous/control_wire.h"
-#include "rendezvous/frame_reader.h"
+#include "rendezvous/net/frame_reader.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/agents.h"
 #include "tests/support/catch.h"
 

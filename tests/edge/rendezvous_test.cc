@@ -1,7 +1,7 @@
-#include "rendezvous/connector.h"
-#include "rendezvous/control_wire.h"
-#include "rendezvous/coordinator_probe.h"
-#include "rendezvous/frame_reader.h"
+#include "rendezvous/leader/coordinator_probe.h"
+#include "rendezvous/net/connector.h"
+#include "rendezvous/net/frame_reader.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/agents.h"
 #include "tests/support/catch.h"
 

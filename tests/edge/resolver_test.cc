@@ -1,13 +1,13 @@
 // Name lookups that are slow, fail, or never end.
-#include "rendezvous/resolver.h"
+#include "rendezvous/net/resolver.h"
 
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <set>
 
-#include "rendezvous/connector.h"
-#include "rendezvous/deadline_timer.h"
+#include "rendezvous/net/connector.h"
+#include "rendezvous/net/deadline_timer.h"
 #include "tests/support/catch.h"
 #include "tests/support/event_loop.h"
 #include "tests/support/raw_socket.h"

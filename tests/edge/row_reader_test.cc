@@ -1,4 +1,4 @@
-#include "rendezvous/store/row_reader.h"
+#include "rendezvous/store/session.h"
 
 #include <sys/ioctl.h>
 

@@ -1,9 +1,9 @@
 // Jobs with a secret, and strangers at their door; real sockets on loopback.
 #include <random>
 
-#include "rendezvous/control_wire.h"
-#include "rendezvous/coordinator_probe.h"
-#include "rendezvous/frame_reader.h"
+#include "rendezvous/leader/coordinator_probe.h"
+#include "rendezvous/net/frame_reader.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/agents.h"
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"

@@ -1,8 +1,8 @@
-#include "launcher/hosts/shell_quote.h"
+#include "launcher/base/words.h"
 
 #include <random>
 
-#include "launcher/hosts/remote_command.h"
+#include "launcher/plan/remote_command.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"
 #include "tests/support/shm_ranks.h"

@@ -10,7 +10,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/shm_ranks.h"
-#include "worker_lib/calls.h"
+#include "worker_lib/core/calls.h"
 #include "worker_lib/shm/shm_backend.h"
 
 namespace drun {

@@ -1,4 +1,4 @@
-#include "agent/signals.h"
+#include "agent/process/signals.h"
 
 #include <csignal>
 

@@ -1,4 +1,4 @@
-#include "agent/spawn.h"
+#include "agent/process/spawn.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "agent/child_descriptors.h"
-#include "agent/exit_status.h"
+#include "agent/process/child_descriptors.h"
+#include "agent/process/exit_status.h"
 #include "tests/support/catch.h"
 #include "tests/support/process_probe.h"
 

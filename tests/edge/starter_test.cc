@@ -1,5 +1,5 @@
 // Starting a node's workers: what an exec that takes long stops, and what it does not.
-#include "agent/starter.h"
+#include "agent/process/worker_starter.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -18,7 +18,7 @@
 #include <memory>
 #include <vector>
 
-#include "agent/workers.h"
+#include "agent/supervise/workers.h"
 #include "tests/support/catch.h"
 #include "tests/support/process_probe.h"
 

@@ -5,7 +5,6 @@
 #include <set>
 #include <thread>
 
-#include "rendezvous/store/encode.h"
 #include "rendezvous/store/wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/raw_socket.h"

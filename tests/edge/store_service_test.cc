@@ -2,7 +2,6 @@
 
 #include <thread>
 
-#include "rendezvous/store/encode.h"
 #include "rendezvous/store/wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"

@@ -1,5 +1,5 @@
 // What still stops a job's processes where they cannot be seen.
-#include "agent/sweep.h"
+#include "agent/process/sweep.h"
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -13,9 +13,9 @@
 #include <string>
 #include <string_view>
 
-#include "agent/descendants.h"
-#include "agent/spawn.h"
-#include "agent/workers.h"
+#include "agent/process/descendants.h"
+#include "agent/process/spawn.h"
+#include "agent/supervise/workers.h"
 #include "tests/support/catch.h"
 #include "tests/support/process_probe.h"
 

@@ -1,8 +1,8 @@
-#include "rendezvous/tls_session.h"
+#include "rendezvous/net/tls_session.h"
 
 #include <random>
 
-#include "rendezvous/frame_reader.h"
+#include "rendezvous/net/frame_reader.h"
 #include "tests/support/catch.h"
 #include "tests/support/tls_fuzz.h"
 

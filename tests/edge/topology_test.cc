@@ -1,4 +1,4 @@
-#include "launcher/placement/topology_hwloc.h"
+#include "launcher/facts/topology_hwloc.h"
 
 #include <sched.h>
 

@@ -1,4 +1,4 @@
-#include "agent/web/server.h"
+#include "agent/http/server.h"
 
 #include <string>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "worker_lib/errand.h"
+#include "worker_lib/core/requests.h"
 
 #include <atomic>
 #include <chrono>
@@ -12,7 +12,6 @@
 #include "tests/support/catch.h"
 #include "tests/support/in_rank.h"
 #include "tests/support/ranks.h"
-#include "worker_lib/couriers.h"
 
 namespace drun {
 namespace {

@@ -17,9 +17,9 @@
 #include "tests/support/in_rank.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shm_ranks.h"
+#include "worker_lib/core/watch.h"
 #include "worker_lib/shm/shm_backend.h"
 #include "worker_lib/shm/wait.h"
-#include "worker_lib/watch.h"
 
 namespace drun {
 namespace {

@@ -1,5 +1,5 @@
 // Standard input over the lifeline, to a worker's pipe.
-#include "agent/worker_stdin.h"
+#include "agent/output/worker_stdin.h"
 
 #include <unistd.h>
 

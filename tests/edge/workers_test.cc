@@ -1,4 +1,4 @@
-#include "agent/workers.h"
+#include "agent/supervise/workers.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <csignal>
 #include <variant>
 
-#include "agent/spawn.h"
+#include "agent/process/spawn.h"
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"
 #include "tests/support/places.h"

@@ -3,8 +3,8 @@
 #include <string_view>
 #include <variant>
 
-#include "rendezvous/etcd/gateway_text.h"
-#include "rendezvous/etcd/record_text.h"
+#include "rendezvous/leader/etcd_json.h"
+#include "rendezvous/leader/etcd_record.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace drun::rendezvous::etcd;

@@ -3,8 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/hosts/hand_over.h"
-#include "launcher/hosts/relay_wire.h"
+#include "launcher/remote/agent_protocol.h"
 
 namespace {
 

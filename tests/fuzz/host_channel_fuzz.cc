@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/host_channel.h"
-#include "agent/output/gather/line_frames.h"
+#include "agent/output/host_channel.h"
 
 namespace {
 

@@ -6,8 +6,7 @@
 #include <string_view>
 
 #include "launcher/engines/host_list.h"
-#include "launcher/hosts/host_item.h"
-#include "launcher/hosts/pool.h"
+#include "launcher/plan/host_pool.h"
 
 namespace {
 

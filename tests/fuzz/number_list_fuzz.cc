@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "launcher/engines/number_list.h"
-#include "launcher/engines/reading.h"
+#include "launcher/engines/engine_facts.h"
+#include "launcher/engines/host_list.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/options.h"
+#include "launcher/cli/options.h"
 
 namespace {
 

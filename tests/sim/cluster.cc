@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "rendezvous/control_wire.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/round_driver.h"
 
 namespace drun::test {

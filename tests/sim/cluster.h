@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/coordinator/round.h"
 #include "rendezvous/member/member.h"
-#include "rendezvous/round/round.h"
 #include "tests/sim/seeds.h"
 
 namespace drun::test {

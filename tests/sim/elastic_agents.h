@@ -12,8 +12,8 @@
 #include <set>
 #include <string>
 
+#include "rendezvous/coordinator/round.h"
 #include "rendezvous/member/member.h"
-#include "rendezvous/round/round.h"
 #include "tests/sim/simulation.h"
 
 namespace drun::test {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/election/election.h"
+#include "rendezvous/leader/election.h"
 #include "tests/sim/simulation.h"
 
 namespace drun::test {
@@ -73,7 +73,7 @@ class ElectionNetwork : public virtual Simulation {
   // It goes on, and has heard nothing yet of what has arrived meanwhile.
   void wake(int index) { seat(index).is_frozen = false; }
   void catch_up(int index);
-  // As council.h: what its clock says is acted upon first.
+  // As election_driver.h: what its clock says is acted upon first.
   bool leads(int index);
   const rendezvous::ElectionState& election(int index) const {
     return seats_[static_cast<std::size_t>(index)].state;

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/etcd/campaign.h"
+#include "rendezvous/leader/etcd_election.h"
 #include "tests/sim/seeds.h"
 #include "tests/support/model_etcd.h"
 

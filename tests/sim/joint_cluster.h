@@ -1,6 +1,6 @@
 // A whole job whose coordinator is elected, in one process: on each host an agent
 // (elastic_agents.h); on the first hosts also a seat (election_network.h) and its office, which is
-// what server_seat.cc does with them: it leads, with the real Round and Tenure, or says who does.
+// what server.cc does with them: it leads, with the real Round and Tenure, or says who does.
 // Hosts crash, start again, stand still, are cut off; clocks do not run alike. What must hold at
 // any time is checked on the way, what must hold at the end by `check_end`.
 #pragma once
@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/election/seekers.h"
-#include "rendezvous/election/tenure.h"
+#include "rendezvous/coordinator/round_fence.h"
+#include "rendezvous/leader/leader_lookups.h"
 #include "tests/sim/elastic_agents.h"
 #include "tests/sim/election_network.h"
 
@@ -148,7 +148,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void worker_failed(std::size_t agent, int round) override;
   void workers_returned(std::size_t agent, int round) override;
 
-  // --- the office: as server.cc and server_seat.cc
+  // --- the office: as server.cc and server.cc
   void open_office(int host);
   void close_office(int host);
   void close_soon(int host);

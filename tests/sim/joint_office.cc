@@ -1,9 +1,9 @@
-// A seat's server in the simulation, step by step as server.cc and server_seat.cc do it.
+// A seat's server in the simulation, step by step as server.cc and server.cc do it.
 #include <utility>
 
-#include "rendezvous/round/admission.h"
-#include "rendezvous/round/inheritance.h"
-#include "rendezvous/server_specs.h"
+#include "rendezvous/coordinator/admission.h"
+#include "rendezvous/coordinator/server_specs.h"
+#include "rendezvous/coordinator/takeover.h"
 #include "tests/sim/joint_cluster.h"
 #include "tests/support/round_driver.h"
 
@@ -11,7 +11,7 @@ namespace drun::test {
 
 using namespace rendezvous;
 
-// As agent/seat.cc has it: workers meet where this seat is.
+// As agent/supervise/coordinator_seat.cc has it: workers meet where this seat is.
 RoundSpec JointCluster::round_of(int host) const {
   JoinSpec join = member_spec(host).join;
   join.master_addr = join.endpoint.host;

@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "worker_lib/math/with_type.h"
 #include "worker_lib/nccl/abi.h"
-#include "worker_lib/with_type.h"
 
 namespace standin {
 

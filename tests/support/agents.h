@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/client.h"
-#include "rendezvous/server.h"
+#include "rendezvous/coordinator/server.h"
+#include "rendezvous/member/client.h"
 #include "tests/support/event_loop.h"
 
 namespace drun::test {

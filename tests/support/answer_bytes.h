@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rendezvous/store/encode.h"
+#include "rendezvous/store/wire.h"
 
 namespace drun::test {
 

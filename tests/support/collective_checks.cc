@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "tests/support/collective_model.h"
-#include "worker_lib/signature.h"
-#include "worker_lib/with_type.h"
+#include "worker_lib/base/signature.h"
+#include "worker_lib/math/with_type.h"
 
 namespace drun::test {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "worker_lib/reduce.h"
-#include "worker_lib/signature.h"
+#include "worker_lib/base/signature.h"
+#include "worker_lib/math/reduce.h"
 
 namespace drun::test {
 namespace {

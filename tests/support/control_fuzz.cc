@@ -2,8 +2,8 @@
 
 #include <cassert>
 
-#include "rendezvous/control_wire.h"
-#include "rendezvous/frame_reader.h"
+#include "rendezvous/net/frame_reader.h"
+#include "rendezvous/protocol/control_wire.h"
 
 namespace drun::test {
 namespace {

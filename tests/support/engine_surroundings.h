@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "launcher/engines/detect.h"
-#include "launcher/engines/facts.h"
+#include "launcher/engines/engine_facts.h"
 #include "tests/support/results.h"
 #include "tests/support/variables.h"
 

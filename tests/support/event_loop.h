@@ -4,7 +4,7 @@
 #include <chrono>
 #include <functional>
 
-#include "rendezvous/asio.h"
+#include "rendezvous/net/asio.h"
 #include "tests/support/machine.h"
 
 namespace drun::test {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <thread>
 
-#include "worker_lib/p2p/p2p_collectives.h"
+#include "worker_lib/algorithms/collectives.h"
 
 namespace drun::test {
 

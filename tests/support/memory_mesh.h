@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "drun/backend.h"
-#include "worker_lib/p2p/exchange.h"
+#include "worker_lib/algorithms/exchange.h"
 
 namespace drun::test {
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "rendezvous/control_message.h"
+#include "rendezvous/protocol/control_message.h"
 
 namespace drun::test {
 

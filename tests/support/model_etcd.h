@@ -8,7 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include "rendezvous/etcd/calls.h"
+#include "rendezvous/leader/etcd_calls.h"
 
 namespace drun::test {
 

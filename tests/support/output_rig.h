@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "agent/output/output.h"
-#include "rendezvous/asio.h"
-#include "rendezvous/log.h"
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/asio.h"
 #include "tests/support/event_loop.h"
 
 namespace drun::test {

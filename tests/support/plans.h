@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "launcher/hosts/host_plan.h"
-#include "launcher/plan.h"
+#include "launcher/plan/host_plan.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/results.h"
 
 namespace drun::test {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "worker_lib/probe/findings.h"
-#include "worker_lib/probe/pairs.h"
+#include "worker_lib/tools/probe/findings.h"
+#include "worker_lib/tools/probe/pair_rate.h"
 
 namespace drun::test {
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "agent/descendants.h"
+#include "agent/process/descendants.h"
 #include "tests/support/machine.h"
 #include "tests/support/process.h"
 

@@ -14,7 +14,7 @@
 #include <exception>
 #include <stdexcept>
 
-#include "rendezvous/asio.h"
+#include "rendezvous/net/asio.h"
 #include "rendezvous/store/server.h"
 #include "tests/support/machine.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/result.h"
+#include "rendezvous/base/result.h"
 #include "tests/support/catch.h"
 
 namespace drun::test {

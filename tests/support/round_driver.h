@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/round/round.h"
+#include "rendezvous/coordinator/round.h"
 
 namespace drun::test {
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/store/encode.h"
 #include "rendezvous/store/store.h"
 #include "rendezvous/store/wire.h"
 

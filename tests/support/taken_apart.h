@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/host_channel.h"
+#include "agent/output/host_channel.h"
 
 namespace drun::test {
 

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <string>
 
-#include "rendezvous/tls_session.h"
+#include "rendezvous/net/tls_session.h"
 
 namespace drun::test {
 

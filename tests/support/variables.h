@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/world.h"
+#include "rendezvous/job/world.h"
 
 namespace drun::test {
 

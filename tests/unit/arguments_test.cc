@@ -1,6 +1,6 @@
-#include "launcher/arguments.h"
+#include "launcher/cli/arguments.h"
 
-#include "launcher/other_launchers.h"
+#include "launcher/cli/other_launchers.h"
 #include "tests/support/catch.h"
 #include "tests/support/results.h"
 

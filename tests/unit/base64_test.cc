@@ -1,4 +1,4 @@
-#include "rendezvous/base64.h"
+#include "rendezvous/base/text.h"
 
 #include <random>
 

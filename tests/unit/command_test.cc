@@ -1,4 +1,4 @@
-#include "agent/command.h"
+#include "agent/process/command.h"
 
 #include <algorithm>
 

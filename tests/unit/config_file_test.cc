@@ -1,5 +1,5 @@
 // What a file of options says, line by line.
-#include "launcher/config_file.h"
+#include "launcher/cli/config_file.h"
 
 #include "tests/support/catch.h"
 

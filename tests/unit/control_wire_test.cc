@@ -1,9 +1,9 @@
-#include "rendezvous/control_wire.h"
+#include "rendezvous/protocol/control_wire.h"
 
 #include <random>
 
-#include "rendezvous/frame_reader.h"
-#include "rendezvous/wire_archive.h"
+#include "rendezvous/base/bytes.h"
+#include "rendezvous/net/frame_reader.h"
 #include "tests/support/catch.h"
 #include "tests/support/control_fuzz.h"
 #include "tests/support/messages.h"

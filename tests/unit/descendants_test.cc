@@ -1,4 +1,4 @@
-#include "agent/descendants.h"
+#include "agent/process/descendants.h"
 
 #include "tests/support/catch.h"
 

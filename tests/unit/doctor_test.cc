@@ -1,8 +1,8 @@
 // drun doctor as a plan: the job's own command line, with probes in the place of its program.
-#include "launcher/doctor/doctor.h"
+#include "launcher/plan/doctor.h"
 
-#include "launcher/hosts/host_plan.h"
-#include "launcher/plan.h"
+#include "launcher/plan/host_plan.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

@@ -1,5 +1,5 @@
 // The coordinator of worlds whose nodes come and go.
-#include "rendezvous/round/round.h"
+#include "rendezvous/coordinator/round.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"

@@ -1,10 +1,10 @@
 // One seat of several, its clock moved by hand. What they do together: tests/sim/election_test.cc.
-#include "rendezvous/election/election.h"
+#include "rendezvous/leader/election.h"
 
 #include <algorithm>
 #include <random>
 
-#include "rendezvous/election/seekers.h"
+#include "rendezvous/leader/leader_lookups.h"
 #include "tests/support/catch.h"
 
 namespace drun::rendezvous {

@@ -1,6 +1,6 @@
 // PBS, LSF and Kubernetes, by their documents.
 #include "launcher/engines/detect.h"
-#include "launcher/engines/foreign.h"
+#include "launcher/engines/engine_variables.h"
 #include "launcher/engines/host_file.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_surroundings.h"

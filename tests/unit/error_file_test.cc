@@ -1,4 +1,4 @@
-#include "agent/error_file.h"
+#include "agent/output/error_file.h"
 
 #include <nlohmann/json.hpp>
 

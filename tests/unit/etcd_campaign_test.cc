@@ -1,5 +1,5 @@
 // One agent's campaign, call by call, with an etcd that answers as the test says.
-#include "rendezvous/etcd/campaign.h"
+#include "rendezvous/leader/etcd_election.h"
 #include "tests/support/catch.h"
 #include "tests/support/model_etcd.h"
 

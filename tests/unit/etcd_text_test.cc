@@ -1,9 +1,9 @@
 // etcd's JSON and what the job's keys hold, as text.
 #include <nlohmann/json.hpp>
 
-#include "rendezvous/base64.h"
-#include "rendezvous/etcd/gateway_text.h"
-#include "rendezvous/etcd/record_text.h"
+#include "rendezvous/base/text.h"
+#include "rendezvous/leader/etcd_json.h"
+#include "rendezvous/leader/etcd_record.h"
 #include "tests/support/catch.h"
 
 namespace drun::rendezvous::etcd {

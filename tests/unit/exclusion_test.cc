@@ -1,5 +1,5 @@
 // Nodes whose workers fail again and again, and what becomes of an elastic job with them.
-#include "rendezvous/round/exclusion.h"
+#include "rendezvous/job/exclusion.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"

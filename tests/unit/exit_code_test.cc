@@ -1,4 +1,4 @@
-#include "launcher/exit_code.h"
+#include "launcher/report/exit_code.h"
 
 #include <cerrno>
 #include <csignal>

@@ -1,4 +1,4 @@
-#include "agent/exit_status.h"
+#include "agent/process/exit_status.h"
 
 #include <csignal>
 

@@ -1,8 +1,8 @@
-#include "rendezvous/round/failure_list.h"
+#include "rendezvous/protocol/failure_list.h"
 
 #include <algorithm>
 
-#include "rendezvous/control_wire.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/messages.h"
 

@@ -1,8 +1,8 @@
-#include "agent/gang.h"
+#include "agent/supervise/worker_group.h"
 
 #include <random>
 
-#include "rendezvous/overloaded.h"
+#include "rendezvous/base/result.h"
 #include "tests/support/catch.h"
 
 namespace drun::agent::gang {

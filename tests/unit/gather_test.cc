@@ -2,8 +2,8 @@
 #include <map>
 #include <random>
 
-#include "agent/output/gather/line_sender.h"
-#include "rendezvous/lines/line_desk.h"
+#include "agent/output/log_uplink.h"
+#include "rendezvous/coordinator/log_collector.h"
 #include "tests/support/catch.h"
 
 namespace drun::agent {

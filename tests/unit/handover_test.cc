@@ -1,5 +1,5 @@
 // A coordinator whose own agent gets a signal, where another could coordinate.
-#include "rendezvous/round/round.h"
+#include "rendezvous/coordinator/round.h"
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"
 

@@ -1,7 +1,7 @@
 #include <functional>
 
 #include "agent/hang/hang.h"
-#include "agent/ras/place.h"
+#include "agent/nccl_ras/ras_service.h"
 #include "tests/support/catch.h"
 
 namespace drun::agent::hang {

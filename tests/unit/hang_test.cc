@@ -3,12 +3,12 @@
 #include <cstring>
 #include <functional>
 
-#include "agent/hang/pulse_text.h"
+#include "agent/hang/heartbeat_files.h"
 #include "drun/backend.h"
-#include "rendezvous/pulse_page.h"
+#include "rendezvous/base/pulse_page.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
-#include "worker_lib/pulse.h"
+#include "worker_lib/core/pulse.h"
 
 namespace drun::agent::hang {
 namespace {

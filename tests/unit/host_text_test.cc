@@ -1,4 +1,4 @@
-#include "launcher/host_text.h"
+#include "launcher/facts/host_text.h"
 
 #include "tests/support/catch.h"
 

@@ -1,8 +1,8 @@
 // --nnodes=MIN:MAX with --hosts: who may coordinate the job, and what the agents are told.
-#include "launcher/hosts/elastic_plan.h"
+#include "launcher/plan/host_plan.h"
 
-#include "launcher/hosts/host_plan_text.h"
-#include "launcher/plan.h"
+#include "launcher/plan/host_plan_text.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

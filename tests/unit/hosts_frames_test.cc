@@ -1,9 +1,8 @@
 // The channel from a remote agent to the starter: preamble and frames, and workers' lines in them.
-#include "agent/host_channel.h"
+#include "agent/output/host_channel.h"
 
 #include <random>
 
-#include "agent/output/gather/line_frames.h"
 #include "tests/support/catch.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/taken_apart.h"

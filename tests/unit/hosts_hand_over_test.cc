@@ -1,4 +1,4 @@
-#include "launcher/hosts/hand_over.h"
+#include "launcher/remote/agent_protocol.h"
 
 #include <random>
 

@@ -1,8 +1,7 @@
-#include "launcher/hosts/launching.h"
+#include "launcher/remote/launch_machine.h"
 
 #include <csignal>
 
-#include "launcher/hosts/launch_end.h"
 #include "tests/support/catch.h"
 
 namespace drun::hosts {

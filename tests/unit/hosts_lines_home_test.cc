@@ -1,8 +1,8 @@
 // Where the log files of a job over ssh are.
-#include "launcher/hosts/lines_home.h"
+#include "launcher/plan/lines_home.h"
 
-#include "launcher/hosts/host_plan.h"
-#include "launcher/hosts/host_plan_text.h"
+#include "launcher/plan/host_plan.h"
+#include "launcher/plan/host_plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

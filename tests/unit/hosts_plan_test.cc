@@ -1,11 +1,11 @@
 // From a command line with --hosts to what each host's ssh and agent are told.
-#include "launcher/hosts/host_plan.h"
+#include "launcher/plan/host_plan.h"
 
 #include <nlohmann/json.hpp>
 
-#include "agent/command.h"
-#include "launcher/hosts/host_plan_text.h"
-#include "launcher/plan.h"
+#include "agent/process/command.h"
+#include "launcher/plan/host_plan_text.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

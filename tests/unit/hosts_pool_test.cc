@@ -1,5 +1,4 @@
-#include "launcher/hosts/host_item.h"
-#include "launcher/hosts/pool.h"
+#include "launcher/plan/host_pool.h"
 #include "tests/support/catch.h"
 #include "tests/support/results.h"
 

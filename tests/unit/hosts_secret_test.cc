@@ -1,8 +1,8 @@
 // A job on other machines has a secret without anybody's doing.
 #include <algorithm>
 
-#include "launcher/hosts/host_plan.h"
-#include "launcher/hosts/host_plan_text.h"
+#include "launcher/plan/host_plan.h"
+#include "launcher/plan/host_plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

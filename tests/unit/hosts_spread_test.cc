@@ -1,4 +1,4 @@
-#include "launcher/hosts/spread.h"
+#include "launcher/plan/host_spread.h"
 
 #include "tests/support/catch.h"
 

@@ -1,9 +1,9 @@
 // Branches of a job over ssh, and the messages between a starter and a relay.
-#include "launcher/hosts/tree_plan.h"
+#include "launcher/plan/host_plan.h"
 
 #include <random>
 
-#include "launcher/hosts/relay_wire.h"
+#include "launcher/remote/agent_protocol.h"
 #include "tests/support/catch.h"
 #include "tests/support/random_bytes.h"
 

@@ -1,10 +1,10 @@
 // A coordinator that takes over from one that was lost.
-#include "rendezvous/round/inheritance.h"
+#include "rendezvous/coordinator/takeover.h"
 
 #include <algorithm>
 
-#include "rendezvous/control_wire.h"
-#include "rendezvous/round/census_of.h"
+#include "rendezvous/coordinator/census_summary.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/round_driver.h"
 

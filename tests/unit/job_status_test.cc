@@ -1,8 +1,8 @@
-#include "agent/job_status.h"
+#include "agent/status/node_status.h"
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/job_text.h"
+#include "launcher/report/job_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/messages.h"
 

@@ -1,10 +1,9 @@
-#include "agent/output/json_lines.h"
+#include "agent/output/line_format.h"
 
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "agent/output/line_form.h"
-#include "rendezvous/base64.h"
+#include "rendezvous/base/text.h"
 #include "tests/support/catch.h"
 
 namespace drun::agent {

@@ -1,4 +1,4 @@
-#include "agent/output/label.h"
+#include "agent/output/line_format.h"
 
 #include "tests/support/catch.h"
 

@@ -1,6 +1,5 @@
-#include "agent/output/line_filter.h"
-
 #include "agent/output/line_buffer.h"
+
 #include "tests/support/catch.h"
 
 namespace drun::agent {

@@ -1,4 +1,4 @@
-#include "rendezvous/log_limit.h"
+#include "rendezvous/base/log.h"
 
 #include "tests/support/catch.h"
 

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "agent/event.h"
-#include "agent/node_status.h"
 #include "agent/stacks/evidence_json.h"
-#include "launcher/status_text.h"
+#include "agent/status/events.h"
+#include "agent/status/node_status.h"
+#include "launcher/report/status_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/messages.h"
 

@@ -1,5 +1,5 @@
 // A member between its agent, who asks how the job is, and the coordinator.
-#include "rendezvous/member/member_census.h"
+#include "rendezvous/member/member.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/member_driver.h"

@@ -1,6 +1,6 @@
 #include <set>
 
-#include "rendezvous/control_wire.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/member_driver.h"
 

@@ -1,5 +1,5 @@
 // A member of a job with several endpoints.
-#include "rendezvous/member/member_seats.h"
+#include "rendezvous/member/member.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/member_driver.h"

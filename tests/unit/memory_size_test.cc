@@ -1,4 +1,4 @@
-#include "launcher/memory_size.h"
+#include "launcher/cli/option_values.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/engines/number_list.h"
+#include "launcher/engines/host_list.h"
 
 #include <random>
 #include <set>

@@ -1,4 +1,4 @@
-#include "rendezvous/round/numbering.h"
+#include "rendezvous/coordinator/node_numbering.h"
 
 #include <algorithm>
 #include <random>

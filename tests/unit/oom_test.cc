@@ -1,4 +1,4 @@
-#include "agent/oom.h"
+#include "agent/process/out_of_memory.h"
 
 #include "tests/support/catch.h"
 

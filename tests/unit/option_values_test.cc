@@ -1,4 +1,4 @@
-#include "launcher/option_values.h"
+#include "launcher/cli/option_values.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "rendezvous/pending_connections.h"
+#include "rendezvous/net/pending_connections.h"
 
 #include <random>
 #include <vector>

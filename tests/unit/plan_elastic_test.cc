@@ -1,9 +1,9 @@
-#include "launcher/plan_elastic.h"
+#include "launcher/plan/rendezvous.h"
 
 #include <algorithm>
 
-#include "launcher/plan.h"
-#include "launcher/plan_text.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

@@ -1,10 +1,10 @@
 // What the engine says and what the user says become one plan.
-#include "launcher/plan_engine.h"
+#include "launcher/plan/engine.h"
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/plan.h"
-#include "launcher/plan_text.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 #include "tests/support/variables.h"

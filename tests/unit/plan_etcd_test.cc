@@ -1,7 +1,7 @@
-#include "launcher/plan_etcd.h"
+#include "launcher/plan/etcd.h"
 
-#include "launcher/plan.h"
-#include "launcher/plan_text.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/plan_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

@@ -1,5 +1,5 @@
 // The plan of where lines go: gathered, with times, shown while nodes join.
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

@@ -1,6 +1,6 @@
-#include "launcher/placement/plan_placement.h"
+#include "launcher/plan/placement.h"
 
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

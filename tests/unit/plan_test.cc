@@ -1,10 +1,10 @@
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 
 #include <cerrno>
 #include <csignal>
 #include <map>
 
-#include "launcher/plan_program.h"
+#include "launcher/plan/program.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

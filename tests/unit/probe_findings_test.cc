@@ -1,10 +1,9 @@
 // What drun doctor makes of what all nodes have told.
-#include "worker_lib/probe/findings.h"
+#include "worker_lib/tools/probe/findings.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/probe_reports.h"
-#include "worker_lib/probe/table.h"
-#include "worker_lib/probe/words.h"
+#include "worker_lib/tools/probe/table.h"
 
 namespace drun::probe {
 namespace {

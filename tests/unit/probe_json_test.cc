@@ -3,9 +3,9 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/probe_reports.h"
-#include "worker_lib/probe/facts_json.h"
-#include "worker_lib/probe/pairs.h"
-#include "worker_lib/probe/task.h"
+#include "worker_lib/tools/probe/examine.h"
+#include "worker_lib/tools/probe/facts_json.h"
+#include "worker_lib/tools/probe/pair_rate.h"
 
 #include <nlohmann/json.hpp>
 

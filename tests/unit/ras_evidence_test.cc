@@ -1,5 +1,5 @@
+#include "agent/hang/worker_evidence.h"
 #include "agent/stacks/evidence_json.h"
-#include "agent/stacks/worker_evidence.h"
 #include "tests/support/catch.h"
 
 namespace drun::agent {

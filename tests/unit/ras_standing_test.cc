@@ -1,4 +1,4 @@
-#include "agent/ras/standing.h"
+#include "agent/nccl_ras/ras_standing.h"
 
 #include "tests/support/catch.h"
 

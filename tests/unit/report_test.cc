@@ -1,10 +1,10 @@
-#include "launcher/report.h"
+#include "launcher/report/report.h"
 
 #include <cerrno>
 #include <csignal>
 
 #include "agent/wall_time.h"
-#include "launcher/report_words.h"
+#include "launcher/base/words.h"
 #include "tests/support/catch.h"
 #include "tests/support/messages.h"
 

@@ -1,4 +1,4 @@
-#include "rendezvous/round/restart_policy.h"
+#include "rendezvous/job/restart_policy.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/restart_values.h"
+#include "launcher/cli/option_values.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "rendezvous/result.h"
+#include "rendezvous/base/result.h"
 
 #include <cerrno>
 

@@ -1,4 +1,4 @@
-#include "rendezvous/round/roll_call.h"
+#include "rendezvous/protocol/membership_text.h"
 
 #include "tests/support/catch.h"
 

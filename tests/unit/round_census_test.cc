@@ -1,6 +1,6 @@
 // How a job is, asked on any of its nodes.
-#include "rendezvous/control_wire.h"
-#include "rendezvous/round/census_of.h"
+#include "rendezvous/coordinator/census_summary.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"
 

@@ -2,9 +2,9 @@
 #include <random>
 #include <set>
 
-#include "rendezvous/control_wire.h"
-#include "rendezvous/round/hang_verdict.h"
-#include "rendezvous/round/looking.h"
+#include "rendezvous/coordinator/hang_verdict.h"
+#include "rendezvous/coordinator/node_queries.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/round_driver.h"
 

@@ -1,9 +1,9 @@
-#include "rendezvous/round/round.h"
+#include "rendezvous/coordinator/round.h"
 
 #include <algorithm>
 #include <functional>
 
-#include "rendezvous/control_wire.h"
+#include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
 #include "tests/support/round_driver.h"
 

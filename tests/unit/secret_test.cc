@@ -1,8 +1,8 @@
-#include "rendezvous/secret.h"
+#include "rendezvous/net/secret.h"
 
-#include "launcher/plan.h"
-#include "launcher/plan_text.h"
-#include "rendezvous/member_addresses.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/plan_text.h"
+#include "rendezvous/net/member_addresses.h"
 #include "tests/support/catch.h"
 
 namespace drun {

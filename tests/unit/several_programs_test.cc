@@ -1,14 +1,14 @@
 // Several programs in one job: from the line to what each worker is.
 #include <nlohmann/json.hpp>
 
-#include "agent/worker_command.h"
-#include "launcher/hosts/host_plan.h"
-#include "launcher/hosts/host_plan_text.h"
-#include "launcher/plan.h"
-#include "launcher/plan_text.h"
-#include "launcher/programs/parse_programs.h"
-#include "launcher/programs/pass_on.h"
-#include "launcher/programs/settle_programs.h"
+#include "agent/supervise/worker_command.h"
+#include "launcher/cli/parse_programs.h"
+#include "launcher/plan/host_plan.h"
+#include "launcher/plan/host_plan_text.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/plan_text.h"
+#include "launcher/plan/program_words.h"
+#include "launcher/plan/programs.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
 

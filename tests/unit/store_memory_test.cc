@@ -1,10 +1,8 @@
 // What a store's clients may make it keep.
-#include "rendezvous/store/memory.h"
+#include "rendezvous/store/store.h"
 
 #include <random>
 
-#include "rendezvous/store/encode.h"
-#include "rendezvous/store/store.h"
 #include "rendezvous/store/wire.h"
 #include "tests/support/catch.h"
 

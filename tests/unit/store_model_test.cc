@@ -3,9 +3,9 @@
 #include <optional>
 #include <set>
 
-#include "rendezvous/overloaded.h"
-#include "rendezvous/store/encode.h"
+#include "rendezvous/base/result.h"
 #include "rendezvous/store/store.h"
+#include "rendezvous/store/wire.h"
 #include "tests/support/answer_bytes.h"
 #include "tests/support/catch.h"
 #include "tests/support/store_requests.h"

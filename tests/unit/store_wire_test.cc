@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <random>
 
-#include "rendezvous/store/encode.h"
 #include "tests/support/catch.h"
 #include "tests/support/store_fuzz.h"
 #include "tests/support/store_requests.h"

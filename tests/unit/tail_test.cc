@@ -1,4 +1,4 @@
-#include "agent/output/tail.h"
+#include "agent/output/worker_stream.h"
 
 #include "tests/support/catch.h"
 

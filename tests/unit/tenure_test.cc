@@ -1,5 +1,5 @@
 // What an elected coordinator does at once, and what it holds back.
-#include "rendezvous/election/tenure.h"
+#include "rendezvous/coordinator/round_fence.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/placement/visible_gpus.h"
+#include "launcher/facts/visible_gpus.h"
 
 #include "tests/support/catch.h"
 

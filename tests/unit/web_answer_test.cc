@@ -1,8 +1,8 @@
-#include "agent/web/answer.h"
+#include "agent/http/answers.h"
 
 #include <stdexcept>
 
-#include "agent/web/metrics_text.h"
+#include "agent/http/metrics.h"
 #include "tests/support/catch.h"
 #include "tests/support/messages.h"
 

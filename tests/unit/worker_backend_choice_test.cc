@@ -1,5 +1,5 @@
 #include "tests/support/catch.h"
-#include "worker_lib/backends.h"
+#include "worker_lib/core/backends.h"
 
 namespace drun::worker {
 

@@ -6,9 +6,9 @@
 #include "tests/support/catch.h"
 #include "tests/support/collective_model.h"
 #include "tests/support/memory_mesh.h"
-#include "worker_lib/p2p/agree.h"
-#include "worker_lib/p2p/p2p_collectives.h"
-#include "worker_lib/signature.h"
+#include "worker_lib/algorithms/collectives.h"
+#include "worker_lib/algorithms/debug_check.h"
+#include "worker_lib/base/signature.h"
 
 namespace drun::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "agent/worker_command.h"
+#include "agent/supervise/worker_command.h"
 
 #include <algorithm>
 #include <set>

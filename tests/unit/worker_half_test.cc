@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "worker_lib/reduce.h"
+#include "worker_lib/math/reduce.h"
 
 namespace drun::worker {
 namespace {

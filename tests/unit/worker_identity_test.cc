@@ -2,7 +2,6 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/variables.h"
-#include "worker_lib/start/engines.h"
 
 namespace drun::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker_lib/mesh_layout.h"
+#include "worker_lib/core/device_mesh.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "worker_lib/reduce.h"
+#include "worker_lib/math/reduce.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "worker_lib/p2p/tree.h"
+#include "worker_lib/algorithms/exchange.h"
 
 namespace drun::worker {
 namespace {

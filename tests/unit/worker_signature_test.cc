@@ -1,4 +1,4 @@
-#include "worker_lib/signature.h"
+#include "worker_lib/base/signature.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "rendezvous/world.h"
+#include "rendezvous/job/world.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/variables.h"

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/guardian.h"
-#include "agent/signals.h"
-#include "agent/workers.h"
+#include "agent/process/guardian.h"
+#include "agent/process/signals.h"
+#include "agent/supervise/workers.h"
 
 namespace {
 

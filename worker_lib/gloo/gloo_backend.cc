@@ -2,13 +2,13 @@
 
 #include <vector>
 
+#include "worker_lib/algorithms/collectives.h"
+#include "worker_lib/algorithms/debug_check.h"
+#include "worker_lib/algorithms/exchange.h"
+#include "worker_lib/algorithms/message_tags.h"
+#include "worker_lib/base/signature.h"
 #include "worker_lib/gloo/gloo_mesh.h"
 #include "worker_lib/gloo/gloo_messages.h"
-#include "worker_lib/p2p/agree.h"
-#include "worker_lib/p2p/exchange.h"
-#include "worker_lib/p2p/p2p_collectives.h"
-#include "worker_lib/p2p/slots.h"
-#include "worker_lib/signature.h"
 
 namespace drun::worker {
 namespace {

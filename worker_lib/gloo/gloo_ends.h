@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "drun/backend.h"
-#include "rendezvous/unique_fd.h"
-#include "worker_lib/threads.h"
+#include "rendezvous/base/unique_fd.h"
+#include "worker_lib/base/threads.h"
 
 namespace drun::worker {
 

@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "worker_lib/deadline.h"
+#include "worker_lib/base/deadline.h"
+#include "worker_lib/base/signals.h"
+#include "worker_lib/base/signature.h"
 #include "worker_lib/gloo/awake_device.h"
 #include "worker_lib/gloo/gloo_ends.h"
 #include "worker_lib/gloo/store_for_gloo.h"
-#include "worker_lib/signals.h"
-#include "worker_lib/signature.h"
 
 namespace drun::worker {
 namespace {

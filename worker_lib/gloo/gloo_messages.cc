@@ -3,8 +3,8 @@
 #include <array>
 #include <cstring>
 
-#include "worker_lib/p2p/slots.h"
-#include "worker_lib/signature.h"
+#include "worker_lib/algorithms/message_tags.h"
+#include "worker_lib/base/signature.h"
 
 namespace drun::worker {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "drun/key_store.h"
-#include "worker_lib/deadline.h"
+#include "worker_lib/base/deadline.h"
 
 namespace drun::worker {
 

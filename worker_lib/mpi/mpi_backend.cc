@@ -8,9 +8,9 @@
 #include <cstdlib>
 
 #include "drun/mpi.h"
+#include "worker_lib/base/signature.h"
+#include "worker_lib/math/reduce.h"
 #include "worker_lib/mpi/mpi_types.h"
-#include "worker_lib/reduce.h"
-#include "worker_lib/signature.h"
 
 namespace drun {
 namespace worker::mpi {

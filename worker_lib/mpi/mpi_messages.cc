@@ -2,9 +2,9 @@
 // threads may receive from one rank at the same time.
 #include <array>
 
+#include "worker_lib/base/signature.h"
 #include "worker_lib/mpi/mpi_backend.h"
 #include "worker_lib/mpi/mpi_types.h"
-#include "worker_lib/signature.h"
 
 namespace drun::worker::mpi {
 namespace {

@@ -3,7 +3,7 @@
 //
 // Source:  nccl.h of 2.14 to 2.28 and cuda.h of CUDA 11 to 13; where these headers are installed a
 //          test compares every line of this one with them.
-// Owner:   handles are what the libraries say; see cuda.h and line.h.
+// Owner:   handles are what the libraries say; see cuda.h and communicator.h.
 #pragma once
 
 #include <climits>

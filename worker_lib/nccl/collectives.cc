@@ -2,9 +2,9 @@
 
 #include <cstddef>
 
+#include "worker_lib/algorithms/exchange.h"
 #include "worker_lib/nccl/library.h"
 #include "worker_lib/nccl/types.h"
-#include "worker_lib/p2p/parts.h"
 
 namespace drun::worker {
 namespace {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "drun/backend.h"
-#include "worker_lib/nccl/line.h"
+#include "worker_lib/nccl/communicator.h"
 
 namespace drun::worker {
 

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <string>
 
+#include "worker_lib/base/signature.h"
 #include "worker_lib/nccl/library.h"
 #include "worker_lib/nccl/types.h"
-#include "worker_lib/signature.h"
 
 namespace drun::worker {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "drun/backend.h"
-#include "worker_lib/nccl/lines.h"
+#include "worker_lib/nccl/communicators.h"
 
 namespace drun::worker {
 

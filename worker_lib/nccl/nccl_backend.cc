@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "worker_lib/base/signature.h"
 #include "worker_lib/nccl/collectives.h"
+#include "worker_lib/nccl/communicators.h"
 #include "worker_lib/nccl/library.h"
-#include "worker_lib/nccl/lines.h"
 #include "worker_lib/nccl/messages.h"
 #include "worker_lib/nccl/types.h"
-#include "worker_lib/signature.h"
 
 namespace drun::worker {
 namespace {

@@ -5,10 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "worker_lib/node/node_layout.h"
-#include "worker_lib/p2p/parts.h"
-#include "worker_lib/reduce.h"
-#include "worker_lib/signature.h"
+#include "worker_lib/algorithms/exchange.h"
+#include "worker_lib/base/signature.h"
+#include "worker_lib/math/reduce.h"
 
 namespace drun::worker {
 namespace {

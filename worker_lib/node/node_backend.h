@@ -1,3 +1,54 @@
+// core. Which ranks of a group are on which node, and who leads each.
+// Owner:  a value.   Thread: any.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "drun/backend.h"
+
+namespace drun::worker {
+
+class NodeLayout {
+ public:
+  // `node_of`: of each rank; nodes are numbered from 0 by their first ranks.
+  explicit NodeLayout(std::vector<int> node_of) : node_of_(std::move(node_of)) {
+    const int last = node_of_.empty() ? -1 : *std::max_element(node_of_.begin(), node_of_.end());
+    ranks_of_.resize(static_cast<std::size_t>(last + 1));
+    for (std::size_t rank = 0; rank < node_of_.size(); ++rank) {
+      std::vector<int>& ranks = ranks_of_[static_cast<std::size_t>(node_of_[rank])];
+      local_rank_of_.push_back(static_cast<int>(ranks.size()));
+      ranks.push_back(static_cast<int>(rank));
+    }
+  }
+
+  int nodes() const { return static_cast<int>(ranks_of_.size()); }
+  int size() const { return static_cast<int>(node_of_.size()); }
+  int node_of(int rank) const { return node_of_[static_cast<std::size_t>(rank)]; }
+  int local_rank_of(int rank) const { return local_rank_of_[static_cast<std::size_t>(rank)]; }
+  // Ascending; the first one leads.
+  const std::vector<int>& ranks_of(int node) const {
+    return ranks_of_[static_cast<std::size_t>(node)];
+  }
+  std::vector<int> leaders() const {
+    std::vector<int> all;
+    for (const std::vector<int>& ranks : ranks_of_) all.push_back(ranks.front());
+    return all;
+  }
+  // The ranks of each node follow each other.
+  bool is_contiguous() const { return std::is_sorted(node_of_.begin(), node_of_.end()); }
+
+ private:
+  std::vector<int> node_of_;
+  std::vector<int> local_rank_of_;
+  std::vector<std::vector<int>> ranks_of_;
+};
+
+}  // namespace drun::worker
+
 // core. Two backends as one: what goes fast within a node does so, and between nodes only one rank
 // of each, its leader (the lowest), takes part.
 //
@@ -13,11 +64,6 @@
 // Sequence: a backend is given numbers of its own, different for each collective it does, but with
 //          gaps.
 // Store:   each backend has a prefix of its own.
-#pragma once
-
-#include <memory>
-
-#include "drun/backend.h"
 
 namespace drun::worker {
 

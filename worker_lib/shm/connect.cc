@@ -10,10 +10,10 @@
 #include <string>
 #include <utility>
 
-#include "worker_lib/deadline.h"
-#include "worker_lib/shm/mapping.h"
-#include "worker_lib/shm/socket.h"
-#include "worker_lib/signature.h"
+#include "worker_lib/base/deadline.h"
+#include "worker_lib/base/signature.h"
+#include "worker_lib/base/unix_socket.h"
+#include "worker_lib/shm/segment.h"
 
 namespace drun::worker::shm {
 namespace {

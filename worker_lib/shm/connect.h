@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "drun/backend.h"
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/unique_fd.h"
 #include "worker_lib/shm/cores.h"
 
 namespace drun::worker::shm {

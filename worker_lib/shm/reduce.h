@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "drun/backend.h"
-#include "worker_lib/reduce.h"
+#include "worker_lib/math/reduce.h"
 
 namespace drun::worker::shm {
 

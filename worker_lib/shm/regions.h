@@ -15,8 +15,8 @@
 #include <optional>
 #include <vector>
 
-#include "rendezvous/unique_fd.h"
-#include "worker_lib/shm/mapping.h"
+#include "rendezvous/base/unique_fd.h"
+#include "worker_lib/shm/segment.h"
 
 namespace drun::worker::shm {
 

@@ -1,14 +1,152 @@
-// core. The memory that the ranks of a group share, as its parts.
+// core. What lies where in the memory that the ranks of a group share.
 //
-// Owner:   keeps the mapping alive; copies look at the same memory.   Thread: any.
+//     alarm | lost | bells: two a rank | homes | stations: two a rank | rings: one for each rank to
+//     each
+//
+// Bytes:   all zero is how it begins. Only what is used is ever touched: 8 ranks have 25 MB of
+//          addresses, and a few pages while they only count.
+// Thread:  words are changed by all processes at once; what is said with each type orders the rest.
 #pragma once
 
+#include <atomic>
 #include <cassert>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
-#include "worker_lib/shm/layout.h"
-#include "worker_lib/shm/mapping.h"
+#include "rendezvous/base/unique_fd.h"
+#include "worker_lib/base/signature.h"
+
+namespace drun::worker::shm {
+
+using Word = std::atomic<std::uint32_t>;
+using LongWord = std::atomic<std::uint64_t>;
+// Between processes there is no lock that the library could hide in an atomic.
+static_assert(Word::is_always_lock_free && LongWord::is_always_lock_free);
+static_assert(sizeof(Word) == 4 && sizeof(LongWord) == 8);
+
+constexpr std::size_t kLineBytes = 64;
+
+// See alarm.h.
+struct alignas(kLineBytes) AlarmWords {
+  Word changes;  // of all words of the alarm, ever
+  Word reason;
+};
+
+// What a rank sleeps at; see wait.h.
+struct alignas(kLineBytes) Bell {
+  Word rings;
+  Word sleepers;
+};
+
+// Where a rank's own memory is found; see peer_memory.h.
+struct alignas(kLineBytes) Home {
+  LongWord token;    // written last
+  LongWord address;  // of the token, in that process
+  Word pid;
+};
+
+// What a rank shows the others in every second round (rounds.h). The payload comes right after, so
+// that a short one lies in the same cache line, and comes to the others with the stamp.
+struct alignas(kLineBytes / 2) Station {
+  Word stamp;                // the round that this is for, plus one; written last
+  std::uint32_t region = 0;  // where the caller's buffer lies, if all could reach it; 0: nowhere
+  std::uint64_t offset = 0;  // in the region, of this rank's part
+  Signature signature = {};
+};
+static_assert(sizeof(Station) == kLineBytes / 2);
+
+// Bytes from one rank to one other (ring.h); they come right after.
+struct RingEnds {
+  alignas(kLineBytes) LongWord written;  // by the sender, ever
+  Word wants_room;                       // the sender waits for some
+  alignas(kLineBytes) LongWord read;     // by the receiver, ever
+  LongWord settled;  // bytes of short messages that found their receiver, ever; messages.h
+};
+static_assert(sizeof(RingEnds) == 2 * kLineBytes);
+
+// A power of two, as sizes of data often are: so their last turn is a full one.
+constexpr std::size_t kPayloadBytes = 512 * 1024;
+constexpr std::size_t kStationBytes = kPayloadBytes + 4096;  // whole pages
+constexpr std::size_t kRingBytes = 256 * 1024;               // a power of two
+
+// Where a group of `size` ranks finds them: distances from the beginning.
+class Layout {
+ public:
+  explicit Layout(int size) : size_(static_cast<std::size_t>(size)) {}
+
+  static constexpr std::size_t alarm() { return 0; }
+  // A word for each rank whose process has ended.
+  static std::size_t lost(int rank) { return sizeof(AlarmWords) + at(rank) * sizeof(Word); }
+  // At which a rank is told of others' rounds, and of messages.
+  std::size_t round_bell(int rank) const { return bells() + at(rank) * sizeof(Bell); }
+  std::size_t message_bell(int rank) const { return round_bell(rank) + size_ * sizeof(Bell); }
+  std::size_t home(int rank) const { return homes() + at(rank) * sizeof(Home); }
+  std::size_t station(int rank, std::uint32_t round) const {
+    return stations() + (at(rank) * 2 + round % 2) * kStationBytes;
+  }
+  std::size_t ring(int from, int to) const {
+    return rings() + (at(from) * size_ + at(to)) * (sizeof(RingEnds) + kRingBytes);
+  }
+  std::size_t size_bytes() const {
+    return rings() + size_ * size_ * (sizeof(RingEnds) + kRingBytes);
+  }
+
+ private:
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  static std::size_t round_up(std::size_t bytes, std::size_t to) {
+    return (bytes + to - 1) / to * to;
+  }
+  std::size_t bells() const {
+    return round_up(sizeof(AlarmWords) + size_ * sizeof(Word), kLineBytes);
+  }
+  std::size_t homes() const { return bells() + 2 * size_ * sizeof(Bell); }
+  std::size_t stations() const {
+    constexpr std::size_t kPageBytes = 4096;
+    return round_up(homes() + size_ * sizeof(Home), kPageBytes);
+  }
+  std::size_t rings() const { return stations() + size_ * 2 * kStationBytes; }
+
+  std::size_t size_;
+};
+
+}  // namespace drun::worker::shm
+
+// edge. Memory that has no name in any file system: processes get it by its descriptor, and it is
+// gone when the last of them is.
+//
+// Errors:  throws BackendFailure (System).
+// Thread:  any.
+
+namespace drun::worker::shm {
+
+// All zero. It can grow but never shrink, so that no access to what was mapped can fail.
+UniqueFd create_memory(std::size_t size_bytes);
+void grow_memory(int fd, std::size_t size_bytes);
+
+// Owner:   a resource: unmapped when it goes.
+class Mapping {
+ public:
+  // `size_bytes` from `offset` of fd, which may be closed then.
+  Mapping(int fd, std::size_t offset, std::size_t size_bytes);
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t size_bytes() const { return size_bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_bytes_ = 0;
+};
+
+}  // namespace drun::worker::shm
+
+// core. The memory that the ranks of a group share, as its parts.
+//
+// Owner:   keeps the mapping alive; copies look at the same memory.   Thread: any.
 
 namespace drun::worker::shm {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "worker_lib/reduce.h"
+#include "worker_lib/math/reduce.h"
 #include "worker_lib/shm/alarm.h"
 #include "worker_lib/shm/collectives.h"
 #include "worker_lib/shm/messages.h"

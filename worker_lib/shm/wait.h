@@ -12,7 +12,7 @@
 
 #include "drun/backend.h"
 #include "worker_lib/shm/cores.h"
-#include "worker_lib/shm/layout.h"
+#include "worker_lib/shm/segment.h"
 
 namespace drun::worker::shm {
 

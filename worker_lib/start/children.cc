@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "drun/error.h"
-#include "rendezvous/result.h"
+#include "rendezvous/base/result.h"
 
 namespace drun::worker {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace drun::worker {
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "drun/error.h"
-#include "rendezvous/asio.h"
+#include "rendezvous/net/asio.h"
 #include "rendezvous/store/server.h"
-#include "worker_lib/threads.h"
+#include "worker_lib/base/threads.h"
 
 namespace drun::worker {
 namespace {

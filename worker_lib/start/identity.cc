@@ -1,10 +1,173 @@
 #include "worker_lib/start/identity.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <utility>
 #include <vector>
 
-#include "worker_lib/start/engines.h"
+namespace drun::worker {
+namespace {
+
+constexpr long kMost = 1L << 30;
+
+struct Names {
+  std::string_view engine;
+  bool is_mpi;
+  std::string_view rank;
+  std::string_view size;
+  std::string_view local_rank;
+  std::string_view local_size;
+};
+
+// PMIx has no variable but for the rank: the rest is asked of a server.
+constexpr std::array kNames = {
+    Names{"Open MPI", true, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    Names{"Hydra", true, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    Names{"PMIx", true, "PMIX_RANK", "(the number of ranks)", "(the local rank)",
+          "(the number of local ranks)"},
+    Names{"Slurm", false, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+          "SLURM_STEP_TASKS_PER_NODE"},
+};
+
+std::optional<long> number(std::string_view text) {
+  long value = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// The pseudo steps of Slurm, such as that of a batch script, have numbers from here on.
+constexpr long kFirstSpecialStep = 0xFFFFFFF0;
+
+std::string slurm_step(const Lookup& environment) {
+  std::string step = text_of(environment, "SLURM_STEP_ID");
+  if (step.empty()) step = text_of(environment, "SLURM_STEPID");
+  const std::optional<long> id = number(step);
+  return id && *id >= 0 && *id < kFirstSpecialStep ? step : "";
+}
+
+// Slurm's variables as if they were all of one kind, and nothing outside a step.
+std::optional<std::string> slurm_variable(const Lookup& environment, std::string_view name) {
+  if (slurm_step(environment).empty()) return std::nullopt;
+  if (name == "SLURM_STEP_NUM_TASKS") {
+    const std::string size = text_of(environment, name);
+    return size.empty() ? environment("SLURM_NTASKS") : size;
+  }
+  if (name != "SLURM_STEP_TASKS_PER_NODE") return environment(name);
+  std::string list = text_of(environment, name);
+  if (list.empty()) list = text_of(environment, "SLURM_TASKS_PER_NODE");
+  const std::optional<long> node = number(text_of(environment, "SLURM_NODEID"));
+  if (list.empty() || !node || *node < 0 || *node > kMost) return std::nullopt;
+  const std::optional<int> count = entry_of_counts(list, static_cast<int>(*node));
+  return count ? std::to_string(*count) : list;  // what it says is wrong then
+}
+
+class Reading {
+ public:
+  Reading(const Lookup& environment, const Names& names) : environment_(environment) {
+    report_.engine = names.engine;
+    report_.is_mpi = names.is_mpi;
+    Numbers& told = report_.told;
+    told.size = read(names.size, 1);
+    told.rank = read(names.rank, 0);
+    told.local_size = read(names.local_size, 1);
+    told.local_rank = read(names.local_rank, 0);
+    check(names.rank, told.rank, names.size, told.size);
+    check(names.local_rank, told.local_rank, names.local_size, told.local_size);
+    check(names.local_size, told.local_size ? std::optional(*told.local_size - 1) : std::nullopt,
+          names.size, told.size);
+  }
+  bool says_anything() const { return report_.told != Numbers{} || !report_.wrong.empty(); }
+  EngineReport report() && { return std::move(report_); }
+
+ private:
+  std::optional<int> read(std::string_view name, long least) {
+    const bool is_slurms = report_.engine == "Slurm";
+    const std::optional<std::string> text =
+        is_slurms ? slurm_variable(environment_, name) : environment_(name);
+    if (!text || text->empty()) {
+      report_.missing += (report_.missing.empty() ? "" : ", ") + std::string(name);
+      return std::nullopt;
+    }
+    const std::optional<long> value = number(*text);
+    if (value && *value >= least && *value <= kMost) return static_cast<int>(*value);
+    blame(std::string(name) + "=\"" + *text + "\": expected a whole number from " +
+          std::to_string(least) + " on");
+    return std::nullopt;
+  }
+  void check(std::string_view name, std::optional<int> value, std::string_view limit_name,
+             std::optional<int> limit) {
+    if (!value || !limit || *value < *limit) return;
+    blame(std::string(name) + " does not fit " + std::string(limit_name) + "=" +
+          std::to_string(*limit));
+  }
+  void blame(std::string sentence) {
+    if (report_.wrong.empty()) report_.wrong = std::move(sentence);
+  }
+
+  const Lookup& environment_;
+  EngineReport report_{};
+};
+
+std::string job_of(std::string_view engine, const Lookup& environment) {
+  if (engine == "Slurm") {
+    return text_of(environment, "SLURM_JOB_ID") + "." + slurm_step(environment);
+  }
+  if (engine != "Open MPI") return "";
+  const std::string job = text_of(environment, "PMIX_NAMESPACE");
+  return job.empty() ? text_of(environment, "OMPI_MCA_ess_base_jobid") : job;
+}
+
+}  // namespace
+
+std::optional<int> entry_of_counts(std::string_view list, int at) {
+  long passed = 0;
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(','), list.size());
+    std::string_view entry = list.substr(0, end);
+    list.remove_prefix(std::min(end + 1, list.size()));
+    long times = 1;
+    const std::size_t open = entry.find("(x");
+    if (open != std::string_view::npos) {
+      if (entry.back() != ')') return std::nullopt;
+      times = number(entry.substr(open + 2, entry.size() - open - 3)).value_or(0);
+      entry = entry.substr(0, open);
+    }
+    const long count = number(entry).value_or(0);
+    if (times < 1 || times > kMost || count < 1 || count > kMost) return std::nullopt;
+    passed += times;
+    if (at < passed) return static_cast<int>(count);
+  }
+  return std::nullopt;
+}
+
+bool is_outside_slurm_step(const Lookup& environment) {
+  return !text_of(environment, "SLURM_JOB_ID").empty() && slurm_step(environment).empty();
+}
+
+std::vector<EngineReport> read_engines(const Lookup& environment) {
+  std::vector<EngineReport> reports;
+  for (const Names& names : kNames) {
+    Reading reading(environment, names);
+    if (!reading.says_anything()) continue;
+    EngineReport report = std::move(reading).report();
+    report.job = job_of(report.engine, environment);
+    if (!report.is_mpi) {
+      const auto small = [&](const char* name, long otherwise) {
+        const long value = number(text_of(environment, name)).value_or(otherwise);
+        return static_cast<int>(std::clamp(value, 0L, kMost));
+      };
+      report.node_rank = small("SLURM_NODEID", 0);
+      report.node_count = std::max(small("SLURM_STEP_NUM_NODES", 1), 1);
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+}  // namespace drun::worker
 
 namespace drun::worker {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "rendezvous/result.h"
+#include "rendezvous/base/result.h"
 
 namespace drun::worker {
 

@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
-#include "rendezvous/bytes.h"
-#include "worker_lib/deadline.h"
+#include "rendezvous/base/bytes.h"
+#include "worker_lib/base/deadline.h"
 
 namespace drun::worker {
 namespace {

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "worker_lib/shm/socket.h"
+#include "worker_lib/base/unix_socket.h"
 
 namespace drun::worker {
 namespace {

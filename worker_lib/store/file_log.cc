@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "drun/error.h"
-#include "rendezvous/result.h"
+#include "rendezvous/base/result.h"
 
 namespace drun::worker {
 namespace {

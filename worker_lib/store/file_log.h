@@ -16,7 +16,7 @@
 #include <functional>
 #include <string>
 
-#include "rendezvous/unique_fd.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace drun::worker {
 

@@ -1,0 +1,152 @@
+#include "agent/http/server.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <cstddef>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace drun::agent::web {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+
+constexpr std::size_t kMostAtOnce = 32;
+constexpr std::uint32_t kMostHeaderBytes = 8 << 10;
+constexpr std::chrono::seconds kTimeForOne{5};
+
+}  // namespace
+
+// One request and its answer.
+struct Visit {
+  explicit Visit(tcp::socket socket) : stream(std::move(socket)) {
+    parser.header_limit(kMostHeaderBytes);
+    parser.body_limit(0);
+    stream.expires_after(kTimeForOne);
+  }
+  beast::tcp_stream stream;
+  beast::flat_buffer buffer{kMostHeaderBytes};
+  http::request_parser<http::empty_body> parser;
+  http::response<http::string_body> response;
+};
+
+class Server::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::io_context& io, Ask ask) : acceptor_(io), later_(io), ask_(std::move(ask)) {}
+
+  void open(const Endpoint& where) {
+    tcp::endpoint at(asio::ip::make_address(where.host), where.port);
+    const bool is_any = at.address() == asio::ip::address_v6::any();
+    error_code no_v6;
+    acceptor_.open(at.protocol(), no_v6);
+    if (no_v6 && is_any) {
+      at = tcp::endpoint(tcp::v4(), where.port);
+      acceptor_.open(at.protocol());
+    } else if (no_v6) {
+      throw boost::system::system_error(no_v6);
+    }
+    close_on_exec(acceptor_);
+    acceptor_.set_option(tcp::acceptor::reuse_address(true));
+    const int is_v6_alone = is_any ? 0 : 1;
+    if (at.protocol() == tcp::v6())
+      setsockopt(acceptor_.native_handle(), IPPROTO_IPV6, IPV6_V6ONLY, &is_v6_alone, sizeof(int));
+    acceptor_.bind(at);
+    acceptor_.listen();
+    port = acceptor_.local_endpoint().port();
+    accept();
+  }
+
+  void stop() {
+    error_code ignored;
+    acceptor_.close(ignored);
+    later_.cancel();
+    for (const auto& visit : std::exchange(visits_, {})) visit->stream.close();
+  }
+
+  std::uint16_t port = 0;
+
+ private:
+  using VisitPtr = std::shared_ptr<Visit>;
+
+  void accept() {
+    acceptor_.async_accept([self = shared_from_this()](const error_code& ec, tcp::socket socket) {
+      if (!self->acceptor_.is_open()) return;
+      if (ec) return self->accept_later();
+      close_on_exec(socket);
+      if (self->visits_.size() < kMostAtOnce) self->read(std::move(socket));
+      self->accept();
+    });
+  }
+
+  // No descriptors left, say: at once it would be the same again.
+  void accept_later() {
+    later_.expires_after(std::chrono::seconds(1));
+    later_.async_wait([self = shared_from_this()](const error_code& ec) {
+      if (!ec && self->acceptor_.is_open()) self->accept();
+    });
+  }
+
+  void read(tcp::socket socket) {
+    const auto visit = std::make_shared<Visit>(std::move(socket));
+    visits_.insert(visit);
+    http::async_read(visit->stream, visit->buffer, visit->parser,
+                     [self = shared_from_this(), visit](const error_code& ec, std::size_t) {
+                       ec ? self->end(visit) : self->answer(visit);
+                     });
+  }
+
+  void answer(const VisitPtr& visit) {
+    const auto& request = visit->parser.get();
+    const auto plain = [](auto text) { return std::string_view(text.data(), text.size()); };
+    Answer said = ask_(plain(request.method_string()), plain(request.target()));
+    auto& response = visit->response;
+    response.version(request.version());
+    response.result(said.code);
+    response.set(http::field::content_type, said.type);
+    response.set(http::field::cache_control, "no-store");
+    response.keep_alive(false);
+    response.content_length(said.body.size());
+    if (request.method() != http::verb::head) response.body() = std::move(said.body);
+    http::async_write(visit->stream, response,
+                      [self = shared_from_this(), visit](const error_code&, std::size_t) {
+                        error_code ignored;
+                        visit->stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+                        self->end(visit);
+                      });
+  }
+
+  void end(const VisitPtr& visit) { visits_.erase(visit); }
+
+  tcp::acceptor acceptor_;
+  asio::steady_timer later_;
+  Ask ask_;
+  std::set<VisitPtr> visits_;
+};
+
+Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const Endpoint& where, Ask ask) {
+  auto impl = std::make_shared<Impl>(io, std::move(ask));
+  try {
+    impl->open(where);
+  } catch (const boost::system::system_error& error) {
+    impl->stop();
+    return Error{ErrorCode::System, "cannot listen on port " + std::to_string(where.port) + " of " +
+                                        where.host +
+                                        " for --metrics-port: " + error.code().message() +
+                                        "; give another one, or 0 for any free one"};
+  }
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::~Server() { impl_->stop(); }
+
+std::uint16_t Server::port() const { return impl_->port; }
+
+}  // namespace drun::agent::web

@@ -1,0 +1,42 @@
+// edge. Answers HTTP on a port of its own while a job runs: --metrics-port. The one source that
+// includes Beast.
+//
+// Limits:  32 connections at a time, each with one request of at most 8 KiB and no body, for 5 s;
+//          further ones are closed unread.
+// Owner:   Agent; keeps the io_context running until stop().   Thread: the io_context's only.
+// Errors:  open: System where the port cannot be had, naming it and the remedy; Usage for an
+//          address that is not one of this host. Afterwards none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "agent/http/answers.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/net/asio.h"
+#include "rendezvous/net/endpoint.h"
+
+namespace drun::agent::web {
+
+class Server {
+ public:
+  using Ask = std::function<Answer(std::string_view method, std::string_view target)>;
+
+  // A numeric address; "::" is every address of both families, or of IPv4 where there is no IPv6.
+  // Port 0: a free one.
+  static Result<std::unique_ptr<Server>> open(asio::io_context& io, const Endpoint& where, Ask ask);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  std::uint16_t port() const;
+
+ private:
+  class Impl;
+  explicit Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;  // kept by its handlers until they have ended
+};
+
+}  // namespace drun::agent::web

@@ -1,0 +1,104 @@
+// core. The answer of NCCL's RAS service as JSON (NCCL 2.28.7 and later).
+//
+// Shape:   take() as bytes come; the report grows, and is whole once is_complete().
+// Fields:  communicators[]: hash, size, ranks[]: rank, host, pid, collective_counts{};
+//          missing_ranks[]: rank, host, pid, status: unresponsive, considered_dead. Others are
+//          passed over, and so is what is not of the type that it should be.
+// Owner:   a value in a fixed place; the report must outlive it.   Thread: any, one at a time.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/nccl_ras/ras_report.h"
+
+// core. JSON in pieces, cut anywhere: what is in it, as it comes, with nothing kept.
+//
+// Lenient: commas and colons are passed over. NCCL 2.28.7 and 2.28.9 leave out a comma where ranks
+//          are missing, just when it matters.
+// Limits:  32 levels, strings of 256 bytes; what is beyond is no JSON of ours.
+// Owner:   a value, with its listener outliving it.   Thread: any, one at a time.
+
+namespace drun::agent::ras {
+
+class JsonScanner {
+ public:
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    // `key`: in the object around it; empty in a list.
+    virtual void on_open(std::string_view key, bool is_list) = 0;
+    virtual void on_close() = 0;
+    // A string without its quotes, or a number or word as it stands.
+    virtual void on_value(std::string_view key, std::string_view value) = 0;
+  };
+
+  explicit JsonScanner(Listener& listener) : listener_(listener) {}
+
+  // False: it is no JSON, and nothing more is heard.
+  bool take(std::string_view bytes);
+
+  // The outermost value has been closed.
+  bool is_complete() const { return is_complete_; }
+
+ private:
+  enum class In { Between, String, Escape, Word };
+
+  bool step(char c);
+  bool step_between(char c);
+  bool step_string(char c);
+  bool open(bool is_list);
+  bool close(bool is_list);
+  bool end_text(bool is_string);
+
+  Listener& listener_;
+  In in_ = In::Between;
+  std::vector<bool> are_lists_{};  // the open ones, the innermost last
+  std::string text_{};
+  std::string key_{};
+  bool has_key_ = false;
+  bool is_complete_ = false;
+  bool is_broken_ = false;
+};
+
+}  // namespace drun::agent::ras
+
+namespace drun::agent::ras {
+
+class JsonAnswer final : JsonScanner::Listener {
+ public:
+  explicit JsonAnswer(Report& report) : scanner_(*this), report_(report) {}
+  JsonAnswer(const JsonAnswer&) = delete;
+  JsonAnswer& operator=(const JsonAnswer&) = delete;
+
+  // False: it is no such answer, or too large.
+  bool take(std::string_view bytes) { return scanner_.take(bytes) && !is_too_large_; }
+  bool is_complete() const { return scanner_.is_complete() && has_communicators_; }
+
+ private:
+  enum class Place { Top, Communicators, Communicator, Ranks, Rank, Counts, Missing, Other };
+
+  void on_open(std::string_view key, bool is_list) override;
+  void on_close() override;
+  void on_value(std::string_view key, std::string_view value) override;
+  Place place_of(std::string_view key, bool is_list) const;
+  void value_of_rank(std::string_view key, std::string_view value);
+  void end_rank();
+
+  JsonScanner scanner_;
+  Report& report_;
+  std::vector<Place> places_{};
+  bool has_communicators_ = false;
+  bool is_too_large_ = false;
+  std::size_t ranks_ = 0;
+
+  // The rank that is being read; in `missing_ranks` also how it is lost.
+  Rank rank_{};
+  bool is_missing_ = false;
+  bool is_unresponsive_ = false;
+  bool is_dead_ = false;
+};
+
+}  // namespace drun::agent::ras

@@ -1,0 +1,84 @@
+// edge. Which of our descriptors a child gets: 0, 1, 2 and those that this process was itself
+// started with. What drun has opened since reaches no child, marked close-on-exec or not.
+//
+//   at the start        0 1 2 | the user's | low low low ...     low: ours, to hand over: one slot
+//   by later            0 1 2 | the user's | low low low ... |   of four for each child that is
+//   a child copies `---------------------------------------' |   being started
+//                                                 pipes, sockets, pidfds ...
+//
+// A child shares our table when it is cloned (CLONE_FILES). Its first system call gives it a copy,
+// which holds only the low descriptors. A child that copied the whole table and
+// had exec close it again would pay for every descriptor of the workers before it: with 256 workers
+// four fifths of the time that their start took.
+//
+// Owner:   one per process, made before it opens what children must not have.
+// Thread:  any, one at a time.
+// Errors:  is_usable() is false where the kernel or a sandbox has no close_range(2), and where
+//          /proc cannot be read.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "rendezvous/base/unique_fd.h"
+
+// edge. How many descriptors a process may have. 256 workers' pipes or a thousand members do not
+// fit in the 1024 that most systems begin with; workers get what the user had, for programs that
+// use select(). Thread: any.
+
+namespace drun::agent {
+
+// Raises this process's soft limit to its hard one. Gives what it was before; absent when nothing
+// was changed.
+std::optional<std::uint64_t> raise_descriptor_limit();
+
+}  // namespace drun::agent
+
+namespace drun::agent {
+
+class ChildDescriptors {
+ public:
+  // Children that can be between clone and exec at one time. With their four descriptors each, and
+  // a few of the user's, they fit the 64 for which the kernel allocates no table.
+  static constexpr std::size_t kSlots = 12;
+  // A child's 0, 1 and 2, and one that exec closes (-1: none).
+  using Four = std::array<int, 4>;
+
+  ChildDescriptors();
+
+  struct Range {
+    unsigned first = 0;
+    unsigned last = 0;
+  };
+
+  bool is_usable() const { return !slots_.empty(); }
+  std::size_t slot_count() const { return slots_.size(); }
+
+  // The descriptors that the child of this slot must not have. The highest range, which has no end,
+  // comes first.
+  std::span<const Range> ours(std::size_t slot) const { return slots_[slot].ours; }
+  // Puts copies of the four into the slot; false: errno has the reason.
+  bool lay_out(std::size_t slot, const Four& fds) const;
+  Four laid_out(std::size_t slot) const;
+  // Closes what was laid out: a pipe has its end when nothing holds it.
+  void clear(std::size_t slot) const;
+
+ private:
+  struct Slot {
+    std::array<UniqueFd, 4> low;
+    std::vector<Range> ours;
+  };
+
+  UniqueFd null_;
+  std::vector<Slot> slots_;
+};
+
+// In a child that shares its parent's table: replaces it by a copy without `ours`. Makes raw system
+// calls only. Returns 0 or an errno.
+int leave_descriptors(std::span<const ChildDescriptors::Range> ours);
+
+}  // namespace drun::agent

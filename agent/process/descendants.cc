@@ -1,0 +1,184 @@
+#include "agent/process/descendants.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdint>
+#include <fstream>
+
+#include "rendezvous/base/unique_fd.h"
+
+namespace drun::agent {
+namespace {
+
+// The kernel's own limit on 64-bit machines (PID_MAX_LIMIT): 16 MiB of addresses, of which only the
+// pages of pids that exist are ever backed.
+constexpr std::size_t kPidLimit = 4 * 1024 * 1024;
+constexpr std::size_t kFoundLimit =
+    256 * 1024;  // processes below us; more are found by a next look
+
+template <typename T>
+T* map_zeroed(std::size_t count) {
+  void* memory = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
+}
+
+template <typename T>
+bool take_number(std::string_view& text, T& value) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+// `name` is relative to `directory`: "123/stat".
+bool read_stat(int directory, const char* name, ProcessStat& stat) {
+  const UniqueFd file(openat(directory, name, O_RDONLY | O_CLOEXEC));
+  if (!file) return false;
+  std::array<char, 512> text;
+  const ssize_t size = read(file.get(), text.data(), text.size());
+  return size > 0 && parse_stat({text.data(), static_cast<std::size_t>(size)}, stat);
+}
+
+bool read_stat_of(int pid, ProcessStat& stat) {
+  std::array<char, 32> name{"/proc/"};
+  char* end = std::to_chars(name.data() + 6, name.data() + 20, pid).ptr;
+  std::copy_n("/stat", 6, end);
+  return read_stat(AT_FDCWD, name.data(), stat);
+}
+
+// getdents64's record (getdents(2)); glibc's readdir allocates.
+struct DirectoryEntry {
+  std::uint64_t inode;
+  std::int64_t offset;
+  std::uint16_t size;
+  std::uint8_t type;
+  char name[1];
+};
+
+// Calls `visit` with every process that /proc shows.
+template <typename Visit>
+void for_each_process(const Visit& visit) {
+  const UniqueFd proc(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  alignas(DirectoryEntry) std::array<char, 32 * 1024> buffer;
+  while (true) {
+    const long size = syscall(SYS_getdents64, proc.get(), buffer.data(), buffer.size());
+    if (size <= 0) return;
+    for (std::size_t at = 0; at < static_cast<std::size_t>(size);) {
+      const auto* entry = reinterpret_cast<const DirectoryEntry*>(buffer.data() + at);
+      const std::string_view name(buffer.data() + at + offsetof(DirectoryEntry, name));
+      at += entry->size;
+      if (name.front() < '1' || name.front() > '9' || name.size() > 10) continue;
+      std::array<char, 32> path{};
+      std::copy_n("/stat", 5, std::copy(name.begin(), name.end(), path.begin()));
+      ProcessStat stat;
+      if (read_stat(proc.get(), path.data(), stat)) visit(stat);
+    }
+  }
+}
+
+// Not where /proc is covered, or shows the processes of another pid namespace.
+bool is_proc_ours(int self) {
+  std::array<char, 16> text;
+  const ssize_t size = readlink("/proc/self", text.data(), text.size());
+  int shown = 0;
+  if (size <= 0 || std::from_chars(text.data(), text.data() + size, shown).ec != std::errc())
+    return false;
+  return shown == self;
+}
+
+// parents[pid] is the parent's pid, 0 for who is not there. A line of parents ends at pid 1 or at
+// one that went away meanwhile; the count guards against a number reused in a circle.
+bool is_below(const int* parents, int pid, int top, std::span<const int> except) {
+  for (int steps = 0; pid > 0 && steps < 100'000; ++steps) {
+    if (std::find(except.begin(), except.end(), pid) != except.end()) return false;
+    pid = parents[pid];
+    if (pid == top) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool parse_stat(std::string_view text, ProcessStat& stat) {
+  ProcessStat parsed;
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string_view::npos || !take_number(text, parsed.pid)) return false;
+  text.remove_prefix(std::min(text.size(), text.rfind(')') + 1));
+  if (text.size() < 3 || text[0] != ' ') return false;
+  parsed.state = text[1];
+  text.remove_prefix(2);
+  if (!take_number(text, parsed.parent) || !take_number(text, parsed.group)) return false;
+  if (parsed.pid <= 0 || parsed.parent < 0) return false;
+  stat = parsed;
+  return true;
+}
+
+bool become_subreaper() { return prctl(PR_SET_CHILD_SUBREAPER, 1) == 0; }
+
+Descendants::Descendants(std::span<const int> except)
+    : found_(map_zeroed<ProcessStat>(kFoundLimit)) {
+  int* parents = map_zeroed<int>(kPidLimit);
+  std::size_t seen = 0;
+  const int self = getpid();
+  is_whole_ = found_ != nullptr && parents != nullptr && is_proc_ours(self);
+  if (is_whole_) {
+    // All are kept at first, then those below us moved to the front.
+    for_each_process([&](const ProcessStat& stat) {
+      const auto index = static_cast<std::size_t>(stat.pid);
+      const auto parent = static_cast<std::size_t>(stat.parent);
+      if (index >= kPidLimit || parent >= kPidLimit || seen >= kFoundLimit) return;
+      parents[index] = stat.parent;
+      found_[seen++] = stat;
+    });
+    for (std::size_t i = 0; i < seen; ++i)
+      if (is_below(parents, found_[i].pid, self, except)) found_[count_++] = found_[i];
+  }
+  if (parents != nullptr) munmap(parents, kPidLimit * sizeof(int));
+}
+
+Descendants::~Descendants() {
+  if (found_ != nullptr) munmap(found_, kFoundLimit * sizeof(ProcessStat));
+}
+
+std::span<const ProcessStat> Descendants::all() const& { return {found_, count_}; }
+
+bool send_signal(const ProcessStat& process, int signal) {
+  const UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
+  ProcessStat again;
+  // The descriptor is pinned to one process, and that one is ours if it has the parent we saw, or
+  // us, who adopt it when that parent is gone.
+  if (!pidfd || !read_stat_of(process.pid, again)) return false;
+  if (again.parent != process.parent && again.parent != getpid()) return false;
+  return syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
+}
+
+void signal_known_group(int group, int session, int signal) {
+  siginfo_t info{};
+  const bool is_child =
+      waitid(P_PID, static_cast<id_t>(group), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+  // While its leader is gone but members are left, the number cannot be another's: ESRCH.
+  const pid_t leaders_session = getsid(group);
+  const bool is_of_session = leaders_session == session || (leaders_session < 0 && errno == ESRCH);
+  if (is_child || is_of_session) kill(-group, signal);
+}
+
+std::string process_name(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name.substr(0, 64);
+}
+
+}  // namespace drun::agent

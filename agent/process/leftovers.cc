@@ -1,0 +1,187 @@
+#include "agent/process/leftovers.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "agent/process/descendants.h"
+
+namespace drun::agent {
+namespace {
+
+constexpr std::size_t kListed = 20;
+constexpr int kKillLooks = 8;
+
+bool has_children() {
+  siginfo_t info{};
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+// A zombie cannot handle signals, and its children have another parent already.
+bool is_alive(const ProcessStat& process) { return process.state != 'Z' && process.state != 'X'; }
+
+// A process inherits its worker's environment; /proc shows the one it was started with.
+std::optional<int> rank_of(int pid) {
+  constexpr std::string_view kName = "RANK=";
+  constexpr std::size_t kMostBytes = 256 * 1024;
+  std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
+  std::string entry;
+  for (std::size_t bytes = 0; bytes < kMostBytes && std::getline(file, entry, '\0');) {
+    bytes += entry.size() + 1;
+    if (!entry.starts_with(kName)) continue;
+    int rank = 0;
+    const char* const end = entry.data() + entry.size();
+    const auto [at, error] = std::from_chars(entry.data() + kName.size(), end, rank);
+    return error == std::errc() && at == end ? std::optional(rank) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::string first_line(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line.substr(0, 512);
+}
+
+// The folder in /proc of a thread that is in uninterruptible sleep. Any thread can keep the process
+// from exiting; its main thread is a zombie then.
+std::optional<std::filesystem::path> sleeping_thread(int pid) {
+  constexpr int kMostThreads = 4096;
+  std::error_code ec;
+  std::filesystem::directory_iterator threads("/proc/" + std::to_string(pid) + "/task", ec);
+  for (int i = 0; !ec && threads != std::filesystem::directory_iterator() && i < kMostThreads;
+       ++i) {
+    const std::filesystem::path folder = threads->path();
+    ProcessStat stat;
+    if (parse_stat(first_line(folder / "stat"), stat) && stat.state == 'D') return folder;
+    threads.increment(ec);
+  }
+  return std::nullopt;
+}
+
+// Why a process exists although it was sent SIGKILL.
+std::string unkillable_reason(const ProcessStat& process) {
+  if (const auto thread = sleeping_thread(process.pid)) {
+    const std::string where = first_line(*thread / "wchan").substr(0, 64);
+    return "it is in uninterruptible sleep" +
+           (where.empty() || where == "0" ? "" : " (" + where + ")");
+  }
+  if (kill(process.pid, 0) != 0 && errno == EPERM) return "it belongs to another user";
+  return "the kernel is still ending it";
+}
+
+void note(LeftoverList& list, const ProcessStat& process, std::string reason = {}) {
+  if (list.listed.size() < kListed)
+    list.listed.push_back({.pid = process.pid,
+                           .name = process_name(process.pid),
+                           .rank = rank_of(process.pid),
+                           .reason = std::move(reason)});
+  ++list.count;
+}
+
+}  // namespace
+
+std::string to_string(const Leftover& process) {
+  std::string details = process.name;
+  if (process.rank)
+    details += (details.empty() ? "rank " : ", rank ") + std::to_string(*process.rank);
+  return "pid " + std::to_string(process.pid) + (details.empty() ? "" : " (" + details + ")");
+}
+
+std::string to_string(const LeftoverList& processes) {
+  std::string text;
+  for (const Leftover& process : processes.listed)
+    text += (text.empty() ? "" : ", ") + to_string(process);
+  const std::size_t more = processes.count - processes.listed.size();
+  return more == 0 ? text : text + " and " + std::to_string(more) + " more";
+}
+
+void Orphans::begin() {
+  groups_.clear();
+  signalled_groups_.clear();
+  signalled_.clear();
+  killed_.clear();
+  leftovers_ = {};
+}
+
+void Orphans::signal_once(int signal, bool is_cleanup) {
+  if (!has_children()) return;  // the common case, without a look at /proc
+  const Descendants found(given_up_);
+  if (!found.is_whole()) {
+    is_blind_ = true;
+    for (const int group : groups_)
+      if (!signalled_groups_.contains(group)) signal_known_group(group, getsid(0), signal);
+  }
+  for (const ProcessStat& process : found.all()) {
+    if (!is_alive(process) || signalled_groups_.contains(process.group)) continue;
+    if (!signalled_.insert(process.pid).second) continue;
+    if (is_cleanup) note(leftovers_.terminated, process);
+    if (send_signal(process, signal)) send_signal(process, SIGCONT);
+  }
+}
+
+void Orphans::kill_all(bool is_cleanup) {
+  // Repeated while new processes turn up: one may have been forking during the look.
+  for (int looks = 0; looks < kKillLooks && has_children(); ++looks)
+    if (!kill_found(is_cleanup)) return;
+}
+
+bool Orphans::kill_found(bool is_cleanup) {
+  const Descendants found(given_up_);
+  if (!found.is_whole()) {
+    is_blind_ = true;
+    for (const int group : groups_) signal_known_group(group, getsid(0), SIGKILL);
+  }
+  bool any_new = false;
+  for (const ProcessStat& process : found.all()) {
+    const bool is_new = is_alive(process) && killed_.insert(process.pid).second;
+    const bool was_signalled =
+        signalled_.contains(process.pid) || signalled_groups_.contains(process.group);
+    if (is_new && is_cleanup && !was_signalled) note(leftovers_.terminated, process);
+    send_signal(process, SIGKILL);
+    any_new = any_new || is_new;
+  }
+  return any_new;
+}
+
+LeftoverList Orphans::running() const {
+  LeftoverList list;
+  const Descendants found(given_up_);
+  for (const ProcessStat& process : found.all())
+    if (is_alive(process) && !signalled_groups_.contains(process.group)) note(list, process);
+  return list;
+}
+
+bool Orphans::reap(const IsWorker& is_worker) {
+  while (true) {
+    siginfo_t info{};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return true;
+    if (info.si_pid == 0) break;
+    if (is_worker(info.si_pid)) return false;  // its Process reaps it, then this is called again
+    waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
+    killed_.erase(info.si_pid);
+    signalled_.erase(info.si_pid);  // the number may be another's now
+    std::erase(given_up_, info.si_pid);
+  }
+  if (given_up_.empty()) return false;
+  const Descendants others(given_up_);
+  return others.all().empty();
+}
+
+void Orphans::give_up() {
+  const Descendants found(given_up_);
+  for (const ProcessStat& process : found.all()) {
+    note(leftovers_.unkillable, process, unkillable_reason(process));
+    if (process.parent == getpid()) given_up_.push_back(process.pid);
+  }
+}
+
+}  // namespace drun::agent

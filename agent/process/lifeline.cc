@@ -1,0 +1,137 @@
+#include "agent/process/lifeline.h"
+
+#include <fcntl.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <optional>
+#include <utility>
+
+namespace drun::agent {
+namespace {
+
+constexpr std::size_t kMostLineBytes = 256;  // no line that means something is as long
+
+std::optional<int> number_after(std::string_view line, std::string_view word) {
+  if (!line.starts_with(word)) return std::nullopt;
+  line.remove_prefix(word.size());
+  int number = 0;
+  const auto [end, ec] = std::from_chars(line.data(), line.data() + line.size(), number);
+  if (ec != std::errc() || end != line.data() + line.size() || number < 1 || number > SIGRTMAX)
+    return std::nullopt;
+  return number;
+}
+
+std::optional<std::size_t> input_after(std::string_view line) {
+  constexpr std::string_view kWord = "input ";
+  if (!line.starts_with(kWord)) return std::nullopt;
+  line.remove_prefix(kWord.size());
+  std::size_t bytes = 0;
+  const auto [end, ec] = std::from_chars(line.data(), line.data() + line.size(), bytes);
+  if (ec != std::errc() || end != line.data() + line.size()) return std::nullopt;
+  return bytes;
+}
+
+}  // namespace
+
+Lifeline::Lifeline(asio::io_context& io, int fd, std::string pending, Signals::Listener& listener,
+                   std::chrono::milliseconds silence)
+    : fd_(::fcntl(fd, F_DUPFD_CLOEXEC, 3)),
+      input_(io),
+      patience_(io),
+      silence_(silence),
+      held_(std::move(pending)),
+      listener_(listener) {}
+
+void Lifeline::start() {
+  error_code ec = asio::error::bad_descriptor;
+  if (fd_) input_.assign(fd_.get(), ec);
+  if (!ec) fd_.release();
+  asio::post(input_.get_executor(), [this, ec] {
+    if (is_stopped_) return;
+    take(std::exchange(held_, {}));
+    if (ec) return end();
+    await_sound();
+    wait();
+  });
+}
+
+void Lifeline::await_sound() {
+  if (is_stopped_) return;
+  patience_.expires_after(silence_);
+  patience_.async_wait([this](const error_code& ec) {
+    // One that expired just before it was set anew.
+    if (ec || is_stopped_ || patience_.expiry() > asio::steady_timer::clock_type::now()) return;
+    end();
+  });
+}
+
+void Lifeline::stop() {
+  is_stopped_ = true;
+  error_code ignored;
+  input_.close(ignored);
+  patience_.cancel();
+}
+
+void Lifeline::wait() {
+  if (is_stopped_) return;
+  input_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const error_code& ec) {
+    if (ec || is_stopped_) return;
+    read();
+  });
+}
+
+void Lifeline::read() {
+  std::array<char, 16 * 1024> buffer{};
+  const ssize_t got = ::read(input_.native_handle(), buffer.data(), buffer.size());
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return wait();
+  if (got <= 0) return end();
+  take(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+  await_sound();
+  wait();
+}
+
+void Lifeline::take(std::string_view bytes) {
+  while (!bytes.empty() && !is_stopped_) {
+    if (input_left_bytes_ > 0) {
+      const std::string_view piece = bytes.substr(0, input_left_bytes_);
+      input_left_bytes_ -= piece.size();
+      bytes.remove_prefix(piece.size());
+      if (workers_input_ != nullptr) workers_input_->on_input(piece);
+      continue;
+    }
+    const std::size_t end = bytes.find('\n');
+    held_ += bytes.substr(0, end);
+    if (end == bytes.npos) {
+      if (held_.size() > kMostLineBytes) held_.clear();
+      return;
+    }
+    bytes.remove_prefix(end + 1);
+    obey(std::exchange(held_, {}));
+  }
+}
+
+void Lifeline::obey(std::string_view line) {
+  if (const auto ending = number_after(line, "signal ")) return listener_.on_terminate(*ending);
+  if (const auto passed = number_after(line, "pass ")) {
+    if (*passed == SIGUSR1 || *passed == SIGUSR2 || *passed == SIGCONT)
+      listener_.on_pass_on(*passed);
+  } else if (const auto bytes = input_after(line)) {
+    input_left_bytes_ = *bytes;
+  } else if (line == "input end") {
+    if (workers_input_ != nullptr) workers_input_->on_input_end();
+  } else if (line == "kill" && !std::exchange(is_killing_, true)) {
+    listener_.on_terminate(SIGTERM);
+    listener_.on_kill_now();
+  }
+}
+
+void Lifeline::end() {
+  stop();
+  if (kills_) ::raise(SIGKILL);
+  listener_.on_terminate(SIGHUP);
+}
+
+}  // namespace drun::agent

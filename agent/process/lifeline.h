@@ -1,0 +1,88 @@
+// edge. The line to whoever started this agent from another machine, on its standard input: what
+// comes as a signal to others comes as a line of text here, and its end as the end of the job.
+//
+// Silence: whoever holds the other end says something every kLifelineTick, be it an empty line. A
+//          machine or network that is gone says nothing: after kLifelineSilence that is the end,
+//          as if the file had ended.
+//
+//   "signal N"   end in order, as by signal N          "kill"     and at once
+//   "pass N"     USR1, USR2 or CONT for the workers     end of file, or an error: as SIGHUP
+//   "input N"    N bytes for rank 0's standard input    "input end"  and no more
+//                follow this line
+//
+// Elastic: the others of such a job are to go on, and a signal to whoever coordinates it would end
+//          it. So the end of the file kills this process, and with it all that it has started
+//          (guardian.h): the others see a node that is lost.
+//
+// Shape:   other lines, empty ones among them, mean nothing. What Signals promises of its listener
+//          holds here, but that on_terminate may come from both.
+// Owner:   Agent. Between start() and stop() it keeps the io_context running; destroyed after the
+//          io_context has run its last handler.
+// Thread:  the io_context's only.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "agent/process/signals.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/asio.h"
+
+namespace drun::agent {
+
+inline constexpr std::chrono::seconds kLifelineTick{10};
+inline constexpr std::chrono::seconds kLifelineSilence{60};
+
+class Lifeline {
+ public:
+  class Input {
+   public:
+    virtual void on_input(std::string_view bytes) = 0;  // in any pieces
+    virtual void on_input_end() = 0;
+
+   protected:
+    ~Input() = default;
+  };
+
+  // Reads a duplicate of `fd`; `pending` are bytes that were read from it before.
+  Lifeline(asio::io_context& io, int fd, std::string pending, Signals::Listener& listener,
+           std::chrono::milliseconds silence = kLifelineSilence);
+  Lifeline(const Lifeline&) = delete;
+  Lifeline& operator=(const Lifeline&) = delete;
+
+  // Before start(); without it such bytes are dropped.
+  Lifeline& give_input_to(Input& input) {
+    workers_input_ = &input;
+    return *this;
+  }
+  Lifeline& die_with_it(bool is_elastic) {
+    kills_ = is_elastic;
+    return *this;
+  }
+  void start();
+  void stop();
+
+ private:
+  void wait();
+  void await_sound();
+  void read();
+  void take(std::string_view bytes);
+  void obey(std::string_view line);
+  void end();
+
+  UniqueFd fd_;
+  asio::posix::stream_descriptor input_;
+  asio::steady_timer patience_;
+  std::chrono::milliseconds silence_;
+  std::string held_;
+  Signals::Listener& listener_;
+  Input* workers_input_ = nullptr;
+  std::size_t input_left_bytes_ = 0;  // that follow, and are no lines
+  bool kills_ = false;
+  bool is_stopped_ = false;
+  bool is_killing_ = false;
+};
+
+}  // namespace drun::agent

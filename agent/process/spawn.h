@@ -1,0 +1,100 @@
+// edge. Starts programs: the only place that forks workers.
+//
+// The new process leads a new process group and has an empty signal mask and SIGKILL as its
+// parent-death signal. Dispositions: what the user had ignored when drun started stays ignored
+// (nohup), except SIGPIPE and SIGCHLD, which are the default again.
+//
+// Two ways: spawn() waits until the program is executed or has been refused. Spawner::begin()
+// returns once the child exists. An exec from a cold shared file system takes seconds; the child
+// waits for it, not the caller. Until then the child runs in the caller's memory on a stack of its
+// own, and makes raw system calls only (raw_syscall.h).
+//
+// Thread:  any, but the parent-death signal fires when that *thread* ends (prctl(2)): spawn from
+//          one that lives as long as the agent.
+// Place:   CPUs and memory of the command's placement, from the program's first instruction on.
+// Errors:  NotStarted with execve's errno, or NotBound; no process is left behind then. Memory that
+//          is only to be preferred and cannot be is no error; it has its own errno.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "agent/process/command.h"
+#include "rendezvous/job/outcome.h"
+
+namespace drun::agent {
+
+class ChildDescriptors;
+
+struct Spawned {
+  int pid = 0;
+  int pidfd = -1;        // close-on-exec; the caller's to close
+  int memory_error = 0;  // errno of what kept its memory from being placed; 0: none
+};
+
+// The kernel refused the worker's place, so nothing was executed.
+struct NotBound {
+  int error_number = 0;
+  bool is_memory = false;  // else: its CPUs
+};
+
+using Refusal = std::variant<NotStarted, NotBound>;
+
+// Descriptors above 2 that are not close-on-exec are inherited. The lookup is execvp's: PATH is the
+// worker's own, a missing PATH is "/bin:/usr/bin", an empty element is the working directory,
+// EACCES wins over ENOENT. A text file without #! is given to /bin/sh. Requires a non-empty argv.
+std::variant<Spawned, NotStarted, NotBound> spawn(const Command& command);
+
+// A child between clone and exec. Destroying it leaves the child alone: its stack is not used again
+// before the kernel reports that the child has left our memory.
+class Start {
+ public:
+  Start(const Start&) = delete;
+  Start& operator=(const Start&) = delete;
+  virtual ~Start() = default;
+
+  // Readable whenever look() has something to see. Not to be closed.
+  virtual int sign() const = 0;
+  // True once the child has executed its program or has died.
+  virtual bool look() = 0;
+  // The child has been reaped: what it held is free.
+  virtual void ended() = 0;
+  // Why its program was not executed; absent: it was, or the child was killed before. Known once
+  // look() is true or the child has been reaped.
+  virtual std::optional<Refusal> refusal() const = 0;
+  // As Spawned's, known at the same time.
+  virtual int memory_error() const = 0;
+
+ protected:
+  Start() = default;
+};
+
+class Spawner {
+ public:
+  struct Begun {
+    Spawned spawned;
+    std::unique_ptr<Start> start;  // null: the program is executed already
+  };
+
+  // `descriptors` outlives the Spawner. Where they are not usable, or the kernel or a sandbox
+  // refuses a child that shares our memory and runs beside us, begin() waits as spawn() does.
+  explicit Spawner(const ChildDescriptors& descriptors);
+  Spawner(const Spawner&) = delete;
+  Spawner& operator=(const Spawner&) = delete;
+  ~Spawner();  // after every Start that it returned
+
+  // False: begin() has to wait until one of the outstanding starts is over and destroyed.
+  bool has_room() const;
+
+  // The command and what it borrows, apart from the descriptors, must stay until the start is over.
+  // Requires has_room(). A program that cannot be found may be refused by the start, later.
+  std::variant<Begun, NotStarted, NotBound> begin(const Command& command);
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace drun::agent

@@ -1,0 +1,154 @@
+#include "agent/stacks/helper_program.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <optional>
+#include <utility>
+
+#include "agent/output/worker_stream.h"
+#include "agent/process/spawn.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/job/outcome.h"
+
+namespace drun::agent {
+namespace {
+
+constexpr std::size_t kMostOutputBytes = std::size_t{1} << 20;
+constexpr std::size_t kReadBytes = std::size_t{32} << 10;
+constexpr std::size_t kPipeBytes = std::size_t{64} << 10;
+constexpr idtype_t kPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older headers lack
+
+// A debugger is not to ask the network, nor to run the worker's Python in its own.
+const std::vector<EnvironmentEntry> kEnvironment{
+    {"DEBUGINFOD_URLS", ""}, {"LC_ALL", "C"}, {"PYTHONHOME", ""}, {"PYTHONPATH", ""}};
+
+}  // namespace
+
+class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
+ public:
+  Impl(asio::io_context& io, std::function<void(const End&)> on_end)
+      : io_(io), pidfd_(io), timer_(io), buffer_(kReadBytes), on_end_(std::move(on_end)) {}
+
+  void start(const std::vector<std::string>& argv, std::span<const std::string> environment,
+             std::chrono::milliseconds limit) {
+    if (const std::string trouble = launch(argv, environment); !trouble.empty()) {
+      end_.trouble = trouble;
+      return asio::post(io_, [self = shared_from_this()] { self->tell(); });
+    }
+    timer_.expires_after(limit);
+    timer_.async_wait([self = shared_from_this()](const error_code& ec) {
+      if (ec) return;
+      self->end_.is_late = true;
+      self->kill();
+      self->tell();  // one that is stuck in the kernel is not waited for
+    });
+    await_end();
+  }
+
+  int pid() const { return pidfd_.is_open() ? pid_ : 0; }
+
+  void stop() {
+    on_end_ = nullptr;
+    kill();
+    reap();
+    close();
+  }
+
+ private:
+  std::string launch(const std::vector<std::string>& argv,
+                     std::span<const std::string> environment) {
+    const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    Result<Pipe> pipe = make_pipe(kPipeBytes);
+    if (!null || !pipe) return pipe ? system_message(errno) : pipe.error().message;
+    const auto spawned = spawn(Command{.argv = argv,
+                                       .inherited = environment,
+                                       .environment = kEnvironment,
+                                       .stdin_fd = null.get(),
+                                       .stdout_fd = pipe->write_end.get(),
+                                       .stderr_fd = pipe->write_end.get()});
+    const auto* child = std::get_if<Spawned>(&spawned);
+    if (child == nullptr) {
+      const auto* failed = std::get_if<NotStarted>(&spawned);
+      return failed != nullptr ? system_message(failed->error_number) : "cannot be started";
+    }
+    pidfd_.assign(child->pidfd);
+    pid_ = child->pid;
+    reader_ = std::make_shared<PipeReader>(
+        io_, buffer_,
+        PipeReader::Listener{.is_ready = [] { return true; },
+                             .on_bytes = [this](std::string_view bytes) { take(bytes); },
+                             .on_end = [] {}});
+    if (const Result<void> started = reader_->start(std::move(pipe->read_end)); !started)
+      return started.error().message;
+    return "";
+  }
+
+  void take(std::string_view bytes) {
+    const std::size_t room = kMostOutputBytes - end_.output.size();
+    end_.output += bytes.substr(0, room);
+    if (bytes.size() > room) kill();
+  }
+
+  void await_end() {
+    pidfd_.async_wait(asio::posix::stream_descriptor::wait_read,
+                      [self = shared_from_this()](const error_code& ec) {
+                        if (ec || !self->pidfd_.is_open()) return;
+                        self->reap();
+                        self->reader_->take_now();
+                        self->tell();
+                        self->close();
+                      });
+  }
+
+  void kill() {
+    if (pidfd_.is_open())
+      syscall(SYS_pidfd_send_signal, pidfd_.native_handle(), SIGKILL, nullptr, 0);
+  }
+
+  void reap() {
+    if (!pidfd_.is_open()) return;
+    siginfo_t info{};
+    waitid(kPidfd, static_cast<id_t>(pidfd_.native_handle()), &info, WEXITED | WNOHANG);
+  }
+
+  void tell() {
+    timer_.cancel();
+    if (on_end_) std::exchange(on_end_, nullptr)(end_);
+  }
+
+  void close() {
+    timer_.cancel();
+    if (reader_) reader_->close();
+    // As in process.cc: out of epoll first.
+    if (pidfd_.is_open()) ::close(pidfd_.release());
+  }
+
+  asio::io_context& io_;
+  asio::posix::stream_descriptor pidfd_;
+  int pid_ = 0;
+  asio::steady_timer timer_;
+  std::vector<char> buffer_;
+  std::shared_ptr<PipeReader> reader_;
+  std::function<void(const End&)> on_end_;
+  End end_;
+};
+
+Helper::Helper(asio::io_context& io, const std::vector<std::string>& argv,
+               std::span<const std::string> environment, std::chrono::milliseconds limit,
+               std::function<void(const End&)> on_end)
+    : impl_(std::make_shared<Impl>(io, std::move(on_end))) {
+  impl_->start(argv, environment, limit);
+}
+
+Helper::~Helper() { stop(); }
+
+void Helper::stop() { impl_->stop(); }
+
+int Helper::pid() const { return impl_->pid(); }
+
+}  // namespace drun::agent

@@ -1,0 +1,52 @@
+// edge. What a local socket asks on this node of the whole job, `drun status` or `drun stacks`:
+// passed on to the coordinator, and answered when it has answered, or that it has not in time.
+//
+// Owner:   Lookers; keeps the io_context running until it is destroyed.
+// Thread:  the io_context's only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agent/status/status_socket.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/net/asio.h"
+
+namespace drun::agent {
+
+class PassedQuestions {
+ public:
+  // To the coordinator; `answer` below brings the answer.
+  using Ask = std::function<void(std::uint64_t question)>;
+  // The answer where the coordinator has given none: `why`, a sentence.
+  using Unanswered = std::function<std::string(const std::string& why)>;
+
+  // Opens the socket of that word (status_socket.h). `limit`: for the coordinator's answer.
+  PassedQuestions(asio::io_context& io, const Log& log, const std::string& word,
+                  std::chrono::seconds limit, Ask ask, Unanswered unanswered);
+
+  // Who asked is told; a question that nobody asked, or asked too long ago, is dropped.
+  void answer(std::uint64_t question, const std::function<std::string()>& text);
+
+ private:
+  struct Question {
+    StatusSocket::Reply reply;
+    std::unique_ptr<asio::steady_timer> timer;
+  };
+
+  void ask(StatusSocket::Reply reply);
+
+  asio::io_context& io_;
+  const std::chrono::seconds limit_;
+  const Ask ask_;
+  const Unanswered unanswered_;
+  std::uint64_t last_question_ = 0;
+  std::map<std::uint64_t, Question> questions_;
+  StatusSocket socket_;
+};
+
+}  // namespace drun::agent

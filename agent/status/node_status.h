@@ -1,0 +1,66 @@
+// core. What a node's agent says of its job when it is asked: `drun status`.
+//
+// Owner:   values; copy freely.   Thread: any.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/spec.h"
+#include "rendezvous/job/census.h"
+#include "rendezvous/job/outcome.h"
+#include "rendezvous/job/world.h"
+
+namespace drun::agent {
+
+using drun::NodePhase;
+
+const char* word_of(NodePhase phase);  // "joining"
+
+struct NodeStatus {
+  std::string run_id;
+  std::string host;
+  int pid = 0;         // the agent's
+  int parent_pid = 0;  // what the user started: the guardian
+  std::vector<std::string> command;
+  std::size_t arguments_at = 1;         // where the program's own arguments begin in it
+  std::vector<ProgramSpec> programs{};  // several: instead of `command`, which is the first one's
+  int node_count = 1;                   // as asked for; the world's once there is one
+  NodePhase phase = NodePhase::Joining;
+  std::optional<World> world;             // of the latest round
+  std::chrono::milliseconds up{0};        // the agent
+  std::chrono::milliseconds round_up{0};  // the latest round
+  std::vector<int> pids;                  // by local rank; 0: has ended
+  int workers_failed = 0;                 // of the latest round
+  std::optional<Failure> last_failure;    // of a worker of this node
+  std::string log_directory;              // empty: no files
+  std::optional<JobFacts> job{};          // on the coordinator's node
+};
+
+// One JSON object, schema "drun.status/1" (launcher/LOOKING.md), newline at the end. Bytes that are
+// not UTF-8 become U+FFFD. Never throws.
+std::string status_json(const NodeStatus& status);
+
+// The same for readers other than this user: commands up to the program, without its arguments,
+// which may hold tokens.
+NodeStatus without_arguments(NodeStatus status);
+
+}  // namespace drun::agent
+
+// core. What a node's agent says of its whole job when it is asked: `drun status`.
+//
+// Shape:   what the coordinator's census says; where there is none, this node alone and a note why.
+// Owner:   values; copy freely.   Thread: any.
+
+namespace drun::agent {
+
+// This node's word for a census.
+NodeSummary summary_of(const NodeStatus& status);
+
+// One JSON object, schema "drun.job/1" (launcher/LOOKING.md), newline at the end. Bytes that are
+// not UTF-8 become U+FFFD. Never throws.
+std::string job_json(const NodeStatus& own, const Census& census);
+
+}  // namespace drun::agent

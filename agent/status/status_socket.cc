@@ -1,0 +1,133 @@
+#include "agent/status/status_socket.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <list>
+#include <random>
+#include <utility>
+
+namespace drun::agent {
+namespace {
+
+using Protocol = asio::local::stream_protocol;
+
+constexpr std::size_t kMostAtOnce = 16;
+constexpr std::chrono::seconds kTimeForOne{2};
+
+std::string own_name(const std::string& word) {
+  std::random_device random;
+  char text[64];
+  std::snprintf(text, sizeof(text), "%s/%u/%d/%08x%08x", word.c_str(), geteuid(), getpid(),
+                random(), random());
+  return std::string(1, '\0') + text;
+}
+
+bool may_ask(Protocol::socket& socket) {
+  ucred asking{};
+  socklen_t size = sizeof(asking);
+  if (getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &asking, &size) != 0)
+    return false;
+  return asking.uid == geteuid() || asking.uid == 0;
+}
+
+}  // namespace
+
+class StatusSocket::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::io_context& io, Ask ask) : acceptor_(io), later_(io), ask_(std::move(ask)) {}
+
+  void open(const Log& log, const std::string& word) {
+    try {
+      acceptor_.open(Protocol());
+      close_on_exec(acceptor_);
+      acceptor_.bind(Protocol::endpoint(own_name(word)));
+      acceptor_.listen(static_cast<int>(kMostAtOnce));
+      accept();
+    } catch (const boost::system::system_error& error) {
+      log.debug("no " + word + " socket for this agent: " + error.what());
+      stop();
+    }
+  }
+
+  void stop() {
+    error_code ignored;
+    acceptor_.close(ignored);
+    later_.cancel();
+    while (!answers_.empty()) end(answers_.begin());
+  }
+
+ private:
+  struct Answer {
+    Protocol::socket socket;
+    asio::steady_timer timer;
+    std::string text;
+  };
+  using Place = std::list<std::shared_ptr<Answer>>::iterator;
+
+  void accept() {
+    acceptor_.async_accept([self = shared_from_this()](const error_code& ec, Protocol::socket who) {
+      if (ec == asio::error::operation_aborted || !self->acceptor_.is_open()) return;
+      if (ec) return self->accept_later();
+      close_on_exec(who);
+      self->answer(std::move(who));
+      self->accept();
+    });
+  }
+
+  // No descriptors left, say: at once it would be the same again.
+  void accept_later() {
+    later_.expires_after(kTimeForOne);
+    later_.async_wait([self = shared_from_this()](const error_code& ec) {
+      if (!ec && self->acceptor_.is_open()) self->accept();
+    });
+  }
+
+  void answer(Protocol::socket socket) {
+    if (answers_.size() >= kMostAtOnce || !may_ask(socket)) return;  // closes it
+    const auto answer = std::make_shared<Answer>(
+        Answer{std::move(socket), asio::steady_timer(acceptor_.get_executor()), ""});
+    const Place place = answers_.insert(answers_.end(), answer);
+    ask_([self = shared_from_this(), place, answer](std::string text) {
+      if (answer->socket.is_open()) self->say(place, answer, std::move(text));
+    });
+  }
+
+  void say(Place place, const std::shared_ptr<Answer>& answer, std::string text) {
+    answer->text = std::move(text);
+    asio::async_write(answer->socket, asio::buffer(answer->text),
+                      [self = shared_from_this(), place, answer](const error_code&, std::size_t) {
+                        if (answer->socket.is_open()) self->end(place);
+                      });
+    answer->timer.expires_after(kTimeForOne);
+    answer->timer.async_wait([self = shared_from_this(), place, answer](const error_code& ec) {
+      if (!ec && answer->socket.is_open()) self->end(place);
+    });
+  }
+
+  void end(Place place) {
+    const std::shared_ptr<Answer> answer = *place;
+    answers_.erase(place);
+    error_code ignored;
+    answer->socket.close(ignored);
+    answer->timer.cancel();
+  }
+
+  Protocol::acceptor acceptor_;
+  asio::steady_timer later_;
+  Ask ask_;
+  std::list<std::shared_ptr<Answer>> answers_;
+};
+
+StatusSocket::StatusSocket(asio::io_context& io, const Log& log, const std::string& word, Ask ask)
+    : impl_(std::make_shared<Impl>(io, std::move(ask))) {
+  impl_->open(log, word);
+}
+
+StatusSocket::~StatusSocket() { stop(); }
+
+void StatusSocket::stop() { impl_->stop(); }
+
+}  // namespace drun::agent

@@ -1,0 +1,42 @@
+// edge. Where an agent answers one question, `drun status` or `drun stacks`: a local socket in the
+// abstract namespace, so that nothing of it is left behind whatever ends the agent.
+//
+// Name:    "@drun/<uid>/<pid>/<random>" ("@drun-stacks/..."), listed in /proc/net/unix of its
+//          network namespace.
+// Flow:    who connects gets one text and the end of the stream; nothing is read from him.
+// Safety:  only the same user and root are answered (SO_PEERCRED); at most 16 at a time, each for
+//          2 s, once there is something to say.
+// Owner:   Agent; keeps the io_context running until stop().   Thread: the io_context's only.
+// Errors:  none: where there are no such sockets there is no status, which is logged (debug).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "rendezvous/base/log.h"
+#include "rendezvous/net/asio.h"
+
+namespace drun::agent {
+
+class StatusSocket {
+ public:
+  // Takes the text, now or later, once; may be dropped: then the stream ends empty.
+  using Reply = std::function<void(std::string text)>;
+  using Ask = std::function<void(Reply reply)>;
+
+  // `word`: the name's first, "drun".
+  StatusSocket(asio::io_context& io, const Log& log, const std::string& word, Ask ask);
+  ~StatusSocket();
+  StatusSocket(const StatusSocket&) = delete;
+  StatusSocket& operator=(const StatusSocket&) = delete;
+
+  // No calls of `ask` from here on; replies that come later are dropped. Idempotent.
+  void stop();
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;  // kept by its handlers until they have ended
+};
+
+}  // namespace drun::agent

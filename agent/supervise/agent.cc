@@ -1,0 +1,480 @@
+#include "agent/supervise/agent.h"
+
+#include <unistd.h>
+
+#include <cassert>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "agent/hang/worker_watch.h"
+#include "agent/output/output.h"
+#include "agent/output/progress.h"
+#include "agent/output/worker_stdin.h"
+#include "agent/process/child_descriptors.h"
+#include "agent/process/guardian.h"
+#include "agent/process/host_slot.h"
+#include "agent/process/lifeline.h"
+#include "agent/process/signals.h"
+#include "agent/status/node_status.h"
+#include "agent/supervise/coordinator_seat.h"
+#include "agent/supervise/failure_record.h"
+#include "agent/supervise/observers.h"
+#include "agent/supervise/round_log.h"
+#include "agent/supervise/worker_command.h"
+#include "agent/supervise/workers.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/coordinator/server.h"
+#include "rendezvous/member/client.h"
+#include "rendezvous/net/asio.h"
+
+namespace drun::agent {
+namespace {
+
+// After the last process is gone a pipe can only be held open by what the kernel did not let go.
+constexpr std::chrono::seconds kDrainAtMost{1};
+
+using Clock = std::chrono::steady_clock;
+
+class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Listener {
+ public:
+  Agent(const AgentSpec& spec, const Log& log);
+  AgentEnd run();
+
+ private:
+  // Where this node stands in the round that it was last told of.
+  // Opening: the files of its streams; no worker runs yet. Draining: until its failures are read.
+  enum class Round { None, Opening, Running, Draining, Over };
+
+  Result<void> open();
+  Result<void> open_server(JoinSpec& join);
+  void show_joining() {
+    if (server_) progress_.start([this] { return server_ ? server_->roll_call() : std::nullopt; });
+  }
+  void end_if_ready();
+  void end();
+
+  void on_world(const World& world) override;
+  void on_stop(int round) override;
+  void on_outcome(const Outcome& outcome) override;
+  void on_look(std::uint64_t look) override;
+  void on_told(std::uint64_t question, const Evidence& evidence) override {
+    lookers_.answer(question, evidence);
+  }
+  void on_hang(const rendezvous::HangFound& found) override;
+  void on_left_out(const LeftOut& node) override;
+  void on_census(std::uint64_t census) override {
+    client_->give_summary(census, summary_of(status()));
+  }
+  void on_census_told(std::uint64_t question, const Census& census) override {
+    lookers_.answer(question, census);
+  }
+  void on_suspects(const std::vector<hang::Suspect>& suspects);
+  void on_all_started(const std::vector<int>& pids) override {
+    output_.close_worker_ends();
+    write_started(lookers_.events(), *world_, pids);
+  }
+  void on_worker_failed(const WorkerEnd& end) override;
+  void on_all_succeeded() override { stop_looking(); }
+  void on_waiting(const LeftoverList& leftovers, std::chrono::milliseconds time_left) override {
+    log_waiting(log_, leftovers, time_left);
+  }
+  void on_all_gone(const Leftovers& leftovers) override;
+  void on_terminate(int signal) override;
+  void on_kill_now() override;
+  void on_pass_on(int signal) override { workers_.pass_on(signal); }
+
+  void stop_looking() {
+    for (const int tool : watch_.stop()) workers_.disregard_group(tool);
+  }
+  void on_streams(int round, Result<std::vector<WorkerStreams>> streams);
+  Result<void> start_workers();
+  void report_unable(const Error& error);
+  void give_up_on_console();
+  bool is_without_success() const;
+  void stop_kept();
+  void read_failures();
+  void report_round(std::vector<rendezvous::SeenFailure> failures);
+  NodePhase phase() const;
+  NodeStatus status() const;
+
+  const AgentSpec& spec_;
+  asio::io_context io_{1};
+  Progress progress_{io_, STDERR_FILENO, [this](std::string_view bytes) { output_.draw(bytes); }};
+  Log log_;
+  const Clock::time_point began_ = Clock::now();
+  // Runs once somebody wants it all killed: a console that takes nothing is not waited for.
+  asio::steady_timer give_up_{io_};
+  std::optional<std::uint64_t> users_limit_ = raise_descriptor_limit();
+  std::vector<std::string> inherited_;
+  Output output_;
+  Workers workers_;
+  WorkerWatch watch_;
+  Signals signals_;
+  WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
+                     [this](const std::string& line) { output_.tell_starter(line); }};
+  std::optional<Lifeline> lifeline_;
+  bool is_terminated_ = false;
+  std::optional<HostSlot> slot_;
+  std::unique_ptr<rendezvous::Server> server_;
+  std::unique_ptr<rendezvous::Client> client_;
+  std::optional<World> world_;
+  std::vector<WorkerStreams> streams_;
+  std::vector<WorkerEnd> failures_;  // of this round, in order
+  Round round_ = Round::None;
+  bool is_stopping_ = false;
+  bool is_killing_ = false;
+  bool is_ending_ = false;
+  std::string unusable_;  // why no other round may run on this node; empty: it may
+  std::optional<Outcome> outcome_;
+  Lookers lookers_;
+  Clock::time_point round_began_;
+  std::optional<Failure> last_failure_;
+};
+
+Agent::Agent(const AgentSpec& spec, const Log& log)
+    : spec_(spec),
+      log_(progress_.around(log.via([this](std::string_view line) { output_.say(line); }))),
+      inherited_(to_lines(spec.worker.environment)),
+      output_(io_, log_, spec.output, spec.host),
+      workers_(io_, log_,
+               WorkersSpec{.shutdown_timeout = spec.shutdown_timeout,
+                           .leftovers = spec.leftovers,
+                           .unkillable_timeout = spec.unkillable_timeout},
+               *this),
+      watch_(io_, log_, spec, inherited_, output_),
+      signals_(io_, spec.termination_signals, *this) {}
+
+Result<void> Agent::open() {
+  if (auto prepared = output_.prepare(spec_.join.run_id); !prepared) return prepared.error();
+  auto opened =
+      lookers_.open(io_, spec_, log_,
+                    {.status = [this] { return status(); },
+                     .ask_job = [this](std::uint64_t question) { client_->ask_census(question); },
+                     .ask_stacks = [this](std::uint64_t question) { client_->ask(question); }});
+  if (!opened) return opened;
+  JoinSpec join = spec_.join;
+  if (join.is_coordinator) {
+    if (Result<void> seated = open_server(join); !seated) return seated;
+  }
+  if (join.elastic) {
+    slot_ = HostSlot::take(spec_.host + "/" + join.run_id + "/" + meeting_place(join));
+    join.slot = slot_->number();
+  }
+  rendezvous::Client::Listener& listener = *this;
+  client_ = std::make_unique<rendezvous::Client>(io_, std::move(join), spec_.host, log_, listener,
+                                                 server_ ? nullptr : output_.line_listener());
+  return {};
+}
+
+// A port at which this agent coordinates the job, or may have to.
+Result<void> Agent::open_server(JoinSpec& join) {
+  auto on_leader = [this](const Endpoint& leader, std::uint64_t term) {
+    client_->name_leader(leader, term);
+  };
+  auto on_trouble = [this](const std::string& reason) { client_->name_trouble(reason); };
+  auto on_taken = [this](std::uint64_t peer, std::size_t cost) {
+    if (server_) server_->lines_taken(peer, cost);
+  };
+  auto on_finished = [this] {
+    server_.reset();
+    end_if_ready();
+  };
+  auto server =
+      take_seat(io_, join, log_, on_finished, on_leader, output_.line_taker(on_taken), on_trouble);
+  if (!server) return server.error();
+  server_ = *std::move(server);
+  show_joining();
+  return {};
+}
+
+AgentEnd Agent::run() {
+  signals_.start();
+  Signals::Listener& listener = *this;
+  if (spec_.lifeline)
+    lifeline_.emplace(io_, STDIN_FILENO, *spec_.lifeline, listener)
+        .give_input_to(stdin_)
+        .die_with_it(spec_.join.elastic.has_value())
+        .start();
+  if (Result<void> opened = open(); opened) {
+    client_->start();
+    io_.run();
+  } else {
+    outcome_ = Outcome{.ending = NotRun{opened.error()}, .run_id = spec_.join.run_id};
+  }
+  assert(outcome_);  // the loop has an end only after it
+  if (workers_.has_kept()) keep_leftovers_at_exit();
+  lookers_.write(JobEnded{*outcome_});
+  leave_error_file(spec_, *outcome_, log_);
+  const auto at_most =
+      is_killing_ ? std::optional<std::chrono::milliseconds>(kDrainAtMost) : std::nullopt;
+  lookers_.events().finish(at_most);
+  output_.finish(at_most);
+  return AgentEnd{.outcome = *outcome_,
+                  .log_directory = output_.log_place(),
+                  .unfinished_frame = output_.unfinished_frame()};
+}
+
+// Once nothing runs here. What other nodes have sent may still be on its way to the console.
+void Agent::end_if_ready() {
+  const bool is_running =
+      round_ == Round::Opening || round_ == Round::Running || round_ == Round::Draining;
+  if (!outcome_ || is_running || server_ || std::exchange(is_ending_, true)) return;
+  // Kept processes hold their pipes open for as long as they run.
+  output_.drain(workers_.has_kept() ? std::chrono::seconds(0) : kDrainAtMost, [this] { end(); });
+  if (is_killing_) give_up_on_console();
+}
+
+// Lets go of everything that keeps the loop alive; the loop then ends by itself.
+void Agent::end() {
+  progress_.stop();
+  client_->close();
+  watch_.stop();
+  lookers_.close();
+  signals_.stop();
+  if (lifeline_) lifeline_->stop();
+  stdin_.stop();
+  give_up_.cancel();
+}
+
+void Agent::on_world(const World& world) {
+  progress_.stop();
+  log_world(log_, spec_, world_, world);
+  warn_of_ranks_not_there(log_, spec_, world_, world);
+  world_ = world;
+  round_began_ = Clock::now();
+  lookers_.write(RoundBegan{world});
+  failures_.clear();
+  is_stopping_ = false;
+  if (!unusable_.empty()) return report_unable(Error{ErrorCode::System, unusable_});
+  round_ = Round::Opening;
+  output_.open_round(
+      world, [this, round = world.round](auto streams) { on_streams(round, std::move(streams)); });
+}
+
+// The round may have been stopped meanwhile. on_all_started() closes the workers' ends of a round
+// that has begun.
+void Agent::on_streams(int round, Result<std::vector<WorkerStreams>> streams) {
+  if (round_ != Round::Opening || world_->round != round) return;
+  Result<void> started;
+  const bool is_wanted = !is_stopping_ && !outcome_;
+  if (!streams) {
+    started = streams.error();
+  } else if (is_wanted) {
+    streams_ = *std::move(streams);
+    started = watch_.prepare(*world_);
+    if (started) started = start_workers();
+  }
+  if (started && is_wanted) return;
+  output_.close_worker_ends();
+  if (!is_wanted) {
+    round_ = Round::Over;
+    if (outcome_) return end_if_ready();
+    client_->report_stopped(round, {});
+  } else {
+    report_unable(started.error());
+  }
+}
+
+Result<void> Agent::start_workers() {
+  const WorkerSpec worker = world_->is_preflight ? probe_of(spec_) : spec_.worker;
+  std::vector<Command> commands;
+  commands.reserve(streams_.size());
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const int local_rank = static_cast<int>(i);
+    const Result<int> standard_input = stdin_.open(worker.stdin_source, *world_, local_rank);
+    if (!standard_input) return standard_input.error();
+    commands.push_back(Command{
+        .argv = wrapped_argv(worker, *world_, local_rank),
+        .inherited = inherited_,
+        .environment = own_environment(worker, *world_, local_rank, streams_[i].error_file,
+                                       watch_.heartbeat_file(i), watch_.ras_address()),
+        .stdin_fd = *standard_input,
+        .stdout_fd = streams_[i].stdout_fd,
+        .stderr_fd = streams_[i].stderr_fd,
+        .descriptor_limit = users_limit_,
+        .placement = placement_of(worker, local_rank),
+    });
+  }
+  round_ = Round::Running;
+  workers_.start(std::move(commands));
+  watch_.start(
+      *world_, [this] { return workers_.pids(); },
+      [this](const auto& suspects) { on_suspects(suspects); });
+  return {};
+}
+
+// A full disk, no descriptors left: this node cannot run the round, and everyone hears why.
+void Agent::report_unable(const Error& error) {
+  round_ = Round::Over;
+  const rendezvous::SeenFailure failure{unable_failure(spec_, *world_, error),
+                                        std::chrono::steady_clock::now()};
+  client_->report_failure(failure);
+  client_->report_stopped(world_->round, {failure});
+  log_.error("cannot start this node's workers: " + error.message);
+}
+
+void Agent::on_look(std::uint64_t look) {
+  const std::string too_late = spec_.host + ": its workers have ended, or are being stopped";
+  if (phase() != NodePhase::Running) return client_->give_evidence(look, {.notes = {too_late}});
+  watch_.look([this, look](const Evidence& evidence) { client_->give_evidence(look, evidence); });
+}
+
+void Agent::on_suspects(const std::vector<hang::Suspect>& suspects) {
+  std::vector<Failure> failures = hung_failures(spec_, *world_, suspects, workers_.pids());
+  for (const Failure& failure : failures) lookers_.write(HangSuspectedHere{failure});
+  client_->report_suspicion(world_->round, watch_.interval(), std::move(failures));
+}
+
+void Agent::on_hang(const rendezvous::HangFound& found) {
+  lookers_.write(HangFoundAnywhere{found.round, found.cause, found.evidence});
+  log_hang(log_, found);
+}
+
+void Agent::on_left_out(const LeftOut& node) {
+  lookers_.write(NodeLeftOut{node});
+  log_left_out(log_, node);
+}
+
+void Agent::on_worker_failed(const WorkerEnd& end) {
+  stop_looking();
+  const Failure failure = brief_failure(spec_, *world_, end);
+  failures_.push_back(end);
+  last_failure_ = failure;
+  client_->report_failure({failure, end.seen});
+  lookers_.write(WorkerFailed{failure});
+  log_failure(log_, failure);
+}
+
+void Agent::on_stop(int round) {
+  if (!world_ || round != world_->round) return;
+  is_stopping_ = true;
+  stop_looking();
+  lookers_.write(RoundStopping{round});
+  if (round_ == Round::Running) return workers_.stop();
+  if (round_ != Round::Over) return;
+  if (workers_.has_kept()) return stop_kept();
+  client_->report_stopped(round, {}, unusable_);
+}
+
+// Leftover processes are kept only if the whole job succeeds.
+bool Agent::is_without_success() const {
+  return is_stopping_ || (outcome_ && !std::holds_alternative<Succeeded>(outcome_->ending));
+}
+
+// on_all_gone() follows again.
+void Agent::stop_kept() {
+  round_ = Round::Running;
+  workers_.stop();
+}
+
+void Agent::on_all_gone(const Leftovers& leftovers) {
+  log_leftovers(log_, leftovers);
+  if (unusable_.empty()) unusable_ = unusable_reason(leftovers);
+  for (const Leftover& process : leftovers.unkillable.listed) expect_unkillable(process.pid);
+  round_ = Round::Draining;
+  // Kept processes hold their pipes open, and their output is shown until drun exits.
+  if (workers_.has_kept() && !spec_.output.gathers)
+    return asio::post(io_, [this] { read_failures(); });
+  output_.drain(
+      kDrainAtMost, [this] { read_failures(); }, Output::Until::Queued);
+  if (is_killing_) give_up_on_console();
+}
+
+// What the console has not taken a second after the kill is dropped.
+void Agent::give_up_on_console() {
+  give_up_.expires_after(kDrainAtMost);
+  give_up_.async_wait([this](const error_code& ec) {
+    if (ec) return;
+    const bool is_waiting =
+        round_ == Round::Opening || round_ == Round::Draining || is_ending_ || output_.is_held_up();
+    if (is_waiting && round_ != Round::Running) return output_.stop();
+    give_up_on_console();  // other nodes may still have something to say
+  });
+}
+
+void Agent::on_kill_now() {
+  is_killing_ = true;
+  workers_.kill_now();
+  if (round_ != Round::Running) give_up_on_console();
+}
+
+// Of files that a file system may be slow to give.
+void Agent::read_failures() {
+  if (failures_.empty()) return report_round({});
+  std::vector<rendezvous::SeenFailure> brief;
+  for (const WorkerEnd& end : failures_)
+    brief.push_back({brief_failure(spec_, *world_, end), end.seen});
+  read_full_failures(std::move(brief), streams_, output_,
+                     [this](auto failures) { report_round(std::move(failures)); });
+}
+
+void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
+  if (workers_.has_kept() && is_without_success()) return stop_kept();
+  round_ = Round::Over;
+  lookers_.write(RoundEnded{world_->round, failures_.empty() && !is_stopping_});
+  if (outcome_) return end_if_ready();
+  show_joining();
+  if (failures_.empty() && !is_stopping_) return client_->report_success(world_->round);
+  client_->report_stopped(world_->round, std::move(failures), unusable_);
+}
+
+void Agent::on_terminate(int signal) {
+  if (std::exchange(is_terminated_, true)) return;  // a signal, and the lifeline
+  is_stopping_ = true;
+  stop_looking();
+  client_->interrupt(signal);
+  if (round_ == Round::Running) workers_.stop(signal);
+  lookers_.write(SignalCame{signal});
+  log_.info("got " + signal_name(signal) +
+            (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
+}
+
+void Agent::on_outcome(const Outcome& outcome) {
+  outcome_ = outcome;
+  if (server_ && !server_->host_ended()) server_.reset();
+  stop_looking();
+  if (round_ == Round::Running) workers_.stop();
+  if (round_ == Round::Over && workers_.has_kept() && is_without_success()) stop_kept();
+  end_if_ready();
+}
+
+NodePhase Agent::phase() const {
+  if (round_ == Round::None || round_ == Round::Opening) return NodePhase::Joining;
+  if (round_ == Round::Over) return NodePhase::Waiting;
+  const bool is_stopping = is_stopping_ || !failures_.empty() || round_ == Round::Draining;
+  return is_stopping ? NodePhase::Stopping : NodePhase::Running;
+}
+
+NodeStatus Agent::status() const {
+  return {
+      .run_id = spec_.join.run_id,
+      .host = spec_.host,
+      .pid = static_cast<int>(getpid()),
+      .parent_pid = static_cast<int>(getppid()),
+      .command = spec_.worker.argv,
+      .arguments_at = spec_.worker.program_arguments_at,
+      .programs = spec_.worker.programs,
+      .node_count = spec_.join.node_count,
+      .phase = phase(),
+      .world = world_,
+      .up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - began_),
+      .round_up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - round_began_),
+      .pids = world_ ? workers_.pids() : std::vector<int>(),
+      .workers_failed = static_cast<int>(failures_.size()),
+      .last_failure = last_failure_,
+      .log_directory = output_.log_place(),
+      .job = server_ ? server_->facts() : std::nullopt,
+  };
+}
+
+}  // namespace
+
+AgentEnd run_agent(const AgentSpec& spec, const Log& log) {
+  Agent agent(spec, log);
+  return agent.run();
+}
+
+}  // namespace drun::agent

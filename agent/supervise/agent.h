@@ -1,0 +1,40 @@
+// edge. The switchboard of one node: what rendezvous, workers, output and signals say is passed on
+// to whom it concerns. It decides nothing that a machine (member, round, gang) decides.
+//
+//   Client   on_world    Output opens the round's streams, then Workers start
+//   Workers  failed      Client tells the coordinator at once (Workers stop the others themselves)
+//   Client   on_stop     Workers stop
+//   Workers  all gone    Output drains and reads the failures' files, then Client reports: success,
+//                        or stopped with the failures in full
+//   Client   on_look     Watch collects what the workers do, Client passes it on
+//   Watch    suspects    Client tells the coordinator, which looks at all and may stop the round
+//   Signals  terminate   Client interrupts the job, Workers stop with that signal
+//   Client   on_outcome  the end, once nothing runs here and (on the coordinator) all members have
+//                        heard of it
+//
+// Log:    drun's lines go to Output's console while the loop runs.
+// Order:  the coordinator hears of an event first, the log second.
+// Thread: the one that calls; it has an io_context of its own.
+#pragma once
+
+#include <string>
+
+#include "agent/spec.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/job/outcome.h"
+
+namespace drun::agent {
+
+struct AgentEnd {
+  Outcome outcome;
+  std::string log_directory;  // where this node's log files are; empty: none were kept
+  // What must go to the channel first (Output::unfinished_frame).
+  std::string unfinished_frame{};
+};
+
+// Runs the job as this node's agent, from joining to the end. When it returns nothing of the job
+// runs on this node (but what the kernel holds on to, which has been logged). Errors: all in the
+// outcome. Never throws.
+AgentEnd run_agent(const AgentSpec& spec, const Log& log);
+
+}  // namespace drun::agent

@@ -1,0 +1,70 @@
+#include "agent/supervise/observers.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "agent/stacks/evidence_json.h"
+#include "agent/status/node_status.h"
+#include "rendezvous/coordinator/node_queries.h"
+
+namespace drun::agent {
+namespace {
+
+// The coordinator itself waits for the nodes, so long.
+constexpr std::chrono::seconds kJobLimit = kCensusLimit + std::chrono::seconds(1);
+constexpr std::chrono::seconds kStacksLimit = rendezvous::kLookLimit + std::chrono::seconds(3);
+
+}  // namespace
+
+Result<void> Lookers::open(asio::io_context& io, const AgentSpec& spec, const Log& log,
+                           Sources sources) {
+  sources_ = std::move(sources);
+  run_id_ = spec.join.run_id;
+  if (!spec.events_file.empty()) {
+    Result<EventFile> events = EventFile::open(
+        io, spec.events_file,
+        {.run_id = run_id_, .host = spec.host, .pid = static_cast<int>(getpid())}, log);
+    if (!events) return events.error();
+    events_ = *std::move(events);
+  }
+  write(AgentStarted{spec.join.local_world_size, spec.worker.argv});
+  status_socket_.emplace(io, log, "drun", [this](const StatusSocket::Reply& reply) {
+    reply(status_json(sources_.status()));
+  });
+  job_.emplace(io, log, "drun-job", kJobLimit, sources_.ask_job, [this](const std::string& why) {
+    return job_json(sources_.status(), {.note = why});
+  });
+  stacks_.emplace(
+      io, log, "drun-stacks", kStacksLimit, sources_.ask_stacks,
+      [this](const std::string& why) { return evidence_json({.notes = {why}}, run_id_); });
+  return spec.web ? open_web(io, *spec.web, log) : Result<void>();
+}
+
+Result<void> Lookers::open_web(asio::io_context& io, const Endpoint& place, const Log& log) {
+  auto web = web::Server::open(io, place, [this](std::string_view method, auto page) {
+    return web::answer(method, page, sources_.status);
+  });
+  if (!web) return web.error();
+  web_ = *std::move(web);
+  if (place.port == 0) log.info("metrics are on port " + std::to_string(web_->port()));
+  return {};
+}
+
+void Lookers::answer(std::uint64_t question, const Census& census) {
+  if (job_) job_->answer(question, [&] { return job_json(sources_.status(), census); });
+}
+
+void Lookers::answer(std::uint64_t question, const Evidence& evidence) {
+  if (stacks_) stacks_->answer(question, [&] { return evidence_json(evidence, run_id_); });
+}
+
+void Lookers::close() {
+  status_socket_.reset();
+  job_.reset();
+  stacks_.reset();
+  web_.reset();
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,56 @@
+// edge. For those who look on: the file of events, and who asks over the local sockets or HTTP how
+// the job is doing, or what its workers do.
+// Owner:   Agent; keeps the io_context running until close().   Thread: the io_context's only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "agent/http/server.h"
+#include "agent/spec.h"
+#include "agent/status/events.h"
+#include "agent/status/forwarded_queries.h"
+#include "agent/status/node_status.h"
+#include "agent/status/status_socket.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/job/census.h"
+#include "rendezvous/job/evidence.h"
+#include "rendezvous/net/asio.h"
+
+namespace drun::agent {
+
+class Lookers {
+ public:
+  // What they are answered from: this agent, and the coordinator, whose answers `answer` brings.
+  struct Sources {
+    std::function<NodeStatus()> status;
+    PassedQuestions::Ask ask_job;
+    PassedQuestions::Ask ask_stacks;
+  };
+
+  // Errors: those of EventFile and web::Server, for what the user asked for.
+  Result<void> open(asio::io_context& io, const AgentSpec& spec, const Log& log, Sources sources);
+  void close();
+
+  void answer(std::uint64_t question, const Census& census);
+  void answer(std::uint64_t question, const Evidence& evidence);
+  EventFile& events() { return events_; }
+  void write(const Event& event) { events_.write(event); }
+
+ private:
+  Result<void> open_web(asio::io_context& io, const Endpoint& place, const Log& log);
+
+  Sources sources_;
+  std::string run_id_;
+  EventFile events_;
+  std::optional<StatusSocket> status_socket_;
+  std::optional<PassedQuestions> job_;
+  std::optional<PassedQuestions> stacks_;
+  std::unique_ptr<web::Server> web_;
+};
+
+}  // namespace drun::agent

@@ -1,0 +1,96 @@
+#include "agent/supervise/round_log.h"
+
+#include <string>
+
+#include "rendezvous/job/outcome.h"
+#include "rendezvous/protocol/membership_text.h"
+
+namespace drun::agent {
+
+void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>& before,
+               const World& world) {
+  if (world.is_preflight) {
+    log.info("preflight: looking at " + std::to_string(world.node_count) +
+             (world.node_count == 1 ? " machine" : " machines"));
+  } else if (world.restarts > (before ? before->restarts : 0)) {
+    log.info("restarting all workers, restart " + std::to_string(world.restarts) + " of " +
+             std::to_string(world.max_restarts));
+  } else if (spec.join.elastic) {
+    log.info("starting round " + std::to_string(world.round) + ": this is node " +
+             std::to_string(world.node_rank) + " of " + std::to_string(world.node_count) +
+             ", with ranks from " + std::to_string(world.base_rank) + " of " +
+             std::to_string(world.world_size));
+  }
+}
+
+void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec,
+                             const std::optional<World>& before, const World& world) {
+  const bool is_first = !world.is_preflight && (!before || before->is_preflight);
+  if (!is_first || world.node_rank != 0) return;
+  for (const int rank : spec.worker.wrap.ranks) {
+    if (rank >= world.world_size)
+      log.warning("--wrap-ranks: there is no rank " + std::to_string(rank) +
+                  "; they go from 0 to " + std::to_string(world.world_size - 1));
+  }
+}
+
+void log_failure(const Log& log, const Failure& failure) {
+  const bool is_named = !failure.role.empty() && failure.role != "default";
+  log.warning("rank " + std::to_string(failure.rank) + " (local rank " +
+              std::to_string(failure.local_rank) + (is_named ? ", role " + failure.role : "") +
+              ", pid " + std::to_string(failure.pid) + ") failed: " + to_string(failure.status) +
+              (failure.out_of_memory ? ", out of memory" : ""));
+}
+
+void log_hang(const Log& log, const rendezvous::HangFound& found) {
+  constexpr std::size_t kMostLines = 100;
+  std::string text = found.cause + "; what the ranks do:";
+  for (const std::string& line : evidence_lines(found.evidence, kMostLines)) text += "\n  " + line;
+  log.warning(text);
+}
+
+void log_left_out(const Log& log, const LeftOut& node) {
+  log.warning("the job goes on without " + rendezvous::node_text(node.node_rank, node.host) + ": " +
+              node.reason);
+}
+
+namespace {
+
+std::string count_text(std::size_t count) {
+  return count == 1 ? "a leftover process" : std::to_string(count) + " leftover processes";
+}
+
+}  // namespace
+
+void log_waiting(const Log& log, const LeftoverList& leftovers,
+                 std::chrono::milliseconds time_left) {
+  log.warning("waiting up to " +
+              std::to_string(std::chrono::ceil<std::chrono::seconds>(time_left).count()) +
+              " s for " + count_text(leftovers.count) + ": " + to_string(leftovers) +
+              "; choose --leftovers=kill to end such processes at once, or --leftovers=keep to "
+              "leave them running");
+}
+
+void log_leftovers(const Log& log, const Leftovers& leftovers) {
+  if (leftovers.terminated.count > 0)
+    log.warning("terminated " + count_text(leftovers.terminated.count) + ": " +
+                to_string(leftovers.terminated));
+  if (leftovers.kept.count > 0)
+    log.warning("left " + count_text(leftovers.kept.count) +
+                " running: " + to_string(leftovers.kept) +
+                "; choose --leftovers=wait to wait for such processes, or --leftovers=kill to end "
+                "them");
+  for (const Leftover& process : leftovers.unkillable.listed)
+    log.error("SIGKILL does not end " + to_string(process) + ": " + process.reason);
+}
+
+std::string unusable_reason(const Leftovers& leftovers) {
+  if (leftovers.unkillable.count == 0) return "";
+  const Leftover& first = leftovers.unkillable.listed.front();
+  const std::size_t more = leftovers.unkillable.count - 1;
+  return "SIGKILL does not end " + to_string(first) + ": " + first.reason +
+         (more == 0 ? "" : "; nor " + std::to_string(more) + " more") +
+         "; no worker is started beside it";
+}
+
+}  // namespace drun::agent

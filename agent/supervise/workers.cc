@@ -1,0 +1,383 @@
+#include "agent/supervise/workers.h"
+
+#include <algorithm>
+#include <cassert>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "agent/process/descendants.h"
+#include "agent/process/out_of_memory.h"
+#include "agent/process/process.h"
+#include "agent/process/sweep.h"
+#include "agent/process/worker_starter.h"
+#include "agent/supervise/worker_group.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/net/deadline_timer.h"
+
+namespace drun::agent {
+namespace {
+
+gang::Times to_times(const WorkersSpec& spec) {
+  gang::Times times;
+  times.shutdown = spec.shutdown_timeout;
+  times.unkillable = spec.unkillable_timeout;
+  return times;
+}
+
+// What the kernel said to the place that the plan has given to a worker.
+std::string bound_message(int local_rank, const WorkerPlacement& placement,
+                          const NotBound& refused) {
+  return "local rank " + std::to_string(local_rank) + " cannot be bound to " +
+         (refused.is_memory ? "memory of NUMA node " + ranges_text(placement.memory_nodes)
+                            : "CPUs " + ranges_text(placement.cpus)) +
+         ": " + system_message(refused.error_number) + "; " +
+         (refused.is_memory ? "choose --bind-memory=prefer or none" : "choose --bind-to=none");
+}
+
+WallTime wall_now() {
+  return std::chrono::time_point_cast<WallTime::duration>(std::chrono::system_clock::now());
+}
+
+}  // namespace
+
+// Everything that happens becomes an event in `events_`, and all of a loop turn are worked off
+// together: so 256 workers that end together cost one look for orphans, and no callback is made
+// from inside a call of ours.
+class Workers::Impl final : private Starter::Listener {
+ public:
+  Impl(asio::io_context& io, Log log, WorkersSpec spec, Workers::Listener& listener)
+      : io_(io),
+        log_(std::move(log)),
+        spec_(spec),
+        listener_(listener),
+        starter_(io, *this),
+        gang_{.times = to_times(spec), .leftovers = spec.leftovers},
+        timer_(io),
+        child_signals_(io) {
+    if (!spec_.adopts_orphans) return;
+    become_subreaper();
+    child_signals_.add(SIGCHLD);
+  }
+
+  void start(std::vector<Command> commands);
+  void pass_on(int signal);
+  void disregard_group(int group) { orphans_.mark_group(group); }
+  bool has_kept() const { return std::holds_alternative<gang::Kept>(gang_.phase); }
+  std::vector<int> pids() const;
+  void feed(const gang::Event& event);
+
+ private:
+  using Alive = std::weak_ptr<char>;
+
+  void on_begun(int local_rank, const Spawned& spawned) override;
+  void on_refused(int local_rank, const Refusal& refusal) override;
+  void on_memory_not_placed(int error_number) override;
+  void on_all_started() override;
+  void begin_no_more();
+  void on_end(int local_rank, int pid, const ExitStatus& status);
+  void note_end(int local_rank, int pid, const ExitStatus& status);
+  void collect_all();
+  void drain();
+  void wait_for_children();
+  void look_soon();
+  void look();
+  bool nothing_left();
+
+  void perform(const gang::SignalAll& all);
+  void perform(const gang::KillAll&);
+  void perform(const gang::CheckIfGone&) { look_soon(); }
+  void perform(const gang::ReportFailure& failure);
+  void perform(const gang::ReportSuccess&);
+  void perform(const gang::ReportWaiting& waiting);
+  void perform(const gang::ReportGone& gone);
+  void open();
+  void warn_if_blind();
+
+  asio::io_context& io_;
+  Log log_;
+  WorkersSpec spec_;
+  Workers::Listener& listener_;
+  Starter starter_;
+
+  gang::State gang_;
+  std::deque<gang::Event> events_;
+  std::vector<std::unique_ptr<Process>> processes_;  // by local rank; null: not begun
+  std::vector<WorkerEnd> ends_;                      // by local rank
+  std::unordered_map<int, int> running_;             // pid -> local rank
+  std::vector<int> begun_;                           // pids by local rank; 0: not started
+  Orphans orphans_;
+  OomWatch oom_;
+  rendezvous::DeadlineTimer timer_;
+  asio::signal_set child_signals_;
+  int round_ = 0;
+  bool is_open_ = false;  // from start() to on_all_gone(), and while kept processes are stopped
+  bool has_succeeded_ = false;  // every worker returned 0, and no stop followed
+  bool stop_sent_ = false;
+  bool is_started_ = false;  // on_all_started() has been reported
+  bool is_limited_ = false;  // begin_no_more()
+  bool is_refused_ = false;  // the program of one was not executed: the failure of this round
+  bool has_warned_ = false;  // that memory is not placed
+  bool has_warned_blind_ = false;
+  std::vector<std::optional<WorkerPlacement>> placements_;  // by local rank
+  bool drain_posted_ = false;
+  bool look_posted_ = false;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();  // tells late handlers that it is gone
+};
+
+void Workers::Impl::start(std::vector<Command> commands) {
+  assert(!commands.empty() && std::holds_alternative<gang::Idle>(gang_.phase));
+  ++round_;
+  stop_sent_ = false;
+  has_succeeded_ = false;
+  is_started_ = false;
+  is_limited_ = false;
+  is_refused_ = false;
+  processes_.clear();
+  processes_.resize(commands.size());
+  ends_.assign(commands.size(), {});
+  begun_.assign(commands.size(), 0);
+  placements_.clear();
+  for (const Command& command : commands) {
+    placements_.emplace_back();
+    if (command.placement != nullptr) placements_.back() = *command.placement;
+  }
+  orphans_.begin();
+  oom_.begin();
+  open();
+  feed(gang::Started{.workers = static_cast<int>(commands.size())});
+  starter_.start(std::move(commands));
+}
+
+void Workers::Impl::on_begun(int local_rank, const Spawned& spawned) {
+  const int pid = spawned.pid;
+  orphans_.note_group(pid);
+  remember_group(pid);
+  running_.emplace(pid, local_rank);
+  begun_[static_cast<std::size_t>(local_rank)] = pid;
+  processes_[static_cast<std::size_t>(local_rank)] = std::make_unique<Process>(
+      io_, spawned,
+      [this, local_rank, pid](const ExitStatus& status) { on_end(local_rank, pid, status); });
+}
+
+// The first one stops the others; those of workers that began beside it are not failures of their
+// own.
+void Workers::Impl::on_refused(int local_rank, const Refusal& refusal) {
+  const auto rank = static_cast<std::size_t>(local_rank);
+  begun_[rank] = 0;
+  NotStarted status;
+  if (const auto* not_bound = std::get_if<NotBound>(&refusal)) {
+    ends_[rank].message = bound_message(local_rank, *placements_[rank], *not_bound);
+    status.error_number = not_bound->error_number;
+  } else {
+    status = std::get<NotStarted>(refusal);
+  }
+  note_end(local_rank, 0, status);
+  is_refused_ = true;
+}
+
+void Workers::Impl::on_memory_not_placed(int error_number) {
+  if (std::exchange(has_warned_, true)) return;  // one warning speaks for all workers
+  log_.warning(
+      "the kernel does not let workers' memory be placed: " + system_message(error_number) +
+      "; give the container that right (Docker: --cap-add=SYS_NICE), or choose "
+      "--bind-memory=none");
+}
+
+void Workers::Impl::on_all_started() {
+  if (!std::exchange(is_started_, true)) listener_.on_all_started(begun_);
+}
+
+// Those that have not begun count as stopped.
+void Workers::Impl::begin_no_more() {
+  if (std::exchange(is_limited_, true)) return;
+  for (std::size_t i = starter_.stop(); i < ends_.size(); ++i)
+    feed(gang::WorkerExited{
+        .local_rank = static_cast<int>(i), .succeeded = false, .before_stop = false});
+}
+
+void Workers::Impl::on_end(int local_rank, int pid, const ExitStatus& status) {
+  running_.erase(pid);
+  if (starter_.ended(local_rank)) return look_soon();  // on_refused() follows, in its turn
+  note_end(local_rank, pid, status);
+}
+
+void Workers::Impl::note_end(int local_rank, int pid, const ExitStatus& status) {
+  WorkerEnd& end = ends_[static_cast<std::size_t>(local_rank)];
+  end = {.local_rank = local_rank,
+         .pid = pid,
+         .status = status,
+         .seen = std::chrono::steady_clock::now(),
+         .time = wall_now(),
+         .stopped_by_us = stop_sent_ || (pid == 0 && is_refused_),
+         .out_of_memory = false,
+         .message = std::move(end.message)};
+  const auto* killed = std::get_if<Killed>(&status);
+  if (killed != nullptr && killed->signal == SIGKILL && !stop_sent_)
+    end.out_of_memory = oom_.is_victim(pid);
+  feed(gang::WorkerExited{.local_rank = local_rank,
+                          .succeeded = is_success(status),
+                          .before_stop = !end.stopped_by_us});
+  look_soon();
+}
+
+// Before our first signal: whoever has ended by now ended by himself.
+void Workers::Impl::collect_all() {
+  for (const auto& process : processes_)
+    if (process != nullptr) process->collect();
+}
+
+void Workers::Impl::feed(const gang::Event& event) {
+  events_.push_back(event);
+  if (std::exchange(drain_posted_, true)) return;
+  asio::post(io_, [this, alive = Alive(alive_)] {
+    if (!alive.expired()) drain();
+  });
+}
+
+void Workers::Impl::drain() {
+  const gang::Time now = std::chrono::steady_clock::now();
+  const bool is_quiet = std::all_of(events_.begin(), events_.end(), [](const gang::Event& event) {
+    const auto* exited = std::get_if<gang::WorkerExited>(&event);
+    return std::holds_alternative<gang::Started>(event) || (exited != nullptr && exited->succeeded);
+  });
+  if (!is_quiet && !stop_sent_) collect_all();
+  while (!events_.empty()) {
+    const gang::Event event = events_.front();
+    events_.pop_front();
+    for (const gang::Action& action : step(gang_, event, now))
+      std::visit([this](const auto& kind) { perform(kind); }, action);
+  }
+  drain_posted_ = false;
+  timer_.set(deadline(gang_), [this] { feed(gang::DeadlinePassed{}); });
+}
+
+void Workers::Impl::open() {
+  if (std::exchange(is_open_, true) || !spec_.adopts_orphans) return;
+  wait_for_children();
+}
+
+// Adopted orphans have no pidfd: SIGCHLD is what reports their end.
+void Workers::Impl::wait_for_children() {
+  child_signals_.async_wait([this, alive = Alive(alive_), round = round_](error_code ec, int) {
+    if (ec || alive.expired() || round != round_ || !is_open_) return;
+    look_soon();
+    wait_for_children();
+  });
+}
+
+void Workers::Impl::look_soon() {
+  if (std::exchange(look_posted_, true)) return;
+  asio::post(io_, [this, alive = Alive(alive_)] {
+    if (!alive.expired()) look();
+  });
+}
+
+void Workers::Impl::look() {
+  look_posted_ = false;
+  if (nothing_left()) feed(gang::AllGone{});
+}
+
+bool Workers::Impl::nothing_left() {
+  if (!spec_.adopts_orphans) return running_.empty();
+  return orphans_.reap([this](int pid) { return running_.contains(pid); });
+}
+
+void Workers::Impl::perform(const gang::SignalAll& all) {
+  open();  // kept processes are stopped when their round has been reported
+  if (!running_.empty())
+    log_.debug("stopping workers signal=" + signal_name(all.signal) +
+               " running=" + std::to_string(running_.size()));
+  stop_sent_ = true;
+  begin_no_more();
+  for (const auto& [pid, local_rank] : running_) {
+    // A child before its exec has nothing to clean up, and shares our memory: before Linux 5.17 a
+    // signal that dumps core would end this process with it.
+    const int signal = starter_.is_starting(local_rank) ? SIGKILL : all.signal;
+    processes_[static_cast<std::size_t>(local_rank)]->signal_group(signal);
+    orphans_.mark_group(pid);
+  }
+  // A stopped process handles nothing before it is continued.
+  pass_on(SIGCONT);
+  if (!spec_.adopts_orphans) return;
+  // In a turn of its own: a failure is reported before we read through /proc.
+  asio::post(io_, [this, alive = Alive(alive_), round = round_, signal = all.signal] {
+    if (alive.expired() || round != round_ || !is_open_) return;
+    orphans_.signal_once(signal, has_succeeded_);
+  });
+}
+
+void Workers::Impl::perform(const gang::KillAll&) {
+  open();
+  stop_sent_ = true;
+  begin_no_more();
+  pass_on(SIGKILL);
+  if (spec_.adopts_orphans) orphans_.kill_all(has_succeeded_);
+}
+
+void Workers::Impl::perform(const gang::ReportSuccess&) {
+  has_succeeded_ = true;
+  on_all_started();
+  listener_.on_all_succeeded();
+}
+
+void Workers::Impl::perform(const gang::ReportWaiting& waiting) {
+  if (!spec_.adopts_orphans) return;
+  const LeftoverList leftovers = orphans_.running();
+  if (leftovers.count > 0) listener_.on_waiting(leftovers, waiting.time_left);
+}
+
+void Workers::Impl::perform(const gang::ReportFailure& failure) {
+  on_all_started();
+  const WorkerEnd end = ends_[static_cast<std::size_t>(failure.local_rank)];
+  listener_.on_worker_failed(end);
+}
+
+void Workers::Impl::perform(const gang::ReportGone& gone) {
+  is_open_ = false;
+  on_all_started();
+  starter_.abandon();
+  child_signals_.cancel();
+  if (gone.end == gang::RoundEnd::Unkillable) orphans_.give_up();
+  running_.clear();
+  processes_.clear();
+  warn_if_blind();
+  Leftovers leftovers = orphans_.leftovers();
+  if (gone.end == gang::RoundEnd::Kept) leftovers.kept = orphans_.running();
+  listener_.on_all_gone(leftovers);
+}
+
+void Workers::Impl::warn_if_blind() {
+  if (!orphans_.is_blind() || std::exchange(has_warned_blind_, true)) return;
+  log_.warning(
+      "the processes below drun cannot be seen (is /proc hidden, or memory limited?); only the "
+      "workers' process groups are stopped, and processes that left them may still run");
+}
+
+void Workers::Impl::pass_on(int signal) {
+  for (const auto& [pid, local_rank] : running_)
+    processes_[static_cast<std::size_t>(local_rank)]->signal_group(signal);
+}
+
+std::vector<int> Workers::Impl::pids() const {
+  std::vector<int> pids(ends_.size(), 0);
+  for (const auto& [pid, local_rank] : running_) pids[static_cast<std::size_t>(local_rank)] = pid;
+  return pids;
+}
+
+Workers::Workers(asio::io_context& io, Log log, WorkersSpec spec, Listener& listener)
+    : impl_(std::make_unique<Impl>(io, std::move(log), spec, listener)) {}
+
+Workers::~Workers() = default;
+
+void Workers::start(std::vector<Command> commands) { impl_->start(std::move(commands)); }
+void Workers::stop(int signal) { impl_->feed(gang::StopRequested{signal}); }
+void Workers::kill_now() { impl_->feed(gang::KillRequested{}); }
+bool Workers::has_kept() const { return impl_->has_kept(); }
+void Workers::pass_on(int signal) { impl_->pass_on(signal); }
+void Workers::disregard_group(int group) { impl_->disregard_group(group); }
+std::vector<int> Workers::pids() const { return impl_->pids(); }
+
+}  // namespace drun::agent

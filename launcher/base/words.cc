@@ -1,0 +1,96 @@
+#include "launcher/base/words.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+
+namespace drun {
+namespace {
+
+// Bytes of a colour or style sequence ("\x1b[1;31m") at the front, else 0.
+std::size_t style_size(std::string_view text) {
+  if (!text.starts_with("\x1b[")) return 0;
+  const std::size_t end = text.find_first_not_of("0123456789;:", 2);
+  return end != text.npos && text[end] == 'm' ? end + 1 : 0;
+}
+
+}  // namespace
+
+std::string counted(std::size_t count, std::string_view thing) {
+  return std::to_string(count) + " " + std::string(thing) + (count == 1 ? "" : "s");
+}
+
+std::string in_words(std::chrono::milliseconds duration) {
+  const long long ms = duration.count() < 0 ? 0 : duration.count();
+  const long long seconds = ms / 1000;
+  if (seconds < 10)
+    return std::to_string(seconds) + "." + std::to_string(1000 + ms % 1000).substr(1) + " s";
+  if (seconds < 60) return std::to_string(seconds) + "." + std::to_string(ms % 1000 / 100) + " s";
+  if (seconds < 3600)
+    return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
+  return std::to_string(seconds / 3600) + " h " + std::to_string(seconds % 3600 / 60) + " min";
+}
+
+std::string how_it_ended(const Failure& failure) {
+  const Killed* killed = std::get_if<Killed>(&failure.status);
+  if (failure.out_of_memory)
+    return "out of memory: killed by the kernel (" + to_string(failure.status) + ")";
+  const bool is_from_outside =
+      killed != nullptr && (killed->signal == SIGKILL || killed->signal == SIGTERM);
+  return to_string(failure.status) + (is_from_outside ? ", not sent by drun" : "");
+}
+
+std::string printable(std::string_view line) {
+  while (line.ends_with('\r')) line.remove_suffix(1);
+  if (const std::size_t painted = line.rfind('\r'); painted != line.npos)
+    line.remove_prefix(painted + 1);
+  std::string text;
+  while (!line.empty()) {
+    if (const std::size_t size = style_size(line); size > 0) {
+      line.remove_prefix(size);
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(line[0]);
+    // U+0080 to U+009F are control characters too.
+    const bool is_c1 = byte == 0xc2 && line.size() > 1 &&
+                       static_cast<unsigned char>(line[1]) >= 0x80 &&
+                       static_cast<unsigned char>(line[1]) < 0xa0;
+    const bool is_control = (byte < 0x20 && byte != '\t') || byte == 0x7f;
+    for (std::size_t i = 0; i < (is_c1 ? 2U : 1U); ++i) {
+      char shown[8] = {line[i], '\0'};
+      if (is_control || is_c1)
+        std::snprintf(shown, sizeof(shown), "\\x%02x", static_cast<unsigned char>(line[i]));
+      text += shown;
+    }
+    line.remove_prefix(is_c1 ? 2 : 1);
+  }
+  return text;
+}
+
+}  // namespace drun
+
+namespace drun::hosts {
+namespace {
+
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_-./:,@%+").find(c) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::string shell_quoted(std::string_view text) {
+  const bool is_option = text.starts_with('-');  // --name=value; elsewhere = may be an assignment
+  const auto is_harmless = [&](char c) { return is_plain(c) || (c == '=' && is_option); };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_harmless)) return std::string(text);
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'')
+      quoted += "'\\''";
+    else
+      quoted += c;
+  }
+  return quoted + "'";
+}
+
+}  // namespace drun::hosts

@@ -1,0 +1,217 @@
+#include "launcher/cli/arguments.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "launcher/cli/other_launchers.h"
+
+namespace drun {
+namespace {
+
+using Found = std::vector<const KnownOption*>;
+
+Error usage(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
+
+std::string dashed(std::string_view name) {
+  std::string text(name);
+  std::replace(text.begin() + 2, text.end(), '_', '-');
+  return text;
+}
+
+bool is_negative_number(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' && word.find_first_not_of("0123456789.", 1) == word.npos;
+}
+
+// With a blank in it it is a value, as argparse has it: --ssh-args '-p 2222'.
+bool looks_like_option(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' && !is_negative_number(word) &&
+         word.find(' ') == word.npos;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({above + 1, row[j - 1] + 1, replaced});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// Reads words from the front to the program.
+class Splitter {
+ public:
+  Splitter(std::span<const std::string> words, std::span<const KnownOption> known)
+      : words_(words), known_(known) {}
+
+  Result<Arguments> run() {
+    while (!words_.empty()) {
+      const std::string_view word = words_.front();
+      if (word == "--") {
+        words_ = words_.subspan(1);
+        break;
+      }
+      if (word.size() < 2 || word[0] != '-') break;
+      words_ = words_.subspan(1);
+      const Result<void> read = option(word);
+      if (!read) return read.error();
+    }
+    if (!words_.empty()) {
+      result_.program = words_.front();
+      result_.program_arguments.assign(words_.begin() + 1, words_.end());
+    }
+    return std::move(result_);
+  }
+
+ private:
+  Result<void> option(std::string_view word) {
+    if (word[1] == '-' || has_one_dash(word)) return long_option(word);
+    // mpirun's -npernode, not -n with "pernode".
+    if (word.size() > 2 && !counterpart(word).empty()) return unknown(word, "");
+    return letters(word);
+  }
+
+  Result<void> long_option(std::string_view word) {
+    const std::size_t equals = word.find('=');
+    const std::string dash = word[1] == '-' ? "" : "-";
+    const std::string name = dashed(dash + std::string(word.substr(0, equals)));
+    const Found found = find(name);
+    if (found.empty()) return unknown(word.substr(0, equals), name);
+    if (found.size() > 1) return ambiguous(word.substr(0, equals), found);
+    const KnownOption& option = *found[0];
+    if (equals == word.npos) return add(option, word);
+    if (option.value == KnownOption::Value::None) {
+      return usage(std::string(word) + ": " + option.name + " takes no value; write it alone");
+    }
+    result_.options.push_back({option.name, std::string(word.substr(equals + 1))});
+    return {};
+  }
+
+  bool has_one_dash(std::string_view word) const {
+    const std::string name = dashed("-" + std::string(word));
+    return std::any_of(known_.begin(), known_.end(), [&name](const KnownOption& each) {
+      return each.may_have_one_dash && each.name == name;
+    });
+  }
+
+  // -r3, -r=3, -r 3, -m, -mr3.
+  Result<void> letters(std::string_view word) {
+    for (std::size_t at = 1; at < word.size(); ++at) {
+      const auto option = std::find_if(known_.begin(), known_.end(), [&](const KnownOption& each) {
+        return each.letter == word[at];
+      });
+      if (option == known_.end()) return unknown(at == 1 ? word.substr(0, 2) : word, "");
+      std::string_view rest = word.substr(at + 1);
+      const bool is_flag = option->value == KnownOption::Value::None ||
+                           option->value == KnownOption::Value::MayFollow;
+      if (is_flag && rest.starts_with('=')) {
+        return usage(std::string(word) + ": -" + option->letter +
+                     " takes no value; write it alone");
+      }
+      if (!is_flag && !rest.empty()) {
+        if (rest.starts_with('=')) rest.remove_prefix(1);
+        result_.options.push_back({option->name, std::string(rest)});
+        return {};
+      }
+      if (Result<void> added = add(*option, std::string{'-', option->letter}); !added) return added;
+    }
+    return {};
+  }
+
+  // An option whose value, if it takes one, is the next word. `word`: as the user wrote it.
+  Result<void> add(const KnownOption& option, std::string_view word) {
+    if (option.value == KnownOption::Value::Pair) return add_pair(option, word);
+    if (option.value != KnownOption::Value::Needed) {
+      result_.options.push_back({option.name, std::nullopt});
+      return {};
+    }
+    if (words_.empty())
+      return usage(std::string(word) + " needs a value; write " + option.name + "=VALUE");
+    const std::string& value = words_.front();
+    if (looks_like_option(value)) {
+      return usage(std::string(word) + " needs a value, but \"" + value +
+                   "\" follows; if that is the value, write " + option.name + "=" + value);
+    }
+    result_.options.push_back({option.name, value});
+    words_ = words_.subspan(1);
+    return {};
+  }
+
+  Result<void> add_pair(const KnownOption& option, std::string_view word) {
+    if (words_.size() < 2 || looks_like_option(words_[0]))
+      return usage(std::string(word) + " needs two words, a name and its value");
+    result_.options.push_back({option.name, words_[0] + "=" + words_[1]});
+    words_ = words_.subspan(2);
+    return {};
+  }
+
+  // The option of that name; else those that it is a prefix of, torchrun's if there are any.
+  Found find(std::string_view name) const {
+    Found torchruns, ours;
+    for (const KnownOption& option : known_) {
+      if (option.name == name) return {&option};
+      if (!option.name.starts_with(name)) continue;
+      (option.is_torchruns ? torchruns : ours).push_back(&option);
+    }
+    return torchruns.empty() ? ours : torchruns;
+  }
+
+  Error unknown(std::string_view word, const std::string& name) const {
+    std::string message = "unknown option " + std::string(word);
+    if (const std::string_view here = counterpart(word); !here.empty())
+      return usage(message + "; " + std::string(here));
+    const KnownOption* nearest = nullptr;
+    std::size_t least = 1 + name.size() / 5;
+    for (const KnownOption& option : known_) {
+      const std::size_t distance = edit_distance(name, option.name);
+      if (name.empty() || distance > least || (nearest != nullptr && distance == least)) continue;
+      nearest = &option;
+      least = distance;
+    }
+    if (nearest != nullptr) return usage(message + "; did you mean " + nearest->name + "?");
+    return usage(message + "; options of the program go after the program");
+  }
+
+  static Error ambiguous(std::string_view word, const Found& found) {
+    std::string message = std::string(word) + " could be";
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      message += i == 0 ? " " : i + 1 == found.size() ? " or " : ", ";
+      message += found[i]->name;
+    }
+    return usage(message + "; write more of it");
+  }
+
+  std::span<const std::string> words_;
+  std::span<const KnownOption> known_;
+  Arguments result_;
+};
+
+}  // namespace
+
+Result<Arguments> split_arguments(std::span<const std::string> words,
+                                  std::span<const KnownOption> known) {
+  return Splitter(words, known).run();
+}
+
+std::string underscored(std::string name) {
+  std::replace(name.begin() + 2, name.end(), '-', '_');
+  return name;
+}
+
+std::string variable_name(const std::string& option) {
+  std::string name = "PET_" + underscored(option).substr(2);
+  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  return name;
+}
+
+std::vector<std::string> own_arguments(std::vector<std::string> words, bool is_torchrun) {
+  if (is_torchrun && !words.empty() && words.front() == "--") words.erase(words.begin());
+  return words;
+}
+
+}  // namespace drun

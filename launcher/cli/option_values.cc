@@ -1,0 +1,503 @@
+#include "launcher/cli/option_values.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "rendezvous/base/text.h"
+
+namespace drun {
+namespace {
+
+Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
+
+// The whole text as a number (a sign '+' is not taken: nobody writes it).
+template <typename Number>
+std::optional<Number> number(std::string_view text) {
+  text = trimmed(text);
+  Number value{};
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+struct Range {
+  int low = 0;
+  int high = std::numeric_limits<int>::max();
+};
+
+Result<int> integer(std::string_view text, Range range, std::string_view what) {
+  const std::optional<long long> value = number<long long>(text);
+  if (value && *value >= range.low && *value <= range.high) return static_cast<int>(*value);
+  std::string reason = "expected " + std::string(what) + ", a whole number ";
+  if (range.high == std::numeric_limits<int>::max()) {
+    return bad(reason + "not under " + std::to_string(range.low));
+  }
+  return bad(reason + "from " + std::to_string(range.low) + " to " + std::to_string(range.high));
+}
+
+template <typename T>
+struct Word {
+  std::string_view word;
+  T value;
+};
+
+template <typename T>
+Result<T> one_of(std::string_view text, std::span<const Word<T>> words) {
+  std::string lower(trimmed(text));
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  std::string names;
+  for (const Word<T>& each : words) {
+    if (each.word == lower) return each.value;
+    names += (names.empty() ? "" : ", ") + std::string(each.word);
+  }
+  return bad("expected one of " + names);
+}
+
+std::vector<std::string_view> trimmed_parts(std::string_view text, char separator) {
+  std::vector<std::string_view> parts = split(text, separator);
+  for (std::string_view& part : parts) part = trimmed(part);
+  return parts;
+}
+
+Result<std::chrono::milliseconds> seconds(std::string_view text, bool may_be_zero) {
+  constexpr double kMostSeconds = 1e9;  // over 30 years; a deadline beyond it would overflow clocks
+  const std::optional<double> value = number<double>(text);
+  const bool is_good = value && std::isfinite(*value) && *value <= kMostSeconds &&
+                       (may_be_zero ? *value >= 0 : *value > 0);
+  if (!is_good) {
+    return bad(std::string("expected seconds, ") + (may_be_zero ? "0 or more" : "more than 0") +
+               ", such as 30 or 0.5");
+  }
+  return std::chrono::milliseconds(std::llround(std::ceil(*value * 1000.0)));
+}
+
+// A shell's rules: within single quotes a backslash is itself, within double ones it is unless it
+// stands before one of these.
+bool is_escape(char quote, char next) {
+  if (quote == '\0') return true;
+  return quote == '"' && next != '\0' &&
+         std::string_view("$`\"\\").find(next) != std::string_view::npos;
+}
+
+constexpr std::string_view kStreamsHelp =
+    "expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or a list of local ranks such as "
+    "0:3,12:1";
+
+}  // namespace
+
+Result<std::string> parse_text(std::string_view text) { return std::string(text); }
+
+Result<std::string> parse_separator(std::string_view text) {
+  if (!text.empty() && text != "--") return std::string(text);
+  return bad("expected a word that is no argument of the programs, such as ::");
+}
+
+Result<NodeRange> parse_nodes(std::string_view text) {
+  const std::vector<std::string_view> parts = trimmed_parts(text, ':');
+  const Range range{1, kMostNodes};
+  const Result<int> min = integer(parts[0], range, "nodes");
+  const Result<int> max = integer(parts.back(), range, "nodes");
+  if (parts.size() > 2 || !min || !max) {
+    return bad("expected a number of nodes, such as 4, or MIN:MAX, each from 1 to " +
+               std::to_string(kMostNodes));
+  }
+  if (*min > *max) return bad("MIN is more than MAX; write MIN:MAX, such as 2:4");
+  return NodeRange{.min = *min, .max = *max};
+}
+
+Result<WorkerCount> parse_workers(std::string_view text) {
+  static constexpr std::array<Word<Device>, 4> kDevices{
+      {{"auto", Device::Auto}, {"cpu", Device::Cpu}, {"gpu", Device::Gpu}, {"xpu", Device::Xpu}}};
+  if (const Result<Device> device = one_of<Device>(text, kDevices)) return WorkerCount(*device);
+  const Result<int> count = integer(text, {1, kMostWorkers}, "workers");
+  if (count) return WorkerCount(*count);
+  return bad("expected a number of workers from 1 to " + std::to_string(kMostWorkers) +
+             ", or auto, cpu or gpu");
+}
+
+Result<int> parse_rank(std::string_view text) { return integer(text, {0, kMostNodes}, "a rank"); }
+Result<int> parse_port(std::string_view text) { return integer(text, {0, 65535}, "a port"); }
+Result<Endpoint> parse_metrics_port(std::string_view text) {
+  if (const Result<int> port = parse_port(text))
+    return Endpoint{.host = "127.0.0.1", .port = static_cast<std::uint16_t>(*port)};
+  Result<Endpoint> at = parse_endpoint(text, 0);
+  const bool has_port = text.find(':') != text.npos && !text.ends_with(']');
+  if (at && at->host == "localhost") at->host = "127.0.0.1";
+  in6_addr address{};
+  const bool is_numeric = at && (inet_pton(AF_INET, at->host.c_str(), &address) == 1 ||
+                                 inet_pton(AF_INET6, at->host.c_str(), &address) == 1);
+  if (is_numeric && has_port) return at;
+  return bad(
+      "expected a port from 0 to 65535, after an address of this host if others may ask, such as "
+      "9464 or 0.0.0.0:9464");
+}
+Result<int> parse_count(std::string_view text) { return integer(text, {}, "a count"); }
+
+Result<std::chrono::milliseconds> parse_seconds(std::string_view text) {
+  return seconds(text, true);
+}
+Result<std::chrono::milliseconds> parse_interval(std::string_view text) {
+  return seconds(text, false);
+}
+
+Result<StreamChoice> parse_streams(std::string_view text) {
+  StreamChoice choice;
+  if (text.find(':') == text.npos) {
+    const Result<int> all = integer(text, {0, 3}, "");
+    if (!all) return bad(std::string(kStreamsHelp));
+    choice.all = *all;
+    return choice;
+  }
+  for (const std::string_view part : trimmed_parts(text, ',')) {
+    const std::vector<std::string_view> sides = trimmed_parts(part, ':');
+    const Result<int> rank = integer(sides[0], {0, kMostWorkers - 1}, "");
+    const Result<int> streams = integer(sides.back(), {0, 3}, "");
+    if (sides.size() != 2 || !rank || !streams) return bad(std::string(kStreamsHelp));
+    choice.of_ranks[*rank] = *streams;
+  }
+  return choice;
+}
+
+Result<std::vector<int>> parse_ranks(std::string_view text) {
+  std::vector<int> ranks;
+  if (trimmed(text).empty()) return ranks;
+  for (const std::string_view part : trimmed_parts(text, ',')) {
+    const Result<int> rank = integer(part, {0, kMostWorkers - 1}, "");
+    if (!rank) return bad("expected local ranks with commas between them, such as 0,1");
+    ranks.push_back(*rank);
+  }
+  return ranks;
+}
+
+Result<std::vector<std::string>> parse_words(std::string_view text) {
+  std::vector<std::string> words(1);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool is_comma = text[i] == ',';
+    const bool is_literal = is_comma && i + 1 < text.size() && text[i + 1] == ',';
+    if (is_comma && !is_literal) {
+      words.emplace_back();
+      continue;
+    }
+    words.back() += text[i];
+    if (is_literal) ++i;
+  }
+  std::erase(words, "");
+  return words;
+}
+
+Result<std::vector<std::pair<std::string, std::string>>> parse_pairs(std::string_view text) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  if (trimmed(text).empty()) return pairs;
+  for (const std::string_view part : trimmed_parts(text, ',')) {
+    const std::size_t equals = part.find('=');
+    const std::string_view key = trimmed(part.substr(0, equals));
+    const std::string_view value =
+        equals == part.npos ? std::string_view() : trimmed(part.substr(equals + 1));
+    if (key.empty() || value.empty()) {
+      return bad("\"" + std::string(part) +
+                 "\" is not KEY=VALUE; write such as join_timeout=60,timeout=900");
+    }
+    pairs.emplace_back(key, value);
+  }
+  return pairs;
+}
+
+Result<bool> parse_switch(std::string_view text) {
+  const std::optional<long long> value = number<long long>(text);
+  if (!value) return bad("expected 1 (on) or 0 (off)");
+  return *value != 0;
+}
+
+Result<StoreHost> parse_store(std::string_view text) {
+  static constexpr std::array<Word<StoreHost>, 2> kWords{
+      {{"agent", StoreHost::Agent}, {"worker", StoreHost::Worker}}};
+  return one_of<StoreHost>(text, kWords);
+}
+
+Result<OutputMode> parse_output(std::string_view text) {
+  static constexpr std::array<Word<OutputMode>, 4> kWords{{{"lines", OutputMode::Lines},
+                                                           {"labelled", OutputMode::Labelled},
+                                                           {"json", OutputMode::Json},
+                                                           {"raw", OutputMode::Raw}}};
+  return one_of<OutputMode>(text, kWords);
+}
+
+Result<LeftoverPolicy> parse_leftovers(std::string_view text) {
+  static constexpr std::array<Word<LeftoverPolicy>, 3> kWords{{{"wait", LeftoverPolicy::Wait},
+                                                               {"kill", LeftoverPolicy::Kill},
+                                                               {"keep", LeftoverPolicy::Keep}}};
+  return one_of<LeftoverPolicy>(text, kWords);
+}
+
+Result<StdinSource> parse_stdin(std::string_view text) {
+  static constexpr std::array<Word<StdinSource>, 2> kWords{
+      {{"none", StdinSource::DevNull}, {"rank0", StdinSource::Rank0}}};
+  return one_of<StdinSource>(text, kWords);
+}
+
+Result<ExitCodeStyle> parse_exit_code_style(std::string_view text) {
+  static constexpr std::array<Word<ExitCodeStyle>, 2> kWords{
+      {{"drun", ExitCodeStyle::Drun}, {"torchrun", ExitCodeStyle::Torchrun}}};
+  return one_of<ExitCodeStyle>(text, kWords);
+}
+
+Result<EngineChoice> parse_engine(std::string_view text) {
+  static constexpr std::array<Word<EngineChoice>, 2> kWords{
+      {{"auto", EngineChoice::Auto}, {"none", EngineChoice::None}}};
+  return one_of<EngineChoice>(text, kWords);
+}
+
+Result<DryRun> parse_dry_run(std::string_view text) {
+  if (text.empty()) return DryRun::Text;  // --dry-run alone
+  static constexpr std::array<Word<DryRun>, 2> kWords{
+      {{"text", DryRun::Text}, {"json", DryRun::Json}}};
+  return one_of<DryRun>(text, kWords);
+}
+
+Result<LogLevel> parse_log_level(std::string_view text) {
+  static constexpr std::array<Word<LogLevel>, 6> kWords{{{"debug", LogLevel::Debug},
+                                                         {"info", LogLevel::Info},
+                                                         {"warning", LogLevel::Warning},
+                                                         {"error", LogLevel::Error},
+                                                         {"warn", LogLevel::Warning},
+                                                         {"critical", LogLevel::Error}}};
+  return one_of<LogLevel>(text, kWords);
+}
+
+Result<BindTo> parse_bind_to(std::string_view text) {
+  static constexpr std::array<Word<BindTo>, 6> kWords{{{"none", BindTo::None},
+                                                       {"core", BindTo::Core},
+                                                       {"socket", BindTo::Socket},
+                                                       {"numa", BindTo::Numa},
+                                                       {"gpu", BindTo::GpuNode},
+                                                       {"package", BindTo::Socket}}};
+  return one_of<BindTo>(text, kWords);
+}
+
+Result<BindTo> parse_numa_binding(std::string_view text) {
+  static constexpr std::array<Word<BindTo>, 4> kWords{{{"node", BindTo::GpuNode},
+                                                       {"socket", BindTo::GpuSocket},
+                                                       {"exclusive", BindTo::GpuExclusive},
+                                                       {"core-complex", BindTo::GpuCoreComplex}}};
+  return one_of<BindTo>(text, kWords);
+}
+
+Result<MemoryPolicy> parse_memory_policy(std::string_view text) {
+  static constexpr std::array<Word<MemoryPolicy>, 3> kWords{{{"none", MemoryPolicy::None},
+                                                             {"prefer", MemoryPolicy::Prefer},
+                                                             {"strict", MemoryPolicy::Strict}}};
+  return one_of<MemoryPolicy>(text, kWords);
+}
+
+Result<int> parse_positive(std::string_view text) {
+  return integer(text, {1, kMostWorkers}, "a count");
+}
+
+Result<OmpThreads> parse_omp_threads(std::string_view text) {
+  if (trimmed(text) == "auto") return OmpThreads(AutoThreads{});
+  const Result<int> count = parse_positive(text);
+  if (count) return OmpThreads(*count);
+  return bad("expected a number of threads from 1 to " + std::to_string(kMostWorkers) +
+             ", or auto");
+}
+
+Result<std::vector<int>> parse_global_ranks(std::string_view text) {
+  std::vector<int> ranks;
+  for (const std::string_view part : trimmed_parts(text, ',')) {
+    const Result<int> rank = integer(part, {}, "");
+    if (!rank) return bad("expected ranks with commas between them, such as 0,3");
+    ranks.push_back(*rank);
+  }
+  return ranks;
+}
+
+Result<std::vector<std::string>> parse_command(std::string_view text) {
+  std::vector<std::string> words;
+  bool is_in_word = false;
+  char quote = '\0';
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
+    const bool is_blank = c == ' ' || c == '\t' || c == '\n';
+    if (quote == '\0' && is_blank) {
+      is_in_word = false;
+      continue;
+    }
+    if (!std::exchange(is_in_word, true)) words.emplace_back();
+    if (quote == '\0' ? c == '\'' || c == '"' : c == quote) {
+      quote = quote == '\0' ? c : '\0';
+    } else if (c == '\\' && is_escape(quote, next)) {
+      if (next == '\0') return bad("it ends in a backslash; write what it stands before");
+      words.back() += text[++i];
+    } else {
+      words.back() += c;
+    }
+  }
+  if (quote != '\0') return bad(std::string("the quote ") + quote + " is not closed; close it");
+  if (words.empty() || words.front().empty())
+    return bad("expected a command, such as 'gdb -batch -ex run --args'");
+  return words;
+}
+
+Result<MapBy> parse_map_by(std::string_view text) {
+  static constexpr std::array<Word<MapBy::Order>, 2> kWords{
+      {{"slot", MapBy::Order::Slot}, {"node", MapBy::Order::Node}}};
+  if (const Result<MapBy::Order> order = one_of<MapBy::Order>(text, kWords))
+    return MapBy{.order = *order, .per_node = std::nullopt};
+  const std::vector<std::string_view> parts = trimmed_parts(text, ':');
+  if (parts.size() == 3 && parts[0] == "ppr" && parts[2] == "node") {
+    const Result<int> count = integer(parts[1], {1, kMostWorkers}, "workers");
+    if (count) return MapBy{.order = MapBy::Order::Slot, .per_node = *count};
+  }
+  return bad(
+      "expected slot, node, or ppr:N:node with N workers on each host; where on a host they "
+      "run is --bind-to's business");
+}
+
+Result<std::string> parse_logs_specs(std::string_view text) {
+  if (trimmed(text) == "default") return std::string(text);
+  return bad("such plug-ins are Python code, which drun does not load; leave it out");
+}
+
+}  // namespace drun
+
+namespace drun {
+namespace {
+
+using std::chrono::milliseconds;
+
+// "90", "90s", "30m", "1h", "2d"; more than 0.
+std::optional<milliseconds> time_span(std::string_view text) {
+  constexpr std::string_view kUnits = "smhd";
+  constexpr int kSeconds[] = {1, 60, 3600, 86400};
+  const std::size_t unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
+  if (unit != kUnits.npos) text.remove_suffix(1);
+  const Result<milliseconds> number = parse_interval(text);
+  constexpr milliseconds kMost = std::chrono::hours(24 * 365 * 30);
+  if (!number || *number > kMost) return std::nullopt;
+  return std::min(*number * (unit == kUnits.npos ? 1 : kSeconds[unit]), kMost);
+}
+
+}  // namespace
+
+std::optional<int> signal_number(std::string_view name) {
+  if (name.starts_with("SIG")) name.remove_prefix(3);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    const char* known = sigabbrev_np(signal);
+    if (known != nullptr && name == known) return signal;
+  }
+  return std::nullopt;
+}
+
+Result<RestartBudget> parse_restarts(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  const Result<int> most = parse_count(text.substr(0, slash));
+  if (!most) return most.error();
+  if (slash == text.npos) return RestartBudget{.most = *most};
+  const auto window = time_span(text.substr(slash + 1));
+  if (!window)
+    return bad("expected a count, or a count within a time, such as 3/1h (units s, m, h, d)");
+  return RestartBudget{.most = *most, .window = *window};
+}
+
+Result<RestartPause> parse_pause(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const Result<milliseconds> first = parse_seconds(text.substr(0, colon));
+  if (!first) return first.error();
+  if (colon == text.npos) return RestartPause{.first = *first};
+  const Result<milliseconds> most = parse_seconds(text.substr(colon + 1));
+  if (!most) return most.error();
+  if (*most < *first)
+    return bad("the longest pause is shorter than the first; write such as 5:300");
+  return RestartPause{.first = *first, .most = *most};
+}
+
+Result<ExitKinds> parse_exit_kinds(std::string_view text) {
+  ExitKinds kinds;
+  const Result<std::vector<std::string>> words = parse_words(text);
+  for (const std::string& word : *words) {
+    if (const std::optional<int> signal = signal_number(word)) {
+      kinds.signals.push_back(*signal);
+      continue;
+    }
+    const Result<int> code = parse_count(word);
+    if (!code || *code < 1 || *code > 255)
+      return bad("\"" + word +
+                 "\" is neither an exit code from 1 to 255 nor a signal; write such as " +
+                 "1,42,SIGKILL");
+    kinds.codes.push_back(*code);
+  }
+  if (words->empty()) return bad("expected exit codes and signals, such as 1,42,SIGKILL");
+  return kinds;
+}
+
+Result<RankOrder> parse_rank_order(std::string_view text) {
+  if (text == "endpoint") return RankOrder::Endpoint;
+  if (text == "natural") return RankOrder::Natural;
+  if (text == "arrival") return RankOrder::Arrival;
+  return bad("expected one of endpoint, natural, arrival");
+}
+
+}  // namespace drun
+
+namespace drun {
+namespace {
+
+constexpr std::string_view kUnits = "kmgt";
+constexpr std::uint64_t kLeast = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+
+// The power of 1024 that "GiB" stands for; npos: none.
+std::size_t power_of(std::string_view unit) {
+  if (unit.empty() || (unit.size() == 1 && lower(unit[0]) == 'b')) return 0;
+  const std::size_t place = kUnits.find(lower(unit[0]));
+  unit.remove_prefix(1);
+  if (!unit.empty() && lower(unit[0]) == 'i') {
+    unit.remove_prefix(1);
+    if (unit.empty()) return kUnits.npos;
+  }
+  const bool is_whole = unit.empty() || (unit.size() == 1 && lower(unit[0]) == 'b');
+  return place == kUnits.npos || !is_whole ? kUnits.npos : place + 1;
+}
+
+Error bad() {
+  return {ErrorCode::Usage, "expected an amount of memory from 1MiB to 1024TiB, like 512MiB or 2G"};
+}
+
+}  // namespace
+
+Result<std::size_t> parse_memory_size(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (ec != std::errc()) return bad();
+  const std::size_t power = power_of(text.substr(static_cast<std::size_t>(end - text.data())));
+  if (power == kUnits.npos || number > kMost >> (10 * power)) return bad();
+  const std::uint64_t bytes = number << (10 * power);
+  if (bytes < kLeast) return bad();
+  return static_cast<std::size_t>(bytes);
+}
+
+std::string memory_size_text(std::size_t bytes) {
+  for (std::size_t power = kUnits.size(); power > 0; --power) {
+    const std::size_t unit = std::size_t{1} << (10 * power);
+    if (bytes == 0 || bytes % unit != 0) continue;
+    return std::to_string(bytes / unit) + static_cast<char>(kUnits[power - 1] - 32) + "iB";
+  }
+  return std::to_string(bytes) + " bytes";
+}
+
+}  // namespace drun

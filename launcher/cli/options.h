@@ -1,0 +1,269 @@
+// edge. What the user asked for: command line, PET_ variables and configuration file as one plain
+// struct, which CLI11 reads.
+//
+// Shape:   optional means "given or not"; what is absent is decided by plan.h.
+//          Precedence: command line > PET_<NAME> > --config FILE > default. Empty PET_ variables
+//          count as unset.
+// Owner:   values; copy freely.   Thread: any, one at a time.
+// Source:  torchrun's command line. Options without a meaning here are accepted and dropped.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "agent/spec.h"
+#include "launcher/placement/place.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/job/world.h"
+
+// core. What the user asked for about other machines, as given on the command line.
+// Shape:   absent or empty: not given; host_pool.h and host_plan.h say what the texts mean.
+// Owner:   a value; copy freely.   Thread: any.
+
+namespace drun {
+
+// --map-by: how many of -np's workers each host gets.
+struct MapBy {
+  enum class Order { Slot, Node };  // fill a host before the next; or one each in turn
+  Order order = Order::Slot;
+  std::optional<int> per_node{};  // ppr:N:node
+  bool operator==(const MapBy&) const = default;
+};
+
+struct HostOptions {
+  std::optional<std::string> hosts{};     // --hosts
+  std::optional<std::string> hostfile{};  // --hostfile
+  std::optional<std::string> include{};
+  std::optional<std::string> exclude{};
+  std::optional<int> np{};             // workers on all hosts together
+  std::vector<std::string> exports{};  // -x, each as it was written
+  std::vector<std::string> mca{};      // --mca, each "NAME=VALUE"; exports have them, too
+  bool allow_run_as_root = false;      // mpirun's; here everybody may
+  std::optional<MapBy> map_by{};
+  bool oversubscribe = false;
+  std::string ssh = "ssh";
+  std::vector<std::string> ssh_args{};  // words
+  std::optional<int> fanout{};
+  std::optional<int> ssh_tree{};   // --ssh-tree: branches
+  bool leaves_logs_there = false;  // --no-gather-logs
+  std::chrono::milliseconds login_timeout{std::chrono::seconds(120)};
+  // Every option that was given, by its canonical name, for the agents on the hosts; only with
+  // --hosts or --hostfile.
+  std::vector<std::pair<std::string, std::optional<std::string>>> given{};
+
+  bool names_hosts() const { return hosts || hostfile; }
+  bool operator==(const HostOptions&) const = default;
+};
+
+}  // namespace drun
+
+// core. One of several programs of a job, as the user asked for it.
+// Owner:   a value; copy freely.   Thread: any.
+
+namespace drun {
+
+enum class Device { Auto, Cpu, Gpu, Xpu };
+using WorkerCount = std::variant<int, Device>;
+
+struct ProgramOptions {
+  // One of the two, the same one in all programs: its workers in the job, or on each node.
+  std::optional<int> np{};
+  std::optional<WorkerCount> nproc_per_node{};
+  std::string role{};
+  std::vector<std::string> exports{};  // -x, each as it was written
+  std::optional<int> gpus_per_worker{};
+  bool module = false;
+  bool no_python = false;
+  std::string program{};
+  std::vector<std::string> arguments{};
+  bool operator==(const ProgramOptions&) const = default;
+};
+
+}  // namespace drun
+
+namespace drun {
+
+struct NodeRange {
+  int min = 1;
+  int max = 1;
+  bool operator==(const NodeRange&) const = default;
+};
+
+// --redirects, --tee: bit 1 is stdout, bit 2 is stderr.
+struct StreamChoice {
+  int all = 0;                    // ranks not named
+  std::map<int, int> of_ranks{};  // "0:1,12:3"; then `all` is 0
+  bool operator==(const StreamChoice&) const = default;
+};
+
+enum class DryRun { Text, Json };
+enum class EngineChoice { Auto, None };
+enum class ExitCodeStyle { Drun, Torchrun };
+
+struct AutoThreads {  // --omp-threads=auto
+  bool operator==(const AutoThreads&) const = default;
+};
+using OmpThreads = std::variant<AutoThreads, int>;
+
+// `drun doctor`: the job's own options, and these (launcher/plan/doctor.h).
+struct DoctorWishes {
+  bool is_json = false;
+  bool operator==(const DoctorWishes&) const = default;
+};
+
+struct Options {
+  std::string invoked_as = "drun";  // argv[0] without its folder; "torchrun" changes defaults
+  // The job.
+  std::optional<NodeRange> nnodes{};
+  std::optional<WorkerCount> nproc_per_node{};
+  std::optional<int> max_restarts{};
+  std::optional<std::string> role{};
+  // Rendezvous.
+  std::optional<int> node_rank{};
+  std::optional<std::string> master_addr{};
+  std::optional<int> master_port{};
+  bool standalone = false;
+  std::optional<std::string> rdzv_backend{};
+  std::optional<std::string> rdzv_endpoint{};
+  std::optional<std::string> rdzv_id{};
+  std::vector<std::pair<std::string, std::string>> rdzv_conf{};
+  std::optional<std::string> local_addr{};
+  std::optional<std::string> secret_file{};
+  bool pass_secret = false;
+  StoreHost store = StoreHost::Agent;
+  std::optional<std::size_t> store_memory_bytes{};
+  // Nodes that come and go, restarts.
+  std::optional<RankOrder> rank_order{};
+  std::optional<std::chrono::milliseconds> min_uptime{};
+  std::optional<int> exclude_after{};
+  bool preflight = false;
+  std::optional<std::chrono::milliseconds> heartbeat_timeout{};
+  std::optional<std::chrono::milliseconds> hang_timeout{};
+  RestartPolicy restart{};
+  EngineChoice engine = EngineChoice::Auto;
+  // Other machines.
+  HostOptions hosts{};
+  bool is_checked_first = false;  // what cannot start here is said before anything does
+  std::optional<DoctorWishes> doctor{};
+  // The program.
+  bool module = false;
+  bool no_python = false;
+  bool run_path = false;
+  bool pass_local_rank = false;
+  bool virtual_local_rank = false;
+  std::optional<StdinSource> stdin_source{};
+  std::string program{};
+  std::vector<std::string> program_arguments{};
+  // Several programs: all of them, the first one included.
+  std::vector<ProgramOptions> programs{};
+  std::optional<std::string> app{};        // --app
+  std::optional<std::string> separator{};  // between programs, instead of ":"
+  // Placement.
+  std::optional<BindTo> bind_to{};       // None, Core, Socket, Numa or GpuNode
+  std::optional<BindTo> numa_binding{};  // Gpu...
+  std::optional<MemoryPolicy> bind_memory{};
+  std::optional<int> gpus_per_worker{};
+  std::optional<OmpThreads> omp_threads{};
+  std::optional<std::vector<std::string>> wrap{};  // words
+  std::optional<std::vector<int>> wrap_ranks{};
+  // Output.
+  OutputMode output = OutputMode::Lines;
+  bool timestamps = false;
+  bool gather_logs = false;
+  StreamChoice redirects{};
+  StreamChoice tee{};
+  std::optional<std::string> log_dir{};
+  std::optional<std::string> label{};  // --log-line-prefix-template
+  std::optional<std::vector<int>> local_ranks_filter{};
+  std::vector<std::string> duplicate_stdout_filters{};
+  std::vector<std::string> duplicate_stderr_filters{};
+  // The end.
+  std::optional<std::vector<std::string>> signals_to_handle{};
+  std::optional<std::chrono::milliseconds> shutdown_timeout{};
+  std::optional<LeftoverPolicy> leftovers{};
+  std::optional<std::string> report{};
+  std::optional<std::string> events{};
+  std::optional<Endpoint> metrics{};  // --metrics-port; a numeric address
+  std::optional<ExitCodeStyle> exit_code{};
+  // drun itself.
+  std::optional<DryRun> dry_run{};
+  std::optional<LogLevel> log_level{};
+  bool explain = false;
+  // Where values came from: "--nnodes" -> "--nnodes", "PET_NNODES", the configuration file.
+  std::map<std::string, std::string> sources{};
+  bool operator==(const Options&) const = default;
+};
+
+// `drun store`: the store server alone.
+struct StoreCommand {
+  std::uint16_t port = 29500;
+  bool is_loopback_only = false;
+  std::size_t memory_bytes = kStoreMemoryBytes;
+  bool operator==(const StoreCommand&) const = default;
+};
+
+// `drun status`: how the jobs are that have an agent on this machine.
+struct StatusCommand {
+  std::optional<std::string> job{};  // a run id, or the pid of an agent or its guardian
+  bool is_json = false;
+  bool is_live = false;
+  bool is_node = false;  // of this node alone
+  bool operator==(const StatusCommand&) const = default;
+};
+
+// `drun stacks`: what all workers of a job are doing.
+struct StacksCommand {
+  std::optional<std::string> job{};  // as above
+  bool is_json = false;
+  bool operator==(const StacksCommand&) const = default;
+};
+
+// Help, version, usage: print it and end with `exit_code` (on stderr when that is not 0).
+struct ShowText {
+  std::string text;
+  int exit_code = 0;
+  bool operator==(const ShowText&) const = default;
+};
+
+// `drun --from-stdin`: an agent that --hosts of another machine started; all else comes by its
+// standard input (launcher/remote/agent_protocol.h).
+struct FromStdinCommand {
+  bool operator==(const FromStdinCommand&) const = default;
+};
+
+using Command =
+    std::variant<Options, StoreCommand, StatusCommand, StacksCommand, FromStdinCommand, ShowText>;
+
+// `argv` with argv[0]; `variables` gives PET_<NAME> and LOGLEVEL. Errors: Usage, naming the option
+// (or the variable, or the file), the value, the reason and the remedy; without a trailing newline.
+// Never throws.
+Result<Command> parse_command_line(std::span<const std::string> argv, const Lookup& variables);
+
+// What is about the job's workers, their output and its end is dropped; where nodes meet stays.
+Options doctor_options(Options options);
+
+// "--option=value: reason; remedy".
+Error usage_error(const std::string& what, const std::string& reason);
+
+}  // namespace drun
+
+// core. drun's helpers, `drun store`, `drun status` and `drun stacks`: a first word that is exactly
+// such a name.
+//
+// Errors:  Usage, as parse_command_line.   Thread: any.
+
+namespace drun {
+
+// Nothing: the first word names no helper. `words` is argv without argv[0].
+std::optional<Result<Command>> parse_helper_command(std::span<const std::string> words,
+                                                    const Lookup& variables);
+
+}  // namespace drun

@@ -1,0 +1,263 @@
+#include "launcher/cli/parse_programs.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "launcher/cli/option_values.h"
+
+namespace drun {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr std::size_t kMostRoleBytes = 200;
+constexpr std::array<std::string_view, 7> kProgramsOwn{
+    "--np",     "--nproc-per-node", "--export", "--role", "--gpus-per-worker",
+    "--module", "--no-python"};
+
+Error usage(std::string message) { return Error{ErrorCode::Usage, std::move(message)}; }
+
+bool is_given(const Arguments& arguments, std::string_view name) {
+  return std::any_of(arguments.options.begin(), arguments.options.end(),
+                     [name](const GivenOption& given) { return given.name == name; });
+}
+
+// "./jobs/train.py" -> "train".
+std::string own_role(const ProgramOptions& program) {
+  if (program.module) return program.program;
+  std::string name = program.program.substr(program.program.rfind('/') + 1);
+  if (name.ends_with(".py") && name.size() > 3) name.resize(name.size() - 3);
+  return name;
+}
+
+// "program 2 (./worker)".
+std::string name_of(std::size_t index, const ProgramOptions& program) {
+  return "program " + std::to_string(index + 1) +
+         (program.program.empty() ? "" : " (" + program.program + ")");
+}
+
+template <typename T>
+Result<void> read(std::optional<T>& field, const GivenOption& given,
+                  Result<T> (*parse)(std::string_view)) {
+  Result<T> parsed = parse(given.value.value_or(""));
+  if (!parsed)
+    return usage(given.name + "=" + given.value.value_or("") + ": " + parsed.error().message);
+  field = *std::move(parsed);
+  return {};
+}
+
+Result<void> take_option(ProgramOptions& program, const GivenOption& given) {
+  if (given.name == "--np") return read(program.np, given, parse_positive);
+  if (given.name == "--nproc-per-node") return read(program.nproc_per_node, given, parse_workers);
+  if (given.name == "--gpus-per-worker")
+    return read(program.gpus_per_worker, given, parse_positive);
+  if (given.name == "--export") program.exports.push_back(given.value.value_or(""));
+  if (given.name == "--role") program.role = given.value.value_or("");
+  if (given.name == "--module") program.module = true;
+  if (given.name == "--no-python") program.no_python = true;
+  return {};
+}
+
+// Options and program of one that stands behind a `:`, or in a file.
+Result<ProgramOptions> parse_program(std::span<const std::string> words,
+                                     std::span<const KnownOption> known) {
+  Result<Arguments> arguments = split_arguments(words, known);
+  if (!arguments) return arguments.error();
+  ProgramOptions program;
+  for (const GivenOption& given : arguments->options) {
+    if (std::find(kProgramsOwn.begin(), kProgramsOwn.end(), given.name) == kProgramsOwn.end())
+      return usage(given.name +
+                   ": it is the whole job's; write it before the first program (a program has -np, "
+                   "-x, --role, --gpus-per-worker, -m and --no-python of its own)");
+    if (Result<void> taken = take_option(program, given); !taken) return taken.error();
+  }
+  program.program = std::move(arguments->program).value_or("");
+  program.arguments = std::move(arguments->program_arguments);
+  return program;
+}
+
+Result<void> check_program(std::size_t index, const ProgramOptions& program,
+                           const std::string& hint) {
+  const std::string name = name_of(index, program);
+  if (program.program.empty()) return usage(name + ": there is none; write -np N program" + hint);
+  if (program.np && program.nproc_per_node)
+    return usage(name + ": -np and --nproc-per-node say two things; drop one");
+  if (!program.np && !program.nproc_per_node)
+    return usage(name + ": how many workers it has is not said; write -np N before it" + hint);
+  if (program.module && program.no_python)
+    return usage(name + ": --module: a module needs Python; drop it or --no-python");
+  if (program.role.size() > kMostRoleBytes)
+    return usage(name + ": --role: write one of at most 200 characters");
+  return {};
+}
+
+// All of one kind; their sum is the job's number, as without several programs.
+Result<void> add_up(Options& options) {
+  std::int64_t sum = 0;
+  bool is_counted_here = false;
+  const bool is_np = options.programs.front().np.has_value();
+  for (std::size_t i = 0; i < options.programs.size(); ++i) {
+    const ProgramOptions& program = options.programs[i];
+    if (program.np.has_value() != is_np)
+      return usage(name_of(i, program) + ": it has " + (is_np ? "--nproc-per-node" : "-np") +
+                   ", and program 1 " + (is_np ? "-np" : "--nproc-per-node") +
+                   "; write the same for all: -np for the job, --nproc-per-node for each node");
+    const int* const count = is_np ? &*program.np : std::get_if<int>(&*program.nproc_per_node);
+    is_counted_here = is_counted_here || count == nullptr;
+    sum += count == nullptr ? 0 : *count;
+  }
+  if (sum > kMostWorkers)
+    return usage("all programs together have " + std::to_string(sum) + " workers; at most " +
+                 std::to_string(kMostWorkers) + " can be");
+  options.hosts.np.reset();
+  options.nproc_per_node.reset();
+  if (is_np)
+    options.hosts.np = static_cast<int>(sum);
+  else if (is_counted_here)
+    options.nproc_per_node = WorkerCount(Device::Auto);  // counted program by program
+  else
+    options.nproc_per_node = WorkerCount(static_cast<int>(sum));
+  options.sources[is_np ? "--np" : "--nproc-per-node"] = is_np ? "--np" : "--nproc-per-node";
+  return {};
+}
+
+// What was said elsewhere than on the command line (or before --app) is for all programs.
+void fill_in(Options& options) {
+  for (ProgramOptions& program : options.programs) {
+    if (program.role.empty()) program.role = options.role.value_or(own_role(program));
+    if (!program.gpus_per_worker) program.gpus_per_worker = options.gpus_per_worker;
+  }
+  const ProgramOptions& first = options.programs.front();
+  options.program = first.program;
+  options.program_arguments = first.arguments;
+}
+
+Result<void> settle(Options& options, const std::string& hint) {
+  if (options.programs.size() > kMostPrograms)
+    return usage("there are " + std::to_string(options.programs.size()) + " programs; at most " +
+                 std::to_string(kMostPrograms) + " can be");
+  fill_in(options);
+  for (std::size_t i = 0; i < options.programs.size(); ++i) {
+    if (Result<void> is_good = check_program(i, options.programs[i], hint); !is_good)
+      return is_good;
+  }
+  return add_up(options);
+}
+
+// What the command line says before the first program: its own from here on.
+ProgramOptions first_program(Options& options, const Arguments& arguments, Words words) {
+  const std::string program = words.empty() ? "" : words.front();
+  if (!words.empty()) words.erase(words.begin());
+  ProgramOptions first{.exports = std::exchange(options.hosts.exports, {}),
+                       .module = std::exchange(options.module, false),
+                       .no_python = std::exchange(options.no_python, false),
+                       .program = program,
+                       .arguments = std::move(words)};
+  if (is_given(arguments, "--np")) first.np = options.hosts.np;
+  if (is_given(arguments, "--nproc-per-node")) first.nproc_per_node = options.nproc_per_node;
+  if (is_given(arguments, "--role"))
+    first.role = std::exchange(options.role, std::nullopt).value_or("");
+  if (is_given(arguments, "--gpus-per-worker"))
+    first.gpus_per_worker = std::exchange(options.gpus_per_worker, std::nullopt);
+  return first;
+}
+
+// The program and what follows it.
+Words all_words(const Arguments& arguments) {
+  Words words = arguments.program_arguments;
+  if (arguments.program) words.insert(words.begin(), *arguments.program);
+  return words;
+}
+
+std::vector<Words> divided(const Words& words, const std::string& separator) {
+  std::vector<Words> parts(1);
+  for (const std::string& word : words) {
+    if (word == separator)
+      parts.emplace_back();
+    else
+      parts.back().push_back(word);
+  }
+  return parts;
+}
+
+}  // namespace
+
+bool divides(const Options& options, const Arguments& arguments) {
+  const Words words = all_words(arguments);
+  const std::string separator = options.separator.value_or(":");
+  if (options.separator) return true;
+  if (options.app || std::find(words.begin(), words.end(), separator) == words.end()) return false;
+  return options.invoked_as != "torchrun" &&
+         (is_given(arguments, "--np") || is_given(arguments, "--nproc-per-node"));
+}
+
+Result<void> take_programs(Options& options, const Arguments& arguments,
+                           std::span<const KnownOption> known) {
+  const std::string separator = options.separator.value_or(":");
+  const std::string hint = options.separator
+                               ? ""
+                               : "; if \":\" is an argument of " + arguments.program.value_or("") +
+                                     ", divide by another word, --separator=WORD";
+  const std::vector<Words> parts = divided(all_words(arguments), separator);
+  options.programs = {first_program(options, arguments, parts.front())};
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    Result<ProgramOptions> program = parse_program(parts[i], known);
+    if (!program) return with_context(program.error(), "program " + std::to_string(i + 1));
+    options.programs.push_back(*std::move(program));
+  }
+  return settle(options, hint);
+}
+
+Result<void> take_app_file(Options& options, const Arguments& arguments, std::string_view text,
+                           std::span<const KnownOption> known) {
+  const std::string file = "--app=" + options.app.value_or("");
+  if (arguments.program)
+    return usage(file + ": it names the programs, and " + *arguments.program +
+                 " is another; leave one of the two out");
+  for (const char* name : {"--np", "--nproc-per-node", "--module", "--no-python", "--separator"}) {
+    if (is_given(arguments, name))
+      return usage(std::string(name) + ": each line of " + *options.app +
+                   " has its own; leave it out here");
+  }
+  const Result<std::vector<Words>> lines = parse_app_file(text);
+  if (!lines) return with_context(lines.error(), file);
+  options.programs.clear();
+  for (const Words& words : *lines) {
+    Result<ProgramOptions> program = parse_program(words, known);
+    if (!program)
+      return with_context(program.error(),
+                          file + ": program " + std::to_string(options.programs.size() + 1));
+    program->exports.insert(program->exports.begin(), options.hosts.exports.begin(),
+                            options.hosts.exports.end());
+    options.programs.push_back(*std::move(program));
+  }
+  options.hosts.exports.clear();
+  if (options.programs.empty())
+    return usage(file + ": there is no program in it; write such as -np 4 ./worker");
+  if (Result<void> settled = settle(options, ""); !settled)
+    return with_context(settled.error(), file);
+  return {};
+}
+
+Result<std::vector<std::vector<std::string>>> parse_app_file(std::string_view text) {
+  std::vector<Words> lines;
+  for (int number = 1; !text.empty(); ++number) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::size_t begin = line.find_first_not_of(" \t");
+    if (begin == line.npos || line[begin] == '#') continue;
+    Result<Words> words = parse_command(line);
+    if (!words) return with_context(words.error(), "line " + std::to_string(number));
+    if (line.find('\0') != line.npos)
+      return usage("line " + std::to_string(number) + ": it holds a zero byte; this is no text");
+    if (lines.size() == kMostPrograms)
+      return usage("there are more than " + std::to_string(kMostPrograms) + " programs in it");
+    lines.push_back(*std::move(words));
+  }
+  return lines;
+}
+
+}  // namespace drun

@@ -1,0 +1,277 @@
+#include "launcher/commands/remote_agent.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "agent/output/host_channel.h"
+#include "agent/process/guardian.h"
+#include "agent/supervise/agent.h"
+#include "launcher/base/version.h"
+#include "launcher/cli/options.h"
+#include "launcher/commands/run_job.h"
+#include "launcher/facts/host.h"
+#include "launcher/plan/doctor.h"
+#include "launcher/plan/exports.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/rendezvous.h"
+#include "launcher/remote/agent_protocol.h"
+#include "launcher/remote/relay.h"
+#include "launcher/report/exit_code.h"
+#include "launcher/report/report.h"
+#include "launcher/report/report_json.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace drun::hosts {
+
+using Clock = std::chrono::steady_clock;
+
+Result<std::string> LineReader::read(std::optional<std::chrono::milliseconds> at_most) {
+  std::optional<Clock::time_point> deadline;
+  if (at_most) deadline = Clock::now() + *at_most;
+  for (std::size_t seen = 0;;) {
+    const std::size_t end = held_.find('\n', seen);
+    if (end != held_.npos) {
+      std::string line = held_.substr(0, end);
+      held_.erase(0, end + 1);
+      return line;
+    }
+    seen = held_.size();
+    if (seen > most_bytes_)
+      return Error{ErrorCode::Refused, "a line over " + std::to_string(most_bytes_) + " bytes"};
+    if (Result<void> got = read_some(deadline); !got) return got.error();
+  }
+}
+
+Result<void> LineReader::read_some(std::optional<Clock::time_point> deadline) {
+  int wait_ms = -1;
+  if (deadline) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(*deadline - Clock::now());
+    wait_ms = std::max(0, static_cast<int>(left.count()));
+  }
+  pollfd asked{.fd = fd_, .events = POLLIN, .revents = 0};
+  const int ready = ::poll(&asked, 1, wait_ms);
+  if (ready < 0 && errno == EINTR) return {};
+  if (ready < 0) return system_error("wait for standard input", errno);
+  if (ready == 0) return Error{ErrorCode::Timeout, "nothing came in time"};
+  std::array<char, 64 * 1024> buffer{};
+  const ssize_t got = ::read(fd_, buffer.data(), buffer.size());
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return {};
+  if (got < 0) return system_error("read standard input", errno);
+  if (got == 0) return Error{ErrorCode::Closed, "standard input has ended"};
+  held_.append(buffer.data(), static_cast<std::size_t>(got));
+  return {};
+}
+
+}  // namespace drun::hosts
+
+namespace drun::hosts {
+namespace {
+
+constexpr std::chrono::seconds kWriteAtMost{30};
+
+// All of it, also to a descriptor that does not block (sshd may give one); after kWriteAtMost
+// without progress nobody reads it.
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written > 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+      continue;
+    }
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno != EAGAIN) return;
+    pollfd asked{.fd = fd, .events = POLLOUT, .revents = 0};
+    const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(kWriteAtMost);
+    if (::poll(&asked, 1, static_cast<int>(wait.count())) == 0) return;
+  }
+}
+
+// ssh's standard output, as a descriptor that no worker and no tool inherits. What this process
+// prints to its fd 1 goes to standard error then.
+Result<UniqueFd> take_channel() {
+  UniqueFd channel(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (!channel || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+    return system_error("duplicate standard output", errno);
+  return channel;
+}
+
+class Channel {
+ public:
+  Channel(UniqueFd fd, std::string nonce) : fd_(std::move(fd)), nonce_(std::move(nonce)) {}
+
+  int fd() const { return fd_.get(); }
+  const std::string& nonce() const { return nonce_; }
+  // The first frame.
+  void hello(const Hello& hello) const {
+    write_all(fd_.get(),
+              agent::preamble(nonce_) + agent::to_frame(agent::FrameType::Control, to_text(hello)));
+  }
+  int decline(const std::string& problem, int code) const {
+    hello({.version = kVersion, .problem = problem, .exit_code = code});
+    return code;
+  }
+  // `unfinished`: the rest of the frame before.
+  void end(const End& end, const std::string& unfinished) const {
+    std::string text = to_text(end);
+    if (text.size() > kMostLineBytes) text = to_text(End{end.exit_code, end.text, {}});
+    write_all(fd_.get(), unfinished + agent::to_frame(agent::FrameType::Control, text));
+  }
+
+ private:
+  UniqueFd fd_;
+  std::string nonce_;
+};
+
+// The starter cannot read frames of this version.
+int decline_in_words(const std::string& problem) {
+  std::fprintf(stderr, "drun: %s\n", problem.c_str());
+  return kRendezvousRefused;
+}
+
+struct Problem {
+  std::string text;
+  int exit_code = 0;
+};
+
+// Which GPUs there are for workers: the agent counts and places them.
+bool names_devices(std::string_view name) {
+  return name == "CUDA_VISIBLE_DEVICES" || name == "HIP_VISIBLE_DEVICES" ||
+         name == "ROCR_VISIBLE_DEVICES";
+}
+
+// Other variables are the workers' alone (HostFacts::exports).
+std::optional<Problem> enter(const Start& start) {
+  for (const auto& [name, value] : start.environment) {
+    const bool is_name = !name.empty() && name.find('=') == name.npos;
+    const bool is_set =
+        is_name && (!names_devices(name) || ::setenv(name.c_str(), value.c_str(), 1) == 0);
+    if (!is_set) return Problem{"cannot set the variable \"" + name + "\"", kUsage};
+  }
+  if (::chdir(start.directory.c_str()) == 0) return std::nullopt;
+  return Problem{"no folder " + start.directory + " here: " + system_message(errno) +
+                     "; start the job in one that all hosts have",
+                 kNotFound};
+}
+
+Result<Options> options_of(const Start& start, const HostFacts& host) {
+  // PET_ variables of the login here are not the user's wishes.
+  const Lookup lookup = [&host](std::string_view name) {
+    return name.starts_with("PET_") ? std::nullopt : variable(host, name);
+  };
+  Result<Command> command = parse_command_line(start.arguments, lookup);
+  if (!command) return command.error();
+  auto* options = std::get_if<Options>(&*command);
+  if (options == nullptr) return Error{ErrorCode::Refused, "these are not the words of a job"};
+  options->is_checked_first = true;
+  return std::move(*options);
+}
+
+// What --hosts' own label is, unless this machine's variable says another.
+void label_lines(Plan& plan, const Start& start, const HostFacts& host) {
+  if (!variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"))
+    plan.agent.output.label_template = start.label;
+}
+
+// To the starter, who keeps them and shows them.
+void send_lines(OutputSpec& output, const Start& start) {
+  if (!start.sends_lines) return;
+  output.gathers = true;
+  output.gathers_by_channel = true;
+  if (!start.keeps_all) return;
+  for (auto& streams : output.streams)
+    for (StreamPlan& stream : streams) stream.to_file = true;
+}
+
+ReportStyle style_of(const Start& start, const std::string& invoked_as) {
+  return {.invoked_as = invoked_as,
+          .has_colour = start.has_colour,
+          .columns = start.columns,
+          .utc_offset = std::chrono::seconds(start.utc_offset_s),
+          .log_directory = start.log_directory,
+          .report_file = start.report_file};
+}
+
+// The job; its outcome goes to the starter, who tells it.
+int run(const Plan& plan, const Start& start, const Channel& channel,
+        const std::string& invoked_as) {
+  const Log log = job_log(plan, invoked_as);
+  for (const std::string& note : plan.notes) log.debug(note);
+  for (const std::string& warning : plan.warnings) log.warning(warning);
+  const Result<int> code = agent::run_guarded([&] {
+    const agent::AgentEnd ended = agent::run_agent(plan.agent, log);
+    ReportStyle style = style_of(start, invoked_as);
+    if (!start.sends_lines) style.log_directory = ended.log_directory;
+    const bool is_told = plan.is_doctor && is_verdict(ended.outcome);
+    End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),
+            .text = is_told ? std::string() : report_text(ended.outcome, style),
+            .report = {}};
+    end.report = report_json(ended.outcome, end.exit_code, plan.agent.worker.placements);
+    channel.end(end, ended.unfinished_frame);
+    return end.exit_code;
+  });
+  if (code) return *code;
+  channel.end({exit_code(code.error(), plan.exit_codes), error_text(invoked_as, code.error()), {}},
+              "");
+  return exit_code(code.error(), plan.exit_codes);
+}
+
+}  // namespace
+
+int run_from_stdin() {
+  std::signal(SIGPIPE, SIG_IGN);
+  LineReader input(STDIN_FILENO, kMostLineBytes);
+  const Result<std::string> line = input.read(kStartAtMost);
+  if (!line) {
+    std::fprintf(stderr, "drun: --from-stdin is what drun --hosts starts on other machines: %s\n",
+                 line.error().message.c_str());
+    return kUsage;
+  }
+  Result<UniqueFd> fd = take_channel();
+  if (!fd) return decline_in_words(fd.error().message);
+  if (const auto relay = parse_relay_line(*line)) {
+    if (relay->protocol != kProtocol) return decline_in_words("another version of drun");
+    return run_relay(input.take_rest(), {.fd = fd->get(), .nonce = relay->nonce});
+  }
+  const Result<Start> start = parse_start(*line);
+  if (!start) return decline_in_words("another version of drun: " + start.error().message);
+  if (start->protocol != kProtocol) return decline_in_words("another version of drun");
+  const Channel channel(*std::move(fd), start->nonce);
+  if (const auto problem = enter(*start)) return channel.decline(problem->text, problem->exit_code);
+  HostFacts host = look_at_host();
+  for (const EnvironmentEntry& entry : start->environment)
+    if (!names_devices(entry.first)) host.exports.push_back(entry);
+  if (!start->secret.empty()) put(host.environment, {kSecretVariable, start->secret});
+  const Result<Options> options = options_of(*start, host);
+  if (!options) return channel.decline(options.error().message, kUsage);
+  Result<Plan> plan = make_plan(*options, host);
+  if (!plan)
+    return channel.decline(plan.error().message, exit_code(plan.error(), ExitCodeStyle::Drun));
+  if (plan->cannot_start)
+    return channel.decline(plan->cannot_start->message, exit_code(plan->cannot_start->status));
+  if (!start->host.empty()) plan->agent.host = start->host;
+  label_lines(*plan, *start, host);
+  plan->agent.output.channel_fd = channel.fd();
+  send_lines(plan->agent.output, *start);
+  channel.hello({.version = kVersion});
+  for (;;) {
+    const Result<std::string> word = input.read(std::nullopt);
+    if (!word) return 0;  // the starter changed its mind, or is gone
+    if (*word == "go") break;
+  }
+  plan->agent.lifeline = input.take_rest();
+  return run(*plan, *start, channel, options->invoked_as);
+}
+
+}  // namespace drun::hosts

@@ -1,0 +1,130 @@
+#include "launcher/commands/run_job.h"
+
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/process/guardian.h"
+#include "agent/supervise/agent.h"
+#include "launcher/base/log.h"
+#include "launcher/plan/doctor.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/plan_text.h"
+#include "launcher/report/exit_code.h"
+#include "launcher/report/report.h"
+#include "launcher/report/report_json.h"
+
+namespace drun {
+namespace {
+
+// How the end is told, whatever it is.
+struct Telling {
+  ReportStyle style;
+  std::string report_file;  // as the user gave it; empty: none
+  ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
+  bool is_doctor = false;                     // problems that were found have been told
+  std::vector<WorkerPlacement> placements{};  // of this node's workers
+};
+
+// Whether there is a report file now.
+bool write_report(const Outcome& outcome, const Telling& telling) {
+  if (telling.report_file.empty()) return false;
+  const std::string json =
+      report_json(outcome, exit_code(outcome, telling.exit_codes), telling.placements);
+  const Result<void> written = write_file(telling.report_file, json);
+  if (!written) std::fputs(error_text(telling.style.invoked_as, written.error()).c_str(), stderr);
+  return written.has_value();
+}
+
+// At the end of a job. Gives the exit code.
+int tell(const Outcome& outcome, Telling telling) {
+  // First the file, so that the words can say where it is.
+  if (write_report(outcome, telling)) telling.style.report_file = telling.report_file;
+  const bool is_told = telling.is_doctor && is_verdict(outcome);
+  if (!is_told) std::fputs(report_text(outcome, telling.style).c_str(), stderr);
+  return exit_code(outcome, telling.exit_codes);
+}
+
+// What goes wrong before there is an agent takes one line; the report file hears of it too.
+int tell_early(const Outcome& outcome, const Error& error, const Telling& telling) {
+  std::fputs(error_text(telling.style.invoked_as, error).c_str(), stderr);
+  write_report(outcome, telling);
+  return exit_code(outcome, telling.exit_codes);
+}
+
+int tell_error(const Error& error, const Telling& telling) {
+  return tell_early(Outcome{.ending = NotRun{error}}, error, telling);
+}
+
+// The program of a job of one node cannot be started, as far as one can see without trying.
+Outcome not_started(const Plan& plan) {
+  const AgentSpec& agent = plan.agent;
+  Failure failure;
+  failure.host = agent.host;
+  failure.role = plan.cannot_start->role.empty() ? agent.join.role : plan.cannot_start->role;
+  failure.program = agent.worker.argv.empty() ? "" : agent.worker.argv.front();
+  if (!plan.cannot_start->program.empty()) failure.program = plan.cannot_start->program;
+  failure.status = plan.cannot_start->status;
+  failure.message = plan.cannot_start->message;
+  return Outcome{.ending = WorkersFailed{{std::move(failure)}},
+                 .run_id = agent.join.run_id,
+                 .node_count = agent.join.node_count};
+}
+
+Telling telling_of(const Options& options, const HostFacts& host) {
+  return {.style = {.invoked_as = options.invoked_as,
+                    .has_colour = host.has_terminal && !variable(host, "NO_COLOR"),
+                    .columns = host.columns,
+                    .utc_offset = host.utc_offset,
+                    .log_directory = "",
+                    .report_file = ""},
+          .report_file = options.report.value_or(""),
+          .exit_codes = options.exit_code.value_or(ExitCodeStyle::Drun),
+          .is_doctor = options.doctor.has_value(),
+          .placements = {}};
+}
+
+}  // namespace
+
+Log job_log(const Plan& plan, const std::string& invoked_as) {
+  const JoinSpec& join = plan.agent.join;
+  LogStyle style{.invoked_as = invoked_as,
+                 .level = plan.log_level,
+                 .node_rank = join.node_count > 1 && !join.elastic ? std::optional(join.node_rank)
+                                                                   : std::nullopt};
+  if (plan.is_doctor)
+    style.is_wanted = [](std::string_view line) { return !is_about_verdict(line); };
+  return console_log(style);
+}
+
+int run_job(const Options& options, const HostFacts& host) {
+  Telling telling = telling_of(options, host);
+  const Result<Plan> planned = make_plan(options, host);
+  if (!planned) return tell_error(planned.error(), telling);
+  const Plan& plan = *planned;
+  telling.exit_codes = plan.exit_codes;
+  telling.report_file = plan.report_file.value_or("");
+  telling.placements = plan.agent.worker.placements;
+  if (plan.dry_run) {
+    std::fputs((*plan.dry_run == DryRun::Json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
+    return 0;
+  }
+  if (plan.explain) std::fputs(origins_text(plan.origins).c_str(), stderr);
+  const Log log = job_log(plan, options.invoked_as);
+  for (const std::string& note : plan.notes) log.debug(note);
+  for (const std::string& warning : plan.warnings) log.warning(warning);
+  if (plan.cannot_start) {
+    const Error error{ErrorCode::Spawn, plan.cannot_start->message};
+    return tell_early(not_started(plan), error, telling);
+  }
+  const Result<int> code = agent::run_guarded([&plan, &log, &telling] {
+    const agent::AgentEnd end = agent::run_agent(plan.agent, log);
+    telling.style.log_directory = end.log_directory;
+    return tell(end.outcome, telling);
+  });
+  return code ? *code : tell_error(code.error(), telling);
+}
+
+}  // namespace drun

@@ -1,0 +1,80 @@
+#include "launcher/engines/engine_facts.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace drun::engines {
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t value = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, ec] = std::from_chars(text.data(), last, value);
+  if (text.empty() || text.front() == '-' || ec != std::errc() || end != last) return std::nullopt;
+  return value;
+}
+
+std::string shown(const Told<std::string>& told) {
+  constexpr std::size_t kMostBytes = 80;
+  const bool is_long = told.value.size() > kMostBytes;
+  return told.from + "=\"" + told.value.substr(0, kMostBytes) + (is_long ? "...\"" : "\"");
+}
+
+std::string_view short_name(std::string_view host) {
+  const bool is_address =
+      host.find(':') != host.npos || host.find_first_not_of("0123456789.") == host.npos;
+  return is_address ? host : host.substr(0, host.find('.'));
+}
+
+std::optional<std::string> run_id_from(std::string_view prefix, std::string_view job) {
+  constexpr std::size_t kMostBytes = 150;
+  const bool is_fit =
+      !job.empty() && job.size() <= kMostBytes &&
+      std::all_of(job.begin(), job.end(), [](char c) { return c > ' ' && c != '/'; });
+  if (!is_fit) return std::nullopt;
+  return std::string(prefix) + std::string(job);
+}
+
+// FNV-1a: the same everywhere, unlike std::hash.
+int derived_port(std::string_view job) {
+  std::uint32_t hash = 2166136261U;
+  for (const char each : job) hash = (hash ^ static_cast<unsigned char>(each)) * 16777619U;
+  return kFirstDerivedPort + static_cast<int>(hash % kDerivedPorts);
+}
+
+std::optional<Told<std::string>> Reading::text(std::string_view name) const {
+  std::optional<std::string> value = surroundings_.variables(name);
+  if (!value || value->empty()) return std::nullopt;
+  return Told<std::string>{.value = *std::move(value), .from = std::string(name)};
+}
+
+std::optional<Told<int>> Reading::number(std::string_view name, int least) {
+  const std::optional<Told<std::string>> told = text(name);
+  if (!told) return std::nullopt;
+  const std::optional<std::int64_t> value = whole_number(told->value);
+  if (value && *value >= least && *value <= kMostCount)
+    return Told<int>{.value = static_cast<int>(*value), .from = told->from};
+  blame(shown(*told) + " is not a whole number from " + std::to_string(least) + " to " +
+        std::to_string(kMostCount) + "; unset it, or give the flags");
+  return std::nullopt;
+}
+
+std::optional<Told<int>> Reading::needed_number(std::string_view name, int least) {
+  if (!is_set(name)) miss(name);
+  return number(name, least);
+}
+
+std::optional<Told<std::string>> Reading::needed_text(std::string_view name) {
+  std::optional<Told<std::string>> told = text(name);
+  if (!told) miss(name);
+  return told;
+}
+
+void Reading::miss(std::string_view name) {
+  facts_.missing.append(facts_.missing.empty() ? "" : ", ").append(name);
+}
+
+void Reading::blame(std::string sentence) {
+  if (facts_.wrong.empty()) facts_.wrong = std::move(sentence);
+}
+
+}  // namespace drun::engines

@@ -1,0 +1,296 @@
+#include "launcher/facts/host.h"
+
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <set>
+#include <span>
+#include <system_error>
+
+#include "launcher/engines/engine_facts.h"
+#include "launcher/engines/pmi.h"
+#include "launcher/engines/pmix.h"
+#include "launcher/facts/gpus.h"
+#include "launcher/facts/host_cpus.h"
+#include "launcher/facts/host_text.h"
+#include "launcher/facts/secret_file.h"
+#include "launcher/facts/small_files.h"
+#include "launcher/facts/topology_hwloc.h"
+#include "launcher/facts/visible_gpus.h"
+#include "rendezvous/base/unique_fd.h"
+
+extern char** environ;
+
+namespace drun {
+namespace {
+
+namespace fs = std::filesystem;
+
+void fill_in_gpus(HostFacts& facts) {
+  InstalledGpus installed = look_at_gpus();
+  const auto count = [&installed] { return static_cast<int>(installed.gpus.size()); };
+  if (installed.is_amd) {
+    // HIP counts among what ROCR leaves, and reads CUDA's variable only when its own is not set.
+    const auto rocr = visible_gpu_names(variable(facts, "ROCR_VISIBLE_DEVICES"), count());
+    installed.gpus = gpus_named(rocr, installed.gpus);
+    if (variable(facts, "HIP_VISIBLE_DEVICES")) facts.gpu_variable = "HIP_VISIBLE_DEVICES";
+  }
+  if (installed.is_amd) {
+    facts.gpus = visible_gpus(variable(facts, facts.gpu_variable), count());
+  } else if (count() > 0) {
+    const GpuView view = view_of(installed.table(), variable(facts, facts.gpu_variable),
+                                 variable(facts, "NVIDIA_VISIBLE_DEVICES"));
+    facts.gpus = view.count;
+    if (view.list) facts.environment.emplace_back(facts.gpu_variable, *view.list);
+  }
+  facts.installed_gpus = std::move(installed.gpus);
+  // Where the instances are attached, by their names.
+  for (const MigInstance& mig : installed.instances) {
+    facts.installed_gpus.push_back(facts.installed_gpus[mig.gpu]);
+    facts.installed_gpus.back().uuid = mig.uuid;
+  }
+}
+
+std::vector<EnvironmentEntry> whole_environment() {
+  std::vector<EnvironmentEntry> entries;
+  std::set<std::string_view> seen;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals == text.npos || !seen.insert(text.substr(0, equals)).second) continue;
+    entries.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return entries;
+}
+
+bool fill_with_random(std::span<unsigned char> bytes) {
+  return getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
+}
+
+std::string hex(std::span<const unsigned char> bytes) {
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+std::string new_secret() {
+  std::array<unsigned char, 32> bytes{};
+  return fill_with_random(bytes) ? hex(bytes) : "";
+}
+
+std::string random_id() {
+  std::array<unsigned char, 16> bytes{};
+  if (!fill_with_random(bytes)) {  // a kernel without it: time and pid are unlike enough for a name
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    const std::array<unsigned long long, 2> rest{static_cast<unsigned long long>(now.tv_nsec),
+                                                 static_cast<unsigned long long>(getpid())};
+    std::copy_n(reinterpret_cast<const unsigned char*>(rest.data()), bytes.size(), bytes.begin());
+  }
+  return hex(bytes);
+}
+
+std::string numeric(const sockaddr* address, socklen_t size) {
+  std::array<char, NI_MAXHOST> text{};
+  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    return {};
+  return text.data();
+}
+
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> addresses;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return addresses;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    const int family = each->ifa_addr == nullptr ? AF_UNSPEC : each->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    addresses.push_back(
+        numeric(each->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)));
+  }
+  freeifaddrs(list);
+  return addresses;
+}
+
+std::vector<std::string> addresses_of(const std::string& name) {
+  std::vector<std::string> addresses;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next)
+    addresses.push_back(numeric(each->ai_addr, each->ai_addrlen));
+  freeaddrinfo(found);
+  return addresses;
+}
+
+// The kernel chooses: a datagram socket that is connected sends nothing.
+std::optional<std::string> source_address(const std::string& address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.c_str(), "9", &hints, &found) != 0) return std::nullopt;
+  const UniqueFd fd(socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const bool is_routed = fd && connect(fd.get(), found->ai_addr, found->ai_addrlen) == 0;
+  freeaddrinfo(found);
+  sockaddr_storage own{};
+  socklen_t own_bytes = sizeof own;
+  auto* const place = reinterpret_cast<sockaddr*>(&own);
+  if (!is_routed || getsockname(fd.get(), place, &own_bytes) != 0) return std::nullopt;
+  const std::string text = numeric(place, own_bytes);
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
+// Where an engine has left a descriptor for it, or says where its server is.
+engines::Meeting meeting_of(const HostFacts& facts) {
+  static constexpr std::chrono::minutes kLimit{5};
+  if (variable(facts, "PMIX_NAMESPACE") && !variable(facts, "PMI_FD")) {
+    return
+        [](const std::optional<std::string>& told) { return engines::meet_by_pmix(told, kLimit); };
+  }
+  const auto fd = engines::whole_number(variable(facts, "PMI_FD").value_or(""));
+  struct stat status {};
+  if (!fd || *fd > INT_MAX || fstat(static_cast<int>(*fd), &status) != 0 ||
+      !S_ISSOCK(status.st_mode))
+    return {};
+  return
+      [fd = static_cast<int>(*fd)](const std::optional<std::string>& told) -> Result<engines::Met> {
+        Result<std::string> heard = engines::meet_by_pmi(fd, told, kLimit);
+        if (!heard) return heard.error();
+        return engines::Met{.told = *std::move(heard)};
+      };
+}
+
+FileKind look_at_file(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) != 0)
+    return errno == EACCES ? FileKind::NotExecutable : FileKind::Missing;
+  if (S_ISDIR(facts.st_mode)) return FileKind::Directory;
+  // The effective user's right, as execve asks it; access() alone would take the real user's.
+  return faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) == 0 ? FileKind::Executable
+                                                                  : FileKind::NotExecutable;
+}
+
+}  // namespace
+
+std::optional<std::string> variable(const HostFacts& facts, std::string_view name) {
+  for (const auto& [each, value] : facts.environment) {
+    if (each == name) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> workers_variable(const HostFacts& facts, std::string_view name) {
+  for (const auto& [each, value] : facts.exports) {
+    if (each == name) return value;
+  }
+  return variable(facts, name);
+}
+
+// /proc/PID/environ shows what a process was started with, as long as it is there in its memory.
+void hide_secret_variable() {
+  constexpr std::string_view kStart = "DRUN_SECRET=";
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (text.starts_with(kStart))
+      explicit_bzero(*entry + kStart.size(), text.size() - kStart.size());
+  }
+}
+
+HostFacts look_at_host() {
+  HostFacts facts;
+  utsname names{};
+  if (uname(&names) == 0) facts.hostname = names.nodename;
+  facts.environment = whole_environment();
+  hide_secret_variable();
+  facts.usable_cpus = usable_cpus();
+  fill_in_gpus(facts);
+  std::error_code ec;
+  facts.working_directory = fs::current_path(ec).string();
+  facts.own_folder = fs::read_symlink("/proc/self/exe", ec).parent_path().string();
+  facts.random_id = random_id();
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  if (localtime_r(&now, &local) != nullptr)
+    facts.utc_offset = std::chrono::seconds(local.tm_gmtoff);
+  facts.has_terminal = isatty(STDERR_FILENO) == 1;
+  winsize size{};
+  if (facts.has_terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    facts.columns = size.ws_col;
+  facts.addresses = own_addresses();
+  facts.addresses_of = addresses_of;
+  facts.source_address = source_address;
+  facts.topology = read_topology;
+  facts.probe = look_at_file;
+  facts.file_text = whole_text_of;
+  facts.meeting = meeting_of(facts);
+  facts.secret_file = read_secret_file;
+  facts.new_secret = new_secret;
+  return facts;
+}
+
+namespace {
+
+bool is_own_link(const std::string& path) {
+  struct stat facts {};
+  return lstat(path.c_str(), &facts) == 0 && (facts.st_uid == geteuid() || facts.st_uid == 0);
+}
+
+// For this user alone, or as open as the file it is going to replace. Never through a link.
+std::FILE* new_file(const std::string& place, const std::string& replaced) {
+  std::remove(place.c_str());  // of a process of this number before us
+  const int fd = open(place.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return nullptr;
+  struct stat facts {};
+  if (lstat(replaced.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == geteuid())
+    static_cast<void>(fchmod(fd, facts.st_mode & 0777));
+  return fdopen(fd, "w");
+}
+
+}  // namespace
+
+Result<void> write_file(const std::string& path, std::string_view text) {
+  // What a link points to is replaced, not the link: it may be /dev/stdout. Devices and pipes are
+  // written to. In a folder that others can write to, a link may be a stranger's trap.
+  std::error_code ec;
+  if (fs::is_symlink(path, ec)) {
+    if (!is_own_link(path))
+      return Error{ErrorCode::System, "cannot write " + path +
+                                          ": it is a link of another user's; remove it, or choose "
+                                          "another file"};
+    const std::string target = fs::canonical(path, ec).string();
+    if (!ec && fs::is_regular_file(target, ec)) return write_file(target, text);
+  }
+  const bool is_special = fs::exists(path, ec) && !fs::is_regular_file(path, ec);
+  const std::string place = is_special ? path : path + "." + std::to_string(getpid()) + ".part";
+  std::FILE* file = is_special ? std::fopen(place.c_str(), "we") : new_file(place, path);
+  if (file == nullptr) return system_error("write " + path, errno);
+  const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const int write_error = errno;
+  const bool is_closed = std::fclose(file) == 0;
+  if (is_written && is_closed && (is_special || std::rename(place.c_str(), path.c_str()) == 0))
+    return {};
+  const Error error = system_error("write " + path, is_written ? errno : write_error);
+  if (!is_special) std::remove(place.c_str());
+  return error;
+}
+
+}  // namespace drun

@@ -1,0 +1,50 @@
+#include "launcher/facts/host_cpus.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "launcher/facts/host_text.h"
+#include "launcher/facts/small_files.h"
+
+namespace drun {
+namespace {
+
+int affinity_cpus() {
+  // Larger than any machine: with CPU_SETSIZE's 1024, the call fails beyond 1024 CPUs.
+  std::array<cpu_set_t, 16> set{};
+  if (sched_getaffinity(0, sizeof(set), set.data()) != 0)
+    return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  return CPU_COUNT_S(sizeof(set), set.data());
+}
+
+// Where version 1's cpu controller is mounted: under both its names, or only one of them.
+std::string v1_folder(const CgroupFolders& folders, const std::string& cgroups) {
+  for (const std::string& name : folders.v1_mounts) {
+    if (!names_in(cgroups + name).empty()) return cgroups + name;
+  }
+  return cgroups + "cpu";
+}
+
+}  // namespace
+
+int cpus_within_quota(int cpus, const std::string& root) {
+  const std::string cgroups = root + "/sys/fs/cgroup/";
+  const CgroupFolders folders = cgroup_folders(text_of_file(root + "/proc/self/cgroup"));
+  for (const std::string& folder : folders.v2)
+    cpus = cores_within(cpus, quota_cores(text_of_file(cgroups + folder + "/cpu.max")));
+  const std::string v1 = v1_folder(folders, cgroups);
+  for (const std::string& folder : folders.v1) {
+    std::string quota = text_of_file(v1 + folder + "/cpu.cfs_quota_us");
+    std::replace(quota.begin(), quota.end(), '\n', ' ');
+    cpus =
+        cores_within(cpus, quota_cores(quota + text_of_file(v1 + folder + "/cpu.cfs_period_us")));
+  }
+  return cpus;
+}
+
+int usable_cpus() { return cpus_within_quota(affinity_cpus(), ""); }
+
+}  // namespace drun

@@ -1,0 +1,125 @@
+#include "launcher/facts/host_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "rendezvous/base/text.h"
+
+namespace drun {
+namespace {
+
+std::optional<long long> number(std::string_view text) {
+  long long value = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string> upwards(std::string_view path) {
+  std::vector<std::string> folders;
+  while (path.size() > 1) {
+    folders.emplace_back(path);
+    path = path.substr(0, path.rfind('/'));
+  }
+  folders.emplace_back("");
+  return folders;
+}
+
+enum class Kind { Number, Gpu, Mig };
+
+// What a CUDA_VISIBLE_DEVICES entry is; nothing when it names no device.
+std::optional<Kind> kind_of(std::string_view entry, std::optional<int> installed) {
+  if (entry.starts_with("GPU-")) return Kind::Gpu;
+  if (entry.starts_with("MIG-")) return Kind::Mig;
+  const std::optional<long long> index = number(entry);
+  const bool is_device = index && *index >= 0 && (!installed || *index < *installed);
+  return is_device ? std::optional(Kind::Number) : std::nullopt;
+}
+
+}  // namespace
+
+CgroupFolders cgroup_folders(std::string_view proc_self_cgroup) {
+  CgroupFolders folders;
+  for (const std::string_view line : split(proc_self_cgroup, '\n')) {
+    const std::size_t first = line.find(':');
+    if (first == line.npos) continue;
+    const std::size_t second = line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string_view controllers = line.substr(first + 1, second - first - 1);
+    const std::string_view path = line.substr(second + 1);
+    if (controllers.empty()) folders.v2 = upwards(path);
+    const auto names = split(controllers, ',');
+    if (std::find(names.begin(), names.end(), "cpu") != names.end()) {
+      folders.v1 = upwards(path);
+      folders.v1_mounts = {std::string(controllers)};
+      if (controllers != "cpu") folders.v1_mounts.emplace_back("cpu");
+    }
+  }
+  return folders;
+}
+
+std::optional<double> quota_cores(std::string_view cpu_max) {
+  while (cpu_max.ends_with('\n')) cpu_max.remove_suffix(1);
+  const std::vector<std::string_view> words = split(cpu_max, ' ');
+  if (words.size() != 2) return std::nullopt;
+  const std::optional<long long> quota = number(words[0]);
+  const std::optional<long long> period = number(words[1]);
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+int cores_within(int cores, std::optional<double> quota) {
+  if (quota && *quota < cores) cores = static_cast<int>(std::floor(*quota));
+  return std::max(cores, 1);
+}
+
+std::vector<std::string> visible_gpu_names(const std::optional<std::string>& list,
+                                           std::optional<int> installed) {
+  std::vector<std::string> names;
+  if (!list) {
+    for (int i = 0; i < installed.value_or(0); ++i) names.push_back(std::to_string(i));
+    return names;
+  }
+  std::optional<Kind> kind;
+  for (const std::string_view part : split(*list, ',')) {
+    const std::string_view entry = trimmed(part);
+    const std::optional<Kind> this_kind = kind_of(entry, installed);
+    if (!this_kind || kind.value_or(*this_kind) != *this_kind) break;
+    kind = this_kind;
+    if (std::find(names.begin(), names.end(), entry) != names.end()) return {};
+    names.emplace_back(entry);
+  }
+  return names;
+}
+
+int visible_gpus(const std::optional<std::string>& list, int installed) {
+  return static_cast<int>(visible_gpu_names(list, installed).size());
+}
+
+std::optional<int> nvidia_device_number(std::string_view file) {
+  constexpr std::string_view kPrefix = "nvidia";
+  if (!file.starts_with(kPrefix) || file.size() > kPrefix.size() + 6) return std::nullopt;
+  file.remove_prefix(kPrefix.size());
+  if (file.empty() || file.find_first_not_of("0123456789") != file.npos) return std::nullopt;
+  return static_cast<int>(*number(file));
+}
+
+std::string_view labelled_value(std::string_view text, std::string_view label) {
+  for (std::string_view line : split(text, '\n')) {
+    if (!line.starts_with(label)) continue;
+    line.remove_prefix(label.size());
+    if (line.empty() || std::string_view(": \t").find(line.front()) == std::string_view::npos)
+      continue;
+    const std::size_t begin = line.find_first_not_of(": \t");
+    return begin == line.npos ? std::string_view() : trimmed(line.substr(begin));
+  }
+  return {};
+}
+
+std::optional<long long> first_number(std::string_view text) {
+  text = trimmed(text);
+  return number(text.substr(0, text.find_first_of(" \t\n")));
+}
+
+}  // namespace drun

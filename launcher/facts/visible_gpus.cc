@@ -1,0 +1,178 @@
+#include "launcher/facts/visible_gpus.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "rendezvous/base/text.h"
+
+namespace drun {
+namespace {
+
+enum class Kind { Number, Gpu, Mig };
+
+// A device that an entry stands for. Where UUIDs are not known it is the entry itself.
+struct Named {
+  Kind kind = Kind::Number;
+  std::string identity{};
+};
+
+std::vector<std::string_view> entries_of(std::string_view list) {
+  std::vector<std::string_view> entries;
+  for (;;) {
+    const std::size_t comma = list.find(',');
+    entries.push_back(trimmed(list.substr(0, comma)));
+    if (comma == list.npos) return entries;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+std::optional<std::size_t> number(std::string_view text) {
+  std::size_t value = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// The one of `uuids` that begins so; nothing when there are none or several.
+std::optional<std::string> only_one(std::string_view begin, const std::vector<std::string>& uuids) {
+  std::optional<std::string> found;
+  for (const std::string& uuid : uuids) {
+    if (!uuid.starts_with(begin)) continue;
+    if (found) return std::nullopt;
+    found = uuid;
+  }
+  return found;
+}
+
+std::vector<std::string> gpu_uuids(const GpuTable& table) {
+  std::vector<std::string> uuids;
+  for (const Gpu& gpu : table.gpus) {
+    if (!gpu.uuid.empty()) uuids.push_back(gpu.uuid);
+  }
+  return uuids;
+}
+
+// "MIG-GPU-<uuid>/1/0", as drivers before 470 name an instance.
+std::string old_name(const MigInstance& mig, const GpuTable& table) {
+  if (!mig.gpu_instance || !mig.compute_instance) return "";
+  return "MIG-" + table.gpus[mig.gpu].uuid + "/" + std::to_string(*mig.gpu_instance) + "/" +
+         std::to_string(*mig.compute_instance);
+}
+
+std::optional<Named> mig_named(std::string_view entry, const GpuTable& table) {
+  if (table.instances.empty()) return Named{.kind = Kind::Mig, .identity = std::string(entry)};
+  for (const MigInstance& mig : table.instances) {
+    if (old_name(mig, table) == entry) return Named{.kind = Kind::Mig, .identity = mig.uuid};
+  }
+  std::vector<std::string> uuids;
+  for (const MigInstance& mig : table.instances) uuids.push_back(mig.uuid);
+  const auto found = only_one(entry, uuids);
+  return found ? std::optional(Named{.kind = Kind::Mig, .identity = *found}) : std::nullopt;
+}
+
+std::optional<Named> named(std::string_view entry, const GpuTable& table) {
+  if (entry.starts_with("MIG-")) return mig_named(entry, table);
+  if (entry.starts_with("GPU-")) {
+    const std::vector<std::string> uuids = gpu_uuids(table);
+    if (uuids.size() < table.gpus.size())
+      return Named{.kind = Kind::Gpu, .identity = std::string(entry)};
+    const auto found = only_one(entry, uuids);
+    return found ? std::optional(Named{.kind = Kind::Gpu, .identity = *found}) : std::nullopt;
+  }
+  const auto index = number(entry);
+  if (!index || *index >= table.gpus.size()) return std::nullopt;
+  return Named{.kind = Kind::Number, .identity = std::to_string(*index)};
+}
+
+std::vector<std::string> all_names(const GpuTable& table) {
+  std::vector<std::string> names;
+  const bool has_instances = !table.instances.empty();
+  for (std::size_t gpu = 0; gpu < table.gpus.size(); ++gpu) {
+    const Gpu& self = table.gpus[gpu];
+    for (const MigInstance& mig : table.instances) {
+      if (mig.gpu == gpu) names.push_back(mig.uuid);
+    }
+    const auto& divided = table.divided;
+    if (std::find(divided.begin(), divided.end(), gpu) != divided.end()) continue;
+    names.push_back(has_instances && !self.uuid.empty() ? self.uuid : std::to_string(gpu));
+  }
+  return names;
+}
+
+// What one word of NVIDIA_VISIBLE_DEVICES is called in CUDA's variable.
+std::optional<std::string> cuda_name(std::string_view entry, const GpuTable& table) {
+  const std::size_t colon = entry.find(':');
+  if (colon == entry.npos) {
+    const auto found = named(entry, table);
+    if (!found) return std::nullopt;
+    const auto index = number(entry);
+    if (!index || table.gpus[*index].uuid.empty()) return found->identity;
+    return table.gpus[*index].uuid;
+  }
+  const auto gpu = number(entry.substr(0, colon));
+  auto place = number(entry.substr(colon + 1));
+  if (!gpu || !place) return std::nullopt;
+  for (const MigInstance& mig : table.instances) {
+    if (mig.gpu == *gpu && (*place)-- == 0) return mig.uuid;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> visible_gpu_names(const std::optional<std::string>& list,
+                                           const GpuTable& table) {
+  if (!list) return all_names(table);
+  std::vector<std::string> names;
+  std::vector<std::string> identities;
+  std::optional<Kind> kind;
+  for (const std::string_view entry : entries_of(*list)) {
+    const auto device = named(entry, table);
+    if (!device || kind.value_or(device->kind) != device->kind) break;
+    kind = device->kind;
+    if (std::find(identities.begin(), identities.end(), device->identity) != identities.end())
+      return {};
+    identities.push_back(device->identity);
+    names.emplace_back(entry);
+  }
+  return names;
+}
+
+std::optional<std::string> container_list(const std::optional<std::string>& asked,
+                                          const GpuTable& table) {
+  const std::string_view text = trimmed(asked ? std::string_view(*asked) : std::string_view());
+  if (text.empty() || text == "all" || text == "void" || text.starts_with('/')) return std::nullopt;
+  if (text == "none") return "";
+  const std::vector<std::string_view> entries = entries_of(text);
+  if (entries.size() >= all_names(table).size()) return std::nullopt;
+  std::string list;
+  for (const std::string_view entry : entries) {
+    const auto name = cuda_name(entry, table);
+    if (!name) return std::nullopt;  // by numbers of the machine around this container
+    list += (list.empty() ? "" : ",") + *name;
+  }
+  return list;
+}
+
+GpuView view_of(const GpuTable& table, const std::optional<std::string>& cuda,
+                const std::optional<std::string>& container) {
+  const auto size = [](const std::vector<std::string>& names) {
+    return static_cast<int>(names.size());
+  };
+  if (cuda) return {.count = size(visible_gpu_names(cuda, table)), .list = std::nullopt};
+  const std::optional<std::string> asked = container_list(container, table);
+  const std::vector<std::string> names = visible_gpu_names(asked, table);
+  GpuView view{.count = size(names), .list = asked};
+  if (asked || table.instances.empty()) return view;
+  // One list cannot name both kinds, so that only those of the first count.
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ",") + name;
+  const std::vector<std::string> same_kind = visible_gpu_names(list, table);
+  view.count = size(same_kind);
+  view.list.emplace();
+  for (const std::string& name : same_kind) *view.list += (view.list->empty() ? "" : ",") + name;
+  return view;
+}
+
+}  // namespace drun

@@ -1,7 +1,0 @@
-#include "launcher/placement/hwloc_library.h"
-
-namespace drun {
-
-Result<void> load_hwloc() { return {}; }
-
-}  // namespace drun

@@ -1,0 +1,58 @@
+#include "launcher/plan/doctor.h"
+
+#include <cerrno>
+#include <string>
+
+#include "launcher/base/version.h"
+#include "launcher/plan/programs.h"
+
+namespace drun {
+namespace {
+
+constexpr int kProblemsFound = 1;  // the probe's exit code
+
+std::vector<std::string> probe_words(const Options& options, const HostFacts& host) {
+  std::vector<std::string> words{
+      host.own_folder + "/drun-probe", std::string("--drun-version=") + kVersion,
+      "--cores=" + std::to_string(host.usable_cpus), "--gpus=" + std::to_string(host.gpus)};
+  if (options.is_checked_first) words.emplace_back("--quiet");
+  return words;
+}
+
+}  // namespace
+
+std::vector<std::string> preflight_words(const Options& options, const HostFacts& host) {
+  std::vector<std::string> words = probe_words(options, host);
+  words.emplace_back("--preflight");
+  return words;
+}
+
+std::optional<CannotStart> check_probe(const HostFacts& host) {
+  const std::string path = host.own_folder + "/drun-probe";
+  if (host.probe(path) == FileKind::Executable) return std::nullopt;
+  return CannotStart{.status = {ENOENT},
+                     .message = path + ", which belongs to drun, is not there; install drun anew"};
+}
+
+Program doctor_program(const Options& options, const HostFacts& host) {
+  Program program;
+  program.argv = probe_words(options, host);
+  if (options.doctor->is_json) program.argv.emplace_back("--json");
+  const std::string problem = programs_problem(options, host);
+  if (!problem.empty()) program.argv.push_back("--problem=" + problem);
+  program.arguments_at = 1;
+  program.cannot_start = check_probe(host);
+  return program;
+}
+
+bool is_verdict(const Outcome& outcome) {
+  const auto* const failed = std::get_if<WorkersFailed>(&outcome.ending);
+  return failed != nullptr && !failed->failures.empty() &&
+         failed->failures.front().status == ExitStatus(Exited{kProblemsFound});
+}
+
+bool is_about_verdict(std::string_view line) {
+  return line.ends_with(" failed: exit code " + std::to_string(kProblemsFound));
+}
+
+}  // namespace drun

@@ -1,0 +1,198 @@
+#include "launcher/plan/engine.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "launcher/engines/detect.h"
+#include "launcher/engines/engine_variables.h"
+
+namespace drun {
+namespace {
+
+using engines::Facts;
+using engines::Told;
+
+bool has_place(const Options& options) {
+  return is_given(options.master_addr) || is_given(options.rdzv_endpoint);
+}
+
+// Nodes may come and go, and the coordinator numbers them: the engine's numbers are not asked for.
+bool is_range(const Options& options) {
+  return options.nnodes && options.nnodes->min != options.nnodes->max;
+}
+
+// Why no engine is asked; absent: it is.
+std::optional<std::string> reason_not_to_ask(const Options& options, const HostFacts& host) {
+  if (options.engine == EngineChoice::None) return "--engine=none";
+  if (options.standalone) return "--standalone is one node";
+  if (options.nnodes && options.nnodes->max == 1) return "--nnodes=1 is one node";
+  if (!options.nnodes && options.invoked_as == "torchrun")
+    return "torchrun without --nnodes is one node";
+  if (options.nnodes && (options.node_rank || is_range(options)) && has_place(options))
+    return "the nodes, this one's rank and the address are given";
+  if (variable(host, "TORCHELASTIC_RUN_ID") && variable(host, "LOCAL_RANK"))
+    return "this is a worker of another agent";
+  return std::nullopt;
+}
+
+Error engine_error(const Facts& facts, const std::string& reason) {
+  return Error{ErrorCode::Usage, facts.engine + ": " + reason};
+}
+
+// What must be known before anything may start.
+Result<void> check(const Facts& facts, const Options& options) {
+  if (!facts.wrong.empty()) return engine_error(facts, facts.wrong);
+  const bool needs_rank = !options.node_rank && !is_range(options);
+  if ((!options.nnodes && !facts.nodes) || (needs_rank && !facts.node_rank)) {
+    return engine_error(facts, "it started this drun, but these are not set: " + facts.missing +
+                                   "; give --nnodes, --node-rank and --master-addr, or "
+                                   "--engine=none to run here alone");
+  }
+  const int nodes = options.nnodes ? options.nnodes->max : facts.nodes->value;
+  if (facts.nodes && facts.nodes->value != nodes && needs_rank) {
+    const auto source = options.sources.find("--nnodes");
+    return engine_error(facts, (source == options.sources.end() ? "--nnodes" : source->second) +
+                                   " asks for " + std::to_string(nodes) + " nodes, but " +
+                                   facts.nodes->from + " says " +
+                                   std::to_string(facts.nodes->value) +
+                                   "; leave --nnodes out, or have as many agents started");
+  }
+  if (nodes > 1 && !has_place(options) && !facts.master_addr)
+    return engine_error(facts, facts.no_master);
+  return {};
+}
+
+// Puts what the engine tells where the user said nothing.
+template <typename Field, typename T>
+void fill(Options& options, Field& field, const char* name, const std::optional<Told<T>>& told) {
+  if (field || !told) return;
+  field = told->value;
+  options.sources[name] = told->from;
+}
+
+void fill_in_places(Options& options, const Facts& facts) {
+  if (is_given(options.rdzv_endpoint)) return;
+  const bool is_c10d = options.rdzv_backend.value_or("static") == "c10d";
+  const bool is_workers_store = options.store == StoreHost::Worker;
+  if (!is_given(options.master_addr)) options.master_addr.reset();
+  if (is_c10d || is_workers_store) {
+    const std::optional<Told<int>>& port = is_c10d ? facts.master_port : facts.meeting_port;
+    const std::string addr = options.master_addr ? *options.master_addr : facts.master_addr->value;
+    const int number = port ? port->value : kMeetingPort;
+    options.rdzv_endpoint =
+        to_string(Endpoint{.host = addr, .port = static_cast<std::uint16_t>(number)});
+    options.sources["--rdzv-endpoint"] =
+        options.master_addr ? options.sources["--master-addr"] : facts.master_addr->from;
+    if (port) options.sources["--rdzv-endpoint"] += "; " + port->from;
+  }
+  if (is_c10d) return;
+  fill(options, options.master_addr, "--master-addr", facts.master_addr);
+  fill(options, options.master_port, "--master-port", facts.master_port);
+}
+
+// MASTER_ADDR is not torchrun's to read; where the engine knows better, the user hears of it.
+void remark_master(const Facts& facts, const Options& given, const HostFacts& host,
+                   Remarks& remarks) {
+  const auto exported = variable(host, "MASTER_ADDR");
+  if (has_place(given) || !is_given(exported) || !facts.master_addr) return;
+  if (*exported == facts.master_addr->value) return;
+  remarks.warnings.push_back("MASTER_ADDR=" + *exported + " is not used: by " +
+                             facts.master_addr->from + " node 0 is " + facts.master_addr->value +
+                             "; for the other one give --master-addr=" + *exported);
+}
+
+void take(const Facts& facts, Settled& settled) {
+  Options& options = settled.options;
+  if (!options.nnodes) {
+    options.nnodes = NodeRange{facts.nodes->value, facts.nodes->value};
+    options.sources["--nnodes"] = facts.nodes->from;
+  }
+  if (!is_range(options)) fill(options, options.node_rank, "--node-rank", facts.node_rank);
+  fill(options, options.rdzv_id, "--rdzv-id", facts.run_id);
+  // Of the GPUs that were granted, those that this process sees can be used.
+  std::optional<Told<int>> workers = facts.workers;
+  const bool are_gpus = workers && workers->from.find("GPUS") != std::string::npos;
+  if (are_gpus && settled.host.gpus > 0)
+    workers->value = std::min(workers->value, settled.host.gpus);
+  fill(options, options.nproc_per_node, "--nproc-per-node", workers);
+  if (facts.cpus) settled.host.usable_cpus = std::min(settled.host.usable_cpus, facts.cpus->value);
+  if (options.nnodes->max > 1) fill_in_places(options, facts);
+}
+
+void remove_foreign(Settled& settled) {
+  auto& environment = settled.host.environment;
+  for (const auto& [name, value] : environment) {
+    if (engines::is_foreign(name)) settled.removed.push_back(name);
+  }
+  std::erase_if(environment, [](const auto& entry) { return engines::is_foreign(entry.first); });
+}
+
+}  // namespace
+
+Result<Settled> settle(const Options& options, const HostFacts& host, Remarks& remarks) {
+  Settled settled{.options = options, .host = host};
+  if (options.engine == EngineChoice::Auto) remove_foreign(settled);
+  if (const auto reason = reason_not_to_ask(options, host)) {
+    settled.engine = "not asked: " + *reason;
+    return settled;
+  }
+  const engines::Surroundings around{
+      .variables = [&host](std::string_view name) { return variable(host, name); },
+      .hostname = host.hostname,
+      .file_text = host.file_text,
+      .addresses = host.addresses,
+      .addresses_of = host.addresses_of,
+      .random_id = host.random_id,
+      .meeting = host.meeting};
+  const std::optional<Facts> facts = engines::detect(around);
+  if (!facts) {
+    settled.engine = "none";
+    return settled;
+  }
+  settled.engine = facts->engine;
+  if (const Result<void> is_whole = check(*facts, options); !is_whole) return is_whole.error();
+  take(*facts, settled);
+  if (settled.options.nnodes->max > 1) remark_master(*facts, options, host, remarks);
+  remarks.warnings.insert(remarks.warnings.end(), facts->warnings.begin(), facts->warnings.end());
+  if (variable(host, "RANK") || variable(host, "WORLD_SIZE"))
+    remarks.notes.emplace_back("RANK and WORLD_SIZE are not read: drun gives them to its workers");
+  return settled;
+}
+
+Origins origins_of(const Settled& settled, const JoinSpec& join) {
+  Origins origins{.engine = settled.engine, .values = {}, .removed = settled.removed};
+  const auto add = [&](const char* what, const std::string& value, const char* option) {
+    const auto found = settled.options.sources.find(option);
+    const bool is_told = found != settled.options.sources.end();
+    origins.values.push_back({what, value, is_told ? found->second : "default"});
+  };
+  const bool has_endpoint = is_given(settled.options.rdzv_endpoint);
+  add("nodes", std::to_string(join.node_count), "--nnodes");
+  add("node rank", std::to_string(join.node_rank), "--node-rank");
+  add("workers", std::to_string(join.local_world_size), "--nproc-per-node");
+  add("run id", join.run_id, "--rdzv-id");
+  if (join.node_count == 1) return origins;
+  if (has_endpoint)
+    add("endpoint",
+        join.etcd            ? "etcd at " + to_string(join.etcd->endpoints)
+        : join.seats.empty() ? to_string(join.endpoint)
+                             : to_string(join.seats),
+        "--rdzv-endpoint");
+  if (has_endpoint && join.store_host == StoreHost::Agent) return origins;
+  add("master address", join.master_addr, "--master-addr");
+  add("master port", std::to_string(join.master_port), "--master-port");
+  return origins;
+}
+
+std::string origins_text(const Origins& origins) {
+  std::string text = "engine       " + origins.engine + "\n";
+  for (const Origin& each : origins.values)
+    text += "             " + each.what + " " + each.value + ": " + each.from + "\n";
+  if (origins.removed.empty()) return text;
+  text += "             workers do not get";
+  for (const std::string& name : origins.removed) text += " " + name;
+  return text + "\n";
+}
+
+}  // namespace drun

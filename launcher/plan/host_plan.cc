@@ -1,0 +1,429 @@
+#include "launcher/plan/host_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "launcher/cli/option_values.h"
+#include "launcher/plan/exports.h"
+#include "launcher/plan/host_pool.h"
+#include "launcher/plan/host_spread.h"
+#include "launcher/plan/lines_home.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/program_words.h"
+#include "launcher/plan/programs.h"
+#include "launcher/plan/remote_command.h"
+#include "launcher/plan/rendezvous.h"
+#include "rendezvous/net/endpoint.h"
+
+namespace drun::hosts {
+namespace {
+
+// What the agents are not given as it was: it is ours, or each gets its own.
+constexpr std::array<std::string_view, 33> kNotPassedOn{
+    "--hosts",       "--host",          "--hostfile",     "--machinefile",
+    "--include",     "--exclude",       "--np",           "--export",
+    "--map-by",      "--oversubscribe", "--ssh",          "--ssh-args",
+    "--fanout",      "--login-timeout", "--report",       "--dry-run",
+    "--explain",     "--engine",        "--nnodes",       "--node-rank",
+    "--master-addr", "--master-port",   "--rdzv-id",      "--log-level",
+    "--secret-file", "--gather-logs",   "--rdzv-backend", "--ssh-tree",
+    "--app",         "--separator",     "--mca",          "--allow-run-as-root",
+    "--config"};
+// Nor these where there are several programs: they are words of each.
+constexpr std::array<std::string_view, 5> kProgramsOwn{"--role", "--gpus-per-worker", "--module",
+                                                       "--no-python", "--nproc-per-node"};
+
+// Those, and what the starter does instead of it.
+bool is_passed_on(const std::string& name, const HostNode& node, const Options& options) {
+  const bool is_programs =
+      !node.programs.empty() &&
+      std::find(kProgramsOwn.begin(), kProgramsOwn.end(), name) != kProgramsOwn.end();
+  if (is_programs) return false;
+  if (name == "--nproc-per-node") return !node.workers;
+  if (name == "--rdzv-conf") return !is_elastic_wish(options);
+  if (name == "--log-dir" || name == "--no-gather-logs") return !gathers_here(options);
+  return std::find(kNotPassedOn.begin(), kNotPassedOn.end(), name) == kNotPassedOn.end();
+}
+
+// What a job over ssh cannot be.
+Result<void> check(const Options& options) {
+  if (options.hosts.hosts && options.hosts.hostfile)
+    return usage_error("--hosts and --hostfile", "write one of them, and --include to choose");
+  if (options.node_rank)
+    return usage_error("--node-rank", "with --hosts the order of the hosts says it; leave it out");
+  if (options.exclude_after && !is_elastic_wish(options))
+    return usage_error(
+        "--exclude-after",
+        "with --hosts every node has its place, and no spare waits; leave it out, or "
+        "say with --nnodes=MIN:MAX how many of the hosts there have to be");
+  if (options.standalone) return usage_error("--standalone", "it is for one node without --hosts");
+  if (options.rdzv_endpoint || options.rdzv_backend.value_or("static") != "static")
+    return usage_error("--rdzv-backend, --rdzv-endpoint",
+                       "with --hosts the nodes meet on the first hosts, or on --master-addr; "
+                       "leave them out");
+  if (options.output == OutputMode::Raw)
+    return usage_error("--output=raw", "not with --hosts: lines of several hosts would mix");
+  if (options.hosts.include && options.hosts.exclude)
+    return usage_error("--include and --exclude", "write one of them");
+  return {};
+}
+
+Result<Pool> pool_of(const HostOptions& wishes, const HostFacts& host) {
+  std::string source = "--hosts=" + wishes.hosts.value_or("");
+  std::optional<std::string> text = wishes.hosts;
+  if (!text) {
+    source = "--hostfile=" + *wishes.hostfile;
+    text = host.file_text ? host.file_text(*wishes.hostfile) : std::nullopt;
+    if (!text)
+      return usage_error(source,
+                         "no such file, not readable, or over 4 MiB; write the path of a "
+                         "text file with a host a line");
+  }
+  Result<Pool> pool = wishes.hosts ? parse_hosts(*text) : parse_host_file(*text);
+  if (!pool) return with_context(pool.error(), source);
+  if (wishes.include) {
+    pool = included(Pool(*pool), *wishes.include);
+    if (!pool) return with_context(pool.error(), "--include=" + *wishes.include);
+  }
+  if (wishes.exclude) {
+    pool = excluded(Pool(*pool), *wishes.exclude);
+    if (!pool) return with_context(pool.error(), "--exclude=" + *wishes.exclude);
+  }
+  return pool;
+}
+
+Wish wish_of(const Options& options) {
+  Wish wish{.np = options.hosts.np,
+            .map_by = options.hosts.map_by.value_or(MapBy{}),
+            .oversubscribe = options.hosts.oversubscribe};
+  if (!options.nproc_per_node) return wish;
+  if (const int* count = std::get_if<int>(&*options.nproc_per_node))
+    wish.per_node = *count;
+  else
+    wish.has_per_node_word = true;
+  return wish;
+}
+
+// The user's, or one for this job alone: nobody need care for it.
+Result<void> choose_secret(HostPlan& plan, const Options& options, const HostFacts& host) {
+  JoinSpec join;
+  if (Result<void> planned = plan_secret(join, options, host); !planned) return planned.error();
+  if (join.secret) {
+    plan.secret = join.secret->bytes();
+    plan.secret_from = join.secret->from();
+  } else if (plan.nodes.size() > 1 && host.new_secret) {
+    plan.secret = host.new_secret();
+    plan.secret_from = "this job's own";
+  }
+  return {};
+}
+
+std::optional<std::string> value_in(const std::vector<EnvironmentEntry>& entries,
+                                    std::string_view name) {
+  for (const auto& [each, value] : entries)
+    if (each == name) return value;
+  return std::nullopt;
+}
+
+// mpirun's lines say it to the workers: -x MASTER_ADDR=node01 -x MASTER_PORT=29500.
+Result<void> place_meeting(HostPlan& plan, const Options& options,
+                           const std::vector<EnvironmentEntry>& exports) {
+  auto addr = options.master_addr ? options.master_addr : value_in(exports, "MASTER_ADDR");
+  if (addr && addr->empty()) addr.reset();
+  std::optional<int> port = options.master_port;
+  if (const auto text = value_in(exports, "MASTER_PORT"); text && !port) {
+    const Result<int> parsed = parse_port(*text);
+    if (!parsed) return usage_error("-x MASTER_PORT=" + *text, parsed.error().message);
+    port = *parsed;
+  }
+  if (plan.nodes.size() == 1 && !addr && !port) return {};
+  plan.master_addr = addr.value_or(plan.nodes.front().name);
+  plan.master_port = port.value_or(kMasterPort);
+  if (plan.master_port == 0)
+    return usage_error("--master-port=0", "the other hosts cannot know it; write such as 29500");
+  if (plan.nodes.size() > 1 && !addr && is_loopback(plan.master_addr))
+    return usage_error(plan.master_addr,
+                       "the other hosts cannot reach the first one under this name; give its real "
+                       "one, or --master-addr");
+  return {};
+}
+
+std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
+                                      const Options& options) {
+  const HostNode& node = plan.nodes[rank];
+  std::vector<std::string> words{options.invoked_as};
+  if (options.doctor) words.emplace_back("doctor");
+  const bool has_several = !node.programs.empty();
+  for (const auto& [name, value] : options.hosts.given)
+    if (is_passed_on(name, node, options)) words.push_back(value ? name + "=" + *value : name);
+  const auto add = [&words](const std::string& name, const std::string& value) {
+    words.push_back(name + "=" + value);
+  };
+  add("--engine", "none");
+  for (std::string& word : meeting_words(plan, rank)) words.push_back(std::move(word));
+  if (node.workers && !has_several) add("--nproc-per-node", std::to_string(*node.workers));
+  if (!options.sources.contains("--output")) add("--output", "labelled");
+  if (options.log_level)
+    add("--log-level", *options.log_level == LogLevel::Debug     ? "debug"
+                       : *options.log_level == LogLevel::Info    ? "info"
+                       : *options.log_level == LogLevel::Warning ? "warning"
+                                                                 : "error");
+  if (has_several) {
+    const std::vector<std::string> all = program_words(node.programs);
+    words.insert(words.end(), all.begin(), all.end());
+    return words;
+  }
+  if (options.doctor && options.program.empty()) return words;
+  words.emplace_back("--");
+  words.push_back(options.program);
+  if (options.invoked_as == "torchrun") words.emplace_back("--");  // which drops the first one
+  words.insert(words.end(), options.program_arguments.begin(), options.program_arguments.end());
+  return words;
+}
+
+std::vector<EnvironmentEntry> environment_of(const PoolHost& host,
+                                             const std::vector<EnvironmentEntry>& exports) {
+  std::vector<EnvironmentEntry> environment = exports;
+  if (host.devices.empty()) return environment;
+  std::string list;
+  for (const int device : host.devices) list += (list.empty() ? "" : ",") + std::to_string(device);
+  put(environment, {"CUDA_VISIBLE_DEVICES", list});
+  return environment;
+}
+
+std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
+                               const std::vector<EnvironmentEntry>& exports, const HostFacts& host,
+                               const Options& options) {
+  const char* const role = options.programs.empty() ? "" : " ${role_name}";
+  std::vector<HostNode> nodes;
+  const auto own_label = chosen_label(options, host);
+  for (const Share& share : shares) {
+    const std::string label = own_label.value_or("[" + share.host.name + ":${rank}" + role + "]: ");
+    nodes.push_back({.name = share.host.name,
+                     .user = share.host.user,
+                     .workers = share.workers,
+                     .ssh_command = {},
+                     .arguments = {},
+                     .environment = environment_of(share.host, exports),
+                     .label = label,
+                     .programs = {}});
+  }
+  return nodes;
+}
+
+// Ranks are consecutive over programs as over hosts. With numbers for each host all have all.
+Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFacts& host,
+                           Remarks& remarks) {
+  if (options.programs.empty()) return {};
+  if (options.hosts.np && is_elastic_wish(options))
+    return usage_error("-np",
+                       "which hosts there will be, and their order, is not known with "
+                       "--nnodes=MIN:MAX; write --nproc-per-node for each program");
+  const auto programs = with_values(options.programs, host, remarks);
+  if (!programs) return programs.error();
+  RankShare share;
+  for (HostNode& node : plan.nodes) {
+    share = {.first = share.first + share.count, .count = node.workers.value_or(0)};
+    node.programs = options.hosts.np ? programs_of(*programs, share) : *programs;
+    if (!node.workers || options.doctor) continue;
+    if (const auto roles = roles_of(node.programs); !roles)
+      return with_context(roles.error(), node.name);
+  }
+  return {};
+}
+
+// A login is work for a processor: more at a time than it has power for make each of them late.
+int default_fanout(const HostFacts& host) { return std::clamp(4 * host.usable_cpus, 8, 64); }
+
+HostPlan frame_of(const Options& options, const HostFacts& host) {
+  const bool is_torchrun = options.invoked_as == "torchrun";
+  return {
+      .run_id = options.rdzv_id && !options.rdzv_id->empty() ? *options.rdzv_id : host.random_id,
+      .directory = host.working_directory,
+      .fanout = options.hosts.fanout.value_or(default_fanout(host)),
+      .login_timeout = options.hosts.login_timeout,
+      .report_file = options.report.value_or(""),
+      .gives_stdin = options.stdin_source == StdinSource::Rank0 && !options.doctor,
+      .exit_codes =
+          options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun),
+      .dry_run = options.dry_run,
+      .log_level = options.log_level.value_or(LogLevel::Info),
+      .explain = options.explain};
+}
+
+}  // namespace
+
+Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
+                                const std::string& own_path) {
+  if (Result<void> fits = check(options); !fits) return fits.error();
+  const Result<Pool> pool = pool_of(options.hosts, host);
+  if (!pool) return pool.error();
+  const Result<std::vector<Share>> shares = spread(*pool, wish_of(options));
+  if (!shares) return shares.error();
+  if (Result<void> fits = check_node_count(options, shares->size()); !fits) return fits.error();
+  Remarks remarks;
+  const Lookup here = [&host](std::string_view name) { return variable(host, name); };
+  const auto exports = exported(options.hosts.exports, here, remarks);
+  if (!exports) return exports.error();
+  HostPlan plan = frame_of(options, host);
+  plan.nodes = nodes_of(*shares, *exports, host, options);
+  auto lines = plan_lines_home(options, host);
+  if (!lines) return lines.error();
+  plan.lines = *std::move(lines);
+  plan.keeps_all_lines = plan.lines && plan.lines->log_dir;
+  if (auto dealt = deal_programs(plan, options, host, remarks); !dealt) return dealt.error();
+  if (options.doctor) {  // the job's hosts, and a probe on each
+    for (HostNode& node : plan.nodes) node.workers = 1;
+  }
+  if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
+  const bool has_own_address = plan.nodes.size() > 1 && plan.master_addr != plan.nodes[0].name;
+  plan_elastic_hosts(plan, options, has_own_address);
+  plan.branches = branches_of(plan.nodes.size(), options.hosts.ssh_tree);
+  if (Result<void> chosen = choose_secret(plan, options, host); !chosen) return chosen.error();
+  for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
+    HostNode& node = plan.nodes[rank];
+    node.arguments = arguments_of(plan, rank, options);
+    node.ssh_command = ssh_command(options.hosts, node, own_path);
+  }
+  plan.warnings = std::move(remarks.warnings);
+  return plan;
+}
+
+Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& remarks) {
+  const HostOptions& wishes = options.hosts;
+  for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
+                             "--login-timeout", "--no-gather-logs", "--ssh-tree"}) {
+    if (options.sources.contains(option))
+      return usage_error(option, "it is about --hosts or --hostfile; give one of them");
+  }
+  const Lookup here = [&host](std::string_view name) { return variable(host, name); };
+  Result<std::vector<EnvironmentEntry>> exports = exported(wishes.exports, here, remarks);
+  if (!exports) return exports.error();
+  host.exports = *std::move(exports);
+  const auto per_node = wishes.map_by ? wishes.map_by->per_node : std::nullopt;
+  const std::optional<int> workers = wishes.np ? wishes.np : per_node;
+  if (!workers) return {};
+  const std::string option = wishes.np ? "--np" : "--map-by";
+  if (options.nproc_per_node)
+    return usage_error(option + " and --nproc-per-node", "they say two things; drop one");
+  options.nproc_per_node = WorkerCount(*workers);
+  options.sources["--nproc-per-node"] = option;
+  return {};
+}
+
+}  // namespace drun::hosts
+
+namespace drun::hosts {
+namespace {
+
+constexpr std::size_t kSeats = 3;
+// All who can come do so at once; torchrun's 30 s are for nodes that people start by hand.
+constexpr const char* kLastCall = ",last_call_timeout=5";
+
+std::string endpoint_text(const std::string& host, int port) {
+  const bool is_v6 = host.find(':') != host.npos;
+  return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+std::string endpoints_of(const HostPlan& plan) {
+  if (plan.seats.size() == 1) return endpoint_text(plan.master_addr, plan.master_port);
+  std::string text;
+  for (const std::size_t seat : plan.seats)
+    text += (text.empty() ? "" : ",") + endpoint_text(plan.nodes[seat].name, plan.master_port);
+  return text;
+}
+
+}  // namespace
+
+bool is_elastic_wish(const Options& options) {
+  return options.nnodes && options.nnodes->min != options.nnodes->max;
+}
+
+Result<void> check_node_count(const Options& options, std::size_t hosts) {
+  if (!options.nnodes) return {};
+  const NodeRange& nodes = *options.nnodes;
+  const auto most = static_cast<std::size_t>(nodes.max);
+  const std::string there = "there are " + std::to_string(hosts) + " hosts with workers";
+  if (!is_elastic_wish(options))
+    return most == hosts ? Result<void>()
+                         : usage_error("--nnodes", there + ", each a node; leave it out");
+  if (most > hosts)
+    return usage_error(
+        "--nnodes=" + std::to_string(nodes.min) + ":" + std::to_string(nodes.max),
+        there + ", and no more can come; write " +
+            std::to_string(std::min<std::size_t>(hosts, static_cast<std::size_t>(nodes.min))) +
+            ":" + std::to_string(hosts) + ", or name more");
+  return {};
+}
+
+void plan_elastic_hosts(HostPlan& plan, const Options& options, bool has_own_address) {
+  if (!is_elastic_wish(options)) return;
+  plan.nodes_wanted = *options.nnodes;
+  const bool is_one =
+      has_own_address || options.store == StoreHost::Worker || plan.nodes.size() < kSeats;
+  // The master port is rank 0's own then.
+  if (options.store == StoreHost::Worker && !options.master_port) plan.master_port = kMeetingPort;
+  for (std::size_t seat = 0; seat < (is_one ? 1 : kSeats); ++seat) plan.seats.push_back(seat);
+  bool has_last_call = false;
+  for (const auto& [name, value] : options.rdzv_conf) {
+    if (name == "is_host") continue;  // the order of the hosts says it
+    plan.rdzv_conf += "," + name + "=" + value;
+    has_last_call = has_last_call || name == "last_call_timeout";
+  }
+  if (!has_last_call) plan.rdzv_conf += kLastCall;
+}
+
+std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank) {
+  if (!plan.nodes_wanted) {
+    std::vector<std::string> words{"--nnodes=" + std::to_string(plan.nodes.size()),
+                                   "--node-rank=" + std::to_string(rank),
+                                   "--rdzv-id=" + plan.run_id};
+    if (plan.master_addr.empty()) return words;
+    words.push_back("--master-addr=" + plan.master_addr);
+    words.push_back("--master-port=" + std::to_string(plan.master_port));
+    return words;
+  }
+  const bool has_seat = std::find(plan.seats.begin(), plan.seats.end(), rank) != plan.seats.end();
+  const std::string conf = std::string("is_host=") + (has_seat ? "1" : "0") + plan.rdzv_conf;
+  return {"--nnodes=" + std::to_string(plan.nodes_wanted->min) + ":" +
+              std::to_string(plan.nodes_wanted->max),
+          "--rdzv-id=" + plan.run_id, "--rdzv-backend=c10d",
+          "--rdzv-endpoint=" + endpoints_of(plan), "--rdzv-conf=" + conf};
+}
+
+}  // namespace drun::hosts
+
+namespace drun::hosts {
+namespace {
+
+// The least that squared is enough.
+std::size_t root_of(std::size_t hosts) {
+  std::size_t root = 1;
+  while (root * root < hosts) ++root;
+  return root;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> branches_of(std::size_t hosts, std::optional<int> wished) {
+  if (!wished && hosts <= kMostDirectHosts) return {};
+  const std::size_t count = wished ? static_cast<std::size_t>(*wished) : root_of(hosts);
+  if (count >= hosts) return {};
+  std::vector<std::vector<std::size_t>> branches(count);
+  for (std::size_t host = 0; host < hosts; ++host) branches[host * count / hosts].push_back(host);
+  return branches;
+}
+
+std::string branches_text(const HostPlan& plan) {
+  std::string text = std::to_string(plan.branches.size()) + " branches: ";
+  for (std::size_t i = 0; i < plan.branches.size(); ++i) {
+    if (i == kMostShownHosts) return text + ", ...";
+    const auto& branch = plan.branches[i];
+    text += (i == 0 ? "" : ", ") + plan.nodes[branch.front()].name + " (" +
+            std::to_string(branch.size() - 1) + " behind it)";
+  }
+  return text;
+}
+
+}  // namespace drun::hosts

@@ -1,0 +1,14 @@
+// core. The plan of a job over ssh in words and as JSON, for --dry-run and --explain.
+// Thread:  any.
+#pragma once
+
+#include <string>
+
+#include "launcher/plan/host_plan.h"
+
+namespace drun::hosts {
+
+std::string host_plan_text(const HostPlan& plan);
+std::string host_plan_json(const HostPlan& plan);
+
+}  // namespace drun::hosts

@@ -1,0 +1,304 @@
+#include "launcher/plan/host_pool.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "launcher/engines/host_list.h"
+#include "rendezvous/base/text.h"
+
+namespace drun::hosts {
+namespace {
+
+Error bad(std::string_view item, const std::string& reason) {
+  return Error{ErrorCode::Usage, "\"" + std::string(item) + "\": " + reason};
+}
+
+bool is_letter_or_digit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+// What ssh's destination may hold without meaning something else to it.
+bool is_name(std::string_view name, std::string_view also) {
+  return !name.empty() && name.front() != '-' && std::all_of(name.begin(), name.end(), [&](char c) {
+    return is_letter_or_digit(c) || also.find(c) != std::string_view::npos;
+  });
+}
+
+// "[fe80::1]:2", not "[01-04]:2".
+bool is_bracketed_address(std::string_view text) {
+  const std::string_view inner = text.substr(0, text.find(']'));
+  return text.starts_with('[') && inner.find(':') != std::string_view::npos;
+}
+
+// Of the one ':' outside of brackets. Absent: there is none; npos: there are several.
+std::optional<std::size_t> colon_of(std::string_view text) {
+  std::optional<std::size_t> colon;
+  bool is_inside = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '[') is_inside = true;
+    if (text[i] == ']') is_inside = false;
+    if (text[i] != ':' || is_inside) continue;
+    if (colon) return std::string_view::npos;
+    colon = i;
+  }
+  return colon;
+}
+
+Result<HostItem> parse_address(std::string_view whole, std::string_view text) {
+  const std::size_t end = text.find(']');
+  if (end == std::string_view::npos) return bad(whole, "a [ without its ]");
+  const std::string_view rest = text.substr(end + 1);
+  HostItem item{.names = {std::string(text.substr(1, end - 1))}};
+  if (!is_name(item.names.front(), ":.%-_") || (!rest.empty() && !rest.starts_with(':')))
+    return bad(whole, "expected an IPv6 address such as [fe80::1] or [fe80::1]:4");
+  if (!rest.empty()) item.tail = rest.substr(1);
+  return item;
+}
+
+Result<HostItem> parse_names(std::string_view whole, std::string_view text) {
+  const std::optional<std::size_t> colon = colon_of(text);
+  if (colon == std::string_view::npos)
+    return bad(whole, "several colons; write an IPv6 address in brackets, as [fe80::1]:4");
+  HostItem item;
+  if (colon) item.tail = text.substr(*colon + 1);
+  Result<std::vector<std::string>> names =
+      engines::expand_host_list(text.substr(0, colon.value_or(text.npos)));
+  if (!names) return with_context(names.error(), "\"" + std::string(whole) + "\"");
+  item.names = *std::move(names);
+  for (const std::string& name : item.names)
+    if (!is_name(name, "-._")) return bad(whole, "\"" + name + "\" is not the name of a host");
+  return item;
+}
+
+}  // namespace
+
+Result<HostItem> parse_host_item(std::string_view text) {
+  const std::size_t at = text.find('@');
+  const std::string_view user = at == text.npos ? std::string_view() : text.substr(0, at);
+  const std::string_view rest = at == text.npos ? text : text.substr(at + 1);
+  if (at != text.npos && !is_name(user, "-._+"))
+    return bad(text, "expected such as user@host before the @");
+  Result<HostItem> item =
+      is_bracketed_address(rest) ? parse_address(text, rest) : parse_names(text, rest);
+  if (item) item->user = user;
+  return item;
+}
+
+std::vector<std::string_view> split_outside_brackets(std::string_view text,
+                                                     std::string_view separators) {
+  std::vector<std::string_view> parts;
+  bool is_inside = false;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const bool is_end = i == text.size();
+    if (!is_end && text[i] == '[') is_inside = true;
+    if (!is_end && text[i] == ']') is_inside = false;
+    if (!is_end && (is_inside || separators.find(text[i]) == separators.npos)) continue;
+    if (i > begin) parts.push_back(text.substr(begin, i - begin));
+    begin = i + 1;
+  }
+  return parts;
+}
+
+std::optional<int> slot_count(std::string_view text) {
+  int count = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (count < 1 || count > kMostSlots) return std::nullopt;
+  return count;
+}
+
+}  // namespace drun::hosts
+
+namespace drun::hosts {
+namespace {
+
+Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
+
+// Adds hosts up, each under its name.
+class Builder {
+ public:
+  Result<void> add(const HostItem& item, std::optional<int> slots) {
+    for (const std::string& name : item.names) {
+      const auto [place, is_new] = places_.try_emplace(name, pool_.size());
+      if (is_new) {
+        if (pool_.size() == engines::kMostHosts)
+          return bad("over " + std::to_string(engines::kMostHosts) + " hosts");
+        pool_.push_back({.name = name, .user = item.user, .slots = slots});
+        continue;
+      }
+      PoolHost& host = pool_[place->second];
+      if (host.user != item.user) return bad("\"" + name + "\" with two users; write one");
+      const int sum = host.slots.value_or(1) + slots.value_or(1);
+      if (sum > kMostSlots)
+        return bad("\"" + name + "\" with over " + std::to_string(kMostSlots) + " slots");
+      host.slots = sum;
+    }
+    return {};
+  }
+  Result<Pool> take() && {
+    if (pool_.empty()) return bad("names no host");
+    return std::move(pool_);
+  }
+
+ private:
+  Pool pool_;
+  std::map<std::string, std::size_t, std::less<>> places_;
+};
+
+Error bad_slots(std::string_view text) {
+  return bad("\"" + std::string(text) + "\" slots; expected a number from 1 to " +
+             std::to_string(kMostSlots));
+}
+
+Result<void> add_item(Builder& builder, std::string_view text, std::optional<int> slots) {
+  const Result<HostItem> item = parse_host_item(text);
+  if (!item) return item.error();
+  if (item->tail && slots) return bad("\"" + std::string(text) + "\" and slots=; write one");
+  if (item->tail) {
+    slots = slot_count(*item->tail);
+    if (!slots) return bad_slots(*item->tail);
+  }
+  return builder.add(*item, slots);
+}
+
+// "slots = 4" as "slots=4".
+std::string without_blanks_around_equals(std::string_view text) {
+  const auto is_blank = [](char c) { return kBlanks.find(c) != kBlanks.npos; };
+  std::string joined;
+  for (const char c : text) {
+    if (is_blank(c) && joined.ends_with('=')) continue;
+    while (c == '=' && !joined.empty() && is_blank(joined.back())) joined.pop_back();
+    joined += c;
+  }
+  return joined;
+}
+
+Result<void> add_line(Builder& builder, std::string_view raw) {
+  const std::string line = without_blanks_around_equals(raw.substr(0, raw.find('#')));
+  std::vector<std::string_view> hosts;
+  std::optional<int> slots;
+  for (const std::string_view word : split_outside_brackets(line, ", \t\r")) {
+    const std::size_t equals = word.find('=');
+    if (equals == word.npos) {
+      hosts.push_back(word);
+      continue;
+    }
+    const std::string_view key = word.substr(0, equals);
+    const std::optional<int> count = slot_count(word.substr(equals + 1));
+    const bool is_most = key == "max_slots" || key == "max-slots";
+    if (key != "slots" && !is_most)
+      return bad("\"" + std::string(key) + "\" is not known; write host slots=N");
+    if (!count) return bad_slots(word.substr(equals + 1));
+    if (!is_most) slots = count;
+  }
+  if (hosts.empty() && slots) return bad("slots without a host; write host slots=N");
+  for (const std::string_view host : hosts)
+    if (Result<void> added = add_item(builder, host, slots); !added) return added;
+  return {};
+}
+
+// name -> devices; none: the whole host.
+using Choice = std::map<std::string, std::set<int>>;
+
+Result<std::set<int>> parse_devices(std::string_view text) {
+  std::set<int> devices;
+  for (const std::string_view part : split_outside_brackets(text, ",")) {
+    int device = -1;
+    const auto [end, ec] = std::from_chars(part.data(), part.data() + part.size(), device);
+    if (ec != std::errc() || end != part.data() + part.size() || device < 0 || device >= kMostSlots)
+      return bad("\"" + std::string(text) + "\": expected devices such as 0,2 after the colon");
+    devices.insert(device);
+  }
+  if (devices.empty()) return bad("expected devices such as 0,2 after the colon");
+  return devices;
+}
+
+Result<Choice> parse_choice(const Pool& pool, std::string_view text) {
+  Choice choice;
+  for (const std::string_view term : split_outside_brackets(text, "@")) {
+    const Result<HostItem> item = parse_host_item(term);
+    if (!item) return item.error();
+    std::set<int> devices;
+    if (item->tail) {
+      Result<std::set<int>> parsed = parse_devices(*item->tail);
+      if (!parsed) return parsed.error();
+      devices = *std::move(parsed);
+    }
+    for (const std::string& name : item->names) {
+      const auto host = std::find_if(pool.begin(), pool.end(),
+                                     [&](const PoolHost& each) { return each.name == name; });
+      if (host == pool.end())
+        return bad("\"" + name + "\" is not among the hosts; write one of them");
+      if (host->slots && !devices.empty() && *devices.rbegin() >= *host->slots)
+        return bad("\"" + name + "\" has " + std::to_string(*host->slots) +
+                   " slots, so no device " + std::to_string(*devices.rbegin()) +
+                   "; they count from 0");
+      const auto [place, is_new] = choice.try_emplace(name, devices);
+      if (!is_new && place->second.empty() != devices.empty())
+        return bad("\"" + name + "\" is named whole and with devices; write one");
+      place->second.merge(std::set<int>(devices));
+    }
+  }
+  if (choice.empty()) return bad("names no host");
+  return choice;
+}
+
+}  // namespace
+
+Result<Pool> parse_hosts(std::string_view list) {
+  Builder builder;
+  for (const std::string_view text : split_outside_brackets(list, ", \t\r\n"))
+    if (Result<void> added = add_item(builder, text, std::nullopt); !added) return added.error();
+  return std::move(builder).take();
+}
+
+Result<Pool> parse_host_file(std::string_view text) {
+  Builder builder;
+  for (int number = 1; !text.empty(); ++number) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (Result<void> added = add_line(builder, line); !added)
+      return with_context(added.error(), "line " + std::to_string(number));
+  }
+  return std::move(builder).take();
+}
+
+Result<Pool> included(const Pool& pool, std::string_view text) {
+  const Result<Choice> choice = parse_choice(pool, text);
+  if (!choice) return choice.error();
+  Pool left;
+  for (PoolHost host : pool) {
+    const auto chosen = choice->find(host.name);
+    if (chosen == choice->end()) continue;
+    host.devices.assign(chosen->second.begin(), chosen->second.end());
+    left.push_back(std::move(host));
+  }
+  return left;
+}
+
+Result<Pool> excluded(const Pool& pool, std::string_view text) {
+  const Result<Choice> choice = parse_choice(pool, text);
+  if (!choice) return choice.error();
+  Pool left;
+  for (PoolHost host : pool) {
+    const auto chosen = choice->find(host.name);
+    if (chosen != choice->end()) {
+      if (chosen->second.empty()) continue;
+      if (!host.slots)
+        return bad("\"" + host.name + "\": how many devices it has is not said; write it, as " +
+                   host.name + ":8 or slots=8");
+      for (int device = 0; device < *host.slots; ++device)
+        if (!chosen->second.contains(device)) host.devices.push_back(device);
+      if (host.devices.empty()) continue;
+    }
+    left.push_back(std::move(host));
+  }
+  if (left.empty()) return bad("leaves no host");
+  return left;
+}
+
+}  // namespace drun::hosts

@@ -1,0 +1,311 @@
+#include "launcher/plan/plan.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "agent/supervise/worker_command.h"
+#include "launcher/cli/option_values.h"
+#include "launcher/plan/doctor.h"
+#include "launcher/plan/exports.h"
+#include "launcher/plan/host_plan.h"
+#include "launcher/plan/placement.h"
+#include "launcher/plan/program.h"
+#include "launcher/plan/programs.h"
+#include "launcher/plan/rendezvous.h"
+
+namespace drun {
+namespace {
+
+constexpr const char* kTerminationSignals[] = {"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
+
+std::vector<std::string> signal_names(const Options& options) {
+  return options.signals_to_handle.value_or(
+      std::vector<std::string>(std::begin(kTerminationSignals), std::end(kTerminationSignals)));
+}
+
+std::vector<int> plan_signals(const Options& options, Remarks& remarks) {
+  std::vector<int> signals;
+  for (const std::string& name : signal_names(options)) {
+    const std::optional<int> signal = signal_number(name);
+    if (!signal || *signal == SIGKILL || *signal == SIGSTOP || *signal == SIGCHLD) {
+      remarks.warnings.push_back("--signals-to-handle: " + name +
+                                 (signal ? " cannot be handled" : " is not a signal") +
+                                 ", left out; write names such as SIGTERM,SIGUSR1");
+    } else if (std::find(signals.begin(), signals.end(), *signal) == signals.end()) {
+      signals.push_back(*signal);
+    }
+  }
+  return signals;
+}
+
+Result<std::chrono::milliseconds> plan_shutdown(const Options& options, const HostFacts& host) {
+  constexpr const char kName[] = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
+  if (options.shutdown_timeout) return *options.shutdown_timeout;
+  const std::optional<std::string> text = variable(host, kName);
+  if (!text || text->empty()) return AgentSpec{}.shutdown_timeout;
+  Result<std::chrono::milliseconds> parsed = parse_seconds(*text);
+  if (!parsed) return usage_error(std::string(kName) + "=" + *text, parsed.error().message);
+  return parsed;
+}
+
+// torchrun's bound on the wait for a worker that SIGKILL does not end. A value that is not a
+// positive number means to torchrun that there is none.
+std::chrono::milliseconds plan_unkillable(const HostFacts& host) {
+  const auto text = variable(host, "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT");
+  if (!text) return AgentSpec{}.unkillable_timeout;
+  const Result<std::chrono::milliseconds> parsed = parse_interval(*text);
+  return parsed ? *parsed : AgentSpec{}.unkillable_timeout;
+}
+
+Result<void> check_ranks(const StreamChoice& choice, const std::string& option, int workers) {
+  if (choice.of_ranks.empty() || choice.of_ranks.rbegin()->first < workers) return {};
+  return usage_error(option, "there is no local rank " +
+                                 std::to_string(choice.of_ranks.rbegin()->first) +
+                                 "; this node's go from 0 to " + std::to_string(workers - 1));
+}
+
+bool has_stream(const StreamChoice& choice, int local_rank, int bit) {
+  const auto of_rank = choice.of_ranks.find(local_rank);
+  return ((of_rank == choice.of_ranks.end() ? choice.all : of_rank->second) & bit) != 0;
+}
+
+std::optional<std::string> plan_log_dir(const Options& options, const HostFacts& host) {
+  if (!options.log_dir || options.log_dir->empty()) return std::nullopt;
+  if (*options.log_dir == "/dev/null") return "";
+  if (options.log_dir->starts_with('/') || host.working_directory.empty()) return options.log_dir;
+  return host.working_directory + "/" + *options.log_dir;
+}
+
+Result<void> check_output(const Options& options) {
+  const bool is_raw = options.output == OutputMode::Raw;
+  if (is_raw && (options.timestamps || options.gather_logs))
+    return usage_error(options.timestamps ? "--timestamps" : "--gather-logs",
+                       "not with --output=raw: those lines do not pass through drun; drop one");
+  const bool is_filtered =
+      !options.duplicate_stdout_filters.empty() || !options.duplicate_stderr_filters.empty();
+  if (is_filtered && options.gather_logs)
+    return usage_error("--duplicate-stdout-filters, --duplicate-stderr-filters",
+                       "not with --gather-logs; look for the words in its files, or drop one");
+  return {};
+}
+
+OutputMode output_mode(const Options& options) {
+  const bool is_given = options.sources.contains("--output");
+  return options.gather_logs && !is_given ? OutputMode::Labelled : options.output;
+}
+
+Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, int workers) {
+  if (auto fits = check_ranks(options.redirects, "--redirects", workers); !fits)
+    return fits.error();
+  if (auto fits = check_ranks(options.tee, "--tee", workers); !fits) return fits.error();
+  const std::vector<int> shown = options.local_ranks_filter.value_or(std::vector<int>{});
+  for (const int rank : shown) {
+    if (rank >= workers)
+      return check_ranks({.of_ranks = {{rank, 0}}}, "--local-ranks-filter", workers).error();
+  }
+  if (auto fits = check_output(options); !fits) return fits.error();
+  OutputSpec output;
+  output.mode = output_mode(options);
+  output.has_timestamps = options.timestamps;
+  output.gathers = options.gather_logs;
+  output.log_dir = plan_log_dir(options, host);
+  const bool keeps_all = output.gathers && output.log_dir && !output.log_dir->empty();
+  for (int rank = 0; rank < workers; ++rank) {
+    const bool is_shown =
+        shown.empty() || std::find(shown.begin(), shown.end(), rank) != shown.end();
+    auto& streams = output.streams.emplace_back();
+    for (int i = 0; i < 2; ++i) {
+      const bool is_teed = has_stream(options.tee, rank, 1 << i);
+      const bool is_redirected = has_stream(options.redirects, rank, 1 << i);
+      streams[static_cast<std::size_t>(i)] = {
+          .to_file = is_teed || is_redirected || keeps_all,
+          .to_console = is_shown && (is_teed || !is_redirected),
+          .is_labelled = is_teed || output.mode == OutputMode::Labelled};
+    }
+  }
+  if (output.gathers)
+    output.label_template = options.programs.empty() ? kHostLabel : kHostRoleLabel;
+  if (const auto label = chosen_label(options, host)) output.label_template = *label;
+  output.duplicate_stdout_filters = options.duplicate_stdout_filters;
+  output.duplicate_stderr_filters = options.duplicate_stderr_filters;
+  return output;
+}
+
+// What workers inherit: the agent's own environment, then -x.
+std::vector<EnvironmentEntry> inherited_environment(const HostFacts& host) {
+  std::vector<EnvironmentEntry> environment = host.environment;
+  for (const EnvironmentEntry& entry : host.exports) hosts::put(environment, entry);
+  return environment;
+}
+
+Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, int workers) {
+  if (!options.virtual_local_rank || options.gpus_per_worker) return {};
+  const auto list = agent::inherited_devices(inherited_environment(host));
+  if (!list) return {};
+  const std::size_t devices = list->devices.size();
+  if (devices >= static_cast<std::size_t>(workers)) return {};
+  const std::string value = workers_variable(host, list->variable).value_or("");
+  return usage_error("--virtual-local-rank", list->variable + "=\"" + value + "\" names " +
+                                                 std::to_string(devices) + " devices for " +
+                                                 std::to_string(workers) +
+                                                 " workers; name more or start fewer");
+}
+
+std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int workers,
+                                               const Options& options, Remarks& remarks) {
+  std::vector<EnvironmentEntry> environment = inherited_environment(host);
+  if (!options.pass_secret) {
+    std::erase_if(environment, [](const auto& entry) { return entry.first == kSecretVariable; });
+  }
+  if (!workers_variable(host, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+    environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  // Without them Gloo moves 8 W^3 bytes through the store for a group of W ranks. All ranks need
+  // the same value; a Gloo that does not know them ignores them.
+  for (const char* const name : {"GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER", "GLOO_ENABLE_STORE_V2_API"})
+    if (!workers_variable(host, name)) environment.emplace_back(name, "1");
+  std::string signals;
+  for (const std::string& name : signal_names(options))
+    signals += (signals.empty() ? "" : ",") + name;
+  hosts::put(environment, {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals});
+  if (workers > 1 && !options.omp_threads && !workers_variable(host, "OMP_NUM_THREADS")) {
+    environment.emplace_back("OMP_NUM_THREADS", "1");
+    remarks.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
+                            " workers; set it or --omp-threads to choose");
+  }
+  return environment;
+}
+
+Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, int workers,
+                               Remarks& remarks, std::optional<CannotStart>& cannot_start) {
+  const bool has_several = !options.doctor && !options.programs.empty();
+  Result<Program> program = Program();
+  if (options.doctor)
+    program = doctor_program(options, host);
+  else if (!has_several)
+    program = plan_program(options, host);
+  if (!program) return program.error();
+  if (auto fits = check_virtual_ranks(options, host, workers); !fits) return fits.error();
+  cannot_start = std::move(program->cannot_start);
+  WorkerSpec worker;
+  if (has_several) {
+    auto programs = plan_programs(options, host, remarks, cannot_start);
+    if (!programs) return programs.error();
+    worker.programs = *std::move(programs);
+    program->argv = worker.programs.front().argv;
+    program->arguments_at = worker.programs.front().arguments_at;
+  }
+  if (!cannot_start && options.wrap) cannot_start = check_wrap(options.wrap->front(), host);
+  worker.argv = std::move(program->argv);
+  worker.passes_local_rank = options.pass_local_rank;
+  worker.program_arguments_at = program->arguments_at;
+  worker.environment = plan_environment(host, workers, options, remarks);
+  worker.virtual_local_rank = options.virtual_local_rank;
+  // torchrun's workers inherit its standard input: breakpoint() works there.
+  worker.stdin_source = options.stdin_source.value_or(
+      options.invoked_as == "torchrun" ? StdinSource::Inherited : StdinSource::DevNull);
+  return worker;
+}
+
+// Hangs are seen by what workers print, use and post.
+Result<void> plan_hang(AgentSpec& agent, const Options& options, Remarks& remarks) {
+  if (!options.hang_timeout) return {};
+  if (*options.hang_timeout < std::chrono::seconds(1))
+    return usage_error("--hang-timeout", "expected a second at least");
+  agent.hang_timeout = *options.hang_timeout;
+  const auto& streams = agent.output.streams;
+  const bool is_hidden = agent.output.mode == OutputMode::Raw ||
+                         std::any_of(streams.begin(), streams.end(), [](const auto& worker) {
+                           return std::any_of(worker.begin(), worker.end(), [](const auto& plan) {
+                             return !plan.to_file && !plan.to_console;
+                           });
+                         });
+  if (is_hidden) {
+    remarks.warnings.push_back(
+        "--hang-timeout: what some workers print does not pass through drun (--output=raw, or "
+        "--local-ranks-filter); those are found to hang only if they post heartbeats");
+  }
+  return {};
+}
+
+// The words that go with --hosts have a meaning here, too, unless they had it where this agent was
+// started from.
+Result<Settled> settle_all(const Options& given, const HostFacts& whole_host, Remarks& remarks) {
+  Options options = given;
+  HostFacts host = whole_host;
+  if (!given.is_checked_first) {
+    Result<void> done = hosts::settle_without_hosts(options, host, remarks);
+    if (!done) return done.error();
+  }
+  Result<Settled> settled = settle(options, host, remarks);
+  if (!settled) return settled;
+  Result<void> counted = settle_programs(settled->options, settled->host);
+  return counted ? std::move(settled) : counted.error();
+}
+
+}  // namespace
+
+std::optional<std::string> chosen_label(const Options& options, const HostFacts& host) {
+  if (options.label && !options.label->empty()) return options.label;
+  return variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+}
+
+Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
+  Remarks remarks;
+  const Result<Settled> settled = settle_all(given, whole_host, remarks);
+  if (!settled) return settled.error();
+  const Options& options = settled->options;
+  const HostFacts& host = settled->host;
+  Plan plan;
+  Result<JoinSpec> join = plan_join(options, host, remarks);
+  if (!join) return join.error();
+  const int workers = join->local_world_size;
+  plan.origins = origins_of(*settled, *join);
+  plan.explain = options.explain;
+  plan.is_doctor = options.doctor.has_value();
+  plan.agent.join = *std::move(join);
+  if (auto planned = plan_secret(plan.agent.join, options, host); !planned) return planned.error();
+  Result<WorkerSpec> worker = plan_worker(options, host, workers, remarks, plan.cannot_start);
+  if (!worker) return worker.error();
+  plan.agent.worker = *std::move(worker);
+  plan.agent.preflight_argv = preflight_words(options, host);
+  if (options.preflight && !plan.cannot_start) plan.cannot_start = check_probe(host);
+  if (auto placed = plan_placement(plan.agent.worker, options, host, plan.agent.join, remarks);
+      !placed)
+    return placed.error();
+  Result<OutputSpec> output = plan_output(options, host, workers);
+  if (!output) return output.error();
+  plan.agent.output = *std::move(output);
+  plan.agent.join.gathers_lines = options.gather_logs;
+  plan.agent.join.shows_progress = plan.agent.join.is_coordinator && host.has_terminal;
+  // The files of all ranks are the coordinator's.
+  const bool is_sender = options.gather_logs && !plan.agent.join.is_coordinator;
+  if (is_sender && plan.agent.output.log_dir != "") plan.agent.output.log_dir.reset();
+  const Result<std::chrono::milliseconds> shutdown = plan_shutdown(options, host);
+  if (!shutdown) return shutdown.error();
+  plan.agent.shutdown_timeout = *shutdown;
+  plan.agent.join.kill_grace = plan.agent.join.heartbeat_timeout + *shutdown;
+  plan.agent.unkillable_timeout = plan_unkillable(host);
+  plan.agent.host = host.hostname;
+  if (Result<void> hang = plan_hang(plan.agent, options, remarks); !hang) return hang.error();
+  plan.agent.termination_signals = plan_signals(options, remarks);
+  plan.agent.error_file = variable(host, "TORCHELASTIC_ERROR_FILE").value_or("");
+  if (plan.cannot_start && plan.agent.join.node_count > 1 && !options.is_checked_first) {
+    remarks.warnings.push_back(plan.cannot_start->message + "; the job will fail here");
+    plan.cannot_start.reset();
+  }
+  plan.report_file = options.report;
+  plan.agent.events_file = options.events.value_or("");
+  plan.agent.web = options.metrics;
+  const bool is_torchrun = options.invoked_as == "torchrun";
+  plan.agent.leftovers =
+      options.leftovers.value_or(is_torchrun ? LeftoverPolicy::Keep : LeftoverPolicy::Wait);
+  plan.exit_codes =
+      options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun);
+  plan.dry_run = options.dry_run;
+  plan.log_level = options.log_level.value_or(LogLevel::Info);
+  plan.notes = std::move(remarks.notes);
+  plan.warnings = std::move(remarks.warnings);
+  return plan;
+}
+
+}  // namespace drun

@@ -1,0 +1,229 @@
+#include "launcher/plan/programs.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "launcher/plan/exports.h"
+#include "launcher/plan/plan_text.h"
+#include "launcher/plan/program.h"
+#include "launcher/plan/rendezvous.h"
+
+namespace drun {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The options of a job of this program alone.
+Options alone(const Options& options, const ProgramOptions& program) {
+  Options own = options;
+  own.doctor.reset();
+  own.module = program.module;
+  own.no_python = program.no_python;
+  own.program = program.program;
+  own.program_arguments = program.arguments;
+  return own;
+}
+
+std::string ranks_text(int first, int workers) {
+  if (workers == 1) return "local rank " + std::to_string(first);
+  return "local ranks " + std::to_string(first) + " to " + std::to_string(first + workers - 1);
+}
+
+}  // namespace
+
+Result<std::vector<ProgramSpec>> plan_programs(const Options& options, const HostFacts& host,
+                                               Remarks& remarks,
+                                               std::optional<CannotStart>& cannot_start) {
+  std::vector<ProgramSpec> specs;
+  const Lookup here = [&host](std::string_view name) { return variable(host, name); };
+  for (const ProgramOptions& program : options.programs) {
+    Result<Program> planned = plan_program(alone(options, program), host);
+    if (!planned) return planned.error();
+    if (planned->cannot_start && !cannot_start) {
+      cannot_start = std::move(planned->cannot_start);
+      cannot_start->role = program.role;
+      cannot_start->program = program.program;
+    }
+    auto exports = hosts::exported(program.exports, here, remarks);
+    if (!exports) return with_context(exports.error(), program.program);
+    specs.push_back({.role = program.role,
+                     .workers = std::get<int>(*program.nproc_per_node),
+                     .argv = std::move(planned->argv),
+                     .arguments_at = planned->arguments_at,
+                     .environment = *std::move(exports)});
+  }
+  return specs;
+}
+
+std::string programs_problem(const Options& options, const HostFacts& host) {
+  const auto problem_of = [&host](const Options& job) -> std::string {
+    const Result<Program> program = plan_program(job, host);
+    if (!program) return program.error().message;
+    return program->cannot_start ? program->cannot_start->message : "";
+  };
+  for (const ProgramOptions& program : options.programs) {
+    const std::string problem = problem_of(alone(options, program));
+    if (!problem.empty()) return problem;
+  }
+  if (!options.programs.empty() || options.program.empty()) return "";
+  Options job = options;
+  job.doctor.reset();
+  return problem_of(job);
+}
+
+std::vector<int> gpus_of_workers(const Options& options, int workers) {
+  if (options.doctor || (options.programs.empty() && !options.gpus_per_worker)) return {};
+  std::vector<int> gpus;
+  for (const ProgramOptions& program : options.programs)
+    gpus.insert(gpus.end(), static_cast<std::size_t>(std::get<int>(*program.nproc_per_node)),
+                program.gpus_per_worker.value_or(0));
+  if (options.programs.empty())
+    gpus.assign(static_cast<std::size_t>(workers), *options.gpus_per_worker);
+  const bool has_any = std::any_of(gpus.begin(), gpus.end(), [](int each) { return each > 0; });
+  return has_any ? gpus : std::vector<int>();
+}
+
+std::string programs_text(const std::vector<ProgramSpec>& programs) {
+  std::string text;
+  int first = 0;
+  for (const ProgramSpec& program : programs) {
+    text += (text.empty() ? "programs     " : "             ") +
+            ranks_text(first, program.workers) + ", role " + program.role + ": " +
+            shell_quoted(program.argv);
+    std::string names;
+    for (const auto& [name, value] : program.environment) names += " " + name;
+    text += (names.empty() ? "" : "  (sets" + names + ")") + "\n";
+    first += program.workers;
+  }
+  return text;
+}
+
+Json programs_json(const std::vector<ProgramSpec>& programs) {
+  if (programs.empty()) return nullptr;
+  Json list = Json::array();
+  int first = 0;
+  for (const ProgramSpec& program : programs) {
+    Json variables = Json::object();
+    for (const auto& [name, value] : program.environment) variables[name] = value;
+    list.push_back(Json{{"role", program.role},
+                        {"local_rank", first},
+                        {"workers", program.workers},
+                        {"command", program.argv},
+                        {"variables", std::move(variables)}});
+    first += program.workers;
+  }
+  return list;
+}
+
+}  // namespace drun
+
+namespace drun {
+namespace {
+
+bool is_fixed(const Options& options) {
+  const NodeRange nodes = options.nnodes.value_or(NodeRange{});
+  return nodes.min == nodes.max && !is_elastic(options);
+}
+
+Result<RankShare> own_share(const Options& options) {
+  const int np = *options.hosts.np;
+  const int nodes = options.nnodes.value_or(NodeRange{}).max;
+  const std::string given = "-np " + std::to_string(np);
+  if (!is_fixed(options))
+    return usage_error(given,
+                       "it counts the workers of the whole job, and these nodes may come and go; "
+                       "write --nproc-per-node");
+  const auto per_node = options.hosts.map_by ? options.hosts.map_by->per_node : std::nullopt;
+  if (per_node && np > static_cast<std::int64_t>(*per_node) * nodes)
+    return usage_error(given, std::to_string(*per_node) + " on each of " + std::to_string(nodes) +
+                                  " nodes are fewer; change --map-by or -np");
+  // A rank that is not there is refused where the nodes are planned.
+  const int node_rank = std::min(options.node_rank.value_or(0), nodes - 1);
+  const RankShare share = share_of(np, nodes, node_rank, per_node);
+  if (share.count == 0)
+    return usage_error(given, "node " + std::to_string(node_rank) + " of " + std::to_string(nodes) +
+                                  " is left without a worker; ask for more, or for fewer nodes");
+  return share;
+}
+
+// Several programs that count themselves on each node.
+Result<void> count_here(Options& options, const HostFacts& host) {
+  std::int64_t sum = 0;
+  for (ProgramOptions& program : options.programs) {
+    Options asked = options;
+    asked.nproc_per_node = program.nproc_per_node;
+    asked.gpus_per_worker = program.gpus_per_worker;
+    const Result<int> count = plan_workers(asked, host);
+    if (!count) return with_context(count.error(), program.program);
+    program.nproc_per_node = WorkerCount(*count);
+    sum += *count;
+  }
+  options.nproc_per_node = WorkerCount(static_cast<int>(sum));
+  return {};
+}
+
+}  // namespace
+
+std::vector<ProgramOptions> programs_of(const std::vector<ProgramOptions>& programs,
+                                        RankShare share) {
+  std::vector<ProgramOptions> own;
+  std::int64_t begin = 0;
+  for (const ProgramOptions& program : programs) {
+    const std::int64_t end = begin + program.np.value_or(0);
+    const std::int64_t from = std::max<std::int64_t>(begin, share.first);
+    const std::int64_t to = std::min<std::int64_t>(end, share.first + std::int64_t{share.count});
+    begin = end;
+    if (from >= to) continue;
+    own.push_back(program);
+    own.back().np.reset();
+    own.back().nproc_per_node = WorkerCount(static_cast<int>(to - from));
+  }
+  return own;
+}
+
+RankShare share_of(int np, int nodes, int node_rank, std::optional<int> per_node) {
+  if (per_node) {
+    const std::int64_t first = std::int64_t{*per_node} * node_rank;
+    const std::int64_t left = std::max<std::int64_t>(np - first, 0);
+    return {.first = static_cast<int>(std::min<std::int64_t>(first, np)),
+            .count = static_cast<int>(std::min<std::int64_t>(*per_node, left))};
+  }
+  const int each = np / nodes;
+  const int extra = np % nodes;
+  return {.first = node_rank * each + std::min(node_rank, extra),
+          .count = each + (node_rank < extra ? 1 : 0)};
+}
+
+Result<void> settle_programs(Options& options, const HostFacts& host) {
+  if (options.doctor) return {};  // one probe a node, whatever the job is
+  if (!options.hosts.np) {
+    if (options.programs.empty()) return {};
+    return count_here(options, host);
+  }
+  const Result<RankShare> share = own_share(options);
+  if (!share) return share.error();
+  options.nproc_per_node = WorkerCount(share->count);
+  options.programs = programs_of(options.programs, *share);
+  return {};
+}
+
+Result<std::vector<RoleShare>> roles_of(const std::vector<ProgramOptions>& programs) {
+  std::vector<RoleShare> roles;
+  for (const ProgramOptions& program : programs) {
+    const int workers = std::get<int>(*program.nproc_per_node);
+    if (!roles.empty() && roles.back().role == program.role)
+      roles.back().workers += workers;
+    else
+      roles.push_back({.role = program.role, .workers = workers});
+  }
+  if (roles.size() <= kMostRoleShares) return roles;
+  return Error{ErrorCode::Usage, "this node's programs have " + std::to_string(roles.size()) +
+                                     " roles, one after the other; at most " +
+                                     std::to_string(kMostRoleShares) +
+                                     " can be: give neighbours the same --role"};
+}
+
+}  // namespace drun

@@ -1,0 +1,409 @@
+#include "launcher/remote/launch_machine.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "launcher/base/words.h"
+#include "launcher/report/exit_code.h"
+#include "launcher/report/report.h"
+#include "rendezvous/base/text.h"
+#include "rendezvous/job/outcome.h"
+#include "rendezvous/protocol/membership_text.h"
+
+namespace drun::hosts {
+namespace {
+
+using Phase = Launching::Phase;
+
+class Step {
+ public:
+  Step(Launching& state, Time now) : state_(state), now_(now) {}
+
+  std::vector<Action> run(const Event& event) {
+    std::visit([this](const auto& each) { take(each); }, event);
+    if (state_.phase == Phase::Starting) settle();
+    return std::move(actions_);
+  }
+
+ private:
+  HostProgress& host(std::size_t index) { return state_.hosts.at(index); }
+
+  template <typename Deed>
+  void each(std::initializer_list<HostState> states, Deed deed) {
+    for (std::size_t i = 0; i < state_.hosts.size(); ++i)
+      if (std::find(states.begin(), states.end(), host(i).state) != states.end()) deed(i);
+  }
+  bool has(std::initializer_list<HostState> states) {
+    bool found = false;
+    each(states, [&found](std::size_t) { found = true; });
+    return found;
+  }
+
+  void take(const Began&) { state_.remind_at = now_ + kReminder; }
+
+  void take(const HelloCame& event) {
+    HostProgress& from = host(event.host);
+    if (from.state != HostState::LoggingIn) return;
+    if (event.hello.protocol != kProtocol) {
+      from.problem = "another version of drun is installed there (" + event.hello.version +
+                     "); install the same on all hosts";
+      from.problem_code = kRendezvousRefused;
+    } else if (!event.hello.problem.empty()) {
+      from.problem = event.hello.problem;
+      from.problem_code = event.hello.exit_code == 0 ? kSystemError : event.hello.exit_code;
+    }
+    from.state = from.problem.empty() ? HostState::Ready : HostState::Leaving;
+    if (from.state == HostState::Leaving) actions_.emplace_back(LetGo{event.host});
+  }
+
+  void take(const EndCame& event) {
+    host(event.host).end = event.end;
+    const bool is_first = !state_.said_last;
+    if (is_first || !is_about_itself(event.end) || is_about_itself(*said_last().end))
+      state_.said_last = event.host;
+  }
+
+  HostProgress& said_last() { return host(*state_.said_last); }
+
+  // A node that has lost the others cannot say how the job ended, unless all say so.
+  static bool is_about_itself(const End& end) {
+    return end.exit_code == kNodeLost || end.exit_code == kRendezvousTimeout ||
+           end.exit_code == kRendezvousRefused;
+  }
+
+  void take(const SessionEnded& event) {
+    HostProgress& from = host(event.host);
+    const HostState before = std::exchange(from.state, HostState::Ended);
+    from.code = event.code;
+    if (state_.phase == Phase::Starting && before != HostState::Leaving)
+      return note_early_end(from, event);
+    if (state_.phase != Phase::Running) return;
+    if (state_.least_hosts > 0) return note_lost(event.host, before);
+    if (event.host == 0) {
+      state_.end_by = now_ + kEndGrace;
+      if (!from.end) each({HostState::Running}, [this](std::size_t i) { let_go(i); });
+    } else if (host(0).state == HostState::Running && !state_.left_early) {
+      state_.left_early = event.host;
+      state_.end_node_0_at = now_ + kEndGrace;
+    }
+  }
+
+  void note_lost(std::size_t index, HostState before) {
+    const HostProgress& from = host(index);
+    const bool is_over = state_.said_last && !is_about_itself(*said_last().end);
+    if (is_over && !state_.end_by) state_.end_by = now_ + kEndGrace;
+    if (!from.end && before == HostState::Running && !is_over && !state_.signal)
+      actions_.emplace_back(GoWithout{index, ""});
+  }
+
+  static void note_early_end(HostProgress& from, const SessionEnded& event) {
+    from.problem = event.words;
+    if (from.problem.empty())
+      from.problem = "ssh ended with exit code " + std::to_string(event.code) + ", without a word";
+    const bool is_program = event.code == kNotFound || event.code == kNotExecutable;
+    from.problem_code = event.code == kSshFailed ? kRendezvousTimeout
+                        : is_program             ? event.code
+                                                 : kRendezvousRefused;
+  }
+
+  void take(const SignalCame& event) {
+    if (state_.signal) return;
+    state_.signal = event.signal;
+    if (state_.phase != Phase::Running) return give_up();
+    const std::string line = "signal " + std::to_string(event.signal);
+    if (host(0).state == HostState::Running && state_.least_hosts == 0) {
+      actions_.emplace_back(Say{0, line});
+    } else {
+      each({HostState::Running}, [&](std::size_t i) { actions_.emplace_back(Say{i, line}); });
+    }
+  }
+
+  void take(const KillCame&) {
+    if (state_.phase != Phase::Running) return kill_all();
+    each({HostState::Running}, [this](std::size_t i) { actions_.emplace_back(Say{i, "kill"}); });
+    state_.end_by = now_ + kEndGrace;
+  }
+
+  void take(const PassOn& event) {
+    const std::string line = "pass " + std::to_string(event.signal);
+    each({HostState::Running}, [&](std::size_t i) { actions_.emplace_back(Say{i, line}); });
+  }
+
+  void take(const Woken&) {
+    if (state_.remind_at && *state_.remind_at <= now_) {
+      state_.remind_at.reset();
+      if (state_.phase == Phase::Starting) actions_.emplace_back(Remind{});
+    }
+    each({HostState::LoggingIn}, [this](std::size_t i) {
+      if (state_.phase == Phase::Starting && host(i).since + state_.login_timeout <= now_)
+        time_out(i);
+    });
+    if (state_.end_node_0_at && *state_.end_node_0_at <= now_) {
+      state_.end_node_0_at.reset();
+      if (host(0).state == HostState::Running)
+        actions_.emplace_back(Say{0, "signal " + std::to_string(SIGTERM)});
+    }
+    if (state_.end_by && *state_.end_by <= now_) {
+      state_.end_by.reset();
+      kill_all();
+    }
+  }
+
+  void time_out(std::size_t i) {
+    const auto seconds =
+        std::chrono::duration_cast<std::chrono::seconds>(state_.login_timeout).count();
+    host(i).problem = "no answer within " + std::to_string(seconds) +
+                      " s; see whether ssh works there, or give it longer with --login-timeout";
+    host(i).problem_code = kRendezvousTimeout;
+    host(i).state = HostState::Leaving;
+    actions_.emplace_back(KillSsh{i});
+  }
+
+  void let_go(std::size_t i) {
+    host(i).state = HostState::Leaving;
+    actions_.emplace_back(LetGo{i});
+  }
+
+  void kill_all() {
+    each({HostState::LoggingIn, HostState::Ready, HostState::Running, HostState::Leaving},
+         [this](std::size_t i) {
+           host(i).state = HostState::Leaving;
+           actions_.emplace_back(KillSsh{i});
+         });
+  }
+
+  // Nothing was started, nothing will be.
+  void give_up() {
+    state_.phase = Phase::Failed;
+    state_.remind_at.reset();
+    state_.end_by = now_ + kEndGrace;
+    each({HostState::Queued}, [this](std::size_t i) { host(i).state = HostState::Ended; });
+    each({HostState::Ready}, [this](std::size_t i) { let_go(i); });
+    each({HostState::LoggingIn}, [this](std::size_t i) {
+      host(i).state = HostState::Leaving;
+      actions_.emplace_back(KillSsh{i});
+    });
+  }
+
+  // Logs in where there is room; once all have answered, goes or gives up.
+  void settle() {
+    int busy = 0;
+    each({HostState::LoggingIn}, [&busy](std::size_t) { ++busy; });
+    each({HostState::Queued}, [&](std::size_t i) {
+      if (busy >= state_.fanout) return;
+      ++busy;
+      host(i).state = HostState::LoggingIn;
+      host(i).since = now_;
+      actions_.emplace_back(LogIn{i});
+    });
+    if (has({HostState::Queued, HostState::LoggingIn})) return;
+    const bool is_failed =
+        std::any_of(state_.hosts.begin(), state_.hosts.end(),
+                    [](const HostProgress& each) { return !each.problem.empty(); });
+    if (is_failed && !can_go_without()) return give_up();
+    state_.phase = Phase::Running;
+    state_.remind_at.reset();
+    for (std::size_t i = 0; i < state_.hosts.size(); ++i)
+      if (!host(i).problem.empty()) actions_.emplace_back(GoWithout{i, host(i).problem});
+    each({HostState::Ready}, [this](std::size_t i) {
+      host(i).state = HostState::Running;
+      actions_.emplace_back(Say{i, "go"});
+    });
+  }
+
+  bool can_go_without() {
+    const auto is_ready = [](const HostProgress& host) { return host.state == HostState::Ready; };
+    const auto ready = std::count_if(state_.hosts.begin(), state_.hosts.end(), is_ready);
+    const auto seats = std::count_if(state_.seats.begin(), state_.seats.end(),
+                                     [&](std::size_t seat) { return is_ready(host(seat)); });
+    return state_.least_hosts > 0 && ready >= state_.least_hosts &&
+           2 * static_cast<std::size_t>(seats) > state_.seats.size();
+  }
+
+  Launching& state_;
+  Time now_;
+  std::vector<Action> actions_;
+};
+
+void earliest(std::optional<Time>& best, const std::optional<Time>& candidate) {
+  if (candidate && (!best || *candidate < *best)) best = candidate;
+}
+
+}  // namespace
+
+Launching launching_of(std::size_t hosts, int fanout, std::chrono::milliseconds login_timeout) {
+  Launching state;
+  state.hosts.resize(hosts);
+  state.fanout = fanout;
+  state.login_timeout = login_timeout;
+  return state;
+}
+
+std::vector<Action> step(Launching& state, const Event& event, Time now) {
+  return Step(state, now).run(event);
+}
+
+std::optional<Time> deadline(const Launching& state) {
+  std::optional<Time> best;
+  earliest(best, state.remind_at);
+  earliest(best, state.end_by);
+  earliest(best, state.end_node_0_at);
+  if (state.phase != Phase::Starting) return best;
+  for (const HostProgress& host : state.hosts)
+    if (host.state == HostState::LoggingIn) earliest(best, host.since + state.login_timeout);
+  return best;
+}
+
+bool is_over(const Launching& state) {
+  return std::all_of(state.hosts.begin(), state.hosts.end(),
+                     [](const HostProgress& host) { return host.state == HostState::Ended; });
+}
+
+}  // namespace drun::hosts
+
+namespace drun::hosts {
+namespace {
+
+constexpr std::size_t kMostNamed = 8;
+
+int styled(int code, const HostPlan& plan) {
+  const bool is_torchrun = plan.exit_codes == ExitCodeStyle::Torchrun;
+  return is_torchrun && code != 0 && code != kUsage ? 1 : code;
+}
+
+// Each line of a host's words behind its name.
+std::string named_lines(const std::string& name, const std::string& words) {
+  std::string text;
+  std::string_view left = words;
+  while (!left.empty()) {
+    const std::string_view line = left.substr(0, left.find('\n'));
+    left.remove_prefix(std::min(line.size() + 1, left.size()));
+    const std::string_view shown = line.substr(0, line.find_last_not_of('\r') + 1);
+    if (!shown.empty()) text += "  " + name + ": " + printable(shown) + "\n";
+  }
+  return text;
+}
+
+// Of an elastic job, why those could not be left out.
+std::string why_not_without(const Launching& state, std::size_t count) {
+  if (state.least_hosts == 0) return "";
+  const auto least = static_cast<std::size_t>(state.least_hosts);
+  if (state.hosts.size() - count < least)
+    return ", and --nnodes asks for " + std::to_string(least) + " at least";
+  return ", among them " +
+         std::string(state.seats.size() == 1 ? "the first, where all meet"
+                                             : "two of the first three, where all "
+                                               "meet") +
+         ": put others first";
+}
+
+LaunchEnd not_started(const Launching& state, const HostPlan& plan, const std::string& invoked_as) {
+  LaunchEnd end;
+  std::size_t count = 0;
+  std::string list;
+  for (std::size_t i = 0; i < state.hosts.size(); ++i) {
+    const HostProgress& host = state.hosts[i];
+    if (host.problem.empty()) continue;
+    if (++count == 1) end.exit_code = styled(host.problem_code, plan);
+    list += named_lines(plan.nodes[i].name, host.problem);
+  }
+  end.text = invoked_as + ": cannot start on " + std::to_string(count) + " of " +
+             std::to_string(state.hosts.size()) + " hosts" + why_not_without(state, count) +
+             "; nothing was started\n" + list;
+  return end;
+}
+
+// Node 0's session ended without its agent's last words.
+LaunchEnd lost(const Launching& state, const HostPlan& plan, const std::string& invoked_as) {
+  const int code = state.hosts.front().code.value_or(kSshFailed);
+  const bool is_ssh = code == kSshFailed || code == 0;
+  LaunchEnd end;
+  end.exit_code = styled(is_ssh ? kNodeLost : code, plan);
+  end.text = invoked_as + ": lost " + plan.nodes.front().name + ", which led the job: " +
+             (is_ssh ? "its ssh connection ended"
+                     : "its agent ended with exit code " + std::to_string(code)) +
+             "; the other nodes were stopped\n";
+  return end;
+}
+
+LaunchEnd elastic_end(const Launching& state, const HostPlan& plan, const std::string& invoked_as) {
+  if (state.said_last) {
+    const End& end = *state.hosts[*state.said_last].end;
+    return {end.exit_code, end.text, end.report};
+  }
+  return {.exit_code = styled(kNodeLost, plan),
+          .text = invoked_as + ": lost all hosts: none has said how the job ended\n",
+          .report = {}};
+}
+
+}  // namespace
+
+LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::string& invoked_as) {
+  const bool has_run = state.phase == Launching::Phase::Running;
+  if (!has_run && state.signal) {
+    return {.exit_code = styled(128 + *state.signal, plan),
+            .text = invoked_as + ": ended by " + signal_name(*state.signal) +
+                    " before all hosts were ready; nothing was started\n",
+            .report = {}};
+  }
+  if (!has_run) return not_started(state, plan, invoked_as);
+  if (state.least_hosts > 0) return elastic_end(state, plan, invoked_as);
+  const HostProgress& first = state.hosts.front();
+  // Told to end after the grace, and so not the one to say why.
+  const bool was_told = state.left_early && !state.end_node_0_at && !state.signal;
+  if (was_told) {
+    const HostProgress& cause = state.hosts[*state.left_early];
+    const std::string& name = plan.nodes[*state.left_early].name;
+    if (cause.end && cause.end->exit_code != 0)
+      return {cause.end->exit_code, cause.end->text, cause.end->report};
+    return {.exit_code = styled(kNodeLost, plan),
+            .text = invoked_as + ": " + name + " left the job: its ssh ended with exit code " +
+                    std::to_string(cause.code.value_or(kSshFailed)) + "\n",
+            .report = first.end ? first.end->report : std::string()};
+  }
+  // An agent that heard its ssh go, and could still say how it ended.
+  const bool is_cut = first.end && first.end->exit_code == 128 + SIGHUP &&
+                      first.code == kSshFailed && !state.signal;
+  if (first.end && !is_cut) return {first.end->exit_code, first.end->text, first.end->report};
+  return lost(state, plan, invoked_as);
+}
+
+LaunchEnd launch_end(const Error& error, const HostPlan& plan, const std::string& invoked_as) {
+  return {.exit_code = exit_code(error, plan.exit_codes),
+          .text = error_text(invoked_as, error),
+          .report = {}};
+}
+
+std::string going_without_text(const GoWithout& without, const HostPlan& plan) {
+  const std::string& name = plan.nodes[without.host].name;
+  if (without.problem.empty())
+    return "lost " + name + ": its ssh connection ended; the job goes on if enough hosts are left";
+  std::string words = without.problem.substr(0, without.problem.find_last_not_of("\r\n") + 1);
+  std::replace(words.begin(), words.end(), '\n', ';');
+  return name + " is left out: " + printable(words);
+}
+
+std::string reminder_text(const Launching& state, const HostPlan& plan) {
+  std::string names;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < state.hosts.size(); ++i) {
+    const HostState is = state.hosts[i].state;
+    if (is != HostState::Queued && is != HostState::LoggingIn) continue;
+    if (++count <= kMostNamed) names += (count == 1 ? "" : ", ") + plan.nodes[i].name;
+  }
+  if (count > kMostNamed) names += " and " + std::to_string(count - kMostNamed) + " more";
+  return "no answer yet from " + names;
+}
+
+std::optional<std::string> progress_text(const Launching& state, const HostPlan& plan,
+                                         std::chrono::milliseconds since) {
+  if (state.phase != Launching::Phase::Starting) return std::nullopt;
+  const auto ready = std::count_if(state.hosts.begin(), state.hosts.end(),
+                                   [](const auto& host) { return host.state == HostState::Ready; });
+  return std::to_string(ready) + " of " + std::to_string(state.hosts.size()) +
+         " hosts are ready, " + reminder_text(state, plan) + "; " +
+         rendezvous::duration_text(since);
+}
+
+}  // namespace drun::hosts

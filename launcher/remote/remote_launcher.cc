@@ -1,0 +1,433 @@
+#include "launcher/remote/remote_launcher.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "agent/output/console.h"
+#include "agent/output/log_files.h"
+#include "agent/output/progress.h"
+#include "agent/output/worker_stdin.h"
+#include "agent/process/child_descriptors.h"
+#include "agent/process/command.h"
+#include "agent/process/lifeline.h"
+#include "agent/process/signals.h"
+#include "launcher/remote/host_output.h"
+#include "launcher/remote/ssh_session.h"
+#include "launcher/remote/ssh_tree.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/asio.h"
+
+namespace drun::hosts {
+
+StarterInput::StarterInput(asio::io_context& io, int fd, Listener listener)
+    : fd_(fd), listener_(std::move(listener)), readiness_(io) {}
+
+void StarterInput::set_room(std::size_t bytes) {
+  room_bytes_ = bytes;
+  wait();
+}
+
+// The first time there is somebody to read for.
+bool StarterInput::open() {
+  if (readiness_.is_open() || is_file_) return true;
+  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (!epoll) return false;
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd_, &event) != 0) {
+    is_file_ = errno == EPERM;
+    return is_file_;
+  }
+  error_code ec;
+  readiness_.assign(epoll.get(), ec);
+  if (!ec) epoll.release();
+  return !ec;
+}
+
+void StarterInput::wait() {
+  if (has_ended_ || is_stopped_ || is_waiting_ || room_bytes_ == 0) return;
+  if (!open()) return end();
+  is_waiting_ = true;
+  const auto go_on = [this](const error_code& ec) {
+    is_waiting_ = false;
+    if (!ec && !is_stopped_) read_some();
+  };
+  if (is_file_)
+    asio::post(readiness_.get_executor(), [go_on] { go_on({}); });
+  else
+    readiness_.async_wait(asio::posix::stream_descriptor::wait_read, go_on);
+}
+
+void StarterInput::read_some() {
+  pollfd asked{.fd = fd_, .events = POLLIN, .revents = 0};
+  // Somebody else may have read it.
+  if (!is_file_ && ::poll(&asked, 1, 0) != 1) return wait();
+  std::array<char, 32 * 1024> buffer{};
+  const ssize_t got = ::read(fd_, buffer.data(), std::min(buffer.size(), room_bytes_));
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return wait();
+  if (got <= 0) return end();
+  room_bytes_ -= static_cast<std::size_t>(got);
+  listener_.on_bytes(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+  wait();
+}
+
+void StarterInput::end() {
+  if (std::exchange(has_ended_, true)) return;
+  listener_.on_end();
+}
+
+void StarterInput::stop() {
+  is_stopped_ = true;
+  error_code ignored;
+  readiness_.close(ignored);
+}
+
+}  // namespace drun::hosts
+
+namespace drun::hosts {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr std::size_t kReadBytes = std::size_t{128} << 10;
+// Once somebody wants it all killed, a console that takes nothing is not waited for.
+constexpr std::chrono::seconds kConsoleAtMost{1};
+// Of drun's own log on the console: no session has this number.
+constexpr std::uint64_t kOwnStream = std::numeric_limits<std::uint64_t>::max();
+
+// 128 bits that no login can guess.
+std::string new_nonce() {
+  std::random_device random;
+  std::string nonce;
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t bits = random();
+    for (const int shift : {28, 24, 20, 16, 12, 8, 4, 0})
+      nonce += "0123456789abcdef"[bits >> shift & 15];
+  }
+  return nonce;
+}
+
+class Starter final : agent::Signals::Listener {
+ public:
+  Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
+          const StarterStyle& style, const Log& log);
+  LaunchEnd run();
+
+ private:
+  void on_terminate(int signal) override { take(SignalCame{signal}); }
+  void on_kill_now() override;
+  void on_pass_on(int signal) override { take(PassOn{signal}); }
+
+  void take(const Event& event);
+  void log_in(std::size_t host);
+  std::string first_line(const HostNode& node, const std::string& nonce) const;
+  HostReceiver& receiver_at(std::size_t host);
+  SessionListener listener_of(std::size_t host);
+  std::unique_ptr<HostSession> session_of(std::size_t host);
+  SshSpec spec_of(std::size_t host) const;
+  Branch& branch_at(std::size_t index);
+  Result<void> prepare_lines();
+  void take_room(std::size_t host, std::size_t bytes);
+  void send_input(std::string_view bytes);
+  void remind();
+  void arm();
+  void tick();
+  void wake_all();
+  void end_when_over();
+  agent::Console& err() { return err_ ? *err_ : *out_; }
+  std::unique_ptr<agent::Console> make_console(int fd, const char* name);
+
+  const HostPlan& plan_;
+  StarterStyle style_;
+  asio::io_context io_{1};
+  agent::Progress progress_{io_, STDERR_FILENO, [this](std::string_view bytes) {
+                              if (own_lines_) own_lines_->draw(bytes);
+                            }};
+  Log log_;
+  std::vector<std::string> environment_;
+  asio::steady_timer timer_{io_};
+  asio::steady_timer ticks_{io_};
+  asio::steady_timer give_up_{io_};
+  std::vector<char> buffer_;
+  std::unique_ptr<agent::Console> out_;
+  std::unique_ptr<agent::Console> err_;  // null: the same file as out_
+  std::optional<agent::OwnLines> own_lines_;
+  std::unique_ptr<HostLines> lines_;  // null: lines come as text
+  StarterInput input_;
+  std::optional<std::size_t> reader_;  // of input_: the host that has rank 0
+  agent::Signals signals_;
+  Launching state_;
+  std::vector<std::unique_ptr<HostReceiver>> receivers_;  // null: not begun
+  std::vector<std::unique_ptr<Branch>> branches_;         // of plan_.branches; null: not begun
+  std::vector<std::unique_ptr<HostSession>> sessions_;
+};
+
+Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
+                 const StarterStyle& style, const Log& log)
+    : plan_(plan),
+      style_(style),
+      log_(progress_.around(log.via([this](std::string_view line) {
+        if (own_lines_) return own_lines_->say(line);
+        agent::write_all(STDERR_FILENO, std::string(line) + "\n");
+      }))),
+      environment_(agent::to_lines(environment)),
+      buffer_(kReadBytes),
+      input_(io_, STDIN_FILENO,
+             {.on_bytes = [this](std::string_view bytes) { send_input(bytes); },
+              .on_end = [this] { send_input({}); }}),
+      signals_(io_, {SIGTERM, SIGINT, SIGHUP, SIGQUIT}, *this),
+      state_(launching_of(plan.nodes.size(), plan.fanout, plan.login_timeout)),
+      receivers_(plan.nodes.size()),
+      branches_(plan.branches.size()),
+      sessions_(plan.nodes.size()) {
+  // Each host of a tree waits for its branch alone.
+  if (!plan.branches.empty()) state_.fanout = static_cast<int>(plan.nodes.size());
+  if (plan.nodes_wanted) state_.least_hosts = plan.nodes_wanted->min;
+  state_.seats = plan.seats;
+}
+
+std::unique_ptr<agent::Console> Starter::make_console(int fd, const char* name) {
+  return std::make_unique<agent::Console>(
+      io_, log_, fd, name,
+      agent::Console::Listener{.on_room = [this] { wake_all(); },
+                               .on_empty = [this] { end_when_over(); }});
+}
+
+LaunchEnd Starter::run() {
+  agent::raise_descriptor_limit();  // three for each host
+  signals_.start();                 // ignores SIGPIPE, too: what the consoles need
+  out_ = make_console(STDOUT_FILENO, "stdout");
+  if (!agent::is_same_file(STDOUT_FILENO, STDERR_FILENO))
+    err_ = make_console(STDERR_FILENO, "stderr");
+  own_lines_.emplace(err(), log_, kOwnStream);
+  if (Result<void> prepared = prepare_lines(); !prepared) {
+    signals_.stop();
+    return launch_end(prepared.error(), plan_, style_.invoked_as);
+  }
+  progress_.start([this, began = Clock::now()] {
+    return progress_text(state_, plan_, std::chrono::floor<Milliseconds>(Clock::now() - began));
+  });
+  take(Began{});
+  tick();
+  io_.run();
+  if (lines_) lines_->finish(state_.phase == Launching::Phase::Running);
+  return launch_end(state_, plan_, style_.invoked_as);
+}
+
+Result<void> Starter::prepare_lines() {
+  if (!plan_.lines) return {};
+  lines_ =
+      std::make_unique<HostLines>(io_, log_, *plan_.lines, HostLines::Consoles{*out_, err()},
+                                  HostLines::Listener{.on_room = [this] { wake_all(); },
+                                                      .on_empty = [this] { end_when_over(); }});
+  return lines_->prepare(plan_.run_id);
+}
+
+void Starter::take(const Event& event) {
+  for (const Action& action : step(state_, event, Clock::now())) {
+    std::visit(Overloaded{[this](const LogIn& login) { log_in(login.host); },
+                          [this](const Say& say) { sessions_[say.host]->say(say.line); },
+                          [this](const LetGo& go) { sessions_[go.host]->let_go(); },
+                          [this](const KillSsh& kill) { sessions_[kill.host]->kill(); },
+                          [this](const Remind&) { remind(); },
+                          [this](const GoWithout& without) {
+                            log_.warning(going_without_text(without, plan_));
+                          }},
+               action);
+  }
+  if (state_.phase != Launching::Phase::Starting) progress_.stop();
+  arm();
+  end_when_over();
+}
+
+// On a terminal a line says so all the time.
+void Starter::remind() {
+  if (!progress_.is_shown()) log_.info(reminder_text(state_, plan_));
+}
+
+std::string Starter::first_line(const HostNode& node, const std::string& nonce) const {
+  return to_line(Start{.protocol = kProtocol,
+                       .nonce = nonce,
+                       .arguments = node.arguments,
+                       .environment = node.environment,
+                       .directory = plan_.directory,
+                       .host = node.name,
+                       .label = node.label,
+                       .secret = plan_.secret,
+                       .report_file = plan_.report_file,
+                       .sends_lines = lines_ != nullptr,
+                       .keeps_all = plan_.keeps_all_lines,
+                       .log_directory = lines_ ? lines_->place() : "",
+                       .columns = style_.columns,
+                       .has_colour = style_.has_colour,
+                       .utc_offset_s = style_.utc_offset_s});
+}
+
+SshSpec Starter::spec_of(std::size_t host) const {
+  const HostNode& node = plan_.nodes[host];
+  const std::string nonce = new_nonce();
+  return {.argv = node.ssh_command,
+          .environment = environment_,
+          .name = node.name,
+          .first_line = first_line(node, nonce),
+          .nonce = nonce};
+}
+
+void Starter::log_in(std::size_t host) {
+  log_.debug("logging in host=" + plan_.nodes[host].name);
+  sessions_[host] = session_of(host);
+  sessions_[host]->start();
+}
+
+std::unique_ptr<HostSession> Starter::session_of(std::size_t host) {
+  SshSpec spec = spec_of(host);
+  for (std::size_t i = 0; i < plan_.branches.size(); ++i) {
+    const auto& hosts = plan_.branches[i];
+    if (host < hosts.front() || host > hosts.back()) continue;
+    RelayStart start{.argv = host == hosts.front() ? std::vector<std::string>() : spec.argv,
+                     .name = spec.name,
+                     .first_line = spec.first_line,
+                     .nonce = spec.nonce};
+    return branch_at(i).session(host, std::move(start), listener_of(host));
+  }
+  return std::make_unique<SshSession>(io_, buffer_, std::move(spec), listener_of(host));
+}
+
+Branch& Starter::branch_at(std::size_t index) {
+  auto& branch = branches_[index];
+  const std::size_t first = plan_.branches[index].front();
+  if (!branch)
+    branch = std::make_unique<Branch>(io_, buffer_, spec_of(first), log_, listener_of(first));
+  return *branch;
+}
+
+HostReceiver& Starter::receiver_at(std::size_t host) {
+  auto& receiver = receivers_[host];
+  if (receiver) return *receiver;
+  HostReceiver::Listener listener{.on_hello =
+                                      [this, host](const Hello& hello) {
+                                        take(HelloCame{host, hello});
+                                      },
+                                  .on_end =
+                                      [this, host](const End& end) {
+                                        take(EndCame{host, end});
+                                      }};
+  if (plan_.gives_stdin)
+    listener.on_room = [this, host](std::size_t bytes) { take_room(host, bytes); };
+  if (lines_)
+    listener.on_lines = [this, host](std::string_view payload) {
+      lines_->take(host, plan_.nodes[host].name, payload);
+    };
+  receiver = std::make_unique<HostReceiver>(HostConsoles{.out = *out_, .err = err()},
+                                            plan_.nodes[host].name,
+                                            1 + HostReceiver::kStreams * host, std::move(listener));
+  return *receiver;
+}
+
+SessionListener Starter::listener_of(std::size_t host) {
+  HostReceiver& receiver = receiver_at(host);
+  return {
+      .on_frame = [&receiver](const agent::Frame& frame) { receiver.take(frame); },
+      .on_stray = [&receiver](bool is_stderr,
+                              std::string_view text) { receiver.take_stray(is_stderr, text); },
+      .is_held_up =
+          [this, &receiver] { return receiver.is_held_up() || (lines_ && lines_->is_congested()); },
+      .on_ended =
+          [this, host, &receiver](int code, const std::string& reason) {
+            const std::string words = receiver.end();
+            if (lines_) lines_->take_end(host);
+            take(SessionEnded{host, code, words.empty() ? reason : words});
+          }};
+}
+
+// After a restart rank 0 may be elsewhere: what the former has not read is lost with it.
+void Starter::take_room(std::size_t host, std::size_t bytes) {
+  const bool is_new = std::exchange(reader_, host) != host;
+  if (is_new && input_.has_ended()) return send_input({});
+  input_.set_room(bytes + (is_new ? 0 : input_.room()));
+}
+
+// Nothing: it has ended.
+void Starter::send_input(std::string_view bytes) {
+  HostSession& session = *sessions_[*reader_];
+  if (bytes.empty()) return session.send(agent::kInputEnd);
+  session.send(agent::input_line(bytes.size()));
+  session.send(bytes);
+}
+
+void Starter::arm() {
+  const std::optional<Time> when = deadline(state_);
+  if (!when || is_over(state_)) {
+    timer_.cancel();
+    return;
+  }
+  timer_.expires_at(*when);
+  timer_.async_wait([this](const error_code& ec) {
+    if (!ec) take(Woken{});
+  });
+}
+
+// The agents hear that this machine is there.
+void Starter::tick() {
+  if (is_over(state_)) return;
+  ticks_.expires_after(agent::kLifelineTick);
+  ticks_.async_wait([this](const error_code& ec) {
+    if (ec) return;
+    for (const auto& session : sessions_)
+      if (session) session->say("");
+    tick();
+  });
+}
+
+void Starter::on_kill_now() {
+  take(KillCame{});
+  give_up_.expires_after(kConsoleAtMost);
+  give_up_.async_wait([this](const error_code& ec) {
+    if (ec) return;
+    out_->stop();
+    if (err_) err_->stop();
+    if (lines_) lines_->give_up();
+    wake_all();
+  });
+}
+
+void Starter::wake_all() {
+  for (const auto& session : sessions_)
+    if (session) session->wake();
+  if (lines_) lines_->wake();
+  if (own_lines_) own_lines_->note_room();
+}
+
+void Starter::end_when_over() {
+  if (!is_over(state_) || !out_->is_empty() || (err_ && !err_->is_empty())) return;
+  if (lines_ && !lines_->is_empty()) return;
+  signals_.stop();
+  input_.stop();
+  timer_.cancel();
+  ticks_.cancel();
+  give_up_.cancel();
+}
+
+}  // namespace
+
+LaunchEnd run_starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
+                      const StarterStyle& style, const Log& log) {
+  Starter starter(plan, environment, style, log);
+  return starter.run();
+}
+
+}  // namespace drun::hosts

@@ -1,0 +1,220 @@
+#include "launcher/remote/ssh_session.h"
+
+#include <fcntl.h>
+
+#include <csignal>
+#include <optional>
+#include <utility>
+
+#include "agent/output/worker_stream.h"
+#include "agent/process/spawn.h"
+#include "launcher/report/exit_code.h"
+#include "rendezvous/job/outcome.h"
+
+namespace drun::hosts {
+namespace {
+
+constexpr std::size_t kPipeBytes = std::size_t{64} << 10;
+// After ssh's end its pipes can be held by a process that it left behind (ControlPersist).
+constexpr std::chrono::seconds kDrainAtMost{1};
+
+}  // namespace
+
+class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
+ public:
+  Impl(asio::io_context& io, std::vector<char>& buffer, SshSpec spec, Listener listener)
+      : io_(io),
+        buffer_(buffer),
+        spec_(std::move(spec)),
+        listener_(std::move(listener)),
+        input_(io),
+        patience_(io),
+        channel_(spec_.nonce) {}
+
+  void start();
+  void send(std::string_view bytes);
+  void let_go();
+  void kill();
+  void wake() {
+    if (out_) out_->wake();
+    if (err_) err_->wake();
+  }
+  void close();
+
+ private:
+  Result<void> open();
+  Result<std::shared_ptr<agent::PipeReader>> open_reader(std::function<void(std::string_view)> take,
+                                                         UniqueFd& write_end);
+  void spawn_ssh(int stdin_fd, int stdout_fd, int stderr_fd);
+  void cannot_start(int code, const std::string& reason);
+  void write();
+  void take_out(std::string_view bytes);  // empty: it has ended
+  void on_exit(int code);
+  void check_ended();
+
+  asio::io_context& io_;
+  std::vector<char>& buffer_;
+  SshSpec spec_;
+  Listener listener_;
+  asio::posix::stream_descriptor input_;
+  asio::steady_timer patience_;
+  std::string outgoing_;
+  std::string writing_;  // not touched while it is being written
+  std::shared_ptr<agent::PipeReader> out_;
+  std::shared_ptr<agent::PipeReader> err_;
+  std::optional<agent::Process> process_;
+  agent::ChannelReader channel_;
+  std::string reason_;  // why ssh cannot be started
+  std::optional<int> code_;
+};
+
+void SshSession::Impl::start() {
+  outgoing_ = std::move(spec_.first_line);
+  if (Result<void> opened = open(); !opened)
+    return cannot_start(kSystemError, opened.error().message);
+  write();
+}
+
+Result<std::shared_ptr<agent::PipeReader>> SshSession::Impl::open_reader(
+    std::function<void(std::string_view)> take, UniqueFd& write_end) {
+  Result<agent::Pipe> pipe = agent::make_pipe(kPipeBytes);
+  if (!pipe) return pipe.error();
+  auto reader = std::make_shared<agent::PipeReader>(
+      io_, buffer_,
+      agent::PipeReader::Listener{.is_ready = [this] { return !listener_.is_held_up(); },
+                                  .on_bytes = std::move(take),
+                                  .on_end = [this] { check_ended(); }});
+  if (Result<void> started = reader->start(std::move(pipe->read_end)); !started)
+    return started.error();
+  write_end = std::move(pipe->write_end);
+  return reader;
+}
+
+Result<void> SshSession::Impl::open() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) return system_error("make a pipe for ssh", errno);
+  const UniqueFd read_end(fds[0]);
+  UniqueFd write_end(fds[1]);
+  if (::fcntl(write_end.get(), F_SETFL, O_NONBLOCK) != 0)
+    return system_error("set O_NONBLOCK", errno);
+  error_code ec;
+  input_.assign(write_end.get(), ec);
+  if (ec) return system_error("watch ssh's standard input", ec.value());
+  write_end.release();
+  UniqueFd out_end;
+  UniqueFd err_end;
+  auto out = open_reader([this](std::string_view bytes) { take_out(bytes); }, out_end);
+  if (!out) return out.error();
+  out_ = *out;
+  auto err =
+      open_reader([this](std::string_view bytes) { listener_.on_stray(true, bytes); }, err_end);
+  if (!err) return err.error();
+  err_ = *err;
+  spawn_ssh(read_end.get(), out_end.get(), err_end.get());
+  return {};
+}
+
+void SshSession::Impl::spawn_ssh(int stdin_fd, int stdout_fd, int stderr_fd) {
+  agent::Command command{.argv = spec_.argv, .inherited = spec_.environment};
+  command.stdin_fd = stdin_fd;
+  command.stdout_fd = stdout_fd;
+  command.stderr_fd = stderr_fd;
+  auto spawned = agent::spawn(command);
+  if (const auto* child = std::get_if<agent::Spawned>(&spawned)) {
+    process_.emplace(io_, *child, [self = shared_from_this()](const ExitStatus& status) {
+      self->on_exit(exit_code(status));
+    });
+    return;
+  }
+  const auto* failed = std::get_if<NotStarted>(&spawned);
+  const int error = failed == nullptr ? EPERM : failed->error_number;
+  cannot_start(error == ENOENT ? kNotFound : kNotExecutable,
+               "cannot start " + spec_.argv.front() + ": " + system_message(error) +
+                   "; install OpenSSH's client, or name a program with --ssh");
+}
+
+void SshSession::Impl::cannot_start(int code, const std::string& reason) {
+  reason_ = reason;
+  asio::post(io_, [self = shared_from_this(), code] { self->on_exit(code); });
+}
+
+void SshSession::Impl::send(std::string_view bytes) {
+  if (!input_.is_open()) return;
+  outgoing_ += bytes;
+  write();
+}
+
+void SshSession::Impl::write() {
+  if (!writing_.empty() || outgoing_.empty() || !input_.is_open()) return;
+  writing_.swap(outgoing_);
+  asio::async_write(input_, asio::buffer(writing_),
+                    [self = shared_from_this()](const error_code& ec, std::size_t) {
+                      self->writing_.clear();
+                      if (!ec) self->write();  // else ssh's end says why
+                    });
+}
+
+void SshSession::Impl::let_go() {
+  error_code ignored;
+  input_.close(ignored);
+}
+
+void SshSession::Impl::kill() {
+  if (process_) process_->signal_group(SIGKILL);
+}
+
+void SshSession::Impl::take_out(std::string_view bytes) {
+  const agent::ChannelReader::Listener parts{
+      .on_stray = [this](std::string_view text) { listener_.on_stray(false, text); },
+      .on_frame = listener_.on_frame};
+  if (bytes.empty())
+    channel_.end_of_stream(parts);
+  else
+    channel_.take(bytes, parts);
+}
+
+void SshSession::Impl::on_exit(int code) {
+  code_ = code;
+  let_go();
+  patience_.expires_after(kDrainAtMost);
+  patience_.async_wait([self = shared_from_this()](const error_code& ec) {
+    if (ec) return;
+    for (const auto& reader : {self->out_, self->err_}) {
+      if (!reader) continue;
+      reader->take_now();
+      reader->close();
+    }
+  });
+  check_ended();
+}
+
+void SshSession::Impl::check_ended() {
+  const bool is_open = (out_ && !out_->is_closed()) || (err_ && !err_->is_closed());
+  if (!code_ || is_open || !listener_.on_ended) return;
+  patience_.cancel();
+  take_out({});
+  const auto on_ended = std::exchange(listener_.on_ended, nullptr);
+  asio::post(io_, [on_ended, code = *code_, reason = reason_] { on_ended(code, reason); });
+}
+
+void SshSession::Impl::close() {
+  listener_.on_ended = nullptr;
+  process_.reset();
+  patience_.cancel();
+  let_go();
+  for (const auto& reader : {out_, err_})
+    if (reader) reader->close();
+}
+
+SshSession::SshSession(asio::io_context& io, std::vector<char>& buffer, SshSpec spec,
+                       Listener listener)
+    : impl_(std::make_shared<Impl>(io, buffer, std::move(spec), std::move(listener))) {}
+SshSession::~SshSession() { impl_->close(); }
+
+void SshSession::start() { impl_->start(); }
+void SshSession::send(std::string_view bytes) { impl_->send(bytes); }
+void SshSession::let_go() { impl_->let_go(); }
+void SshSession::kill() { impl_->kill(); }
+void SshSession::wake() { impl_->wake(); }
+
+}  // namespace drun::hosts

@@ -1,0 +1,58 @@
+// edge. A branch of the tree, as the starter has it: one ssh, to the relay on its first host
+// (relay.h), and a session for each host of the branch over that.
+//
+// Lost:    when that ssh ends, so do the sessions that had not; it is said once which those are.
+// Owner:   Starter, which destroys the sessions before their branch.
+// Thread:  the io_context's only.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/remote/agent_protocol.h"
+#include "launcher/remote/ssh_session.h"
+
+namespace drun::hosts {
+
+class Branch {
+ public:
+  class Session;
+
+  // `spec`: of the ssh to the first host, but for the first line. `listener`: its on_stray gets the
+  // text of that ssh, its is_held_up stops the reading; no other part of it is used.
+  Branch(asio::io_context& io, std::vector<char>& buffer, SshSpec spec, Log log,
+         SessionListener listener);
+  Branch(const Branch&) = delete;
+  Branch& operator=(const Branch&) = delete;
+
+  // The session of `host`; it begins with its start().
+  std::unique_ptr<HostSession> session(std::size_t host, RelayStart start,
+                                       SessionListener listener);
+
+ private:
+  void begin(std::size_t host, Session& session, const RelayStart& start);
+  void send(const RelayCommand& command, std::string_view bytes);
+  void kill(std::size_t host);
+  void take(const agent::Frame& frame);
+  void take_hello(const agent::Frame& frame);
+  void take_end(int code, const std::string& reason);
+  void forget(std::size_t host);
+
+  std::string name_;
+  Log log_;
+  asio::steady_timer grace_;
+  std::map<std::size_t, Session*> sessions_;  // that have begun, and not ended
+  std::set<std::size_t> killed_;
+  bool has_started_ = false;
+  bool is_let_go_ = false;
+  std::function<void(bool is_stderr, std::string_view)> on_stray_;
+  std::array<bool, 2> is_line_open_{};  // of ssh's text: [0 stdout, 1 stderr]
+  SshSession ssh_;
+};
+
+}  // namespace drun::hosts

@@ -1,0 +1,137 @@
+#include "launcher/report/report_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "agent/wall_time.h"
+#include "launcher/base/words.h"
+#include "launcher/placement/placement_text.h"
+#include "rendezvous/base/result.h"
+
+namespace drun {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(std::optional<int> number) { return number ? Json(*number) : Json(nullptr); }
+Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json to_json(const ExitStatus& status) {
+  return std::visit(Overloaded{
+                        [](const Exited& exited) {
+                          return Json{{"kind", "exited"}, {"code", exited.code}};
+                        },
+                        [](const Killed& killed) {
+                          return Json{{"kind", "killed"},
+                                      {"signal", killed.signal},
+                                      {"signal_name", signal_name(killed.signal)},
+                                      {"core_dumped", killed.core_dumped}};
+                        },
+                        [](const NotStarted& not_started) {
+                          return Json{{"kind", "not_started"}, {"errno", not_started.error_number}};
+                        },
+                        [](const Hung& hung) {
+                          return Json{{"kind", "hung"}, {"how", hung.how}};
+                        },
+                    },
+                    status);
+}
+
+Json to_json(const Failure& failure) {
+  return Json{{"rank", failure.rank},
+              {"local_rank", failure.local_rank},
+              {"node_rank", failure.node_rank},
+              {"host", failure.host},
+              {"pid", failure.pid},
+              {"role", failure.role},
+              {"round", failure.round},
+              {"time", utc_time(failure.time)},
+              {"status", to_json(failure.status)},
+              {"exit_code", exit_code(failure.status)},
+              {"ended", how_it_ended(failure)},
+              {"out_of_memory", failure.out_of_memory},
+              {"program", failure.program},
+              {"message", or_null(failure.message)},
+              {"traceback", or_null(failure.traceback)},
+              {"stderr_tail", failure.stderr_tail},
+              {"error_file", or_null(failure.error_file)},
+              {"stderr_file", or_null(failure.stderr_file)}};
+}
+
+Json all_of(const std::vector<Failure>& failures) {
+  Json list = Json::array();
+  for (const Failure& failure : failures) list.push_back(to_json(failure));
+  return list;
+}
+
+Json all_of(const std::vector<LeftOut>& nodes) {
+  Json list = Json::array();
+  for (const LeftOut& node : nodes)
+    list.push_back(Json{{"node_rank", node.node_rank},
+                        {"host", node.host},
+                        {"round", node.round},
+                        {"reason", node.reason}});
+  return list;
+}
+
+// The word for "outcome", and what only this kind of ending has.
+struct EndingJson {
+  std::string word;
+  Json failures = Json::array();
+  Json details = nullptr;
+};
+
+EndingJson json_of(const Ending& ending) {
+  return std::visit(
+      Overloaded{
+          [](const Succeeded&) { return EndingJson{.word = "succeeded"}; },
+          [](const WorkersFailed& failed) {
+            return EndingJson{.word = "failed", .failures = all_of(failed.failures)};
+          },
+          [](const Interrupted& interrupted) {
+            return EndingJson{.word = "interrupted",
+                              .details = Json{{"signal", interrupted.signal},
+                                              {"signal_name", signal_name(interrupted.signal)},
+                                              {"node_rank", or_null(interrupted.node_rank)},
+                                              {"host", interrupted.host}}};
+          },
+          [](const NodeLost& lost) {
+            return EndingJson{.word = "node_lost",
+                              .details = Json{{"node_rank", lost.node_rank},
+                                              {"host", lost.host},
+                                              {"is_coordinator", lost.is_coordinator},
+                                              {"reason", lost.reason}}};
+          },
+          [](const NotRun& not_run) {
+            return EndingJson{.word = "not_run",
+                              .details = Json{{"error", to_string(not_run.error.code)},
+                                              {"message", not_run.error.message}}};
+          },
+      },
+      ending);
+}
+
+}  // namespace
+
+std::string report_json(const Outcome& outcome, int exit_code,
+                        const std::vector<WorkerPlacement>& placements) {
+  const EndingJson ending = json_of(outcome.ending);
+  Json report{{"schema", "drun.report/1"},
+              {"outcome", ending.word},
+              {"exit_code", exit_code},
+              {"run_id", outcome.run_id},
+              {"nodes", outcome.node_count},
+              {"workers", outcome.world_size},
+              {"restarts", outcome.restarts},
+              {"max_restarts", outcome.max_restarts},
+              {"duration_s", in_seconds(outcome.duration)},
+              {"root_cause", nullptr},
+              {"failures", ending.failures},
+              {"failures_left_out", outcome.failures_left_out},
+              {"details", ending.details},
+              {"left_out", all_of(outcome.left_out)},
+              {"placement", placement_json(placements)}};
+  if (!ending.failures.empty()) report["root_cause"] = ending.failures.front();
+  return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace drun

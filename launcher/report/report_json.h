@@ -1,0 +1,19 @@
+// core. The outcome as JSON, for programs: `--report FILE`. Schema and exit codes: REPORT.md.
+// Thread: any.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/spec.h"
+#include "rendezvous/job/outcome.h"
+
+namespace drun {
+
+// One JSON object, indented, ends with a newline. `exit_code` is what drun is about to return,
+// `placements` are those of this node's workers; empty: nothing was placed.
+// Bytes that are not UTF-8 become U+FFFD. Never throws.
+std::string report_json(const Outcome& outcome, int exit_code,
+                        const std::vector<WorkerPlacement>& placements = {});
+
+}  // namespace drun

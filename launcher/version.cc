@@ -1,1 +1,0 @@
-#include "launcher/version.h"

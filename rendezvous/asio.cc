@@ -1,4 +1,0 @@
-// edge. What of Boost.Asio is no template, compiled here once for all of drun.
-#include "rendezvous/asio.h"
-
-#include <boost/asio/impl/src.hpp>

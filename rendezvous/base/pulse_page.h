@@ -1,0 +1,50 @@
+// core. The page that a worker and its agent share when hangs are looked for: the worker counts its
+// operations there, and writes down the latest. DRUN_HEARTBEAT_FILE names it.
+//
+// Layout:  a file of kPulseBytes, host byte order: magic, beats, operations begun, the sequence
+//          number of the last one of the whole world, then a ring of entries. Another layout gets
+//          another magic.
+// Writer:  worker_lib/core/pulse.cc, plain stores into the mapped file. Any other program just
+// touches
+//          the file: its time of change is a sign of life too.
+// Reader:  agent/hang/heartbeat_files.cc. What it reads may be torn or anything.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace drun {
+
+constexpr std::size_t kPulseBytes = 4096;
+constexpr std::size_t kPulseEntries = 32;
+constexpr std::uint64_t kPulseMagic = 0x31736c706e757264;  // "drunpls1" on x86 and ARM
+constexpr const char* kHeartbeatVariable = "DRUN_HEARTBEAT_FILE";
+
+// In the order of worker_lib's Operation, then messages. Only ever added to.
+constexpr std::array<std::string_view, 11> kPulseKinds{
+    "barrier", "broadcast",      "all_reduce", "reduce", "gather", "all_gather",
+    "scatter", "reduce_scatter", "all_to_all", "send",   "recv"};
+constexpr std::uint16_t kPulseSend = 9;
+constexpr std::uint16_t kPulseRecv = 10;
+
+struct PulseEntry {
+  std::uint64_t number = 0;  // 1 for the first operation of the process; 0: empty, or being written
+  std::uint64_t sequence = 0;  // within its group; 0: it has none
+  std::uint64_t bytes = 0;
+  std::uint32_t group = 0;  // 0: the whole world
+  std::uint16_t kind = 0;   // in kPulseKinds
+  std::uint16_t has_ended = 0;
+};
+
+struct PulsePage {
+  std::uint64_t magic = 0;
+  std::uint64_t beats = 0;          // goes up with every begin and end
+  std::uint64_t begun = 0;          // number of the latest entry
+  std::uint64_t world_arrived = 0;  // sequence number of the world's latest operation
+  std::array<PulseEntry, kPulseEntries> entries{};
+};
+static_assert(sizeof(PulseEntry) == 32 && sizeof(PulsePage) <= kPulseBytes);
+
+}  // namespace drun

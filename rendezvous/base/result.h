@@ -1,0 +1,113 @@
+// core. Result<T>: a value or an Error, with std::expected's names so that it can become that.
+//
+// Errors are few, by what the caller does next; the sentence in `message` names the thing, the
+// value, the reason and the remedy. Context is added on the way up with `with_context`, logged once
+// at the top. Thread: any; values.
+#pragma once
+
+#include <cassert>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace drun {
+
+enum class ErrorCode {
+  Usage,  // the command line, a variable or a configuration file asks for something impossible
+  Unreachable,   // a peer cannot be reached (yet): refused, unroutable, name not resolved
+  Timeout,       // a deadline of ours passed
+  Closed,        // the peer or the job has ended
+  Refused,       // the peer answered, and said no (or was not a drun at all)
+  Spawn,         // a program cannot be executed
+  WorkerFailed,  // a worker ended with a failure
+  System,        // the operating system said no: bind, open, fork, memory
+};
+
+std::string_view to_string(ErrorCode code);
+
+struct Error {
+  ErrorCode code = ErrorCode::System;
+  std::string message;
+
+  bool operator==(const Error&) const = default;
+};
+
+// "context: message", same code.
+Error with_context(Error error, std::string_view context);
+
+// "address in use" for EADDRINUSE: the system's words in lower case, without the number.
+std::string system_message(int error_number);
+
+// Error{System, "cannot <deed>: <system's words>"}; `deed` reads like "open /tmp/x".
+Error system_error(std::string_view deed, int error_number);
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : content_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit
+  Result(Error error) : content_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit
+
+  bool has_value() const { return content_.index() == 0; }
+  explicit operator bool() const { return has_value(); }
+
+  // Asking for the one that is not there is a broken invariant of ours: asserted in all builds.
+  T& value() & { return *std::get_if<0>(&check(0)); }
+  const T& value() const& { return *std::get_if<0>(&check(0)); }
+  T&& value() && { return std::move(*std::get_if<0>(&check(0))); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+  Error& error() & { return *std::get_if<1>(&check(1)); }
+  const Error& error() const& { return *std::get_if<1>(&check(1)); }
+  Error&& error() && { return std::move(*std::get_if<1>(&check(1))); }
+
+ private:
+  std::variant<T, Error>& check(std::size_t index) {
+    assert(content_.index() == index);
+    return content_;
+  }
+  const std::variant<T, Error>& check(std::size_t index) const {
+    assert(content_.index() == index);
+    return content_;
+  }
+
+  std::variant<T, Error> content_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT: implicit
+
+  bool has_value() const { return !error_; }
+  explicit operator bool() const { return has_value(); }
+  const Error& error() const {
+    assert(error_);
+    return *error_;
+  }
+
+ private:
+  std::optional<Error> error_;
+};
+
+}  // namespace drun
+
+// core. One visitor made of lambdas, so that std::visit names every case and a forgotten one does
+// not compile.
+
+namespace drun {
+
+template <typename... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+// clang before 17, which clang-tidy and the fuzz targets may be, does not deduce aggregates.
+template <typename... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+}  // namespace drun

@@ -1,0 +1,79 @@
+// core. Small questions that readers of text share.
+// Thread: any.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace drun {
+
+constexpr std::string_view kBlanks = " \t\r\n";
+
+// Views of `text`, which has to stay.
+inline std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+// One part more than there are separators.
+inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == text.npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace drun
+
+namespace drun::rendezvous {
+
+// "13m20s", "10s", "1h5m", "300ms" below a second.
+inline std::string duration_text(std::chrono::milliseconds duration) {
+  if (duration < std::chrono::seconds(1)) return std::to_string(duration.count()) + "ms";
+  const long seconds = std::chrono::duration_cast<std::chrono::seconds>(duration).count();
+  const auto part = [](long count, const char* unit) {
+    return count == 0 ? std::string() : std::to_string(count) + unit;
+  };
+  if (seconds >= 3600) return part(seconds / 3600, "h") + part(seconds / 60 % 60, "m");
+  return part(seconds / 60, "m") + part(seconds % 60, "s");
+}
+
+}  // namespace drun::rendezvous
+
+// core. A hash map from text that can be asked with a string_view, without making a string of it.
+
+namespace drun {
+
+struct TextHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const {
+    return std::hash<std::string_view>{}(text);
+  }
+};
+
+template <typename T>
+using TextMap = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
+
+}  // namespace drun
+
+// core. Base64, as RFC 4648 has it, with padding.
+// Owner:   values.   Thread: any.
+
+namespace drun {
+
+void append_base64(std::string_view bytes, std::string& out);
+std::string base64(std::string_view bytes);
+
+// Nothing, if `text` is not exactly what `base64` gives.
+std::optional<std::string> bytes_of_base64(std::string_view text);
+
+}  // namespace drun

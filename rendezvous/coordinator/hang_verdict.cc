@@ -1,0 +1,124 @@
+#include "rendezvous/coordinator/hang_verdict.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace drun::rendezvous {
+namespace {
+
+using Place = Standings::Place;
+
+std::uint64_t hash_of(const std::vector<std::string>& lines) {
+  std::uint64_t hash = lines.size();
+  for (const std::string& line : lines)
+    hash = (hash ^ std::hash<std::string>()(line)) * 0x9E3779B97F4A7C15U;
+  return hash;
+}
+
+template <typename Is>
+RankRanges ranks_where(const Standings& standings, Is is) {
+  RankRanges ranks;
+  for (const auto& [place, there] : standings.places)
+    if (is(place)) ranks.insert(ranks.end(), there.begin(), there.end());
+  normalise(ranks);
+  return ranks;
+}
+
+// Of the lowest rank.
+std::string doing_of(const Standings& standings, const RankRanges& ranks) {
+  for (const auto& [place, there] : standings.places)
+    if (!ranks.empty() && contains(there, ranks.front().first)) return place.doing;
+  return "";
+}
+
+HangVerdict blame(const Standings& standings, RankRanges culprits) {
+  std::string words = doing_of(standings, culprits);
+  return {.culprits = std::move(culprits), .words = std::move(words)};
+}
+
+// Rule 1; nothing when the counts do not tell.
+std::optional<HangVerdict> by_counts(const Standings& standings, const RankRanges& silent) {
+  std::optional<std::uint64_t> least;
+  bool do_differ = false;
+  for (const auto& [place, there] : standings.places) {
+    if (place.arrived == 0) continue;
+    do_differ = do_differ || (least && place.arrived != *least);
+    least = std::min(least.value_or(place.arrived), place.arrived);
+  }
+  if (!do_differ) return std::nullopt;
+  const RankRanges behind =
+      ranks_where(standings, [&](const Place& place) { return place.arrived == *least; });
+  const RankRanges culprits = intersection(silent, behind);
+  if (!culprits.empty()) return blame(standings, culprits);
+  // Do all that are silent wait for them?
+  const RankRanges waiting =
+      ranks_where(standings, [](const Place& place) { return place.is_inside; });
+  if (!difference(silent, waiting).empty()) return std::nullopt;
+  return HangVerdict{.words = ranks_text(silent) + " wait " + doing_of(standings, silent) +
+                              " for " + ranks_text(behind) + ", not silent"};
+}
+
+// Rule 2; nothing when NCCL does not tell.
+std::optional<HangVerdict> by_nccl(const Standings& standings, const RankRanges& silent) {
+  const auto ranks_of = [&standings](NcclStand stand) {
+    return ranks_where(standings, [stand](const Place& place) { return place.nccl == stand; });
+  };
+  const RankRanges behind = ranks_of(NcclStand::Behind);
+  if (behind.empty()) return std::nullopt;
+  const RankRanges culprits = intersection(silent, behind);
+  if (!culprits.empty()) return blame(standings, culprits);
+  if (!difference(silent, ranks_of(NcclStand::Ahead)).empty()) return std::nullopt;
+  return HangVerdict{.words = ranks_text(silent) + " wait in NCCL for " + ranks_text(behind) +
+                              ", not silent"};
+}
+
+// Rule 4.
+RankRanges outsiders(const Standings& standings, const RankRanges& silent) {
+  std::map<std::uint64_t, std::size_t> sizes;
+  std::size_t total = 0;
+  for (const auto& [place, there] : standings.places) {
+    sizes[place.stack] += count_of(there);
+    total += count_of(there);
+  }
+  const auto largest = std::max_element(
+      sizes.begin(), sizes.end(),
+      [](const auto& one, const auto& other) { return one.second < other.second; });
+  if (largest == sizes.end() || 2 * largest->second <= total) return {};
+  return intersection(silent, ranks_where(standings, [&](const Place& place) {
+                        return place.stack != largest->first;
+                      }));
+}
+
+}  // namespace
+
+void note(Standings& standings, const Evidence& evidence) {
+  for (const StackGroup& group : evidence.groups) {
+    RankRanges& ranks = standings.places[{.stack = hash_of(group.lines),
+                                          .arrived = group.arrived,
+                                          .is_inside = group.is_inside,
+                                          .is_quiet = group.is_quiet,
+                                          .nccl = group.nccl,
+                                          .doing = group.doing}];
+    ranks.insert(ranks.end(), group.ranks.begin(), group.ranks.end());
+  }
+}
+
+HangVerdict judge(const Standings& standings, const RankRanges& suspects) {
+  const RankRanges alive =
+      ranks_where(standings, [](const Place& place) { return !place.is_quiet; });
+  const RankRanges silent = difference(suspects, alive);
+  if (silent.empty()) return {.words = "they show signs of life again"};
+  if (const auto verdict = by_counts(standings, silent)) return *verdict;
+  if (const auto verdict = by_nccl(standings, silent)) return *verdict;
+  const RankRanges all = ranks_where(standings, [](const Place&) { return true; });
+  if (!difference(all, silent).empty()) return blame(standings, silent);
+  const RankRanges outside = outsiders(standings, silent);
+  if (!outside.empty()) return blame(standings, outside);
+  HangVerdict verdict = blame(standings, silent);
+  verdict.are_all = true;
+  return verdict;
+}
+
+}  // namespace drun::rendezvous

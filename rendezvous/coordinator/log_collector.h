@@ -1,0 +1,54 @@
+// core. The coordinator's desk for lines (--gather-logs): who may hand in which, and to whom they
+// go.
+//
+// Order:   of one node as its workers wrote them; on_lines_end after its last lines.
+// Owner:   Server; the LineTaker must outlive it.
+// Thread:  the io_context's only.   Errors: none; a member that breaks the rules is told so by
+//          take().
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "rendezvous/coordinator/round.h"
+#include "rendezvous/protocol/line_window.h"
+
+namespace drun::rendezvous {
+
+struct LinesFrom {
+  Peer peer = 0;
+  int node_rank = 0;
+  int rank = 0;
+  std::string host{};
+  std::string role{};
+};
+
+// Where gathered lines go. May not call back from within a call.
+class LineTaker {
+ public:
+  // Once they are passed on, Server::lines_taken is to be called.
+  virtual void on_lines(const LinesFrom& from, Lines lines) = 0;
+  // Nothing comes from that connection any more; only of one that some came from.
+  virtual void on_lines_end(Peer peer) = 0;
+
+ protected:
+  ~LineTaker() = default;
+};
+
+class LineDesk {
+ public:
+  // Without a taker nobody may send lines.
+  LineDesk(std::size_t window_bytes, LineTaker* taker) : ledger_(window_bytes), taker_(taker) {}
+
+  // False: it may not send these.
+  bool take(const RoundState& state, Peer peer, Lines lines);
+  // What is to be granted now; 0: nothing.
+  std::size_t taken(Peer peer, std::size_t cost) { return ledger_.taken(peer, cost); }
+  void forget(Peer peer);
+
+ private:
+  LineLedger ledger_;
+  LineTaker* taker_;
+};
+
+}  // namespace drun::rendezvous

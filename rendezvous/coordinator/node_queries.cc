@@ -1,0 +1,65 @@
+#include "rendezvous/coordinator/node_queries.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace drun::rendezvous {
+namespace {
+
+constexpr std::size_t kMostGroupsAtOnce = 256;  // while a look is taken; some 30 KiB each
+
+}  // namespace
+
+void open_look(Looking& looking, std::map<int, std::string> nodes, Looking::Time now) {
+  ++looking.number;
+  looking.is_open = true;
+  looking.answer_by = now + kLookLimit;
+  looking.missing = std::move(nodes);
+  looking.found = {};
+  looking.standings = {};
+}
+
+bool is_awaited(const Looking& looking, const Answer& answer) {
+  return looking.is_open && answer.number == looking.number &&
+         looking.missing.contains(answer.node);
+}
+
+void take_answer(Looking& looking, const Answer& answer, const Evidence& evidence) {
+  if (!is_awaited(looking, answer)) return;
+  looking.missing.erase(answer.node);
+  note(looking.standings, evidence);
+  gather(looking.found, evidence);
+  if (looking.found.groups.size() <= kMostGroupsAtOnce) return;
+  settle(looking.found);
+  shrink(looking.found);
+}
+
+void lose_answer(Looking& looking, int node, const std::string& reason) {
+  const auto found = looking.missing.find(node);
+  if (!looking.is_open || found == looking.missing.end()) return;
+  gather(looking.found, {.notes = {found->second + ": lost, " + reason}});
+  looking.missing.erase(found);
+}
+
+bool is_complete(const Looking& looking, Looking::Time now) {
+  return looking.is_open && (looking.missing.empty() || now >= looking.answer_by);
+}
+
+Evidence close_look(Looking& looking) {
+  looking.is_open = false;
+  for (const auto& [node, name] : looking.missing) {
+    looking.found.notes.push_back(name + ": no answer in " + std::to_string(kLookLimit.count()) +
+                                  " s");
+  }
+  looking.missing.clear();
+  settle(looking.found);
+  shrink(looking.found);
+  return std::exchange(looking.found, {});
+}
+
+std::optional<Looking::Time> deadline(const Looking& looking) {
+  if (looking.is_open) return looking.answer_by;
+  return looking.suspects_at;
+}
+
+}  // namespace drun::rendezvous

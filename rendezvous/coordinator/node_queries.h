@@ -1,0 +1,103 @@
+// core. One look at all workers of a job: who was asked, who has answered, who is silent; and the
+// suspicions that are looked into. Part of the coordinator's machine (round.h).
+//
+//             asked / suspicion has settled       all answered, or time is up
+//   closed ------------------------------> open ------------------------------> closed
+//
+// Shape:   one look at a time: who asks during one gets its result. Answers to another number, of
+//          nodes that were not asked and second ones are dropped.
+// Units:   steady-clock points given by the caller.
+// Owner:   a value.   Thread: any, one at a time.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "rendezvous/coordinator/hang_verdict.h"
+#include "rendezvous/coordinator/round_events.h"
+#include "rendezvous/coordinator/silent_ranks.h"
+#include "rendezvous/job/census.h"
+#include "rendezvous/job/evidence.h"
+
+namespace drun::rendezvous {
+
+// Longer than an agent takes at most (agent/stacks/stacks.h).
+constexpr std::chrono::seconds kLookLimit{10};
+constexpr std::size_t kMostAskers = 64;
+constexpr std::chrono::milliseconds kMostSettle{5000};
+
+struct Looking {
+  using Time = std::chrono::steady_clock::time_point;
+
+  std::uint64_t number = 0;  // of the latest look
+  bool is_open = false;
+  Time answer_by{};
+  std::map<int, std::string> missing{};  // asked and not answered: node rank, name
+  Evidence found{};                      // for people: what a message carries
+  Standings standings{};                 // for the verdict: of all ranks
+  std::vector<Asker> askers{};
+  Suspects suspects{};
+  // When they are looked into: others of the same hang are noticed a little later.
+  std::optional<Time> suspects_at{};
+};
+
+// `nodes`: node rank and name of all that are to answer.
+void open_look(Looking& looking, std::map<int, std::string> nodes, Looking::Time now);
+
+struct Answer {
+  int node = 0;
+  std::uint64_t number = 0;
+};
+bool is_awaited(const Looking& looking, const Answer& answer);
+// Nothing when it is not awaited.
+void take_answer(Looking& looking, const Answer& answer, const Evidence& evidence);
+
+// A node that was asked will not answer.
+void lose_answer(Looking& looking, int node, const std::string& reason);
+
+bool is_complete(const Looking& looking, Looking::Time now);
+
+// What was found, with a note for each that was silent; the look is closed.
+Evidence close_look(Looking& looking);
+
+std::optional<Looking::Time> deadline(const Looking& looking);
+
+}  // namespace drun::rendezvous
+
+// core. One census of the nodes of a job: who was asked, who has answered, who wants to know. Part
+// of the coordinator's machine (round.h).
+//
+//             asked                all answered, gone, or time is up
+//   closed -----------> open ------------------------------------------> closed
+//
+// Shape:   one at a time: who asks during one, or just after it, gets its result. Answers to
+//          another number and of who was not asked are dropped.
+// Cost:    O(1) an answer, a message to each node and back; no more than two a second.
+// Owner:   a value.   Thread: any, one at a time.
+
+namespace drun::rendezvous {
+
+constexpr std::chrono::milliseconds kCensusFresh{500};
+
+struct CensusTaking {
+  using Time = std::chrono::steady_clock::time_point;
+
+  std::uint64_t number = 0;  // of the latest
+  bool is_open = false;
+  Time answer_by{};
+  std::unordered_set<std::uint64_t> missing{};               // peers asked and not answered
+  std::unordered_map<std::uint64_t, NodeSummary> answers{};  // by peer
+  std::vector<Asker> askers{};
+  std::shared_ptr<const CoordinatorMessage> last{};  // CensusTold, for who asks until then
+  Time last_until{};
+};
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,1291 @@
+#include "rendezvous/coordinator/round.h"
+
+#include <algorithm>
+#include <cassert>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/base/text.h"
+#include "rendezvous/coordinator/admission.h"
+#include "rendezvous/coordinator/census_summary.h"
+#include "rendezvous/coordinator/elastic_world.h"
+#include "rendezvous/coordinator/hang_verdict.h"
+#include "rendezvous/coordinator/rank_assignment.h"
+#include "rendezvous/coordinator/takeover.h"
+#include "rendezvous/protocol/membership_text.h"
+
+// core. One turn of the round's machine: the state, the time, and the actions as they come. Only
+// round.cc (who is connected), round.cc (worlds begin and end), round.cc (what
+// workers do), round.cc (how nodes are) and round.cc (elastic worlds) include it.
+//
+// Owner:   lives for one step.   Thread: any.
+
+namespace drun::rendezvous {
+
+constexpr const char* kBrokeProtocol = "it broke the control protocol";
+
+class RoundTurn {
+ public:
+  RoundTurn(RoundState& state, Time now) : state_(state), now_(now) {}
+
+  void handle(const PeerArrived& arrived);
+  void handle(const PeerSaid& said);
+  void handle(const PeerLeft& left);
+  void handle(const HostEnded&);
+  void handle(const SuccessorKnown& known) { state_.has_successor = known.is_there; }
+  void handle(const RoundTick&);
+
+  std::vector<RoundAction> take_actions() { return std::move(actions_); }
+  void conclude_census();   // round.cc
+  void conclude_records();  // round.cc
+
+ private:
+  // round.cc
+  void greet(Peer peer, const MemberMessage& message);
+  enum class Identity { Check, Settled };  // whether another agent may hold the newcomer's
+  void admit(Peer peer, const Hello& hello, const std::string& address,
+             Identity identity = Identity::Check);
+  void take_place(Peer peer, const Hello& hello);
+  void drop_member(int node, const std::string& reason);
+  void over_if_alone();
+  void sweep();
+  void time_is_up();
+
+  // round.cc
+  void say(int node, const Hello&) { drop_member(node, "a second hello"); }
+  void say(int node, const Failed& failed);
+  void say(int node, const AllReturned& returned);
+  void say(int node, const Stopped& stopped);
+  void say(int node, const Signalled& signalled);
+  void say(int node, const Ping&) { send(node_at(node).peer, Pong{}); }
+  void say(int node, const Ballot&) { drop_member(node, kBrokeProtocol); }
+  void say(int, const Lines&) {}  // for the desk (rendezvous/coordinator/log_collector.h)
+  void begin_world();
+  void stop_round(std::string cause, bool is_failure);
+  void end_with(Ending ending, std::string cause);
+  void conclude_if_stopped();
+  void restart();
+  bool leave_out_unusable();
+  bool can_do_without(int node) const;
+  void check_failed();
+  bool ends_by_failure() const;
+  void next_world();
+  void finish(Ending ending);
+  void node_left(int node, const std::string& reason);
+  bool add_failure(int node, const AgedFailure& aged);
+  bool is_current(int node, int round);
+  void mark_done(int node);
+  std::optional<std::string> no_restart() const;
+
+  // round.cc
+  void say(int node, const StacksAsked& asked);
+  void say(int node, const EvidenceGiven& given);
+  void say(int node, const HangSuspected& suspected);
+  void look();
+  void look_tick();
+  void look_lost(int node, const std::string& reason);
+  void conclude_look();
+  void judge_hang(const Evidence& evidence);
+  void end_look();
+
+  // round.cc
+  void record(const AgentId& id);
+  void send_records();
+  void tell_restarts();
+  void tell_records(Peer peer);
+  void hear_of_past(const Past& past);
+  void turn_out(const AgentId& id);
+
+  // round.cc
+  void say(int node, const CensusAsked& asked) { census_asked(node_at(node).peer, asked.question); }
+  void say(int node, const NodeTold& told) { node_told(node_at(node).peer, told); }
+  void census_asked(Peer peer, std::uint64_t question);
+  void node_told(Peer peer, const NodeTold& told);
+  void take_census();
+
+  // round.cc
+  void say(int node, const LivenessReply& reply) {
+    refuse_claimants(node_at(node).peer, reply.check);
+  }
+  bool is_contested(Peer peer, const Hello& hello, const std::string& address);
+  void refuse_claimants(Peer holder, std::uint64_t check);
+  void settle_contests();
+  void admit_claimants(const std::vector<IdentityContests::Claimant>& claimants);
+  void drop_claimants();
+  void admit_to_line(Peer peer, const Hello& hello, const std::string& address);
+  void waiter_said(Peer peer, const MemberMessage& message);
+  void waiter_left(Peer peer, const std::string& reason);
+  void drop_waiter(Peer peer, const std::string& reason);
+  void lose_seat(int node, const std::string& reason);
+  bool can_leave(int node) const;
+  void let_go(int node, int signal);
+  void dismiss(int node);
+  void vacate(int node, const Ending& ending);
+  std::optional<int> leaving_host() const;
+  void step_down();
+  void leave_out_culprit();
+  void leave_out_node(int node, std::string reason, Ending ending);
+  void form_world(bool is_at_once);
+  void line_sweep();
+  void waited_too_long();
+
+  RoundNode& node_at(int node) { return state_.nodes[static_cast<std::size_t>(node)]; }
+  const RoundNode& node_at(int node) const { return state_.nodes[static_cast<std::size_t>(node)]; }
+  std::string name_of(int node) const;
+  std::vector<Peer> present_peers() const;
+  bool is_elastic() const { return state_.spec.elastic.has_value(); }
+
+  void send(Peer peer, CoordinatorMessage message) {
+    actions_.emplace_back(SendTo{peer, std::move(message)});
+  }
+  void send_all(CoordinatorMessage message) {
+    actions_.emplace_back(SendAll{present_peers(), std::move(message)});
+  }
+  void answer(std::vector<Asker> askers, std::shared_ptr<const CoordinatorMessage> message) {
+    if (!askers.empty()) actions_.emplace_back(SendAnswer{std::move(askers), std::move(message)});
+  }
+  void drop(Peer peer) {
+    state_.census.missing.erase(peer);
+    actions_.emplace_back(Drop{peer});
+  }
+  void log(LogLevel level, std::string text) {
+    actions_.emplace_back(RoundLog{level, std::move(text)});
+  }
+
+  RoundState& state_;
+  const Time now_;
+  std::vector<RoundAction> actions_;
+};
+
+}  // namespace drun::rendezvous
+
+namespace drun::rendezvous {
+namespace {
+
+using Presence = RoundNode::Presence;
+
+constexpr std::chrono::seconds kRollCallInterval{10};
+
+// The coordinator's own agent, if it is a member. In a fixed world it is node 0's.
+std::optional<Peer> host_peer(const RoundState& state) {
+  for (std::size_t i = 0; i < state.nodes.size(); ++i) {
+    const RoundNode& node = state.nodes[i];
+    const bool is_host = state.spec.elastic ? node.hello.is_host : i == 0;
+    if (is_host && node.presence == Presence::Present) return node.peer;
+  }
+  for (const auto& [peer, candidate] : state.line) {
+    if (candidate.hello.is_host) return peer;
+  }
+  return std::nullopt;
+}
+
+// Connections that have not said hello, beyond one for each node.
+constexpr std::size_t kMostStrangers = 1024;
+// Silence is noticed so much after the heartbeat timeout at most.
+constexpr Milliseconds kMostSweepInterval{500};
+
+Time::duration sweep_interval(const RoundState& state) {
+  return std::min<Time::duration>(state.spec.heartbeat_timeout / 4, kMostSweepInterval);
+}
+
+}  // namespace
+
+void RoundTurn::handle(const PeerArrived& arrived) {
+  const std::size_t most = kMostStrangers + static_cast<std::size_t>(state_.spec.node_count);
+  if (state_.phase == RoundPhase::Over || state_.strangers.size() >= most) {
+    log(LogLevel::Warning, "dropped a connection from " + arrived.address + ": " +
+                               (state_.phase == RoundPhase::Over ? std::string("the job is over")
+                                                                 : "too many have not said hello"));
+    return drop(arrived.peer);
+  }
+  state_.strangers.emplace(arrived.peer, RoundState::Stranger{arrived.address, now_});
+}
+
+void RoundTurn::handle(const PeerSaid& said) {
+  if (const auto waiter = state_.line.find(said.peer); waiter != state_.line.end()) {
+    waiter->second.heard = now_;
+    return waiter_said(said.peer, said.message);
+  }
+  if (state_.contests.has_claimant(said.peer)) return;  // it has to wait for the answer
+  const auto found = state_.node_of.find(said.peer);
+  if (found == state_.node_of.end()) return greet(said.peer, said.message);
+  const int node = found->second;
+  node_at(node).heard = now_;
+  std::visit([this, node](const auto& message) { say(node, message); }, said.message);
+}
+
+void RoundTurn::handle(const PeerLeft& left) {
+  state_.census.missing.erase(left.peer);
+  state_.contests.remove_claimant(left.peer);
+  const auto found = state_.node_of.find(left.peer);
+  if (state_.line.contains(left.peer)) {
+    waiter_left(left.peer, left.reason);
+    return admit_claimants(state_.contests.take_of(left.peer));
+  }
+  if (found != state_.node_of.end()) {
+    node_left(found->second, left.reason);
+    return admit_claimants(state_.contests.take_of(left.peer));
+  }
+  const auto stranger = state_.strangers.find(left.peer);
+  if (stranger == state_.strangers.end()) return;  // dropped by us before
+  log(LogLevel::Debug,
+      "connection from " + stranger->second.address + " ended before hello: " + left.reason);
+  state_.strangers.erase(stranger);
+}
+
+// It was told to stop before it had joined, say: nobody else would end what it has opened.
+void RoundTurn::handle(const HostEnded&) {
+  if (state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over) return;
+  const std::string reason = "the coordinator's agent has ended";
+  if (const std::optional<Peer> host = host_peer(state_)) {
+    drop(*host);
+    handle(PeerLeft{*host, reason});
+  }
+  if (state_.phase == RoundPhase::Joining || state_.phase == RoundPhase::Pausing)
+    finish(NodeLost{0, state_.spec.master_addr, true, reason});
+}
+
+void RoundTurn::handle(const RoundTick&) {
+  settle_contests();
+  if (state_.phase == RoundPhase::Ending && now_ >= state_.end_by) return time_is_up();
+  if (now_ >= state_.next_sweep) sweep();
+  look_tick();
+  if (state_.phase == RoundPhase::Pausing && now_ >= state_.resume_at) return next_world();
+  if (state_.phase != RoundPhase::Joining) return;
+  if (is_elastic()) form_world(false);
+  if (state_.phase != RoundPhase::Joining) return;
+  if (!state_.last_call && now_ >= state_.opened + state_.spec.join_timeout) {
+    if (is_elastic()) return waited_too_long();
+    return finish(NotRun{{ErrorCode::Timeout, timeout_text(roll(state_, now_), state_.spec.endpoint,
+                                                           state_.spec.join_timeout)}});
+  }
+  if (now_ < state_.next_roll_call) return;
+  state_.next_roll_call = now_ + kRollCallInterval;
+  send_all(roll(state_, now_));
+}
+
+// Whoever has not read the outcome by now never will.
+void RoundTurn::time_is_up() {
+  for (const Peer peer : present_peers()) drop(peer);
+  state_.present_count = 0;
+  state_.line.clear();
+  over_if_alone();
+}
+
+void RoundTurn::greet(Peer peer, const MemberMessage& message) {
+  const auto stranger = state_.strangers.find(peer);
+  if (stranger == state_.strangers.end()) return;  // was still on its way when we dropped it
+  const std::string address = stranger->second.address;
+  state_.strangers.erase(stranger);
+  if (const Hello* hello = std::get_if<Hello>(&message)) return admit(peer, *hello, address);
+  log(LogLevel::Warning, "dropped " + address + ": it did not begin with hello");
+  drop(peer);
+}
+
+void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address,
+                      Identity identity) {
+  const std::string name =
+      hello.node_rank ? node_text(*hello.node_rank, hello.host) : "a node on host " + hello.host;
+  std::optional<Error> error = objection(state_, hello);
+  if (!error && is_elastic())
+    error = exclusion_objection(state_.exclusions, agent_id(hello, address));
+  if (hello.is_probe && (!error || is_own_probe(state_, hello))) {
+    send(peer, Refused{{ErrorCode::Closed, "no objection"}});
+    return drop(peer);
+  }
+  if (error) {
+    log(LogLevel::Warning, "refused " + name + " at " + address + ": " + error->message);
+    send(peer, Refused{with_context(*std::move(error), state_.spec.endpoint + " refused " + name)});
+    return drop(peer);
+  }
+  if (identity == Identity::Check && is_contested(peer, hello, address)) return;
+  send(peer,
+       Welcome{state_.spec.heartbeat_timeout, state_.spec.term, state_.spec.line_window_bytes});
+  if (is_elastic()) {
+    log(LogLevel::Debug, name + " joined from " + address);
+    tell_records(peer);
+    if (hello.past) hear_of_past(*hello.past);
+    if (state_.phase != RoundPhase::Ending && state_.phase != RoundPhase::Over)
+      return admit_to_line(peer, hello, address);
+    send(peer, Refused{{ErrorCode::Closed, "the job there has just ended"}});
+    return drop(peer);
+  }
+  take_place(peer, hello);
+  log(LogLevel::Debug, name + " joined from " + address + ": " +
+                           std::to_string(state_.present_count) + " of " +
+                           std::to_string(state_.spec.node_count) + " nodes");
+  if (state_.present_count == state_.spec.node_count) begin_world();
+}
+
+// In a world of fixed size: the place is that of its node rank.
+void RoundTurn::take_place(Peer peer, const Hello& hello) {
+  RoundNode& node = node_at(*hello.node_rank);
+  if (node.presence == Presence::Present) {  // the same member on a new connection
+    state_.node_of.erase(node.peer);
+    drop(node.peer);
+    state_.world_size -= node.hello.local_world_size;
+  } else {
+    ++state_.present_count;
+  }
+  node = RoundNode{.presence = Presence::Present, .peer = peer, .heard = now_, .hello = hello};
+  state_.node_of[peer] = *hello.node_rank;
+  state_.world_size += hello.local_world_size;
+}
+
+void RoundTurn::drop_member(int node, const std::string& reason) {
+  drop(node_at(node).peer);
+  node_left(node, reason);
+}
+
+void RoundTurn::over_if_alone() {
+  if (state_.present_count > 0 || !state_.line.empty()) return;
+  state_.phase = RoundPhase::Over;
+  drop_claimants();
+  for (const auto& [peer, stranger] : state_.strangers) drop(peer);
+  state_.strangers.clear();
+  state_.node_of.clear();
+  actions_.emplace_back(RoundOver{});
+}
+
+// Silence is judged in sweeps, so that a message costs O(1). A sweep that comes late means that
+// this process itself was held up (stopped, swapped out): then nobody else is blamed for it.
+void RoundTurn::sweep() {
+  const bool was_held_up = now_ - state_.next_sweep > state_.spec.heartbeat_timeout / 4;
+  state_.next_sweep = now_ + sweep_interval(state_);
+  if (was_held_up) {
+    for (RoundNode& node : state_.nodes) node.heard = now_;
+    for (auto& [peer, candidate] : state_.line) candidate.heard = now_;
+    return;
+  }
+  const Time oldest = now_ - state_.spec.heartbeat_timeout;
+  for (std::size_t i = 0; i < state_.nodes.size(); ++i) {
+    const RoundNode& node = state_.nodes[i];
+    if (node.presence == Presence::Present && node.heard < oldest)
+      drop_member(static_cast<int>(i),
+                  "no sign of life for " + duration_text(state_.spec.heartbeat_timeout));
+  }
+  while (!state_.strangers.empty() && state_.strangers.begin()->second.since < oldest) {
+    log(LogLevel::Warning,
+        "dropped " + state_.strangers.begin()->second.address + ": it did not say hello");
+    drop(state_.strangers.begin()->first);
+    state_.strangers.erase(state_.strangers.begin());
+  }
+  if (is_elastic()) line_sweep();
+}
+
+std::string RoundTurn::name_of(int node) const { return node_text(node, node_at(node).hello.host); }
+
+std::vector<Peer> RoundTurn::present_peers() const {
+  std::vector<Peer> peers;
+  for (const RoundNode& node : state_.nodes) {
+    if (node.presence == Presence::Present) peers.push_back(node.peer);
+  }
+  const bool is_for_line =
+      state_.phase == RoundPhase::Joining || state_.phase == RoundPhase::Ending;
+  if (!is_for_line) return peers;
+  for (const auto& [peer, candidate] : state_.line) peers.push_back(peer);
+  return peers;
+}
+
+RoundState open_round(RoundSpec spec, Time now) {
+  assert(spec.node_count > 0);
+  RoundState state;
+  if (!spec.elastic) state.nodes.resize(static_cast<std::size_t>(spec.node_count));
+  state.is_checked = !spec.preflight || spec.rounds > 0;  // by a coordinator before
+  state.spec = std::move(spec);
+  state.next_round = state.spec.rounds;
+  state.opened = now;
+  state.next_sweep = now + sweep_interval(state);
+  state.next_roll_call = now + kRollCallInterval;
+  return state;
+}
+
+std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time now) {
+  RoundTurn turn(state, now);
+  std::visit([&turn](const auto& happened) { turn.handle(happened); }, event);
+  turn.conclude_census();
+  turn.conclude_records();
+  return turn.take_actions();
+}
+
+namespace {
+
+std::optional<Time> phase_deadline(const RoundState& state) {
+  const std::optional<Time> look = deadline(state.looking);
+  switch (state.phase) {
+    case RoundPhase::Joining:
+      return std::min({state.next_sweep, state.next_roll_call,
+                       state.last_call.value_or(state.opened + state.spec.join_timeout)});
+    case RoundPhase::Running:
+    case RoundPhase::Stopping:
+      return std::min(state.next_sweep, look.value_or(state.next_sweep));
+    case RoundPhase::Pausing:
+      return std::min(state.next_sweep, state.resume_at);
+    case RoundPhase::Ending:
+      return std::min(state.end_by, state.next_sweep);
+    case RoundPhase::Over:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Time> deadline(const RoundState& state) {
+  std::optional<Time> wanted = phase_deadline(state);
+  if (!wanted) return wanted;
+  if (state.census.is_open) wanted = std::min(*wanted, state.census.answer_by);
+  if (!state.untold.empty()) wanted = std::min(*wanted, state.tell_from);
+  return std::min(*wanted, state.contests.next_expiry().value_or(*wanted));
+}
+
+}  // namespace drun::rendezvous
+
+// Elastic worlds: who waits, who steps in, who goes.
+
+namespace drun::rendezvous {
+
+namespace {
+
+using Presence = RoundNode::Presence;
+
+// The number it had in the last world.
+std::optional<int> rank_of(const RoundState& state, const AgentId& id) {
+  const auto known = state.known.find(id);
+  return known == state.known.end() ? std::nullopt : known->second.rank;
+}
+
+}  // namespace
+
+// True: whether the newcomer is admitted depends on the agent that holds its identity.
+bool RoundTurn::is_contested(Peer peer, const Hello& hello, const std::string& address) {
+  if (!is_elastic()) return false;
+  const auto known = state_.known.find(agent_id(hello, address));
+  if (known == state_.known.end() || !known->second.peer) return false;
+  const Peer holder = *known->second.peer;
+  const auto waiter = state_.line.find(holder);
+  const auto seat = state_.node_of.find(holder);
+  const bool is_here = waiter != state_.line.end() || seat != state_.node_of.end();
+  const auto instance = [&] {
+    return waiter != state_.line.end() ? waiter->second.hello.instance
+                                       : node_at(seat->second).hello.instance;
+  };
+  if (!is_here || instance() == hello.instance) return false;
+  const auto added = state_.contests.add(holder, {peer, hello, address}, now_);
+  if (!added) {
+    log(LogLevel::Warning, "dropped " + address + ": too many agents claim the identity of host " +
+                               hello.host + " at the same time");
+    drop(peer);
+    return true;
+  }
+  log(LogLevel::Debug, "an agent on host " + hello.host + " at " + address +
+                           " claims the identity of a member; checking whether that one is alive");
+  if (added->replaced) drop(*added->replaced);
+  if (added->check) send(holder, LivenessCheck{*added->check});
+  return true;
+}
+
+void RoundTurn::refuse_claimants(Peer holder, std::uint64_t check) {
+  for (const auto& claimant : state_.contests.take_answered(holder, check)) {
+    const Hello& hello = claimant.hello;
+    const std::string from = claimant.address.substr(0, claimant.address.rfind(':'));
+    const std::string reason = "another agent with host name " + hello.host + ", address " + from +
+                               " and slot " + std::to_string(hello.slot) +
+                               " is a member of this job and is running; give each container its "
+                               "own host name, or stop the other agent";
+    const std::string name = "a node on host " + hello.host;
+    log(LogLevel::Warning, "refused " + name + " at " + claimant.address + ": " + reason);
+    send(claimant.peer, Refused{with_context(Error{ErrorCode::Refused, reason},
+                                             state_.spec.endpoint + " refused " + name)});
+    drop(claimant.peer);
+  }
+}
+
+void RoundTurn::settle_contests() {
+  while (true) {
+    const auto claimants = state_.contests.take_expired(now_);
+    if (claimants.empty()) return;
+    admit_claimants(claimants);
+  }
+}
+
+// The first one takes the place of the agent that is gone; the others then claim its identity.
+void RoundTurn::admit_claimants(const std::vector<IdentityContests::Claimant>& claimants) {
+  Identity identity = Identity::Settled;
+  for (const auto& claimant : claimants) {
+    admit(claimant.peer, claimant.hello, claimant.address,
+          std::exchange(identity, Identity::Check));
+  }
+}
+
+void RoundTurn::drop_claimants() {
+  for (const auto& claimant : state_.contests.take_all()) drop(claimant.peer);
+}
+
+void RoundTurn::admit_to_line(Peer peer, const Hello& hello, const std::string& address) {
+  const std::optional<Peer> before =
+      stand_in_line(state_, peer, hello, agent_id(hello, address), now_);
+  if (before) {
+    const auto seat = state_.node_of.find(*before);
+    if (seat != state_.node_of.end())
+      drop_member(seat->second, "its agent has come back on a new connection");
+    else
+      drop(*before);
+  }
+  if (state_.phase == RoundPhase::Joining) return form_world(false);
+  if (state_.phase == RoundPhase::Running && state_.line.contains(peer))
+    send(peer, elastic_roll(state_, true, now_));
+}
+
+void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
+  if (std::holds_alternative<Ping>(message)) return send(peer, Pong{});
+  if (const auto* told = std::get_if<NodeTold>(&message)) return node_told(peer, *told);
+  if (const auto* reply = std::get_if<LivenessReply>(&message))
+    return refuse_claimants(peer, reply->check);
+  if (const auto* asked = std::get_if<CensusAsked>(&message))
+    return census_asked(peer, asked->question);
+  if (const auto* signalled = std::get_if<Signalled>(&message)) {
+    const Candidate waiter = state_.line.at(peer);
+    const Hello& hello = waiter.hello;
+    const Interrupted ending{signalled->signal, rank_of(state_, waiter.id), hello.host};
+    if (state_.phase == RoundPhase::Ending) return;
+    if (hello.is_host && !state_.has_successor)
+      return end_with(ending, hello.host + " was sent a signal");
+    send(peer, Finish{outcome_of(state_, ending, now_)});
+    drop(peer);
+    if (hello.is_host) {
+      leave_line(state_, peer);
+      return step_down();
+    }
+    return waiter_left(peer, "it was sent " + signal_name(signalled->signal));
+  }
+  // Of a round that it was in before it came back into line.
+  if (!std::holds_alternative<Hello>(message) && state_.first_world) return;
+  drop_waiter(peer, kBrokeProtocol);
+}
+
+void RoundTurn::waiter_left(Peer peer, const std::string& reason) {
+  const Candidate candidate = state_.line.at(peer);
+  leave_line(state_, peer);
+  if (state_.phase == RoundPhase::Ending) return over_if_alone();
+  const std::string name = "the node on host " + candidate.hello.host;
+  if (candidate.stays) {
+    const int rank = rank_of(state_, candidate.id).value_or(0);
+    state_.last_loss = NodeLost{rank, candidate.hello.host, false, reason};
+  }
+  if (state_.phase != RoundPhase::Joining)
+    return log(LogLevel::Debug, name + " left the line: " + reason);
+  log(LogLevel::Warning, name + " left before the world was complete: " + reason);
+  // One that was elected a moment ago may just have asked its own agent for too long: it comes
+  // back.
+  if (candidate.hello.is_host && state_.spec.term == 0)
+    return finish(NodeLost{0, candidate.hello.host, true, reason});
+  form_world(false);
+}
+
+void RoundTurn::drop_waiter(Peer peer, const std::string& reason) {
+  drop(peer);
+  waiter_left(peer, reason);
+}
+
+void RoundTurn::lose_seat(int node, const std::string& reason) {
+  RoundNode& self = node_at(node);
+  if (self.presence != Presence::Present) return;
+  state_.node_of.erase(self.peer);
+  --state_.present_count;
+  self.presence = Presence::Lost;
+  if (state_.phase == RoundPhase::Ending) {
+    note_leaving(state_, self);
+    return over_if_alone();
+  }
+  note_loss(state_, self, now_);
+  record(self.id);
+  const std::string cause = "lost " + name_of(node) + ": " + reason;
+  log(LogLevel::Error, cause);
+  state_.last_loss = NodeLost{node, self.hello.host, false, reason};
+  if (state_.phase == RoundPhase::Stopping) mark_done(node);
+  // The coordinator's own agent is in the same process: it does not come back.
+  if (self.hello.is_host) return end_with(NodeLost{node, self.hello.host, true, reason}, cause);
+  // Its work was done: nobody needs it any more.
+  if (state_.phase == RoundPhase::Running && self.is_done) return;
+  if (state_.phase == RoundPhase::Running) stop_round(cause, false);
+  conclude_if_stopped();
+}
+
+bool RoundTurn::can_leave(int node) const {
+  const bool is_between = state_.phase == RoundPhase::Running ||
+                          state_.phase == RoundPhase::Stopping ||
+                          state_.phase == RoundPhase::Pausing;
+  return is_between && !state_.ending && (!node_at(node).hello.is_host || state_.has_successor) &&
+         nodes_without(state_, node, now_) >= state_.spec.elastic->min_nodes;
+}
+
+void RoundTurn::let_go(int node, int signal) {
+  RoundNode& self = node_at(node);
+  if (self.leave_signal) return;
+  self.leave_signal = signal;
+  const bool is_host = self.hello.is_host;
+  const std::string cause = name_of(node) + " leaves: it was sent " + signal_name(signal) +
+                            (is_host ? "; another node is to coordinate the job" : "");
+  log(LogLevel::Info, cause);
+  if (is_host && state_.phase == RoundPhase::Pausing) return next_world();
+  const bool is_idle = state_.phase == RoundPhase::Pausing || self.is_done;
+  if (is_idle && !is_host) return dismiss(node);
+  if (state_.phase == RoundPhase::Running) stop_round(cause, false);
+}
+
+// It has stopped, and gets the end of the job that is its own.
+void RoundTurn::dismiss(int node) {
+  const RoundNode& self = node_at(node);
+  const std::string reason = "it was sent " + signal_name(*self.leave_signal);
+  state_.last_loss = NodeLost{node, self.hello.host, false, reason};
+  vacate(node, Interrupted{*self.leave_signal, node, self.hello.host});
+}
+
+std::optional<int> RoundTurn::leaving_host() const {
+  for (std::size_t i = 0; i < state_.nodes.size(); ++i) {
+    if (state_.nodes[i].hello.is_host && state_.nodes[i].leave_signal) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
+// Nothing runs any more: all the others go to look for who coordinates now.
+void RoundTurn::step_down() {
+  send_records();
+  for (const RoundNode& node : state_.nodes) {
+    if (node.presence == Presence::Present) drop(node.peer);
+  }
+  for (const auto& [peer, candidate] : state_.line) drop(peer);
+  drop_claimants();
+  for (const auto& [peer, stranger] : state_.strangers) drop(peer);
+  state_ = open_round(state_.spec, now_);
+  state_.phase = RoundPhase::Over;
+  actions_.emplace_back(StepDown{});
+}
+
+void RoundTurn::vacate(int node, const Ending& ending) {
+  RoundNode& self = node_at(node);
+  send(self.peer, Finish{outcome_of(state_, ending, now_)});
+  drop(self.peer);
+  note_leaving(state_, self);
+  state_.node_of.erase(self.peer);
+  --state_.present_count;
+  self.presence = Presence::Lost;
+}
+
+// All have stopped, and another round follows: without the node that was the first to fail, if it
+// was so too often.
+void RoundTurn::leave_out_culprit() {
+  const int most = state_.spec.elastic->exclude_after;
+  const int node = state_.failures.first().node_rank;
+  const RoundNode& self = node_at(node);
+  const int failures = count_failure(state_.exclusions, self.id);
+  if (most == 0 || failures < most) return;
+  const std::string reason = left_out_reason(failures, most);
+  if (self.hello.is_host)
+    return log(LogLevel::Warning,
+               name_of(node) + " is not left out, as the others have joined it: " + reason);
+  leave_out_node(node, reason, WorkersFailed{state_.failures.failures()});
+}
+
+// `ending` is what the node itself is told.
+void RoundTurn::leave_out_node(int node, std::string reason, Ending ending) {
+  const RoundNode& self = node_at(node);
+  if (is_left_out(state_.exclusions, self.id)) return;
+  LeftOut told{node, self.hello.host, state_.round, std::move(reason)};
+  leave_out(state_.exclusions, self.id, told);
+  record(self.id);
+  state_.last_loss.reset();
+  const NodeLeftOut message{std::move(told)};
+  send_all(message);
+  if (self.presence == Presence::Present) vacate(node, ending);
+  std::vector<Peer> back;  // it was lost meanwhile, and has come back
+  for (const auto& [peer, candidate] : state_.line) {
+    send(peer, message);
+    if (candidate.id == self.id) back.push_back(peer);
+  }
+  for (const Peer peer : back) {
+    send(peer, Finish{outcome_of(state_, ending, now_)});
+    drop(peer);
+    leave_line(state_, peer);
+  }
+}
+
+// The next world, if there are enough nodes for it; after a last call if they have been waited for.
+void RoundTurn::form_world(bool is_at_once) {
+  is_at_once = is_at_once || has_survivors(state_);
+  const int in_line = static_cast<int>(state_.line.size());
+  // Not for every hello is it worth a look at all of them.
+  const bool is_last_call = state_.last_call && now_ < *state_.last_call && !is_at_once &&
+                            in_line < state_.spec.node_count;
+  if (is_last_call && in_line >= state_.spec.elastic->min_nodes) return;
+  const std::vector<Peer> peers =
+      in_line < state_.spec.elastic->min_nodes ? std::vector<Peer>() : next_nodes(state_, now_);
+  const int count = static_cast<int>(peers.size());
+  if (count < state_.spec.elastic->min_nodes) {
+    state_.last_call.reset();
+    if (is_at_once) state_.next_roll_call = now_;  // everybody hears at once why nothing runs
+    return;
+  }
+  if (count < state_.spec.node_count && !is_at_once) {
+    if (!state_.last_call) {
+      state_.last_call = now_ + last_call_of(state_);
+      state_.next_roll_call = std::min(state_.next_roll_call, now_ + std::chrono::seconds(1));
+    }
+    if (now_ < *state_.last_call) return;
+  }
+  state_.last_call.reset();
+  take_seats(state_, peers);
+  begin_world();
+  for (const auto& [peer, candidate] : state_.line) send(peer, elastic_roll(state_, true, now_));
+}
+
+void RoundTurn::line_sweep() {
+  const Time oldest = now_ - state_.spec.heartbeat_timeout;
+  std::vector<Peer> silent;
+  for (const auto& [peer, candidate] : state_.line) {
+    if (candidate.heard < oldest) silent.push_back(peer);
+  }
+  for (const Peer peer : silent) {
+    if (state_.line.contains(peer))
+      drop_waiter(peer, "no sign of life for " + duration_text(state_.spec.heartbeat_timeout));
+  }
+  if (has_joiner(state_, now_)) stop_round("a node joins", false);
+}
+
+// Too few for too long.
+void RoundTurn::waited_too_long() {
+  const std::string missing = elastic_timeout_text(elastic_roll(state_, false, now_),
+                                                   state_.spec.endpoint, state_.spec.join_timeout);
+  if (state_.first_world && !state_.last_loss && !state_.exclusions.nodes.empty()) {
+    state_.exclusions.nodes.back().told.reason += "; no replacement came: " + missing;
+    return finish(WorkersFailed{state_.failures.failures()});
+  }
+  if (!state_.first_world || !state_.last_loss)
+    return finish(NotRun{{ErrorCode::Timeout, missing}});
+  NodeLost lost = *state_.last_loss;
+  lost.reason += "; no replacement came: " + missing;
+  finish(lost);
+}
+
+}  // namespace drun::rendezvous
+
+// How the job is doing, for `drun status` on any of its nodes.
+
+namespace drun::rendezvous {
+
+void RoundTurn::census_asked(Peer peer, std::uint64_t question) {
+  CensusTaking& census = state_.census;
+  if (!census.is_open && census.last && now_ < census.last_until)
+    return answer({{peer, question}}, census.last);
+  if (census.askers.size() >= kMostAskers)
+    return send(peer, CensusTold{question, {.note = "too many ask at the same time"}});
+  census.askers.push_back({peer, question});
+  if (!census.is_open) take_census();
+}
+
+// Who has heard the end of the job answers nothing any more.
+void RoundTurn::take_census() {
+  CensusTaking& census = state_.census;
+  census.is_open = true;
+  ++census.number;
+  census.answer_by = now_ + kCensusLimit;
+  census.answers.clear();
+  census.missing.clear();
+  if (state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over) return;
+  std::vector<Peer> peers = census_peers(state_);
+  census.missing.insert(peers.begin(), peers.end());
+  actions_.emplace_back(SendAll{std::move(peers), TellNode{census.number}});
+}
+
+void RoundTurn::node_told(Peer peer, const NodeTold& told) {
+  CensusTaking& census = state_.census;
+  if (!census.is_open || told.census != census.number || census.missing.erase(peer) == 0) return;
+  census.answers.emplace(peer, told.summary);
+}
+
+// After each event: it may have been the last that was waited for.
+void RoundTurn::conclude_census() {
+  CensusTaking& census = state_.census;
+  const bool is_complete = census.missing.empty() || now_ >= census.answer_by;
+  if (!census.is_open || !is_complete) return;
+  census.last = std::make_shared<const CoordinatorMessage>(CensusTold{0, census_of(state_, now_)});
+  census.last_until = now_ + kCensusFresh;
+  census.is_open = false;
+  answer(std::exchange(census.askers, {}), census.last);
+}
+
+}  // namespace drun::rendezvous
+
+// Looks at all workers: for `drun stacks`, and into what seems to hang.
+
+namespace drun::rendezvous {
+namespace {
+
+using Presence = RoundNode::Presence;
+
+constexpr std::size_t kTextBytes = std::size_t{30} << 10;  // a failure's traceback carries 32 KiB
+
+std::string text_of(const Evidence& evidence) {
+  std::string text;
+  for (const std::string& line : evidence_lines(evidence, 400)) {
+    if (text.size() + line.size() > kTextBytes) return text + "...\n";
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+void RoundTurn::say(int node, const StacksAsked& asked) {
+  Looking& looking = state_.looking;
+  const Peer peer = node_at(node).peer;
+  const bool has_world =
+      state_.phase == RoundPhase::Running || state_.phase == RoundPhase::Stopping;
+  if (!has_world || looking.askers.size() >= kMostAskers) {
+    const char* reason = has_world ? "too many ask at the same time" : "no workers run";
+    return send(peer, StacksTold{asked.question, {.notes = {reason}}});
+  }
+  looking.askers.push_back({peer, asked.question});
+  if (!looking.is_open) look();
+}
+
+void RoundTurn::say(int node, const EvidenceGiven& given) {
+  if (!is_awaited(state_.looking, {node, given.look})) return;
+  const RoundNode& self = node_at(node);
+  const int last = self.base_rank + self.hello.local_world_size - 1;
+  for (const StackGroup& group : given.evidence.groups) {
+    for (const RankRange& range : group.ranks)
+      if (range.first < self.base_rank || range.last > last)
+        return drop_member(node, kBrokeProtocol);
+  }
+  take_answer(state_.looking, {node, given.look}, given.evidence);
+  conclude_look();
+}
+
+void RoundTurn::say(int node, const HangSuspected& suspected) {
+  if (!is_current(node, suspected.round) || state_.phase != RoundPhase::Running) return;
+  Looking& looking = state_.looking;
+  const RoundNode& self = node_at(node);
+  if (!looking.suspects.add({node, self.base_rank, self.hello.local_world_size}, suspected.groups))
+    return drop_member(node, kBrokeProtocol);
+  if (looking.suspects.empty() || looking.is_open || looking.suspects_at) return;
+  looking.suspects_at = now_ + std::min(suspected.settle, kMostSettle);
+}
+
+void RoundTurn::look() {
+  std::map<int, std::string> nodes;
+  std::vector<Peer> peers;
+  for (int node = 0; node < static_cast<int>(state_.nodes.size()); ++node) {
+    if (node_at(node).presence != Presence::Present) continue;
+    nodes.emplace(node, name_of(node));
+    peers.push_back(node_at(node).peer);
+  }
+  open_look(state_.looking, std::move(nodes), now_);
+  actions_.emplace_back(SendAll{std::move(peers), TellStacks{state_.looking.number}});
+}
+
+void RoundTurn::look_tick() {
+  Looking& looking = state_.looking;
+  if (looking.is_open) return conclude_look();
+  if (!looking.suspects_at || now_ < *looking.suspects_at) return;
+  looking.suspects_at.reset();
+  if (state_.phase == RoundPhase::Running) look();
+}
+
+void RoundTurn::look_lost(int node, const std::string& reason) {
+  lose_answer(state_.looking, node, reason);
+  conclude_look();
+}
+
+void RoundTurn::conclude_look() {
+  Looking& looking = state_.looking;
+  if (!is_complete(looking, now_)) return;
+  const Evidence evidence = close_look(looking);
+  answer(std::exchange(looking.askers, {}),
+         std::make_shared<const CoordinatorMessage>(StacksTold{0, evidence}));
+  looking.suspects_at.reset();
+  if (!looking.suspects.empty() && state_.phase == RoundPhase::Running) judge_hang(evidence);
+  looking.suspects.clear();
+}
+
+void RoundTurn::judge_hang(const Evidence& evidence) {
+  const Suspects& suspects = state_.looking.suspects;
+  const HangVerdict verdict = judge(state_.looking.standings, suspects.ranks());
+  if (verdict.culprits.empty())
+    return log(LogLevel::Info, "not taken for a hang: " + verdict.words);
+  const std::size_t count = count_of(verdict.culprits);
+  std::string cause;
+  std::size_t told = 0;
+  for (const RankRange& range : verdict.culprits) {
+    for (int rank = range.first; rank <= range.last; ++rank) {
+      // Of one moment the later ranks are left out: with the first of these all the rest would be.
+      if (state_.failures.left_out() > 0) break;
+      Failure failure = suspects.failure_of(rank);
+      failure.round = state_.round;
+      auto& how = std::get<Hung>(failure.status).how;
+      if (!verdict.words.empty()) how += ", " + verdict.words;
+      if (verdict.are_all && count > 1) how += ", as all ranks do";
+      if (told == 0) {
+        if (count > 1) failure.message = ranks_text(verdict.culprits) + " hang alike";
+        failure.traceback = text_of(evidence);
+        cause = "rank " + std::to_string(rank) + " on " + name_of(failure.node_rank) + " " +
+                to_string(failure.status);
+      }
+      state_.failures.add(std::move(failure), now_);
+      ++told;
+    }
+  }
+  state_.failures.add_left_out(count - told);
+  send_all(HangFound{state_.round, cause, evidence});
+  stop_round(cause, true);
+}
+
+// Nothing of the old world is asked or judged in the new one.
+void RoundTurn::end_look() {
+  Looking& looking = state_.looking;
+  if (looking.is_open) {
+    looking.answer_by = now_;
+    looking.suspects.clear();
+    conclude_look();
+  }
+  looking.suspects.clear();
+  looking.suspects_at.reset();
+}
+
+}  // namespace drun::rendezvous
+
+// What the next coordinator is to know of agents that were left out or lost, and what this one
+// hears of them from its members.
+
+namespace drun::rendezvous {
+
+using Presence = RoundNode::Presence;
+
+namespace {
+
+// A Remember goes to all members. When many nodes are lost together, their connections end one by
+// one: the first loss is sent at once, all others of this time in one message.
+constexpr Milliseconds kRecordInterval{100};
+
+}  // namespace
+
+// Where nobody can take over nobody needs to remember.
+void RoundTurn::record(const AgentId& id) {
+  if (state_.spec.term == 0) return;
+  const NodeRecord changed = record_of(state_, id);
+  note_record(state_.records, changed);
+  note_record(state_.untold, changed);
+}
+
+void RoundTurn::send_records() {
+  if (state_.untold.empty()) return;
+  actions_.emplace_back(SendAll{census_peers(state_), Remember{std::exchange(state_.untold, {})}});
+  state_.tell_from = now_ + kRecordInterval;
+}
+
+// After each event: one message for all that it has changed.
+void RoundTurn::conclude_records() {
+  const bool is_over = state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over;
+  if (now_ >= state_.tell_from && !is_over) send_records();
+}
+
+// It is used up, whoever begins the world that it is for. Spares tell nobody of a past.
+void RoundTurn::tell_restarts() {
+  if (state_.spec.term != 0) send_all(Remember{{}, static_cast<int>(state_.restarts.size())});
+}
+
+void RoundTurn::tell_records(Peer peer) {
+  if (state_.spec.term != 0 && !state_.records.empty()) send(peer, Remember{state_.records});
+}
+
+// Whoever was let in before its members told that it had been left out goes again.
+void RoundTurn::hear_of_past(const Past& past) {
+  for (const AgentId& id : inherit(state_, past, now_)) turn_out(id);
+}
+
+void RoundTurn::turn_out(const AgentId& id) {
+  const auto known = state_.known.find(id);
+  if (known == state_.known.end() || !known->second.peer) return;
+  const Peer peer = *known->second.peer;
+  const Error error = with_context(*exclusion_objection(state_.exclusions, id),
+                                   state_.spec.endpoint + " sends it away");
+  const auto seat = state_.node_of.find(peer);
+  const bool is_waiting = state_.line.contains(peer);
+  if (seat == state_.node_of.end() && !is_waiting) return;
+  log(LogLevel::Warning, id.first + ": " + error.message);
+  send(peer, Finish{outcome_of(state_, NotRun{error}, now_)});
+  // The coordinator's own: its agent gives up the lead with it, and the others elect another.
+  if (is_waiting ? state_.line.at(peer).hello.is_host : node_at(seat->second).hello.is_host) return;
+  is_waiting ? drop_waiter(peer, "it was left out of this job")
+             : drop_member(seat->second, "it was left out of this job");
+}
+
+}  // namespace drun::rendezvous
+
+// How worlds begin, stop, begin again and end.
+
+namespace drun::rendezvous {
+
+using Presence = RoundNode::Presence;
+
+void RoundTurn::begin_world() {
+  end_look();
+  send_records();  // before what has to wait until later leaders know of the round
+  assign_ranks(state_);
+  state_.phase = RoundPhase::Running;
+  if (!state_.failures.empty()) state_.last_failure = brief(state_.failures.first());
+  state_.failures = FailureList();
+  state_.round_began = now_;
+  state_.round = state_.next_round++;
+  state_.has_begun = true;
+  if (!state_.first_world) state_.first_world = now_;
+  state_.pending_count = state_.present_count;
+  actions_.emplace_back(ClearStore{});
+  log(LogLevel::Debug, "world complete round=" + std::to_string(state_.round) +
+                           " nodes=" + std::to_string(state_.nodes.size()) +
+                           " workers=" + std::to_string(state_.world_size));
+  actions_.reserve(actions_.size() + state_.nodes.size());
+  for (int node = 0; node < static_cast<int>(state_.nodes.size()); ++node) {
+    node_at(node).is_done = false;
+    node_at(node).has_returned = false;
+    node_at(node).unusable.clear();
+    send(node_at(node).peer, WorldReady{world_of(state_, node)});
+  }
+}
+
+// Whether a message about `round` means this round; a round that has not begun is a lie.
+bool RoundTurn::is_current(int node, int round) {
+  const bool has_world =
+      state_.phase == RoundPhase::Running || state_.phase == RoundPhase::Stopping;
+  if (has_world && round == state_.round) return true;
+  if (!state_.first_world || round > state_.round)
+    drop_member(node, "it spoke of round " + std::to_string(round) + " in round " +
+                          std::to_string(state_.round));
+  return false;
+}
+
+// False: the failure cannot be of this node; the node has been dropped.
+bool RoundTurn::add_failure(int node, const AgedFailure& aged) {
+  const RoundNode& self = node_at(node);
+  const int local_rank = aged.failure.rank - self.base_rank;
+  if (local_rank < 0 || local_rank >= self.hello.local_world_size)
+    return drop_member(node, kBrokeProtocol), false;
+  Failure failure = aged.failure;
+  failure.node_rank = node;
+  failure.round = state_.round;
+  const auto age = std::min<Time::duration>(aged.age, now_ - state_.round_began);
+  state_.failures.add(std::move(failure), now_ - age);
+  return true;
+}
+
+void RoundTurn::say(int node, const Failed& failed) {
+  if (!is_current(node, failed.round) || !add_failure(node, failed.first)) return;
+  if (state_.phase != RoundPhase::Running) return;
+  const Failure& failure = state_.failures.first();
+  stop_round("rank " + std::to_string(failure.rank) + " on " + name_of(node) +
+                 " failed: " + to_string(failure.status),
+             true);
+}
+
+void RoundTurn::say(int node, const AllReturned& returned) {
+  if (!is_current(node, returned.round)) return;
+  node_at(node).has_returned = true;
+  if (state_.phase != RoundPhase::Running) return;
+  mark_done(node);
+  if (state_.pending_count > 0) return;
+  if (state_.is_checked) return finish(Succeeded{});
+  stop_round("the preflight check is done", false);
+}
+
+void RoundTurn::say(int node, const Stopped& stopped) {
+  if (!is_current(node, stopped.round)) return;
+  if (state_.phase == RoundPhase::Running && stopped.failures.empty())
+    return drop_member(node, "it stopped without being told to");
+  for (const AgedFailure& aged : stopped.failures) {
+    if (!add_failure(node, aged)) return;
+  }
+  state_.failures.add_left_out(stopped.left_out);
+  node_at(node).unusable = stopped.unusable;
+  if (state_.phase == RoundPhase::Running)
+    stop_round("workers on " + name_of(node) + " failed", true);
+  mark_done(node);
+  if (node_at(node).leave_signal && !node_at(node).hello.is_host) dismiss(node);
+  conclude_if_stopped();
+}
+
+void RoundTurn::say(int node, const Signalled& signalled) {
+  if (is_elastic() && can_leave(node)) return let_go(node, signalled.signal);
+  const std::string cause = name_of(node) + " was sent " + signal_name(signalled.signal);
+  end_with(Interrupted{signalled.signal, node, node_at(node).hello.host}, cause);
+}
+
+void RoundTurn::mark_done(int node) {
+  if (std::exchange(node_at(node).is_done, true)) return;
+  --state_.pending_count;
+}
+
+void RoundTurn::stop_round(std::string cause, bool is_failure) {
+  state_.phase = RoundPhase::Stopping;
+  state_.is_failure = is_failure;
+  state_.pending_count = 0;
+  for (RoundNode& node : state_.nodes) {
+    node.is_done = node.presence != Presence::Present;
+    if (!node.is_done) ++state_.pending_count;
+  }
+  log(LogLevel::Debug, "stopping round=" + std::to_string(state_.round) + ": " + cause);
+  send_all(Stop{state_.round, std::move(cause)});
+}
+
+// Why the round's failure is not followed by a restart.
+std::optional<std::string> RoundTurn::no_restart() const {
+  if (state_.failures.empty()) return std::nullopt;
+  return restart_objection(state_.spec.restart, state_.spec.max_restarts, state_.restarts,
+                           state_.failures.first().status, now_);
+}
+
+// The job ends so, unless it is ending already for another reason.
+void RoundTurn::end_with(Ending ending, std::string cause) {
+  switch (state_.phase) {
+    case RoundPhase::Joining:
+    case RoundPhase::Pausing:
+      return finish(std::move(ending));
+    case RoundPhase::Running:
+      state_.ending = std::move(ending);
+      stop_round(std::move(cause), false);
+      return conclude_if_stopped();
+    case RoundPhase::Stopping:
+      if (!state_.ending && !ends_by_failure()) state_.ending = std::move(ending);
+      return conclude_if_stopped();
+    case RoundPhase::Ending:
+    case RoundPhase::Over:
+      return;
+  }
+}
+
+void RoundTurn::conclude_if_stopped() {
+  if (state_.phase != RoundPhase::Stopping || state_.pending_count > 0) return;
+  if (state_.ending) return finish(*std::exchange(state_.ending, std::nullopt));
+  if (state_.is_failure && ends_by_failure()) return restart();
+  // It was stopped for a newcomer at the very moment when its work was done.
+  const bool is_success =
+      state_.failures.empty() && std::all_of(state_.nodes.begin(), state_.nodes.end(),
+                                             [](const auto& node) { return node.has_returned; });
+  if (is_success && state_.is_checked) return finish(Succeeded{});
+  if (!leave_out_unusable()) return;
+  if (state_.is_failure) return restart();
+  if (is_success) state_.is_checked = true;
+  next_world();
+}
+
+// Another round is about to begin. False: the job has ended instead.
+bool RoundTurn::leave_out_unusable() {
+  for (int node = 0; node < static_cast<int>(state_.nodes.size()); ++node) {
+    const RoundNode& self = node_at(node);
+    if (self.presence != Presence::Present || self.unusable.empty()) continue;
+    if (self.leave_signal) continue;  // leaves anyway
+    NodeLost lost{node, self.hello.host, is_elastic() && self.hello.is_host, self.unusable};
+    if (!state_.failures.empty()) {
+      const Failure& failure = state_.failures.first();
+      lost.reason += "; before that, rank " + std::to_string(failure.rank) +
+                     " failed: " + to_string(failure.status);
+    }
+    if (!is_elastic() || self.hello.is_host) return finish(std::move(lost)), false;
+    leave_out_node(node, self.unusable, lost);
+    state_.last_loss = std::move(lost);  // leave_out_node() cleared it
+  }
+  return true;
+}
+
+void RoundTurn::restart() {
+  if (!state_.is_checked) return check_failed();
+  const Failure& failure = state_.failures.first();
+  const std::string cause =
+      "rank " + std::to_string(failure.rank) + " failed: " + to_string(failure.status);
+  if (const auto objection = no_restart()) {
+    if (state_.spec.max_restarts > 0)
+      log(LogLevel::Warning, "no restart: " + *objection + "; " + cause);
+    return finish(WorkersFailed{state_.failures.failures()});
+  }
+  state_.restarts.push_back(now_);
+  const int number = static_cast<int>(state_.restarts.size());
+  const RestartPolicy& policy = state_.spec.restart;
+  const Milliseconds pause = pause_before(policy, restarts_counted(policy, state_.restarts, now_));
+  log(LogLevel::Warning,
+      "restart " + std::to_string(number) + " of at most " +
+          std::to_string(state_.spec.max_restarts) +
+          (policy.window.count() > 0 ? " within " + duration_text(policy.window) : "") +
+          (pause.count() > 0 ? ", in " + duration_text(pause) : "") + ": " + cause);
+  if (is_elastic()) leave_out_culprit();
+  tell_restarts();
+  if (pause.count() == 0 || leaving_host()) return next_world();
+  state_.phase = RoundPhase::Pausing;
+  state_.resume_at = now_ + pause;
+}
+
+// A fixed world cannot do without a node; an elastic one looks at whoever steps in, too.
+bool RoundTurn::can_do_without(int node) const {
+  return is_elastic() && !node_at(node).hello.is_host &&
+         nodes_without(state_, node, now_) >= state_.spec.elastic->min_nodes;
+}
+
+void RoundTurn::check_failed() {
+  const std::vector<Failure> failures = state_.failures.failures();
+  for (const Failure& failure : failures) {
+    if (!can_do_without(failure.node_rank)) return finish(WorkersFailed{failures});
+    leave_out_node(failure.node_rank, "the preflight check found a problem with it",
+                   WorkersFailed{failures});
+  }
+  next_world();
+}
+
+// Whether the failure that stops this round is the end of the job, as far as it is known.
+bool RoundTurn::ends_by_failure() const {
+  if (!state_.is_failure) return false;
+  if (state_.is_checked) return no_restart().has_value();
+  return !can_do_without(state_.failures.first().node_rank);
+}
+
+void RoundTurn::next_world() {
+  if (!is_elastic()) return begin_world();
+  if (const std::optional<int> host = leaving_host()) {
+    dismiss(*host);
+    return step_down();
+  }
+  leave_seats(state_);
+  state_.phase = RoundPhase::Joining;
+  state_.opened = now_;
+  form_world(true);
+}
+
+void RoundTurn::finish(Ending ending) {
+  const Outcome outcome = outcome_of(state_, std::move(ending), now_);
+  state_.phase = RoundPhase::Ending;
+  state_.end_by = now_ + state_.spec.heartbeat_timeout;
+  send_all(Finish{outcome});
+  over_if_alone();
+}
+
+void RoundTurn::node_left(int node, const std::string& reason) {
+  look_lost(node, reason);
+  if (is_elastic()) return lose_seat(node, reason);
+  RoundNode& self = node_at(node);
+  const std::string name = name_of(node);
+  state_.node_of.erase(self.peer);
+  --state_.present_count;
+  if (state_.phase == RoundPhase::Joining) {
+    log(LogLevel::Warning, name + " left before the world was complete: " + reason);
+    state_.world_size -= self.hello.local_world_size;
+    self = RoundNode();
+    return;
+  }
+  self.presence = Presence::Lost;
+  if (state_.phase == RoundPhase::Ending) return over_if_alone();
+  log(LogLevel::Error, "lost " + name + ": " + reason);
+  if (state_.phase == RoundPhase::Stopping) mark_done(node);
+  end_with(NodeLost{node, self.hello.host, false, reason}, "lost " + name + ": " + reason);
+}
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,642 @@
+#include "rendezvous/coordinator/server.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/base/log.h"
+#include "rendezvous/coordinator/admission.h"
+#include "rendezvous/coordinator/census_summary.h"
+#include "rendezvous/coordinator/log_collector.h"
+#include "rendezvous/coordinator/rank_assignment.h"
+#include "rendezvous/coordinator/round.h"
+#include "rendezvous/coordinator/round_fence.h"
+#include "rendezvous/coordinator/server_specs.h"
+#include "rendezvous/coordinator/takeover.h"
+#include "rendezvous/leader/election_driver.h"
+#include "rendezvous/leader/etcd_driver.h"
+#include "rendezvous/leader/leader_election.h"
+#include "rendezvous/leader/leader_lookups.h"
+#include "rendezvous/net/deadline_timer.h"
+#include "rendezvous/net/listener.h"
+#include "rendezvous/net/member_addresses.h"
+#include "rendezvous/net/peer_address.h"
+#include "rendezvous/net/pending_connections.h"
+#include "rendezvous/net/tls_session.h"
+#include "rendezvous/protocol/control_connection.h"
+#include "rendezvous/protocol/control_wire.h"
+#include "rendezvous/protocol/membership_text.h"
+#include "rendezvous/store/service.h"
+
+// edge. The inside of Server. Only server.cc (connections, the round's machine) and server.cc
+// (an endpoint among several, that leads or does not) include it.
+//
+// Owner:   shared by its handlers until they have ended; stop ends them.
+// Thread:  the io_context's only.
+
+namespace drun::rendezvous {
+
+using asio::ip::tcp;
+
+class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
+                           private ControlConnection::Listener,
+                           private Council::Listener {
+ public:
+  Impl(asio::io_context& io, const JoinSpec& spec, Log log, std::function<void()> on_finished,
+       OnLeader on_leader, LineTaker* lines, OnTrouble on_trouble);
+  Result<void> open(const JoinSpec& spec);
+
+  std::uint16_t port() const { return listener_->port(); }
+  bool is_leading() const { return is_leading_; }
+  std::optional<std::string> roll_call() const;
+  std::optional<JobFacts> facts() const;
+  void lines_taken(Peer peer, std::size_t cost);
+  bool host_ended();
+
+  void stop();
+
+ private:
+  rendezvous::Listener::Handlers arrivals();
+  void warn_of_strangers(const JoinSpec& spec) const;
+  std::string store_objection(const tcp::socket& socket) const;
+  void adopt_store(tcp::socket socket, std::string first_bytes);
+  void adopt(tcp::socket socket, const std::string& first_bytes);
+  void drop_stranger(Peer peer, const std::string& reason);
+  void complain(const std::string& text);
+  void on_frame(ControlConnection& connection, std::string_view frame) override;
+
+  // server.cc: where others may coordinate, too
+  Result<void> stand(const JoinSpec& spec);
+  Endpoint self() const { return {spec_.endpoint.host, port()}; }
+  void take_ballot(ControlConnection& connection, const Ballot& ballot, bool is_new);
+  void on_answer(Caller caller, const Vote& vote) override { reply(caller, vote); }
+  void on_refusal(Caller caller, const Error& error) override;
+  void stand_by(ControlConnection& connection, const Hello* hello);
+  void on_lead(std::uint64_t term, const RoundRecord& before) override;
+  void on_lead_lost(const std::string& reason) override;
+  void on_following(const Endpoint& leader, std::uint64_t term) override;
+  void on_vacant() override { seekers_.forget_leader(); }
+  void on_trouble(const std::string& reason) override {
+    if (on_trouble_) on_trouble_(reason);
+  }
+
+  void release_members();
+  void name_leader(const Endpoint& leader, std::uint64_t term);
+  void on_round_known(int rounds) override;
+  void on_resigned() override { end(); }
+  bool must_wait(const RoundAction& action);
+  bool may_act();
+  void reply(Peer peer, const CoordinatorMessage& message);
+  void hang_up(Peer peer);
+
+  void on_end(ControlConnection& connection, const ConnectionEnd& end) override;
+  void forget(Peer peer);
+  void admit(const ControlConnection& connection);
+  void handle(RoundEvent event);
+  void turn();
+  void perform(const SendTo& send);
+  void perform(const SendAll& send);
+  void perform(const SendAnswer& send);
+  void perform(const Drop& drop) { hang_up(drop.peer); }
+  void perform(const ClearStore&);
+  void perform(const RoundLog& line) { log_.write(line.level, line.text); }
+  void perform(const RoundOver&);
+  void perform(const StepDown&);
+  void end();
+  void arm_timer();
+  void arm_pending_timer();
+
+  asio::io_context& io_;
+  DeadlineTimer timer_;
+  asio::steady_timer pending_timer_;
+  const Log log_;
+  LogLimit log_limit_;
+  std::function<void()> on_finished_;
+  const OnLeader on_leader_;
+  const OnTrouble on_trouble_;
+  const JoinSpec spec_;
+  std::shared_ptr<const TlsContext> tls_;  // null: no secret
+  PendingConnections pending_;             // of connections_, those who have not said hello
+  bool is_pending_timed_ = false;
+  TurnedAway turned_away_;
+  std::unordered_map<Peer, std::vector<std::string>> told_;  // addresses, until it is a member
+  MemberAddresses addresses_;
+  LineDesk desk_;
+  std::optional<StoreService> store_;
+  std::unique_ptr<rendezvous::Listener> listener_;
+  std::unordered_map<Peer, std::shared_ptr<ControlConnection>> connections_;
+  Peer last_peer_ = 0;
+  struct LastAnswer {
+    std::shared_ptr<const CoordinatorMessage> message{};
+    std::optional<SharedAnswer> frames{};
+  };
+  LastAnswer last_answer_;  // encoded
+  RoundState state_;
+  std::deque<RoundEvent> events_;
+  bool is_turning_ = false;
+  bool is_stopped_ = false;
+  bool is_leading_ = false;
+  bool is_stepping_down_ = false;  // others are being told
+  // Where others may coordinate, too.
+  std::shared_ptr<Authority> authority_;  // null: nobody else may
+  std::shared_ptr<Council> council_;      // the same, with several endpoints
+  std::set<Peer> voters_;                 // connections that ask for votes
+  Seekers seekers_;
+  Tenure tenure_;
+};
+
+}  // namespace drun::rendezvous
+
+namespace drun::rendezvous {
+namespace {
+
+// Who has not said hello; at most an eighth of the descriptors.
+constexpr std::size_t kMostStrangers = 2048;
+// A peer with more than this queued gets no further stacks or censuses.
+constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
+
+CoordinatorMessage busy_answer(bool is_census, std::uint64_t question) {
+  const char* reason = "too many ask at the same time";
+  if (is_census) return CensusTold{question, {.note = reason}};
+  return StacksTold{question, {.notes = {reason}}};
+}
+
+}  // namespace
+
+Server::Impl::Impl(asio::io_context& io, const JoinSpec& spec, Log log,
+                   std::function<void()> on_finished, OnLeader on_leader, LineTaker* lines,
+                   OnTrouble on_trouble)
+    : io_(io),
+      timer_(io),
+      pending_timer_(io),
+      log_(std::move(log)),
+      on_finished_(std::move(on_finished)),
+      on_leader_(std::move(on_leader)),
+      on_trouble_(std::move(on_trouble)),
+      spec_(spec),
+      pending_(std::min(kMostStrangers, descriptor_limit() / 8), spec.heartbeat_timeout),
+      desk_(line_window_bytes(spec.node_count), spec.gathers_lines ? lines : nullptr) {
+  if (spec.store_host == StoreHost::Agent) store_.emplace(io, store_limits(spec), log_);
+}
+
+Result<void> Server::Impl::open(const JoinSpec& spec) {
+  if (spec.secret) {
+    auto tls = TlsContext::make(*spec.secret, spec.run_id);
+    if (!tls) return tls.error();
+    tls_ = *std::move(tls);
+  }
+  auto listener = rendezvous::Listener::open(io_, listen_spec(spec), arrivals(), log_);
+  if (!listener) return listener.error();
+  listener_ = *std::move(listener);
+  warn_of_strangers(spec);
+  state_ = open_round(round_spec(spec, listener_->port()), std::chrono::steady_clock::now());
+  if (spec.seat || spec.etcd) return stand(spec);
+  is_leading_ = true;
+  arm_timer();
+  return {};
+}
+
+std::optional<std::string> Server::Impl::roll_call() const {
+  if (!is_leading_ || state_.phase != RoundPhase::Joining) return std::nullopt;
+  const Time now = std::chrono::steady_clock::now();
+  const auto since = std::chrono::duration_cast<Milliseconds>(now - state_.opened);
+  return progress_text(roll(state_, now), since);
+}
+
+std::optional<JobFacts> Server::Impl::facts() const {
+  if (!is_leading_) return std::nullopt;
+  return facts_of(state_, std::chrono::steady_clock::now());
+}
+
+void Server::Impl::lines_taken(Peer peer, std::size_t cost) {
+  const std::size_t granted = desk_.taken(peer, cost);
+  if (granted > 0) perform(SendTo{peer, LinesTaken{granted}});
+}
+
+// Of several endpoints another takes over, unless the job is over.
+bool Server::Impl::host_ended() {
+  if (is_stepping_down_) return true;
+  if (!is_leading_) return false;
+  if (authority_ && !tells_the_end(state_))
+    perform(StepDown{});
+  else
+    handle(HostEnded{});
+  return true;
+}
+
+void Server::Impl::stop() {
+  is_stopped_ = true;
+  timer_.cancel();
+  pending_timer_.cancel();
+  if (listener_) listener_->stop();
+  for (const auto& [peer, connection] : connections_) connection->close();
+  connections_.clear();
+  turned_away_.close();
+  if (authority_) authority_->stop();
+  if (store_) store_->stop();
+}
+
+rendezvous::Listener::Handlers Server::Impl::arrivals() {
+  return {
+      .on_store =
+          [this](tcp::socket socket, std::string first_bytes) {
+            adopt_store(std::move(socket), std::move(first_bytes));
+          },
+      .on_control = [this](
+                        tcp::socket socket,
+                        const std::string& first_bytes) { adopt(std::move(socket), first_bytes); },
+      .keep_silent =
+          [this](const asio::ip::address& peer) { return store_ && store_->keeps_silent(peer); }};
+}
+
+void Server::Impl::warn_of_strangers(const JoinSpec& spec) const {
+  if (tls_ || spec.node_count == 1 || listen_spec(spec).loopback_only) return;
+  log_.warning("whoever reaches port " + std::to_string(port()) +
+               " can join this job and use its store; give all nodes the same --secret-file, or "
+               "use a network that you trust");
+}
+
+// Why the store is closed to a client from there; empty: it may use it. This host always may.
+std::string Server::Impl::store_objection(const tcp::socket& socket) const {
+  error_code ec;
+  const asio::ip::address peer = socket.remote_endpoint(ec).address();
+  if (ec) return "its connection has closed";
+  const std::string address = plain_address(peer);
+  const bool is_here = address == plain_address(socket.local_endpoint(ec).address()) && !ec;
+  if (is_here) return "";
+  if (addresses_.is_barred(address, std::chrono::steady_clock::now()))
+    return "the node at that address was lost, and its workers may still be running";
+  if (tls_ && !addresses_.has(address) && !asio::ip::make_address(address).is_loopback())
+    return "no node of this job has that address; a job with a secret serves only its nodes";
+  return "";
+}
+
+void Server::Impl::adopt_store(tcp::socket socket, std::string first_bytes) {
+  error_code ec;
+  if (!store_)
+    return complain(
+        "dropped a store client: this port is drun's rendezvous alone (--store=worker)");
+  const std::string objection = store_objection(socket);
+  if (objection.empty()) return store_->adopt(std::move(socket), std::move(first_bytes));
+  complain("dropped a store client from " + plain_address(socket.remote_endpoint(ec).address()) +
+           ": " + objection);
+}
+
+void Server::Impl::adopt(tcp::socket socket, const std::string& first_bytes) {
+  const bool is_tls = first_bytes.front() == kTlsFirstByte;
+  if (is_tls != (tls_ != nullptr))
+    return complain(turned_away_.add(std::move(socket), is_tls, state_.spec.endpoint));
+  error_code ec;
+  const std::string origin = origin_of(socket.remote_endpoint(ec).address());
+  const Peer peer = ++last_peer_;
+  auto session = tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Accepting) : nullptr;
+  const auto connection = std::make_shared<ControlConnection>(
+      std::move(socket), ControlConnection::Side::Accepting, kHelloFrameLimitBytes, peer,
+      static_cast<ControlConnection::Listener&>(*this), std::move(session));
+  connections_.emplace(peer, connection);
+  if (const auto gone = pending_.add(peer, origin, std::chrono::steady_clock::now()))
+    drop_stranger(*gone, "too many have not said hello");
+  arm_pending_timer();
+  connection->start(first_bytes);
+}
+
+void Server::Impl::drop_stranger(Peer peer, const std::string& reason) {
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return;
+  complain("dropped " + found->second->peer() + ": " + reason);
+  found->second->close();
+  connections_.erase(found);
+}
+
+void Server::Impl::complain(const std::string& text) {
+  if (log_limit_.allows(std::chrono::steady_clock::now()))
+    log_.warning(text + log_limit_.left_out());
+}
+
+// The first frame ends a stranger's time: the round says whether it becomes a member.
+void Server::Impl::on_frame(ControlConnection& connection, std::string_view frame) {
+  const Peer peer = connection.id();
+  Result<MemberMessage> message = decode_member_message(frame);
+  if (!message) {
+    connection.close();
+    return on_end(connection,
+                  {true, true, "broke the control protocol: " + message.error().message});
+  }
+  const bool is_new = pending_.contains(peer);
+  if (auto* lines = std::get_if<Lines>(&*message); lines != nullptr && !is_new && is_leading_) {
+    if (desk_.take(state_, peer, std::move(*lines))) return;
+    connection.close();
+    return on_end(connection, {true, true, "sent lines that it may not send"});
+  }
+  pending_.remove(peer);
+  const Hello* const hello = std::get_if<Hello>(&*message);
+  if (is_new && hello != nullptr) told_[peer] = hello->addresses;
+  if (const Ballot* ballot = std::get_if<Ballot>(&*message))
+    return take_ballot(connection, *ballot, is_new);
+  if (!is_leading_) return stand_by(connection, hello);
+  if (is_new) handle(PeerArrived{peer, connection.peer()});
+  if (authority_ && std::holds_alternative<Signalled>(*message))
+    handle(SuccessorKnown{authority_->has_successor()});
+  handle(PeerSaid{peer, *std::move(message)});
+}
+
+void Server::Impl::reply(Peer peer, const CoordinatorMessage& message) {
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return;
+  found->second->send(std::make_shared<const std::string>(encode(message)));
+}
+
+void Server::Impl::hang_up(Peer peer) {
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return;
+  found->second->finish();
+  forget(peer);
+}
+
+void Server::Impl::on_end(ControlConnection& connection, const ConnectionEnd& end) {
+  if (end.is_wrong_peer) complain("dropped " + connection.peer() + ": it " + end.reason);
+  const Peer peer = connection.id();
+  forget(peer);
+  if (is_leading_) handle(PeerLeft{peer, end.is_wrong_peer ? "it " + end.reason : end.reason});
+}
+
+void Server::Impl::forget(Peer peer) {
+  connections_.erase(peer);
+  voters_.erase(peer);
+  seekers_.leave(peer);
+  pending_.remove(peer);
+  addresses_.lose(peer, std::chrono::steady_clock::now() + spec_.kill_grace);
+  told_.erase(peer);
+  desk_.forget(peer);
+}
+
+void Server::Impl::admit(const ControlConnection& connection) {
+  std::vector<std::string> addresses;
+  const auto told = told_.extract(connection.id());
+  if (!told.empty()) {
+    for (const std::string& text : told.mapped()) addresses.push_back(plain_address(text));
+  }
+  addresses.push_back(connection.address());
+  addresses_.add(connection.id(), std::move(addresses));
+}
+
+// Emptying the store accepts what has arrived so far, which may be members: their events wait
+// until the turn is over.
+void Server::Impl::handle(RoundEvent event) {
+  events_.push_back(std::move(event));
+  if (!is_turning_) turn();
+}
+
+void Server::Impl::turn() {
+  is_turning_ = true;
+  while (!events_.empty() && !is_stopped_ && may_act()) {
+    const RoundEvent next = std::move(events_.front());
+    events_.pop_front();
+    for (const RoundAction& action : step(state_, next, std::chrono::steady_clock::now())) {
+      if (!must_wait(action)) std::visit([this](const auto& deed) { perform(deed); }, action);
+    }
+  }
+  is_turning_ = false;
+  if (!is_stopped_ && is_leading_) arm_timer();
+}
+
+void Server::Impl::perform(const SendTo& send) {
+  const auto found = connections_.find(send.peer);
+  if (found == connections_.end()) return;  // its end is already in the queue
+  if (std::holds_alternative<Welcome>(send.message)) {
+    found->second->set_frame_limit(kFrameLimitBytes);
+    admit(*found->second);
+  }
+  found->second->send(std::make_shared<const std::string>(encode(send.message)));
+}
+
+void Server::Impl::perform(const SendAll& send) {
+  const auto frame = std::make_shared<const std::string>(encode(send.message));
+  for (const Peer peer : send.peers) {
+    const auto found = connections_.find(peer);
+    if (found != connections_.end()) found->second->send(frame);
+  }
+}
+
+void Server::Impl::perform(const SendAnswer& send) {
+  if (last_answer_.message != send.answer) last_answer_ = {send.answer, SharedAnswer(*send.answer)};
+  for (const Asker& asker : send.askers) {
+    const auto found = connections_.find(asker.peer);
+    if (found == connections_.end()) continue;
+    ControlConnection& connection = *found->second;
+    // Answers are large, and a member can ask for any number: beyond this it gets a short one.
+    if (connection.queued_bytes() > kMostAnswerBytes) {
+      const bool is_census = std::holds_alternative<CensusTold>(*send.answer);
+      reply(asker.peer, busy_answer(is_census, asker.question));
+      continue;
+    }
+    connection.send(std::make_shared<const std::string>(last_answer_.frames->head(asker.question)),
+                    last_answer_.frames->body());
+  }
+}
+
+void Server::Impl::perform(const ClearStore&) {
+  if (!store_) return;
+  listener_->accept_waiting();
+  store_->clear();
+  listener_->close_silent();
+}
+
+void Server::Impl::perform(const RoundOver&) {
+  if (authority_) authority_->finish();
+  end();
+}
+
+void Server::Impl::end() {
+  asio::post(io_, [self = shared_from_this()] {
+    if (!self->is_stopped_ && self->on_finished_) std::exchange(self->on_finished_, nullptr)();
+  });
+}
+
+void Server::Impl::arm_timer() {
+  timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(RoundTick{}); });
+}
+
+void Server::Impl::arm_pending_timer() {
+  const std::optional<Time> wanted = pending_.next_expiry();
+  if (std::exchange(is_pending_timed_, wanted.has_value()) || !wanted) return;
+  pending_timer_.expires_at(*wanted);
+  pending_timer_.async_wait([self = shared_from_this()](const error_code& ec) {
+    if (ec || self->is_stopped_) return;
+    self->is_pending_timed_ = false;
+    const Time now = std::chrono::steady_clock::now();
+    while (const auto overdue = self->pending_.take_expired(now))
+      self->drop_stranger(*overdue, "it did not say hello");
+    self->arm_pending_timer();
+  });
+}
+
+Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const JoinSpec& spec, Log log,
+                                             std::function<void()> on_finished, OnLeader on_leader,
+                                             LineTaker* lines, OnTrouble on_trouble) {
+  auto impl = std::make_shared<Impl>(io, spec, std::move(log), std::move(on_finished),
+                                     std::move(on_leader), lines, std::move(on_trouble));
+  Result<void> opened = impl->open(spec);
+  if (!opened) return opened.error();
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() { stop(); }
+std::uint16_t Server::port() const { return impl_->port(); }
+std::optional<std::string> Server::roll_call() const { return impl_->roll_call(); }
+std::optional<JobFacts> Server::facts() const { return impl_->facts(); }
+void Server::lines_taken(std::uint64_t peer, std::size_t cost) { impl_->lines_taken(peer, cost); }
+bool Server::host_ended() { return impl_->host_ended(); }
+bool Server::is_leading() const { return impl_->is_leading(); }
+void Server::stop() { impl_->stop(); }
+
+}  // namespace drun::rendezvous
+
+// A coordinator's port where others may coordinate, too: it leads, or it says who does.
+
+namespace drun::rendezvous {
+namespace {
+
+constexpr std::size_t kMostVotersForSeat = 4;
+
+}  // namespace
+
+Result<void> Server::Impl::stand(const JoinSpec& spec) {
+  if (spec.etcd) {
+    auto candidacy = Candidacy::make(io_, spec, self(), log_, *this);
+    if (!candidacy) return candidacy.error();
+    authority_ = *std::move(candidacy);
+  } else {
+    Council::Listener& listener = *this;
+    authority_ = council_ = std::make_shared<Council>(io_, spec, tls_, log_, listener);
+  }
+  authority_->start();
+  return {};
+}
+
+void Server::Impl::take_ballot(ControlConnection& connection, const Ballot& ballot, bool is_new) {
+  if (is_new && council_) {
+    // Seats come back on new connections; whoever is left out does, too.
+    if (voters_.size() >= kMostVotersForSeat * spec_.seats.size()) hang_up(*voters_.begin());
+    voters_.insert(connection.id());
+  }
+  if (voters_.contains(connection.id())) return council_->hear(connection.id(), ballot);
+  complain("dropped " + connection.peer() + ": it asks for votes, but --rdzv-endpoint is one here");
+  reply(connection.id(), Refused{{ErrorCode::Refused,
+                                  "no list of endpoints was given there; "
+                                  "write the same list on all nodes"}});
+  hang_up(connection.id());
+}
+
+void Server::Impl::on_refusal(Caller caller, const Error& error) {
+  reply(caller, Refused{error});
+  hang_up(caller);
+}
+
+// Who asks while another leads, or nobody yet.
+void Server::Impl::stand_by(ControlConnection& connection, const Hello* hello) {
+  const Peer peer = connection.id();
+  if (hello == nullptr || seekers_.has(peer)) return hang_up(peer);
+  if (const auto error = objection(state_, *hello)) {
+    reply(peer, Refused{with_context(*error, state_.spec.endpoint + " refused this node")});
+    return hang_up(peer);
+  }
+  const auto answer = seekers_.ask({peer, connection.peer(), *hello});
+  if (answer) reply(peer, *answer);
+  if (!answer && hello->lost_term > 0) authority_->doubt();
+  if (!seekers_.has(peer)) hang_up(peer);
+}
+
+void Server::Impl::on_lead(std::uint64_t term, const RoundRecord& before) {
+  if (is_leading_) return;  // it tells the end of the job
+  state_ = tenure_.begin(round_spec(spec_, port()), term, before, std::chrono::steady_clock::now());
+  is_leading_ = true;
+  log_.write(before.rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
+             "this node coordinates the job from here on, at " + state_.spec.endpoint);
+  name_leader(self(), term);
+  for (Seekers::Asking& asking : seekers_.take_all()) {
+    handle(PeerArrived{asking.peer, asking.address});
+    handle(PeerSaid{asking.peer, std::move(asking.hello)});
+  }
+  arm_timer();
+}
+
+void Server::Impl::on_lead_lost(const std::string& reason) {
+  const Tenure::Loss loss = tenure_.lose(state_);
+  if (loss == Tenure::Loss::Over) return perform(RoundOver{});
+  if (loss == Tenure::Loss::Kept) return;
+  log_.error("this node does not coordinate the job any more: " + reason);
+  release_members();
+}
+
+// A port like the others from here on.
+void Server::Impl::release_members() {
+  is_leading_ = false;
+  events_.clear();
+  timer_.cancel();
+  std::vector<Peer> members;
+  for (const auto& [peer, connection] : connections_) {
+    if (!voters_.contains(peer) && !pending_.contains(peer)) members.push_back(peer);
+  }
+  for (const Peer peer : members) hang_up(peer);
+  if (store_) store_->clear();
+  state_ = open_round(round_spec(spec_, port()), std::chrono::steady_clock::now());
+}
+
+void Server::Impl::on_following(const Endpoint& leader, std::uint64_t term) {
+  if (is_leading_) return;
+  const Follow follow{leader.host, leader.port, term};
+  for (const Peer peer : seekers_.know(follow)) {
+    reply(peer, follow);
+    hang_up(peer);
+  }
+  log_.debug(to_string(leader) + " coordinates the job, term " + std::to_string(term));
+  name_leader(leader, term);
+}
+
+void Server::Impl::name_leader(const Endpoint& leader, std::uint64_t term) {
+  if (on_leader_) on_leader_(leader, term);
+}
+
+// What was held back until later leaders were sure to know of the round, and nothing before it.
+void Server::Impl::on_round_known(int rounds) {
+  const std::vector<RoundAction> held = tenure_.know(rounds);
+  if (held.empty()) return;
+  const bool was_turning = std::exchange(is_turning_, true);
+  for (const RoundAction& action : held)
+    std::visit([this](const auto& deed) { perform(deed); }, action);
+  if (!was_turning) turn();
+}
+
+bool Server::Impl::must_wait(const RoundAction& action) {
+  if (!authority_) return false;
+  const Tenure::Verdict verdict = tenure_.judge(state_, action);
+  if (verdict == Tenure::Verdict::Ask) authority_->want_round(record_of(state_));
+  return verdict != Tenure::Verdict::Do;
+}
+
+// What this agent coordinated goes on elsewhere.
+void Server::Impl::perform(const StepDown&) {
+  log_.info("this node does not coordinate the job any more: it leaves");
+  is_stepping_down_ = true;
+  release_members();
+  authority_->resign();
+}
+
+// Asked before each deed: this process may have stood still until its lead was over.
+bool Server::Impl::may_act() {
+  if (!authority_ || authority_->leads() || (is_leading_ && tells_the_end(state_))) return true;
+  events_.clear();
+  return false;
+}
+
+}  // namespace drun::rendezvous

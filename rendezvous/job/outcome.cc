@@ -1,0 +1,70 @@
+#include "rendezvous/job/outcome.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "rendezvous/base/result.h"
+
+namespace drun {
+namespace {
+
+constexpr int kHungCode = 123;  // no program's own: launcher/REPORT.md has the table
+
+std::string signal_words(int signal) {
+  const char* words = sigdescr_np(signal);
+  std::string text = words == nullptr ? "" : words;
+  if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a')
+    text[0] = static_cast<char>(text[0] + 32);
+  return text;
+}
+
+}  // namespace
+
+bool is_success(const ExitStatus& status) { return status == ExitStatus(Exited{0}); }
+
+int exit_code(const ExitStatus& status) {
+  return std::visit(Overloaded{
+                        [](const Exited& exited) { return exited.code; },
+                        [](const Killed& killed) { return 128 + killed.signal; },
+                        [](const NotStarted& not_started) {
+                          return not_started.error_number == ENOENT ? 127 : 126;
+                        },
+                        [](const Hung&) { return kHungCode; },
+                    },
+                    status);
+}
+
+std::string signal_name(int signal) {
+  if (const char* name = sigabbrev_np(signal); name != nullptr) return std::string("SIG") + name;
+  if (signal >= SIGRTMIN && signal <= SIGRTMAX)
+    return "SIGRTMIN+" + std::to_string(signal - SIGRTMIN);
+  return "signal " + std::to_string(signal);
+}
+
+std::string to_string(const ExitStatus& status) {
+  return std::visit(
+      Overloaded{
+          [](const Exited& exited) { return "exit code " + std::to_string(exited.code); },
+          [](const Killed& killed) {
+            const std::string words = signal_words(killed.signal);
+            return "signal " + std::to_string(killed.signal) + " (" + signal_name(killed.signal) +
+                   (words.empty() ? "" : ", " + words) + ")" +
+                   (killed.core_dumped ? ", core dumped" : "");
+          },
+          [](const NotStarted& not_started) {
+            return "not started: " + system_message(not_started.error_number);
+          },
+          [](const Hung& hung) { return "hung: " + hung.how; },
+      },
+      status);
+}
+
+Failure brief(Failure failure) {
+  failure.message.clear();
+  failure.traceback.clear();
+  failure.stderr_tail.clear();
+  return failure;
+}
+
+}  // namespace drun

@@ -1,0 +1,141 @@
+// core. What went wrong, as values that travel: how a worker ended, and the one record of a failure
+// that control messages, outcomes, reports and JSON all share.
+//
+// Units:   times are wall-clock (display only); strings are bounded by the wire (control_wire.h).
+// Owner:   values; copy freely.    Thread: any.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/base/result.h"
+
+namespace drun {
+
+using WallTime = std::chrono::time_point<std::chrono::system_clock, std::chrono::microseconds>;
+
+struct Exited {
+  int code = 0;
+  bool operator==(const Exited&) const = default;
+};
+struct Killed {
+  int signal = 0;
+  bool core_dumped = false;
+  bool operator==(const Killed&) const = default;
+};
+// The program could not be executed: nothing ran. `error_number` is execve's errno.
+struct NotStarted {
+  int error_number = 0;
+  bool operator==(const NotStarted&) const = default;
+};
+// It was stopped because it showed no sign of life: --hang-timeout. The program did not end by
+// itself.
+struct Hung {
+  std::string how;  // "no output and no CPU time for 60 s, last in all_reduce #812"
+  bool operator==(const Hung&) const = default;
+};
+using ExitStatus = std::variant<Exited, Killed, NotStarted, Hung>;
+
+bool is_success(const ExitStatus& status);
+
+// The code a shell would show: n, 128+n for a signal, 127 not found, 126 not executable; 123 hung.
+int exit_code(const ExitStatus& status);
+
+// "exit code 3", "signal 11 (SIGSEGV, segmentation fault), core dumped", "not started: no such file
+// or directory", "hung: no output and no CPU time for 60 s".
+std::string to_string(const ExitStatus& status);
+
+// "SIGTERM" for 15; "SIGRTMIN+2"; "signal 99" for what has no name.
+std::string signal_name(int signal);
+
+struct Failure {
+  int rank = 0;
+  int local_rank = 0;
+  int node_rank = 0;
+  int round = 0;  // TORCHELASTIC_RESTART_COUNT of the round it happened in
+  std::string role;
+  std::string host;
+  int pid = 0;
+  ExitStatus status;
+  WallTime time;               // for display: when the agent saw it, or the error file's own time
+  bool out_of_memory = false;  // the kernel's out-of-memory killer did it
+  std::string program;         // argv[0] of the worker
+  std::string error_file;      // path on its node; empty: none was written
+  std::string message;         // the error file's message; empty: none
+  std::string traceback;       // the error file's traceback; empty: none
+  std::vector<std::string> stderr_tail;  // at most 20 last lines
+  std::string stderr_file;               // path on its node when stderr was redirected or teed
+  bool operator==(const Failure&) const = default;
+};
+
+// Without what can be long: message, traceback, tail.
+Failure brief(Failure failure);
+
+}  // namespace drun
+
+// core. The outcome of a job: one value, the same on every node, from which report, JSON and exit
+// code follow.
+//
+// Owner:   a value; copy freely.   Thread: any.
+
+namespace drun {
+
+// Every worker of every node is known to have returned 0.
+struct Succeeded {
+  bool operator==(const Succeeded&) const = default;
+};
+// `failures.front()` is the root cause: the earliest by the coordinator's estimate, which is its
+// steady clock less the failure's age. Workers that drun killed are not listed.
+struct WorkersFailed {
+  std::vector<Failure> failures;
+  bool operator==(const WorkersFailed&) const = default;
+};
+// Somebody sent a termination signal to an agent.
+struct Interrupted {
+  int signal = 0;
+  std::optional<int> node_rank{};  // absent: it had none yet, in an elastic world
+  std::string host;
+  bool operator==(const Interrupted&) const = default;
+};
+// An agent went away in the middle: its connection closed, or it missed its heartbeats.
+// `is_coordinator`: it is the node that everyone had joined.
+struct NodeLost {
+  int node_rank = 0;
+  std::string host;
+  bool is_coordinator = false;
+  std::string reason;
+  bool operator==(const NodeLost&) const = default;
+};
+// The job never ran, or this node could not take part: usage, timeout, refusal, system.
+struct NotRun {
+  Error error;
+  bool operator==(const NotRun&) const = default;
+};
+using Ending = std::variant<Succeeded, WorkersFailed, Interrupted, NodeLost, NotRun>;
+
+// A node of an elastic world that the others go on without: --exclude-after.
+struct LeftOut {
+  int node_rank = 0;  // in its last world
+  std::string host;
+  int round = 0;  // that world's
+  std::string reason;
+  bool operator==(const LeftOut&) const = default;
+};
+
+struct Outcome {
+  Ending ending = Succeeded{};
+  std::string run_id{};
+  int node_count = 0;
+  int world_size = 0;
+  int restarts = 0;  // rounds that were begun again
+  int max_restarts = 0;
+  std::size_t failures_left_out = 0;      // beyond what the wire carries
+  std::chrono::milliseconds duration{0};  // from the first world to the end; 0: no world came to be
+  std::vector<LeftOut> left_out{};        // nodes, in order of time
+  bool operator==(const Outcome&) const = default;
+};
+
+}  // namespace drun

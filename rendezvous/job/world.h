@@ -1,0 +1,131 @@
+// core. A node's view of the world of one round, and its way into and out of environment variables:
+// written by agents and read by workers through this one file.
+//
+// Shape:   ranks of a node's workers are base_rank .. base_rank + local_world_size - 1, nodes in
+//          node-rank order, without gaps. O(1) bytes, whatever the number of nodes.
+// Owner:   values; copy freely.   Thread: any.
+// Source:  torchrun's worker environment; rendezvous/WIRE.md lists the differences.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/base/result.h"
+
+// core. Roles of one node's workers when they have several: several programs in one job.
+//
+// Shape:   shares are consecutive local ranks, in order. A list that is empty stands for one role,
+//          that of all workers (`role` beside it).
+// Owner:   values; copy freely.   Thread: any.
+
+namespace drun {
+
+// Of one node: with names of 256 bytes they fit into a Hello.
+inline constexpr std::size_t kMostRoleShares = 16;
+
+struct RoleShare {
+  std::string role{};
+  int workers = 1;
+  bool operator==(const RoleShare&) const = default;
+};
+
+// The same once the world is complete.
+struct RoleRanks {
+  std::string role{};
+  int workers = 1;
+  int base_rank = 0;   // ROLE_RANK of the first of them
+  int world_size = 1;  // ROLE_WORLD_SIZE
+  bool operator==(const RoleRanks&) const = default;
+};
+
+// The share that `local_rank` is in, and how many of its workers stand before it; null: there is
+// none.
+template <typename Share>
+const Share* share_at(const std::vector<Share>& shares, int local_rank, int& before) {
+  before = local_rank;
+  for (const Share& share : shares) {
+    if (before < share.workers) return &share;
+    before -= share.workers;
+  }
+  return nullptr;
+}
+
+// Whether they are together all of the node's workers.
+template <typename Share>
+bool is_whole(const std::vector<Share>& shares, int workers) {
+  for (const Share& share : shares) {
+    if (share.workers < 1 || share.workers > workers) return false;
+    workers -= share.workers;
+  }
+  return workers == 0 || shares.empty();
+}
+
+}  // namespace drun
+
+namespace drun {
+
+struct World {
+  std::string run_id;
+  int round = 0;     // worlds before this one: DRUN_ROUND
+  int restarts = 0;  // of them those that failed: TORCHELASTIC_RESTART_COUNT
+  int max_restarts = 0;
+  int node_rank = 0;  // GROUP_RANK
+  int node_count = 1;
+  int base_rank = 0;  // rank of this node's local rank 0
+  int local_world_size = 1;
+  int world_size = 1;
+  std::string role = "default";
+  int role_base_rank = 0;  // rank among the role's workers of this node's local rank 0
+  int role_world_size = 1;
+  std::vector<RoleRanks> roles{};  // several programs: instead of the three above
+  std::string master_addr;
+  std::uint16_t master_port = 0;
+  bool use_agent_store = true;
+  bool is_preflight = false;  // the machines are looked at; the program is not started yet
+  bool operator==(const World&) const = default;
+};
+
+using EnvironmentEntry = std::pair<std::string, std::string>;
+
+// Of one worker. Requires 0 <= local_rank < local_world_size.
+struct WorkerRole {
+  std::string name{};
+  int rank = 0;        // ROLE_RANK
+  int world_size = 1;  // ROLE_WORLD_SIZE
+  bool operator==(const WorkerRole&) const = default;
+};
+WorkerRole role_of(const World& world, int local_rank);
+
+// RANK, LOCAL_RANK, WORLD_SIZE, ... TORCHELASTIC_USE_AGENT_STORE of one worker (not the error file,
+// OMP or NCCL variables: those are the agent's, worker_env.h). Requires 0 <= local_rank <
+// local_world_size.
+std::vector<EnvironmentEntry> to_environment(const World& world, int local_rank);
+
+// What a worker knows of itself.
+struct WorkerIdentity {
+  World world;  // as much of it as the environment told; the rest at its defaults
+  int rank = 0;
+  int local_rank = 0;
+  bool operator==(const WorkerIdentity&) const = default;
+};
+
+using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
+
+// "" where it is not set.
+inline std::string text_of(const Lookup& lookup, std::string_view name) {
+  return lookup(name).value_or("");
+}
+
+// RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are required (as for torch's env://); all others
+// have the defaults of a program started by hand: LOCAL_RANK = RANK, LOCAL_WORLD_SIZE = WORLD_SIZE,
+// one node, no agent store. Errors: Usage, naming the variable, its value and what it should be.
+// Never throws.
+Result<WorkerIdentity> from_environment(const Lookup& lookup);
+
+}  // namespace drun

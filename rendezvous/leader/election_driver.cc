@@ -1,0 +1,160 @@
+#include "rendezvous/leader/election_driver.h"
+
+#include <utility>
+
+#include "rendezvous/base/random_instance.h"
+#include "rendezvous/job/join_spec.h"
+#include "rendezvous/protocol/control_wire.h"
+
+namespace drun::rendezvous {
+namespace {
+
+constexpr std::chrono::seconds kOpenLimit{5};
+
+}  // namespace
+
+SeatLink::SeatLink(asio::io_context& io, int seat, Endpoint endpoint,
+                   std::shared_ptr<const TlsContext> tls, Log log, Listener& listener,
+                   std::shared_ptr<LookupThreads> threads)
+    : seat_(seat),
+      endpoint_(std::move(endpoint)),
+      tls_(std::move(tls)),
+      log_(std::move(log)),
+      listener_(listener),
+      connector_(io, std::move(threads)),
+      open_timer_(io) {}
+
+void SeatLink::ask(const Ballot& ballot) {
+  if (is_open_) return send(ballot);
+  waiting_ = ballot;
+  if (connection_ || std::exchange(is_dialling_, true)) return;
+  connector_.start(endpoint_, Connector::OwnAddresses::Connect,
+                   [this](Result<asio::ip::tcp::socket> socket) { connected(std::move(socket)); });
+}
+
+void SeatLink::send(const Ballot& ballot) {
+  connection_->send(std::make_shared<const std::string>(encode(MemberMessage(ballot))));
+}
+
+void SeatLink::hang_up() {
+  waiting_.reset();
+  is_dialling_ = false;
+  connector_.cancel();
+  open_timer_.cancel();
+  if (connection_) connection_->close();
+  connection_.reset();
+  is_open_ = false;
+}
+
+void SeatLink::connected(Result<asio::ip::tcp::socket> socket) {
+  is_dialling_ = false;
+  if (!socket) return fail(socket.error().message);
+  has_voted_ = false;
+  connection_ = std::make_shared<ControlConnection>(
+      *std::move(socket), ControlConnection::Side::Connecting, kHelloFrameLimitBytes, 0,
+      static_cast<ControlConnection::Listener&>(*this),
+      tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Connecting) : nullptr);
+  open_timer_.set(std::chrono::steady_clock::now() + kOpenLimit,
+                  [this] { fail("it does not answer the connection"); });
+  connection_->start({});
+}
+
+void SeatLink::on_open(ControlConnection&) {
+  open_timer_.cancel();
+  listener_.on_seat_linked(seat_);
+  if (!connection_) return;  // hung up meanwhile
+  is_open_ = true;
+  if (const auto ballot = std::exchange(waiting_, std::nullopt)) send(*ballot);
+}
+
+void SeatLink::on_frame(ControlConnection&, std::string_view frame) {
+  const Result<CoordinatorMessage> message = decode_coordinator_message(frame);
+  if (const Vote* vote = message ? std::get_if<Vote>(&*message) : nullptr)
+    return has_voted_ = true, listener_.on_vote(seat_, *vote);
+  const Refused* refused = message ? std::get_if<Refused>(&*message) : nullptr;
+  if (refused != nullptr && log_limit_.allows(std::chrono::steady_clock::now()))
+    log_.warning(to_string(endpoint_) +
+                 " takes no part in the election of this job's coordinator: " +
+                 refused->error.message + log_limit_.left_out());
+  fail("it does not answer ballots");
+}
+
+void SeatLink::on_end(ControlConnection&, const ConnectionEnd& end) {
+  if (end.is_wrong_peer && log_limit_.allows(std::chrono::steady_clock::now()))
+    log_.warning(to_string(endpoint_) + " " + end.reason + log_limit_.left_out());
+  fail(end.reason);
+}
+
+void SeatLink::fail(const std::string& reason) {
+  log_.debug("no answer from " + to_string(endpoint_) + ": " + reason);
+  // The name may have another address by now.
+  if (!has_voted_) connector_.forget_address();
+  hang_up();
+  listener_.on_seat_failed(seat_);
+}
+
+}  // namespace drun::rendezvous
+
+namespace drun::rendezvous {
+namespace {
+
+ElectionSpec election_spec(const JoinSpec& spec) {
+  return {.run_id = spec.run_id,
+          .seats = to_string(spec.seats),
+          .seat = static_cast<int>(*spec.seat),
+          .seat_count = static_cast<int>(spec.seats.size()),
+          .instance = random_instance(),
+          .lease = election_lease(spec)};
+}
+
+}  // namespace
+
+Council::Council(asio::io_context& io, const JoinSpec& spec,
+                 const std::shared_ptr<const TlsContext>& tls, const Log& log, Listener& listener)
+    : timer_(io),
+      log_(log),
+      seats_(spec.seats),
+      listener_(&listener),
+      state_(open_election(election_spec(spec))) {
+  for (std::size_t seat = 0; seat < seats_.size(); ++seat) {
+    if (seat == *spec.seat)
+      links_.emplace_back();
+    else
+      links_.push_back(std::make_unique<SeatLink>(io, static_cast<int>(seat), seats_[seat], tls,
+                                                  log, static_cast<SeatLink::Listener&>(*this)));
+  }
+}
+
+void Council::stop() {
+  listener_ = nullptr;
+  timer_.cancel();
+  for (const auto& link : links_) {
+    if (link) link->hang_up();
+  }
+}
+
+bool Council::leads() {
+  const Time now = LeaseClock::now();
+  if (timer_.is_overdue(now)) handle(ElectionTick{});
+  return is_leading(state_, now);
+}
+
+void Council::handle(const ElectionEvent& event) {
+  if (listener_ == nullptr) return;
+  for (const ElectionAction& action : step(state_, event, LeaseClock::now())) {
+    if (listener_ == nullptr) return;
+    std::visit([this](const auto& deed) { perform(deed); }, action);
+  }
+  if (listener_ == nullptr) return;
+  timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(ElectionTick{}); });
+}
+
+void Council::perform(const RefuseBallot& refusal) {
+  listener_->on_refusal(refusal.caller, refusal.error);
+}
+
+void Council::perform(const Following& following) {
+  listener_->on_following(seats_[static_cast<std::size_t>(following.seat)], following.term);
+}
+
+}  // namespace drun::rendezvous

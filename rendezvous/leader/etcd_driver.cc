@@ -1,0 +1,131 @@
+#include "rendezvous/leader/etcd_driver.h"
+
+#include <utility>
+#include <variant>
+
+#include "rendezvous/base/random_instance.h"
+#include "rendezvous/job/join_spec.h"
+
+namespace drun::rendezvous {
+namespace {
+
+etcd::Keys keys_of(const JoinSpec& spec) {
+  const std::string job = spec.etcd->prefix + "/" + spec.run_id;
+  return {job + "/leader", job + "/state"};
+}
+
+etcd::CampaignSpec campaign_spec(const JoinSpec& spec, const Endpoint& own) {
+  return {.endpoint = own,
+          .instance = random_instance(),
+          .lease = etcd_lease(spec),
+          .keep = etcd_keep(spec),
+          .stands = spec.etcd->stands,
+          .endpoint_count = static_cast<int>(spec.etcd->endpoints.size()),
+          .agents = spec.node_count,
+          .place = to_string(spec.etcd->endpoints)};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Candidacy>> Candidacy::make(asio::io_context& io, const JoinSpec& spec,
+                                                   const Endpoint& own, const Log& log,
+                                                   Authority::Listener& listener) {
+  std::shared_ptr<etcd::HttpTls> tls;
+  if (spec.etcd->is_https) {
+    auto made = etcd::HttpTls::make(spec.etcd->files);
+    if (!made) return made.error();
+    tls = *std::move(made);
+  }
+  return std::shared_ptr<Candidacy>(new Candidacy(io, spec, own, tls, log, listener));
+}
+
+Candidacy::Candidacy(asio::io_context& io, const JoinSpec& spec, const Endpoint& own,
+                     const std::shared_ptr<etcd::HttpTls>& tls, const Log& log,
+                     Authority::Listener& listener)
+    : timer_(io),
+      log_(log),
+      gateway_(io, spec.etcd->endpoints, keys_of(spec), tls),
+      listener_(&listener),
+      state_(open_campaign(campaign_spec(spec, own), LeaseClock::now())) {}
+
+void Candidacy::stop() {
+  listener_ = nullptr;
+  if (is_finishing_) return;
+  is_closed_ = true;
+  timer_.cancel();
+  gateway_.close();
+}
+
+void Candidacy::finish() {
+  is_finishing_ = true;
+  handle(etcd::JobOver{});
+}
+
+void Candidacy::resign() {
+  is_resigning_ = true;
+  handle(etcd::Resign{});
+}
+
+bool Candidacy::leads() {
+  const etcd::Time now = LeaseClock::now();
+  if (timer_.is_overdue(now)) handle(etcd::CampaignTick{});
+  return is_leading(state_, now);
+}
+
+void Candidacy::handle(const etcd::CampaignEvent& event) {
+  if (is_closed_) return;
+  for (const etcd::CampaignAction& action : step(state_, event, LeaseClock::now()))
+    std::visit([this](const auto& deed) { perform(deed); }, action);
+  if (is_closed_) return;
+  timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(etcd::CampaignTick{}); });
+}
+
+void Candidacy::perform(const etcd::AskEtcd& ask) {
+  gateway_.ask(ask.call, ask.limit,
+               [self = shared_from_this(), number = ask.number](const auto& result) {
+                 if (const auto* failed = std::get_if<etcd::Failed>(&result))
+                   return self->handle(etcd::EtcdFailed{number, *failed});
+                 self->handle(etcd::EtcdAnswered{number, std::get<etcd::Answer>(result)});
+               });
+}
+
+void Candidacy::perform(const etcd::WatchLeader& watch) {
+  gateway_.watch(watch.from, [self = shared_from_this(), number = watch.number](const auto& news) {
+    if (const auto* failed = std::get_if<etcd::Failed>(&news))
+      return self->handle(etcd::WatchEnded{number, failed->reason});
+    self->handle(etcd::WatchReported{number, std::get<etcd::WatchMessage>(news)});
+  });
+}
+
+void Candidacy::perform(const etcd::Leading& leading) {
+  if (listener_ != nullptr) listener_->on_lead(leading.term, leading.record);
+}
+
+void Candidacy::perform(const etcd::LeadLost& lost) {
+  if (listener_ != nullptr) listener_->on_lead_lost(lost.reason);
+}
+
+void Candidacy::perform(const etcd::Following& following) {
+  if (listener_ != nullptr) listener_->on_following(following.endpoint, following.term);
+}
+
+void Candidacy::perform(const etcd::Vacant&) {
+  if (listener_ != nullptr) listener_->on_vacant();
+}
+
+void Candidacy::perform(const etcd::RecordKept& kept) {
+  if (listener_ != nullptr) listener_->on_round_known(kept.rounds);
+}
+
+void Candidacy::perform(const etcd::Trouble& trouble) {
+  if (listener_ != nullptr) listener_->on_trouble(trouble.reason);
+}
+
+void Candidacy::perform(const etcd::Closed&) {
+  is_closed_ = true;
+  timer_.cancel();
+  gateway_.close();
+  if (is_resigning_ && listener_ != nullptr) listener_->on_resigned();
+}
+
+}  // namespace drun::rendezvous

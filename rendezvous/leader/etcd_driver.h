@@ -1,0 +1,68 @@
+// edge. One agent's part in the election through etcd: the way to it, the clock; what to ask is
+// decided by etcd_election.h.
+//
+// Owner:   Server; shared with its own handlers. After stop nobody is called.
+// Thread:  the io_context's only.
+// Errors:  make: Usage, for certificates that cannot be used. Afterwards none.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "rendezvous/base/log.h"
+#include "rendezvous/job/join_spec.h"
+#include "rendezvous/leader/etcd_election.h"
+#include "rendezvous/leader/etcd_gateway.h"
+#include "rendezvous/leader/leader_election.h"
+#include "rendezvous/net/asio.h"
+#include "rendezvous/net/deadline_timer.h"
+
+namespace drun::rendezvous {
+
+class Candidacy final : public Authority, public std::enable_shared_from_this<Candidacy> {
+ public:
+  // `spec.etcd` is set. `own`: where others reach this agent.
+  static Result<std::shared_ptr<Candidacy>> make(asio::io_context& io, const JoinSpec& spec,
+                                                 const Endpoint& own, const Log& log,
+                                                 Authority::Listener& listener);
+
+  void start() override { handle(etcd::CampaignTick{}); }
+  void stop() override;
+  void want_round(const RoundRecord& record) override { handle(etcd::RecordWanted{record}); }
+  bool leads() override;
+  // Whoever else is in the job, unless with is_host=0; which of them are is not known here.
+  bool has_successor() const override { return is_leading(state_, LeaseClock::now()); }
+  void resign() override;
+  void doubt() override { handle(etcd::LeaderDoubted{}); }
+  // For half a second, if etcd does not answer.
+  void finish() override;
+
+ private:
+  Candidacy(asio::io_context& io, const JoinSpec& spec, const Endpoint& own,
+            const std::shared_ptr<etcd::HttpTls>& tls, const Log& log,
+            Authority::Listener& listener);
+  void handle(const etcd::CampaignEvent& event);
+  void perform(const etcd::AskEtcd& ask);
+  void perform(const etcd::WatchLeader& watch);
+  void perform(const etcd::StopWatching&) { gateway_.stop_watching(); }
+  void perform(const etcd::Leading& leading);
+  void perform(const etcd::LeadLost& lost);
+  void perform(const etcd::Following& following);
+  void perform(const etcd::Vacant&);
+  void perform(const etcd::RecordKept& kept);
+  void perform(const etcd::Trouble& trouble);
+  void perform(const etcd::CampaignLog& line) { log_.write(line.level, line.text); }
+  void perform(const etcd::Closed&);
+
+  LeaseTimer timer_;
+  const Log log_;
+  etcd::Gateway gateway_;
+  Authority::Listener* listener_;  // null after stop
+  bool is_finishing_ = false;
+  bool is_resigning_ = false;
+  bool is_closed_ = false;
+  etcd::CampaignState state_;
+};
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,40 @@
+// core. What the two keys of a job hold: who coordinates it, and what the next one has to know.
+//
+// Shape:   JSON, so that people can read it with etcdctl.
+// Limits:  kMostKept left-out nodes, the last ones; their names and reasons are cut.
+// Owner:   values.   Thread: any.
+// Errors:  nothing, if drun has not written it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/job/job_record.h"
+#include "rendezvous/net/endpoint.h"
+
+namespace drun::rendezvous::etcd {
+
+constexpr std::size_t kMostKept = 128;
+
+struct LeaderRecord {
+  Endpoint endpoint{};
+  std::uint64_t term = 0;
+  std::uint64_t instance = 0;  // of the agent
+  bool operator==(const LeaderRecord&) const = default;
+};
+
+struct StateRecord {
+  std::uint64_t term = 0;  // of who wrote it
+  RoundRecord rounds{};
+  bool operator==(const StateRecord&) const = default;
+};
+
+std::string text_of(const LeaderRecord& record);
+std::string text_of(const StateRecord& record);
+std::optional<LeaderRecord> leader_of(std::string_view text);
+std::optional<StateRecord> state_of(std::string_view text);
+
+}  // namespace drun::rendezvous::etcd

@@ -1,0 +1,67 @@
+// core. Members that ask a seat who leads, and those that wait there until it knows.
+//
+// Shape:   told at once where a leader is known that the member has not lost; the others stay until
+//          one is known, or this seat leads itself.
+// Limits:  kMostSeekers wait; more are turned away.
+// Owner:   a value, beside the connections it counts.   Thread: any, one at a time.
+// Errors:  none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/protocol/control_message.h"
+
+namespace drun::rendezvous {
+
+constexpr std::size_t kMostSeekers = 8192;
+
+class Seekers {
+ public:
+  using Peer = std::uint64_t;
+  struct Asking {
+    Peer peer = 0;
+    std::string address;
+    Hello hello;
+  };
+
+  // The answer, if there is one yet; without, it waits, unless there are too many.
+  std::optional<Follow> ask(Asking asking) {
+    if (leader_ && leader_->term > asking.hello.lost_term) return leader_;
+    if (waiting_.size() < kMostSeekers) waiting_.emplace(asking.peer, std::move(asking));
+    return std::nullopt;
+  }
+  bool has(Peer peer) const { return waiting_.contains(peer); }
+  void leave(Peer peer) { waiting_.erase(peer); }
+
+  // Who can be told then; they have left.
+  std::vector<Peer> know(Follow leader) {
+    std::vector<Peer> told;
+    for (const auto& [peer, asking] : waiting_) {
+      if (leader.term > asking.hello.lost_term) told.push_back(peer);
+    }
+    for (const Peer peer : told) waiting_.erase(peer);
+    leader_ = std::move(leader);
+    return told;
+  }
+  void forget_leader() { leader_.reset(); }
+
+  // This seat leads: all of them are its own.
+  std::vector<Asking> take_all() {
+    std::vector<Asking> all;
+    for (auto& [peer, asking] : waiting_) all.push_back(std::move(asking));
+    waiting_.clear();
+    return all;
+  }
+
+ private:
+  std::optional<Follow> leader_;
+  std::map<Peer, Asking> waiting_;
+};
+
+}  // namespace drun::rendezvous

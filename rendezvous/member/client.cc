@@ -1,0 +1,233 @@
+#include "rendezvous/member/client.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "rendezvous/base/random_instance.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/leader/coordinator_probe.h"
+#include "rendezvous/member/member.h"
+#include "rendezvous/net/connector.h"
+#include "rendezvous/net/deadline_timer.h"
+#include "rendezvous/net/tls_session.h"
+#include "rendezvous/protocol/control_connection.h"
+#include "rendezvous/protocol/control_wire.h"
+
+namespace drun::rendezvous {
+namespace {
+
+AgedFailure aged(SeenFailure seen, Time now) {
+  using std::chrono::microseconds;
+  const auto age = std::chrono::duration_cast<microseconds>(now - seen.seen);
+  return {std::move(seen.failure), std::max(age, microseconds(0))};
+}
+
+// The coordinator's own agent does not depend on what its name resolves to here.
+Endpoint dialled(const JoinSpec& spec) {
+  return spec.is_coordinator ? Endpoint{"localhost", spec.endpoint.port} : spec.endpoint;
+}
+
+}  // namespace
+
+class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
+                           private ControlConnection::Listener {
+ public:
+  Impl(asio::io_context& io, JoinSpec spec, std::string host, Log log, Client::Listener& listener,
+       Client::LineListener* lines)
+      : io_(io),
+        timer_(io),
+        connector_(io),
+        probe_(io),
+        log_(std::move(log)),
+        listener_(&listener),
+        lines_(lines),
+        state_(new_member({.join = std::move(spec),
+                           .host = std::move(host),
+                           .pid = static_cast<int>(::getpid()),
+                           .instance = random_instance()})) {}
+
+  void handle(const MemberEvent& event) {
+    if (listener_ == nullptr) return;
+    for (MemberAction& action : step(state_, event, std::chrono::steady_clock::now()))
+      std::visit([this](auto& deed) { perform(deed); }, action);
+    if (listener_ == nullptr) return;
+    timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(MemberTick{}); });
+  }
+
+  void start() {
+    const JoinSpec& join = state_.spec.join;
+    if (join.secret) {
+      auto tls = TlsContext::make(*join.secret, join.run_id);
+      if (!tls) return handle(OtherCoordinator{tls.error()});
+      tls_ = *std::move(tls);
+    }
+    handle(MemberStart{});
+    if (!join.is_coordinator || join.node_count == 1 || join.seat) return;
+    probe_.start(join.endpoint, hello_of(state_.spec), tls_,
+                 [this](const Error& error) { handle(OtherCoordinator{error}); });
+  }
+
+  void close() {
+    listener_ = nullptr;
+    lines_ = nullptr;
+    timer_.cancel();
+    connector_.cancel();
+    probe_.stop();
+    if (connection_) connection_->close();
+    connection_.reset();
+  }
+
+ private:
+  void perform(Connect&) {
+    connector_.start(
+        dialled(state_.spec.join), Connector::OwnAddresses::Connect,
+        [this](Result<asio::ip::tcp::socket> socket) { dialled_up(std::move(socket)); });
+  }
+  void perform(Say& said) {
+    if (connection_) connection_->send(std::make_shared<const std::string>(encode(said.message)));
+  }
+  void perform(Disconnect&) {
+    connector_.cancel();
+    if (connection_) connection_->finish();
+    drop_connection();
+  }
+  void perform(StartWorkers& start) {
+    probe_.stop();
+    deliver([world = std::move(start.world)](Client::Listener& to) { to.on_world(world); });
+  }
+  void perform(StopWorkers& stop) {
+    deliver([round = stop.round](Client::Listener& to) { to.on_stop(round); });
+  }
+  void perform(End& end) {
+    probe_.stop();
+    deliver([outcome = std::move(end.outcome)](Client::Listener& to) { to.on_outcome(outcome); });
+  }
+  void perform(LookAtWorkers& look) {
+    deliver([number = look.look](Client::Listener& to) { to.on_look(number); });
+  }
+  void perform(Told& told) {
+    deliver([told = std::move(told)](Client::Listener& to) {
+      to.on_told(told.question, told.evidence);
+    });
+  }
+  void perform(SummariseNode& wanted) {
+    deliver([number = wanted.census](Client::Listener& to) { to.on_census(number); });
+  }
+  void perform(CensusHeard& heard) {
+    deliver([heard = std::move(heard)](Client::Listener& to) {
+      to.on_census_told(heard.question, heard.census);
+    });
+  }
+  void perform(ShowHang& hang) {
+    deliver([found = std::move(hang.found)](Client::Listener& to) { to.on_hang(found); });
+  }
+  void perform(ShowLeftOut& left_out) {
+    deliver([node = std::move(left_out.node)](Client::Listener& to) { to.on_left_out(node); });
+  }
+  void perform(MemberLog& line) { log_.write(line.level, line.text); }
+
+  // In a turn of its own: whoever is called may call back.
+  template <typename Call>
+  void deliver(Call call) {
+    asio::post(io_, [self = shared_from_this(), call = std::move(call)] {
+      if (self->listener_ != nullptr) call(*self->listener_);
+    });
+  }
+
+  void dialled_up(Result<asio::ip::tcp::socket> socket) {
+    if (!socket)
+      return handle(
+          ConnectFailed{socket.error().message, socket.error().code == ErrorCode::Refused});
+    connection_ = std::make_shared<ControlConnection>(
+        *std::move(socket), ControlConnection::Side::Connecting, kFrameLimitBytes, 0,
+        static_cast<ControlConnection::Listener&>(*this),
+        tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Connecting) : nullptr);
+    connection_->start({});
+    handle(Connected{});
+  }
+
+  void on_frame(ControlConnection& connection, std::string_view frame) override {
+    Result<CoordinatorMessage> message = decode_coordinator_message(frame);
+    if (message) {
+      hear_of_lines(*message);
+      return handle(Heard{*std::move(message)});
+    }
+    connection.close();
+    on_end(connection, {true, true, "broke the control protocol: " + message.error().message});
+  }
+
+  void on_end(ControlConnection&, const ConnectionEnd& end) override {
+    drop_connection();
+    if (end.is_wrong_peer) return handle(WrongPeer{end.reason});
+    handle(ConnectionLost{end.reason, end.has_spoken});
+  }
+
+  void drop_connection() {
+    connection_.reset();
+    if (std::exchange(sends_lines_, false) && lines_ != nullptr) lines_->on_lines_lost();
+  }
+
+  void hear_of_lines(const CoordinatorMessage& message) {
+    if (lines_ == nullptr) return;
+    if (const auto* taken = std::get_if<LinesTaken>(&message); taken != nullptr && sends_lines_)
+      return lines_->on_lines_taken(taken->bytes);
+    const auto* welcome = std::get_if<Welcome>(&message);
+    if (welcome == nullptr || welcome->line_window_bytes == 0 || sends_lines_) return;
+    sends_lines_ = true;
+    lines_->on_lines_wanted(welcome->line_window_bytes, [this](const Lines& lines) {
+      if (connection_) connection_->send_bulk(std::make_shared<const std::string>(encode(lines)));
+    });
+  }
+
+  asio::io_context& io_;
+  DeadlineTimer timer_;
+  Connector connector_;
+  CoordinatorProbe probe_;
+  std::shared_ptr<ControlConnection> connection_;
+  std::shared_ptr<const TlsContext> tls_;  // null: no secret
+  const Log log_;
+  Client::Listener* listener_;   // null after close
+  Client::LineListener* lines_;  // null: none, or after close
+  bool sends_lines_ = false;
+  MemberState state_;
+};
+
+Client::Client(asio::io_context& io, JoinSpec spec, std::string host, Log log, Listener& listener,
+               LineListener* lines)
+    : impl_(std::make_shared<Impl>(io, std::move(spec), std::move(host), std::move(log), listener,
+                                   lines)) {}
+Client::~Client() { close(); }
+
+void Client::start() { impl_->start(); }
+void Client::report_failure(SeenFailure failure) {
+  impl_->handle(OwnFailure{aged(std::move(failure), std::chrono::steady_clock::now())});
+}
+void Client::report_success(int round) { impl_->handle(OwnSuccess{round}); }
+void Client::report_stopped(int round, std::vector<SeenFailure> failures, std::string unusable) {
+  const Time now = std::chrono::steady_clock::now();
+  OwnStopped stopped{.round = round, .unusable = std::move(unusable)};
+  for (SeenFailure& failure : failures) stopped.failures.push_back(aged(std::move(failure), now));
+  impl_->handle(stopped);
+}
+void Client::ask(std::uint64_t question) { impl_->handle(OwnQuestion{question}); }
+void Client::give_evidence(std::uint64_t look, Evidence evidence) {
+  impl_->handle(OwnEvidence{look, std::move(evidence)});
+}
+void Client::ask_census(std::uint64_t question) { impl_->handle(OwnCensusQuestion{question}); }
+void Client::give_summary(std::uint64_t census, const NodeSummary& summary) {
+  impl_->handle(OwnSummary{census, summary});
+}
+void Client::report_suspicion(int round, std::chrono::milliseconds settle,
+                              std::vector<Failure> suspects) {
+  impl_->handle(OwnSuspicion{round, settle, std::move(suspects)});
+}
+void Client::name_leader(const Endpoint& leader, std::uint64_t term) {
+  impl_->handle(LeaderNamed{leader, term});
+}
+void Client::name_trouble(const std::string& reason) { impl_->handle(LeaderUnknown{reason}); }
+void Client::interrupt(int signal) { impl_->handle(OwnSignal{signal}); }
+void Client::close() { impl_->close(); }
+
+}  // namespace drun::rendezvous

@@ -1,0 +1,239 @@
+#include "rendezvous/net/connector.h"
+
+#include <algorithm>
+#include <list>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace drun::rendezvous {
+namespace {
+
+using asio::ip::tcp;
+
+constexpr std::chrono::milliseconds kNextAddressAfter{250};
+constexpr std::chrono::seconds kLimit{10};
+constexpr std::size_t kMostAddresses = 16;
+using Clock = asio::steady_timer::clock_type;
+
+std::string lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+  }
+  return text;
+}
+
+// What needs no look-up; empty: a name.
+std::vector<tcp::endpoint> known_addresses(const Endpoint& endpoint) {
+  error_code ec;
+  const asio::ip::address address = asio::ip::make_address(endpoint.host, ec);
+  if (!ec) return {{address, endpoint.port}};
+  if (lower_case(endpoint.host) != "localhost") return {};
+  return {{asio::ip::address_v4::loopback(), endpoint.port},
+          {asio::ip::address_v6::loopback(), endpoint.port}};
+}
+
+}  // namespace
+
+class Connector::Attempt : public std::enable_shared_from_this<Connector::Attempt> {
+ public:
+  Attempt(asio::io_context& io, std::shared_ptr<LookupThreads> threads, OwnAddresses own,
+          Done on_done)
+      : io_(io),
+        own_(own),
+        resolver_(io, std::move(threads)),
+        next_timer_(io),
+        limit_timer_(io),
+        on_done_(std::move(on_done)) {}
+
+  // `known`: an address that the name had before, tried while the name is looked up again.
+  void start(const Endpoint& endpoint, const std::optional<tcp::endpoint>& known) {
+    port_ = endpoint.port;
+    arm_limit();
+    addresses_ = known_addresses(endpoint);
+    if (!addresses_.empty()) return begin();
+    is_looking_up_ = true;
+    resolver_.start(endpoint.host, [self = shared_from_this()](const Addresses& found) {
+      if (!self->is_over_) self->resolved(found);
+    });
+    if (!known) return;
+    addresses_.push_back(*known);
+    begin();
+  }
+
+  void cancel() {
+    is_over_ = true;
+    on_done_ = nullptr;
+    resolver_.cancel();
+    next_timer_.cancel();
+    limit_timer_.cancel();
+    error_code ignored;  // they are only being given up
+    for (tcp::socket& socket : sockets_) socket.close(ignored);
+  }
+
+ private:
+  void arm_limit() {
+    limit_timer_.expires_after(kLimit);
+    limit_timer_.async_wait([self = shared_from_this()](const error_code& ec) {
+      const bool is_late = !ec && self->limit_timer_.expiry() <= Clock::now();
+      if (!is_late || self->is_over_) return;
+      self->note(self->addresses_.empty() ? "its name was not resolved in time"
+                                          : "no answer within 10 s");
+      self->fail();
+    });
+  }
+
+  void resolved(const Addresses& found) {
+    is_looking_up_ = false;
+    const bool is_first = addresses_.empty();
+    if (!found) {
+      if (is_first || waiting_count_ == 0)
+        note("its name cannot be resolved (" + found.error().message + ")");
+      if (waiting_count_ == 0) fail();
+      return;
+    }
+    for (const asio::ip::address& address : *found) {
+      const tcp::endpoint each(address, port_);
+      const bool is_new = std::find(addresses_.begin(), addresses_.end(), each) == addresses_.end();
+      if (is_new && addresses_.size() < kMostAddresses) addresses_.push_back(each);
+    }
+    if (is_first) {
+      arm_limit();  // the time for a connection does not include the lookup
+      return begin();
+    }
+    if (waiting_count_ == 0 && next_ == addresses_.size()) return fail();
+    if (waiting_count_ == 0) return try_next();
+    arm_next();
+  }
+
+  void begin() {
+    const bool is_own = own_ == OwnAddresses::Refuse &&
+                        std::any_of(addresses_.begin(), addresses_.end(),
+                                    [this](const tcp::endpoint& each) { return is_ours(each); });
+    if (!is_own) return try_next();
+    asio::post(io_, [self = shared_from_this()] {
+      if (!self->is_over_) self->finish(Error{ErrorCode::Closed, "it is this host"});
+    });
+  }
+
+  // Only addresses of this host can be bound.
+  bool is_ours(const tcp::endpoint& address) {
+    tcp::socket socket(io_);
+    error_code ec;
+    socket.open(address.protocol(), ec);
+    if (!ec) socket.bind({address.address(), 0}, ec);
+    return !ec;
+  }
+
+  void try_next() {
+    if (next_ == addresses_.size()) return;
+    const tcp::endpoint address = addresses_[next_++];
+    ++waiting_count_;
+    tcp::socket& socket = sockets_.emplace_back(io_);
+    error_code ec;
+    socket.open(address.protocol(), ec);
+    if (ec) {  // no IPv6 here, or no descriptors left
+      asio::post(io_, [self = shared_from_this(), address, ec] { self->failed(address, ec); });
+      return;
+    }
+    close_on_exec(socket);
+    socket.async_connect(
+        address, [self = shared_from_this(), address, &socket](const error_code& connect_ec) {
+          if (self->is_over_) return;
+          if (connect_ec) return self->failed(address, connect_ec);
+          if (is_own_echo(socket)) {
+            error_code ignored;
+            socket.close(ignored);
+            return self->failed(address, asio::error::connection_refused);
+          }
+          self->succeed(socket);
+        });
+    arm_next();
+  }
+
+  void arm_next() {
+    if (next_ == addresses_.size()) return;
+    next_timer_.expires_after(kNextAddressAfter);
+    next_timer_.async_wait([self = shared_from_this()](const error_code& timer_ec) {
+      if (!timer_ec && !self->is_over_) self->try_next();
+    });
+  }
+
+  void failed(const tcp::endpoint& address, const error_code& ec) {
+    if (is_over_) return;
+    --waiting_count_;
+    is_refused_ = is_refused_ && ec == asio::error::connection_refused;
+    note(system_message(ec.value()) + " (" + address.address().to_string() + ")");
+    if (next_ < addresses_.size()) return try_next();
+    if (waiting_count_ == 0 && !is_looking_up_) fail();
+  }
+
+  // With nobody listening, TCP may connect a loopback socket to itself, when the port is one that
+  // the system hands out: then it is as if refused.
+  static bool is_own_echo(const tcp::socket& socket) {
+    error_code ec;
+    const tcp::endpoint local = socket.local_endpoint(ec);
+    return !ec && local == socket.remote_endpoint(ec);
+  }
+
+  void succeed(tcp::socket& socket) {
+    tcp::socket winner = std::move(socket);
+    finish(std::move(winner));
+  }
+  void fail() {
+    const bool is_refused = is_refused_ && waiting_count_ == 0 && !addresses_.empty();
+    finish(Error{is_refused ? ErrorCode::Refused : ErrorCode::Unreachable, trouble_});
+  }
+
+  void finish(Result<tcp::socket> result) {
+    Done on_done = std::exchange(on_done_, nullptr);
+    cancel();
+    if (on_done) on_done(std::move(result));
+  }
+
+  void note(const std::string& trouble) {
+    if (!trouble_.empty()) trouble_ += ", ";
+    trouble_ += trouble;
+  }
+
+  asio::io_context& io_;
+  const OwnAddresses own_;
+  Resolver resolver_;
+  asio::steady_timer next_timer_;
+  asio::steady_timer limit_timer_;
+  Done on_done_;
+  std::uint16_t port_ = 0;
+  bool is_looking_up_ = false;
+  std::vector<tcp::endpoint> addresses_;
+  std::list<tcp::socket> sockets_;  // handlers refer to theirs
+  std::size_t next_ = 0;
+  std::size_t waiting_count_ = 0;
+  std::string trouble_;
+  bool is_refused_ = true;  // so far, by all
+  bool is_over_ = false;
+};
+
+Connector::Connector(asio::io_context& io, std::shared_ptr<LookupThreads> threads)
+    : io_(io), threads_(threads ? std::move(threads) : LookupThreads::of_process()) {}
+Connector::~Connector() { cancel(); }
+
+void Connector::start(const Endpoint& endpoint, OwnAddresses own, Done on_done) {
+  cancel();
+  if (known_for_ != endpoint) forget_address();
+  known_for_ = endpoint;
+  const auto done = [this, on_done = std::move(on_done)](Result<tcp::socket> socket) {
+    error_code ec;
+    if (socket) known_ = socket->remote_endpoint(ec);
+    if (!socket || ec) known_.reset();
+    on_done(std::move(socket));  // may destroy this
+  };
+  attempt_ = std::make_shared<Attempt>(io_, threads_, own, done);
+  attempt_->start(endpoint, own == OwnAddresses::Connect ? known_ : std::nullopt);
+}
+
+void Connector::cancel() {
+  if (attempt_) attempt_->cancel();
+  attempt_.reset();
+}
+
+}  // namespace drun::rendezvous

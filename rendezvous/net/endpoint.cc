@@ -1,0 +1,72 @@
+#include "rendezvous/net/endpoint.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace drun {
+namespace {
+
+Error bad(std::string_view text, std::string_view reason) {
+  return Error{ErrorCode::Usage, "endpoint \"" + std::string(text) + "\": " + std::string(reason) +
+                                     "; write HOST, HOST:PORT or [IPv6]:PORT"};
+}
+
+bool is_host_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '-' || c == '_' || c == ':' || c == '%';
+}
+
+bool is_ipv6_address(std::string_view text) {
+  in6_addr address;
+  return inet_pton(AF_INET6, std::string(text).c_str(), &address) == 1;
+}
+
+}  // namespace
+
+std::string to_string(const Endpoint& endpoint) {
+  const bool is_v6 = endpoint.host.find(':') != std::string::npos;
+  const std::string host = is_v6 ? "[" + endpoint.host + "]" : endpoint.host;
+  return host + ":" + std::to_string(endpoint.port);
+}
+
+std::string to_string(const std::vector<Endpoint>& endpoints) {
+  std::string text;
+  for (const Endpoint& endpoint : endpoints)
+    text += (text.empty() ? "" : ",") + to_string(endpoint);
+  return text;
+}
+
+Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_port) {
+  std::string_view host = text;
+  std::string_view port;
+  bool has_port = false;
+  if (text.starts_with('[')) {
+    const std::size_t end = text.find(']');
+    if (end == text.npos) return bad(text, "no closing bracket");
+    host = text.substr(1, end - 1);
+    const std::string_view rest = text.substr(end + 1);
+    if (!rest.empty() && !rest.starts_with(':'))
+      return bad(text, "something other than :PORT after the bracket");
+    has_port = !rest.empty();
+    if (has_port) port = rest.substr(1);
+  } else if (const std::size_t colon = text.rfind(':');
+             colon != text.npos && !is_ipv6_address(text)) {
+    host = text.substr(0, colon);
+    port = text.substr(colon + 1);
+    has_port = true;
+  }
+  if (host.empty()) return bad(text, "the host is empty");
+  if (!std::all_of(host.begin(), host.end(), is_host_character))
+    return bad(text, "not a host name or address");
+  if (!has_port) return Endpoint{.host = std::string(host), .port = default_port};
+  unsigned number = 0;
+  const auto [end, ec] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (port.empty() || ec != std::errc() || end != port.data() + port.size() || number > 65535) {
+    return bad(text, "\"" + std::string(port) + "\" is not a port (0 to 65535)");
+  }
+  return Endpoint{.host = std::string(host), .port = static_cast<std::uint16_t>(number)};
+}
+
+}  // namespace drun

@@ -1,0 +1,107 @@
+// edge. The one port of a coordinator: accepts connections, looks at their first byte and hands
+// them to who speaks that protocol.
+//
+//   accepted -> silent -- first byte --> 0x00, 0x01..0x0c   on_store
+//                  |                     'd', 0x16           on_control ("drun...", or TLS)
+//                  |                     else                closed, one line in the log
+//                  +-- 30 s, or too many silent --> closed (or on_store, see keep_silent)
+//
+// Limits:  most_silent, and at most half of the descriptors this process may have: so many
+//          never keep the others out. Which is closed when there are more: pending_connections.h.
+// Owner:   whoever serves the port; `stop` or destruction closes the sockets that listen and all
+//          that are still silent. Handlers may destroy nothing of the Listener, but may call stop.
+// Thread:  the io_context's only. Handlers are called from within it, once per connection.
+// Errors:  open: System "cannot listen on port 29500: address already in use; ...". After that
+//          nothing ends a Listener but stop: out of descriptors, it pauses and says so.
+// Units:   sockets handed over are non-blocking, close-on-exec and TCP_NODELAY.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/asio.h"
+
+namespace drun::rendezvous {
+
+struct ListenSpec {
+  std::uint16_t port = 0;  // 0: any free one
+  // Only 127.0.0.1 and ::1 (where there is one), same port; otherwise every address of the host,
+  // IPv6 and IPv4.
+  bool loopback_only = false;
+  // With loopback_only: one more loopback address, as a literal ("127.0.0.5"). Empty: none.
+  std::string loopback_host{};
+  std::chrono::milliseconds first_byte_timeout{std::chrono::seconds(30)};
+  // Beyond this many silent connections one is treated as if its time were up.
+  std::size_t most_silent = 16384;
+};
+
+class Listener {
+ public:
+  struct Handlers {
+    // `first_bytes` is all that was read so far, never empty (but see keep_silent).
+    std::function<void(asio::ip::tcp::socket, std::string first_bytes)> on_store;
+    std::function<void(asio::ip::tcp::socket, std::string first_bytes)> on_control;
+    // Asked when a silent connection's time is up: true hands it to on_store with empty
+    // first_bytes instead of closing it (torch 1.13 opens a second connection that never speaks
+    // unless keys are watched). Absent: close.
+    std::function<bool(const asio::ip::address& peer)> keep_silent;
+  };
+
+  static Result<std::unique_ptr<Listener>> open(asio::io_context& io, const ListenSpec& spec,
+                                                Handlers handlers, Log log);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  std::uint16_t port() const;
+  std::size_t silent_count() const;
+
+  // Accepts connections and hands over those whose first bytes have arrived, without waiting for a
+  // turn of the loop. Called before a StoreService is cleared, so that the clear covers them.
+  void accept_waiting();
+
+  // Closes every connection that has not sent a byte yet. Called after the store is cleared: bytes
+  // that a dead worker sent in an earlier round and TCP still retransmits must not reach the new
+  // round's store. A live client connects again.
+  void close_silent();
+
+  // Idempotent. No handler is called after it.
+  void stop();
+
+ private:
+  class Impl;
+  explicit Listener(std::shared_ptr<Impl> impl);
+
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace drun::rendezvous
+
+// edge. Opens the sockets that a ListenSpec asks for: all on one port.
+// Owner:   the caller; each socket is closed with its UniqueFd.   Thread: any.
+// Errors:  System (port taken, not allowed), Usage (a loopback_host that is none), naming port and
+//          remedy.
+
+namespace drun::rendezvous {
+
+// Listening, non-blocking; what it accepts has TCP_NODELAY.
+struct ListenSocket {
+  UniqueFd fd;
+  bool is_v6 = false;
+};
+struct ListenSockets {
+  std::vector<ListenSocket> sockets;
+  std::uint16_t port = 0;
+};
+
+Result<ListenSockets> open_listen_sockets(const ListenSpec& spec);
+
+}  // namespace drun::rendezvous

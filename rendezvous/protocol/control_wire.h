@@ -1,0 +1,60 @@
+// core. Control messages to bytes and back. The protocol's page: rendezvous/WIRE.md.
+//
+// Shape:   a frame is u32 length, u8 kind, fields; frame_reader.h cuts streams into frames.
+// Limits:  every field, list and frame has one; what a frame claims is not allocated, only what has
+//          arrived. Texts that are too long are cut by the sender; failures beyond the budget are
+//          counted (rendezvous/protocol/failure_list.h), so that encode always makes a legal frame.
+// Errors:  decode: Refused, saying which message is wrong. Never throws.
+// Thread:  any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/base/result.h"
+#include "rendezvous/protocol/control_message.h"
+
+namespace drun::rendezvous {
+
+// A Hello fits into the first; a member is not given more before it is accepted.
+constexpr std::size_t kHelloFrameLimitBytes = std::size_t{16} << 10;
+constexpr std::size_t kFrameLimitBytes = std::size_t{512} << 10;
+// What the failures of one Stopped or Finish may take together, beyond the first, which always
+// fits.
+constexpr std::size_t kFailuresBudgetBytes = std::size_t{64} << 10;
+
+// Of one HangSuspected: groups, and ranges and pids of all groups together. An agent with more
+// suspects sends several.
+constexpr std::size_t kMostSuspectGroups = 64;
+constexpr std::size_t kMostSuspectRanges = 8192;
+constexpr std::size_t kMostSuspectPids = 16384;
+
+// Whole frames, length included.
+std::string encode(const MemberMessage& message);
+std::string encode(const CoordinatorMessage& message);
+
+// A StacksTold or CensusTold for many: encoded once, and only the frame's head differs between
+// those who asked. The frame is head and body.
+class SharedAnswer {
+ public:
+  using Bytes = std::shared_ptr<const std::string>;
+  explicit SharedAnswer(const CoordinatorMessage& answer);
+  std::string head(std::uint64_t question) const;
+  const Bytes& body() const { return body_; }
+
+ private:
+  std::string head_;
+  Bytes body_;
+};
+
+// `frame`: kind and fields, without the length.
+Result<MemberMessage> decode_member_message(std::string_view frame);
+Result<CoordinatorMessage> decode_coordinator_message(std::string_view frame);
+
+// Bytes one failure takes in a message: what budgets are counted in.
+std::size_t wire_size_bytes(const Failure& failure);
+
+}  // namespace drun::rendezvous

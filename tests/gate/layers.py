@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Fails where an #include points back up: a source includes its own folder and those that LAYERS lists before
+it. A folder that is not listed, and a listed one without sources, are failures, too."""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# From the bottom to the top. worker_lib is linked into users' programs: of the rest of drun it includes
+# only FOR_WORKERS.
+LAYERS = """
+worker_lib/include/drun
+rendezvous/base rendezvous/net rendezvous/job rendezvous/protocol rendezvous/store rendezvous/leader
+rendezvous/coordinator rendezvous/member
+worker_lib/base worker_lib/math worker_lib/algorithms worker_lib/shm worker_lib/gloo worker_lib/nccl
+worker_lib/mpi worker_lib/node worker_lib/store worker_lib/start worker_lib/core worker_lib/tools/perf
+worker_lib/tools/probe worker_lib/examples
+agent agent/process agent/output agent/stacks agent/nccl_ras agent/hang agent/status agent/http
+agent/supervise
+launcher/base launcher/engines launcher/facts launcher/placement launcher/cli launcher/report
+launcher/plan launcher/remote launcher/commands launcher
+""".split()
+PARTS = ("rendezvous", "agent", "launcher", "worker_lib")
+FOR_WORKERS = ("rendezvous/base", "rendezvous/net", "rendezvous/job", "rendezvous/store")
+
+
+def folder_of(include):
+    if include.startswith("drun/"):
+        return "worker_lib/include/drun"
+    folder = str(pathlib.PurePath(include).parent)
+    return folder if folder.split("/")[0] in PARTS else None
+
+
+def main():
+    rank = {folder: place for place, folder in enumerate(LAYERS)}
+    faults = []
+    seen = set()
+    for part in PARTS:
+        for path in sorted((ROOT / part).rglob("*")):
+            if path.suffix not in (".h", ".cc", ".cu"):
+                continue
+            name = path.relative_to(ROOT)
+            folder = str(name.parent)
+            seen.add(folder)
+            if folder not in rank:
+                faults.append(f"{name}: the folder {folder} is not in the list of layers")
+                continue
+            for include in re.findall(r'^\s*#include "([^"]+)"', path.read_text(), re.M):
+                below = folder_of(include)
+                if below is None:
+                    continue
+                if below not in rank or rank[below] > rank[folder]:
+                    faults.append(f"{name} includes {include}, which is above {folder}")
+                elif part == "worker_lib" and below.startswith("rendezvous") and below not in FOR_WORKERS:
+                    faults.append(f"{name} includes {include}, which is not for workers")
+    faults += [f"{folder} is in the list of layers and has no sources" for folder in LAYERS if folder not in seen]
+    print("\n".join(faults) or f"{len(seen)} folders, no include points back up")
+    return 1 if faults or not seen else 0
+
+
+sys.exit(main())

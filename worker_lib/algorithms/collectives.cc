@@ -1,0 +1,279 @@
+#include "worker_lib/algorithms/collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "worker_lib/algorithms/exchange.h"
+#include "worker_lib/algorithms/pipelines.h"
+#include "worker_lib/base/solo_backend.h"
+#include "worker_lib/math/reduce.h"
+
+namespace drun::worker {
+namespace {
+
+using Handle = Exchange::Handle;
+using Handles = std::vector<Handle>;
+
+// Up to here (all ranks' data together) fewer rounds count for more than busy connections: measured
+// with Gloo over loopback.
+constexpr std::size_t kSmallBytes = 256 * 1024;
+
+void wait_all(Exchange& mesh, const Handles& handles) {
+  for (const Handle handle : handles) mesh.wait(handle);
+}
+
+void copy(void* to, const void* from, std::size_t size_bytes) {
+  if (size_bytes > 0 && to != from) std::memcpy(to, from, size_bytes);
+}
+
+const char* at(const void* data, std::size_t offset) {
+  return static_cast<const char*>(data) + offset;
+}
+char* at(void* data, std::size_t offset) { return static_cast<char*>(data) + offset; }
+
+// In round k each rank tells the one 2^k further on; then everybody has heard of everybody.
+void barrier(Exchange& mesh) {
+  char told = 0;
+  char heard = 0;
+  for (int distance = 1; distance < mesh.size(); distance *= 2) {
+    const Handle in = mesh.recv(mesh.rank_after(mesh.rank(), -distance), &heard, sizeof heard);
+    const Handle out = mesh.send(mesh.rank_after(mesh.rank(), distance), &told, sizeof told);
+    mesh.wait(in);
+    mesh.wait(out);
+  }
+}
+
+// The tree with `root` as its rank 0.
+TreePlace place_under(const Exchange& mesh, int root) {
+  TreePlace place = place_in_tree(mesh.rank_after(mesh.rank(), -root), mesh.size());
+  if (place.parent) place.parent = mesh.rank_after(*place.parent, root);
+  for (int& child : place.children) child = mesh.rank_after(child, root);
+  return place;
+}
+
+// The largest subtrees first: they have the longest way.
+void send_down(Exchange& mesh, const TreePlace& place, const void* data, std::size_t size_bytes) {
+  Handles sent;
+  for (auto child = place.children.rbegin(); child != place.children.rend(); ++child) {
+    sent.push_back(mesh.send(*child, data, size_bytes));
+  }
+  wait_all(mesh, sent);
+}
+
+void tree_broadcast(Exchange& mesh, void* data, std::size_t size_bytes, int root) {
+  const TreePlace place = place_under(mesh, root);
+  if (place.parent) mesh.wait(mesh.recv(*place.parent, data, size_bytes));
+  send_down(mesh, place, data, size_bytes);
+}
+
+// What this rank and those below it have together, always added in the same order. On the root it
+// lands in `output`; other ranks with children need memory for it, leaves send their input.
+void tree_reduce(Exchange& mesh, const TreePlace& place, const ConstElements& input, void* output,
+                 ReduceOp op) {
+  const std::size_t bytes = input.count * size_bytes(input.type);
+  const ReduceFunction reduce = reduce_function(input.type, op);
+  const std::size_t children = place.children.size();
+  std::vector<char> inboxes(children * bytes);
+  std::vector<char> sum(output == nullptr && children > 0 ? bytes : 0);
+  if (output == nullptr) output = sum.data();
+  Handles arriving;
+  for (std::size_t i = 0; i < children; ++i) {
+    arriving.push_back(mesh.recv(place.children[i], &inboxes[i * bytes], bytes));
+  }
+  const void* so_far = input.data;
+  for (std::size_t i = 0; i < children; ++i) {
+    mesh.wait(arriving[i]);
+    reduce(output, so_far, &inboxes[i * bytes], input.count);
+    so_far = output;
+  }
+  if (place.parent) mesh.wait(mesh.send(*place.parent, so_far, bytes));
+}
+
+void broadcast(Exchange& mesh, const Call& call) {
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  // Of two ranks, one sends all at once: pieces would only cost handshakes.
+  if (bytes <= kSmallBytes || mesh.size() == 2) {
+    tree_broadcast(mesh, call.output, bytes, call.root);
+  } else {
+    chain_broadcast(mesh, call.output, bytes, call.root);
+  }
+}
+
+// Of all_reduce and reduce.
+void finish_average(const Call& call, std::size_t count, int size) {
+  if (call.op == ReduceOp::Avg) divide(call.output, call.type, count, size);
+}
+
+void all_reduce(Exchange& mesh, const Call& call) {
+  const Elements data(call.output, call.count, call.type);
+  const std::size_t bytes = data.count * size_bytes(data.type);
+  if (bytes <= kSmallBytes) {
+    const TreePlace place = place_under(mesh, 0);
+    tree_reduce(mesh, place, data, data.data, call.op);
+    if (place.parent) mesh.wait(mesh.recv(*place.parent, data.data, bytes));
+    send_down(mesh, place, data.data, bytes);
+  } else {
+    ring_all_reduce(mesh, data, call.op);
+  }
+  finish_average(call, call.count, mesh.size());
+}
+
+void reduce(Exchange& mesh, const Call& call) {
+  const ConstElements input(call.input, call.count, call.type);
+  const bool is_root = mesh.rank() == call.root;
+  void* const output = is_root ? call.output : nullptr;
+  if (call.count * size_bytes(call.type) <= kSmallBytes) {
+    tree_reduce(mesh, place_under(mesh, call.root), input, output, call.op);
+  } else {
+    chain_reduce(mesh, input, output, call.op, call.root);
+  }
+  if (is_root) finish_average(call, call.count, mesh.size());
+}
+
+Parts parts_of(const Exchange& mesh, const Call& call, const std::size_t* counts) {
+  return Parts(counts, call.count, size_bytes(call.type), mesh.size());
+}
+
+void gather(Exchange& mesh, const Call& call) {
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  if (mesh.rank() != call.root) return mesh.wait(mesh.send(call.root, call.input, bytes));
+  const Parts parts = parts_of(mesh, call, call.counts_out);
+  Handles arriving;
+  for (int step = 1; step < mesh.size(); ++step) {
+    const int from = mesh.rank_after(call.root, step);
+    arriving.push_back(
+        mesh.recv(from, at(call.output, parts.offset(from)), parts.size_bytes(from)));
+  }
+  copy(at(call.output, parts.offset(call.root)), call.input, bytes);
+  wait_all(mesh, arriving);
+}
+
+void scatter(Exchange& mesh, const Call& call) {
+  const std::size_t bytes = call.count * size_bytes(call.type);
+  if (mesh.rank() != call.root) return mesh.wait(mesh.recv(call.root, call.output, bytes));
+  const Parts parts = parts_of(mesh, call, call.counts_in);
+  Handles leaving;
+  for (int step = 1; step < mesh.size(); ++step) {
+    const int to = mesh.rank_after(call.root, step);
+    leaving.push_back(mesh.send(to, at(call.input, parts.offset(to)), parts.size_bytes(to)));
+  }
+  copy(call.output, at(call.input, parts.offset(call.root)), bytes);
+  wait_all(mesh, leaving);
+}
+
+// Bruck, Ho, Kipnis, Upfal, Weathersby (1997): in round k a rank gets from the one 2^k further on
+// what that one has, which lies in the order rank, rank + 1, ... until the end.
+void bruck_all_gather(Exchange& mesh, const void* input, void* output, std::size_t part_bytes) {
+  const auto size = static_cast<std::size_t>(mesh.size());
+  std::vector<char> all(size * part_bytes);
+  copy(all.data(), input, part_bytes);
+  for (std::size_t have = 1; have < size; have *= 2) {
+    const std::size_t bytes = std::min(have, size - have) * part_bytes;
+    const int distance = static_cast<int>(have);
+    const Handle in =
+        mesh.recv(mesh.rank_after(mesh.rank(), distance), &all[have * part_bytes], bytes);
+    const Handle out = mesh.send(mesh.rank_after(mesh.rank(), -distance), all.data(), bytes);
+    mesh.wait(in);
+    mesh.wait(out);
+  }
+  const std::size_t before = static_cast<std::size_t>(mesh.rank()) * part_bytes;
+  copy(at(output, before), all.data(), all.size() - before);
+  copy(output, all.data() + (all.size() - before), before);
+}
+
+void all_gather(Exchange& mesh, const Call& call) {
+  const Parts parts = parts_of(mesh, call, call.counts_out);
+  if (!call.is_uneven && parts.total_bytes() > 0 && parts.total_bytes() <= kSmallBytes) {
+    return bruck_all_gather(mesh, call.input, call.output, parts.size_bytes(0));
+  }
+  const int me = mesh.rank();
+  copy(at(call.output, parts.offset(me)), call.input, parts.size_bytes(me));
+  ring_all_gather(mesh, call.output, parts);
+}
+
+// Everybody sends each part to its rank, which adds them in rank order.
+void direct_reduce_scatter(Exchange& mesh, const Call& call, const Parts& parts) {
+  const int me = mesh.rank();
+  const std::size_t bytes = parts.size_bytes(me);
+  const std::size_t count = bytes / size_bytes(call.type);
+  std::vector<char> inboxes(static_cast<std::size_t>(mesh.size()) * bytes);
+  const auto inbox = [&](int rank) {
+    return at(inboxes.data(), static_cast<std::size_t>(rank) * bytes);
+  };
+  Handles moving;
+  for (int step = 1; step < mesh.size(); ++step) {
+    const int from = mesh.rank_after(me, -step);
+    moving.push_back(mesh.recv(from, inbox(from), bytes));
+  }
+  for (int step = 1; step < mesh.size(); ++step) {
+    const int to = mesh.rank_after(me, step);
+    moving.push_back(mesh.send(to, at(call.input, parts.offset(to)), parts.size_bytes(to)));
+  }
+  wait_all(mesh, moving);
+  copy(inbox(me), at(call.input, parts.offset(me)), bytes);
+  const ReduceFunction reduce = reduce_function(call.type, call.op);
+  const void* so_far = inbox(0);
+  for (int rank = 1; rank < mesh.size(); ++rank) {
+    reduce(call.output, so_far, inbox(rank), count);
+    so_far = call.output;
+  }
+}
+
+void reduce_scatter(Exchange& mesh, const Call& call) {
+  const Parts parts = parts_of(mesh, call, call.counts_in);
+  if (parts.total_bytes() <= kSmallBytes) {
+    direct_reduce_scatter(mesh, call, parts);
+  } else {
+    ring_reduce_scatter(mesh, call.input, call.output, parts, call.type, call.op);
+  }
+  finish_average(call, parts.size_bytes(mesh.rank()) / size_bytes(call.type), mesh.size());
+}
+
+// All at once; everybody begins with somebody else.
+void all_to_all(Exchange& mesh, const Call& call) {
+  const Parts in = parts_of(mesh, call, call.counts_in);
+  const Parts out = parts_of(mesh, call, call.counts_out);
+  const int me = mesh.rank();
+  Handles moving;
+  for (int step = 1; step < mesh.size(); ++step) {
+    const int from = mesh.rank_after(me, -step);
+    moving.push_back(mesh.recv(from, at(call.output, out.offset(from)), out.size_bytes(from)));
+  }
+  for (int step = 1; step < mesh.size(); ++step) {
+    const int to = mesh.rank_after(me, step);
+    moving.push_back(mesh.send(to, at(call.input, in.offset(to)), in.size_bytes(to)));
+  }
+  copy(at(call.output, out.offset(me)), at(call.input, in.offset(me)),
+       std::min(in.size_bytes(me), out.size_bytes(me)));
+  wait_all(mesh, moving);
+}
+
+}  // namespace
+
+void run_collective(Exchange& mesh, const Call& call) {
+  if (mesh.size() == 1) return SoloBackend().run(call, Turn{});
+  if (call.operation != Operation::Barrier && !call.is_uneven && call.count == 0) return;
+  switch (call.operation) {
+    case Operation::Barrier:
+      return barrier(mesh);
+    case Operation::Broadcast:
+      return broadcast(mesh, call);
+    case Operation::AllReduce:
+      return all_reduce(mesh, call);
+    case Operation::Reduce:
+      return reduce(mesh, call);
+    case Operation::Gather:
+      return gather(mesh, call);
+    case Operation::AllGather:
+      return all_gather(mesh, call);
+    case Operation::Scatter:
+      return scatter(mesh, call);
+    case Operation::ReduceScatter:
+      return reduce_scatter(mesh, call);
+    case Operation::AllToAll:
+      return all_to_all(mesh, call);
+  }
+}
+
+}  // namespace drun::worker

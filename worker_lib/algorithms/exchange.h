@@ -1,0 +1,123 @@
+// core. What the algorithms of collectives stand on: memory that goes from rank to rank within one
+// collective of one rank.
+//
+// Order:   between two ranks, the messages of one size arrive in the order they were sent in. Both
+//          sides give the same size; messages whose sizes differ never meet.
+// Memory:  stays where it is until wait() has returned or any of these has thrown: then nothing
+//          moves any more.
+// Thread:  one at a time.
+// Errors:  throws BackendFailure.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <vector>
+
+// core. A rank's place in the binomial tree over all ranks, rooted at 0: log2(size) levels.
+
+namespace drun::worker {
+
+struct TreePlace {
+  std::optional<int> parent = std::nullopt;  // of all but rank 0
+  std::vector<int> children = {};            // those with the smallest subtrees first
+  bool operator==(const TreePlace&) const = default;
+};
+
+// Requires 0 <= rank < size.
+inline TreePlace place_in_tree(int rank, int size) {
+  TreePlace place;
+  for (int bit = 1; bit < size; bit *= 2) {
+    if ((rank & bit) != 0) {
+      place.parent = rank - bit;
+      break;
+    }
+    if (rank + bit < size) place.children.push_back(rank + bit);
+  }
+  return place;
+}
+
+}  // namespace drun::worker
+
+// core. Where each rank's part lies in a buffer that has them all, in rank order.
+// Owner:   a value.   Thread: any.
+
+namespace drun::worker {
+
+class Parts {
+ public:
+  // `counts`: of each rank, or null: everybody has `count` elements.
+  Parts(const std::size_t* counts, std::size_t count, std::size_t element_bytes, int size) {
+    offsets_.push_back(0);
+    for (int rank = 0; rank < size; ++rank) {
+      offsets_.push_back(offsets_.back() + (counts ? counts[rank] : count) * element_bytes);
+    }
+  }
+  // `count` elements, shared out as evenly as it goes.
+  static Parts shares(std::size_t count, std::size_t element_bytes, int size) {
+    const auto ranks = static_cast<std::size_t>(size);
+    std::vector<std::size_t> counts(ranks, count / ranks);
+    for (std::size_t i = 0; i < count % ranks; ++i) ++counts[i];
+    return Parts(counts.data(), 0, element_bytes, size);
+  }
+
+  std::size_t offset(int rank) const { return offsets_[static_cast<std::size_t>(rank)]; }
+  std::size_t size_bytes(int rank) const { return offset(rank + 1) - offset(rank); }
+  std::size_t total_bytes() const { return offsets_.back(); }
+  std::size_t largest_bytes() const {
+    std::size_t largest = 0;
+    for (std::size_t i = 1; i < offsets_.size(); ++i) {
+      largest = std::max(largest, offsets_[i] - offsets_[i - 1]);
+    }
+    return largest;
+  }
+
+ private:
+  std::vector<std::size_t> offsets_;
+};
+
+}  // namespace drun::worker
+
+namespace drun::worker {
+
+class Exchange {
+ public:
+  using Handle = std::size_t;
+
+  Exchange(int rank, int size) : rank_(rank), size_(size) {}
+  virtual ~Exchange() = default;
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  // Rank `distance` further on, around the end; also a negative distance.
+  int rank_after(int rank, int distance) const {
+    return ((rank + distance) % size_ + size_) % size_;
+  }
+
+  // Both return at once. Nothing, of 0 bytes, is not sent.
+  Handle send(int to, const void* data, std::size_t size_bytes) {
+    return size_bytes == 0 ? kNothing : start_send(to, data, size_bytes);
+  }
+  Handle recv(int from, void* data, std::size_t size_bytes) {
+    return size_bytes == 0 ? kNothing : start_recv(from, data, size_bytes);
+  }
+  // Once for each handle.
+  void wait(Handle handle) {
+    if (handle != kNothing) finish(handle);
+  }
+
+  static constexpr Handle kNothing = std::numeric_limits<Handle>::max();
+
+ private:
+  virtual Handle start_send(int to, const void* data, std::size_t size_bytes) = 0;
+  virtual Handle start_recv(int from, void* data, std::size_t size_bytes) = 0;
+  virtual void finish(Handle handle) = 0;
+
+  const int rank_;
+  const int size_;
+};
+
+}  // namespace drun::worker

@@ -1,0 +1,132 @@
+#include "worker_lib/base/signature.h"
+
+#include <algorithm>
+
+namespace drun::worker {
+namespace {
+
+constexpr std::uint8_t kMessage = 0x80;  // in place of an operation
+constexpr std::uint8_t kUneven = 0x40;   // with an operation: one of the _v kind
+
+bool has_root(Operation operation) {
+  return operation == Operation::Broadcast || operation == Operation::Reduce ||
+         operation == Operation::Gather || operation == Operation::Scatter;
+}
+
+bool has_op(Operation operation) {
+  return operation == Operation::AllReduce || operation == Operation::Reduce ||
+         operation == Operation::ReduceScatter;
+}
+
+// Operations whose sizes every rank knows.
+const std::size_t* shared_counts(const Call& call) {
+  if (call.operation == Operation::AllGather) return call.counts_out;
+  if (call.operation == Operation::ReduceScatter) return call.counts_in;
+  return nullptr;
+}
+
+// What an operation is called with, apart from where.
+struct Fields {
+  std::uint8_t operation = 0;
+  DataType type = DataType::U8;
+  ReduceOp op = ReduceOp::Sum;
+  std::uint32_t root = 0;
+  std::uint64_t count = 0;
+};
+
+std::string text_of(const Fields& fields) {
+  const std::string type(to_string(fields.type));
+  const std::string count = std::to_string(fields.count);
+  if (fields.operation == kMessage) return type + " x " + count;
+  const auto operation = static_cast<Operation>(fields.operation & ~kUneven);
+  if (operation > Operation::AllToAll) return "unknown call";
+  if (operation == Operation::Barrier) return "barrier()";
+  const bool is_v = (fields.operation & kUneven) != 0;
+  std::string text = std::string(to_string(operation)) + (is_v ? "_v(" : "(") + type;
+  if (!is_v) text += " x " + count;
+  if (has_op(operation)) text += ", " + std::string(to_string(fields.op));
+  if (has_root(operation)) text += ", root " + std::to_string(fields.root);
+  return text + ")";
+}
+
+// As decode reads it.
+Signature encode(const Fields& fields) {
+  return {.what = fields.operation | static_cast<std::uint64_t>(fields.type) << 8 |
+                  static_cast<std::uint64_t>(fields.op) << 16 |
+                  static_cast<std::uint64_t>(fields.root) << 32,
+          .count = fields.count};
+}
+
+Fields decode(const Signature& signature) {
+  const auto byte = [&](int at) { return static_cast<std::uint8_t>(signature.what >> (8 * at)); };
+  return {.operation = byte(0),
+          .type = static_cast<DataType>(byte(1)),
+          .op = static_cast<ReduceOp>(byte(2)),
+          .root = static_cast<std::uint32_t>(signature.what >> 32),
+          .count = signature.count};
+}
+
+// FNV-1a.
+std::uint64_t hash_of(const std::size_t* counts, int size) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (int i = 0; i < size; ++i) hash = (hash ^ counts[i]) * 0x100000001b3;
+  return hash;
+}
+
+Fields fields_of(const Call& call) {
+  Fields fields{.operation = static_cast<std::uint8_t>(call.operation)};
+  if (call.operation == Operation::Barrier) return fields;
+  if (call.is_uneven) fields.operation |= kUneven;
+  fields.type = call.type;
+  if (has_op(call.operation)) fields.op = call.op;
+  if (has_root(call.operation)) fields.root = static_cast<std::uint32_t>(call.root);
+  if (!call.is_uneven) fields.count = call.count;
+  return fields;
+}
+
+}  // namespace
+
+std::string to_string(const Call& call) { return text_of(fields_of(call)); }
+
+Signature signature_of(const Call& call, int size) {
+  Fields fields = fields_of(call);
+  if (const std::size_t* counts = shared_counts(call)) fields.count = hash_of(counts, size);
+  return encode(fields);
+}
+
+Signature signature_of(DataType type, std::size_t count) {
+  return encode({.operation = kMessage, .type = type, .count = count});
+}
+
+std::string describe(const Signature& signature) { return text_of(decode(signature)); }
+
+std::string describe_ranks(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t first = 0; first < ranks.size();) {
+    std::size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (first > 0) text += ", ";
+    text += std::to_string(ranks[first]);
+    if (last > first) text += (last == first + 1 ? ", " : "-") + std::to_string(ranks[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+std::string describe_disagreement(const std::vector<Signature>& by_rank) {
+  std::vector<Signature> told;
+  std::string text;
+  for (const Signature& call : by_rank) {
+    if (std::find(told.begin(), told.end(), call) != told.end()) continue;
+    told.push_back(call);
+    std::vector<int> callers;
+    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+      if (by_rank[rank] == call) callers.push_back(static_cast<int>(rank));
+    }
+    text += (text.empty() ? "" : "; ") + describe_ranks(callers) +
+            (callers.size() == 1 ? " calls " : " call ") + describe(call);
+  }
+  return text;
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,314 @@
+#include "worker_lib/core/calls.h"
+
+#include <limits>
+#include <numeric>
+
+#include "worker_lib/base/signature.h"
+
+namespace drun::worker {
+namespace {
+
+constexpr int kMostTags = 1 << 20;
+
+[[noreturn]] void refuse(const Place& place, const std::string& operation,
+                         const std::string& message) {
+  throw WorkerError({.kind = WorkerError::Kind::Usage,
+                     .rank = place.rank,
+                     .operation = operation,
+                     .message = message});
+}
+
+void check_memory(const Place& place, const std::string& operation, const ConstElements& data) {
+  constexpr std::size_t kMostBytes = std::numeric_limits<std::ptrdiff_t>::max();
+  if (data.count > kMostBytes / size_bytes(data.type)) {
+    refuse(place, operation, "that many elements do not fit into memory");
+  }
+  if (data.data == nullptr && data.count > 0) {
+    refuse(place, operation, "the data is a null pointer");
+  }
+}
+
+// As all that is no mistake; what an operation is called is made for the rest only.
+bool is_beyond_doubt(const ConstElements& data) {
+  return data.data != nullptr && data.count < (std::size_t{1} << 40);
+}
+
+// Checks one call; the texts are made only when something is wrong.
+class Checker {
+ public:
+  Checker(const Place& place, const Call& call) : place_(place), call_(call) {}
+
+  void memory(const ConstElements& data) const {
+    if (!is_beyond_doubt(data)) check_memory(place_, to_string(call_), data);
+  }
+
+  void same_kind(const ConstElements& input, const ConstElements& output) const {
+    if (input.type != output.type) {
+      refuse("the input is of type " + std::string(drun::to_string(input.type)) +
+             ", the output of " + std::string(drun::to_string(output.type)));
+    }
+    if (input.gpu != output.gpu) refuse("input and output lie in different memories");
+  }
+
+  void root() const {
+    if (call_.root >= 0 && call_.root < place_.size) return;
+    refuse("root is rank " + std::to_string(call_.root) + ", but ranks are 0 to " +
+           std::to_string(place_.size - 1));
+  }
+
+  void op() const {
+    const bool is_real = is_floating_point(call_.type);
+    const bool is_bits =
+        call_.op == ReduceOp::Band || call_.op == ReduceOp::Bor || call_.op == ReduceOp::Bxor;
+    if (is_bits && is_real) refuse("bits are combined of integers only");
+    if (call_.op == ReduceOp::Avg && !is_real) {
+      refuse("an average is made of floating-point numbers only; use sum");
+    }
+  }
+
+  void count(const char* which, std::size_t is, std::size_t should_be) const {
+    if (is == should_be) return;
+    refuse(std::string(which) + " has " + std::to_string(is) + " elements and should have " +
+           std::to_string(should_be));
+  }
+
+  void empty(const char* which, const ConstElements& data) const {
+    if (data.count == 0) return;
+    refuse(std::string(which) + " is used on the root only: leave it empty here");
+  }
+
+  // All parts fill the whole, and this rank's is `mine`.
+  void parts(const Counts& counts, std::size_t whole, std::optional<std::size_t> mine) const {
+    if (counts.size() != static_cast<std::size_t>(place_.size)) {
+      refuse(std::to_string(counts.size()) + " counts for " + std::to_string(place_.size) +
+             " ranks");
+    }
+    const std::size_t sum = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    if (sum != whole) {
+      refuse("the counts add up to " + std::to_string(sum) + ", but the buffer has " +
+             std::to_string(whole) + " elements");
+    }
+    if (mine) count("this rank's part", *mine, counts[static_cast<std::size_t>(place_.rank)]);
+  }
+
+  // `whole` is every rank's part in a row, each as large as `mine` or as the counts say.
+  void whole_and_mine(const char* which, const ConstElements& whole, std::size_t mine,
+                      const Counts* counts) const {
+    if (counts != nullptr) return parts(*counts, whole.count, mine);
+    count(which, whole.count, mine * static_cast<std::size_t>(place_.size));
+  }
+
+  [[noreturn]] void refuse(const std::string& message) const {
+    worker::refuse(place_, to_string(call_), message);
+  }
+
+ private:
+  const Place& place_;
+  const Call& call_;
+};
+
+}  // namespace
+
+Call broadcast_call(const Place& place, const Elements& data, int root) {
+  const Call call{.operation = Operation::Broadcast,
+                  .type = data.type,
+                  .root = root,
+                  .input = data.data,
+                  .output = data.data,
+                  .count = data.count,
+                  .gpu = data.gpu,
+                  .stream = data.stream};
+  const Checker check(place, call);
+  check.memory(data);
+  check.root();
+  return call;
+}
+
+Call all_reduce_call(const Place& place, const Elements& data, ReduceOp op) {
+  const Call call{.operation = Operation::AllReduce,
+                  .type = data.type,
+                  .op = op,
+                  .input = data.data,
+                  .output = data.data,
+                  .count = data.count,
+                  .gpu = data.gpu,
+                  .stream = data.stream};
+  const Checker check(place, call);
+  check.memory(data);
+  check.op();
+  return call;
+}
+
+Call reduce_call(const Place& place, const Elements& data, int root, ReduceOp op) {
+  const Call call{.operation = Operation::Reduce,
+                  .type = data.type,
+                  .op = op,
+                  .root = root,
+                  .input = data.data,
+                  .output = place.rank == root ? data.data : nullptr,
+                  .count = data.count,
+                  .gpu = data.gpu,
+                  .stream = data.stream};
+  const Checker check(place, call);
+  check.memory(data);
+  check.op();
+  check.root();
+  return call;
+}
+
+Call gather_call(const Place& place, const ConstElements& mine, const Elements& all, int root,
+                 const Counts* counts) {
+  const bool is_root = place.rank == root;
+  Call call{.operation = Operation::Gather,
+            .type = mine.type,
+            .root = root,
+            .input = mine.data,
+            .output = is_root ? all.data : nullptr,
+            .count = mine.count,
+            .counts_out = is_root && counts != nullptr ? counts->data() : nullptr,
+            .is_uneven = counts != nullptr,
+            .gpu = mine.gpu,
+            .stream = mine.stream};
+  const Checker check(place, call);
+  check.root();
+  check.memory(mine);
+  if (!is_root) {
+    check.empty("the output", all);
+    return call;
+  }
+  check.memory(all);
+  check.same_kind(mine, all);
+  check.whole_and_mine("the output", all, mine.count, counts);
+  return call;
+}
+
+Call all_gather_call(const Place& place, const ConstElements& mine, const Elements& all,
+                     const Counts* counts) {
+  const Call call{.operation = Operation::AllGather,
+                  .type = mine.type,
+                  .input = mine.data,
+                  .output = all.data,
+                  .count = mine.count,
+                  .counts_out = counts != nullptr ? counts->data() : nullptr,
+                  .is_uneven = counts != nullptr,
+                  .gpu = mine.gpu,
+                  .stream = mine.stream};
+  const Checker check(place, call);
+  check.memory(mine);
+  check.memory(all);
+  check.same_kind(mine, all);
+  check.whole_and_mine("the output", all, mine.count, counts);
+  return call;
+}
+
+Call scatter_call(const Place& place, const ConstElements& all, const Elements& mine, int root,
+                  const Counts* counts) {
+  const bool is_root = place.rank == root;
+  const Call call{.operation = Operation::Scatter,
+                  .type = mine.type,
+                  .root = root,
+                  .input = is_root ? all.data : nullptr,
+                  .output = mine.data,
+                  .count = mine.count,
+                  .counts_in = is_root && counts != nullptr ? counts->data() : nullptr,
+                  .is_uneven = counts != nullptr,
+                  .gpu = mine.gpu,
+                  .stream = mine.stream};
+  const Checker check(place, call);
+  check.root();
+  check.memory(mine);
+  if (!is_root) {
+    check.empty("the input", all);
+    return call;
+  }
+  check.memory(all);
+  check.same_kind(all, mine);
+  check.whole_and_mine("the input", all, mine.count, counts);
+  return call;
+}
+
+Call reduce_scatter_call(const Place& place, const ConstElements& all, const Elements& mine,
+                         ReduceOp op, const Counts* counts) {
+  const Call call{.operation = Operation::ReduceScatter,
+                  .type = mine.type,
+                  .op = op,
+                  .input = all.data,
+                  .output = mine.data,
+                  .count = mine.count,
+                  .counts_in = counts != nullptr ? counts->data() : nullptr,
+                  .is_uneven = counts != nullptr,
+                  .gpu = mine.gpu,
+                  .stream = mine.stream};
+  const Checker check(place, call);
+  check.memory(mine);
+  check.memory(all);
+  check.op();
+  check.same_kind(all, mine);
+  check.whole_and_mine("the input", all, mine.count, counts);
+  return call;
+}
+
+Call all_to_all_call(const Place& place, const ConstElements& input, const Elements& output) {
+  const auto size = static_cast<std::size_t>(place.size);
+  const Call call{.operation = Operation::AllToAll,
+                  .type = input.type,
+                  .input = input.data,
+                  .output = output.data,
+                  .count = input.count / size,
+                  .gpu = input.gpu,
+                  .stream = input.stream};
+  const Checker check(place, call);
+  check.memory(input);
+  check.memory(output);
+  check.same_kind(input, output);
+  check.count("the output", output.count, input.count);
+  check.count("the input", input.count, call.count * size);
+  return call;
+}
+
+Call all_to_all_v_call(const Place& place, const ConstElements& input, const Counts& to,
+                       const Elements& output, const Counts& from) {
+  const Call call{.operation = Operation::AllToAll,
+                  .type = input.type,
+                  .input = input.data,
+                  .output = output.data,
+                  .counts_in = to.data(),
+                  .counts_out = from.data(),
+                  .is_uneven = true,
+                  .gpu = input.gpu,
+                  .stream = input.stream};
+  const Checker check(place, call);
+  check.memory(input);
+  check.memory(output);
+  check.same_kind(input, output);
+  check.parts(to, input.count, std::nullopt);
+  check.parts(from, output.count, std::nullopt);
+  return call;
+}
+
+std::string to_string(const Message& message) {
+  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
+  return std::string(message.is_send ? "send(" : "recv(") + std::string(to_string(data.type)) +
+         " x " + std::to_string(data.count) + (message.is_send ? ", to " : ", from ") +
+         (message.peer ? "rank " + std::to_string(*message.peer) : "anyone") + ")";
+}
+
+void check(const Place& place, const Message& message) {
+  const auto refuse = [&](const std::string& why) {
+    worker::refuse(place, to_string(message), why);
+  };
+  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
+  if (!is_beyond_doubt(data)) check_memory(place, to_string(message), data);
+  if (message.peer && (*message.peer < 0 || *message.peer >= place.size)) {
+    refuse("the peer is rank " + std::to_string(*message.peer) + ", but ranks are 0 to " +
+           std::to_string(place.size - 1));
+  }
+  if (message.peer == place.rank) refuse("a rank cannot exchange with itself");
+  if (place.size == 1) refuse("there is no other rank");
+  if (message.tag < 0 || message.tag >= kMostTags) {
+    refuse("tag " + std::to_string(message.tag) + " is not from 0 to " +
+           std::to_string(kMostTags - 1));
+  }
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,631 @@
+#include "worker_lib/core/group.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "worker_lib/base/deadline.h"
+#include "worker_lib/base/forked.h"
+#include "worker_lib/base/signature.h"
+#include "worker_lib/core/pulse.h"
+
+namespace drun {
+namespace {
+
+using Kind = WorkerError::Kind;
+using worker::Cause;
+using worker::DeadlineGuard;
+using worker::left_until;
+using worker::Message;
+using worker::to_string;
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr Milliseconds kReportTime{1000};
+// A store that answers has done so by then.
+constexpr Milliseconds kPromptTime{100};
+// The kernel closes a process's connections before it reports the end of the process.
+constexpr Milliseconds kConfirmTime{500};
+constexpr Milliseconds kBetweenLooks{20};
+// Backends that keep deadlines by themselves say more than the group can, and have this long to.
+constexpr Milliseconds kBackstop{1000};
+constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
+
+std::string time_text(Milliseconds time) { return " (" + std::to_string(time.count()) + " ms)"; }
+
+BackendFailure too_late(Milliseconds time, std::optional<int> peer, bool is_debug) {
+  const std::string text = "not done within " + std::to_string(time.count()) + " ms; ";
+  if (peer) {
+    return {Kind::Timeout, peer,
+            text + "rank " + std::to_string(*peer) + " is late, stuck or expects something else"};
+  }
+  const std::string doubt = is_debug ? "" : " (DRUN_DEBUG=1 tells a rank that makes other calls)";
+  return {Kind::Timeout, std::nullopt,
+          text + "another rank is late, stuck or has made fewer calls" + doubt};
+}
+
+}  // namespace
+
+ProcessGroup::Group::Group(worker::GroupParts parts)
+    : parts_(std::move(parts)), fork_generation_(worker::fork_generation()) {
+  has_ended_.resize(static_cast<std::size_t>(parts_.size));
+  std::vector<Lifeline> lifelines = parts_.backend->lifelines();
+  // Others, as Gloo, see ends by themselves, in order with the data that was sent before.
+  is_backend_told_ = !lifelines.empty();
+  for (int rank = 0; rank < parts_.size; ++rank) {
+    const int fd = parts_.job->processes.fd(parts_.world_ranks[static_cast<std::size_t>(rank)]);
+    if (fd >= 0) lifelines.push_back({fd, rank});
+  }
+  try {
+    if (parts_.size > 1) parts_.job->watch.start();
+    if (lifelines.empty()) return;
+    lifelines_ =
+        parts_.job->watch.add_lifelines(std::move(lifelines), [this](int rank) { on_end(rank); });
+  } catch (const BackendFailure& failure) {
+    throw error(failure.kind, "init_process_group", failure.what());
+  }
+}
+
+void ProcessGroup::Group::on_end(int rank) {
+  {
+    const std::lock_guard lock(ending_);
+    has_ended_[static_cast<std::size_t>(rank)] = true;
+  }
+  if (is_backend_told_) parts_.backend->tell_lost(rank);
+}
+
+std::optional<int> ProcessGroup::Group::ended_rank(const std::vector<int>& ranks,
+                                                   Milliseconds time) {
+  {
+    const std::lock_guard lock(ending_);
+    for (const int rank : ranks) {
+      if (has_ended_[static_cast<std::size_t>(rank)]) return rank;
+    }
+  }
+  std::vector<int> in_world;
+  in_world.reserve(ranks.size());
+  for (const int rank : ranks) {
+    in_world.push_back(parts_.world_ranks[static_cast<std::size_t>(rank)]);
+  }
+  const std::optional<int> ended = parts_.job->processes.ended(in_world, time);
+  if (!ended) return std::nullopt;
+  return ranks[static_cast<std::size_t>(std::find(in_world.begin(), in_world.end(), *ended) -
+                                        in_world.begin())];
+}
+
+ProcessGroup::Group::~Group() {
+  if (worker::fork_generation() != fork_generation_) {
+    // The threads are the parent's, and so is everything they share.
+    static_cast<void>(new worker::GroupParts(std::move(parts_)));
+    return;
+  }
+  destroy();
+  executor_.stop();
+  couriers_.stop();
+  if (lifelines_ != 0) parts_.job->watch.remove(lifelines_);
+}
+
+void ProcessGroup::Group::destroy() {
+  const std::lock_guard lock(failing_);
+  if (!first_cause_) {
+    first_cause_ = Cause{.reporter = parts_.rank,
+                         .kind = Kind::Broken,
+                         .operation = "destroy",
+                         .message = "the group was destroyed"};
+    is_broken_ = true;
+  }
+  parts_.backend->abort();
+  failed_.notify_all();
+}
+
+template <typename Namer>
+ProcessGroup::Group::Limit ProcessGroup::Group::admit(const Namer& name, Timeout timeout) {
+  const Milliseconds limit = timeout.value_or(parts_.job->timeout);
+  if (limit.count() <= 0) {
+    throw error(
+        Kind::Usage, name(),
+        "a timeout of " + std::to_string(limit.count()) + " ms leaves no time; give at least 1 ms");
+  }
+  if (worker::fork_generation() != fork_generation_) {
+    throw error(Kind::Usage, name(),
+                "this process was forked from one that has a group, which stays its parent's; fork "
+                "before init_process_group, or exec");
+  }
+  if (is_broken_) {
+    const std::lock_guard lock(failing_);
+    throw WorkerError({.kind = Kind::Broken,
+                       .rank = parts_.rank,
+                       .peer = first_cause_->peer,
+                       .operation = name(),
+                       .message = "the group is broken since rank " +
+                                  std::to_string(first_cause_->reporter) + "'s " +
+                                  first_cause_->operation + ": " + first_cause_->message});
+  }
+  const Milliseconds time = std::min(limit, kLongest);
+  return {.deadline = worker::deadline_in(time), .time = time, .peer = std::nullopt};
+}
+
+void ProcessGroup::Group::check_possible(const Call& call) const {
+  const std::string refusal = parts_.backend->refusal(call);
+  if (!refusal.empty()) throw error(Kind::Unsupported, to_string(call), refusal);
+}
+
+void ProcessGroup::Group::check_possible(const Message& message) const {
+  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
+  const std::string refusal =
+      parts_.backend->message_refusal(data, !message.peer.has_value(), message.tag);
+  if (!refusal.empty()) throw error(Kind::Unsupported, to_string(message), refusal);
+}
+
+template <typename Namer, typename Deed>
+auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Deed&& deed) {
+  const auto on_late = [&] { static_cast<void>(fail(name(), late(limit))); };
+  try {
+    std::optional<DeadlineGuard> guard;
+    if (!parts_.backend->keeps_deadlines()) {
+      guard.emplace(parts_.job->watch, limit.deadline, on_late);
+    } else if (parts_.size > 1) {
+      guard.emplace(parts_.job->watch, limit.deadline + kBackstop, on_late);
+    }
+    return deed();
+  } catch (const BackendFailure& failure) {
+    if (failure.kind != Kind::Timeout) throw fail(name(), failure);
+    throw fail(name(),
+               BackendFailure(failure.kind, failure.peer, failure.what() + time_text(limit.time)));
+  } catch (const std::exception& failure) {
+    throw fail(name(), BackendFailure(Kind::System, std::nullopt, failure.what()));
+  }
+}
+
+template <typename Namer, typename Deed>
+void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Deed&& deed) {
+  // Nearly always it is alone, and there is nothing to be ordered.
+  std::unique_lock running(running_, std::defer_lock);
+  if (unfinished_ > 0 || !running.try_lock()) {
+    std::unique_lock submitting(submitting_);
+    if (unfinished_ > 0) {
+      const Work work = queue(name, limit, deed);
+      submitting.unlock();
+      return work.wait();
+    }
+    if (!running.try_lock_until(limit.deadline)) throw fail(name(), late(limit));
+  }
+  const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
+  guarded(name, limit, [&] { deed(turn); });
+}
+
+void ProcessGroup::Group::start_thread_of(const Name& name, const std::function<void()>& start) {
+  try {
+    start();
+  } catch (const BackendFailure& failure) {
+    throw error(failure.kind, name(), failure.what());
+  }
+}
+
+Work ProcessGroup::Group::queue(Name name, Limit limit,
+                                std::function<void(const Turn& turn)> deed) {
+  start_thread_of(name, [this] { executor_.start(); });
+  const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
+  ++unfinished_;
+  const auto errand = std::make_shared<worker::Errand>(
+      [this, name = std::move(name), deed = std::move(deed), limit, turn] {
+        // Before the errand is done, and whoever has waited for it goes on.
+        const std::shared_ptr<void> finished(nullptr, [this](void*) { --unfinished_; });
+        const std::lock_guard running(running_);
+        guarded(name, limit, [&] { deed(turn); });
+        return 0;
+      });
+  executor_.submit([errand] { errand->run(); });
+  return Work(errand);
+}
+
+void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
+  const auto name = [&call] { return to_string(call); };
+  const Limit limit = admit(name, timeout);
+  check_possible(call);
+  // Waited for in any case, so that whoever runs it may look at the caller's call.
+  in_turn(name, limit, [this, &call](const Turn& turn) { run_now(call, turn); });
+}
+
+Work ProcessGroup::Group::start(const Call& call, Timeout timeout) {
+  const auto name = [call] { return to_string(call); };
+  const Limit limit = admit(name, timeout);
+  check_possible(call);
+  const std::lock_guard submitting(submitting_);
+  if (parts_.backend->starts(call)) {
+    if (std::optional<Work> work = start_now(name, limit, call)) return *std::move(work);
+  }
+  return queue(name, limit, [this, call](const Turn& turn) { run_now(call, turn); });
+}
+
+std::optional<Work> ProcessGroup::Group::start_now(const Name& name, const Limit& limit,
+                                                   const Call& call) {
+  std::unique_lock running(running_, std::defer_lock);
+  if (unfinished_ > 0 || !running.try_lock()) return std::nullopt;
+  start_thread_of(name, [this] { executor_.start(); });
+  const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
+  std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return begin(call, turn); });
+  running.unlock();
+  const auto errand = std::make_shared<worker::Errand>(finishing(name, limit, std::move(transfer)));
+  executor_.submit([errand] { errand->run(); });
+  return Work(errand);
+}
+
+worker::Errand::Deed ProcessGroup::Group::finishing(const Name& name, const Limit& limit,
+                                                    std::shared_ptr<Transfer> transfer) {
+  return [this, name, limit, transfer = std::move(transfer)] {
+    return guarded(name, limit, [&] { return transfer->finish(limit.deadline); });
+  };
+}
+
+int ProcessGroup::Group::exchange(const Message& message, Timeout timeout) {
+  const auto name = [&message] { return to_string(message); };
+  check(place(), message);
+  Limit limit = admit(name, timeout);
+  check_possible(message);
+  limit.peer = message.peer;
+  return guarded(name, limit, [&] { return post(message)->finish(limit.deadline); });
+}
+
+Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
+  const auto name = [message] { return to_string(message); };
+  check(place(), message);
+  Limit limit = admit(name, timeout);
+  check_possible(message);
+  limit.peer = message.peer;
+  start_thread_of(name, [this] { couriers_.start(); });
+  const std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return post(message); });
+  const std::optional<bool> is_done = transfer->is_done();
+  if (!is_done) return Work(couriers_.send(finishing(name, limit, transfer)));
+  if (*is_done) {
+    return Work(worker::Errand::done(
+        [&] { return guarded(name, limit, [&] { return transfer->finish(limit.deadline); }); }));
+  }
+  const auto errand = std::make_shared<worker::Errand>(
+      finishing(name, limit, transfer), [transfer, deadline = limit.deadline] {
+        return transfer->is_done().value_or(false) || Deadline::clock::now() >= deadline;
+      });
+  couriers_.look_after(errand);
+  return Work(errand);
+}
+
+std::shared_ptr<void> ProcessGroup::Group::alloc_shared(std::size_t size_bytes, Timeout timeout) {
+  const auto name = [size_bytes] {
+    return "alloc_shared(" + std::to_string(size_bytes) + " bytes)";
+  };
+  const Limit limit = admit(name, timeout);
+  std::shared_ptr<void> memory;
+  in_turn(name, limit, [this, size_bytes, &memory](const Turn& turn) {
+    memory = parts_.backend->alloc_shared(size_bytes, turn);
+  });
+  if (memory) return memory;
+  constexpr std::size_t kPage = 4096;
+  const std::size_t pages_bytes =
+      (std::max<std::size_t>(size_bytes, 1) + kPage - 1) / kPage * kPage;
+  memory.reset(std::aligned_alloc(kPage, pages_bytes), &std::free);
+  if (!memory) throw error(Kind::System, name(), "there is not that much memory");
+  return memory;
+}
+
+void ProcessGroup::Group::monitored_barrier(Timeout timeout, bool names_all) {
+  const std::string name = "monitored_barrier()";
+  const Deadline deadline = admit([&name] { return name; }, timeout).deadline;
+  if (parts_.size == 1) return;
+  std::unique_lock submitting(submitting_);
+  const std::string prefix = "monitored_barrier/" + std::to_string(++barriers_) + "/";
+  submitting.unlock();
+  KeyStore& store = *parts_.store;
+  try {
+    if (parts_.rank == 0) {
+      wait_for_all(prefix, deadline, names_all);
+      return store.set(prefix + "all", "", left_until(deadline));
+    }
+    store.set(prefix + std::to_string(parts_.rank), "", left_until(deadline));
+    if (wait_or_lose({prefix + "all"}, {0}, deadline)) return;
+    throw error(Kind::Timeout, name,
+                "rank 0 did not report in time that every rank is there; it names those missing");
+  } catch (const BackendFailure& failure) {
+    throw WorkerError({.kind = failure.kind,
+                       .rank = parts_.rank,
+                       .peer = failure.peer,
+                       .operation = name,
+                       .message = failure.what()});
+  } catch (const WorkerError& failure) {
+    if (failure.rank() == parts_.rank) throw;
+    throw error(failure.kind(), name, failure.message());
+  }
+}
+
+bool ProcessGroup::Group::wait_or_lose(const std::vector<std::string>& keys,
+                                       const std::vector<int>& ranks, Deadline deadline) {
+  constexpr Milliseconds kSlice{200};
+  std::vector<int> waited_for = ranks;
+  while (true) {
+    try {
+      parts_.store->wait(keys, std::min(left_until(deadline), kSlice));
+      return true;
+    } catch (const WorkerError& failure) {
+      if (failure.kind() != Kind::Timeout) throw;
+    }
+    while (const std::optional<int> lost = ended_rank(waited_for, Milliseconds(0))) {
+      const auto at = std::find(ranks.begin(), ranks.end(), *lost) - ranks.begin();
+      if (!parts_.store->has(keys[static_cast<std::size_t>(at)], kReportTime)) {
+        throw BackendFailure(
+            Kind::PeerLost, lost,
+            "the process of rank " + std::to_string(*lost) + " ended before it came to the barrier",
+            true);
+      }
+      std::erase(waited_for, *lost);  // it came, then ended
+    }
+    if (Deadline::clock::now() >= deadline) return false;
+  }
+}
+
+void ProcessGroup::Group::wait_for_all(const std::string& prefix, Deadline deadline,
+                                       bool names_all) {
+  std::vector<std::string> keys;
+  std::vector<int> others;
+  for (int rank = 1; rank < parts_.size; ++rank) {
+    keys.push_back(prefix + std::to_string(rank));
+    others.push_back(rank);
+  }
+  if (wait_or_lose(keys, others, deadline)) return;
+  std::vector<int> missing;
+  for (int rank = 1; rank < parts_.size; ++rank) {
+    if (parts_.store->has(keys[static_cast<std::size_t>(rank - 1)], kReportTime)) continue;
+    missing.push_back(rank);
+    if (!names_all) break;
+  }
+  throw WorkerError({.kind = Kind::Timeout,
+                     .message = missing.empty() ? "all came, but too late"
+                                                : worker::describe_ranks(missing) +
+                                                      (names_all ? "" : " (and maybe others)") +
+                                                      " did not come in time"});
+}
+
+std::shared_ptr<ProcessGroup::Group> ProcessGroup::Group::new_group(const std::vector<int>& ranks,
+                                                                    Timeout timeout) {
+  const std::string name = "new_group()";
+  const Limit limit = admit([&name] { return name; }, timeout);
+  std::vector<int> sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const bool is_good = !sorted.empty() && sorted.front() >= 0 && sorted.back() < parts_.size &&
+                       std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+  if (!is_good) {
+    throw error(Kind::Usage, name,
+                "the ranks must be different ones from 0 to " + std::to_string(parts_.size - 1));
+  }
+  std::unique_lock submitting(submitting_);
+  const std::string prefix = "group/" + std::to_string(++groups_);
+  const std::uint32_t label = parts_.label * 1000 + static_cast<std::uint32_t>(groups_);
+  submitting.unlock();
+  std::shared_ptr<void> shared;
+  if (parts_.backend->splits()) shared = split_off(name, limit, ranks);
+  const auto mine = std::find(ranks.begin(), ranks.end(), parts_.rank);
+  if (mine == ranks.end()) return nullptr;
+  worker::GroupParts parts{.job = parts_.job,
+                           .rank = static_cast<int>(mine - ranks.begin()),
+                           .size = static_cast<int>(ranks.size()),
+                           .label = label};
+  parts.node_of.clear();
+  parts.world_ranks.clear();
+  for (const int rank : ranks) {
+    parts.node_of.push_back(parts_.node_of[static_cast<std::size_t>(rank)]);
+    parts.world_ranks.push_back(parts_.world_ranks[static_cast<std::size_t>(rank)]);
+  }
+  if (parts_.store) parts.store = make_prefix_key_store(prefix, parts_.store);
+  try {
+    parts.backend = worker::connect_backend(parts, limit.deadline, std::move(shared));
+  } catch (const BackendFailure& failure) {
+    throw error(failure.kind, name, failure.what());
+  }
+  return std::make_shared<Group>(std::move(parts));
+}
+
+std::shared_ptr<void> ProcessGroup::Group::split_off(const std::string& name, const Limit& limit,
+                                                     const std::vector<int>& ranks) {
+  const auto shared = std::make_shared<std::shared_ptr<void>>();
+  in_turn(
+      [name] { return name; }, limit,
+      [this, ranks, shared](const Turn& turn) { *shared = parts_.backend->split(ranks, turn); });
+  return *shared;
+}
+
+BackendFailure ProcessGroup::Group::late(const Limit& limit) const {
+  return too_late(limit.time, limit.peer, parts_.job->is_debug);
+}
+
+WorkerError ProcessGroup::Group::error(Kind kind, const std::string& operation,
+                                       const std::string& message) const {
+  return WorkerError(
+      {.kind = kind, .rank = parts_.rank, .operation = operation, .message = message});
+}
+
+WorkerError ProcessGroup::Group::fail(const std::string& operation, const BackendFailure& failure) {
+  std::unique_lock lock(failing_);
+  if (failure.kind == Kind::Broken) {
+    failed_.wait_for(lock, kReportTime, [this] { return first_cause_.has_value(); });
+  }
+  const Cause mine{.reporter = parts_.rank,
+                   .kind = failure.kind,
+                   .peer = failure.peer,
+                   .operation = operation,
+                   .message = failure.what()};
+  if (!first_cause_) {
+    const bool is_doubtful = failure.kind == Kind::PeerLost && !failure.has_peer_ended;
+    first_cause_ = publish(is_doubtful ? confirmed(mine) : mine);
+    is_broken_ = true;
+    parts_.backend->abort();
+    failed_.notify_all();
+  }
+  const Cause& first = *first_cause_;
+  std::string message = first.message;
+  if (first.reporter != mine.reporter || first.operation != operation) {
+    message = "rank " + std::to_string(first.reporter) + "'s " + first.operation +
+              " failed first: " + first.message;
+  }
+  return WorkerError({.kind = first.kind,
+                      .rank = parts_.rank,
+                      .peer = first.peer,
+                      .operation = operation,
+                      .message = message});
+}
+
+Cause ProcessGroup::Group::confirmed(Cause cause) {
+  std::vector<int> suspects;
+  if (cause.peer) suspects.push_back(*cause.peer);
+  for (int rank = 0; rank < parts_.size && !cause.peer; ++rank) {
+    if (rank != parts_.rank) suspects.push_back(rank);
+  }
+  const bool can_confirm = std::any_of(suspects.begin(), suspects.end(), [&](int rank) {
+    return parts_.job->processes.fd(parts_.world_ranks[static_cast<std::size_t>(rank)]) >= 0;
+  });
+  const Deadline deadline = worker::deadline_in(can_confirm ? kConfirmTime : Milliseconds(0));
+  do {
+    if (const std::optional<int> ended = ended_rank(suspects, kBetweenLooks)) {
+      cause.peer = ended;
+      cause.message =
+          "the process of rank " + std::to_string(*ended) + " has ended: " + cause.message;
+      return cause;
+    }
+  } while (Deadline::clock::now() < deadline && !has_first_cause());
+  return cause;
+}
+
+bool ProcessGroup::Group::has_first_cause() {
+  try {
+    return parts_.store && parts_.store->has("first_cause", kPromptTime);
+  } catch (const WorkerError&) {
+    return false;
+  }
+}
+
+Cause ProcessGroup::Group::publish(const Cause& cause) {
+  if (!parts_.store) return cause;
+  try {
+    const std::string winner =
+        parts_.store->compare_set("first_cause", "", encode(cause), kPromptTime);
+    return worker::decode_cause(winner).value_or(cause);
+  } catch (const WorkerError&) {
+    // Nothing on this rank waits for the store any longer.
+    parts_.backend->abort();
+  }
+  try {
+    const std::string winner =
+        parts_.store->compare_set("first_cause", "", encode(cause), kReportTime);
+    return worker::decode_cause(winner).value_or(cause);
+  } catch (const WorkerError&) {
+    // The store is gone too: what this rank saw is all there is.
+    if (cause.kind != Kind::PeerLost || !parts_.job->rank0_hosts_store) return cause;
+    Cause better = cause;
+    better.message += "; the store, which the job's rank 0 hosts, is gone too";
+    return better;
+  }
+}
+
+}  // namespace drun
+
+// A group's operations, each with its mark in the process's page of signs of life.
+
+namespace drun {
+namespace {
+
+using worker::Message;
+using worker::Pulse;
+using worker::PulseMark;
+using worker::PulseOperation;
+
+PulseOperation operation_of(const Call& call, std::uint32_t group, const Turn& turn) {
+  return {.group = group,
+          .sequence = turn.sequence,
+          .bytes = call.count * size_bytes(call.type),
+          .kind = static_cast<std::uint16_t>(call.operation)};
+}
+
+// A transfer that is under way for as long as this lives.
+class MarkedTransfer final : public Transfer {
+ public:
+  explicit MarkedTransfer(const PulseOperation& operation) : mark_(operation) {}
+  void set(std::unique_ptr<Transfer> transfer) { transfer_ = std::move(transfer); }
+  int finish(Deadline deadline) override { return transfer_->finish(deadline); }
+  std::optional<bool> is_done() override { return transfer_->is_done(); }
+
+ private:
+  PulseMark mark_;
+  std::unique_ptr<Transfer> transfer_;  // goes before the mark ends
+};
+
+template <typename Begin>
+std::unique_ptr<Transfer> marked(const PulseOperation& operation, const Begin& begin) {
+  if (!Pulse::own().is_on()) return begin();
+  auto transfer = std::make_unique<MarkedTransfer>(operation);
+  transfer->set(begin());
+  return transfer;
+}
+
+}  // namespace
+
+void ProcessGroup::Group::run_now(const Call& call, const Turn& turn) {
+  const PulseMark mark(operation_of(call, parts_.label, turn));
+  parts_.backend->run(call, turn);
+}
+
+std::unique_ptr<Transfer> ProcessGroup::Group::begin(const Call& call, const Turn& turn) {
+  return marked(operation_of(call, parts_.label, turn),
+                [&] { return parts_.backend->start(call, turn); });
+}
+
+std::unique_ptr<Transfer> ProcessGroup::Group::post(const Message& message) {
+  const ConstElements data = message.is_send ? message.outgoing : message.incoming;
+  const PulseOperation operation{.group = parts_.label,
+                                 .bytes = data.count * size_bytes(data.type),
+                                 .kind = message.is_send ? kPulseSend : kPulseRecv};
+  return marked(operation, [&] {
+    if (message.is_send)
+      return parts_.backend->start_send(message.outgoing, *message.peer, message.tag);
+    return parts_.backend->start_recv(message.incoming, message.peer, message.tag);
+  });
+}
+
+}  // namespace drun
+
+// What ranks tell each other to make groups: over the backend, or, where that has no memory of the
+// host, over the store.
+
+namespace drun {
+
+std::vector<int> ProcessGroup::Group::told_by_all(const std::vector<int>& mine, Timeout timeout) {
+  std::vector<int> all(mine.size() * static_cast<std::size_t>(parts_.size));
+  const Call call = worker::all_gather_call(place(), mine, all);
+  if (parts_.backend->refusal(call).empty()) {
+    run(call, timeout);
+    return all;
+  }
+  if (!parts_.store) return mine;  // a world of one
+  using std::chrono::milliseconds;
+  const Deadline deadline =
+      std::chrono::steady_clock::now() + timeout.value_or(parts_.job->timeout);
+  const auto left = [deadline] {
+    return std::max(
+        std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now()),
+        milliseconds(1));
+  };
+  std::unique_lock submitting(submitting_);
+  const std::string prefix = "told/" + std::to_string(++tellings_) + "/";
+  submitting.unlock();
+  const std::size_t bytes = mine.size() * sizeof(int);
+  parts_.store->set(prefix + std::to_string(parts_.rank),
+                    std::string(reinterpret_cast<const char*>(mine.data()), bytes), left());
+  for (int rank = 0; rank < parts_.size; ++rank) {
+    const std::string told = parts_.store->get(prefix + std::to_string(rank), left());
+    if (told.size() != bytes) {
+      throw error(WorkerError::Kind::Store, "split()",
+                  "the store's key " + prefix + std::to_string(rank) + " is not what ranks tell");
+    }
+    std::memcpy(&all[static_cast<std::size_t>(rank) * mine.size()], told.data(), bytes);
+  }
+  return all;
+}
+
+}  // namespace drun

@@ -1,0 +1,84 @@
+#include "worker_lib/core/pulse.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "rendezvous/base/unique_fd.h"
+
+namespace drun::worker {
+namespace {
+
+using Count = std::atomic_ref<std::uint64_t>;
+
+// Seen by another process at any time, and by a thread whose operation comes to the same place.
+template <typename Number>
+void put(Number& place, Number value) {
+  std::atomic_ref<Number>(place).store(value, std::memory_order_relaxed);
+}
+
+// Beats that two threads make at once may count as one: that they change is all that matters.
+void beat(PulsePage& page) {
+  put(page.beats, Count(page.beats).load(std::memory_order_relaxed) + 1);
+}
+
+PulseEntry& entry_of(PulsePage& page, std::uint64_t number) {
+  return page.entries[number % kPulseEntries];
+}
+
+}  // namespace
+
+Pulse& Pulse::own() {
+  // Never destroyed: threads may end operations to the last.
+  static Pulse& own = *new Pulse(std::getenv(kHeartbeatVariable));
+  return own;
+}
+
+Pulse::Pulse(const char* path) {
+  if (path == nullptr || *path == '\0') return;
+  const UniqueFd file(::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat about {};
+  // A shorter file would be a SIGBUS at the first store.
+  if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) ||
+      about.st_size < static_cast<off_t>(kPulseBytes))
+    return;
+  void* memory = ::mmap(nullptr, kPulseBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) return;
+  page_ = static_cast<PulsePage*>(memory);
+  page_->magic = kPulseMagic;
+  beat(*page_);
+}
+
+Pulse::~Pulse() {
+  if (page_ != nullptr) ::munmap(page_, kPulseBytes);
+}
+
+std::uint64_t Pulse::begin(const PulseOperation& operation) {
+  if (page_ == nullptr) return 0;
+  const std::uint64_t number = Count(page_->begun).fetch_add(1, std::memory_order_relaxed) + 1;
+  PulseEntry& entry = entry_of(*page_, number);
+  put(entry.number, std::uint64_t{0});
+  put(entry.sequence, operation.sequence);
+  put(entry.bytes, operation.bytes);
+  put(entry.group, operation.group);
+  put(entry.kind, operation.kind);
+  put(entry.has_ended, std::uint16_t{0});
+  Count(entry.number).store(number, std::memory_order_release);
+  if (operation.group == 0 && operation.sequence > 0) put(page_->world_arrived, operation.sequence);
+  beat(*page_);
+  return number;
+}
+
+void Pulse::end(std::uint64_t number) {
+  if (number == 0) return;
+  PulseEntry& entry = entry_of(*page_, number);
+  // Its place may be a later operation's by now.
+  if (Count(entry.number).load(std::memory_order_relaxed) == number)
+    put(entry.has_ended, std::uint16_t{1});
+  beat(*page_);
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,170 @@
+#include "worker_lib/core/requests.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "drun/backend.h"
+
+namespace drun::worker {
+
+void Errand::run() {
+  std::unique_lock lock(mutex_);
+  if (state_ == State::Open) perform(lock);
+}
+
+void Errand::wait() {
+  std::unique_lock lock(mutex_);
+  if (state_ == State::Open && would_end_) return perform(lock);
+  done_.wait(lock, [this] { return state_ == State::Done; });
+}
+
+bool Errand::wait_for(std::chrono::milliseconds time) {
+  if (is_done()) return true;
+  std::unique_lock lock(mutex_);
+  return done_.wait_for(lock, time, [this] { return state_ == State::Done; });
+}
+
+bool Errand::is_open() const {
+  const std::lock_guard lock(mutex_);
+  return state_ == State::Open;
+}
+
+bool Errand::is_done() {
+  std::unique_lock lock(mutex_);
+  if (state_ == State::Open && would_end_ && would_end_()) perform(lock);
+  return state_ == State::Done;
+}
+
+int Errand::get() const {
+  const std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+  return result_;
+}
+
+void Errand::perform(std::unique_lock<std::mutex>& lock) {
+  state_ = State::Begun;
+  Deed deed = std::exchange(deed_, nullptr);
+  would_end_ = nullptr;
+  lock.unlock();
+  keep_end_of(deed);
+  deed = nullptr;
+  lock.lock();
+  state_ = State::Done;
+  done_.notify_all();
+}
+
+}  // namespace drun::worker
+
+namespace drun::worker {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTick{1};
+constexpr milliseconds kSlowTick{10};
+// So many ticks in which nothing was sent and nothing done make it slow.
+constexpr int kIdleTicks = 100;
+
+}  // namespace
+
+void Couriers::start() {
+  watcher_.start();
+  const std::size_t open = open_;
+  if (without_thread_ == 0 &&
+      (open < kMostWithoutThread || threads_.try_reserve(open - kMostWithoutThread + 1))) {
+    return;
+  }
+  throw BackendFailure(WorkerError::Kind::System, std::nullopt,
+                       "no thread can be started for another message: " + std::to_string(open) +
+                           " wait for one; wait for some of them, or raise the limit on "
+                           "processes (ulimit -u, or the cgroup's pids.max)");
+}
+
+std::shared_ptr<Errand> Couriers::send(Errand::Deed deed) {
+  // Goes with the question, when the errand begins.
+  struct Asked {
+    explicit Asked(Couriers& couriers) : owner(couriers) { ++owner.open_; }
+    ~Asked() {
+      --owner.open_;
+      if (is_without_thread) --owner.without_thread_;
+    }
+    Asked(const Asked&) = delete;
+    Asked& operator=(const Asked&) = delete;
+    void give_thread() {
+      std::shared_ptr<Errand> open = self.lock();
+      if (has_thread || !open) return;
+      has_thread = owner.threads_.try_submit([open = std::move(open)] { open->run(); });
+      const bool was_without_thread = std::exchange(is_without_thread, !has_thread);
+      if (is_without_thread && !was_without_thread) ++owner.without_thread_;
+      if (was_without_thread && !is_without_thread) --owner.without_thread_;
+    }
+    Couriers& owner;
+    std::weak_ptr<Errand> self{};
+    bool has_thread = false;
+    bool is_without_thread = false;
+  };
+  const auto asked = std::make_shared<Asked>(*this);
+  auto errand = std::make_shared<Errand>(std::move(deed), [asked] {
+    asked->give_thread();
+    return false;
+  });
+  asked->self = errand;
+  look_after(errand);
+  return errand;
+}
+
+void Couriers::look_after(std::shared_ptr<Errand> errand) {
+  const std::lock_guard lock(mutex_);
+  fresh_.push_back(std::move(errand));
+  if (!is_watching_) {
+    watcher_.start();
+    is_watching_ = true;
+    return watcher_.submit([this] { watch(); });
+  }
+  if (is_slow_) changed_.notify_one();
+}
+
+void Couriers::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  changed_.notify_one();
+  watcher_.stop();
+  threads_.stop();
+}
+
+// It goes on for some idle ticks with nothing to do, too: to wake it for each message would be what
+// it is there to save. What is fresh has a tick in which its program may come for it.
+void Couriers::watch() {
+  Errands all;
+  std::unique_lock lock(mutex_);
+  const auto has_any = [&] { return !all.empty() || !fresh_.empty(); };
+  for (int idle = 0; has_any() || (idle <= kIdleTicks && !is_stopping_);
+       idle = std::min(idle, kIdleTicks) + 1) {
+    is_slow_ = idle >= kIdleTicks;
+    const bool was_stopping = is_stopping_;
+    changed_.wait_for(lock, is_slow_ && !was_stopping ? kSlowTick : kTick, [&] {
+      return is_stopping_ != was_stopping || (is_slow_ && !fresh_.empty());
+    });
+    const bool is_last = is_stopping_;
+    lock.unlock();
+    if (is_last) {
+      for (const std::shared_ptr<Errand>& errand : all) errand->run();
+    }
+    const auto open = std::remove_if(all.begin(), all.end(),
+                                     [](const auto& errand) { return errand->is_done(); });
+    if (open != all.end()) idle = 0;
+    all.erase(open, all.end());
+    lock.lock();
+    if (!fresh_.empty()) idle = 0;
+    std::move(fresh_.begin(), fresh_.end(), std::back_inserter(all));
+    fresh_.clear();
+  }
+  is_watching_ = is_slow_ = false;
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,141 @@
+// edge. Finishes the messages that a program has started, for as long as the program does not wait
+// for them itself: one thread asks after all of them every few milliseconds, by which most move;
+// and a thread for each of those that go on in their own finish only.
+//
+// Threads: one for each, as a message waits for another rank and must not wait behind another
+//          message; kMostThreads at most. A message that gets none stays open: its waiter does it,
+//          or a thread that becomes free.
+// Thread:  start, send and look_after from any.
+// Owner:   a group; stop() has all that was sent done, then joins.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "worker_lib/base/threads.h"
+
+// edge. An operation that was started: done by whoever comes to it first, once.
+//
+//     open --run, or a wait of who may--> begun --> done      (with its result, or what it threw)
+//
+// Waiter:  of an errand whose end can be asked for, whoever waits first does it, on the spot: to
+//          have another thread woken for it costs ten times what a short message takes.
+// Owner:   shared by its Works and by who runs it. The deed, and all it holds, is gone when it is
+//          done.
+// Thread:  any.
+
+namespace drun::worker {
+
+class Errand {
+ public:
+  // Returns the other rank of a message, and any number otherwise.
+  using Deed = std::function<int()>;
+  // Whether the deed would end at once. It must not wait; not asked any more when the deed begins.
+  using Question = std::function<bool()>;
+
+  // For run() alone.
+  explicit Errand(Deed deed) : deed_(std::move(deed)) {}
+  // For waiters, too.
+  Errand(Deed deed, Question would_end)
+      : deed_(std::move(deed)), would_end_(std::move(would_end)) {}
+  // Done here and now.
+  template <typename Now>
+  static std::shared_ptr<Errand> done(Now&& now) {
+    auto errand = std::make_shared<Errand>(Deed());
+    errand->keep_end_of(now);
+    errand->state_ = State::Done;
+    return errand;
+  }
+  Errand(const Errand&) = delete;
+  Errand& operator=(const Errand&) = delete;
+
+  // Does it, unless somebody has begun to. Throws nothing: get() does.
+  void run();
+
+  // Until it is done.
+  void wait();
+  // False: not done within that time. It does nothing for it but to ask.
+  bool wait_for(std::chrono::milliseconds time);
+  // Nobody has begun with it.
+  bool is_open() const;
+  // Done; or it ends at once, now that somebody asks.
+  bool is_done();
+  // Requires that it is done. Its result, or throws what it threw.
+  int get() const;
+
+ private:
+  enum class State { Open, Begun, Done };
+
+  void perform(std::unique_lock<std::mutex>& lock);
+  template <typename Now>
+  void keep_end_of(Now&& now) {
+    try {
+      result_ = now();
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable done_;
+  State state_ = State::Open;
+  Deed deed_;
+  Question would_end_;
+  int result_ = 0;
+  std::exception_ptr failure_;
+};
+
+}  // namespace drun::worker
+
+namespace drun::worker {
+
+class Couriers {
+ public:
+  static constexpr std::size_t kMostThreads = 1024;
+  // Messages that may be under way beyond those that have a thread: most are waited for at once.
+  static constexpr std::size_t kMostWithoutThread = 256;
+
+  Couriers() = default;
+  ~Couriers() { stop(); }
+  Couriers(const Couriers&) = delete;
+  Couriers& operator=(const Couriers&) = delete;
+
+  // Before a message is started that send or look_after will be given. Throws BackendFailure
+  // (System) where the system allows no thread for it, or where earlier messages still wait for
+  // one.
+  void start();
+  // Done by its waiter, or by a thread of its own: when the program has asked whether it is done,
+  // or does not wait for it within a few milliseconds.
+  std::shared_ptr<Errand> send(Errand::Deed deed);
+  // To be asked after until it is done: every millisecond, every ten where it takes long. Requires
+  // one whose end can be asked for.
+  void look_after(std::shared_ptr<Errand> errand);
+  // Afterwards nothing may be sent. The second call does nothing.
+  void stop();
+
+ private:
+  using Errands = std::vector<std::shared_ptr<Errand>>;
+
+  void watch();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // what the watcher waits for
+  Errands fresh_;                    // since it last looked
+  bool is_watching_ = false;
+  bool is_slow_ = false;
+  bool is_stopping_ = false;
+  std::atomic<std::size_t> open_ = 0;            // of those sent: not begun yet
+  std::atomic<std::size_t> without_thread_ = 0;  // of these: there was none when last asked
+  Threads threads_{kMostThreads};
+  Threads watcher_{1};
+};
+
+}  // namespace drun::worker

@@ -1,0 +1,218 @@
+#include "worker_lib/core/watch.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "worker_lib/base/threads.h"
+
+namespace drun::worker {
+namespace {
+
+constexpr Deadline kNever = Deadline::max();
+
+// Times since the start of the clock are positive; a deadline at or before it has passed as well.
+Deadline::rep number_of(Deadline deadline) {
+  return std::max<Deadline::rep>(deadline.time_since_epoch().count(), 1);
+}
+
+int milliseconds_until(Deadline deadline) {
+  if (deadline == kNever) return -1;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  constexpr std::chrono::milliseconds kMost = std::chrono::hours(1);
+  return static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), kMost).count());
+}
+
+}  // namespace
+
+Watch::Watch() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (wake_fd_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+}
+
+Watch::~Watch() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+    if (thread_.joinable()) start_or_wake();
+  }
+  if (thread_.joinable()) thread_.join();
+  close(wake_fd_);
+}
+
+void Watch::start() {
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) start_or_wake();
+}
+
+Watch::Id Watch::add_deadline(Deadline deadline, std::function<void()> on_late) {
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) start_or_wake();
+  const Id id = ++last_id_;
+  late_.emplace(id, Late{deadline, std::move(on_late)});
+  // Usually the next deadline is later than the last, and the thread need not be woken for it.
+  if (number_of(deadline) < awake_at_) start_or_wake();
+  return id;
+}
+
+Watch::Slot* Watch::take_slot(Deadline deadline, void (*on_late)(void*), void* argument) {
+  if (!is_started_) start();
+  for (Slot& slot : slots_) {
+    Deadline::rep free = kFree;
+    if (slot.state.load(std::memory_order_relaxed) != kFree ||
+        !slot.state.compare_exchange_strong(free, kTaken)) {
+      continue;
+    }
+    slot.call = on_late;
+    slot.argument = argument;
+    slot.state = number_of(deadline);
+    // Either the thread, which announces when it will look and then reads the slots, sees this one;
+    // or its announcement is seen here.
+    if (number_of(deadline) < awake_at_) {
+      const std::lock_guard lock(mutex_);
+      start_or_wake();
+    }
+    return &slot;
+  }
+  return nullptr;
+}
+
+void Watch::give_back(Slot& slot, Deadline deadline) {
+  Deadline::rep waiting = number_of(deadline);
+  if (slot.state.compare_exchange_strong(waiting, kFree)) return;
+  std::unique_lock lock(mutex_);
+  called_.wait(lock, [&slot] { return slot.state == kCalled; });
+  slot.state = kFree;
+}
+
+Watch::Id Watch::add_lifelines(std::vector<Lifeline> lifelines,
+                               std::function<void(int rank)> on_end) {
+  const std::lock_guard lock(mutex_);
+  const Id id = ++last_id_;
+  if (lifelines.empty()) return id;
+  if (!thread_.joinable()) start_or_wake();
+  lines_.emplace(id, Lines{std::move(lifelines), std::move(on_end)});
+  start_or_wake();
+  return id;
+}
+
+void Watch::remove(Id id) {
+  std::unique_lock lock(mutex_);
+  late_.erase(id);
+  // The thread may be polling these descriptors, which are about to be closed.
+  if (lines_.erase(id) > 0) start_or_wake();
+  if (std::this_thread::get_id() == thread_.get_id()) return;
+  called_.wait(lock, [this, id] { return calling_ != id; });
+}
+
+void Watch::start_or_wake() {
+  if (!thread_.joinable()) {
+    thread_ = start_thread([this] { run(); });
+    is_started_ = true;
+    return;
+  }
+  const std::uint64_t one = 1;
+  if (write(wake_fd_, &one, sizeof(one)) < 0) return;  // full: it will wake anyway
+}
+
+void Watch::run() {
+  std::unique_lock lock(mutex_);
+  while (!is_stopping_) {
+    wait_for_something(lock);
+    call_late(lock);
+    call_late_slots(lock);
+    call_ended(lock);
+  }
+}
+
+void Watch::wait_for_something(std::unique_lock<std::mutex>& lock) {
+  std::vector<pollfd> fds{{.fd = wake_fd_, .events = POLLIN, .revents = 0}};
+  for (const auto& [id, lines] : lines_) {
+    for (const Lifeline& line : lines.alive) fds.push_back({line.fd, POLLIN, 0});
+  }
+  awake_at_ = number_of(kNever);
+  const Deadline next = next_deadline();
+  awake_at_ = number_of(next);
+  const int timeout = milliseconds_until(next);
+  lock.unlock();
+  poll(fds.data(), fds.size(), timeout);
+  std::uint64_t count = 0;
+  if (read(wake_fd_, &count, sizeof(count)) < 0) count = 0;  // nobody woke it
+  lock.lock();
+}
+
+Deadline Watch::next_deadline() const {
+  Deadline next = kNever;
+  for (const auto& [id, late] : late_) next = std::min(next, late.deadline);
+  for (const Slot& slot : slots_) {
+    const Deadline::rep state = slot.state;
+    if (state > kFree) next = std::min(next, Deadline(Deadline::duration(state)));
+  }
+  return next;
+}
+
+void Watch::call_late_slots(std::unique_lock<std::mutex>& lock) {
+  const Deadline::rep now = number_of(std::chrono::steady_clock::now());
+  for (Slot& slot : slots_) {
+    Deadline::rep deadline = slot.state;
+    if (deadline <= kFree || deadline > now) continue;
+    if (!slot.state.compare_exchange_strong(deadline, kCalling)) continue;
+    lock.unlock();
+    slot.call(slot.argument);
+    lock.lock();
+    slot.state = kCalled;
+    called_.notify_all();
+  }
+}
+
+void Watch::call_late(std::unique_lock<std::mutex>& lock) {
+  const Deadline now = std::chrono::steady_clock::now();
+  while (true) {
+    const auto late = std::find_if(late_.begin(), late_.end(), [now](const auto& entry) {
+      return entry.second.deadline <= now;
+    });
+    if (late == late_.end()) return;
+    const Id id = late->first;
+    const std::function<void()> function = std::move(late->second.call);
+    late_.erase(late);
+    call(lock, id, function);
+  }
+}
+
+// One descriptor at a time, as the functions may remove any of them.
+void Watch::call_ended(std::unique_lock<std::mutex>& lock) {
+  const auto next_ended = [this]() -> std::optional<std::pair<Id, int>> {
+    for (auto& [id, lines] : lines_) {
+      for (auto line = lines.alive.begin(); line != lines.alive.end(); ++line) {
+        pollfd one{line->fd, POLLIN, 0};
+        if (poll(&one, 1, 0) <= 0) continue;
+        const int rank = line->rank;
+        lines.alive.erase(line);
+        return std::pair(id, rank);
+      }
+    }
+    return std::nullopt;
+  };
+  while (const std::optional<std::pair<Id, int>> ended = next_ended()) {
+    const auto [id, rank] = *ended;
+    const std::function<void(int)> function = lines_[id].call;
+    call(lock, id, [&function, rank = rank] { function(rank); });
+  }
+}
+
+void Watch::call(std::unique_lock<std::mutex>& lock, Id id, const std::function<void()>& function) {
+  calling_ = id;
+  lock.unlock();
+  function();
+  lock.lock();
+  calling_ = 0;
+  called_.notify_all();
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,65 @@
+#include "worker_lib/nccl/cancel.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace drun::worker {
+
+using std::chrono::microseconds;
+
+void Stop::raise() {
+  change([this] { is_raised_ = true; });
+}
+
+void Stop::tell_lost(int rank) {
+  change([this, rank] { lost_.emplace(rank, std::chrono::steady_clock::now()); });
+}
+
+bool Stop::is_raised() const {
+  const std::lock_guard lock(mutex_);
+  return is_raised_;
+}
+
+std::optional<int> Stop::lost_rank(std::optional<int> which, std::chrono::milliseconds ago) const {
+  const std::lock_guard lock(mutex_);
+  const Deadline since = std::chrono::steady_clock::now() - ago;
+  for (const auto& [rank, when] : lost_) {
+    if ((!which || *which == rank) && when <= since) return rank;
+  }
+  return std::nullopt;
+}
+
+void Stop::pause(microseconds time) {
+  std::unique_lock lock(mutex_);
+  if (!is_raised_) told_.wait_for(lock, time);
+}
+
+bool Stop::wait_until(Deadline deadline, const std::function<bool()>& is_true) {
+  std::unique_lock lock(mutex_);
+  told_.wait_until(lock, deadline, [&] { return is_raised_ || is_true(); });
+  return !is_raised_ && is_true();
+}
+
+void Stop::change(const std::function<void()>& deed) {
+  {
+    const std::lock_guard lock(mutex_);
+    deed();
+  }
+  told_.notify_all();
+}
+
+void Pace::wait(Stop& stop) {
+  constexpr microseconds kEager{100};
+  constexpr microseconds kLeast{20};
+  constexpr microseconds kMost{1000};
+  const auto waited =
+      std::chrono::duration_cast<microseconds>(std::chrono::steady_clock::now() - began_);
+  if (waited < kEager) {
+    sched_yield();
+  } else {
+    stop.pause(std::clamp(waited / 8, kLeast, kMost));
+  }
+}
+
+}  // namespace drun::worker

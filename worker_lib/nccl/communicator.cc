@@ -1,0 +1,202 @@
+#include "worker_lib/nccl/communicator.h"
+
+#include <chrono>
+#include <utility>
+
+#include "worker_lib/nccl/library.h"
+
+namespace drun::worker {
+namespace {
+
+using Kind = WorkerError::Kind;
+using Clock = std::chrono::steady_clock;
+
+// What a rank has done its part of, before it ended, is done after so much waiting.
+constexpr std::chrono::milliseconds kAfterwards{30};
+constexpr std::chrono::milliseconds kClosingTime{1000};
+
+std::string text_of(const Awaited& awaited) {
+  if (awaited.sequence != 0) return "collective number " + std::to_string(awaited.sequence);
+  if (awaited.peer)
+    return "the message between this rank and rank " + std::to_string(*awaited.peer);
+  return "connecting";
+}
+
+}  // namespace
+
+BackendFailure nccl_failure(nccl::Result result, nccl::Comm comm, const std::string& what) {
+  const nccl::Api& api = need_nccl();
+  const char* const general = api.get_error_string(result);
+  const char* const last = api.get_last_error(comm);
+  std::string message = "NCCL " + nccl_version() + ": " + what + ": " +
+                        (general == nullptr ? "unknown error" : general) + " (" +
+                        std::to_string(result) + ")";
+  if (last != nullptr && *last != '\0') message += ": " + std::string(last);
+  return {result == nccl::kRemoteError ? Kind::PeerLost : Kind::System, std::nullopt, message};
+}
+
+Line::Line(std::shared_ptr<const Gpu> gpu, Stop& stop)
+    : gpu_(std::move(gpu)), api_(need_nccl()), stop_(&stop), stream_(gpu_) {}
+
+Line::~Line() { close(); }
+
+std::unique_ptr<Line> Line::connect(std::shared_ptr<const Gpu> gpu, Stop& stop,
+                                    const nccl::UniqueId& id, Seat seat, const Awaited& awaited) {
+  std::unique_ptr<Line> line(new Line(std::move(gpu), stop));
+  const Current current(*line->gpu_);
+  const std::lock_guard lock(line->using_);
+  nccl::Config config;
+  config.blocking = 0;
+  nccl::Comm comm = nullptr;
+  const nccl::Result said = line->api_.init_rank(&comm, seat.size, id, seat.rank, &config);
+  line->comm_ = comm;
+  if (comm == nullptr) throw nccl_failure(said, nullptr, text_of(awaited));
+  line->settle(said, awaited);
+  return line;
+}
+
+Event Line::start(const Event& after, const Awaited& awaited, const Deed& deed) {
+  const std::lock_guard lock(using_);
+  need_open();
+  const Current current(*gpu_);
+  stream_.wait_for(after);
+  ++unfinished_;
+  settle(deed(comm_, stream_.get()), awaited);
+  return Event(gpu_, stream_.get());
+}
+
+void Line::wait(const Event& end, const Awaited& awaited) {
+  const Current current(*gpu_);
+  look_until(awaited, [&] {
+    const bool is_reached = end.is_reached();
+    check_for_errors(awaited);
+    // What was aborted is reached too, and not done.
+    if (is_reached && stop_->is_raised()) {
+      throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+    }
+    return is_reached;
+  });
+  --unfinished_;
+}
+
+std::unique_ptr<Line> Line::split(std::optional<int> key, const Awaited& awaited) {
+  const std::lock_guard lock(using_);
+  need_open();
+  const Current current(*gpu_);
+  std::unique_ptr<Line> part(key ? new Line(gpu_, *stop_) : nullptr);
+  const std::atomic_ref<nccl::Comm> child(child_);
+  child = nullptr;
+  const nccl::Result said =
+      api_.split(comm_, key ? 0 : nccl::kNoColor, key.value_or(0), &child_, nullptr);
+  // NCCL 2.18 to 2.30 return success while this communicator is in progress (src/init.cc,
+  // ncclCommSplit): the state must be asked for in any case.
+  settle(said == nccl::kSuccess ? nccl::kInProgress : said, awaited);
+  if (!part) return nullptr;
+  look_until(awaited, [&] { return child.load() != nullptr; });
+  part->comm_ = child.exchange(nullptr);
+  const std::lock_guard part_lock(part->using_);
+  part->settle(nccl::kInProgress, awaited);
+  return part;
+}
+
+void Line::close() noexcept {
+  // ncclCommAbort may be called while another thread is inside a call with the communicator; that
+  // thread finds the Stop raised when the call returns.
+  std::unique_lock lock(using_, std::defer_lock);
+  const bool is_unused = lock.try_lock_for(kClosingTime);
+  const nccl::Comm comm = comm_.exchange(nullptr);
+  if (comm == nullptr) return;
+  const Current current(*gpu_, std::nothrow);
+  const bool is_idle = is_unused && unfinished_ == 0 && !has_failed_;
+  if (is_idle && finalize(comm)) {
+    api_.destroy(comm);
+  } else {
+    api_.abort(comm);
+  }
+  // A split that failed: NCCL has ended its thread, and leaves what it stored to the caller.
+  const std::atomic_ref<nccl::Comm> child(child_);
+  if (const nccl::Comm left = child.exchange(nullptr); left != nullptr) api_.abort(left);
+}
+
+// Whether all that was sent has left.
+bool Line::finalize(nccl::Comm comm) const noexcept {
+  Stop nobody_interrupts;
+  Pace pace;
+  const Deadline deadline = Clock::now() + kClosingTime;
+  nccl::Result state = api_.finalize(comm);
+  while (state == nccl::kInProgress && Clock::now() < deadline) {
+    pace.wait(nobody_interrupts);
+    if (api_.get_async_error(comm, &state) != nccl::kSuccess) return false;
+  }
+  return state == nccl::kSuccess;
+}
+
+void Line::settle(nccl::Result said, const Awaited& awaited) {
+  if (stop_->is_raised() || comm_ == nullptr) {
+    has_failed_ = true;
+    need_open();  // close() may have aborted comm_ while NCCL was being called
+  }
+  nccl::Result state = said;
+  if (said == nccl::kInProgress) {
+    look_until(awaited, [&] {
+      const nccl::Result asked = api_.get_async_error(comm_, &state);
+      if (asked != nccl::kSuccess) state = asked;
+      return state != nccl::kInProgress;
+    });
+  }
+  if (state == nccl::kSuccess) return;
+  has_failed_ = true;
+  throw failure(state, awaited);
+}
+
+void Line::check_for_errors(const Awaited& awaited) {
+  const std::unique_lock lock(using_, std::try_to_lock);
+  if (!lock.owns_lock() || comm_ == nullptr) return;  // who uses it sees its errors
+  nccl::Result state = nccl::kSuccess;
+  const nccl::Result asked = api_.get_async_error(comm_, &state);
+  if (asked != nccl::kSuccess) state = asked;
+  if (state == nccl::kSuccess || state == nccl::kInProgress) return;
+  throw failure(state, awaited);
+}
+
+void Line::need_open() const {
+  if (stop_->is_raised() || comm_ == nullptr) {
+    throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+  }
+}
+
+BackendFailure Line::failure(nccl::Result result, const Awaited& awaited) const {
+  BackendFailure failure = nccl_failure(result, comm_, text_of(awaited));
+  failure.peer = awaited.peer;
+  return failure;
+}
+
+template <typename Done>
+void Line::look_until(const Awaited& awaited, Done&& is_done) {
+  Pace pace;
+  const Deadline began = Clock::now();
+  try {
+    while (!is_done()) {
+      if (stop_->is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
+      const std::optional<int> rank = stop_->lost_rank(awaited.peer, kAfterwards);
+      if (rank && Clock::now() - began >= kAfterwards) {
+        throw BackendFailure(Kind::PeerLost, rank,
+                             "the process of rank " + std::to_string(*rank) + " has ended before " +
+                                 text_of(awaited) + " was done",
+                             true);
+      }
+      if (Clock::now() >= awaited.deadline) {
+        throw BackendFailure(Kind::Timeout, awaited.peer,
+                             text_of(awaited) +
+                                 " was not done in time; another rank is late, stuck or has made "
+                                 "other calls");
+      }
+      pace.wait(*stop_);
+    }
+  } catch (...) {
+    has_failed_ = true;
+    throw;
+  }
+}
+
+}  // namespace drun::worker

@@ -1,0 +1,100 @@
+// edge. One nonblocking communicator of NCCL, and the stream that its operations are done on.
+//
+//     connecting -> open <--> busy -> closed        (closed: by close(), for good)
+//                      any failure -> failed -> closed
+//
+// Blocks:  a nonblocking communicator says "in progress" and may not be used until it no longer
+//          does; so whoever starts something waits for that, until the deadline, close() or a lost
+//          rank.
+// Thread:  any; what is started in one after the other is done in that order. close() from any, at
+//          any time after the Stop has been raised, or when nothing is going on.
+// Errors:  BackendFailure: Timeout; PeerLost for a rank told lost or what NCCL calls a remote
+//          error; Broken when the Stop was raised; System with NCCL's own words.
+// Owner:   the backend; the Stop outlives it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "drun/backend.h"
+#include "worker_lib/nccl/cancel.h"
+#include "worker_lib/nccl/gpu.h"
+
+namespace drun::worker {
+
+// What is waited for, until when.
+struct Awaited {
+  std::uint32_t sequence = 0;              // of a collective; 0: something else
+  std::optional<int> peer = std::nullopt;  // the only other rank that matters
+  Deadline deadline{};
+};
+
+class Line {
+ public:
+  struct Seat {
+    int rank = 0;
+    int size = 1;
+  };
+  // Issues operations; returns what NCCL said.
+  using Deed = std::function<nccl::Result(nccl::Comm comm, cuda::Stream stream)>;
+
+  // Connects to the other ranks that have the same id.
+  static std::unique_ptr<Line> connect(std::shared_ptr<const Gpu> gpu, Stop& stop,
+                                       const nccl::UniqueId& id, Seat seat, const Awaited& awaited);
+  ~Line();
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+
+  const std::shared_ptr<const Gpu>& gpu() const { return gpu_; }
+
+  // What `deed` issues is done after `after` and all that was started before. Returns where it
+  // ends.
+  Event start(const Event& after, const Awaited& awaited, const Deed& deed);
+  // Until what start() gave has been reached.
+  void wait(const Event& end, const Awaited& awaited);
+
+  // A collective: the ranks that give a key get a new line together, in the order of their keys;
+  // the others get null. Requires can_split(). Returns when this line can be used again.
+  std::unique_ptr<Line> split(std::optional<int> key, const Awaited& awaited);
+  bool can_split() const { return api_.split != nullptr; }
+  // From then on, instead of the one it began with. While nothing is going on.
+  void obey(Stop& stop) { stop_ = &stop; }
+
+  // Aborts what is in progress; otherwise what has been sent arrives. Bounded in time, also while
+  // another thread is stuck in a call of NCCL's. The second call does nothing.
+  void close() noexcept;
+
+ private:
+  Line(std::shared_ptr<const Gpu> gpu, Stop& stop);
+
+  // Waits until comm_ is no longer in progress.
+  void settle(nccl::Result said, const Awaited& awaited);
+  void check_for_errors(const Awaited& awaited);
+  void need_open() const;
+  bool finalize(nccl::Comm comm) const noexcept;
+  BackendFailure failure(nccl::Result result, const Awaited& awaited) const;
+  template <typename Done>
+  void look_until(const Awaited& awaited, Done&& is_done);
+
+  const std::shared_ptr<const Gpu> gpu_;
+  const nccl::Api& api_;
+  Stop* stop_;
+  const OwnStream stream_;
+  std::timed_mutex using_;  // the communicator
+  std::atomic<nccl::Comm> comm_ = nullptr;
+  // ncclCommSplit returns before a thread of NCCL stores the new communicator here, on ranks
+  // without a key too (there null). That thread has ended when comm_ is no longer in progress, or
+  // is gone.
+  nccl::Comm child_ = nullptr;
+  std::atomic<bool> has_failed_ = false;
+  std::atomic<int> unfinished_ = 0;
+};
+
+// "NCCL's", with its number.
+BackendFailure nccl_failure(nccl::Result result, nccl::Comm comm, const std::string& what);
+
+}  // namespace drun::worker

@@ -1,0 +1,75 @@
+// edge. The probe of one node, from its first look to its report, and node 0's gathering of all.
+//
+//   each node   facts of its machine into the store; visits its neighbours and node 0, asks for
+//               their names; reduces data with each neighbour; its report into the store
+//   node 0      visits all; then gathers the reports, and tells all what it made of them
+//
+// Cost:    O(1) a node, O(nodes) node 0.
+// Thread:  any.   Blocks: kExamineAtMost, node 0 a little longer; a part that fails or hangs is in
+//          the report.
+// Errors:  WorkerError when the store is lost.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "drun/key_store.h"
+#include "rendezvous/base/result.h"
+#include "worker_lib/tools/probe/findings.h"
+
+// core. What the launcher tells the probe on its command line.
+// Errors:  Usage.   Thread: any.
+
+namespace drun::probe {
+
+struct Task {
+  std::string version{};  // --drun-version=
+  int cores = 0;          // --cores=
+  int gpus = 0;           // --gpus=
+  std::string problem{};  // --problem=: why the job's program cannot be started here
+  bool is_json = false;   // --json
+  bool is_quiet = false;  // --quiet: node 0 speaks for all
+  // --preflight: no table; a node that is at fault ends with 1.
+  bool is_preflight = false;
+  bool operator==(const Task&) const = default;
+};
+
+// `words` without the program's name.
+Result<Task> parse_task(std::span<const std::string> words);
+
+}  // namespace drun::probe
+
+namespace drun::probe {
+
+constexpr std::chrono::seconds kExamineAtMost{60};
+
+struct Seat {
+  int node = 0;
+  int count = 1;
+  std::string master;
+  std::uint16_t port = 0;
+  std::string network;  // the interface that the user wants; empty: that towards the master
+};
+
+struct Examined {
+  NodeReport report;
+  bool is_hanging = false;  // a thread does not end: end the process without it
+  // Answers those who are later: to be kept until the findings are told.
+  std::shared_ptr<void> host;
+};
+
+Examined examine(const Seat& seat, const Task& task, const std::shared_ptr<KeyStore>& store);
+
+// Node 0: what the others have told.
+Reports gather(const NodeReport& own, const Seat& seat, KeyStore& store);
+
+// Node 0 tells, and waits a moment until all have told their users; the others hear, and say when
+// their users know: node 0's end is everybody's.
+void tell(const std::vector<Finding>& findings, const Seat& seat, KeyStore& store);
+std::vector<Finding> hear(KeyStore& store);
+void say_told(const Seat& seat, KeyStore& store);
+
+}  // namespace drun::probe
