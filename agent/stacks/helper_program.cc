@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kMostOutputBytes = std::size_t{1} << 20;
 constexpr std::size_t kReadBytes = std::size_t{32} << 10;
 constexpr std::size_t kPipeBytes = std::size_t{64} << 10;
-constexpr idtype_t kPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older headers lack
+constexpr idtype_t kHelperPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older headers lack
 
 // A debugger is not to ask the network, nor to run the worker's Python in its own.
 const std::vector<EnvironmentEntry> kEnvironment{
@@ -113,7 +113,7 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
   void reap() {
     if (!pidfd_.is_open()) return;
     siginfo_t info{};
-    waitid(kPidfd, static_cast<id_t>(pidfd_.native_handle()), &info, WEXITED | WNOHANG);
+    waitid(kHelperPidfd, static_cast<id_t>(pidfd_.native_handle()), &info, WEXITED | WNOHANG);
   }
 
   void tell() {

@@ -152,7 +152,7 @@ void declare_program(OptionTable& table, Options& options) {
              "LOCAL_RANK=0 for every worker, and one device each in CUDA_VISIBLE_DEVICES");
   table.value("--app", options.app, parse_text, "FILE",
               "several programs, one a line as -np 4 [option...] program [argument...]; on the "
-              "command line : stands between them (launcher/programs/PROGRAMS.md)",
+              "command line : stands between them (launcher/PROGRAMS.md)",
               kMpiruns);
   table.value("--separator", options.separator, parse_separator, "WORD",
               "instead of that :", kOwnWithoutVariable);

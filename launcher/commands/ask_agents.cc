@@ -38,7 +38,7 @@ std::string read_all(int fd, std::chrono::milliseconds limit) {
     pollfd readable{.fd = fd, .events = POLLIN, .revents = 0};
     if (left.count() <= 0 || poll(&readable, 1, static_cast<int>(left.count())) <= 0) return "";
     char bytes[16384];
-    const ssize_t count = read(fd, bytes, sizeof(bytes));
+    const ssize_t count = ::read(fd, bytes, sizeof(bytes));
     if (count == 0) return text;
     if (count < 0) return "";
     text.append(bytes, static_cast<std::size_t>(count));

@@ -16,7 +16,7 @@ bool has_filters(const Options& options) {
   return !options.duplicate_stdout_filters.empty() || !options.duplicate_stderr_filters.empty();
 }
 
-Result<void> check(const Options& options) {
+Result<void> check_lines_home(const Options& options) {
   const bool gathers = options.gather_logs;
   if (gathers && options.hosts.leaves_logs_there)
     return usage_error("--gather-logs and --no-gather-logs", "they say two things; drop one");
@@ -37,7 +37,7 @@ bool gathers_here(const Options& options) {
 }
 
 Result<std::optional<OutputSpec>> plan_lines_home(const Options& options, const HostFacts& host) {
-  if (Result<void> fits = check(options); !fits) return fits.error();
+  if (Result<void> fits = check_lines_home(options); !fits) return fits.error();
   if (!gathers_here(options)) return std::optional<OutputSpec>();
   OutputSpec spec;
   spec.mode = options.sources.contains("--output") ? options.output : OutputMode::Labelled;

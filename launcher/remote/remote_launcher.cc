@@ -103,7 +103,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr std::size_t kReadBytes = std::size_t{128} << 10;
+constexpr std::size_t kStdinReadBytes = std::size_t{128} << 10;
 // Once somebody wants it all killed, a console that takes nothing is not waited for.
 constexpr std::chrono::seconds kConsoleAtMost{1};
 // Of drun's own log on the console: no session has this number.
@@ -185,7 +185,7 @@ Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& envi
         agent::write_all(STDERR_FILENO, std::string(line) + "\n");
       }))),
       environment_(agent::to_lines(environment)),
-      buffer_(kReadBytes),
+      buffer_(kStdinReadBytes),
       input_(io_, STDIN_FILENO,
              {.on_bytes = [this](std::string_view bytes) { send_input(bytes); },
               .on_end = [this] { send_input({}); }}),

@@ -9,7 +9,7 @@
 namespace drun::hosts {
 namespace {
 
-constexpr std::size_t kMostNamed = 8;
+constexpr std::size_t kMostNamedHosts = 8;
 
 SshSpec with_first_line(SshSpec spec) {
   spec.first_line = relay_line(spec.nonce);
@@ -143,9 +143,9 @@ void Branch::take_end(int code, const std::string& reason) {
   for (const auto& [host, session] : left) {
     was_running = was_running || session->has_spoken();
     if (session->name() == name_) continue;
-    if (++count <= kMostNamed) names += (count == 1 ? "" : ", ") + session->name();
+    if (++count <= kMostNamedHosts) names += (count == 1 ? "" : ", ") + session->name();
   }
-  if (count > kMostNamed) names += " and " + std::to_string(count - kMostNamed) + " more";
+  if (count > kMostNamedHosts) names += " and " + std::to_string(count - kMostNamedHosts) + " more";
   if (was_running && count > 0 && killed_.empty())
     log_.warning("lost the ssh connection of " + name_ + ", and with it what is behind: " + names);
   for (const auto& [host, session] : left) {

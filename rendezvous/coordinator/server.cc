@@ -159,7 +159,7 @@ namespace drun::rendezvous {
 namespace {
 
 // Who has not said hello; at most an eighth of the descriptors.
-constexpr std::size_t kMostStrangers = 2048;
+constexpr std::size_t kMostPendingConnections = 2048;
 // A peer with more than this queued gets no further stacks or censuses.
 constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
 
@@ -182,7 +182,7 @@ Server::Impl::Impl(asio::io_context& io, const JoinSpec& spec, Log log,
       on_leader_(std::move(on_leader)),
       on_trouble_(std::move(on_trouble)),
       spec_(spec),
-      pending_(std::min(kMostStrangers, descriptor_limit() / 8), spec.heartbeat_timeout),
+      pending_(std::min(kMostPendingConnections, descriptor_limit() / 8), spec.heartbeat_timeout),
       desk_(line_window_bytes(spec.node_count), spec.gathers_lines ? lines : nullptr) {
   if (spec.store_host == StoreHost::Agent) store_.emplace(io, store_limits(spec), log_);
 }

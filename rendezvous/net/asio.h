@@ -30,4 +30,9 @@ void close_on_exec(Socket& socket) {
   ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
 }
 
+// A nonblocking operation that has to wait.
+inline bool is_again(error_code ec) {
+  return ec == asio::error::would_block || ec == asio::error::try_again;
+}
+
 }  // namespace drun

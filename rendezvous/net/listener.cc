@@ -49,10 +49,6 @@ std::string hex(std::string_view bytes) {
   return text;
 }
 
-bool is_again(error_code ec) {
-  return ec == asio::error::would_block || ec == asio::error::try_again;
-}
-
 }  // namespace
 
 class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {

@@ -47,10 +47,6 @@ constexpr std::size_t kMostPieces = 64;
 constexpr std::size_t kRowPieces = 32;
 constexpr std::size_t kSmallBytes = 16 * 1024;
 
-bool is_again(error_code ec) {
-  return ec == asio::error::would_block || ec == asio::error::try_again;
-}
-
 }  // namespace
 
 StoreSession::StoreSession(asio::ip::tcp::socket socket, ConnectionId id, const StoreLimits& limits,
