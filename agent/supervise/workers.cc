@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <csignal>
 #include <deque>
 #include <optional>
 #include <string>
@@ -60,6 +61,11 @@ class Workers::Impl final : private Starter::Listener {
     if (!spec_.adopts_orphans) return;
     become_subreaper();
     child_signals_.add(SIGCHLD);
+    // A mask survives exec: whatever started this process may have left it blocked.
+    sigset_t child_ended;
+    sigemptyset(&child_ended);
+    sigaddset(&child_ended, SIGCHLD);
+    pthread_sigmask(SIG_UNBLOCK, &child_ended, nullptr);
   }
 
   void start(std::vector<Command> commands);
