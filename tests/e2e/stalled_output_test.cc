@@ -69,6 +69,13 @@ class StoppedReader {
   UniqueFd inner_;
 };
 
+// Whether that process is cat, and waits in the kernel for an answer of the FUSE file system.
+bool is_in_fuse(const std::string& pid) {
+  const std::string where = read_file("/proc/" + pid + "/wchan");
+  return read_file("/proc/" + pid + "/comm") == "cat\n" &&
+         (where.find("fuse") != where.npos || where == "request_wait_answer");
+}
+
 const std::string kUntilGo = "until [ -e $DIR/go ]; do sleep 0.05; done; ";
 
 }  // namespace
@@ -163,6 +170,35 @@ TEST_CASE("a file system that hangs for 15 s costs no node and loses no line") {
   for (int i = 0; i < 200; ++i) expected += "line " + std::to_string(i) + "\n";
   CHECK(read_file(only_entry(logs) + "/attempt_0/" + rank + "/stdout.log") == expected);
   CHECK_THAT(read_file(files / "events"), ContainsSubstring("\"outcome\""));
+}
+
+TEST_CASE("no round starts beside a worker that SIGKILL does not end") {
+  const test::StallingFileSystem files;
+  if (!files.is_mounted()) {
+    WARN("skipped: " << files.why());
+    return;
+  }
+  write_file(files / "data", "x");
+  const TemporaryDirectory directory;
+  Launch launch = shell_job({"--nproc-per-node=2", "--max-restarts=3", "--shutdown-timeout=1"},
+                            "echo round $TORCHELASTIC_RESTART_COUNT; "
+                            "[ $RANK = 0 ] && { echo $$ > $DIR/pid; echo up; exec cat $DATA; }; " +
+                                kUntilGo + "exit 3");
+  launch.environment["DATA"] = files / "data";
+  launch.environment["DIR"] = directory.path();
+  launch.environment["TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"] = "2";
+  files.stall();
+  Running running(launch);
+  REQUIRE(running.prints("up"));
+  std::string pid = read_file(directory.file("pid"));
+  pid.pop_back();
+  REQUIRE(eventually([&] { return is_in_fuse(pid); }));
+  write_file(directory.file("go"), "");
+  const Ended ended = running.wait(40s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code != 0);
+  CHECK_THAT(ended.out, ContainsSubstring("round 0") && !ContainsSubstring("round 1"));
+  CHECK_THAT(ended.err, ContainsSubstring("uninterruptible sleep"));
 }
 
 }  // namespace drun::testing
