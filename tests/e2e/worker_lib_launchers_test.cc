@@ -67,6 +67,20 @@ TEST_CASE("a program started by mpirun uses MPI itself, when it is built with it
   }
 }
 
+TEST_CASE("MPI refuses counts above its limit and frees nothing that a message is received into") {
+  const std::string program = built("workers/mpi_failures");
+  if (!ends_well(kMpirun + Words{"1", "true"}) || access(program.c_str(), X_OK) != 0) {
+    WARN("skipped: no mpirun of Open MPI (openmpi-bin), or built without MPI (libopenmpi-dev)");
+    return;
+  }
+  Launch launch = under(kMpirun + Words{"2", program});
+  launch.environment["ASAN_OPTIONS"] = "detect_leaks=0";  // Open MPI has some of its own
+  const Ended ended = run(launch, 60s);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out, ContainsSubstring("as it should be"));
+}
+
 TEST_CASE("a worker runs under Hydra's mpiexec, also behind a shell") {
   if (!ends_well({"mpiexec.hydra", "-n", "1", "true"})) {
     WARN("skipped: no mpiexec.hydra (mpich)");

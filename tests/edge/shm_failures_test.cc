@@ -1,9 +1,16 @@
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -11,6 +18,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"
 #include "tests/support/shm_ranks.h"
+#include "worker_lib/shm/mapping.h"
 #include "worker_lib/shm/shm_backend.h"
 
 namespace drun {
@@ -44,7 +52,55 @@ std::vector<RankEnd> run_failing(int size, const test::ShmBody& body) {
   });
 }
 
+// The setting is that of a pid namespace, so nothing outside the child is changed.
+bool refuse_executable_memory() {
+  std::ofstream setting("/proc/sys/vm/memfd_noexec");
+  setting << 2 << std::flush;
+  return setting.good();
+}
+
+// What `deed` returns in a process of a new pid namespace; nothing: there can be none here.
+std::optional<int> in_pid_namespace(const std::function<int()>& deed) {
+  constexpr int kNoNamespace = 77;
+  const auto exit_code = [](pid_t child) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  };
+  const pid_t outer = fork();
+  if (outer == 0) {
+    if (unshare(CLONE_NEWPID) != 0) _exit(kNoNamespace);
+    const pid_t inner = fork();
+    if (inner == 0) _exit(deed());
+    _exit(exit_code(inner));
+  }
+  const int code = exit_code(outer);
+  return code == kNoNamespace ? std::nullopt : std::optional(code);
+}
+
 }  // namespace
+
+TEST_CASE("shared memory is created where the kernel refuses executable memory") {
+  constexpr int kNoSetting = 78;
+  const std::optional<int> code = in_pid_namespace([] {
+    if (!refuse_executable_memory()) return kNoSetting;
+    try {
+      const UniqueFd memory = worker::shm::create_memory(4096);
+      const worker::shm::Mapping mapping(memory.get(), 0, 4096);
+      return 0;  // Linux 6.6 and later seal by themselves what is created without the flag
+    } catch (const BackendFailure&) {
+      return 1;
+    }
+  });
+  if (!code || *code == kNoSetting) {
+    WARN("skipped: vm.memfd_noexec cannot be set here (Linux 6.3, root)");
+    return;
+  }
+  CHECK(*code == 0);
+  constexpr int kSealExec = 0x20;  // F_SEAL_EXEC, which glibc before 2.38 lacks
+  const UniqueFd memory = worker::shm::create_memory(4096);
+  CHECK((fcntl(memory.get(), F_GET_SEALS) & kSealExec) != 0);
+}
 
 TEST_CASE("shared memory: a killed rank is named by every other at once, whatever it waits for") {
   const int victim = GENERATE(0, 2);
