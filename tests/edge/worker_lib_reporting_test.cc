@@ -8,10 +8,13 @@
 #include <atomic>
 #include <csignal>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "drun/backend.h"
 #include "drun/process_group.h"
 #include "tests/support/catch.h"
 #include "tests/support/in_rank.h"
@@ -57,7 +60,51 @@ bool limit_threads(rlim_t more) {
   return setrlimit(RLIMIT_NPROC, &limit) == 0;
 }
 
+// Its first operation meets a process that has ended, or a failure of another kind. Remembers
+// whether the cause was in the store already when it was aborted first.
+class FailingBackend final : public Backend {
+ public:
+  FailingBackend(bool peer_ends, std::uint16_t port) : peer_ends_(peer_ends), port_(port) {}
+
+  static inline std::optional<bool> was_published;
+
+  std::string name() const override { return "failing"; }
+  std::string refusal(const Call&) const override { return ""; }
+  void run(const Call&, const Turn&) override {
+    using Kind = WorkerError::Kind;
+    if (peer_ends_) throw BackendFailure(Kind::PeerLost, 1, "gone", true);
+    throw BackendFailure(Kind::System, std::nullopt, "broken");
+  }
+  void abort() noexcept override {
+    if (was_published) return;
+    const auto store = connect_key_store("127.0.0.1", port_, seconds(10));
+    was_published = store->has("drun/worker/order/0/1/first_cause", seconds(10));
+  }
+
+ private:
+  const bool peer_ends_;
+  const std::uint16_t port_;
+};
+
 }  // namespace
+
+TEST_CASE("the end of a process aborts the backend before it is published; other causes after") {
+  const bool peer_ends = GENERATE(true, false);
+  const StoreProcess store;
+  test::Ranks ranks{.size = 2, .port = store.port()};
+  ranks.environment = {{"TORCHELASTIC_RUN_ID", "order"}};
+  const auto ends = run_ranks(ranks, [&](int rank, const Say& say) {
+    register_backend("failing", [&](const BackendContext&) {
+      return std::make_unique<FailingBackend>(peer_ends, store.port());
+    });
+    ProcessGroup group = ProcessGroup::connect(over("failing"));
+    if (rank == 1) return;
+    error_of([&] { group.barrier(); });
+    say(FailingBackend::was_published.value() ? "published" : "not yet");
+  });
+  check_exited(ends);
+  CHECK_THAT(ends[0].said, ContainsSubstring(peer_ends ? "not yet" : "published"));
+}
 
 TEST_CASE("a get that waits holds up nothing else on the store") {
   const StoreProcess process;

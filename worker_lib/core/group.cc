@@ -453,8 +453,11 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation, const Backen
                    .operation = operation,
                    .message = failure.what()};
   if (!first_cause_) {
-    const bool is_doubtful = failure.kind == Kind::PeerLost && !failure.has_peer_ended;
-    first_cause_ = publish(is_doubtful ? confirmed(mine) : mine);
+    Cause cause = mine;
+    // No other cause can be found out any more. Ranks that see this abort wait for the first cause.
+    if (failure.kind == Kind::PeerLost && (failure.has_peer_ended || confirm(cause)))
+      parts_.backend->abort();
+    first_cause_ = publish(cause);
     is_broken_ = true;
     parts_.backend->abort();
     failed_.notify_all();
@@ -472,7 +475,7 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation, const Backen
                       .message = message});
 }
 
-Cause ProcessGroup::Group::confirmed(Cause cause) {
+bool ProcessGroup::Group::confirm(Cause& cause) {
   std::vector<int> suspects;
   if (cause.peer) suspects.push_back(*cause.peer);
   for (int rank = 0; rank < parts_.size && !cause.peer; ++rank) {
@@ -481,16 +484,17 @@ Cause ProcessGroup::Group::confirmed(Cause cause) {
   const bool can_confirm = std::any_of(suspects.begin(), suspects.end(), [&](int rank) {
     return parts_.job->processes.fd(parts_.world_ranks[static_cast<std::size_t>(rank)]) >= 0;
   });
-  const Deadline deadline = worker::deadline_in(can_confirm ? kConfirmTime : Milliseconds(0));
+  const bool can_learn = can_confirm || parts_.store;
+  const Deadline deadline = worker::deadline_in(can_learn ? kConfirmTime : Milliseconds(0));
   do {
     if (const std::optional<int> ended = ended_rank(suspects, kBetweenLooks)) {
       cause.peer = ended;
       cause.message =
           "the process of rank " + std::to_string(*ended) + " has ended: " + cause.message;
-      return cause;
+      return true;
     }
   } while (Deadline::clock::now() < deadline && !has_first_cause());
-  return cause;
+  return false;
 }
 
 bool ProcessGroup::Group::has_first_cause() {

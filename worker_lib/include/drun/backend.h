@@ -156,8 +156,8 @@ class Backend {
   virtual std::shared_ptr<void> split(const std::vector<int>& ranks, const Turn& turn);
 
   // Wakes whoever is inside an operation and closes all connections, which the other ranks see. The
-  // group calls it after a failure, when it has told the others why: a failing backend does not
-  // wake them by itself.
+  // group calls it after a failure: at once where a process has ended, else when it has told the
+  // others why. A failing backend does not wake them by itself. May be called again.
   virtual void abort() noexcept = 0;
   // Whether run and finish end soon after their deadlines by themselves; otherwise the group calls
   // abort() at the deadline.
