@@ -43,7 +43,6 @@ class RoundTurn {
 
  private:
   // round.cc
-  void greet(Peer peer, const MemberMessage& message);
   enum class Identity { Check, Settled };  // whether another agent may hold the newcomer's
   void admit(Peer peer, const Hello& hello, const std::string& address,
              Identity identity = Identity::Check);
@@ -181,8 +180,6 @@ std::optional<Peer> host_peer(const RoundState& state) {
   return std::nullopt;
 }
 
-// Connections that have not said hello, beyond one for each node.
-constexpr std::size_t kMostStrangers = 1024;
 // Silence is noticed so much after the heartbeat timeout at most.
 constexpr Milliseconds kMostSweepInterval{500};
 
@@ -193,14 +190,13 @@ Time::duration sweep_interval(const RoundState& state) {
 }  // namespace
 
 void RoundTurn::handle(const PeerArrived& arrived) {
-  const std::size_t most = kMostStrangers + static_cast<std::size_t>(state_.spec.node_count);
-  if (state_.phase == RoundPhase::Over || state_.strangers.size() >= most) {
-    log(LogLevel::Warning, "dropped a connection from " + arrived.address + ": " +
-                               (state_.phase == RoundPhase::Over ? std::string("the job is over")
-                                                                 : "too many have not said hello"));
-    return drop(arrived.peer);
-  }
-  state_.strangers.emplace(arrived.peer, RoundState::Stranger{arrived.address, now_});
+  const auto* hello = std::get_if<Hello>(&arrived.message);
+  if (state_.phase != RoundPhase::Over && hello != nullptr)
+    return admit(arrived.peer, *hello, arrived.address);
+  log(LogLevel::Warning,
+      "dropped a connection from " + arrived.address + ": " +
+          (hello != nullptr ? "the job is over" : "it did not begin with hello"));
+  drop(arrived.peer);
 }
 
 void RoundTurn::handle(const PeerSaid& said) {
@@ -210,7 +206,7 @@ void RoundTurn::handle(const PeerSaid& said) {
   }
   if (state_.contests.has_claimant(said.peer)) return;  // it has to wait for the answer
   const auto found = state_.node_of.find(said.peer);
-  if (found == state_.node_of.end()) return greet(said.peer, said.message);
+  if (found == state_.node_of.end()) return;  // was still on its way when we dropped it
   const int node = found->second;
   node_at(node).heard = now_;
   std::visit([this, node](const auto& message) { say(node, message); }, said.message);
@@ -228,11 +224,6 @@ void RoundTurn::handle(const PeerLeft& left) {
     node_left(found->second, left.reason);
     return admit_claimants(state_.contests.take_of(left.peer));
   }
-  const auto stranger = state_.strangers.find(left.peer);
-  if (stranger == state_.strangers.end()) return;  // dropped by us before
-  log(LogLevel::Debug,
-      "connection from " + stranger->second.address + " ended before hello: " + left.reason);
-  state_.strangers.erase(stranger);
 }
 
 // It was told to stop before it had joined, say: nobody else would end what it has opened.
@@ -272,16 +263,6 @@ void RoundTurn::time_is_up() {
   state_.present_count = 0;
   state_.line.clear();
   over_if_alone();
-}
-
-void RoundTurn::greet(Peer peer, const MemberMessage& message) {
-  const auto stranger = state_.strangers.find(peer);
-  if (stranger == state_.strangers.end()) return;  // was still on its way when we dropped it
-  const std::string address = stranger->second.address;
-  state_.strangers.erase(stranger);
-  if (const Hello* hello = std::get_if<Hello>(&message)) return admit(peer, *hello, address);
-  log(LogLevel::Warning, "dropped " + address + ": it did not begin with hello");
-  drop(peer);
 }
 
 void RoundTurn::admit(Peer peer, const Hello& hello, const std::string& address,
@@ -343,8 +324,6 @@ void RoundTurn::over_if_alone() {
   if (state_.present_count > 0 || !state_.line.empty()) return;
   state_.phase = RoundPhase::Over;
   drop_claimants();
-  for (const auto& [peer, stranger] : state_.strangers) drop(peer);
-  state_.strangers.clear();
   state_.node_of.clear();
   actions_.emplace_back(RoundOver{});
 }
@@ -365,12 +344,6 @@ void RoundTurn::sweep() {
     if (node.presence == Presence::Present && node.heard < oldest)
       drop_member(static_cast<int>(i),
                   "no sign of life for " + duration_text(state_.spec.heartbeat_timeout));
-  }
-  while (!state_.strangers.empty() && state_.strangers.begin()->second.since < oldest) {
-    log(LogLevel::Warning,
-        "dropped " + state_.strangers.begin()->second.address + ": it did not say hello");
-    drop(state_.strangers.begin()->first);
-    state_.strangers.erase(state_.strangers.begin());
   }
   if (is_elastic()) line_sweep();
 }
@@ -659,7 +632,6 @@ void RoundTurn::step_down() {
   }
   for (const auto& [peer, candidate] : state_.line) drop(peer);
   drop_claimants();
-  for (const auto& [peer, stranger] : state_.strangers) drop(peer);
   state_ = open_round(state_.spec, now_);
   state_.phase = RoundPhase::Over;
   actions_.emplace_back(StepDown{});

@@ -31,7 +31,7 @@
 //                   coordinator's own node lost at once
 //
 //   event \ state   Joining          Running            Stopping   Pausing   Ending     Over
-//   PeerArrived     noted            noted              noted      noted     noted      dropped
+//   PeerArrived     its Hello; dropped if it begins with something else                 drop
 //   Hello           join or refuse   refuse             refuse     refuse    refuse     drop
 //   Failed          drop             root cause, stop   noted, by  ignored   ignored    -
 //                                                       moment
@@ -122,11 +122,6 @@ struct RoundState {
   RoundPhase phase = RoundPhase::Joining;
   std::vector<RoundNode> nodes;           // by node rank; of elastic worlds: of the last one
   std::unordered_map<Peer, int> node_of;  // accepted members, with a seat
-  struct Stranger {
-    std::string address;
-    Time since;
-  };
-  std::map<Peer, Stranger> strangers;  // connected, not (yet) accepted; oldest first
   int present_count = 0;
   int pending_count = 0;  // present nodes with is_done == false, while Running or Stopping
   int round = 0;          // worlds before the last one

@@ -49,9 +49,11 @@ using Time = std::chrono::steady_clock::time_point;
 // One connection; never used twice.
 using Peer = std::uint64_t;
 
+// A connection with its first message. Connections that are silent are PendingConnections'.
 struct PeerArrived {
   Peer peer = 0;
   std::string address;
+  MemberMessage message;
 };
 struct PeerSaid {
   Peer peer = 0;

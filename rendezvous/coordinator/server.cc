@@ -342,7 +342,7 @@ void Server::Impl::on_frame(ControlConnection& connection, std::string_view fram
   if (const Ballot* ballot = std::get_if<Ballot>(&*message))
     return take_ballot(connection, *ballot, is_new);
   if (!is_leading_) return stand_by(connection, hello);
-  if (is_new) handle(PeerArrived{peer, connection.peer()});
+  if (is_new) return handle(PeerArrived{peer, connection.peer(), *std::move(message)});
   if (authority_ && std::holds_alternative<Signalled>(*message))
     handle(SuccessorKnown{authority_->has_successor()});
   handle(PeerSaid{peer, *std::move(message)});
@@ -564,8 +564,7 @@ void Server::Impl::on_lead(std::uint64_t term, const RoundRecord& before) {
              "this node coordinates the job from here on, at " + state_.spec.endpoint);
   name_leader(self(), term);
   for (Seekers::Asking& asking : seekers_.take_all()) {
-    handle(PeerArrived{asking.peer, asking.address});
-    handle(PeerSaid{asking.peer, std::move(asking.hello)});
+    handle(PeerArrived{asking.peer, asking.address, std::move(asking.hello)});
   }
   arm_timer();
 }

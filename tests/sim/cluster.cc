@@ -158,7 +158,6 @@ void Cluster::act(int node, const Connect&) {
     const Peer peer = ++last_peer_;
     links_[peer].node = node;
     self.link = peer;
-    tell_round(PeerArrived{peer, self.member.spec.host});
     tell_member(node, Connected{});
   });
 }
@@ -169,9 +168,9 @@ void Cluster::act(int node, const Say& say) {
   carry_up(peer, [this, peer, frame = encode(say.message)] {
     hash_.add(frame);
     const auto message = decode_member_message(std::string_view(frame).substr(4));
-    RoundEvent event(std::in_place_type<PeerSaid>);
-    std::get<PeerSaid>(event) = {peer, message.value()};
-    tell_round(event);
+    if (std::exchange(links_[peer].is_greeted, true))
+      return tell_round(PeerSaid{peer, message.value()});
+    tell_round(PeerArrived{peer, node_at(links_[peer].node).member.spec.host, message.value()});
   });
 }
 

@@ -95,6 +95,7 @@ class Cluster {
     bool is_open_here = true;   // at the member
     bool is_open_there = true;  // at the coordinator
     bool is_cut = false;
+    bool is_greeted = false;  // its first message has arrived
     Time up_free;
     Time down_free;
   };

@@ -153,7 +153,6 @@ void ElasticAgents::act(std::size_t agent, const Connect&) {
     links_[peer].agent = agent;
     links_[peer].host = host;
     self.link = peer;
-    tell_coordinator(host, PeerArrived{peer, self.member.spec.host + ":1"});
     tell_member(agent, Connected{});
   });
 }
@@ -164,9 +163,11 @@ void ElasticAgents::act(std::size_t agent, const Say& say) {
   carry(peer, true, [this, peer, frame = encode(say.message)] {
     note(frame);
     const auto message = decode_member_message(std::string_view(frame).substr(4));
-    RoundEvent event(std::in_place_type<PeerSaid>);
-    std::get<PeerSaid>(event) = {peer, message.value()};
-    tell_coordinator(links_[peer].host, event);
+    Link& link = links_[peer];
+    if (std::exchange(link.is_greeted, true))
+      return tell_coordinator(link.host, PeerSaid{peer, message.value()});
+    const std::string address = agents_[link.agent].member.spec.host + ":1";
+    tell_coordinator(link.host, PeerArrived{peer, address, message.value()});
   });
 }
 

@@ -76,6 +76,7 @@ class ElasticAgents : public virtual Simulation {
     bool is_open_here = true;   // at the member
     bool is_open_there = true;  // at the coordinator
     bool is_cut = false;        // for good, and nobody is told
+    bool is_greeted = false;    // its first message has arrived
     Way up;
     Way down;
   };

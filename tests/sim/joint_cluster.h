@@ -84,7 +84,6 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
     rendezvous::Tenure tenure;
     rendezvous::Seekers seekers;
     std::map<Peer, std::string> connections;  // and addresses
-    std::set<Peer> lobby;                     // who has not said hello
     std::deque<rendezvous::RoundEvent> events;
     std::deque<rendezvous::RoundEvent> backlog;  // while frozen
     bool is_turning = false;

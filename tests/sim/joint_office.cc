@@ -56,21 +56,19 @@ void JointCluster::tell_coordinator(int host, const RoundEvent& event) {
 void JointCluster::hear(int host, const RoundEvent& event) {
   Office& self = office(host);
   if (!self.is_up) return;
-  if (const auto* arrived = std::get_if<PeerArrived>(&event)) {
-    self.connections.emplace(arrived->peer, arrived->address);
-    self.lobby.insert(arrived->peer);
-    return;
-  }
   if (const auto* left = std::get_if<PeerLeft>(&event)) {
     forget(host, left->peer);
     if (self.is_leading) handle(host, *left);
     return;
   }
+  if (const auto* arrived = std::get_if<PeerArrived>(&event)) {
+    self.connections.emplace(arrived->peer, arrived->address);
+    if (self.is_leading) return handle(host, *arrived);
+    return stand_by(host, arrived->peer, std::get_if<Hello>(&arrived->message));
+  }
   const auto& said = std::get<PeerSaid>(event);
   if (!self.connections.contains(said.peer)) return;
-  const bool is_new = self.lobby.erase(said.peer) > 0;
   if (!self.is_leading) return stand_by(host, said.peer, std::get_if<Hello>(&said.message));
-  if (is_new) handle(host, PeerArrived{said.peer, self.connections.at(said.peer)});
   if (std::holds_alternative<Signalled>(said.message))
     handle(host, SuccessorKnown{has_successor(election(host))});
   handle(host, said);
@@ -96,7 +94,6 @@ void JointCluster::hang_up(int host, Peer peer) {
 
 void JointCluster::forget(int host, Peer peer) {
   office(host).connections.erase(peer);
-  office(host).lobby.erase(peer);
   office(host).seekers.leave(peer);
 }
 
@@ -160,8 +157,7 @@ void JointCluster::on_leading(int host, const Leading& leading) {
   self.is_leading = true;
   name_leader(host, host, leading.term);
   for (Seekers::Asking& asking : self.seekers.take_all()) {
-    handle(host, PeerArrived{asking.peer, asking.address});
-    handle(host, PeerSaid{asking.peer, std::move(asking.hello)});
+    handle(host, PeerArrived{asking.peer, asking.address, std::move(asking.hello)});
   }
   arm(host);
 }
@@ -181,9 +177,7 @@ void JointCluster::release_members(int host) {
   self.events.clear();
   ++self.tick;
   std::vector<Peer> members;
-  for (const auto& [peer, address] : self.connections) {
-    if (!self.lobby.contains(peer)) members.push_back(peer);
-  }
+  for (const auto& [peer, address] : self.connections) members.push_back(peer);
   for (const Peer peer : members) hang_up(host, peer);
   self.round = open_round(round_of(host), local(host));
 }

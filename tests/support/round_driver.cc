@@ -36,8 +36,7 @@ void RoundDriver::wait(Milliseconds time) {
 }
 
 void RoundDriver::join(Peer peer, const Hello& hello) {
-  event(PeerArrived{peer, "10.0.0.9:" + std::to_string(peer)});
-  say(peer, hello);
+  event(PeerArrived{peer, "10.0.0.9:" + std::to_string(peer), hello});
 }
 
 }  // namespace drun::test

@@ -223,8 +223,7 @@ TEST_CASE("one host's agent joins once, however often it says hello; another is 
     job.join(51, other);
   }
   SECTION("the same name at another address") {
-    job.event(PeerArrived{51, "10.0.0.8:51"});
-    job.say(51, job.hello_of(1));
+    job.event(PeerArrived{51, "10.0.0.8:51", job.hello_of(1)});
   }
   CHECK(job.state.phase == RoundPhase::Running);
 }

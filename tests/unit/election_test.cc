@@ -332,6 +332,7 @@ TEST_CASE("a claim that fails is given up, and the votes it got are given back")
   SECTION("refused") { seat.votes(2, false); }
   SECTION("not answered") {
     seat.wait(kLease / 4);
+    REQUIRE(seat.asked(2));
     CHECK(seat.asked(2)->kind == BallotKind::Release);
   }
   SECTION("another leads") {
@@ -352,6 +353,7 @@ TEST_CASE("who follows says so once, and once more when nobody leads") {
   seat.wait(kLease / 2);
   seat.hears(seat.ballot(0, BallotKind::Lead));
   CHECK(seat.count<Following>() == 0);
+  seat.event(SeatFailed{0});  // the question of before is not under way any more
   seat.wait(kLease - 1ms);
   CHECK(seat.count<Vacant>() == 0);
   CHECK(deadline(seat.state) == seat.now + 1ms);
