@@ -353,7 +353,6 @@ TEST_CASE("who follows says so once, and once more when nobody leads") {
   seat.wait(kLease / 2);
   seat.hears(seat.ballot(0, BallotKind::Lead));
   CHECK(seat.count<Following>() == 0);
-  seat.event(SeatFailed{0});  // the question of before is not under way any more
   seat.wait(kLease - 1ms);
   CHECK(seat.count<Vacant>() == 0);
   CHECK(deadline(seat.state) == seat.now + 1ms);
