@@ -18,7 +18,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"
 #include "tests/support/shm_ranks.h"
-#include "worker_lib/shm/mapping.h"
+#include "worker_lib/shm/segment.h"
 #include "worker_lib/shm/shm_backend.h"
 
 namespace drun {
