@@ -11,6 +11,7 @@
 #include "launcher/commands/run_hosts.h"
 #include "launcher/commands/run_job.h"
 #include "launcher/commands/serve_store.h"
+#include "launcher/commands/show_completions.h"
 #include "launcher/commands/show_stacks.h"
 #include "launcher/commands/show_status.h"
 #include "launcher/facts/host.h"
@@ -41,6 +42,7 @@ int run(const std::vector<std::string>& argv) {
                         [](const StoreCommand& store) { return serve_store(store); },
                         [&host](const StatusCommand& status) { return show_status(status, host); },
                         [](const StacksCommand& stacks) { return show_stacks(stacks); },
+                        [](const CompleteCommand& words) { return show_completions(words); },
                         [](const FromStdinCommand&) { return hosts::run_from_stdin(); },
                         [&host](const Options& options) {
                           return options.hosts.names_hosts() ? hosts::run_hosts(options, host)

@@ -57,6 +57,21 @@ std::vector<KnownOption> OptionTable::known() const {
   return known;
 }
 
+std::vector<OptionSyntax> OptionTable::syntax() const {
+  std::vector<OptionSyntax> options;
+  const std::vector<KnownOption> names = known();
+  for (std::size_t i = 0; i < kept_.size(); ++i) {
+    const CLI::Option& option = *kept_[i].option;
+    const bool is_flag = option.get_items_expected_max() == 0;
+    options.push_back({.known = names[i],
+                       .group = option.get_group(),
+                       .type = is_flag ? "" : option.get_type_name(),
+                       .text = option.get_description(),
+                       .has_variable = kept_[i].traits.has_variable});
+  }
+  return options;
+}
+
 Result<void> OptionTable::take_variables(std::vector<std::string>& words) {
   for (const auto& [option, traits] : kept_) {
     const std::string name = "--" + option->get_lnames().front();

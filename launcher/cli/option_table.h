@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "launcher/cli/arguments.h"
+#include "launcher/cli/command_syntax.h"
 #include "launcher/cli/help.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/world.h"
@@ -100,6 +101,7 @@ class OptionTable {
   // Every option that was given: on the command line, by a variable, or in the configuration file.
   const std::vector<GivenOption>& given() const { return effective_; }
   std::vector<KnownOption> known() const;
+  std::vector<OptionSyntax> syntax() const;  // all, those that are not shown included
   CLI::Option* keep(CLI::Option* option, OptionTraits traits) {
     option->group(title_);
     kept_.push_back({option, traits});

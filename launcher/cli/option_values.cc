@@ -197,14 +197,27 @@ Result<std::vector<std::string>> parse_words(std::string_view text) {
   return words;
 }
 
+namespace {
+
+// Scripts that do not pass a shell leave the quotes of --rdzv-conf='a=1,b=2' in the value.
+std::string_view without_quotes(std::string_view text) {
+  text = trimmed(text);
+  const bool is_quoted = text.size() > 1 && text.front() == text.back() &&
+                         (text.front() == '\'' || text.front() == '"');
+  return is_quoted ? trimmed(text.substr(1, text.size() - 2)) : text;
+}
+
+}  // namespace
+
 Result<std::vector<std::pair<std::string, std::string>>> parse_pairs(std::string_view text) {
   std::vector<std::pair<std::string, std::string>> pairs;
+  text = without_quotes(text);
   if (trimmed(text).empty()) return pairs;
   for (const std::string_view part : trimmed_parts(text, ',')) {
     const std::size_t equals = part.find('=');
     const std::string_view key = trimmed(part.substr(0, equals));
     const std::string_view value =
-        equals == part.npos ? std::string_view() : trimmed(part.substr(equals + 1));
+        equals == part.npos ? std::string_view() : without_quotes(part.substr(equals + 1));
     if (key.empty() || value.empty()) {
       return bad("\"" + std::string(part) +
                  "\" is not KEY=VALUE; write such as join_timeout=60,timeout=900");

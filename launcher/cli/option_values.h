@@ -36,6 +36,7 @@ Result<std::chrono::milliseconds> parse_interval(std::string_view text);  // the
 Result<StreamChoice> parse_streams(std::string_view text);                // "3", "0:1,12:3"
 Result<std::vector<int>> parse_ranks(std::string_view text);              // "0,2"
 Result<std::vector<std::string>> parse_words(std::string_view text);      // "A,B"; ",," is a comma
+// "a=1,b=2", also with quotes around all of it or around a value.
 Result<std::vector<std::pair<std::string, std::string>>> parse_pairs(std::string_view text);
 Result<bool> parse_switch(std::string_view text);  // PET_ variables of flags: whole numbers
 Result<StoreHost> parse_store(std::string_view text);

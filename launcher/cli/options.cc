@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "launcher/base/version.h"
+#include "launcher/cli/completion.h"
 #include "launcher/cli/help.h"
+#include "launcher/cli/man_page.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/parse_programs.h"
@@ -35,7 +37,7 @@ void declare_job(OptionTable& table, Options& options) {
   table.value("--rdzv-id", options.rdzv_id, parse_text, "ID",
               "run id, the same on all nodes (none)");
   table.value(
-      "--rdzv-backend", options.rdzv_backend, parse_text, "NAME",
+      "--rdzv-backend", options.rdzv_backend, parse_text, "static|c10d|etcd",
       "static: nodes have a --node-rank; c10d: they need none; etcd: nor does any of them have to "
       "last, one is elected to coordinate (also etcd-v2, etcd-v3: the same) (static)");
   table.value(
@@ -70,7 +72,7 @@ void declare_hosts(OptionTable& table, Options& options) {
               kOwnWithoutVariable);
   table.values("-x,--export", hosts.exports, "VAR[=VALUE]",
                "a variable for the workers; may be repeated", kOwnWithoutVariable);
-  table.value("--map-by", hosts.map_by, parse_map_by, "HOW",
+  table.value("--map-by", hosts.map_by, parse_map_by, "slot|node|ppr:N:node",
               "of --np: slot: fill a host, then the next; node: one on each in turn; ppr:N:node: N "
               "on each (slot)",
               kMpiruns);
@@ -128,7 +130,8 @@ void declare_survival(OptionTable& table, Options& options) {
   constexpr const char* kOrders =
       "natural: node2 before node10; arrival; endpoint: its node first, then natural if all names "
       "have numbers, else arrival (endpoint)";
-  table.value("--rank-order", options.rank_order, parse_rank_order, "ORDER", kOrders, kOwn);
+  table.value("--rank-order", options.rank_order, parse_rank_order, "natural|arrival|endpoint",
+              kOrders, kOwn);
   table.value("--min-uptime", options.min_uptime, parse_seconds, "S",
               "after which a world is stopped for a new node; longer if it was lost (5)", kOwn);
   table.flag("--preflight", options.preflight,
@@ -171,11 +174,12 @@ void declare_program(OptionTable& table, Options& options) {
 
 void declare_placement(OptionTable& table, Options& options) {
   table.group("Placement");
-  table.value("--bind-to", options.bind_to, parse_bind_to, "WHAT",
+  table.value("--bind-to", options.bind_to, parse_bind_to, "none|core|socket|numa|gpu",
               "none; core: one core each; socket, numa: where that core is; gpu: the NUMA node of "
               "its GPUs (none)",
               {.is_torchruns = false, .has_variable = true, .may_have_one_dash = true});
-  table.value("--numa-binding", options.numa_binding, parse_numa_binding, "MODE",
+  table.value("--numa-binding", options.numa_binding, parse_numa_binding,
+              "node|socket|exclusive|core-complex",
               "node, socket, exclusive (a share of the node's cores) or core-complex: those of the "
               "GPU numbered as the local rank",
               kWithoutVariable);
@@ -197,7 +201,7 @@ void declare_placement(OptionTable& table, Options& options) {
 
 void declare_output(OptionTable& table, Options& options) {
   table.group("Output (SPEC: 0 none, 1 stdout, 2 stderr, 3 both; or by local rank, 0:3,12:1)");
-  table.value("--output", options.output, parse_output, "MODE",
+  table.value("--output", options.output, parse_output, "lines|labelled|json|raw",
               "lines: whole lines; labelled: with the worker's label in front; json: an object a "
               "line, all on stdout; raw: workers write to drun's own descriptors (lines; "
               "labelled with --hosts or --gather-logs)",
@@ -229,7 +233,7 @@ void declare_output(OptionTable& table, Options& options) {
 
 void declare_end(OptionTable& table, Options& options) {
   table.group("The end");
-  table.value("--signals-to-handle", options.signals_to_handle, parse_words, "A,B",
+  table.value("--signals-to-handle", options.signals_to_handle, parse_words, "SIGNALS",
               "signals that end the job (SIGTERM,SIGINT,SIGHUP,SIGQUIT)");
   table.value("--shutdown-timeout", options.shutdown_timeout, parse_seconds, "S",
               "from SIGTERM to SIGKILL, for all processes of all workers together (30)");
@@ -282,13 +286,47 @@ void declare_drun(OptionTable& table, Options& options) {
           "--config", [](const std::string&) {}, parse_text, "FILE", "options from a TOML file",
           kOwnWithoutVariable)
       ->configurable(false);
-  table.value("--log-level", options.log_level, parse_log_level, "LEVEL",
+  table.value("--log-level", options.log_level, parse_log_level, "debug|info|warning|error",
               "of drun's own lines: debug, info, warning, error; else LOGLEVEL (info)", kOwn);
 }
 
-void declare_help(OptionTable& table, bool& help, bool& version) {
-  table.flag("--version", version, "print the version", kOwnWithoutVariable)->configurable(false);
-  table.flag("-h,--help", help, "print this", kWithoutVariable)->configurable(false);
+// What is printed instead of starting a job.
+struct Printed {
+  bool help = false;
+  bool version = false;
+  std::optional<Shell> completion{};
+};
+
+Result<Shell> parse_shell(std::string_view text) {
+  if (text == "bash") return Shell::Bash;
+  if (text == "zsh") return Shell::Zsh;
+  if (text == "tcsh") return Shell::Tcsh;
+  if (text == "fish") return Shell::Fish;
+  return Error{ErrorCode::Usage, "expected one of bash, zsh, tcsh, fish"};
+}
+
+void declare_printed(OptionTable& table, Printed& printed) {
+  table
+      .value("--print-completion", printed.completion, parse_shell, "bash|zsh|tcsh|fish",
+             "print a script that completes drun's command lines in this shell", kWithoutVariable)
+      ->configurable(false);
+  table.flag("--version", printed.version, "print the version", kOwnWithoutVariable)
+      ->configurable(false);
+  table.flag("-h,--help", printed.help, "print this", kWithoutVariable)->configurable(false);
+}
+
+void declare_launcher(OptionTable& table, Options& options, Printed& printed) {
+  declare_job(table, options);
+  declare_hosts(table, options);
+  declare_survival(table, options);
+  declare_security(table, options);
+  declare_program(table, options);
+  declare_placement(table, options);
+  declare_output(table, options);
+  declare_end(table, options);
+  declare_drun(table, options);
+  declare_printed(table, printed);
+  declare_accepted(table, options);
 }
 
 // mpirun gives its settings to the processes that it starts in these variables.
@@ -321,6 +359,10 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   auto words = argv.empty() ? argv : argv.subspan(1);
   if (words.empty()) return Command(ShowText{short_usage(options.invoked_as), 2});
   if (words.size() == 1 && words.front() == "--from-stdin") return Command(FromStdinCommand{});
+  if (words.front() == "--complete")
+    return Command(CompleteCommand{{words.begin() + 1, words.end()}});
+  if (words.size() == 1 && words.front() == "--print-man")
+    return Command(ShowText{man_page(command_syntaxes()), 0});
   if (!is_torchrun) {
     if (auto helper = parse_helper_command(words, variables)) return *std::move(helper);
   }
@@ -330,29 +372,22 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
     options.doctor.emplace();
   }
 
-  bool help = false;
-  bool version = false;
+  Printed printed;
   OptionTable table(variables);
   if (is_doctor) declare_doctor(table, *options.doctor);
-  declare_job(table, options);
-  declare_hosts(table, options);
-  declare_survival(table, options);
-  declare_security(table, options);
-  declare_program(table, options);
-  declare_placement(table, options);
-  declare_output(table, options);
-  declare_end(table, options);
-  declare_drun(table, options);
-  declare_help(table, help, version);
-  declare_accepted(table, options);
+  declare_launcher(table, options, printed);
   Result<Arguments> arguments = table.parse(words);
   if (!arguments) return arguments.error();
-  if (help && is_doctor) return Command(ShowText{doctor_help(table.help()), 0});
-  if (help) {
+  if (printed.help && is_doctor) return Command(ShowText{doctor_help(table.help()), 0});
+  if (printed.help) {
     return Command(ShowText{
         help_text(launcher_help_head(options.invoked_as), table.help(), launcher_help_foot()), 0});
   }
-  if (version) return Command(ShowText{std::string("drun ") + kVersion + "\n", 0});
+  if (printed.completion) {
+    return Command(ShowText{
+        completion_script(*printed.completion, options.invoked_as, command_syntaxes()), 0});
+  }
+  if (printed.version) return Command(ShowText{std::string("drun ") + kVersion + "\n", 0});
   const bool has_program = arguments->program && !arguments->program->empty();
   if (!has_program && !is_doctor && !options.app) {
     return Error{ErrorCode::Usage, "no program to start; write it after the options: " +
@@ -428,15 +463,7 @@ bool asks_for_secret(const std::string& word) {
   return word.starts_with("--secret-file") || word.starts_with("--secret_file");
 }
 
-Result<Command> parse_store_command(std::span<const std::string> words, const Lookup& variables) {
-  if (std::any_of(words.begin(), words.end(), asks_for_secret))
-    return Error{
-        ErrorCode::Usage,
-        "store: --secret-file: a TCPStore's clients know no secrets, so anyone who reaches "
-        "the port can use it; listen on --loopback, or keep strangers off by a firewall"};
-  StoreCommand store;
-  bool help = false;
-  OptionTable table(variables);
+void declare_store(OptionTable& table, StoreCommand& store, bool& help) {
   table.group("Options");
   table.value<int>(
       "--port", [&store](int port) { store.port = static_cast<std::uint16_t>(port); }, parse_port,
@@ -446,6 +473,18 @@ Result<Command> parse_store_command(std::span<const std::string> words, const Lo
   table.value("--store-memory", store.memory_bytes, parse_memory_size, "SIZE",
               "what its clients may fill; beyond it who asks is closed (1GiB)", kOwn);
   table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
+}
+
+Result<Command> parse_store_command(std::span<const std::string> words, const Lookup& variables) {
+  if (std::any_of(words.begin(), words.end(), asks_for_secret))
+    return Error{
+        ErrorCode::Usage,
+        "store: --secret-file: a TCPStore's clients know no secrets, so anyone who reaches "
+        "the port can use it; listen on --loopback, or keep strangers off by a firewall"};
+  StoreCommand store;
+  bool help = false;
+  OptionTable table(variables);
+  declare_store(table, store, help);
   const Result<Arguments> arguments = table.parse(words);
   if (!arguments) return with_context(arguments.error(), "store");
   if (help) return Command(ShowText{help_text(store_help_head(), table.help(), ""), 0});
@@ -461,10 +500,7 @@ std::vector<std::string> options_first(std::span<const std::string> words) {
   return ordered;
 }
 
-Result<Command> parse_status_command(std::span<const std::string> words, const Lookup& variables) {
-  StatusCommand status;
-  bool help = false;
-  OptionTable table(variables);
+void declare_status(OptionTable& table, StatusCommand& status, bool& help) {
   table.group("Options");
   table.flag("--json", status.is_json, "one JSON object a job and line", kOwnWithoutVariable);
   table.flag("--node", status.is_node, "this node alone, with its workers' pids",
@@ -472,6 +508,13 @@ Result<Command> parse_status_command(std::span<const std::string> words, const L
   table.flag("--watch", status.is_live, "again every second, until no job is left",
              kOwnWithoutVariable);
   table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
+}
+
+Result<Command> parse_status_command(std::span<const std::string> words, const Lookup& variables) {
+  StatusCommand status;
+  bool help = false;
+  OptionTable table(variables);
+  declare_status(table, status, help);
   const Result<Arguments> arguments = table.parse(options_first(words));
   if (!arguments) return with_context(arguments.error(), "status");
   if (help) return Command(ShowText{help_text(status_help_head(), table.help(), ""), 0});
@@ -482,13 +525,17 @@ Result<Command> parse_status_command(std::span<const std::string> words, const L
   return Command(status);
 }
 
+void declare_stacks(OptionTable& table, StacksCommand& stacks, bool& help) {
+  table.group("Options");
+  table.flag("--json", stacks.is_json, "one JSON object a job and line", kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
+}
+
 Result<Command> parse_stacks_command(std::span<const std::string> words, const Lookup& variables) {
   StacksCommand stacks;
   bool help = false;
   OptionTable table(variables);
-  table.group("Options");
-  table.flag("--json", stacks.is_json, "one JSON object a job and line", kOwnWithoutVariable);
-  table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
+  declare_stacks(table, stacks, help);
   const Result<Arguments> arguments = table.parse(options_first(words));
   if (!arguments) return with_context(arguments.error(), "stacks");
   if (help) return Command(ShowText{help_text(stacks_help_head(), table.help(), ""), 0});
@@ -508,6 +555,36 @@ std::optional<Result<Command>> parse_helper_command(std::span<const std::string>
   if (words.front() == "status") return parse_status_command(words.subspan(1), variables);
   if (words.front() == "stacks") return parse_stacks_command(words.subspan(1), variables);
   return std::nullopt;
+}
+
+std::vector<CommandSyntax> command_syntaxes() {
+  using Operand = CommandSyntax::Operand;
+  const Lookup no_variables = [](std::string_view) { return std::nullopt; };
+  Options options;
+  Printed printed;
+  OptionTable launcher(no_variables);
+  declare_launcher(launcher, options, printed);
+  DoctorWishes wishes;
+  OptionTable doctor(no_variables);
+  declare_doctor(doctor, wishes);
+  declare_launcher(doctor, options, printed);
+  bool help = false;
+  StoreCommand store_command;
+  OptionTable store(no_variables);
+  declare_store(store, store_command, help);
+  StatusCommand status_command;
+  OptionTable status(no_variables);
+  declare_status(status, status_command, help);
+  StacksCommand stacks_command;
+  OptionTable stacks(no_variables);
+  declare_stacks(stacks, stacks_command, help);
+  return {
+      {"", launcher_help_head("drun"), Operand::Program, launcher.syntax()},
+      {"store", store_help_head(), Operand::None, store.syntax()},
+      {"status", status_help_head(), Operand::Job, status.syntax()},
+      {"stacks", stacks_help_head(), Operand::Job, stacks.syntax()},
+      {"doctor", doctor_help({}), Operand::Program, doctor.syntax()},
+  };
 }
 
 }  // namespace drun

@@ -239,8 +239,14 @@ struct FromStdinCommand {
   bool operator==(const FromStdinCommand&) const = default;
 };
 
-using Command =
-    std::variant<Options, StoreCommand, StatusCommand, StacksCommand, FromStdinCommand, ShowText>;
+// `drun --complete WORD...`: what a shell's completion script asks (launcher/cli/completion.h).
+struct CompleteCommand {
+  std::vector<std::string> words;
+  bool operator==(const CompleteCommand&) const = default;
+};
+
+using Command = std::variant<Options, StoreCommand, StatusCommand, StacksCommand, FromStdinCommand,
+                             CompleteCommand, ShowText>;
 
 // `argv` with argv[0]; `variables` gives PET_<NAME> and LOGLEVEL. Errors: Usage, naming the option
 // (or the variable, or the file), the value, the reason and the remedy; without a trailing newline.

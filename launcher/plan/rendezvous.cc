@@ -181,8 +181,8 @@ void remark_unused(const Options& options, Backend backend, bool is_alone, Remar
 
 // Keys that torchrun knows and that have nothing to set here.
 constexpr std::string_view kSilentKeys[] = {
-    "last_call_timeout", "close_timeout", "heartbeat_timeout", "read_timeout", "is_host",
-    "store_type",        "rank",
+    "last_call_timeout", "close_timeout", "heartbeat_timeout",       "read_timeout", "is_host",
+    "store_type",        "rank",          "cas_backoff_max_seconds",
 };
 
 Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, Remarks& remarks) {
@@ -204,7 +204,8 @@ Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, Remarks& r
       const bool is_silent =
           std::find(std::begin(kSilentKeys), std::end(kSilentKeys), key) != std::end(kSilentKeys);
       if (!is_silent && !(join.etcd && is_etcd_key(key)))
-        remarks.notes.push_back(given + " is not known and not used");
+        remarks.warnings.push_back(given + ": drun does not know " + key +
+                                   " and ignores it; remove it, or correct its name");
       continue;
     }
     const Result<std::chrono::milliseconds> parsed = parse_interval(value);

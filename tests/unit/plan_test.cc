@@ -152,7 +152,7 @@ TEST_CASE("the number of workers may follow the machine") {
   CHECK(join_of({.nproc_per_node = Device::Gpu}, host).local_world_size == 2);
 }
 
-TEST_CASE("timeouts come from --rdzv-conf, and a strange key is noted") {
+TEST_CASE("timeouts come from --rdzv-conf, and an unknown key is warned about") {
   using std::chrono::seconds;
   CHECK(join_of({}).join_timeout == seconds(900));
   CHECK(join_of({.rdzv_conf = {{"timeout", "60"}}}).join_timeout == seconds(60));
@@ -170,8 +170,8 @@ TEST_CASE("timeouts come from --rdzv-conf, and a strange key is noted") {
   Options options = running("train");
   options.rdzv_conf = {{"is_host", "1"}, {"read_timeout", "x"}, {"\"quoted", "1"}};
   const Plan plan = plan_of(options);
-  REQUIRE(plan.notes.size() == 1);
-  CHECK_THAT(plan.notes[0], ContainsSubstring("\"quoted=1 is not known"));
+  REQUIRE(plan.warnings.size() == 1);
+  CHECK_THAT(plan.warnings[0], ContainsSubstring("--rdzv-conf \"quoted=1: drun does not know"));
 }
 
 TEST_CASE("scripts and modules get a Python, the nearest one") {

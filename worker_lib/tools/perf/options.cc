@@ -3,9 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <map>
 #include <utility>
 
+#include "rendezvous/base/roff.h"
 #include "worker_lib/core/backends.h"
 
 namespace drun::perf {
@@ -73,6 +75,61 @@ std::string set_device(const std::string& device, bool has_backend, Options& opt
   return "";
 }
 
+constexpr const char kManHead[] = R"(.TH DRUN\-PERF 1 2026\-11\-25 drun
+.SH NAME
+drun\-perf \- measure collective operations between the workers of a job
+.SH SYNOPSIS
+.B drun
+.RI [ option ...]
+.B drun\-perf
+.I operation
+.RI [ option ...]
+.SH DESCRIPTION
+.B drun\-perf
+is a program for the workers of a
+.BR drun (1)
+job.
+They run one collective operation of worker_lib with messages of growing size, check its results, and rank 0 prints
+the time and the bandwidth of each size.
+.PP
+An
+.I operation
+is one of
+)";
+
+constexpr const char kManEnd[] = R"(.SH EXIT STATUS
+0 if all results were right, 2 after a usage error, otherwise another code.
+.SH EXAMPLES
+.EX
+drun \-\-nproc\-per\-node=4 drun\-perf all_reduce \-\-bytes 4:64M
+drun \-\-nproc\-per\-node=gpu drun\-perf all_reduce \-\-device cuda
+.EE
+.SH SEE ALSO
+.BR drun (1)
+)";
+
+// drun-perf(1): the page's text around the options that `app` has.
+std::string man_page(const CLI::App& app) {
+  std::string text = kManHead;
+  const std::vector<std::string> names = operation_names();
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text += ".BR " + roff_text(names[i]) + " " + (i + 1 < names.size() ? ",\n" : ".\n");
+  text += ".SH OPTIONS\n";
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty()) continue;  // the operation
+    text += ".TP\n";
+    for (const std::string& letter : option->get_snames())
+      text += "\\fB\\-" + roff_text(letter) + "\\fR, ";
+    text += "\\fB\\-\\-" + roff_text(option->get_lnames().front()) + "\\fR";
+    if (option->get_items_expected_max() > 0) text += " \\fIvalue\\fR";
+    text += '\n' + roff_text(option->get_description());
+    if (!option->get_default_str().empty())
+      text += " (default " + roff_text(option->get_default_str()) + ")";
+    text += '\n';
+  }
+  return text + kManEnd;
+}
+
 }  // namespace
 
 std::vector<std::string> operation_names() {
@@ -126,6 +183,10 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
   app.add_flag("--json", options.is_json, "One JSON object a line");
+  if (argc == 2 && std::string_view(argv[1]) == "--print-man") {  // CMake's, for drun-perf(1)
+    std::fputs(man_page(app).c_str(), stdout);
+    return 0;
+  }
   try {
     app.parse(argc, argv);
     if (const std::string wrong = set_bytes(bytes, options); !wrong.empty()) {

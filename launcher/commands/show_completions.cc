@@ -1,0 +1,58 @@
+#include "launcher/commands/show_completions.h"
+
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "launcher/cli/completion.h"
+#include "launcher/commands/ask_agents.h"
+#include "launcher/facts/small_files.h"
+#include "launcher/plan/host_pool.h"
+#include "launcher/report/status_text.h"
+
+namespace drun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kTimeForJobs{500};
+
+void add(Completion& completion, const std::string& word) {
+  completion.candidates.push_back({completion.stem + word, ""});
+}
+
+void add_jobs(Completion& completion) {
+  const Clock::time_point end = Clock::now() + kTimeForJobs;
+  std::set<std::string> jobs;
+  for (const std::string& socket : agent_sockets("drun")) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0) break;
+    const Result<StatusNames> names = status_names(ask_agent(socket, left));
+    if (names) jobs.insert(names->run_id);
+  }
+  for (const std::string& job : jobs) add(completion, job);
+}
+
+// Without a host file the shell has to know the hosts.
+void add_hosts(Completion& completion) {
+  if (!completion.hostfile) return;
+  const std::optional<std::string> text = whole_text_of(*completion.hostfile);
+  if (!text) return;
+  const Result<hosts::Pool> pool = hosts::parse_host_file(*text);
+  if (!pool) return;
+  for (const hosts::PoolHost& host : *pool) add(completion, host.name);
+  completion.more = Completion::More::Nothing;
+}
+
+}  // namespace
+
+int show_completions(const CompleteCommand& command) {
+  Completion completion = complete(command.words, command_syntaxes());
+  if (completion.more == Completion::More::Jobs) add_jobs(completion);
+  if (completion.more == Completion::More::Hosts) add_hosts(completion);
+  std::fputs(completion_lines(completion).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace drun
