@@ -120,11 +120,23 @@ void declare_survival(OptionTable& table, Options& options) {
   table.value("--no-restart-on", options.restart.never_on, parse_exit_kinds, "CODES,SIGNALS",
               "never restart after one of these", kOwn);
   const auto set_pause = [&options](RestartPause pause) {
+    options.has_restart_backoff = true;
     options.restart.pause = pause.first;
     if (pause.most) options.restart.most_pause = *pause.most;
   };
-  table.value<RestartPause>("--restart-backoff", set_pause, parse_pause, "S[:MOST]",
-                            "pause before a restart, doubled each time (0:300)", kOwn);
+  table.value<RestartPause>(
+      "--restart-backoff", set_pause, parse_pause, "S[:MOST]",
+      "pause before each restart, doubled each time (none, but after failures "
+      "at the start 1, 2, 4 ... seconds; under the name torchrun 0:300)",
+      kOwn);
+  table.value("--max-same-failures", options.max_same_failures, parse_count, "K",
+              "end the job after K failures in a row that have the same cause and come within "
+              "--startup-time; 0: never (3; 0 under the name torchrun)",
+              kOwn);
+  table.value(
+      "--startup-time", options.restart.startup_time, parse_interval, "S",
+      "a failure within S seconds of the start of the workers is a failure at the start (60)",
+      kOwn);
   constexpr const char* kOrders =
       "natural: node2 before node10; arrival; endpoint: its node first, then natural if all names "
       "have numbers, else arrival (endpoint)";

@@ -148,6 +148,8 @@ struct Options {
   std::optional<std::chrono::milliseconds> heartbeat_timeout{};
   std::optional<std::chrono::milliseconds> hang_timeout{};
   RestartPolicy restart{};
+  bool has_restart_backoff = false;
+  std::optional<int> max_same_failures{};
   EngineChoice engine = EngineChoice::Auto;
   // Other machines.
   HostOptions hosts{};

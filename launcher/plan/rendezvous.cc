@@ -505,7 +505,14 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
 
 void plan_restarts(JoinSpec& join, const Options& options) {
   join.max_restarts = options.max_restarts.value_or(0);
+  const bool is_torchrun = options.invoked_as == "torchrun";
+  constexpr std::chrono::seconds kStartupPause{1};
+  constexpr int kMaxSameFailures = 3;
   join.restart = options.restart;
+  if (!is_torchrun && !options.has_restart_backoff) join.restart.startup_pause = kStartupPause;
+  // A node that --exclude-after leaves out takes its failures with it.
+  join.restart.max_same_failures = options.max_same_failures.value_or(
+      is_torchrun ? 0 : std::max(kMaxSameFailures, options.exclude_after.value_or(0) + 1));
   join.preflight = options.preflight;
 }
 
@@ -521,7 +528,8 @@ void remark_elastic(const JoinSpec& join, const Options& options, Remarks& remar
     unused("--rank-order", "it is for --rdzv-backend=c10d; here --node-rank says it");
   if (!join.elastic && options.min_uptime)
     unused("--min-uptime", "it is for --rdzv-backend=c10d with --nnodes=MIN:MAX");
-  const bool has_rules = options.restart != RestartPolicy{} || options.exclude_after;
+  const bool has_rules =
+      options.restart != RestartPolicy{} || options.max_same_failures || options.exclude_after;
   if (join.max_restarts == 0 && has_rules)
     remarks.warnings.push_back("nothing is restarted: --max-restarts is 0; raise it");
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -77,6 +78,7 @@ class RoundTurn {
   bool is_current(int node, int round);
   void mark_done(int node);
   std::optional<std::string> no_restart() const;
+  FailureStreak streak_with_this_round() const;
 
   // round.cc
   void say(int node, const StacksAsked& asked);
@@ -1117,8 +1119,16 @@ void RoundTurn::stop_round(std::string cause, bool is_failure) {
 // Why the round's failure is not followed by a restart.
 std::optional<std::string> RoundTurn::no_restart() const {
   if (state_.failures.empty()) return std::nullopt;
-  return restart_objection(state_.spec.restart, state_.spec.max_restarts, state_.restarts,
-                           state_.failures.first().status, now_);
+  const RestartPolicy& policy = state_.spec.restart;
+  const auto objection = restart_objection(policy, state_.spec.max_restarts, state_.restarts,
+                                           state_.failures.first().status, now_);
+  return objection ? objection : streak_objection(policy, streak_with_this_round());
+}
+
+FailureStreak RoundTurn::streak_with_this_round() const {
+  const FailureList::Entry& first = state_.failures.entries().front();
+  return next_streak(state_.streak, state_.spec.restart, first.failure,
+                     std::chrono::duration_cast<Milliseconds>(first.moment - state_.round_began));
 }
 
 // The job ends so, unless it is ending already for another reason.
@@ -1187,7 +1197,11 @@ void RoundTurn::restart() {
   state_.restarts.push_back(now_);
   const int number = static_cast<int>(state_.restarts.size());
   const RestartPolicy& policy = state_.spec.restart;
-  const Milliseconds pause = pause_before(policy, restarts_counted(policy, state_.restarts, now_));
+  state_.streak = streak_with_this_round();
+  const Milliseconds pause =
+      std::max(pause_before(policy, restarts_counted(policy, state_.restarts, now_)),
+               pause_after(policy, state_.streak,
+                           std::hash<std::string>()(state_.spec.run_id + std::to_string(number))));
   log(LogLevel::Warning,
       "restart " + std::to_string(number) + " of at most " +
           std::to_string(state_.spec.max_restarts) +

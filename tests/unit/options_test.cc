@@ -86,9 +86,12 @@ const std::vector<Case> kCases{
     {"no-restart-on", "2", [](Options& o) { o.restart.never_on.codes = {2}; }},
     {"restart-backoff", "2:600",
      [](Options& o) {
+       o.has_restart_backoff = true;
        o.restart.pause = milliseconds(2000);
        o.restart.most_pause = milliseconds(600'000);
      }},
+    {"max-same-failures", "0", [](Options& o) { o.max_same_failures = 0; }},
+    {"startup-time", "90", [](Options& o) { o.restart.startup_time = milliseconds(90'000); }},
     {"rank-order", "natural", [](Options& o) { o.rank_order = RankOrder::Natural; }},
     {"exclude-after", "2", [](Options& o) { o.exclude_after = 2; }},
     {"min-uptime", "0", [](Options& o) { o.min_uptime = milliseconds(0); }},

@@ -292,6 +292,45 @@ TEST_CASE("restarts are counted once for the job, and the limit holds") {
   CHECK(round.sent<Finish>(RoundDriver::peer(1)).at(0).outcome.restarts == limit);
 }
 
+TEST_CASE("a job that fails in the same way at each start ends before its restarts are used") {
+  RoundDriver round = running_round(3, 100);
+  round.state.spec.restart.max_same_failures = 3;
+  for (int failure = 0; failure < 3; ++failure) {
+    REQUIRE(round.state.phase == RoundPhase::Running);
+    round.say(RoundDriver::peer(1), Failed{failure, aged_failure(1)});
+    stop_all(round);
+  }
+  const Outcome outcome = round.sent<Finish>(RoundDriver::peer(0)).at(0).outcome;
+  CHECK(std::holds_alternative<WorkersFailed>(outcome.ending));
+  CHECK(outcome.restarts == 2);
+}
+
+TEST_CASE("failures long after the start of a round do not count as the same") {
+  RoundDriver round = running_round(3, 100);
+  round.state.spec.restart.max_same_failures = 3;
+  for (int failure = 0; failure < 20; ++failure) {
+    round.now += round.state.spec.restart.startup_time;
+    round.say(RoundDriver::peer(1), Failed{failure, aged_failure(1)});
+    stop_all(round);
+    REQUIRE(round.state.phase == RoundPhase::Running);
+  }
+}
+
+TEST_CASE("a pause follows each failure at the start of a round, twice as long as the last") {
+  RoundDriver round = running_round(3, 100);
+  round.state.spec.restart.startup_pause = 1s;
+  for (const std::chrono::milliseconds pause : {1s, 2s, 4s}) {
+    round.say(RoundDriver::peer(1), Failed{round.state.round, aged_failure(1)});
+    stop_all(round);
+    REQUIRE(round.state.phase == RoundPhase::Pausing);
+    CHECK(round.state.resume_at - round.now >= pause);
+    CHECK(round.state.resume_at - round.now <= pause * 5 / 4);
+    round.now = round.state.resume_at;
+    round.event(RoundTick{});
+    REQUIRE(round.state.phase == RoundPhase::Running);
+  }
+}
+
 TEST_CASE("the root cause is the earliest failure, by age, with its full text") {
   RoundDriver round = running_round(3);
   round.now += 10s;
