@@ -74,11 +74,11 @@ std::vector<ChildDescriptors::Range> all_but(const std::vector<unsigned>& kept) 
 
 }  // namespace
 
-ChildDescriptors::ChildDescriptors() {
+ChildDescriptors::ChildDescriptors(std::size_t slots) {
   const std::optional<std::vector<unsigned>> users = inherited();
   if (!users || !has_close_range()) return;
   null_ = UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC));
-  while (slots_.size() < kSlots) {
+  while (slots_.size() < slots) {
     Slot slot;
     std::vector<unsigned> kept = *users;
     for (UniqueFd& low : slot.low) {

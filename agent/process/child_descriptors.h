@@ -48,7 +48,7 @@ class ChildDescriptors {
   // A child's 0, 1 and 2, and one that exec closes (-1: none).
   using Four = std::array<int, 4>;
 
-  ChildDescriptors();
+  explicit ChildDescriptors(std::size_t slots = kSlots);
 
   struct Range {
     unsigned first = 0;

@@ -2,9 +2,11 @@
 // of its channel, and the text that the login, ssh and the agent's standard error have besides.
 //
 // Flow:    while the listener is held up nothing is read: that stops ssh, the agent and its
-// workers. Owner:   the starter, or a relay. `buffer` outlives it. Thread:  the io_context's only.
-// Errors: an ssh that cannot be started ends with 127 or 126 and
-//          the reason.
+//          workers.
+// Start:   its exec is not waited for.
+// Owner:   the starter, or a relay.
+// Thread:  the io_context's only.
+// Errors:  an ssh that cannot be started ends with 127 or 126 and the reason.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +19,7 @@
 
 #include "agent/output/host_channel.h"
 #include "agent/process/process.h"
+#include "agent/process/program_starter.h"
 #include "rendezvous/net/asio.h"
 
 // core. What the starter has of each host: a way to its agent and back, over an ssh of its own
@@ -66,11 +69,17 @@ struct SshSpec {
   std::string nonce{};                         // of the preamble that the agent answers with
 };
 
+// What the sessions of one process share; outlives them.
+struct SshMeans {
+  std::vector<char>& buffer;
+  agent::ProgramStarter& starter;
+};
+
 class SshSession final : public HostSession {
  public:
   using Listener = SessionListener;
 
-  SshSession(asio::io_context& io, std::vector<char>& buffer, SshSpec spec, Listener listener);
+  SshSession(asio::io_context& io, const SshMeans& means, SshSpec spec, Listener listener);
   ~SshSession() override;
   SshSession(const SshSession&) = delete;
   SshSession& operator=(const SshSession&) = delete;
