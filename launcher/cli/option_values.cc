@@ -117,6 +117,19 @@ Result<NodeRange> parse_nodes(std::string_view text) {
   return NodeRange{.min = *min, .max = *max};
 }
 
+Result<LocalNodes> parse_local_nodes(std::string_view text) {
+  static constexpr int kMostLocalNodes = 250;
+  const std::vector<std::string_view> parts = trimmed_parts(text, ',');
+  const Result<NodeRange> nodes = parse_nodes(parts[0]);
+  const bool has_networks = parts.size() == 2 && parts[1] == "netns";
+  if (!nodes && nodes.error().message.starts_with("MIN")) return nodes.error();
+  if (!nodes || nodes->max > kMostLocalNodes || (parts.size() > 1 && !has_networks))
+    return bad("expected a number of nodes, or MIN:MAX, from 1 to " +
+               std::to_string(kMostLocalNodes) +
+               ", and possibly ,netns behind it, such as 3 or 2:4,netns");
+  return LocalNodes{.min = nodes->min, .max = nodes->max, .has_networks = has_networks};
+}
+
 Result<WorkerCount> parse_workers(std::string_view text) {
   static constexpr std::array<Word<Device>, 4> kDevices{
       {{"auto", Device::Auto}, {"cpu", Device::Cpu}, {"gpu", Device::Gpu}, {"xpu", Device::Xpu}}};

@@ -22,9 +22,10 @@ namespace drun {
 inline constexpr int kMostNodes = 1 << 20;
 inline constexpr int kMostWorkers = 1 << 16;  // of one node
 
-Result<std::string> parse_text(std::string_view text);       // anything
-Result<std::string> parse_separator(std::string_view text);  // a word
-Result<NodeRange> parse_nodes(std::string_view text);        // "4", "2:4"
+Result<std::string> parse_text(std::string_view text);        // anything
+Result<std::string> parse_separator(std::string_view text);   // a word
+Result<NodeRange> parse_nodes(std::string_view text);         // "4", "2:4"
+Result<LocalNodes> parse_local_nodes(std::string_view text);  // "3", "2:4", "3,netns"
 Result<WorkerCount> parse_workers(std::string_view text);
 Result<int> parse_rank(std::string_view text);
 Result<int> parse_port(std::string_view text);  // 0 to 65535

@@ -97,6 +97,15 @@ void declare_hosts(OptionTable& table, Options& options) {
   table.flag("--allow-run-as-root", hosts.allow_run_as_root, "", kMpiruns)->group("");
 }
 
+void declare_local_nodes(OptionTable& table, Options& options) {
+  table.group("A cluster on this machine (docs/guide/ci.md)");
+  table.value(
+      "--local-nodes", options.hosts.local_nodes, parse_local_nodes, "N|MIN:MAX[,netns]",
+      "start N agents here, as N nodes with a share of the cores and GPUs each; MIN:MAX: an "
+      "elastic job; netns: a network namespace and an address for each node (needs root)",
+      kOwnWithoutVariable);
+}
+
 void declare_security(OptionTable& table, Options& options) {
   table.group("Keeping strangers out");
   table.value("--secret-file", options.secret_file, parse_text, "FILE",
@@ -337,6 +346,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   declare_job(table, options);
   declare_hosts(table, options);
   declare_survival(table, options);
+  declare_local_nodes(table, options);
   declare_security(table, options);
   declare_program(table, options);
   declare_placement(table, options);

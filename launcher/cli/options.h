@@ -38,9 +38,18 @@ struct MapBy {
   bool operator==(const MapBy&) const = default;
 };
 
+// --local-nodes: agents on this machine, each a node of the job. MIN below MAX: an elastic job.
+struct LocalNodes {
+  int min = 1;
+  int max = 1;                // that are started
+  bool has_networks = false;  // a network namespace and an address for each
+  bool operator==(const LocalNodes&) const = default;
+};
+
 struct HostOptions {
   std::optional<std::string> hosts{};     // --hosts
   std::optional<std::string> hostfile{};  // --hostfile
+  std::optional<LocalNodes> local_nodes{};
   std::optional<std::string> include{};
   std::optional<std::string> exclude{};
   std::optional<int> np{};             // workers on all hosts together
@@ -55,11 +64,11 @@ struct HostOptions {
   std::optional<int> ssh_tree{};   // --ssh-tree: branches
   bool leaves_logs_there = false;  // --no-gather-logs
   std::chrono::milliseconds login_timeout{std::chrono::seconds(120)};
-  // Every option that was given, by its canonical name, for the agents on the hosts; only with
-  // --hosts or --hostfile.
+  // Every option that was given, by its canonical name, for the agents on the hosts; only where
+  // names_hosts().
   std::vector<std::pair<std::string, std::optional<std::string>>> given{};
 
-  bool names_hosts() const { return hosts || hostfile; }
+  bool names_hosts() const { return hosts || hostfile || local_nodes; }
   bool operator==(const HostOptions&) const = default;
 };
 

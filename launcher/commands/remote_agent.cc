@@ -21,6 +21,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/commands/run_job.h"
 #include "launcher/facts/host.h"
+#include "launcher/facts/host_cpus.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/exports.h"
 #include "launcher/plan/plan.h"
@@ -158,6 +159,11 @@ std::optional<Problem> enter(const Start& start) {
     const bool is_set =
         is_name && (!names_devices(name) || ::setenv(name.c_str(), value.c_str(), 1) == 0);
     if (!is_set) return Problem{"cannot set the variable \"" + name + "\"", kUsage};
+  }
+  // Before this process looks at what it has.
+  if (!start.cpus.empty()) {
+    if (Result<void> bound = set_affinity(start.cpus); !bound)
+      return Problem{bound.error().message, kSystemError};
   }
   if (::chdir(start.directory.c_str()) == 0) return std::nullopt;
   return Problem{"no folder " + start.directory + " here: " + system_message(errno) +

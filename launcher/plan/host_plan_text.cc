@@ -34,12 +34,25 @@ std::string workers_text(const HostNode& node) {
   return std::to_string(*node.workers) + (*node.workers == 1 ? " worker" : " workers");
 }
 
+// "0-3,8".
+std::string ranges_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (std::size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {
+    end = begin + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    text += (text.empty() ? "" : ",") + std::to_string(numbers[begin]);
+    if (end - begin > 1) text += "-" + std::to_string(numbers[end - 1]);
+  }
+  return text;
+}
+
 std::string meeting_of(const HostPlan& plan) {
   if (plan.seats.size() > 1) {
     std::string text;
     for (const std::size_t seat : plan.seats)
       text += (text.empty() ? "" : ", ") + plan.nodes[seat].name;
-    return text + ", port " + std::to_string(plan.master_port) + ", of which one may be lost";
+    return text + (plan.local_ports.empty() ? ", port " + std::to_string(plan.master_port) : "") +
+           ", of which one may be lost";
   }
   if (plan.master_addr.empty()) return "on that host, any free port";
   const bool is_v6 = plan.master_addr.find(':') != std::string::npos;
@@ -57,8 +70,10 @@ std::string files_text(const HostPlan& plan) {
 
 std::string host_plan_text(const HostPlan& plan) {
   std::string text = field("run id", plan.run_id);
-  text += field("hosts", std::to_string(plan.nodes.size()) + ", over ssh, " +
-                             std::to_string(plan.fanout) + " logins at most at a time");
+  text += field("hosts", plan.local_nodes
+                             ? std::to_string(plan.nodes.size()) + " nodes, all on this machine"
+                             : std::to_string(plan.nodes.size()) + ", over ssh, " +
+                                   std::to_string(plan.fanout) + " logins at most at a time");
   if (!plan.branches.empty()) text += field("tree", branches_text(plan));
   if (plan.nodes_wanted)
     text += field("nodes", "at least " + std::to_string(plan.nodes_wanted->min) + ", at most " +
@@ -71,7 +86,8 @@ std::string host_plan_text(const HostPlan& plan) {
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
     const HostNode& node = plan.nodes[rank];
     text += "\n" + field("node " + std::to_string(rank), node.name + ", " + workers_text(node));
-    text += field("  login", joined(node.ssh_command));
+    text += field(plan.local_nodes ? "  start" : "  login", joined(node.ssh_command));
+    if (!node.cpus.empty()) text += field("  cpus", ranges_text(node.cpus));
     std::vector<std::string> arguments = node.arguments;
     for (std::string& word : arguments) word = shown_word(word, node.programs);
     text += field("  agent", joined(arguments));
@@ -88,6 +104,7 @@ std::string host_plan_json(const HostPlan& plan) {
     for (const auto& [name, value] : node.environment) environment[name] = value;
     nodes.push_back({{"host", node.name},
                      {"user", node.user.empty() ? Json(nullptr) : Json(node.user)},
+                     {"cpus", node.cpus},
                      {"workers", node.workers ? Json(*node.workers) : Json(nullptr)},
                      {"ssh", node.ssh_command},
                      {"arguments", node.arguments},

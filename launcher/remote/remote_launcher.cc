@@ -196,6 +196,11 @@ Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& envi
       sessions_(plan.nodes.size()) {
   // Each host of a tree waits for its branch alone.
   if (!plan.branches.empty()) state_.fanout = static_cast<int>(plan.nodes.size());
+  // Nothing is gained by a turn for each on this machine.
+  if (plan.local_nodes) {
+    state_.fanout = static_cast<int>(plan.nodes.size());
+    state_.link = "its agent";
+  }
   if (plan.nodes_wanted) state_.least_hosts = plan.nodes_wanted->min;
   state_.seats = plan.seats;
 }
@@ -266,6 +271,7 @@ std::string Starter::first_line(const HostNode& node, const std::string& nonce) 
                        .environment = node.environment,
                        .directory = plan_.directory,
                        .host = node.name,
+                       .cpus = node.cpus,
                        .label = node.label,
                        .secret = plan_.secret,
                        .report_file = plan_.report_file,
@@ -281,6 +287,7 @@ SshSpec Starter::spec_of(std::size_t host) const {
   const HostNode& node = plan_.nodes[host];
   const std::string nonce = new_nonce();
   return {.argv = node.ssh_command,
+          .is_ssh = !plan_.local_nodes,
           .environment = environment_,
           .name = node.name,
           .first_line = first_line(node, nonce),
@@ -288,7 +295,8 @@ SshSpec Starter::spec_of(std::size_t host) const {
 }
 
 void Starter::log_in(std::size_t host) {
-  log_.debug("logging in host=" + plan_.nodes[host].name);
+  log_.debug((plan_.local_nodes ? "starting the agent of host=" : "logging in host=") +
+             plan_.nodes[host].name);
   sessions_[host] = session_of(host);
   sessions_[host]->start();
 }

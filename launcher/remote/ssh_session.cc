@@ -128,9 +128,10 @@ void SshSession::Impl::spawn_ssh(int stdin_fd, int stdout_fd, int stderr_fd) {
   }
   const auto* failed = std::get_if<NotStarted>(&spawned);
   const int error = failed == nullptr ? EPERM : failed->error_number;
-  cannot_start(error == ENOENT ? kNotFound : kNotExecutable,
-               "cannot start " + spec_.argv.front() + ": " + system_message(error) +
-                   "; install OpenSSH's client, or name a program with --ssh");
+  cannot_start(
+      error == ENOENT ? kNotFound : kNotExecutable,
+      "cannot start " + spec_.argv.front() + ": " + system_message(error) +
+          (spec_.is_ssh ? "; install OpenSSH's client, or name a program with --ssh" : ""));
 }
 
 void SshSession::Impl::cannot_start(int code, const std::string& reason) {

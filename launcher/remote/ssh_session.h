@@ -60,6 +60,7 @@ namespace drun::hosts {
 
 struct SshSpec {
   std::vector<std::string> argv{};
+  bool is_ssh = true;                          // else the agent itself, on this machine
   std::span<const std::string> environment{};  // "NAME=value" lines, of the session's life
   std::string name{};                          // of the host
   std::string first_line{};                    // for the agent's standard input
