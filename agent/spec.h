@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/faults.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/net/endpoint.h"
@@ -153,6 +154,7 @@ struct AgentSpec {
   std::vector<int> termination_signals;       // numbers; what is ignored at the start stays ignored
   std::string events_file;                    // --events; empty: none
   std::optional<Endpoint> web;                // --metrics-port; a numeric address
+  FaultPlan faults;                           // --inject
   std::string error_file;                     // drun's own TORCHELASTIC_ERROR_FILE; empty: none
   // Standard input is the line to whoever started this agent (agent/process/lifeline.h); these
   // bytes of it were read before.

@@ -21,6 +21,7 @@
 #include "agent/status/node_status.h"
 #include "agent/supervise/coordinator_seat.h"
 #include "agent/supervise/failure_record.h"
+#include "agent/supervise/fault_injector.h"
 #include "agent/supervise/observers.h"
 #include "agent/supervise/round_log.h"
 #include "agent/supervise/worker_command.h"
@@ -65,6 +66,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   }
   void on_hang(const rendezvous::HangFound& found) override;
   void on_left_out(const LeftOut& node) override;
+  void on_fault(const InjectedFault& fault) override { faults_.told(fault); }
   void on_census(std::uint64_t census) override {
     client_->give_summary(census, summary_of(status()));
   }
@@ -77,7 +79,10 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
     write_started(lookers_.events(), *world_, pids);
   }
   void on_worker_failed(const WorkerEnd& end) override;
-  void on_all_succeeded() override { stop_looking(); }
+  void on_all_succeeded() override {
+    faults_.end_round();
+    stop_looking();
+  }
   void on_waiting(const LeftoverList& leftovers, std::chrono::milliseconds time_left) override {
     log_waiting(log_, leftovers, time_left);
   }
@@ -111,6 +116,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   std::vector<std::string> inherited_;
   Output output_;
   Workers workers_;
+  FaultInjector faults_;
   WorkerWatch watch_;
   Signals signals_;
   WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
@@ -144,6 +150,11 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
                            .leftovers = spec.leftovers,
                            .unkillable_timeout = spec.unkillable_timeout},
                *this),
+      faults_(io_, log_, spec.faults,
+              {.workers = workers_,
+               .announce = [this](const InjectedFault& fault) { client_->report_fault(fault); },
+               .host = spec.host,
+               .first_round = spec.join.preflight ? 1 : 0}),
       watch_(io_, log_, spec, inherited_, output_),
       signals_(io_, spec.termination_signals, *this) {}
 
@@ -206,6 +217,7 @@ AgentEnd Agent::run() {
   }
   assert(outcome_);  // the loop has an end only after it
   if (workers_.has_kept()) keep_leftovers_at_exit();
+  faults_.settle(*outcome_);
   lookers_.write(JobEnded{*outcome_});
   leave_error_file(spec_, *outcome_, log_);
   const auto at_most =
@@ -230,6 +242,7 @@ void Agent::end_if_ready() {
 // Lets go of everything that keeps the loop alive; the loop then ends by itself.
 void Agent::end() {
   progress_.stop();
+  faults_.stop();
   client_->close();
   watch_.stop();
   lookers_.close();
@@ -300,6 +313,7 @@ Result<void> Agent::start_workers() {
   }
   round_ = Round::Running;
   workers_.start(std::move(commands));
+  faults_.begin_round(*world_);
   watch_.start(
       *world_, [this] { return workers_.pids(); },
       [this](const auto& suspects) { on_suspects(suspects); });
@@ -338,9 +352,12 @@ void Agent::on_left_out(const LeftOut& node) {
   log_left_out(log_, node);
 }
 
-void Agent::on_worker_failed(const WorkerEnd& end) {
+void Agent::on_worker_failed(const WorkerEnd& seen) {
   stop_looking();
-  const Failure failure = brief_failure(spec_, *world_, end);
+  const WorkerEnd end = faults_.as_injected(seen);
+  faults_.end_round();
+  Failure failure = brief_failure(spec_, *world_, end);
+  faults_.mark(failure);
   failures_.push_back(end);
   last_failure_ = failure;
   client_->report_failure({failure, end.seen});
@@ -351,6 +368,7 @@ void Agent::on_worker_failed(const WorkerEnd& end) {
 void Agent::on_stop(int round) {
   if (!world_ || round != world_->round) return;
   is_stopping_ = true;
+  faults_.end_round();
   stop_looking();
   lookers_.write(RoundStopping{round});
   if (round_ == Round::Running) return workers_.stop();
@@ -424,6 +442,7 @@ void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
 void Agent::on_terminate(int signal) {
   if (std::exchange(is_terminated_, true)) return;  // a signal, and the lifeline
   is_stopping_ = true;
+  faults_.end_round();
   stop_looking();
   client_->interrupt(signal);
   if (round_ == Round::Running) workers_.stop(signal);

@@ -69,6 +69,7 @@ class Workers::Impl final : private Starter::Listener {
   }
 
   void start(std::vector<Command> commands);
+  void signal_worker(int local_rank, int signal);
   void pass_on(int signal);
   void disregard_group(int group) { orphans_.mark_group(group); }
   bool has_kept() const { return std::holds_alternative<gang::Kept>(gang_.phase); }
@@ -367,6 +368,11 @@ void Workers::Impl::pass_on(int signal) {
     processes_[static_cast<std::size_t>(local_rank)]->signal_group(signal);
 }
 
+void Workers::Impl::signal_worker(int local_rank, int signal) {
+  for (const auto& [pid, each] : running_)
+    if (each == local_rank) processes_[static_cast<std::size_t>(each)]->signal_group(signal);
+}
+
 std::vector<int> Workers::Impl::pids() const {
   std::vector<int> pids(ends_.size(), 0);
   for (const auto& [pid, local_rank] : running_) pids[static_cast<std::size_t>(local_rank)] = pid;
@@ -383,6 +389,9 @@ void Workers::stop(int signal) { impl_->feed(gang::StopRequested{signal}); }
 void Workers::kill_now() { impl_->feed(gang::KillRequested{}); }
 bool Workers::has_kept() const { return impl_->has_kept(); }
 void Workers::pass_on(int signal) { impl_->pass_on(signal); }
+void Workers::signal_worker(int local_rank, int signal) {
+  impl_->signal_worker(local_rank, signal);
+}
 void Workers::disregard_group(int group) { impl_->disregard_group(group); }
 std::vector<int> Workers::pids() const { return impl_->pids(); }
 

@@ -96,6 +96,9 @@ class Workers {
   // USR1, USR2, CONT ...: to every worker's group; changes nothing else.
   void pass_on(int signal);
 
+  // To the process group of that one, if it still runs.
+  void signal_worker(int local_rank, int signal);
+
   // A tool of the agent's own that was told to end, by its process group: the round waits for it,
   // but it is not reported as a leftover process. For this round only.
   void disregard_group(int group);

@@ -33,6 +33,10 @@ std::string in_words(std::chrono::milliseconds duration) {
 
 std::string how_it_ended(const Failure& failure) {
   const Killed* killed = std::get_if<Killed>(&failure.status);
+  if (!failure.injected.empty())
+    return (failure.out_of_memory ? "out of memory (" + to_string(failure.status) + ")"
+                                  : to_string(failure.status)) +
+           ", injected by --inject (" + failure.injected + ")";
   if (failure.out_of_memory)
     return "out of memory: killed by the kernel (" + to_string(failure.status) + ")";
   const bool is_from_outside =

@@ -104,6 +104,12 @@ void declare_local_nodes(OptionTable& table, Options& options) {
       "start N agents here, as N nodes with a share of the cores and GPUs each; MIN:MAX: an "
       "elastic job; netns: a network namespace and an address for each node (needs root)",
       kOwnWithoutVariable);
+  table.value("--inject", options.inject, parse_faults, "FAULT,...",
+              "test what the program survives: kill:rank=3@20s, exit:rank=1:code=9@5s, "
+              "stop:rank=2@5s, oom:rank=0@5s, kill:node=1@10s, freeze:node=1@10s, cut:node=2@10s "
+              "(netns), random:seed=7:every=10s; @round=1+3s: in that round; with several nodes "
+              "give it to all",
+              kOwnWithoutVariable);
 }
 
 void declare_security(OptionTable& table, Options& options) {
@@ -414,6 +420,7 @@ Options doctor_options(Options options) {
   options.local_ranks_filter.reset();
   options.report.reset();
   options.events.reset();
+  options.inject = {};
   options.metrics.reset();
   options.exit_code = ExitCodeStyle::Drun;
   return options;

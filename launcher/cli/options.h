@@ -200,6 +200,7 @@ struct Options {
   std::optional<LeftoverPolicy> leftovers{};
   std::optional<std::string> report{};
   std::optional<std::string> events{};
+  FaultPlan inject{};
   std::optional<Endpoint> metrics{};  // --metrics-port; a numeric address
   std::optional<ExitCodeStyle> exit_code{};
   // drun itself.

@@ -267,6 +267,7 @@ int run_from_stdin() {
   if (plan->cannot_start)
     return channel.decline(plan->cannot_start->message, exit_code(plan->cannot_start->status));
   if (!start->host.empty()) plan->agent.host = start->host;
+  plan->agent.faults.cut_interface = start->interface;
   label_lines(*plan, *start, host);
   plan->agent.output.channel_fd = channel.fd();
   send_lines(plan->agent.output, *start);

@@ -103,6 +103,21 @@ Result<Pool> pool_of(const Options& options, const HostFacts& host) {
   return pool;
 }
 
+Result<void> check_inject(const Options& options, const std::vector<Share>& shares) {
+  JobSize size{.nodes = static_cast<int>(shares.size()), .workers = 0};
+  for (const Share& share : shares)
+    size.workers = size.workers && share.workers ? std::optional(*size.workers + *share.workers)
+                                                 : std::nullopt;
+  if (Result<void> fits = check_faults(options.inject, size); !fits)
+    return with_context(fits.error(), "--inject");
+  const bool has_networks = options.hosts.local_nodes && options.hosts.local_nodes->has_networks;
+  for (const Fault& fault : options.inject.faults)
+    if (fault.kind == FaultKind::CutNode && !has_networks)
+      return usage_error("--inject=" + fault.text,
+                         "only a network that drun has made is cut; write --local-nodes=N,netns");
+  return {};
+}
+
 Wish wish_of(const Options& options) {
   Wish wish{.np = options.hosts.np,
             .map_by = options.hosts.map_by.value_or(MapBy{}),
@@ -286,6 +301,7 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   if (!pool) return pool.error();
   const Result<std::vector<Share>> shares = spread(*pool, wish_of(options));
   if (!shares) return shares.error();
+  if (Result<void> fits = check_inject(options, *shares); !fits) return fits.error();
   if (Result<void> fits = check_node_count(options, shares->size()); !fits) return fits.error();
   Remarks remarks;
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };

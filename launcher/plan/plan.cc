@@ -227,6 +227,20 @@ Result<void> plan_hang(AgentSpec& agent, const Options& options, Remarks& remark
   return {};
 }
 
+Result<void> plan_faults(AgentSpec& agent, const Options& options) {
+  JobSize size{.nodes = agent.join.node_count};
+  if (agent.join.node_count == 1) size.workers = agent.join.local_world_size;
+  if (Result<void> fits = check_faults(options.inject, size); !fits)
+    return with_context(fits.error(), "--inject");
+  // Where this agent was started by --local-nodes that has been looked at.
+  for (const Fault& fault : options.inject.faults)
+    if (fault.kind == FaultKind::CutNode && !options.is_checked_first)
+      return usage_error("--inject=" + fault.text,
+                         "only a network that drun has made is cut; write --local-nodes=N,netns");
+  agent.faults = options.inject;
+  return {};
+}
+
 // The words that go with --hosts have a meaning here, too, unless they had it where this agent was
 // started from.
 Result<Settled> settle_all(const Options& given, const HostFacts& whole_host, Remarks& remarks) {
@@ -293,6 +307,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
     remarks.warnings.push_back(plan.cannot_start->message + "; the job will fail here");
     plan.cannot_start.reset();
   }
+  if (Result<void> fits = plan_faults(plan.agent, options); !fits) return fits.error();
   plan.report_file = options.report;
   plan.agent.events_file = options.events.value_or("");
   plan.agent.web = options.metrics;

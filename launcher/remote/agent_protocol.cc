@@ -140,6 +140,7 @@ std::string to_line(const Start& start) {
                {"columns", start.columns},
                {"has_colour", start.has_colour},
                {"utc_offset_s", start.utc_offset_s}};
+  if (!start.interface.empty()) json["interface"] = to_characters(start.interface);
   if (!start.cpus.empty()) json["cpus"] = start.cpus;
   if (!start.secret.empty()) json["secret"] = to_characters(start.secret);
   return json.dump() + "\n";
@@ -177,6 +178,7 @@ Result<Start> parse_start(std::string_view line) {
   start.columns = fields.number("columns");
   start.has_colour = fields.flag("has_colour");
   start.utc_offset_s = fields.number("utc_offset_s");
+  start.interface = fields.text("interface", false);
   start.cpus = fields.numbers("cpus");
   start.secret = fields.text("secret", false);
   return fields.take(std::move(start), "the starter's first line");

@@ -91,6 +91,7 @@ struct Start {
   std::string directory{};
   std::string host{};         // what the user calls this machine
   std::vector<int> cpus{};    // of a local node: those that it has; empty: all
+  std::string interface {};   // of its own network; empty: it is the machine's
   std::string label{};        // in front of workers' lines
   std::string secret{};       // of the job; empty: none, and then not written
   std::string report_file{};  // where the starter writes it: to be named in the report

@@ -12,6 +12,7 @@ namespace drun {
 namespace {
 
 constexpr std::size_t kMostOthers = 16;  // of them more are in the JSON
+constexpr std::size_t kMostFaultsShown = 32;
 constexpr std::size_t kLabelBytes = 11;
 
 std::string place(std::optional<int> node_rank, const std::string& host) {
@@ -121,6 +122,34 @@ void write_left_out(Writer& writer, const Outcome& outcome) {
                 std::to_string(node.round) + ": " + printable(node.reason));
 }
 
+void write_faults(Writer& writer, const Outcome& outcome) {
+  if (outcome.faults.empty()) return;
+  writer.section("Faults of --inject, in order");
+  const std::size_t shown = std::min(outcome.faults.size(), kMostFaultsShown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const InjectedFault& fault = outcome.faults[i];
+    if (!fault.time) {
+      writer.line("  -         " + printable(fault.fault) + ": " + printable(fault.followed));
+      continue;
+    }
+    writer.line("  " + time_of_day(*fault.time, writer.style().utc_offset) + "  " +
+                printable(fault.fault) + " in round " + std::to_string(fault.round) + ", " +
+                (fault.rank ? "rank " + std::to_string(*fault.rank) + " on " : "") +
+                place(fault.node_rank, fault.host) + ": " + printable(fault.followed));
+  }
+  if (outcome.faults.size() > shown)
+    writer.line("  and " + std::to_string(outcome.faults.size() - shown) + " more");
+}
+
+// Of an ending that a lost node is.
+std::string injected_text(const NodeLost& lost, const Outcome& outcome) {
+  for (const InjectedFault& fault : outcome.faults) {
+    if (fault.time && !fault.rank && fault.node_rank == lost.node_rank)
+      return "; injected by --inject (" + printable(fault.fault) + ")";
+  }
+  return "";
+}
+
 void write_foot(Writer& writer, const Outcome& outcome) {
   const ReportStyle& style = writer.style();
   std::string text = counted(static_cast<std::size_t>(std::max(outcome.node_count, 0)), "node") +
@@ -142,6 +171,7 @@ void write_foot(Writer& writer, const Outcome& outcome) {
 void write_failed(Writer& writer, const WorkersFailed& failed, const Outcome& outcome) {
   if (failed.failures.empty()) {
     writer.headline("job failed, and no worker said why");
+    write_faults(writer, outcome);
     return write_foot(writer, outcome);
   }
   const Failure& root = failed.failures.front();
@@ -151,6 +181,7 @@ void write_failed(Writer& writer, const WorkersFailed& failed, const Outcome& ou
   write_root_cause(writer, root, outcome);
   write_others(writer, failed.failures, outcome.failures_left_out);
   write_left_out(writer, outcome);
+  write_faults(writer, outcome);
   write_foot(writer, outcome);
 }
 
@@ -164,18 +195,21 @@ std::string report_text(const Outcome& outcome, const ReportStyle& style) {
   Writer writer(style);
   std::visit(
       Overloaded{
-          [](const Succeeded&) {},
+          [&](const Succeeded&) { write_faults(writer, outcome); },
           [&](const WorkersFailed& failed) { write_failed(writer, failed, outcome); },
           [&](const Interrupted& interrupted) {
             writer.headline("job ended by " + signal_name(interrupted.signal) + ", sent to " +
                             place(interrupted.node_rank, interrupted.host) + after(outcome));
+            write_faults(writer, outcome);
           },
           [&](const NodeLost& lost) {
             writer.headline("job ended: " + place(lost.node_rank, lost.host) +
                             (lost.is_coordinator ? ", which the others had joined," : "") +
                             " was lost" + after(outcome) +
-                            (lost.reason.empty() ? "" : ": " + printable(lost.reason)));
+                            (lost.reason.empty() ? "" : ": " + printable(lost.reason)) +
+                            injected_text(lost, outcome));
             writer.line("  This node's workers were stopped; how that node's ended is not known.");
+            write_faults(writer, outcome);
           },
           [&](const NotRun& not_run) { writer.line(error_text(style.invoked_as, not_run.error)); },
       },

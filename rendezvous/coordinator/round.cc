@@ -60,6 +60,7 @@ class RoundTurn {
   void say(int node, const Signalled& signalled);
   void say(int node, const Ping&) { send(node_at(node).peer, Pong{}); }
   void say(int node, const Ballot&) { drop_member(node, kBrokeProtocol); }
+  void say(int node, const FaultInjected& told);
   void say(int, const Lines&) {}  // for the desk (rendezvous/coordinator/log_collector.h)
   void begin_world();
   void stop_round(std::string cause, bool is_failure);
@@ -1086,6 +1087,13 @@ void RoundTurn::say(int node, const Stopped& stopped) {
   mark_done(node);
   if (node_at(node).leave_signal && !node_at(node).hello.is_host) dismiss(node);
   conclude_if_stopped();
+}
+
+void RoundTurn::say(int node, const FaultInjected& told) {
+  if (state_.faults_told++ >= kMostFaultsTold) return;
+  FaultInjected message = told;
+  message.fault.node_rank = node;
+  send_all(std::move(message));
 }
 
 void RoundTurn::say(int node, const Signalled& signalled) {

@@ -68,6 +68,7 @@ struct Failure {
   std::string traceback;       // the error file's traceback; empty: none
   std::vector<std::string> stderr_tail;  // at most 20 last lines
   std::string stderr_file;               // path on its node when stderr was redirected or teed
+  std::string injected{};  // the fault of --inject that it is the result of; not on the wire
   bool operator==(const Failure&) const = default;
 };
 
@@ -125,6 +126,19 @@ struct LeftOut {
   bool operator==(const LeftOut&) const = default;
 };
 
+// A fault that --inject has caused. Every agent hears of each when it is injected; the outcome's
+// list is made by the agent that reports it, and is not on the wire.
+struct InjectedFault {
+  std::string fault{};             // "kill:rank=3@20s"
+  std::optional<WallTime> time{};  // absent: it was not injected
+  std::optional<int> rank{};       // absent: of the node
+  int node_rank = 0;
+  std::string host{};
+  int round = 0;
+  std::string followed{};  // "round 1 began 0.8 s later on 3 nodes"
+  bool operator==(const InjectedFault&) const = default;
+};
+
 struct Outcome {
   Ending ending = Succeeded{};
   std::string run_id{};
@@ -135,6 +149,7 @@ struct Outcome {
   std::size_t failures_left_out = 0;      // beyond what the wire carries
   std::chrono::milliseconds duration{0};  // from the first world to the end; 0: no world came to be
   std::vector<LeftOut> left_out{};        // nodes, in order of time
+  std::vector<InjectedFault> faults{};    // in order of time
   bool operator==(const Outcome&) const = default;
 };
 

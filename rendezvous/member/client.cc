@@ -126,6 +126,9 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   void perform(ShowLeftOut& left_out) {
     deliver([node = std::move(left_out.node)](Client::Listener& to) { to.on_left_out(node); });
   }
+  void perform(ShowFault& shown) {
+    deliver([fault = std::move(shown.fault)](Client::Listener& to) { to.on_fault(fault); });
+  }
   void perform(MemberLog& line) { log_.write(line.level, line.text); }
 
   // In a turn of its own: whoever is called may call back.
@@ -223,6 +226,7 @@ void Client::report_suspicion(int round, std::chrono::milliseconds settle,
                               std::vector<Failure> suspects) {
   impl_->handle(OwnSuspicion{round, settle, std::move(suspects)});
 }
+void Client::report_fault(InjectedFault fault) { impl_->handle(OwnFault{std::move(fault)}); }
 void Client::name_leader(const Endpoint& leader, std::uint64_t term) {
   impl_->handle(LeaderNamed{leader, term});
 }

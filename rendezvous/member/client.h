@@ -61,6 +61,8 @@ class Client {
     virtual void on_hang(const HangFound& /*found*/) {}
     // The next world does without that node, which may be this one.
     virtual void on_left_out(const LeftOut& /*node*/) {}
+    // A node of the job, which may be this one, is about to inject that fault.
+    virtual void on_fault(const InjectedFault& /*fault*/) {}
 
    protected:
     ~Listener() = default;
@@ -107,6 +109,8 @@ class Client {
   void give_summary(std::uint64_t census, const NodeSummary& summary);
   // Own workers show no sign of life: brief failures with status Hung.
   void report_suspicion(int round, std::chrono::milliseconds settle, std::vector<Failure> suspects);
+  // This node is about to inject it: on_fault follows here too, unless the coordinator is lost.
+  void report_fault(InjectedFault fault);
   // A termination signal reached this agent: ends the job everywhere. on_stop follows if a round
   // runs here.
   void interrupt(int signal);

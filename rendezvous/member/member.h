@@ -227,11 +227,14 @@ struct OwnStopped {
 struct OwnSignal {
   int signal = 0;
 };
+struct OwnFault {
+  InjectedFault fault;
+};
 struct MemberTick {};
 using MemberEvent = std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator,
                                  LeaderNamed, LeaderUnknown, Heard, ConnectionLost, OwnFailure,
                                  OwnSuccess, OwnStopped, OwnSignal, OwnQuestion, OwnEvidence,
-                                 OwnSuspicion, OwnCensusQuestion, OwnSummary, MemberTick>;
+                                 OwnSuspicion, OwnCensusQuestion, OwnSummary, OwnFault, MemberTick>;
 
 // Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
 struct Connect {};
@@ -242,6 +245,9 @@ struct Say {
 struct Disconnect {};
 struct ShowLeftOut {
   LeftOut node;
+};
+struct ShowFault {
+  InjectedFault fault;
 };
 struct StartWorkers {
   World world;
@@ -259,7 +265,7 @@ struct MemberLog {
 };
 using MemberAction =
     std::variant<Connect, Say, Disconnect, StartWorkers, StopWorkers, End, MemberLog, LookAtWorkers,
-                 Told, ShowHang, ShowLeftOut, SummariseNode, CensusHeard>;
+                 Told, ShowHang, ShowLeftOut, ShowFault, SummariseNode, CensusHeard>;
 
 enum class MemberPhase {
   Resting,

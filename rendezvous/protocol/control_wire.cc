@@ -288,6 +288,18 @@ void fields(Archive& archive, HangFound& found) {
   fields(archive, found.evidence);
 }
 template <typename Archive>
+void fields(Archive& archive, FaultInjected& told) {
+  InjectedFault& fault = told.fault;
+  archive.text(fault.fault, kSentenceBytes);
+  WallTime time = fault.time.value_or(WallTime{});
+  moment(archive, time);
+  fault.time = time;
+  optional_rank(archive, fault.rank);
+  archive.integer(fault.node_rank, kCount);
+  archive.text(fault.host, kNameBytes);
+  archive.integer(fault.round, kCount);
+}
+template <typename Archive>
 void fields(Archive& archive, NodeLeftOut& told) {
   fields(archive, told.node);
 }
