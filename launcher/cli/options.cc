@@ -253,8 +253,8 @@ void declare_end(OptionTable& table, Options& options) {
               "--shutdown-timeout for them, then end them; kill them; or keep them running "
               "(wait; keep under the name torchrun)",
               kOwn);
-  table.value("--report", options.report, parse_text, "FILE", "write the outcome there as JSON",
-              kOwn);
+  table.value("--report", options.report, parse_text, "FILE",
+              "write the outcome there as JSON, or, if it ends in .xml, as JUnit XML", kOwn);
   table.value("--events", options.events, parse_text, "FILE",
               "append a JSON object a line for all that happens on this node", kOwn);
   table.value("--metrics-port", options.metrics, parse_metrics_port, "[ADDR:]PORT",

@@ -30,7 +30,7 @@
 #include "launcher/remote/relay.h"
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
-#include "launcher/report/report_json.h"
+#include "launcher/report/report_junit.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::hosts {
@@ -223,7 +223,8 @@ int run(const Plan& plan, const Start& start, const Channel& channel,
     End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),
             .text = is_told ? std::string() : report_text(ended.outcome, style),
             .report = {}};
-    end.report = report_json(ended.outcome, end.exit_code, plan.agent.worker.placements);
+    end.report = report_for_file(start.report_file, ended.outcome, end.exit_code,
+                                 plan.agent.worker.placements, style);
     channel.end(end, ended.unfinished_frame);
     return end.exit_code;
   });

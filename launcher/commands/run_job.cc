@@ -14,7 +14,7 @@
 #include "launcher/plan/plan_text.h"
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
-#include "launcher/report/report_json.h"
+#include "launcher/report/report_junit.h"
 
 namespace drun {
 namespace {
@@ -31,9 +31,10 @@ struct Telling {
 // Whether there is a report file now.
 bool write_report(const Outcome& outcome, const Telling& telling) {
   if (telling.report_file.empty()) return false;
-  const std::string json =
-      report_json(outcome, exit_code(outcome, telling.exit_codes), telling.placements);
-  const Result<void> written = write_file(telling.report_file, json);
+  const std::string text =
+      report_for_file(telling.report_file, outcome, exit_code(outcome, telling.exit_codes),
+                      telling.placements, telling.style);
+  const Result<void> written = write_file(telling.report_file, text);
   if (!written) std::fputs(error_text(telling.style.invoked_as, written.error()).c_str(), stderr);
   return written.has_value();
 }

@@ -23,7 +23,9 @@
 #include "agent/process/command.h"
 #include "agent/process/lifeline.h"
 #include "agent/process/signals.h"
+#include "launcher/plan/local_nodes.h"
 #include "launcher/remote/host_output.h"
+#include "launcher/remote/local_network.h"
 #include "launcher/remote/ssh_session.h"
 #include "launcher/remote/ssh_tree.h"
 #include "rendezvous/base/result.h"
@@ -140,7 +142,9 @@ class Starter final : agent::Signals::Listener {
   std::unique_ptr<HostSession> session_of(std::size_t host);
   SshSpec spec_of(std::size_t host) const;
   Branch& branch_at(std::size_t index);
+  Result<void> prepare();
   Result<void> prepare_lines();
+  Result<void> prepare_network();
   void take_room(std::size_t host, std::size_t bytes);
   void send_input(std::string_view bytes);
   void remind();
@@ -170,6 +174,7 @@ class Starter final : agent::Signals::Listener {
   StarterInput input_;
   std::optional<std::size_t> reader_;  // of input_: the host that has rank 0
   agent::Signals signals_;
+  std::optional<LocalNetwork> network_;
   Launching state_;
   std::vector<std::unique_ptr<HostReceiver>> receivers_;  // null: not begun
   std::vector<std::unique_ptr<Branch>> branches_;         // of plan_.branches; null: not begun
@@ -219,7 +224,7 @@ LaunchEnd Starter::run() {
   if (!agent::is_same_file(STDOUT_FILENO, STDERR_FILENO))
     err_ = make_console(STDERR_FILENO, "stderr");
   own_lines_.emplace(err(), log_, kOwnStream);
-  if (Result<void> prepared = prepare_lines(); !prepared) {
+  if (Result<void> prepared = prepare(); !prepared) {
     signals_.stop();
     return launch_end(prepared.error(), plan_, style_.invoked_as);
   }
@@ -231,6 +236,21 @@ LaunchEnd Starter::run() {
   io_.run();
   if (lines_) lines_->finish(state_.phase == Launching::Phase::Running);
   return launch_end(state_, plan_, style_.invoked_as);
+}
+
+Result<void> Starter::prepare() {
+  if (Result<void> prepared = prepare_network(); !prepared) return prepared;
+  return prepare_lines();
+}
+
+Result<void> Starter::prepare_network() {
+  if (!plan_.local_nodes || !plan_.local_nodes->has_networks) return {};
+  std::vector<LocalNetwork::Node> nodes;
+  for (const HostNode& node : plan_.nodes) nodes.push_back({node.address});
+  Result<LocalNetwork> network = LocalNetwork::make(nodes, kNodeInterface, kNodePrefixBits);
+  if (!network) return network.error();
+  network_ = *std::move(network);
+  return {};
 }
 
 Result<void> Starter::prepare_lines() {
@@ -272,6 +292,7 @@ std::string Starter::first_line(const HostNode& node, const std::string& nonce) 
                        .directory = plan_.directory,
                        .host = node.name,
                        .cpus = node.cpus,
+                       .interface = network_ ? kNodeInterface : "",
                        .label = node.label,
                        .secret = plan_.secret,
                        .report_file = plan_.report_file,
@@ -287,6 +308,7 @@ SshSpec Starter::spec_of(std::size_t host) const {
   const HostNode& node = plan_.nodes[host];
   const std::string nonce = new_nonce();
   return {.argv = node.ssh_command,
+          .network_fd = network_ ? std::optional(network_->of_node(host)) : std::nullopt,
           .is_ssh = !plan_.local_nodes,
           .environment = environment_,
           .name = node.name,

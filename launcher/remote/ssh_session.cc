@@ -8,6 +8,7 @@
 
 #include "agent/output/worker_stream.h"
 #include "agent/process/spawn.h"
+#include "launcher/remote/local_network.h"
 #include "launcher/report/exit_code.h"
 #include "rendezvous/job/outcome.h"
 
@@ -119,7 +120,12 @@ void SshSession::Impl::spawn_ssh(int stdin_fd, int stdout_fd, int stderr_fd) {
   command.stdin_fd = stdin_fd;
   command.stdout_fd = stdout_fd;
   command.stderr_fd = stderr_fd;
+  std::optional<NetworkScope> network;
+  if (spec_.network_fd) network.emplace(*spec_.network_fd);
+  if (network && !network->entered())
+    return cannot_start(kSystemError, network->entered().error().message);
   auto spawned = agent::spawn(command);
+  network.reset();
   if (const auto* child = std::get_if<agent::Spawned>(&spawned)) {
     process_.emplace(io_, *child, [self = shared_from_this()](const ExitStatus& status) {
       self->on_exit(exit_code(status));
