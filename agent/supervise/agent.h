@@ -27,7 +27,8 @@ namespace drun::agent {
 
 struct AgentEnd {
   Outcome outcome;
-  std::string log_directory;  // where this node's log files are; empty: none were kept
+  std::string log_directory;     // where this node's log files are; empty: none were kept
+  bool was_coordinator = false;  // this agent coordinated the job when it ended
   // What must go to the channel first (Output::unfinished_frame).
   std::string unfinished_frame{};
 };

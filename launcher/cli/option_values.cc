@@ -390,7 +390,63 @@ std::optional<milliseconds> time_span(std::string_view text) {
   return std::min(*number * (unit == kUnits.npos ? 1 : kSeconds[unit]), kMost);
 }
 
+std::optional<long> whole_number(std::string_view text) {
+  constexpr std::size_t kMostDigits = 6;
+  if (text.empty() || text.size() > kMostDigits) return std::nullopt;
+  long number = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    number = 10 * number + (c - '0');
+  }
+  return number;
+}
+
+// "HH:MM:SS", "D-HH", "D-HH:MM", "D-HH:MM:SS".
+std::optional<milliseconds> clock_span(std::string_view text) {
+  std::vector<long> parts;  // hours, minutes, seconds
+  long days = 0;
+  const std::size_t dash = text.find('-');
+  if (dash != text.npos) {
+    const std::optional<long> number = whole_number(text.substr(0, dash));
+    if (!number) return std::nullopt;
+    days = *number;
+    text.remove_prefix(dash + 1);
+  }
+  while (true) {
+    const std::size_t colon = text.find(':');
+    const std::optional<long> number = whole_number(text.substr(0, colon));
+    if (!number || (!parts.empty() && *number > 59)) return std::nullopt;
+    parts.push_back(*number);
+    if (colon == text.npos) break;
+    text.remove_prefix(colon + 1);
+  }
+  if (parts.size() > 3 || (dash == text.npos && parts.size() != 3)) return std::nullopt;
+  parts.resize(3);
+  return std::chrono::hours(24 * days + parts[0]) + std::chrono::minutes(parts[1]) +
+         std::chrono::seconds(parts[2]);
+}
+
 }  // namespace
+
+Result<milliseconds> parse_time_limit(std::string_view text) {
+  const bool is_clock = text.find_first_of(":-") != text.npos;
+  const std::optional<milliseconds> limit = is_clock ? clock_span(text) : time_span(text);
+  if (!limit || limit->count() == 0)
+    return bad("expected a time, such as 90 (seconds), 30m, 12h, 2d, 01:30:00 or 2-12:00:00");
+  return *limit;
+}
+
+Result<SignalBefore> parse_signal_before(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const Result<milliseconds> time = parse_interval(text.substr(0, colon));
+  if (!time) return time.error();
+  if (colon == text.npos) return SignalBefore{.time = *time, .signal = SIGTERM};
+  const std::optional<int> signal = signal_number(text.substr(colon + 1));
+  if (!signal || *signal == SIGKILL || *signal == SIGSTOP)
+    return bad("\"" + std::string(text.substr(colon + 1)) +
+               "\" is not a signal that a program can handle; write such as 60:SIGUSR1");
+  return SignalBefore{.time = *time, .signal = *signal};
+}
 
 std::optional<int> signal_number(std::string_view name) {
   if (name.starts_with("SIG")) name.remove_prefix(3);

@@ -250,6 +250,16 @@ void declare_end(OptionTable& table, Options& options) {
               "--shutdown-timeout for them, then end them; kill them; or keep them running "
               "(wait; keep under the name torchrun)",
               kOwn);
+  table.value("--time-limit", options.time_limit, parse_time_limit, "TIME",
+              "end the job after TIME, as 90 (seconds), 30m, 12h or 2-12:00:00; its workers get a "
+              "signal before, and the job counts as preempted, not as failed (no limit)",
+              kOwn);
+  table.value("--signal-before", options.signal_before, parse_signal_before, "S[:SIGNAL]",
+              "signal the workers S seconds before the time limit of drun or of the Slurm job, so "
+              "that they can save their state (60:SIGTERM with --time-limit, else never)",
+              kOwn);
+  table.flag("--requeue", options.requeue,
+             "after that, have Slurm put the job back into its queue (scontrol requeue)", kOwn);
   table.value("--report", options.report, parse_text, "FILE", "write the outcome there as JSON",
               kOwn);
   table.value("--events", options.events, parse_text, "FILE",

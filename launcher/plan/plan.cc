@@ -5,6 +5,7 @@
 
 #include "agent/supervise/worker_command.h"
 #include "launcher/cli/option_values.h"
+#include "launcher/plan/deadline.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/exports.h"
 #include "launcher/plan/host_plan.h"
@@ -285,6 +286,10 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   plan.agent.shutdown_timeout = *shutdown;
   plan.agent.join.kill_grace = plan.agent.join.heartbeat_timeout + *shutdown;
   plan.agent.unkillable_timeout = plan_unkillable(host);
+  Result<std::optional<DeadlineSpec>> deadline = plan_deadline(options, host, *shutdown);
+  if (!deadline) return deadline.error();
+  plan.agent.deadline = *std::move(deadline);
+  plan.requeues = options.requeue;
   plan.agent.host = host.hostname;
   if (Result<void> hang = plan_hang(plan.agent, options, remarks); !hang) return hang.error();
   plan.agent.termination_signals = plan_signals(options, remarks);

@@ -178,6 +178,9 @@ std::string report_text(const Outcome& outcome, const ReportStyle& style) {
             writer.line("  This node's workers were stopped; how that node's ended is not known.");
           },
           [&](const NotRun& not_run) { writer.line(error_text(style.invoked_as, not_run.error)); },
+          [&](const Preempted& preempted) {
+            writer.headline("job preempted" + after(outcome) + ": " + printable(preempted.reason));
+          },
       },
       outcome.ending);
   std::string text = writer.take();

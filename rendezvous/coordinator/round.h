@@ -139,6 +139,7 @@ struct RoundState {
   std::vector<Time> restarts;    // when
   FailureStreak streak;          // start-up failures in a row, up to the last round's
   Time resume_at;                // Pausing
+  std::optional<JobDeadline> deadline;  // absent: none, or the workers have had its signal
   Time next_sweep;
   Time next_roll_call;
   Time end_by;

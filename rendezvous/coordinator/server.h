@@ -31,6 +31,7 @@
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/coordinator/log_collector.h"
+#include "rendezvous/coordinator/round_events.h"
 #include "rendezvous/job/census.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/net/asio.h"
@@ -66,6 +67,10 @@ class Server {
 
   // Lines that the taker got from that member have been passed on; `cost` as cost_bytes() counts.
   void lines_taken(std::uint64_t peer, std::size_t cost);
+
+  // When the job has to be over; absent: no such time is known. May change at any time. Counts
+  // while this agent coordinates the job.
+  void set_deadline(std::optional<JobDeadline> deadline);
 
   // The agent that it belongs to has its outcome. False: drop it. True: on_finished will say when
   // all members have heard the end as well, or those who elect another coordinator that they may.

@@ -248,6 +248,7 @@ struct StartWorkers {
 };
 struct StopWorkers {
   int round = 0;
+  std::optional<StopNotice> notice{};
 };
 // The last action of all.
 struct End {

@@ -96,6 +96,10 @@ void fields(Archive& archive, NodeLost& lost) {
   archive.text(lost.reason, kSentenceBytes);
 }
 template <typename Archive>
+void fields(Archive& archive, Preempted& preempted) {
+  archive.text(preempted.reason, kSentenceBytes);
+}
+template <typename Archive>
 void fields(Archive& archive, NotRun& not_run) {
   fields(archive, not_run.error);
 }

@@ -92,6 +92,11 @@ const std::vector<Case> kCases{
      }},
     {"max-same-failures", "0", [](Options& o) { o.max_same_failures = 0; }},
     {"startup-time", "90", [](Options& o) { o.restart.startup_time = milliseconds(90'000); }},
+    {"time-limit", "2-12", [](Options& o) { o.time_limit = std::chrono::hours(60); }},
+    {"signal-before", "60:SIGUSR1",
+     [](Options& o) {
+       o.signal_before = SignalBefore{milliseconds(60'000), 10};
+     }},
     {"rank-order", "natural", [](Options& o) { o.rank_order = RankOrder::Natural; }},
     {"exclude-after", "2", [](Options& o) { o.exclude_after = 2; }},
     {"min-uptime", "0", [](Options& o) { o.min_uptime = milliseconds(0); }},

@@ -149,6 +149,8 @@ TEST_CASE("other endings are a line or two") {
                     kStyle) ==
         "drun: job ended: node 2 (gpu2) was lost after 12.3 s: no heartbeat for 15 s\n"
         "  This node's workers were stopped; how that node's ended is not known.\n");
+  CHECK(report_text(ended_on_three_nodes(Preempted{"its time limit ends"}), kStyle) ==
+        "drun: job preempted after 12.3 s: its time limit ends\n");
   CHECK_THAT(report_text(ended_on_three_nodes(NodeLost{0, "gpu0", true, ""}), kStyle),
              ContainsSubstring("which the others had joined"));
   CHECK(report_text(ended_on_three_nodes(NotRun{{ErrorCode::Timeout, "node 1 is missing"}}),
