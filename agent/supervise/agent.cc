@@ -214,6 +214,7 @@ AgentEnd Agent::run() {
   output_.finish(at_most);
   return AgentEnd{.outcome = *outcome_,
                   .log_directory = output_.log_place(),
+                  .world = world_,
                   .unfinished_frame = output_.unfinished_frame()};
 }
 
@@ -345,7 +346,7 @@ void Agent::on_worker_failed(const WorkerEnd& end) {
   last_failure_ = failure;
   client_->report_failure({failure, end.seen});
   lookers_.write(WorkerFailed{failure});
-  log_failure(log_, failure);
+  log_failure(log_, spec_, *world_, failure);
 }
 
 void Agent::on_stop(int round) {
