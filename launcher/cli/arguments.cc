@@ -1,8 +1,8 @@
 #include "launcher/cli/arguments.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "launcher/base/words.h"
 #include "launcher/cli/other_launchers.h"
 
 namespace drun {
@@ -26,21 +26,6 @@ bool is_negative_number(std::string_view word) {
 bool looks_like_option(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && !is_negative_number(word) &&
          word.find(' ') == word.npos;
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({above + 1, row[j - 1] + 1, replaced});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
 }
 
 // Reads words from the front to the program.

@@ -225,7 +225,7 @@ TEST_CASE("a script is looked for in the working directory, a program on PATH") 
   CHECK_FALSE(program_of(running("./here"), host).cannot_start);
   CHECK(problem("on_path.py").first == ENOENT);
   CHECK(problem("here") ==
-        std::pair(ENOENT, std::string("here is not on PATH, but here; write ./here")));
+        std::pair(ENOENT, std::string("here is not on PATH, but in this directory; write ./here")));
   CHECK(problem("gone") ==
         std::pair(ENOENT, std::string("gone is not on PATH; write its path, such as ./gone")));
   CHECK(problem("./gone").first == ENOENT);
