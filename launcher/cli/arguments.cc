@@ -158,8 +158,25 @@ class Splitter {
       nearest = &option;
       least = distance;
     }
+    if (nearest == nullptr) nearest = longest_common_prefix(name);
     if (nearest != nullptr) return usage(message + "; did you mean " + nearest->name + "?");
     return usage(message + "; options of the program go after the program");
+  }
+
+  // The option that shares the most with the front of `name`: --nproc-per-node for --nprocs.
+  const KnownOption* longest_common_prefix(std::string_view name) const {
+    constexpr std::size_t kLeast = std::string_view("--xxxxx").size();
+    const KnownOption* found = nullptr;
+    std::size_t longest = kLeast - 1;
+    for (const KnownOption& option : known_) {
+      const auto ends =
+          std::mismatch(name.begin(), name.end(), option.name.begin(), option.name.end());
+      const auto size = static_cast<std::size_t>(ends.first - name.begin());
+      if (size <= longest) continue;
+      found = &option;
+      longest = size;
+    }
+    return found;
   }
 
   static Error ambiguous(std::string_view word, const Found& found) {

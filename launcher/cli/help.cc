@@ -25,8 +25,8 @@ constexpr std::array kTopics = std::to_array<Topic>({
      "engine (Slurm, mpirun, Kubernetes), or --hosts (drun help ssh).\n"
      "See docs/guide/get-started.md.\n"},
     {"ssh", "start a job on other hosts", "Other hosts",
-     "With --hosts or --hostfile, drun logs in to each host, starts an agent there, and\n"
-     "shows the output and the report of the whole job here.\n"
+     "With --hosts or --hostfile, drun logs in to each host, starts an agent there,\n"
+     "and shows the output and the report of the whole job here.\n"
      "See docs/guide/ssh.md.\n"},
     {"elastic", "failures, restarts, and nodes that join and leave", "Failures",
      "--max-restarts restarts all workers after a failure. With --nnodes=MIN:MAX and\n"
@@ -80,7 +80,7 @@ std::string two_columns(std::string_view name, std::string_view text) {
 
 std::string entry_text(const HelpEntry& entry) {
   std::string text = "  " + entry.names;
-  if (text.size() + 1 > kTextAt)
+  if (text.size() + 2 > kTextAt)
     text += '\n' + std::string(kTextAt, ' ');
   else
     text.append(kTextAt - text.size(), ' ');
@@ -144,23 +144,24 @@ std::string short_help(std::string_view invoked_as) {
   }
   text +=
       "\n\n"
-      "Starts a distributed job: a drop-in replacement for torchrun, for programs in any\n"
-      "language.\n"
+      "Starts a distributed job: a drop-in replacement for torchrun, for programs in\n"
+      "any language.\n"
       "\n"
       "Common options:\n"
-      "      --nproc-per-node N|auto|gpu  workers per node [default: 1]\n"
-      "      --nnodes N|MIN:MAX           nodes; MIN:MAX for an elastic job [default: 1]\n"
-      "      --node-rank N                rank of this node [default: 0]\n"
-      "      --master-addr HOST           address of node 0 [default: 127.0.0.1]\n"
-      "  -H, --hosts LIST                 start the job on these hosts over ssh\n"
-      "      --max-restarts N             restart a failed job up to N times [default: 0]\n"
-      "      --hang-timeout S             treat a worker as hung after S seconds without\n"
-      "                                   activity\n"
-      "      --tee SPEC, --log-dir DIR    labeled lines on the console, and log files\n"
-      "      --bind-to core|numa|gpu      bind workers to cores [default: none]\n"
-      "      --secret-file FILE           encrypt and authenticate traffic between nodes\n"
-      "      --report FILE                write the outcome to FILE as JSON\n"
-      "      --dry-run                    print the plan and exit\n"
+      "      --nproc-per-node N|auto|gpu workers per node [default: 1]\n"
+      "      --nnodes N|MIN:MAX          nodes; MIN:MAX for an elastic job [default: 1]\n"
+      "      --node-rank N               rank of this node [default: 0]\n"
+      "      --master-addr HOST          address of node 0 [default: 127.0.0.1]\n"
+      "  -H, --hosts LIST                start the job on these hosts over ssh\n"
+      "      --max-restarts N            restart a failed job up to N times\n"
+      "                                  [default: 0]\n"
+      "      --hang-timeout S            treat a worker as hung after S seconds\n"
+      "                                  without activity\n"
+      "      --tee SPEC, --log-dir DIR   labeled lines on the console, and log files\n"
+      "      --bind-to core|numa|gpu     bind workers to cores [default: none]\n"
+      "      --secret-file FILE          encrypt and authenticate traffic of nodes\n"
+      "      --report FILE               write the outcome to FILE as JSON\n"
+      "      --dry-run                   print the plan and exit\n"
       "\n"
       "Examples:\n"
       "  " +
@@ -189,8 +190,8 @@ std::string launcher_help_head(std::string_view invoked_as) {
          "\n"
          "Options may be written with - or _, and may be abbreviated while they are\n"
          "unambiguous. Most options can also be set by a variable (PET_NNODES=3) or by a\n"
-         "line of the --config file (nnodes = 3). The command line wins, then the variable,\n"
-         "then the file. Words after the program are its own arguments.\n";
+         "line of the --config file (nnodes = 3). The command line takes precedence, then\n"
+         "the variable, then the file. Words after the program are its own arguments.\n";
 }
 
 std::string launcher_help_foot() {

@@ -224,9 +224,7 @@ void declare_placement(OptionTable& table, Options& options) {
 }
 
 void declare_output(OptionTable& table, Options& options) {
-  table.group(
-      "Output (docs/reference/output.md). SPEC: 0 none, 1 stdout, 2 stderr, 3 both; or per local "
-      "rank: 0:3,12:1");
+  table.group("Output (docs/reference/output.md). SPEC: 0 none, 1 stdout, 2 stderr, 3 both");
   table.value("--output", options.output, parse_output, "lines|labelled|json|raw",
               "lines: whole lines; labelled: with the worker's label first; json: one object per "
               "line, all on stdout; raw: workers write to drun's own descriptors [default: lines; "
@@ -240,7 +238,7 @@ void declare_output(OptionTable& table, Options& options) {
   table.flag("--no-gather-logs", options.hosts.leaves_logs_there,
              "with --hosts: keep log files on the host of each worker", kOwn);
   table.value("-r,--redirects", options.redirects, parse_streams, "SPEC",
-              "write these streams to files instead of the console");
+              "write these streams to files instead of the console; per local rank: 0:3,12:1");
   table.value("-t,--tee", options.tee, parse_streams, "SPEC",
               "write these streams to files and, labelled, to the console");
   table.value("--log-dir", options.log_dir, parse_text, "DIR",

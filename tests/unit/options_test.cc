@@ -422,6 +422,7 @@ TEST_CASE("--help has 25 to 40 lines, and every option in it exists") {
   const std::string all = help_of({"--help-all"});
   for (std::size_t at = help.find("--"); at != help.npos; at = help.find("--", at + 2)) {
     const std::string name = help.substr(at, help.find_first_of(" =,\n", at) - at);
+    if (name == "--epochs") continue;  // of the example's program
     CHECK_THAT(all, ContainsSubstring(name + " ") || ContainsSubstring(name + "["));
   }
   const ShowText torchrun = std::get<ShowText>(*parse({"--help"}, {}, "torchrun"));

@@ -117,8 +117,8 @@ TEST_CASE("a failure with few known facts has a short report") {
   Outcome outcome = ended_on_three_nodes(WorkersFailed{{root}});
   outcome.node_count = outcome.world_size = 1;
   CHECK(report_text(outcome, kStyle) == R"(
-drun: job failed after 12.3 s: rank 0 on node 0 could not be started: no such file or
-directory
+drun: job failed after 12.3 s: rank 0 on node 0 could not be started: no such
+file or directory
   worker     local rank 0, failed at 2026-11-21 14:03:07.123
   job        1 worker on 1 node, run none
 )");
@@ -247,7 +247,9 @@ TEST_CASE("the report of a hung rank says where the stacks are") {
   Failure hung = failure_of(7);
   hung.status = Hung{"no output and no CPU time for 60 s, last ended all_reduce #811, not in one"};
   hung.traceback = "ranks 0-6: here\nrank 7: there\n";
-  const std::string text = report_text(ended_on_three_nodes(WorkersFailed{{hung}}), kStyle);
+  ReportStyle style = kStyle;
+  style.columns = 200;
+  const std::string text = report_text(ended_on_three_nodes(WorkersFailed{{hung}}), style);
   CHECK_THAT(text, ContainsSubstring("hung: no output and no CPU time for 60 s"));
   CHECK_THAT(text, ContainsSubstring("stacks     of all ranks"));
   CHECK(text.find("rank 7: there") == std::string::npos);
