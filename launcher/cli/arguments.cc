@@ -71,7 +71,7 @@ class Splitter {
     const KnownOption& option = *found[0];
     if (equals == word.npos) return add(option, word);
     if (option.value == KnownOption::Value::None) {
-      return usage(std::string(word) + ": " + option.name + " takes no value; write it alone");
+      return usage(std::string(word) + ": " + option.name + " takes no value");
     }
     result_.options.push_back({option.name, std::string(word.substr(equals + 1))});
     return {};
@@ -95,8 +95,7 @@ class Splitter {
       const bool is_flag = option->value == KnownOption::Value::None ||
                            option->value == KnownOption::Value::MayFollow;
       if (is_flag && rest.starts_with('=')) {
-        return usage(std::string(word) + ": -" + option->letter +
-                     " takes no value; write it alone");
+        return usage(std::string(word) + ": -" + option->letter + " takes no value");
       }
       if (!is_flag && !rest.empty()) {
         if (rest.starts_with('=')) rest.remove_prefix(1);
@@ -116,10 +115,10 @@ class Splitter {
       return {};
     }
     if (words_.empty())
-      return usage(std::string(word) + " needs a value; write " + option.name + "=VALUE");
+      return usage(std::string(word) + " requires a value; write " + option.name + "=VALUE");
     const std::string& value = words_.front();
     if (looks_like_option(value)) {
-      return usage(std::string(word) + " needs a value, but \"" + value +
+      return usage(std::string(word) + " requires a value, but \"" + value +
                    "\" follows; if that is the value, write " + option.name + "=" + value);
     }
     result_.options.push_back({option.name, value});
@@ -129,7 +128,7 @@ class Splitter {
 
   Result<void> add_pair(const KnownOption& option, std::string_view word) {
     if (words_.size() < 2 || looks_like_option(words_[0]))
-      return usage(std::string(word) + " needs two words, a name and its value");
+      return usage(std::string(word) + " requires two words: a name and a value");
     result_.options.push_back({option.name, words_[0] + "=" + words_[1]});
     words_ = words_.subspan(2);
     return {};
@@ -160,7 +159,7 @@ class Splitter {
     }
     if (nearest == nullptr) nearest = longest_common_prefix(name);
     if (nearest != nullptr) return usage(message + "; did you mean " + nearest->name + "?");
-    return usage(message + "; options of the program go after the program");
+    return usage(message + "; options of the program must follow the program");
   }
 
   // The option that shares the most with the front of `name`: --nproc-per-node for --nprocs.
@@ -185,7 +184,7 @@ class Splitter {
       message += i == 0 ? " " : i + 1 == found.size() ? " or " : ", ";
       message += found[i]->name;
     }
-    return usage(message + "; write more of it");
+    return usage(message + "; write more characters");
   }
 
   std::span<const std::string> words_;

@@ -350,7 +350,8 @@ void declare_launcher(OptionTable& table, Options& options, Printed& printed) {
 Result<void> export_mca(HostOptions& hosts) {
   for (const std::string& setting : hosts.mca) {
     if (setting.find('=') == setting.npos || setting.starts_with('='))
-      return usage_error("--mca " + setting, "expected a name and a value, as --mca btl tcp,self");
+      return usage_error("--mca " + setting,
+                         "expected a name and a value, such as --mca btl tcp,self");
     hosts.exports.push_back("OMPI_MCA_" + setting);
   }
   return {};

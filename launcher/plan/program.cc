@@ -123,7 +123,7 @@ bool is_pythons(const Options& options, const HostFacts& host) {
 
 Result<Program> plan_program(const Options& options, const HostFacts& host) {
   if (options.module && options.no_python)
-    return usage_error("--module", "a module needs Python; drop it or --no-python");
+    return usage_error("--module", "it requires Python and cannot be combined with --no-python");
   Program program;
   if (is_pythons(options, host)) {
     program = python_program(options, host);
