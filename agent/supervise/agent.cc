@@ -221,6 +221,7 @@ AgentEnd Agent::run() {
   return AgentEnd{.outcome = *outcome_,
                   .log_directory = output_.log_place(),
                   .was_coordinator = was_coordinator_,
+                  .world = world_,
                   .unfinished_frame = output_.unfinished_frame()};
 }
 
@@ -363,7 +364,7 @@ void Agent::on_worker_failed(const WorkerEnd& end) {
   last_failure_ = failure;
   client_->report_failure({failure, end.seen});
   lookers_.write(WorkerFailed{failure});
-  log_failure(log_, failure);
+  log_failure(log_, spec_, *world_, failure);
 }
 
 void Agent::on_stop(int round, const std::optional<rendezvous::StopNotice>& notice) {

@@ -119,6 +119,18 @@ Log job_log(const Plan& plan, const std::string& invoked_as) {
   return console_log(style);
 }
 
+bool has_shown_stderr(const AgentSpec& spec, const agent::AgentEnd& end) {
+  const auto* const failed = std::get_if<WorkersFailed>(&end.outcome.ending);
+  if (failed == nullptr || failed->failures.empty() || !end.world) return false;
+  const Failure& root = failed->failures.front();
+  const auto local_rank = static_cast<std::size_t>(root.local_rank);
+  const OutputSpec& output = spec.output;
+  if (local_rank >= output.streams.size() || !output.streams[local_rank][1].to_console)
+    return false;
+  const bool shows_all_nodes = output.channel_fd || (output.gathers && end.world->node_rank == 0);
+  return shows_all_nodes || root.node_rank == end.world->node_rank;
+}
+
 int run_job(const Options& options, const HostFacts& host) {
   Telling telling = telling_of(options, host);
   const Result<Plan> planned = make_plan(options, host);
@@ -142,6 +154,7 @@ int run_job(const Options& options, const HostFacts& host) {
   const Result<int> code = agent::run_guarded([&plan, &host, &log, &telling] {
     const agent::AgentEnd end = agent::run_agent(plan.agent, log);
     telling.style.log_directory = end.log_directory;
+    telling.style.has_shown_stderr = has_shown_stderr(plan.agent, end);
     const int exit_code = tell(end.outcome, telling);
     const bool is_preempted = std::holds_alternative<Preempted>(end.outcome.ending);
     if (is_preempted && plan.requeues && end.was_coordinator)
