@@ -151,7 +151,7 @@ std::string doctor_help(std::span<const HelpEntry> options) {
       "GPUs, names, clocks, whether nodes reach each other, and how fast. Write the job's\n"
       "own command on each node, or with --hosts on one, with the word doctor in front; a\n"
       "program in it is not started. Node 0 prints a table of all nodes, then a line for\n"
-      "each problem and warning (launcher/DOCTOR.md).\n"
+      "each problem and warning (docs/guide/doctor.md).\n"
       "\n"
       "Usage: drun doctor [--json] [option...] [program [argument...]]\n",
       shown,

@@ -58,7 +58,7 @@ void declare_job(OptionTable& table, Options& options) {
 
 void declare_hosts(OptionTable& table, Options& options) {
   HostOptions& hosts = options.hosts;
-  table.group("Other machines, over ssh (launcher/HOSTS.md)");
+  table.group("Other machines, over ssh (docs/guide/ssh.md)");
   table.value("-H,--hosts", hosts.hosts, parse_text, "LIST",
               "start the job there, from here: a,b:2,node[02-04]:4,user@host; :N: its workers",
               kMpiruns);
@@ -164,7 +164,7 @@ void declare_program(OptionTable& table, Options& options) {
              "LOCAL_RANK=0 for every worker, and one device each in CUDA_VISIBLE_DEVICES");
   table.value("--app", options.app, parse_text, "FILE",
               "several programs, one a line as -np 4 [option...] program [argument...]; on the "
-              "command line : stands between them (launcher/PROGRAMS.md)",
+              "command line : stands between them (docs/guide/programs.md)",
               kMpiruns);
   table.value("--separator", options.separator, parse_separator, "WORD",
               "instead of that :", kOwnWithoutVariable);
@@ -215,11 +215,11 @@ void declare_output(OptionTable& table, Options& options) {
               "labelled with --hosts or --gather-logs)",
               kOwn);
   table.flag("--timestamps", options.timestamps, "a time (UTC) in front of each line", kOwn);
-  table.flag("--gather-logs", options.gather_logs,
-             "all nodes' lines go to node 0's console and, with --log-dir, its files, one "
-             "directory a rank; give it to all nodes (agent/OUTPUT.md). With --hosts and --log-dir "
-             "that is so by itself, and the files are here",
-             kOwn);
+  table.flag(
+      "--gather-logs", options.gather_logs,
+      "send all workers' lines to node 0's console and log files (docs/reference/output.md); "
+      "set it on all nodes. Implied by --hosts with --log-dir",
+      kOwn);
   table.flag("--no-gather-logs", options.hosts.leaves_logs_there,
              "with --hosts: each host keeps the files of its workers", kOwn);
   table.value("-r,--redirects", options.redirects, parse_streams, "SPEC", "to files only");

@@ -1,4 +1,4 @@
-// core. drun's exit code, an interface: the one table is in REPORT.md.
+// core. drun's exit code, an interface: the one table is in docs/reference/report.md.
 // Thread: any.
 #pragma once
 

@@ -13,7 +13,7 @@
 //          any other. A round's store is emptied, and old workers' connections are closed, before
 //          the members hear of the next world.
 // Several: with spec.seat it is one of several endpoints, with spec.etcd one of all agents, and
-//          coordinates when it is elected (ELECTION.md); otherwise it says who does.
+//          coordinates when it is elected (docs/internals/election.md); otherwise it says who does.
 // Owner:   the agent; keep it until on_finished, so that every member hears the outcome and the
 //          store outlives the last worker of the last node. One that does not lead has nothing to
 //          finish: drop it with the outcome.

@@ -1,4 +1,4 @@
-// core. The layout of failures and of a job's outcome (WIRE.md).
+// core. The layout of failures and of a job's outcome (docs/internals/wire.md).
 //
 // Use:     by control_wire.cc.
 #pragma once
@@ -123,7 +123,7 @@ void fields(Archive& archive, Outcome& outcome) {
 
 }  // namespace drun::rendezvous
 
-// core. The layout of a census (WIRE.md).
+// core. The layout of a census (docs/internals/wire.md).
 //
 // Use:     by control_wire.cc.
 
