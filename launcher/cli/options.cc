@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "launcher/base/build_info.h"
 #include "launcher/base/version.h"
 #include "launcher/cli/help.h"
 #include "launcher/cli/option_table.h"
@@ -364,7 +365,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
     return Command(ShowText{
         help_text(launcher_help_head(options.invoked_as), table.help(), launcher_help_foot()), 0});
   }
-  if (version) return Command(ShowText{std::string("drun ") + kVersion + "\n", 0});
+  if (version) return Command(ShowText{std::string("drun ") + kVersion + " (" + kBuildInfo + ")\n", 0});
   const bool has_program = arguments->program && !arguments->program->empty();
   if (!has_program && !is_doctor && !options.app) {
     return Error{ErrorCode::Usage, "no program to start; write it after the options: " +

@@ -397,7 +397,7 @@ TEST_CASE("help names every option once, in 80 columns") {
   for (const FlagCase& each : kFlags)
     CHECK_THAT(help.text, ContainsSubstring("--" + each.name + " "));
   CHECK(std::get<ShowText>(*parse({"-h"})).text == help.text);
-  CHECK_THAT(std::get<ShowText>(*parse({"--version"})).text, ContainsSubstring("drun "));
+  CHECK_THAT(std::get<ShowText>(*parse({"--version"})).text, ContainsSubstring("drun ") && ContainsSubstring(" (commit "));
 }
 
 TEST_CASE("drun status takes its options before and behind the job") {
