@@ -14,6 +14,7 @@
 #include <span>
 #include <utility>
 
+#include "rendezvous/base/signal_names.h"
 #include "rendezvous/base/text.h"
 
 namespace drun {
@@ -450,12 +451,8 @@ Result<SignalBefore> parse_signal_before(std::string_view text) {
 }
 
 std::optional<int> signal_number(std::string_view name) {
-  if (name.starts_with("SIG")) name.remove_prefix(3);
-  for (int signal = 1; signal < NSIG; ++signal) {
-    const char* known = sigabbrev_np(signal);
-    if (known != nullptr && name == known) return signal;
-  }
-  return std::nullopt;
+  const std::optional<SignalName> signal = find_signal(name);
+  return signal ? std::optional(signal->number) : std::nullopt;
 }
 
 Result<RestartBudget> parse_restarts(std::string_view text) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "launcher/base/build_info.h"
 #include "launcher/base/version.h"
 #include "launcher/cli/help.h"
 #include "launcher/cli/option_table.h"
@@ -407,7 +408,8 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
         is_doctor ? doctor_help(table.help()) : full_help(options.invoked_as, table.help()), 0});
   }
   if (printed.help) return Command(ShowText{short_help(options.invoked_as), 0});
-  if (printed.version) return Command(ShowText{std::string("drun ") + kVersion + "\n", 0});
+  if (printed.version)
+    return Command(ShowText{std::string("drun ") + kVersion + " (" + kBuildInfo + ")\n", 0});
   const bool has_program = arguments->program && !arguments->program->empty();
   if (!has_program && !is_doctor && !options.app) {
     return Error{ErrorCode::Usage, "no program to start; write it after the options: " +

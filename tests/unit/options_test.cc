@@ -414,7 +414,8 @@ TEST_CASE("--help-all lists every option, in 80 columns") {
   check_columns(help);
   for (const Case& each : kCases) CHECK_THAT(help, ContainsSubstring("--" + each.name + " "));
   for (const FlagCase& each : kFlags) CHECK_THAT(help, ContainsSubstring("--" + each.name + " "));
-  CHECK_THAT(std::get<ShowText>(*parse({"--version"})).text, ContainsSubstring("drun "));
+  CHECK_THAT(std::get<ShowText>(*parse({"--version"})).text,
+             ContainsSubstring("drun ") && ContainsSubstring(" (commit "));
 }
 
 TEST_CASE("--help has 25 to 40 lines, and every option in it exists") {
