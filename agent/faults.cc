@@ -190,7 +190,8 @@ std::string what_followed(const Ending& ending) {
                  [](const NodeLost& lost) {
                    return "the job ended: node " + std::to_string(lost.node_rank) + " was lost";
                  },
-                 [](const NotRun& not_run) { return "the job ended: " + not_run.error.message; }},
+                 [](const NotRun& not_run) { return "the job ended: " + not_run.error.message; },
+                 [](const Preempted& preempted) { return "the job was preempted: " + preempted.reason; }},
       ending);
 }
 

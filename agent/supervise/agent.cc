@@ -20,6 +20,7 @@
 #include "agent/process/signals.h"
 #include "agent/status/node_status.h"
 #include "agent/supervise/coordinator_seat.h"
+#include "agent/supervise/deadline_watch.h"
 #include "agent/supervise/failure_record.h"
 #include "agent/supervise/fault_injector.h"
 #include "agent/supervise/observers.h"
@@ -58,7 +59,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void end();
 
   void on_world(const World& world) override;
-  void on_stop(int round) override;
+  void on_stop(int round, const std::optional<rendezvous::StopNotice>& notice) override;
   void on_outcome(const Outcome& outcome) override;
   void on_look(std::uint64_t look) override;
   void on_told(std::uint64_t question, const Evidence& evidence) override {
@@ -93,7 +94,9 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
   void stop_looking() {
     for (const int tool : watch_.stop()) workers_.disregard_group(tool);
+    if (const int group = deadline_ ? deadline_->stop_asking() : 0) workers_.disregard_group(group);
   }
+  void watch_deadline();
   void on_streams(int round, Result<std::vector<WorkerStreams>> streams);
   Result<void> start_workers();
   void report_unable(const Error& error);
@@ -122,7 +125,9 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
                      [this](const std::string& line) { output_.tell_starter(line); }};
   std::optional<Lifeline> lifeline_;
+  std::optional<DeadlineWatch> deadline_;
   bool is_terminated_ = false;
+  bool was_coordinator_ = false;
   std::optional<HostSlot> slot_;
   std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<rendezvous::Client> client_;
@@ -211,6 +216,7 @@ AgentEnd Agent::run() {
         .start();
   if (Result<void> opened = open(); opened) {
     client_->start();
+    watch_deadline();
     io_.run();
   } else {
     outcome_ = Outcome{.ending = NotRun{opened.error()}, .run_id = spec_.join.run_id};
@@ -226,6 +232,8 @@ AgentEnd Agent::run() {
   output_.finish(at_most);
   return AgentEnd{.outcome = *outcome_,
                   .log_directory = output_.log_place(),
+                  .was_coordinator = was_coordinator_,
+                  .world = world_,
                   .unfinished_frame = output_.unfinished_frame()};
 }
 
@@ -248,8 +256,19 @@ void Agent::end() {
   lookers_.close();
   signals_.stop();
   if (lifeline_) lifeline_->stop();
+  if (deadline_) deadline_->stop();
   stdin_.stop();
   give_up_.cancel();
+}
+
+// On each node that coordinates the job, or may have to.
+void Agent::watch_deadline() {
+  if (!spec_.deadline || !server_) return;
+  const auto may_ask = [this] { return phase() != NodePhase::Stopping; };
+  deadline_.emplace(io_, log_, spec_, may_ask, [this](const rendezvous::JobDeadline& deadline) {
+    if (server_) server_->set_deadline(deadline);
+  });
+  deadline_->start();
 }
 
 void Agent::on_world(const World& world) {
@@ -362,15 +381,17 @@ void Agent::on_worker_failed(const WorkerEnd& seen) {
   last_failure_ = failure;
   client_->report_failure({failure, end.seen});
   lookers_.write(WorkerFailed{failure});
-  log_failure(log_, failure);
+  log_failure(log_, spec_, *world_, failure);
 }
 
-void Agent::on_stop(int round) {
+void Agent::on_stop(int round, const std::optional<rendezvous::StopNotice>& notice) {
   if (!world_ || round != world_->round) return;
   is_stopping_ = true;
   faults_.end_round();
   stop_looking();
   lookers_.write(RoundStopping{round});
+  if (round_ == Round::Running && notice)
+    return workers_.stop_after_notice(notice->signal, notice->time);
   if (round_ == Round::Running) return workers_.stop();
   if (round_ != Round::Over) return;
   if (workers_.has_kept()) return stop_kept();
@@ -453,6 +474,7 @@ void Agent::on_terminate(int signal) {
 
 void Agent::on_outcome(const Outcome& outcome) {
   outcome_ = outcome;
+  was_coordinator_ = server_ && server_->is_leading();
   if (server_ && !server_->host_ended()) server_.reset();
   stop_looking();
   if (round_ == Round::Running) workers_.stop();

@@ -94,6 +94,7 @@ class Workers::Impl final : private Starter::Listener {
   bool nothing_left();
 
   void perform(const gang::SignalAll& all);
+  void perform(const gang::NotifyAll& notice);
   void perform(const gang::KillAll&);
   void perform(const gang::CheckIfGone&) { look_soon(); }
   void perform(const gang::ReportFailure& failure);
@@ -316,6 +317,22 @@ void Workers::Impl::perform(const gang::SignalAll& all) {
   });
 }
 
+// A signal that ends those that do not handle it, data loaders say, would end the others' work,
+// too.
+void Workers::Impl::perform(const gang::NotifyAll& notice) {
+  log_.debug("notifying workers signal=" + signal_name(notice.signal));
+  stop_sent_ = true;
+  begin_no_more();
+  for (const auto& [pid, local_rank] : running_) {
+    Process& process = *processes_[static_cast<std::size_t>(local_rank)];
+    if (starter_.is_starting(local_rank))
+      process.signal_group(SIGKILL);  // as in SignalAll
+    else if (notice.signal == SIGTERM)
+      process.signal_group(SIGTERM);
+  }
+  if (notice.signal != SIGTERM) orphans_.notify(notice.signal);
+}
+
 void Workers::Impl::perform(const gang::KillAll&) {
   open();
   stop_sent_ = true;
@@ -385,6 +402,9 @@ Workers::Workers(asio::io_context& io, Log log, WorkersSpec spec, Listener& list
 Workers::~Workers() = default;
 
 void Workers::start(std::vector<Command> commands) { impl_->start(std::move(commands)); }
+void Workers::stop_after_notice(int signal, std::chrono::milliseconds time) {
+  impl_->feed(gang::StopRequested{signal, time});
+}
 void Workers::stop(int signal) { impl_->feed(gang::StopRequested{signal}); }
 void Workers::kill_now() { impl_->feed(gang::KillRequested{}); }
 bool Workers::has_kept() const { return impl_->has_kept(); }

@@ -89,6 +89,8 @@ class Workers {
   // stops kept processes: then on_all_gone() is called again. Has no effect if nothing is running,
   // or after an earlier stop of the round.
   void stop(int signal = SIGTERM);
+  // The workers get `signal`, and are stopped after `time` if they have not exited by then.
+  void stop_after_notice(int signal, std::chrono::milliseconds time);
   // SIGKILL to all, now.
   void kill_now();
   // True from an on_all_gone() with kept processes until they are stopped or the next start().

@@ -81,6 +81,9 @@ struct RestartPause {
 
 Result<RestartBudget> parse_restarts(std::string_view text);
 Result<RestartPause> parse_pause(std::string_view text);
+// "90", "90s", "30m", "1h", "2d"; Slurm's "HH:MM:SS", "D-HH", "D-HH:MM" and "D-HH:MM:SS"; over 0.
+Result<std::chrono::milliseconds> parse_time_limit(std::string_view text);
+Result<SignalBefore> parse_signal_before(std::string_view text);
 Result<ExitKinds> parse_exit_kinds(std::string_view text);  // "1,42,SIGKILL"
 Result<RankOrder> parse_rank_order(std::string_view text);
 

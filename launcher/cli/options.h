@@ -30,6 +30,13 @@
 
 namespace drun {
 
+// --signal-before: "60", "60:SIGUSR1".
+struct SignalBefore {
+  std::chrono::milliseconds time{0};
+  int signal = 0;
+  bool operator==(const SignalBefore&) const = default;
+};
+
 // --map-by: how many of -np's workers each host gets.
 struct MapBy {
   enum class Order { Slot, Node };  // fill a host before the next; or one each in turn
@@ -157,6 +164,8 @@ struct Options {
   std::optional<std::chrono::milliseconds> heartbeat_timeout{};
   std::optional<std::chrono::milliseconds> hang_timeout{};
   RestartPolicy restart{};
+  bool has_restart_backoff = false;
+  std::optional<int> max_same_failures{};
   EngineChoice engine = EngineChoice::Auto;
   // Other machines.
   HostOptions hosts{};
@@ -198,6 +207,9 @@ struct Options {
   std::optional<std::vector<std::string>> signals_to_handle{};
   std::optional<std::chrono::milliseconds> shutdown_timeout{};
   std::optional<LeftoverPolicy> leftovers{};
+  std::optional<std::chrono::milliseconds> time_limit{};
+  std::optional<SignalBefore> signal_before{};
+  bool requeue = false;
   std::optional<std::string> report{};
   std::optional<std::string> events{};
   FaultPlan inject{};

@@ -50,28 +50,33 @@ bool is_passed_on(const std::string& name, const HostNode& node, const Options& 
 
 // What a job over ssh cannot be.
 Result<void> check(const Options& options) {
-  const std::string with = options.hosts.local_nodes ? "with --local-nodes " : "with --hosts ";
+  const std::string with = options.hosts.local_nodes ? "with --local-nodes, " : "with --hosts, ";
   if (options.hosts.local_nodes) {
     if (Result<void> fits = check_local_nodes(options); !fits) return fits;
   }
   if (options.hosts.hosts && options.hosts.hostfile)
-    return usage_error("--hosts and --hostfile", "write one of them, and --include to choose");
+    return usage_error("--hosts and --hostfile",
+                       "they conflict; use one of them, and --include to select hosts");
   if (options.node_rank)
-    return usage_error("--node-rank", with + "the order of the nodes says it; leave it out");
+    return usage_error(
+        "--node-rank",
+        with + "the order of the nodes sets the node ranks; remove the option");
   if (options.exclude_after && !is_elastic_wish(options))
     return usage_error("--exclude-after",
                        with +
-                           "every node has its place, and no spare waits; leave it out, or "
-                           "say with --nnodes=MIN:MAX how many of the hosts there have to be");
+                           "there are no spare nodes; remove the option, or set the required "
+                           "number of nodes with --nnodes=MIN:MAX");
   if (options.standalone)
-    return usage_error("--standalone", "it is for one node without --hosts or --local-nodes");
+    return usage_error("--standalone",
+                       "it means one node and cannot be combined with --hosts or --local-nodes");
   if (options.rdzv_endpoint || options.rdzv_backend.value_or("static") != "static")
     return usage_error("--rdzv-backend, --rdzv-endpoint",
                        with +
-                           "the nodes meet on the first of them, or on --master-addr; "
-                           "leave them out");
+                           "the nodes meet on the first of them or on --master-addr; remove these "
+                           "options");
   if (options.output == OutputMode::Raw)
-    return usage_error("--output=raw", "not " + with + "as lines of several nodes would mix");
+    return usage_error("--output=raw",
+                       "not allowed " + with + "because lines of several nodes would be mixed");
   if (options.hosts.include && options.hosts.exclude)
     return usage_error("--include and --exclude", "write one of them");
   return {};
@@ -87,8 +92,8 @@ Result<Pool> pool_of(const Options& options, const HostFacts& host) {
     text = host.file_text ? host.file_text(*wishes.hostfile) : std::nullopt;
     if (!text)
       return usage_error(source,
-                         "no such file, not readable, or over 4 MiB; write the path of a "
-                         "text file with a host a line");
+                         "cannot read the file, or it is over 4 MiB; give the path of a text file "
+                         "with one host per line");
   }
   Result<Pool> pool = wishes.hosts ? parse_hosts(*text) : parse_host_file(*text);
   if (!pool) return with_context(pool.error(), source);
@@ -167,11 +172,12 @@ Result<void> place_meeting(HostPlan& plan, const Options& options,
   const int usual = plan.local_ports.empty() ? kMasterPort : plan.local_ports.front();
   plan.master_port = port.value_or(usual);
   if (plan.master_port == 0)
-    return usage_error("--master-port=0", "the other hosts cannot know it; write such as 29500");
+    return usage_error("--master-port=0",
+                       "the other hosts cannot know a free port; choose one, such as 29500");
   if (plan.nodes.size() > 1 && !addr && !plan.local_nodes && is_loopback(plan.master_addr))
     return usage_error(plan.master_addr,
-                       "the other hosts cannot reach the first one under this name; give its real "
-                       "one, or --master-addr");
+                       "the other hosts cannot reach the first one under this name; use its real "
+                       "name, or set --master-addr");
   return {};
 }
 
@@ -257,8 +263,8 @@ Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFac
   if (options.programs.empty()) return {};
   if (options.hosts.np && is_elastic_wish(options))
     return usage_error("-np",
-                       "which hosts there will be, and their order, is not known with "
-                       "--nnodes=MIN:MAX; write --nproc-per-node for each program");
+                       "with --nnodes=MIN:MAX the hosts and their order are not known in advance; "
+                       "use --nproc-per-node for each program");
   const auto programs = with_values(options.programs, host, remarks);
   if (!programs) return programs.error();
   RankShare share;
@@ -341,7 +347,7 @@ Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& re
   for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
                              "--login-timeout", "--no-gather-logs", "--ssh-tree"}) {
     if (options.sources.contains(option))
-      return usage_error(option, "it is about --hosts or --hostfile; give one of them");
+      return usage_error(option, "it requires --hosts or --hostfile");
   }
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
   Result<std::vector<EnvironmentEntry>> exports = exported(wishes.exports, here, remarks);
@@ -352,7 +358,7 @@ Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& re
   if (!workers) return {};
   const std::string option = wishes.np ? "--np" : "--map-by";
   if (options.nproc_per_node)
-    return usage_error(option + " and --nproc-per-node", "they say two things; drop one");
+    return usage_error(option + " and --nproc-per-node", "they conflict; remove one");
   options.nproc_per_node = WorkerCount(*workers);
   options.sources["--nproc-per-node"] = option;
   return {};
@@ -399,14 +405,15 @@ Result<void> check_node_count(const Options& options, std::size_t hosts) {
   const auto most = static_cast<std::size_t>(nodes.max);
   const std::string there = "there are " + std::to_string(hosts) + " hosts with workers";
   if (!is_elastic_wish(options))
-    return most == hosts ? Result<void>()
-                         : usage_error("--nnodes", there + ", each a node; leave it out");
+    return most == hosts
+               ? Result<void>()
+               : usage_error("--nnodes", there + ", and each is a node; remove the option");
   if (most > hosts)
     return usage_error(
         "--nnodes=" + std::to_string(nodes.min) + ":" + std::to_string(nodes.max),
-        there + ", and no more can come; write " +
+        there + ", and no others can join; write " +
             std::to_string(std::min<std::size_t>(hosts, static_cast<std::size_t>(nodes.min))) +
-            ":" + std::to_string(hosts) + ", or name more");
+            ":" + std::to_string(hosts) + ", or list more hosts");
   return {};
 }
 

@@ -30,7 +30,7 @@ std::string names_of(const std::vector<EnvironmentEntry>& environment) {
 }
 
 std::string workers_text(const HostNode& node) {
-  if (!node.workers) return "as many workers as the agent there counts";
+  if (!node.workers) return "number of workers counted on the host";
   return std::to_string(*node.workers) + (*node.workers == 1 ? " worker" : " workers");
 }
 
@@ -61,9 +61,9 @@ std::string meeting_of(const HostPlan& plan) {
 }
 
 std::string files_text(const HostPlan& plan) {
-  const std::string place = plan.lines->log_dir.value_or("in a temporary folder");
-  return place + ", here, a folder a rank" +
-         (plan.keeps_all_lines ? "" : "; of what --redirects and --tee choose");
+  const std::string place = plan.lines->log_dir.value_or("in a temporary directory");
+  return place + ", on this machine, one directory per rank" +
+         (plan.keeps_all_lines ? "" : "; streams selected by --redirects and --tee");
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ std::string host_plan_text(const HostPlan& plan) {
   text += field("hosts", plan.local_nodes
                              ? std::to_string(plan.nodes.size()) + " nodes, all on this machine"
                              : std::to_string(plan.nodes.size()) + ", over ssh, " +
-                                   std::to_string(plan.fanout) + " logins at most at a time");
+                                   std::to_string(plan.fanout) + " concurrent logins at most");
   if (!plan.branches.empty()) text += field("tree", branches_text(plan));
   if (plan.nodes_wanted)
     text += field("nodes", "at least " + std::to_string(plan.nodes_wanted->min) + ", at most " +
@@ -81,7 +81,7 @@ std::string host_plan_text(const HostPlan& plan) {
   text += field("meet", meeting_of(plan));
   text += field("directory", plan.directory);
   if (!plan.secret.empty()) text += field("secret", plan.secret_from);
-  if (plan.gives_stdin) text += field("stdin", "this one's, to rank 0");
+  if (plan.gives_stdin) text += field("stdin", "this drun's, sent to rank 0");
   if (plan.lines) text += field("log files", files_text(plan));
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
     const HostNode& node = plan.nodes[rank];

@@ -19,10 +19,10 @@ bool has_filters(const Options& options) {
 Result<void> check_lines_home(const Options& options) {
   const bool gathers = options.gather_logs;
   if (gathers && options.hosts.leaves_logs_there)
-    return usage_error("--gather-logs and --no-gather-logs", "they say two things; drop one");
+    return usage_error("--gather-logs and --no-gather-logs", "they conflict; remove one");
   if (gathers && has_filters(options))
     return usage_error("--duplicate-stdout-filters, --duplicate-stderr-filters",
-                       "not with --gather-logs; look for the words in its files, or drop one");
+                       "it cannot be combined with --gather-logs; search its log files instead");
   return {};
 }
 

@@ -80,7 +80,7 @@ Result<void> check_local_nodes(const Options& options) {
     return usage_error("--local-nodes and --nnodes", "they say two things; drop --nnodes");
   if (options.metrics && !options.hosts.local_nodes->has_networks)
     return usage_error("--metrics-port",
-                       "the agents of all local nodes would listen there; leave it out, or write "
+                       "the agents of all local nodes would listen there; remove it, or write "
                        "--local-nodes=N,netns");
   return {};
 }

@@ -120,6 +120,9 @@ EndingJson json_of(const Ending& ending) {
                               .details = Json{{"error", to_string(not_run.error.code)},
                                               {"message", not_run.error.message}}};
           },
+          [](const Preempted& preempted) {
+            return EndingJson{.word = "preempted", .details = Json{{"reason", preempted.reason}}};
+          },
       },
       ending);
 }

@@ -141,7 +141,9 @@ struct RoundState {
   bool is_failure = false;       // Stopping: a failure stopped it, which costs a restart
   bool is_checked = false;       // no preflight is due (any more)
   std::vector<Time> restarts;    // when
+  FailureStreak streak;          // start-up failures in a row, up to the last round's
   Time resume_at;                // Pausing
+  std::optional<JobDeadline> deadline;  // absent: none, or the workers have had its signal
   Time next_sweep;
   Time next_roll_call;
   Time end_by;

@@ -101,6 +101,11 @@ struct Interrupted {
   std::string host;
   bool operator==(const Interrupted&) const = default;
 };
+// The job's time was up: the workers got a signal and time to save their state, and were stopped.
+struct Preempted {
+  std::string reason;  // "the time limit of Slurm job 7 ends at 14:00:00"
+  bool operator==(const Preempted&) const = default;
+};
 // An agent went away in the middle: its connection closed, or it missed its heartbeats.
 // `is_coordinator`: it is the node that everyone had joined.
 struct NodeLost {
@@ -115,7 +120,7 @@ struct NotRun {
   Error error;
   bool operator==(const NotRun&) const = default;
 };
-using Ending = std::variant<Succeeded, WorkersFailed, Interrupted, NodeLost, NotRun>;
+using Ending = std::variant<Succeeded, WorkersFailed, Interrupted, NodeLost, NotRun, Preempted>;
 
 // A node of an elastic world that the others go on without: --exclude-after.
 struct LeftOut {

@@ -98,7 +98,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     deliver([world = std::move(start.world)](Client::Listener& to) { to.on_world(world); });
   }
   void perform(StopWorkers& stop) {
-    deliver([round = stop.round](Client::Listener& to) { to.on_stop(round); });
+    deliver([stop](Client::Listener& to) { to.on_stop(stop.round, stop.notice); });
   }
   void perform(End& end) {
     probe_.stop();

@@ -375,7 +375,7 @@ void MemberTurn::hear(const Stop& stop) {
   if (!is_in({Phase::Running, Phase::Done})) return;
   state_.phase = Phase::Stopping;
   log(LogLevel::Info, "stopping workers: " + stop.cause);
-  actions_.emplace_back(StopWorkers{stop.round});
+  actions_.emplace_back(StopWorkers{stop.round, stop.notice});
 }
 
 void MemberTurn::hear(const Finish& finish) {

@@ -135,8 +135,8 @@ struct ShowHang {
 
 }  // namespace drun::rendezvous
 
-// core. What a member of a job with several endpoints keeps of whom to ask (ELECTION.md), and what
-// it could tell the next coordinator. Part of the member's machine (member.h).
+// core. Finds the current coordinator of a job with several endpoints (docs/internals/election.md),
+// and keeps the job state that a new coordinator needs. Part of the member's machine (member.h).
 //
 //   own seat, if it has one, else one seat after the other
 //      | Follow                       | nobody knows yet: the seat answers when it does
@@ -254,6 +254,7 @@ struct StartWorkers {
 };
 struct StopWorkers {
   int round = 0;
+  std::optional<StopNotice> notice{};
 };
 // The last action of all.
 struct End {

@@ -241,9 +241,16 @@ struct WorldReady {
   World world;
   bool operator==(const WorldReady&) const = default;
 };
+// Before a stop: the workers get this signal, and `time` to save their state and exit.
+struct StopNotice {
+  int signal = 0;
+  Milliseconds time{0};
+  bool operator==(const StopNotice&) const = default;
+};
 struct Stop {
   int round = 0;
   std::string cause;  // one line, for the log
+  std::optional<StopNotice> notice{};
   bool operator==(const Stop&) const = default;
 };
 struct Finish {

@@ -265,6 +265,12 @@ template <typename Archive>
 void fields(Archive& archive, Stop& stop) {
   archive.integer(stop.round, kCount);
   archive.text(stop.cause, kSentenceBytes);
+  bool has_notice = stop.notice.has_value();
+  archive.flag(has_notice);
+  if (!has_notice) return;
+  StopNotice& notice = stop.notice ? *stop.notice : stop.notice.emplace();
+  archive.integer(notice.signal, kSignal);
+  archive.duration(notice.time, kMostMilliseconds);
 }
 template <typename Archive>
 void fields(Archive& archive, Finish& finish) {
