@@ -77,6 +77,9 @@ class ChildDescriptors {
   std::vector<Slot> slots_;
 };
 
+// Closes these descriptors of this process, on kernels without close_range(2) too.
+void close_descriptors(unsigned first, unsigned last);
+
 // In a child that shares its parent's table: replaces it by a copy without `ours`. Makes raw system
 // calls only. Returns 0 or an errno.
 int leave_descriptors(std::span<const ChildDescriptors::Range> ours);

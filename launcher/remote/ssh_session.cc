@@ -126,6 +126,7 @@ void SshSession::Impl::start_ssh(UniqueFd in, UniqueFd out, UniqueFd err) {
   command.stdin_fd = in.get();
   command.stdout_fd = out.get();
   command.stderr_fd = err.get();
+  command.network_fd = spec_.network_fd;
   std::vector<UniqueFd> ends;
   for (UniqueFd* end : {&in, &out, &err}) ends.push_back(std::move(*end));
   start_ = means_.starter.start(
@@ -144,9 +145,10 @@ void SshSession::Impl::start_ssh(UniqueFd in, UniqueFd out, UniqueFd err) {
 void SshSession::Impl::refused(const agent::Refusal& refusal) {
   const auto* failed = std::get_if<NotStarted>(&refusal);
   const int error = failed == nullptr ? EPERM : failed->error_number;
-  cannot_start(error == ENOENT ? kNotFound : kNotExecutable,
-               "cannot start " + spec_.argv.front() + ": " + system_message(error) +
-                   "; install OpenSSH's client, or name a program with --ssh");
+  cannot_start(
+      error == ENOENT ? kNotFound : kNotExecutable,
+      "cannot start " + spec_.argv.front() + ": " + system_message(error) +
+          (spec_.is_ssh ? "; install OpenSSH's client, or name a program with --ssh" : ""));
 }
 
 void SshSession::Impl::ssh_ended(const ExitStatus& status) {

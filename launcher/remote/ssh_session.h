@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -63,6 +64,8 @@ namespace drun::hosts {
 
 struct SshSpec {
   std::vector<std::string> argv{};
+  std::optional<int> network_fd{};             // the namespace that it is started in
+  bool is_ssh = true;                          // else the agent itself, on this machine
   std::span<const std::string> environment{};  // "NAME=value" lines, of the session's life
   std::string name{};                          // of the host
   std::string first_line{};                    // for the agent's standard input

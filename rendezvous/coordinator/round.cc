@@ -36,6 +36,7 @@ class RoundTurn {
   void handle(const PeerLeft& left);
   void handle(const HostEnded&);
   void handle(const SuccessorKnown& known) { state_.has_successor = known.is_there; }
+  void handle(const DeadlineKnown& known) { state_.deadline = known.deadline; }
   void handle(const RoundTick&);
 
   std::vector<RoundAction> take_actions() { return std::move(actions_); }
@@ -61,10 +62,12 @@ class RoundTurn {
   void say(int node, const Signalled& signalled);
   void say(int node, const Ping&) { send(node_at(node).peer, Pong{}); }
   void say(int node, const Ballot&) { drop_member(node, kBrokeProtocol); }
+  void say(int node, const FaultInjected& told);
   void say(int, const Lines&) {}  // for the desk (rendezvous/coordinator/log_collector.h)
   void begin_world();
-  void stop_round(std::string cause, bool is_failure);
-  void end_with(Ending ending, std::string cause);
+  void stop_round(std::string cause, bool is_failure, std::optional<StopNotice> notice = {});
+  void end_with(Ending ending, std::string cause, std::optional<StopNotice> notice = {});
+  void preempt();
   void conclude_if_stopped();
   void restart();
   bool leave_out_unusable();
@@ -242,6 +245,7 @@ void RoundTurn::handle(const HostEnded&) {
 
 void RoundTurn::handle(const RoundTick&) {
   settle_contests();
+  if (state_.deadline && now_ >= state_.deadline->signal_at) preempt();
   if (state_.phase == RoundPhase::Ending && now_ >= state_.end_by) return time_is_up();
   if (now_ >= state_.next_sweep) sweep();
   look_tick();
@@ -412,6 +416,7 @@ std::optional<Time> deadline(const RoundState& state) {
   std::optional<Time> wanted = phase_deadline(state);
   if (!wanted) return wanted;
   if (state.census.is_open) wanted = std::min(*wanted, state.census.answer_by);
+  if (state.deadline) wanted = std::min(*wanted, state.deadline->signal_at);
   if (!state.untold.empty()) wanted = std::min(*wanted, state.tell_from);
   return std::min(*wanted, state.contests.next_expiry().value_or(*wanted));
 }
@@ -1093,6 +1098,13 @@ void RoundTurn::say(int node, const Stopped& stopped) {
   conclude_if_stopped();
 }
 
+void RoundTurn::say(int node, const FaultInjected& told) {
+  if (state_.faults_told++ >= kMostFaultsTold) return;
+  FaultInjected message = told;
+  message.fault.node_rank = node;
+  send_all(std::move(message));
+}
+
 void RoundTurn::say(int node, const Signalled& signalled) {
   if (is_elastic() && can_leave(node)) return let_go(node, signalled.signal);
   const std::string cause = name_of(node) + " was sent " + signal_name(signalled.signal);
@@ -1104,7 +1116,7 @@ void RoundTurn::mark_done(int node) {
   --state_.pending_count;
 }
 
-void RoundTurn::stop_round(std::string cause, bool is_failure) {
+void RoundTurn::stop_round(std::string cause, bool is_failure, std::optional<StopNotice> notice) {
   state_.phase = RoundPhase::Stopping;
   state_.is_failure = is_failure;
   state_.pending_count = 0;
@@ -1113,7 +1125,7 @@ void RoundTurn::stop_round(std::string cause, bool is_failure) {
     if (!node.is_done) ++state_.pending_count;
   }
   log(LogLevel::Debug, "stopping round=" + std::to_string(state_.round) + ": " + cause);
-  send_all(Stop{state_.round, std::move(cause)});
+  send_all(Stop{state_.round, std::move(cause), notice});
 }
 
 // Why the round's failure is not followed by a restart.
@@ -1132,14 +1144,14 @@ FailureStreak RoundTurn::streak_with_this_round() const {
 }
 
 // The job ends so, unless it is ending already for another reason.
-void RoundTurn::end_with(Ending ending, std::string cause) {
+void RoundTurn::end_with(Ending ending, std::string cause, std::optional<StopNotice> notice) {
   switch (state_.phase) {
     case RoundPhase::Joining:
     case RoundPhase::Pausing:
       return finish(std::move(ending));
     case RoundPhase::Running:
       state_.ending = std::move(ending);
-      stop_round(std::move(cause), false);
+      stop_round(std::move(cause), false, notice);
       return conclude_if_stopped();
     case RoundPhase::Stopping:
       if (!state_.ending && !ends_by_failure()) state_.ending = std::move(ending);
@@ -1148,6 +1160,17 @@ void RoundTurn::end_with(Ending ending, std::string cause) {
     case RoundPhase::Over:
       return;
   }
+}
+
+// The time of the job is nearly up: its workers may save their state, and nothing follows.
+void RoundTurn::preempt() {
+  const JobDeadline deadline = *std::exchange(state_.deadline, std::nullopt);
+  if (state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over) return;
+  log(LogLevel::Warning, "the job is being preempted: " + deadline.reason + "; workers get " +
+                             signal_name(deadline.signal));
+  const Milliseconds time = std::chrono::duration_cast<Milliseconds>(
+      std::max(deadline.stop_at - now_, Time::duration::zero()));
+  end_with(Preempted{deadline.reason}, deadline.reason, StopNotice{deadline.signal, time});
 }
 
 void RoundTurn::conclude_if_stopped() {

@@ -19,7 +19,7 @@
 //          for lack of memory.
 // Note:    set, multi_set, append and queue_push are not answered: success means handed to the
 //          network, in order; a failure shows at the next operation.
-// Source:  rendezvous/WIRE.md.
+// Source:  docs/internals/wire.md.
 #pragma once
 
 #include <chrono>
