@@ -5,12 +5,14 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "agent/faults.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/job/world.h"
 #include "rendezvous/net/endpoint.h"
@@ -139,6 +141,18 @@ struct WorkerSpec {
   bool operator==(const WorkerSpec&) const = default;
 };
 
+// When the time that the job was given ends, and what happens before.
+struct DeadlineSpec {
+  std::optional<WallTime> end{};
+  std::optional<std::chrono::milliseconds>
+      limit{};              // from the agent's start; the earlier end counts
+  std::string slurm_job{};  // asked for its end now and then; empty: none
+  std::chrono::milliseconds signal_before{std::chrono::seconds(60)};
+  int signal = SIGTERM;
+  std::string reason{};  // "its time limit"
+  bool operator==(const DeadlineSpec&) const = default;
+};
+
 struct AgentSpec {
   JoinSpec join;
   WorkerSpec worker;
@@ -150,10 +164,12 @@ struct AgentSpec {
   std::chrono::milliseconds unkillable_timeout{std::chrono::seconds(30)};
   LeftoverPolicy leftovers = LeftoverPolicy::Wait;
   std::chrono::milliseconds hang_timeout{0};  // --hang-timeout; 0: hangs are not looked for
-  std::vector<int> termination_signals;       // numbers; what is ignored at the start stays ignored
-  std::string events_file;                    // --events; empty: none
-  std::optional<Endpoint> web;                // --metrics-port; a numeric address
-  std::string error_file;                     // drun's own TORCHELASTIC_ERROR_FILE; empty: none
+  std::optional<DeadlineSpec> deadline{};
+  std::vector<int> termination_signals;  // numbers; what is ignored at the start stays ignored
+  std::string events_file;               // --events; empty: none
+  std::optional<Endpoint> web;           // --metrics-port; a numeric address
+  FaultPlan faults;                      // --inject
+  std::string error_file;                // drun's own TORCHELASTIC_ERROR_FILE; empty: none
   // Standard input is the line to whoever started this agent (agent/process/lifeline.h); these
   // bytes of it were read before.
   std::optional<std::string> lifeline;

@@ -9,7 +9,8 @@ build_packages=(g++ cmake ninja-build libboost-dev libcli11-dev libhwloc-dev lib
   nlohmann-json3-dev)
 optional_packages=(libgloo-dev                # worker_lib's CPU backend, and with it the examples
   libpmix-dev)                                # ranks of Open MPI 5 and prterun find each other by PMIx
-test_packages=(catch2 python3 iproute2        # iproute2: nodes with addresses of their own
+test_packages=(catch2 python3 python3-pip      # pip: to install a wheel
+  iproute2                                    # nodes with addresses of their own
   fuse3 libfuse3-dev                          # a file system that hangs
   openmpi-bin mpich openssh-client            # what starts drun on several machines
   python3-clustershell python3-yaml           # to compare host lists with; to read manifests

@@ -3,39 +3,35 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http.hpp>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "agent/http/request.h"
+
 namespace drun::agent::web {
 namespace {
 
-namespace beast = boost::beast;
-namespace http = beast::http;
 using asio::ip::tcp;
 
 constexpr std::size_t kMostAtOnce = 32;
-constexpr std::uint32_t kMostHeaderBytes = 8 << 10;
+constexpr std::size_t kReadBytes = 2048;
 constexpr std::chrono::seconds kTimeForOne{5};
 
 }  // namespace
 
 // One request and its answer.
 struct Visit {
-  explicit Visit(tcp::socket socket) : stream(std::move(socket)) {
-    parser.header_limit(kMostHeaderBytes);
-    parser.body_limit(0);
-    stream.expires_after(kTimeForOne);
-  }
-  beast::tcp_stream stream;
-  beast::flat_buffer buffer{kMostHeaderBytes};
-  http::request_parser<http::empty_body> parser;
-  http::response<http::string_body> response;
+  explicit Visit(tcp::socket accepted)
+      : socket(std::move(accepted)), deadline(socket.get_executor()) {}
+  tcp::socket socket;
+  asio::steady_timer deadline;
+  std::array<char, kReadBytes> bytes{};
+  RequestReader request;
+  std::string response{};
 };
 
 class Server::Impl : public std::enable_shared_from_this<Impl> {
@@ -68,7 +64,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     error_code ignored;
     acceptor_.close(ignored);
     later_.cancel();
-    for (const auto& visit : std::exchange(visits_, {})) visit->stream.close();
+    while (!visits_.empty()) end(*visits_.begin());
   }
 
   std::uint16_t port = 0;
@@ -81,7 +77,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       if (!self->acceptor_.is_open()) return;
       if (ec) return self->accept_later();
       close_on_exec(socket);
-      if (self->visits_.size() < kMostAtOnce) self->read(std::move(socket));
+      if (self->visits_.size() < kMostAtOnce) self->begin(std::move(socket));
       self->accept();
     });
   }
@@ -94,36 +90,53 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     });
   }
 
-  void read(tcp::socket socket) {
+  void begin(tcp::socket socket) {
     const auto visit = std::make_shared<Visit>(std::move(socket));
     visits_.insert(visit);
-    http::async_read(visit->stream, visit->buffer, visit->parser,
-                     [self = shared_from_this(), visit](const error_code& ec, std::size_t) {
-                       ec ? self->end(visit) : self->answer(visit);
-                     });
+    visit->deadline.expires_after(kTimeForOne);
+    visit->deadline.async_wait([self = shared_from_this(), visit](const error_code& ec) {
+      if (!ec) self->end(visit);
+    });
+    read(visit);
+  }
+
+  void read(const VisitPtr& visit) {
+    visit->socket.async_read_some(
+        asio::buffer(visit->bytes),
+        [self = shared_from_this(), visit](const error_code& ec, std::size_t count) {
+          if (ec || !visit->socket.is_open()) return self->end(visit);
+          self->take(visit, {visit->bytes.data(), count});
+        });
+  }
+
+  void take(const VisitPtr& visit, std::string_view bytes) {
+    switch (visit->request.take(bytes)) {
+      case RequestReader::State::Incomplete:
+        return read(visit);
+      case RequestReader::State::Malformed:
+        return end(visit);
+      case RequestReader::State::Complete:
+        return answer(visit);
+    }
   }
 
   void answer(const VisitPtr& visit) {
-    const auto& request = visit->parser.get();
-    const auto plain = [](auto text) { return std::string_view(text.data(), text.size()); };
-    Answer said = ask_(plain(request.method_string()), plain(request.target()));
-    auto& response = visit->response;
-    response.version(request.version());
-    response.result(said.code);
-    response.set(http::field::content_type, said.type);
-    response.set(http::field::cache_control, "no-store");
-    response.keep_alive(false);
-    response.content_length(said.body.size());
-    if (request.method() != http::verb::head) response.body() = std::move(said.body);
-    http::async_write(visit->stream, response,
+    const RequestReader& request = visit->request;
+    visit->response = request.response(ask_(request.method(), request.target()));
+    asio::async_write(visit->socket, asio::buffer(visit->response),
                       [self = shared_from_this(), visit](const error_code&, std::size_t) {
                         error_code ignored;
-                        visit->stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+                        visit->socket.shutdown(tcp::socket::shutdown_send, ignored);
                         self->end(visit);
                       });
   }
 
-  void end(const VisitPtr& visit) { visits_.erase(visit); }
+  void end(VisitPtr visit) {
+    visits_.erase(visit);
+    error_code ignored;
+    visit->socket.close(ignored);
+    visit->deadline.cancel();
+  }
 
   tcp::acceptor acceptor_;
   asio::steady_timer later_;

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -35,6 +34,8 @@ std::optional<std::uint64_t> raise_descriptor_limit() {
 namespace drun::agent {
 namespace {
 
+constexpr unsigned kCloseRangeUnshare = 1U << 1;  // <linux/close_range.h>, which old systems lack
+
 struct DirectoryCloser {
   void operator()(DIR* directory) const { closedir(directory); }
 };
@@ -57,7 +58,7 @@ std::optional<std::vector<unsigned>> inherited() {
 }
 
 // Closes none: there is no such descriptor.
-bool has_close_range() { return close_range(UINT_MAX, UINT_MAX, 0) == 0; }
+bool has_close_range() { return syscall(SYS_close_range, UINT_MAX, UINT_MAX, 0) == 0; }
 
 // All but 0, 1, 2 and `kept` (sorted), the highest first.
 std::vector<ChildDescriptors::Range> all_but(const std::vector<unsigned>& kept) {
@@ -74,11 +75,11 @@ std::vector<ChildDescriptors::Range> all_but(const std::vector<unsigned>& kept) 
 
 }  // namespace
 
-ChildDescriptors::ChildDescriptors() {
+ChildDescriptors::ChildDescriptors(std::size_t slots) {
   const std::optional<std::vector<unsigned>> users = inherited();
   if (!users || !has_close_range()) return;
   null_ = UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC));
-  while (slots_.size() < kSlots) {
+  while (slots_.size() < slots) {
     Slot slot;
     std::vector<unsigned> kept = *users;
     for (UniqueFd& low : slot.low) {
@@ -106,12 +107,21 @@ ChildDescriptors::Four ChildDescriptors::laid_out(std::size_t slot) const {
 
 void ChildDescriptors::clear(std::size_t slot) const { lay_out(slot, {-1, -1, -1, -1}); }
 
+void close_descriptors(unsigned first, unsigned last) {
+  if (first > last || syscall(SYS_close_range, first, last, 0) == 0) return;
+  rlimit limit{};
+  constexpr rlim_t kMost = 1U << 20;
+  const rlim_t end =
+      getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min(limit.rlim_max, kMost) : kMost;
+  for (unsigned fd = first; fd <= last && fd < end; ++fd) close(static_cast<int>(fd));
+}
+
 int leave_descriptors(std::span<const ChildDescriptors::Range> ours) {
   bool is_own = false;
   for (const ChildDescriptors::Range& range : ours) {
     // Nothing of the first range is even copied, where the kernel can do that.
     long result = raw_syscall(SYS_close_range, range.first, range.last,
-                              is_own ? 0 : static_cast<long>(CLOSE_RANGE_UNSHARE));
+                              is_own ? 0 : static_cast<long>(kCloseRangeUnshare));
     if (result < 0 && !is_own) {
       if (const long unshared = raw_syscall(SYS_unshare, CLONE_FILES); unshared < 0)
         return static_cast<int>(-unshared);

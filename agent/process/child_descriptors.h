@@ -48,7 +48,7 @@ class ChildDescriptors {
   // A child's 0, 1 and 2, and one that exec closes (-1: none).
   using Four = std::array<int, 4>;
 
-  ChildDescriptors();
+  explicit ChildDescriptors(std::size_t slots = kSlots);
 
   struct Range {
     unsigned first = 0;
@@ -76,6 +76,9 @@ class ChildDescriptors {
   UniqueFd null_;
   std::vector<Slot> slots_;
 };
+
+// Closes these descriptors of this process, on kernels without close_range(2) too.
+void close_descriptors(unsigned first, unsigned last);
 
 // In a child that shares its parent's table: replaces it by a copy without `ours`. Makes raw system
 // calls only. Returns 0 or an errno.

@@ -30,6 +30,7 @@ struct Command {
   int stderr_fd = 2;
   // The worker's soft limit of descriptors; absent: drun's own.
   std::optional<std::uint64_t> descriptor_limit{};
+  std::optional<int> network_fd{};  // a network namespace to be started in; absent: drun's own
   const WorkerPlacement* placement = nullptr;  // its CPUs and memory nodes; null: as drun's own
 };
 

@@ -174,6 +174,26 @@ void signal_known_group(int group, int session, int signal) {
   if (is_child || is_of_session) kill(-group, signal);
 }
 
+bool parse_handles(std::string_view status, int signal) {
+  constexpr std::string_view kField = "\nSigCgt:\t";
+  const std::size_t at = status.find(kField);
+  if (at == std::string_view::npos || signal < 1 || signal > 64) return false;
+  const std::string_view digits = status.substr(at + kField.size(), 16);
+  std::uint64_t handled = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), handled, 16);
+  return error == std::errc() && (handled >> (signal - 1) & 1) != 0;
+}
+
+bool handles_signal(int pid, int signal) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/status";
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return false;
+  std::array<char, 4096> text;
+  const ssize_t size = read(file.get(), text.data(), text.size());
+  return size > 0 && parse_handles({text.data(), static_cast<std::size_t>(size)}, signal);
+}
+
 std::string process_name(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
   std::string name;

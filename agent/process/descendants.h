@@ -59,6 +59,12 @@ void signal_known_group(int group, int session, int signal);
 // Sends it if that pid is still the process of the snapshot, not the next owner of its number.
 bool send_signal(const ProcessStat& process, int signal);
 
+// Whether a /proc/<pid>/status text names a handler for that signal (SigCgt). Core.
+bool parse_handles(std::string_view status, int signal);
+
+// False also when it cannot be read.
+bool handles_signal(int pid, int signal);
+
 // /proc/<pid>/comm; empty when it cannot be read. (Allocates.)
 std::string process_name(int pid);
 

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/process/child_descriptors.h"
 #include "agent/process/descendants.h"
 #include "agent/process/exit_status.h"
 #include "agent/process/sweep.h"
@@ -138,8 +139,8 @@ void drop_descriptors(int end) {
     dup2(null, STDOUT_FILENO);
   }
   const auto kept = static_cast<unsigned>(end);
-  if (kept > 3) close_range(3, kept - 1, 0);
-  close_range(kept + 1, ~0U, 0);
+  if (kept > 3) close_descriptors(3, kept - 1);
+  close_descriptors(kept + 1, ~0U);
 }
 
 // Reaps everyone who has ended; the agent's end, if it is among them, is put into `agent_end`.

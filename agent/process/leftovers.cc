@@ -128,6 +128,14 @@ void Orphans::signal_once(int signal, bool is_cleanup) {
   }
 }
 
+void Orphans::notify(int signal) {
+  const Descendants found(given_up_);
+  if (!found.is_whole()) is_blind_ = true;
+  for (const ProcessStat& process : found.all()) {
+    if (is_alive(process) && handles_signal(process.pid, signal)) send_signal(process, signal);
+  }
+}
+
 void Orphans::kill_all(bool is_cleanup) {
   // Repeated while new processes turn up: one may have been forking during the look.
   for (int looks = 0; looks < kKillLooks && has_children(); ++looks)

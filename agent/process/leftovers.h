@@ -67,6 +67,9 @@ class Orphans {
   // every worker succeeded, so what is found is reported as terminated.
   void signal_once(int signal, bool is_cleanup);
 
+  // The signal to each descendant, workers included, that handles it.
+  void notify(int signal);
+
   // SIGKILL to each descendant, workers included. `is_cleanup` as above.
   void kill_all(bool is_cleanup);
 

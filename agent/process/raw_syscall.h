@@ -8,9 +8,14 @@
 // Thread:  any. Async-signal-safe.
 #pragma once
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+
+#ifndef SYS_close_range  // Linux 5.9; older headers lack it
+#define SYS_close_range 436
+#endif
 
 namespace drun::agent {
 

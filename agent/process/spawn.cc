@@ -63,6 +63,7 @@ struct Launch {
   ExecImage* image = nullptr;
   std::array<int, 3> fds{};
   std::span<const ChildDescriptors::Range> ours;  // empty: the child has a copy of our table
+  int network_fd = -1;  // a namespace to enter; -1: none
   int sign_fd = -1;  // gets one byte when the child has left our table; exec closes it
   std::optional<std::uint64_t> descriptor_limit;
   std::uint64_t caught_signals = 0;  // bit n - 1: signal n has a handler of ours
@@ -175,6 +176,12 @@ int execute(Launch& launch) {
 // the exit system call (clone(2)): nothing of the parent's is flushed or destroyed.
 int run_child(void* argument) {
   Launch& launch = *static_cast<Launch*>(argument);
+  if (launch.network_fd >= 0) {  // while it is in our table
+    if (const long result = raw_syscall(SYS_setns, launch.network_fd, CLONE_NEWNET); result < 0) {
+      launch.error_number = static_cast<int>(-result);
+      return 127;
+    }
+  }
   if (!launch.ours.empty()) {
     if (const int error = leave_descriptors(launch.ours); error != 0) {
       launch.error_number = error;
@@ -256,6 +263,7 @@ class ChildStack {
     launch.is_lookup = command.argv[0].find('/') == std::string::npos;
     launch.image = &prepared.image;
     launch.fds = {command.stdin_fd, command.stdout_fd, command.stderr_fd};
+    launch.network_fd = command.network_fd.value_or(-1);
     launch.descriptor_limit = command.descriptor_limit;
     launch.caught_signals = caught;
     launch.parent = getpid();

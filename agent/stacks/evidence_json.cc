@@ -2,12 +2,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "rendezvous/base/foreign_json.h"
+
 namespace drun::agent {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kSchema = "drun.stacks/1";
+
+constexpr int kMostRank = 1 << 30;  // so that ranks can be counted
 
 // In the order of NcclStand.
 const Json kStands[] = {nullptr, "ahead", "behind"};
@@ -26,15 +30,19 @@ Json to_json(const StackGroup& group) {
 
 StackGroup to_group(const Json& json) {
   StackGroup group;
-  for (const Json& range : json.at("ranks"))
-    group.ranks.push_back({range.at(0).get<int>(), range.at(1).get<int>()});
+  for (const Json& range : json.at("ranks")) {
+    const RankRange ranks{int_of(range.at(0)), int_of(range.at(1))};
+    if (ranks.first >= 0 && ranks.last >= ranks.first && ranks.last <= kMostRank)
+      group.ranks.push_back(ranks);
+  }
   if (json.at("doing").is_string()) group.doing = json.at("doing").get<std::string>();
   if (json.at("operations_begun").is_number_unsigned())
     group.arrived = json.at("operations_begun").get<std::uint64_t>();
   group.is_quiet = json.at("is_quiet").get<bool>();
-  const Json stand = json.value("nccl", Json(nullptr));
-  if (stand == kStands[1]) group.nccl = NcclStand::Ahead;
-  if (stand == kStands[2]) group.nccl = NcclStand::Behind;
+  if (const auto stand = json.find("nccl"); stand != json.end()) {
+    if (*stand == kStands[1]) group.nccl = NcclStand::Ahead;
+    if (*stand == kStands[2]) group.nccl = NcclStand::Behind;
+  }
   group.source = json.at("source").get<std::string>();
   group.lines = json.at("stacks").get<std::vector<std::string>>();
   return group;
@@ -54,13 +62,13 @@ std::string evidence_json(const Evidence& evidence, const std::string& run_id) {
 }
 
 Result<Evidence> parse_evidence_json(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_foreign_json<Json>(text);
   try {
     if (json.at("schema") == kSchema) {
       Evidence evidence;
       for (const Json& group : json.at("groups")) evidence.groups.push_back(to_group(group));
       evidence.notes = json.at("notes").get<std::vector<std::string>>();
-      evidence.ranks_left_out = json.at("ranks_left_out").get<std::size_t>();
+      evidence.ranks_left_out = count_in(json.at("ranks_left_out"));
       return evidence;
     }
   } catch (const Json::exception&) {

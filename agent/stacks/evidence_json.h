@@ -1,5 +1,5 @@
 // core. Evidence as `drun stacks` gets it from an agent: one JSON object, schema "drun.stacks/1"
-// (launcher/LOOKING.md), newline at the end.
+// (docs/guide/running-jobs.md), newline at the end.
 // Errors:  parse: Refused; it is not what this drun understands.   Thread: any.
 #pragma once
 

@@ -9,8 +9,10 @@
 #include <csignal>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "agent/output/worker_stream.h"
+#include "agent/process/command.h"
 #include "agent/process/spawn.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/job/outcome.h"
@@ -34,9 +36,9 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
   Impl(asio::io_context& io, std::function<void(const End&)> on_end)
       : io_(io), pidfd_(io), timer_(io), buffer_(kReadBytes), on_end_(std::move(on_end)) {}
 
-  void start(const std::vector<std::string>& argv, std::span<const std::string> environment,
-             std::chrono::milliseconds limit) {
-    if (const std::string trouble = launch(argv, environment); !trouble.empty()) {
+  void start(ProgramStarter& starter, const std::vector<std::string>& argv,
+             std::span<const std::string> environment, std::chrono::milliseconds limit) {
+    if (const std::string trouble = launch(starter, argv, environment); !trouble.empty()) {
       end_.trouble = trouble;
       return asio::post(io_, [self = shared_from_this()] { self->tell(); });
     }
@@ -47,7 +49,6 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
       self->kill();
       self->tell();  // one that is stuck in the kernel is not waited for
     });
-    await_end();
   }
 
   int pid() const { return pidfd_.is_open() ? pid_ : 0; }
@@ -55,29 +56,17 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
   void stop() {
     on_end_ = nullptr;
     kill();
+    start_.reset();
     reap();
     close();
   }
 
  private:
-  std::string launch(const std::vector<std::string>& argv,
+  std::string launch(ProgramStarter& starter, const std::vector<std::string>& argv,
                      std::span<const std::string> environment) {
-    const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     Result<Pipe> pipe = make_pipe(kPipeBytes);
     if (!null || !pipe) return pipe ? system_message(errno) : pipe.error().message;
-    const auto spawned = spawn(Command{.argv = argv,
-                                       .inherited = environment,
-                                       .environment = kEnvironment,
-                                       .stdin_fd = null.get(),
-                                       .stdout_fd = pipe->write_end.get(),
-                                       .stderr_fd = pipe->write_end.get()});
-    const auto* child = std::get_if<Spawned>(&spawned);
-    if (child == nullptr) {
-      const auto* failed = std::get_if<NotStarted>(&spawned);
-      return failed != nullptr ? system_message(failed->error_number) : "cannot be started";
-    }
-    pidfd_.assign(child->pidfd);
-    pid_ = child->pid;
     reader_ = std::make_shared<PipeReader>(
         io_, buffer_,
         PipeReader::Listener{.is_ready = [] { return true; },
@@ -85,7 +74,36 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
                              .on_end = [] {}});
     if (const Result<void> started = reader_->start(std::move(pipe->read_end)); !started)
       return started.error().message;
+    const Command command{.argv = argv,
+                          .inherited = environment,
+                          .environment = kEnvironment,
+                          .stdin_fd = null.get(),
+                          .stdout_fd = pipe->write_end.get(),
+                          .stderr_fd = pipe->write_end.get()};
+    std::vector<UniqueFd> descriptors;
+    descriptors.push_back(std::move(null));
+    descriptors.push_back(std::move(pipe->write_end));
+    start_ = starter.start(command, std::move(descriptors),
+                           [self = shared_from_this()](const auto& begun) { self->began(begun); });
     return "";
+  }
+
+  void began(const std::variant<Spawned, NotStarted, NotBound>& begun) {
+    if (const auto* child = std::get_if<Spawned>(&begun)) {
+      pidfd_.assign(child->pidfd);
+      pid_ = child->pid;
+      return await_end();
+    }
+    if (const auto* failed = std::get_if<NotStarted>(&begun))
+      refused(*failed);
+    else
+      refused(std::get<NotBound>(begun));
+    tell();
+  }
+
+  void refused(const Refusal& refusal) {
+    const auto* failed = std::get_if<NotStarted>(&refusal);
+    end_.trouble = failed != nullptr ? system_message(failed->error_number) : "cannot be started";
   }
 
   void take(std::string_view bytes) {
@@ -99,6 +117,7 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
                       [self = shared_from_this()](const error_code& ec) {
                         if (ec || !self->pidfd_.is_open()) return;
                         self->reap();
+                        if (const auto refusal = self->start_->ended()) self->refused(*refusal);
                         self->reader_->take_now();
                         self->tell();
                         self->close();
@@ -106,7 +125,9 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
   }
 
   void kill() {
-    if (pidfd_.is_open())
+    if (!pidfd_.is_open())
+      start_.reset();  // not begun yet: then it never will
+    else
       syscall(SYS_pidfd_send_signal, pidfd_.native_handle(), SIGKILL, nullptr, 0);
   }
 
@@ -134,15 +155,16 @@ class Helper::Impl : public std::enable_shared_from_this<Helper::Impl> {
   asio::steady_timer timer_;
   std::vector<char> buffer_;
   std::shared_ptr<PipeReader> reader_;
+  std::unique_ptr<ProgramStart> start_;
   std::function<void(const End&)> on_end_;
   End end_;
 };
 
-Helper::Helper(asio::io_context& io, const std::vector<std::string>& argv,
+Helper::Helper(asio::io_context& io, ProgramStarter& starter, const std::vector<std::string>& argv,
                std::span<const std::string> environment, std::chrono::milliseconds limit,
                std::function<void(const End&)> on_end)
     : impl_(std::make_shared<Impl>(io, std::move(on_end))) {
-  impl_->start(argv, environment, limit);
+  impl_->start(starter, argv, environment, limit);
 }
 
 Helper::~Helper() { stop(); }

@@ -1,5 +1,6 @@
 // edge. One helper program (gdb, py-spy ...) run to its end: its output, or that it took too long.
 //
+// Start:   its exec is not waited for, but counts for the limit.
 // Safety:  no shell; stdin is empty; at most 1 MiB of output is taken, then it is killed; it dies
 //          with the agent (spawn.h), and is killed at the deadline.
 // Reaping: by itself, unless the agent's look for orphans (leftovers.h) was faster.
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/process/program_starter.h"
 #include "rendezvous/net/asio.h"
 
 namespace drun::agent {
@@ -27,7 +29,7 @@ class Helper {
   };
 
   // `environment`: "NAME=value" lines, read while this runs.
-  Helper(asio::io_context& io, const std::vector<std::string>& argv,
+  Helper(asio::io_context& io, ProgramStarter& starter, const std::vector<std::string>& argv,
          std::span<const std::string> environment, std::chrono::milliseconds limit,
          std::function<void(const End&)> on_end);
   Helper(const Helper&) = delete;
@@ -36,7 +38,7 @@ class Helper {
 
   void stop();
 
-  // Also its process group. 0: it was never started, or has been reaped.
+  // Also its process group. 0: it has not begun, or has been reaped.
   int pid() const;
 
  private:

@@ -1,5 +1,4 @@
 #include "agent/stacks/stacks.h"
-#include "rendezvous/base/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,9 +12,11 @@
 #include <utility>
 
 #include "agent/process/descendants.h"
+#include "agent/process/program_starter.h"
 #include "agent/stacks/helper_program.h"
 #include "agent/stacks/proc_text.h"
 #include "agent/stacks/stack_tools.h"
+#include "rendezvous/base/text.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/protocol/membership_text.h"
 
@@ -95,6 +96,7 @@ class StackCollector::Impl {
   void collect(const std::vector<int>& pids, OnDone on_done) {
     waiting_.push_back(std::move(on_done));
     if (std::exchange(is_looking_, true)) return;
+    if (!starter_) starter_.emplace(io_, kMostHelpers);
     found_ = {};
     late_.clear();
     tools_ = find_stack_tools(environment_);
@@ -176,7 +178,7 @@ class StackCollector::Impl {
     const std::vector<std::string> argv = stack_tool_argv(job.tools.front(), job.pid);
     const Place place = helpers_.insert(helpers_.end(), nullptr);
     *place = std::make_unique<Helper>(
-        io_, argv, environment_, left,
+        io_, *starter_, argv, environment_, left,
         [this, place, job = std::move(job)](const Helper::End& end) { ended(place, job, end); });
   }
 
@@ -218,6 +220,7 @@ class StackCollector::Impl {
   std::span<const std::string> environment_;
   std::chrono::milliseconds limit_;
   asio::steady_timer timer_;
+  std::optional<ProgramStarter> starter_;  // from the first look on
   StackTools tools_;
   FoundStacks found_;
   std::deque<Job> jobs_;

@@ -30,6 +30,7 @@ const char* word_of(const Ending& ending) {
                         [](const Interrupted&) { return "interrupted"; },
                         [](const NodeLost&) { return "node_lost"; },
                         [](const NotRun&) { return "not_run"; },
+                        [](const Preempted&) { return "preempted"; },
                     },
                     ending);
 }

@@ -78,8 +78,8 @@ struct EventPlace {
 };
 
 // One JSON object in one line, newline included: "time", "event", "run_id", "host", "agent_pid",
-// then what the event has (launcher/LOOKING.md). Bytes that are not UTF-8 become U+FFFD. Never
-// throws.
+// then what the event has (docs/guide/running-jobs.md). Bytes that are not UTF-8
+// become U+FFFD. Never throws.
 std::string event_line(const Event& event, const EventPlace& place, WallTime time);
 
 }  // namespace drun::agent

@@ -39,8 +39,8 @@ struct NodeStatus {
   std::optional<JobFacts> job{};          // on the coordinator's node
 };
 
-// One JSON object, schema "drun.status/1" (launcher/LOOKING.md), newline at the end. Bytes that are
-// not UTF-8 become U+FFFD. Never throws.
+// One JSON object, schema "drun.status/1" (docs/guide/running-jobs.md), newline at the end. Bytes
+// that are not UTF-8 become U+FFFD. Never throws.
 std::string status_json(const NodeStatus& status);
 
 // The same for readers other than this user: commands up to the program, without its arguments,
@@ -59,8 +59,8 @@ namespace drun::agent {
 // This node's word for a census.
 NodeSummary summary_of(const NodeStatus& status);
 
-// One JSON object, schema "drun.job/1" (launcher/LOOKING.md), newline at the end. Bytes that are
-// not UTF-8 become U+FFFD. Never throws.
+// One JSON object, schema "drun.job/1" (docs/guide/running-jobs.md), newline at the end. Bytes that
+// are not UTF-8 become U+FFFD. Never throws.
 std::string job_json(const NodeStatus& own, const Census& census);
 
 }  // namespace drun::agent

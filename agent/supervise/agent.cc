@@ -20,7 +20,9 @@
 #include "agent/process/signals.h"
 #include "agent/status/node_status.h"
 #include "agent/supervise/coordinator_seat.h"
+#include "agent/supervise/deadline_watch.h"
 #include "agent/supervise/failure_record.h"
+#include "agent/supervise/fault_injector.h"
 #include "agent/supervise/observers.h"
 #include "agent/supervise/round_log.h"
 #include "agent/supervise/worker_command.h"
@@ -57,7 +59,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void end();
 
   void on_world(const World& world) override;
-  void on_stop(int round) override;
+  void on_stop(int round, const std::optional<rendezvous::StopNotice>& notice) override;
   void on_outcome(const Outcome& outcome) override;
   void on_look(std::uint64_t look) override;
   void on_told(std::uint64_t question, const Evidence& evidence) override {
@@ -65,6 +67,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   }
   void on_hang(const rendezvous::HangFound& found) override;
   void on_left_out(const LeftOut& node) override;
+  void on_fault(const InjectedFault& fault) override { faults_.told(fault); }
   void on_census(std::uint64_t census) override {
     client_->give_summary(census, summary_of(status()));
   }
@@ -77,7 +80,10 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
     write_started(lookers_.events(), *world_, pids);
   }
   void on_worker_failed(const WorkerEnd& end) override;
-  void on_all_succeeded() override { stop_looking(); }
+  void on_all_succeeded() override {
+    faults_.end_round();
+    stop_looking();
+  }
   void on_waiting(const LeftoverList& leftovers, std::chrono::milliseconds time_left) override {
     log_waiting(log_, leftovers, time_left);
   }
@@ -88,7 +94,9 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
 
   void stop_looking() {
     for (const int tool : watch_.stop()) workers_.disregard_group(tool);
+    if (const int group = deadline_ ? deadline_->stop_asking() : 0) workers_.disregard_group(group);
   }
+  void watch_deadline();
   void on_streams(int round, Result<std::vector<WorkerStreams>> streams);
   Result<void> start_workers();
   void report_unable(const Error& error);
@@ -111,12 +119,15 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   std::vector<std::string> inherited_;
   Output output_;
   Workers workers_;
+  FaultInjector faults_;
   WorkerWatch watch_;
   Signals signals_;
   WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
                      [this](const std::string& line) { output_.tell_starter(line); }};
   std::optional<Lifeline> lifeline_;
+  std::optional<DeadlineWatch> deadline_;
   bool is_terminated_ = false;
+  bool was_coordinator_ = false;
   std::optional<HostSlot> slot_;
   std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<rendezvous::Client> client_;
@@ -144,6 +155,11 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
                            .leftovers = spec.leftovers,
                            .unkillable_timeout = spec.unkillable_timeout},
                *this),
+      faults_(io_, log_, spec.faults,
+              {.workers = workers_,
+               .announce = [this](const InjectedFault& fault) { client_->report_fault(fault); },
+               .host = spec.host,
+               .first_round = spec.join.preflight ? 1 : 0}),
       watch_(io_, log_, spec, inherited_, output_),
       signals_(io_, spec.termination_signals, *this) {}
 
@@ -200,12 +216,14 @@ AgentEnd Agent::run() {
         .start();
   if (Result<void> opened = open(); opened) {
     client_->start();
+    watch_deadline();
     io_.run();
   } else {
     outcome_ = Outcome{.ending = NotRun{opened.error()}, .run_id = spec_.join.run_id};
   }
   assert(outcome_);  // the loop has an end only after it
   if (workers_.has_kept()) keep_leftovers_at_exit();
+  faults_.settle(*outcome_);
   lookers_.write(JobEnded{*outcome_});
   leave_error_file(spec_, *outcome_, log_);
   const auto at_most =
@@ -214,6 +232,8 @@ AgentEnd Agent::run() {
   output_.finish(at_most);
   return AgentEnd{.outcome = *outcome_,
                   .log_directory = output_.log_place(),
+                  .was_coordinator = was_coordinator_,
+                  .world = world_,
                   .unfinished_frame = output_.unfinished_frame()};
 }
 
@@ -230,13 +250,25 @@ void Agent::end_if_ready() {
 // Lets go of everything that keeps the loop alive; the loop then ends by itself.
 void Agent::end() {
   progress_.stop();
+  faults_.stop();
   client_->close();
   watch_.stop();
   lookers_.close();
   signals_.stop();
   if (lifeline_) lifeline_->stop();
+  if (deadline_) deadline_->stop();
   stdin_.stop();
   give_up_.cancel();
+}
+
+// On each node that coordinates the job, or may have to.
+void Agent::watch_deadline() {
+  if (!spec_.deadline || !server_) return;
+  const auto may_ask = [this] { return phase() != NodePhase::Stopping; };
+  deadline_.emplace(io_, log_, spec_, may_ask, [this](const rendezvous::JobDeadline& deadline) {
+    if (server_) server_->set_deadline(deadline);
+  });
+  deadline_->start();
 }
 
 void Agent::on_world(const World& world) {
@@ -300,6 +332,7 @@ Result<void> Agent::start_workers() {
   }
   round_ = Round::Running;
   workers_.start(std::move(commands));
+  faults_.begin_round(*world_);
   watch_.start(
       *world_, [this] { return workers_.pids(); },
       [this](const auto& suspects) { on_suspects(suspects); });
@@ -338,21 +371,27 @@ void Agent::on_left_out(const LeftOut& node) {
   log_left_out(log_, node);
 }
 
-void Agent::on_worker_failed(const WorkerEnd& end) {
+void Agent::on_worker_failed(const WorkerEnd& seen) {
   stop_looking();
-  const Failure failure = brief_failure(spec_, *world_, end);
+  const WorkerEnd end = faults_.as_injected(seen);
+  faults_.end_round();
+  Failure failure = brief_failure(spec_, *world_, end);
+  faults_.mark(failure);
   failures_.push_back(end);
   last_failure_ = failure;
   client_->report_failure({failure, end.seen});
   lookers_.write(WorkerFailed{failure});
-  log_failure(log_, failure);
+  log_failure(log_, spec_, *world_, failure);
 }
 
-void Agent::on_stop(int round) {
+void Agent::on_stop(int round, const std::optional<rendezvous::StopNotice>& notice) {
   if (!world_ || round != world_->round) return;
   is_stopping_ = true;
+  faults_.end_round();
   stop_looking();
   lookers_.write(RoundStopping{round});
+  if (round_ == Round::Running && notice)
+    return workers_.stop_after_notice(notice->signal, notice->time);
   if (round_ == Round::Running) return workers_.stop();
   if (round_ != Round::Over) return;
   if (workers_.has_kept()) return stop_kept();
@@ -424,6 +463,7 @@ void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
 void Agent::on_terminate(int signal) {
   if (std::exchange(is_terminated_, true)) return;  // a signal, and the lifeline
   is_stopping_ = true;
+  faults_.end_round();
   stop_looking();
   client_->interrupt(signal);
   if (round_ == Round::Running) workers_.stop(signal);
@@ -434,6 +474,7 @@ void Agent::on_terminate(int signal) {
 
 void Agent::on_outcome(const Outcome& outcome) {
   outcome_ = outcome;
+  was_coordinator_ = server_ && server_->is_leading();
   if (server_ && !server_->host_ended()) server_.reset();
   stop_looking();
   if (round_ == Round::Running) workers_.stop();

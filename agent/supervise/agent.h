@@ -17,17 +17,21 @@
 // Thread: the one that calls; it has an io_context of its own.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/outcome.h"
+#include "rendezvous/job/world.h"
 
 namespace drun::agent {
 
 struct AgentEnd {
   Outcome outcome;
-  std::string log_directory;  // where this node's log files are; empty: none were kept
+  std::string log_directory;     // where this node's log files are; empty: none were kept
+  bool was_coordinator = false;  // this agent coordinated the job when it ended
+  std::optional<World> world{};  // of the last round; absent: no round started
   // What must go to the channel first (Output::unfinished_frame).
   std::string unfinished_frame{};
 };

@@ -1,8 +1,8 @@
 // edge. Listening where this agent is, or may become, the coordinator.
 //
 // Shape:   of several agents on an endpoint's host the first takes the port. Of several endpoints
-//          (rendezvous/ELECTION.md) an agent takes the first of its host's that is free. With etcd
-//          each agent listens at a port of its own.
+//          (docs/internals/election.md) an agent takes the first free endpoint of its host. With
+//          etcd each agent listens on its own port.
 // Owner:   the caller.   Thread: the io_context's only.
 // Errors:  System: the port cannot be listened on, and this agent was told to be the coordinator.
 #pragma once

@@ -34,12 +34,20 @@ void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec,
   }
 }
 
-void log_failure(const Log& log, const Failure& failure) {
+void log_failure(const Log& log, const AgentSpec& spec, const World& world,
+                 const Failure& failure) {
   const bool is_named = !failure.role.empty() && failure.role != "default";
-  log.warning("rank " + std::to_string(failure.rank) + " (local rank " +
-              std::to_string(failure.local_rank) + (is_named ? ", role " + failure.role : "") +
-              ", pid " + std::to_string(failure.pid) + ") failed: " + to_string(failure.status) +
-              (failure.out_of_memory ? ", out of memory" : ""));
+  const std::string text = "rank " + std::to_string(failure.rank) + " (local rank " +
+                           std::to_string(failure.local_rank) +
+                           (is_named ? ", role " + failure.role : "") + ", pid " +
+                           std::to_string(failure.pid) + ") failed: " + to_string(failure.status) +
+                           (failure.out_of_memory ? ", out of memory" : "");
+  // The report has the failure that ends the job.
+  if (world.restarts < world.max_restarts ||
+      spec.join.restart.window > std::chrono::milliseconds::zero())
+    log.warning(text);
+  else
+    log.debug(text);
 }
 
 void log_hang(const Log& log, const rendezvous::HangFound& found) {

@@ -24,7 +24,7 @@ void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec,
                              const std::optional<World>& before, const World& world);
 
 // A worker of this node's.
-void log_failure(const Log& log, const Failure& failure);
+void log_failure(const Log& log, const AgentSpec& spec, const World& world, const Failure& failure);
 
 // The evidence of a hang, for the console: one warning of several lines, at most 100.
 void log_hang(const Log& log, const rendezvous::HangFound& found);

@@ -77,7 +77,7 @@ Actions on_started(State& gang, const Started& started) {
 
 Actions on_worker_exited(State& gang, const WorkerExited& exited, Time now) {
   if (is_in<Idle>(gang)) return {};  // given up earlier, and gone at last
-  assert((is_in<Running, Stopping, Killing>(gang)) && gang.alive > 0);
+  assert((is_in<Running, Notified, Stopping, Killing>(gang)) && gang.alive > 0);
   --gang.alive;
   const bool failed = exited.before_stop && !exited.succeeded;
   Actions actions;
@@ -87,13 +87,17 @@ Actions on_worker_exited(State& gang, const WorkerExited& exited, Time now) {
     if (!failed && gang.alive == 0) return succeed(gang, now);
   }
   if (failed) actions.push_back(ReportFailure{exited.local_rank});
-  if (gang.alive == 0 && is_in<Stopping, Killing>(gang)) actions.push_back(CheckIfGone{});
+  if (gang.alive == 0 && is_in<Notified, Stopping, Killing>(gang)) actions.push_back(CheckIfGone{});
   return actions;
 }
 
 Actions on_stop_requested(State& gang, const StopRequested& stop, Time now) {
-  if (!is_in<Running, Waiting, Settling, Kept>(gang)) return {};
-  return begin_stopping(gang, stop.signal, now);
+  if (is_in<Running>(gang) && stop.notice > Milliseconds::zero()) {
+    gang.phase = Notified{.stop_at = now + stop.notice};
+    return {NotifyAll{stop.signal}, CheckIfGone{}};
+  }
+  if (!is_in<Running, Notified, Waiting, Settling, Kept>(gang)) return {};
+  return begin_stopping(gang, stop.notice > Milliseconds::zero() ? SIGTERM : stop.signal, now);
 }
 
 Actions on_kill_requested(State& gang, Time now) {
@@ -127,6 +131,7 @@ Actions on_deadline_passed(State& gang, Time now) {
           [](Idle&) { return Actions{}; },
           [](Running&) { return Actions{}; },
           [](Kept&) { return Actions{}; },
+          [&gang, now](Notified&) { return begin_stopping(gang, SIGTERM, now); },
           [&gang, now](Stopping&) { return begin_killing(gang, now); },
           [&gang, now](Waiting& waiting) { return on_waiting_deadline(gang, waiting, now); },
           [&gang](Settling&) { return keep_leftovers(gang); },
@@ -157,6 +162,7 @@ std::optional<Time> deadline(const State& gang) {
                         [](const Idle&) { return Due(); },
                         [](const Running&) { return Due(); },
                         [](const Kept&) { return Due(); },
+                        [](const Notified& notified) { return Due(notified.stop_at); },
                         [](const Stopping& stopping) { return Due(stopping.kill_at); },
                         [](const Waiting& waiting) {
                           return Due(waiting.report_at.value_or(waiting.terminate_at));

@@ -8,6 +8,7 @@
 //               Started   last exit   failure   Stop        Kill      AllGone    deadline
 //  Idle         Running   -           -         -           -         -          -
 //  Running      assert    success 1   Stop 2    Stopping 2  Killing   -          -
+//  Notified     assert    check       record    Stopping 6  Killing   Idle 3     Stopping 6
 //  Stopping     assert    check       record    -           Killing   Idle 3     Killing
 //  Waiting      assert    assert      assert    Stopping 2  Killing   Idle       report,
 //  Terminating Settling     assert    assert      assert    Stopping 2  Killing   Idle       Kept
@@ -20,6 +21,7 @@
 //  2  one deadline for all processes, however many workers have exited; Killing if it is 0
 //  3  only once every worker has been reaped
 //  4  the round's end was reported on entry to Kept
+//  6  a stop with a notice is Notified first: the workers have its signal and its time
 //  5  after `unkillable`: gives up and reports the processes that SIGKILL did not end
 //  -  ignored      assert  cannot happen unless the caller has a bug
 #pragma once
@@ -60,6 +62,7 @@ struct WorkerExited {
 };
 struct StopRequested {
   int signal = SIGTERM;
+  Milliseconds notice{0};  // over 0: `signal` is a notice, and the stop follows after this time
 };
 struct KillRequested {};
 struct AllGone {};  // no worker and no descendant exists any more
@@ -69,6 +72,11 @@ using Event =
 
 // Actions, to be carried out in order.
 struct SignalAll {  // to every process of the round, once each, followed by SIGCONT
+  int signal = SIGTERM;
+};
+// To every process of the round; a signal other than SIGTERM only to those that handle it, since it
+// would end the others.
+struct NotifyAll {
   int signal = SIGTERM;
 };
 struct KillAll {};      // SIGKILL to every process of the round, each time
@@ -84,8 +92,8 @@ enum class RoundEnd { Clean, Kept, Unkillable };
 struct ReportGone {
   RoundEnd end = RoundEnd::Clean;
 };
-using Action = std::variant<SignalAll, KillAll, CheckIfGone, ReportFailure, ReportSuccess,
-                            ReportWaiting, ReportGone>;
+using Action = std::variant<SignalAll, NotifyAll, KillAll, CheckIfGone, ReportFailure,
+                            ReportSuccess, ReportWaiting, ReportGone>;
 
 // States.
 struct Idle {
@@ -93,6 +101,10 @@ struct Idle {
 };
 struct Running {
   bool operator==(const Running&) const = default;
+};
+struct Notified {
+  Time stop_at{};
+  bool operator==(const Notified&) const = default;
 };
 struct Stopping {
   Time kill_at{};
@@ -119,7 +131,8 @@ struct Killing {
   Time give_up_at{};
   bool operator==(const Killing&) const = default;
 };
-using Phase = std::variant<Idle, Running, Stopping, Waiting, Settling, Terminating, Kept, Killing>;
+using Phase =
+    std::variant<Idle, Running, Notified, Stopping, Waiting, Settling, Terminating, Kept, Killing>;
 
 struct State {
   Times times;

@@ -69,6 +69,7 @@ class Workers::Impl final : private Starter::Listener {
   }
 
   void start(std::vector<Command> commands);
+  void signal_worker(int local_rank, int signal);
   void pass_on(int signal);
   void disregard_group(int group) { orphans_.mark_group(group); }
   bool has_kept() const { return std::holds_alternative<gang::Kept>(gang_.phase); }
@@ -93,6 +94,7 @@ class Workers::Impl final : private Starter::Listener {
   bool nothing_left();
 
   void perform(const gang::SignalAll& all);
+  void perform(const gang::NotifyAll& notice);
   void perform(const gang::KillAll&);
   void perform(const gang::CheckIfGone&) { look_soon(); }
   void perform(const gang::ReportFailure& failure);
@@ -315,6 +317,22 @@ void Workers::Impl::perform(const gang::SignalAll& all) {
   });
 }
 
+// A signal that ends those that do not handle it, data loaders say, would end the others' work,
+// too.
+void Workers::Impl::perform(const gang::NotifyAll& notice) {
+  log_.debug("notifying workers signal=" + signal_name(notice.signal));
+  stop_sent_ = true;
+  begin_no_more();
+  for (const auto& [pid, local_rank] : running_) {
+    Process& process = *processes_[static_cast<std::size_t>(local_rank)];
+    if (starter_.is_starting(local_rank))
+      process.signal_group(SIGKILL);  // as in SignalAll
+    else if (notice.signal == SIGTERM)
+      process.signal_group(SIGTERM);
+  }
+  if (notice.signal != SIGTERM) orphans_.notify(notice.signal);
+}
+
 void Workers::Impl::perform(const gang::KillAll&) {
   open();
   stop_sent_ = true;
@@ -367,6 +385,11 @@ void Workers::Impl::pass_on(int signal) {
     processes_[static_cast<std::size_t>(local_rank)]->signal_group(signal);
 }
 
+void Workers::Impl::signal_worker(int local_rank, int signal) {
+  for (const auto& [pid, each] : running_)
+    if (each == local_rank) processes_[static_cast<std::size_t>(each)]->signal_group(signal);
+}
+
 std::vector<int> Workers::Impl::pids() const {
   std::vector<int> pids(ends_.size(), 0);
   for (const auto& [pid, local_rank] : running_) pids[static_cast<std::size_t>(local_rank)] = pid;
@@ -379,10 +402,16 @@ Workers::Workers(asio::io_context& io, Log log, WorkersSpec spec, Listener& list
 Workers::~Workers() = default;
 
 void Workers::start(std::vector<Command> commands) { impl_->start(std::move(commands)); }
+void Workers::stop_after_notice(int signal, std::chrono::milliseconds time) {
+  impl_->feed(gang::StopRequested{signal, time});
+}
 void Workers::stop(int signal) { impl_->feed(gang::StopRequested{signal}); }
 void Workers::kill_now() { impl_->feed(gang::KillRequested{}); }
 bool Workers::has_kept() const { return impl_->has_kept(); }
 void Workers::pass_on(int signal) { impl_->pass_on(signal); }
+void Workers::signal_worker(int local_rank, int signal) {
+  impl_->signal_worker(local_rank, signal);
+}
 void Workers::disregard_group(int group) { impl_->disregard_group(group); }
 std::vector<int> Workers::pids() const { return impl_->pids(); }
 

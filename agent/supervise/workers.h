@@ -89,12 +89,17 @@ class Workers {
   // stops kept processes: then on_all_gone() is called again. Has no effect if nothing is running,
   // or after an earlier stop of the round.
   void stop(int signal = SIGTERM);
+  // The workers get `signal`, and are stopped after `time` if they have not exited by then.
+  void stop_after_notice(int signal, std::chrono::milliseconds time);
   // SIGKILL to all, now.
   void kill_now();
   // True from an on_all_gone() with kept processes until they are stopped or the next start().
   bool has_kept() const;
   // USR1, USR2, CONT ...: to every worker's group; changes nothing else.
   void pass_on(int signal);
+
+  // To the process group of that one, if it still runs.
+  void signal_worker(int local_rank, int signal);
 
   // A tool of the agent's own that was told to end, by its process group: the round waits for it,
   // but it is not reported as a leftover process. For this round only.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <numeric>
+#include <vector>
 
 namespace drun {
 namespace {
@@ -33,11 +35,43 @@ std::string in_words(std::chrono::milliseconds duration) {
 
 std::string how_it_ended(const Failure& failure) {
   const Killed* killed = std::get_if<Killed>(&failure.status);
+  if (!failure.injected.empty())
+    return (failure.out_of_memory ? "out of memory (" + to_string(failure.status) + ")"
+                                  : to_string(failure.status)) +
+           ", injected by --inject (" + failure.injected + ")";
   if (failure.out_of_memory)
     return "out of memory: killed by the kernel (" + to_string(failure.status) + ")";
   const bool is_from_outside =
       killed != nullptr && (killed->signal == SIGKILL || killed->signal == SIGTERM);
   return to_string(failure.status) + (is_from_outside ? ", not sent by drun" : "");
+}
+
+std::string verb_phrase(const Failure& failure) {
+  if (failure.out_of_memory) return "was killed by the kernel: out of memory";
+  if (const auto* exited = std::get_if<Exited>(&failure.status))
+    return "exited with code " + std::to_string(exited->code);
+  if (std::holds_alternative<Killed>(failure.status))
+    return "was killed by " + how_it_ended(failure);
+  if (std::holds_alternative<NotStarted>(failure.status)) {
+    std::string text = to_string(failure.status);
+    return "could not be started" + text.substr(std::min(text.find(':'), text.size()));
+  }
+  return to_string(failure.status);
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({above + 1, row[j - 1] + 1, replaced});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
 }
 
 std::string printable(std::string_view line) {

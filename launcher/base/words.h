@@ -1,5 +1,5 @@
-// core. Words that reports share: durations, ends, foreign text made safe for a terminal.
-// Thread: any.
+// core. Text that reports share: durations, exit statuses, and workers' text made safe for a
+// terminal.
 #pragma once
 
 #include <chrono>
@@ -17,11 +17,18 @@ std::string in_words(std::chrono::milliseconds duration);
 // "1 node", "2 nodes".
 std::string counted(std::size_t count, std::string_view thing);
 
-// How a worker ended, with what is known of the hand that killed it.
+// "exit code 3"; for a signal also whether drun sent it. The JSON report has it.
 std::string how_it_ended(const Failure& failure);
 
-// One line of a worker's, to be shown: what a carriage return painted over is left out, colours are
-// dropped, other control characters become \x1b and the like, tabs stay.
+// The same as the end of a sentence: "exited with code 3", "was killed by signal 9 (SIGKILL,
+// killed), not sent by drun", "could not be started: no such file or directory", "hung: ...".
+std::string verb_phrase(const Failure& failure);
+
+// Insertions, deletions and replacements of one byte that turn `a` into `b`.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+// A worker's line, safe for a terminal: drops text that a carriage return overwrote and color
+// sequences, keeps tabs, and escapes other control characters (\x1b).
 std::string printable(std::string_view line);
 
 }  // namespace drun

@@ -1,8 +1,8 @@
 #include "launcher/cli/arguments.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "launcher/base/words.h"
 #include "launcher/cli/other_launchers.h"
 
 namespace drun {
@@ -26,21 +26,6 @@ bool is_negative_number(std::string_view word) {
 bool looks_like_option(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && !is_negative_number(word) &&
          word.find(' ') == word.npos;
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({above + 1, row[j - 1] + 1, replaced});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
 }
 
 // Reads words from the front to the program.
@@ -86,7 +71,7 @@ class Splitter {
     const KnownOption& option = *found[0];
     if (equals == word.npos) return add(option, word);
     if (option.value == KnownOption::Value::None) {
-      return usage(std::string(word) + ": " + option.name + " takes no value; write it alone");
+      return usage(std::string(word) + ": " + option.name + " takes no value");
     }
     result_.options.push_back({option.name, std::string(word.substr(equals + 1))});
     return {};
@@ -110,8 +95,7 @@ class Splitter {
       const bool is_flag = option->value == KnownOption::Value::None ||
                            option->value == KnownOption::Value::MayFollow;
       if (is_flag && rest.starts_with('=')) {
-        return usage(std::string(word) + ": -" + option->letter +
-                     " takes no value; write it alone");
+        return usage(std::string(word) + ": -" + option->letter + " takes no value");
       }
       if (!is_flag && !rest.empty()) {
         if (rest.starts_with('=')) rest.remove_prefix(1);
@@ -131,10 +115,10 @@ class Splitter {
       return {};
     }
     if (words_.empty())
-      return usage(std::string(word) + " needs a value; write " + option.name + "=VALUE");
+      return usage(std::string(word) + " requires a value; write " + option.name + "=VALUE");
     const std::string& value = words_.front();
     if (looks_like_option(value)) {
-      return usage(std::string(word) + " needs a value, but \"" + value +
+      return usage(std::string(word) + " requires a value, but \"" + value +
                    "\" follows; if that is the value, write " + option.name + "=" + value);
     }
     result_.options.push_back({option.name, value});
@@ -144,7 +128,7 @@ class Splitter {
 
   Result<void> add_pair(const KnownOption& option, std::string_view word) {
     if (words_.size() < 2 || looks_like_option(words_[0]))
-      return usage(std::string(word) + " needs two words, a name and its value");
+      return usage(std::string(word) + " requires two words: a name and a value");
     result_.options.push_back({option.name, words_[0] + "=" + words_[1]});
     words_ = words_.subspan(2);
     return {};
@@ -173,8 +157,25 @@ class Splitter {
       nearest = &option;
       least = distance;
     }
+    if (nearest == nullptr) nearest = longest_common_prefix(name);
     if (nearest != nullptr) return usage(message + "; did you mean " + nearest->name + "?");
-    return usage(message + "; options of the program go after the program");
+    return usage(message + "; options of the program must follow the program");
+  }
+
+  // The option that shares the most with the front of `name`: --nproc-per-node for --nprocs.
+  const KnownOption* longest_common_prefix(std::string_view name) const {
+    constexpr std::size_t kLeast = std::string_view("--xxxxx").size();
+    const KnownOption* found = nullptr;
+    std::size_t longest = kLeast - 1;
+    for (const KnownOption& option : known_) {
+      const auto ends =
+          std::mismatch(name.begin(), name.end(), option.name.begin(), option.name.end());
+      const auto size = static_cast<std::size_t>(ends.first - name.begin());
+      if (size <= longest) continue;
+      found = &option;
+      longest = size;
+    }
+    return found;
   }
 
   static Error ambiguous(std::string_view word, const Found& found) {
@@ -183,7 +184,7 @@ class Splitter {
       message += i == 0 ? " " : i + 1 == found.size() ? " or " : ", ";
       message += found[i]->name;
     }
-    return usage(message + "; write more of it");
+    return usage(message + "; write more characters");
   }
 
   std::span<const std::string> words_;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kSpace = " \t";
 constexpr std::string_view kDigits = "0123456789";
-constexpr const char* kLines = "write NAME = VALUE lines with the names that --help shows";
-constexpr const char* kQuotes = "write what is no number, true or false in quotes";
+constexpr const char* kLines = "write NAME = VALUE lines; --help-all lists the names";
+constexpr const char* kQuotes = "write text in quotes";
 
 bool is_name_part(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -114,15 +114,16 @@ class ConfigReader {
 
   Result<ConfigEntry> read_entry() {
     const int line = line_;
-    if (next() == '[') return failed(std::string("there are no sections; ") + kLines);
+    if (next() == '[') return failed(std::string("sections are not supported; ") + kLines);
     const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_name_part);
     const auto length = static_cast<std::size_t>(end - rest_.begin());
     ConfigEntry entry{std::string(take_bytes(length)), {}, line};
     pass_space();
-    if (length == 0 || !take('=')) return failed(std::string("no NAME = VALUE; ") + kLines);
+    if (length == 0 || !take('=')) return failed(std::string("expected NAME = VALUE; ") + kLines);
     pass_space();
     Result<void> read = take('[') ? read_list(entry.values) : read_value(entry.values);
-    if (read && !pass_to_end()) read = failed("more than a value; " + std::string(kQuotes));
+    if (read && !pass_to_end())
+      read = failed("unexpected text after the value; " + std::string(kQuotes));
     if (!read) return named(read.error(), entry.name);
     take('\n');
     ++line_;
@@ -137,9 +138,9 @@ class ConfigReader {
   Result<void> read_list(std::vector<std::string>& values) {
     for (bool may_follow = true;;) {
       pass_lines();
-      if (rest_.empty()) return failed("a list that does not end; write a ] after it");
+      if (rest_.empty()) return failed("the list has no closing ]");
       if (take(']')) return {};
-      if (!may_follow) return failed("a list without a comma between two values");
+      if (!may_follow) return failed("missing comma in a list");
       if (Result<void> read = read_value(values); !read) return read;
       pass_lines();
       may_follow = take(',');
@@ -148,27 +149,27 @@ class ConfigReader {
 
   Result<void> read_value(std::vector<std::string>& values) {
     if (rest_.starts_with("\"\"\"") || rest_.starts_with("'''"))
-      return failed("a string of several lines; write it on one, in single quotes or double ones");
+      return failed("multi-line strings are not supported; write the string on one line");
     if (next() == '"') return read_string(values);
     if (next() == '\'') return read_literal(values);
     const std::string_view word =
         take_bytes(std::min(rest_.find_first_of(" \t\r\n,]#"), rest_.size()));
     std::optional<std::string> value = plain_value(word);
     if (!value)
-      return failed((word.empty() ? "no value" : "no value like this") + std::string("; ") +
+      return failed((word.empty() ? "no value" : "this is not a value") + std::string("; ") +
                     kQuotes);
     values.push_back(*std::move(value));
     return {};
   }
 
-  Error unending() const { return failed("a string that does not end on its line"); }
+  Error unending() const { return failed("the string has no closing quote on this line"); }
 
   Result<void> read_literal(std::vector<std::string>& values) {
     take_bytes(1);
     const std::string_view text = take_bytes(std::min(rest_.find_first_of("'\n"), rest_.size()));
     if (!take('\'')) return unending();
     if (std::any_of(text.begin(), text.end(), is_control))
-      return failed("a control character in a string");
+      return failed("control character in a string");
     values.emplace_back(text);
     return {};
   }
@@ -178,13 +179,13 @@ class ConfigReader {
     std::string text;
     while (!take('"')) {
       if (next() == '\n') return unending();
-      if (is_control(next())) return failed("a control character in a string");
+      if (is_control(next())) return failed("control character in a string");
       if (!take('\\')) {
         text += take_bytes(1);
         continue;
       }
       const std::optional<std::string> meant = read_escape();
-      if (!meant) return failed("an escape that there is not; write \\\\ for a backslash");
+      if (!meant) return failed("unknown escape; write \\\\ for a backslash");
       text += *meant;
     }
     values.push_back(std::move(text));

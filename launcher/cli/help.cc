@@ -1,8 +1,9 @@
 #include "launcher/cli/help.h"
 
 #include <algorithm>
+#include <array>
 
-#include "launcher/base/version.h"
+#include "launcher/base/words.h"
 
 namespace drun {
 namespace {
@@ -10,9 +11,79 @@ namespace {
 constexpr std::size_t kColumns = 80;
 constexpr std::size_t kTextAt = 30;
 
+struct Topic {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view group{};  // beginning of the options' group
+  std::string_view text{};
+};
+
+constexpr std::array kTopics = std::to_array<Topic>({
+    {"job", "nodes, workers and where they meet", "Job",
+     "A job has one agent (drun process) per node, and each agent starts the node's\n"
+     "workers. Run the same command on each node with its own --node-rank, or use an\n"
+     "engine (Slurm, mpirun, Kubernetes), or --hosts (drun help ssh).\n"
+     "See docs/guide/get-started.md.\n"},
+    {"ssh", "start a job on other hosts", "Other hosts",
+     "With --hosts or --hostfile, drun logs in to each host, starts an agent there,\n"
+     "and shows the output and the report of the whole job here.\n"
+     "See docs/guide/ssh.md.\n"},
+    {"ci", "several nodes on this machine, and injected faults", "A cluster",
+     "--local-nodes starts a whole cluster on one machine, --inject tests what happens\n"
+     "when ranks and nodes fail. See docs/guide/ci.md.\n"},
+    {"elastic", "failures, restarts, and nodes that join and leave", "Failures",
+     "--max-restarts restarts all workers after a failure. With --nnodes=MIN:MAX and\n"
+     "--rdzv-backend=c10d, nodes may join and leave while the job runs.\n"
+     "See docs/guide/elastic.md.\n"},
+    {"program", "what is started: scripts, modules, several programs", "Program",
+     "See docs/guide/programs.md for several programs in one job.\n"},
+    {"output", "console lines and log files", "Output", "See docs/reference/output.md.\n"},
+    {"placement", "CPUs, memory and GPUs of the workers", "Placement",
+     "See docs/reference/placement.md.\n"},
+    {"security", "encryption and authentication", "Security",
+     "Without a secret, any host that reaches the job's port can join the job.\n"
+     "See docs/reference/security.md.\n"},
+    {"shutdown", "signals, reports, events and metrics", "Shutdown",
+     "See docs/reference/report.md and docs/reference/events.md.\n"},
+});
+
+constexpr std::array kCommands = std::to_array<Topic>({
+    {"status", "show your running jobs"},
+    {"stacks", "show what the workers of a job are doing"},
+    {"doctor", "check the machines of a job before you start it"},
+    {"store", "serve a TCPStore"},
+    {"help", "explain a topic or a command"},
+});
+
+std::string topic_names() {
+  std::string names;
+  for (const Topic& topic : kTopics) names.append(names.empty() ? "" : ", ").append(topic.name);
+  // The sentence that lists them is 57 columns long.
+  std::string text;
+  std::size_t column = 57;
+  for (const std::string& word : wrapped(names, 1)) {
+    if (column + 1 + word.size() > kColumns) {
+      text += '\n';
+      column = 0;
+    } else if (!text.empty()) {
+      text += ' ';
+      ++column;
+    }
+    text += word;
+    column += word.size();
+  }
+  return text;
+}
+
+std::string two_columns(std::string_view name, std::string_view text) {
+  std::string line = "  " + std::string(name);
+  line.resize(16, ' ');
+  return line.append(text) + '\n';
+}
+
 std::string entry_text(const HelpEntry& entry) {
   std::string text = "  " + entry.names;
-  if (text.size() + 1 > kTextAt)
+  if (text.size() + 2 > kTextAt)
     text += '\n' + std::string(kTextAt, ' ');
   else
     text.append(kTextAt - text.size(), ' ');
@@ -62,108 +133,162 @@ std::string help_text(std::string_view head, std::span<const HelpEntry> entries,
   return text.append(foot);
 }
 
+std::string short_help(std::string_view invoked_as) {
+  const std::string name(invoked_as);
+  const bool is_torchrun = name == "torchrun";
+  std::string text = "Usage: " + name + " [options] program [args...]";
+  if (!is_torchrun) {
+    text +=
+        "          run a job\n"
+        "       drun status|stacks [job]                inspect a running job\n"
+        "       drun doctor [options] [program]         check the machines of a job\n"
+        "       drun store [options]                    serve a TCPStore\n"
+        "       drun help [topic]                       explain a topic or command";
+  }
+  text +=
+      "\n\n"
+      "Starts a distributed job: a drop-in replacement for torchrun, for programs in\n"
+      "any language.\n"
+      "\n"
+      "Common options:\n"
+      "      --nproc-per-node N|auto|gpu workers per node [default: 1]\n"
+      "      --nnodes N|MIN:MAX          nodes; MIN:MAX for an elastic job [default: 1]\n"
+      "      --node-rank N               rank of this node [default: 0]\n"
+      "      --master-addr HOST          address of node 0 [default: 127.0.0.1]\n"
+      "  -H, --hosts LIST                start the job on these hosts over ssh\n"
+      "      --max-restarts N            restart a failed job up to N times\n"
+      "                                  [default: 0]\n"
+      "      --hang-timeout S            treat a worker as hung after S seconds\n"
+      "                                  without activity\n"
+      "      --tee SPEC, --log-dir DIR   labeled lines on the console, and log files\n"
+      "      --bind-to core|numa|gpu     bind workers to cores [default: none]\n"
+      "      --secret-file FILE          encrypt and authenticate traffic of nodes\n"
+      "      --report FILE               write the outcome to FILE as JSON\n"
+      "      --dry-run                   print the plan and exit\n"
+      "\n"
+      "Examples:\n"
+      "  " +
+      name + " --nproc-per-node=8 train.py --epochs=3\n  " + name +
+      " --nnodes=3 --node-rank=0 --master-addr=gpu0 --nproc-per-node=8 train.py\n";
+  if (is_torchrun) return text + "\ntorchrun --help-all lists every option.\n";
+  return text +
+         "  drun --hosts=gpu[0-2]:8 train.py\n"
+         "  srun -N3 drun --nproc-per-node=8 train.py\n"
+         "\n"
+         "drun --help-all lists every option. Topics of drun help: " +
+         topic_names() + ".\n";
+}
+
 std::string launcher_help_head(std::string_view invoked_as) {
   const std::string name(invoked_as);
-  const char* const more =  // not under the other name
-      name == "torchrun"
-          ? ""
-          : "  drun -np 1 ./server : -np 4 ./worker\n"
-            "      two programs in one job, each with its role\n"
-            "  srun -N3 drun ./train        mpirun --map-by ppr:1:node drun ./train\n"
-            "      Slurm, MPI launchers, PBS, LSF, Kubernetes say who is where; see --explain\n";
-  return "drun starts a distributed job as torchrun does, for programs in any language.\n"
+  std::string text = "Usage: " + name + " [options] [--] program [args...]\n";
+  if (name != "torchrun") {
+    text +=
+        "       drun status|stacks [job]\n"
+        "       drun doctor [options] [program [args...]]\n"
+        "       drun store [options]\n"
+        "       drun help [topic]\n";
+  }
+  return text +
          "\n"
-         "  " +
-         name +
-         " --nproc-per-node=4 ./train --epochs=3\n"
-         "      four workers on this machine\n"
-         "  " +
-         name +
-         " --nnodes=3 --node-rank=0 --nproc-per-node=4 --master-addr=gpu0 ./train\n"
-         "      on each of three machines, with its own --node-rank: twelve workers\n"
-         "  " +
-         name +
-         " --hosts=gpu[0-2]:4 ./train\n"
-         "      the same from any one machine, over ssh\n" +
-         more +
-         "\n"
-         "Usage: " +
-         name +
-         " [option...] [--] program [argument...]\n"
-         "       drun store [--port P] [--loopback] [--store-memory SIZE]\n"
-         "       drun status [JOB] [--json] [--watch] [--node]\n"
-         "       drun stacks [JOB] [--json]\n"
-         "       drun doctor [--json] [option...]\n"
-         "\n"
-         "Options may be written with - or _ and cut short as long as they stay clear.\n"
-         "Each can come from a variable (PET_NNODES=3 for --nnodes=3) or from --config;\n"
-         "the command line wins, then the variable. What follows the program is its own.\n";
+         "Options may be written with - or _, and may be abbreviated while they are\n"
+         "unambiguous. Most options can also be set by a variable (PET_NNODES=3) or by a\n"
+         "line of the --config file (nnodes = 3). The command line takes precedence, then\n"
+         "the variable, then the file. Words after the program are its own arguments.\n";
 }
 
 std::string launcher_help_foot() {
   return "\n"
-         "A program ending in .py, and a module, are given to python3 -u: $PYTHON_EXEC,\n"
-         "the active environment's, or PATH's. Any other program is executed.\n"
-         "${local_rank} in an argument becomes the worker's number.\n"
+         "A program whose name ends in .py, and a module, run under python3 -u, taken from\n"
+         "PYTHON_EXEC, the active virtual environment, or PATH. Any other program is\n"
+         "executed. ${local_rank} in an argument is replaced by the worker's local rank.\n"
          "\n"
-         "Exit code: 0 when every worker of every node returned 0; else that of the first\n"
-         "worker to fail (128+n for signal n). Of drun's own: 2 usage, 120 nodes missing,\n"
-         "121 turned away, 122 a node was lost, 123 a worker hung, 125 system error,\n"
-         "126 program not executable, 127 program not found; 128+n when signal n ended\n"
-         "drun.\n";
+         "Exit code: 0 if every worker on every node returned 0; otherwise the code of the\n"
+         "first worker that failed (128+n for signal n). drun's own codes: 2 usage, 120\n"
+         "nodes missing, 121 rejected by the coordinator, 122 node lost, 123 worker hung,\n"
+         "125 system error, 126 program not executable, 127 program not found, 128+n\n"
+         "stopped by signal n (docs/reference/exit-codes.md).\n";
+}
+
+std::string full_help(std::string_view invoked_as, std::span<const HelpEntry> options) {
+  return help_text(launcher_help_head(invoked_as), options, launcher_help_foot());
+}
+
+std::string help_topics() {
+  std::string text =
+      "Usage: drun help TOPIC|COMMAND\n"
+      "\n"
+      "Topics:\n";
+  for (const Topic& topic : kTopics) text += two_columns(topic.name, topic.summary);
+  text += "\nCommands:\n";
+  for (const Topic& command : kCommands) text += two_columns(command.name, command.summary);
+  return text + "\ndrun --help-all lists every option. The documentation is in share/doc/drun.\n";
+}
+
+std::optional<std::string> topic_help(std::string_view name, std::span<const HelpEntry> options) {
+  for (const Topic& topic : kTopics) {
+    if (topic.name != name) continue;
+    std::vector<HelpEntry> shown;
+    for (const HelpEntry& entry : options)
+      if (entry.group.starts_with(topic.group)) shown.push_back(entry);
+    return help_text(topic.text, shown, "");
+  }
+  return std::nullopt;
+}
+
+std::string_view command_like(std::string_view word) {
+  for (const Topic& command : kCommands)
+    if (edit_distance(word, command.name) == 1) return command.name;
+  return {};
 }
 
 std::string store_help_head() {
-  return "drun store serves a TCPStore, as PyTorch's programs and torchrun know it, until it\n"
-         "is told to stop.\n"
+  return "Usage: drun store [--port P] [--loopback] [--store-memory SIZE]\n"
          "\n"
-         "Usage: drun store [--port P] [--loopback] [--store-memory SIZE]\n";
+         "Serves a TCPStore for PyTorch programs and torchrun until it gets a signal.\n";
 }
 
 std::string status_help_head() {
-  return "drun status shows the jobs that have an agent on this machine, yours only: phase,\n"
-         "round, restarts, every node of the job with its workers, the last failure. JOB is\n"
-         "a run id or the pid of an agent.\n"
+  return "Usage: drun status [JOB] [--json] [--watch] [--node]\n"
          "\n"
-         "Usage: drun status [JOB] [--json] [--watch] [--node]\n";
+         "Shows your jobs that have an agent on this machine: phase, round, restarts, all\n"
+         "nodes and workers, and the last failure. JOB is a run id or the pid of an agent.\n";
 }
 
 std::string stacks_help_head() {
-  return "drun stacks shows what every worker of a job is doing, on all its nodes: stacks\n"
-         "of all threads, equal ones once for all ranks that share them. Nothing is\n"
-         "stopped. JOB is a run id or the pid of an agent; one agent of the job must run on\n"
-         "this machine.\n"
+  return "Usage: drun stacks [JOB] [--json]\n"
          "\n"
-         "Usage: drun stacks [JOB] [--json]\n";
+         "Shows the stacks of all threads of all workers of a job, on all its nodes. Ranks\n"
+         "with equal stacks form one group. The job keeps running. JOB is a run id or the\n"
+         "pid of an agent; one agent of the job must run on this machine.\n";
 }
 
 std::string doctor_help(std::span<const HelpEntry> options) {
   std::vector<HelpEntry> shown;
   for (const HelpEntry& entry : options) {
-    const bool is_about_nodes = entry.group == "The job" ||
-                                entry.group.starts_with("Of drun doctor") ||
-                                entry.group.starts_with("Other machines") ||
-                                entry.group.starts_with("Keeping strangers out");
+    const bool is_about_nodes = entry.group == "Job" || entry.group.starts_with("drun doctor") ||
+                                entry.group.starts_with("Other hosts") ||
+                                entry.group.starts_with("Security");
     if (is_about_nodes) shown.push_back(entry);
   }
   return help_text(
-      "drun doctor looks at the machines of a job before there is one: limits, memory,\n"
-      "GPUs, names, clocks, whether nodes reach each other, and how fast. Write the job's\n"
-      "own command on each node, or with --hosts on one, with the word doctor in front; a\n"
-      "program in it is not started. Node 0 prints a table of all nodes, then a line for\n"
-      "each problem and warning (launcher/DOCTOR.md).\n"
+      "Usage: drun doctor [--json] [options] [program [args...]]\n"
       "\n"
-      "Usage: drun doctor [--json] [option...] [program [argument...]]\n",
+      "Checks the machines of a job before you start it: limits, memory, GPUs, host\n"
+      "names, clocks, and whether and how fast the nodes reach each other. Write the\n"
+      "command of the job on each node (with --hosts, on one), with the word doctor in\n"
+      "front. The program is not started. Node 0 prints a table of all nodes, then one\n"
+      "line per problem or warning (docs/guide/doctor.md).\n",
       shown,
       "\n"
-      "Exit code: 0 without problems (there may be warnings), 1 with problems, 2 usage,\n"
-      "120 when nodes are missing.\n");
+      "Exit code: 0 if there are no problems (there may be warnings), 1 if there are, 2\n"
+      "usage, 120 nodes missing.\n");
 }
 
 std::string short_usage(std::string_view invoked_as) {
   const std::string name(invoked_as);
   return "usage: " + name +
-         " [option...] program [argument...]\n"
+         " [options] program [args...]\n"
          "try    " +
          name +
          " --nproc-per-node=2 hostname\n"

@@ -1,8 +1,7 @@
-// core. How --help looks: a first screen that says what drun does, then options in groups, 80
-// columns.
-// Thread: any.
+// core. The text of --help, --help-all and drun help, for 80 columns.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,24 +15,35 @@ struct HelpEntry {
   std::string text{};   // wrapped here; a '\n' in it stays
 };
 
-// Groups in the order of their first entry. `head` and `foot` are put around them as they are.
+// Groups in the order of their first entry, between `head` and `foot`.
 std::string help_text(std::string_view head, std::span<const HelpEntry> entries,
                       std::string_view foot);
 
-// What --help of the launcher says before and after its options.
+// --help: usage, common options and examples.
+std::string short_help(std::string_view invoked_as);
+// --help-all.
+std::string full_help(std::string_view invoked_as, std::span<const HelpEntry> options);
 std::string launcher_help_head(std::string_view invoked_as);
 std::string launcher_help_foot();
+
+// drun help: the list of topics and commands.
+std::string help_topics();
+// drun help TOPIC: the topic's options and the page that explains it. Absent: no such topic.
+std::optional<std::string> topic_help(std::string_view topic, std::span<const HelpEntry> options);
+
+// The helper command that `word` is one typing error away from, or empty.
+std::string_view command_like(std::string_view word);
+
 std::string store_help_head();
 std::string status_help_head();
 std::string stacks_help_head();
-// All of `drun doctor --help`: of the launcher's options those that say where nodes meet.
+// drun doctor --help: of the launcher's options, those that say where nodes meet.
 std::string doctor_help(std::span<const HelpEntry> options);
 
-// What is said to a bare `drun`.
+// Printed for `drun` without arguments.
 std::string short_usage(std::string_view invoked_as);
 
-// Lines of at most `columns`, broken at spaces, without trailing newline; a longer word stays
-// whole.
+// Lines of at most `columns`, broken at spaces; a longer word stays whole.
 std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
 
 }  // namespace drun

@@ -96,9 +96,9 @@ Result<void> OptionTable::take_config(std::vector<std::string>& words) {
   constexpr std::size_t kMostBytes = std::size_t{1} << 20;
   const std::optional<std::string> text = all_text_of(config_file_, kMostBytes);
   if (!text) {
-    return Error{ErrorCode::Usage, "--config=" + config_file_ +
-                                       ": no such file, not readable, or over 1 MiB; write the "
-                                       "path of a TOML file"};
+    return Error{ErrorCode::Usage,
+                 "--config=" + config_file_ +
+                     ": cannot read the file, or it is over 1 MiB; give the path of a TOML file"};
   }
   const Result<std::vector<ConfigEntry>> entries = parse_config(*text);
   if (!entries) return Error{ErrorCode::Usage, config_file_ + ":" + entries.error().message};
@@ -116,15 +116,14 @@ Result<void> OptionTable::take(const ConfigEntry& entry, std::vector<std::string
   });
   if (found == kept_.end()) {
     return failed("\"" + entry.name +
-                  "\" is no option; write NAME = VALUE lines with the names that --help shows");
+                  "\" is not an option; write NAME = VALUE lines; --help-all lists the names");
   }
   const CLI::Option* option = found->option;
   const std::string name = "--" + option->get_lnames().front();
   if (given_.contains(name) || from_variables_.contains(name)) return {};
-  if (!from_config_.emplace(name, entry.line).second)
-    return failed(entry.name + ": it is here twice");
+  if (!from_config_.emplace(name, entry.line).second) return failed(entry.name + ": set twice");
   if (entry.values.empty())
-    return failed(entry.name + " = []: no value; write one, or leave the line out");
+    return failed(entry.name + " = []: no value; add one or remove the line");
   if (option->get_items_expected_max() == 0) {
     const std::string& value = entry.values.front();
     if (entry.values.size() > 1 || (value != "true" && value != "false"))

@@ -14,6 +14,7 @@
 #include <span>
 #include <utility>
 
+#include "rendezvous/base/signal_names.h"
 #include "rendezvous/base/text.h"
 
 namespace drun {
@@ -101,7 +102,7 @@ Result<std::string> parse_text(std::string_view text) { return std::string(text)
 
 Result<std::string> parse_separator(std::string_view text) {
   if (!text.empty() && text != "--") return std::string(text);
-  return bad("expected a word that is no argument of the programs, such as ::");
+  return bad("expected a word that is not an argument of any program, such as ::");
 }
 
 Result<NodeRange> parse_nodes(std::string_view text) {
@@ -113,8 +114,21 @@ Result<NodeRange> parse_nodes(std::string_view text) {
     return bad("expected a number of nodes, such as 4, or MIN:MAX, each from 1 to " +
                std::to_string(kMostNodes));
   }
-  if (*min > *max) return bad("MIN is more than MAX; write MIN:MAX, such as 2:4");
+  if (*min > *max) return bad("MIN exceeds MAX; write MIN:MAX, such as 2:4");
   return NodeRange{.min = *min, .max = *max};
+}
+
+Result<LocalNodes> parse_local_nodes(std::string_view text) {
+  static constexpr int kMostLocalNodes = 250;
+  const std::vector<std::string_view> parts = trimmed_parts(text, ',');
+  const Result<NodeRange> nodes = parse_nodes(parts[0]);
+  const bool has_networks = parts.size() == 2 && parts[1] == "netns";
+  if (!nodes && nodes.error().message.starts_with("MIN")) return nodes.error();
+  if (!nodes || nodes->max > kMostLocalNodes || (parts.size() > 1 && !has_networks))
+    return bad("expected a number of nodes, or MIN:MAX, from 1 to " +
+               std::to_string(kMostLocalNodes) +
+               ", and possibly ,netns behind it, such as 3 or 2:4,netns");
+  return LocalNodes{.min = nodes->min, .max = nodes->max, .has_networks = has_networks};
 }
 
 Result<WorkerCount> parse_workers(std::string_view text) {
@@ -140,8 +154,8 @@ Result<Endpoint> parse_metrics_port(std::string_view text) {
                                  inet_pton(AF_INET6, at->host.c_str(), &address) == 1);
   if (is_numeric && has_port) return at;
   return bad(
-      "expected a port from 0 to 65535, after an address of this host if others may ask, such as "
-      "9464 or 0.0.0.0:9464");
+      "expected a port from 0 to 65535, optionally after an address of this host, such as 9464 or "
+      "0.0.0.0:9464");
 }
 Result<int> parse_count(std::string_view text) { return integer(text, {}, "a count"); }
 
@@ -175,7 +189,7 @@ Result<std::vector<int>> parse_ranks(std::string_view text) {
   if (trimmed(text).empty()) return ranks;
   for (const std::string_view part : trimmed_parts(text, ',')) {
     const Result<int> rank = integer(part, {0, kMostWorkers - 1}, "");
-    if (!rank) return bad("expected local ranks with commas between them, such as 0,1");
+    if (!rank) return bad("expected local ranks separated by commas, such as 0,1");
     ranks.push_back(*rank);
   }
   return ranks;
@@ -220,7 +234,7 @@ Result<std::vector<std::pair<std::string, std::string>>> parse_pairs(std::string
         equals == part.npos ? std::string_view() : without_quotes(part.substr(equals + 1));
     if (key.empty() || value.empty()) {
       return bad("\"" + std::string(part) +
-                 "\" is not KEY=VALUE; write such as join_timeout=60,timeout=900");
+                 "\" is not KEY=VALUE; example: join_timeout=60,timeout=900");
     }
     pairs.emplace_back(key, value);
   }
@@ -330,7 +344,7 @@ Result<std::vector<int>> parse_global_ranks(std::string_view text) {
   std::vector<int> ranks;
   for (const std::string_view part : trimmed_parts(text, ',')) {
     const Result<int> rank = integer(part, {}, "");
-    if (!rank) return bad("expected ranks with commas between them, such as 0,3");
+    if (!rank) return bad("expected ranks separated by commas, such as 0,3");
     ranks.push_back(*rank);
   }
   return ranks;
@@ -352,13 +366,14 @@ Result<std::vector<std::string>> parse_command(std::string_view text) {
     if (quote == '\0' ? c == '\'' || c == '"' : c == quote) {
       quote = quote == '\0' ? c : '\0';
     } else if (c == '\\' && is_escape(quote, next)) {
-      if (next == '\0') return bad("it ends in a backslash; write what it stands before");
+      if (next == '\0')
+        return bad("the text ends with a backslash; add the character that it quotes");
       words.back() += text[++i];
     } else {
       words.back() += c;
     }
   }
-  if (quote != '\0') return bad(std::string("the quote ") + quote + " is not closed; close it");
+  if (quote != '\0') return bad(std::string("the quote ") + quote + " is not closed");
   if (words.empty() || words.front().empty())
     return bad("expected a command, such as 'gdb -batch -ex run --args'");
   return words;
@@ -375,13 +390,13 @@ Result<MapBy> parse_map_by(std::string_view text) {
     if (count) return MapBy{.order = MapBy::Order::Slot, .per_node = *count};
   }
   return bad(
-      "expected slot, node, or ppr:N:node with N workers on each host; where on a host they "
-      "run is --bind-to's business");
+      "expected slot, node, or ppr:N:node (N workers per host); use --bind-to to place workers "
+      "within a host");
 }
 
 Result<std::string> parse_logs_specs(std::string_view text) {
   if (trimmed(text) == "default") return std::string(text);
-  return bad("such plug-ins are Python code, which drun does not load; leave it out");
+  return bad("drun does not load plug-ins, which are Python code; remove the option");
 }
 
 }  // namespace drun
@@ -403,15 +418,67 @@ std::optional<milliseconds> time_span(std::string_view text) {
   return std::min(*number * (unit == kUnits.npos ? 1 : kSeconds[unit]), kMost);
 }
 
+std::optional<long> whole_number(std::string_view text) {
+  constexpr std::size_t kMostDigits = 6;
+  if (text.empty() || text.size() > kMostDigits) return std::nullopt;
+  long number = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    number = 10 * number + (c - '0');
+  }
+  return number;
+}
+
+// "HH:MM:SS", "D-HH", "D-HH:MM", "D-HH:MM:SS".
+std::optional<milliseconds> clock_span(std::string_view text) {
+  std::vector<long> parts;  // hours, minutes, seconds
+  long days = 0;
+  const std::size_t dash = text.find('-');
+  if (dash != text.npos) {
+    const std::optional<long> number = whole_number(text.substr(0, dash));
+    if (!number) return std::nullopt;
+    days = *number;
+    text.remove_prefix(dash + 1);
+  }
+  while (true) {
+    const std::size_t colon = text.find(':');
+    const std::optional<long> number = whole_number(text.substr(0, colon));
+    if (!number || (!parts.empty() && *number > 59)) return std::nullopt;
+    parts.push_back(*number);
+    if (colon == text.npos) break;
+    text.remove_prefix(colon + 1);
+  }
+  if (parts.size() > 3 || (dash == text.npos && parts.size() != 3)) return std::nullopt;
+  parts.resize(3);
+  return std::chrono::hours(24 * days + parts[0]) + std::chrono::minutes(parts[1]) +
+         std::chrono::seconds(parts[2]);
+}
+
 }  // namespace
 
+Result<milliseconds> parse_time_limit(std::string_view text) {
+  const bool is_clock = text.find_first_of(":-") != text.npos;
+  const std::optional<milliseconds> limit = is_clock ? clock_span(text) : time_span(text);
+  if (!limit || limit->count() == 0)
+    return bad("expected a time, such as 90 (seconds), 30m, 12h, 2d, 01:30:00 or 2-12:00:00");
+  return *limit;
+}
+
+Result<SignalBefore> parse_signal_before(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const Result<milliseconds> time = parse_interval(text.substr(0, colon));
+  if (!time) return time.error();
+  if (colon == text.npos) return SignalBefore{.time = *time, .signal = SIGTERM};
+  const std::optional<int> signal = signal_number(text.substr(colon + 1));
+  if (!signal || *signal == SIGKILL || *signal == SIGSTOP)
+    return bad("\"" + std::string(text.substr(colon + 1)) +
+               "\" is not a signal that a program can handle; write such as 60:SIGUSR1");
+  return SignalBefore{.time = *time, .signal = *signal};
+}
+
 std::optional<int> signal_number(std::string_view name) {
-  if (name.starts_with("SIG")) name.remove_prefix(3);
-  for (int signal = 1; signal < NSIG; ++signal) {
-    const char* known = sigabbrev_np(signal);
-    if (known != nullptr && name == known) return signal;
-  }
-  return std::nullopt;
+  const std::optional<SignalName> signal = find_signal(name);
+  return signal ? std::optional(signal->number) : std::nullopt;
 }
 
 Result<RestartBudget> parse_restarts(std::string_view text) {
@@ -432,8 +499,7 @@ Result<RestartPause> parse_pause(std::string_view text) {
   if (colon == text.npos) return RestartPause{.first = *first};
   const Result<milliseconds> most = parse_seconds(text.substr(colon + 1));
   if (!most) return most.error();
-  if (*most < *first)
-    return bad("the longest pause is shorter than the first; write such as 5:300");
+  if (*most < *first) return bad("the maximum pause is shorter than the first one; example: 5:300");
   return RestartPause{.first = *first, .most = *most};
 }
 
@@ -447,8 +513,7 @@ Result<ExitKinds> parse_exit_kinds(std::string_view text) {
     }
     const Result<int> code = parse_count(word);
     if (!code || *code < 1 || *code > 255)
-      return bad("\"" + word +
-                 "\" is neither an exit code from 1 to 255 nor a signal; write such as " +
+      return bad("\"" + word + "\" is neither an exit code from 1 to 255 nor a signal; example: " +
                  "1,42,SIGKILL");
     kinds.codes.push_back(*code);
   }
@@ -488,7 +553,7 @@ std::size_t power_of(std::string_view unit) {
 }
 
 Error bad() {
-  return {ErrorCode::Usage, "expected an amount of memory from 1MiB to 1024TiB, like 512MiB or 2G"};
+  return {ErrorCode::Usage, "expected a size from 1MiB to 1024TiB, such as 512MiB or 2G"};
 }
 
 }  // namespace

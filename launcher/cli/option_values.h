@@ -22,9 +22,10 @@ namespace drun {
 inline constexpr int kMostNodes = 1 << 20;
 inline constexpr int kMostWorkers = 1 << 16;  // of one node
 
-Result<std::string> parse_text(std::string_view text);       // anything
-Result<std::string> parse_separator(std::string_view text);  // a word
-Result<NodeRange> parse_nodes(std::string_view text);        // "4", "2:4"
+Result<std::string> parse_text(std::string_view text);        // anything
+Result<std::string> parse_separator(std::string_view text);   // a word
+Result<NodeRange> parse_nodes(std::string_view text);         // "4", "2:4"
+Result<LocalNodes> parse_local_nodes(std::string_view text);  // "3", "2:4", "3,netns"
 Result<WorkerCount> parse_workers(std::string_view text);
 Result<int> parse_rank(std::string_view text);
 Result<int> parse_port(std::string_view text);  // 0 to 65535
@@ -81,6 +82,9 @@ struct RestartPause {
 
 Result<RestartBudget> parse_restarts(std::string_view text);
 Result<RestartPause> parse_pause(std::string_view text);
+// "90", "90s", "30m", "1h", "2d"; Slurm's "HH:MM:SS", "D-HH", "D-HH:MM" and "D-HH:MM:SS"; over 0.
+Result<std::chrono::milliseconds> parse_time_limit(std::string_view text);
+Result<SignalBefore> parse_signal_before(std::string_view text);
 Result<ExitKinds> parse_exit_kinds(std::string_view text);  // "1,42,SIGKILL"
 Result<RankOrder> parse_rank_order(std::string_view text);
 

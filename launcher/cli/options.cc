@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "launcher/base/build_info.h"
 #include "launcher/base/version.h"
 #include "launcher/cli/completion.h"
 #include "launcher/cli/help.h"
@@ -16,283 +17,336 @@ namespace drun {
 namespace {
 
 void declare_job(OptionTable& table, Options& options) {
-  table.group("The job");
+  table.group("Job");
   table.value("--nnodes", options.nnodes, parse_nodes, "N|MIN:MAX",
-              "nodes in the job (1); MIN:MAX with c10d or etcd: they may come and go");
+              "number of nodes; MIN:MAX for an elastic job (c10d, etcd) [default: 1]");
   table.value("--nproc-per-node", options.nproc_per_node, parse_workers, "N|auto|cpu|gpu",
-              "workers on this node (1); auto: one a GPU, else one a core");
-  table.value("--node-rank", options.node_rank, parse_rank, "N", "which node this is (0)");
+              "workers per node; auto: one per GPU, or one per core if there is no GPU "
+              "[default: 1]");
+  table.value("--node-rank", options.node_rank, parse_rank, "N", "rank of this node [default: 0]");
   table.value("--master-addr", options.master_addr, parse_text, "HOST",
-              "node 0: name or address, as the others reach it (127.0.0.1)");
+              "name or address of node 0, as the other nodes reach it [default: 127.0.0.1]");
   table.value("--master-port", options.master_port, parse_port, "P",
-              "the one port of the job, on node 0 (29500; one node alone: any free one)");
-  table.flag("--standalone", options.standalone, "one node, any free port, a random run id");
+              "the job's only port, on node 0 [default: 29500; with one node, any free port]");
+  table.flag("--standalone", options.standalone,
+             "run on one node with any free port and a random run id");
   const auto set_restarts = [&options](RestartBudget restarts) {
     options.max_restarts = restarts.most;
     options.restart.window = restarts.window;
   };
   table.value<RestartBudget>("--max-restarts", set_restarts, parse_restarts, "N[/TIME]",
-                             "times that a failed job is begun again, counted once for all nodes, "
-                             "or within any such TIME, as 3/1h (0)");
+                             "restart a failed job up to N times in total, or N times within TIME, "
+                             "such as 3/1h [default: 0]");
   table.value("--rdzv-id", options.rdzv_id, parse_text, "ID",
-              "run id, the same on all nodes (none)");
-  table.value(
-      "--rdzv-backend", options.rdzv_backend, parse_text, "static|c10d|etcd",
-      "static: nodes have a --node-rank; c10d: they need none; etcd: nor does any of them have to "
-      "last, one is elected to coordinate (also etcd-v2, etcd-v3: the same) (static)");
-  table.value(
-      "--rdzv-endpoint", options.rdzv_endpoint, parse_text, "HOST[:P],...",
-      "where the nodes meet, instead of --master-addr and --master-port; c10d: of three "
-      "or five one coordinates the job, and another takes over when it is lost; etcd: where that "
-      "is, port 2379");
+              "run id, the same on all nodes [default: none]");
+  table.value("--rdzv-backend", options.rdzv_backend, parse_text, "static|c10d|etcd",
+              "static: each node has a --node-rank; c10d: drun assigns node ranks; etcd: as c10d, "
+              "and the coordinator is elected through etcd, so that any node may be lost (also "
+              "etcd-v2, etcd-v3) [default: static]");
+  table.value("--rdzv-endpoint", options.rdzv_endpoint, parse_text, "HOST[:P],...",
+              "where the nodes meet, instead of --master-addr and --master-port. c10d: give 3 or 5 "
+              "endpoints, and another one takes over if the coordinator is lost. etcd: the address "
+              "of etcd, port 2379");
   table.value("--rdzv-conf", options.rdzv_conf, parse_pairs, "K=V,...",
-              "join_timeout=S: wait for missing nodes (900; c10d: 600); last_call_timeout=S: from "
-              "MIN nodes to the first world (30); is_host=0|1: this node listens (guessed), or may "
-              "coordinate (1); etcd: protocol=https, cert, key, cacert: PEM files");
+              "join_timeout=S: wait S seconds for missing nodes [default: 900; c10d: 600]; "
+              "last_call_timeout=S: wait S seconds for nodes beyond MIN [default: 30]; "
+              "is_host=0|1: this node is the coordinator, or may become it [default: detected]; "
+              "etcd: protocol=https; cert, key, cacert: PEM files");
   table.value("--local-addr", options.local_addr, parse_text, "ADDR",
-              "etcd: where others reach this node (whence it would talk to etcd)");
+              "etcd: address at which the other nodes reach this one [default: the one used to "
+              "connect to etcd]");
   table.value("-n,--np", options.hosts.np, parse_positive, "N",
-              "workers in all, on --hosts; without them, on this machine", kMpiruns);
+              "total number of workers, on --hosts or on this machine", kMpiruns);
   table.value("--engine", options.engine, parse_engine, "auto|none",
-              "ask Slurm, mpirun, Kubernetes ... for what is not given above (auto)", kOwn);
-  table.value("--role", options.role, parse_text, "NAME", "ROLE_NAME of the workers (default)");
+              "take values that are not given from Slurm, an MPI launcher, Kubernetes, PBS or LSF "
+              "[default: auto]",
+              kOwn);
+  table.value("--role", options.role, parse_text, "NAME",
+              "ROLE_NAME of the workers [default: default]");
 }
 
 void declare_hosts(OptionTable& table, Options& options) {
   HostOptions& hosts = options.hosts;
-  table.group("Other machines, over ssh (launcher/HOSTS.md)");
+  table.group("Other hosts, over ssh (docs/guide/ssh.md)");
   table.value("-H,--hosts", hosts.hosts, parse_text, "LIST",
-              "start the job there, from here: a,b:2,node[02-04]:4,user@host; :N: its workers",
+              "start the job on these hosts from here: a,b:2,node[02-04]:4,user@host; :N is the "
+              "number of slots (workers)",
               kMpiruns);
   table.value("--hostfile", hosts.hostfile, parse_text, "FILE",
-              "the same from a file, a host a line, also as host slots=N", kMpiruns);
+              "read the hosts from FILE, one per line; \"host slots=N\" is accepted", kMpiruns);
   table.value("--include", hosts.include, parse_text, "HOSTS",
-              "only these of them, or their GPUs: host1@host2:0,2", kOwnWithoutVariable);
-  table.value("--exclude", hosts.exclude, parse_text, "HOSTS", "all but these",
+              "use only these hosts, or only these GPUs of a host: host1@host2:0,2",
+              kOwnWithoutVariable);
+  table.value("--exclude", hosts.exclude, parse_text, "HOSTS", "use all hosts or GPUs but these",
               kOwnWithoutVariable);
   table.values("-x,--export", hosts.exports, "VAR[=VALUE]",
-               "a variable for the workers; may be repeated", kOwnWithoutVariable);
+               "set a variable for the workers; can be repeated", kOwnWithoutVariable);
   table.value("--map-by", hosts.map_by, parse_map_by, "slot|node|ppr:N:node",
-              "of --np: slot: fill a host, then the next; node: one on each in turn; ppr:N:node: N "
-              "on each (slot)",
+              "how --np is spread: slot: fill one host, then the next; node: one worker per host "
+              "in turn; ppr:N:node: N on each host [default: slot]",
               kMpiruns);
-  table.flag("--oversubscribe", hosts.oversubscribe, "more workers on a host than it has slots",
-             kMpiruns);
-  table.value("--ssh", hosts.ssh, parse_text, "PROGRAM", "instead of ssh", kOwnWithoutVariable);
+  table.flag("--oversubscribe", hosts.oversubscribe,
+             "allow more workers on a host than it has slots", kMpiruns);
+  table.value("--ssh", hosts.ssh, parse_text, "PROGRAM", "run PROGRAM instead of ssh",
+              kOwnWithoutVariable);
   table.value("--ssh-args", hosts.ssh_args, parse_command, "ARGS",
-              "more arguments for it, such as '-F my_config -p 2222'", kOwnWithoutVariable);
+              "additional arguments for ssh, such as '-F my_config -p 2222'", kOwnWithoutVariable);
   table.value("--fanout", hosts.fanout, parse_positive, "N",
-              "logins at the same time (4 a core of this machine, 8 to 64)", kOwnWithoutVariable);
+              "number of logins at the same time [default: 4 per core, from 8 to 64]",
+              kOwnWithoutVariable);
   table.value("--ssh-tree", hosts.ssh_tree, parse_positive, "N",
-              "log in to N hosts, and from each of them to its share of the others (all from here; "
-              "beyond 64 hosts the square root)",
+              "log in to N hosts, and from each of them to its share of the others [default: the "
+              "square root of the number of hosts if there are more than 64; otherwise log in to "
+              "all hosts from here]",
               kOwnWithoutVariable);
   table.value("--login-timeout", hosts.login_timeout, parse_interval, "S",
-              "for a host to log in and answer (120)", kOwnWithoutVariable);
+              "give up on a host that has not answered after S seconds [default: 120]",
+              kOwnWithoutVariable);
   for (const char* other : {"--host", "--machinefile"}) {
     auto& field = std::string_view(other) == "--host" ? hosts.hosts : hosts.hostfile;
     table.value(other, field, parse_text, "", "", kMpiruns)->group("");
   }
   table.values("--mca", hosts.mca, "NAME VALUE",
-               "Open MPI's setting, as mpirun's lines have it: OMPI_MCA_NAME for the workers",
-               kMpirunsPairs);
+               "Open MPI's option: sets OMPI_MCA_NAME for the workers", kMpirunsPairs);
   table.flag("--allow-run-as-root", hosts.allow_run_as_root, "", kMpiruns)->group("");
 }
 
+void declare_local_nodes(OptionTable& table, Options& options) {
+  table.group("A cluster on this machine (docs/guide/ci.md)");
+  table.value(
+      "--local-nodes", options.hosts.local_nodes, parse_local_nodes, "N|MIN:MAX[,netns]",
+      "start N nodes on this machine and divide its cores and GPUs among them. MIN:MAX: an "
+      "elastic job; netns: each node has its own network namespace and address (requires root)",
+      kOwnWithoutVariable);
+  table.value("--inject", options.inject, parse_faults, "FAULT,...",
+              "inject faults to test recovery: kill:rank=3@20s, exit:rank=1:code=9@5s, "
+              "stop:rank=2@5s, oom:rank=0@5s, kill:node=1@10s, freeze:node=1@10s, cut:node=2@10s "
+              "(netns), random:seed=7:every=10s; @round=1+3s: 3 s into round 1. Set it on all nodes",
+              kOwnWithoutVariable);
+}
+
 void declare_security(OptionTable& table, Options& options) {
-  table.group("Keeping strangers out");
+  table.group("Security (docs/reference/security.md)");
   table.value("--secret-file", options.secret_file, parse_text, "FILE",
-              "a secret that all nodes share: what drun says between nodes is encrypted, who does "
-              "not know it is turned away; else DRUN_SECRET (none)",
+              "encrypt traffic between nodes and reject nodes that do not have the secret in FILE "
+              "[default: the variable DRUN_SECRET, or no encryption]",
               kOwn);
-  table.flag("--pass-secret", options.pass_secret, "leave DRUN_SECRET in the workers' environment",
+  table.flag("--pass-secret", options.pass_secret, "keep DRUN_SECRET in the workers' environment",
              kOwn);
 }
 
 void declare_survival(OptionTable& table, Options& options) {
-  table.group("Failures, and nodes that come and go");
+  table.group("Failures and elastic jobs (docs/guide/elastic.md)");
   table.value("--heartbeat-timeout", options.heartbeat_timeout, parse_interval, "S",
-              "silence after which a node is lost (10)", kOwn);
+              "treat a node as lost after S seconds without a heartbeat [default: 10]", kOwn);
   table.value("--hang-timeout", options.hang_timeout, parse_interval, "S",
-              "a worker without two signs of life for so long has hung: stacks of all ranks are "
-              "shown, and it counts as failed (not looked for)",
+              "treat a worker as hung after S seconds without activity: show the stacks of all "
+              "ranks and count it as failed [default: hangs are not detected]",
               kOwn);
   table.value("--restart-on", options.restart.only_on, parse_exit_kinds, "CODES,SIGNALS",
-              "restart only if the first failure was one of these, as 1,42,SIGKILL", kOwn);
+              "restart only if the first failure was one of these, such as 1,42,SIGKILL", kOwn);
   table.value("--no-restart-on", options.restart.never_on, parse_exit_kinds, "CODES,SIGNALS",
-              "never restart after one of these", kOwn);
+              "do not restart if the first failure was one of these", kOwn);
   const auto set_pause = [&options](RestartPause pause) {
+    options.has_restart_backoff = true;
     options.restart.pause = pause.first;
     if (pause.most) options.restart.most_pause = *pause.most;
   };
-  table.value<RestartPause>("--restart-backoff", set_pause, parse_pause, "S[:MOST]",
-                            "pause before a restart, doubled each time (0:300)", kOwn);
-  constexpr const char* kOrders =
-      "natural: node2 before node10; arrival; endpoint: its node first, then natural if all names "
-      "have numbers, else arrival (endpoint)";
+  table.value<RestartPause>("--restart-backoff", set_pause, parse_pause, "S[:MAX]",
+                            "wait S seconds before a restart, twice as long before each further "
+                            "one, at most MAX [default: 1, 2, 4 ... seconds after startup "
+                            "failures, none after others; 0:300 under the name torchrun]",
+                            kOwn);
+  table.value("--max-same-failures", options.max_same_failures, parse_count, "K",
+              "end the job after K startup failures in a row with the same cause; 0: never "
+              "[default: 3; 0 under the name torchrun]",
+              kOwn);
+  table.value("--startup-time", options.restart.startup_time, parse_interval, "S",
+              "a failure within S seconds after the workers started is a startup failure "
+              "[default: 60]",
+              kOwn);
   table.value("--rank-order", options.rank_order, parse_rank_order, "natural|arrival|endpoint",
-              kOrders, kOwn);
+              "order of nodes in an elastic job. natural: node2 before node10; arrival: as they "
+              "joined; endpoint: the endpoint's node first, then natural if all names have "
+              "numbers, or else arrival [default: endpoint]",
+              kOwn);
   table.value("--min-uptime", options.min_uptime, parse_seconds, "S",
-              "after which a world is stopped for a new node; longer if it was lost (5)", kOwn);
+              "let a round run for S seconds before a new node may join; longer for a node that "
+              "was lost before [default: 5]",
+              kOwn);
   table.flag("--preflight", options.preflight,
-             "look at the machines first, as drun doctor does: with problems nothing is started; "
-             "c10d: a spare takes a bad node's place",
+             "run drun doctor's checks first; start the job only if they find no problem, or "
+             "(c10d) if spare nodes can replace the bad ones",
              kOwn);
-  table.value(
-      "--exclude-after", options.exclude_after, parse_positive, "K",
-      "c10d: a node whose workers were the first to fail in K rounds in a row is left out; a "
-      "spare takes its place (never)",
-      kOwn);
+  table.value("--exclude-after", options.exclude_after, parse_positive, "K",
+              "c10d: exclude a node after its workers were the first to fail in K rounds in a row; "
+              "a spare node takes its place [default: never]",
+              kOwn);
 }
 
 void declare_program(OptionTable& table, Options& options) {
-  table.group("The program");
+  table.group("Program");
   table.flag("-m,--module", options.module, "the program is a Python module");
-  table.flag("--no-python", options.no_python, "execute the program even if it ends in .py");
+  table.flag("--no-python", options.no_python,
+             "execute the program directly, even if its name ends in .py");
   table.flag("--pass-local-rank", options.pass_local_rank,
-             "put --local-rank=N in front of the program's arguments", kOwn);
+             "insert --local-rank=N before the program's arguments", kOwn);
   table.flag("--virtual-local-rank", options.virtual_local_rank,
-             "LOCAL_RANK=0 for every worker, and one device each in CUDA_VISIBLE_DEVICES");
+             "set LOCAL_RANK=0 for every worker, and one device each in CUDA_VISIBLE_DEVICES");
   table.value("--app", options.app, parse_text, "FILE",
-              "several programs, one a line as -np 4 [option...] program [argument...]; on the "
-              "command line : stands between them (launcher/PROGRAMS.md)",
+              "read several programs from FILE, one per line: -np 4 [options] program [args...]. "
+              "On the command line, separate them by a colon (docs/guide/programs.md)",
               kMpiruns);
   table.value("--separator", options.separator, parse_separator, "WORD",
-              "instead of that :", kOwnWithoutVariable);
-  table.value(
-      "--stdin", options.stdin_source, parse_stdin, "none|rank0",
-      "which worker reads drun's standard input (none; under the name torchrun all inherit it)",
-      kOwn);
+              "separate programs by WORD instead of a colon", kOwnWithoutVariable);
+  table.value("--stdin", options.stdin_source, parse_stdin, "none|rank0",
+              "which worker reads drun's standard input [default: none; under the name torchrun, "
+              "all workers inherit it]",
+              kOwn);
   table.value("--store", options.store, parse_store, "agent|worker",
-              "who serves the TCPStore on the master port: drun, or the program's rank 0; then "
-              "drun meets on --rdzv-endpoint, port 29400 (agent)",
+              "who serves the TCPStore on the master port: drun, or the program's rank 0. With "
+              "worker, the nodes meet at --rdzv-endpoint, port 29400 [default: agent]",
               kOwn);
   table.value("--store-memory", options.store_memory_bytes, parse_memory_size, "SIZE",
-              "what the store that drun serves may keep; beyond it who asks is closed (1GiB)",
+              "limit for the contents of drun's store; a client that exceeds it is disconnected "
+              "[default: 1GiB]",
               kOwn);
 }
 
 void declare_placement(OptionTable& table, Options& options) {
-  table.group("Placement");
+  table.group("Placement (docs/reference/placement.md)");
   table.value("--bind-to", options.bind_to, parse_bind_to, "none|core|socket|numa|gpu",
-              "none; core: one core each; socket, numa: where that core is; gpu: the NUMA node of "
-              "its GPUs (none)",
+              "bind each worker to one core, to that core's socket or NUMA node, or to the NUMA "
+              "node of its GPUs [default: none]",
               {.is_torchruns = false, .has_variable = true, .may_have_one_dash = true});
   table.value("--numa-binding", options.numa_binding, parse_numa_binding,
               "node|socket|exclusive|core-complex",
-              "node, socket, exclusive (a share of the node's cores) or core-complex: those of the "
-              "GPU numbered as the local rank",
+              "bind each worker near the GPU with the number of its local rank: to the NUMA node, "
+              "the socket, its share of the node's cores, or a core complex",
               kWithoutVariable);
   table.value("--bind-memory", options.bind_memory, parse_memory_policy, "none|prefer|strict",
-              "whether bound workers' memory comes from their NUMA nodes (prefer)", kOwn);
+              "whether a bound worker allocates memory on its NUMA nodes [default: prefer]", kOwn);
   table.value("--gpus-per-worker", options.gpus_per_worker, parse_positive, "N",
-              "each worker sees N GPUs of its own in CUDA_VISIBLE_DEVICES", kOwn);
+              "give each worker N GPUs in CUDA_VISIBLE_DEVICES", kOwn);
   table.value("--omp-threads", options.omp_threads, parse_omp_threads, "N|auto",
-              "OMP_NUM_THREADS; auto: a worker's share of its cores (as inherited, else 1 when "
-              "there are several workers)",
+              "OMP_NUM_THREADS; auto: the worker's share of the cores [default: inherited; if not "
+              "set, 1 when there are several workers]",
               kOwn);
   table.value("--wrap", options.wrap, parse_command, "COMMAND",
-              "start the program through this, such as 'gdb -batch -ex run -ex bt --args'; "
-              "${rank} and ${local_rank} in it are filled in",
+              "run the program under COMMAND, such as 'gdb -batch -ex run -ex bt --args'; "
+              "${rank} and ${local_rank} are replaced",
               kOwn);
   table.value("--wrap-ranks", options.wrap_ranks, parse_global_ranks, "0,3",
-              "only around these ranks (all)", kOwn);
+              "wrap only these ranks [default: all]", kOwn);
 }
 
 void declare_output(OptionTable& table, Options& options) {
-  table.group("Output (SPEC: 0 none, 1 stdout, 2 stderr, 3 both; or by local rank, 0:3,12:1)");
+  table.group("Output (docs/reference/output.md). SPEC: 0 none, 1 stdout, 2 stderr, 3 both");
   table.value("--output", options.output, parse_output, "lines|labelled|json|raw",
-              "lines: whole lines; labelled: with the worker's label in front; json: an object a "
-              "line, all on stdout; raw: workers write to drun's own descriptors (lines; "
-              "labelled with --hosts or --gather-logs)",
+              "lines: whole lines; labelled: with the worker's label first; json: one object per "
+              "line, all on stdout; raw: workers write to drun's own descriptors [default: lines; "
+              "labelled with --hosts or --gather-logs]",
               kOwn);
-  table.flag("--timestamps", options.timestamps, "a time (UTC) in front of each line", kOwn);
+  table.flag("--timestamps", options.timestamps, "start each line with the time (UTC)", kOwn);
   table.flag("--gather-logs", options.gather_logs,
-             "all nodes' lines go to node 0's console and, with --log-dir, its files, one "
-             "directory a rank; give it to all nodes (agent/OUTPUT.md). With --hosts and --log-dir "
-             "that is so by itself, and the files are here",
+             "send the lines of all nodes to node 0's console and log files; set it on all nodes. "
+             "Implied by --hosts with --log-dir",
              kOwn);
   table.flag("--no-gather-logs", options.hosts.leaves_logs_there,
-             "with --hosts: each host keeps the files of its workers", kOwn);
-  table.value("-r,--redirects", options.redirects, parse_streams, "SPEC", "to files only");
+             "with --hosts: keep log files on the host of each worker", kOwn);
+  table.value("-r,--redirects", options.redirects, parse_streams, "SPEC",
+              "write these streams to files instead of the console; per local rank: 0:3,12:1");
   table.value("-t,--tee", options.tee, parse_streams, "SPEC",
-              "to files, and labelled to the console");
+              "write these streams to files and, labelled, to the console");
   table.value("--log-dir", options.log_dir, parse_text, "DIR",
-              "where those files go (a temporary folder; /dev/null: none)");
+              "directory for log files; /dev/null: no files [default: a temporary directory]");
   table.value("--log-line-prefix-template", options.label, parse_text, "TEXT",
-              "the label of a line, with ${role_name}, ${rank}, ${local_rank}, ${node_rank} and "
-              "${hostname} filled in; else TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE "
-              "([${role_name}${local_rank}]:)");
+              "label of a line; ${role_name}, ${rank}, ${local_rank}, ${node_rank} and ${hostname} "
+              "are replaced [default: TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE, or "
+              "[${role_name}${local_rank}]:]");
   table.value("--local-ranks-filter", options.local_ranks_filter, parse_ranks, "0,2",
-              "only these workers on the console");
+              "show only these local ranks on the console");
   table.value("--duplicate-stdout-filters", options.duplicate_stdout_filters, parse_words, "A,B",
-              "teed lines with one of these words go to filtered_stdout.log too");
+              "also write stdout lines that contain one of these words to filtered_stdout.log");
   table.value("--duplicate-stderr-filters", options.duplicate_stderr_filters, parse_words, "A,B",
-              "the same for stderr");
+              "the same for stderr and filtered_stderr.log");
 }
 
 void declare_end(OptionTable& table, Options& options) {
-  table.group("The end");
+  table.group("Shutdown, report and monitoring");
   table.value("--signals-to-handle", options.signals_to_handle, parse_words, "SIGNALS",
-              "signals that end the job (SIGTERM,SIGINT,SIGHUP,SIGQUIT)");
+              "signals that stop the job [default: SIGTERM,SIGINT,SIGHUP,SIGQUIT]");
   table.value("--shutdown-timeout", options.shutdown_timeout, parse_seconds, "S",
-              "from SIGTERM to SIGKILL, for all processes of all workers together (30)");
+              "seconds from SIGTERM to SIGKILL when workers are stopped [default: 30]");
   table.value("--leftovers", options.leftovers, parse_leftovers, "wait|kill|keep",
-              "processes still running when every worker has returned 0: wait up to "
-              "--shutdown-timeout for them, then end them; kill them; or keep them running "
-              "(wait; keep under the name torchrun)",
+              "processes that still run when every worker has returned 0. wait: terminate them "
+              "after --shutdown-timeout; kill: terminate them at once; keep: leave them running "
+              "[default: wait; keep under the name torchrun]",
               kOwn);
-  table.value("--report", options.report, parse_text, "FILE", "write the outcome there as JSON",
+  table.value("--time-limit", options.time_limit, parse_time_limit, "TIME",
+              "end the job after TIME, such as 90 (seconds), 30m, 12h or 2-12:00:00. Workers get "
+              "a signal in advance, and the job is preempted, not failed [default: no limit]",
               kOwn);
+  table.value("--signal-before", options.signal_before, parse_signal_before, "S[:SIGNAL]",
+              "signal the workers S seconds before the time limit of drun or of the Slurm job so "
+              "that they can save their state [default: 60:SIGTERM with --time-limit]",
+              kOwn);
+  table.flag("--requeue", options.requeue,
+             "requeue the Slurm job after it was preempted (scontrol requeue)", kOwn);
+  table.value("--report", options.report, parse_text, "FILE", 
+              "write the outcome to FILE as JSON, or as JUnit XML if it ends in .xml", kOwn);
   table.value("--events", options.events, parse_text, "FILE",
-              "append a JSON object a line for all that happens on this node", kOwn);
+              "append each event on this node to FILE, one JSON object per line", kOwn);
   table.value("--metrics-port", options.metrics, parse_metrics_port, "[ADDR:]PORT",
-              "answer HTTP there: /metrics for Prometheus, /status, /livez, /readyz (on 127.0.0.1)",
+              "serve HTTP: /metrics (Prometheus), /status, /livez, /readyz [default address: "
+              "127.0.0.1]",
               kOwn);
   table.value("--exit-code", options.exit_code, parse_exit_code_style, "drun|torchrun",
-              "torchrun: 1 for every failure (drun)", kOwn);
+              "torchrun: exit with 1 after every failure [default: drun]", kOwn);
 }
 
 void declare_accepted(OptionTable& table, Options& options) {
   const auto drop = [](auto&&) {};
-  table.group("Taken as torchrun takes them, without effect here");
+  table.group("Accepted for compatibility with torchrun, without effect");
   table.flag("--run-path", options.run_path, "the program is a Python script");
   table.value<std::chrono::milliseconds>("--monitor-interval", drop, parse_interval, "S",
                                          "drun does not poll");
-  table.value<std::string>("--start-method", drop, parse_text, "NAME", "workers are programs");
+  table.value<std::string>("--start-method", drop, parse_text, "NAME",
+                           "workers are always programs");
   table.value<std::string>("--event-log-handler", drop, parse_text, "NAME", "see --events");
-  table.value<std::string>("--logs-specs", drop, parse_logs_specs, "default", "no plug-ins",
-                           kWithoutVariable);
+  table.value<std::string>("--logs-specs", drop, parse_logs_specs, "default",
+                           "plug-ins are not supported", kWithoutVariable);
 }
 
 void declare_doctor(OptionTable& table, DoctorWishes& wishes) {
-  table.group("Of drun doctor alone");
-  table.flag("--json", wishes.is_json, "all that was found, as one JSON object",
+  table.group("drun doctor");
+  table.flag("--json", wishes.is_json, "print all findings as one JSON object",
              kOwnWithoutVariable);
 }
 
-// Help and version are looked for by name: nothing is stored.
+// Help and version are found by name; nothing is stored.
 void declare_drun(OptionTable& table, Options& options) {
   table.group("drun itself");
   table
       .value("--dry-run", options.dry_run, parse_dry_run, "json",
-             "print the plan and stop: nodes, ranks, environment, command", kOwnWithOrWithoutValue)
+             "print the plan and exit: nodes, ranks, environment, command", kOwnWithOrWithoutValue)
       ->configurable(false);
-  table.flag("--explain", options.explain, "say which engine was asked and where values came from",
+  table.flag("--explain", options.explain, "print the detected engine and the source of each value",
              kOwnWithoutVariable);
-  // The table reads the file itself: what stands there is then given like a variable.
+  // The table reads the file itself; its values then count as given, like variables.
   table
       .value<std::string>(
-          "--config", [](const std::string&) {}, parse_text, "FILE", "options from a TOML file",
-          kOwnWithoutVariable)
+          "--config", [](const std::string&) {}, parse_text, "FILE",
+          "read options from a TOML file", kOwnWithoutVariable)
       ->configurable(false);
   table.value("--log-level", options.log_level, parse_log_level, "debug|info|warning|error",
-              "of drun's own lines: debug, info, warning, error; else LOGLEVEL (info)", kOwn);
+              "level of drun's own log lines [default: LOGLEVEL, or info]", kOwn);
 }
 
 // What is printed instead of starting a job.
 struct Printed {
   bool help = false;
+  bool help_all = false;
   bool version = false;
   std::optional<Shell> completion{};
 };
@@ -312,12 +366,16 @@ void declare_printed(OptionTable& table, Printed& printed) {
       ->configurable(false);
   table.flag("--version", printed.version, "print the version", kOwnWithoutVariable)
       ->configurable(false);
-  table.flag("-h,--help", printed.help, "print this", kWithoutVariable)->configurable(false);
+  table.flag("-h,--help", printed.help, "print the common options", kWithoutVariable)
+      ->configurable(false);
+  table.flag("--help-all", printed.help_all, "print all options", kOwnWithoutVariable)
+      ->configurable(false);
 }
 
 void declare_launcher(OptionTable& table, Options& options, Printed& printed) {
   declare_job(table, options);
   declare_hosts(table, options);
+  declare_local_nodes(table, options);
   declare_survival(table, options);
   declare_security(table, options);
   declare_program(table, options);
@@ -333,7 +391,8 @@ void declare_launcher(OptionTable& table, Options& options, Printed& printed) {
 Result<void> export_mca(HostOptions& hosts) {
   for (const std::string& setting : hosts.mca) {
     if (setting.find('=') == setting.npos || setting.starts_with('='))
-      return usage_error("--mca " + setting, "expected a name and a value, as --mca btl tcp,self");
+      return usage_error("--mca " + setting,
+                         "expected a name and a value, such as --mca btl tcp,self");
     hosts.exports.push_back("OMPI_MCA_" + setting);
   }
   return {};
@@ -346,8 +405,8 @@ Result<void> take_several(Options& options, const Arguments& arguments,
   const std::optional<std::string> text = whole_text_of(*options.app);
   if (text) return take_app_file(options, arguments, *text, known);
   return Error{ErrorCode::Usage, "--app=" + *options.app +
-                                     ": no such file, not readable, or over 4 MiB; write the path "
-                                     "of a text file with a program a line"};
+                                     ": cannot read the file, or it is over 4 MiB; give the path "
+                                     "of a text file with one program per line"};
 }
 
 }  // namespace
@@ -378,20 +437,21 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
   declare_launcher(table, options, printed);
   Result<Arguments> arguments = table.parse(words);
   if (!arguments) return arguments.error();
-  if (printed.help && is_doctor) return Command(ShowText{doctor_help(table.help()), 0});
-  if (printed.help) {
+  if (printed.help_all || (printed.help && is_doctor)) {
     return Command(ShowText{
-        help_text(launcher_help_head(options.invoked_as), table.help(), launcher_help_foot()), 0});
+        is_doctor ? doctor_help(table.help()) : full_help(options.invoked_as, table.help()), 0});
   }
+  if (printed.help) return Command(ShowText{short_help(options.invoked_as), 0});
   if (printed.completion) {
     return Command(ShowText{
         completion_script(*printed.completion, options.invoked_as, command_syntaxes()), 0});
   }
-  if (printed.version) return Command(ShowText{std::string("drun ") + kVersion + "\n", 0});
+  if (printed.version)
+    return Command(ShowText{std::string("drun ") + kVersion + " (" + kBuildInfo + ")\n", 0});
   const bool has_program = arguments->program && !arguments->program->empty();
   if (!has_program && !is_doctor && !options.app) {
     return Error{ErrorCode::Usage, "no program to start; write it after the options: " +
-                                       options.invoked_as + " [option...] program [argument...]"};
+                                       options.invoked_as + " [options] program [args...]"};
   }
   options.sources = table.sources();
   if (options.hosts.names_hosts()) {
@@ -439,6 +499,7 @@ Options doctor_options(Options options) {
   options.local_ranks_filter.reset();
   options.report.reset();
   options.events.reset();
+  options.inject = {};
   options.metrics.reset();
   options.exit_code = ExitCodeStyle::Drun;
   return options;
@@ -454,9 +515,9 @@ namespace drun {
 namespace {
 
 Error too_much(const std::string& helper, const std::string& word) {
-  return {ErrorCode::Usage, helper + ": \"" + word +
-                                "\" is too much; to run a program of the name " + helper +
-                                ", write drun -- " + helper};
+  return {ErrorCode::Usage, helper + ": unexpected argument \"" + word +
+                                "\"; to run a program named " + helper + ", write drun -- " +
+                                helper};
 }
 
 bool asks_for_secret(const std::string& word) {
@@ -467,20 +528,22 @@ void declare_store(OptionTable& table, StoreCommand& store, bool& help) {
   table.group("Options");
   table.value<int>(
       "--port", [&store](int port) { store.port = static_cast<std::uint16_t>(port); }, parse_port,
-      "P", "where to listen (29500; 0: any free one, which is printed)", kOwnWithoutVariable);
-  table.flag("--loopback", store.is_loopback_only, "listen on 127.0.0.1 and ::1 alone",
+      "P", "port to listen on; 0: any free port, which is printed [default: 29500]",
+      kOwnWithoutVariable);
+  table.flag("--loopback", store.is_loopback_only, "listen on 127.0.0.1 and ::1 only",
              kOwnWithoutVariable);
   table.value("--store-memory", store.memory_bytes, parse_memory_size, "SIZE",
-              "what its clients may fill; beyond it who asks is closed (1GiB)", kOwn);
-  table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
+              "limit for the contents; a client that exceeds it is disconnected [default: 1GiB]",
+              kOwn);
+  table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
 }
 
 Result<Command> parse_store_command(std::span<const std::string> words, const Lookup& variables) {
   if (std::any_of(words.begin(), words.end(), asks_for_secret))
     return Error{
         ErrorCode::Usage,
-        "store: --secret-file: a TCPStore's clients know no secrets, so anyone who reaches "
-        "the port can use it; listen on --loopback, or keep strangers off by a firewall"};
+        "store: --secret-file: clients of a TCPStore cannot authenticate, so that any host that "
+        "reaches the port can use the store; set --loopback or use a firewall"};
   StoreCommand store;
   bool help = false;
   OptionTable table(variables);
@@ -492,7 +555,7 @@ Result<Command> parse_store_command(std::span<const std::string> words, const Lo
   return Command(store);
 }
 
-// Options may stand behind the job, too.
+// Options may follow the job.
 std::vector<std::string> options_first(std::span<const std::string> words) {
   std::vector<std::string> ordered(words.begin(), words.end());
   std::stable_partition(ordered.begin(), ordered.end(),
@@ -502,12 +565,13 @@ std::vector<std::string> options_first(std::span<const std::string> words) {
 
 void declare_status(OptionTable& table, StatusCommand& status, bool& help) {
   table.group("Options");
-  table.flag("--json", status.is_json, "one JSON object a job and line", kOwnWithoutVariable);
-  table.flag("--node", status.is_node, "this node alone, with its workers' pids",
+  table.flag("--json", status.is_json, "print one JSON object per job, one per line",
              kOwnWithoutVariable);
-  table.flag("--watch", status.is_live, "again every second, until no job is left",
+  table.flag("--node", status.is_node, "show only this node, with the pids of its workers",
              kOwnWithoutVariable);
-  table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
+  table.flag("--watch", status.is_live, "refresh every second until no job is left",
+             kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
 }
 
 Result<Command> parse_status_command(std::span<const std::string> words, const Lookup& variables) {
@@ -527,8 +591,9 @@ Result<Command> parse_status_command(std::span<const std::string> words, const L
 
 void declare_stacks(OptionTable& table, StacksCommand& stacks, bool& help) {
   table.group("Options");
-  table.flag("--json", stacks.is_json, "one JSON object a job and line", kOwnWithoutVariable);
-  table.flag("-h,--help", help, "print this", kOwnWithoutVariable);
+  table.flag("--json", stacks.is_json, "print one JSON object per job, one per line",
+             kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
 }
 
 Result<Command> parse_stacks_command(std::span<const std::string> words, const Lookup& variables) {
@@ -546,6 +611,28 @@ Result<Command> parse_stacks_command(std::span<const std::string> words, const L
   return Command(stacks);
 }
 
+// drun help [TOPIC]: a command's own help, or the options of a group.
+Result<Command> parse_help_command(std::span<const std::string> words, const Lookup& variables) {
+  if (words.empty()) return Command(ShowText{help_topics(), 0});
+  const std::string& topic = words.front();
+  const std::vector<std::string> asks = {topic, "--help"};
+  if (topic == "doctor") {
+    const std::vector<std::string> argv = {"drun", "doctor", "--help"};
+    return parse_command_line(argv, variables);
+  }
+  if (topic != "help") {
+    if (auto command = parse_helper_command(asks, variables)) return *std::move(command);
+  }
+  Options options;
+  Printed printed;
+  OptionTable table(variables);
+  declare_launcher(table, options, printed);
+  if (std::optional<std::string> text = topic_help(topic, table.help()))
+    return Command(ShowText{*std::move(text), 0});
+  return Error{ErrorCode::Usage,
+               "help: unknown topic \"" + topic + "\"; the topics are listed by drun help"};
+}
+
 }  // namespace
 
 std::optional<Result<Command>> parse_helper_command(std::span<const std::string> words,
@@ -554,6 +641,7 @@ std::optional<Result<Command>> parse_helper_command(std::span<const std::string>
   if (words.front() == "store") return parse_store_command(words.subspan(1), variables);
   if (words.front() == "status") return parse_status_command(words.subspan(1), variables);
   if (words.front() == "stacks") return parse_stacks_command(words.subspan(1), variables);
+  if (words.front() == "help") return parse_help_command(words.subspan(1), variables);
   return std::nullopt;
 }
 

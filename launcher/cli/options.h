@@ -30,6 +30,13 @@
 
 namespace drun {
 
+// --signal-before: "60", "60:SIGUSR1".
+struct SignalBefore {
+  std::chrono::milliseconds time{0};
+  int signal = 0;
+  bool operator==(const SignalBefore&) const = default;
+};
+
 // --map-by: how many of -np's workers each host gets.
 struct MapBy {
   enum class Order { Slot, Node };  // fill a host before the next; or one each in turn
@@ -38,9 +45,18 @@ struct MapBy {
   bool operator==(const MapBy&) const = default;
 };
 
+// --local-nodes: agents on this machine, each a node of the job. MIN below MAX: an elastic job.
+struct LocalNodes {
+  int min = 1;
+  int max = 1;                // that are started
+  bool has_networks = false;  // a network namespace and an address for each
+  bool operator==(const LocalNodes&) const = default;
+};
+
 struct HostOptions {
   std::optional<std::string> hosts{};     // --hosts
   std::optional<std::string> hostfile{};  // --hostfile
+  std::optional<LocalNodes> local_nodes{};
   std::optional<std::string> include{};
   std::optional<std::string> exclude{};
   std::optional<int> np{};             // workers on all hosts together
@@ -55,11 +71,11 @@ struct HostOptions {
   std::optional<int> ssh_tree{};   // --ssh-tree: branches
   bool leaves_logs_there = false;  // --no-gather-logs
   std::chrono::milliseconds login_timeout{std::chrono::seconds(120)};
-  // Every option that was given, by its canonical name, for the agents on the hosts; only with
-  // --hosts or --hostfile.
+  // Every option that was given, by its canonical name, for the agents on the hosts; only where
+  // names_hosts().
   std::vector<std::pair<std::string, std::optional<std::string>>> given{};
 
-  bool names_hosts() const { return hosts || hostfile; }
+  bool names_hosts() const { return hosts || hostfile || local_nodes; }
   bool operator==(const HostOptions&) const = default;
 };
 
@@ -148,6 +164,8 @@ struct Options {
   std::optional<std::chrono::milliseconds> heartbeat_timeout{};
   std::optional<std::chrono::milliseconds> hang_timeout{};
   RestartPolicy restart{};
+  bool has_restart_backoff = false;
+  std::optional<int> max_same_failures{};
   EngineChoice engine = EngineChoice::Auto;
   // Other machines.
   HostOptions hosts{};
@@ -189,8 +207,12 @@ struct Options {
   std::optional<std::vector<std::string>> signals_to_handle{};
   std::optional<std::chrono::milliseconds> shutdown_timeout{};
   std::optional<LeftoverPolicy> leftovers{};
+  std::optional<std::chrono::milliseconds> time_limit{};
+  std::optional<SignalBefore> signal_before{};
+  bool requeue = false;
   std::optional<std::string> report{};
   std::optional<std::string> events{};
+  FaultPlan inject{};
   std::optional<Endpoint> metrics{};  // --metrics-port; a numeric address
   std::optional<ExitCodeStyle> exit_code{};
   // drun itself.

@@ -69,8 +69,8 @@ Result<ProgramOptions> parse_program(std::span<const std::string> words,
   for (const GivenOption& given : arguments->options) {
     if (std::find(kProgramsOwn.begin(), kProgramsOwn.end(), given.name) == kProgramsOwn.end())
       return usage(given.name +
-                   ": it is the whole job's; write it before the first program (a program has -np, "
-                   "-x, --role, --gpus-per-worker, -m and --no-python of its own)");
+                   ": this option applies to the whole job; write it before the first program (per "
+                   "program: -np, -x, --role, --gpus-per-worker, -m and --no-python)");
     if (Result<void> taken = take_option(program, given); !taken) return taken.error();
   }
   program.program = std::move(arguments->program).value_or("");
@@ -81,15 +81,15 @@ Result<ProgramOptions> parse_program(std::span<const std::string> words,
 Result<void> check_program(std::size_t index, const ProgramOptions& program,
                            const std::string& hint) {
   const std::string name = name_of(index, program);
-  if (program.program.empty()) return usage(name + ": there is none; write -np N program" + hint);
+  if (program.program.empty()) return usage(name + ": it is missing; write -np N program" + hint);
   if (program.np && program.nproc_per_node)
-    return usage(name + ": -np and --nproc-per-node say two things; drop one");
+    return usage(name + ": -np and --nproc-per-node conflict; remove one");
   if (!program.np && !program.nproc_per_node)
-    return usage(name + ": how many workers it has is not said; write -np N before it" + hint);
+    return usage(name + ": its number of workers is missing; write -np N before it" + hint);
   if (program.module && program.no_python)
-    return usage(name + ": --module: a module needs Python; drop it or --no-python");
+    return usage(name + ": --module requires Python and cannot be combined with --no-python");
   if (program.role.size() > kMostRoleBytes)
-    return usage(name + ": --role: write one of at most 200 characters");
+    return usage(name + ": --role: at most 200 characters are allowed");
   return {};
 }
 
@@ -101,9 +101,10 @@ Result<void> add_up(Options& options) {
   for (std::size_t i = 0; i < options.programs.size(); ++i) {
     const ProgramOptions& program = options.programs[i];
     if (program.np.has_value() != is_np)
-      return usage(name_of(i, program) + ": it has " + (is_np ? "--nproc-per-node" : "-np") +
-                   ", and program 1 " + (is_np ? "-np" : "--nproc-per-node") +
-                   "; write the same for all: -np for the job, --nproc-per-node for each node");
+      return usage(
+          name_of(i, program) + ": it has " + (is_np ? "--nproc-per-node" : "-np") +
+          ", and program 1 " + (is_np ? "-np" : "--nproc-per-node") +
+          "; use the same option for all programs: -np (per job) or --nproc-per-node (per node)");
     const int* const count = is_np ? &*program.np : std::get_if<int>(&*program.nproc_per_node);
     is_counted_here = is_counted_here || count == nullptr;
     sum += count == nullptr ? 0 : *count;
@@ -199,7 +200,7 @@ Result<void> take_programs(Options& options, const Arguments& arguments,
   const std::string hint = options.separator
                                ? ""
                                : "; if \":\" is an argument of " + arguments.program.value_or("") +
-                                     ", divide by another word, --separator=WORD";
+                                     ", choose another separator: --separator=WORD";
   const std::vector<Words> parts = divided(all_words(arguments), separator);
   options.programs = {first_program(options, arguments, parts.front())};
   for (std::size_t i = 1; i < parts.size(); ++i) {
@@ -214,12 +215,12 @@ Result<void> take_app_file(Options& options, const Arguments& arguments, std::st
                            std::span<const KnownOption> known) {
   const std::string file = "--app=" + options.app.value_or("");
   if (arguments.program)
-    return usage(file + ": it names the programs, and " + *arguments.program +
-                 " is another; leave one of the two out");
+    return usage(file + ": the file lists the programs, but " + *arguments.program +
+                 " is another one; remove one of them");
   for (const char* name : {"--np", "--nproc-per-node", "--module", "--no-python", "--separator"}) {
     if (is_given(arguments, name))
-      return usage(std::string(name) + ": each line of " + *options.app +
-                   " has its own; leave it out here");
+      return usage(std::string(name) + ": every line of " + *options.app +
+                   " has its own value; remove the option here");
   }
   const Result<std::vector<Words>> lines = parse_app_file(text);
   if (!lines) return with_context(lines.error(), file);
@@ -235,7 +236,7 @@ Result<void> take_app_file(Options& options, const Arguments& arguments, std::st
   }
   options.hosts.exports.clear();
   if (options.programs.empty())
-    return usage(file + ": there is no program in it; write such as -np 4 ./worker");
+    return usage(file + ": the file has no program; example line: -np 4 ./worker");
   if (Result<void> settled = settle(options, ""); !settled)
     return with_context(settled.error(), file);
   return {};
@@ -252,9 +253,10 @@ Result<std::vector<std::vector<std::string>>> parse_app_file(std::string_view te
     Result<Words> words = parse_command(line);
     if (!words) return with_context(words.error(), "line " + std::to_string(number));
     if (line.find('\0') != line.npos)
-      return usage("line " + std::to_string(number) + ": it holds a zero byte; this is no text");
+      return usage("line " + std::to_string(number) +
+                   ": the line contains a zero byte, so this is not a text file");
     if (lines.size() == kMostPrograms)
-      return usage("there are more than " + std::to_string(kMostPrograms) + " programs in it");
+      return usage("the file has more than " + std::to_string(kMostPrograms) + " programs");
     lines.push_back(*std::move(words));
   }
   return lines;

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
-#include <string_view>
 
 #include "rendezvous/base/unique_fd.h"
 
@@ -48,11 +47,9 @@ std::string read_all(int fd, std::chrono::milliseconds limit) {
 
 }  // namespace
 
-std::vector<std::string> agent_sockets(const std::string& word) {
-  const std::string mine =
-      "@" + word + "/" + (geteuid() == 0 ? "" : std::to_string(geteuid()) + "/");
+std::vector<std::string> sockets_in(std::istream& list, const std::string& word, unsigned user) {
+  const std::string mine = "@" + word + "/" + (user == 0 ? "" : std::to_string(user) + "/");
   std::vector<std::string> names;
-  std::ifstream list("/proc/net/unix");
   for (std::string line; std::getline(list, line);) {
     const std::size_t at = line.find(" @" + word + "/");
     if (at == line.npos || !line.substr(at + 1).starts_with(mine)) continue;
@@ -61,6 +58,17 @@ std::vector<std::string> agent_sockets(const std::string& word) {
   std::sort(names.begin(), names.end());  // each is listed once a connection, too
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
+}
+
+bool is_socket_of(std::string_view name, int agent_pid) {
+  const std::size_t user = name.find('/');
+  const std::size_t pid = user == name.npos ? user : name.find('/', user + 1);
+  return pid != name.npos && name.substr(pid + 1).starts_with(std::to_string(agent_pid) + "/");
+}
+
+std::vector<std::string> agent_sockets(const std::string& word) {
+  std::ifstream list("/proc/net/unix");
+  return sockets_in(list, word, geteuid());
 }
 
 std::string ask_agent(const std::string& name, std::chrono::milliseconds limit) {
@@ -77,10 +85,7 @@ std::string ask_agent(const std::string& name, std::chrono::milliseconds limit) 
 
 std::string ask_agent(const std::string& word, int agent_pid, std::chrono::milliseconds limit) {
   for (const std::string& name : agent_sockets(word)) {
-    const std::size_t uid = name.find('/') + 1;
-    const std::size_t pid = name.find('/', uid) + 1;
-    if (name.substr(pid).starts_with(std::to_string(agent_pid) + "/"))
-      return ask_agent(name, limit);
+    if (is_socket_of(name, agent_pid)) return ask_agent(name, limit);
   }
   return "";
 }

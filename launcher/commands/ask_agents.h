@@ -6,10 +6,19 @@
 #pragma once
 
 #include <chrono>
+#include <istream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace drun {
+
+// Core: the names that `list`, a text as /proc/net/unix, has for `user`; for 0 those of all users.
+// Sorted, without the '@'.
+std::vector<std::string> sockets_in(std::istream& list, const std::string& word, unsigned user);
+
+// Core: whether `name`, "drun/UID/PID/RANDOM", is a socket of the agent with this pid.
+bool is_socket_of(std::string_view name, int agent_pid);
 
 // Names of sockets whose first word is this, "drun" or "drun-stacks", without the '@', sorted; of
 // this user, root sees everybody's.

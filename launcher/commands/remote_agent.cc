@@ -21,6 +21,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/commands/run_job.h"
 #include "launcher/facts/host.h"
+#include "launcher/facts/host_cpus.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/exports.h"
 #include "launcher/plan/plan.h"
@@ -29,7 +30,7 @@
 #include "launcher/remote/relay.h"
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
-#include "launcher/report/report_json.h"
+#include "launcher/report/report_junit.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace drun::hosts {
@@ -159,6 +160,11 @@ std::optional<Problem> enter(const Start& start) {
         is_name && (!names_devices(name) || ::setenv(name.c_str(), value.c_str(), 1) == 0);
     if (!is_set) return Problem{"cannot set the variable \"" + name + "\"", kUsage};
   }
+  // Before this process looks at what it has.
+  if (!start.cpus.empty()) {
+    if (Result<void> bound = set_affinity(start.cpus); !bound)
+      return Problem{bound.error().message, kSystemError};
+  }
   if (::chdir(start.directory.c_str()) == 0) return std::nullopt;
   return Problem{"no folder " + start.directory + " here: " + system_message(errno) +
                      "; start the job in one that all hosts have",
@@ -213,11 +219,13 @@ int run(const Plan& plan, const Start& start, const Channel& channel,
     const agent::AgentEnd ended = agent::run_agent(plan.agent, log);
     ReportStyle style = style_of(start, invoked_as);
     if (!start.sends_lines) style.log_directory = ended.log_directory;
+    style.has_shown_stderr = has_shown_stderr(plan.agent, ended);
     const bool is_told = plan.is_doctor && is_verdict(ended.outcome);
     End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),
             .text = is_told ? std::string() : report_text(ended.outcome, style),
             .report = {}};
-    end.report = report_json(ended.outcome, end.exit_code, plan.agent.worker.placements);
+    end.report = report_for_file(start.report_file, ended.outcome, end.exit_code,
+                                 plan.agent.worker.placements, style);
     channel.end(end, ended.unfinished_frame);
     return end.exit_code;
   });
@@ -261,6 +269,7 @@ int run_from_stdin() {
   if (plan->cannot_start)
     return channel.decline(plan->cannot_start->message, exit_code(plan->cannot_start->status));
   if (!start->host.empty()) plan->agent.host = start->host;
+  plan->agent.faults.cut_interface = start->interface;
   label_lines(*plan, *start, host);
   plan->agent.output.channel_fd = channel.fd();
   send_lines(plan->agent.output, *start);

@@ -11,7 +11,7 @@
 #include "launcher/remote/remote_launcher.h"
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
-#include "launcher/report/report_json.h"
+#include "launcher/report/report_junit.h"
 
 namespace drun::hosts {
 namespace {
@@ -35,13 +35,15 @@ HostFacts with_users_directory(HostFacts host) {
 
 void write_report(const LaunchEnd& end, const HostPlan& plan, const std::string& invoked_as) {
   if (plan.report_file.empty()) return;
-  std::string json = end.report;
-  if (json.empty()) {
+  std::string text = end.report;
+  if (text.empty()) {
     const Error error{ErrorCode::Unreachable,
                       end.text.substr(0, end.text.find_last_not_of('\n') + 1)};
-    json = report_json(Outcome{.ending = NotRun{error}, .run_id = plan.run_id}, end.exit_code, {});
+    const Outcome outcome{.ending = NotRun{error}, .run_id = plan.run_id};
+    text =
+        report_for_file(plan.report_file, outcome, end.exit_code, {}, {.invoked_as = invoked_as});
   }
-  const Result<void> written = write_file(plan.report_file, json);
+  const Result<void> written = write_file(plan.report_file, text);
   if (!written) std::fputs(error_text(invoked_as, written.error()).c_str(), stderr);
 }
 

@@ -1,12 +1,16 @@
 #include "launcher/commands/run_job.h"
 
+#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "agent/process/command.h"
 #include "agent/process/guardian.h"
+#include "agent/stacks/helper_program.h"
 #include "agent/supervise/agent.h"
 #include "launcher/base/log.h"
 #include "launcher/plan/doctor.h"
@@ -15,6 +19,8 @@
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
 #include "launcher/report/report_json.h"
+#include "launcher/report/report_junit.h"
+#include "rendezvous/net/asio.h"
 
 namespace drun {
 namespace {
@@ -31,9 +37,10 @@ struct Telling {
 // Whether there is a report file now.
 bool write_report(const Outcome& outcome, const Telling& telling) {
   if (telling.report_file.empty()) return false;
-  const std::string json =
-      report_json(outcome, exit_code(outcome, telling.exit_codes), telling.placements);
-  const Result<void> written = write_file(telling.report_file, json);
+  const std::string text =
+      report_for_file(telling.report_file, outcome, exit_code(outcome, telling.exit_codes),
+                      telling.placements, telling.style);
+  const Result<void> written = write_file(telling.report_file, text);
   if (!written) std::fputs(error_text(telling.style.invoked_as, written.error()).c_str(), stderr);
   return written.has_value();
 }
@@ -73,6 +80,21 @@ Outcome not_started(const Plan& plan) {
                  .node_count = agent.join.node_count};
 }
 
+// scontrol prints nothing if it succeeds.
+void requeue(const std::string& job, const HostFacts& host, const Log& log) {
+  constexpr std::chrono::seconds kLimit{30};
+  asio::io_context io{1};
+  const agent::Helper scontrol(io, {"scontrol", "requeue", job}, agent::to_lines(host.environment),
+                               kLimit, [&](const agent::Helper::End& end) {
+                                 std::string reason =
+                                     end.trouble.empty() ? end.output : end.trouble;
+                                 if (end.is_late) reason = "scontrol did not answer within 30 s";
+                                 if (!reason.empty())
+                                   log.error("cannot requeue Slurm job " + job + ": " + reason);
+                               });
+  io.run();
+}
+
 Telling telling_of(const Options& options, const HostFacts& host) {
   return {.style = {.invoked_as = options.invoked_as,
                     .has_colour = host.has_terminal && !variable(host, "NO_COLOR"),
@@ -99,6 +121,18 @@ Log job_log(const Plan& plan, const std::string& invoked_as) {
   return console_log(style);
 }
 
+bool has_shown_stderr(const AgentSpec& spec, const agent::AgentEnd& end) {
+  const auto* const failed = std::get_if<WorkersFailed>(&end.outcome.ending);
+  if (failed == nullptr || failed->failures.empty() || !end.world) return false;
+  const Failure& root = failed->failures.front();
+  const auto local_rank = static_cast<std::size_t>(root.local_rank);
+  const OutputSpec& output = spec.output;
+  if (local_rank >= output.streams.size() || !output.streams[local_rank][1].to_console)
+    return false;
+  const bool shows_all_nodes = output.channel_fd || (output.gathers && end.world->node_rank == 0);
+  return shows_all_nodes || root.node_rank == end.world->node_rank;
+}
+
 int run_job(const Options& options, const HostFacts& host) {
   Telling telling = telling_of(options, host);
   const Result<Plan> planned = make_plan(options, host);
@@ -119,10 +153,15 @@ int run_job(const Options& options, const HostFacts& host) {
     const Error error{ErrorCode::Spawn, plan.cannot_start->message};
     return tell_early(not_started(plan), error, telling);
   }
-  const Result<int> code = agent::run_guarded([&plan, &log, &telling] {
+  const Result<int> code = agent::run_guarded([&plan, &host, &log, &telling] {
     const agent::AgentEnd end = agent::run_agent(plan.agent, log);
     telling.style.log_directory = end.log_directory;
-    return tell(end.outcome, telling);
+    telling.style.has_shown_stderr = has_shown_stderr(plan.agent, end);
+    const int exit_code = tell(end.outcome, telling);
+    const bool is_preempted = std::holds_alternative<Preempted>(end.outcome.ending);
+    if (is_preempted && plan.requeues && end.was_coordinator)
+      requeue(plan.agent.deadline->slurm_job, host, log);
+    return exit_code;
   });
   return code ? *code : tell_error(code.error(), telling);
 }

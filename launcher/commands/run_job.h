@@ -1,7 +1,8 @@
-// edge. One job from wishes to exit code: plan, agent under its guardian, outcome in words and in
-// the report file.
+// edge. Runs one job: options -> plan -> agent under its guardian -> report and exit code.
 #pragma once
 
+#include "agent/spec.h"
+#include "agent/supervise/agent.h"
 #include "launcher/cli/options.h"
 #include "launcher/facts/host.h"
 #include "launcher/plan/plan.h"
@@ -9,11 +10,15 @@
 
 namespace drun {
 
-// Gives the exit code. Forks (agent/process/guardian.h): call it while there is one thread only,
-// and return what it gives.
+// Returns the exit code of the process. Forks (agent/process/guardian.h): call it while the process
+// has one thread, and exit with the result.
 int run_job(const Options& options, const HostFacts& host);
 
-// drun's own lines on stderr, as the plan wants them.
+// Whether the console has the stderr of the worker that failed first: its lines went there, and it
+// ran on this node or its node sent its lines here.
+bool has_shown_stderr(const AgentSpec& spec, const agent::AgentEnd& end);
+
+// drun's own log on stderr, as the plan configures it.
 Log job_log(const Plan& plan, const std::string& invoked_as);
 
 }  // namespace drun

@@ -5,7 +5,7 @@
 //          MASTER_ADDR; this machine, when all ranks are on it; the first host of the Slurm, PBS or
 //          LSF job that the launcher runs in; the machine of Open MPI 4's mpirun, where its one
 //          address is known; or nothing. Rank 0 looks whether it is really there.
-// Source:  mpirun(1), Hydra's proxy; tried with Open MPI 4.1 and Hydra 4.0. launcher/ENGINES.md.
+// Source:  mpirun(1), Hydra's proxy; tried with Open MPI 4.1 and Hydra 4.0. docs/guide/engines.md.
 // Thread:  any.
 #pragma once
 

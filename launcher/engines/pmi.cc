@@ -8,7 +8,7 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
-#include <string_view>
+#include <utility>
 
 #include "launcher/engines/engine_facts.h"
 
@@ -32,88 +32,103 @@ std::optional<std::string> field_of(std::string_view line, std::string_view name
   return std::nullopt;
 }
 
-class Talk {
- public:
-  Talk(int fd, milliseconds limit) : fd_(fd), limit_(limit) {}
+Error unexpected(const std::string& what) { return Error{ErrorCode::Refused, what + " PMI_FD"}; }
 
-  // The whole answer to "cmd=COMMAND ...", which must be of the kind `expected`, and no refusal.
-  Result<std::string> ask(const std::string& command, std::string_view expected) {
-    const std::string request = "cmd=" + command + "\n";
-    const auto sent = send(fd_, request.data(), request.size(), MSG_NOSIGNAL);
-    if (sent < 0) return system_error("write to PMI_FD", errno);
-    if (static_cast<std::size_t>(sent) != request.size()) return unexpected("a part was taken of");
-    Result<std::string> line = read_line();
-    if (!line) return line;
-    if (field_of(*line, "cmd") != expected || field_of(*line, "rc").value_or("0") != "0")
-      return unexpected("\"" + line->substr(0, 200) + "\" is the answer to \"" + command + "\" on");
-    return line;
-  }
-
- private:
-  static Error unexpected(const std::string& what) {
-    return Error{ErrorCode::Refused, what + " PMI_FD"};
-  }
-
-  Result<std::string> read_line() {
-    const Clock::time_point deadline = Clock::now() + limit_;
-    while (true) {
-      const std::size_t end = read_.find('\n');
-      if (end != read_.npos) {
-        const std::string line = read_.substr(0, end);
-        read_.erase(0, end + 1);
-        return line;
-      }
-      if (read_.size() > kMostLineBytes) return unexpected("a line without an end came on");
-      if (const Result<void> more = read_more(deadline); !more) return more.error();
-    }
-  }
-
-  Result<void> read_more(Clock::time_point deadline) {
+// Writes what is to be asked, and waits for the answer.
+Result<void> ask(int fd, PmiMeeting& meeting, milliseconds limit) {
+  const std::string request = meeting.request();
+  const auto sent = send(fd, request.data(), request.size(), MSG_NOSIGNAL);
+  if (sent < 0) return system_error("write to PMI_FD", errno);
+  if (static_cast<std::size_t>(sent) != request.size()) return unexpected("a part was taken of");
+  const Clock::time_point deadline = Clock::now() + limit;
+  while (true) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    pollfd one{.fd = fd_, .events = POLLIN, .revents = 0};
+    pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
     const int ready = poll(&one, 1, static_cast<int>(std::max<milliseconds::rep>(0, left.count())));
-    if (ready < 0 && errno == EINTR) return {};
+    if (ready < 0 && errno == EINTR) continue;
     if (ready < 0) return system_error("wait for PMI_FD", errno);
-    if (ready == 0) {
-      return Error{ErrorCode::Timeout,
-                   "no answer within " + std::to_string(limit_.count()) + " ms"};
-    }
+    if (ready == 0)
+      return Error{ErrorCode::Timeout, "no answer within " + std::to_string(limit.count()) + " ms"};
     std::array<char, 1024> piece{};
-    const auto count = recv(fd_, piece.data(), piece.size(), 0);
-    if (count < 0 && (errno == EINTR || errno == EAGAIN)) return {};
+    const auto count = recv(fd, piece.data(), piece.size(), 0);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count < 0) return system_error("read PMI_FD", errno);
     if (count == 0) return Error{ErrorCode::Closed, "PMI_FD was closed"};
-    read_.append(piece.data(), static_cast<std::size_t>(count));
-    return {};
+    const Result<bool> answered = meeting.take({piece.data(), static_cast<std::size_t>(count)});
+    if (!answered) return answered.error();
+    if (*answered) return {};
   }
-
-  int fd_;
-  milliseconds limit_;
-  std::string read_;
-};
+}
 
 }  // namespace
 
+PmiMeeting::PmiMeeting(std::optional<std::string> told) : told_(std::move(told)) {
+  assert(!told_ ||
+         (told_->size() <= kMostPmiBytes && told_->find_first_of(" \n") == std::string::npos));
+}
+
+std::string PmiMeeting::command() const {
+  const std::string key = " kvsname=" + space_ + " key=" + std::string(kMeetingKey);
+  switch (step_) {
+    case Step::Init:
+      return "init pmi_version=1 pmi_subversion=1";
+    case Step::Space:
+      return "get_my_kvsname";
+    case Step::Put:
+      return "put" + key + " value=" + told_.value_or("");
+    case Step::Barrier:
+      return "barrier_in";
+    case Step::Get:
+      return "get" + key;
+    case Step::Finalize:
+      return "finalize";
+    case Step::Over:
+      break;
+  }
+  return "";
+}
+
+std::string PmiMeeting::request() const {
+  assert(!is_over());
+  return "cmd=" + command() + "\n";
+}
+
+Result<bool> PmiMeeting::take(std::string_view bytes) {
+  assert(!is_over());
+  read_.append(bytes);
+  const std::size_t end = read_.find('\n');
+  if (std::min(end, read_.size()) > kMostLineBytes)
+    return unexpected("a line without an end came on");
+  if (end == read_.npos) return false;
+  const std::string line = read_.substr(0, end);
+  read_.erase(0, end + 1);
+  return understand(line);
+}
+
+Result<bool> PmiMeeting::understand(const std::string& line) {
+  // In the order of Step.
+  constexpr std::array<std::string_view, 6> kAnswers{
+      "response_to_init", "my_kvsname", "put_result", "barrier_out", "get_result", "finalize_ack"};
+  if (field_of(line, "cmd") != kAnswers[static_cast<std::size_t>(step_)] ||
+      field_of(line, "rc").value_or("0") != "0") {
+    return unexpected("\"" + line.substr(0, 200) + "\" is the answer to \"" + command() + "\" on");
+  }
+  if (step_ == Step::Space) space_ = field_of(line, "kvsname").value_or("");
+  if (step_ == Step::Get) text_ = field_of(line, "value").value_or("");
+  const bool is_put_next = step_ == Step::Space && told_;
+  step_ = step_ == Step::Space && !is_put_next ? Step::Barrier
+                                               : static_cast<Step>(static_cast<int>(step_) + 1);
+  return true;
+}
+
 Result<std::string> meet_by_pmi(int fd, const std::optional<std::string>& told,
                                 milliseconds limit) {
-  assert(!told || (told->size() <= kMostPmiBytes && told->find_first_of(" \n") == told->npos));
   fcntl(fd, F_SETFD, FD_CLOEXEC);
-  Talk talk(fd, limit);
-  if (const auto init = talk.ask("init pmi_version=1 pmi_subversion=1", "response_to_init"); !init)
-    return init;
-  const Result<std::string> space = talk.ask("get_my_kvsname", "my_kvsname");
-  if (!space) return space;
-  const std::string key =
-      " kvsname=" + field_of(*space, "kvsname").value_or("") + " key=" + std::string(kMeetingKey);
-  if (told) {
-    if (const auto put = talk.ask("put" + key + " value=" + *told, "put_result"); !put) return put;
+  PmiMeeting meeting(told);
+  while (!meeting.is_over()) {
+    if (const Result<void> answered = ask(fd, meeting, limit); !answered) return answered.error();
   }
-  if (const auto all = talk.ask("barrier_in", "barrier_out"); !all) return all;
-  const Result<std::string> got = talk.ask("get" + key, "get_result");
-  if (!got) return got;
-  // An engine takes a process that says no farewell for one that has crashed.
-  if (const auto farewell = talk.ask("finalize", "finalize_ack"); !farewell) return farewell;
-  return field_of(*got, "value").value_or("");
+  return meeting.text();
 }
 
 }  // namespace drun::engines

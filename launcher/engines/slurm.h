@@ -4,7 +4,7 @@
 // Shape:   the step's own list counts, not the allocation's; the node rank is SLURM_NODEID, and the
 //          list must agree with it. SLURM_LAUNCH_NODE_IPADDR is where srun ran: not used.
 // Errors:  in the facts: one task a node is what is asked for.
-// Source:  srun(1), src/common/env.c; tried with Slurm 22.05. launcher/ENGINES.md has the traps.
+// Source:  srun(1), src/common/env.c; tried with Slurm 22.05. docs/guide/engines.md has the traps.
 // Thread:  any.
 #pragma once
 

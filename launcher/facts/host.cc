@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
@@ -18,6 +19,7 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <span>
 #include <system_error>
@@ -94,6 +96,28 @@ std::string hex(std::span<const unsigned char> bytes) {
 std::string new_secret() {
   std::array<unsigned char, 32> bytes{};
   return fill_with_random(bytes) ? hex(bytes) : "";
+}
+
+// The sockets that hold them are bound and do not listen: that keeps the kernel from giving the
+// ports to others, and lets listeners bind them.
+PortMaker free_ports() {
+  auto held = std::make_shared<std::vector<UniqueFd>>();
+  return [held]() -> std::optional<int> {
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    const int on = 1;
+    auto* const place = reinterpret_cast<sockaddr*>(&address);
+    // SO_REUSEADDR after the choice: before it, the kernel may choose a port that another such
+    // socket holds.
+    if (!fd || bind(fd.get(), place, size) != 0 || getsockname(fd.get(), place, &size) != 0 ||
+        setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
+      return std::nullopt;
+    held->push_back(std::move(fd));
+    return ntohs(address.sin_port);
+  };
 }
 
 std::string random_id() {
@@ -222,6 +246,7 @@ HostFacts look_at_host() {
   facts.environment = whole_environment();
   hide_secret_variable();
   facts.usable_cpus = usable_cpus();
+  facts.cpus = affinity_list();
   fill_in_gpus(facts);
   std::error_code ec;
   facts.working_directory = fs::current_path(ec).string();
@@ -244,6 +269,7 @@ HostFacts look_at_host() {
   facts.meeting = meeting_of(facts);
   facts.secret_file = read_secret_file;
   facts.new_secret = new_secret;
+  facts.free_port = free_ports();
   return facts;
 }
 

@@ -25,13 +25,15 @@ using FileProbe = std::function<FileKind(const std::string& path)>;
 using engines::AddressLookup;
 using SecretReader = std::function<Result<Secret>(const std::string& path)>;
 using SecretMaker = std::function<std::string()>;
+using PortMaker = std::function<std::optional<int>()>;
 using SourceLookup = std::function<std::optional<std::string>(const std::string& address)>;
 using FileText = std::function<std::optional<std::string>(const std::string& path)>;
 
 struct HostFacts {
-  std::string hostname{};  // as the kernel knows it: no name service is asked, none can hang
-  int usable_cpus = 1;     // this process may use: affinity and cgroup quota
-  int gpus = 0;            // visible: device files, CUDA_VISIBLE_DEVICES and its kin
+  std::string hostname{};   // as the kernel knows it: no name service is asked, none can hang
+  int usable_cpus = 1;      // this process may use: affinity and cgroup quota
+  std::vector<int> cpus{};  // by number: those of its affinity
+  int gpus = 0;             // visible: device files, CUDA_VISIBLE_DEVICES and its kin
   std::vector<Gpu> installed_gpus{};                  // what that variable chooses from
   std::string gpu_variable = "CUDA_VISIBLE_DEVICES";  // that says here which GPUs a worker sees
   std::vector<EnvironmentEntry> environment{};        // this process's own
@@ -50,7 +52,10 @@ struct HostFacts {
   engines::Meeting meeting{};  // where an engine speaks PMI-1 or PMIx; may take long
   SecretReader secret_file{};  // secret_file.h
   SecretMaker new_secret{};    // 64 hexadecimal digits; empty: the kernel gives no random bytes
-  FileText file_text{};        // all of a regular file; absent: not readable, or over 4 MiB
+  // A free TCP port of the loopback interface. No other process is given it as long as this
+  // function, or a copy of it, exists; a listener with SO_REUSEADDR may bind it.
+  PortMaker free_port{};
+  FileText file_text{};  // all of a regular file; absent: not readable, or over 4 MiB
 };
 
 // Once: DRUN_SECRET's value is in `environment` afterwards, and no longer in the process's own.

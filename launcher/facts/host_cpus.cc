@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "launcher/facts/host_text.h"
 #include "launcher/facts/small_files.h"
@@ -19,6 +20,10 @@ int affinity_cpus() {
     return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
   return CPU_COUNT_S(sizeof(set), set.data());
 }
+
+// As above.
+using CpuSet = std::array<cpu_set_t, 16>;
+constexpr int kMostCpus = 16 * CPU_SETSIZE;
 
 // Where version 1's cpu controller is mounted: under both its names, or only one of them.
 std::string v1_folder(const CgroupFolders& folders, const std::string& cgroups) {
@@ -43,6 +48,24 @@ int cpus_within_quota(int cpus, const std::string& root) {
         cores_within(cpus, quota_cores(quota + text_of_file(v1 + folder + "/cpu.cfs_period_us")));
   }
   return cpus;
+}
+
+std::vector<int> affinity_list() {
+  CpuSet set{};
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), set.data()) != 0) return cpus;
+  for (int cpu = 0; cpu < kMostCpus; ++cpu)
+    if (CPU_ISSET_S(static_cast<std::size_t>(cpu), sizeof(set), set.data())) cpus.push_back(cpu);
+  return cpus;
+}
+
+Result<void> set_affinity(const std::vector<int>& cpus) {
+  CpuSet set{};
+  for (const int cpu : cpus)
+    if (cpu >= 0 && cpu < kMostCpus)
+      CPU_SET_S(static_cast<std::size_t>(cpu), sizeof(set), set.data());
+  if (sched_setaffinity(0, sizeof(set), set.data()) == 0) return {};
+  return system_error("set the CPU affinity", errno);
 }
 
 int usable_cpus() { return cpus_within_quota(affinity_cpus(), ""); }

@@ -3,7 +3,7 @@
 // Owner:   values; copy freely.   Thread: any.
 // Errors:  Usage, "reason; remedy" without the option's name. Never throws.
 // Source:  torch.numa.binding for what --numa-binding means; mpirun for --bind-to. Both, and what
-//          is different here, are told in PLACEMENT.md.
+//          is different here, are told in docs/reference/placement.md.
 #pragma once
 
 #include <vector>

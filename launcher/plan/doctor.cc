@@ -31,7 +31,7 @@ std::optional<CannotStart> check_probe(const HostFacts& host) {
   const std::string path = host.own_folder + "/drun-probe";
   if (host.probe(path) == FileKind::Executable) return std::nullopt;
   return CannotStart{.status = {ENOENT},
-                     .message = path + ", which belongs to drun, is not there; install drun anew"};
+                     .message = path + ", a part of drun, is missing; reinstall drun"};
 }
 
 Program doctor_program(const Options& options, const HostFacts& host) {

@@ -25,12 +25,12 @@ bool is_range(const Options& options) {
 // Why no engine is asked; absent: it is.
 std::optional<std::string> reason_not_to_ask(const Options& options, const HostFacts& host) {
   if (options.engine == EngineChoice::None) return "--engine=none";
-  if (options.standalone) return "--standalone is one node";
-  if (options.nnodes && options.nnodes->max == 1) return "--nnodes=1 is one node";
+  if (options.standalone) return "--standalone means one node";
+  if (options.nnodes && options.nnodes->max == 1) return "--nnodes=1 means one node";
   if (!options.nnodes && options.invoked_as == "torchrun")
-    return "torchrun without --nnodes is one node";
+    return "torchrun without --nnodes means one node";
   if (options.nnodes && (options.node_rank || is_range(options)) && has_place(options))
-    return "the nodes, this one's rank and the address are given";
+    return "number of nodes, node rank and address are given";
   if (variable(host, "TORCHELASTIC_RUN_ID") && variable(host, "LOCAL_RANK"))
     return "this is a worker of another agent";
   return std::nullopt;
@@ -45,9 +45,9 @@ Result<void> check(const Facts& facts, const Options& options) {
   if (!facts.wrong.empty()) return engine_error(facts, facts.wrong);
   const bool needs_rank = !options.node_rank && !is_range(options);
   if ((!options.nnodes && !facts.nodes) || (needs_rank && !facts.node_rank)) {
-    return engine_error(facts, "it started this drun, but these are not set: " + facts.missing +
-                                   "; give --nnodes, --node-rank and --master-addr, or "
-                                   "--engine=none to run here alone");
+    return engine_error(facts, "it started this drun, but does not set " + facts.missing +
+                                   "; set --nnodes, --node-rank and --master-addr, or "
+                                   "--engine=none to run on this node only");
   }
   const int nodes = options.nnodes ? options.nnodes->max : facts.nodes->value;
   if (facts.nodes && facts.nodes->value != nodes && needs_rank) {
@@ -56,7 +56,7 @@ Result<void> check(const Facts& facts, const Options& options) {
                                    " asks for " + std::to_string(nodes) + " nodes, but " +
                                    facts.nodes->from + " says " +
                                    std::to_string(facts.nodes->value) +
-                                   "; leave --nnodes out, or have as many agents started");
+                                   "; remove --nnodes, or start that many agents");
   }
   if (nodes > 1 && !has_place(options) && !facts.master_addr)
     return engine_error(facts, facts.no_master);
@@ -97,9 +97,9 @@ void remark_master(const Facts& facts, const Options& given, const HostFacts& ho
   const auto exported = variable(host, "MASTER_ADDR");
   if (has_place(given) || !is_given(exported) || !facts.master_addr) return;
   if (*exported == facts.master_addr->value) return;
-  remarks.warnings.push_back("MASTER_ADDR=" + *exported + " is not used: by " +
+  remarks.warnings.push_back("MASTER_ADDR=" + *exported + " is ignored: according to " +
                              facts.master_addr->from + " node 0 is " + facts.master_addr->value +
-                             "; for the other one give --master-addr=" + *exported);
+                             "; to use the other one, set --master-addr=" + *exported);
 }
 
 void take(const Facts& facts, Settled& settled) {
@@ -156,7 +156,7 @@ Result<Settled> settle(const Options& options, const HostFacts& host, Remarks& r
   if (settled.options.nnodes->max > 1) remark_master(*facts, options, host, remarks);
   remarks.warnings.insert(remarks.warnings.end(), facts->warnings.begin(), facts->warnings.end());
   if (variable(host, "RANK") || variable(host, "WORLD_SIZE"))
-    remarks.notes.emplace_back("RANK and WORLD_SIZE are not read: drun gives them to its workers");
+    remarks.notes.emplace_back("RANK and WORLD_SIZE are ignored: drun sets them for its workers");
   return settled;
 }
 
@@ -190,7 +190,7 @@ std::string origins_text(const Origins& origins) {
   for (const Origin& each : origins.values)
     text += "             " + each.what + " " + each.value + ": " + each.from + "\n";
   if (origins.removed.empty()) return text;
-  text += "             workers do not get";
+  text += "             removed for workers";
   for (const std::string& name : origins.removed) text += " " + name;
   return text + "\n";
 }

@@ -19,17 +19,17 @@ Result<std::vector<Endpoint>> endpoints_of(const Options& options) {
   const std::string given = "--rdzv-endpoint=" + options.rdzv_endpoint.value_or("");
   if (given.find("://") != given.npos)
     return usage_error(given,
-                       "write HOST:PORT[,HOST:PORT...]; https is --rdzv-conf protocol=https");
+                       "write HOST:PORT[,HOST:PORT...]; for https use --rdzv-conf protocol=https");
   std::vector<Endpoint> endpoints;
   for (const std::string& item : listed_endpoints(options)) {
     Result<Endpoint> endpoint = parse_endpoint(item, kEtcdPort);
     if (!endpoint) return with_context(endpoint.error(), "--rdzv-endpoint");
     if (endpoint->port == 0)
-      return usage_error(given, "etcd listens at no port 0; its own is 2379");
+      return usage_error(given, "etcd cannot listen on port 0; its default port is 2379");
     endpoints.push_back(*std::move(endpoint));
   }
   if (endpoints.size() > kMostEndpoints)
-    return usage_error(given, "list at most 16 of etcd's endpoints; they are tried in turn");
+    return usage_error(given, "at most 16 endpoints of etcd are allowed");
   return endpoints;
 }
 
@@ -45,13 +45,13 @@ Result<void> plan_certificates(EtcdSpec& etcd, const Options& options, const Hos
     *file = rdzv_conf(options, name).value_or("");
     if (file->empty()) continue;
     const std::string given = "--rdzv-conf " + std::string(name) + "=" + *file;
-    if (!etcd.is_https) return usage_error(given, "it is for https; add protocol=https");
+    if (!etcd.is_https) return usage_error(given, "it requires https; add protocol=https");
     const FileKind kind = host.probe ? host.probe(*file) : FileKind::NotExecutable;
     if (kind == FileKind::Missing || kind == FileKind::Directory)
-      return usage_error(given, "there is no such file on this machine; name a PEM file");
+      return usage_error(given, "no such file on this machine; give the path of a PEM file");
   }
   if (etcd.files.certificate.empty() == etcd.files.key.empty()) return {};
-  return usage_error("--rdzv-conf", "cert and key go together; give both, or none");
+  return usage_error("--rdzv-conf", "cert and key must be set together");
 }
 
 // Passwords would be in every process list.
@@ -59,8 +59,8 @@ Result<void> refuse_passwords(const Options& options) {
   for (const char* key : {"user", "username", "password"}) {
     if (rdzv_conf(options, key))
       return usage_error("--rdzv-conf " + std::string(key),
-                         "drun shows etcd who it is by certificates alone; give cert and key with "
-                         "protocol=https, or let agents in without a password");
+                         "drun does not support passwords for etcd; use cert and key with "
+                         "protocol=https, or allow access without a password");
   }
   return {};
 }
@@ -72,8 +72,8 @@ Result<std::string> prefix_of(const Options& options) {
                       std::all_of(prefix.begin(), prefix.end(), [](char c) { return c > ' '; });
   if (is_fit) return prefix;
   return usage_error("--rdzv-conf etcd_prefix=" + prefix,
-                     "it begins the names of the job's keys, such as /drun; write at most 200 "
-                     "characters and no space");
+                     "it is the prefix of the job's keys, such as /drun; at most 200 characters "
+                     "without spaces are allowed");
 }
 
 // A host's own name may be a loopback address there; link-local ones have no meaning elsewhere.
@@ -120,12 +120,11 @@ Result<void> plan_etcd(JoinSpec& join, const Options& options, const HostFacts& 
                        std::optional<bool> is_host) {
   if (options.store == StoreHost::Worker)
     return usage_error("--store=worker",
-                       "with etcd drun serves the store itself, where the coordinator is; leave it "
-                       "out");
+                       "with etcd, the coordinator's agent serves the store; remove the option");
   if (options.gather_logs)
     return usage_error("--gather-logs",
-                       "with etcd another node may come to coordinate the job, and lines cannot "
-                       "move there; leave it out");
+                       "with etcd, another node may become the coordinator, and lines cannot "
+                       "follow it; remove the option");
   if (Result<void> none = refuse_passwords(options); !none) return none;
   Result<std::vector<Endpoint>> endpoints = endpoints_of(options);
   if (!endpoints) return endpoints.error();

@@ -1,4 +1,4 @@
-// core. The part of the plan about an etcd that elects the coordinator (rendezvous/ELECTION.md).
+// core. The plan for a job whose coordinator is elected through etcd (docs/internals/election.md).
 // Source:  torchrun's etcd rendezvous: its names, its default port, its --rdzv-conf keys.
 // Errors:  Usage, naming option, value, reason and remedy; never a password.   Thread: any.
 #pragma once

@@ -14,7 +14,7 @@ void export_from_here(std::vector<EnvironmentEntry>& entries, const std::string&
   if (const std::optional<std::string> value = here(name)) {
     put(entries, {name, *value});
   } else {
-    remarks.warnings.push_back("-x " + name + " is not passed on: it is not set here");
+    remarks.warnings.push_back("-x " + name + " is not passed on: it is not set on this machine");
   }
 }
 

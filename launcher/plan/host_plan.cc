@@ -9,6 +9,7 @@
 #include "launcher/plan/host_pool.h"
 #include "launcher/plan/host_spread.h"
 #include "launcher/plan/lines_home.h"
+#include "launcher/plan/local_nodes.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/program_words.h"
 #include "launcher/plan/programs.h"
@@ -20,7 +21,7 @@ namespace drun::hosts {
 namespace {
 
 // What the agents are not given as it was: it is ours, or each gets its own.
-constexpr std::array<std::string_view, 33> kNotPassedOn{
+constexpr std::array<std::string_view, 34> kNotPassedOn{
     "--hosts",       "--host",          "--hostfile",     "--machinefile",
     "--include",     "--exclude",       "--np",           "--export",
     "--map-by",      "--oversubscribe", "--ssh",          "--ssh-args",
@@ -29,7 +30,7 @@ constexpr std::array<std::string_view, 33> kNotPassedOn{
     "--master-addr", "--master-port",   "--rdzv-id",      "--log-level",
     "--secret-file", "--gather-logs",   "--rdzv-backend", "--ssh-tree",
     "--app",         "--separator",     "--mca",          "--allow-run-as-root",
-    "--config"};
+    "--config",      "--local-nodes"};
 // Nor these where there are several programs: they are words of each.
 constexpr std::array<std::string_view, 5> kProgramsOwn{"--role", "--gpus-per-worker", "--module",
                                                        "--no-python", "--nproc-per-node"};
@@ -42,34 +43,48 @@ bool is_passed_on(const std::string& name, const HostNode& node, const Options& 
   if (is_programs) return false;
   if (name == "--nproc-per-node") return !node.workers;
   if (name == "--rdzv-conf") return !is_elastic_wish(options);
+  if (name == "--log-dir" && options.hosts.local_nodes) return false;  // each has its own
   if (name == "--log-dir" || name == "--no-gather-logs") return !gathers_here(options);
   return std::find(kNotPassedOn.begin(), kNotPassedOn.end(), name) == kNotPassedOn.end();
 }
 
 // What a job over ssh cannot be.
 Result<void> check(const Options& options) {
+  const std::string with = options.hosts.local_nodes ? "with --local-nodes, " : "with --hosts, ";
+  if (options.hosts.local_nodes) {
+    if (Result<void> fits = check_local_nodes(options); !fits) return fits;
+  }
   if (options.hosts.hosts && options.hosts.hostfile)
-    return usage_error("--hosts and --hostfile", "write one of them, and --include to choose");
+    return usage_error("--hosts and --hostfile",
+                       "they conflict; use one of them, and --include to select hosts");
   if (options.node_rank)
-    return usage_error("--node-rank", "with --hosts the order of the hosts says it; leave it out");
-  if (options.exclude_after && !is_elastic_wish(options))
     return usage_error(
-        "--exclude-after",
-        "with --hosts every node has its place, and no spare waits; leave it out, or "
-        "say with --nnodes=MIN:MAX how many of the hosts there have to be");
-  if (options.standalone) return usage_error("--standalone", "it is for one node without --hosts");
+        "--node-rank",
+        with + "the order of the nodes sets the node ranks; remove the option");
+  if (options.exclude_after && !is_elastic_wish(options))
+    return usage_error("--exclude-after",
+                       with +
+                           "there are no spare nodes; remove the option, or set the required "
+                           "number of nodes with --nnodes=MIN:MAX");
+  if (options.standalone)
+    return usage_error("--standalone",
+                       "it means one node and cannot be combined with --hosts or --local-nodes");
   if (options.rdzv_endpoint || options.rdzv_backend.value_or("static") != "static")
     return usage_error("--rdzv-backend, --rdzv-endpoint",
-                       "with --hosts the nodes meet on the first hosts, or on --master-addr; "
-                       "leave them out");
+                       with +
+                           "the nodes meet on the first of them or on --master-addr; remove these "
+                           "options");
   if (options.output == OutputMode::Raw)
-    return usage_error("--output=raw", "not with --hosts: lines of several hosts would mix");
+    return usage_error("--output=raw",
+                       "not allowed " + with + "because lines of several nodes would be mixed");
   if (options.hosts.include && options.hosts.exclude)
     return usage_error("--include and --exclude", "write one of them");
   return {};
 }
 
-Result<Pool> pool_of(const HostOptions& wishes, const HostFacts& host) {
+Result<Pool> pool_of(const Options& options, const HostFacts& host) {
+  const HostOptions& wishes = options.hosts;
+  if (wishes.local_nodes) return local_pool(options);
   std::string source = "--hosts=" + wishes.hosts.value_or("");
   std::optional<std::string> text = wishes.hosts;
   if (!text) {
@@ -77,8 +92,8 @@ Result<Pool> pool_of(const HostOptions& wishes, const HostFacts& host) {
     text = host.file_text ? host.file_text(*wishes.hostfile) : std::nullopt;
     if (!text)
       return usage_error(source,
-                         "no such file, not readable, or over 4 MiB; write the path of a "
-                         "text file with a host a line");
+                         "cannot read the file, or it is over 4 MiB; give the path of a text file "
+                         "with one host per line");
   }
   Result<Pool> pool = wishes.hosts ? parse_hosts(*text) : parse_host_file(*text);
   if (!pool) return with_context(pool.error(), source);
@@ -91,6 +106,21 @@ Result<Pool> pool_of(const HostOptions& wishes, const HostFacts& host) {
     if (!pool) return with_context(pool.error(), "--exclude=" + *wishes.exclude);
   }
   return pool;
+}
+
+Result<void> check_inject(const Options& options, const std::vector<Share>& shares) {
+  JobSize size{.nodes = static_cast<int>(shares.size()), .workers = 0};
+  for (const Share& share : shares)
+    size.workers = size.workers && share.workers ? std::optional(*size.workers + *share.workers)
+                                                 : std::nullopt;
+  if (Result<void> fits = check_faults(options.inject, size); !fits)
+    return with_context(fits.error(), "--inject");
+  const bool has_networks = options.hosts.local_nodes && options.hosts.local_nodes->has_networks;
+  for (const Fault& fault : options.inject.faults)
+    if (fault.kind == FaultKind::CutNode && !has_networks)
+      return usage_error("--inject=" + fault.text,
+                         "only a network that drun has made is cut; write --local-nodes=N,netns");
+  return {};
 }
 
 Wish wish_of(const Options& options) {
@@ -112,7 +142,7 @@ Result<void> choose_secret(HostPlan& plan, const Options& options, const HostFac
   if (join.secret) {
     plan.secret = join.secret->bytes();
     plan.secret_from = join.secret->from();
-  } else if (plan.nodes.size() > 1 && host.new_secret) {
+  } else if (plan.nodes.size() > 1 && host.new_secret && !plan.local_nodes) {
     plan.secret = host.new_secret();
     plan.secret_from = "this job's own";
   }
@@ -138,15 +168,22 @@ Result<void> place_meeting(HostPlan& plan, const Options& options,
     port = *parsed;
   }
   if (plan.nodes.size() == 1 && !addr && !port) return {};
-  plan.master_addr = addr.value_or(plan.nodes.front().name);
-  plan.master_port = port.value_or(kMasterPort);
+  plan.master_addr = addr.value_or(address_of(plan.nodes.front()));
+  const int usual = plan.local_ports.empty() ? kMasterPort : plan.local_ports.front();
+  plan.master_port = port.value_or(usual);
   if (plan.master_port == 0)
-    return usage_error("--master-port=0", "the other hosts cannot know it; write such as 29500");
-  if (plan.nodes.size() > 1 && !addr && is_loopback(plan.master_addr))
+    return usage_error("--master-port=0",
+                       "the other hosts cannot know a free port; choose one, such as 29500");
+  if (plan.nodes.size() > 1 && !addr && !plan.local_nodes && is_loopback(plan.master_addr))
     return usage_error(plan.master_addr,
-                       "the other hosts cannot reach the first one under this name; give its real "
-                       "one, or --master-addr");
+                       "the other hosts cannot reach the first one under this name; use its real "
+                       "name, or set --master-addr");
   return {};
+}
+
+// /dev/null is none.
+bool is_own_folder(const std::optional<std::string>& log_dir) {
+  return log_dir && !log_dir->empty() && *log_dir != "/dev/null";
 }
 
 std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
@@ -161,8 +198,14 @@ std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
     words.push_back(name + "=" + value);
   };
   add("--engine", "none");
-  for (std::string& word : meeting_words(plan, rank)) words.push_back(std::move(word));
+  for (std::string& word : meeting_words(plan, rank, options.store))
+    words.push_back(std::move(word));
+  // node0 is node 0, wherever the coordinator is.
+  const bool has_order = options.rank_order || options.store == StoreHost::Worker;
+  if (plan.local_nodes && plan.nodes_wanted && !has_order) add("--rank-order", "natural");
   if (node.workers && !has_several) add("--nproc-per-node", std::to_string(*node.workers));
+  if (plan.local_nodes && !plan.lines && is_own_folder(options.log_dir))
+    add("--log-dir", *options.log_dir + "/" + node.name);
   if (!options.sources.contains("--output")) add("--output", "labelled");
   if (options.log_level)
     add("--log-level", *options.log_level == LogLevel::Debug     ? "debug"
@@ -202,6 +245,8 @@ std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
     const std::string label = own_label.value_or("[" + share.host.name + ":${rank}" + role + "]: ");
     nodes.push_back({.name = share.host.name,
                      .user = share.host.user,
+                     .address = {},
+                     .cpus = {},
                      .workers = share.workers,
                      .ssh_command = {},
                      .arguments = {},
@@ -218,8 +263,8 @@ Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFac
   if (options.programs.empty()) return {};
   if (options.hosts.np && is_elastic_wish(options))
     return usage_error("-np",
-                       "which hosts there will be, and their order, is not known with "
-                       "--nnodes=MIN:MAX; write --nproc-per-node for each program");
+                       "with --nnodes=MIN:MAX the hosts and their order are not known in advance; "
+                       "use --nproc-per-node for each program");
   const auto programs = with_values(options.programs, host, remarks);
   if (!programs) return programs.error();
   RankShare share;
@@ -254,13 +299,15 @@ HostPlan frame_of(const Options& options, const HostFacts& host) {
 
 }  // namespace
 
-Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
+Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
                                 const std::string& own_path) {
-  if (Result<void> fits = check(options); !fits) return fits.error();
-  const Result<Pool> pool = pool_of(options.hosts, host);
+  const Options options = given.hosts.local_nodes ? with_local_nodes(given) : given;
+  if (Result<void> fits = check(given); !fits) return fits.error();
+  const Result<Pool> pool = pool_of(options, host);
   if (!pool) return pool.error();
   const Result<std::vector<Share>> shares = spread(*pool, wish_of(options));
   if (!shares) return shares.error();
+  if (Result<void> fits = check_inject(options, *shares); !fits) return fits.error();
   if (Result<void> fits = check_node_count(options, shares->size()); !fits) return fits.error();
   Remarks remarks;
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
@@ -276,17 +323,22 @@ Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
   if (options.doctor) {  // the job's hosts, and a probe on each
     for (HostNode& node : plan.nodes) node.workers = 1;
   }
+  if (options.hosts.local_nodes) {
+    if (Result<void> done = settle_local_nodes(plan, options, host); !done) return done.error();
+  }
   if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
-  const bool has_own_address = plan.nodes.size() > 1 && plan.master_addr != plan.nodes[0].name;
+  const bool has_own_address =
+      plan.nodes.size() > 1 && plan.master_addr != address_of(plan.nodes[0]);
   plan_elastic_hosts(plan, options, has_own_address);
-  plan.branches = branches_of(plan.nodes.size(), options.hosts.ssh_tree);
+  if (!plan.local_nodes) plan.branches = branches_of(plan.nodes.size(), options.hosts.ssh_tree);
   if (Result<void> chosen = choose_secret(plan, options, host); !chosen) return chosen.error();
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
     HostNode& node = plan.nodes[rank];
     node.arguments = arguments_of(plan, rank, options);
-    node.ssh_command = ssh_command(options.hosts, node, own_path);
+    node.ssh_command = plan.local_nodes ? std::vector<std::string>{own_path, "--from-stdin"}
+                                        : ssh_command(options.hosts, node, own_path);
   }
-  plan.warnings = std::move(remarks.warnings);
+  plan.warnings.insert(plan.warnings.end(), remarks.warnings.begin(), remarks.warnings.end());
   return plan;
 }
 
@@ -295,7 +347,7 @@ Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& re
   for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
                              "--login-timeout", "--no-gather-logs", "--ssh-tree"}) {
     if (options.sources.contains(option))
-      return usage_error(option, "it is about --hosts or --hostfile; give one of them");
+      return usage_error(option, "it requires --hosts or --hostfile");
   }
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
   Result<std::vector<EnvironmentEntry>> exports = exported(wishes.exports, here, remarks);
@@ -306,7 +358,7 @@ Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& re
   if (!workers) return {};
   const std::string option = wishes.np ? "--np" : "--map-by";
   if (options.nproc_per_node)
-    return usage_error(option + " and --nproc-per-node", "they say two things; drop one");
+    return usage_error(option + " and --nproc-per-node", "they conflict; remove one");
   options.nproc_per_node = WorkerCount(*workers);
   options.sources["--nproc-per-node"] = option;
   return {};
@@ -326,11 +378,18 @@ std::string endpoint_text(const std::string& host, int port) {
   return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
+// The agents of this machine share its loopback interface.
+int seat_port(const HostPlan& plan, std::size_t seat) {
+  if (seat == 0 || plan.local_ports.empty()) return plan.master_port;
+  return plan.local_ports[seat];
+}
+
 std::string endpoints_of(const HostPlan& plan) {
   if (plan.seats.size() == 1) return endpoint_text(plan.master_addr, plan.master_port);
   std::string text;
   for (const std::size_t seat : plan.seats)
-    text += (text.empty() ? "" : ",") + endpoint_text(plan.nodes[seat].name, plan.master_port);
+    text += (text.empty() ? "" : ",") +
+            endpoint_text(address_of(plan.nodes[seat]), seat_port(plan, seat));
   return text;
 }
 
@@ -346,14 +405,15 @@ Result<void> check_node_count(const Options& options, std::size_t hosts) {
   const auto most = static_cast<std::size_t>(nodes.max);
   const std::string there = "there are " + std::to_string(hosts) + " hosts with workers";
   if (!is_elastic_wish(options))
-    return most == hosts ? Result<void>()
-                         : usage_error("--nnodes", there + ", each a node; leave it out");
+    return most == hosts
+               ? Result<void>()
+               : usage_error("--nnodes", there + ", and each is a node; remove the option");
   if (most > hosts)
     return usage_error(
         "--nnodes=" + std::to_string(nodes.min) + ":" + std::to_string(nodes.max),
-        there + ", and no more can come; write " +
+        there + ", and no others can join; write " +
             std::to_string(std::min<std::size_t>(hosts, static_cast<std::size_t>(nodes.min))) +
-            ":" + std::to_string(hosts) + ", or name more");
+            ":" + std::to_string(hosts) + ", or list more hosts");
   return {};
 }
 
@@ -363,7 +423,8 @@ void plan_elastic_hosts(HostPlan& plan, const Options& options, bool has_own_add
   const bool is_one =
       has_own_address || options.store == StoreHost::Worker || plan.nodes.size() < kSeats;
   // The master port is rank 0's own then.
-  if (options.store == StoreHost::Worker && !options.master_port) plan.master_port = kMeetingPort;
+  if (options.store == StoreHost::Worker && !options.master_port && plan.local_ports.empty())
+    plan.master_port = kMeetingPort;
   for (std::size_t seat = 0; seat < (is_one ? 1 : kSeats); ++seat) plan.seats.push_back(seat);
   bool has_last_call = false;
   for (const auto& [name, value] : options.rdzv_conf) {
@@ -374,7 +435,13 @@ void plan_elastic_hosts(HostPlan& plan, const Options& options, bool has_own_add
   if (!has_last_call) plan.rdzv_conf += kLastCall;
 }
 
-std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank) {
+std::string address_of(const HostNode& node) {
+  return node.address.empty() ? node.name : node.address;
+}
+
+std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank, StoreHost store) {
+  // Two jobs on one machine must not want the same ports.
+  const bool is_own_store = store == StoreHost::Worker && !plan.local_ports.empty();
   if (!plan.nodes_wanted) {
     std::vector<std::string> words{"--nnodes=" + std::to_string(plan.nodes.size()),
                                    "--node-rank=" + std::to_string(rank),
@@ -382,14 +449,19 @@ std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank) {
     if (plan.master_addr.empty()) return words;
     words.push_back("--master-addr=" + plan.master_addr);
     words.push_back("--master-port=" + std::to_string(plan.master_port));
+    if (is_own_store)
+      words.push_back("--rdzv-endpoint=" +
+                      endpoint_text(plan.master_addr, plan.local_ports.back()));
     return words;
   }
   const bool has_seat = std::find(plan.seats.begin(), plan.seats.end(), rank) != plan.seats.end();
   const std::string conf = std::string("is_host=") + (has_seat ? "1" : "0") + plan.rdzv_conf;
-  return {"--nnodes=" + std::to_string(plan.nodes_wanted->min) + ":" +
-              std::to_string(plan.nodes_wanted->max),
-          "--rdzv-id=" + plan.run_id, "--rdzv-backend=c10d",
-          "--rdzv-endpoint=" + endpoints_of(plan), "--rdzv-conf=" + conf};
+  std::vector<std::string> words{"--nnodes=" + std::to_string(plan.nodes_wanted->min) + ":" +
+                                     std::to_string(plan.nodes_wanted->max),
+                                 "--rdzv-id=" + plan.run_id, "--rdzv-backend=c10d",
+                                 "--rdzv-endpoint=" + endpoints_of(plan), "--rdzv-conf=" + conf};
+  if (is_own_store) words.push_back("--master-port=" + std::to_string(plan.local_ports.back()));
+  return words;
 }
 
 }  // namespace drun::hosts

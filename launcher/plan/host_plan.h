@@ -23,6 +23,8 @@ namespace drun::hosts {
 struct HostNode {
   std::string name{};
   std::string user{};
+  std::string address{};                   // of a local node; else the name is one
+  std::vector<int> cpus{};                 // of a local node; empty: all
   std::optional<int> workers{};            // absent: the agent counts
   std::vector<std::string> ssh_command{};  // argv
   // What the agent is told over ssh's standard input.
@@ -35,6 +37,8 @@ struct HostNode {
 
 struct HostPlan {
   std::vector<HostNode> nodes{};
+  std::optional<LocalNodes> local_nodes{};  // the agents are started on this machine, without ssh
+  std::vector<int> local_ports{};           // free ones of the loopback interface
   std::string run_id{};
   std::string master_addr{};  // empty: one host alone
   int master_port = 0;
@@ -85,11 +89,14 @@ bool is_elastic_wish(const Options& options);
 // `hosts` with workers are there.
 Result<void> check_node_count(const Options& options, std::size_t hosts);
 
+// Where others reach that node.
+std::string address_of(const HostNode& node);
+
 // Where the nodes meet is known. Sets nodes_wanted and seats; nothing if the number is fixed.
 void plan_elastic_hosts(HostPlan& plan, const Options& options, bool has_own_address);
 
 // About nodes and where they meet, for the agent of `rank`.
-std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank);
+std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank, StoreHost store);
 
 }  // namespace drun::hosts
 

@@ -30,8 +30,20 @@ std::string names_of(const std::vector<EnvironmentEntry>& environment) {
 }
 
 std::string workers_text(const HostNode& node) {
-  if (!node.workers) return "as many workers as the agent there counts";
+  if (!node.workers) return "number of workers counted on the host";
   return std::to_string(*node.workers) + (*node.workers == 1 ? " worker" : " workers");
+}
+
+// "0-3,8".
+std::string ranges_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (std::size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {
+    end = begin + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    text += (text.empty() ? "" : ",") + std::to_string(numbers[begin]);
+    if (end - begin > 1) text += "-" + std::to_string(numbers[end - 1]);
+  }
+  return text;
 }
 
 std::string meeting_of(const HostPlan& plan) {
@@ -39,7 +51,8 @@ std::string meeting_of(const HostPlan& plan) {
     std::string text;
     for (const std::size_t seat : plan.seats)
       text += (text.empty() ? "" : ", ") + plan.nodes[seat].name;
-    return text + ", port " + std::to_string(plan.master_port) + ", of which one may be lost";
+    return text + (plan.local_ports.empty() ? ", port " + std::to_string(plan.master_port) : "") +
+           ", of which one may be lost";
   }
   if (plan.master_addr.empty()) return "on that host, any free port";
   const bool is_v6 = plan.master_addr.find(':') != std::string::npos;
@@ -48,17 +61,19 @@ std::string meeting_of(const HostPlan& plan) {
 }
 
 std::string files_text(const HostPlan& plan) {
-  const std::string place = plan.lines->log_dir.value_or("in a temporary folder");
-  return place + ", here, a folder a rank" +
-         (plan.keeps_all_lines ? "" : "; of what --redirects and --tee choose");
+  const std::string place = plan.lines->log_dir.value_or("in a temporary directory");
+  return place + ", on this machine, one directory per rank" +
+         (plan.keeps_all_lines ? "" : "; streams selected by --redirects and --tee");
 }
 
 }  // namespace
 
 std::string host_plan_text(const HostPlan& plan) {
   std::string text = field("run id", plan.run_id);
-  text += field("hosts", std::to_string(plan.nodes.size()) + ", over ssh, " +
-                             std::to_string(plan.fanout) + " logins at most at a time");
+  text += field("hosts", plan.local_nodes
+                             ? std::to_string(plan.nodes.size()) + " nodes, all on this machine"
+                             : std::to_string(plan.nodes.size()) + ", over ssh, " +
+                                   std::to_string(plan.fanout) + " concurrent logins at most");
   if (!plan.branches.empty()) text += field("tree", branches_text(plan));
   if (plan.nodes_wanted)
     text += field("nodes", "at least " + std::to_string(plan.nodes_wanted->min) + ", at most " +
@@ -66,12 +81,13 @@ std::string host_plan_text(const HostPlan& plan) {
   text += field("meet", meeting_of(plan));
   text += field("directory", plan.directory);
   if (!plan.secret.empty()) text += field("secret", plan.secret_from);
-  if (plan.gives_stdin) text += field("stdin", "this one's, to rank 0");
+  if (plan.gives_stdin) text += field("stdin", "this drun's, sent to rank 0");
   if (plan.lines) text += field("log files", files_text(plan));
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
     const HostNode& node = plan.nodes[rank];
     text += "\n" + field("node " + std::to_string(rank), node.name + ", " + workers_text(node));
-    text += field("  login", joined(node.ssh_command));
+    text += field(plan.local_nodes ? "  start" : "  login", joined(node.ssh_command));
+    if (!node.cpus.empty()) text += field("  cpus", ranges_text(node.cpus));
     std::vector<std::string> arguments = node.arguments;
     for (std::string& word : arguments) word = shown_word(word, node.programs);
     text += field("  agent", joined(arguments));
@@ -88,6 +104,7 @@ std::string host_plan_json(const HostPlan& plan) {
     for (const auto& [name, value] : node.environment) environment[name] = value;
     nodes.push_back({{"host", node.name},
                      {"user", node.user.empty() ? Json(nullptr) : Json(node.user)},
+                     {"cpus", node.cpus},
                      {"workers", node.workers ? Json(*node.workers) : Json(nullptr)},
                      {"ssh", node.ssh_command},
                      {"arguments", node.arguments},

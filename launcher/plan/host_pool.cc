@@ -49,7 +49,7 @@ std::optional<std::size_t> colon_of(std::string_view text) {
 
 Result<HostItem> parse_address(std::string_view whole, std::string_view text) {
   const std::size_t end = text.find(']');
-  if (end == std::string_view::npos) return bad(whole, "a [ without its ]");
+  if (end == std::string_view::npos) return bad(whole, "[ without ]");
   const std::string_view rest = text.substr(end + 1);
   HostItem item{.names = {std::string(text.substr(1, end - 1))}};
   if (!is_name(item.names.front(), ":.%-_") || (!rest.empty() && !rest.starts_with(':')))
@@ -61,7 +61,7 @@ Result<HostItem> parse_address(std::string_view whole, std::string_view text) {
 Result<HostItem> parse_names(std::string_view whole, std::string_view text) {
   const std::optional<std::size_t> colon = colon_of(text);
   if (colon == std::string_view::npos)
-    return bad(whole, "several colons; write an IPv6 address in brackets, as [fe80::1]:4");
+    return bad(whole, "several colons; write an IPv6 address in brackets: [fe80::1]:4");
   HostItem item;
   if (colon) item.tail = text.substr(*colon + 1);
   Result<std::vector<std::string>> names =
@@ -80,7 +80,7 @@ Result<HostItem> parse_host_item(std::string_view text) {
   const std::string_view user = at == text.npos ? std::string_view() : text.substr(0, at);
   const std::string_view rest = at == text.npos ? text : text.substr(at + 1);
   if (at != text.npos && !is_name(user, "-._+"))
-    return bad(text, "expected such as user@host before the @");
+    return bad(text, "expected a user before the @, such as user@host");
   Result<HostItem> item =
       is_bracketed_address(rest) ? parse_address(text, rest) : parse_names(text, rest);
   if (item) item->user = user;
@@ -131,7 +131,7 @@ class Builder {
         continue;
       }
       PoolHost& host = pool_[place->second];
-      if (host.user != item.user) return bad("\"" + name + "\" with two users; write one");
+      if (host.user != item.user) return bad("\"" + name + "\" is listed with two users");
       const int sum = host.slots.value_or(1) + slots.value_or(1);
       if (sum > kMostSlots)
         return bad("\"" + name + "\" with over " + std::to_string(kMostSlots) + " slots");
@@ -157,7 +157,8 @@ Error bad_slots(std::string_view text) {
 Result<void> add_item(Builder& builder, std::string_view text, std::optional<int> slots) {
   const Result<HostItem> item = parse_host_item(text);
   if (!item) return item.error();
-  if (item->tail && slots) return bad("\"" + std::string(text) + "\" and slots=; write one");
+  if (item->tail && slots)
+    return bad("\"" + std::string(text) + "\" and slots= conflict; remove one");
   if (item->tail) {
     slots = slot_count(*item->tail);
     if (!slots) return bad_slots(*item->tail);
@@ -191,7 +192,7 @@ Result<void> add_line(Builder& builder, std::string_view raw) {
     const std::optional<int> count = slot_count(word.substr(equals + 1));
     const bool is_most = key == "max_slots" || key == "max-slots";
     if (key != "slots" && !is_most)
-      return bad("\"" + std::string(key) + "\" is not known; write host slots=N");
+      return bad("\"" + std::string(key) + "\" is unknown; write host slots=N");
     if (!count) return bad_slots(word.substr(equals + 1));
     if (!is_most) slots = count;
   }
@@ -231,15 +232,14 @@ Result<Choice> parse_choice(const Pool& pool, std::string_view text) {
     for (const std::string& name : item->names) {
       const auto host = std::find_if(pool.begin(), pool.end(),
                                      [&](const PoolHost& each) { return each.name == name; });
-      if (host == pool.end())
-        return bad("\"" + name + "\" is not among the hosts; write one of them");
+      if (host == pool.end()) return bad("\"" + name + "\" is not one of the hosts");
       if (host->slots && !devices.empty() && *devices.rbegin() >= *host->slots)
         return bad("\"" + name + "\" has " + std::to_string(*host->slots) +
                    " slots, so no device " + std::to_string(*devices.rbegin()) +
-                   "; they count from 0");
+                   "; the first device is 0");
       const auto [place, is_new] = choice.try_emplace(name, devices);
       if (!is_new && place->second.empty() != devices.empty())
-        return bad("\"" + name + "\" is named whole and with devices; write one");
+        return bad("\"" + name + "\" is listed with and without devices; remove one");
       place->second.merge(std::set<int>(devices));
     }
   }
@@ -289,7 +289,7 @@ Result<Pool> excluded(const Pool& pool, std::string_view text) {
     if (chosen != choice->end()) {
       if (chosen->second.empty()) continue;
       if (!host.slots)
-        return bad("\"" + host.name + "\": how many devices it has is not said; write it, as " +
+        return bad("\"" + host.name + "\": its number of devices is unknown; add it, such as " +
                    host.name + ":8 or slots=8");
       for (int device = 0; device < *host.slots; ++device)
         if (!chosen->second.contains(device)) host.devices.push_back(device);

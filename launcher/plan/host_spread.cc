@@ -34,8 +34,8 @@ std::string slots_text(const Pool& pool) {
 
 Error too_many(const Pool& pool, int np) {
   return bad("-np " + std::to_string(np) + ": the hosts have " + std::to_string(all_slots(pool)) +
-             " slots (" + slots_text(pool) + "); give them more, as " + pool.front().name +
-             ":8, or say --oversubscribe");
+             " slots (" + slots_text(pool) + "); add slots, such as " + pool.front().name +
+             ":8, or set --oversubscribe");
 }
 
 // `room` workers at most on each host, in order.
@@ -80,13 +80,14 @@ Result<std::vector<int>> counts_per_node(const Pool& pool, const Wish& wish, int
   for (const PoolHost& host : pool) {
     if (!is_counted(host) || per_node <= slots_of(host) || wish.oversubscribe) continue;
     return bad(std::to_string(per_node) + " workers on each host: " + host.name + " has " +
-               std::to_string(slots_of(host)) + " slots; ask for fewer, or say --oversubscribe");
+               std::to_string(slots_of(host)) +
+               " slots; reduce the number of workers, or set --oversubscribe");
   }
   const std::int64_t most = static_cast<std::int64_t>(per_node) * static_cast<int>(pool.size());
   if (wish.np && *wish.np > most)
     return bad("-np " + std::to_string(*wish.np) + ": " + std::to_string(per_node) +
                " on each of " + std::to_string(pool.size()) + " hosts are only " +
-               std::to_string(most) + "; name more hosts, or change one of the two");
+               std::to_string(most) + "; list more hosts, or change one of the options");
   return filled(std::vector<int>(pool.size(), per_node), wish.np.value_or(static_cast<int>(most)));
 }
 
@@ -96,9 +97,9 @@ Result<std::vector<Share>> spread(const Pool& pool, const Wish& wish) {
   const std::optional<int> per_node = wish.map_by.per_node ? wish.map_by.per_node : wish.per_node;
   if (wish.map_by.per_node &&
       (wish.has_per_node_word || (wish.per_node && *wish.per_node != *per_node)))
-    return bad("--map-by=ppr and --nproc-per-node say two things; drop one");
+    return bad("--map-by=ppr and --nproc-per-node conflict; remove one");
   if (wish.np && wish.has_per_node_word)
-    return bad("-np and --nproc-per-node=gpu (or auto, cpu) say two things; drop one");
+    return bad("-np and --nproc-per-node=gpu (or auto, cpu) conflict; remove one");
   std::vector<Share> shares;
   if (!wish.np && !per_node) {
     for (const PoolHost& host : pool) {

@@ -19,10 +19,10 @@ bool has_filters(const Options& options) {
 Result<void> check_lines_home(const Options& options) {
   const bool gathers = options.gather_logs;
   if (gathers && options.hosts.leaves_logs_there)
-    return usage_error("--gather-logs and --no-gather-logs", "they say two things; drop one");
+    return usage_error("--gather-logs and --no-gather-logs", "they conflict; remove one");
   if (gathers && has_filters(options))
     return usage_error("--duplicate-stdout-filters, --duplicate-stderr-filters",
-                       "not with --gather-logs; look for the words in its files, or drop one");
+                       "it cannot be combined with --gather-logs; search its log files instead");
   return {};
 }
 
@@ -30,6 +30,7 @@ Result<void> check_lines_home(const Options& options) {
 
 bool gathers_here(const Options& options) {
   if (options.hosts.leaves_logs_there || options.doctor) return false;
+  if (options.hosts.local_nodes && !options.gather_logs) return false;  // a folder for each node
   if (has_directory(options)) return !has_filters(options);
   const bool is_nowhere = options.log_dir == "/dev/null";
   return options.gather_logs && !is_nowhere &&

@@ -56,7 +56,7 @@ Result<void> give_devices(std::vector<WorkerPlacement>& places, const std::vecto
     return usage_error(option,
                        std::to_string(places.size()) + " workers need " + std::to_string(needed) +
                            " GPUs, and " + std::to_string(names.size()) + " are visible on " +
-                           host.hostname + "; start fewer, or look at " + host.gpu_variable);
+                           host.hostname + "; start fewer workers, or check " + host.gpu_variable);
   }
   auto next = names.begin();
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -73,15 +73,16 @@ struct Asked {
 
 Result<Asked> asked_binding(const Options& options) {
   if (options.bind_to && options.numa_binding) {
-    return usage_error(shown(*options.numa_binding, true),
-                       shown(*options.bind_to, false) + " binds in another way; drop one of them");
+    return usage_error(
+        shown(*options.numa_binding, true),
+        shown(*options.bind_to, false) + " binds in another way; remove one of them");
   }
   Asked asked;
   if (options.bind_to) asked = {*options.bind_to, shown(*options.bind_to, false)};
   if (options.numa_binding) asked = {*options.numa_binding, shown(*options.numa_binding, true)};
   if (options.bind_memory && asked.bind_to == BindTo::None) {
     return usage_error(std::string("--bind-memory=") + to_string(*options.bind_memory),
-                       "no worker is bound; say to what with --bind-to or --numa-binding");
+                       "no worker is bound; set --bind-to or --numa-binding as well");
   }
   return asked;
 }
@@ -105,8 +106,8 @@ void remark_unplaced_memory(const std::vector<WorkerPlacement>& places, const Op
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (places[i].cpus.empty() || !places[i].memory_nodes.empty()) continue;
     remarks.warnings.push_back("local rank " + std::to_string(i) +
-                               ": this process may not use the memory beside CPUs " +
-                               ranges_text(places[i].cpus) + ", so its memory is not placed");
+                               ": this process may not use the memory near CPUs " +
+                               ranges_text(places[i].cpus) + "; its memory is not bound");
     return;
   }
 }
@@ -114,14 +115,14 @@ void remark_unplaced_memory(const std::vector<WorkerPlacement>& places, const Op
 Result<void> plan_wrap(WrapSpec& wrap, const Options& options, const JoinSpec& join) {
   if (!options.wrap) {
     if (!options.wrap_ranks) return {};
-    return usage_error("--wrap-ranks", "there is nothing to wrap in; give --wrap a command");
+    return usage_error("--wrap-ranks", "it requires --wrap");
   }
   wrap.argv = *options.wrap;
   wrap.ranks = options.wrap_ranks.value_or(std::vector<int>{});
   for (const int rank : wrap.ranks) {
     if (join.node_count > 1 || rank < join.local_world_size) continue;
     return usage_error("--wrap-ranks", "there is no rank " + std::to_string(rank) +
-                                           "; they go from 0 to " +
+                                           "; ranks are 0 to " +
                                            std::to_string(join.local_world_size - 1));
   }
   return {};

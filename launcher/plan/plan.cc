@@ -5,6 +5,7 @@
 
 #include "agent/supervise/worker_command.h"
 #include "launcher/cli/option_values.h"
+#include "launcher/plan/deadline.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/exports.h"
 #include "launcher/plan/host_plan.h"
@@ -30,7 +31,7 @@ std::vector<int> plan_signals(const Options& options, Remarks& remarks) {
     if (!signal || *signal == SIGKILL || *signal == SIGSTOP || *signal == SIGCHLD) {
       remarks.warnings.push_back("--signals-to-handle: " + name +
                                  (signal ? " cannot be handled" : " is not a signal") +
-                                 ", left out; write names such as SIGTERM,SIGUSR1");
+                                 " and is ignored; write names such as SIGTERM,SIGUSR1");
     } else if (std::find(signals.begin(), signals.end(), *signal) == signals.end()) {
       signals.push_back(*signal);
     }
@@ -59,9 +60,9 @@ std::chrono::milliseconds plan_unkillable(const HostFacts& host) {
 
 Result<void> check_ranks(const StreamChoice& choice, const std::string& option, int workers) {
   if (choice.of_ranks.empty() || choice.of_ranks.rbegin()->first < workers) return {};
-  return usage_error(option, "there is no local rank " +
-                                 std::to_string(choice.of_ranks.rbegin()->first) +
-                                 "; this node's go from 0 to " + std::to_string(workers - 1));
+  return usage_error(option,
+                     "there is no local rank " + std::to_string(choice.of_ranks.rbegin()->first) +
+                         "; the local ranks of this node are 0 to " + std::to_string(workers - 1));
 }
 
 bool has_stream(const StreamChoice& choice, int local_rank, int bit) {
@@ -79,13 +80,14 @@ std::optional<std::string> plan_log_dir(const Options& options, const HostFacts&
 Result<void> check_output(const Options& options) {
   const bool is_raw = options.output == OutputMode::Raw;
   if (is_raw && (options.timestamps || options.gather_logs))
-    return usage_error(options.timestamps ? "--timestamps" : "--gather-logs",
-                       "not with --output=raw: those lines do not pass through drun; drop one");
+    return usage_error(
+        options.timestamps ? "--timestamps" : "--gather-logs",
+        "it cannot be combined with --output=raw: those lines do not pass through drun");
   const bool is_filtered =
       !options.duplicate_stdout_filters.empty() || !options.duplicate_stderr_filters.empty();
   if (is_filtered && options.gather_logs)
     return usage_error("--duplicate-stdout-filters, --duplicate-stderr-filters",
-                       "not with --gather-logs; look for the words in its files, or drop one");
+                       "it cannot be combined with --gather-logs; search its log files instead");
   return {};
 }
 
@@ -145,10 +147,10 @@ Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, 
   const std::size_t devices = list->devices.size();
   if (devices >= static_cast<std::size_t>(workers)) return {};
   const std::string value = workers_variable(host, list->variable).value_or("");
-  return usage_error("--virtual-local-rank", list->variable + "=\"" + value + "\" names " +
-                                                 std::to_string(devices) + " devices for " +
-                                                 std::to_string(workers) +
-                                                 " workers; name more or start fewer");
+  return usage_error("--virtual-local-rank",
+                     list->variable + "=\"" + value + "\" names " + std::to_string(devices) +
+                         " devices for " + std::to_string(workers) +
+                         " workers; list more devices or start fewer workers");
 }
 
 std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int workers,
@@ -170,7 +172,7 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
   if (workers > 1 && !options.omp_threads && !workers_variable(host, "OMP_NUM_THREADS")) {
     environment.emplace_back("OMP_NUM_THREADS", "1");
     remarks.notes.push_back("OMP_NUM_THREADS=1 for each of the " + std::to_string(workers) +
-                            " workers; set it or --omp-threads to choose");
+                            " workers; set the variable or --omp-threads to change it");
   }
   return environment;
 }
@@ -210,7 +212,7 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
 Result<void> plan_hang(AgentSpec& agent, const Options& options, Remarks& remarks) {
   if (!options.hang_timeout) return {};
   if (*options.hang_timeout < std::chrono::seconds(1))
-    return usage_error("--hang-timeout", "expected a second at least");
+    return usage_error("--hang-timeout", "expected at least one second");
   agent.hang_timeout = *options.hang_timeout;
   const auto& streams = agent.output.streams;
   const bool is_hidden = agent.output.mode == OutputMode::Raw ||
@@ -221,9 +223,23 @@ Result<void> plan_hang(AgentSpec& agent, const Options& options, Remarks& remark
                          });
   if (is_hidden) {
     remarks.warnings.push_back(
-        "--hang-timeout: what some workers print does not pass through drun (--output=raw, or "
-        "--local-ranks-filter); those are found to hang only if they post heartbeats");
+        "--hang-timeout: the output of some workers does not pass through drun (--output=raw or "
+        "--local-ranks-filter); drun detects their hangs only if they send heartbeats");
   }
+  return {};
+}
+
+Result<void> plan_faults(AgentSpec& agent, const Options& options) {
+  JobSize size{.nodes = agent.join.node_count};
+  if (agent.join.node_count == 1) size.workers = agent.join.local_world_size;
+  if (Result<void> fits = check_faults(options.inject, size); !fits)
+    return with_context(fits.error(), "--inject");
+  // Where this agent was started by --local-nodes that has been looked at.
+  for (const Fault& fault : options.inject.faults)
+    if (fault.kind == FaultKind::CutNode && !options.is_checked_first)
+      return usage_error("--inject=" + fault.text,
+                         "only a network that drun has made is cut; write --local-nodes=N,netns");
+  agent.faults = options.inject;
   return {};
 }
 
@@ -285,14 +301,19 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   plan.agent.shutdown_timeout = *shutdown;
   plan.agent.join.kill_grace = plan.agent.join.heartbeat_timeout + *shutdown;
   plan.agent.unkillable_timeout = plan_unkillable(host);
+  Result<std::optional<DeadlineSpec>> deadline = plan_deadline(options, host, *shutdown);
+  if (!deadline) return deadline.error();
+  plan.agent.deadline = *std::move(deadline);
+  plan.requeues = options.requeue;
   plan.agent.host = host.hostname;
   if (Result<void> hang = plan_hang(plan.agent, options, remarks); !hang) return hang.error();
   plan.agent.termination_signals = plan_signals(options, remarks);
   plan.agent.error_file = variable(host, "TORCHELASTIC_ERROR_FILE").value_or("");
   if (plan.cannot_start && plan.agent.join.node_count > 1 && !options.is_checked_first) {
-    remarks.warnings.push_back(plan.cannot_start->message + "; the job will fail here");
+    remarks.warnings.push_back(plan.cannot_start->message + "; the job will fail on this node");
     plan.cannot_start.reset();
   }
+  if (Result<void> fits = plan_faults(plan.agent, options); !fits) return fits.error();
   plan.report_file = options.report;
   plan.agent.events_file = options.events.value_or("");
   plan.agent.web = options.metrics;

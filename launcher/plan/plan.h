@@ -46,6 +46,7 @@ struct Plan {
   std::optional<CannotStart> cannot_start{};
   std::optional<std::string> report_file{};
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
+  bool requeues = false;  // a preempted job is put back into Slurm's queue
   std::optional<DryRun> dry_run{};
   LogLevel log_level = LogLevel::Info;
   std::vector<std::string> notes{};     // for the log, level debug

@@ -93,7 +93,8 @@ std::string node_text(const JoinSpec& join) {
   if (!join.elastic)
     return std::to_string(join.node_rank) + " of " + std::to_string(join.node_count);
   const std::string least = std::to_string(join.elastic->min_nodes);
-  return "one of " + least + " to " + std::to_string(join.node_count) + ", numbered when they meet";
+  return "one of " + least + " to " + std::to_string(join.node_count) +
+         ", node ranks assigned when they join";
 }
 
 std::string restarts_text(const JoinSpec& join) {
@@ -103,7 +104,7 @@ std::string restarts_text(const JoinSpec& join) {
 }
 
 std::string ranks_text(const JoinSpec& join) {
-  if (join.elastic) return "ranks known once nodes met";
+  if (join.elastic) return "ranks assigned when the nodes have joined";
   if (join.node_rank == 0 && join.local_world_size == 1) return "rank 0";
   if (join.node_rank == 0) return "ranks 0 to " + std::to_string(join.local_world_size - 1);
   return "ranks after those of node" + std::string(join.node_rank == 1 ? " 0" : "s 0 to ") +
@@ -154,7 +155,7 @@ const char* mode_text(OutputMode mode) {
 }
 
 std::string log_dir_text(const OutputSpec& output) {
-  if (!output.log_dir) return "in the temporary folder";
+  if (!output.log_dir) return "in the temporary directory";
   return output.log_dir->empty() ? "no files" : *output.log_dir;
 }
 
@@ -243,14 +244,15 @@ std::string plan_text(const Plan& plan) {
       origins_text(plan.origins) + "restarts     " + restarts_text(join) + "\n" +
       (agent.hang_timeout.count() == 0
            ? ""
-           : "hung after   " + seconds_text(agent.hang_timeout) + " without signs of life\n") +
+           : "hung after   " + seconds_text(agent.hang_timeout) + " without activity\n") +
       (agent.worker.programs.empty() ? "command      " + shell_quoted(agent.worker.argv) + "\n"
                                      : programs_text(agent.worker.programs)) +
       wrap_text(agent.worker.wrap) + places_text(agent.worker.placements) + "output       " +
-      mode_text(agent.output.mode) + (agent.output.has_timestamps ? ", with times" : "") +
+      mode_text(agent.output.mode) + (agent.output.has_timestamps ? ", with timestamps" : "") +
       (agent.output.gathers ? ", of all nodes on node 0" : "") +
       "; files: " + log_dir_text(agent.output) + "\n" + streams_text(agent.output) +
-      "environment  of local rank 0, on top of this shell's (?: known once nodes met)\n";
+      "environment  of local rank 0, in addition to this shell's (?: known when the nodes have "
+      "joined)\n";
   for (const auto& [name, value] : first_workers_environment(agent))
     text += "             " + name + "=" + (value == "?" ? "?" : shell_quoted({value})) + "\n";
   for (const std::string& note : plan.notes) text += "note         " + note + "\n";

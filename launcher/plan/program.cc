@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "launcher/cli/help.h"
 #include "launcher/plan/rendezvous.h"
 
 namespace drun {
@@ -61,11 +62,11 @@ std::optional<CannotStart> check_executable(const std::string& program, const Ho
     case FileKind::Executable:
       return std::nullopt;
     case FileKind::Directory:
-      return cannot(EACCES, found.path + " is a folder; write the path of a program");
+      return cannot(EACCES, found.path + " is a directory; give the path of a program");
     case FileKind::NotExecutable:
       return cannot(EACCES, found.path +
-                                " is not executable; chmod +x it, or put its interpreter "
-                                "in front, such as bash " +
+                                " is not executable; run chmod +x on it, or start it with its "
+                                "interpreter, such as bash " +
                                 found.path);
     case FileKind::Missing:
       break;
@@ -75,10 +76,10 @@ std::optional<CannotStart> check_executable(const std::string& program, const Ho
                               (program.starts_with('/') || host.working_directory.empty()
                                    ? ""
                                    : " in " + host.working_directory) +
-                              " on this node; look at the path");
+                              " on this node; check the path");
   }
   if (is_file(host.probe("./" + program)))
-    return cannot(ENOENT, program + " is not on PATH, but here; write ./" + program);
+    return cannot(ENOENT, program + " is not on PATH, but in this directory; write ./" + program);
   return cannot(ENOENT, program + " is not on PATH; write its path, such as ./" + program);
 }
 
@@ -86,7 +87,7 @@ std::optional<CannotStart> check_script(const std::string& script, const HostFac
   const FileKind kind = host.probe(script);
   if (is_file(kind)) return std::nullopt;
   if (kind == FileKind::Directory)
-    return cannot(EACCES, script + " is a folder; write the path of a script");
+    return cannot(EACCES, script + " is a directory; give the path of a script");
   return check_executable(script.find('/') == script.npos ? "./" + script : script, host);
 }
 
@@ -98,8 +99,8 @@ Program python_program(const Options& options, const HostFacts& host) {
   program.argv.push_back(options.program);
   if (!python) {
     program.cannot_start = cannot(ENOENT, options.program +
-                                              " needs Python, and there is no python3 on PATH; "
-                                              "set PYTHON_EXEC to the path of one");
+                                              " requires Python, but there is no python3 on "
+                                              "PATH; set PYTHON_EXEC to the path of one");
     return program;
   }
   if (const auto problem = check_executable(*python, host)) {
@@ -122,13 +123,16 @@ bool is_pythons(const Options& options, const HostFacts& host) {
 
 Result<Program> plan_program(const Options& options, const HostFacts& host) {
   if (options.module && options.no_python)
-    return usage_error("--module", "a module needs Python; drop it or --no-python");
+    return usage_error("--module", "it requires Python and cannot be combined with --no-python");
   Program program;
   if (is_pythons(options, host)) {
     program = python_program(options, host);
   } else {
     program.argv = {options.program};
     program.cannot_start = check_executable(options.program, host);
+    const std::string_view command = command_like(options.program);
+    if (program.cannot_start && !command.empty() && options.invoked_as != "torchrun")
+      program.cannot_start->message += "; did you mean drun " + std::string(command) + "?";
   }
   program.arguments_at = program.argv.size();
   program.argv.insert(program.argv.end(), options.program_arguments.begin(),

@@ -134,18 +134,18 @@ Result<RankShare> own_share(const Options& options) {
   const std::string given = "-np " + std::to_string(np);
   if (!is_fixed(options))
     return usage_error(given,
-                       "it counts the workers of the whole job, and these nodes may come and go; "
-                       "write --nproc-per-node");
+                       "it is the total number of workers, but the number of nodes may change; use "
+                       "--nproc-per-node");
   const auto per_node = options.hosts.map_by ? options.hosts.map_by->per_node : std::nullopt;
   if (per_node && np > static_cast<std::int64_t>(*per_node) * nodes)
     return usage_error(given, std::to_string(*per_node) + " on each of " + std::to_string(nodes) +
-                                  " nodes are fewer; change --map-by or -np");
+                                  " nodes are fewer workers; change --map-by or -np");
   // A rank that is not there is refused where the nodes are planned.
   const int node_rank = std::min(options.node_rank.value_or(0), nodes - 1);
   const RankShare share = share_of(np, nodes, node_rank, per_node);
   if (share.count == 0)
     return usage_error(given, "node " + std::to_string(node_rank) + " of " + std::to_string(nodes) +
-                                  " is left without a worker; ask for more, or for fewer nodes");
+                                  " has no worker; start more workers or use fewer nodes");
   return share;
 }
 
@@ -221,9 +221,9 @@ Result<std::vector<RoleShare>> roles_of(const std::vector<ProgramOptions>& progr
   }
   if (roles.size() <= kMostRoleShares) return roles;
   return Error{ErrorCode::Usage, "this node's programs have " + std::to_string(roles.size()) +
-                                     " roles, one after the other; at most " +
+                                     " consecutive roles; at most " +
                                      std::to_string(kMostRoleShares) +
-                                     " can be: give neighbours the same --role"};
+                                     " are allowed; give adjacent programs the same --role"};
 }
 
 }  // namespace drun

@@ -8,9 +8,8 @@ namespace {
 // Without ' and !, so that csh and fish read it as sh does. `exec` keeps no shell between sshd and
 // the agent, whose end is then ssh's end.
 constexpr std::string_view kScript =
-    "d=$0; [ -x \"$d\" ] || d=$(command -v drun) || "
-    "{ echo \"drun: neither at $0 nor on PATH here; install it at one of them\" >&2; exit 127; }; "
-    "exec \"$d\" --from-stdin";
+    "d=$0; [ -x \"$d\" ] || d=$(command -v drun) || { echo \"drun: not found at $0 or on PATH on "
+    "this host; install it\" >&2; exit 127; }; exec \"$d\" --from-stdin";
 
 }  // namespace
 

@@ -24,11 +24,11 @@ Result<Backend> backend_of(const Options& options) {
   if (options.standalone || name == "static") return Backend{.is_c10d = false};
   if (name == "c10d") return Backend{.is_c10d = true};
   if (!is_etcd(options))
-    return usage_error("--rdzv-backend=" + name, "drun knows static, c10d and etcd; leave it out");
+    return usage_error("--rdzv-backend=" + name, "drun supports static, c10d and etcd");
   if (options.rdzv_endpoint && !options.rdzv_endpoint->empty()) return Backend{.is_etcd = true};
   return usage_error(
       "--rdzv-backend=" + name,
-      "say where etcd is, --rdzv-endpoint=HOST:PORT[,HOST:PORT...]; c10d needs none");
+      "the address of etcd is missing; set --rdzv-endpoint=HOST:PORT[,HOST:PORT...], or use c10d");
 }
 
 Result<int> node_count_of(const Options& options, Backend backend, Remarks& remarks) {
@@ -38,10 +38,10 @@ Result<int> node_count_of(const Options& options, Backend backend, Remarks& rema
       std::to_string(nodes.max);
   const std::string most = std::to_string(nodes.max);
   if (options.standalone && nodes.max > 1)
-    return usage_error(given, "--standalone is for one node; drop one of the two");
+    return usage_error(given, "--standalone means one node; remove one of the two");
   if (nodes.min == nodes.max) return nodes.max;
   if (backend.is_c10d || backend.is_etcd) return nodes.max;
-  remarks.notes.push_back(given + ": all " + most + " nodes are waited for");
+  remarks.notes.push_back(given + ": all " + most + " nodes are required");
   return nodes.max;
 }
 
@@ -52,7 +52,7 @@ Result<int> node_rank_of(const Options& options, int node_count) {
   if (rank < node_count) return rank;
   return usage_error("--node-rank=" + std::to_string(rank),
                      node_count == 1
-                         ? "there is only node 0; give the number of nodes with --nnodes"
+                         ? "the job has only node 0; set the number of nodes with --nnodes"
                          : "with --nnodes=" + std::to_string(node_count) + " it is 0 to " + last);
 }
 
@@ -62,7 +62,7 @@ constexpr std::size_t kMostNameBytes = 200;
 Result<std::string> role_of(const Options& options) {
   std::string role = options.role.value_or("default");
   if (role.size() <= kMostNameBytes) return role;
-  return usage_error("--role=" + role, "write at most 200 characters");
+  return usage_error("--role=" + role, "at most 200 characters are allowed");
 }
 
 Result<std::string> run_id_of(const Options& options, const HostFacts& host, bool is_alone,
@@ -70,15 +70,16 @@ Result<std::string> run_id_of(const Options& options, const HostFacts& host, boo
   if (!options.rdzv_id) return is_alone ? host.random_id : "none";
   const std::string& id = *options.rdzv_id;
   if (id.empty()) {
-    remarks.warnings.push_back("--rdzv-id is empty: this node made up " + host.random_id);
+    remarks.warnings.push_back("--rdzv-id is empty; this node uses " + host.random_id);
     return host.random_id;
   }
   const bool is_fit = id.size() <= kMostNameBytes && std::all_of(id.begin(), id.end(), [](char c) {
                         return c != '/' && static_cast<unsigned char>(c) >= ' ';
                       });
   if (is_fit) return id;
-  return usage_error("--rdzv-id=" + id,
-                     "it becomes part of a file name; write at most 200 characters and no slash");
+  return usage_error(
+      "--rdzv-id=" + id,
+      "it becomes part of a file name; at most 200 characters are allowed and no slash");
 }
 
 // An address without a port, brackets stripped.
@@ -88,7 +89,7 @@ Result<std::string> master_addr_of(const Options& options) {
   if (!parsed) return with_context(parsed.error(), "--master-addr");
   if (parsed->port != 0)
     return usage_error("--master-addr=" + text,
-                       "write the port apart, --master-port=" + std::to_string(parsed->port));
+                       "set the port separately: --master-port=" + std::to_string(parsed->port));
   return parsed->host;
 }
 
@@ -100,8 +101,8 @@ Result<Endpoint> meeting_of(const Options& options, Backend backend, int node_co
     const std::vector<std::string> listed = listed_endpoints(options);
     if (listed.size() > 1 && !is_elastic(options))
       return usage_error("--rdzv-endpoint=" + *options.rdzv_endpoint,
-                         "several are for --rdzv-backend=c10d, with several nodes that have no "
-                         "--node-rank; write one");
+                         "several endpoints require --rdzv-backend=c10d and several nodes without "
+                         "--node-rank; give one endpoint");
     Result<Endpoint> parsed = parse_endpoint(listed.front(), static_cast<std::uint16_t>(port));
     if (!parsed) return with_context(parsed.error(), "--rdzv-endpoint");
     return parsed;
@@ -133,7 +134,7 @@ Result<void> fill_in_places(JoinSpec& join, const Options& options, Backend back
     const bool has_endpoint = is_given(options.rdzv_endpoint);
     return usage_error(
         has_endpoint ? "--rdzv-endpoint=" + *options.rdzv_endpoint : "--master-port=0",
-        "port 0 is any free one, which the other nodes cannot know; write such as 29500");
+        "port 0 means any free port, which the other nodes cannot know; choose one, such as 29500");
   }
   join.master_addr = join.endpoint.host;
   join.master_port = join.endpoint.port;
@@ -141,11 +142,12 @@ Result<void> fill_in_places(JoinSpec& join, const Options& options, Backend back
   if (options.master_addr) join.master_addr = *addr;
   join.master_port = static_cast<std::uint16_t>(options.master_port.value_or(kMasterPort));
   if (join.master_port == 0)
-    return usage_error("--master-port=0", "with --store=worker it must be a definite one");
+    return usage_error("--master-port=0", "--store=worker requires a specific port");
   if (join.master_port == join.endpoint.port) {
     return usage_error("--store=worker",
-                       "drun cannot meet on the master port " + std::to_string(join.master_port) +
-                           ", which is left to rank 0; give --rdzv-endpoint another port");
+                       "the nodes cannot meet on the master port " +
+                           std::to_string(join.master_port) +
+                           ", which rank 0 uses; set another port in --rdzv-endpoint");
   }
   return {};
 }
@@ -153,30 +155,30 @@ Result<void> fill_in_places(JoinSpec& join, const Options& options, Backend back
 void remark_unused(const Options& options, Backend backend, bool is_alone, Remarks& remarks) {
   const bool has_endpoint = is_given(options.rdzv_endpoint);
   const auto unused = [&remarks](const std::string& option, const std::string& reason) {
-    remarks.warnings.push_back(option + " is not used: " + reason);
+    remarks.warnings.push_back(option + " is ignored: " + reason);
   };
   const bool is_workers_store = options.store == StoreHost::Worker;
   if (options.standalone) {
-    if (has_endpoint) unused("--rdzv-endpoint", "--standalone picks its own");
+    if (has_endpoint) unused("--rdzv-endpoint", "--standalone chooses its own");
     if (options.master_port && !is_workers_store)
-      unused("--master-port", "--standalone picks its own");
+      unused("--master-port", "--standalone chooses its own");
   }
   if (is_workers_store) return;
   if (backend.is_etcd && is_alone)
-    remarks.notes.push_back("--rdzv-endpoint is not used: one node alone needs no etcd");
+    remarks.notes.push_back("--rdzv-endpoint is ignored: one node alone needs no etcd");
   if (backend.is_etcd && options.master_addr)
-    return unused("--master-addr", "it is that of the node that etcd elects; see --local-addr");
+    return unused("--master-addr", "the elected node's address is used; see --local-addr");
   if (backend.is_etcd) return;
   if (options.master_addr && is_alone) {
-    remarks.notes.push_back("--master-addr is not used: one node alone meets on " +
+    remarks.notes.push_back("--master-addr is ignored: one node alone meets on " +
                             std::string(kLoopback));
   } else if (options.master_addr && backend.is_c10d) {
-    unused("--master-addr", "--rdzv-backend=c10d meets on --rdzv-endpoint");
+    unused("--master-addr", "--rdzv-backend=c10d uses --rdzv-endpoint");
   } else if (options.master_addr && has_endpoint) {
-    unused("--master-addr", "--rdzv-endpoint says where the nodes meet");
+    unused("--master-addr", "the nodes meet at --rdzv-endpoint");
   }
   if (options.master_port && !options.standalone && (backend.is_c10d || has_endpoint))
-    unused("--master-port", "--rdzv-endpoint says where the nodes meet");
+    unused("--master-port", "the nodes meet at --rdzv-endpoint");
 }
 
 // Keys that torchrun knows and that have nothing to set here.
@@ -192,7 +194,7 @@ Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, Remarks& r
     const std::string given = "--rdzv-conf " + key + "=" + value;
     if (key == "keep_alive_max_attempt") {
       const Result<int> count = parse_count(value);
-      if (!count || *count == 0) return usage_error(given, "expected a count, 1 or more");
+      if (!count || *count == 0) return usage_error(given, "expected a number, 1 or more");
       attempts = *count;
       continue;
     }
@@ -204,8 +206,7 @@ Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, Remarks& r
       const bool is_silent =
           std::find(std::begin(kSilentKeys), std::end(kSilentKeys), key) != std::end(kSilentKeys);
       if (!is_silent && !(join.etcd && is_etcd_key(key)))
-        remarks.warnings.push_back(given + ": drun does not know " + key +
-                                   " and ignores it; remove it, or correct its name");
+        remarks.warnings.push_back(given + ": unknown key, ignored; remove it or correct its name");
       continue;
     }
     const Result<std::chrono::milliseconds> parsed = parse_interval(value);
@@ -226,10 +227,10 @@ Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, Remarks& r
 Result<int> workers_on_gpus(const Options& options, const HostFacts& host) {
   const int each = options.gpus_per_worker.value_or(1);
   if (host.gpus % each == 0) return host.gpus / each;
-  return usage_error("--gpus-per-worker=" + std::to_string(each),
-                     "the " + std::to_string(host.gpus) + " visible GPUs of " + host.hostname +
-                         " are no multiple of that; write the number of workers instead of "
-                         "--nproc-per-node=gpu");
+  return usage_error(
+      "--gpus-per-worker=" + std::to_string(each),
+      "the " + std::to_string(host.gpus) + " visible GPUs of " + host.hostname +
+          " are not a multiple of that; set the number of workers instead of --nproc-per-node=gpu");
 }
 
 }  // namespace
@@ -247,12 +248,12 @@ Result<int> plan_workers(const Options& options, const HostFacts& host) {
       if (host.gpus > 0) return workers_on_gpus(options, host);
       return usage_error("--nproc-per-node=gpu",
                          "no GPU is visible on " + host.hostname +
-                             "; look at CUDA_VISIBLE_DEVICES, or write a number, cpu or auto");
+                             "; check CUDA_VISIBLE_DEVICES, or use a number, cpu or auto");
     case Device::Xpu:
       break;
   }
   return usage_error("--nproc-per-node=xpu",
-                     "drun cannot count these devices; write how many workers there shall be");
+                     "drun cannot count these devices; set the number of workers");
 }
 
 std::optional<std::string> rdzv_conf(const Options& options, std::string_view key) {
@@ -295,23 +296,21 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
   join.is_coordinator = *node_rank == 0;
   join.store_host = options.store;
   if (options.store_memory_bytes && options.store == StoreHost::Worker)
-    return usage_error("--store-memory",
-                       "with --store=worker drun serves no store, and the limit would be nobody's; "
-                       "leave one of them out");
+    return usage_error(
+        "--store-memory",
+        "with --store=worker, drun serves no store that it could limit; remove one of them");
   join.store_memory_bytes = options.store_memory_bytes.value_or(kStoreMemoryBytes);
   plan_restarts(join, options);
   if (Result<void> places = fill_in_places(join, options, *backend, is_alone); !places)
     return places.error();
   if (options.preflight && options.store == StoreHost::Worker)
-    return usage_error(
-        "--preflight",
-        "the probes meet at the store that drun serves; leave --store=worker out, or "
-        "call drun doctor before");
+    return usage_error("--preflight",
+                       "the probes use the store that drun serves; remove --store=worker, or run "
+                       "drun doctor before the job");
   if (options.exclude_after && !is_elastic(options))
-    return usage_error(
-        "--exclude-after",
-        "nobody can take the place of a node that has a --node-rank of its own, or is "
-        "alone; write --rdzv-backend=c10d (or etcd) and --nnodes=MIN:MAX, or leave it out");
+    return usage_error("--exclude-after",
+                       "a job of fixed nodes has no spare nodes; use --rdzv-backend=c10d (or etcd) "
+                       "and --nnodes=MIN:MAX, or remove the option");
   if (is_elastic(options)) {
     if (Result<void> planned = plan_elastic(join, options, host); !planned) return planned.error();
   }
@@ -352,26 +351,27 @@ Result<void> plan_seats(JoinSpec& join, const Options& options) {
   if (items.size() < 2) return {};
   const std::string given = "--rdzv-endpoint=" + *options.rdzv_endpoint;
   if (items.size() > kMostSeats)
-    return usage_error(given, "list at most " + std::to_string(kMostSeats) + "; 3 or 5 will do");
+    return usage_error(given,
+                       "list at most " + std::to_string(kMostSeats) + "; 3 or 5 are sufficient");
   std::vector<Endpoint> seats;
   for (const std::string& item : items) {
     Result<Endpoint> seat = parse_endpoint(item, kMeetingPort);
     if (!seat) return with_context(seat.error(), "--rdzv-endpoint");
     if (seat->port == 0)
-      return usage_error(given, "port 0 is any free one, which the other nodes cannot know");
+      return usage_error(given, "port 0 means any free port, which the other nodes cannot know");
     if (std::find(seats.begin(), seats.end(), *seat) != seats.end())
-      return usage_error(given, to_string(*seat) + " is there twice");
+      return usage_error(given, to_string(*seat) + " is listed twice");
     seats.push_back(*std::move(seat));
   }
   if (seats.size() < kLeastSeats) return {};
   if (options.store == StoreHost::Worker)
     return usage_error("--store=worker",
-                       "with several endpoints drun serves the store itself, where the "
-                       "coordinator is; leave it out, or write one endpoint");
+                       "with several endpoints, the coordinator's agent serves the store; remove "
+                       "the option, or give one endpoint");
   if (options.gather_logs)
     return usage_error("--gather-logs",
-                       "with several endpoints another node may come to coordinate the job, and "
-                       "lines cannot move there; leave it out, or write one endpoint");
+                       "with several endpoints, another node may become the coordinator, and lines "
+                       "cannot follow it; remove the option, or give one endpoint");
   join.seats = std::move(seats);
   join.master_addr.clear();
   join.master_port = 0;
@@ -380,11 +380,10 @@ Result<void> plan_seats(JoinSpec& join, const Options& options) {
 
 void remark_seats(const JoinSpec& join, const Options& options, Remarks& remarks) {
   if (!join.elastic || join.etcd || listed_endpoints(options).size() != 2) return;
-  remarks.warnings.push_back("--rdzv-endpoint=" + *options.rdzv_endpoint +
-                             ": of two hosts none is a majority once the "
-                             "other is lost, so " +
-                             to_string(join.endpoint) +
-                             " alone coordinates the job, which ends with it; list three or five");
+  remarks.warnings.push_back(
+      "--rdzv-endpoint=" + *options.rdzv_endpoint + ": one of two hosts is not a majority, so " +
+      to_string(join.endpoint) +
+      " is the only coordinator, and the job ends if it is lost; list three or five endpoints");
 }
 
 }  // namespace drun
@@ -463,7 +462,7 @@ Result<void> plan_own_seats(JoinSpec& join, std::optional<bool> is_host, const H
   if (!is_host.value_or(false) || join.is_coordinator) return {};
   return usage_error("--rdzv-conf is_host=1", "none of " + to_string(join.seats) +
                                                   " is an address of this host (" + host.hostname +
-                                                  "); list it, or leave is_host out");
+                                                  "); list it, or remove is_host");
 }
 
 }  // namespace
@@ -485,7 +484,7 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
       elastic.rank_order != RankOrder::Endpoint)
     return usage_error("--store=worker",
                        "rank 0 serves the store at the endpoint, so that node must be node 0; "
-                       "leave --rank-order out");
+                       "remove --rank-order");
   if (const auto last_call = rdzv_conf(options, "last_call_timeout")) {
     const auto parsed = parse_seconds(*last_call);
     if (!parsed)
@@ -506,25 +505,33 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
 
 void plan_restarts(JoinSpec& join, const Options& options) {
   join.max_restarts = options.max_restarts.value_or(0);
+  const bool is_torchrun = options.invoked_as == "torchrun";
+  constexpr std::chrono::seconds kStartupPause{1};
+  constexpr int kMaxSameFailures = 3;
   join.restart = options.restart;
+  if (!is_torchrun && !options.has_restart_backoff) join.restart.startup_pause = kStartupPause;
+  // A node that --exclude-after leaves out takes its failures with it.
+  join.restart.max_same_failures = options.max_same_failures.value_or(
+      is_torchrun ? 0 : std::max(kMaxSameFailures, options.exclude_after.value_or(0) + 1));
   join.preflight = options.preflight;
 }
 
 void remark_elastic(const JoinSpec& join, const Options& options, Remarks& remarks) {
   const auto unused = [&remarks](const std::string& option, const std::string& reason) {
-    remarks.warnings.push_back(option + " is not used: " + reason);
+    remarks.warnings.push_back(option + " is ignored: " + reason);
   };
   remark_seats(join, options, remarks);
   if (join.elastic && options.node_rank)
     unused("--node-rank",
-           "with --rdzv-backend=" + *options.rdzv_backend + " the coordinator numbers the nodes");
+           "with --rdzv-backend=" + *options.rdzv_backend + " the coordinator assigns node ranks");
   if (!join.elastic && options.rank_order)
-    unused("--rank-order", "it is for --rdzv-backend=c10d; here --node-rank says it");
+    unused("--rank-order", "it requires --rdzv-backend=c10d; this job uses --node-rank");
   if (!join.elastic && options.min_uptime)
-    unused("--min-uptime", "it is for --rdzv-backend=c10d with --nnodes=MIN:MAX");
-  const bool has_rules = options.restart != RestartPolicy{} || options.exclude_after;
+    unused("--min-uptime", "it requires --rdzv-backend=c10d with --nnodes=MIN:MAX");
+  const bool has_rules =
+      options.restart != RestartPolicy{} || options.max_same_failures || options.exclude_after;
   if (join.max_restarts == 0 && has_rules)
-    remarks.warnings.push_back("nothing is restarted: --max-restarts is 0; raise it");
+    remarks.warnings.push_back("no restart takes place: --max-restarts is 0; increase it");
 }
 
 }  // namespace drun

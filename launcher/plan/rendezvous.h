@@ -38,7 +38,7 @@ Result<int> plan_workers(const Options& options, const HostFacts& host);
 }  // namespace drun
 
 // core. The part of the plan about several endpoints, where one agent is elected to coordinate
-// (rendezvous/ELECTION.md).
+// (docs/internals/election.md).
 // Errors:  Usage, naming option, value, reason and remedy.   Thread: any.
 
 namespace drun {

@@ -67,6 +67,19 @@ int JsonFields::number(const char* name) {
   return found->get<int>();
 }
 
+std::vector<int> JsonFields::numbers(const char* name) {
+  const Json* found = find(name, false);
+  std::vector<int> numbers;
+  if (found == nullptr) return numbers;
+  if (!found->is_array()) return complain(name), numbers;
+  for (const Json& each : *found) {
+    const bool is_fit = each.is_number_integer() && each >= 0 && each <= 1000000;
+    if (!is_fit) return complain(name), numbers;
+    numbers.push_back(each.get<int>());
+  }
+  return numbers;
+}
+
 bool JsonFields::flag(const char* name) {
   const Json* found = find(name, true);
   if (found == nullptr) return false;
@@ -127,6 +140,8 @@ std::string to_line(const Start& start) {
                {"columns", start.columns},
                {"has_colour", start.has_colour},
                {"utc_offset_s", start.utc_offset_s}};
+  if (!start.interface.empty()) json["interface"] = to_characters(start.interface);
+  if (!start.cpus.empty()) json["cpus"] = start.cpus;
   if (!start.secret.empty()) json["secret"] = to_characters(start.secret);
   return json.dump() + "\n";
 }
@@ -163,6 +178,8 @@ Result<Start> parse_start(std::string_view line) {
   start.columns = fields.number("columns");
   start.has_colour = fields.flag("has_colour");
   start.utc_offset_s = fields.number("utc_offset_s");
+  start.interface = fields.text("interface", false);
+  start.cpus = fields.numbers("cpus");
   start.secret = fields.text("secret", false);
   return fields.take(std::move(start), "the starter's first line");
 }

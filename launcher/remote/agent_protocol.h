@@ -54,6 +54,7 @@ class JsonFields {
 
   std::string text(const char* name, bool is_needed = true);
   int number(const char* name);
+  std::vector<int> numbers(const char* name);  // may be missing: none
   bool flag(const char* name);
   std::vector<std::string> words(const char* name) { return words_of(name, find(name, true)); }
   std::vector<EnvironmentEntry> entries(const char* name);
@@ -89,6 +90,8 @@ struct Start {
   std::vector<EnvironmentEntry> environment{};  // -x: for the workers alone
   std::string directory{};
   std::string host{};         // what the user calls this machine
+  std::vector<int> cpus{};    // of a local node: those that it has; empty: all
+  std::string interface {};   // of its own network; empty: it is the machine's
   std::string label{};        // in front of workers' lines
   std::string secret{};       // of the job; empty: none, and then not written
   std::string report_file{};  // where the starter writes it: to be named in the report

@@ -77,7 +77,7 @@ class Step {
     const HostState before = std::exchange(from.state, HostState::Ended);
     from.code = event.code;
     if (state_.phase == Phase::Starting && before != HostState::Leaving)
-      return note_early_end(from, event);
+      return note_early_end(from, event, state_.link);
     if (state_.phase != Phase::Running) return;
     if (state_.least_hosts > 0) return note_lost(event.host, before);
     if (event.host == 0) {
@@ -97,10 +97,12 @@ class Step {
       actions_.emplace_back(GoWithout{index, ""});
   }
 
-  static void note_early_end(HostProgress& from, const SessionEnded& event) {
+  static void note_early_end(HostProgress& from, const SessionEnded& event,
+                             const std::string& link) {
     from.problem = event.words;
     if (from.problem.empty())
-      from.problem = "ssh ended with exit code " + std::to_string(event.code) + ", without a word";
+      from.problem =
+          link + " ended with exit code " + std::to_string(event.code) + ", without a word";
     const bool is_program = event.code == kNotFound || event.code == kNotExecutable;
     from.problem_code = event.code == kSshFailed ? kRendezvousTimeout
                         : is_program             ? event.code
@@ -320,10 +322,11 @@ LaunchEnd lost(const Launching& state, const HostPlan& plan, const std::string& 
   const bool is_ssh = code == kSshFailed || code == 0;
   LaunchEnd end;
   end.exit_code = styled(is_ssh ? kNodeLost : code, plan);
-  end.text = invoked_as + ": lost " + plan.nodes.front().name + ", which led the job: " +
-             (is_ssh ? "its ssh connection ended"
-                     : "its agent ended with exit code " + std::to_string(code)) +
-             "; the other nodes were stopped\n";
+  end.text =
+      invoked_as + ": lost " + plan.nodes.front().name + ", which led the job: " +
+      (is_ssh && !plan.local_nodes ? "its ssh connection ended"
+                                   : "its agent ended with exit code " + std::to_string(code)) +
+      "; the other nodes were stopped\n";
   return end;
 }
 
@@ -357,9 +360,11 @@ LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::st
     const std::string& name = plan.nodes[*state.left_early].name;
     if (cause.end && cause.end->exit_code != 0)
       return {cause.end->exit_code, cause.end->text, cause.end->report};
+    const char* const what = plan.local_nodes ? "agent" : "ssh";
     return {.exit_code = styled(kNodeLost, plan),
-            .text = invoked_as + ": " + name + " left the job: its ssh ended with exit code " +
-                    std::to_string(cause.code.value_or(kSshFailed)) + "\n",
+            .text = invoked_as + ": " + name + " left the job: its " + what +
+                    " ended with exit code " + std::to_string(cause.code.value_or(kSshFailed)) +
+                    "\n",
             .report = first.end ? first.end->report : std::string()};
   }
   // An agent that heard its ssh go, and could still say how it ended.
@@ -378,7 +383,9 @@ LaunchEnd launch_end(const Error& error, const HostPlan& plan, const std::string
 std::string going_without_text(const GoWithout& without, const HostPlan& plan) {
   const std::string& name = plan.nodes[without.host].name;
   if (without.problem.empty())
-    return "lost " + name + ": its ssh connection ended; the job goes on if enough hosts are left";
+    return "lost " + name + (plan.local_nodes ? ": its agent" : ": its ssh connection") +
+           " ended; the job goes on if enough " + (plan.local_nodes ? "nodes" : "hosts") +
+           " are left";
   std::string words = without.problem.substr(0, without.problem.find_last_not_of("\r\n") + 1);
   std::replace(words.begin(), words.end(), '\n', ';');
   return name + " is left out: " + printable(words);

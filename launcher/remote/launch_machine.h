@@ -55,6 +55,7 @@ struct Launching {
   enum class Phase { Starting, Failed, Running };
   Phase phase = Phase::Starting;
   std::vector<HostProgress> hosts{};
+  std::string link = "ssh";  // what an agent is started by
   int fanout = 64;
   std::chrono::milliseconds login_timeout{0};
   std::optional<int> signal{};              // the first

@@ -51,6 +51,7 @@ class Relay {
   Log log_ = console_log({.invoked_as = "drun", .level = LogLevel::Warning, .node_rank = {}});
   std::vector<std::string> environment_ = agent::to_lines(look_at_host().environment);
   std::vector<char> buffer_ = std::vector<char>(kReadBytes);
+  agent::ProgramStarter ssh_starter_{io_, agent::ChildDescriptors::kSlots};
   asio::posix::stream_descriptor input_{io_};
   asio::steady_timer patience_{io_};
   std::array<char, 64 * 1024> bytes_{};
@@ -161,7 +162,7 @@ void Relay::begin(std::size_t host, std::string_view text) {
     start->argv = {std::filesystem::read_symlink("/proc/self/exe", ec).string(), "--from-stdin"};
   }
   auto& session = sessions_[host];
-  session = std::make_unique<SshSession>(io_, buffer_,
+  session = std::make_unique<SshSession>(io_, SshMeans{buffer_, ssh_starter_},
                                          SshSpec{.argv = std::move(start->argv),
                                                  .environment = environment_,
                                                  .name = std::move(start->name),

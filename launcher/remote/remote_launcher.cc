@@ -23,7 +23,9 @@
 #include "agent/process/command.h"
 #include "agent/process/lifeline.h"
 #include "agent/process/signals.h"
+#include "launcher/plan/local_nodes.h"
 #include "launcher/remote/host_output.h"
+#include "launcher/remote/local_network.h"
 #include "launcher/remote/ssh_session.h"
 #include "launcher/remote/ssh_tree.h"
 #include "rendezvous/base/result.h"
@@ -140,7 +142,9 @@ class Starter final : agent::Signals::Listener {
   std::unique_ptr<HostSession> session_of(std::size_t host);
   SshSpec spec_of(std::size_t host) const;
   Branch& branch_at(std::size_t index);
+  Result<void> prepare();
   Result<void> prepare_lines();
+  Result<void> prepare_network();
   void take_room(std::size_t host, std::size_t bytes);
   void send_input(std::string_view bytes);
   void remind();
@@ -163,6 +167,7 @@ class Starter final : agent::Signals::Listener {
   asio::steady_timer ticks_{io_};
   asio::steady_timer give_up_{io_};
   std::vector<char> buffer_;
+  agent::ProgramStarter ssh_starter_{io_, agent::ChildDescriptors::kSlots};
   std::unique_ptr<agent::Console> out_;
   std::unique_ptr<agent::Console> err_;  // null: the same file as out_
   std::optional<agent::OwnLines> own_lines_;
@@ -170,6 +175,7 @@ class Starter final : agent::Signals::Listener {
   StarterInput input_;
   std::optional<std::size_t> reader_;  // of input_: the host that has rank 0
   agent::Signals signals_;
+  std::optional<LocalNetwork> network_;
   Launching state_;
   std::vector<std::unique_ptr<HostReceiver>> receivers_;  // null: not begun
   std::vector<std::unique_ptr<Branch>> branches_;         // of plan_.branches; null: not begun
@@ -196,6 +202,11 @@ Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& envi
       sessions_(plan.nodes.size()) {
   // Each host of a tree waits for its branch alone.
   if (!plan.branches.empty()) state_.fanout = static_cast<int>(plan.nodes.size());
+  // Nothing is gained by a turn for each on this machine.
+  if (plan.local_nodes) {
+    state_.fanout = static_cast<int>(plan.nodes.size());
+    state_.link = "its agent";
+  }
   if (plan.nodes_wanted) state_.least_hosts = plan.nodes_wanted->min;
   state_.seats = plan.seats;
 }
@@ -214,7 +225,7 @@ LaunchEnd Starter::run() {
   if (!agent::is_same_file(STDOUT_FILENO, STDERR_FILENO))
     err_ = make_console(STDERR_FILENO, "stderr");
   own_lines_.emplace(err(), log_, kOwnStream);
-  if (Result<void> prepared = prepare_lines(); !prepared) {
+  if (Result<void> prepared = prepare(); !prepared) {
     signals_.stop();
     return launch_end(prepared.error(), plan_, style_.invoked_as);
   }
@@ -226,6 +237,21 @@ LaunchEnd Starter::run() {
   io_.run();
   if (lines_) lines_->finish(state_.phase == Launching::Phase::Running);
   return launch_end(state_, plan_, style_.invoked_as);
+}
+
+Result<void> Starter::prepare() {
+  if (Result<void> prepared = prepare_network(); !prepared) return prepared;
+  return prepare_lines();
+}
+
+Result<void> Starter::prepare_network() {
+  if (!plan_.local_nodes || !plan_.local_nodes->has_networks) return {};
+  std::vector<LocalNetwork::Node> nodes;
+  for (const HostNode& node : plan_.nodes) nodes.push_back({node.address});
+  Result<LocalNetwork> network = LocalNetwork::make(nodes, kNodeInterface, kNodePrefixBits);
+  if (!network) return network.error();
+  network_ = *std::move(network);
+  return {};
 }
 
 Result<void> Starter::prepare_lines() {
@@ -266,6 +292,8 @@ std::string Starter::first_line(const HostNode& node, const std::string& nonce) 
                        .environment = node.environment,
                        .directory = plan_.directory,
                        .host = node.name,
+                       .cpus = node.cpus,
+                       .interface = network_ ? kNodeInterface : "",
                        .label = node.label,
                        .secret = plan_.secret,
                        .report_file = plan_.report_file,
@@ -281,6 +309,8 @@ SshSpec Starter::spec_of(std::size_t host) const {
   const HostNode& node = plan_.nodes[host];
   const std::string nonce = new_nonce();
   return {.argv = node.ssh_command,
+          .network_fd = network_ ? std::optional(network_->of_node(host)) : std::nullopt,
+          .is_ssh = !plan_.local_nodes,
           .environment = environment_,
           .name = node.name,
           .first_line = first_line(node, nonce),
@@ -288,7 +318,8 @@ SshSpec Starter::spec_of(std::size_t host) const {
 }
 
 void Starter::log_in(std::size_t host) {
-  log_.debug("logging in host=" + plan_.nodes[host].name);
+  log_.debug((plan_.local_nodes ? "starting the agent of host=" : "logging in host=") +
+             plan_.nodes[host].name);
   sessions_[host] = session_of(host);
   sessions_[host]->start();
 }
@@ -304,14 +335,16 @@ std::unique_ptr<HostSession> Starter::session_of(std::size_t host) {
                      .nonce = spec.nonce};
     return branch_at(i).session(host, std::move(start), listener_of(host));
   }
-  return std::make_unique<SshSession>(io_, buffer_, std::move(spec), listener_of(host));
+  return std::make_unique<SshSession>(io_, SshMeans{buffer_, ssh_starter_}, std::move(spec),
+                                      listener_of(host));
 }
 
 Branch& Starter::branch_at(std::size_t index) {
   auto& branch = branches_[index];
   const std::size_t first = plan_.branches[index].front();
   if (!branch)
-    branch = std::make_unique<Branch>(io_, buffer_, spec_of(first), log_, listener_of(first));
+    branch = std::make_unique<Branch>(io_, SshMeans{buffer_, ssh_starter_}, spec_of(first), log_,
+                                      listener_of(first));
   return *branch;
 }
 

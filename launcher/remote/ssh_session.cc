@@ -1,10 +1,14 @@
 #include "launcher/remote/ssh_session.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <optional>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "agent/output/worker_stream.h"
 #include "agent/process/spawn.h"
@@ -22,9 +26,9 @@ constexpr std::chrono::seconds kDrainAtMost{1};
 
 class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
  public:
-  Impl(asio::io_context& io, std::vector<char>& buffer, SshSpec spec, Listener listener)
+  Impl(asio::io_context& io, const SshMeans& means, SshSpec spec, Listener listener)
       : io_(io),
-        buffer_(buffer),
+        means_(means),
         spec_(std::move(spec)),
         listener_(std::move(listener)),
         input_(io),
@@ -45,7 +49,9 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   Result<void> open();
   Result<std::shared_ptr<agent::PipeReader>> open_reader(std::function<void(std::string_view)> take,
                                                          UniqueFd& write_end);
-  void spawn_ssh(int stdin_fd, int stdout_fd, int stderr_fd);
+  void start_ssh(UniqueFd in, UniqueFd out, UniqueFd err);
+  void refused(const agent::Refusal& refusal);
+  void ssh_ended(const ExitStatus& status);
   void cannot_start(int code, const std::string& reason);
   void write();
   void take_out(std::string_view bytes);  // empty: it has ended
@@ -53,7 +59,7 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   void check_ended();
 
   asio::io_context& io_;
-  std::vector<char>& buffer_;
+  const SshMeans means_;
   SshSpec spec_;
   Listener listener_;
   asio::posix::stream_descriptor input_;
@@ -62,6 +68,7 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   std::string writing_;  // not touched while it is being written
   std::shared_ptr<agent::PipeReader> out_;
   std::shared_ptr<agent::PipeReader> err_;
+  std::unique_ptr<agent::ProgramStart> start_;  // until it has been executed, refused or killed
   std::optional<agent::Process> process_;
   agent::ChannelReader channel_;
   std::string reason_;  // why ssh cannot be started
@@ -80,7 +87,7 @@ Result<std::shared_ptr<agent::PipeReader>> SshSession::Impl::open_reader(
   Result<agent::Pipe> pipe = agent::make_pipe(kPipeBytes);
   if (!pipe) return pipe.error();
   auto reader = std::make_shared<agent::PipeReader>(
-      io_, buffer_,
+      io_, means_.buffer,
       agent::PipeReader::Listener{.is_ready = [this] { return !listener_.is_held_up(); },
                                   .on_bytes = std::move(take),
                                   .on_end = [this] { check_ended(); }});
@@ -93,7 +100,7 @@ Result<std::shared_ptr<agent::PipeReader>> SshSession::Impl::open_reader(
 Result<void> SshSession::Impl::open() {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) return system_error("make a pipe for ssh", errno);
-  const UniqueFd read_end(fds[0]);
+  UniqueFd read_end(fds[0]);
   UniqueFd write_end(fds[1]);
   if (::fcntl(write_end.get(), F_SETFL, O_NONBLOCK) != 0)
     return system_error("set O_NONBLOCK", errno);
@@ -110,27 +117,44 @@ Result<void> SshSession::Impl::open() {
       open_reader([this](std::string_view bytes) { listener_.on_stray(true, bytes); }, err_end);
   if (!err) return err.error();
   err_ = *err;
-  spawn_ssh(read_end.get(), out_end.get(), err_end.get());
+  start_ssh(std::move(read_end), std::move(out_end), std::move(err_end));
   return {};
 }
 
-void SshSession::Impl::spawn_ssh(int stdin_fd, int stdout_fd, int stderr_fd) {
+void SshSession::Impl::start_ssh(UniqueFd in, UniqueFd out, UniqueFd err) {
   agent::Command command{.argv = spec_.argv, .inherited = spec_.environment};
-  command.stdin_fd = stdin_fd;
-  command.stdout_fd = stdout_fd;
-  command.stderr_fd = stderr_fd;
-  auto spawned = agent::spawn(command);
-  if (const auto* child = std::get_if<agent::Spawned>(&spawned)) {
-    process_.emplace(io_, *child, [self = shared_from_this()](const ExitStatus& status) {
-      self->on_exit(exit_code(status));
-    });
-    return;
-  }
-  const auto* failed = std::get_if<NotStarted>(&spawned);
+  command.stdin_fd = in.get();
+  command.stdout_fd = out.get();
+  command.stderr_fd = err.get();
+  command.network_fd = spec_.network_fd;
+  std::vector<UniqueFd> ends;
+  for (UniqueFd* end : {&in, &out, &err}) ends.push_back(std::move(*end));
+  start_ = means_.starter.start(
+      command, std::move(ends), [self = shared_from_this()](const auto& begun) {
+        if (const auto* child = std::get_if<agent::Spawned>(&begun)) {
+          self->process_.emplace(self->io_, *child,
+                                 [self](const ExitStatus& status) { self->ssh_ended(status); });
+        } else if (const auto* not_started = std::get_if<NotStarted>(&begun)) {
+          self->refused(*not_started);
+        } else {
+          self->refused(std::get<agent::NotBound>(begun));
+        }
+      });
+}
+
+void SshSession::Impl::refused(const agent::Refusal& refusal) {
+  const auto* failed = std::get_if<NotStarted>(&refusal);
   const int error = failed == nullptr ? EPERM : failed->error_number;
-  cannot_start(error == ENOENT ? kNotFound : kNotExecutable,
-               "cannot start " + spec_.argv.front() + ": " + system_message(error) +
-                   "; install OpenSSH's client, or name a program with --ssh");
+  cannot_start(
+      error == ENOENT ? kNotFound : kNotExecutable,
+      "cannot start " + spec_.argv.front() + ": " + system_message(error) +
+          (spec_.is_ssh ? "; install OpenSSH's client, or name a program with --ssh" : ""));
+}
+
+void SshSession::Impl::ssh_ended(const ExitStatus& status) {
+  const std::optional<agent::Refusal> refusal = start_ ? start_->ended() : std::nullopt;
+  if (refusal) return refused(*refusal);
+  on_exit(exit_code(status));
 }
 
 void SshSession::Impl::cannot_start(int code, const std::string& reason) {
@@ -160,7 +184,10 @@ void SshSession::Impl::let_go() {
 }
 
 void SshSession::Impl::kill() {
-  if (process_) process_->signal_group(SIGKILL);
+  if (process_) return process_->signal_group(SIGKILL);
+  // Not begun yet: then it never will.
+  if (!std::exchange(start_, nullptr) || code_) return;
+  asio::post(io_, [self = shared_from_this()] { self->on_exit(exit_code(Killed{SIGKILL})); });
 }
 
 void SshSession::Impl::take_out(std::string_view bytes) {
@@ -199,6 +226,7 @@ void SshSession::Impl::check_ended() {
 
 void SshSession::Impl::close() {
   listener_.on_ended = nullptr;
+  start_.reset();
   process_.reset();
   patience_.cancel();
   let_go();
@@ -206,9 +234,8 @@ void SshSession::Impl::close() {
     if (reader) reader->close();
 }
 
-SshSession::SshSession(asio::io_context& io, std::vector<char>& buffer, SshSpec spec,
-                       Listener listener)
-    : impl_(std::make_shared<Impl>(io, buffer, std::move(spec), std::move(listener))) {}
+SshSession::SshSession(asio::io_context& io, const SshMeans& means, SshSpec spec, Listener listener)
+    : impl_(std::make_shared<Impl>(io, means, std::move(spec), std::move(listener))) {}
 SshSession::~SshSession() { impl_->close(); }
 
 void SshSession::start() { impl_->start(); }

@@ -2,14 +2,17 @@
 // of its channel, and the text that the login, ssh and the agent's standard error have besides.
 //
 // Flow:    while the listener is held up nothing is read: that stops ssh, the agent and its
-// workers. Owner:   the starter, or a relay. `buffer` outlives it. Thread:  the io_context's only.
-// Errors: an ssh that cannot be started ends with 127 or 126 and
-//          the reason.
+//          workers.
+// Start:   its exec is not waited for.
+// Owner:   the starter, or a relay.
+// Thread:  the io_context's only.
+// Errors:  an ssh that cannot be started ends with 127 or 126 and the reason.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +20,7 @@
 
 #include "agent/output/host_channel.h"
 #include "agent/process/process.h"
+#include "agent/process/program_starter.h"
 #include "rendezvous/net/asio.h"
 
 // core. What the starter has of each host: a way to its agent and back, over an ssh of its own
@@ -60,17 +64,25 @@ namespace drun::hosts {
 
 struct SshSpec {
   std::vector<std::string> argv{};
+  std::optional<int> network_fd{};             // the namespace that it is started in
+  bool is_ssh = true;                          // else the agent itself, on this machine
   std::span<const std::string> environment{};  // "NAME=value" lines, of the session's life
   std::string name{};                          // of the host
   std::string first_line{};                    // for the agent's standard input
   std::string nonce{};                         // of the preamble that the agent answers with
 };
 
+// What the sessions of one process share; outlives them.
+struct SshMeans {
+  std::vector<char>& buffer;
+  agent::ProgramStarter& starter;
+};
+
 class SshSession final : public HostSession {
  public:
   using Listener = SessionListener;
 
-  SshSession(asio::io_context& io, std::vector<char>& buffer, SshSpec spec, Listener listener);
+  SshSession(asio::io_context& io, const SshMeans& means, SshSpec spec, Listener listener);
   ~SshSession() override;
   SshSession(const SshSession&) = delete;
   SshSession& operator=(const SshSession&) = delete;

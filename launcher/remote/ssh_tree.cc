@@ -53,13 +53,13 @@ void Branch::Session::take(const agent::Frame& frame) {
   listener_.on_frame(frame);
 }
 
-Branch::Branch(asio::io_context& io, std::vector<char>& buffer, SshSpec spec, Log log,
+Branch::Branch(asio::io_context& io, const SshMeans& means, SshSpec spec, Log log,
                SessionListener listener)
     : name_(spec.name),
       log_(std::move(log)),
       grace_(io),
       on_stray_(std::move(listener.on_stray)),
-      ssh_(io, buffer, with_first_line(std::move(spec)),
+      ssh_(io, means, with_first_line(std::move(spec)),
            SessionListener{
                .on_frame = [this](const agent::Frame& frame) { take(frame); },
                .on_stray =

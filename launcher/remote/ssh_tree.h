@@ -25,7 +25,7 @@ class Branch {
 
   // `spec`: of the ssh to the first host, but for the first line. `listener`: its on_stray gets the
   // text of that ssh, its is_held_up stops the reading; no other part of it is used.
-  Branch(asio::io_context& io, std::vector<char>& buffer, SshSpec spec, Log log,
+  Branch(asio::io_context& io, const SshMeans& means, SshSpec spec, Log log,
          SessionListener listener);
   Branch(const Branch&) = delete;
   Branch& operator=(const Branch&) = delete;

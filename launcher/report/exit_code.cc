@@ -37,6 +37,7 @@ int own_code(const Outcome& outcome) {
           [](const Interrupted& interrupted) { return 128 + interrupted.signal; },
           [](const NodeLost&) { return kNodeLost; },
           [](const NotRun& not_run) { return own_code(not_run.error); },
+          [](const Preempted&) { return kPreempted; },
       },
       outcome.ending);
 }

@@ -1,4 +1,4 @@
-// core. drun's exit code, an interface: the one table is in REPORT.md.
+// core. drun's exit code, an interface: the one table is in docs/reference/report.md.
 // Thread: any.
 #pragma once
 
@@ -12,6 +12,7 @@ inline constexpr int kUsage = 2;
 inline constexpr int kRendezvousTimeout = 120;
 inline constexpr int kRendezvousRefused = 121;
 inline constexpr int kNodeLost = 122;
+inline constexpr int kPreempted = 124;
 inline constexpr int kSystemError = 125;
 inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;

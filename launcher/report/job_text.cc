@@ -2,10 +2,12 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "launcher/base/words.h"
+#include "rendezvous/base/foreign_json.h"
 
 namespace drun {
 namespace {
@@ -21,29 +23,29 @@ std::string duration(const StatusJson& seconds) {
 }
 
 std::string wanted_nodes(const StatusJson& job) {
-  const int least = job.at("min_nodes").get<int>();
-  const int most = job.at("max_nodes").get<int>();
+  const std::size_t least = count_in(job.at("min_nodes"));
+  const std::size_t most = count_in(job.at("max_nodes"));
   return least == most ? counted(most, "node")
                        : std::to_string(least) + " to " + counted(most, "node");
 }
 
 // "running, 8 workers on 2 nodes, up 3 min 12 s; round 1 for 12.3 s; 1 restart used, 2 left"
 std::string progress(const StatusJson& job) {
-  const std::string phase = job.at("phase").get<std::string>();
-  const int joined = job.at("joined_nodes").get<int>();
+  const std::string phase = printable(job.at("phase").get<std::string>());
+  const std::size_t joined = count_in(job.at("joined_nodes"));
   if (job.at("round").is_null()) {
     return phase + " for " + duration(job.at("up_s")) + ", " + std::to_string(joined) + " of " +
            wanted_nodes(job) + " there";
   }
-  std::string text = phase + ", " + counted(job.at("world_size").get<int>(), "worker") + " on " +
+  std::string text = phase + ", " + counted(count_in(job.at("world_size")), "worker") + " on " +
                      counted(joined, "node") + ", up " + duration(job.at("up_s"));
   if (job.at("is_preflight").get<bool>()) text += "; preflight check";
-  const int round = job.at("round").get<int>();
+  const int round = int_of(job.at("round"));
   if (round > 0)
     text += "; round " + std::to_string(round) + " for " + duration(job.at("round_up_s"));
-  if (job.at("max_restarts").get<int>() > 0) {
-    text += "; " + counted(job.at("restarts").get<int>(), "restart") + " used, " +
-            std::to_string(job.at("restarts_left").get<int>()) + " left";
+  if (int_of(job.at("max_restarts")) > 0) {
+    text += "; " + counted(count_in(job.at("restarts")), "restart") + " used, " +
+            std::to_string(int_of(job.at("restarts_left"))) + " left";
   }
   return text;
 }
@@ -52,7 +54,7 @@ std::string head(const StatusJson& job) {
   std::string text = printable(job.at("run_id").get<std::string>()) + "  ";
   if (job.at("endpoint").is_string())
     text += "coordinator " + printable(job.at("endpoint").get<std::string>()) + "  ";
-  text += "agent " + std::to_string(job.at("agent_pid").get<int>()) + " here\n";
+  text += "agent " + std::to_string(int_of(job.at("agent_pid"))) + " here\n";
   if (job.at("note").is_string())
     text += "  this node alone: " + printable(job.at("note").get<std::string>()) + "\n";
   std::string command;
@@ -62,10 +64,10 @@ std::string head(const StatusJson& job) {
 
 // "8 workers", "7 of 8 workers run", "6 of 8 workers run, 1 failed"
 std::string workers(const StatusJson& node) {
-  const int all = node.at("workers").get<int>();
+  const std::size_t all = count_in(node.at("workers"));
   if (node.at("workers_running").is_null()) return counted(all, "worker");
-  const int running = node.at("workers_running").get<int>();
-  const int failed = node.at("workers_failed").get<int>();
+  const int running = int_of(node.at("workers_running"));
+  const int failed = int_of(node.at("workers_failed"));
   return std::to_string(running) + " of " + counted(all, "worker") + (all == 1 ? " runs" : " run") +
          (failed > 0 ? ", " + std::to_string(failed) + " failed" : "");
 }
@@ -74,7 +76,7 @@ std::string workers(const StatusJson& node) {
 std::string row(const StatusJson& node, bool has_world) {
   std::string text = "  ";
   if (node.at("node_rank").is_number())
-    text += "node " + std::to_string(node.at("node_rank").get<int>());
+    text += "node " + std::to_string(int_of(node.at("node_rank")));
   else
     text += has_world ? "spare" : "node";
   const std::string state = node.at("state").get<std::string>();
@@ -94,14 +96,14 @@ std::string rows(const StatusJson& job) {
     text += row(node, job.at("round").is_number());
   }
   const std::size_t beyond = nodes.size() > kMostRows ? nodes.size() - kMostRows : 0;
-  const std::size_t left = beyond + job.at("nodes_not_listed").get<std::size_t>();
+  const std::size_t left = beyond + count_in(job.at("nodes_not_listed"));
   if (left > 0) text += "  and " + std::to_string(left) + " more; see --json\n";
   for (const StatusJson& node_rank : job.at("missing_node_ranks"))
-    text += "  node " + std::to_string(node_rank.get<int>()) + "  missing\n";
+    text += "  node " + std::to_string(int_of(node_rank)) + "  missing\n";
   for (const StatusJson& node : job.at("left_out")) {
-    text += "  left out: node " + std::to_string(node.at("node_rank").get<int>()) + " (" +
+    text += "  left out: node " + std::to_string(int_of(node.at("node_rank"))) + " (" +
             printable(node.at("host").get<std::string>()) + ") after round " +
-            std::to_string(node.at("round").get<int>()) + ": " +
+            std::to_string(int_of(node.at("round"))) + ": " +
             printable(node.at("reason").get<std::string>()) + "\n";
   }
   return text;
@@ -109,23 +111,23 @@ std::string rows(const StatusJson& job) {
 
 std::string last_failure(const StatusJson& failure) {
   if (failure.is_null()) return "";
-  return "  last failure: rank " + std::to_string(failure.at("rank").get<int>()) + " on node " +
-         std::to_string(failure.at("node_rank").get<int>()) + " (" +
+  return "  last failure: rank " + std::to_string(int_of(failure.at("rank"))) + " on node " +
+         std::to_string(int_of(failure.at("node_rank"))) + " (" +
          printable(failure.at("host").get<std::string>()) + "), " +
          printable(failure.at("ended").get<std::string>()) + ", in round " +
-         std::to_string(failure.at("round").get<int>()) + ", at " +
+         std::to_string(int_of(failure.at("round"))) + ", at " +
          printable(failure.at("time").get<std::string>()) + "\n";
 }
 
 }  // namespace
 
 bool is_job_status(std::string_view json) {
-  const StatusJson job = StatusJson::parse(json, nullptr, false);
+  const StatusJson job = parse_foreign_json<StatusJson>(json);
   return job.is_object() && job.contains("schema") && job.at("schema") == "drun.job/1";
 }
 
 std::string job_text(std::string_view json) {
-  const StatusJson job = StatusJson::parse(json, nullptr, false);
+  const StatusJson job = parse_foreign_json<StatusJson>(json);
   try {
     return head(job) + rows(job) + last_failure(job.at("last_failure"));
   } catch (const StatusJson::exception&) {

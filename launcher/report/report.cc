@@ -11,7 +11,8 @@
 namespace drun {
 namespace {
 
-constexpr std::size_t kMostOthers = 16;  // of them more are in the JSON
+constexpr std::size_t kMostOthers = 16;  // the JSON has all
+constexpr std::size_t kMostFaultsShown = 32;
 constexpr std::size_t kLabelBytes = 11;
 
 std::string place(std::optional<int> node_rank, const std::string& host) {
@@ -19,10 +20,10 @@ std::string place(std::optional<int> node_rank, const std::string& host) {
   return "node " + std::to_string(*node_rank) + (host.empty() ? "" : " (" + printable(host) + ")");
 }
 
-// ", role server"; nothing where nobody has named one.
+// ", role server,"; empty for the default role.
 std::string role_text(const Failure& failure) {
   const bool is_named = !failure.role.empty() && failure.role != "default";
-  return is_named ? ", role " + printable(failure.role) : "";
+  return is_named ? ", role " + printable(failure.role) + "," : "";
 }
 
 std::vector<std::string> lines_of(std::string_view text) {
@@ -46,9 +47,8 @@ class Writer {
     for (const std::string& line : wrapped(style_.invoked_as + ": " + text, columns))
       text_ += painted("1;31", line) + "\n";
   }
-  void section(const std::string& title) { text_ += "\n" + painted("1", title) + "\n"; }
   void line(const std::string& text) { text_ += text + "\n"; }
-  // A label, then lines one below the other. Nothing when there are none.
+  // A label, then its lines in one column. Nothing if there are no lines.
   void field(std::string label, const std::vector<std::string>& lines) {
     for (const std::string& each : lines) {
       label.resize(kLabelBytes, ' ');
@@ -68,29 +68,59 @@ class Writer {
   std::string text_;
 };
 
+std::string after(const Outcome& outcome) {
+  return outcome.duration.count() > 0 ? " after " + in_words(outcome.duration) : "";
+}
+
+std::string rank_text(const Failure& failure) {
+  return "rank " + std::to_string(failure.rank) + " on " + place(failure.node_rank, failure.host) +
+         role_text(failure);
+}
+
+// Random run ids have 32 digits; 8 of them identify a job.
+std::string short_run_id(const std::string& id) {
+  constexpr std::size_t kRandomDigits = 32;
+  constexpr std::size_t kShortDigits = 8;
+  const bool is_random =
+      id.size() == kRandomDigits && id.find_first_not_of("0123456789abcdef") == id.npos;
+  return printable(is_random ? id.substr(0, kShortDigits) : id);
+}
+
 void write_stderr(Writer& writer, const Failure& failure) {
-  std::vector<std::string> lines;
-  for (const std::string& line : failure.stderr_tail) lines.push_back("| " + printable(line));
-  writer.field("stderr", lines);
+  if (failure.stderr_tail.empty()) return;
+  writer.line("last lines of stderr from " + rank_text(failure) + ":");
+  for (const std::string& line : failure.stderr_tail) writer.line("| " + printable(line));
+  writer.line("");
+}
+
+// The message that the worker recorded; without one, the last line of its stderr.
+std::vector<std::string> error_lines(const Failure& failure) {
+  if (!failure.message.empty()) return lines_of(failure.message);
+  const auto& tail = failure.stderr_tail;
+  const auto last = std::find_if(tail.rbegin(), tail.rend(), [](const std::string& line) {
+    return line.find_first_not_of(" \t\r") != line.npos;
+  });
+  if (last == tail.rend()) return {};
+  return {printable(*last)};
+}
+
+std::string worker_text(const Failure& failure, const Outcome& outcome,
+                        std::chrono::seconds utc_offset) {
+  std::string text = failure.program.empty() ? "" : printable(failure.program) + ", ";
+  if (failure.pid > 0) text += "pid " + std::to_string(failure.pid) + ", ";
+  text += "local rank " + std::to_string(failure.local_rank) + ", failed at " +
+          date_and_time(failure.time, utc_offset);
+  if (outcome.restarts > 0) text += " in round " + std::to_string(failure.round);
+  return text;
 }
 
 void write_root_cause(Writer& writer, const Failure& failure, const Outcome& outcome) {
-  const std::string round =
-      outcome.restarts > 0 ? ", round " + std::to_string(failure.round) : std::string();
-  writer.section("Root cause");
-  writer.field(
-      "rank", {std::to_string(failure.rank) + ", local rank " + std::to_string(failure.local_rank) +
-               " on " + place(failure.node_rank, failure.host) + role_text(failure) +
-               (failure.pid > 0 ? ", pid " + std::to_string(failure.pid) : "")});
-  writer.field("ended", {how_it_ended(failure)});
-  writer.field("time", {date_and_time(failure.time, writer.style().utc_offset) + round});
-  if (!failure.program.empty()) writer.field("program", {printable(failure.program)});
-  writer.field("message", lines_of(failure.message));
+  writer.field("error", error_lines(failure));
   if (std::holds_alternative<Hung>(failure.status))
-    writer.field("stacks", {"of all ranks: in drun's log above, and in --report's traceback"});
+    writer.field("stacks", {"of all ranks: in the log above and in the --report file"});
   else if (failure.traceback != failure.message)
     writer.field("traceback", lines_of(failure.traceback));
-  write_stderr(writer, failure);
+  writer.field("worker", {worker_text(failure, outcome, writer.style().utc_offset)});
   std::vector<std::string> files;
   for (const std::string& file : {failure.error_file, failure.stderr_file})
     if (!file.empty()) files.push_back(printable(file));
@@ -98,64 +128,88 @@ void write_root_cause(Writer& writer, const Failure& failure, const Outcome& out
 }
 
 void write_others(Writer& writer, const std::vector<Failure>& failures, std::size_t left_out) {
-  if (failures.size() < 2 && left_out == 0) return;
-  writer.section("Other failures, in order");
+  std::vector<std::string> lines;
   const std::size_t shown = std::min(failures.size(), 1 + kMostOthers);
   for (std::size_t i = 1; i < shown; ++i) {
     const Failure& each = failures[i];
-    writer.line("  " + time_of_day(each.time, writer.style().utc_offset) + "  rank " +
-                std::to_string(each.rank) + " on " + place(each.node_rank, each.host) +
-                role_text(each) + ": " + how_it_ended(each));
+    lines.push_back(time_of_day(each.time, writer.style().utc_offset) + "  " + rank_text(each) +
+                    " " + verb_phrase(each));
     const std::vector<std::string> message = lines_of(each.message);
-    if (!message.empty()) writer.line("                " + message.front());
+    if (!message.empty()) lines.push_back("  " + message.front());
   }
   const std::size_t more = failures.size() - shown + left_out;
-  if (more > 0) writer.line("  and " + std::to_string(more) + " more");
+  if (more > 0) lines.push_back("and " + std::to_string(more) + " more");
+  writer.field("others", lines);
 }
 
 void write_left_out(Writer& writer, const Outcome& outcome) {
-  if (outcome.left_out.empty()) return;
-  writer.section("Left out");
+  std::vector<std::string> lines;
   for (const LeftOut& node : outcome.left_out)
-    writer.line("  " + place(node.node_rank, node.host) + ", after round " +
-                std::to_string(node.round) + ": " + printable(node.reason));
+    lines.push_back(place(node.node_rank, node.host) + " after round " +
+                    std::to_string(node.round) + ": " + printable(node.reason));
+  writer.field("excluded", lines);
+}
+
+std::string fault_text(const InjectedFault& fault, std::chrono::seconds utc_offset) {
+  const std::string head = printable(fault.fault);
+  const std::string tail = ": " + printable(fault.followed);
+  if (!fault.time) return head + tail;
+  return time_of_day(*fault.time, utc_offset) + " " + head + ", " +
+         (fault.rank ? "rank " + std::to_string(*fault.rank) + " on " : "") +
+         place(fault.node_rank, fault.host) + ", round " + std::to_string(fault.round) + tail;
+}
+
+void write_faults(Writer& writer, const Outcome& outcome) {
+  std::vector<std::string> lines;
+  const std::size_t shown = std::min(outcome.faults.size(), kMostFaultsShown);
+  for (std::size_t i = 0; i < shown; ++i)
+    lines.push_back(fault_text(outcome.faults[i], writer.style().utc_offset));
+  if (outcome.faults.size() > shown)
+    lines.push_back("and " + std::to_string(outcome.faults.size() - shown) + " more");
+  writer.field("injected", lines);
+}
+
+// The fault that took the node away; empty: none did.
+std::string injected_text(const NodeLost& lost, const Outcome& outcome) {
+  for (const InjectedFault& fault : outcome.faults) {
+    if (fault.time && !fault.rank && fault.node_rank == lost.node_rank)
+      return "; injected by --inject (" + printable(fault.fault) + ")";
+  }
+  return "";
 }
 
 void write_foot(Writer& writer, const Outcome& outcome) {
   const ReportStyle& style = writer.style();
-  std::string text = counted(static_cast<std::size_t>(std::max(outcome.node_count, 0)), "node") +
-                     ", " +
-                     counted(static_cast<std::size_t>(std::max(outcome.world_size, 0)), "worker") +
-                     ", " + in_words(outcome.duration);
+  std::string text = counted(static_cast<std::size_t>(std::max(outcome.world_size, 0)), "worker") +
+                     " on " +
+                     counted(static_cast<std::size_t>(std::max(outcome.node_count, 0)), "node") +
+                     ", run " + short_run_id(outcome.run_id);
   if (outcome.restarts > outcome.max_restarts) {  // they are counted in a window
     text += ", " + counted(static_cast<std::size_t>(outcome.restarts), "restart");
   } else if (outcome.max_restarts > 0) {
     text += ", " + std::to_string(outcome.restarts) + " of " +
             counted(static_cast<std::size_t>(outcome.max_restarts), "restart") + " used";
   }
-  writer.section("Job");
-  writer.field("run", {printable(outcome.run_id) + " (" + text + ")"});
+  writer.field("job", {text});
   if (!style.log_directory.empty()) writer.field("logs", {printable(style.log_directory)});
   if (!style.report_file.empty()) writer.field("report", {printable(style.report_file)});
 }
 
 void write_failed(Writer& writer, const WorkersFailed& failed, const Outcome& outcome) {
   if (failed.failures.empty()) {
-    writer.headline("job failed, and no worker said why");
+    writer.headline("job failed; no worker reported a cause");
+    write_faults(writer, outcome);
     return write_foot(writer, outcome);
   }
   const Failure& root = failed.failures.front();
-  writer.line("");  // apart from what the workers wrote
-  writer.headline("job failed: rank " + std::to_string(root.rank) + " on " +
-                  place(root.node_rank, root.host) + role_text(root) + ": " + how_it_ended(root));
+  writer.line("");  // separates the report from the workers' output
+  if (!writer.style().has_shown_stderr) write_stderr(writer, root);
+  writer.headline("job failed" + after(outcome) + ": " + rank_text(root) + " " + verb_phrase(root));
   write_root_cause(writer, root, outcome);
   write_others(writer, failed.failures, outcome.failures_left_out);
   write_left_out(writer, outcome);
+  write_faults(writer, outcome);
   write_foot(writer, outcome);
-}
-
-std::string after(const Outcome& outcome) {
-  return outcome.duration.count() > 0 ? " after " + in_words(outcome.duration) : "";
 }
 
 }  // namespace
@@ -164,20 +218,27 @@ std::string report_text(const Outcome& outcome, const ReportStyle& style) {
   Writer writer(style);
   std::visit(
       Overloaded{
-          [](const Succeeded&) {},
+          [&](const Succeeded&) { write_faults(writer, outcome); },
           [&](const WorkersFailed& failed) { write_failed(writer, failed, outcome); },
           [&](const Interrupted& interrupted) {
-            writer.headline("job ended by " + signal_name(interrupted.signal) + ", sent to " +
+            writer.headline("job stopped by " + signal_name(interrupted.signal) + " on " +
                             place(interrupted.node_rank, interrupted.host) + after(outcome));
+            write_faults(writer, outcome);
           },
           [&](const NodeLost& lost) {
-            writer.headline("job ended: " + place(lost.node_rank, lost.host) +
-                            (lost.is_coordinator ? ", which the others had joined," : "") +
-                            " was lost" + after(outcome) +
-                            (lost.reason.empty() ? "" : ": " + printable(lost.reason)));
-            writer.line("  This node's workers were stopped; how that node's ended is not known.");
+            writer.headline("job failed" + after(outcome) + ": lost " +
+                            place(lost.node_rank, lost.host) +
+                            (lost.is_coordinator ? ", the coordinator" : "") +
+                            (lost.reason.empty() ? "" : ": " + printable(lost.reason)) +
+                            injected_text(lost, outcome));
+            writer.line("  stopped this node's workers; the state of the lost node's is unknown");
+            write_faults(writer, outcome);
           },
           [&](const NotRun& not_run) { writer.line(error_text(style.invoked_as, not_run.error)); },
+          [&](const Preempted& preempted) {
+            writer.headline("job preempted" + after(outcome) + ": " + printable(preempted.reason));
+            write_faults(writer, outcome);
+          },
       },
       outcome.ending);
   std::string text = writer.take();

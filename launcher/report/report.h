@@ -1,6 +1,6 @@
-// core. The outcome in words: the root cause first, the same on every node. Success says nothing.
-//
-// Owner:   a value.   Thread: any.
+// core. The outcome as text for the console, the same on every node. Each fact appears once: the
+// last stderr of the worker that failed first (unless the console has it already), a headline, and
+// a few labelled lines. A successful job prints nothing.
 #pragma once
 
 #include <chrono>
@@ -13,17 +13,18 @@ namespace drun {
 struct ReportStyle {
   std::string invoked_as = "drun";
   bool has_colour = false;
-  int columns = 80;                    // rules and wrapping; never cuts a line of a traceback
+  bool has_shown_stderr = false;       // the console has the stderr of the worker that failed first
+  int columns = 80;                    // the headline is wrapped to it
   std::chrono::seconds utc_offset{0};  // of local time
-  std::string log_directory{};         // this node's; empty: no files were kept
-  std::string report_file{};           // this node's; empty: none was written
+  std::string log_directory{};         // of this node; empty: no files were kept
+  std::string report_file{};           // of this node; empty: none was written
 };
 
-// Text for stderr, ends with a newline; empty when the job succeeded. Control characters in what
-// workers wrote are made visible, so that they cannot repaint the terminal.
+// Text for stderr; ends with a newline, or is empty if the job succeeded. Control characters from
+// workers are escaped, so that they cannot change the terminal.
 std::string report_text(const Outcome& outcome, const ReportStyle& style);
 
-// "drun: message" with a hint to --help for a usage error; ends with a newline.
+// "drun: message"; for a usage error with a second line that names --help. Ends with a newline.
 std::string error_text(const std::string& invoked_as, const Error& error);
 
 }  // namespace drun

@@ -49,6 +49,7 @@ Json to_json(const Failure& failure) {
               {"exit_code", exit_code(failure.status)},
               {"ended", how_it_ended(failure)},
               {"out_of_memory", failure.out_of_memory},
+              {"injected", or_null(failure.injected)},
               {"program", failure.program},
               {"message", or_null(failure.message)},
               {"traceback", or_null(failure.traceback)},
@@ -70,6 +71,19 @@ Json all_of(const std::vector<LeftOut>& nodes) {
                         {"host", node.host},
                         {"round", node.round},
                         {"reason", node.reason}});
+  return list;
+}
+
+Json all_of(const std::vector<InjectedFault>& faults) {
+  Json list = Json::array();
+  for (const InjectedFault& fault : faults)
+    list.push_back(Json{{"fault", fault.fault},
+                        {"time", fault.time ? Json(utc_time(*fault.time)) : Json(nullptr)},
+                        {"rank", or_null(fault.rank)},
+                        {"node_rank", fault.time ? Json(fault.node_rank) : Json(nullptr)},
+                        {"host", or_null(fault.host)},
+                        {"round", fault.time ? Json(fault.round) : Json(nullptr)},
+                        {"followed", fault.followed}});
   return list;
 }
 
@@ -106,6 +120,9 @@ EndingJson json_of(const Ending& ending) {
                               .details = Json{{"error", to_string(not_run.error.code)},
                                               {"message", not_run.error.message}}};
           },
+          [](const Preempted& preempted) {
+            return EndingJson{.word = "preempted", .details = Json{{"reason", preempted.reason}}};
+          },
       },
       ending);
 }
@@ -129,6 +146,7 @@ std::string report_json(const Outcome& outcome, int exit_code,
               {"failures_left_out", outcome.failures_left_out},
               {"details", ending.details},
               {"left_out", all_of(outcome.left_out)},
+              {"faults", all_of(outcome.faults)},
               {"placement", placement_json(placements)}};
   if (!ending.failures.empty()) report["root_cause"] = ending.failures.front();
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -1,5 +1,4 @@
-// core. The outcome as JSON, for programs: `--report FILE`. Schema and exit codes: REPORT.md.
-// Thread: any.
+// core. The outcome as JSON (`--report FILE`). Schema and exit codes: docs/reference/report.md.
 #pragma once
 
 #include <string>

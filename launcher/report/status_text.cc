@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "launcher/base/words.h"
+#include "rendezvous/base/foreign_json.h"
 
 namespace drun {
 namespace {
@@ -22,22 +24,22 @@ std::string duration(double seconds) {
 
 // "running, 8 workers on 2 nodes, up 3 min 12 s; round 1 for 12.3 s; 1 of 3 restarts used"
 std::string progress(const StatusJson& status) {
-  std::string text = status.at("phase").get<std::string>();
+  std::string text = printable(status.at("phase").get<std::string>());
   if (status.at("world_size").is_null()) {
     return text + " for " + duration(status.at("up_s").get<double>()) + ", " +
-           counted(status.at("nodes").get<int>(), "node") + " expected";
+           counted(count_in(status.at("nodes")), "node") + " expected";
   }
-  text += ", " + counted(status.at("world_size").get<int>(), "worker") + " on " +
-          counted(status.at("nodes").get<int>(), "node") + ", up " +
+  text += ", " + counted(count_in(status.at("world_size")), "worker") + " on " +
+          counted(count_in(status.at("nodes")), "node") + ", up " +
           duration(status.at("up_s").get<double>());
-  const int round = status.at("round").get<int>();
+  const int round = int_of(status.at("round"));
   if (round > 0) {
     text += "; round " + std::to_string(round) + " for " +
             duration(status.at("round_up_s").get<double>());
   }
-  if (status.at("max_restarts").get<int>() > 0) {
-    text += "; " + std::to_string(status.at("restarts").get<int>()) + " of " +
-            counted(status.at("max_restarts").get<int>(), "restart") + " used";
+  if (int_of(status.at("max_restarts")) > 0) {
+    text += "; " + std::to_string(int_of(status.at("restarts"))) + " of " +
+            counted(count_in(status.at("max_restarts")), "restart") + " used";
   }
   return text;
 }
@@ -55,15 +57,15 @@ std::string words_of(const StatusJson& command) {
 std::string head(const StatusJson& status) {
   std::string text = printable(status.at("run_id").get<std::string>()) + "  ";
   if (status.at("node_rank").is_number()) {
-    text += "node " + std::to_string(status.at("node_rank").get<int>()) + "  ";
+    text += "node " + std::to_string(int_of(status.at("node_rank"))) + "  ";
   }
   text += printable(status.at("host").get<std::string>()) + "  agent " +
-          std::to_string(status.at("agent_pid").get<int>()) + "\n  " + progress(status) + "\n  ";
+          std::to_string(int_of(status.at("agent_pid"))) + "\n  " + progress(status) + "\n  ";
   if (!has_programs(status)) return text + "command:" + words_of(status.at("command")) + "\n";
   std::string programs;
   for (const StatusJson& program : status.at("programs")) {
     programs += (programs.empty() ? "" : "  ") + printable(program.at("role").get<std::string>()) +
-                ", " + counted(program.at("workers").get<int>(), "worker") + ":" +
+                ", " + counted(count_in(program.at("workers")), "worker") + ":" +
                 words_of(program.at("command")) + "\n";
   }
   return text + programs;
@@ -74,11 +76,11 @@ std::string rows(const StatusJson& workers, bool has_roles) {
   std::size_t count = 0;
   for (const StatusJson& worker : workers) {
     if (++count > kMostRows) break;
-    text += "  rank " + std::to_string(worker.at("rank").get<int>()) + "  local rank " +
-            std::to_string(worker.at("local_rank").get<int>()) + "  ";
+    text += "  rank " + std::to_string(int_of(worker.at("rank"))) + "  local rank " +
+            std::to_string(int_of(worker.at("local_rank"))) + "  ";
     if (has_roles) text += printable(worker.at("role").get<std::string>()) + "  ";
-    text += worker.at("pid").is_number() ? "pid " + std::to_string(worker.at("pid").get<int>())
-                                         : worker.at("state").get<std::string>();
+    text += worker.at("pid").is_number() ? "pid " + std::to_string(int_of(worker.at("pid")))
+                                         : printable(worker.at("state").get<std::string>());
     text += '\n';
   }
   if (workers.size() > kMostRows) {
@@ -89,12 +91,12 @@ std::string rows(const StatusJson& workers, bool has_roles) {
 
 std::string last_failure(const StatusJson& failure) {
   if (failure.is_null()) return "";
-  return "  last failure: rank " + std::to_string(failure.at("rank").get<int>()) + ", " +
+  return "  last failure: rank " + std::to_string(int_of(failure.at("rank"))) + ", " +
          printable(failure.at("ended").get<std::string>()) + ", at " +
          printable(failure.at("time").get<std::string>()) + "\n";
 }
 
-StatusJson parsed(std::string_view json) { return StatusJson::parse(json, nullptr, false); }
+StatusJson parsed(std::string_view json) { return parse_foreign_json<StatusJson>(json); }
 
 }  // namespace
 
@@ -106,12 +108,14 @@ bool is_called(const StatusNames& names, std::string_view job) {
 Result<StatusNames> status_names(std::string_view json) {
   const StatusJson status = parsed(json);
   try {
-    if (status.at("schema") == "drun.status/1") {
-      return StatusNames{
-          .run_id = status.at("run_id").get<std::string>(),
-          .agent_pid = status.at("agent_pid").get<int>(),
-          .drun_pid = status.at("drun_pid").get<int>(),
-          .meeting_point = status.at("master_addr").dump() + " " + status.at("master_port").dump()};
+    const StatusJson& master_addr = status.at("master_addr");
+    const StatusJson& master_port = status.at("master_port");
+    const bool has_point = master_addr.is_primitive() && master_port.is_primitive();
+    if (status.at("schema") == "drun.status/1" && has_point) {
+      return StatusNames{.run_id = status.at("run_id").get<std::string>(),
+                         .agent_pid = int_of(status.at("agent_pid")),
+                         .drun_pid = int_of(status.at("drun_pid")),
+                         .meeting_point = master_addr.dump() + " " + master_port.dump()};
     }
   } catch (const StatusJson::exception&) {
     // As another schema.

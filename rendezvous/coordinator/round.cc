@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -35,6 +36,7 @@ class RoundTurn {
   void handle(const PeerLeft& left);
   void handle(const HostEnded&);
   void handle(const SuccessorKnown& known) { state_.has_successor = known.is_there; }
+  void handle(const DeadlineKnown& known) { state_.deadline = known.deadline; }
   void handle(const RoundTick&);
 
   std::vector<RoundAction> take_actions() { return std::move(actions_); }
@@ -60,10 +62,12 @@ class RoundTurn {
   void say(int node, const Signalled& signalled);
   void say(int node, const Ping&) { send(node_at(node).peer, Pong{}); }
   void say(int node, const Ballot&) { drop_member(node, kBrokeProtocol); }
+  void say(int node, const FaultInjected& told);
   void say(int, const Lines&) {}  // for the desk (rendezvous/coordinator/log_collector.h)
   void begin_world();
-  void stop_round(std::string cause, bool is_failure);
-  void end_with(Ending ending, std::string cause);
+  void stop_round(std::string cause, bool is_failure, std::optional<StopNotice> notice = {});
+  void end_with(Ending ending, std::string cause, std::optional<StopNotice> notice = {});
+  void preempt();
   void conclude_if_stopped();
   void restart();
   bool leave_out_unusable();
@@ -77,6 +81,7 @@ class RoundTurn {
   bool is_current(int node, int round);
   void mark_done(int node);
   std::optional<std::string> no_restart() const;
+  FailureStreak streak_with_this_round() const;
 
   // round.cc
   void say(int node, const StacksAsked& asked);
@@ -240,6 +245,7 @@ void RoundTurn::handle(const HostEnded&) {
 
 void RoundTurn::handle(const RoundTick&) {
   settle_contests();
+  if (state_.deadline && now_ >= state_.deadline->signal_at) preempt();
   if (state_.phase == RoundPhase::Ending && now_ >= state_.end_by) return time_is_up();
   if (now_ >= state_.next_sweep) sweep();
   look_tick();
@@ -410,6 +416,7 @@ std::optional<Time> deadline(const RoundState& state) {
   std::optional<Time> wanted = phase_deadline(state);
   if (!wanted) return wanted;
   if (state.census.is_open) wanted = std::min(*wanted, state.census.answer_by);
+  if (state.deadline) wanted = std::min(*wanted, state.deadline->signal_at);
   if (!state.untold.empty()) wanted = std::min(*wanted, state.tell_from);
   return std::min(*wanted, state.contests.next_expiry().value_or(*wanted));
 }
@@ -579,6 +586,9 @@ void RoundTurn::lose_seat(int node, const std::string& reason) {
   log(LogLevel::Error, cause);
   state_.last_loss = NodeLost{node, self.hello.host, false, reason};
   if (state_.phase == RoundPhase::Stopping) mark_done(node);
+  // An elected coordinator leaves the job to the others: one that stood still loses its own agent
+  // and all members at the same moment, and there would be nobody left to send an outcome to.
+  if (self.hello.is_host && state_.spec.term > 0) return step_down();
   // The coordinator's own agent is in the same process: it does not come back.
   if (self.hello.is_host) return end_with(NodeLost{node, self.hello.host, true, reason}, cause);
   // Its work was done: nobody needs it any more.
@@ -1088,6 +1098,13 @@ void RoundTurn::say(int node, const Stopped& stopped) {
   conclude_if_stopped();
 }
 
+void RoundTurn::say(int node, const FaultInjected& told) {
+  if (state_.faults_told++ >= kMostFaultsTold) return;
+  FaultInjected message = told;
+  message.fault.node_rank = node;
+  send_all(std::move(message));
+}
+
 void RoundTurn::say(int node, const Signalled& signalled) {
   if (is_elastic() && can_leave(node)) return let_go(node, signalled.signal);
   const std::string cause = name_of(node) + " was sent " + signal_name(signalled.signal);
@@ -1099,7 +1116,7 @@ void RoundTurn::mark_done(int node) {
   --state_.pending_count;
 }
 
-void RoundTurn::stop_round(std::string cause, bool is_failure) {
+void RoundTurn::stop_round(std::string cause, bool is_failure, std::optional<StopNotice> notice) {
   state_.phase = RoundPhase::Stopping;
   state_.is_failure = is_failure;
   state_.pending_count = 0;
@@ -1108,25 +1125,33 @@ void RoundTurn::stop_round(std::string cause, bool is_failure) {
     if (!node.is_done) ++state_.pending_count;
   }
   log(LogLevel::Debug, "stopping round=" + std::to_string(state_.round) + ": " + cause);
-  send_all(Stop{state_.round, std::move(cause)});
+  send_all(Stop{state_.round, std::move(cause), notice});
 }
 
 // Why the round's failure is not followed by a restart.
 std::optional<std::string> RoundTurn::no_restart() const {
   if (state_.failures.empty()) return std::nullopt;
-  return restart_objection(state_.spec.restart, state_.spec.max_restarts, state_.restarts,
-                           state_.failures.first().status, now_);
+  const RestartPolicy& policy = state_.spec.restart;
+  const auto objection = restart_objection(policy, state_.spec.max_restarts, state_.restarts,
+                                           state_.failures.first().status, now_);
+  return objection ? objection : streak_objection(policy, streak_with_this_round());
+}
+
+FailureStreak RoundTurn::streak_with_this_round() const {
+  const FailureList::Entry& first = state_.failures.entries().front();
+  return next_streak(state_.streak, state_.spec.restart, first.failure,
+                     std::chrono::duration_cast<Milliseconds>(first.moment - state_.round_began));
 }
 
 // The job ends so, unless it is ending already for another reason.
-void RoundTurn::end_with(Ending ending, std::string cause) {
+void RoundTurn::end_with(Ending ending, std::string cause, std::optional<StopNotice> notice) {
   switch (state_.phase) {
     case RoundPhase::Joining:
     case RoundPhase::Pausing:
       return finish(std::move(ending));
     case RoundPhase::Running:
       state_.ending = std::move(ending);
-      stop_round(std::move(cause), false);
+      stop_round(std::move(cause), false, notice);
       return conclude_if_stopped();
     case RoundPhase::Stopping:
       if (!state_.ending && !ends_by_failure()) state_.ending = std::move(ending);
@@ -1135,6 +1160,17 @@ void RoundTurn::end_with(Ending ending, std::string cause) {
     case RoundPhase::Over:
       return;
   }
+}
+
+// The time of the job is nearly up: its workers may save their state, and nothing follows.
+void RoundTurn::preempt() {
+  const JobDeadline deadline = *std::exchange(state_.deadline, std::nullopt);
+  if (state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over) return;
+  log(LogLevel::Warning, "the job is being preempted: " + deadline.reason + "; workers get " +
+                             signal_name(deadline.signal));
+  const Milliseconds time = std::chrono::duration_cast<Milliseconds>(
+      std::max(deadline.stop_at - now_, Time::duration::zero()));
+  end_with(Preempted{deadline.reason}, deadline.reason, StopNotice{deadline.signal, time});
 }
 
 void RoundTurn::conclude_if_stopped() {
@@ -1184,7 +1220,11 @@ void RoundTurn::restart() {
   state_.restarts.push_back(now_);
   const int number = static_cast<int>(state_.restarts.size());
   const RestartPolicy& policy = state_.spec.restart;
-  const Milliseconds pause = pause_before(policy, restarts_counted(policy, state_.restarts, now_));
+  state_.streak = streak_with_this_round();
+  const Milliseconds pause =
+      std::max(pause_before(policy, restarts_counted(policy, state_.restarts, now_)),
+               pause_after(policy, state_.streak,
+                           std::hash<std::string>()(state_.spec.run_id + std::to_string(number))));
   log(LogLevel::Warning,
       "restart " + std::to_string(number) + " of at most " +
           std::to_string(state_.spec.max_restarts) +

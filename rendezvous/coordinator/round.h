@@ -117,6 +117,9 @@ struct Acquaintance {
   int losses = 0;
 };
 
+// Beyond those a member floods: no --inject has as many.
+inline constexpr int kMostFaultsTold = 65536;
+
 struct RoundState {
   RoundSpec spec;
   RoundPhase phase = RoundPhase::Joining;
@@ -132,12 +135,15 @@ struct RoundState {
   Time opened;  // Joining: its begin
   std::optional<Time> first_world;
   Time round_began;
+  int faults_told = 0;           // messages FaultInjected, of all rounds
   FailureList failures;          // of this round
   std::optional<Ending> ending;  // decided; absent while Stopping: by `failures`, or a restart
   bool is_failure = false;       // Stopping: a failure stopped it, which costs a restart
   bool is_checked = false;       // no preflight is due (any more)
   std::vector<Time> restarts;    // when
+  FailureStreak streak;          // start-up failures in a row, up to the last round's
   Time resume_at;                // Pausing
+  std::optional<JobDeadline> deadline;  // absent: none, or the workers have had its signal
   Time next_sweep;
   Time next_roll_call;
   Time end_by;

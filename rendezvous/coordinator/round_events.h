@@ -69,9 +69,20 @@ struct HostEnded {};
 struct SuccessorKnown {
   bool is_there = false;
 };
+// When the job has to be over, as far as this agent knows. Replaces what was known before.
+struct JobDeadline {
+  Time signal_at{};  // the workers get `signal`
+  Time stop_at{};    // what still runs is stopped as usual
+  int signal = 0;
+  std::string reason;  // "the time limit of Slurm job 7 ends at 14:00:00"
+  bool operator==(const JobDeadline&) const = default;
+};
+struct DeadlineKnown {
+  std::optional<JobDeadline> deadline{};
+};
 struct RoundTick {};
-using RoundEvent =
-    std::variant<PeerArrived, PeerSaid, PeerLeft, HostEnded, SuccessorKnown, RoundTick>;
+using RoundEvent = std::variant<PeerArrived, PeerSaid, PeerLeft, HostEnded, SuccessorKnown,
+                                DeadlineKnown, RoundTick>;
 
 struct SendTo {
   Peer peer = 0;

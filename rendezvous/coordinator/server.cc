@@ -60,6 +60,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   std::optional<JobFacts> facts() const;
   void lines_taken(Peer peer, std::size_t cost);
   bool host_ended();
+  void set_deadline(std::optional<JobDeadline> deadline);
 
   void stop();
 
@@ -145,6 +146,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   bool is_stopped_ = false;
   bool is_leading_ = false;
   bool is_stepping_down_ = false;  // others are being told
+  std::optional<JobDeadline> job_deadline_;
   // Where others may coordinate, too.
   std::shared_ptr<Authority> authority_;  // null: nobody else may
   std::shared_ptr<Council> council_;      // the same, with several endpoints
@@ -219,6 +221,11 @@ std::optional<JobFacts> Server::Impl::facts() const {
 void Server::Impl::lines_taken(Peer peer, std::size_t cost) {
   const std::size_t granted = desk_.taken(peer, cost);
   if (granted > 0) perform(SendTo{peer, LinesTaken{granted}});
+}
+
+void Server::Impl::set_deadline(std::optional<JobDeadline> deadline) {
+  job_deadline_ = std::move(deadline);
+  if (is_leading_) handle(DeadlineKnown{job_deadline_});
 }
 
 // Of several endpoints another takes over, unless the job is over.
@@ -495,6 +502,9 @@ std::uint16_t Server::port() const { return impl_->port(); }
 std::optional<std::string> Server::roll_call() const { return impl_->roll_call(); }
 std::optional<JobFacts> Server::facts() const { return impl_->facts(); }
 void Server::lines_taken(std::uint64_t peer, std::size_t cost) { impl_->lines_taken(peer, cost); }
+void Server::set_deadline(std::optional<JobDeadline> deadline) {
+  impl_->set_deadline(std::move(deadline));
+}
 bool Server::host_ended() { return impl_->host_ended(); }
 bool Server::is_leading() const { return impl_->is_leading(); }
 void Server::stop() { impl_->stop(); }
@@ -563,6 +573,7 @@ void Server::Impl::on_lead(std::uint64_t term, const RoundRecord& before) {
   log_.write(before.rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
              "this node coordinates the job from here on, at " + state_.spec.endpoint);
   name_leader(self(), term);
+  handle(DeadlineKnown{job_deadline_});
   for (Seekers::Asking& asking : seekers_.take_all()) {
     handle(PeerArrived{asking.peer, asking.address, std::move(asking.hello)});
   }

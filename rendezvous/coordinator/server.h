@@ -13,7 +13,7 @@
 //          any other. A round's store is emptied, and old workers' connections are closed, before
 //          the members hear of the next world.
 // Several: with spec.seat it is one of several endpoints, with spec.etcd one of all agents, and
-//          coordinates when it is elected (ELECTION.md); otherwise it says who does.
+//          coordinates when it is elected (docs/internals/election.md); otherwise it says who does.
 // Owner:   the agent; keep it until on_finished, so that every member hears the outcome and the
 //          store outlives the last worker of the last node. One that does not lead has nothing to
 //          finish: drop it with the outcome.
@@ -31,6 +31,7 @@
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/coordinator/log_collector.h"
+#include "rendezvous/coordinator/round_events.h"
 #include "rendezvous/job/census.h"
 #include "rendezvous/job/join_spec.h"
 #include "rendezvous/net/asio.h"
@@ -66,6 +67,10 @@ class Server {
 
   // Lines that the taker got from that member have been passed on; `cost` as cost_bytes() counts.
   void lines_taken(std::uint64_t peer, std::size_t cost);
+
+  // When the job has to be over; absent: no such time is known. May change at any time. Counts
+  // while this agent coordinates the job.
+  void set_deadline(std::optional<JobDeadline> deadline);
 
   // The agent that it belongs to has its outcome. False: drop it. True: on_finished will say when
   // all members have heard the end as well, or those who elect another coordinator that they may.

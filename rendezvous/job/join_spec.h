@@ -81,8 +81,8 @@ struct JoinSpec {
   std::vector<RoleShare> roles{};  // several programs: instead of `role`
   Endpoint endpoint;  // where the coordinator listens; port 0: any free one (one node only)
   bool is_coordinator = true;  // this agent listens there
-  // Elastic worlds: where a coordinator may be, one elected among them (ELECTION.md); `endpoint` is
-  // the first, then the one that is asked or joined. Empty: there is only one, and no election.
+  // Elastic jobs with an elected coordinator (docs/internals/election.md): the endpoints that may
+  // host it. `endpoint` starts as the first of them. Empty if there is one endpoint.
   std::vector<Endpoint> seats{};
   std::vector<std::size_t> own_seats{};  // of `seats`, those on this host
   std::optional<std::size_t> seat{};     // of `seats`, the one that this agent holds

@@ -2,22 +2,14 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 
 #include "rendezvous/base/result.h"
+#include "rendezvous/base/signal_names.h"
 
 namespace drun {
 namespace {
 
-constexpr int kHungCode = 123;  // no program's own: launcher/REPORT.md has the table
-
-std::string signal_words(int signal) {
-  const char* words = sigdescr_np(signal);
-  std::string text = words == nullptr ? "" : words;
-  if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a')
-    text[0] = static_cast<char>(text[0] + 32);
-  return text;
-}
+constexpr int kHungCode = 123;  // no program's own: docs/reference/report.md has the table
 
 }  // namespace
 
@@ -36,7 +28,7 @@ int exit_code(const ExitStatus& status) {
 }
 
 std::string signal_name(int signal) {
-  if (const char* name = sigabbrev_np(signal); name != nullptr) return std::string("SIG") + name;
+  if (const auto known = find_signal(signal)) return std::string(known->name);
   if (signal >= SIGRTMIN && signal <= SIGRTMAX)
     return "SIGRTMIN+" + std::to_string(signal - SIGRTMIN);
   return "signal " + std::to_string(signal);
@@ -47,9 +39,9 @@ std::string to_string(const ExitStatus& status) {
       Overloaded{
           [](const Exited& exited) { return "exit code " + std::to_string(exited.code); },
           [](const Killed& killed) {
-            const std::string words = signal_words(killed.signal);
+            const auto known = find_signal(killed.signal);
             return "signal " + std::to_string(killed.signal) + " (" + signal_name(killed.signal) +
-                   (words.empty() ? "" : ", " + words) + ")" +
+                   (known ? ", " + std::string(known->description) : "") + ")" +
                    (killed.core_dumped ? ", core dumped" : "");
           },
           [](const NotStarted& not_started) {

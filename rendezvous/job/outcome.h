@@ -68,6 +68,7 @@ struct Failure {
   std::string traceback;       // the error file's traceback; empty: none
   std::vector<std::string> stderr_tail;  // at most 20 last lines
   std::string stderr_file;               // path on its node when stderr was redirected or teed
+  std::string injected{};  // the fault of --inject that it is the result of; not on the wire
   bool operator==(const Failure&) const = default;
 };
 
@@ -100,6 +101,11 @@ struct Interrupted {
   std::string host;
   bool operator==(const Interrupted&) const = default;
 };
+// The job's time was up: the workers got a signal and time to save their state, and were stopped.
+struct Preempted {
+  std::string reason;  // "the time limit of Slurm job 7 ends at 14:00:00"
+  bool operator==(const Preempted&) const = default;
+};
 // An agent went away in the middle: its connection closed, or it missed its heartbeats.
 // `is_coordinator`: it is the node that everyone had joined.
 struct NodeLost {
@@ -114,7 +120,7 @@ struct NotRun {
   Error error;
   bool operator==(const NotRun&) const = default;
 };
-using Ending = std::variant<Succeeded, WorkersFailed, Interrupted, NodeLost, NotRun>;
+using Ending = std::variant<Succeeded, WorkersFailed, Interrupted, NodeLost, NotRun, Preempted>;
 
 // A node of an elastic world that the others go on without: --exclude-after.
 struct LeftOut {
@@ -123,6 +129,19 @@ struct LeftOut {
   int round = 0;  // that world's
   std::string reason;
   bool operator==(const LeftOut&) const = default;
+};
+
+// A fault that --inject has caused. Every agent hears of each when it is injected; the outcome's
+// list is made by the agent that reports it, and is not on the wire.
+struct InjectedFault {
+  std::string fault{};             // "kill:rank=3@20s"
+  std::optional<WallTime> time{};  // absent: it was not injected
+  std::optional<int> rank{};       // absent: of the node
+  int node_rank = 0;
+  std::string host{};
+  int round = 0;
+  std::string followed{};  // "round 1 began 0.8 s later on 3 nodes"
+  bool operator==(const InjectedFault&) const = default;
 };
 
 struct Outcome {
@@ -135,6 +154,7 @@ struct Outcome {
   std::size_t failures_left_out = 0;      // beyond what the wire carries
   std::chrono::milliseconds duration{0};  // from the first world to the end; 0: no world came to be
   std::vector<LeftOut> left_out{};        // nodes, in order of time
+  std::vector<InjectedFault> faults{};    // in order of time
   bool operator==(const Outcome&) const = default;
 };
 

@@ -1,6 +1,11 @@
 #include "rendezvous/job/restart_policy.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <csignal>
+#include <string_view>
+#include <utility>
 
 #include "rendezvous/base/text.h"
 
@@ -9,6 +14,62 @@ namespace {
 
 bool holds(const std::vector<int>& numbers, int number) {
   return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0)
+    text.remove_suffix(1);
+  return text;
+}
+
+std::string_view last_line(std::string_view text) {
+  text = trimmed(text);
+  const std::size_t end = text.find_last_of('\n');
+  return end == std::string_view::npos ? text : text.substr(end + 1);
+}
+
+// Process ids, addresses, times and steps differ from one run to the next.
+std::string without_numbers(std::string_view line) {
+  std::string text;
+  for (const char c : line) {
+    if (std::isdigit(static_cast<unsigned char>(c)) == 0)
+      text += c;
+    else if (text.empty() || text.back() != '#')
+      text += '#';
+  }
+  return text;
+}
+
+std::string error_line(const Failure& failure) {
+  if (const std::string_view line = last_line(failure.message); !line.empty())
+    return without_numbers(line);
+  for (auto line = failure.stderr_tail.rbegin(); line != failure.stderr_tail.rend(); ++line) {
+    if (!trimmed(*line).empty()) return without_numbers(trimmed(*line));
+  }
+  return "";
+}
+
+// Of what hung, only that it did: the rest of its text is how long it was watched.
+bool is_same(const ExitStatus& one, const ExitStatus& other) {
+  if (std::holds_alternative<Hung>(one)) return std::holds_alternative<Hung>(other);
+  return one == other;
+}
+
+bool came_from_outside(const Failure& failure) {
+  constexpr std::array kSentByOthers = {SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM};
+  const auto* killed = std::get_if<Killed>(&failure.status);
+  return killed != nullptr && !failure.out_of_memory &&
+         std::find(kSentByOthers.begin(), kSentByOthers.end(), killed->signal) !=
+             kSentByOthers.end();
+}
+
+// `first`, doubled `times` times, at most `most`.
+std::chrono::milliseconds doubled(std::chrono::milliseconds first, int times,
+                                  std::chrono::milliseconds most) {
+  std::chrono::milliseconds pause = first;
+  if (pause.count() == 0) return pause;
+  for (int i = 0; i < times && pause < most; ++i) pause *= 2;
+  return std::min(pause, std::max(most, first));
 }
 
 }  // namespace
@@ -41,11 +102,48 @@ int restarts_counted(const RestartPolicy& policy,
                                         [since](const auto& restart) { return restart > since; }));
 }
 
+FailureCause cause_of(const Failure& failure) {
+  return {.rank = failure.rank, .status = failure.status, .error = error_line(failure)};
+}
+
+bool is_same(const FailureCause& one, const FailureCause& other) {
+  if (!is_same(one.status, other.status) || one.error != other.error) return false;
+  return !one.error.empty() || one.rank == other.rank;
+}
+
+FailureStreak next_streak(const FailureStreak& streak, const RestartPolicy& policy,
+                          const Failure& failure, std::chrono::milliseconds ran_for) {
+  if (ran_for >= policy.startup_time) return {};
+  if (came_from_outside(failure)) return streak;
+  FailureStreak next{.startup_failures = streak.startup_failures + 1,
+                     .same_failures = 1,
+                     .cause = cause_of(failure)};
+  if (streak.cause && is_same(*streak.cause, *next.cause))
+    next.same_failures = streak.same_failures + 1;
+  return next;
+}
+
+std::optional<std::string> streak_objection(const RestartPolicy& policy,
+                                            const FailureStreak& streak) {
+  const int most = policy.max_same_failures;
+  if (most == 0 || streak.same_failures < most) return std::nullopt;
+  return "the job failed " + std::to_string(streak.same_failures) +
+         (streak.same_failures == 1 ? " time" : " times in a row") + " within " +
+         duration_text(policy.startup_time) +
+         " of its start, each time in the same way (--max-same-failures=" + std::to_string(most) +
+         ")";
+}
+
+std::chrono::milliseconds pause_after(const RestartPolicy& policy, const FailureStreak& streak,
+                                      std::size_t seed) {
+  if (streak.startup_failures == 0) return std::chrono::milliseconds(0);
+  const std::chrono::milliseconds pause =
+      doubled(policy.startup_pause, streak.startup_failures - 1, policy.most_pause);
+  return pause + pause * static_cast<int>(seed % 256) / 1024;
+}
+
 std::chrono::milliseconds pause_before(const RestartPolicy& policy, int restart) {
-  std::chrono::milliseconds pause = policy.pause;
-  if (pause.count() == 0) return pause;
-  for (int i = 1; i < restart && pause < policy.most_pause; ++i) pause *= 2;
-  return std::min(pause, std::max(policy.most_pause, policy.pause));
+  return doubled(policy.pause, restart - 1, policy.most_pause);
 }
 
 }  // namespace drun::rendezvous

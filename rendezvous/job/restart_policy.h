@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,11 @@ struct RestartPolicy {
   std::chrono::milliseconds most_pause{std::chrono::minutes(5)};
   std::optional<ExitKinds> only_on{};
   ExitKinds never_on{};
+  // A failure this soon after the start of its round is a start-up failure, unless a signal from
+  // outside ended the worker.
+  std::chrono::milliseconds startup_time{std::chrono::minutes(1)};
+  std::chrono::milliseconds startup_pause{0};  // after the first start-up failure in a row; doubled
+  int max_same_failures = 0;  // start-up failures in a row with one cause that end the job; 0: none
   bool operator==(const RestartPolicy&) const = default;
 };
 
@@ -47,6 +53,42 @@ std::optional<std::string> restart_objection(
 int restarts_counted(const RestartPolicy& policy,
                      std::span<const std::chrono::steady_clock::time_point> earlier,
                      std::chrono::steady_clock::time_point now);
+
+// What makes two failures the same: how the worker ended and the last line of its error, without
+// numbers; and the rank, if there is no such line.
+struct FailureCause {
+  int rank = 0;
+  ExitStatus status{};
+  std::string error;
+  bool operator==(const FailureCause&) const = default;
+};
+
+FailureCause cause_of(const Failure& failure);
+bool is_same(const FailureCause& one, const FailureCause& other);
+
+// Start-up failures in a row.
+struct FailureStreak {
+  int startup_failures = 0;
+  int same_failures = 0;  // the last ones, of one cause
+  std::optional<FailureCause> cause{};
+  bool operator==(const FailureStreak&) const = default;
+};
+
+// The streak after another failed round. `failure` is its root cause, `ran_for` the time from the
+// start of the round to the failure. A later failure ends the streak; one that came from outside (a
+// signal that neither the program nor the kernel's out-of-memory killer sent) leaves it as it is.
+FailureStreak next_streak(const FailureStreak& streak, const RestartPolicy& policy,
+                          const Failure& failure, std::chrono::milliseconds ran_for);
+
+// Why a restart after this streak cannot help, as the end of a sentence; nothing if it may.
+std::optional<std::string> streak_objection(const RestartPolicy& policy,
+                                            const FailureStreak& streak);
+
+// The pause after a streak: startup_pause, doubled for each failure but the first, at most
+// most_pause; and up to a quarter more, which `seed` decides, so that jobs that failed together do
+// not start together.
+std::chrono::milliseconds pause_after(const RestartPolicy& policy, const FailureStreak& streak,
+                                      std::size_t seed);
 
 // The pause before restart number `restart`, counted from 1.
 std::chrono::milliseconds pause_before(const RestartPolicy& policy, int restart);

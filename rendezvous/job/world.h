@@ -4,7 +4,7 @@
 // Shape:   ranks of a node's workers are base_rank .. base_rank + local_world_size - 1, nodes in
 //          node-rank order, without gaps. O(1) bytes, whatever the number of nodes.
 // Owner:   values; copy freely.   Thread: any.
-// Source:  torchrun's worker environment; rendezvous/WIRE.md lists the differences.
+// Source:  torchrun's worker environment; docs/internals/wire.md lists the differences.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // core. The election: which of the listed seats leads, that is, coordinates the job. Each seat runs
-// one; the page is rendezvous/ELECTION.md.
+// one; the page is docs/internals/election.md.
 //
 //              another leads                    its vote's time is over, it gives up
 //   Vacant --------------------> Following ------------------------------------+

@@ -1,5 +1,5 @@
 // core. The campaign: whether this agent coordinates the job, where etcd is asked; the page is
-// rendezvous/ELECTION.md.
+// docs/internals/election.md.
 //
 //              etcd names a leader                 none is named any more
 //   Vacant --------------------> Following --------------------------------> Vacant

@@ -98,7 +98,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     deliver([world = std::move(start.world)](Client::Listener& to) { to.on_world(world); });
   }
   void perform(StopWorkers& stop) {
-    deliver([round = stop.round](Client::Listener& to) { to.on_stop(round); });
+    deliver([stop](Client::Listener& to) { to.on_stop(stop.round, stop.notice); });
   }
   void perform(End& end) {
     probe_.stop();
@@ -125,6 +125,9 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   }
   void perform(ShowLeftOut& left_out) {
     deliver([node = std::move(left_out.node)](Client::Listener& to) { to.on_left_out(node); });
+  }
+  void perform(ShowFault& shown) {
+    deliver([fault = std::move(shown.fault)](Client::Listener& to) { to.on_fault(fault); });
   }
   void perform(MemberLog& line) { log_.write(line.level, line.text); }
 
@@ -223,6 +226,7 @@ void Client::report_suspicion(int round, std::chrono::milliseconds settle,
                               std::vector<Failure> suspects) {
   impl_->handle(OwnSuspicion{round, settle, std::move(suspects)});
 }
+void Client::report_fault(InjectedFault fault) { impl_->handle(OwnFault{std::move(fault)}); }
 void Client::name_leader(const Endpoint& leader, std::uint64_t term) {
   impl_->handle(LeaderNamed{leader, term});
 }

@@ -6,7 +6,7 @@
 //          round for this node:
 //            own worker failed     report_failure at once (on_stop is not called for that round),
 //                                  stop the others, report_stopped with the full failures
-//            on_stop(round)        stop the workers, then report_stopped (also when none is left)
+//            on_stop               stop the workers, then report_stopped (also when none is left)
 //            all returned 0        report_success; then on_world, on_stop or on_outcome follow
 // Owner:   the agent. The Listener outlives the Client; destruction closes everything silently.
 // Thread:  the io_context's only. Callbacks come from the loop, never from inside a call made here.
@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,9 @@ class Client {
     // A round is complete: start the workers.
     virtual void on_world(const World& world) = 0;
     // The round is over elsewhere (or interrupt() was called): stop the workers, if any are left,
-    // and report_stopped. At most once a round; a new world or the outcome follows.
-    virtual void on_stop(int round) = 0;
+    // and report_stopped. At most once a round; a new world or the outcome follows. With a notice
+    // the workers get its signal and its time before they are stopped.
+    virtual void on_stop(int round, const std::optional<StopNotice>& notice) = 0;
     // The job is over: exactly once, after this node's workers are reported stopped. Also for
     // timeouts, refusals and a lost coordinator (then built here, from what this node knows).
     virtual void on_outcome(const Outcome& outcome) = 0;
@@ -61,6 +63,8 @@ class Client {
     virtual void on_hang(const HangFound& /*found*/) {}
     // The next world does without that node, which may be this one.
     virtual void on_left_out(const LeftOut& /*node*/) {}
+    // A node of the job, which may be this one, is about to inject that fault.
+    virtual void on_fault(const InjectedFault& /*fault*/) {}
 
    protected:
     ~Listener() = default;
@@ -107,6 +111,8 @@ class Client {
   void give_summary(std::uint64_t census, const NodeSummary& summary);
   // Own workers show no sign of life: brief failures with status Hung.
   void report_suspicion(int round, std::chrono::milliseconds settle, std::vector<Failure> suspects);
+  // This node is about to inject it: on_fault follows here too, unless the coordinator is lost.
+  void report_fault(InjectedFault fault);
   // A termination signal reached this agent: ends the job everywhere. on_stop follows if a round
   // runs here.
   void interrupt(int signal);

@@ -40,6 +40,7 @@ class MemberTurn {
   void handle(const OwnSuspicion& own);
   void handle(const OwnCensusQuestion& own);
   void handle(const OwnSummary& own);
+  void handle(const OwnFault& own);
   void handle(const MemberTick&);
 
   std::vector<MemberAction> take_actions() { return std::move(actions_); }
@@ -57,6 +58,7 @@ class MemberTurn {
   void hear(const StacksTold& told);
   void hear(const HangFound& found);
   void hear(const NodeLeftOut& told);
+  void hear(const FaultInjected& told);
   void hear(const Remember& told);
   void hear(const TellNode& tell);
   void hear(const CensusTold& told);
@@ -373,7 +375,7 @@ void MemberTurn::hear(const Stop& stop) {
   if (!is_in({Phase::Running, Phase::Done})) return;
   state_.phase = Phase::Stopping;
   log(LogLevel::Info, "stopping workers: " + stop.cause);
-  actions_.emplace_back(StopWorkers{stop.round});
+  actions_.emplace_back(StopWorkers{stop.round, stop.notice});
 }
 
 void MemberTurn::hear(const Finish& finish) {
@@ -389,6 +391,17 @@ void MemberTurn::hear(const NodeLeftOut& told) {
     return broken("a node left out of a world that has no line");
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
     actions_.emplace_back(ShowLeftOut{told.node});
+}
+
+void MemberTurn::hear(const FaultInjected& told) {
+  if (state_.phase == Phase::Greeting) return broken("a fault before the welcome");
+  actions_.emplace_back(ShowFault{told.fault});
+}
+
+// Without a coordinator nobody is told.
+void MemberTurn::handle(const OwnFault& own) {
+  if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
+    say(FaultInjected{own.fault});
 }
 
 void MemberTurn::hear(const LivenessCheck& check) {

@@ -135,8 +135,8 @@ struct ShowHang {
 
 }  // namespace drun::rendezvous
 
-// core. What a member of a job with several endpoints keeps of whom to ask (ELECTION.md), and what
-// it could tell the next coordinator. Part of the member's machine (member.h).
+// core. Finds the current coordinator of a job with several endpoints (docs/internals/election.md),
+// and keeps the job state that a new coordinator needs. Part of the member's machine (member.h).
 //
 //   own seat, if it has one, else one seat after the other
 //      | Follow                       | nobody knows yet: the seat answers when it does
@@ -227,11 +227,14 @@ struct OwnStopped {
 struct OwnSignal {
   int signal = 0;
 };
+struct OwnFault {
+  InjectedFault fault;
+};
 struct MemberTick {};
 using MemberEvent = std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator,
                                  LeaderNamed, LeaderUnknown, Heard, ConnectionLost, OwnFailure,
                                  OwnSuccess, OwnStopped, OwnSignal, OwnQuestion, OwnEvidence,
-                                 OwnSuspicion, OwnCensusQuestion, OwnSummary, MemberTick>;
+                                 OwnSuspicion, OwnCensusQuestion, OwnSummary, OwnFault, MemberTick>;
 
 // Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
 struct Connect {};
@@ -243,11 +246,15 @@ struct Disconnect {};
 struct ShowLeftOut {
   LeftOut node;
 };
+struct ShowFault {
+  InjectedFault fault;
+};
 struct StartWorkers {
   World world;
 };
 struct StopWorkers {
   int round = 0;
+  std::optional<StopNotice> notice{};
 };
 // The last action of all.
 struct End {
@@ -259,7 +266,7 @@ struct MemberLog {
 };
 using MemberAction =
     std::variant<Connect, Say, Disconnect, StartWorkers, StopWorkers, End, MemberLog, LookAtWorkers,
-                 Told, ShowHang, ShowLeftOut, SummariseNode, CensusHeard>;
+                 Told, ShowHang, ShowLeftOut, ShowFault, SummariseNode, CensusHeard>;
 
 enum class MemberPhase {
   Resting,

@@ -194,6 +194,12 @@ struct Lines {
   std::string text{};        // any bytes
   bool operator==(const Lines&) const = default;
 };
+// A fault of --inject, before it is injected. From the node that injects it, and from the
+// coordinator to all: that node goes on once it has come back.
+struct FaultInjected {
+  InjectedFault fault;  // without `followed`
+  bool operator==(const FaultInjected&) const = default;
+};
 // The answer to LivenessCheck.
 struct LivenessReply {
   std::uint64_t check = 0;
@@ -201,7 +207,7 @@ struct LivenessReply {
 };
 using MemberMessage =
     std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping, StacksAsked, EvidenceGiven,
-                 HangSuspected, Ballot, Lines, CensusAsked, NodeTold, LivenessReply>;
+                 HangSuspected, Ballot, Lines, CensusAsked, NodeTold, LivenessReply, FaultInjected>;
 
 // The answer to a Hello that was accepted.
 struct Welcome {
@@ -235,9 +241,16 @@ struct WorldReady {
   World world;
   bool operator==(const WorldReady&) const = default;
 };
+// Before a stop: the workers get this signal, and `time` to save their state and exit.
+struct StopNotice {
+  int signal = 0;
+  Milliseconds time{0};
+  bool operator==(const StopNotice&) const = default;
+};
 struct Stop {
   int round = 0;
   std::string cause;  // one line, for the log
+  std::optional<StopNotice> notice{};
   bool operator==(const Stop&) const = default;
 };
 struct Finish {
@@ -290,6 +303,6 @@ struct LivenessCheck {
 using CoordinatorMessage =
     std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, TellStacks, StacksTold,
                  HangFound, NodeLeftOut, Vote, Follow, LinesTaken, TellNode, CensusTold, Remember,
-                 LivenessCheck>;
+                 LivenessCheck, FaultInjected>;
 
 }  // namespace drun::rendezvous

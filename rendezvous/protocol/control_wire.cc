@@ -265,6 +265,12 @@ template <typename Archive>
 void fields(Archive& archive, Stop& stop) {
   archive.integer(stop.round, kCount);
   archive.text(stop.cause, kSentenceBytes);
+  bool has_notice = stop.notice.has_value();
+  archive.flag(has_notice);
+  if (!has_notice) return;
+  StopNotice& notice = stop.notice ? *stop.notice : stop.notice.emplace();
+  archive.integer(notice.signal, kSignal);
+  archive.duration(notice.time, kMostMilliseconds);
 }
 template <typename Archive>
 void fields(Archive& archive, Finish& finish) {
@@ -286,6 +292,18 @@ void fields(Archive& archive, HangFound& found) {
   archive.integer(found.round, kCount);
   archive.text(found.cause, kSentenceBytes);
   fields(archive, found.evidence);
+}
+template <typename Archive>
+void fields(Archive& archive, FaultInjected& told) {
+  InjectedFault& fault = told.fault;
+  archive.text(fault.fault, kSentenceBytes);
+  WallTime time = fault.time.value_or(WallTime{});
+  moment(archive, time);
+  fault.time = time;
+  optional_rank(archive, fault.rank);
+  archive.integer(fault.node_rank, kCount);
+  archive.text(fault.host, kNameBytes);
+  archive.integer(fault.round, kCount);
 }
 template <typename Archive>
 void fields(Archive& archive, NodeLeftOut& told) {

@@ -1,4 +1,4 @@
-// core. Control messages to bytes and back. The protocol's page: rendezvous/WIRE.md.
+// core. Control messages to bytes and back. The protocol's page: docs/internals/wire.md.
 //
 // Shape:   a frame is u32 length, u8 kind, fields; frame_reader.h cuts streams into frames.
 // Limits:  every field, list and frame has one; what a frame claims is not allocated, only what has

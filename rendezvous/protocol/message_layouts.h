@@ -1,4 +1,4 @@
-// core. The layout of failures and of a job's outcome (WIRE.md).
+// core. The layout of failures and of a job's outcome (docs/internals/wire.md).
 //
 // Use:     by control_wire.cc.
 #pragma once
@@ -96,6 +96,10 @@ void fields(Archive& archive, NodeLost& lost) {
   archive.text(lost.reason, kSentenceBytes);
 }
 template <typename Archive>
+void fields(Archive& archive, Preempted& preempted) {
+  archive.text(preempted.reason, kSentenceBytes);
+}
+template <typename Archive>
 void fields(Archive& archive, NotRun& not_run) {
   fields(archive, not_run.error);
 }
@@ -123,7 +127,7 @@ void fields(Archive& archive, Outcome& outcome) {
 
 }  // namespace drun::rendezvous
 
-// core. The layout of a census (WIRE.md).
+// core. The layout of a census (docs/internals/wire.md).
 //
 // Use:     by control_wire.cc.
 

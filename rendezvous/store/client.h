@@ -19,7 +19,7 @@
 //          for lack of memory.
 // Note:    set, multi_set, append and queue_push are not answered: success means handed to the
 //          network, in order; a failure shows at the next operation.
-// Source:  rendezvous/WIRE.md.
+// Source:  docs/internals/wire.md.
 #pragma once
 
 #include <chrono>
@@ -58,6 +58,8 @@ class StoreClient {
   // the name does not resolve, until the timeout.
   static Result<StoreClient> connect(const Options& options);
 
+  // Of a server that is already connected.
+  StoreClient(std::unique_ptr<StoreExchange> exchange, Milliseconds timeout);
   StoreClient(StoreClient&&) noexcept;
   StoreClient& operator=(StoreClient&&) noexcept;
   ~StoreClient();
@@ -113,8 +115,6 @@ class StoreClient {
   Result<void> barrier(std::string_view key, std::int64_t world_size, Milliseconds timeout);
 
  private:
-  StoreClient(std::unique_ptr<StoreExchange> exchange, Milliseconds timeout);
-
   std::unique_ptr<StoreExchange> exchange_;
   Milliseconds timeout_;
 };

@@ -41,13 +41,14 @@ class StoreStream {
 
   // Tries each address of the name once, in the system's order; the error is the last one's.
   static Result<StoreStream> open(const Endpoint& endpoint, Time deadline);
+  // Of a socket that is connected, and does not block.
+  explicit StoreStream(UniqueFd fd);
 
   Result<void> write(std::string_view bytes, Time deadline);
   // Exactly `size_bytes` of them.
   Result<void> read(char* to, std::size_t size_bytes, Time deadline);
 
  private:
-  explicit StoreStream(UniqueFd fd);
   Result<std::size_t> receive(char* to, std::size_t size_bytes, Time deadline);
 
   UniqueFd fd_;

@@ -3,7 +3,7 @@
 //
 // Owner:   values; move them. A Blob is shared and never changes while anybody else holds it.
 // Thread:  any, one at a time.
-// Source:  rendezvous/WIRE.md.
+// Source:  docs/internals/wire.md.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 #include <vector>
 
 // core. The two numberings of PyTorch's TCPStore protocol, by a connection's first bytes.
-// Owner: a value.  Thread: any.  Source: rendezvous/WIRE.md.
+// Owner: a value.  Thread: any.  Source: docs/internals/wire.md.
 
 namespace drun {
 

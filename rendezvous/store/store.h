@@ -10,7 +10,7 @@
 //          a value grown beyond the limit, no room in store.h's count): then nothing was changed,
 //          no reply was made, and the connection should be closed. Never throws but for lack of
 //          memory.
-// Source:  TCPStore's libuv server; differences are listed in rendezvous/WIRE.md.
+// Source:  TCPStore's libuv server; differences are listed in docs/internals/wire.md.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 // Units:   integers are little-endian; a text is a u64 length and the bytes.
 // Owner:   values.   Thread: any, one at a time.
 // Errors:  Malformed{reason}, for good: the connection can only be closed.
-// Source:  rendezvous/WIRE.md.
+// Source:  docs/internals/wire.md.
 #pragma once
 
 #include <cstddef>
@@ -120,7 +120,7 @@ class RequestDecoder {
 //
 // Owner:   an OutQueue belongs to one connection.   Thread: any, one at a time.
 // Errors:  encode(request): false, and nothing is appended, if the dialect has no such operation.
-// Source:  rendezvous/WIRE.md.
+// Source:  docs/internals/wire.md.
 
 namespace drun {
 

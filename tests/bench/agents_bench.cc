@@ -57,7 +57,7 @@ class Agent final : public rendezvous::Client::Listener {
     world = told;
     ++counts_.worlds;
   }
-  void on_stop(int round) override {
+  void on_stop(int round, const std::optional<rendezvous::StopNotice>& /*notice*/) override {
     ++counts_.stops;
     client.report_stopped(round, {});
   }

@@ -3,7 +3,7 @@
 
 usage: tests/bench/run.py [--bin build/bin] [--rounds N] [NAME ...]      (no NAME: all of them)
 
-Names: launch help memory short latency output gather agents store orphans hosts. README.md says what each is and what was measured.
+Names: launch help memory short latency output gather agents store orphans hosts. docs/internals/benchmarks.md says what each is and what was measured.
 """
 import argparse
 import os

@@ -102,7 +102,7 @@ class Agent final : public rendezvous::Client::Listener {
   Agent(asio::io_context& io, const JoinSpec& spec, Counts& counts)
       : client(io, spec, "bench-host", Log(), *this), counts_(counts) {}
   void on_world(const World&) override { ++counts_.worlds; }
-  void on_stop(int) override {}
+  void on_stop(int, const std::optional<rendezvous::StopNotice>&) override {}
   void on_outcome(const Outcome&) override {
     std::fprintf(stderr, "an agent was refused or lost\n");
     std::exit(1);

@@ -17,8 +17,7 @@ TEST_CASE("over a tree lines and files and input and the report are as without o
   const Ended ended = run(launch, 60s);
   INFO(ended.out << ended.err);
   CHECK(ended.code == 7);
-  CHECK(count(ended.err, "job failed: rank 6 on node 6 (h7): exit code 7") == 1);
-  CHECK(count(ended.err, "Root cause") == 1);
+  CHECK(count(ended.err, ": rank 6 on node 6 (h7) exited with code 7") == 1);
   CHECK_THAT(ended.out, ContainsSubstring("[h7:6]: 6 of 7 read 0\n"));
   CHECK(count(read_file(ssh.directory().file("logins")), "\n") == 7);
   int files = 0;

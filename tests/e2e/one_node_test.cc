@@ -495,4 +495,29 @@ TEST_CASE("killing drun leaves nothing of the job, daemons and files included") 
   CHECK(files == 4);
 }
 
+TEST_CASE("a program that fails at each start in the same way is not restarted a third time") {
+  const auto began = std::chrono::steady_clock::now();
+  const Ended ended = run(shell_job({"--standalone", "--nproc_per_node=1", "--max-restarts=5"},
+                                    "echo \"unknown option --lr (pid $$)\" >&2; exit 3"),
+                          60s);
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK(std::chrono::steady_clock::now() - began >= 3s);
+  CHECK_THAT(ended.err, ContainsSubstring("restart 1 of at most 5, in 1") &&
+                            ContainsSubstring("restart 2 of at most 5, in 2") &&
+                            ContainsSubstring("no restart: the job failed 3 times in a row") &&
+                            !ContainsSubstring("restart 3"));
+}
+
+TEST_CASE("with --max-same-failures=0 and no pause all restarts are used") {
+  const Ended ended = run(shell_job({"--standalone", "--nproc_per_node=1", "--max-restarts=5",
+                                     "--max-same-failures=0", "--restart-backoff=0"},
+                                    "exit 3"),
+                          60s);
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK_THAT(ended.err, ContainsSubstring("restart 5 of at most 5:") &&
+                            ContainsSubstring("no restart: all 5 restarts are used"));
+}
+
 }  // namespace drun::testing

@@ -171,8 +171,7 @@ TEST_CASE("ranks count over all nodes, and one that is not there is warned of") 
   const std::vector<Ended> ended = nodes.wait();
   CHECK(ended[0].out == "[]\n");
   CHECK(ended[1].out == "[1]\n");
-  CHECK_THAT(ended[0].err,
-             ContainsSubstring("--wrap-ranks: there is no rank 9; they go from 0 to 1"));
+  CHECK_THAT(ended[0].err, ContainsSubstring("--wrap-ranks: there is no rank 9; ranks are 0 to 1"));
   CHECK(ended[1].err.empty());
 }
 

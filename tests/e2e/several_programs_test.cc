@@ -99,8 +99,8 @@ TEST_CASE("a file of programs is as good as a line of them and labels and report
   CHECK(ended.code == 7);
   CHECK_THAT(ended.out, ContainsSubstring("[server0]:a b\n") &&
                             ContainsSubstring("[trainer2]:2/3 2/3 trainer 1/2 ./worker \n"));
-  CHECK_THAT(ended.err, ContainsSubstring("job failed: rank 2 on node 0") &&
-                            ContainsSubstring("role trainer: exit code 7") &&
+  CHECK_THAT(ended.err, ContainsSubstring(": rank 2 on node 0") &&
+                            ContainsSubstring("role trainer, exited with code 7") &&
                             ContainsSubstring("./worker"));
   const auto report = nlohmann::json::parse(read_file(programs.directory().file("report.json")));
   CHECK(report.at("root_cause").at("role") == "trainer");

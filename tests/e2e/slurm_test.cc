@@ -2,6 +2,9 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include <chrono>
+#include <optional>
+
 #include "tests/support/catch.h"
 #include "tests/support/job_traces.h"
 #include "tests/support/slurm_cluster.h"
@@ -173,6 +176,60 @@ TEST_CASE("a batch job is requeued by the exit code of its workers, and is anoth
   CHECK_THAT(text, ContainsSubstring(" slurm-" + id + ".0\n"));
   // The script's own drun, which nobody started on the second node.
   CHECK_THAT(text, ContainsSubstring("has 2 nodes, but srun did not start this drun"));
+}
+
+TEST_CASE("a job near its time limit saves its state, is requeued and goes on from there",
+          "[slurm]") {
+  const SlurmCluster slurm;
+  if (!is_there(slurm)) return;
+  const TemporaryDirectory& directory = slurm.directory();
+  const std::string log = directory.file("log");
+  const std::string state = directory.file("checkpoint");
+  const std::string worker = directory.file("worker.sh");
+  // Each rank counts; rank 0 saves the count when the signal comes, and says where it began.
+  write_file(worker,
+             "#!/bin/bash\nstep=$(cat " + state + " 2>/dev/null || echo 0)\n" +
+                 "[ $RANK != 0 ] || echo \"run ${SLURM_RESTART_COUNT:-0} begins at $step\" >>" +
+                 log + "\ntrap '[ $RANK != 0 ] || { echo $step >" + state +
+                 "; echo \"saved $step\" >>" + log + "; }; exit 7' USR1\n" +
+                 "[ -z \"$SLURM_RESTART_COUNT\" ] || exit 0\n" +
+                 "while :; do sleep 0.05; step=$((step + 1)); done\n",
+             true);
+  const std::string script = directory.file("script");
+  write_file(script,
+             "#!/bin/sh\nsrun " + drun_program() +
+                 " --signal-before=45:SIGUSR1 --requeue --shutdown-timeout=5 " + worker + " 2>>" +
+                 directory.file("err") + "\n",
+             true);
+  const Ended submitted = slurm.run({"sbatch", "--parsable", "-N2", "--ntasks-per-node=1",
+                                     "--time=1", "--requeue", "--output=/dev/null", script});
+  INFO(submitted.err);
+  REQUIRE(submitted.code == 0);
+  const std::string id = submitted.out.substr(0, submitted.out.find_first_of(";\n"));
+  // Slurm lets a job rest for two minutes. Without any rest the end of the first run would count as
+  // that of the second.
+  std::optional<std::chrono::steady_clock::time_point> pending_since;
+  const auto is_again = [&] {
+    const auto now = std::chrono::steady_clock::now();
+    const bool is_pending =
+        slurm.run({"squeue", "-h", "-o", "%T", "-j", id}, 20s).out == "PENDING\n";
+    if (is_pending && !pending_since) pending_since = now;
+    if (is_pending && now > *pending_since + 5s)
+      slurm.run({"scontrol", "update", "JobId=" + id, "StartTime=now"}, 20s);
+    return count(read_file(log), "run 1 begins") == 1;
+  };
+  CHECK(eventually(is_again, 120s));
+  const std::string text = read_file(log);
+  INFO(text << read_file(directory.file("err")) << slurm.run({"scontrol", "show", "job", id}).out
+            << slurm.run({"sinfo", "-N", "-l"}).out);
+  const std::size_t saved = text.find("saved ");
+  REQUIRE(saved != text.npos);
+  const std::string step = text.substr(saved + 6, text.find('\n', saved) - saved - 6);
+  CHECK(std::stoi(step) > 0);
+  CHECK_THAT(text, ContainsSubstring("run 1 begins at " + step + "\n"));
+  CHECK_THAT(read_file(directory.file("err")),
+             ContainsSubstring("job preempted after") &&
+                 ContainsSubstring("the time limit of Slurm job " + id + " ends"));
 }
 
 }  // namespace drun::testing

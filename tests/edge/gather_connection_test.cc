@@ -19,7 +19,9 @@ class Node final : public Client::Listener, public Client::LineListener {
   }
 
   void on_world(const World& told) override { world = told; }
-  void on_stop(int round) override { stopped_round = round; }
+  void on_stop(int round, const std::optional<rendezvous::StopNotice>& /*notice*/) override {
+    stopped_round = round;
+  }
   void on_outcome(const Outcome&) override { has_ended = true; }
   void on_lines_wanted(std::size_t bytes, Send how) override {
     window = bytes;

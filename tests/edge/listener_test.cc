@@ -263,4 +263,46 @@ TEST_CASE("out of descriptors it says so, and accepts again when there are some"
   CHECK(stage.run_until([&] { return stage.stores.size() == 3; }));
 }
 
+namespace {
+
+// How many handlers the listener's stop leaves, after it has paused so often.
+std::size_t handlers_left_after(int pauses) {
+  Stage stage({.loopback_only = true, .loopback_host = "127.0.0.2"});
+  rlimit old_limit{};
+  getrlimit(RLIMIT_NOFILE, &old_limit);
+  // As above, for the sanitizer.
+  const RawSocket silent = RawSocket::connect_to(stage.listener->port());
+  const RawSocket first = RawSocket::connect_to(stage.listener->port());
+  REQUIRE(first.say("\1"));
+  REQUIRE(stage.run_until([&] { return stage.stores.size() == 1; }));
+  REQUIRE(silent.say("\1"));
+  REQUIRE(stage.run_until([&] { return stage.stores.size() == 2; }));
+  std::vector<RawSocket> peers;
+  for (int i = 0; i < pauses; ++i) {
+    const std::size_t before = stage.stores.size();
+    peers.push_back(RawSocket::connect_to(stage.listener->port()));
+    REQUIRE(peers.back().say("\1"));
+    const int lowest_free = dup(0);
+    close(lowest_free);
+    rlimit tight = old_limit;
+    tight.rlim_cur = static_cast<rlim_t>(lowest_free);
+    const bool is_tight = setrlimit(RLIMIT_NOFILE, &tight) == 0;
+    // The one thing that is ready: the acceptor of that address, which cannot accept.
+    stage.io.run_one_for(test::scaled(20s));
+    setrlimit(RLIMIT_NOFILE, &old_limit);
+    REQUIRE((is_tight && stage.stores.size() == before));
+    REQUIRE(stage.run_until([&] { return stage.stores.size() == before + 1; }));
+  }
+  stage.listener->stop();
+  return stage.io.run();
+}
+
+}  // namespace
+
+TEST_CASE("a pause for want of descriptors arms no acceptor of another address twice") {
+  const std::size_t once = handlers_left_after(1);
+  CHECK(once >= 2);  // a wait for each address
+  CHECK(handlers_left_after(4) == once);
+}
+
 }  // namespace drun::rendezvous

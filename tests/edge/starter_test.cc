@@ -21,6 +21,7 @@
 #include "agent/supervise/workers.h"
 #include "tests/support/catch.h"
 #include "tests/support/process_probe.h"
+#include "tests/support/stalled_program.h"
 
 namespace drun::agent {
 namespace {
@@ -28,6 +29,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using test::Pipe;
+using test::StalledProgram;
 
 struct StartRecorder : Workers::Listener {
   StartRecorder() : workers(io, Log(), {}, *this) {}
@@ -66,51 +68,6 @@ struct StartRecorder : Workers::Listener {
 };
 
 Command shell(const std::string& script) { return {.argv = {"/bin/sh", "-c", script}}; }
-
-volatile std::sig_atomic_t lease_breaks = 0;
-
-// A copy of /bin/true whose exec waits: a write lease lies on it, as on a file that another client
-// of a network file system has open, and open(2) waits for its holder (fcntl(2), F_SETLEASE).
-class StalledProgram {
- public:
-  StalledProgram() {
-    lease_breaks = 0;
-    std::signal(SIGIO, [](int) { lease_breaks = lease_breaks + 1; });
-    char directory[] = "/tmp/drun-starter-XXXXXX";
-    directory_ = mkdtemp(directory);
-    path_ = directory_ + "/true";
-    std::filesystem::copy_file("/bin/true", path_);
-    fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    is_stalled_ = fcntl(fd_, F_SETLEASE, F_WRLCK) == 0;
-  }
-  StalledProgram(const StalledProgram&) = delete;
-  StalledProgram& operator=(const StalledProgram&) = delete;
-  ~StalledProgram() {
-    release();
-    std::signal(SIGIO, SIG_DFL);
-    std::filesystem::remove_all(directory_);
-  }
-
-  bool is_stalled() const { return is_stalled_; }
-  static bool is_waited_for() { return lease_breaks > 0; }
-  const std::string& path() const { return path_; }
-  void release() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  std::string directory_;
-  std::string path_;
-  int fd_ = -1;
-  bool is_stalled_ = false;
-};
-
-bool skips(const StalledProgram& program) {
-  if (program.is_stalled()) return false;
-  WARN("skipped: the file system of /tmp has no leases");
-  return true;
-}
 
 std::size_t open_descriptors() {
   std::size_t count = 0;

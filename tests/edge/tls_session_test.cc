@@ -191,6 +191,18 @@ TEST_CASE("random bytes after a TLS header, and changed hellos, only cost their 
   }
 }
 
+TEST_CASE(
+    "changed, repeated, lost and foreign records after the handshake only end their session") {
+  const auto seed = static_cast<unsigned>(GENERATE(1, 2, 3, 4));
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  for (int i = 0; i < 100; ++i) {
+    std::string deeds(random() % 200, '\0');
+    for (char& byte : deeds) byte = static_cast<char>(random());
+    test::fuzz_tls_records(deeds);
+  }
+}
+
 TEST_CASE("nothing is spent on a hello that claims to be long") {
   End server(context_of(kSecret, "job7"), Side::Accepting);
   server.take(std::string("\x16\x03\x01\x40\x00", 5));

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -202,6 +204,23 @@ TEST_CASE("too much for the file is refused and changes nothing") {
   CHECK_THAT(error_of([&] { store->set("big", std::string(17 << 20, 'x'), seconds(5)); }),
              ContainsSubstring("a value of 17825792 bytes are too much"));
   CHECK_FALSE(store->has("big", seconds(1)));
+}
+
+TEST_CASE("a sum beyond the largest number wraps around, as that of a store's server") {
+  const TemporaryDirectory directory;
+  const auto store =
+      GENERATE(true, false) ? open_at(directory.file("store"), 0, 1) : make_memory_key_store();
+  store->set("n", "9223372036854775807", seconds(1));
+  CHECK(store->add("n", 1, seconds(1)) == std::numeric_limits<std::int64_t>::min());
+  CHECK(store->get("n", seconds(1)) == "-9223372036854775808");
+}
+
+TEST_CASE("an addition that does not fit the file leaves no key behind") {
+  const TemporaryDirectory directory;
+  const auto store = open_at(directory.file("store"), 0, 1);
+  const std::string key(100 << 10, 'k');
+  CHECK_THAT(error_of([&] { store->add(key, 1, seconds(1)); }), ContainsSubstring("are too much"));
+  CHECK_FALSE(store->has(key, seconds(1)));
 }
 
 TEST_CASE("a lock that is not given back ends the wait at the deadline") {

@@ -29,9 +29,9 @@ STAND_INS = {
 }
 DRUN = """#!/bin/sh
 echo "drun $*" >> "$PLACE/calls"
-for word; do case $word in --node_rank=*) rank=${word#*=};; --report=*) echo '{}' > ${word#*=};; esac; done
-echo "lines of node $rank"
-eval exit \\${EXIT_$rank:-0}
+for word; do case $word in --report=*) echo '{}' > ${word#*=};; esac; done
+echo "lines of the job"
+exit ${EXIT:-0}
 """
 
 
@@ -95,26 +95,16 @@ class Quickstart(unittest.TestCase):
         self.assertIn("-DDRUN_TESTS=OFF", configure)
         self.assertEqual(build, ["--build", "--preset", "release"])
         self.assertIn("release", presets)
-        agents = sorted(self.calls("drun"), key=lambda words: words[2])
-        self.assertEqual([words[2] for words in agents], ["--node_rank=0", "--node_rank=1", "--node_rank=2"])
-        ports = {word for words in agents for word in words if word.startswith("--master_port=")}
-        self.assertEqual(len(ports), 1, "the agents have one meeting point")
-        self.assertIn("127.0.0.1:" + ports.pop().partition("=")[2], output)
-        for words in agents:
-            self.assertEqual(words[:2], ["--nnodes=3", "--nproc_per_node=4"])
-            self.assertEqual(words[-1], "build/bin/examples/train")
-        self.assertIn("lines of node 0", output)
-        self.assertNotIn("lines of node 1", output)
+        (words,) = self.calls("drun")
+        self.assertEqual(words[:2], ["--local-nodes=3", "--nproc-per-node=4"])
+        self.assertEqual(words[-1], "build/bin/examples/train")
+        self.assertIn("lines of the job", output)
         self.assertIn("The job is done.", output)
         self.assertTrue((self.place / re.search(r"(?m)^  outcome  (.*)$", output).group(1)).exists())
-        for node in range(3):
-            self.assertIn("lines of node", (self.place / f"build/quickstart/node{node}/console.log").read_text())
 
-    def test_the_first_failed_agents_exit_code_is_its_own(self):
-        code, output = self.run_it(EXIT_1="7", EXIT_2="9")
+    def test_the_exit_code_is_the_jobs(self):
+        code, output = self.run_it(EXIT="7")
         self.assertEqual(code, 7, output)
-        self.assertIn("node 1's agent: exit code 7 (build/quickstart/node1/console.log)", output)
-        self.assertIn("node 2's agent: exit code 9", output)
         self.assertIn("The job failed: exit code 7.", output)
 
     def test_missing_packages_are_installed_with_new_lists_where_the_old_ones_do_not_do(self):
@@ -151,14 +141,14 @@ class Quickstart(unittest.TestCase):
             shutil.copy(source, self.place / "built" / name)
         code, output = self.run_it()
         self.assertEqual(code, 0, output)
+        report = json.loads((self.place / "build/quickstart/report.json").read_text())
+        self.assertEqual((report["outcome"], report["nodes"], report["workers"]), ("succeeded", 3, 12))
         for node in range(3):
             folder = self.place / f"build/quickstart/node{node}"
-            report = json.loads((folder / "report.json").read_text())
-            self.assertEqual((report["outcome"], report["nodes"], report["workers"]), ("succeeded", 3, 12))
             self.assertEqual(len(list(folder.glob("*/attempt_0/*/stdout.log"))), 4)
         # Its last words are commands and places to look at.
-        self.assertIn("  outcome  build/quickstart/node0/report.json", output)
-        self.assertIn("[default0]:", output)
+        self.assertIn("  outcome  build/quickstart/report.json", output)
+        self.assertIn("[node0:0]: ", output)
 
 
 def main():

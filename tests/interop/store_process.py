@@ -20,7 +20,7 @@ LIMIT = 100
 
 
 class Client:
-    """The few operations of TCPStore's protocol that need no torch (rendezvous/WIRE.md)."""
+    """The few operations of TCPStore's protocol that need no torch (docs/internals/wire.md)."""
 
     VALIDATE, SET, GET, ADD = 0, 1, 3, 4
     MAGIC = 0x3C85F7CE

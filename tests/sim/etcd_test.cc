@@ -166,7 +166,7 @@ TEST_CASE("with an etcd that ends every watch a crashed leader is replaced after
   }
 }
 
-// ELECTION.md has the figures.
+// docs/internals/election.md has the figures.
 TEST_CASE("1,000 agents leave etcd almost idle and few of them claim when the leader crashes") {
   const int agents = GENERATE(50, 1000);
   Network network({.agents = agents, .longest_delay_ms = 5}, 7);

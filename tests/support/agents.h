@@ -48,7 +48,7 @@ class TestAgent final : public rendezvous::Client::Listener {
       : spec(join), client(io, join, "host" + std::to_string(join.node_rank), log.log(), *this) {}
 
   void on_world(const World& told) override { world = told; }
-  void on_stop(int round) override {
+  void on_stop(int round, const std::optional<rendezvous::StopNotice>& /*notice*/) override {
     stops.push_back(round);
     if (stops_at_once) client.report_stopped(round, {});
   }

@@ -147,6 +147,8 @@ void MemberDriver::provoke(int kind) {
         hear(HangFound{0, "x", {}});
       },
       [this] { hear(NodeLeftOut{}); },
+      [this] { hear(FaultInjected{}); },
+      [this] { event(OwnFault{}); },
       [this] { hear(Vote{}); },
       [this] {
         hear(Follow{"b", 29400, 1});

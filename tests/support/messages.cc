@@ -71,6 +71,20 @@ Census full_census() {
           .missing_ranks = {2, 3}};
 }
 
+namespace {
+
+InjectedFault injected_fault() {
+  return {.fault = "kill:rank=7@1.5s",
+          .time = full_failure(1).time,
+          .rank = 7,
+          .node_rank = 1,
+          .host = "b",
+          .round = 3,
+          .followed = {}};
+}
+
+}  // namespace
+
 std::vector<MemberMessage> member_messages() {
   const AgedFailure aged{full_failure(5), Milliseconds(250)};
   Failure not_started = full_failure(6);
@@ -128,7 +142,8 @@ std::vector<MemberMessage> member_messages() {
           Lines{.is_end = true},
           CensusAsked{7},
           NodeTold{9, {NodePhase::Stopping, 3, 1, Milliseconds(4711)}},
-          LivenessReply{0xFEDCBA9876543210U}};
+          LivenessReply{0xFEDCBA9876543210U},
+          FaultInjected{injected_fault()}};
 }
 
 std::vector<CoordinatorMessage> coordinator_messages() {
@@ -173,12 +188,14 @@ std::vector<CoordinatorMessage> coordinator_messages() {
           WorldReady{world},
           WorldReady{of_programs},
           Stop{1, "rank 3 failed"},
+          Stop{1, "its time limit ends", StopNotice{10, Milliseconds(28'000)}},
           Finish{failed},
           ended(Succeeded{}),
           ended(Interrupted{2, 1, "b"}),
           ended(Interrupted{2, std::nullopt, "b"}),
           ended(NodeLost{1, "b", true, "its connection closed"}),
           ended(NotRun{{ErrorCode::Timeout, "late"}}),
+          ended(Preempted{"its time limit ends"}),
           Pong{},
           TellStacks{9},
           StacksTold{7, full_evidence()},
@@ -196,7 +213,8 @@ std::vector<CoordinatorMessage> coordinator_messages() {
           LivenessCheck{0xFEDCBA9876543210U},
           CensusTold{7, {.note = "too many"}},
           CensusTold{8, full_census()},
-          Remember{{{"b at 10.0.0.2", 1, 2, true, 3, 4, "it fails"}, {"c", 0, 1}}, 5}};
+          Remember{{{"b at 10.0.0.2", 1, 2, true, 3, 4, "it fails"}, {"c", 0, 1}}, 5},
+          FaultInjected{injected_fault()}};
 }
 
 }  // namespace drun::test

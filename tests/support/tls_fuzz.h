@@ -10,4 +10,9 @@ namespace drun::test {
 // nobody gets through without the secret, and that little is answered.
 void fuzz_tls_session(std::string_view bytes);
 
+// `bytes`: what happens on the way to the records of an established session, and bytes of a
+// stranger between them. Asserts that what is understood is the beginning of what was sealed, all
+// of it as long as nothing was changed on the way, and that nothing comes after trouble.
+void fuzz_tls_records(std::string_view bytes);
+
 }  // namespace drun::test

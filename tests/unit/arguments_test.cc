@@ -104,34 +104,31 @@ TEST_CASE("a prefix that torchrun takes is not made ambiguous by an option of ou
 
 TEST_CASE("a wrong option is named together with the remedy") {
   CHECK(split_error({"--n=2", "p"}) ==
-        "--n could be --nnodes or --nproc-per-node; write more of it");
+        "--n could be --nnodes or --nproc-per-node; write more characters");
   CHECK(split_error({"--nprocs-per-node=2", "p"}) ==
         "unknown option --nprocs-per-node; did you mean --nproc-per-node?");
   CHECK(split_error({"--zzz", "p"}) ==
-        "unknown option --zzz; options of the program go after the program");
+        "unknown option --zzz; options of the program must follow the program");
   CHECK(split_error({"-x", "p"}) ==
-        "unknown option -x; options of the program go after the program");
+        "unknown option -x; options of the program must follow the program");
   CHECK(split_error({"-mx", "p"}) ==
-        "unknown option -mx; options of the program go after the program");
-  CHECK(split_error({"--standalone=1", "p"}) ==
-        "--standalone=1: --standalone takes no value; write it alone");
-  CHECK(split_error({"-m=1", "p"}) == "-m=1: -m takes no value; write it alone");
-  CHECK(split_error({"--nnodes"}) == "--nnodes needs a value; write --nnodes=VALUE");
-  CHECK(split_error({"-r"}) == "-r needs a value; write --redirects=VALUE");
+        "unknown option -mx; options of the program must follow the program");
+  CHECK(split_error({"--standalone=1", "p"}) == "--standalone=1: --standalone takes no value");
+  CHECK(split_error({"-m=1", "p"}) == "-m=1: -m takes no value");
+  CHECK(split_error({"--nnodes"}) == "--nnodes requires a value; write --nnodes=VALUE");
+  CHECK(split_error({"-r"}) == "-r requires a value; write --redirects=VALUE");
   CHECK(split_error({"--log-dir", "--nnodes=2", "p"}) ==
-        "--log-dir needs a value, but \"--nnodes=2\" follows; if that is the value, write "
+        "--log-dir requires a value, but \"--nnodes=2\" follows; if that is the value, write "
         "--log-dir=--nnodes=2");
 }
 
 TEST_CASE("another launcher's option is answered with what it is called here") {
   CHECK(split_error({"-N4", "p"}) ==
-        "unknown option -N; here that is --nproc-per-node=N (mpirun's) or --nnodes=N (srun's)");
-  CHECK(split_error({"-npernode", "2", "p"}) ==
-        "unknown option -npernode; here that is --nproc-per-node=N");
-  CHECK(split_error({"--num_gpus=8", "p"}) ==
-        "unknown option --num_gpus; here that is --nproc-per-node=N");
+        "unknown option -N; use --nproc-per-node=N (mpirun's) or --nnodes=N (srun's)");
+  CHECK(split_error({"-npernode", "2", "p"}) == "unknown option -npernode; use --nproc-per-node=N");
+  CHECK(split_error({"--num_gpus=8", "p"}) == "unknown option --num_gpus; use --nproc-per-node=N");
   CHECK(split_error({"-wdir", "/data", "p"}) ==
-        "unknown option -wdir; start drun there: cd DIR && drun ...");
+        "unknown option -wdir; start drun in that directory: cd DIR && drun ...");
   CHECK(counterpart("").empty());
   CHECK(counterpart("--").empty());
 }
@@ -146,7 +143,7 @@ TEST_CASE("a pair is a name and a value in the next two words") {
   CHECK(pairs->program_arguments == Words{"-mca", "a", "b"});
   CHECK(of({"--mca=btl=self", "p"})->options.at(0).value == "btl=self");
   for (const Words& short_ones : {Words{"--mca"}, Words{"--mca", "btl"}, Words{"--mca", "-x", "p"}})
-    CHECK(of(short_ones).error().message == "--mca needs two words, a name and its value");
+    CHECK(of(short_ones).error().message == "--mca requires two words: a name and a value");
 }
 
 TEST_CASE("two dashes may be the value of an option that needs one") {

@@ -1,5 +1,10 @@
 #include "agent/process/descendants.h"
 
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
+
 #include "tests/support/catch.h"
 
 namespace drun::agent {
@@ -24,6 +29,24 @@ TEST_CASE("what is no stat line is refused and changes nothing") {
   ProcessStat stat{.pid = 7};
   CHECK_FALSE(parse_stat(text, stat));
   CHECK(stat == ProcessStat{.pid = 7});
+}
+
+TEST_CASE("the signals that a process handles are read from its status") {
+  const std::string status =
+      "Name:\tx\nSigIgn:\t0000000000001000\nSigCgt:\t0000000180004202\nCapInh:\t0\n";
+  for (const int signal : {2, 10, 15, 32, 33}) CHECK(parse_handles(status, signal));
+  for (const int signal : {-1, 0, 1, 9, 13, 31, 64, 65, 1000})
+    CHECK_FALSE(parse_handles(status, signal));
+  for (const char* other : {"", "SigCgt:\t0000000000000202", "\nSigCgt:\t", "\nSigCgt:\tx"})
+    CHECK_FALSE(parse_handles(other, 2));
+}
+
+TEST_CASE("this process is asked itself which signals it handles") {
+  REQUIRE(std::signal(SIGUSR2, [](int) {}) != SIG_ERR);
+  CHECK(handles_signal(getpid(), SIGUSR2));
+  REQUIRE(std::signal(SIGUSR2, SIG_DFL) != SIG_ERR);
+  CHECK_FALSE(handles_signal(getpid(), SIGUSR2));
+  CHECK_FALSE(handles_signal(0, SIGUSR2));
 }
 
 }  // namespace drun::agent

@@ -89,7 +89,7 @@ TEST_CASE("drun doctor's help shows what says where nodes meet, and fits 80 colu
   CHECK_THAT(help, ContainsSubstring("Usage: drun doctor") &&
                        ContainsSubstring("--rdzv-endpoint") && ContainsSubstring("--hosts") &&
                        ContainsSubstring("--json") &&
-                       ContainsSubstring("Exit code: 0 without problems"));
+                       ContainsSubstring("Exit code: 0 if there are no problems"));
   CHECK_THAT(help, !ContainsSubstring("--tee"));
   for (std::size_t begin = 0; begin < help.size();) {
     const std::size_t end = help.find('\n', begin);

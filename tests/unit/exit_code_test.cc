@@ -72,6 +72,8 @@ TEST_CASE("drun's own endings have fixed codes") {
   CHECK(exit_code(ended_by(NotRun{error}), ExitCodeStyle::Torchrun) == torchruns);
   CHECK(exit_code(ended_by(NodeLost{}), ExitCodeStyle::Drun) == 122);
   CHECK(exit_code(ended_by(NodeLost{}), ExitCodeStyle::Torchrun) == 1);
+  CHECK(exit_code(ended_by(Preempted{}), ExitCodeStyle::Drun) == 124);
+  CHECK(exit_code(ended_by(Preempted{}), ExitCodeStyle::Torchrun) == 1);
 }
 
 TEST_CASE("a worker that has hung has a code of its own") {

@@ -16,6 +16,7 @@ std::string name(const Action& action) {
   return std::visit(
       Overloaded{
           [](const SignalAll& all) { return "signal " + std::to_string(all.signal); },
+          [](const NotifyAll& all) { return "notify " + std::to_string(all.signal); },
           [](const KillAll&) { return std::string("kill"); },
           [](const CheckIfGone&) { return std::string("check"); },
           [](const ReportFailure& one) { return "failed " + std::to_string(one.local_rank); },
@@ -253,6 +254,39 @@ TEST_CASE("in any order of events a round tells everyone to go, and is gone exac
   CHECK(reported == failures);
   CHECK(successes <= 1);
   CHECK((successes == 0 || failures.empty()));
+}
+
+TEST_CASE("a notice gives the workers its time before they are stopped") {
+  Round round = running(2);
+  CHECK(round(StopRequested{SIGUSR1, milliseconds(60'000)}) ==
+        Names{"notify " + std::to_string(SIGUSR1), "check"});
+  CHECK(deadline(round.state) == round.now + milliseconds(60'000));
+  CHECK(round(WorkerExited{.local_rank = 0, .succeeded = false, .before_stop = false}).empty());
+  CHECK(round.after(milliseconds(59'999)).empty());
+  CHECK(round.after(milliseconds(1)) == Names{"signal 15", "check"});
+  CHECK(round.after(milliseconds(30'000)) == Names{"kill", "check"});
+}
+
+TEST_CASE("the round ends once all workers have exited after a notice") {
+  Round round = running(2);
+  round(StopRequested{SIGUSR1, milliseconds(60'000)});
+  CHECK(round(WorkerExited{.local_rank = 0, .succeeded = true, .before_stop = false}).empty());
+  CHECK(round(WorkerExited{.local_rank = 1, .succeeded = false, .before_stop = false}) ==
+        Names{"check"});
+  CHECK(round(AllGone{}) == Names{"gone"});
+  CHECK_FALSE(deadline(round.state));
+}
+
+TEST_CASE(
+    "a failure seen before the notice was sent is reported; a stop or kill cuts the notice short") {
+  Round round = running(2);
+  round(StopRequested{SIGUSR1, milliseconds(60'000)});
+  CHECK(round(WorkerExited{.local_rank = 1, .succeeded = false}) == Names{"failed 1"});
+  CHECK(round(StopRequested{SIGINT}) == Names{"signal 2", "check"});
+  CHECK(round(StopRequested{SIGUSR1, milliseconds(60'000)}).empty());
+  Round other = running(2);
+  other(StopRequested{SIGUSR1, milliseconds(60'000)});
+  CHECK(other(KillRequested{}) == Names{"kill", "check"});
 }
 
 }  // namespace drun::agent::gang

@@ -92,6 +92,20 @@ TEST_CASE("an elected coordinator waits for its own agent that asks anew") {
   CHECK(job.world(900)->node_rank == 0);
 }
 
+TEST_CASE(
+    "an elected coordinator that loses its own agent in a world leaves the job to the others") {
+  ElasticJob job = elected_job(2, 3);
+  REQUIRE(job.state.phase == RoundPhase::Running);
+  job.leave(kHost);
+  CHECK(job.count<StepDown>() == 1);
+  CHECK(job.count<RoundOver>() == 0);
+  for (int node = 1; node < 3; ++node) {
+    CHECK(job.dropped(RoundDriver::peer(node)));
+    CHECK(job.sent<Finish>(RoundDriver::peer(node)).empty());
+  }
+  CHECK(job.state.phase == RoundPhase::Over);
+}
+
 TEST_CASE("a coordinator that waits to restart hands the job over at once") {
   ElasticJob job = elected_job(2, 3);
   job.state.spec.max_restarts = 3;

@@ -35,8 +35,9 @@ TEST_CASE("with a log directory the files of all hosts are here and the hosts ha
   CHECK(plan->lines->label_template == "[${host}:${rank}]: ");
   CHECK(plan->keeps_all_lines);
   CHECK_FALSE(tells_first(*plan, "--log-dir=logs"));
-  CHECK_THAT(host_plan_text(*plan),
-             ContainsSubstring("log files    /home/me/logs, here, a folder a rank\n"));
+  CHECK_THAT(
+      host_plan_text(*plan),
+      ContainsSubstring("log files    /home/me/logs, on this machine, one directory per rank\n"));
   CHECK_THAT(host_plan_json(*plan), ContainsSubstring("\"log_dir\": \"/home/me/logs\""));
 }
 
@@ -102,7 +103,8 @@ TEST_CASE("rank 0 is given the starter's standard input if that is wished") {
   REQUIRE(plan);
   CHECK(plan->gives_stdin);
   CHECK(tells_first(*plan, "--stdin=rank0"));
-  CHECK_THAT(host_plan_text(*plan), ContainsSubstring("stdin        this one's, to rank 0\n"));
+  CHECK_THAT(host_plan_text(*plan),
+             ContainsSubstring("stdin        this drun's, sent to rank 0\n"));
   CHECK_FALSE(two_hosts_plan({})->gives_stdin);
 }
 

@@ -78,7 +78,7 @@ TEST_CASE("a line that was written for mpirun gives the job that it says") {
               "--rdzv-id=" + plan.run_id, "--master-addr=a", "--master-port=29500",
               "--nproc-per-node=8", "--output=labelled", "--", "python", "train.py"});
   CHECK(test::usage_error(test::parse_options({"-H", "a", "--mca", "=", "x", "p"})) ==
-        "--mca ==x: expected a name and a value, as --mca btl tcp,self");
+        "--mca ==x: expected a name and a value, such as --mca btl tcp,self");
 }
 
 TEST_CASE("the more cores the more logins at a time") {
@@ -155,7 +155,8 @@ TEST_CASE("the option -x takes values from here, several at once, and commas in 
   CHECK(plan.nodes[0].environment ==
         std::vector<EnvironmentEntry>{{"A", "a"}, {"B", "b b"}, {"C", "1,2"}, {"D", ""}});
   REQUIRE(plan.warnings.size() == 1);
-  CHECK_THAT(plan.warnings[0], ContainsSubstring("-x NO is not passed on: it is not set here"));
+  CHECK_THAT(plan.warnings[0],
+             ContainsSubstring("-x NO is not passed on: it is not set on this machine"));
   CHECK_THAT(desk_error({"-H", "a", "-x", "=1", "p"}),
              ContainsSubstring("expected VAR or VAR=VALUE"));
 }

@@ -53,7 +53,7 @@ TEST_CASE("what is no host is refused, with its place and what to write") {
   CHECK_THAT(usage_error(parse_hosts("n[1-")), ContainsSubstring("\"n[1-\""));
   CHECK_THAT(usage_error(parse_hosts("me@a,you@a")), ContainsSubstring("\"a\" with two users"));
   CHECK_THAT(usage_error(parse_host_file("a\nb gpus=2\n")),
-             ContainsSubstring("line 2: \"gpus\" is not known; write host slots=N"));
+             ContainsSubstring("line 2: \"gpus\" is unknown; write host slots=N"));
   CHECK_THAT(usage_error(parse_host_file("slots=2\n")),
              ContainsSubstring("line 1: slots without a"));
   CHECK_THAT(usage_error(parse_host_file("a:2 slots=2\n")), ContainsSubstring("write one"));

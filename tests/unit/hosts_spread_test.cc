@@ -37,7 +37,7 @@ TEST_CASE("the option -np fills the hosts in order, or deals one each in turn") 
 
 TEST_CASE("more workers than slots are refused with both numbers, unless that is asked for") {
   CHECK(spread_text("a:2,b", {.np = 4}) ==
-        "-np 4: the hosts have 3 slots (a 2, b 1); give them more, as a:8, or say --oversubscribe");
+        "-np 4: the hosts have 3 slots (a 2, b 1); add slots, such as a:8, or set --oversubscribe");
   CHECK(spread_text("a:2,b", {.np = 8, .oversubscribe = true}) == "a5 b3");
   CHECK_THAT(spread_text("a:2", {.per_node = 4}), ContainsSubstring("a has 2 slots"));
   CHECK(spread_text("a:2", {.per_node = 4, .oversubscribe = true}) == "a4");

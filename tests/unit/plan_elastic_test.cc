@@ -123,7 +123,7 @@ TEST_CASE("two endpoints are one, and that is said") {
 
 TEST_CASE("lists of endpoints that cannot work are errors") {
   CHECK_THAT(c10d_error(c10d({2, 4}, "head,gpu9,head")),
-             ContainsSubstring("head:29400 is there twice"));
+             ContainsSubstring("head:29400 is listed twice"));
   CHECK_THAT(c10d_error(c10d({2, 4}, "head,,gpu9")), ContainsSubstring("the host is empty"));
   CHECK_THAT(c10d_error(c10d({2, 4}, "head,gpu9,a:0")), ContainsSubstring("port 0"));
   CHECK_THAT(c10d_error(c10d({2, 4}, "a,b,c,d,e,f,g,h,i,j")), ContainsSubstring("list at most 9"));
@@ -206,7 +206,7 @@ TEST_CASE("the plan of an elastic job claims no number that only the coordinator
   const Result<Plan> plan = make_plan(options, cluster_host());
   REQUIRE(plan);
   const std::string text = plan_text(*plan);
-  CHECK_THAT(text, ContainsSubstring("one of 2 to 4, numbered when they meet"));
+  CHECK_THAT(text, ContainsSubstring("one of 2 to 4, node ranks assigned when they join"));
   CHECK_THAT(text, ContainsSubstring("3 within 3600 s"));
   CHECK_THAT(text, ContainsSubstring("this node listens, unless another agent here does"));
   CHECK_THAT(text, ContainsSubstring(" RANK=?") && ContainsSubstring("GROUP_RANK=?") &&

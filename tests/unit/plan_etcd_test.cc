@@ -138,7 +138,7 @@ TEST_CASE("what an etcd cannot be asked with is said before anything starts") {
       {{{"user", "me"}}, "--rdzv-conf user: drun shows etcd who it is by certificates alone"},
       {{{"password", "geheim"}}, "--rdzv-conf password: "},
       {{{"protocol", "ftp"}}, "--rdzv-conf protocol=ftp: expected http or https"},
-      {{{"cacert", "/ca.pem"}}, "cacert=/ca.pem: it is for https; add protocol=https"},
+      {{{"cacert", "/ca.pem"}}, "cacert=/ca.pem: it requires https; add protocol=https"},
       {{{"protocol", "https"}, {"cert", "/c.pem"}}, "cert and key go together"},
       {{{"protocol", "https"}, {"cacert", "/none.pem"}}, "cacert=/none.pem: there is no such file"},
       {{{"etcd_prefix", "a b"}}, "--rdzv-conf etcd_prefix=a b: "},

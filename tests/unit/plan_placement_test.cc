@@ -131,7 +131,7 @@ TEST_CASE("options that contradict each other are refused") {
              ContainsSubstring("--wrap-ranks"));
   CHECK_THAT(
       placement_error({.nproc_per_node = 2, .wrap = Words{"gdb"}, .wrap_ranks = std::vector{0, 2}}),
-      ContainsSubstring("there is no rank 2; they go from 0 to 1"));
+      ContainsSubstring("there is no rank 2; ranks are 0 to 1"));
 }
 
 TEST_CASE("threads are counted or given, and then the inherited number does not matter") {

@@ -104,7 +104,7 @@ TEST_CASE("what cannot be is said with option, value and remedy") {
   CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .rdzv_endpoint = "h:0"}),
              ContainsSubstring("--rdzv-endpoint=h:0: port 0"));
   CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .master_addr = "h:5"}),
-             ContainsSubstring("--master-addr=h:5: write the port apart, --master-port=5"));
+             ContainsSubstring("--master-addr=h:5: set the port separately: --master-port=5"));
   CHECK_THAT(plan_error({.rdzv_endpoint = "h:x"}), ContainsSubstring("--rdzv-endpoint: "));
   CHECK_THAT(plan_error({.role = std::string(201, 'x')}), ContainsSubstring("--role=x"));
   CHECK_THAT(plan_error({.rdzv_id = "a/b"}), ContainsSubstring("--rdzv-id=a/b"));
@@ -171,7 +171,7 @@ TEST_CASE("timeouts come from --rdzv-conf, and an unknown key is warned about") 
   options.rdzv_conf = {{"is_host", "1"}, {"read_timeout", "x"}, {"\"quoted", "1"}};
   const Plan plan = plan_of(options);
   REQUIRE(plan.warnings.size() == 1);
-  CHECK_THAT(plan.warnings[0], ContainsSubstring("--rdzv-conf \"quoted=1: drun does not know"));
+  CHECK_THAT(plan.warnings[0], ContainsSubstring("--rdzv-conf \"quoted=1: unknown key, ignored"));
 }
 
 TEST_CASE("scripts and modules get a Python, the nearest one") {
@@ -225,7 +225,7 @@ TEST_CASE("a script is looked for in the working directory, a program on PATH") 
   CHECK_FALSE(program_of(running("./here"), host).cannot_start);
   CHECK(problem("on_path.py").first == ENOENT);
   CHECK(problem("here") ==
-        std::pair(ENOENT, std::string("here is not on PATH, but here; write ./here")));
+        std::pair(ENOENT, std::string("here is not on PATH, but in this directory; write ./here")));
   CHECK(problem("gone") ==
         std::pair(ENOENT, std::string("gone is not on PATH; write its path, such as ./gone")));
   CHECK(problem("./gone").first == ENOENT);
@@ -291,7 +291,8 @@ TEST_CASE("a rank that this node does not have is an error") {
   options.tee.of_ranks = {{11, 3}};
   CHECK(plan_of(options).agent.output.streams[11][0].to_file);
   options.tee.of_ranks = {{12, 3}};
-  CHECK(plan_error(options) == "--tee: there is no local rank 12; this node's go from 0 to 11");
+  CHECK(plan_error(options) ==
+        "--tee: there is no local rank 12; the local ranks of this node are 0 to 11");
   options.tee.of_ranks = {};
   options.redirects.of_ranks = {{40, 3}};
   CHECK_THAT(plan_error(options), ContainsSubstring("--redirects: there is no local rank 40"));

@@ -107,6 +107,11 @@ TEST_CASE("other endings have details of their own") {
   CHECK(json["outcome"] == "not_run");
   CHECK(json["details"]["error"] == "refused");
   CHECK(json["details"]["message"] == "taken");
+  outcome.ending = Preempted{"its time limit ends"};
+  json = parsed(outcome, 124);
+  CHECK(json["outcome"] == "preempted");
+  CHECK(json["details"]["reason"] == "its time limit ends");
+  CHECK(json["root_cause"].is_null());
 }
 
 }  // namespace drun

@@ -40,11 +40,11 @@ const ReportStyle kStyle{.utc_offset = std::chrono::hours(1)};
 
 }  // namespace
 
-TEST_CASE("success says nothing") {
+TEST_CASE("a successful job prints nothing") {
   CHECK(report_text(ended_on_three_nodes(Succeeded{}), kStyle).empty());
 }
 
-TEST_CASE("the root cause is the headline, with all that is known of it") {
+TEST_CASE("the report has each known fact of the first failure once") {
   Failure root = failure_of(5);
   root.round = 1;
   root.message = "ValueError: bad loss\n  in step 7";
@@ -63,44 +63,52 @@ TEST_CASE("the root cause is the headline, with all that is known of it") {
   style.log_directory = "/tmp/x";
   style.report_file = "out.json";
   CHECK(report_text(outcome, style) == R"(
-drun: job failed: rank 5 on node 1 (gpu1): exit code 3
+last lines of stderr from rank 5 on node 1 (gpu1):
+| step 9/9
+| red
 
-Root cause
-  rank       5, local rank 1 on node 1 (gpu1), pid 4705
-  ended      exit code 3
-  time       2026-11-21 14:03:07.128, round 1
-  program    ./train
-  message    ValueError: bad loss
+drun: job failed after 12.3 s: rank 5 on node 1 (gpu1) exited with code 3
+  error      ValueError: bad loss
                in step 7
   traceback  Traceback (most recent call last):
                main()
              ValueError: bad loss
-  stderr     | step 9/9
-             | red
+  worker     ./train, pid 4705, local rank 1, failed at 2026-11-21 14:03:07.128 in round 1
   files      /tmp/x/1/error.json
              /tmp/x/1/stderr.log
-
-Other failures, in order
-  14:03:07.123  rank 0 on node 0 (gpu0): signal 11 (SIGSEGV, segmentation fault), core dumped
-                lost
-  and 4 more
-
-Job
-  run        none (3 nodes, 12 workers, 12.3 s, 1 of 3 restarts used)
+  others     14:03:07.123  rank 0 on node 0 (gpu0) was killed by signal 11 (SIGSEGV, segmentation fault), core dumped
+               lost
+             and 4 more
+  job        12 workers on 3 nodes, run none, 1 of 3 restarts used
   logs       /tmp/x
   report     out.json
 )");
 }
 
-TEST_CASE("a traceback that says no more than the message is not repeated") {
+TEST_CASE("stderr that the console has is not repeated, but for its last line") {
+  Failure root = failure_of(5);
+  root.stderr_tail = {"Traceback (most recent call last):", "ValueError: bad loss", " "};
+  ReportStyle style = kStyle;
+  style.has_shown_stderr = true;
+  Outcome outcome = ended_on_three_nodes(WorkersFailed{{root}});
+  outcome.run_id = "83f48d4e28e5f60d3b544a9091e51ef6";
+  CHECK(report_text(outcome, style) == R"(
+drun: job failed after 12.3 s: rank 5 on node 1 (gpu1) exited with code 3
+  error      ValueError: bad loss
+  worker     ./train, pid 4705, local rank 1, failed at 2026-11-21 14:03:07.128
+  job        12 workers on 3 nodes, run 83f48d4e
+)");
+}
+
+TEST_CASE("a traceback equal to the message is not repeated") {
   Failure root = failure_of(0);
   root.message = root.traceback = "drun::Error: no route";
   const std::string text = report_text(ended_on_three_nodes(WorkersFailed{{root}}), kStyle);
-  CHECK_THAT(text, ContainsSubstring("message    drun::Error: no route"));
+  CHECK_THAT(text, ContainsSubstring("error      drun::Error: no route"));
   CHECK_THAT(text, !ContainsSubstring("traceback"));
 }
 
-TEST_CASE("a failure of which little is known makes a short report") {
+TEST_CASE("a failure with few known facts has a short report") {
   Failure root = failure_of(0);
   root.host.clear();
   root.program.clear();
@@ -109,19 +117,14 @@ TEST_CASE("a failure of which little is known makes a short report") {
   Outcome outcome = ended_on_three_nodes(WorkersFailed{{root}});
   outcome.node_count = outcome.world_size = 1;
   CHECK(report_text(outcome, kStyle) == R"(
-drun: job failed: rank 0 on node 0: not started: no such file or directory
-
-Root cause
-  rank       0, local rank 0 on node 0
-  ended      not started: no such file or directory
-  time       2026-11-21 14:03:07.123
-
-Job
-  run        none (1 node, 1 worker, 12.3 s)
+drun: job failed after 12.3 s: rank 0 on node 0 could not be started: no such
+file or directory
+  worker     local rank 0, failed at 2026-11-21 14:03:07.123
+  job        1 worker on 1 node, run none
 )");
 }
 
-TEST_CASE("out of memory is said as such, and a kill from elsewhere too") {
+TEST_CASE("an exit status names out of memory, and a kill that drun did not send") {
   Failure failure = failure_of(1);
   failure.status = Killed{SIGKILL, false};
   CHECK(how_it_ended(failure) == "signal 9 (SIGKILL, killed), not sent by drun");
@@ -131,9 +134,10 @@ TEST_CASE("out of memory is said as such, and a kill from elsewhere too") {
   failure = failure_of(1);
   failure.status = Killed{SIGABRT, false};
   CHECK(how_it_ended(failure) == "signal 6 (SIGABRT, aborted)");
+  CHECK(verb_phrase(failure) == "was killed by signal 6 (SIGABRT, aborted)");
 }
 
-TEST_CASE("of a thousand failures the report shows the first, and counts the rest") {
+TEST_CASE("a report of a thousand failures shows the first ones and counts the rest") {
   std::vector<Failure> failures;
   for (int rank = 0; rank < 1000; ++rank) failures.push_back(failure_of(rank));
   const std::string text = report_text(ended_on_three_nodes(WorkersFailed{failures}), kStyle);
@@ -142,28 +146,30 @@ TEST_CASE("of a thousand failures the report shows the first, and counts the res
   CHECK_THAT(text, ContainsSubstring("and 983 more\n"));
 }
 
-TEST_CASE("other endings are a line or two") {
+TEST_CASE("other outcomes take one or two lines") {
   CHECK(report_text(ended_on_three_nodes(Interrupted{SIGINT, 1, "gpu1"}), kStyle) ==
-        "drun: job ended by SIGINT, sent to node 1 (gpu1) after 12.3 s\n");
+        "drun: job stopped by SIGINT on node 1 (gpu1) after 12.3 s\n");
   CHECK(report_text(ended_on_three_nodes(NodeLost{2, "gpu2", false, "no heartbeat for 15 s"}),
                     kStyle) ==
-        "drun: job ended: node 2 (gpu2) was lost after 12.3 s: no heartbeat for 15 s\n"
-        "  This node's workers were stopped; how that node's ended is not known.\n");
+        "drun: job failed after 12.3 s: lost node 2 (gpu2): no heartbeat for 15 s\n"
+        "  stopped this node's workers; the state of the lost node's is unknown\n");
+  CHECK(report_text(ended_on_three_nodes(Preempted{"its time limit ends"}), kStyle) ==
+        "drun: job preempted after 12.3 s: its time limit ends\n");
   CHECK_THAT(report_text(ended_on_three_nodes(NodeLost{0, "gpu0", true, ""}), kStyle),
-             ContainsSubstring("which the others had joined"));
+             ContainsSubstring("lost node 0 (gpu0), the coordinator"));
   CHECK(report_text(ended_on_three_nodes(NotRun{{ErrorCode::Timeout, "node 1 is missing"}}),
                     kStyle) == "drun: node 1 is missing\n");
   CHECK_THAT(report_text(ended_on_three_nodes(WorkersFailed{}), kStyle),
              ContainsSubstring("job failed"));
 }
 
-TEST_CASE("a usage error points to the help, under the name that was called") {
+TEST_CASE("a usage error names --help under the name that was called") {
   CHECK(error_text("torchrun", {ErrorCode::Usage, "--x: no"}) ==
         "torchrun: --x: no\ntry torchrun --help\n");
   CHECK(error_text("drun", {ErrorCode::System, "no"}) == "drun: no\n");
 }
 
-TEST_CASE("colour is only there when asked for") {
+TEST_CASE("the report has color only if the style has") {
   const Outcome outcome = ended_on_three_nodes(WorkersFailed{{failure_of(1)}});
   CHECK(report_text(outcome, kStyle).find('\x1b') == std::string::npos);
   ReportStyle style = kStyle;
@@ -176,10 +182,10 @@ TEST_CASE("the headline is wrapped to the terminal") {
   style.columns = 40;
   const std::string text =
       report_text(ended_on_three_nodes(NodeLost{2, "gpu2", false, "no heartbeat for 15 s"}), style);
-  CHECK(text.substr(0, text.find('\n')) == "drun: job ended: node 2 (gpu2) was lost");
+  CHECK(text.substr(0, text.find('\n')) == "drun: job failed after 12.3 s: lost node");
 }
 
-TEST_CASE("what workers wrote cannot paint on the terminal") {
+TEST_CASE("workers' text cannot control the terminal") {
   const auto [line, wanted] = GENERATE(table<std::string, std::string>({
       {"plain\ttab \xc3\xa9", "plain\ttab \xc3\xa9"},
       {"\x1b[1;31mred\x1b[0m", "red"},
@@ -208,25 +214,25 @@ TEST_CASE("times are shown at the local offset, and in UTC for programs") {
   CHECK(utc_time(WallTime{}) == "1970-01-01T00:00:00.000000Z");
 }
 
-TEST_CASE("restarts that are counted within a time may be more than are allowed within it") {
+TEST_CASE("restarts counted in a window may exceed the limit of the window") {
   Outcome outcome = ended_on_three_nodes(WorkersFailed{{failure_of(0)}});
   outcome.max_restarts = 3;
   outcome.restarts = 3;
-  CHECK_THAT(report_text(outcome, kStyle), ContainsSubstring(", 3 of 3 restarts used)"));
+  CHECK_THAT(report_text(outcome, kStyle), ContainsSubstring(", 3 of 3 restarts used\n"));
   outcome.restarts = 5;
-  CHECK_THAT(report_text(outcome, kStyle), ContainsSubstring(", 5 restarts)"));
+  CHECK_THAT(report_text(outcome, kStyle), ContainsSubstring(", 5 restarts\n"));
 }
 
-TEST_CASE("nodes that were left out are named in the report of a failure, with the reason") {
+TEST_CASE("the report names excluded nodes with the reason") {
   Outcome outcome = ended_on_three_nodes(WorkersFailed{{failure_of(0)}});
   outcome.left_out = {{1, "gpu1", 2, "it fails"}};
   CHECK_THAT(report_text(outcome, kStyle),
-             ContainsSubstring("\nLeft out\n  node 1 (gpu1), after round 2: it fails\n"));
+             ContainsSubstring("\n  excluded   node 1 (gpu1) after round 2: it fails\n"));
 }
 
-TEST_CASE("a signal to a node without a number is told by its host alone") {
+TEST_CASE("a signal to a node without a rank is reported with its host") {
   CHECK_THAT(report_text(ended_on_three_nodes(Interrupted{15, std::nullopt, "gpu7"}), kStyle),
-             ContainsSubstring("job ended by SIGTERM, sent to the node on gpu7"));
+             ContainsSubstring("job stopped by SIGTERM on the node on gpu7"));
 }
 
 TEST_CASE("durations are short at every size") {
@@ -239,11 +245,13 @@ TEST_CASE("durations are short at every size") {
   CHECK(in_words(milliseconds(-5)) == "0.000 s");
 }
 
-TEST_CASE("of a hung rank the report says how, and where the stacks are") {
+TEST_CASE("the report of a hung rank says where the stacks are") {
   Failure hung = failure_of(7);
   hung.status = Hung{"no output and no CPU time for 60 s, last ended all_reduce #811, not in one"};
   hung.traceback = "ranks 0-6: here\nrank 7: there\n";
-  const std::string text = report_text(ended_on_three_nodes(WorkersFailed{{hung}}), kStyle);
+  ReportStyle style = kStyle;
+  style.columns = 200;
+  const std::string text = report_text(ended_on_three_nodes(WorkersFailed{{hung}}), style);
   CHECK_THAT(text, ContainsSubstring("hung: no output and no CPU time for 60 s"));
   CHECK_THAT(text, ContainsSubstring("stacks     of all ranks"));
   CHECK(text.find("rank 7: there") == std::string::npos);

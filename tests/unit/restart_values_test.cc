@@ -1,5 +1,7 @@
 #include "launcher/cli/option_values.h"
 
+#include <csignal>
+
 #include "tests/support/catch.h"
 
 namespace drun {
@@ -35,6 +37,30 @@ TEST_CASE("rank orders have three names") {
   CHECK(*parse_rank_order("natural") == RankOrder::Natural);
   CHECK(*parse_rank_order("arrival") == RankOrder::Arrival);
   CHECK_FALSE(parse_rank_order("random"));
+}
+
+TEST_CASE("a time limit is seconds, a number with a unit, or a time as Slurm writes it") {
+  CHECK(*parse_time_limit("90") == 90s);
+  CHECK(*parse_time_limit("0.5") == 500ms);
+  CHECK(*parse_time_limit("30m") == 30min);
+  CHECK(*parse_time_limit("12h") == 12h);
+  CHECK(*parse_time_limit("2d") == 48h);
+  CHECK(*parse_time_limit("01:30:05") == 1h + 30min + 5s);
+  CHECK(*parse_time_limit("100:00:00") == 100h);
+  CHECK(*parse_time_limit("2-12") == 60h);
+  CHECK(*parse_time_limit("2-12:30") == 60h + 30min);
+  CHECK(*parse_time_limit("0-00:00:01") == 1s);
+  for (const char* wrong : {"", "0", "-1", "1:30", "00:00:00", "1:2:3:4", "1:60:00", "x-1", "1-",
+                            "2-1:2:3:4", "1::2", "1234567:00:00", "1h30m", "inf", "1-2-3"})
+    CHECK_FALSE(parse_time_limit(wrong));
+}
+
+TEST_CASE("a signal before the deadline is a time and a signal that can be handled") {
+  CHECK(*parse_signal_before("60") == SignalBefore{60s, SIGTERM});
+  CHECK(*parse_signal_before("90:SIGUSR1") == SignalBefore{90s, SIGUSR1});
+  CHECK(*parse_signal_before("90:USR2") == SignalBefore{90s, SIGUSR2});
+  for (const char* wrong : {"", "0", "60:", "60:KILL", "60:SIGSTOP", "60:X", ":USR1", "60:10"})
+    CHECK_FALSE(parse_signal_before(wrong));
 }
 
 }  // namespace drun

@@ -292,6 +292,85 @@ TEST_CASE("restarts are counted once for the job, and the limit holds") {
   CHECK(round.sent<Finish>(RoundDriver::peer(1)).at(0).outcome.restarts == limit);
 }
 
+TEST_CASE("a job that fails in the same way at each start ends before its restarts are used") {
+  RoundDriver round = running_round(3, 100);
+  round.state.spec.restart.max_same_failures = 3;
+  for (int failure = 0; failure < 3; ++failure) {
+    REQUIRE(round.state.phase == RoundPhase::Running);
+    round.say(RoundDriver::peer(1), Failed{failure, aged_failure(1)});
+    stop_all(round);
+  }
+  const Outcome outcome = round.sent<Finish>(RoundDriver::peer(0)).at(0).outcome;
+  CHECK(std::holds_alternative<WorkersFailed>(outcome.ending));
+  CHECK(outcome.restarts == 2);
+}
+
+TEST_CASE("failures long after the start of a round do not count as the same") {
+  RoundDriver round = running_round(3, 100);
+  round.state.spec.restart.max_same_failures = 3;
+  for (int failure = 0; failure < 20; ++failure) {
+    round.now += round.state.spec.restart.startup_time;
+    round.say(RoundDriver::peer(1), Failed{failure, aged_failure(1)});
+    stop_all(round);
+    REQUIRE(round.state.phase == RoundPhase::Running);
+  }
+}
+
+TEST_CASE("a pause follows each failure at the start of a round, twice as long as the last") {
+  RoundDriver round = running_round(3, 100);
+  round.state.spec.restart.startup_pause = 1s;
+  for (const std::chrono::milliseconds pause : {1s, 2s, 4s}) {
+    round.say(RoundDriver::peer(1), Failed{round.state.round, aged_failure(1)});
+    stop_all(round);
+    REQUIRE(round.state.phase == RoundPhase::Pausing);
+    CHECK(round.state.resume_at - round.now >= pause);
+    CHECK(round.state.resume_at - round.now <= pause * 5 / 4);
+    round.now = round.state.resume_at;
+    round.event(RoundTick{});
+    REQUIRE(round.state.phase == RoundPhase::Running);
+  }
+}
+
+TEST_CASE(
+    "before the deadline of the job its workers get a notice, and the job ends as preempted") {
+  RoundDriver round = running_round(3, 100);
+  const Time signal_at = round.now + 10s;
+  round.event(DeadlineKnown{JobDeadline{signal_at, signal_at + 28s, 10, "its time limit ends"}});
+  CHECK(deadline(round.state) <= signal_at);
+  round.now = signal_at - 1ms;
+  round.event(RoundTick{});
+  CHECK(round.state.phase == RoundPhase::Running);
+  round.now = signal_at;
+  round.event(RoundTick{});
+  for (int node = 0; node < 3; ++node) {
+    const auto stops = round.sent<Stop>(RoundDriver::peer(node));
+    REQUIRE(stops.size() == 1);
+    CHECK(stops[0].notice == StopNotice{10, 28s});
+  }
+  // Workers that save their state and exit with an error are no failure.
+  round.say(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
+  round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
+  round.say(RoundDriver::peer(2), Stopped{0, {}, 0});
+  CHECK(ending_of<Preempted>(round, RoundDriver::peer(2)).reason == "its time limit ends");
+}
+
+TEST_CASE("a deadline that moves counts from then on, and one between rounds ends the job") {
+  RoundDriver round = running_round(3, 100);
+  round.event(DeadlineKnown{JobDeadline{round.now + 10s, round.now + 20s, 15, "soon"}});
+  round.event(DeadlineKnown{JobDeadline{round.now + 1h, round.now + 2h, 15, "late"}});
+  round.state.spec.restart.pause = 2h;
+  round.state.spec.restart.most_pause = 2h;
+  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  stop_all(round);
+  REQUIRE(round.state.phase == RoundPhase::Pausing);
+  round.now += 59min;
+  round.event(RoundTick{});
+  CHECK(round.state.phase == RoundPhase::Pausing);
+  round.now += 1min;
+  round.event(RoundTick{});
+  CHECK(ending_of<Preempted>(round, RoundDriver::peer(0)).reason == "late");
+}
+
 TEST_CASE("the root cause is the earliest failure, by age, with its full text") {
   RoundDriver round = running_round(3);
   round.now += 10s;

@@ -370,7 +370,7 @@ TEST_CASE("what stands before an app file is for all its programs") {
   CHECK_THAT(refusal("-np 1 ./a\n-np 1 --bind-to=core ./b"), ContainsSubstring("program 2"));
   CHECK_THAT(refusal("-np 1 ./a", {.program = "./b"}), ContainsSubstring("./b is another"));
   CHECK_THAT(refusal("-np 1 ./a", {.options = {{"--np", "3"}}}), ContainsSubstring("--np"));
-  CHECK_THAT(programs_error({"--app=/nowhere/at/all"}), ContainsSubstring("no such file"));
+  CHECK_THAT(programs_error({"--app=/nowhere/at/all"}), ContainsSubstring("cannot read the file"));
 }
 
 }  // namespace drun

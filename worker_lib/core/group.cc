@@ -454,9 +454,9 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation, const Backen
                    .message = failure.what()};
   if (!first_cause_) {
     Cause cause = mine;
-    // No other cause can be found out any more. Ranks that see this abort wait for the first cause.
-    if (failure.kind == Kind::PeerLost && (failure.has_peer_ended || confirm(cause)))
-      parts_.backend->abort();
+    if (failure.kind == Kind::PeerLost && !failure.has_peer_ended) confirm(cause);
+    // Before the abort: peers that see a connection close must find the cause, or they blame this
+    // rank.
     first_cause_ = publish(cause);
     is_broken_ = true;
     parts_.backend->abort();
@@ -475,7 +475,7 @@ WorkerError ProcessGroup::Group::fail(const std::string& operation, const Backen
                       .message = message});
 }
 
-bool ProcessGroup::Group::confirm(Cause& cause) {
+void ProcessGroup::Group::confirm(Cause& cause) {
   std::vector<int> suspects;
   if (cause.peer) suspects.push_back(*cause.peer);
   for (int rank = 0; rank < parts_.size && !cause.peer; ++rank) {
@@ -491,10 +491,9 @@ bool ProcessGroup::Group::confirm(Cause& cause) {
       cause.peer = ended;
       cause.message =
           "the process of rank " + std::to_string(*ended) + " has ended: " + cause.message;
-      return true;
+      return;
     }
   } while (Deadline::clock::now() < deadline && !has_first_cause());
-  return false;
 }
 
 bool ProcessGroup::Group::has_first_cause() {

@@ -10,8 +10,8 @@
 //          2. the cause is put into the store, unless another rank's is there already: the first
 //          one wins and every rank repeats it;
 //          3. the backend is aborted, which wakes this rank's other threads and is seen by its
-//          peers, which do the same. Where the kernel has reported the end of a process, 3 comes
-//          before 2. Otherwise a store that does not answer delays it by kPromptTime only.
+//          peers, which do the same. A store that does not answer delays that by kPromptTime
+//          only; then the cause is sent again after the abort.
 //          So a rank that sees a connection close finds the cause in the store, or else the peer's
 //          process has ended.
 // Threads: the caller's, for what is synchronous, and for messages it waits for; executor_ for
@@ -143,8 +143,9 @@ class ProcessGroup::Group {
   // Breaks the group if it is not broken yet; returns what to throw.
   WorkerError fail(const std::string& operation, const BackendFailure& failure);
   worker::Cause publish(const worker::Cause& cause);
-  // Whether a connection was lost because a process has ended; then the cause names its rank.
-  bool confirm(worker::Cause& cause);
+  // Names the rank whose process has ended, if that is why a connection was lost. Waits for the
+  // kernel's report, at most kConfirmTime.
+  void confirm(worker::Cause& cause);
   bool has_first_cause();
   // Of `ranks`, the first whose process has ended; waits for one, at most `time`.
   std::optional<int> ended_rank(const std::vector<int>& ranks, std::chrono::milliseconds time);

@@ -216,17 +216,22 @@ std::optional<int> GlooMesh::State::wait_once(Channel& channel, Milliseconds lim
   return is_done ? std::optional<int>(peer) : std::nullopt;
 }
 
-// A connection that breaks right after the message has come wakes the waiter with the break, though
-// the message is there: asked again, Gloo says so, or throws at once what it threw before. (After a
-// timeout there is nothing to ask.)
+// A connection that breaks right after its message has arrived wakes the waiter with an error,
+// although the message is complete. Asked again, Gloo returns the message, or throws the same error
+// at once. The second question can itself be woken by wake(), which decides nothing: it is
+// repeated. A timeout leaves nothing to ask for.
 std::optional<int> GlooMesh::State::done_before_the_end(Channel& channel,
                                                         const gloo::IoException& error) {
   if (contains(error.what(), "imed out")) return std::nullopt;
-  try {
-    return wait_once(channel, Milliseconds(1));
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
+  const Deadline deadline = deadline_in(kLastWords);
+  do {
+    try {
+      if (const std::optional<int> peer = wait_once(channel, Milliseconds(1))) return peer;
+    } catch (const std::exception&) {
+      return std::nullopt;
+    }
+  } while (!is_aborted && Deadline::clock::now() < deadline);
+  return std::nullopt;
 }
 
 int GlooMesh::State::wait(Channel& channel, Deadline deadline) {

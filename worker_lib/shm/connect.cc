@@ -1,5 +1,6 @@
 #include "worker_lib/shm/connect.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "worker_lib/base/deadline.h"
 #include "worker_lib/base/signature.h"
 #include "worker_lib/base/unix_socket.h"
+#include "worker_lib/shm/handshake.h"
 #include "worker_lib/shm/segment.h"
 
 namespace drun::worker::shm {
@@ -22,22 +24,10 @@ using Kind = WorkerError::Kind;
 using std::chrono::milliseconds;
 
 const std::string kKey = "shm";
-// The answer's first byte; after the last two the rest says why.
-constexpr char kYes = 'y';
-constexpr char kNo = 'n';
-constexpr char kLate = 'l';
 // Rank 0's explanation takes that long at most after the deadline that all have.
 constexpr milliseconds kGrace{500};
 // Who has connected and not yet said who they are.
 constexpr std::size_t kMostStrangers = 64;
-
-// "I am": what a rank says first. The segment's size differs between builds that do not fit.
-struct Hello {
-  std::uint32_t rank = 0;
-  std::uint32_t size = 0;
-  std::uint64_t segment_bytes = 0;
-  CoreMask cores{};
-};
 
 bool is_own_user(int socket) {
   const auto peer = peer_of(socket);
@@ -80,8 +70,7 @@ class Leader {
       hear_strangers();
     }
     connection.cores = cores_;
-    const std::string yes =
-        kYes + std::string(reinterpret_cast<const char*>(&cores_), sizeof cores_);
+    const std::string yes = to_text(Answer{.kind = Answer::Kind::Yes, .cores = cores_});
     for (int rank = 1; rank < context_.size; ++rank) {
       UniqueFd& member = members_[static_cast<std::size_t>(rank)];
       if (!send_message(member.get(), yes, {connection.segment.get(), connection.regions.get()})) {
@@ -126,27 +115,28 @@ class Leader {
 
   void hear(UniqueFd stranger) {
     const auto message = receive_message(stranger.get());
-    Hello hello;
-    if (!message || message->text.size() != sizeof hello) return;
-    std::memcpy(&hello, message->text.data(), sizeof hello);
-    const auto size = static_cast<std::uint32_t>(context_.size);
-    if (hello.size != size || hello.segment_bytes != segment_bytes_ || hello.rank == 0 ||
-        hello.rank >= size || members_[hello.rank]) {
-      send_message(stranger.get(),
-                   std::string(1, kNo) + "rank 0 has a group of " + std::to_string(size) +
-                       " ranks, in which there is no place for this one: another drun, or the "
-                       "same rank twice");
+    const auto hello = message ? parse_hello(message->text) : std::nullopt;
+    if (!hello) return;
+    std::vector<bool> is_there;
+    for (const UniqueFd& member : members_) is_there.push_back(static_cast<bool>(member));
+    if (!has_place(*hello, segment_bytes_, is_there)) {
+      const Answer no{.kind = Answer::Kind::No,
+                      .why = "rank 0 has a group of " + std::to_string(context_.size) +
+                             " ranks, in which there is no place for this one: another drun, or "
+                             "the same rank twice"};
+      send_message(stranger.get(), to_text(no));
       return;
     }
-    members_[hello.rank] = std::move(stranger);
-    cores_ = cores_ | hello.cores;
+    members_[hello->rank] = std::move(stranger);
+    cores_ = cores_ | hello->cores;
   }
 
   [[noreturn]] void give_up() {
     const std::vector<int> ranks = missing();
     const std::string why = describe_ranks(ranks) + " did not come to share memory with rank 0";
+    const std::string late = to_text(Answer{.kind = Answer::Kind::Late, .why = why});
     for (const UniqueFd& member : members_) {
-      if (member) send_message(member.get(), std::string(1, kLate) + why);
+      if (member) send_message(member.get(), late);
     }
     std::optional<int> peer;
     if (ranks.size() == 1) peer = ranks.front();
@@ -184,24 +174,27 @@ Connection follow(const BackendContext& context, std::size_t segment_bytes) {
                     .size = static_cast<std::uint32_t>(context.size),
                     .segment_bytes = segment_bytes,
                     .cores = own_cores()};
-  send_message(leader.get(), {reinterpret_cast<const char*>(&hello), sizeof hello});
+  send_message(leader.get(), to_text(hello));
   if (!await_readable({leader.get()}, context.deadline + kGrace)) {
     throw BackendFailure(Kind::Timeout, 0, "rank 0 did not answer");
   }
-  auto answer = receive_message(leader.get());
-  if (!answer) throw BackendFailure(Kind::PeerLost, 0, "lost rank 0");
-  CoreMask cores{};
-  const bool is_yes = answer->text.front() == kYes && answer->fds.size() == 2 &&
-                      answer->text.size() == 1 + sizeof cores;
-  if (!is_yes) {
-    throw BackendFailure(answer->text.front() == kLate ? Kind::Timeout : Kind::System, std::nullopt,
-                         answer->text.substr(1));
+  auto message = receive_message(leader.get());
+  if (!message) throw BackendFailure(Kind::PeerLost, 0, "lost rank 0");
+  const Answer answer = parse_answer(message->text, message->fds.size());
+  if (answer.kind != Answer::Kind::Yes) {
+    throw BackendFailure(answer.kind == Answer::Kind::Late ? Kind::Timeout : Kind::System,
+                         std::nullopt, answer.why);
   }
-  std::memcpy(&cores, answer->text.data() + 1, sizeof cores);
-  Connection connection{.segment = std::move(answer->fds[0]),
-                        .regions = std::move(answer->fds[1]),
+  Connection connection{.segment = std::move(message->fds[0]),
+                        .regions = std::move(message->fds[1]),
                         .lifelines = {},
-                        .cores = cores};
+                        .cores = answer.cores};
+  // Beyond its end an access would be a SIGBUS.
+  struct stat memory {};
+  if (fstat(connection.segment.get(), &memory) != 0 ||
+      static_cast<std::uint64_t>(memory.st_size) < segment_bytes) {
+    throw BackendFailure(Kind::System, 0, "the memory that rank 0 shares is too small");
+  }
   keep(connection.lifelines, std::move(leader), 0);
   return connection;
 }

@@ -71,9 +71,11 @@ class FileKeyStore final : public KeyStore {
     const Locked locked(*this, Clock::now() + timeout);
     check_fresh();
     std::int64_t value = 0;
-    const std::string& text = values_["u" + key];
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    value += delta;
+    if (const auto found = values_.find("u" + key); found != values_.end()) {
+      const std::string& text = found->second;
+      std::from_chars(text.data(), text.data() + text.size(), value);
+    }
+    __builtin_add_overflow(value, delta, &value);  // wraps around, as a store's server does
     put("u" + key, std::to_string(value));
     return value;
   }

@@ -27,8 +27,9 @@ class MemoryKeyStore final : public KeyStore {
     std::int64_t value = 0;
     const std::string& text = values_[key];
     std::from_chars(text.data(), text.data() + text.size(), value);
-    put(key, std::to_string(value + delta));
-    return value + delta;
+    __builtin_add_overflow(value, delta, &value);  // wraps around, as a store's server does
+    put(key, std::to_string(value));
+    return value;
   }
   std::string compare_set(const std::string& key, const std::string& expected,
                           const std::string& desired, Milliseconds) override {

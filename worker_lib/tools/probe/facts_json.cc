@@ -1,7 +1,11 @@
 #include "worker_lib/tools/probe/facts_json.h"
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
+
+#include "rendezvous/base/foreign_json.h"
 
 namespace drun::probe {
 namespace {
@@ -44,18 +48,31 @@ class Writer {
   Json json_ = Json::object();
 };
 
+template <typename T>
+T value_of(const Json& json) {
+  if constexpr (std::is_same_v<T, int>) return int_of(json);
+  if constexpr (std::is_same_v<T, std::uint64_t>)
+    return json.get_ref<const Json::number_unsigned_t&>();
+  if constexpr (std::is_same_v<T, std::vector<int>>) {
+    std::vector<int> values;
+    for (const Json& each : json) values.push_back(int_of(each));
+    return values;
+  }
+  if constexpr (!std::is_integral_v<T> || std::is_same_v<T, bool>) return json.get<T>();
+}
+
 // Throws what nlohmann's library throws; parse() stops that.
 class Reader {
  public:
   explicit Reader(const Json& json) : json_(json) {}
   template <typename T>
   void operator()(const char* name, T& value) {
-    value = json_.at(name).get<T>();
+    value = value_of<T>(json_.at(name));
   }
   template <typename T>
   void operator()(const char* name, std::optional<T>& value) {
     const Json& found = json_.at(name);
-    value = found.is_null() ? std::nullopt : std::optional<T>(found.get<T>());
+    value = found.is_null() ? std::nullopt : std::optional<T>(value_of<T>(found));
   }
   template <typename T>
   void list(const char* name, std::vector<T>& values) {
@@ -151,7 +168,7 @@ auto parse(std::string_view text, std::size_t most, const char* what, Read read)
     -> Result<decltype(read(Json()))> {
   if (text.size() > most) return Error{ErrorCode::Refused, std::string(what) + " is too long"};
   try {
-    return read(Json::parse(text.begin(), text.end()));
+    return read(parse_foreign_json<Json>(text));
   } catch (const Json::exception& error) {
     return Error{ErrorCode::Refused, std::string(what) + " makes no sense: " + error.what()};
   }

@@ -138,7 +138,7 @@ std::string findings_text(const std::vector<Finding>& findings) {
   for (std::size_t i = 0; i < std::min(findings.size(), kMostFindings); ++i) {
     const Finding& finding = findings[i];
     text += (finding.is_problem ? "problem  " : "warning  ") + printable(finding.what) +
-            (finding.remedy.empty() ? "" : "; " + finding.remedy) + "\n";
+            (finding.remedy.empty() ? "" : "; " + printable(finding.remedy)) + "\n";
   }
   if (findings.size() > kMostFindings)
     text += "         and " + std::to_string(findings.size() - kMostFindings) + " more\n";

@@ -1,0 +1,127 @@
+#include "launcher/plan/local_nodes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/base/words.h"
+#include "launcher/plan/exports.h"
+
+namespace drun::hosts {
+namespace {
+
+constexpr const char* kLoopbackAddress = "127.0.0.1";
+
+// The `index`th of `count` parts; all of it where there are fewer than parts.
+template <typename T>
+std::vector<T> part_of(const std::vector<T>& all, std::size_t index, std::size_t count) {
+  if (all.size() < count) return all;
+  const auto begin = static_cast<std::ptrdiff_t>(index * all.size() / count);
+  const auto end = static_cast<std::ptrdiff_t>((index + 1) * all.size() / count);
+  return std::vector<T>(all.begin() + begin, all.begin() + end);
+}
+
+// As the variable names them, or by number.
+std::vector<std::string> visible_names(const HostFacts& host) {
+  std::vector<std::string> names;
+  if (const auto list = variable(host, host.gpu_variable)) {
+    std::string_view left = *list;
+    while (!left.empty() && names.size() < static_cast<std::size_t>(std::max(host.gpus, 0))) {
+      const std::string_view name = left.substr(0, left.find(','));
+      names.emplace_back(name);
+      left.remove_prefix(std::min(name.size() + 1, left.size()));
+    }
+    return names;
+  }
+  for (int gpu = 0; gpu < host.gpus; ++gpu) names.push_back(std::to_string(gpu));
+  return names;
+}
+
+void share_gpus(HostPlan& plan, const HostFacts& host) {
+  const std::vector<std::string> names = visible_names(host);
+  const std::size_t count = plan.nodes.size();
+  if (names.empty() || count == 1) return;
+  if (names.size() < count) {
+    plan.warnings.push_back("--local-nodes: " + counted(names.size(), "GPU") + " for " +
+                            counted(count, "node") + ", so every node sees all of them");
+    return;
+  }
+  for (std::size_t node = 0; node < count; ++node) {
+    std::string list;
+    for (const std::string& name : part_of(names, node, count))
+      list += (list.empty() ? "" : ",") + name;
+    put(plan.nodes[node].environment, {host.gpu_variable, list});
+  }
+}
+
+// Programs that ask for the address of the host's name get one that no node has.
+void name_interface(HostNode& node, const HostFacts& host) {
+  for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"}) {
+    const bool is_exported =
+        std::any_of(node.environment.begin(), node.environment.end(),
+                    [name](const EnvironmentEntry& entry) { return entry.first == name; });
+    if (!is_exported && !variable(host, name)) put(node.environment, {name, kNodeInterface});
+  }
+}
+
+}  // namespace
+
+std::string local_address(std::size_t node) { return "10.88.0." + std::to_string(node + 1); }
+
+Result<void> check_local_nodes(const Options& options) {
+  const auto is_given = [&options](const char* name) { return options.sources.contains(name); };
+  for (const char* other :
+       {"--hosts", "--hostfile", "--host", "--machinefile", "--include", "--exclude", "--ssh",
+        "--ssh-args", "--fanout", "--login-timeout", "--ssh-tree", "--no-gather-logs"}) {
+    if (is_given(other))
+      return usage_error(std::string("--local-nodes and ") + other,
+                         "all nodes are on this machine; drop one of the two");
+  }
+  if (is_given("--nnodes"))
+    return usage_error("--local-nodes and --nnodes", "they say two things; drop --nnodes");
+  if (options.metrics && !options.hosts.local_nodes->has_networks)
+    return usage_error("--metrics-port",
+                       "the agents of all local nodes would listen there; remove it, or write "
+                       "--local-nodes=N,netns");
+  return {};
+}
+
+Options with_local_nodes(Options options) {
+  const LocalNodes& nodes = *options.hosts.local_nodes;
+  options.nnodes = NodeRange{.min = nodes.min, .max = nodes.max};
+  return options;
+}
+
+Pool local_pool(const Options& options) {
+  const int count = options.hosts.local_nodes->max;
+  std::optional<int> slots;
+  if (options.hosts.np) slots = (*options.hosts.np + count - 1) / count;
+  Pool pool;
+  for (int node = 0; node < count; ++node)
+    pool.push_back({.name = "node" + std::to_string(node), .user = "", .slots = slots});
+  return pool;
+}
+
+Result<void> settle_local_nodes(HostPlan& plan, const Options& options, const HostFacts& host) {
+  plan.local_nodes = options.hosts.local_nodes;
+  const std::size_t count = plan.nodes.size();
+  for (std::size_t node = 0; node < count; ++node) {
+    HostNode& each = plan.nodes[node];
+    each.address = plan.local_nodes->has_networks ? local_address(node) : kLoopbackAddress;
+    if (count > 1) each.cpus = part_of(host.cpus, node, count);
+    if (plan.local_nodes->has_networks) name_interface(each, host);
+  }
+  share_gpus(plan, host);
+  if (plan.local_nodes->has_networks) return {};
+  // One for each agent that may coordinate the job, and one for --store=worker's rank 0.
+  for (int i = 0; i < 4 && count > 1; ++i) {
+    const std::optional<int> port = host.free_port ? host.free_port() : std::nullopt;
+    if (!port)
+      return Error{ErrorCode::System,
+                   "--local-nodes: no free TCP port on 127.0.0.1; see whether "
+                   "the loopback interface is up"};
+    plan.local_ports.push_back(*port);
+  }
+  return {};
+}
+
+}  // namespace drun::hosts

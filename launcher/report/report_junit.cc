@@ -1,0 +1,219 @@
+#include "launcher/report/report_junit.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "agent/wall_time.h"
+#include "launcher/base/words.h"
+#include "launcher/report/report_json.h"
+#include "rendezvous/base/result.h"
+
+namespace drun {
+namespace {
+
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+
+struct Decoded {
+  std::uint32_t character = 0;
+  std::size_t bytes = 1;
+  bool is_valid = false;
+};
+
+// The first character of `text`, which is not empty. Overlong forms and surrogates are not valid.
+Decoded decode(std::string_view text) {
+  const auto byte = [text](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : std::uint32_t{0};
+  };
+  const std::uint32_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1, true};
+  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4) return {};
+  std::uint32_t character = lead & (0x7fU >> bytes);
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80U) return {};
+    character = character << 6 | (byte(i) & 0x3fU);
+  }
+  const bool is_overlong = (bytes == 3 && character < 0x800) || (bytes == 4 && character < 0x10000);
+  if (is_overlong || (character >= 0xd800 && character < 0xe000) || character > 0x10ffff) return {};
+  return {character, bytes, true};
+}
+
+// XML 1.0, production 2; without the C1 controls, which terminals obey.
+bool is_xml_character(std::uint32_t character) {
+  if (character < 0x20) return character == '\t' || character == '\n' || character == '\r';
+  return (character < 0x7f || character > 0x9f) && character != 0xfffe && character != 0xffff;
+}
+
+std::string seconds(std::chrono::milliseconds duration) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f",
+                static_cast<double>(std::max<std::int64_t>(0, duration.count())) / 1000);
+  return text;
+}
+
+std::string attribute(const char* name, std::string_view value) {
+  return std::string(" ") + name + "=\"" + xml_text(value) + "\"";
+}
+
+std::string property(const char* name, std::string_view value) {
+  return std::string("      <property") + attribute("name", name) + attribute("value", value) +
+         "/>\n";
+}
+
+std::string place(const Failure& failure) {
+  return "rank " + std::to_string(failure.rank) + " on node " + std::to_string(failure.node_rank) +
+         (failure.host.empty() ? "" : " (" + failure.host + ")");
+}
+
+// The one line of a failure.
+std::string headline(const Failure& failure) {
+  return place(failure) + ": " + how_it_ended(failure);
+}
+
+std::string details(const Failure& failure) {
+  std::string text = headline(failure) + "\n";
+  text += "pid " + std::to_string(failure.pid) + ", round " + std::to_string(failure.round) + ", " +
+          utc_time(failure.time) + "\n";
+  if (!failure.message.empty()) text += "message: " + failure.message + "\n";
+  if (!failure.traceback.empty() && failure.traceback != failure.message)
+    text += failure.traceback + "\n";
+  for (const std::string& line : failure.stderr_tail) text += "stderr | " + line + "\n";
+  return text;
+}
+
+std::string element(const char* name, const char* type, const std::string& message,
+                    const std::string& text) {
+  return std::string("      <") + name + attribute("message", message) + attribute("type", type) +
+         ">" + xml_text(text) + "</" + name + ">\n";
+}
+
+// What the test case of the job has; nothing if it succeeded.
+std::string job_element(const Outcome& outcome, const std::string& text) {
+  return std::visit(
+      Overloaded{
+          [](const Succeeded&) { return std::string(); },
+          [&](const WorkersFailed& failed) {
+            if (failed.failures.empty())
+              return element("failure", "failed", "job failed; no worker reported a cause", text);
+            const Failure& root = failed.failures.front();
+            return element("failure", "failed", headline(root), details(root));
+          },
+          [&](const Interrupted& interrupted) {
+            return element("error", "interrupted",
+                           "the job was ended by " + signal_name(interrupted.signal), text);
+          },
+          [&](const NodeLost& lost) {
+            return element("error", "node_lost",
+                           "node " + std::to_string(lost.node_rank) + " (" + lost.host +
+                               ") was lost" + (lost.reason.empty() ? "" : ": " + lost.reason),
+                           text);
+          },
+          [&](const NotRun& not_run) {
+            return element("error", "not_run", not_run.error.message, text);
+          },
+      },
+      outcome.ending);
+}
+
+std::string test_case(const std::string& name, const std::string& run_id,
+                      std::chrono::milliseconds duration, const std::string& content) {
+  const std::string head = "    <testcase" + attribute("classname", "drun." + run_id) +
+                           attribute("name", name) + attribute("time", seconds(duration));
+  return content.empty() ? head + "/>\n" : head + ">\n" + content + "    </testcase>\n";
+}
+
+std::string faults_of(const Outcome& outcome) {
+  std::string text;
+  for (const InjectedFault& fault : outcome.faults)
+    text += property("fault", fault.fault +
+                                  (fault.time ? " at " + utc_time(*fault.time) : std::string()) +
+                                  ": " + fault.followed);
+  return text;
+}
+
+}  // namespace
+
+std::string xml_text(std::string_view text) {
+  std::string escaped;
+  escaped.reserve(text.size());
+  while (!text.empty()) {
+    const Decoded next = decode(text);
+    if (!next.is_valid || !is_xml_character(next.character)) {
+      escaped += kReplacement;
+    } else if (next.character == '&') {
+      escaped += "&amp;";
+    } else if (next.character == '<') {
+      escaped += "&lt;";
+    } else if (next.character == '>') {
+      escaped += "&gt;";
+    } else if (next.character == '"') {
+      escaped += "&quot;";
+    } else if (next.character == '\r') {
+      escaped += "&#13;";
+    } else {
+      escaped += text.substr(0, next.bytes);
+    }
+    text.remove_prefix(next.bytes);
+  }
+  return escaped;
+}
+
+std::string report_for_file(std::string_view path, const Outcome& outcome, int exit_code,
+                            const std::vector<WorkerPlacement>& placements,
+                            const ReportStyle& style) {
+  if (!path.ends_with(".xml")) return report_json(outcome, exit_code, placements);
+  ReportStyle plain = style;
+  plain.has_colour = false;
+  plain.columns = 100;
+  return report_junit(outcome, exit_code, report_text(outcome, plain));
+}
+
+std::string report_junit(const Outcome& outcome, int exit_code, const std::string& text) {
+  const bool has_succeeded = std::holds_alternative<Succeeded>(outcome.ending);
+  const auto* failed = std::get_if<WorkersFailed>(&outcome.ending);
+  std::map<int, const Failure*> failures;
+  if (failed != nullptr)
+    for (const Failure& failure : failed->failures) failures.emplace(failure.rank, &failure);
+  const int ranks = std::clamp(outcome.world_size, 0, kMostRankCases);
+  const bool is_error = !has_succeeded && failed == nullptr;
+  int rank_failures = 0;
+  std::string cases = test_case(
+      "job", outcome.run_id, outcome.duration,
+      job_element(outcome, text) +
+          (text.empty() || is_error ? std::string()
+                                    : "      <system-out>" + xml_text(text) + "</system-out>\n"));
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::string content;
+    if (const auto found = failures.find(rank); found != failures.end()) {
+      ++rank_failures;
+      content = element("failure", "failed", headline(*found->second), details(*found->second));
+    } else if (!has_succeeded) {
+      content = "      <skipped" + attribute("message", "stopped when the job ended") + "/>\n";
+    }
+    cases += test_case("rank " + std::to_string(rank), outcome.run_id, outcome.duration, content);
+  }
+  const int all_failures = rank_failures + (failed != nullptr ? 1 : 0);
+  const std::string counts =
+      attribute("tests", std::to_string(ranks + 1)) +
+      attribute("failures", std::to_string(all_failures)) +
+      attribute("errors", is_error ? "1" : "0") +
+      attribute("skipped", std::to_string(has_succeeded ? 0 : ranks - rank_failures)) +
+      attribute("time", seconds(outcome.duration));
+  std::string xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites" +
+                    attribute("name", "drun") + counts + ">\n  <testsuite" +
+                    attribute("name", "drun " + outcome.run_id) + counts + ">\n    <properties>\n";
+  xml += property("exit_code", std::to_string(exit_code));
+  xml += property("nodes", std::to_string(outcome.node_count));
+  xml += property("workers", std::to_string(outcome.world_size));
+  xml += property("restarts", std::to_string(outcome.restarts));
+  if (outcome.world_size > ranks)
+    xml += property("ranks_not_listed", std::to_string(outcome.world_size - ranks));
+  return xml + faults_of(outcome) + "    </properties>\n" + cases +
+         "  </testsuite>\n</testsuites>\n";
+}
+
+}  // namespace drun

@@ -1,0 +1,46 @@
+// core. JSON that another process wrote, read so that neither its depth nor its numbers do harm.
+// Errors:  as nlohmann's: discarded, or a type_error.   Thread: any.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace drun {
+
+// Discarded where it is no JSON, or nests deeper than 64: to copy it and to print it is recursive.
+template <typename Json = nlohmann::json>
+Json parse_foreign_json(std::string_view text) {
+  constexpr int kDeepest = 64;
+  bool is_too_deep = false;
+  const auto limit = [&is_too_deep](int depth, typename Json::parse_event_t, Json&) {
+    is_too_deep = is_too_deep || depth > kDeepest;
+    return !is_too_deep;
+  };
+  Json json = Json::parse(text, limit, false);
+  return is_too_deep ? Json(Json::value_t::discarded) : json;
+}
+
+// For get<int>(), which is undefined for fractions that no int holds. What is no whole number is a
+// type_error; what no int holds becomes the nearest one.
+template <typename Json>
+int int_of(const Json& json) {
+  using Limits = std::numeric_limits<int>;
+  if (json.is_number_unsigned()) {
+    const auto value = json.template get_ref<const typename Json::number_unsigned_t&>();
+    return static_cast<int>(std::min<std::uint64_t>(value, Limits::max()));
+  }
+  const auto value = json.template get_ref<const typename Json::number_integer_t&>();
+  return static_cast<int>(std::clamp<std::int64_t>(value, Limits::min(), Limits::max()));
+}
+
+// The same of what cannot be less than nothing.
+template <typename Json>
+std::size_t count_in(const Json& json) {
+  return static_cast<std::size_t>(std::max(int_of(json), 0));
+}
+
+}  // namespace drun

@@ -1,0 +1,46 @@
+# Debian packages (scripts/package deb): drun with its man pages and completions, libdrun-dev with the library of
+# C++ workers, drun-doc.
+set(CPACK_PACKAGE_NAME drun)
+set(CPACK_PACKAGE_VENDOR drun)
+set(CPACK_PACKAGE_CONTACT "drun developers <drun@localhost>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL runtime dev doc)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME drun)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "libssl3 | libssl3t64, libhwloc15")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "gdb, elfutils, drun-doc")
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME libdrun-dev)
+set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libgloo-dev")
+set(CPACK_DEBIAN_DOC_PACKAGE_NAME drun-doc)
+set(CPACK_DEBIAN_DOC_PACKAGE_SECTION doc)
+set(CPACK_DEBIAN_DOC_PACKAGE_ARCHITECTURE all)
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "launcher of distributed jobs
+ drun starts the workers of a distributed program on one or many machines, watches them, and stops, restarts
+ and reports the job as a unit. It takes torchrun's command line and environment.")
+set(CPACK_COMPONENT_DEV_DESCRIPTION "collectives for C++ workers of drun (development files)
+ Process groups, collectives and messages over shared memory, Gloo and NCCL, as torch.distributed has them.")
+set(CPACK_COMPONENT_DOC_DESCRIPTION "launcher of distributed jobs (documentation)
+ The guide, the reference and the internals of drun.")
+# Policy wants a copyright and a changelog in each package.
+string(TIMESTAMP drun_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
+file(WRITE ${PROJECT_BINARY_DIR}/deb/changelog
+  "drun (${PROJECT_VERSION}) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- drun developers <drun@localhost>  ${drun_date}\n")
+find_program(DRUN_GZIP gzip)
+mark_as_advanced(DRUN_GZIP)
+if(DRUN_GZIP)
+  execute_process(COMMAND ${DRUN_GZIP} -9nf ${PROJECT_BINARY_DIR}/deb/changelog)
+  foreach(part "runtime;drun" "dev;libdrun-dev" "doc;drun-doc")
+    list(GET part 0 component)
+    list(GET part 1 package)
+    install(FILES ${PROJECT_BINARY_DIR}/deb/changelog.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package}
+      COMPONENT ${component} EXCLUDE_FROM_ALL)
+    install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package}
+      RENAME copyright COMPONENT ${component} EXCLUDE_FROM_ALL)
+  endforeach()
+endif()
+include(CPack)

@@ -1,0 +1,35 @@
+# CMake toolchain of the portable programs: clang as the wheel `ziglang` brings it, for glibc 2.28 and later.
+#   cmake -DCMAKE_TOOLCHAIN_FILE=scripts/packaging/zig.cmake -DDRUN_ZIG=<python> -DDRUN_MACHINE=x86_64 -DDRUN_HEADERS=...
+# Only what the linked program asks for counts: see the tests of its symbols.
+set(CMAKE_SYSTEM_NAME Linux)
+set(DRUN_MACHINE x86_64 CACHE STRING "x86_64 or aarch64")
+set(DRUN_ZIG python3 CACHE FILEPATH "A Python that has ziglang")
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES DRUN_MACHINE DRUN_ZIG)
+set(CMAKE_SYSTEM_PROCESSOR ${DRUN_MACHINE})
+set(drun_target ${DRUN_MACHINE}-linux-gnu.2.28)
+# Baseline processors: zig would take the one that it runs on.
+if(DRUN_MACHINE STREQUAL "x86_64")
+  set(drun_cpu -mcpu=x86_64_v2)
+else()
+  set(drun_cpu -mcpu=generic)
+endif()
+foreach(tool cc c++ ar ranlib)
+  file(WRITE ${CMAKE_BINARY_DIR}/zig/${tool} "#!/bin/sh\nexec '${DRUN_ZIG}' -m ziglang ${tool} \"$@\"\n")
+  file(CHMOD ${CMAKE_BINARY_DIR}/zig/${tool} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+endforeach()
+set(CMAKE_C_COMPILER ${CMAKE_BINARY_DIR}/zig/cc)
+set(CMAKE_CXX_COMPILER ${CMAKE_BINARY_DIR}/zig/c++)
+set(CMAKE_AR ${CMAKE_BINARY_DIR}/zig/ar)
+set(CMAKE_RANLIB ${CMAKE_BINARY_DIR}/zig/ranlib)
+foreach(language C CXX)
+  # zig turns asserts off with optimization, and the sanitizer for undefined behavior on without it.
+  set(CMAKE_${language}_FLAGS_INIT "-target ${drun_target} ${drun_cpu} -UNDEBUG -fno-sanitize=undefined -g0")
+endforeach()
+# libc++ has no std::result_of, which Boost 1.74 falls back to.
+string(APPEND CMAKE_CXX_FLAGS_INIT " -DBOOST_ASIO_HAS_STD_INVOKE_RESULT=1")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-target ${drun_target} -Wl,-s")
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_FIND_ROOT_PATH ${CMAKE_BINARY_DIR}/nothing)

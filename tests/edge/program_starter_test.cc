@@ -1,0 +1,181 @@
+// Programs that drun starts besides workers (ssh, gdb ...): an exec that takes long stops nothing.
+#include "agent/process/program_starter.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "agent/stacks/helper_program.h"
+#include "launcher/remote/ssh_session.h"
+#include "tests/support/catch.h"
+#include "tests/support/machine.h"
+#include "tests/support/stalled_program.h"
+
+namespace drun::agent {
+namespace {
+
+using namespace std::chrono_literals;
+using test::StalledProgram;
+
+// A loop with a clock that ticks in it.
+struct Loop {
+  Loop() { tick(); }
+
+  // Counts handlers of the clock: that the loop goes on is seen by them.
+  void tick() {
+    timer.expires_after(5ms);
+    timer.async_wait([this](const error_code& ec) {
+      if (ec) return;
+      ++ticks;
+      tick();
+    });
+  }
+  bool run_until(const std::function<bool()>& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + test::scaled(30s);
+    while (!condition() && std::chrono::steady_clock::now() < deadline) io.run_one_for(100ms);
+    return condition();
+  }
+  // True: the loop goes on while the exec is waited for.
+  bool goes_on_beside(const StalledProgram& program) {
+    if (!run_until([&] { return StalledProgram::is_waited_for(); })) return false;
+    const int before = ticks;
+    return program.is_stalled() && run_until([&] { return ticks >= before + 3; });
+  }
+
+  asio::io_context io{1};
+  asio::steady_timer timer{io};
+  int ticks = 0;
+};
+
+struct Session {
+  Session(Loop& loop, ProgramStarter& starter, const std::string& program)
+      : ssh(loop.io, hosts::SshMeans{buffer, starter},
+            {.argv = {program}, .name = "gpu1", .first_line = "", .nonce = "n"},
+            {.on_frame = [](const Frame&) {},
+             .on_stray = [](bool, std::string_view) {},
+             .is_held_up = [] { return false; },
+             .on_ended =
+                 [this](int ended_with, const std::string& why) {
+                   code = ended_with;
+                   reason = why;
+                 }}) {
+    ssh.start();
+  }
+
+  std::vector<char> buffer = std::vector<char>(4096);
+  std::optional<int> code;
+  std::string reason;
+  hosts::SshSession ssh;
+};
+
+}  // namespace
+
+TEST_CASE("a helper program whose exec takes long stops nothing") {
+  StalledProgram program;
+  if (skips(program)) return;
+  Loop loop;
+  ProgramStarter starter(loop.io, 4);
+  std::optional<Helper::End> end;
+  Helper helper(loop.io, starter, {program.path()}, {}, test::scaled(20s),
+                [&](const Helper::End& ended) { end = ended; });
+  CHECK(loop.goes_on_beside(program));
+  CHECK(helper.pid() > 0);
+  CHECK_FALSE(end);
+  program.release();
+  REQUIRE(loop.run_until([&] { return end.has_value(); }));
+  CHECK_FALSE(end->is_late);
+  CHECK(end->trouble.empty());
+}
+
+TEST_CASE("a helper program that still waits for its exec is ended at its limit") {
+  StalledProgram program;
+  if (skips(program)) return;
+  Loop loop;
+  ProgramStarter starter(loop.io, 1);
+  std::optional<Helper::End> end;
+  std::optional<Helper::End> second_end;
+  Helper helper(loop.io, starter, {program.path()}, {}, 50ms,
+                [&](const Helper::End& ended) { end = ended; });
+  Helper second(loop.io, starter, {"/bin/echo", "hello"}, {}, test::scaled(20s),
+                [&](const Helper::End& ended) { second_end = ended; });
+  REQUIRE(loop.run_until([&] { return end.has_value(); }));
+  CHECK(end->is_late);
+  // It held the only place.
+  REQUIRE(loop.run_until([&] { return second_end.has_value(); }));
+  CHECK(second_end->output == "hello\n");
+}
+
+TEST_CASE("a helper program that cannot be executed says why") {
+  Loop loop;
+  ProgramStarter starter(loop.io, 2);
+  std::vector<Helper::End> ends;
+  std::vector<std::unique_ptr<Helper>> helpers;
+  for (int i = 0; i < 5; ++i)
+    helpers.push_back(
+        std::make_unique<Helper>(loop.io, starter, std::vector<std::string>{"/no/such/program"},
+                                 std::span<const std::string>(), test::scaled(20s),
+                                 [&](const Helper::End& ended) { ends.push_back(ended); }));
+  REQUIRE(loop.run_until([&] { return ends.size() == helpers.size(); }));
+  for (const Helper::End& end : ends) CHECK_THAT(end.trouble, ContainsSubstring("no such file"));
+}
+
+TEST_CASE("an ssh whose exec takes long stops nothing, and its end is its exit code") {
+  StalledProgram program;
+  if (skips(program)) return;
+  Loop loop;
+  ProgramStarter starter(loop.io, 1);
+  Session session(loop, starter, program.path());
+  Session waiting(loop, starter, "/bin/true");  // for a place
+  CHECK(loop.goes_on_beside(program));
+  CHECK_FALSE((session.code || waiting.code));
+  program.release();
+  REQUIRE(loop.run_until([&] { return session.code && waiting.code; }));
+  CHECK((*session.code == 0 && *waiting.code == 0));
+}
+
+TEST_CASE("an ssh that still waits for its exec, or to begin, can be killed") {
+  StalledProgram program;
+  if (skips(program)) return;
+  Loop loop;
+  ProgramStarter starter(loop.io, 1);
+  Session session(loop, starter, program.path());
+  Session waiting(loop, starter, "/bin/true");
+  REQUIRE(loop.run_until([&] { return StalledProgram::is_waited_for(); }));
+  waiting.ssh.kill();
+  REQUIRE(loop.run_until([&] { return waiting.code.has_value(); }));
+  CHECK(*waiting.code == 137);
+  session.ssh.kill();
+  REQUIRE(loop.run_until([&] { return session.code.has_value(); }));
+  CHECK(*session.code == 137);
+}
+
+TEST_CASE("an ssh that cannot be executed ends with 127 or 126 and the reason") {
+  Loop loop;
+  ProgramStarter starter(loop.io, 12);
+  Session missing(loop, starter, "/no/such/ssh");
+  Session directory(loop, starter, "/tmp");
+  REQUIRE(loop.run_until([&] { return missing.code && directory.code; }));
+  CHECK(*missing.code == 127);
+  CHECK_THAT(missing.reason, ContainsSubstring("cannot start /no/such/ssh: no such file"));
+  CHECK(*directory.code == 126);
+}
+
+TEST_CASE("sessions that end before their ssh was executed leave nothing that runs or waits") {
+  StalledProgram program;
+  if (skips(program)) return;
+  Loop loop;
+  {
+    ProgramStarter starter(loop.io, 1);
+    Session session(loop, starter, program.path());
+    Session waiting(loop, starter, "/bin/true");
+    REQUIRE(loop.run_until([&] { return StalledProgram::is_waited_for(); }));
+    session.ssh.kill();
+  }
+  const int before = loop.ticks;
+  CHECK(loop.run_until([&] { return loop.ticks > before + 3; }));
+}
+
+}  // namespace drun::agent

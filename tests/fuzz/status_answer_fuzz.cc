@@ -1,0 +1,65 @@
+// What agents, or who listens in their place, answer `drun status` and `drun stacks`, and the list
+// of sockets that they are found in: read or left out, and nothing of it reaches a terminal as a
+// control character. (The agents' side reads nothing from its socket.)
+//
+// Input:   an answer, a zero byte, a list of sockets.
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "agent/stacks/evidence_json.h"
+#include "launcher/base/words.h"
+#include "launcher/commands/ask_agents.h"
+#include "launcher/report/job_text.h"
+#include "launcher/report/status_text.h"
+
+namespace {
+
+using namespace drun;
+
+void require(bool is_true) {
+  if (!is_true) std::abort();
+}
+
+bool is_safe(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) >= 0x20 ? c != 0x7f : c == '\n' || c == '\t';
+  });
+}
+
+void check_answer(std::string_view answer) {
+  if (const auto names = status_names(answer)) {
+    static_cast<void>(is_called(*names, "job"));
+    static_cast<void>(names->has_met());
+  }
+  for (const std::string& text : {status_text(answer), job_text(answer)})
+    require(is_safe(text) && (text.empty() || text.ends_with('\n')));
+  static_cast<void>(is_job_status(answer));
+  const auto evidence = agent::parse_evidence_json(answer);
+  if (!evidence) return require(!evidence.error().message.empty());
+  static_cast<void>(evidence_lines(*evidence, 0));
+  const auto again = agent::parse_evidence_json(agent::evidence_json(*evidence, "job"));
+  require(again && *again == *evidence);
+}
+
+void check_list(const std::string& text) {
+  for (const unsigned user : {0U, 1000U}) {
+    std::istringstream list(text);
+    for (const std::string& name : sockets_in(list, "drun", user)) {
+      require(name.starts_with(user == 0 ? "drun/" : "drun/1000/"));
+      static_cast<void>(is_socket_of(name, 77));
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::size_t end = std::min(text.find('\0'), text.size());
+  check_answer(text.substr(0, end));
+  check_list(std::string(text.substr(std::min(end + 1, text.size()))));
+  return 0;
+}

@@ -1,0 +1,110 @@
+// What a store, or who listens in its place, answers a client: an error that says why, or values;
+// after an answer that makes no sense nothing more is read. The bytes come over a socket pair whose
+// other end has been closed for writing, so that nothing waits.
+//
+// Input:   the first byte chooses the dialect, each further one until a 0xff an operation; the rest
+//          is what the store answers.
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/store/client.h"
+#include "rendezvous/store/connection.h"
+
+namespace {
+
+using namespace drun;
+using std::chrono::milliseconds;
+
+constexpr std::size_t kMostBytes = std::size_t{16} << 10;  // fits the socket's buffer
+constexpr milliseconds kLimit{10'000};
+
+void require(bool is_true) {
+  if (!is_true) std::abort();
+}
+
+template <typename Value>
+bool is_good(const Result<Value>& result) {
+  if (result) return true;
+  require(!result.error().message.empty());
+  // Nothing here takes any time, and no server is looked for.
+  require(result.error().code != ErrorCode::Timeout);
+  require(result.error().code != ErrorCode::Unreachable);
+  return false;
+}
+
+const std::vector<std::string> kKeys{"a", "b"};
+
+// False: it failed.
+bool perform(StoreClient& client, unsigned char operation) {
+  switch (operation % 13) {
+    case 0:
+      return is_good(client.get("a"));
+    case 1:
+      return is_good(client.add("a", 1));
+    case 2:
+      return is_good(client.compare_set("a", "x", "y"));
+    case 3:
+      return is_good(client.wait(kKeys));
+    case 4:
+      return is_good(client.check(kKeys));
+    case 5:
+      return is_good(client.delete_key("a"));
+    case 6:
+      return is_good(client.num_keys());
+    case 7: {
+      const auto values = client.multi_get(kKeys);
+      require(!values || values->size() == kKeys.size());
+      return is_good(values);
+    }
+    case 8:
+      return is_good(client.queue_len("q"));
+    case 9:
+      return is_good(client.queue_pop("q", kLimit));
+    case 10:
+      return is_good(client.list_keys());
+    case 11:
+      return is_good(client.barrier("k", 2));
+    default:
+      return is_good(client.announce());
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  if (size < 2 || size > kMostBytes) return 0;
+  const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::string_view operations = input.substr(0, input.find('\xff'));
+  const std::string_view answers = input.substr(std::min(operations.size() + 1, input.size()));
+  std::array<int, 2> ends{};
+  require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) == 0);
+  const UniqueFd server(ends[1]);
+  const Dialect dialect = data[0] % 2 == 0 ? Dialect::Current : Dialect::Legacy;
+  const Endpoint endpoint{"store", 29500};
+  StoreClient client(
+      std::make_unique<StoreExchange>(
+          endpoint, StoreHandshake{.stream = StoreStream(UniqueFd(ends[0])), .dialect = dialect}),
+      kLimit);
+  require(::send(server.get(), answers.data(), answers.size(), 0) ==
+          static_cast<ssize_t>(answers.size()));
+  require(::shutdown(server.get(), SHUT_WR) == 0);
+  bool is_open = true;
+  for (const char operation : operations.substr(0, 32)) {
+    const bool is_done = perform(client, static_cast<unsigned char>(operation));
+    // Only an operation that a legacy server lacks leaves the client as it was.
+    require(is_open || !is_done);
+    if (!is_done && dialect == Dialect::Current) is_open = false;
+  }
+  return 0;
+}
