@@ -178,20 +178,21 @@ std::string place_of(const Failure& failure) {
 
 std::string what_followed(const Ending& ending) {
   return std::visit(
-      Overloaded{[](const Succeeded&) { return std::string("the job succeeded"); },
-                 [](const WorkersFailed& failed) {
-                   if (failed.failures.empty()) return std::string("the job failed");
-                   const Failure& root = failed.failures.front();
-                   return "the job failed: " + place_of(root) + ": " + to_string(root.status);
-                 },
-                 [](const Interrupted& interrupted) {
-                   return "the job was ended by " + signal_name(interrupted.signal);
-                 },
-                 [](const NodeLost& lost) {
-                   return "the job ended: node " + std::to_string(lost.node_rank) + " was lost";
-                 },
-                 [](const NotRun& not_run) { return "the job ended: " + not_run.error.message; },
-                 [](const Preempted& preempted) { return "the job was preempted: " + preempted.reason; }},
+      Overloaded{
+          [](const Succeeded&) { return std::string("the job succeeded"); },
+          [](const WorkersFailed& failed) {
+            if (failed.failures.empty()) return std::string("the job failed");
+            const Failure& root = failed.failures.front();
+            return "the job failed: " + place_of(root) + ": " + to_string(root.status);
+          },
+          [](const Interrupted& interrupted) {
+            return "the job was ended by " + signal_name(interrupted.signal);
+          },
+          [](const NodeLost& lost) {
+            return "the job ended: node " + std::to_string(lost.node_rank) + " was lost";
+          },
+          [](const NotRun& not_run) { return "the job ended: " + not_run.error.message; },
+          [](const Preempted& preempted) { return "the job was preempted: " + preempted.reason; }},
       ending);
 }
 

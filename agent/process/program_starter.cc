@@ -48,8 +48,7 @@ class ProgramStarter::Impl : public std::enable_shared_from_this<Impl> {
   };
   using ProgramPtr = std::shared_ptr<Program>;
 
-  Impl(asio::io_context& io, std::size_t most_at_once)
-      : io_(io), descriptors_(most_at_once) {}
+  Impl(asio::io_context& io, std::size_t most_at_once) : io_(io), descriptors_(most_at_once) {}
 
   ProgramPtr add(const Command& command, std::vector<UniqueFd> descriptors, OnBegun on_begun) {
     waiting_.push_back(

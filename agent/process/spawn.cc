@@ -63,7 +63,7 @@ struct Launch {
   ExecImage* image = nullptr;
   std::array<int, 3> fds{};
   std::span<const ChildDescriptors::Range> ours;  // empty: the child has a copy of our table
-  int network_fd = -1;  // a namespace to enter; -1: none
+  int network_fd = -1;                            // a namespace to enter; -1: none
   int sign_fd = -1;  // gets one byte when the child has left our table; exec closes it
   std::optional<std::uint64_t> descriptor_limit;
   std::uint64_t caught_signals = 0;  // bit n - 1: signal n has a handler of ours

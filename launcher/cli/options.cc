@@ -118,11 +118,12 @@ void declare_local_nodes(OptionTable& table, Options& options) {
       "start N nodes on this machine and divide its cores and GPUs among them. MIN:MAX: an "
       "elastic job; netns: each node has its own network namespace and address (requires root)",
       kOwnWithoutVariable);
-  table.value("--inject", options.inject, parse_faults, "FAULT,...",
-              "inject faults to test recovery: kill:rank=3@20s, exit:rank=1:code=9@5s, "
-              "stop:rank=2@5s, oom:rank=0@5s, kill:node=1@10s, freeze:node=1@10s, cut:node=2@10s "
-              "(netns), random:seed=7:every=10s; @round=1+3s: 3 s into round 1. Set it on all nodes",
-              kOwnWithoutVariable);
+  table.value(
+      "--inject", options.inject, parse_faults, "FAULT,...",
+      "inject faults to test recovery: kill:rank=3@20s, exit:rank=1:code=9@5s, "
+      "stop:rank=2@5s, oom:rank=0@5s, kill:node=1@10s, freeze:node=1@10s, cut:node=2@10s "
+      "(netns), random:seed=7:every=10s; @round=1+3s: 3 s into round 1. Set it on all nodes",
+      kOwnWithoutVariable);
 }
 
 void declare_security(OptionTable& table, Options& options) {
@@ -293,7 +294,7 @@ void declare_end(OptionTable& table, Options& options) {
               kOwn);
   table.flag("--requeue", options.requeue,
              "requeue the Slurm job after it was preempted (scontrol requeue)", kOwn);
-  table.value("--report", options.report, parse_text, "FILE", 
+  table.value("--report", options.report, parse_text, "FILE",
               "write the outcome to FILE as JSON, or as JUnit XML if it ends in .xml", kOwn);
   table.value("--events", options.events, parse_text, "FILE",
               "append each event on this node to FILE, one JSON object per line", kOwn);

@@ -43,7 +43,7 @@ struct HostFacts {
   std::string random_id{};                            // 32 hexadecimal digits, new for each process
   std::chrono::seconds utc_offset{0};                 // of local time, for display
   bool has_terminal = false;                          // stderr is a terminal
-  int columns = 80;                                   // of that terminal
+  int columns = 0;                                    // of that terminal; 0: not known
   std::vector<std::string> addresses{};               // of its interfaces, numeric
   AddressLookup addresses_of{};   // of a name, numeric; asks the name service, may take long
   SourceLookup source_address{};  // this host's, from where that numeric one would be talked to

@@ -58,9 +58,8 @@ Result<void> check(const Options& options) {
     return usage_error("--hosts and --hostfile",
                        "they conflict; use one of them, and --include to select hosts");
   if (options.node_rank)
-    return usage_error(
-        "--node-rank",
-        with + "the order of the nodes sets the node ranks; remove the option");
+    return usage_error("--node-rank",
+                       with + "the order of the nodes sets the node ranks; remove the option");
   if (options.exclude_after && !is_elastic_wish(options))
     return usage_error("--exclude-after",
                        with +

@@ -22,7 +22,7 @@ Result<void> check_lines_home(const Options& options) {
     return usage_error("--gather-logs and --no-gather-logs", "they conflict; remove one");
   if (gathers && has_filters(options))
     return usage_error("--duplicate-stdout-filters, --duplicate-stderr-filters",
-                       "it cannot be combined with --gather-logs; search its log files instead");
+                       "they cannot be combined with --gather-logs; search its log files instead");
   return {};
 }
 

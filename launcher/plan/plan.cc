@@ -87,7 +87,7 @@ Result<void> check_output(const Options& options) {
       !options.duplicate_stdout_filters.empty() || !options.duplicate_stderr_filters.empty();
   if (is_filtered && options.gather_logs)
     return usage_error("--duplicate-stdout-filters, --duplicate-stderr-filters",
-                       "it cannot be combined with --gather-logs; search its log files instead");
+                       "they cannot be combined with --gather-logs; search its log files instead");
   return {};
 }
 

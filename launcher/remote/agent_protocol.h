@@ -100,7 +100,7 @@ struct Start {
   bool sends_lines = false;
   bool keeps_all = false;
   std::string log_directory{};
-  int columns = 80;  // of the starter's terminal
+  int columns = 0;  // of the starter's terminal; 0: not known
   bool has_colour = false;
   long utc_offset_s = 0;
   bool operator==(const Start&) const = default;

@@ -63,7 +63,7 @@ namespace drun::hosts {
 
 struct StarterStyle {
   std::string invoked_as{};
-  int columns = 80;
+  int columns = 0;
   bool has_colour = false;
   long utc_offset_s = 0;
 };

@@ -41,11 +41,13 @@ class Writer {
  public:
   explicit Writer(const ReportStyle& style) : style_(style) {}
 
-  // "drun: ...", wrapped to the terminal.
+  // "drun: ...", wrapped to the terminal if there is one.
   void headline(const std::string& text) {
+    const std::string whole = style_.invoked_as + ": " + text;
     const auto columns = static_cast<std::size_t>(std::clamp(style_.columns, 40, 200));
-    for (const std::string& line : wrapped(style_.invoked_as + ": " + text, columns))
-      text_ += painted("1;31", line) + "\n";
+    const std::vector<std::string> lines =
+        style_.columns == 0 ? std::vector{whole} : wrapped(whole, columns);
+    for (const std::string& each : lines) text_ += painted("1;31", each) + "\n";
   }
   void line(const std::string& text) { text_ += text + "\n"; }
   // A label, then its lines in one column. Nothing if there are no lines.

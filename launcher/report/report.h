@@ -14,7 +14,7 @@ struct ReportStyle {
   std::string invoked_as = "drun";
   bool has_colour = false;
   bool has_shown_stderr = false;       // the console has the stderr of the worker that failed first
-  int columns = 80;                    // the headline is wrapped to it
+  int columns = 0;                     // the headline is wrapped to it; 0: not at all
   std::chrono::seconds utc_offset{0};  // of local time
   std::string log_directory{};         // of this node; empty: no files were kept
   std::string report_file{};           // of this node; empty: none was written

@@ -1,4 +1,5 @@
-// core. Names of signals. glibc has them since 2.32 only (sigabbrev_np), which is newer than drun needs.
+// core. Names of signals. glibc has them since 2.32 only (sigabbrev_np), which is newer than drun
+// needs.
 #pragma once
 
 #include <optional>
@@ -8,8 +9,9 @@ namespace drun {
 
 struct SignalName {
   int number = 0;
-  std::string_view name{};         // "SIGTERM"
-  std::string_view description{};  // "terminated", "segmentation fault"; as strsignal(3), in lower case
+  std::string_view name{};  // "SIGTERM"
+  std::string_view
+      description{};  // "terminated", "segmentation fault"; as strsignal(3), in lower case
 };
 
 // Nothing for a number without a name of its own, such as a real-time signal.

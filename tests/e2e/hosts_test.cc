@@ -129,7 +129,7 @@ TEST_CASE("a host without drun or without the directory is named", "[namespaces]
   INFO(ended.err);
   CHECK(ended.code == 127);
   CHECK_THAT(ended.err,
-             ContainsSubstring("  node2: drun: neither at " + drun_program() + " nor on PATH") &&
+             ContainsSubstring("  node2: drun: not found at " + drun_program() + " or on PATH") &&
                  ContainsSubstring("  node3: no folder " + folder));
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
@@ -187,7 +187,7 @@ TEST_CASE("a host whose cable is cut is lost, and nothing of the job is left the
   const Ended ended = job.wait(40s);
   INFO(ended.err);
   CHECK(ended.code == 122);
-  CHECK(count(ended.err, ": lost node 1 (node2)") == 1);
+  CHECK(count(ended.err, " s: lost node 1 (node2)") == 1);
   CHECK(eventually([&] { return processes_with(marker).empty(); }, 15s));
 }
 

@@ -120,7 +120,7 @@ TEST_CASE("a link to a good file is good, and --pass-secret leaves workers the v
 TEST_CASE("the store alone cannot have a secret, and says why") {
   const Ended ended = run(job({"store", "--secret-file=x"}, {}));
   CHECK(ended.code == 2);
-  CHECK_THAT(ended.err, ContainsSubstring("a TCPStore's clients know no secrets"));
+  CHECK_THAT(ended.err, ContainsSubstring("clients of a TCPStore cannot authenticate"));
 }
 
 TEST_CASE("without a secret, who listens beyond loopback is warned once, and only there") {

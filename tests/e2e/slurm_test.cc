@@ -80,7 +80,7 @@ TEST_CASE("under srun, drun and the program are the whole command", "[slurm]") {
   const Ended no_node =
       slurm.run({"srun", "-N2", "env", "-u", "SLURM_NODEID", drun_program(), "true"});
   CHECK(no_node.code == 2);
-  CHECK_THAT(no_node.err, ContainsSubstring("these are not set: SLURM_NODEID"));
+  CHECK_THAT(no_node.err, ContainsSubstring("does not set SLURM_NODEID"));
 }
 
 TEST_CASE(

@@ -126,7 +126,7 @@ TEST_CASE("drun's log lines begin on a line of their own") {
                     "[ $RANK = 0 ] || exec sleep 600; printf '\\r 50%%|####     |' >&2; exit 3"));
   INFO(ended.err);
   CHECK(ended.code == 3);
-  CHECK_THAT(ended.err, ContainsSubstring(" 50%|####     |\ndrun "));
+  CHECK_THAT(ended.err, ContainsSubstring(" 50%|####     |\ndrun: job failed"));
   CHECK_FALSE(std::regex_search(ended.err, std::regex(R"([^\n]drun \d\d:\d\d:\d\d)")));
 }
 

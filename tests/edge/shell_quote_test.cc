@@ -54,8 +54,7 @@ TEST_CASE("the remote command runs drun from its own place, else from PATH, else
   const std::string path = directory.path() + ":/usr/bin:/bin";
   const testing::Ended missing = run(path);
   CHECK(missing.code == 127);
-  CHECK(missing.err ==
-        "drun: neither at " + place + " nor on PATH here; install it at one of them\n");
+  CHECK(missing.err == "drun: not found at " + place + " or on PATH on this host; install it\n");
   testing::write_file(directory.file("drun"), "#!/bin/sh\necho from PATH \"$@\"\n", true);
   CHECK(run(path).out == "from PATH --from-stdin\n");
   testing::write_file(place, "#!/bin/sh\necho \"$0\" \"$@\"\n", true);

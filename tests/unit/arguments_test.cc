@@ -147,7 +147,7 @@ TEST_CASE("a pair is a name and a value in the next two words") {
 }
 
 TEST_CASE("two dashes may be the value of an option that needs one") {
-  CHECK_THAT(split_error({"--log-dir", "--", "p"}), ContainsSubstring("needs a value"));
+  CHECK_THAT(split_error({"--log-dir", "--", "p"}), ContainsSubstring("requires a value"));
 }
 
 }  // namespace drun

@@ -74,7 +74,7 @@ TEST_CASE("without the probe beside it drun doctor says what is missing") {
   host.own_folder = "/usr/bin";
   host.probe = [](const std::string&) { return FileKind::Missing; };
   CHECK_THAT(doctor_plan({}, host).cannot_start->message,
-             ContainsSubstring("/usr/bin/drun-probe") && ContainsSubstring("install drun anew"));
+             ContainsSubstring("/usr/bin/drun-probe") && ContainsSubstring("reinstall drun"));
 }
 
 TEST_CASE("a program of that name can be started, and torchrun knows no doctor") {

@@ -43,7 +43,7 @@ TEST_CASE("blanks, newlines and commas separate hosts alike, and commas in brack
 TEST_CASE("what is no host list is refused with its place") {
   CHECK_THAT(list_error(""), ContainsSubstring("names no host"));
   CHECK_THAT(list_error(" ,\n"), ContainsSubstring("names no host"));
-  CHECK_THAT(list_error("n[1-3"), ContainsSubstring("[ without ], at character 6"));
+  CHECK_THAT(list_error("n[1-3"), ContainsSubstring("a [ without its ], at character 6"));
   CHECK_THAT(list_error("n1-3]"), ContainsSubstring("a ] without its [, at character 5"));
   CHECK_THAT(list_error("n[3-1]"), ContainsSubstring("goes down"));
   CHECK_THAT(list_error("n[]"), ContainsSubstring("no number"));

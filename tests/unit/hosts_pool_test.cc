@@ -51,12 +51,13 @@ TEST_CASE("what is no host is refused, with its place and what to write") {
   CHECK_THAT(usage_error(parse_hosts("a:*")), ContainsSubstring("\"*\" slots"));
   CHECK_THAT(usage_error(parse_hosts("fe80::1")), ContainsSubstring("IPv6 address in brackets"));
   CHECK_THAT(usage_error(parse_hosts("n[1-")), ContainsSubstring("\"n[1-\""));
-  CHECK_THAT(usage_error(parse_hosts("me@a,you@a")), ContainsSubstring("\"a\" with two users"));
+  CHECK_THAT(usage_error(parse_hosts("me@a,you@a")),
+             ContainsSubstring("\"a\" is listed with two users"));
   CHECK_THAT(usage_error(parse_host_file("a\nb gpus=2\n")),
              ContainsSubstring("line 2: \"gpus\" is unknown; write host slots=N"));
   CHECK_THAT(usage_error(parse_host_file("slots=2\n")),
              ContainsSubstring("line 1: slots without a"));
-  CHECK_THAT(usage_error(parse_host_file("a:2 slots=2\n")), ContainsSubstring("write one"));
+  CHECK_THAT(usage_error(parse_host_file("a:2 slots=2\n")), ContainsSubstring("remove one"));
   CHECK_THAT(usage_error(parse_host_file("# nobody\n")), ContainsSubstring("names no host"));
 }
 
@@ -90,11 +91,12 @@ TEST_CASE("hosts and their devices are chosen as DeepSpeed's users know") {
   CHECK(value_of(excluded(pool, "w1@w2@w0:1,2")) == left);
   CHECK(value_of(excluded(pool, "w0:0,1,2,3")) == Pool{host("w1", 4), host("w2", 4), host("w3")});
 
-  CHECK_THAT(usage_error(included(pool, "w9")), ContainsSubstring("\"w9\" is not among the hosts"));
+  CHECK_THAT(usage_error(included(pool, "w9")),
+             ContainsSubstring("\"w9\" is not one of the hosts"));
   CHECK_THAT(usage_error(included(pool, "w0:4")), ContainsSubstring("4 slots, so no device 4"));
   CHECK_THAT(usage_error(included(pool, "w0:x")), ContainsSubstring("expected devices"));
-  CHECK_THAT(usage_error(included(pool, "w0@w0:1")), ContainsSubstring("whole and with devices"));
-  CHECK_THAT(usage_error(excluded(pool, "w3:0")), ContainsSubstring("write it, as w3:8"));
+  CHECK_THAT(usage_error(included(pool, "w0@w0:1")), ContainsSubstring("with and without devices"));
+  CHECK_THAT(usage_error(excluded(pool, "w3:0")), ContainsSubstring("add it, such as w3:8"));
   CHECK_THAT(usage_error(excluded(pool, "w[0-3]")), ContainsSubstring("leaves no host"));
 }
 

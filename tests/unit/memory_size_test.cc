@@ -24,7 +24,7 @@ TEST_CASE("what is no amount of memory, or far from one that makes sense, is ref
                                     "1048575", "1025T", "99999999999999999999", "9999999999999T");
   CAPTURE(text);
   REQUIRE_FALSE(parse_memory_size(text).has_value());
-  CHECK_THAT(parse_memory_size(text).error().message, ContainsSubstring("like 512MiB or 2G"));
+  CHECK_THAT(parse_memory_size(text).error().message, ContainsSubstring("such as 512MiB or 2G"));
 }
 
 TEST_CASE("an amount of memory is shown in the largest unit that fits it whole") {

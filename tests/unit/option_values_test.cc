@@ -115,7 +115,7 @@ TEST_CASE("a command that is none, or ends too early, is refused") {
     CAPTURE(text);
     const auto parsed = parse_command(text);
     REQUIRE_FALSE(parsed);
-    CHECK_THAT(parsed.error().message, ContainsSubstring("close it") ||
+    CHECK_THAT(parsed.error().message, ContainsSubstring("not closed") ||
                                            ContainsSubstring("such as") ||
                                            ContainsSubstring("backslash"));
   }

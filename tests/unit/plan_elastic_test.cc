@@ -117,7 +117,7 @@ TEST_CASE("two endpoints are one, and that is said") {
   CHECK(plan->agent.join.endpoint == Endpoint{"head", 29400});
   CHECK(plan->agent.join.is_coordinator);
   REQUIRE(plan->warnings.size() == 1);
-  CHECK_THAT(plan->warnings[0], ContainsSubstring("head:29400 alone coordinates the job"));
+  CHECK_THAT(plan->warnings[0], ContainsSubstring("head:29400 is the only coordinator"));
   CHECK_FALSE(c10d_join(c10d({2, 4}, "gpu9,head")).is_coordinator);
 }
 
@@ -138,10 +138,12 @@ TEST_CASE("lists of endpoints that cannot work are errors") {
   CHECK_THAT(c10d_error(options), ContainsSubstring("none of gpu8:29400,gpu9:29400,a:29400"));
   options = c10d({2, 2}, "head,gpu9,a");
   options.node_rank = 1;
-  CHECK_THAT(c10d_error(options), ContainsSubstring("several are for --rdzv-backend=c10d"));
+  CHECK_THAT(c10d_error(options),
+             ContainsSubstring("several endpoints require --rdzv-backend=c10d"));
   options = c10d({2, 2}, "head,gpu9,a");
   options.rdzv_backend.reset();
-  CHECK_THAT(c10d_error(options), ContainsSubstring("several are for --rdzv-backend=c10d"));
+  CHECK_THAT(c10d_error(options),
+             ContainsSubstring("several endpoints require --rdzv-backend=c10d"));
 }
 
 TEST_CASE("what an elastic job cannot use is an error, or said") {
@@ -155,13 +157,13 @@ TEST_CASE("what an elastic job cannot use is an error, or said") {
   options = c10d({1, 2});
   options.store = StoreHost::Worker;
   options.rank_order = RankOrder::Arrival;
-  CHECK_THAT(c10d_error(options), ContainsSubstring("leave --rank-order out"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("remove --rank-order"));
   options = c10d({1, 2});
   options.node_rank = 1;
   const Result<Plan> ranked = make_plan(options, cluster_host());
   REQUIRE(ranked);
   REQUIRE(ranked->warnings.size() == 1);
-  CHECK_THAT(ranked->warnings[0], ContainsSubstring("--node-rank is not used"));
+  CHECK_THAT(ranked->warnings[0], ContainsSubstring("--node-rank is ignored"));
   Options fixed;
   fixed.program = "./train";
   fixed.rank_order = RankOrder::Natural;
@@ -171,9 +173,10 @@ TEST_CASE("what an elastic job cannot use is an error, or said") {
   options = c10d({1, 2});
   options.exclude_after = 2;
   CHECK_THAT(make_plan(options, cluster_host())->warnings.at(0),
-             ContainsSubstring("nothing is restarted"));
+             ContainsSubstring("no restart takes place"));
   fixed.exclude_after = 2;
-  CHECK_THAT(c10d_error(fixed), ContainsSubstring("--exclude-after: nobody can take the place of"));
+  CHECK_THAT(c10d_error(fixed),
+             ContainsSubstring("--exclude-after: a job of fixed nodes has no spare nodes"));
 }
 
 TEST_CASE("a preflight check needs drun's own store and the probe beside drun") {
@@ -194,9 +197,9 @@ TEST_CASE("a preflight check needs drun's own store and the probe beside drun") 
   };
   options.nnodes = NodeRange{1, 1};
   CHECK_THAT(make_plan(options, host)->cannot_start->message,
-             ContainsSubstring("/opt/drun/drun-probe, which belongs to drun, is not there"));
+             ContainsSubstring("/opt/drun/drun-probe, a part of drun, is missing"));
   options.store = StoreHost::Worker;
-  CHECK_THAT(c10d_error(options), ContainsSubstring("leave --store=worker out"));
+  CHECK_THAT(c10d_error(options), ContainsSubstring("remove --store=worker"));
 }
 
 TEST_CASE("the plan of an elastic job claims no number that only the coordinator knows") {

@@ -199,7 +199,7 @@ TEST_CASE("MASTER_ADDR is taken where the engine knows none, and remarked on whe
   const Plan not_taken = engine_plan(given({}), with(kStep, {{"MASTER_ADDR", "localhost"}}));
   CHECK(not_taken.agent.join.endpoint.host == "n1");
   REQUIRE(not_taken.warnings.size() == 1);
-  CHECK_THAT(not_taken.warnings.front(), ContainsSubstring("MASTER_ADDR=localhost is not used"));
+  CHECK_THAT(not_taken.warnings.front(), ContainsSubstring("MASTER_ADDR=localhost is ignored"));
 }
 
 TEST_CASE("workers do not get what is true of the agent alone") {
@@ -225,7 +225,7 @@ TEST_CASE("the plan says in words and as JSON who was asked and what came from w
   CHECK_THAT(text, ContainsSubstring("engine       Slurm, step 7.0\n"));
   CHECK_THAT(text, ContainsSubstring("             node rank 2: SLURM_NODEID\n"));
   CHECK_THAT(text, ContainsSubstring("             master address n1: SLURM_STEP_NODELIST\n"));
-  CHECK_THAT(text, ContainsSubstring("workers do not get SLURM_PROCID"));
+  CHECK_THAT(text, ContainsSubstring("removed for workers SLURM_PROCID"));
   const auto json = nlohmann::json::parse(plan_json(plan));
   CHECK(json["engine"]["name"] == "Slurm, step 7.0");
   CHECK(json["engine"]["values"][1] ==

@@ -87,7 +87,7 @@ TEST_CASE("a fixed number of nodes is elected by etcd too whatever their ranks w
   const Plan plan = etcd_plan(options);
   REQUIRE(plan.agent.join.elastic);
   REQUIRE(plan.warnings.size() == 1);
-  CHECK_THAT(plan.warnings.front(), ContainsSubstring("--node-rank is not used"));
+  CHECK_THAT(plan.warnings.front(), ContainsSubstring("--node-rank is ignored"));
 }
 
 TEST_CASE(
@@ -129,18 +129,19 @@ TEST_CASE("torchrun's keys for etcd are understood") {
   CHECK(spec.files == CertificateFiles{"/c.pem", "/k.pem", "/ca.pem"});
   CHECK(spec.prefix == "/a");
   CHECK_FALSE(spec.stands);
-  for (const std::string& note : plan.notes) CHECK_THAT(note, !ContainsSubstring("is not known"));
+  for (const std::string& warning : plan.warnings)
+    CHECK_THAT(warning, !ContainsSubstring("unknown key"));
 }
 
 TEST_CASE("what an etcd cannot be asked with is said before anything starts") {
   using Conf = std::vector<std::pair<std::string, std::string>>;
   const auto [conf, words] = GENERATE(table<Conf, std::string>({
-      {{{"user", "me"}}, "--rdzv-conf user: drun shows etcd who it is by certificates alone"},
+      {{{"user", "me"}}, "--rdzv-conf user: drun does not support passwords for etcd"},
       {{{"password", "geheim"}}, "--rdzv-conf password: "},
       {{{"protocol", "ftp"}}, "--rdzv-conf protocol=ftp: expected http or https"},
       {{{"cacert", "/ca.pem"}}, "cacert=/ca.pem: it requires https; add protocol=https"},
-      {{{"protocol", "https"}, {"cert", "/c.pem"}}, "cert and key go together"},
-      {{{"protocol", "https"}, {"cacert", "/none.pem"}}, "cacert=/none.pem: there is no such file"},
+      {{{"protocol", "https"}, {"cert", "/c.pem"}}, "cert and key must be set together"},
+      {{{"protocol", "https"}, {"cacert", "/none.pem"}}, "cacert=/none.pem: no such file"},
       {{{"etcd_prefix", "a b"}}, "--rdzv-conf etcd_prefix=a b: "},
       {{{"is_host", "maybe"}}, "is_host=maybe"},
   }));
@@ -161,7 +162,7 @@ TEST_CASE("what goes with one coordinator alone does not go with etcd") {
   CHECK_THAT(etcd_error(etcd("http://etcd0:2379")), ContainsSubstring("write HOST:PORT"));
   CHECK_THAT(etcd_error(etcd("etcd0:0")), ContainsSubstring("port 0"));
   CHECK_THAT(etcd_error(etcd("etcd0,,etcd1")), ContainsSubstring("--rdzv-endpoint"));
-  CHECK_THAT(etcd_error(etcd("")), ContainsSubstring("say where etcd is"));
+  CHECK_THAT(etcd_error(etcd("")), ContainsSubstring("the address of etcd is missing"));
 }
 
 TEST_CASE("a dry run shows where etcd is and where this node listens") {

@@ -44,11 +44,13 @@ TEST_CASE("what gathering and times cannot do is a usage error") {
   options.timestamps = true;
   CHECK(plan_of(options).agent.output.has_timestamps);
   options.output = OutputMode::Raw;
-  CHECK_THAT(plan_error(options), ContainsSubstring("--timestamps: not with --output=raw"));
+  CHECK_THAT(plan_error(options),
+             ContainsSubstring("--timestamps: it cannot be combined with --output=raw"));
   options.timestamps = false;
   options.gather_logs = true;
   options.sources["--output"] = "--output";
-  CHECK_THAT(plan_error(options), ContainsSubstring("--gather-logs: not with --output=raw"));
+  CHECK_THAT(plan_error(options),
+             ContainsSubstring("--gather-logs: it cannot be combined with --output=raw"));
   options.output = OutputMode::Lines;
   options.duplicate_stdout_filters = {"loss"};
   CHECK_THAT(plan_error(options), ContainsSubstring("--duplicate-stdout-filters"));

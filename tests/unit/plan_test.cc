@@ -91,16 +91,16 @@ TEST_CASE("c10d with a fixed size is taken as static once the node says which on
 
 TEST_CASE("what cannot be is said with option, value and remedy") {
   CHECK_THAT(plan_error({.rdzv_backend = "etcd-v2"}),
-             ContainsSubstring("--rdzv-backend=etcd-v2: say where etcd is"));
+             ContainsSubstring("--rdzv-backend=etcd-v2: the address of etcd is missing"));
   CHECK_THAT(plan_error({.rdzv_backend = "zeus"}), ContainsSubstring("--rdzv-backend=zeus"));
   CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .standalone = true}),
-             ContainsSubstring("--nnodes=2: --standalone is for one node"));
+             ContainsSubstring("--nnodes=2: --standalone means one node"));
   CHECK_THAT(plan_error({.node_rank = 1}),
-             ContainsSubstring("--node-rank=1: there is only node 0"));
+             ContainsSubstring("--node-rank=1: the job has only node 0"));
   CHECK_THAT(plan_error({.nnodes = NodeRange{3, 3}, .node_rank = 3}),
              ContainsSubstring("--node-rank=3: with --nnodes=3 it is 0 to 2"));
   CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .master_port = 0}),
-             ContainsSubstring("--master-port=0: port 0 is any free one"));
+             ContainsSubstring("--master-port=0: port 0 means any free port"));
   CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .rdzv_endpoint = "h:0"}),
              ContainsSubstring("--rdzv-endpoint=h:0: port 0"));
   CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .master_addr = "h:5"}),
@@ -137,9 +137,9 @@ TEST_CASE("with the store left to workers, drun meets elsewhere") {
   CHECK_THAT(
       plan_error(
           {.nnodes = NodeRange{2, 2}, .rdzv_endpoint = "gpu0:29500", .store = StoreHost::Worker}),
-      ContainsSubstring("give --rdzv-endpoint another port"));
+      ContainsSubstring("set another port in --rdzv-endpoint"));
   CHECK_THAT(plan_error({.nnodes = NodeRange{2, 2}, .master_port = 0, .store = StoreHost::Worker}),
-             ContainsSubstring("definite"));
+             ContainsSubstring("requires a specific port"));
 }
 
 TEST_CASE("the number of workers may follow the machine") {
@@ -166,7 +166,7 @@ TEST_CASE("timeouts come from --rdzv-conf, and an unknown key is warned about") 
   CHECK_THAT(plan_error({.rdzv_conf = {{"join_timeout", "0"}}}),
              ContainsSubstring("--rdzv-conf join_timeout=0: expected seconds"));
   CHECK_THAT(plan_error({.rdzv_conf = {{"keep_alive_max_attempt", "0"}}}),
-             ContainsSubstring("expected a count"));
+             ContainsSubstring("expected a number, 1 or more"));
   Options options = running("train");
   options.rdzv_conf = {{"is_host", "1"}, {"read_timeout", "x"}, {"\"quoted", "1"}};
   const Plan plan = plan_of(options);
@@ -264,7 +264,7 @@ TEST_CASE("a program that cannot start ends a lone node, and warns among others"
   const Plan plan = plan_of(options);
   CHECK_FALSE(plan.cannot_start);
   REQUIRE(plan.warnings.size() == 1);
-  CHECK_THAT(plan.warnings[0], ContainsSubstring("the job will fail here"));
+  CHECK_THAT(plan.warnings[0], ContainsSubstring("the job will fail on this node"));
 }
 
 TEST_CASE("streams go to files and to the console as torchrun's rules say") {

@@ -183,6 +183,10 @@ TEST_CASE("the headline is wrapped to the terminal") {
   const std::string text =
       report_text(ended_on_three_nodes(NodeLost{2, "gpu2", false, "no heartbeat for 15 s"}), style);
   CHECK(text.substr(0, text.find('\n')) == "drun: job failed after 12.3 s: lost node");
+  style.columns = 0;  // not a terminal
+  const std::string whole =
+      report_text(ended_on_three_nodes(NodeLost{2, "gpu2", false, std::string(100, 'r')}), style);
+  CHECK_THAT(whole, StartsWith("drun: job failed after 12.3 s: lost node 2 (gpu2): rrr"));
 }
 
 TEST_CASE("workers' text cannot control the terminal") {

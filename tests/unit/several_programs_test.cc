@@ -106,22 +106,23 @@ TEST_CASE("another word can divide programs") {
 
 TEST_CASE("a line of several programs that says too little or too much is refused") {
   const auto [words, part] = GENERATE(table<Words, std::string>({
-      {{"-np", "1", "./a", ":", "./b"}, "program 2 (./b): how many workers it has is not said"},
+      {{"-np", "1", "./a", ":", "./b"}, "program 2 (./b): its number of workers is missing"},
       {{"-np", "1", "./a", ":", "./b"}, "--separator=WORD"},
-      {{"-np", "1", "./a", ":"}, "program 2: there is none"},
-      {{"-np", "1", "./a", ":", "-np", "2"}, "program 2: there is none"},
-      {{"-np", "1", ":", "-np", "2", "./b"}, "program 1: there is none"},
+      {{"-np", "1", "./a", ":"}, "program 2: it is missing"},
+      {{"-np", "1", "./a", ":", "-np", "2"}, "program 2: it is missing"},
+      {{"-np", "1", ":", "-np", "2", "./b"}, "program 1: it is missing"},
       {{"-np", "1", "./a", ":", "-np", "x", "./b"}, "program 2: --np=x"},
       {{"-np", "1", "./a", ":", "-np", "0", "./b"}, "program 2: --np=0"},
       {{"-np", "1", "./a", ":", "--nproc-per-node=2", "./b"}, "it has --nproc-per-node"},
-      {{"-np", "1", "--nproc-per-node=1", "./a", ":", "-np", "1", "./b"}, "drop one"},
-      {{"-np", "1", "./a", ":", "-np", "1", "--bind-to=core", "./b"}, "--bind-to: it is the whole"},
+      {{"-np", "1", "--nproc-per-node=1", "./a", ":", "-np", "1", "./b"}, "conflict; remove one"},
+      {{"-np", "1", "./a", ":", "-np", "1", "--bind-to=core", "./b"},
+       "--bind-to: this option applies to the whole"},
       {{"-np", "1", "./a", ":", "-np", "1", "-wdir", "/", "./b"}, "program 2: unknown option"},
       {{"-np", "1", "./a", ":", "-np", "1", "--role=" + std::string(201, 'r'), "./b"}, "--role"},
       {{"-np", "1", "./a", ":", "-np", "1", "-m", "--no-python", "b"}, "--module"},
       {{"-np", "1", "./a", ":", "-np", "1", "-x", "=3", "./b"}, "-x =3"},
       {{"-np", "65536", "./a", ":", "-np", "1", "./b"}, "65537 workers"},
-      {{"--separator=::", "./a"}, "how many workers"},
+      {{"--separator=::", "./a"}, "number of workers is missing"},
   }));
   INFO(shell_quoted(words));
   CHECK_THAT(programs_error(words), ContainsSubstring(part));
@@ -165,7 +166,7 @@ TEST_CASE("neighbours of one role are one share and a job has few of them on a n
       words.push_back(word);
   }
   CHECK_THAT(programs_error(words),
-             ContainsSubstring("17 roles") && ContainsSubstring("at most 16"));
+             ContainsSubstring("17 consecutive roles") && ContainsSubstring("at most 16"));
 }
 
 TEST_CASE("the same line on every node gives each its part of the job") {
@@ -182,7 +183,7 @@ TEST_CASE("the same line on every node gives each its part of the job") {
   CHECK(node("1", {"--map-by=ppr:5:node"}) == "w: 2 ./w");
   CHECK_THAT(programs_error({"--nnodes=3", "--node-rank=2", "--map-by=ppr:5:node", "-np", "1",
                              "./s", ":", "-np", "6", "./w"}),
-             ContainsSubstring("node 2 of 3 is left without a worker"));
+             ContainsSubstring("node 2 of 3 has no worker"));
   CHECK_THAT(
       programs_error({"--nnodes=2", "--node-rank=1", "--map-by=ppr:2:node", "-np", "5", "./w"}),
       ContainsSubstring("fewer"));
@@ -365,8 +366,9 @@ TEST_CASE("what stands before an app file is for all its programs") {
     REQUIRE_FALSE(taken);
     return taken.error().message;
   };
-  CHECK_THAT(refusal("# nothing\n"), ContainsSubstring("--app=file: there is no program in it"));
-  CHECK_THAT(refusal("./a\n"), ContainsSubstring("program 1 (./a): how many workers"));
+  CHECK_THAT(refusal("# nothing\n"), ContainsSubstring("--app=file: the file has no program"));
+  CHECK_THAT(refusal("./a\n"),
+             ContainsSubstring("program 1 (./a): its number of workers is missing"));
   CHECK_THAT(refusal("-np 1 ./a\n-np 1 --bind-to=core ./b"), ContainsSubstring("program 2"));
   CHECK_THAT(refusal("-np 1 ./a", {.program = "./b"}), ContainsSubstring("./b is another"));
   CHECK_THAT(refusal("-np 1 ./a", {.options = {{"--np", "3"}}}), ContainsSubstring("--np"));
