@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "agent/wall_time.h"
+
 namespace drun::agent {
 
 Result<Pipe> make_pipe(std::size_t capacity_bytes) {
@@ -122,17 +124,6 @@ std::vector<std::string> last_lines(std::string_view bytes) {
   std::reverse(lines.begin(), lines.end());
   return lines;
 }
-
-}  // namespace drun::agent
-
-namespace drun::agent {
-namespace {
-
-WallTime wall_now() {
-  return std::chrono::time_point_cast<WallTime::duration>(std::chrono::system_clock::now());
-}
-
-}  // namespace
 
 WorkerStream::WorkerStream(asio::io_context& io, std::span<char> buffer, Console& console,
                            FileWriter& writer, Setup setup, std::function<void()> on_end)

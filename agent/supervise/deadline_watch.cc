@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "agent/process/command.h"
+#include "agent/wall_time.h"
 
 namespace drun::agent {
 namespace {
@@ -19,10 +20,6 @@ constexpr std::chrono::seconds kAskFirst{
 constexpr std::chrono::seconds kAskLimit{20};
 // From the last worker's SIGKILL to the end of drun, with the report on its way.
 constexpr std::chrono::seconds kReportTime{2};
-
-WallTime wall_now() {
-  return std::chrono::time_point_cast<WallTime::duration>(std::chrono::system_clock::now());
-}
 
 }  // namespace
 
@@ -94,9 +91,10 @@ void DeadlineWatch::ask_later() {
 void DeadlineWatch::ask() {
   ask_later();
   if (!may_ask_()) return;
+  if (!starter_) starter_.emplace(io_, 1);
   scontrol_ = std::make_unique<Helper>(
-      io_, std::vector<std::string>{"scontrol", "show", "job", spec_.slurm_job, "-o"}, environment_,
-      kAskLimit, [this](const Helper::End& answer) {
+      io_, *starter_, std::vector<std::string>{"scontrol", "show", "job", spec_.slurm_job, "-o"},
+      environment_, kAskLimit, [this](const Helper::End& answer) {
         const std::optional<WallTime> end = end_time_of(answer.output);
         if (end && end != end_ && (!spec_.limit || *end < end_)) {
           if (end_) log_.info("the end of Slurm job " + spec_.slurm_job + " has moved");

@@ -61,6 +61,7 @@ class DeadlineWatch {
   const OnDeadline on_deadline_;
   std::optional<WallTime> end_;
   rendezvous::DeadlineTimer timer_;
+  std::optional<ProgramStarter> starter_;  // from the first question on
   std::unique_ptr<Helper> scontrol_;
 };
 

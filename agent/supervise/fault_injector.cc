@@ -14,6 +14,7 @@
 
 #include "agent/process/descendants.h"
 #include "agent/process/sweep.h"
+#include "agent/wall_time.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -36,10 +37,6 @@ std::string seconds_between(WallTime from, WallTime to) {
   const auto tenths = std::max<long long>(
       0, std::chrono::duration_cast<std::chrono::milliseconds>(to - from).count() / 100);
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
-}
-
-WallTime wall_now() {
-  return std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
 }
 
 }  // namespace

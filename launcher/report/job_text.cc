@@ -14,7 +14,7 @@ namespace {
 
 using StatusJson = nlohmann::json;
 
-constexpr std::size_t kMostRows = 256;
+constexpr std::size_t kMostNodes = 256;
 
 std::string duration(const StatusJson& seconds) {
   const double value = seconds.get<double>();
@@ -30,7 +30,7 @@ std::string wanted_nodes(const StatusJson& job) {
 }
 
 // "running, 8 workers on 2 nodes, up 3 min 12 s; round 1 for 12.3 s; 1 restart used, 2 left"
-std::string progress(const StatusJson& job) {
+std::string job_progress(const StatusJson& job) {
   const std::string phase = printable(job.at("phase").get<std::string>());
   const std::size_t joined = count_in(job.at("joined_nodes"));
   if (job.at("round").is_null()) {
@@ -50,7 +50,7 @@ std::string progress(const StatusJson& job) {
   return text;
 }
 
-std::string head(const StatusJson& job) {
+std::string job_head(const StatusJson& job) {
   std::string text = printable(job.at("run_id").get<std::string>()) + "  ";
   if (job.at("endpoint").is_string())
     text += "coordinator " + printable(job.at("endpoint").get<std::string>()) + "  ";
@@ -59,7 +59,7 @@ std::string head(const StatusJson& job) {
     text += "  this node alone: " + printable(job.at("note").get<std::string>()) + "\n";
   std::string command;
   for (const StatusJson& word : job.at("command")) command += " " + word.get<std::string>();
-  return text + "  " + progress(job) + "\n  command:" + printable(command) + "\n";
+  return text + "  " + job_progress(job) + "\n  command:" + printable(command) + "\n";
 }
 
 // "8 workers", "7 of 8 workers run", "6 of 8 workers run, 1 failed"
@@ -92,10 +92,10 @@ std::string rows(const StatusJson& job) {
   const StatusJson& nodes = job.at("nodes");
   std::size_t shown = 0;
   for (const StatusJson& node : nodes) {
-    if (++shown > kMostRows) break;
+    if (++shown > kMostNodes) break;
     text += row(node, job.at("round").is_number());
   }
-  const std::size_t beyond = nodes.size() > kMostRows ? nodes.size() - kMostRows : 0;
+  const std::size_t beyond = nodes.size() > kMostNodes ? nodes.size() - kMostNodes : 0;
   const std::size_t left = beyond + count_in(job.at("nodes_not_listed"));
   if (left > 0) text += "  and " + std::to_string(left) + " more; see --json\n";
   for (const StatusJson& node_rank : job.at("missing_node_ranks"))
@@ -109,7 +109,7 @@ std::string rows(const StatusJson& job) {
   return text;
 }
 
-std::string last_failure(const StatusJson& failure) {
+std::string job_failure(const StatusJson& failure) {
   if (failure.is_null()) return "";
   return "  last failure: rank " + std::to_string(int_of(failure.at("rank"))) + " on node " +
          std::to_string(int_of(failure.at("node_rank"))) + " (" +
@@ -129,7 +129,7 @@ bool is_job_status(std::string_view json) {
 std::string job_text(std::string_view json) {
   const StatusJson job = parse_foreign_json<StatusJson>(json);
   try {
-    return head(job) + rows(job) + last_failure(job.at("last_failure"));
+    return job_head(job) + rows(job) + job_failure(job.at("last_failure"));
   } catch (const StatusJson::exception&) {
     return "";
   }

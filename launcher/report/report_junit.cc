@@ -115,6 +115,10 @@ std::string job_element(const Outcome& outcome, const std::string& text) {
           [&](const NotRun& not_run) {
             return element("error", "not_run", not_run.error.message, text);
           },
+          [&](const Preempted& preempted) {
+            return element("error", "preempted", "the job was preempted: " + preempted.reason,
+                           text);
+          },
       },
       outcome.ending);
 }

@@ -128,6 +128,7 @@ class Cluster {
   void act(int node, const rendezvous::Told& told);
   void act(int node, const rendezvous::ShowHang& hang);
   void act(int, const rendezvous::ShowLeftOut&) {}  // elastic_cluster.h
+  void act(int, const rendezvous::ShowFault&) {}    // the simulations inject by themselves
   void act(int node, const rendezvous::SummariseNode& wanted);
   void act(int node, const rendezvous::CensusHeard& heard);
   void worker_hangs(int node, int round);

@@ -1,5 +1,7 @@
 #include "launcher/report/report_junit.h"
 
+#include <csignal>
+
 #include "tests/support/catch.h"
 #include "tests/support/job_traces.h"
 
@@ -31,7 +33,7 @@ bool is_well_formed(const std::string& xml) {
   return open.empty();
 }
 
-Failure failure_of(int rank) {
+Failure failed_rank(int rank) {
   Failure failure;
   failure.rank = rank;
   failure.node_rank = 1;
@@ -60,10 +62,10 @@ TEST_CASE("a job that succeeded is a suite whose test cases pass") {
 }
 
 TEST_CASE("the root cause is the failure of the job, ranks that were stopped are skipped") {
-  Failure root = failure_of(2);
+  Failure root = failed_rank(2);
   root.message = "out of luck";
   root.stderr_tail = {"last words"};
-  Outcome outcome{.ending = WorkersFailed{{root, failure_of(1)}},
+  Outcome outcome{.ending = WorkersFailed{{root, failed_rank(1)}},
                   .run_id = "r1",
                   .node_count = 2,
                   .world_size = 4};
@@ -86,8 +88,9 @@ TEST_CASE("other endings are errors of the job") {
     return report_junit({.ending = std::move(ending), .run_id = "r", .world_size = 1}, 1, "text");
   };
   for (const std::string& xml :
-       {xml_of(Interrupted{.signal = 2}), xml_of(NodeLost{.node_rank = 1, .host = "n"}),
-        xml_of(NotRun{Error{ErrorCode::Timeout, "no answer"}}), xml_of(WorkersFailed{})}) {
+       {xml_of(Interrupted{SIGINT, 0, "n"}), xml_of(NodeLost{1, "n", false, "silent"}),
+        xml_of(NotRun{Error{ErrorCode::Timeout, "no answer"}}), xml_of(WorkersFailed{}),
+        xml_of(Preempted{"the time is up"})}) {
     INFO(xml);
     CHECK(is_well_formed(xml));
     CHECK(count(xml, "<error ") + count(xml, "<failure ") == 1);
@@ -108,7 +111,7 @@ TEST_CASE("hostile bytes do not leave their place in the XML") {
   CHECK(xml_text("\xf4\x90\x80\x80") == bad + bad + bad + bad);  // beyond U+10FFFF
   CHECK(xml_text("\xf0\x9f\x98\x80 \xe2\x82\xac") == "\xf0\x9f\x98\x80 \xe2\x82\xac");
 
-  Failure failure = failure_of(0);
+  Failure failure = failed_rank(0);
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
   failure.message = "]]></failure><testcase name=\"fake\"/>" + all;
