@@ -29,8 +29,8 @@ void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec,
   if (!is_first || world.node_rank != 0) return;
   for (const int rank : spec.worker.wrap.ranks) {
     if (rank >= world.world_size)
-      log.warning("--wrap-ranks: there is no rank " + std::to_string(rank) +
-                  "; they go from 0 to " + std::to_string(world.world_size - 1));
+      log.warning("--wrap-ranks: there is no rank " + std::to_string(rank) + "; ranks are 0 to " +
+                  std::to_string(world.world_size - 1));
   }
 }
 

@@ -33,6 +33,9 @@ drun \- start a distributed job on one or several machines
 .RI [ option ...]
 .RI [ program
 .RI [ argument ...]]
+.br
+.B drun help
+.RI [ topic ]
 .SH DESCRIPTION
 .B drun
 starts the workers of a distributed job, watches them, and stops, restarts and reports the job as a unit.
@@ -155,6 +158,9 @@ A node was lost.
 .TP
 .B 123
 A worker hung.
+.TP
+.B 124
+The time limit was reached.
 .TP
 .B 125
 System error.

@@ -11,21 +11,23 @@
 
 namespace drun {
 
-// Discarded where it is no JSON, or nests deeper than 64: to copy it and to print it is recursive.
+// Discarded if it is not JSON or nests deeper than 64: copying and printing it are recursive.
 template <typename Json = nlohmann::json>
 Json parse_foreign_json(std::string_view text) {
   constexpr int kDeepest = 64;
   bool is_too_deep = false;
-  const auto limit = [&is_too_deep](int depth, typename Json::parse_event_t, Json&) {
-    is_too_deep = is_too_deep || depth > kDeepest;
+  const auto limit = [&is_too_deep](int depth, typename Json::parse_event_t event, Json&) {
+    using Event = typename Json::parse_event_t;
+    const bool is_start = event == Event::object_start || event == Event::array_start;
+    is_too_deep = is_too_deep || (is_start && depth >= kDeepest);
     return !is_too_deep;
   };
   Json json = Json::parse(text, limit, false);
   return is_too_deep ? Json(Json::value_t::discarded) : json;
 }
 
-// For get<int>(), which is undefined for fractions that no int holds. What is no whole number is a
-// type_error; what no int holds becomes the nearest one.
+// In place of get<int>(), whose result is undefined for fractions beyond the range of int. A value
+// that is not a whole number is a type_error; one beyond the range becomes the nearest int.
 template <typename Json>
 int int_of(const Json& json) {
   using Limits = std::numeric_limits<int>;
@@ -37,7 +39,7 @@ int int_of(const Json& json) {
   return static_cast<int>(std::clamp<std::int64_t>(value, Limits::min(), Limits::max()));
 }
 
-// The same of what cannot be less than nothing.
+// The same for a count: negative values become 0.
 template <typename Json>
 std::size_t count_in(const Json& json) {
   return static_cast<std::size_t>(std::max(int_of(json), 0));

@@ -155,7 +155,7 @@ TEST_CASE("restarts and left-out nodes outlive the coordinator that counted them
   job.go(0, "[ $RANK = 2 ] && exit 7; exec sleep 600");
   const Ended left_out = culprit.wait(40s);
   CHECK(left_out.code == 7);
-  CHECK_THAT(left_out.err, ContainsSubstring("Left out"));
+  CHECK_THAT(left_out.err, ContainsSubstring("\n  excluded   node 2"));
   job.that_prints("ready 1 0/3 1");
   REQUIRE(kill(job.agent(1, 0), SIGKILL) == 0);
   job.that_prints("ready 2 0/2 1");

@@ -22,7 +22,7 @@ Ended run_nodes(const Words& options, const std::string& script) {
 
 }  // namespace
 
-TEST_CASE("--local-nodes gives workers the environment of several nodes") {
+TEST_CASE("local nodes give workers the environment of several nodes") {
   const Ended ended = run_nodes(
       {"--local-nodes=3", "--nproc-per-node=4"},
       "echo \"$GROUP_RANK $LOCAL_RANK $LOCAL_WORLD_SIZE $RANK $WORLD_SIZE $GROUP_WORLD_SIZE "
@@ -70,8 +70,7 @@ TEST_CASE("a failure on a local node is the exit code, the report and the root c
                                 "[ $RANK != 1 ] || { echo why >&2; exit 41; }; exec sleep 600");
   INFO(ended.out << ended.err);
   CHECK(ended.code == 41);
-  CHECK(count(ended.err, "job failed: rank 1 on node 1 (node1): exit code 41") == 1);
-  CHECK(count(ended.err, "Root cause") == 1);
+  CHECK(count(ended.err, ": rank 1 on node 1 (node1) exited with code 41\n") == 1);
   CHECK_THAT(ended.err, ContainsSubstring("[node1:1]: why\n"));
   const auto json = nlohmann::json::parse(read_file(report), nullptr, false);
   REQUIRE(json.is_object());
@@ -100,7 +99,8 @@ TEST_CASE("jobs of local nodes run beside each other, also with the store in a w
 TEST_CASE("whatever ends the command of local nodes ends all of their processes") {
   for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
     const TemporaryDirectory directory;
-    Launch launch = shell_job({"--local-nodes=3", "--nproc-per-node=2"},
+    // A background process of a shell ignores SIGINT.
+    Launch launch = shell_job({"--local-nodes=3", "--nproc-per-node=2", "--shutdown-timeout=2"},
                               "setsid sleep 600 & : >" + directory.file("$RANK") + "; wait");
     const std::string mark = directory.path();
     launch.environment["DRUN_TEST_MARK"] = mark;
@@ -145,7 +145,7 @@ TEST_CASE("options that do not go with --local-nodes are named") {
   };
   refused({"--local-nodes=0"}, "--local-nodes=0: expected a number of nodes");
   refused({"--local-nodes=3,net"}, "--local-nodes=3,net: expected");
-  refused({"--local-nodes=4:2"}, "MIN is more than MAX");
+  refused({"--local-nodes=4:2"}, "MIN exceeds MAX");
   refused({"--local-nodes=2", "--hosts=a,b"}, "--local-nodes and --hosts: all nodes are on this");
   refused({"--local-nodes=2", "--nnodes=2"}, "--local-nodes and --nnodes");
   refused({"--local-nodes=2", "--node-rank=1"}, "--node-rank: with --local-nodes");
@@ -176,7 +176,7 @@ TEST_CASE("faults of ranks are injected, and the report says what followed") {
     const Ended ended = inject(each.fault + ",kill:rank=0@500s", each.more);
     INFO(each.fault << ended.out << ended.err);
     CHECK(ended.code == each.code);
-    CHECK_THAT(ended.err, ContainsSubstring("Faults of --inject, in order"));
+    CHECK_THAT(ended.err, ContainsSubstring("\n  injected   "));
     const auto json = nlohmann::json::parse(read_file(report), nullptr, false);
     REQUIRE(json.is_object());
     REQUIRE(json["faults"].size() == 2);
@@ -219,8 +219,8 @@ TEST_CASE("an injected loss of a node ends a job, or an elastic one continues wi
   const Ended killed = run(launch, 60s);
   INFO(killed.err);
   CHECK(killed.code == 122);
-  CHECK_THAT(killed.err, ContainsSubstring("node 1 (node1) was lost") &&
-                             ContainsSubstring("injected\nby --inject (kill:node=1@500ms)"));
+  CHECK_THAT(killed.err, ContainsSubstring("lost node 1 (node1)") &&
+                             ContainsSubstring("injected by --inject (kill:node=1@500ms)"));
   CHECK(eventually([&] { return !is_left(); }));
 
   launch = shell_job({"--local-nodes=3", "--heartbeat-timeout=2", "--inject=freeze:node=2@500ms"},
@@ -229,13 +229,13 @@ TEST_CASE("an injected loss of a node ends a job, or an elastic one continues wi
   const Ended frozen = run(launch, 60s);
   INFO(frozen.err);
   CHECK(frozen.code == 122);
-  CHECK_THAT(frozen.err, ContainsSubstring("node 2 (node2) was lost"));
+  CHECK_THAT(frozen.err, ContainsSubstring("lost node 2 (node2)"));
   CHECK_THAT(frozen.err, ContainsSubstring("(freeze:node=2@500ms)"));
   CHECK(eventually([&] { return !is_left(); }));
 
   const Ended elastic = run_nodes(
       {"--local-nodes=2:4", "--max-restarts=1", "--inject=kill:node=1@500ms"},
-      "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 600; echo \"in $GROUP_WORLD_SIZE\"");
+      "[ $GROUP_WORLD_SIZE = 3 ] || exec sleep 600; echo \"in $GROUP_WORLD_SIZE\"");
   INFO(elastic.out << elastic.err);
   CHECK(elastic.code == 0);
   CHECK(count(elastic.out, "in 3\n") == 3);
@@ -257,7 +257,7 @@ TEST_CASE("wrong faults are named before anything is started") {
   refused({"--local-nodes=2", "--inject=cut:node=1@1s"}, "write --local-nodes=N,netns");
 }
 
-TEST_CASE("--report=job.xml is JUnit XML") {
+TEST_CASE("a report named job.xml is JUnit XML") {
   const TemporaryDirectory directory;
   const std::string report = directory.file("job.xml");
   const auto xml_of = [&report](const std::string& script) {
@@ -321,11 +321,11 @@ TEST_CASE("a node whose network is cut is lost", "[namespaces]") {
   const Ended ended = run_nodes(
       {"--local-nodes=2:3,netns", "--heartbeat-timeout=2", "--max-restarts=1",
        "--inject=cut:node=2@500ms"},
-      "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 600; echo \"in $GROUP_WORLD_SIZE\"");
+      "[ $GROUP_WORLD_SIZE = 2 ] || exec sleep 600; echo \"in $GROUP_WORLD_SIZE\"");
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
   CHECK(count(ended.out, "in 2\n") == 2);
-  CHECK_THAT(ended.err, ContainsSubstring("cut:node=2@500ms in round 0"));
+  CHECK_THAT(ended.err, ContainsSubstring("cut:node=2@500ms, node 2 (node2), round 0: "));
 }
 
 }  // namespace drun::testing

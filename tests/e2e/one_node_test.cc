@@ -316,7 +316,7 @@ TEST_CASE("the report tells rank, code, stderr and the error file's message") {
   INFO(ended.err);
   REQUIRE(ended.code == 9);
   for (const char* part :
-       {"rank 1", "exit code 9", "ValueError: bad seed", "Traceback line", "last words"}) {
+       {"rank 1", "exited with code 9", "ValueError: bad seed", "Traceback line", "last words"}) {
     CHECK_THAT(ended.err, ContainsSubstring(part));
   }
   const auto report = nlohmann::json::parse(read_file(directory.file("report.json")));

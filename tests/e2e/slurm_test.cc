@@ -206,13 +206,14 @@ TEST_CASE("a job near its time limit saves its state, is requeued and goes on fr
   INFO(submitted.err);
   REQUIRE(submitted.code == 0);
   const std::string id = submitted.out.substr(0, submitted.out.find_first_of(";\n"));
-  // Slurm lets a job rest for two minutes. Without any rest the end of the first run would count as
-  // that of the second.
+  // Slurm keeps a requeued job pending for two minutes. Without any pause the end of the first run
+  // would count as that of the second.
   std::optional<std::chrono::steady_clock::time_point> pending_since;
   const auto is_again = [&] {
     const auto now = std::chrono::steady_clock::now();
     const bool is_pending =
         slurm.run({"squeue", "-h", "-o", "%T", "-j", id}, 20s).out == "PENDING\n";
+    if (!is_pending) pending_since.reset();
     if (is_pending && !pending_since) pending_since = now;
     if (is_pending && now > *pending_since + 5s)
       slurm.run({"scontrol", "update", "JobId=" + id, "StartTime=now"}, 20s);

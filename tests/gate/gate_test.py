@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the gate itself: where CI is set, a missing tool and a skip without leave fail the run."""
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,14 @@ def skips(cases, *options):
         file.flush()
         ended = subprocess.run([sys.executable, SKIPS, file.name, *options], capture_output=True, text=True, check=False)
         return ended.returncode, ended.stdout + ended.stderr
+
+
+class Names(unittest.TestCase):
+    def test_no_test_is_named_like_an_option(self):
+        """CTest gives a test's name to its program: Catch2 would take --help for its own option, and pass."""
+        for source in (TREE / "tests").rglob("*.cc"):
+            names = re.findall(r'TEST_CASE\("([^A-Za-z0-9$][^"]*)"', source.read_text(errors="replace"))
+            self.assertEqual(names, [], source)
 
 
 class Skips(unittest.TestCase):

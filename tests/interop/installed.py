@@ -104,7 +104,7 @@ class Alone(Installed):
             self.refuses("install libhwloc15", option)
 
     def test_a_preflight_without_its_program_is_refused(self):
-        self.refuses("/bin/drun-probe, which belongs to drun, is not there", "--preflight", code=127)
+        self.refuses("/bin/drun-probe, a part of drun, is missing", "--preflight", code=127)
 
 
 class Copied(Installed):

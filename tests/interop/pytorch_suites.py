@@ -123,7 +123,7 @@ def load(path):
 def use_drun_as_launcher(drun):
     import torch.distributed.elastic.events as events
     import torch.distributed.run as launch
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
     link = os.path.join(tempfile.mkdtemp(), "torchrun")
     os.symlink(drun, link)
@@ -138,7 +138,8 @@ def use_drun_as_launcher(drun):
         # torchrun's own event about the agent: one test counts it.
         events.record(events.Event(name="torchelastic.worker.status", source=events.EventSource.AGENT))
         if ended.returncode:
-            raise ChildFailedError(link, {})
+            failure = ProcessFailure(local_rank=0, pid=0, exitcode=ended.returncode, error_file="")
+            raise ChildFailedError(link, {0: failure})
     launch.main = main
 
 

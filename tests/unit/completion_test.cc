@@ -93,7 +93,7 @@ TEST_CASE("the answer to a shell is a kind and a candidate a line") {
   CHECK(completion_lines(completed({"--engine", "a"})) == ":nothing\nauto\n");
   CHECK(completion_lines(completed({"./train", ""})) == ":program 1\n");
   CHECK_THAT(completion_lines(completed({"--standa"})),
-             ContainsSubstring(":nothing\n--standalone\tone node"));
+             ContainsSubstring(":nothing\n--standalone\trun on one node"));
 }
 
 TEST_CASE("every value that completion offers is accepted") {

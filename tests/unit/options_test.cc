@@ -410,7 +410,7 @@ int check_columns(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("--help-all lists every option, in 80 columns") {
+TEST_CASE("the text of --help-all lists every option, in 80 columns") {
   const std::string help = help_of({"--help-all"});
   check_columns(help);
   for (const Case& each : kCases) CHECK_THAT(help, ContainsSubstring("--" + each.name + " "));
@@ -419,7 +419,7 @@ TEST_CASE("--help-all lists every option, in 80 columns") {
              ContainsSubstring("drun ") && ContainsSubstring(" (commit "));
 }
 
-TEST_CASE("--help has 25 to 40 lines, and every option in it exists") {
+TEST_CASE("the text of --help has 25 to 40 lines, and every option in it exists") {
   const std::string help = help_of({"--help"});
   const int lines = check_columns(help);
   CHECK(lines >= 25);

@@ -36,7 +36,7 @@ Outcome ended_on_three_nodes(Ending ending) {
   return outcome;
 }
 
-const ReportStyle kStyle{.utc_offset = std::chrono::hours(1)};
+const ReportStyle kStyle{.columns = 80, .utc_offset = std::chrono::hours(1)};
 
 }  // namespace
 
