@@ -254,7 +254,7 @@ std::string command_text(const CommandSyntax& command) {
 }  // namespace
 
 std::string man_page(std::span<const CommandSyntax> commands) {
-  std::string text = ".TH DRUN 1 2026\\-11\\-25 \"drun " + roff_text(kVersion) + "\"\n";
+  std::string text = ".TH DRUN 1 2026-11-25 \"drun " + roff_text(kVersion) + "\"\n";
   text += kSynopsis;
   text += launcher_options(commands.front());
   text += ".SH COMMANDS\n";

@@ -192,13 +192,14 @@ def main():
     except ImportError as error:
         skip(f"DRUN_TORCH_PYTHON names no Python with a current torch: {error}")
     with_packages(["expecttest"])
-    sys.argv = sys.argv[:1]  # torch.testing reads the rest
+    suite = tree / (FILES[0] + "test_run.py" if which == "launcher" else FILES[1])
+    sys.argv = [str(suite)]  # torch.testing reads it, and wants tests to be of that file
     if which == "launcher":
         use_drun_as_launcher(drun)
-        module = load(tree / FILES[0] / "test_run.py")
+        module = load(suite)
         wanted, without, count = {"ElasticLaunchTest"}, NOT_LAUNCHED, LAUNCHED
     else:
-        module = load(tree / FILES[1])
+        module = load(suite)
         use_drun_as_store(drun)
         wanted, without, count = STORES, NOT_STORED, STORED
     chosen = [case for case in cases(unittest.defaultTestLoader.loadTestsFromModule(module))

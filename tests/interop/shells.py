@@ -120,7 +120,9 @@ class Shells(unittest.TestCase):
         self.assertEqual(completed("drun --np 2 ls log")[:4], ["drun", "--np", "2", "ls"])
         self.assertIn("logs", [word.rstrip("/") for word in completed("drun --np 2 ls log")])
         self.assertNotIn("--log-dir", completed("drun --np 2 ls --log-d"))
-        self.assertEqual(sorted(completed("drun sta")), ["drun", "stacks", "status"])
+        commands = completed("drun sta")[1:]
+        self.assertLessEqual({"stacks", "status"}, set(commands))
+        self.assertTrue(all(word.startswith("sta") for word in commands), commands)  # the others are programs
         with self.job("job-to-complete"):
             self.assertEqual(completed("drun status job-"), ["drun", "status", "job-to-complete"])
 

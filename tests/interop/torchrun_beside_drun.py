@@ -78,7 +78,7 @@ class Run:
     def worker_lines(self):
         """On the console, in any order; not what the launcher itself logs or, of a failed one, repeats."""
         def of(text):
-            return sorted(line for line in text.splitlines() if " of worker " in line and " | " not in line)
+            return sorted(line for line in text.splitlines() if " of worker " in line and not line.startswith("  error  "))
         return {"stdout": of(self.out), "stderr": of(self.err)}
 
     def normal(self, text):

@@ -2,7 +2,7 @@
 
 _drun() {
   local line=${COMP_LINE:0:COMP_POINT} words=() starts=() word blanks i
-  # bash divides words at = and : as well; drun does not.
+  # bash divides words at =, : and @ as well; drun does not.
   for ((i = 0; i <= COMP_CWORD; i++)); do
     blanks=${line%%[![:space:]]*}
     line=${line#"$blanks"}
@@ -49,10 +49,14 @@ _drun() {
   [[ $directive == :nothing || $directive == :hosts ]] || compopt -o filenames
   for word in "${found[@]}"; do candidates+=("$stem$list$word"); done
 
-  # What stands before the last such character stays as it is.
-  local kept=''
-  [[ $COMP_WORDBREAKS != *=* || $current != *=* ]] || kept=${current%"${current##*=}"}
-  [[ $COMP_WORDBREAKS != *:* || ${current#"$kept"} != *:* ]] || kept=${current%"${current##*:}"}
+  # What precedes the last word break stays as it is. An @ belongs to the word that it begins.
+  local kept='' mark rest
+  for mark in = : @; do
+    [[ $COMP_WORDBREAKS == *$mark* && $current == *$mark* ]] || continue
+    rest=${current##*"$mark"}
+    [[ $mark != @ ]] || rest=@$rest
+    ((${#kept} + ${#rest} >= ${#current})) || kept=${current:0:${#current}-${#rest}}
+  done
   COMPREPLY=()
   for word in "${candidates[@]}"; do
     [[ $word != "$current"* ]] || COMPREPLY+=("${word#"$kept"}")

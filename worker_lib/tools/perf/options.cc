@@ -75,7 +75,7 @@ std::string set_device(const std::string& device, bool has_backend, Options& opt
   return "";
 }
 
-constexpr const char kManHead[] = R"(.TH DRUN\-PERF 1 2026\-11\-25 drun
+constexpr const char kManHead[] = R"(.TH DRUN\-PERF 1 2026-11-25 drun
 .SH NAME
 drun\-perf \- measure collective operations between the workers of a job
 .SH SYNOPSIS
