@@ -21,7 +21,8 @@ service_packages=(slurm-wlm munge openssh-server etcd-server)
 # What looks into programs and sources, an MPI to build with, and PyTorch: also where CI is set. A test or
 # a check that is without its package is a failure there; elsewhere it is passed over.
 tool_packages=(gdb elfutils openssl pkg-config libopenmpi-dev shellcheck clang-format-14 clang-tidy
-  clang libclang-rt-dev python3-venv python3-torch)
+  clang libclang-rt-dev python3-venv python3-torch
+  zsh fish tcsh mandoc groff-base)              # completions and manual pages
 
 say() { printf '%s\n' "$*"; }
 step() { printf '\n[%s] %s\n' "$1" "$2"; }

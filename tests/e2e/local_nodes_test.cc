@@ -233,9 +233,9 @@ TEST_CASE("an injected loss of a node ends a job, or an elastic one continues wi
   CHECK_THAT(frozen.err, ContainsSubstring("(freeze:node=2@500ms)"));
   CHECK(eventually([&] { return !is_left(); }));
 
-  const Ended elastic = run_nodes(
-      {"--local-nodes=2:4", "--max-restarts=1", "--inject=kill:node=1@500ms"},
-      "[ $GROUP_WORLD_SIZE = 3 ] || exec sleep 600; echo \"in $GROUP_WORLD_SIZE\"");
+  const Ended elastic =
+      run_nodes({"--local-nodes=2:4", "--max-restarts=1", "--inject=kill:node=1@500ms"},
+                "[ $GROUP_WORLD_SIZE = 3 ] || exec sleep 600; echo \"in $GROUP_WORLD_SIZE\"");
   INFO(elastic.out << elastic.err);
   CHECK(elastic.code == 0);
   CHECK(count(elastic.out, "in 3\n") == 3);
@@ -318,10 +318,10 @@ TEST_CASE("a node whose network is cut is lost", "[namespaces]") {
     WARN("skipped: network namespaces need root");
     return;
   }
-  const Ended ended = run_nodes(
-      {"--local-nodes=2:3,netns", "--heartbeat-timeout=2", "--max-restarts=1",
-       "--inject=cut:node=2@500ms"},
-      "[ $GROUP_WORLD_SIZE = 2 ] || exec sleep 600; echo \"in $GROUP_WORLD_SIZE\"");
+  const Ended ended =
+      run_nodes({"--local-nodes=2:3,netns", "--heartbeat-timeout=2", "--max-restarts=1",
+                 "--inject=cut:node=2@500ms"},
+                "[ $GROUP_WORLD_SIZE = 2 ] || exec sleep 600; echo \"in $GROUP_WORLD_SIZE\"");
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
   CHECK(count(ended.out, "in 2\n") == 2);
