@@ -87,13 +87,33 @@ apt_install_each() {
   done
 }
 
+# Where there is no apt: the command that installs what the build needs. Nothing is installed.
+other_distribution() {
+  note "this is not Debian or Ubuntu; the packages that the build needs are installed by"
+  if command -v dnf >/dev/null; then
+    note "  dnf install gcc-c++ cmake ninja-build boost-devel cli11-devel hwloc-devel spdlog-devel openssl-devel json-devel pmix-devel"
+    note "  (RHEL and Rocky: dnf install epel-release first, and dnf config-manager --set-enabled crb)"
+  elif command -v zypper >/dev/null; then
+    note "  zypper install gcc-c++ cmake ninja libboost_headers-devel cli11-devel hwloc-devel spdlog-devel libopenssl-devel nlohmann_json-devel"
+  else
+    note "  your package manager; on Debian they are called: $* ${optional_packages[*]}"
+  fi
+}
+
+# drun uses interfaces of glibc.
+require_glibc() {
+  case $(ldd --version 2>&1) in
+    *musl*) die "this system has musl; drun needs glibc 2.28 or later, for example in a Debian container" ;;
+  esac
+}
+
 # install_packages PACKAGES...: those and the optional ones, only what is missing.
 install_packages() {
   local missing wanted
+  require_glibc
   mkdir -p $logs && [ -w $logs ] || die "cannot write in build/: remove it if another user made it"
   if ! command -v apt-get >/dev/null; then
-    note "not a Debian or Ubuntu: nothing is installed here; needed, by their names there:"
-    note "$* ${optional_packages[*]}"
+    other_distribution "$@"
     return
   fi
   read -ra missing <<<"$(missing_of "$@")"

@@ -35,6 +35,33 @@ class Names(unittest.TestCase):
             self.assertEqual(names, [], source)
 
 
+class OtherSystems(unittest.TestCase):
+    def ask(self, **programs):
+        """What install_packages prints on a system that has these programs (name: shell script) in place of apt-get."""
+        with tempfile.TemporaryDirectory() as directory:
+            place = pathlib.Path(directory)
+            for name in ("bash", "cat", "dirname", "mkdir", "sed"):
+                (place / name).symlink_to(shutil.which(name))
+            for name, script in programs.items():
+                (place / name).write_text(f"#!/bin/bash\n{script}\n")
+                (place / name).chmod(0o755)
+            ended = subprocess.run([place / "bash", "-c", ". scripts/lib.sh; install_packages g++"], cwd=TREE, env={"PATH": directory},
+                                   capture_output=True, text=True, check=False)
+            return ended.returncode, ended.stdout + ended.stderr
+
+    def test_other_package_managers_get_their_own_names(self):
+        for program, name in (("dnf", "boost-devel"), ("zypper", "libboost_headers-devel")):
+            code, output = self.ask(ldd="echo ldd (GNU libc) 2.34", **{program: "exit 1"})
+            self.assertEqual(code, 0, output)
+            self.assertIn(f"{program} install", output)
+            self.assertIn(name, output)
+
+    def test_musl_is_named_before_anything_is_installed(self):
+        code, output = self.ask(ldd="echo 'musl libc (x86_64)' >&2; exit 1", dnf="exit 1")
+        self.assertEqual(code, 1, output)
+        self.assertIn("this system has musl; drun needs glibc", output)
+
+
 class Skips(unittest.TestCase):
     RUN = ("edge: it runs", "run", "All tests passed")
     NO_GPU = ("edge: on a GPU", "notrun", "a_test.cc:3: warning:\n  skipped: no NVIDIA GPU: libcuda.so.1 is\n  missing\n\nthis test is skipped\n")

@@ -1,0 +1,30 @@
+# A project that adds drun's source tree with DRUN_LAUNCHER=OFF gets the library for workers, without drun, its tests
+# and its packages.
+# Wants: DRUN_DIR, WORK_DIR, CXX.
+file(REMOVE_RECURSE ${WORK_DIR})
+file(WRITE ${WORK_DIR}/main.cc "#include <drun/process_group.h>\nint main() {}\n")
+file(WRITE ${WORK_DIR}/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)
+project(with_workers LANGUAGES CXX)
+set(DRUN_LAUNCHER OFF)
+add_subdirectory(${DRUN_DIR} drun)
+add_executable(program main.cc)
+target_link_libraries(program PRIVATE drun::worker)
+")
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK_DIR} -B ${WORK_DIR}/build -G Ninja -DCMAKE_CXX_COMPILER=${CXX}
+  -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON -DCMAKE_DISABLE_FIND_PACKAGE_spdlog=ON -DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON
+  RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "cmake ended with ${result}:\n${output}")
+endif()
+execute_process(COMMAND ninja -C ${WORK_DIR}/build -t targets all OUTPUT_VARIABLE targets COMMAND_ERROR_IS_FATAL ANY)
+foreach(wanted program libdrun_worker.a)
+  if(NOT targets MATCHES "${wanted}: ")
+    message(FATAL_ERROR "there is no target ${wanted}")
+  endif()
+endforeach()
+foreach(unwanted bin/drun: libdrun_agent unit_tests drun-perf drun-probe)
+  if(targets MATCHES "${unwanted}")
+    message(FATAL_ERROR "there is a target ${unwanted}")
+  endif()
+endforeach()
+file(REMOVE_RECURSE ${WORK_DIR})
