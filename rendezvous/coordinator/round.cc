@@ -586,9 +586,9 @@ void RoundTurn::lose_seat(int node, const std::string& reason) {
   log(LogLevel::Error, cause);
   state_.last_loss = NodeLost{node, self.hello.host, false, reason};
   if (state_.phase == RoundPhase::Stopping) mark_done(node);
-  // An elected coordinator leaves the job to the others: one that stood still loses its own agent
-  // and all members at the same moment, and there would be nobody left to send an outcome to.
-  if (self.hello.is_host && state_.spec.term > 0) return step_down();
+  // An elected coordinator hands the job over if another one can lead: after a suspension it loses
+  // its own agent and all members at the same moment, and no member is left to get an outcome.
+  if (self.hello.is_host && state_.spec.term > 0 && state_.has_successor) return step_down();
   // The coordinator's own agent is in the same process: it does not come back.
   if (self.hello.is_host) return end_with(NodeLost{node, self.hello.host, true, reason}, cause);
   // Its work was done: nobody needs it any more.

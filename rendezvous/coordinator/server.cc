@@ -350,8 +350,6 @@ void Server::Impl::on_frame(ControlConnection& connection, std::string_view fram
     return take_ballot(connection, *ballot, is_new);
   if (!is_leading_) return stand_by(connection, hello);
   if (is_new) return handle(PeerArrived{peer, connection.peer(), *std::move(message)});
-  if (authority_ && std::holds_alternative<Signalled>(*message))
-    handle(SuccessorKnown{authority_->has_successor()});
   handle(PeerSaid{peer, *std::move(message)});
 }
 
@@ -407,7 +405,9 @@ void Server::Impl::turn() {
   while (!events_.empty() && !is_stopped_ && may_act()) {
     const RoundEvent next = std::move(events_.front());
     events_.pop_front();
-    for (const RoundAction& action : step(state_, next, std::chrono::steady_clock::now())) {
+    const auto now = std::chrono::steady_clock::now();
+    if (authority_) step(state_, SuccessorKnown{authority_->has_successor()}, now);
+    for (const RoundAction& action : step(state_, next, now)) {
       if (!must_wait(action)) std::visit([this](const auto& deed) { perform(deed); }, action);
     }
   }

@@ -69,8 +69,6 @@ void JointCluster::hear(int host, const RoundEvent& event) {
   const auto& said = std::get<PeerSaid>(event);
   if (!self.connections.contains(said.peer)) return;
   if (!self.is_leading) return stand_by(host, said.peer, std::get_if<Hello>(&said.message));
-  if (std::holds_alternative<Signalled>(said.message))
-    handle(host, SuccessorKnown{has_successor(election(host))});
   handle(host, said);
 }
 
@@ -108,6 +106,7 @@ void JointCluster::take_turns(int host) {
   while (!self.events.empty() && self.is_up && may_act(host)) {
     const RoundEvent next = std::move(self.events.front());
     self.events.pop_front();
+    step(self.round, SuccessorKnown{has_successor(election(host))}, local(host));
     for (const RoundAction& action : step(self.round, next, local(host))) {
       if (!must_wait(host, action)) perform(host, action);
     }
