@@ -126,13 +126,15 @@ Result<void> parse_target(Fault& fault, std::string_view text, const KindWord& k
                           std::string_view part) {
   const auto rank = value_of(part, "rank");
   const auto node = value_of(part, "node");
-  const auto chosen = rank ? kind.of_rank : node ? kind.of_node : std::nullopt;
+  std::optional<FaultKind> chosen;
+  if (rank) chosen = kind.of_rank;
+  if (!rank && node) chosen = kind.of_node;
   const auto number = number_of(rank.value_or(node.value_or("")), 0, kMostTarget);
   if (!chosen || !number)
     return wrong(text, part,
                  std::string("expected ") + (kind.of_rank ? "rank=N" : "") +
                      (kind.of_rank && kind.of_node ? " or " : "") + (kind.of_node ? "node=N" : ""));
-  fault.kind = *chosen;
+  fault.kind = chosen.value();
   fault.target = *number;
   return {};
 }

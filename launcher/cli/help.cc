@@ -84,12 +84,12 @@ std::string two_columns(std::string_view name, std::string_view text) {
 std::string entry_text(const HelpEntry& entry) {
   std::string text = "  " + entry.names;
   if (text.size() + 2 > kTextAt)
-    text += '\n' + std::string(kTextAt, ' ');
+    text.append(1, '\n').append(kTextAt, ' ');
   else
     text.append(kTextAt - text.size(), ' ');
   bool is_first = true;
   for (const std::string& line : wrapped(entry.text, kColumns - kTextAt)) {
-    if (!is_first) text += '\n' + std::string(kTextAt, ' ');
+    if (!is_first) text.append(1, '\n').append(kTextAt, ' ');
     text += line;
     is_first = false;
   }
