@@ -480,8 +480,12 @@ void Preloader::Impl::settle(const Result<void>& result) {
   asio::post(io_, [then = std::exchange(waiting_, nullptr), result] { then(result); });
 }
 
+// on_end() follows, if there is a process.
 void Preloader::Impl::kill() {
-  if (process_) process_->signal_group(SIGKILL);
+  if (process_ && process_->is_running())
+    process_->signal_group(SIGKILL);
+  else if (state_ == State::Failed || state_ == State::Off)
+    close_all();
 }
 
 void Preloader::Impl::close_all() {

@@ -205,8 +205,8 @@ void declare_program(OptionTable& table, Options& options) {
               "all workers inherit it]",
               kOwn);
   table.value("--preload", options.preload, parse_words, "MODULE,...",
-              "import these Python modules once per node; workers are forks of that interpreter, "
-              "such as torch (docs/guide/preload.md)",
+              "import these Python modules, such as torch, once per node; workers are forks of "
+              "that interpreter (docs/guide/preload.md)",
               kOwn);
   table.value("--preload-timeout", options.preload_timeout, parse_interval, "S",
               "end the job if the modules of --preload are not imported after S seconds "
@@ -493,6 +493,7 @@ Options doctor_options(Options options) {
   options.preflight = false;
   options.hang_timeout.reset();
   options.preload.clear();
+  options.preload_timeout.reset();
   options.store = StoreHost::Agent;
   options.stdin_source = StdinSource::DevNull;
   options.pass_local_rank = options.virtual_local_rank = false;
