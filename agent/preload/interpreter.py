@@ -127,7 +127,7 @@ def _unsafe():
 def _absolute(path):  # as CPython makes __file__ of the main script absolute
     if os.path.isabs(path) or sys.version_info < (3, 9):
         return path
-    return os.getcwd() + "/" + (path[2:] if path.startswith("./") else path)
+    return os.getcwd() + "/" + path
 
 
 def _set_first_path():

@@ -28,10 +28,9 @@ FACTS = """
                 file.isatty(), file.seekable(), file.fileno(), type(file.buffer).__name__, file.buffer.__class__.__name__]
     def kind(number):
         try:
-            target = os.readlink("/proc/self/fd/%d" % number)
+            return oct(os.fstat(number).st_mode)
         except OSError:
             return None
-        return target.split("[")[0].split(":")[0]
     main = sys.modules["__main__"]
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))
     changing = ("MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "PET_PRELOAD")
