@@ -101,6 +101,10 @@ def _unsafe():
             return "the Python thread %s is running" % others[0]
     if _task_count() > 1:
         _end_threads_that_handle_fork()
+    # A thread that was joined may still be about to leave the kernel.
+    end = time.monotonic() + 1
+    while _task_count() > 1 and time.monotonic() < end:
+        time.sleep(0.001)
     count = _task_count() - 1
     if count > 0:
         return "%d %s of a library does not handle fork" % (count, "thread" if count == 1 else "threads")

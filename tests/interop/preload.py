@@ -446,7 +446,7 @@ class Preload(unittest.TestCase):
     def test_the_variable_and_the_configuration_file_set_the_modules(self):
         self.write("program.py", "print('ran')")
         self.assertIn("preloaded json,csv in", self.job("program.py", preload=None, PET_PRELOAD="json,csv").log)
-        self.write("drun.conf", "preload = json\n")
+        self.write("drun.conf", "preload = \"json\"\n")
         self.assertIn("preloaded json in", self.job(f"--config={self.place}/drun.conf", "program.py", preload=None).log)
 
     def test_a_dry_run_shows_the_modules(self):
