@@ -123,6 +123,13 @@ struct ProgramSpec {
   bool operator==(const ProgramSpec&) const = default;
 };
 
+// --preload: one interpreter imports these modules, and the workers are forks of it.
+struct PreloadSpec {
+  std::vector<std::string> modules{};  // empty: every worker is an interpreter of its own
+  std::chrono::milliseconds import_timeout{std::chrono::minutes(10)};
+  bool operator==(const PreloadSpec&) const = default;
+};
+
 // What each worker is: one command, ${local_rank} still to be filled in where the user wrote it.
 struct WorkerSpec {
   std::vector<std::string> argv;         // argv[0] is looked up on PATH when it holds no slash
@@ -138,6 +145,7 @@ struct WorkerSpec {
   std::vector<WorkerPlacement> placements;  // by local rank; empty: nothing is placed
   // Where the devices of `placements` go.
   std::string device_variable = "CUDA_VISIBLE_DEVICES";
+  PreloadSpec preload{};
   bool operator==(const WorkerSpec&) const = default;
 };
 

@@ -104,6 +104,12 @@ std::string to_string(const LeftoverList& processes) {
   return more == 0 ? text : text + " and " + std::to_string(more) + " more";
 }
 
+std::vector<int> Orphans::not_looked_at() const {
+  std::vector<int> pids = given_up_;
+  if (spared_ != 0) pids.push_back(spared_);
+  return pids;
+}
+
 void Orphans::begin() {
   groups_.clear();
   signalled_groups_.clear();
@@ -114,7 +120,7 @@ void Orphans::begin() {
 
 void Orphans::signal_once(int signal, bool is_cleanup) {
   if (!has_children()) return;  // the common case, without a look at /proc
-  const Descendants found(given_up_);
+  const Descendants found(not_looked_at());
   if (!found.is_whole()) {
     is_blind_ = true;
     for (const int group : groups_)
@@ -129,7 +135,7 @@ void Orphans::signal_once(int signal, bool is_cleanup) {
 }
 
 void Orphans::notify(int signal) {
-  const Descendants found(given_up_);
+  const Descendants found(not_looked_at());
   if (!found.is_whole()) is_blind_ = true;
   for (const ProcessStat& process : found.all()) {
     if (is_alive(process) && handles_signal(process.pid, signal)) send_signal(process, signal);
@@ -143,7 +149,7 @@ void Orphans::kill_all(bool is_cleanup) {
 }
 
 bool Orphans::kill_found(bool is_cleanup) {
-  const Descendants found(given_up_);
+  const Descendants found(not_looked_at());
   if (!found.is_whole()) {
     is_blind_ = true;
     for (const int group : groups_) signal_known_group(group, getsid(0), SIGKILL);
@@ -162,7 +168,7 @@ bool Orphans::kill_found(bool is_cleanup) {
 
 LeftoverList Orphans::running() const {
   LeftoverList list;
-  const Descendants found(given_up_);
+  const Descendants found(not_looked_at());
   for (const ProcessStat& process : found.all())
     if (is_alive(process) && !signalled_groups_.contains(process.group)) note(list, process);
   return list;
@@ -173,19 +179,20 @@ bool Orphans::reap(const IsWorker& is_worker) {
     siginfo_t info{};
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return true;
     if (info.si_pid == 0) break;
-    if (is_worker(info.si_pid)) return false;  // its Process reaps it, then this is called again
+    if (is_worker(info.si_pid) || info.si_pid == spared_)
+      return false;  // its Process reaps it, then this is called again
     waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
     killed_.erase(info.si_pid);
     signalled_.erase(info.si_pid);  // the number may be another's now
     std::erase(given_up_, info.si_pid);
   }
-  if (given_up_.empty()) return false;
-  const Descendants others(given_up_);
+  if (given_up_.empty() && spared_ == 0) return false;
+  const Descendants others(not_looked_at());
   return others.all().empty();
 }
 
 void Orphans::give_up() {
-  const Descendants found(given_up_);
+  const Descendants found(not_looked_at());
   for (const ProcessStat& process : found.all()) {
     note(leftovers_.unkillable, process, unkillable_reason(process));
     if (process.parent == getpid()) given_up_.push_back(process.pid);

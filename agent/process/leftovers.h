@@ -80,6 +80,9 @@ class Orphans {
   // The descendants that are alive now, except those in marked groups.
   LeftoverList running() const;
 
+  // This child is no part of the job and ends by itself; 0: there is none.
+  void spare(int pid) { spared_ = pid; }
+
   // What is alive now is unkillable: it is reported and never waited for again.
   void give_up();
 
@@ -94,6 +97,9 @@ class Orphans {
   std::unordered_set<int> signalled_groups_;
   std::unordered_set<int> signalled_;
   std::unordered_set<int> killed_;
+  std::vector<int> not_looked_at() const;
+
+  int spared_ = 0;
   std::vector<int> given_up_;  // children of this process; their descendants are given up too
   Leftovers leftovers_;
 };

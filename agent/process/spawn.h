@@ -55,6 +55,8 @@ class Start {
   Start& operator=(const Start&) = delete;
   virtual ~Start() = default;
 
+  // Its process is being watched. Only a worker that did not exec waits for it (warm_starter.h).
+  virtual void go() {}
   // Readable whenever look() has something to see. Not to be closed.
   virtual int sign() const = 0;
   // True once the child has executed its program or has died.

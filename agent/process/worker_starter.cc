@@ -2,8 +2,12 @@
 
 #include <cassert>
 #include <cerrno>
+#include <csignal>
 #include <span>
 #include <utility>
+
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace drun::agent {
 
@@ -23,8 +27,11 @@ Starter::Starter(asio::io_context& io, Listener& listener) : io_(io), listener_(
 
 Starter::~Starter() = default;
 
-void Starter::start(std::vector<Command> commands) {
+void Starter::start(std::vector<Command> commands, WarmStarter* warm) {
   assert(!commands.empty() && pending_.empty());
+  warm_ = warm;
+  is_asked_ = false;
+  ++round_;
   commands_ = std::move(commands);
   placements_.clear();
   placements_.reserve(commands_.size());
@@ -48,12 +55,13 @@ void Starter::start(std::vector<Command> commands) {
 
 void Starter::begin_more() {
   is_posted_ = false;
-  while (next_ < commands_.size() && !is_stopped_ && spawner_.has_room()) {
+  while (next_ < commands_.size() && !is_stopped_ && !is_asked_ && spawner_.has_room()) {
     const auto local_rank = static_cast<int>(next_++);
     begin_one(local_rank);
     // One that was waited for: other handlers have their turn before the next.
     if (!pending_.contains(local_rank)) break;
   }
+  if (is_asked_) return;
   const bool has_more = next_ < commands_.size() && !is_stopped_;
   // All places are held by children of an earlier round that cannot be killed.
   if (has_more && pending_.empty() && !spawner_.has_room())
@@ -68,16 +76,51 @@ void Starter::begin_more() {
 }
 
 void Starter::begin_one(int local_rank) {
+  if (warm_ == nullptr || !ask_warm(local_rank)) begin_plainly(local_rank);
+}
+
+bool Starter::ask_warm(int local_rank) {
+  is_asked_ =
+      warm_->start(commands_[static_cast<std::size_t>(local_rank)], local_rank,
+                   [this, local_rank, round = round_,
+                    alive = std::weak_ptr<char>(alive_)](std::optional<Spawner::Begun> begun) {
+                     if (alive.expired() || round != round_ || !is_asked_) {
+                       if (begun)
+                         close(begun->spawned.pidfd);  // it ends when its start is destroyed
+                       return;
+                     }
+                     is_asked_ = false;
+                     if (begun)
+                       take(local_rank, *std::move(begun));
+                     else if (is_stopped_)
+                       refuse(local_rank, NotStarted{ECANCELED});
+                     else
+                       begin_plainly(local_rank);
+                     begin_more();
+                     report_if_done();
+                   });
+  return is_asked_;
+}
+
+void Starter::begin_plainly(int local_rank) {
   auto result = spawner_.begin(commands_[static_cast<std::size_t>(local_rank)]);
   if (const auto* not_started = std::get_if<NotStarted>(&result))
     return refuse(local_rank, *not_started);
   if (const auto* not_bound = std::get_if<NotBound>(&result)) return refuse(local_rank, *not_bound);
-  auto& begun = std::get<Spawner::Begun>(result);
+  take(local_rank, std::move(std::get<Spawner::Begun>(result)));
+}
+
+void Starter::take(int local_rank, Spawner::Begun begun) {
   listener_.on_begun(local_rank, begun.spawned);
   if (begun.start == nullptr) {
     if (begun.spawned.memory_error != 0) listener_.on_memory_not_placed(begun.spawned.memory_error);
     return;
   }
+  // A warm one that was asked for before the stop.
+  if (is_stopped_)
+    syscall(SYS_pidfd_send_signal, begun.spawned.pidfd, SIGKILL, nullptr, 0);
+  else
+    begun.start->go();
   const auto [pending, is_new] = pending_.try_emplace(local_rank, io_, std::move(begun.start));
   assert(is_new);
   watch(local_rank, pending->second);
@@ -145,7 +188,7 @@ void Starter::report_refusals() {
 
 void Starter::report_if_done() {
   const bool has_more = next_ < commands_.size() && !is_stopped_;
-  if (has_more || !pending_.empty() || !refusals_.empty()) return;
+  if (has_more || is_asked_ || !pending_.empty() || !refusals_.empty()) return;
   if (std::exchange(is_open_, false)) listener_.on_all_started();
 }
 
@@ -159,6 +202,7 @@ std::size_t Starter::stop() {
 void Starter::abandon() {
   is_stopped_ = true;
   is_open_ = false;
+  is_asked_ = false;
   pending_.clear();
   refusals_.clear();
 }

@@ -19,6 +19,7 @@
 
 #include "agent/process/child_descriptors.h"
 #include "agent/process/spawn.h"
+#include "agent/process/warm_starter.h"
 #include "rendezvous/net/asio.h"
 
 namespace drun::agent {
@@ -44,7 +45,8 @@ class Starter {
   ~Starter();
 
   // Keeps what it needs of the commands and of what they borrow, but not their descriptors.
-  void start(std::vector<Command> commands);
+  // `warm` starts the workers that it can; null: none. It outlives the round.
+  void start(std::vector<Command> commands, WarmStarter* warm = nullptr);
 
   // The process of that worker has ended and was reaped. True: its program was never executed, and
   // on_refused() follows or has been called.
@@ -64,6 +66,9 @@ class Starter {
 
   void begin_more();
   void begin_one(int local_rank);
+  bool ask_warm(int local_rank);
+  void begin_plainly(int local_rank);
+  void take(int local_rank, Spawner::Begun begun);
   void watch(int local_rank, Pending& pending);
   void settle(int local_rank);
   void refuse(int local_rank, const Refusal& refusal);
@@ -77,12 +82,15 @@ class Starter {
   std::vector<std::string> inherited_;
   std::vector<WorkerPlacement> placements_;
   std::vector<Command> commands_;
-  std::size_t next_ = 0;                                    // the first that has not begun
-  std::map<int, Pending> pending_;                          // by local rank
-  std::map<int, Refusal> refusals_;                         // not reported yet
-  bool is_stopped_ = false;                                 // no further worker begins
-  bool is_refused_ = false;                                 // one refusal has been reported
-  bool is_open_ = false;                                    // from start() to on_all_started()
+  std::size_t next_ = 0;             // the first that has not begun
+  std::map<int, Pending> pending_;   // by local rank
+  std::map<int, Refusal> refusals_;  // not reported yet
+  bool is_stopped_ = false;          // no further worker begins
+  bool is_refused_ = false;          // one refusal has been reported
+  bool is_open_ = false;             // from start() to on_all_started()
+  WarmStarter* warm_ = nullptr;
+  bool is_asked_ = false;  // warm_ is about to answer
+  int round_ = 0;
   bool is_posted_ = false;                                  // begin_more() is
   std::shared_ptr<char> alive_ = std::make_shared<char>();  // tells late handlers that it is gone
 };

@@ -13,6 +13,7 @@
 #include "agent/output/output.h"
 #include "agent/output/progress.h"
 #include "agent/output/worker_stdin.h"
+#include "agent/preload/preloader.h"
 #include "agent/process/child_descriptors.h"
 #include "agent/process/guardian.h"
 #include "agent/process/host_slot.h"
@@ -40,7 +41,10 @@ constexpr std::chrono::seconds kDrainAtMost{1};
 
 using Clock = std::chrono::steady_clock;
 
-class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Listener {
+class Agent final : rendezvous::Client::Listener,
+                    Workers::Listener,
+                    Signals::Listener,
+                    Preloader::Listener {
  public:
   Agent(const AgentSpec& spec, const Log& log);
   AgentEnd run();
@@ -92,13 +96,18 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
   void on_kill_now() override;
   void on_pass_on(int signal) override { workers_.pass_on(signal); }
 
+  void on_interpreter_begun(int pid) override { workers_.spare(pid); }
+  void on_interpreter_reaped() override { workers_.spared_ended(); }
+
   void stop_looking() {
     for (const int tool : watch_.stop()) workers_.disregard_group(tool);
     if (const int group = deadline_ ? deadline_->stop_asking() : 0) workers_.disregard_group(group);
   }
   void watch_deadline();
   void on_streams(int round, Result<std::vector<WorkerStreams>> streams);
+  void begin_round(Result<void> prepared);
   Result<void> start_workers();
+  void start_preloading();
   void report_unable(const Error& error);
   void give_up_on_console();
   bool is_without_success() const;
@@ -126,6 +135,7 @@ class Agent final : rendezvous::Client::Listener, Workers::Listener, Signals::Li
                      [this](const std::string& line) { output_.tell_starter(line); }};
   std::optional<Lifeline> lifeline_;
   std::optional<DeadlineWatch> deadline_;
+  std::optional<Preloader> preloader_;
   bool is_terminated_ = false;
   bool was_coordinator_ = false;
   std::optional<HostSlot> slot_;
@@ -217,6 +227,7 @@ AgentEnd Agent::run() {
   if (Result<void> opened = open(); opened) {
     client_->start();
     watch_deadline();
+    start_preloading();
     io_.run();
   } else {
     outcome_ = Outcome{.ending = NotRun{opened.error()}, .run_id = spec_.join.run_id};
@@ -257,6 +268,7 @@ void Agent::end() {
   signals_.stop();
   if (lifeline_) lifeline_->stop();
   if (deadline_) deadline_->stop();
+  if (preloader_) preloader_->stop();
   stdin_.stop();
   give_up_.cancel();
 }
@@ -290,15 +302,21 @@ void Agent::on_world(const World& world) {
 // that has begun.
 void Agent::on_streams(int round, Result<std::vector<WorkerStreams>> streams) {
   if (round_ != Round::Opening || world_->round != round) return;
-  Result<void> started;
+  if (!streams) return begin_round(streams.error());
+  if (is_stopping_ || outcome_) return begin_round({});
+  streams_ = *std::move(streams);
+  const Result<void> prepared = watch_.prepare(*world_);
+  if (!prepared || !preloader_ || world_->is_preflight) return begin_round(prepared);
+  preloader_->when_imported([this, round](const Result<void>& imported) {
+    if (round_ == Round::Opening && world_->round == round) begin_round(imported);
+  });
+}
+
+void Agent::begin_round(Result<void> prepared) {
+  const int round = world_->round;
+  Result<void> started = std::move(prepared);
   const bool is_wanted = !is_stopping_ && !outcome_;
-  if (!streams) {
-    started = streams.error();
-  } else if (is_wanted) {
-    streams_ = *std::move(streams);
-    started = watch_.prepare(*world_);
-    if (started) started = start_workers();
-  }
+  if (started && is_wanted) started = start_workers();
   if (started && is_wanted) return;
   output_.close_worker_ends();
   if (!is_wanted) {
@@ -331,12 +349,33 @@ Result<void> Agent::start_workers() {
     });
   }
   round_ = Round::Running;
-  workers_.start(std::move(commands));
+  const bool is_warm = preloader_ && !world_->is_preflight;
+  workers_.start(std::move(commands), is_warm ? &*preloader_ : nullptr);
   faults_.begin_round(*world_);
   watch_.start(
       *world_, [this] { return workers_.pids(); },
       [this](const auto& suspects) { on_suspects(suspects); });
   return {};
+}
+
+// Standby nodes, too: their first round is warm.
+void Agent::start_preloading() {
+  const WorkerSpec& worker = spec_.worker;
+  const auto program = preload::python_program(worker_argv(worker, 0));
+  if (worker.preload.modules.empty() || !program) return;
+  std::vector<EnvironmentEntry> environment;
+  if (const ProgramSpec* first = program_of(worker, 0)) environment = first->environment;
+  const WorkerPlacement* place = placement_of(worker, 0);
+  if (place != nullptr && place->omp_threads)
+    environment.emplace_back("OMP_NUM_THREADS", std::to_string(*place->omp_threads));
+  Preloader::Listener& listener = *this;
+  preloader_.emplace(io_, log_,
+                     PreloaderSpec{.preload = worker.preload,
+                                   .start = {.program = *program, .environment = environment},
+                                   .inherited = inherited_,
+                                   .descriptor_limit = users_limit_},
+                     listener);
+  preloader_->start();
 }
 
 // A full disk, no descriptors left: this node cannot run the round, and everyone hears why.
@@ -387,6 +426,7 @@ void Agent::on_worker_failed(const WorkerEnd& seen) {
 void Agent::on_stop(int round, const std::optional<rendezvous::StopNotice>& notice) {
   if (!world_ || round != world_->round) return;
   is_stopping_ = true;
+  if (preloader_) preloader_->stop_waiting();
   faults_.end_round();
   stop_looking();
   lookers_.write(RoundStopping{round});
@@ -463,6 +503,7 @@ void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
 void Agent::on_terminate(int signal) {
   if (std::exchange(is_terminated_, true)) return;  // a signal, and the lifeline
   is_stopping_ = true;
+  if (preloader_) preloader_->stop_waiting();
   faults_.end_round();
   stop_looking();
   client_->interrupt(signal);
@@ -476,6 +517,7 @@ void Agent::on_outcome(const Outcome& outcome) {
   outcome_ = outcome;
   was_coordinator_ = server_ && server_->is_leading();
   if (server_ && !server_->host_ended()) server_.reset();
+  if (preloader_) preloader_->stop_waiting();
   stop_looking();
   if (round_ == Round::Running) workers_.stop();
   if (round_ == Round::Over && workers_.has_kept() && is_without_success()) stop_kept();

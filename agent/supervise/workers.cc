@@ -68,7 +68,15 @@ class Workers::Impl final : private Starter::Listener {
     pthread_sigmask(SIG_UNBLOCK, &child_ended, nullptr);
   }
 
-  void start(std::vector<Command> commands);
+  void start(std::vector<Command> commands, WarmStarter* warm);
+  void spare(int pid) {
+    orphans_.spare(pid);
+    if (pid != 0) remember_group(pid);
+  }
+  void spared_ended() {
+    orphans_.spare(0);
+    if (is_open_) look_soon();
+  }
   void signal_worker(int local_rank, int signal);
   void pass_on(int signal);
   void disregard_group(int group) { orphans_.mark_group(group); }
@@ -135,7 +143,7 @@ class Workers::Impl final : private Starter::Listener {
   std::shared_ptr<char> alive_ = std::make_shared<char>();  // tells late handlers that it is gone
 };
 
-void Workers::Impl::start(std::vector<Command> commands) {
+void Workers::Impl::start(std::vector<Command> commands, WarmStarter* warm) {
   assert(!commands.empty() && std::holds_alternative<gang::Idle>(gang_.phase));
   ++round_;
   stop_sent_ = false;
@@ -156,7 +164,7 @@ void Workers::Impl::start(std::vector<Command> commands) {
   oom_.begin();
   open();
   feed(gang::Started{.workers = static_cast<int>(commands.size())});
-  starter_.start(std::move(commands));
+  starter_.start(std::move(commands), spec_.adopts_orphans ? warm : nullptr);
 }
 
 void Workers::Impl::on_begun(int local_rank, const Spawned& spawned) {
@@ -401,7 +409,11 @@ Workers::Workers(asio::io_context& io, Log log, WorkersSpec spec, Listener& list
 
 Workers::~Workers() = default;
 
-void Workers::start(std::vector<Command> commands) { impl_->start(std::move(commands)); }
+void Workers::start(std::vector<Command> commands, WarmStarter* warm) {
+  impl_->start(std::move(commands), warm);
+}
+void Workers::spare(int pid) { impl_->spare(pid); }
+void Workers::spared_ended() { impl_->spared_ended(); }
 void Workers::stop_after_notice(int signal, std::chrono::milliseconds time) {
   impl_->feed(gang::StopRequested{signal, time});
 }

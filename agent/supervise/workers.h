@@ -24,6 +24,7 @@
 
 #include "agent/process/command.h"
 #include "agent/process/leftovers.h"
+#include "agent/process/warm_starter.h"
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/outcome.h"
@@ -83,7 +84,9 @@ class Workers {
   // exist, without waiting for any exec. If one cannot be started, the rest are not tried and the
   // running ones are stopped. The commands' descriptors must stay open until on_all_started; what
   // else they borrow may go when it returns.
-  void start(std::vector<Command> commands);
+  // `warm` starts the workers that it can (null: none), and must outlive the round; it has no
+  // effect without adopts_orphans.
+  void start(std::vector<Command> commands, WarmStarter* warm = nullptr);
 
   // Sends `signal` and SIGCONT to every process of the round, and SIGKILL at the deadline. Also
   // stops kept processes: then on_all_gone() is called again. Has no effect if nothing is running,
@@ -104,6 +107,11 @@ class Workers {
   // A tool of the agent's own that was told to end, by its process group: the round waits for it,
   // but it is not reported as a leftover process. For this round only.
   void disregard_group(int group);
+
+  // This child is no part of any round: it is neither signalled nor waited for. 0: there is none.
+  void spare(int pid);
+  // It has been reaped.
+  void spared_ended();
 
   // Pids by local rank: of running workers, 0 for the others.
   std::vector<int> pids() const;

@@ -204,6 +204,14 @@ void declare_program(OptionTable& table, Options& options) {
               "which worker reads drun's standard input [default: none; under the name torchrun, "
               "all workers inherit it]",
               kOwn);
+  table.value("--preload", options.preload, parse_words, "MODULE,...",
+              "import these Python modules, such as torch, once per node; workers are forks of "
+              "that interpreter (docs/guide/preload.md)",
+              kOwn);
+  table.value("--preload-timeout", options.preload_timeout, parse_interval, "S",
+              "end the job if the modules of --preload are not imported after S seconds "
+              "[default: 600]",
+              kOwn);
   table.value("--store", options.store, parse_store, "agent|worker",
               "who serves the TCPStore on the master port: drun, or the program's rank 0. With "
               "worker, the nodes meet at --rdzv-endpoint, port 29400 [default: agent]",
@@ -484,6 +492,8 @@ Options doctor_options(Options options) {
   options.exclude_after.reset();
   options.preflight = false;
   options.hang_timeout.reset();
+  options.preload.clear();
+  options.preload_timeout.reset();
   options.store = StoreHost::Agent;
   options.stdin_source = StdinSource::DevNull;
   options.pass_local_rank = options.virtual_local_rank = false;

@@ -178,6 +178,8 @@ struct Options {
   bool pass_local_rank = false;
   bool virtual_local_rank = false;
   std::optional<StdinSource> stdin_source{};
+  std::vector<std::string> preload{};  // Python modules
+  std::optional<std::chrono::milliseconds> preload_timeout{};
   std::string program{};
   std::vector<std::string> program_arguments{};
   // Several programs: all of them, the first one included.

@@ -1,8 +1,10 @@
 #include "launcher/plan/plan.h"
 
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 
+#include "agent/preload/protocol.h"
 #include "agent/supervise/worker_command.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/plan/deadline.h"
@@ -177,6 +179,34 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
   return environment;
 }
 
+// Workers of other kinds start as usual.
+Result<void> plan_preload(PreloadSpec& preload, const std::vector<std::string>& argv,
+                          const Options& options, Remarks& remarks) {
+  for (const std::string& module : options.preload) {
+    const bool is_name = std::all_of(module.begin(), module.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '.' || c >= 0x80;
+    });
+    if (module.empty() || !is_name)
+      return usage_error("--preload", "\"" + module + "\" is not the name of a Python module");
+  }
+  if (options.preload_timeout && options.preload.empty())
+    return usage_error("--preload-timeout", "it requires --preload");
+  if (options.preload.empty()) return {};
+  if (!agent::preload::python_program(argv)) {
+    remarks.warnings.push_back(
+        "--preload has no effect: the program is not a Python script or module");
+    return {};
+  }
+  if (options.wrap && !options.wrap_ranks) {
+    remarks.warnings.push_back(
+        "--preload has no effect: --wrap starts every worker by another program");
+    return {};
+  }
+  preload.modules = options.preload;
+  if (options.preload_timeout) preload.import_timeout = *options.preload_timeout;
+  return {};
+}
+
 Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, int workers,
                                Remarks& remarks, std::optional<CannotStart>& cannot_start) {
   const bool has_several = !options.doctor && !options.programs.empty();
@@ -196,6 +226,8 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
     program->argv = worker.programs.front().argv;
     program->arguments_at = worker.programs.front().arguments_at;
   }
+  if (auto planned = plan_preload(worker.preload, program->argv, options, remarks); !planned)
+    return planned.error();
   if (!cannot_start && options.wrap) cannot_start = check_wrap(options.wrap->front(), host);
   worker.argv = std::move(program->argv);
   worker.passes_local_rank = options.pass_local_rank;

@@ -210,6 +210,13 @@ std::string store_text(const JoinSpec& join) {
   return "served by drun, at most " + memory_size_text(join.store_memory_bytes);
 }
 
+std::string preload_text(const PreloadSpec& preload) {
+  std::string names;
+  for (const std::string& module : preload.modules) names += (names.empty() ? "" : ", ") + module;
+  if (names.empty()) return "";
+  return "preload      " + names + ", within " + seconds_text(preload.import_timeout) + "\n";
+}
+
 }  // namespace
 
 std::string shell_quoted(const std::vector<std::string>& words) {
@@ -247,8 +254,9 @@ std::string plan_text(const Plan& plan) {
            : "hung after   " + seconds_text(agent.hang_timeout) + " without activity\n") +
       (agent.worker.programs.empty() ? "command      " + shell_quoted(agent.worker.argv) + "\n"
                                      : programs_text(agent.worker.programs)) +
-      wrap_text(agent.worker.wrap) + places_text(agent.worker.placements) + "output       " +
-      mode_text(agent.output.mode) + (agent.output.has_timestamps ? ", with timestamps" : "") +
+      preload_text(agent.worker.preload) + wrap_text(agent.worker.wrap) +
+      places_text(agent.worker.placements) + "output       " + mode_text(agent.output.mode) +
+      (agent.output.has_timestamps ? ", with timestamps" : "") +
       (agent.output.gathers ? ", of all nodes on node 0" : "") +
       "; files: " + log_dir_text(agent.output) + "\n" + streams_text(agent.output) +
       "environment  of local rank 0, in addition to this shell's (?: known when the nodes have "
@@ -298,6 +306,7 @@ std::string plan_json(const Plan& plan) {
       {"command", agent.worker.argv},
       {"programs", programs_json(agent.worker.programs)},
       {"wrap", wrap_json(agent.worker.wrap)},
+      {"preload", agent.worker.preload.modules},
       {"environment", environment},
       {"placement", placement_json(agent.worker.placements)},
       {"output", Json{{"mode", mode_text(agent.output.mode)},

@@ -158,6 +158,11 @@ const std::vector<Case> kCases{
     {"store", "worker", [](Options& o) { o.store = StoreHost::Worker; }},
     {"output", "labelled", [](Options& o) { o.output = OutputMode::Labelled; }},
     {"output", "json", [](Options& o) { o.output = OutputMode::Json; }},
+    {"preload", "torch,a.b",
+     [](Options& o) {
+       o.preload = {"torch", "a.b"};
+     }},
+    {"preload-timeout", "5", [](Options& o) { o.preload_timeout = milliseconds(5000); }},
     {"stdin", "rank0", [](Options& o) { o.stdin_source = StdinSource::Rank0; }},
     {"log-level", "DEBUG", [](Options& o) { o.log_level = LogLevel::Debug; }},
 };

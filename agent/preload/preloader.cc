@@ -1,0 +1,522 @@
+#include "agent/preload/preloader.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "agent/preload/interpreter_source.h"
+#include "agent/process/process.h"
+#include "agent/process/program_starter.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/deadline_timer.h"
+
+namespace drun::agent {
+namespace preloading {
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+constexpr std::size_t kMostTailBytes = 16 * 1024;  // of what the modules print, for the report
+constexpr std::size_t kMostLinesLogged = 50;
+constexpr std::size_t kMostReasons = 20;
+// After its own limit the interpreter shows where it hangs; then it is killed.
+constexpr std::chrono::seconds kTimeToShowStack{2};
+// A fork takes milliseconds. An interpreter that does not answer is stopped, or stuck.
+constexpr std::chrono::seconds kForkLimit{30};
+constexpr int kMostDeaths = 3;  // in a row, without a worker in between
+
+struct Pair {
+  UniqueFd ours;
+  UniqueFd theirs;
+};
+
+std::optional<Pair> socket_pair() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return std::nullopt;
+  Pair pair{UniqueFd(ends[0]), UniqueFd(ends[1])};
+  fcntl(pair.ours.get(), F_SETFL, O_NONBLOCK);
+  return pair;
+}
+
+// In memory: however long the environment is, writing it does not block.
+UniqueFd memory_file(const std::string& text) {
+  UniqueFd file(static_cast<int>(syscall(SYS_memfd_create, "drun-preload", 1U)));  // MFD_CLOEXEC
+  for (std::size_t at = 0; file && at < text.size();) {
+    const ssize_t count =
+        pwrite(file.get(), text.data() + at, text.size() - at, static_cast<off_t>(at));
+    if (count <= 0) return UniqueFd();
+    at += static_cast<std::size_t>(count);
+  }
+  return file;
+}
+
+// Returns 0 or an errno.
+int send_with(int socket, std::string_view text, const std::array<int, 5>& fds) {
+  iovec part{.iov_base = const_cast<char*>(text.data()), .iov_len = text.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(fds))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(fds));
+  std::memcpy(CMSG_DATA(header), fds.data(), sizeof(fds));
+  return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
+}
+
+bool is_our_child(int pidfd) {
+  siginfo_t info{};
+  return waitid(static_cast<idtype_t>(3), static_cast<id_t>(pidfd), &info,
+                WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+// A forked worker until it begins the program. (interpreter.py: _become_worker)
+class WarmStart final : public Start {
+ public:
+  explicit WarmStart(UniqueFd channel) : channel_(std::move(channel)) {}
+  WarmStart(const WarmStart&) = delete;
+  WarmStart& operator=(const WarmStart&) = delete;
+
+  void go() override { send(channel_.get(), "g", 1, MSG_DONTWAIT | MSG_NOSIGNAL); }
+  int sign() const override { return channel_.get(); }
+  bool look() override {
+    std::array<char, 64> bytes;
+    while (!has_begun_) {
+      const ssize_t count = recv(channel_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+      if (count <= 0) {
+        has_begun_ = true;
+        break;
+      }
+      note({bytes.data(), static_cast<std::size_t>(count)});
+    }
+    return true;
+  }
+  void ended() override {
+    look();
+    has_begun_ = true;
+  }
+  std::optional<Refusal> refusal() const override { return refusal_; }
+  int memory_error() const override { return memory_error_; }
+
+ private:
+  void note(std::string_view bytes) {
+    const preload::ChannelMessage message = preload::parse_channel_message(bytes);
+    if (const auto* not_bound = std::get_if<NotBound>(&message)) refusal_ = *not_bound;
+    if (const auto* memory = std::get_if<preload::MemoryNotPlaced>(&message))
+      memory_error_ = memory->error_number;
+  }
+
+  const UniqueFd channel_;
+  bool has_begun_ = false;
+  std::optional<Refusal> refusal_;
+  int memory_error_ = 0;
+};
+
+}  // namespace preloading
+
+using namespace preloading;
+
+class Preloader::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::io_context& io, Log log, PreloaderSpec spec, Listener& listener)
+      : io_(io),
+        log_(std::move(log)),
+        spec_(std::move(spec)),
+        listener_(listener),
+        starter_(io, 1),
+        control_(io),
+        output_(io),
+        timer_(io) {}
+
+  void start();
+  void when_imported(std::function<void(Result<void>)> then);
+  void stop_waiting() { settle(Result<void>()); }
+  void stop();
+  bool start_worker(const Command& command, int local_rank, OnBegun on_begun);
+  int pid() const { return process_ && process_->is_running() ? process_->pid() : 0; }
+
+ private:
+  enum class State { Idle, Starting, Importing, Ready, Forking, Failed, Off };
+  using Weak = std::weak_ptr<Impl>;
+
+  void on_begun(const std::variant<Spawned, NotStarted, NotBound>& result);
+  void on_end(const ExitStatus& status);
+  void read_control();
+  void handle(const preload::Message& message);
+  void on_forked(int pid);
+  void answer(std::optional<Spawner::Begun> begun);
+  void read_output();
+  void log_lines(bool is_last);
+  void log_printed();
+  void fail(const std::string& what);
+  void turn_off(const std::string& reason);
+  void settle(const Result<void>& result);
+  void kill();
+  void close_all();
+  void report_plain(int local_rank, const std::string& reason);
+  std::string modules() const;
+  bool is_importing() const { return state_ == State::Starting || state_ == State::Importing; }
+
+  asio::io_context& io_;
+  const Log log_;
+  const PreloaderSpec spec_;
+  Listener& listener_;
+  ProgramStarter starter_;
+  std::unique_ptr<ProgramStart> program_;
+  std::unique_ptr<Process> process_;
+  asio::posix::stream_descriptor control_;
+  asio::posix::stream_descriptor output_;
+  rendezvous::DeadlineTimer timer_;
+  State state_ = State::Idle;
+  bool is_stopped_ = false;
+  int deaths_ = 0;
+  std::string off_reason_;
+  std::optional<Error> failure_;
+  std::function<void(Result<void>)> waiting_;
+  OnBegun on_worker_;
+  UniqueFd channel_;
+  std::array<char, 4096> buffer_{};
+  std::string line_;  // that is not complete
+  std::string tail_;
+  std::set<std::string> reasons_;
+};
+
+std::string Preloader::Impl::modules() const {
+  std::string text;
+  for (const std::string& module : spec_.preload.modules)
+    text += (text.empty() ? "" : ",") + module;
+  return text;
+}
+
+void Preloader::Impl::start() {
+  if (is_stopped_ || (state_ != State::Idle && state_ != State::Failed)) return;
+  failure_.reset();
+  tail_.clear();
+  line_.clear();
+  std::optional<Pair> pair = socket_pair();
+  int ends[2];
+  if (!pair || pipe2(ends, O_CLOEXEC) != 0) return turn_off(system_message(errno));
+  UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  fcntl(reading.get(), F_SETFL, O_NONBLOCK);
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::duration<double>>(spec_.preload.import_timeout);
+  const preload::PythonProgram& program = spec_.start.program;
+  Command command{
+      .argv = {program.python, "-u", "-c", preload::kInterpreterSource,
+               std::to_string(seconds.count()), program.is_module ? "module" : "script",
+               program.name},
+      .inherited = spec_.inherited,
+      .environment = spec_.start.environment,
+      .stdin_fd = pair->theirs.get(),
+      .stdout_fd = writing.get(),
+      .stderr_fd = writing.get(),
+      .descriptor_limit = spec_.descriptor_limit,
+  };
+  command.argv.insert(command.argv.end(), spec_.preload.modules.begin(),
+                      spec_.preload.modules.end());
+  std::vector<UniqueFd> theirs;
+  theirs.push_back(std::move(pair->theirs));
+  theirs.push_back(std::move(writing));
+  error_code ec;
+  control_.assign(pair->ours.release(), ec);
+  output_.assign(reading.release(), ec);
+  state_ = State::Starting;
+  program_ = starter_.start(command, std::move(theirs),
+                            [self = Weak(weak_from_this())](const auto& result) {
+                              if (const auto impl = self.lock()) impl->on_begun(result);
+                            });
+  timer_.set(std::chrono::steady_clock::now() + spec_.preload.import_timeout + kTimeToShowStack,
+             [self = Weak(weak_from_this())] {
+               const auto impl = self.lock();
+               if (!impl || !impl->is_importing()) return;
+               impl->log_lines(true);
+               impl->fail("took longer than " +
+                          std::to_string(impl->spec_.preload.import_timeout.count() / 1000) +
+                          " s; --preload-timeout changes the limit");
+             });
+  read_control();
+  read_output();
+}
+
+void Preloader::Impl::on_begun(const std::variant<Spawned, NotStarted, NotBound>& result) {
+  const auto* spawned = std::get_if<Spawned>(&result);
+  if (spawned == nullptr) {
+    const auto* not_started = std::get_if<NotStarted>(&result);
+    return fail("could not begin: " + spec_.start.program.python + ": " +
+                system_message(not_started == nullptr ? EIO : not_started->error_number));
+  }
+  process_ = std::make_unique<Process>(io_, *spawned,
+                                       [self = Weak(weak_from_this())](const ExitStatus& status) {
+                                         if (const auto impl = self.lock()) impl->on_end(status);
+                                       });
+  listener_.on_interpreter_begun(spawned->pid);
+  if (is_stopped_ || state_ != State::Starting) return kill();
+  state_ = State::Importing;
+}
+
+void Preloader::Impl::read_control() {
+  control_.async_wait(asio::posix::stream_descriptor::wait_read, [self = Weak(weak_from_this())](
+                                                                     const error_code& ec) {
+    const auto impl = self.lock();
+    if (ec || !impl || !impl->control_.is_open()) return;
+    std::array<char, preload::kMostMessageBytes> bytes;
+    const ssize_t count =
+        recv(impl->control_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return;  // on_end()
+    if (count > 0)
+      impl->handle(preload::parse_message({bytes.data(), static_cast<std::size_t>(count)}));
+    if (impl->control_.is_open()) impl->read_control();
+  });
+}
+
+void Preloader::Impl::handle(const preload::Message& message) {
+  if (is_importing()) {
+    if (const auto* ready = std::get_if<preload::Ready>(&message)) {
+      state_ = State::Ready;
+      timer_.cancel();
+      log_printed();
+      log_.info("preloaded " + modules() + " in " + ready->seconds + " s (pid " +
+                std::to_string(pid()) + ")");
+      return settle(Result<void>());
+    }
+    // on_end() follows, once what it printed has been read.
+    if (const auto* failed = std::get_if<preload::ImportFailed>(&message))
+      return fail("failed at the import of " + failed->module);
+    if (const auto* unsafe = std::get_if<preload::Unsafe>(&message))
+      return turn_off(unsafe->reason);
+  } else if (state_ == State::Forking) {
+    if (const auto* forked = std::get_if<preload::Forked>(&message)) return on_forked(forked->pid);
+    if (const auto* refused = std::get_if<preload::Refused>(&message)) {
+      turn_off(refused->reason);
+      return answer(std::nullopt);
+    }
+  }
+  if (state_ == State::Failed || state_ == State::Off) return;  // it is being killed
+  turn_off("the interpreter sent a message that is not valid");
+  answer(std::nullopt);
+}
+
+// The worker waits for go(), so that it cannot have been reaped unless something killed it.
+void Preloader::Impl::on_forked(int pid) {
+  const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (pidfd < 0 || !is_our_child(pidfd)) {
+    if (pidfd >= 0) close(pidfd);
+    return answer(std::nullopt);
+  }
+  fcntl(pidfd, F_SETFD, FD_CLOEXEC);
+  deaths_ = 0;
+  answer(Spawner::Begun{.spawned = {.pid = pid, .pidfd = pidfd},
+                        .start = std::make_unique<WarmStart>(std::move(channel_))});
+}
+
+// To the one that asked for a worker.
+void Preloader::Impl::answer(std::optional<Spawner::Begun> begun) {
+  if (state_ == State::Forking) state_ = State::Ready;
+  if (!on_worker_) return;
+  timer_.cancel();
+  channel_.reset();
+  std::exchange(on_worker_, nullptr)(std::move(begun));
+}
+
+bool Preloader::Impl::start_worker(const Command& command, int local_rank, OnBegun on_begun) {
+  assert(!on_worker_);
+  if (state_ != State::Ready) {
+    if (state_ != State::Off) report_plain(local_rank, "the preloaded interpreter is not ready");
+    return false;
+  }
+  if (const auto reason = preload::mismatch(spec_.start, command)) {
+    report_plain(local_rank, *reason);
+    return false;
+  }
+  std::optional<Pair> pair = socket_pair();
+  const UniqueFd request = memory_file(preload::request(command, static_cast<int>(getpid())));
+  int error = pair && request ? 0 : errno;
+  if (error == 0)
+    error = send_with(control_.native_handle(), "fork",
+                      {command.stdin_fd, command.stdout_fd, command.stderr_fd, pair->theirs.get(),
+                       request.get()});
+  if (error != 0) {
+    report_plain(local_rank, system_message(error));
+    return false;
+  }
+  channel_ = std::move(pair->ours);
+  on_worker_ = std::move(on_begun);
+  state_ = State::Forking;
+  timer_.set(std::chrono::steady_clock::now() + kForkLimit, [self = Weak(weak_from_this())] {
+    const auto impl = self.lock();
+    if (!impl || impl->state_ != State::Forking) return;
+    impl->log_.warning("the preloaded interpreter does not answer and is killed");
+    impl->kill();
+  });
+  return true;
+}
+
+void Preloader::Impl::report_plain(int local_rank, const std::string& reason) {
+  if (reasons_.size() >= kMostReasons || !reasons_.insert(reason).second) return;
+  log_.warning("--preload: local rank " + std::to_string(local_rank) +
+               " starts without the preloaded modules: " + reason);
+}
+
+void Preloader::Impl::on_end(const ExitStatus& status) {
+  const std::optional<Refusal> refusal = program_ ? program_->ended() : std::nullopt;
+  program_.reset();
+  listener_.on_interpreter_reaped();
+  // The pipe may still hold its last words.
+  log_lines(true);
+  close_all();  // process_ stays: this is called by it
+  const State before = std::exchange(state_, State::Idle);
+  timer_.cancel();
+  if (is_stopped_) return settle(Result<void>());
+  if (before == State::Off || before == State::Failed) {
+    state_ = before;
+    if (before == State::Failed && waiting_) start();
+    return;
+  }
+  if (before == State::Starting || before == State::Importing) {
+    const auto* not_started = refusal ? std::get_if<NotStarted>(&*refusal) : nullptr;
+    return not_started == nullptr ? fail("ended at the import: " + to_string(status))
+                                  : fail("could not begin: " + spec_.start.program.python + ": " +
+                                         system_message(not_started->error_number));
+  }
+  log_.warning("the preloaded interpreter ended (" + to_string(status) + ") and is started again");
+  if (++deaths_ >= kMostDeaths)
+    turn_off("the preloaded interpreter ended " + std::to_string(kMostDeaths) + " times");
+  else
+    start();
+  channel_.reset();
+  if (on_worker_) std::exchange(on_worker_, nullptr)(std::nullopt);
+}
+
+void Preloader::Impl::read_output() {
+  output_.async_read_some(asio::buffer(buffer_),
+                          [self = Weak(weak_from_this())](const error_code& ec, std::size_t count) {
+                            const auto impl = self.lock();
+                            if (ec || !impl) return;
+                            impl->line_.append(impl->buffer_.data(), count);
+                            impl->log_lines(false);
+                            if (impl->output_.is_open()) impl->read_output();
+                          });
+}
+
+// What it prints before a failure is part of the error; after that, workers have streams of their
+// own.
+void Preloader::Impl::log_lines(bool is_last) {
+  while (is_last && output_.is_open()) {
+    std::array<char, 4096> bytes;
+    const ssize_t count = read(output_.native_handle(), bytes.data(), bytes.size());
+    if (count <= 0) break;
+    line_.append(bytes.data(), static_cast<std::size_t>(count));
+    if (line_.size() > 4 * kMostTailBytes) line_.erase(0, line_.size() - kMostTailBytes);
+  }
+  tail_ += line_;
+  line_.clear();
+  if (tail_.size() > kMostTailBytes) tail_.erase(0, tail_.size() - kMostTailBytes);
+}
+
+// In a cold start each worker would print it.
+void Preloader::Impl::log_printed() {
+  log_lines(true);
+  std::istringstream lines(std::exchange(tail_, {}));
+  std::string line;
+  for (std::size_t i = 0; i < kMostLinesLogged && std::getline(lines, line); ++i)
+    log_.info("preload: " + line);
+}
+
+// The failure of the round that waits for it, or of the next one.
+void Preloader::Impl::fail(const std::string& what) {
+  log_lines(true);
+  while (!tail_.empty() && tail_.back() == '\n') tail_.pop_back();
+  failure_ = Error{ErrorCode::System, "--preload=" + modules() + ": the preloaded interpreter " +
+                                          what + (tail_.empty() ? "" : "\n" + tail_)};
+  tail_.clear();
+  state_ = State::Failed;
+  timer_.cancel();
+  kill();
+  if (waiting_) settle(*std::exchange(failure_, std::nullopt));
+}
+
+// From now on workers are started as usual.
+void Preloader::Impl::turn_off(const std::string& reason) {
+  state_ = State::Off;
+  timer_.cancel();
+  log_.warning("--preload=" + modules() +
+               ": workers start without the preloaded modules: " + reason);
+  kill();
+  settle(Result<void>());
+}
+
+void Preloader::Impl::when_imported(std::function<void(Result<void>)> then) {
+  assert(!waiting_);
+  waiting_ = std::move(then);
+  if (failure_) return settle(*std::exchange(failure_, std::nullopt));
+  // One that was reported: once more, when the killed one is gone.
+  if (state_ == State::Failed && pid() == 0) start();
+  if (!is_importing() && state_ != State::Failed) settle(Result<void>());
+}
+
+void Preloader::Impl::settle(const Result<void>& result) {
+  if (!waiting_) return;
+  asio::post(io_, [then = std::exchange(waiting_, nullptr), result] { then(result); });
+}
+
+// on_end() follows, if there is a process.
+void Preloader::Impl::kill() {
+  if (process_ && process_->is_running())
+    process_->signal_group(SIGKILL);
+  else if (state_ == State::Failed || state_ == State::Off)
+    close_all();
+}
+
+void Preloader::Impl::close_all() {
+  error_code ignored;
+  control_.close(ignored);
+  output_.close(ignored);
+}
+
+void Preloader::Impl::stop() {
+  is_stopped_ = true;
+  timer_.cancel();
+  waiting_ = nullptr;
+  kill();
+  close_all();
+  if (state_ == State::Starting && !process_) program_.reset();
+}
+
+Preloader::Preloader(asio::io_context& io, Log log, PreloaderSpec spec, Listener& listener)
+    : impl_(std::make_shared<Impl>(io, std::move(log), std::move(spec), listener)) {}
+
+Preloader::~Preloader() = default;
+
+void Preloader::start() { impl_->start(); }
+void Preloader::when_imported(std::function<void(Result<void>)> then) {
+  impl_->when_imported(std::move(then));
+}
+void Preloader::stop_waiting() { impl_->stop_waiting(); }
+void Preloader::stop() { impl_->stop(); }
+bool Preloader::start(const Command& command, int local_rank, OnBegun on_begun) {
+  return impl_->start_worker(command, local_rank, std::move(on_begun));
+}
+int Preloader::pid() const { return impl_->pid(); }
+
+}  // namespace drun::agent

@@ -1,0 +1,75 @@
+// edge. The preloaded interpreter of this node: starts it, lets it import the modules, and has it
+// fork workers (interpreter.py; docs/guide/preload.md).
+//
+//   Starting -> Importing -> Ready -> Forking -> Ready ...
+//   import fails, hangs, or the process dies meanwhile   Failed: the next round tries it again
+//   a fork would not be safe, or it died too often       Off: every worker is started as usual
+//   it dies while Ready or Forking                       Starting
+//
+// Whatever the interpreter cannot start is started in the usual way, and the reason is logged once.
+// What the modules print is logged. The interpreter ends with this process: by its parent-death
+// signal, and when its socket closes.
+//
+// Owner:   Agent; outlives the io_context's run. Keeps the io_context running until stop(), and
+//          until the process is reaped after that.
+// Thread:  the io_context's only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/preload/protocol.h"
+#include "agent/process/warm_starter.h"
+#include "agent/spec.h"
+#include "rendezvous/base/log.h"
+#include "rendezvous/base/result.h"
+#include "rendezvous/net/asio.h"
+
+namespace drun::agent {
+
+struct PreloaderSpec {
+  PreloadSpec preload;
+  preload::Start start;
+  std::vector<std::string> inherited;               // "NAME=value", as the workers' (Command)
+  std::optional<std::uint64_t> descriptor_limit{};  // as the workers'
+};
+
+class Preloader final : public WarmStarter {
+ public:
+  struct Listener {
+    virtual ~Listener() = default;
+    // The interpreter's process exists: it is a child of this process, but no worker's.
+    virtual void on_interpreter_begun(int pid) = 0;
+    virtual void on_interpreter_reaped() = 0;
+  };
+
+  Preloader(asio::io_context& io, Log log, PreloaderSpec spec, Listener& listener);
+  Preloader(const Preloader&) = delete;
+  Preloader& operator=(const Preloader&) = delete;
+  ~Preloader() override;
+
+  // Starts the interpreter, unless it runs or is off.
+  void start();
+
+  // Calls `then`, from the io_context, once the imports are over: with the error of one that failed
+  // or took too long, with success also if workers are to be started as usual. One call at a time.
+  void when_imported(std::function<void(Result<void>)> then);
+  // The wait for the imports is over, successfully.
+  void stop_waiting();
+
+  // Kills the interpreter. No worker is started by it any more.
+  void stop();
+
+  bool start(const Command& command, int local_rank, OnBegun on_begun) override;
+  int pid() const override;
+
+ private:
+  class Impl;
+  const std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace drun::agent

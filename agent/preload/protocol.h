@@ -1,0 +1,86 @@
+// core. What the agent and the preloaded interpreter (interpreter.py) exchange, and which workers
+// the interpreter can start.
+//
+// Source:  the head of interpreter.py lists the messages.
+// Limits:  a message from the interpreter is bounded by kMostMessageBytes; a longer one is invalid.
+// Thread:  any.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "agent/process/command.h"
+#include "agent/process/spawn.h"
+
+namespace drun::agent::preload {
+
+inline constexpr std::size_t kMostMessageBytes = 16 * 1024;
+
+// A worker that is started as `python -u SCRIPT ...` or `python -u -m MODULE ...`.
+struct PythonProgram {
+  std::string python;
+  bool is_module = false;
+  std::string name;  // of the script or the module
+  bool operator==(const PythonProgram&) const = default;
+};
+
+// Absent: another program, or Python with other options.
+std::optional<PythonProgram> python_program(const std::vector<std::string>& argv);
+
+// What the interpreter was started with.
+struct Start {
+  PythonProgram program;
+  std::vector<EnvironmentEntry> environment;  // in addition to what all workers of a node inherit
+  bool operator==(const Start&) const = default;
+};
+
+// Why the interpreter cannot start this worker; absent: it can. Every variable must have the same
+// value for both, since Python and the modules may have read it, except those of one rank, which
+// drun sets, and `device_variables`.
+std::optional<std::string> mismatch(const Start& start, const Command& command);
+
+// The request of one worker. `agent` is the pid that becomes the worker's parent.
+std::string request(const Command& command, int agent);
+
+// Messages of the interpreter.
+struct Ready {
+  std::string seconds;  // that the imports took
+  bool operator==(const Ready&) const = default;
+};
+struct ImportFailed {
+  std::string module;
+  bool operator==(const ImportFailed&) const = default;
+};
+struct Unsafe {
+  std::string reason;
+  bool operator==(const Unsafe&) const = default;
+};
+struct Forked {
+  int pid = 0;
+  bool operator==(const Forked&) const = default;
+};
+struct Refused {
+  std::string reason;
+  bool operator==(const Refused&) const = default;
+};
+struct Invalid {
+  bool operator==(const Invalid&) const = default;
+};
+using Message = std::variant<Ready, ImportFailed, Unsafe, Forked, Refused, Invalid>;
+
+Message parse_message(std::string_view bytes);
+
+// What a worker reports on its channel before it begins the program.
+struct MemoryNotPlaced {
+  int error_number = 0;
+  bool operator==(const MemoryNotPlaced&) const = default;
+};
+using ChannelMessage = std::variant<MemoryNotPlaced, NotBound, Invalid>;
+
+ChannelMessage parse_channel_message(std::string_view bytes);
+
+}  // namespace drun::agent::preload
