@@ -139,18 +139,27 @@ std::string numeric(const sockaddr* address, socklen_t size) {
   return text.data();
 }
 
-std::vector<std::string> own_addresses() {
-  std::vector<std::string> addresses;
+std::vector<std::pair<std::string, std::string>> own_interfaces() {
+  std::vector<std::pair<std::string, std::string>> interfaces;
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return addresses;
+  if (getifaddrs(&list) != 0) return interfaces;
   for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
     const int family = each->ifa_addr == nullptr ? AF_UNSPEC : each->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
-    addresses.push_back(
+    interfaces.emplace_back(
+        each->ifa_name,
         numeric(each->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)));
   }
   freeifaddrs(list);
-  return addresses;
+  return interfaces;
+}
+
+// Two containers of one machine have the same boot and other networks.
+std::string own_machine_id() {
+  struct stat network {};
+  const std::string boot = text_of_file("/proc/sys/kernel/random/boot_id");
+  if (boot.empty() || stat("/proc/self/ns/net", &network) != 0) return {};
+  return boot.substr(0, boot.find('\n')) + "/" + std::to_string(network.st_ino);
 }
 
 std::vector<std::string> addresses_of(const std::string& name) {
@@ -260,7 +269,9 @@ HostFacts look_at_host() {
   winsize size{};
   if (facts.has_terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     facts.columns = size.ws_col;
-  facts.addresses = own_addresses();
+  facts.interfaces = own_interfaces();
+  for (const auto& [interface, address] : facts.interfaces) facts.addresses.push_back(address);
+  facts.machine_id = own_machine_id();
   facts.addresses_of = addresses_of;
   facts.source_address = source_address;
   facts.topology = read_topology;
