@@ -24,9 +24,13 @@
 #include <span>
 #include <system_error>
 
+#include "agent/process/command.h"
+#include "agent/process/program_starter.h"
+#include "agent/stacks/helper_program.h"
 #include "launcher/engines/engine_facts.h"
 #include "launcher/engines/pmi.h"
 #include "launcher/engines/pmix.h"
+#include "launcher/engines/slurm.h"
 #include "launcher/facts/gpus.h"
 #include "launcher/facts/host_cpus.h"
 #include "launcher/facts/host_text.h"
@@ -35,6 +39,7 @@
 #include "launcher/facts/topology_hwloc.h"
 #include "launcher/facts/visible_gpus.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/asio.h"
 
 extern char** environ;
 
@@ -174,6 +179,22 @@ std::vector<std::string> addresses_of(const std::string& name) {
   return addresses;
 }
 
+// What scontrol shows of the node, which takes 10 s at most.
+std::vector<std::string> slurm_addresses(const std::string& node) {
+  constexpr std::chrono::seconds kLimit{10};
+  std::vector<std::string> addresses;
+  const std::vector<std::string> environment = agent::to_lines(whole_environment());
+  asio::io_context io{1};
+  agent::ProgramStarter starter(io, 1);
+  const agent::Helper scontrol(io, starter, {"scontrol", "--oneliner", "show", "node", node},
+                               environment, kLimit, [&](const agent::Helper::End& end) {
+                                 if (end.trouble.empty() && !end.is_late)
+                                   addresses = engines::slurm_node_addresses(end.output);
+                               });
+  io.run();
+  return addresses;
+}
+
 // The kernel chooses: a datagram socket that is connected sends nothing.
 std::optional<std::string> source_address(const std::string& address) {
   addrinfo hints{};
@@ -273,6 +294,7 @@ HostFacts look_at_host() {
   for (const auto& [interface, address] : facts.interfaces) facts.addresses.push_back(address);
   facts.machine_id = own_machine_id();
   facts.addresses_of = addresses_of;
+  facts.slurm_addresses = slurm_addresses;
   facts.source_address = source_address;
   facts.topology = read_topology;
   facts.probe = look_at_file;

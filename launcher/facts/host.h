@@ -46,7 +46,9 @@ struct HostFacts {
   int columns = 0;                                    // of that terminal; 0: not known
   std::vector<std::string> addresses{};               // of its interfaces, numeric
   std::vector<std::pair<std::string, std::string>> interfaces{};  // name, numeric address: of all
-  AddressLookup addresses_of{};   // of a name, numeric; asks the name service, may take long
+  AddressLookup addresses_of{};  // of a name, numeric; asks the name service, may take long
+  // Of a node's name, as Slurm knows them, numeric or names: asks scontrol, may take seconds.
+  AddressLookup slurm_addresses{};
   SourceLookup source_address{};  // this host's, from where that numeric one would be talked to
   TopologyProbe topology{};    // CPUs and memory nodes; asked only when something is to be placed
   FileProbe probe{};           // looks at one path, relative ones from the working directory
