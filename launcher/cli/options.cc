@@ -27,7 +27,8 @@ void declare_job(OptionTable& table, Options& options) {
   table.value("--master-addr", options.master_addr, parse_text, "HOST",
               "name or address of node 0, as the other nodes reach it [default: 127.0.0.1]");
   table.value("--master-port", options.master_port, parse_port, "P",
-              "the job's only port, on node 0 [default: 29500; with one node, any free port]");
+              "the job's only port, on node 0 [default: 29500; with one node or --hosts, "
+              "any free port]");
   table.flag("--standalone", options.standalone,
              "run on one node with any free port and a random run id");
   const auto set_restarts = [&options](RestartBudget restarts) {

@@ -169,7 +169,10 @@ struct Options {
   EngineChoice engine = EngineChoice::Auto;
   // Other machines.
   HostOptions hosts{};
-  bool is_checked_first = false;  // what cannot start here is said before anything does
+  // For an agent of --hosts, whose starter says where the nodes meet once all agents have answered.
+  bool is_placed_later = false;
+  std::optional<std::size_t> own_seat{};  // then: which of the endpoints is this host's
+  bool is_checked_first = false;          // what cannot start here is said before anything does
   std::optional<DoctorWishes> doctor{};
   // The program.
   bool module = false;

@@ -27,11 +27,14 @@
 #include "launcher/plan/plan.h"
 #include "launcher/plan/rendezvous.h"
 #include "launcher/remote/agent_protocol.h"
+#include "launcher/remote/meeting.h"
 #include "launcher/remote/relay.h"
 #include "launcher/report/exit_code.h"
 #include "launcher/report/report.h"
 #include "launcher/report/report_junit.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/endpoint.h"
+#include "rendezvous/net/listener.h"
 
 namespace drun::hosts {
 
@@ -181,6 +184,8 @@ Result<Options> options_of(const Start& start, const HostFacts& host) {
   auto* options = std::get_if<Options>(&*command);
   if (options == nullptr) return Error{ErrorCode::Refused, "these are not the words of a job"};
   options->is_checked_first = true;
+  options->is_placed_later = start.is_placed_later;
+  if (start.seat >= 0) options->own_seat = static_cast<std::size_t>(start.seat);
   return std::move(*options);
 }
 
@@ -209,6 +214,39 @@ ReportStyle style_of(const Start& start, const std::string& invoked_as) {
           .report_file = start.report_file};
 }
 
+bool could_not_reach(const Outcome& outcome) {
+  const auto* not_run = std::get_if<NotRun>(&outcome.ending);
+  return not_run != nullptr && not_run->error.code == ErrorCode::Unreachable;
+}
+
+// Listens where this agent coordinates the job, or may have to, and says where that is.
+Result<Place> open_place(JoinSpec& join, const Start& start, const HostFacts& host,
+                         bool has_master_port) {
+  Place place;
+  if (!start.is_placed_later || start.seat < 0) return place;
+  const Endpoint& endpoint = join.own_seats.empty() ? join.endpoint : join.seats[join.own_seats[0]];
+  rendezvous::ListenSpec listen{.port = endpoint.port};
+  if (start.has_own_address && is_loopback(endpoint.host)) {
+    listen.loopback_only = true;
+    if (endpoint.host != "localhost") listen.loopback_host = endpoint.host;
+  }
+  Result<rendezvous::ListenSockets> sockets = rendezvous::open_listen_sockets(listen);
+  if (!sockets) return sockets.error();
+  place.port = sockets->port;
+  for (rendezvous::ListenSocket& socket : sockets->sockets)
+    join.listening.push_back({.fd = socket.fd.release(), .is_v6 = socket.is_v6});
+  place.addresses =
+      addresses_to_report({.ssh_connection = variable(host, "SSH_CONNECTION").value_or(""),
+                           .interfaces = host.interfaces,
+                           .host_name = host.hostname});
+  if (join.store_host != StoreHost::Worker || has_master_port) return place;
+  // Rank 0 binds it itself; that it is free now is all that can be known.
+  const Result<rendezvous::ListenSockets> free = rendezvous::open_listen_sockets({});
+  if (!free) return free.error();
+  place.master_port = free->port;
+  return place;
+}
+
 // The job; its outcome goes to the starter, who tells it.
 int run(const Plan& plan, const Start& start, const Channel& channel,
         const std::string& invoked_as) {
@@ -223,7 +261,8 @@ int run(const Plan& plan, const Start& start, const Channel& channel,
     const bool is_told = plan.is_doctor && is_verdict(ended.outcome);
     End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),
             .text = is_told ? std::string() : report_text(ended.outcome, style),
-            .report = {}};
+            .report = {},
+            .could_not_reach = could_not_reach(ended.outcome)};
     end.report = report_for_file(start.report_file, ended.outcome, end.exit_code,
                                  plan.agent.worker.placements, style);
     channel.end(end, ended.unfinished_frame);
@@ -273,11 +312,18 @@ int run_from_stdin() {
   label_lines(*plan, *start, host);
   plan->agent.output.channel_fd = channel.fd();
   send_lines(plan->agent.output, *start);
-  channel.hello({.version = kVersion});
+  const bool has_master_port = options->master_port.has_value();
+  Result<Place> place = open_place(plan->agent.join, *start, host, has_master_port);
+  if (!place) return channel.decline(place.error().message, kSystemError);
+  channel.hello({.version = kVersion, .place = *std::move(place), .machine = host.machine_id});
   for (;;) {
     const Result<std::string> word = input.read(std::nullopt);
     if (!word) return 0;  // the starter changed its mind, or is gone
-    if (*word == "go") break;
+    const Result<Go> go = parse_go(*word);
+    if (!go && word->starts_with("go")) return decline_in_words(go.error().message);
+    if (!go) continue;
+    settle_places(plan->agent.join, *go, start->has_own_address);
+    break;
   }
   plan->agent.lifeline = input.take_rest();
   return run(*plan, *start, channel, options->invoked_as);

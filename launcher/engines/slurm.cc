@@ -99,6 +99,7 @@ void read_hosts(Reading& reading, Facts& facts) {
                          "; give --nnodes, --node-rank and --master-addr");
   }
   facts.master_addr = Told<std::string>{.value = hosts->front(), .from = list->from};
+  facts.is_slurm_name = true;
   if (!facts.node_rank) return;
   if (facts.node_rank->value >= facts.nodes->value) {
     return reading.blame("SLURM_NODEID=" + std::to_string(facts.node_rank->value) +
@@ -185,6 +186,23 @@ std::optional<Told<std::string>> slurm_first_host(const Surroundings& around) {
   const auto hosts = expand_host_list(list->value);
   if (!hosts) return std::nullopt;
   return Told<std::string>{.value = hosts->front(), .from = list->from};
+}
+
+std::vector<std::string> slurm_node_addresses(std::string_view record) {
+  constexpr std::size_t kMostBytes = 255;
+  constexpr std::string_view kCharacters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:-_";
+  std::vector<std::string> addresses;
+  for (const std::string_view name : {" NodeAddr=", " NodeHostName="}) {
+    const std::size_t at = record.find(name);
+    if (at == record.npos) continue;
+    const std::string_view rest = record.substr(at + name.size());
+    const std::string_view value = rest.substr(0, rest.find_first_of(" \t\r\n"));
+    const bool is_fit = !value.empty() && value.size() <= kMostBytes && value != "(null)" &&
+                        value.find_first_not_of(kCharacters) == value.npos && value.front() != '-';
+    if (is_fit) addresses.emplace_back(value);
+  }
+  return addresses;
 }
 
 }  // namespace drun::engines

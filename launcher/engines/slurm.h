@@ -9,6 +9,9 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "launcher/engines/engine_facts.h"
 
@@ -20,5 +23,9 @@ std::optional<Facts> slurm_allocation(const Surroundings& around);
 
 // The first node of the allocation, for launchers inside of it that tell no addresses.
 std::optional<Told<std::string>> slurm_first_host(const Surroundings& around);
+
+// From what `scontrol --oneliner show node NAME` prints: its address and its host name, each an
+// address or a name. What cannot be one is left out.
+std::vector<std::string> slurm_node_addresses(std::string_view record);
 
 }  // namespace drun::engines

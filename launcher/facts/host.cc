@@ -24,9 +24,13 @@
 #include <span>
 #include <system_error>
 
+#include "agent/process/command.h"
+#include "agent/process/program_starter.h"
+#include "agent/stacks/helper_program.h"
 #include "launcher/engines/engine_facts.h"
 #include "launcher/engines/pmi.h"
 #include "launcher/engines/pmix.h"
+#include "launcher/engines/slurm.h"
 #include "launcher/facts/gpus.h"
 #include "launcher/facts/host_cpus.h"
 #include "launcher/facts/host_text.h"
@@ -35,6 +39,7 @@
 #include "launcher/facts/topology_hwloc.h"
 #include "launcher/facts/visible_gpus.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/asio.h"
 
 extern char** environ;
 
@@ -139,18 +144,27 @@ std::string numeric(const sockaddr* address, socklen_t size) {
   return text.data();
 }
 
-std::vector<std::string> own_addresses() {
-  std::vector<std::string> addresses;
+std::vector<std::pair<std::string, std::string>> own_interfaces() {
+  std::vector<std::pair<std::string, std::string>> interfaces;
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return addresses;
+  if (getifaddrs(&list) != 0) return interfaces;
   for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
     const int family = each->ifa_addr == nullptr ? AF_UNSPEC : each->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
-    addresses.push_back(
+    interfaces.emplace_back(
+        each->ifa_name,
         numeric(each->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)));
   }
   freeifaddrs(list);
-  return addresses;
+  return interfaces;
+}
+
+// Two containers of one machine have the same boot and other networks.
+std::string own_machine_id() {
+  struct stat network {};
+  const std::string boot = text_of_file("/proc/sys/kernel/random/boot_id");
+  if (boot.empty() || stat("/proc/self/ns/net", &network) != 0) return {};
+  return boot.substr(0, boot.find('\n')) + "/" + std::to_string(network.st_ino);
 }
 
 std::vector<std::string> addresses_of(const std::string& name) {
@@ -162,6 +176,22 @@ std::vector<std::string> addresses_of(const std::string& name) {
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next)
     addresses.push_back(numeric(each->ai_addr, each->ai_addrlen));
   freeaddrinfo(found);
+  return addresses;
+}
+
+// What scontrol shows of the node, which takes 10 s at most.
+std::vector<std::string> slurm_addresses(const std::string& node) {
+  constexpr std::chrono::seconds kLimit{10};
+  std::vector<std::string> addresses;
+  const std::vector<std::string> environment = agent::to_lines(whole_environment());
+  asio::io_context io{1};
+  agent::ProgramStarter starter(io, 1);
+  const agent::Helper scontrol(io, starter, {"scontrol", "--oneliner", "show", "node", node},
+                               environment, kLimit, [&](const agent::Helper::End& end) {
+                                 if (end.trouble.empty() && !end.is_late)
+                                   addresses = engines::slurm_node_addresses(end.output);
+                               });
+  io.run();
   return addresses;
 }
 
@@ -260,8 +290,11 @@ HostFacts look_at_host() {
   winsize size{};
   if (facts.has_terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     facts.columns = size.ws_col;
-  facts.addresses = own_addresses();
+  facts.interfaces = own_interfaces();
+  for (const auto& [interface, address] : facts.interfaces) facts.addresses.push_back(address);
+  facts.machine_id = own_machine_id();
   facts.addresses_of = addresses_of;
+  facts.slurm_addresses = slurm_addresses;
   facts.source_address = source_address;
   facts.topology = read_topology;
   facts.probe = look_at_file;

@@ -45,7 +45,10 @@ struct HostFacts {
   bool has_terminal = false;                          // stderr is a terminal
   int columns = 0;                                    // of that terminal; 0: not known
   std::vector<std::string> addresses{};               // of its interfaces, numeric
-  AddressLookup addresses_of{};   // of a name, numeric; asks the name service, may take long
+  std::vector<std::pair<std::string, std::string>> interfaces{};  // name, numeric address: of all
+  AddressLookup addresses_of{};  // of a name, numeric; asks the name service, may take long
+  // Of a node's name, as Slurm knows them, numeric or names: asks scontrol, may take seconds.
+  AddressLookup slurm_addresses{};
   SourceLookup source_address{};  // this host's, from where that numeric one would be talked to
   TopologyProbe topology{};    // CPUs and memory nodes; asked only when something is to be placed
   FileProbe probe{};           // looks at one path, relative ones from the working directory
@@ -55,7 +58,8 @@ struct HostFacts {
   // A free TCP port of the loopback interface. No other process is given it as long as this
   // function, or a copy of it, exists; a listener with SO_REUSEADDR may bind it.
   PortMaker free_port{};
-  FileText file_text{};  // all of a regular file; absent: not readable, or over 4 MiB
+  std::string machine_id{};  // of its kernel and network, until the next boot; empty: not known
+  FileText file_text{};      // all of a regular file; absent: not readable, or over 4 MiB
 };
 
 // Once: DRUN_SECRET's value is in `environment` afterwards, and no longer in the process's own.

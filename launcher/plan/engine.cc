@@ -91,6 +91,23 @@ void fill_in_places(Options& options, const Facts& facts) {
   fill(options, options.master_port, "--master-port", facts.master_port);
 }
 
+// A node of Slurm's whose name is resolved by nothing here.
+void resolve_master(Facts& facts, const Options& given, const HostFacts& host, Remarks& remarks) {
+  if (has_place(given) || !facts.is_slurm_name || !host.addresses_of || !host.slurm_addresses)
+    return;
+  const std::string name = facts.master_addr->value;
+  if (!host.addresses_of(name).empty()) return;
+  for (const std::string& address : host.slurm_addresses(name)) {
+    if (host.addresses_of(address).empty()) continue;
+    facts.master_addr = Told<std::string>{
+        .value = address, .from = facts.master_addr->from + " and scontrol show node " + name};
+    return;
+  }
+  remarks.warnings.push_back("node 0 is " + name + " according to " + facts.master_addr->from +
+                             ", but this name cannot be resolved here, and scontrol has no usable "
+                             "address for it; set --master-addr");
+}
+
 // MASTER_ADDR is not torchrun's to read; where the engine knows better, the user hears of it.
 void remark_master(const Facts& facts, const Options& given, const HostFacts& host,
                    Remarks& remarks) {
@@ -145,13 +162,15 @@ Result<Settled> settle(const Options& options, const HostFacts& host, Remarks& r
       .addresses_of = host.addresses_of,
       .random_id = host.random_id,
       .meeting = host.meeting};
-  const std::optional<Facts> facts = engines::detect(around);
+  std::optional<Facts> facts = engines::detect(around);
   if (!facts) {
     settled.engine = "none";
     return settled;
   }
   settled.engine = facts->engine;
   if (const Result<void> is_whole = check(*facts, options); !is_whole) return is_whole.error();
+  const int nodes = options.nnodes ? options.nnodes->max : facts->nodes->value;
+  if (nodes > 1) resolve_master(*facts, options, host, remarks);
   take(*facts, settled);
   if (settled.options.nnodes->max > 1) remark_master(*facts, options, host, remarks);
   remarks.warnings.insert(remarks.warnings.end(), facts->warnings.begin(), facts->warnings.end());

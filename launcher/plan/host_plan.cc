@@ -167,16 +167,18 @@ Result<void> place_meeting(HostPlan& plan, const Options& options,
     port = *parsed;
   }
   if (plan.nodes.size() == 1 && !addr && !port) return {};
+  plan.has_own_address = addr.has_value();
   plan.master_addr = addr.value_or(address_of(plan.nodes.front()));
+  if (plan.nodes.size() > 1 && !plan.local_nodes) {
+    plan.master_port = port.value_or(0);
+    plan.endpoints = {0};
+    return {};
+  }
   const int usual = plan.local_ports.empty() ? kMasterPort : plan.local_ports.front();
   plan.master_port = port.value_or(usual);
-  if (plan.master_port == 0)
+  if (plan.master_port == 0 && plan.nodes.size() > 1)
     return usage_error("--master-port=0",
-                       "the other hosts cannot know a free port; choose one, such as 29500");
-  if (plan.nodes.size() > 1 && !addr && !plan.local_nodes && is_loopback(plan.master_addr))
-    return usage_error(plan.master_addr,
-                       "the other hosts cannot reach the first one under this name; use its real "
-                       "name, or set --master-addr");
+                       "the other nodes cannot know a free port; choose one, such as 29500");
   return {};
 }
 
@@ -326,9 +328,7 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
     if (Result<void> done = settle_local_nodes(plan, options, host); !done) return done.error();
   }
   if (Result<void> placed = place_meeting(plan, options, *exports); !placed) return placed.error();
-  const bool has_own_address =
-      plan.nodes.size() > 1 && plan.master_addr != address_of(plan.nodes[0]);
-  plan_elastic_hosts(plan, options, has_own_address);
+  plan_elastic_hosts(plan, options);
   if (!plan.local_nodes) plan.branches = branches_of(plan.nodes.size(), options.hosts.ssh_tree);
   if (Result<void> chosen = choose_secret(plan, options, host); !chosen) return chosen.error();
   for (std::size_t rank = 0; rank < plan.nodes.size(); ++rank) {
@@ -374,7 +374,8 @@ constexpr const char* kLastCall = ",last_call_timeout=5";
 
 std::string endpoint_text(const std::string& host, int port) {
   const bool is_v6 = host.find(':') != host.npos;
-  return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  // Without a port the agent that listens there says which.
+  return (is_v6 ? "[" + host + "]" : host) + (port == 0 ? "" : ":" + std::to_string(port));
 }
 
 // The agents of this machine share its loopback interface.
@@ -384,7 +385,9 @@ int seat_port(const HostPlan& plan, std::size_t seat) {
 }
 
 std::string endpoints_of(const HostPlan& plan) {
-  if (plan.seats.size() == 1) return endpoint_text(plan.master_addr, plan.master_port);
+  // The master port is rank 0's own then.
+  const int port = plan.has_workers_store ? 0 : plan.master_port;
+  if (plan.seats.size() == 1) return endpoint_text(plan.master_addr, port);
   std::string text;
   for (const std::size_t seat : plan.seats)
     text += (text.empty() ? "" : ",") +
@@ -416,15 +419,19 @@ Result<void> check_node_count(const Options& options, std::size_t hosts) {
   return {};
 }
 
-void plan_elastic_hosts(HostPlan& plan, const Options& options, bool has_own_address) {
+void plan_elastic_hosts(HostPlan& plan, const Options& options) {
   if (!is_elastic_wish(options)) return;
   plan.nodes_wanted = *options.nnodes;
   const bool is_one =
-      has_own_address || options.store == StoreHost::Worker || plan.nodes.size() < kSeats;
-  // The master port is rank 0's own then.
-  if (options.store == StoreHost::Worker && !options.master_port && plan.local_ports.empty())
-    plan.master_port = kMeetingPort;
+      plan.has_own_address || options.store == StoreHost::Worker || plan.nodes.size() < kSeats;
   for (std::size_t seat = 0; seat < (is_one ? 1 : kSeats); ++seat) plan.seats.push_back(seat);
+  if (!plan.local_nodes) {
+    plan.endpoints = plan.seats;
+    plan.has_workers_store = options.store == StoreHost::Worker;
+  } else if (options.store == StoreHost::Worker && !options.master_port &&
+             plan.local_ports.empty()) {
+    plan.master_port = kMeetingPort;  // the master port is rank 0's own then
+  }
   bool has_last_call = false;
   for (const auto& [name, value] : options.rdzv_conf) {
     if (name == "is_host") continue;  // the order of the hosts says it
@@ -447,7 +454,8 @@ std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank, S
                                    "--rdzv-id=" + plan.run_id};
     if (plan.master_addr.empty()) return words;
     words.push_back("--master-addr=" + plan.master_addr);
-    words.push_back("--master-port=" + std::to_string(plan.master_port));
+    if (plan.master_port != 0 || plan.nodes.size() == 1)
+      words.push_back("--master-port=" + std::to_string(plan.master_port));
     if (is_own_store)
       words.push_back("--rdzv-endpoint=" +
                       endpoint_text(plan.master_addr, plan.local_ports.back()));
@@ -460,6 +468,8 @@ std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank, S
                                  "--rdzv-id=" + plan.run_id, "--rdzv-backend=c10d",
                                  "--rdzv-endpoint=" + endpoints_of(plan), "--rdzv-conf=" + conf};
   if (is_own_store) words.push_back("--master-port=" + std::to_string(plan.local_ports.back()));
+  if (plan.has_workers_store && plan.master_port != 0)
+    words.push_back("--master-port=" + std::to_string(plan.master_port));
   return words;
 }
 

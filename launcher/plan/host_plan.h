@@ -40,15 +40,19 @@ struct HostPlan {
   std::optional<LocalNodes> local_nodes{};  // the agents are started on this machine, without ssh
   std::vector<int> local_ports{};           // free ones of the loopback interface
   std::string run_id{};
-  std::string master_addr{};  // empty: one host alone
-  int master_port = 0;
+  std::string master_addr{};     // the user's, or node 0's name; empty: one host alone
+  int master_port = 0;           // 0: a free one
+  bool has_own_address = false;  // the user's: nothing that hosts report is used instead
+  // The nodes whose agents listen before the start and report where; empty: one host alone.
+  std::vector<std::size_t> endpoints{};
   // Of a job whose nodes may be fewer; the hosts whose agents may coordinate it, by node.
   std::optional<NodeRange> nodes_wanted{};
   std::vector<std::size_t> seats{};
-  std::string rdzv_conf{};    // the user's, and what goes with it
-  std::string directory{};    // where the agents work
-  std::string secret{};       // of the job; empty: none. It is never shown
-  std::string secret_from{};  // whose: "/home/me/secret", "DRUN_SECRET", "this job's own"
+  bool has_workers_store = false;  // of an elastic job: --store=worker
+  std::string rdzv_conf{};         // the user's, and what goes with it
+  std::string directory{};         // where the agents work
+  std::string secret{};            // of the job; empty: none. It is never shown
+  std::string secret_from{};       // whose: "/home/me/secret", "DRUN_SECRET", "this job's own"
   int fanout = 8;
   // The hosts in order, each branch's first before those that it logs in to; empty: no tree.
   std::vector<std::vector<std::size_t>> branches{};
@@ -93,7 +97,7 @@ Result<void> check_node_count(const Options& options, std::size_t hosts);
 std::string address_of(const HostNode& node);
 
 // Where the nodes meet is known. Sets nodes_wanted and seats; nothing if the number is fixed.
-void plan_elastic_hosts(HostPlan& plan, const Options& options, bool has_own_address);
+void plan_elastic_hosts(HostPlan& plan, const Options& options);
 
 // About nodes and where they meet, for the agent of `rank`.
 std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank, StoreHost store);

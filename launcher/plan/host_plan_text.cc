@@ -47,15 +47,21 @@ std::string ranges_text(const std::vector<int>& numbers) {
 }
 
 std::string meeting_of(const HostPlan& plan) {
+  const bool is_free = plan.master_port == 0;
+  const std::string port =
+      is_free ? "a free port of each" : "port " + std::to_string(plan.master_port);
   if (plan.seats.size() > 1) {
     std::string text;
     for (const std::size_t seat : plan.seats)
       text += (text.empty() ? "" : ", ") + plan.nodes[seat].name;
-    return text + (plan.local_ports.empty() ? ", port " + std::to_string(plan.master_port) : "") +
-           ", of which one may be lost";
+    return text + (plan.local_ports.empty() ? ", " + port : "") + ", of which one may be lost";
   }
   if (plan.master_addr.empty()) return "on that host, any free port";
+  if (!plan.endpoints.empty() && !plan.has_own_address)
+    return "on " + plan.master_addr + ", at an address that it reports, " +
+           (is_free ? "a free port" : port);
   const bool is_v6 = plan.master_addr.find(':') != std::string::npos;
+  if (is_free && !plan.endpoints.empty()) return plan.master_addr + ", a free port";
   return (is_v6 ? "[" + plan.master_addr + "]" : plan.master_addr) + ":" +
          std::to_string(plan.master_port);
 }

@@ -97,7 +97,8 @@ Result<std::string> master_addr_of(const Options& options) {
 Result<Endpoint> meeting_of(const Options& options, Backend backend, int node_count) {
   const bool is_workers_store = options.store == StoreHost::Worker;
   if (is_given(options.rdzv_endpoint) && !options.standalone) {
-    const int port = backend.is_c10d || is_workers_store ? kMeetingPort : kMasterPort;
+    const int usual = backend.is_c10d || is_workers_store ? kMeetingPort : kMasterPort;
+    const int port = options.is_placed_later ? 0 : usual;
     const std::vector<std::string> listed = listed_endpoints(options);
     if (listed.size() > 1 && !is_elastic(options))
       return usage_error("--rdzv-endpoint=" + *options.rdzv_endpoint,
@@ -111,6 +112,7 @@ Result<Endpoint> meeting_of(const Options& options, Backend backend, int node_co
   if (!addr) return addr.error();
   int port = options.master_port.value_or(kMasterPort);
   if (backend.is_c10d || is_workers_store) port = node_count == 1 ? 0 : kMeetingPort;
+  if (options.is_placed_later && (is_workers_store || !options.master_port)) port = 0;
   return Endpoint{.host = *addr, .port = static_cast<std::uint16_t>(port)};
 }
 
@@ -130,7 +132,7 @@ Result<void> fill_in_places(JoinSpec& join, const Options& options, Backend back
     if (!meeting) return meeting.error();
     join.endpoint = *meeting;
   }
-  if (join.endpoint.port == 0 && join.node_count > 1) {
+  if (join.endpoint.port == 0 && join.node_count > 1 && !options.is_placed_later) {
     const bool has_endpoint = is_given(options.rdzv_endpoint);
     return usage_error(
         has_endpoint ? "--rdzv-endpoint=" + *options.rdzv_endpoint : "--master-port=0",
@@ -355,9 +357,11 @@ Result<void> plan_seats(JoinSpec& join, const Options& options) {
                        "list at most " + std::to_string(kMostSeats) + "; 3 or 5 are sufficient");
   std::vector<Endpoint> seats;
   for (const std::string& item : items) {
-    Result<Endpoint> seat = parse_endpoint(item, kMeetingPort);
+    const bool is_later = options.is_placed_later;
+    Result<Endpoint> seat =
+        parse_endpoint(item, static_cast<std::uint16_t>(is_later ? 0 : kMeetingPort));
     if (!seat) return with_context(seat.error(), "--rdzv-endpoint");
-    if (seat->port == 0)
+    if (seat->port == 0 && !is_later)
       return usage_error(given, "port 0 means any free port, which the other nodes cannot know");
     if (std::find(seats.begin(), seats.end(), *seat) != seats.end())
       return usage_error(given, to_string(*seat) + " is listed twice");
@@ -497,6 +501,12 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
   join.join_timeout = std::chrono::minutes(10);
   if (is_etcd(options)) return plan_etcd(join, options, host, *is_host);
   if (Result<void> planned = plan_seats(join, options); !planned) return planned;
+  if (options.is_placed_later) {
+    join.is_coordinator = options.own_seat.has_value();
+    if (options.own_seat && *options.own_seat < join.seats.size())
+      join.own_seats = {*options.own_seat};
+    return {};
+  }
   if (!join.seats.empty()) return plan_own_seats(join, *is_host, host);
   join.is_coordinator = is_host->has_value() ? **is_host : is_this_host(join.endpoint.host, host);
   join.may_be_member = join.is_coordinator && !is_host->has_value();

@@ -52,6 +52,17 @@ JsonFields::JsonFields(std::string_view line, std::size_t most_bytes)
   if (!json_.is_object()) wrong_ = "no JSON object";
 }
 
+JsonFields::JsonFields(Json json) : json_(std::move(json)) {
+  if (!json_.is_object()) wrong_ = "no JSON object";
+}
+
+std::vector<Json> JsonFields::list(const char* name) {
+  const Json* found = find(name, true);
+  if (found == nullptr) return {};
+  if (!found->is_array()) return complain(name), std::vector<Json>();
+  return std::vector<Json>(found->begin(), found->end());
+}
+
 std::string JsonFields::text(const char* name, bool is_needed) {
   const Json* found = find(name, is_needed);
   if (found == nullptr) return {};
@@ -59,8 +70,8 @@ std::string JsonFields::text(const char* name, bool is_needed) {
   return to_bytes(found->get_ref<const std::string&>());
 }
 
-int JsonFields::number(const char* name) {
-  const Json* found = find(name, true);
+int JsonFields::number(const char* name, bool is_needed) {
+  const Json* found = find(name, is_needed);
   if (found == nullptr) return 0;
   const bool is_fit = found->is_number_integer() && *found >= -1000000 && *found <= 1000000;
   if (!is_fit) return complain(name), 0;
@@ -133,6 +144,9 @@ std::string to_line(const Start& start) {
                {"directory", to_characters(start.directory)},
                {"host", to_characters(start.host)},
                {"label", to_characters(start.label)},
+               {"is_placed_later", start.is_placed_later},
+               {"seat", start.seat},
+               {"has_own_address", start.has_own_address},
                {"report_file", to_characters(start.report_file)},
                {"sends_lines", start.sends_lines},
                {"keeps_all", start.keeps_all},
@@ -150,14 +164,19 @@ std::string to_text(const Hello& hello) {
   const Json json = {{"protocol", hello.protocol},
                      {"version", to_characters(hello.version)},
                      {"problem", to_characters(hello.problem)},
-                     {"exit_code", hello.exit_code}};
+                     {"exit_code", hello.exit_code},
+                     {"port", hello.place.port},
+                     {"master_port", hello.place.master_port},
+                     {"addresses", json_texts(hello.place.addresses)},
+                     {"machine", to_characters(hello.machine)}};
   return json.dump();
 }
 
 std::string to_text(const End& end) {
   const Json json = {{"exit_code", end.exit_code},
                      {"text", to_characters(end.text)},
-                     {"report", to_characters(end.report)}};
+                     {"report", to_characters(end.report)},
+                     {"could_not_reach", end.could_not_reach}};
   return json.dump();
 }
 
@@ -171,6 +190,9 @@ Result<Start> parse_start(std::string_view line) {
   start.directory = fields.text("directory");
   start.host = fields.text("host");
   start.label = fields.text("label");
+  start.is_placed_later = fields.flag("is_placed_later");
+  start.seat = fields.number("seat");
+  start.has_own_address = fields.flag("has_own_address");
   start.report_file = fields.text("report_file");
   start.sends_lines = fields.flag("sends_lines");
   start.keeps_all = fields.flag("keeps_all");
@@ -191,6 +213,11 @@ Result<Hello> parse_hello(std::string_view line) {
   hello.version = fields.text("version");
   hello.problem = fields.text("problem");
   hello.exit_code = fields.number("exit_code");
+  // Other versions have none: they are told so by what is above.
+  hello.place.port = fields.number("port", false);
+  hello.place.master_port = fields.number("master_port", false);
+  hello.place.addresses = fields.words("addresses", false);
+  hello.machine = fields.text("machine", false);
   return fields.take(std::move(hello), "the agent's first message");
 }
 
@@ -200,6 +227,7 @@ Result<End> parse_end(std::string_view line) {
   end.exit_code = fields.number("exit_code");
   end.text = fields.text("text");
   end.report = fields.text("report");
+  end.could_not_reach = fields.flag("could_not_reach");
   return fields.take(std::move(end), "the agent's last message");
 }
 

@@ -1,7 +1,8 @@
 // core. The messages between starter and agent over ssh's standard input and output, as bytes and
 // as values.
 //
-//   starter -> agent   Start, one line of JSON; then "go" once all hosts are ready; then, any time,
+//   starter -> agent   Start, one line of JSON; then "go" once all hosts are ready, with where the
+//                      nodes meet (meeting.h); then, any time,
 //                      "signal N", "kill" and empty lines (agent/process/lifeline.h). With
 //                      --stdin=rank0 also "input N", N bytes, and "input end". End of file ends the
 //                      job there.
@@ -29,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/remote/meeting.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/world.h"
 
@@ -51,12 +53,16 @@ Json json_texts(const std::vector<std::string>& words);
 class JsonFields {
  public:
   JsonFields(std::string_view line, std::size_t most_bytes);
+  explicit JsonFields(Json json);
 
   std::string text(const char* name, bool is_needed = true);
-  int number(const char* name);
+  int number(const char* name, bool is_needed = true);
   std::vector<int> numbers(const char* name);  // may be missing: none
   bool flag(const char* name);
-  std::vector<std::string> words(const char* name) { return words_of(name, find(name, true)); }
+  std::vector<std::string> words(const char* name, bool is_needed = true) {
+    return words_of(name, find(name, is_needed));
+  }
+  std::vector<Json> list(const char* name);
   std::vector<EnvironmentEntry> entries(const char* name);
 
   template <typename T>
@@ -80,7 +86,7 @@ class JsonFields {
 
 namespace drun::hosts {
 
-inline constexpr int kProtocol = 5;
+inline constexpr int kProtocol = 6;
 inline constexpr std::size_t kMostLineBytes = std::size_t{4} << 20;
 
 struct Start {
@@ -89,12 +95,16 @@ struct Start {
   std::vector<std::string> arguments{};         // with argv[0]
   std::vector<EnvironmentEntry> environment{};  // -x: for the workers alone
   std::string directory{};
-  std::string host{};         // what the user calls this machine
-  std::vector<int> cpus{};    // of a local node: those that it has; empty: all
-  std::string interface {};   // of its own network; empty: it is the machine's
-  std::string label{};        // in front of workers' lines
-  std::string secret{};       // of the job; empty: none, and then not written
-  std::string report_file{};  // where the starter writes it: to be named in the report
+  std::string host{};        // what the user calls this machine
+  std::vector<int> cpus{};   // of a local node: those that it has; empty: all
+  std::string interface {};  // of its own network; empty: it is the machine's
+  std::string label{};       // in front of workers' lines
+  // "go" says where the nodes meet; the agent of an endpoint listens before it sends Hello.
+  bool is_placed_later = false;
+  int seat = -1;                 // which endpoint is this host's; -1: none
+  bool has_own_address = false;  // the user named it
+  std::string secret{};          // of the job; empty: none, and then not written
+  std::string report_file{};     // where the starter writes it: to be named in the report
   // The starter keeps the workers' files, in log_directory: their lines go to it. Which: all, or
   // what --redirects and --tee choose.
   bool sends_lines = false;
@@ -111,13 +121,16 @@ struct Hello {
   std::string version{};
   std::string problem{};  // why nothing can be started here; empty: ready
   int exit_code = 0;      // that goes with it
+  Place place{};          // where this agent listens
+  std::string machine{};  // the same text: the same kernel and network; empty: not known
   bool operator==(const Hello&) const = default;
 };
 
 struct End {
   int exit_code = 0;
-  std::string text{};    // the report, in words
-  std::string report{};  // the same for --report
+  std::string text{};            // the report, in words
+  std::string report{};          // the same for --report
+  bool could_not_reach = false;  // any address at which the nodes meet: it has not taken part
   bool operator==(const End&) const = default;
 };
 

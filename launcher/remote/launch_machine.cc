@@ -52,7 +52,12 @@ class Step {
     } else if (!event.hello.problem.empty()) {
       from.problem = event.hello.problem;
       from.problem_code = event.hello.exit_code == 0 ? kSystemError : event.hello.exit_code;
+    } else if (is_endpoint(event.host) && !has_place(event.hello)) {
+      from.problem = "its agent has not said where it listens";
+      from.problem_code = kRendezvousRefused;
     }
+    from.place = event.hello.place;
+    from.machine = event.hello.machine;
     from.state = from.problem.empty() ? HostState::Ready : HostState::Leaving;
     if (from.state == HostState::Leaving) actions_.emplace_back(LetGo{event.host});
   }
@@ -62,6 +67,58 @@ class Step {
     const bool is_first = !state_.said_last;
     if (is_first || !is_about_itself(event.end) || is_about_itself(*said_last().end))
       state_.said_last = event.host;
+    if (state_.phase == Phase::Running && event.end.could_not_reach && !state_.left_early)
+      note_unreachable(event.host);
+  }
+
+  // `index` has connected to none of the endpoints.
+  void note_unreachable(std::size_t index) {
+    if (state_.least_hosts > 0) {
+      int left = 0;
+      each({HostState::Running}, [&](std::size_t i) { left += host(i).end ? 0 : 1; });
+      if (left >= state_.least_hosts) {
+        actions_.emplace_back(GoWithout{index, host(index).end->text});
+        return;
+      }
+      state_.left_early = index;
+      each({HostState::Running}, [this](std::size_t i) {
+        if (!host(i).end) actions_.emplace_back(Say{i, terminate_line()});
+      });
+      return;
+    }
+    if (index == 0) return;
+    state_.left_early = index;
+    state_.end_node_0_at.reset();
+    if (host(0).state == HostState::Running) end_node_0();
+  }
+
+  bool is_endpoint(std::size_t index) const {
+    return std::find(state_.endpoints.begin(), state_.endpoints.end(), index) !=
+           state_.endpoints.end();
+  }
+  static bool has_place(const Hello& hello) {
+    return hello.place.port > 0 && hello.place.port <= 65535 && hello.place.master_port >= 0 &&
+           hello.place.master_port <= 65535;
+  }
+  static std::string terminate_line() { return "signal " + std::to_string(SIGTERM); }
+  void end_node_0() { actions_.emplace_back(Say{0, terminate_line()}); }
+
+  Go go() {
+    Go go;
+    for (const std::size_t endpoint : state_.endpoints) {
+      Place place;
+      if (host(endpoint).state == HostState::Ready) place = host(endpoint).place;
+      place.addresses = usable_addresses(place.addresses);
+      go.places.push_back(std::move(place));
+    }
+    std::optional<std::string> machine;
+    go.is_one_machine = true;
+    each({HostState::Ready}, [&](std::size_t i) {
+      const std::string& other = host(i).machine;
+      if (!machine) machine = other;
+      go.is_one_machine = go.is_one_machine && !other.empty() && other == *machine;
+    });
+    return go;
   }
 
   HostProgress& said_last() { return host(*state_.said_last); }
@@ -143,8 +200,7 @@ class Step {
     });
     if (state_.end_node_0_at && *state_.end_node_0_at <= now_) {
       state_.end_node_0_at.reset();
-      if (host(0).state == HostState::Running)
-        actions_.emplace_back(Say{0, "signal " + std::to_string(SIGTERM)});
+      if (host(0).state == HostState::Running) end_node_0();
     }
     if (state_.end_by && *state_.end_by <= now_) {
       state_.end_by.reset();
@@ -208,9 +264,10 @@ class Step {
     state_.remind_at.reset();
     for (std::size_t i = 0; i < state_.hosts.size(); ++i)
       if (!host(i).problem.empty()) actions_.emplace_back(GoWithout{i, host(i).problem});
-    each({HostState::Ready}, [this](std::size_t i) {
+    const std::string line = to_line(go());
+    each({HostState::Ready}, [this, &line](std::size_t i) {
       host(i).state = HostState::Running;
-      actions_.emplace_back(Say{i, "go"});
+      actions_.emplace_back(Say{i, line});
     });
   }
 
@@ -331,8 +388,10 @@ LaunchEnd lost(const Launching& state, const HostPlan& plan, const std::string& 
 }
 
 LaunchEnd elastic_end(const Launching& state, const HostPlan& plan, const std::string& invoked_as) {
-  if (state.said_last) {
-    const End& end = *state.hosts[*state.said_last].end;
+  // Too few could reach the others: that is why the rest was told to end.
+  const std::optional<std::size_t> cause = state.left_early ? state.left_early : state.said_last;
+  if (cause) {
+    const End& end = *state.hosts[*cause].end;
     return {end.exit_code, end.text, end.report};
   }
   return {.exit_code = styled(kNodeLost, plan),

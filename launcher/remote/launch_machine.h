@@ -12,11 +12,13 @@
 // Rules:   the first signal goes to node 0, whose agent ends the job in order; a kill to all. Once
 //          node 0's session has ended, or the first signal came before the start, the rest have
 //          kEndGrace. A node that ends before node 0 while the job runs has not taken part: after
-//          kEndGrace node 0 is told to end, and that node is the cause.
+//          kEndGrace node 0 is told to end, and that node is the cause. One that could not reach
+//          node 0 has said so: then node 0 is told to end at once.
 // Elastic: with least_hosts, hosts with a problem are told of and left out while so many are ready,
 //          and more than half of the seats. A host that is lost in the middle is told of, and
 //          nothing else: the agents know whether the job goes on. Signals go to all. Once one has
-//          said how the job ended, the rest have kEndGrace.
+//          said how the job ended, the rest have kEndGrace. When so many could not reach the others
+//          that fewer than least_hosts are left, the rest is told to end.
 // Owner:   values; copy freely.   Thread: any, one at a time.   Errors: none.
 // Units:   `now` is the caller's steady clock.
 #pragma once
@@ -43,9 +45,11 @@ enum class HostState { Queued, LoggingIn, Ready, Running, Leaving, Ended };
 
 struct HostProgress {
   HostState state = HostState::Queued;
-  Time since{};               // of LoggingIn
-  std::string problem{};      // why the job cannot start here; empty: none known
-  int problem_code = 0;       // exit code that goes with it
+  Time since{};           // of LoggingIn
+  std::string problem{};  // why the job cannot start here; empty: none known
+  int problem_code = 0;   // exit code that goes with it
+  Place place{};          // where its agent listens
+  std::string machine{};
   std::optional<End> end{};   // the agent's last words
   std::optional<int> code{};  // ssh's exit code
   bool operator==(const HostProgress&) const = default;
@@ -61,10 +65,11 @@ struct Launching {
   std::optional<int> signal{};              // the first
   std::optional<Time> remind_at{};          // say who has not answered
   std::optional<Time> end_by{};             // then every ssh that is left is killed
-  std::optional<std::size_t> left_early{};  // the first node to end before node 0
+  std::optional<std::size_t> left_early{};  // the node that ended first and is the cause
   std::optional<Time> end_node_0_at{};      // because of that
   int least_hosts = 0;                      // 0: all of them
   std::vector<std::size_t> seats{};         // with least_hosts: who may coordinate the job
+  std::vector<std::size_t> endpoints{};     // whose places all hosts are told; empty: nothing
   std::optional<std::size_t> said_last{};   // with least_hosts: whose End is the job's
   bool operator==(const Launching&) const = default;
 };

@@ -136,7 +136,7 @@ class Starter final : agent::Signals::Listener {
 
   void take(const Event& event);
   void log_in(std::size_t host);
-  std::string first_line(const HostNode& node, const std::string& nonce) const;
+  std::string first_line(std::size_t host, const std::string& nonce) const;
   HostReceiver& receiver_at(std::size_t host);
   SessionListener listener_of(std::size_t host);
   std::unique_ptr<HostSession> session_of(std::size_t host);
@@ -209,6 +209,7 @@ Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& envi
   }
   if (plan.nodes_wanted) state_.least_hosts = plan.nodes_wanted->min;
   state_.seats = plan.seats;
+  state_.endpoints = plan.endpoints;
 }
 
 std::unique_ptr<agent::Console> Starter::make_console(int fd, const char* name) {
@@ -285,24 +286,30 @@ void Starter::remind() {
   if (!progress_.is_shown()) log_.info(reminder_text(state_, plan_));
 }
 
-std::string Starter::first_line(const HostNode& node, const std::string& nonce) const {
-  return to_line(Start{.protocol = kProtocol,
-                       .nonce = nonce,
-                       .arguments = node.arguments,
-                       .environment = node.environment,
-                       .directory = plan_.directory,
-                       .host = node.name,
-                       .cpus = node.cpus,
-                       .interface = network_ ? kNodeInterface : "",
-                       .label = node.label,
-                       .secret = plan_.secret,
-                       .report_file = plan_.report_file,
-                       .sends_lines = lines_ != nullptr,
-                       .keeps_all = plan_.keeps_all_lines,
-                       .log_directory = lines_ ? lines_->place() : "",
-                       .columns = style_.columns,
-                       .has_colour = style_.has_colour,
-                       .utc_offset_s = style_.utc_offset_s});
+std::string Starter::first_line(std::size_t host, const std::string& nonce) const {
+  const HostNode& node = plan_.nodes[host];
+  const auto seat = std::find(plan_.endpoints.begin(), plan_.endpoints.end(), host);
+  return to_line(Start{
+      .protocol = kProtocol,
+      .nonce = nonce,
+      .arguments = node.arguments,
+      .environment = node.environment,
+      .directory = plan_.directory,
+      .host = node.name,
+      .cpus = node.cpus,
+      .interface = network_ ? kNodeInterface : "",
+      .label = node.label,
+      .is_placed_later = !plan_.endpoints.empty(),
+      .seat = seat == plan_.endpoints.end() ? -1 : static_cast<int>(seat - plan_.endpoints.begin()),
+      .has_own_address = plan_.has_own_address,
+      .secret = plan_.secret,
+      .report_file = plan_.report_file,
+      .sends_lines = lines_ != nullptr,
+      .keeps_all = plan_.keeps_all_lines,
+      .log_directory = lines_ ? lines_->place() : "",
+      .columns = style_.columns,
+      .has_colour = style_.has_colour,
+      .utc_offset_s = style_.utc_offset_s});
 }
 
 SshSpec Starter::spec_of(std::size_t host) const {
@@ -313,7 +320,7 @@ SshSpec Starter::spec_of(std::size_t host) const {
           .is_ssh = !plan_.local_nodes,
           .environment = environment_,
           .name = node.name,
-          .first_line = first_line(node, nonce),
+          .first_line = first_line(host, nonce),
           .nonce = nonce};
 }
 

@@ -8,6 +8,7 @@ namespace drun::rendezvous {
 
 ListenSpec listen_spec(const JoinSpec& spec) {
   ListenSpec listen;
+  listen.listening = spec.listening;
   listen.port = spec.endpoint.port;
   error_code ec;
   const auto address = asio::ip::make_address(spec.master_addr, ec);

@@ -81,6 +81,12 @@ struct JoinSpec {
   std::vector<RoleShare> roles{};  // several programs: instead of `role`
   Endpoint endpoint;  // where the coordinator listens; port 0: any free one (one node only)
   bool is_coordinator = true;  // this agent listens there
+  // Sockets that listen at this agent's endpoint already; its server takes them over.
+  std::vector<ListeningFd> listening{};
+  AddressBook book{};  // of `endpoint` and `seats`
+  // Every node has been started, and those that coordinate listen: one that cannot connect to any
+  // of them by then gives up. 0: join_timeout alone counts.
+  std::chrono::milliseconds reach_timeout{0};
   // Elastic jobs with an elected coordinator (docs/internals/election.md): the endpoints that may
   // host it. `endpoint` starts as the first of them. Empty if there is one endpoint.
   std::vector<Endpoint> seats{};

@@ -15,13 +15,14 @@ constexpr std::chrono::seconds kOpenLimit{5};
 
 SeatLink::SeatLink(asio::io_context& io, int seat, Endpoint endpoint,
                    std::shared_ptr<const TlsContext> tls, Log log, Listener& listener,
-                   std::shared_ptr<LookupThreads> threads)
+                   std::shared_ptr<LookupThreads> threads, const AddressBook& book)
     : seat_(seat),
       endpoint_(std::move(endpoint)),
       tls_(std::move(tls)),
       log_(std::move(log)),
       listener_(listener),
-      connector_(io, std::move(threads)),
+      connector_(io, std::move(threads), book),
+      is_reported_(find_addresses(book, endpoint_) != nullptr),
       open_timer_(io) {}
 
 void SeatLink::ask(const Ballot& ballot) {
@@ -82,6 +83,7 @@ void SeatLink::on_frame(ControlConnection&, std::string_view frame) {
 void SeatLink::on_end(ControlConnection&, const ConnectionEnd& end) {
   if (end.is_wrong_peer && log_limit_.allows(std::chrono::steady_clock::now()))
     log_.warning(to_string(endpoint_) + " " + end.reason + log_limit_.left_out());
+  if (end.is_wrong_peer && is_reported_) connector_.reject_address(end.reason);
   fail(end.reason);
 }
 
@@ -121,7 +123,8 @@ Council::Council(asio::io_context& io, const JoinSpec& spec,
       links_.emplace_back();
     else
       links_.push_back(std::make_unique<SeatLink>(io, static_cast<int>(seat), seats_[seat], tls,
-                                                  log, static_cast<SeatLink::Listener&>(*this)));
+                                                  log, static_cast<SeatLink::Listener&>(*this),
+                                                  nullptr, spec.book));
   }
 }
 

@@ -52,7 +52,8 @@ class SeatLink final : private ControlConnection::Listener {
 
   // `tls`: null without a secret.
   SeatLink(asio::io_context& io, int seat, Endpoint endpoint, std::shared_ptr<const TlsContext> tls,
-           Log log, Listener& listener, std::shared_ptr<LookupThreads> threads = nullptr);
+           Log log, Listener& listener, std::shared_ptr<LookupThreads> threads = nullptr,
+           const AddressBook& book = {});
   ~SeatLink() { hang_up(); }
   SeatLink(const SeatLink&) = delete;
   SeatLink& operator=(const SeatLink&) = delete;
@@ -76,6 +77,7 @@ class SeatLink final : private ControlConnection::Listener {
   LogLimit log_limit_;
   Listener& listener_;
   Connector connector_;
+  const bool is_reported_;  // its addresses, by its host: some may mean another machine from here
   DeadlineTimer open_timer_;
   std::shared_ptr<ControlConnection> connection_;
   bool is_open_ = false;

@@ -11,6 +11,7 @@
 #include "rendezvous/member/member.h"
 #include "rendezvous/net/connector.h"
 #include "rendezvous/net/deadline_timer.h"
+#include "rendezvous/net/peer_address.h"
 #include "rendezvous/net/tls_session.h"
 #include "rendezvous/protocol/control_connection.h"
 #include "rendezvous/protocol/control_wire.h"
@@ -38,7 +39,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
        Client::LineListener* lines)
       : io_(io),
         timer_(io),
-        connector_(io),
+        connector_(io, nullptr, spec.book),
         probe_(io),
         log_(std::move(log)),
         listener_(&listener),
@@ -64,7 +65,8 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
       tls_ = *std::move(tls);
     }
     handle(MemberStart{});
-    if (!join.is_coordinator || join.node_count == 1 || join.seat) return;
+    const bool is_own = find_addresses(join.book, join.endpoint) != nullptr;
+    if (!join.is_coordinator || join.node_count == 1 || join.seat || is_own) return;
     probe_.start(join.endpoint, hello_of(state_.spec), tls_,
                  [this](const Error& error) { handle(OtherCoordinator{error}); });
   }
@@ -92,6 +94,10 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     connector_.cancel();
     if (connection_) connection_->finish();
     drop_connection();
+  }
+  void perform(AvoidAddress&) {
+    const JoinSpec& join = state_.spec.join;
+    if (find_addresses(join.book, join.endpoint) != nullptr) connector_.avoid_address();
   }
   void perform(StartWorkers& start) {
     probe_.stop();
@@ -143,12 +149,14 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     if (!socket)
       return handle(
           ConnectFailed{socket.error().message, socket.error().code == ErrorCode::Refused});
+    error_code ec;
+    const std::string address = plain_address(socket->remote_endpoint(ec).address());
     connection_ = std::make_shared<ControlConnection>(
         *std::move(socket), ControlConnection::Side::Connecting, kFrameLimitBytes, 0,
         static_cast<ControlConnection::Listener&>(*this),
         tls_ ? std::make_unique<TlsSession>(tls_, TlsSession::Side::Connecting) : nullptr);
     connection_->start({});
-    handle(Connected{});
+    handle(Connected{address});
   }
 
   void on_frame(ControlConnection& connection, std::string_view frame) override {
@@ -163,7 +171,13 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
 
   void on_end(ControlConnection&, const ConnectionEnd& end) override {
     drop_connection();
-    if (end.is_wrong_peer) return handle(WrongPeer{end.reason});
+    if (end.is_wrong_peer) {
+      const JoinSpec& join = state_.spec.join;
+      const bool is_one =
+          !join.is_coordinator && find_addresses(join.book, join.endpoint) != nullptr;
+      if (is_one) connector_.reject_address(end.reason);
+      return handle(WrongPeer{end.reason, is_one});
+    }
     handle(ConnectionLost{end.reason, end.has_spoken});
   }
 

@@ -323,6 +323,7 @@ void MemberTurn::handle(const Heard& heard) {
 void MemberTurn::hear(const Welcome& welcome) {
   if (state_.phase != Phase::Greeting) return broken("a second welcome");
   state_.phase = Phase::Joined;
+  state_.has_been_welcome = true;
   state_.rejoin_by.reset();
   state_.seeking = {.next = state_.seeking.next, .term = welcome.term};
   state_.heartbeat_timeout = std::max(welcome.heartbeat_timeout, Milliseconds(4));
@@ -360,7 +361,12 @@ void MemberTurn::hear(const WorldReady& ready) {
   state_.own_failures = FailureList();
   if (!state_.first_world) state_.first_world = now_;
   if (is_elastic()) remember(state_.memory, ready.world, join.endpoint.host, now_);
-  if (!join.master_addr.empty()) state_.world->master_addr = join.master_addr;
+  if (const KnownAddresses* known = find_addresses(join.book, join.endpoint)) {
+    // The one that works from here. The coordinator's own agent is connected over loopback.
+    state_.world->master_addr = join.is_coordinator ? known->addresses.front() : state_.address;
+  } else if (!join.master_addr.empty()) {
+    state_.world->master_addr = join.master_addr;
+  }
   if (join.master_port != 0) state_.world->master_port = join.master_port;
   actions_.emplace_back(StartWorkers{*state_.world});
 }
@@ -594,6 +600,19 @@ Error join_timeout_error(const MemberState& state) {
               "raise --rdzv-conf join_timeout=SECONDS"};
 }
 
+Error reach_timeout_error(const MemberState& state) {
+  const JoinSpec& join = state.spec.join;
+  std::string places;
+  if (join.seats.empty()) places = addresses_text(join.book, join.endpoint);
+  for (const Endpoint& seat : join.seats)
+    places += (places.empty() ? "" : ", ") + addresses_text(join.book, seat);
+  return {ErrorCode::Unreachable,
+          "cannot reach any of " + places + " from " + state.spec.host + ": " +
+              (state.last_trouble.empty() ? "no answer" : state.last_trouble) +
+              "; look at the networks and firewalls between the hosts, or name an address that all "
+              "hosts reach with --master-addr"};
+}
+
 Error wrong_peer_error(const MemberState& state, std::string_view reason) {
   return {ErrorCode::Refused,
           state.endpoint + " " + std::string(reason) + "; check --master_addr and --master_port"};
@@ -626,6 +645,16 @@ std::string closing_text(const ConnectionLost& lost) {
          "): the coordinator is overloaded, or another program uses that port";
 }
 
+// Until then it must have connected to somebody.
+std::optional<Time> reach_by(const MemberState& state) {
+  const Milliseconds limit = state.spec.join.reach_timeout;
+  const bool is_trying = state.phase == Phase::Resting || state.phase == Phase::Dialing ||
+                         state.phase == Phase::Greeting;
+  const bool has_reached = state.has_reached || state.has_been_welcome;
+  if (limit == Milliseconds(0) || has_reached || !is_trying) return std::nullopt;
+  return state.started + limit;
+}
+
 // A ping is due, or the coordinator has been silent for too long.
 Time next_heartbeat(const MemberState& state) {
   return std::min(state.next_ping, state.heard + state.heartbeat_timeout);
@@ -641,10 +670,14 @@ void MemberTurn::handle(const MemberStart&) {
   dial();
 }
 
-void MemberTurn::handle(const Connected&) {
+void MemberTurn::handle(const Connected& connected) {
   if (state_.phase != Phase::Dialing) return;
   state_.phase = Phase::Greeting;
-  state_.answer_by = now_ + (has_seats() ? patience() : state_.spec.join.heartbeat_timeout);
+  state_.address = connected.address;
+  // This agent's own seat is always there, and answers once it has reached others.
+  const JoinSpec& join = state_.spec.join;
+  state_.has_reached = !join.seat || !join.is_coordinator;
+  state_.answer_by = now_ + (has_seats() ? patience() : join.heartbeat_timeout);
   Hello hello = hello_of(state_.spec);
   hello.lost_term = state_.seeking.lost_term;
   if (is_elastic() && state_.world && state_.first_world) {
@@ -664,6 +697,10 @@ void MemberTurn::handle(const ConnectFailed& failed) {
 
 void MemberTurn::handle(const WrongPeer& wrong) {
   if (state_.phase != Phase::Greeting) return connection_lost("it " + wrong.reason);
+  if (wrong.is_one_of_several) {
+    state_.has_reached = false;
+    return has_seats() ? ask_elsewhere(wrong.reason) : rest(wrong.reason);
+  }
   if (has_seats() && ++state_.seeking.wrong_answers < most_wrong_answers())
     return ask_elsewhere(wrong.reason);
   give_up(wrong_peer_error(state_, wrong.reason));
@@ -682,6 +719,8 @@ void MemberTurn::handle(const MemberTick&) {
       state_.phase == Phase::Joined && !is_elastic() && now_ >= join_by() + kTimeoutGrace;
   if (is_joining && state_.rejoin_by) return end(lost_ending(state_, *state_.lost_reason));
   if (is_joining || is_overdue) return give_up(join_timeout_error(state_));
+  if (const auto by = reach_by(state_); by && now_ >= *by)
+    return end(NotRun{reach_timeout_error(state_)});
   if (is_in({Phase::Resting, Phase::Dialing, Phase::Greeting})) report_trouble();
   if (state_.phase == Phase::Resting && now_ >= state_.retry_at) {
     dial();
@@ -769,6 +808,7 @@ void MemberTurn::handle(const ConnectionLost& lost) {
     case Phase::Dialing:
       return rest(reason);
     case Phase::Greeting:
+      actions_.emplace_back(AvoidAddress{});
       if (has_seats()) return ask_elsewhere("closed the connection (" + reason + ")");
       return rest(closing_text(lost));
     case Phase::Joined:
@@ -793,6 +833,7 @@ void MemberTurn::handle(const ConnectionLost& lost) {
 }
 
 void MemberTurn::no_answer() {
+  actions_.emplace_back(AvoidAddress{});
   actions_.emplace_back(Disconnect{});
   rest("accepts connections but has not answered for " +
        duration_text(state_.spec.join.heartbeat_timeout) +
@@ -812,7 +853,9 @@ void MemberTurn::broken(const std::string& what) {
 }
 
 std::optional<Time> deadline(const MemberState& state) {
-  const Time join_by = state.rejoin_by.value_or(state.started + state.spec.join.join_timeout);
+  const Time join_by =
+      std::min(state.rejoin_by.value_or(state.started + state.spec.join.join_timeout),
+               reach_by(state).value_or(Time::max()));
   switch (state.phase) {
     case Phase::Resting:
       return std::min({state.retry_at, join_by, state.next_report});

@@ -39,6 +39,7 @@
 //   Leaving: a signal was passed on, nothing runs here; waits for Finish and answers Stop.
 //   Old rounds are ignored everywhere; Parting, Ending and Ended ignore all but "own stopped".
 //
+// Reach:    with reach_timeout, a member that has connected to nobody by then ends.
 // Back-off: at most 50 ms, doubled up to 1 s, each pause a random half to whole of that; until
 //           join_timeout has passed since start.
 // Silence:  after Welcome, nothing heard for the coordinator's heartbeat timeout, unless this
@@ -193,7 +194,9 @@ struct MemberSpec {
 };
 
 struct MemberStart {};
-struct Connected {};
+struct Connected {
+  std::string address{};  // numeric
+};
 struct ConnectFailed {
   std::string reason;       // "connection refused (10.0.0.1), ..."
   bool is_refused = false;  // by every address: nobody listens there
@@ -201,6 +204,8 @@ struct ConnectFailed {
 // What answers is not a drun of this version.
 struct WrongPeer {
   std::string reason;  // a verb first: "speaks another version ..."
+  // It was at one of the addresses that the coordinator's host reported: not tried again.
+  bool is_one_of_several = false;
 };
 // Another node is the coordinator, although this one was told to be (coordinator_probe.h).
 struct OtherCoordinator {
@@ -243,6 +248,8 @@ struct Say {
 };
 // After what was said has gone out. Nothing is heard from that connection again.
 struct Disconnect {};
+// What answers at the address is no coordinator; the other addresses that are known come first.
+struct AvoidAddress {};
 struct ShowLeftOut {
   LeftOut node;
 };
@@ -265,8 +272,8 @@ struct MemberLog {
   std::string text;
 };
 using MemberAction =
-    std::variant<Connect, Say, Disconnect, StartWorkers, StopWorkers, End, MemberLog, LookAtWorkers,
-                 Told, ShowHang, ShowLeftOut, ShowFault, SummariseNode, CensusHeard>;
+    std::variant<Connect, Say, Disconnect, AvoidAddress, StartWorkers, StopWorkers, End, MemberLog,
+                 LookAtWorkers, Told, ShowHang, ShowLeftOut, ShowFault, SummariseNode, CensusHeard>;
 
 enum class MemberPhase {
   Resting,
@@ -295,6 +302,9 @@ struct MemberState {
   Milliseconds back_off{0};                // the longest next pause
   std::minstd_rand jitter;                 // of pauses; seeded with the instance
   std::string last_trouble;                // why the coordinator cannot be reached
+  bool has_reached = false;                // it has connected to what may be a coordinator,
+  bool has_been_welcome = false;           // which was one, now or before
+  std::string address;                     // to which it is connected, or was
   std::optional<std::string> lost_reason;  // Parting, and trying to join again
   std::optional<Time> rejoin_by;           // until then
   Milliseconds heartbeat_timeout{0};       // the coordinator's
@@ -343,6 +353,9 @@ std::optional<int> own_rank(const MemberState& state);
 
 // The coordinator went away (or must be taken for gone).
 Ending lost_ending(const MemberState& state, std::string_view reason);
+
+// Unreachable: every address that was tried, and why it failed.
+Error reach_timeout_error(const MemberState& state);
 
 // Timeout: naming who is missing, or why the coordinator cannot be reached.
 Error join_timeout_error(const MemberState& state);

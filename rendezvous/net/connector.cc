@@ -33,38 +33,60 @@ std::vector<tcp::endpoint> known_addresses(const Endpoint& endpoint) {
           {asio::ip::address_v6::loopback(), endpoint.port}};
 }
 
+// What an attempt begins with: addresses, and names that are looked up while those are tried.
+struct Targets {
+  std::vector<tcp::endpoint> addresses;
+  std::vector<std::string> names;
+  bool takes_loopback = true;
+};
+
+Targets targets_of(const Endpoint& endpoint, const KnownAddresses* known) {
+  Targets targets;
+  if (known == nullptr) {
+    targets.addresses = known_addresses(endpoint);
+    if (targets.addresses.empty()) targets.names = {endpoint.host};
+    return targets;
+  }
+  targets.takes_loopback = known->has_loopback;
+  for (const std::string& text : known->addresses) {
+    const auto addresses = known_addresses({text, endpoint.port});
+    targets.addresses.insert(targets.addresses.end(), addresses.begin(), addresses.end());
+    if (addresses.empty()) targets.names.push_back(text);
+  }
+  return targets;
+}
+
 }  // namespace
 
 class Connector::Attempt : public std::enable_shared_from_this<Connector::Attempt> {
  public:
   Attempt(asio::io_context& io, std::shared_ptr<LookupThreads> threads, OwnAddresses own,
-          Done on_done)
+          std::vector<Rejected> rejected, Done on_done)
       : io_(io),
         own_(own),
-        resolver_(io, std::move(threads)),
+        threads_(std::move(threads)),
+        rejected_(std::move(rejected)),
         next_timer_(io),
         limit_timer_(io),
         on_done_(std::move(on_done)) {}
 
   // `known`: an address that the name had before, tried while the name is looked up again.
-  void start(const Endpoint& endpoint, const std::optional<tcp::endpoint>& known) {
-    port_ = endpoint.port;
+  void start(const Targets& targets, std::uint16_t port,
+             const std::optional<tcp::endpoint>& known) {
+    port_ = port;
+    takes_loopback_ = targets.takes_loopback;
     arm_limit();
-    addresses_ = known_addresses(endpoint);
+    if (known) add(*known);
+    for (const tcp::endpoint& address : targets.addresses) add(address);
+    for (const std::string& name : targets.names) look_up(name);
     if (!addresses_.empty()) return begin();
-    is_looking_up_ = true;
-    resolver_.start(endpoint.host, [self = shared_from_this()](const Addresses& found) {
-      if (!self->is_over_) self->resolved(found);
-    });
-    if (!known) return;
-    addresses_.push_back(*known);
-    begin();
+    if (lookup_count_ == 0) fail_later();
   }
 
   void cancel() {
     is_over_ = true;
     on_done_ = nullptr;
-    resolver_.cancel();
+    for (Resolver& resolver : resolvers_) resolver.cancel();
     next_timer_.cancel();
     limit_timer_.cancel();
     error_code ignored;  // they are only being given up
@@ -83,27 +105,49 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     });
   }
 
+  void look_up(const std::string& name) {
+    ++lookup_count_;
+    Resolver& resolver = resolvers_.emplace_back(io_, threads_);
+    resolver.start(name, [self = shared_from_this()](const Addresses& found) {
+      if (!self->is_over_) self->resolved(found);
+    });
+  }
+
+  void add(const tcp::endpoint& address) {
+    if (!takes_loopback_ && address.address().is_loopback()) return;
+    if (std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end()) return;
+    const auto rejected = std::find_if(rejected_.begin(), rejected_.end(),
+                                       [&](const auto& each) { return each.address == address; });
+    if (rejected == rejected_.end()) {
+      if (addresses_.size() < kMostAddresses) addresses_.push_back(address);
+      return;
+    }
+    is_refused_ = false;
+    note(rejected->reason + " (" + address.address().to_string() + ")");
+    rejected_.erase(rejected);  // said once
+  }
+
   void resolved(const Addresses& found) {
-    is_looking_up_ = false;
+    --lookup_count_;
     const bool is_first = addresses_.empty();
     if (!found) {
       if (is_first || waiting_count_ == 0)
         note("its name cannot be resolved (" + found.error().message + ")");
-      if (waiting_count_ == 0) fail();
+      if (waiting_count_ == 0 && lookup_count_ == 0) fail();
       return;
     }
-    for (const asio::ip::address& address : *found) {
-      const tcp::endpoint each(address, port_);
-      const bool is_new = std::find(addresses_.begin(), addresses_.end(), each) == addresses_.end();
-      if (is_new && addresses_.size() < kMostAddresses) addresses_.push_back(each);
+    for (const asio::ip::address& address : *found) add({address, port_});
+    if (addresses_.empty()) {
+      if (lookup_count_ == 0) fail();
+      return;
     }
     if (is_first) {
       arm_limit();  // the time for a connection does not include the lookup
       return begin();
     }
-    if (waiting_count_ == 0 && next_ == addresses_.size()) return fail();
-    if (waiting_count_ == 0) return try_next();
-    arm_next();
+    if (waiting_count_ > 0) return arm_next();
+    if (next_ < addresses_.size()) return try_next();
+    if (lookup_count_ == 0) fail();
   }
 
   void begin() {
@@ -165,7 +209,7 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     is_refused_ = is_refused_ && ec == asio::error::connection_refused;
     note(system_message(ec.value()) + " (" + address.address().to_string() + ")");
     if (next_ < addresses_.size()) return try_next();
-    if (waiting_count_ == 0 && !is_looking_up_) fail();
+    if (waiting_count_ == 0 && lookup_count_ == 0) fail();
   }
 
   // With nobody listening, TCP may connect a loopback socket to itself, when the port is one that
@@ -179,6 +223,11 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
   void succeed(tcp::socket& socket) {
     tcp::socket winner = std::move(socket);
     finish(std::move(winner));
+  }
+  void fail_later() {
+    asio::post(io_, [self = shared_from_this()] {
+      if (!self->is_over_) self->fail();
+    });
   }
   void fail() {
     const bool is_refused = is_refused_ && waiting_count_ == 0 && !addresses_.empty();
@@ -198,12 +247,15 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
 
   asio::io_context& io_;
   const OwnAddresses own_;
-  Resolver resolver_;
+  const std::shared_ptr<LookupThreads> threads_;
+  std::vector<Rejected> rejected_;
+  std::list<Resolver> resolvers_;
   asio::steady_timer next_timer_;
   asio::steady_timer limit_timer_;
   Done on_done_;
   std::uint16_t port_ = 0;
-  bool is_looking_up_ = false;
+  bool takes_loopback_ = true;
+  std::size_t lookup_count_ = 0;  // under way
   std::vector<tcp::endpoint> addresses_;
   std::list<tcp::socket> sockets_;  // handlers refer to theirs
   std::size_t next_ = 0;
@@ -213,13 +265,19 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
   bool is_over_ = false;
 };
 
-Connector::Connector(asio::io_context& io, std::shared_ptr<LookupThreads> threads)
-    : io_(io), threads_(threads ? std::move(threads) : LookupThreads::of_process()) {}
+Connector::Connector(asio::io_context& io, std::shared_ptr<LookupThreads> threads, AddressBook book)
+    : io_(io),
+      threads_(threads ? std::move(threads) : LookupThreads::of_process()),
+      book_(std::move(book)) {}
 Connector::~Connector() { cancel(); }
 
 void Connector::start(const Endpoint& endpoint, OwnAddresses own, Done on_done) {
   cancel();
-  if (known_for_ != endpoint) forget_address();
+  if (known_for_ != endpoint) {
+    forget_address();
+    rejected_.clear();
+    avoided_.reset();
+  }
   known_for_ = endpoint;
   const auto done = [this, on_done = std::move(on_done)](Result<tcp::socket> socket) {
     error_code ec;
@@ -227,8 +285,21 @@ void Connector::start(const Endpoint& endpoint, OwnAddresses own, Done on_done) 
     if (!socket || ec) known_.reset();
     on_done(std::move(socket));  // may destroy this
   };
-  attempt_ = std::make_shared<Attempt>(io_, threads_, own, done);
-  attempt_->start(endpoint, own == OwnAddresses::Connect ? known_ : std::nullopt);
+  attempt_ = std::make_shared<Attempt>(io_, threads_, own, rejected_, done);
+  Targets targets = targets_of(endpoint, find_addresses(book_, endpoint));
+  std::stable_partition(targets.addresses.begin(), targets.addresses.end(),
+                        [this](const tcp::endpoint& each) { return each != avoided_; });
+  attempt_->start(targets, endpoint.port, own == OwnAddresses::Connect ? known_ : std::nullopt);
+}
+
+void Connector::avoid_address() {
+  avoided_ = known_;
+  forget_address();
+}
+
+void Connector::reject_address(const std::string& reason) {
+  if (known_ && rejected_.size() < kMostAddresses) rejected_.push_back({*known_, reason});
+  forget_address();
 }
 
 void Connector::cancel() {

@@ -25,6 +25,28 @@ bool is_ipv6_address(std::string_view text) {
 
 }  // namespace
 
+const KnownAddresses* find_addresses(const AddressBook& book, const Endpoint& endpoint) {
+  const auto found = std::find_if(book.begin(), book.end(), [&endpoint](const auto& known) {
+    return known.endpoint == endpoint && !known.addresses.empty();
+  });
+  return found == book.end() ? nullptr : &*found;
+}
+
+std::string addresses_text(const AddressBook& book, const Endpoint& endpoint) {
+  const KnownAddresses* known = find_addresses(book, endpoint);
+  if (known == nullptr) return to_string(endpoint);
+  std::string text;
+  for (const std::string& address : known->addresses)
+    text += (text.empty() ? "" : ", ") + to_string(Endpoint{address, endpoint.port});
+  return text;
+}
+
+bool is_host_text(std::string_view text) {
+  constexpr std::size_t kLongestName = 255;
+  return !text.empty() && text.size() <= kLongestName && !text.starts_with('-') &&
+         std::all_of(text.begin(), text.end(), is_host_character);
+}
+
 std::string to_string(const Endpoint& endpoint) {
   const bool is_v6 = endpoint.host.find(':') != std::string::npos;
   const std::string host = is_v6 ? "[" + endpoint.host + "]" : endpoint.host;

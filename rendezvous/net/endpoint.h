@@ -23,6 +23,33 @@ std::string to_string(const Endpoint& endpoint);
 // "a:29400,b:29400"
 std::string to_string(const std::vector<Endpoint>& endpoints);
 
+// The addresses of an endpoint's host as that host reported them, best first: numeric ones, and
+// names that are looked up. They are used instead of the endpoint's name, which may mean nothing
+// here.
+struct KnownAddresses {
+  Endpoint endpoint{};
+  std::vector<std::string> addresses{};
+  bool has_loopback = false;  // every node is this machine: loopback addresses are tried, too
+  bool operator==(const KnownAddresses&) const = default;
+};
+using AddressBook = std::vector<KnownAddresses>;
+
+// Null: the endpoint's own name is all that is known.
+const KnownAddresses* find_addresses(const AddressBook& book, const Endpoint& endpoint);
+
+// "10.0.0.1:4711, 10.1.0.1:4711", or the endpoint itself.
+std::string addresses_text(const AddressBook& book, const Endpoint& endpoint);
+
+// "name", "10.0.0.1", "fe80::1": what a host name or an address may consist of, at most 255 bytes.
+bool is_host_text(std::string_view text);
+
+// A socket that listens at an endpoint of this host. Who is given it closes it.
+struct ListeningFd {
+  int fd = -1;
+  bool is_v6 = false;
+  bool operator==(const ListeningFd&) const = default;
+};
+
 // A name or address by which each machine means itself.
 inline bool is_loopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");

@@ -432,6 +432,13 @@ int listen_on_loopback(std::uint16_t port, const std::optional<in_addr>& extra,
 }  // namespace
 
 Result<ListenSockets> open_listen_sockets(const ListenSpec& spec) {
+  if (!spec.listening.empty()) {
+    ListenSockets sockets;
+    for (const ListeningFd& each : spec.listening)
+      sockets.sockets.push_back({.fd = UniqueFd(each.fd), .is_v6 = each.is_v6});
+    sockets.port = port_of(spec.listening.front().fd);
+    return sockets;
+  }
   if (!spec.loopback_only) return listen_everywhere(spec.port);
   const Result<std::optional<in_addr>> extra = extra_loopback(spec.loopback_host);
   if (!extra) return extra.error();

@@ -28,6 +28,7 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/asio.h"
+#include "rendezvous/net/endpoint.h"
 
 namespace drun::rendezvous {
 
@@ -41,6 +42,8 @@ struct ListenSpec {
   std::chrono::milliseconds first_byte_timeout{std::chrono::seconds(30)};
   // Beyond this many silent connections one is treated as if its time were up.
   std::size_t most_silent = 16384;
+  // All on one port, from open_listen_sockets. Not empty: the three above are not looked at.
+  std::vector<ListeningFd> listening{};
 };
 
 class Listener {

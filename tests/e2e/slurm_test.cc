@@ -83,6 +83,19 @@ TEST_CASE("under srun, drun and the program are the whole command", "[slurm]") {
   CHECK_THAT(no_node.err, ContainsSubstring("does not set SLURM_NODEID"));
 }
 
+TEST_CASE("nodes whose names nothing resolves meet at the address that Slurm has", "[slurm]") {
+  const SlurmCluster slurm(false);
+  if (!is_there(slurm)) return;
+  const Ended ended = slurm.run({"srun", "-N3", drun_program(), "sh", "-c", kWhoUnderSlurm});
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK(ended.err.empty());
+  for (const std::string rank : {"0/3 0", "1/3 1", "2/3 2"})
+    CHECK_THAT(ended.out, ContainsSubstring(rank + " 127.0.0.1:"));
+  const Ended dry = slurm.run({"srun", "-N2", drun_program(), "--dry-run=json", "true"});
+  CHECK(count(dry.out, "\"from\": \"SLURM_STEP_NODELIST and scontrol show node node01\"") == 2);
+}
+
 TEST_CASE(
     "two jobs share Slurm's nodes, and scancel of one leaves nothing of it and all of the other",
     "[slurm]") {

@@ -127,6 +127,7 @@ class Cluster {
   void act(int node, const rendezvous::LookAtWorkers& look);
   void act(int node, const rendezvous::Told& told);
   void act(int node, const rendezvous::ShowHang& hang);
+  void act(int, const rendezvous::AvoidAddress&) {}
   void act(int, const rendezvous::ShowLeftOut&) {}  // elastic_cluster.h
   void act(int, const rendezvous::ShowFault&) {}    // the simulations inject by themselves
   void act(int node, const rendezvous::SummariseNode& wanted);

@@ -137,6 +137,7 @@ class ElasticAgents : public virtual Simulation {
   void act(std::size_t agent, const rendezvous::ShowHang& hang);
   void act(std::size_t, const rendezvous::ShowLeftOut&) {}
   void act(std::size_t, const rendezvous::ShowFault&) {}  // the simulations inject by themselves
+  void act(std::size_t, const rendezvous::AvoidAddress&) {}
   void act(std::size_t agent, const rendezvous::SummariseNode& wanted);
   void act(std::size_t agent, const rendezvous::CensusHeard& heard);
   bool has_workers(std::size_t agent, int round) const;

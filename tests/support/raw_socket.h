@@ -35,11 +35,12 @@ class RawSocket {
     }
     return one;
   }
-  static RawSocket listening(std::uint16_t port = 0) {
+  static RawSocket listening(std::uint16_t port = 0) { return listening_at("127.0.0.1", port); }
+  static RawSocket listening_at(const char* host, std::uint16_t port) {
     RawSocket one(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int on = 1;
     setsockopt(one.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    const sockaddr_in address = at(port, "127.0.0.1");
+    const sockaddr_in address = at(port, host);
     if (bind(one.fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
         listen(one.fd_, 64) != 0) {
       return RawSocket(-1);

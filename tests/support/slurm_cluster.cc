@@ -32,11 +32,11 @@ std::string name_of(int node) { return "node0" + std::to_string(node + 1); }
 
 }  // namespace
 
-SlurmCluster::SlurmCluster() {
+SlurmCluster::SlurmCluster(bool has_names) {
   why_not_ = what_is_missing();
   if (!why_not_.empty()) return;
   has_gpus_ = make_gpus();
-  configure();
+  configure(has_names);
   const std::string place = directory_.path() + "/";
   start("munged", "exec munged --foreground --force --socket=" + place + "munge --key-file=" +
                       place + "key --pid-file=" + place + "munged.pid --log-file=" + place +
@@ -99,11 +99,12 @@ bool SlurmCluster::make_gpus() const {
   return true;
 }
 
-void SlurmCluster::configure() const {
+void SlurmCluster::configure(bool has_names) const {
   const std::string place = directory_.path() + "/";
   const std::string host = host_name();
   mkdir((place + "state").c_str(), 0700);
-  write_file(place + "hosts", "127.0.0.1 localhost " + host + " node01 node02 node03\n");
+  write_file(place + "hosts",
+             "127.0.0.1 localhost " + host + (has_names ? " node01 node02 node03\n" : "\n"));
   write_file(place + "key", std::string(128, 'k') + std::to_string(getpid()));
   chmod((place + "key").c_str(), 0600);
   const int first_reserved = test::take_port_block().first;

@@ -14,7 +14,8 @@ namespace drun::testing {
 
 class SlurmCluster {
  public:
-  SlurmCluster();
+  // `has_names`: the nodes' tasks resolve the nodes' names.
+  explicit SlurmCluster(bool has_names = true);
   ~SlurmCluster();
   SlurmCluster(const SlurmCluster&) = delete;
   SlurmCluster& operator=(const SlurmCluster&) = delete;
@@ -32,7 +33,7 @@ class SlurmCluster {
  private:
   std::string what_is_missing() const;
   bool make_gpus() const;
-  void configure() const;
+  void configure(bool has_names) const;
   void start(const std::string& name, const std::string& command);
   bool has_idle_nodes() const;
 

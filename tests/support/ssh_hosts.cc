@@ -166,6 +166,42 @@ void SshHosts::cut_cable(int host) {
   shell("ip -n " + name_ + "s link set v" + number(host) + " down");
 }
 
+void SshHosts::know_by_aliases(bool has_jump) {
+  write_file(directory_.file("hosts"), "127.0.0.1 localhost\n");
+  std::string config;
+  for (int host = 0; host < kHosts; ++host) {
+    const bool jumps = has_jump && host > 0;
+    config += "Host host" + number(host) + "\n  HostName " + address(host) +
+              "\n  HostKeyAlias node" + number(host) + "\n" + (jumps ? "  ProxyJump host1\n" : "");
+    if (jumps && !shell("ip -n " + name_ + "s route add unreachable " + address(host)))
+      FAIL(why_not_);
+  }
+  const std::string place = directory_.file("ssh_config");
+  write_file(place, config + read_file(place));
+}
+
+void SshHosts::separate_hosts() {
+  for (int host = 0; host < kHosts; ++host) {
+    if (!shell("ip -n " + name_ + "s link set v" + number(host) + " type bridge_slave isolated on"))
+      FAIL(why_not_);
+  }
+}
+
+void SshHosts::add_network() {
+  const std::string hub = name_ + "s";
+  bool is_up =
+      shell("ip -n " + hub + " link add br1 type bridge && ip -n " + hub + " link set br1 up");
+  for (int host = 0; host < kHosts && is_up; ++host) {
+    const std::string wire = "w" + number(host);
+    const std::string own = space(host);
+    is_up = shell("ip -n " + hub + " link add " + wire + " type veth peer name eth1 netns " + own +
+                  " && ip -n " + hub + " link set " + wire + " master br1 up && ip -n " + own +
+                  " addr add 10.79.0." + number(host) + "/24 dev eth1 && ip -n " + own +
+                  " link set eth1 up");
+  }
+  if (!is_up) FAIL(why_not_);
+}
+
 std::vector<int> SshHosts::left_on(int host) const {
   const Ended ended = testing::run(Launch{.argv = {"ip", "netns", "pids", space(host)}}, 10s);
   std::istringstream pids(ended.out);

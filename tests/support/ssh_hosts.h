@@ -34,6 +34,13 @@ class SshHosts {
   void stop_sshd(int host);
   void forget_key(int host) const;
   void cut_cable(int host);
+  // From then on no name is known anywhere but host1, host2 and host3, which this test's ssh alone
+  // knows. `jump`: host1 is the only way to the other two.
+  void know_by_aliases(bool has_jump = false);
+  // Hosts reach each other over the first network no longer, and drop what they send there.
+  void separate_hosts();
+  // A second network of the hosts alone: 10.79.0.1, 10.79.0.2, 10.79.0.3.
+  void add_network();
   // Processes there other than its sshd that listens.
   std::vector<int> left_on(int host) const;
   bool are_empty() const;

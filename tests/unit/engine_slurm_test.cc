@@ -213,4 +213,16 @@ TEST_CASE("an MPI launcher that uses a step for its daemons is nearer than the s
   CHECK(detect(around(with(kStep, hydra)))->engine == "PMI (Hydra)");
 }
 
+TEST_CASE("a node's address and host name are read from what scontrol shows of it") {
+  using Words = std::vector<std::string>;
+  CHECK(slurm_node_addresses("NodeName=node01 Arch=x86_64 CoresPerSocket=1 NodeAddr=10.3.0.7 "
+                             "NodeHostName=vm-17.cloud Port=0 Version=22.05\n") ==
+        Words{"10.3.0.7", "vm-17.cloud"});
+  CHECK(slurm_node_addresses("NodeName=a\n   NodeAddr=fd00::7 NodeHostName=a\n") ==
+        Words{"fd00::7", "a"});
+  for (const char* record : {"", "Node node01 not found", " NodeAddr=", " NodeAddr=(null) Port=1",
+                             " NodeAddr=-x", " NodeAddr=a;b", " XNodeAddr=10.0.0.1"})
+    CHECK(slurm_node_addresses(record).empty());
+}
+
 }  // namespace drun::engines

@@ -284,4 +284,66 @@ TEST_CASE("the first signal goes to all hosts of an elastic job") {
   CHECK(launch.ended(1, 130).empty());
 }
 
+TEST_CASE("all hosts are told where those that coordinate the job listen") {
+  Launch launch(3);
+  launch.state.endpoints = {0};
+  launch.after(Began{});
+  const auto hello = [](int port, const std::string& machine) {
+    return Hello{.version = "1",
+                 .problem = "",
+                 .exit_code = 0,
+                 .place = {.port = port, .addresses = {"10.0.0.1", "127.0.0.1", "b d", "fe80::1"}},
+                 .machine = machine};
+  };
+  SECTION("from several machines") {
+    launch.after(HelloCame{0, hello(4711, "m1")});
+    launch.after(HelloCame{1, hello(0, "m1")});
+    const std::string told = launch.after(HelloCame{2, hello(0, "m2")});
+    const std::string line = told.substr(0, told.find(" to 0; "));
+    CHECK(told == line + " to 0; " + line + " to 1; " + line + " to 2");
+    const Result<Go> go = parse_go(line);
+    REQUIRE(go);
+    CHECK_FALSE(go->is_one_machine);
+    REQUIRE(go->places.size() == 1);
+    CHECK(go->places[0] == Place{.port = 4711, .addresses = {"10.0.0.1"}});
+  }
+  SECTION("from one machine") {
+    launch.after(HelloCame{0, hello(4711, "m1")});
+    launch.after(HelloCame{1, hello(0, "m1")});
+    const std::string told = launch.after(HelloCame{2, hello(0, "m1")});
+    CHECK(parse_go(told.substr(0, told.find(" to 0; ")))->is_one_machine);
+  }
+  SECTION("one that says nothing of it cannot coordinate") {
+    CHECK(launch.after(HelloCame{0, hello(0, "m1")}) == "let go 0");
+    CHECK(launch.after(HelloCame{1, hello(70000, "m1")}).empty());  // is not asked
+  }
+}
+
+TEST_CASE("a node that reaches no endpoint ends the job at once and is its cause") {
+  Launch launch(3);
+  launch.run();
+  const End end{
+      .exit_code = 120, .text = "cannot reach\n", .report = "{}", .could_not_reach = true};
+  CHECK(launch.after(EndCame{2, end}) == "signal 15 to 0");
+  CHECK(launch.after(EndCame{1, end}).empty());
+  launch.after(EndCame{0, End{.exit_code = 143, .text = "ended\n", .report = "{}"}});
+  for (const std::size_t host : {2, 1, 0}) launch.ended(host, 120);
+  REQUIRE(is_over(launch.state));
+  CHECK(launch.end() == LaunchEnd{120, "cannot reach\n", "{}"});
+}
+
+TEST_CASE("an elastic job goes without a node that reaches no endpoint, if enough are left") {
+  Launch launch = elastic(3, 2);
+  launch.run();
+  const End end{.exit_code = 120, .text = "cannot reach\n", .report = "", .could_not_reach = true};
+  CHECK(launch.after(EndCame{2, end}) == "without 2 cannot reach\n");
+  launch.ended(2, 120);
+  CHECK(launch.after(EndCame{1, end}) == "signal 15 to 0");
+  launch.ended(1, 120);
+  launch.after(EndCame{0, End{.exit_code = 143, .text = "ended\n", .report = ""}});
+  launch.ended(0, 143);
+  REQUIRE(is_over(launch.state));
+  CHECK(launch.end().exit_code == 120);
+}
+
 }  // namespace drun::hosts

@@ -73,10 +73,10 @@ TEST_CASE("a line that was written for mpirun gives the job that it says") {
                                                                    {"PATH", "/bin"},
                                                                    {"OMPI_MCA_pml", "ob1"},
                                                                    {"OMPI_MCA_btl", "^openib"}});
-  CHECK(plan.nodes[1].arguments ==
-        Words{"drun", "--bind-to=none", "--engine=none", "--nnodes=2", "--node-rank=1",
-              "--rdzv-id=" + plan.run_id, "--master-addr=a", "--master-port=29500",
-              "--nproc-per-node=8", "--output=labelled", "--", "python", "train.py"});
+  CHECK(plan.nodes[1].arguments == Words{"drun", "--bind-to=none", "--engine=none", "--nnodes=2",
+                                         "--node-rank=1", "--rdzv-id=" + plan.run_id,
+                                         "--master-addr=a", "--nproc-per-node=8",
+                                         "--output=labelled", "--", "python", "train.py"});
   CHECK(test::usage_error(test::parse_options({"-H", "a", "--mca", "=", "x", "p"})) ==
         "--mca ==x: expected a name and a value, such as --mca btl tcp,self");
 }
@@ -101,9 +101,9 @@ TEST_CASE("each host's agent is told who it is and what to run, word for word") 
   REQUIRE(plan.nodes.size() == 2);
   CHECK(plan.nodes[1].arguments == Words{"drun", "--max-restarts=3", "--tee=3", "--min-uptime=7",
                                          "--engine=none", "--nnodes=2", "--node-rank=1",
-                                         "--rdzv-id=job", "--master-addr=a", "--master-port=29500",
-                                         "--nproc-per-node=1", "--output=labelled", "--", "./train",
-                                         "--lr", "0.1", "a b", "--hosts=x"});
+                                         "--rdzv-id=job", "--master-addr=a", "--nproc-per-node=1",
+                                         "--output=labelled", "--", "./train", "--lr", "0.1", "a b",
+                                         "--hosts=x"});
   CHECK(has(plan.nodes[0].arguments, "--nproc-per-node=2"));
   CHECK(plan.nodes[0].environment == std::vector<EnvironmentEntry>{{"A", "1"}});
   CHECK(plan.nodes[0].label == "[a:${rank}]: ");
@@ -170,14 +170,25 @@ TEST_CASE("chosen devices are their host's workers and its CUDA_VISIBLE_DEVICES"
   CHECK(nodes_text(desk_plan({"--hosts=w[0-2]:4", "--exclude=w1", "p"})) == "w04 w24");
 }
 
-TEST_CASE("one host alone needs no address; several are not told of localhost") {
+TEST_CASE("one host alone needs no address; the first of several reports its own") {
   const HostPlan alone = desk_plan({"-H", "a:2", "p"});
   CHECK(alone.master_addr.empty());
   for (const std::string& word : alone.nodes[0].arguments)
     CHECK(word.find("--master") == std::string::npos);
-  CHECK_THAT(desk_error({"-H", "localhost,b", "p"}),
-             ContainsSubstring("cannot reach the first one"));
-  CHECK(desk_plan({"-H", "localhost,b", "--master-addr=desk", "p"}).master_addr == "desk");
+  CHECK(alone.endpoints.empty());
+  const HostPlan two = desk_plan({"-H", "localhost,b", "p"});
+  CHECK(two.endpoints == std::vector<std::size_t>{0});
+  CHECK(two.master_port == 0);
+  CHECK_FALSE(two.has_own_address);
+  CHECK_THAT(host_plan_text(two),
+             ContainsSubstring("on localhost, at an address that it reports, a free port\n"));
+  const HostPlan named = desk_plan({"-H", "localhost,b", "--master-addr=desk", "p"});
+  CHECK(named.master_addr == "desk");
+  CHECK(named.has_own_address);
+  CHECK_THAT(host_plan_text(named), ContainsSubstring("desk, a free port\n"));
+  CHECK(desk_plan({"-H", "a,b", "--master-port=0", "p"}).master_port == 0);
+  CHECK(
+      has(desk_plan({"-H", "a,b", "--master-port=7", "p"}).nodes[1].arguments, "--master-port=7"));
 }
 
 TEST_CASE("what cannot be with --hosts is refused with the reason") {
@@ -193,7 +204,7 @@ TEST_CASE("what cannot be with --hosts is refused with the reason") {
   CHECK_THAT(desk_error({"-H", "a", "--rdzv-backend=c10d", "p"}),
              ContainsSubstring("remove these options"));
   CHECK_THAT(desk_error({"-H", "a", "--output=raw", "p"}), ContainsSubstring("--output=raw"));
-  CHECK_THAT(desk_error({"-H", "a,b", "--master-port=0", "p"}),
+  CHECK_THAT(desk_error({"--local-nodes=2,netns", "--master-port=0", "p"}),
              ContainsSubstring("cannot know a free port"));
   CHECK_THAT(desk_error({"-H", "a", "-np", "9", "p"}),
              ContainsSubstring("-np 9: the hosts have 1"));

@@ -343,4 +343,73 @@ TEST_CASE("every event in every phase is answered, and the end comes once and la
   }
 }
 
+namespace {
+
+// Its coordinator has reported two addresses.
+MemberDriver with_reach_timeout() {
+  MemberDriver member;
+  JoinSpec& join = member.state.spec.join;
+  join.reach_timeout = 12s;
+  join.endpoint = {"alias", 4711};
+  join.book = {{.endpoint = join.endpoint, .addresses = {"10.0.0.1", "10.1.0.1"}}};
+  member.state = new_member(member.state.spec);
+  member.event(MemberStart{});
+  return member;
+}
+
+}  // namespace
+
+TEST_CASE("a member that reaches no reported address gives up after the reach timeout") {
+  MemberDriver member = with_reach_timeout();
+  while (member.state.phase != Phase::Ended) {
+    if (member.state.phase == Phase::Dialing)
+      member.event(ConnectFailed{"no route to host (10.0.0.1)"});
+    member.now = *deadline(member.state);
+    member.event(MemberTick{});
+  }
+  CHECK(member.now == MemberDriver::start_time() + 12s);
+  const Error error = std::get<NotRun>(member.outcome().ending).error;
+  CHECK(error.code == ErrorCode::Unreachable);
+  CHECK_THAT(error.message,
+             ContainsSubstring("cannot reach any of 10.0.0.1:4711, 10.1.0.1:4711 from host1: no "
+                               "route to host (10.0.0.1); ") &&
+                 ContainsSubstring("--master-addr"));
+}
+
+TEST_CASE("once connected the reach timeout does not count, unless it was a wrong machine") {
+  MemberDriver member = with_reach_timeout();
+  member.event(Connected{"10.0.0.1"});
+  SECTION("a coordinator") {
+    member.hear(Welcome{Milliseconds(60000)});
+    member.be_silent(30s);
+    CHECK(member.state.phase == Phase::Joined);
+  }
+  SECTION("a wrong machine") {
+    member.event(WrongPeer{"has another secret", true});
+    CHECK(member.state.phase == Phase::Resting);
+    while (member.state.phase != Phase::Ended) {
+      if (member.state.phase == Phase::Dialing) member.event(ConnectFailed{"has another secret"});
+      member.now = *deadline(member.state);
+      member.event(MemberTick{});
+    }
+    CHECK(member.now == MemberDriver::start_time() + 12s);
+  }
+}
+
+TEST_CASE("the address that works is the workers' master address") {
+  MemberDriver member = with_reach_timeout();
+  member.event(Connected{"10.1.0.1"});
+  member.hear(Welcome{Milliseconds(15000)});
+  member.hear(WorldReady{MemberDriver::world(0)});
+  CHECK(member.only<StartWorkers>().world.master_addr == "10.1.0.1");
+}
+
+TEST_CASE("an address where the connection closes at once is tried after the others") {
+  MemberDriver member = with_reach_timeout();
+  member.event(Connected{"10.0.0.1"});
+  member.event(ConnectionLost{"its connection closed"});
+  CHECK(member.count<AvoidAddress>() == 1);
+  CHECK(member.state.phase == Phase::Resting);
+}
+
 }  // namespace drun::rendezvous

@@ -245,4 +245,33 @@ TEST_CASE("of a world whose nodes come and go an engine tells the place alone") 
   CHECK(plan.warnings.empty());
 }
 
+TEST_CASE("a node name of Slurm's that does not resolve is replaced by the address Slurm has") {
+  HostFacts host = engine_host(kStep);
+  std::vector<std::string> asked;
+  host.addresses_of = [](const std::string& name) {
+    return name.starts_with("10.") ? std::vector<std::string>{name} : std::vector<std::string>();
+  };
+  host.slurm_addresses = [&asked](const std::string& name) {
+    asked.push_back(name);
+    return std::vector<std::string>{"unknown", "10.3.0.1"};
+  };
+  const Plan plan = test::plan_of(given({}), host);
+  CHECK(plan.agent.join.master_addr == "10.3.0.1");
+  CHECK(plan.agent.join.endpoint.host == "10.3.0.1");
+  CHECK(origin(plan, "master address") ==
+        "10.3.0.1 from SLURM_STEP_NODELIST and scontrol show node n1");
+  CHECK(asked == std::vector<std::string>{"n1"});
+
+  const Plan given_one = test::plan_of(given({.master_addr = "n9"}), host);
+  CHECK(given_one.agent.join.master_addr == "n9");
+  host.slurm_addresses = [](const std::string&) { return std::vector<std::string>(); };
+  const Plan unknown = test::plan_of(given({}), host);
+  CHECK(unknown.agent.join.master_addr == "n1");
+  REQUIRE(unknown.warnings.size() == 1);
+  CHECK_THAT(unknown.warnings.front(), ContainsSubstring("set --master-addr"));
+  host.addresses_of = [](const std::string&) { return std::vector<std::string>{"10.0.0.1"}; };
+  CHECK(test::plan_of(given({}), host).warnings.empty());
+  CHECK(asked.size() == 1);
+}
+
 }  // namespace drun
