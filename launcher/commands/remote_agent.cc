@@ -126,7 +126,8 @@ class Channel {
   // `unfinished`: the rest of the frame before.
   void end(const End& end, const std::string& unfinished) const {
     std::string text = to_text(end);
-    if (text.size() > kMostLineBytes) text = to_text(End{end.exit_code, end.text, {}});
+    if (text.size() > kMostLineBytes) text = to_text(End{end.exit_code, end.text, end.report, {}});
+    if (text.size() > kMostLineBytes) text = to_text(End{end.exit_code, end.text, {}, {}});
     write_all(fd_.get(), unfinished + agent::to_frame(agent::FrameType::Control, text));
   }
 
@@ -223,15 +224,16 @@ int run(const Plan& plan, const Start& start, const Channel& channel,
     const bool is_told = plan.is_doctor && is_verdict(ended.outcome);
     End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),
             .text = is_told ? std::string() : report_text(ended.outcome, style),
-            .report = {}};
+            .report = {},
+            .events = ended.events};
     end.report = report_for_file(start.report_file, ended.outcome, end.exit_code,
-                                 plan.agent.worker.placements, style);
+                                 plan.agent.worker.placements, style, ended.phases);
     channel.end(end, ended.unfinished_frame);
     return end.exit_code;
   });
   if (code) return *code;
-  channel.end({exit_code(code.error(), plan.exit_codes), error_text(invoked_as, code.error()), {}},
-              "");
+  channel.end(
+      {exit_code(code.error(), plan.exit_codes), error_text(invoked_as, code.error()), {}, {}}, "");
   return exit_code(code.error(), plan.exit_codes);
 }
 
@@ -273,6 +275,7 @@ int run_from_stdin() {
   label_lines(*plan, *start, host);
   plan->agent.output.channel_fd = channel.fd();
   send_lines(plan->agent.output, *start);
+  plan->agent.keeps_events = start->keeps_events;
   channel.hello({.version = kVersion});
   for (;;) {
     const Result<std::string> word = input.read(std::nullopt);

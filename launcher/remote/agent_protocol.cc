@@ -134,6 +134,7 @@ std::string to_line(const Start& start) {
                {"host", to_characters(start.host)},
                {"label", to_characters(start.label)},
                {"report_file", to_characters(start.report_file)},
+               {"keeps_events", start.keeps_events},
                {"sends_lines", start.sends_lines},
                {"keeps_all", start.keeps_all},
                {"log_directory", to_characters(start.log_directory)},
@@ -157,7 +158,8 @@ std::string to_text(const Hello& hello) {
 std::string to_text(const End& end) {
   const Json json = {{"exit_code", end.exit_code},
                      {"text", to_characters(end.text)},
-                     {"report", to_characters(end.report)}};
+                     {"report", to_characters(end.report)},
+                     {"events", to_characters(end.events)}};
   return json.dump();
 }
 
@@ -172,6 +174,7 @@ Result<Start> parse_start(std::string_view line) {
   start.host = fields.text("host");
   start.label = fields.text("label");
   start.report_file = fields.text("report_file");
+  start.keeps_events = fields.flag("keeps_events");
   start.sends_lines = fields.flag("sends_lines");
   start.keeps_all = fields.flag("keeps_all");
   start.log_directory = fields.text("log_directory");
@@ -200,6 +203,7 @@ Result<End> parse_end(std::string_view line) {
   end.exit_code = fields.number("exit_code");
   end.text = fields.text("text");
   end.report = fields.text("report");
+  end.events = fields.text("events");
   return fields.take(std::move(end), "the agent's last message");
 }
 

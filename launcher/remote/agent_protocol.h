@@ -80,7 +80,7 @@ class JsonFields {
 
 namespace drun::hosts {
 
-inline constexpr int kProtocol = 5;
+inline constexpr int kProtocol = 6;
 inline constexpr std::size_t kMostLineBytes = std::size_t{4} << 20;
 
 struct Start {
@@ -95,6 +95,7 @@ struct Start {
   std::string label{};        // in front of workers' lines
   std::string secret{};       // of the job; empty: none, and then not written
   std::string report_file{};  // where the starter writes it: to be named in the report
+  bool keeps_events = false;  // End::events is wanted
   // The starter keeps the workers' files, in log_directory: their lines go to it. Which: all, or
   // what --redirects and --tee choose.
   bool sends_lines = false;
@@ -118,6 +119,7 @@ struct End {
   int exit_code = 0;
   std::string text{};    // the report, in words
   std::string report{};  // the same for --report
+  std::string events{};  // of this node, for the HTML report
   bool operator==(const End&) const = default;
 };
 

@@ -45,7 +45,10 @@ TEST_CASE("starts, hellos and ends come out as they went in, whatever bytes are 
     const Hello hello{
         .version = random_bytes(random), .problem = random_bytes(random), .exit_code = 3};
     CHECK(*parse_hello(to_text(hello)) == hello);
-    const End end{.exit_code = 41, .text = random_bytes(random), .report = random_bytes(random)};
+    const End end{.exit_code = 41,
+                  .text = random_bytes(random),
+                  .report = random_bytes(random),
+                  .events = random_bytes(random)};
     CHECK(*parse_end(to_text(end)) == end);
   }
 }
