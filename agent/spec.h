@@ -161,6 +161,13 @@ struct DeadlineSpec {
   bool operator==(const DeadlineSpec&) const = default;
 };
 
+// What a worker and those of its children that it waited for have used.
+struct WorkerUsage {
+  std::uint64_t peak_memory_bytes = 0;  // of the largest of them
+  std::chrono::microseconds processor_time{0};
+  bool operator==(const WorkerUsage&) const = default;
+};
+
 struct AgentSpec {
   JoinSpec join;
   WorkerSpec worker;
@@ -175,6 +182,8 @@ struct AgentSpec {
   std::optional<DeadlineSpec> deadline{};
   std::vector<int> termination_signals;  // numbers; what is ignored at the start stays ignored
   std::string events_file;               // --events; empty: none
+  bool keeps_events = false;             // for the report: AgentEnd::events
+  std::string drun_version;              // for events
   std::optional<Endpoint> web;           // --metrics-port; a numeric address
   FaultPlan faults;                      // --inject
   std::string error_file;                // drun's own TORCHELASTIC_ERROR_FILE; empty: none

@@ -12,6 +12,7 @@
 #include "launcher/commands/run_job.h"
 #include "launcher/commands/serve_store.h"
 #include "launcher/commands/show_completions.h"
+#include "launcher/commands/show_report.h"
 #include "launcher/commands/show_stacks.h"
 #include "launcher/commands/show_status.h"
 #include "launcher/facts/host.h"
@@ -43,6 +44,7 @@ int run(const std::vector<std::string>& argv) {
                         [&host](const StatusCommand& status) { return show_status(status, host); },
                         [](const StacksCommand& stacks) { return show_stacks(stacks); },
                         [](const CompleteCommand& words) { return show_completions(words); },
+                        [&host](const ReportCommand& report) { return show_report(report, host); },
                         [](const FromStdinCommand&) { return hosts::run_from_stdin(); },
                         [&host](const Options& options) {
                           return options.hosts.names_hosts() ? hosts::run_hosts(options, host)

@@ -60,6 +60,9 @@ class Output::Impl {
     log_writer_.run(std::move(job), std::move(done));
   }
   std::optional<std::uint64_t> printed(int local_rank);
+  void watch_first_prints(std::function<void(int)> on_first) {
+    on_first_print_ = std::move(on_first);
+  }
   rendezvous::LineTaker* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
   rendezvous::Client::LineListener* line_listener() {
     return link_ && !to_stdout_ ? &*link_ : nullptr;
@@ -90,6 +93,7 @@ class Output::Impl {
   };
   struct Worker {
     std::string stderr_file;
+    bool has_printed = false;
     std::array<std::unique_ptr<WorkerStream>, 2> streams;  // null: does not pass through drun
     std::array<std::shared_ptr<WatchedFile>, 2> files;     // of those that go to a file alone
   };
@@ -135,6 +139,7 @@ class Output::Impl {
   Result<int> open_null();
   Result<int> open_pipe(int local_rank, Stream stream, RoundFiles::File tee, Worker& worker);
   std::uint64_t size_of(const std::shared_ptr<WatchedFile>& file);
+  void note_print(int local_rank);
   bool is_flushed() const;
   int hand_out(UniqueFd fd);
   template <typename Deed>
@@ -167,6 +172,7 @@ class Output::Impl {
   std::uint64_t streams_made_ = 0;
   std::uint64_t looks_at_congestion_ = 0;
   std::array<std::shared_ptr<FileWriter::File>, 2> filtered_;
+  std::function<void(int)> on_first_print_;
   std::vector<Worker> workers_;
   std::vector<UniqueFd> worker_ends_;
   std::vector<UniqueFd> worker_files_;
@@ -374,6 +380,11 @@ std::optional<std::uint64_t> Output::Impl::printed(int local_rank) {
   return bytes + looks_at_congestion_;
 }
 
+void Output::Impl::note_print(int local_rank) {
+  Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  if (!std::exchange(worker.has_printed, true) && on_first_print_) on_first_print_(local_rank);
+}
+
 // As of the last call; asks again for the next one.
 std::uint64_t Output::Impl::size_of(const std::shared_ptr<WatchedFile>& file) {
   if (std::exchange(file->is_asked_for, true)) {
@@ -460,6 +471,9 @@ void Output::run_off_loop(std::function<void()> job, std::function<void(bool)> d
   impl_->run_off_loop(std::move(job), std::move(done));
 }
 std::optional<std::uint64_t> Output::printed(int local_rank) { return impl_->printed(local_rank); }
+void Output::watch_first_prints(std::function<void(int)> on_first) {
+  impl_->watch_first_prints(std::move(on_first));
+}
 rendezvous::LineTaker* Output::line_taker(
     std::function<void(std::uint64_t, std::size_t)> on_taken) {
   return impl_->line_taker(std::move(on_taken));
@@ -612,6 +626,7 @@ Result<int> Output::Impl::open_pipe(int local_rank, Stream stream, RoundFiles::F
                                       .is_shown = plan.to_console,
                                       .is_labelled = plan.is_labelled,
                                       .is_kept = plan.to_file}};
+  setup.on_first_bytes = [this, local_rank] { note_print(local_rank); };
   if (tee.fd) setup.tee = log_writer_.adopt(std::move(tee.fd), std::move(tee.path));
   if (setup.tee && filtered_[index_of(stream)]) {
     setup.filtered = filtered_[index_of(stream)];

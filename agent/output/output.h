@@ -115,6 +115,10 @@ class Output {
   // every call: a worker that waits for it is not silent.
   std::optional<std::uint64_t> printed(int local_rank);
 
+  // `on_first` is called from the loop, once a round for each worker that prints something which
+  // passes through here. Before the first open_round.
+  void watch_first_prints(std::function<void(int local_rank)> on_first);
+
   // A line of drun's own log to the console's stderr, in turn with the workers' lines: it never
   // lands inside one (a newline is added). Never waits; where the console takes nothing, lines
   // beyond kOwnLinesBytes are counted, and the log says later how many are missing. Before

@@ -145,6 +145,7 @@ WorkerStream::~WorkerStream() {
 }
 
 void WorkerStream::take(std::string_view bytes) {
+  if (taken_bytes_ == 0 && setup_.on_first_bytes) setup_.on_first_bytes();
   taken_bytes_ += bytes.size();
   if (setup_.keeps_tail) tail_.take(bytes);
   if (setup_.tee) writer_.append(setup_.tee, bytes);

@@ -129,6 +129,7 @@ class WorkerStream {
     GatherLink* link = nullptr;  // null: not to the coordinator
     std::uint64_t trip = 0;      // of the link
     rendezvous::Lines lines;     // what all messages have in common
+    std::function<void()> on_first_bytes{};
   };
 
   WorkerStream(asio::io_context& io, std::span<char> buffer, Console& console, FileWriter& writer,

@@ -1,12 +1,15 @@
 #include "agent/process/process.h"
 
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cassert>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <utility>
 
 #include "agent/process/exit_status.h"
@@ -15,6 +18,14 @@ namespace drun::agent {
 namespace {
 
 constexpr idtype_t kPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older headers lack
+
+WorkerUsage usage_of(const rusage& usage) {
+  const auto time = [](const timeval& value) {
+    return std::chrono::seconds(value.tv_sec) + std::chrono::microseconds(value.tv_usec);
+  };
+  return {.peak_memory_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024,
+          .processor_time = time(usage.ru_utime) + time(usage.ru_stime)};
+}
 
 }  // namespace
 
@@ -46,10 +57,13 @@ void Process::signal_group(int signal) {
 void Process::collect() {
   if (!pid_) return;
   siginfo_t info{};
-  const int waited =
-      waitid(kPidfd, static_cast<id_t>(pidfd_.native_handle()), &info, WEXITED | WNOHANG);
+  // The system call itself: the C library's waitid() has no rusage.
+  rusage usage{};
+  const long waited = syscall(SYS_waitid, kPidfd, static_cast<id_t>(pidfd_.native_handle()), &info,
+                              WEXITED | WNOHANG, &usage);
   if (waited == 0 && info.si_pid == 0) return;
   assert(waited == 0);  // nobody else reaps our children
+  usage_ = usage_of(usage);
   pid_.reset();
   close_pidfd();
   const OnEnd on_end = std::exchange(on_end_, nullptr);

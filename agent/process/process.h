@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "agent/process/spawn.h"
+#include "agent/spec.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/net/asio.h"
 
@@ -26,6 +27,8 @@ class Process {
 
   int pid() const { return shown_pid_; }  // for display: stays after the end
   bool is_running() const { return pid_.has_value(); }
+  // From on_end on; absent: the kernel did not tell.
+  const std::optional<WorkerUsage>& usage() const { return usage_; }
 
   // To everyone in its process group, or to itself alone when it has left that group. Nothing after
   // the end: the number may be another's then.
@@ -42,6 +45,7 @@ class Process {
   int shown_pid_;
   asio::posix::stream_descriptor pidfd_;
   OnEnd on_end_;
+  std::optional<WorkerUsage> usage_;
   std::shared_ptr<char> alive_ = std::make_shared<char>();  // tells late handlers that it is gone
 };
 

@@ -35,9 +35,83 @@ const char* word_of(const Ending& ending) {
                     ending);
 }
 
+constexpr std::size_t kMostTextBytes = std::size_t{8} << 10;
+constexpr std::size_t kMostTailLineBytes = 1024;
+
+Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+std::string cut(const std::string& text, std::size_t most_bytes) {
+  return text.size() <= most_bytes ? text : text.substr(0, most_bytes) + "...";
+}
+
 Told tell(const AgentStarted& started) {
+  Json environment = Json::object();
+  for (const EnvironmentEntry& entry : started.environment) environment[entry.first] = entry.second;
+  Json placements = Json::array();
+  for (const WorkerPlacement& placement : started.placements)
+    placements.push_back({{"cpus", ranges_text(placement.cpus)}, {"devices", placement.devices}});
   return {"agent_started",
-          {{"local_world_size", started.local_world_size}, {"command", started.command}}};
+          {{"local_world_size", started.local_world_size},
+           {"command", started.command},
+           {"drun_version", started.drun_version},
+           {"kernel", started.kernel},
+           {"log_directory", or_null(started.log_directory)},
+           {"environment", std::move(environment)},
+           {"worker_placements", std::move(placements)}}};
+}
+
+Told tell(const PhaseBegan& began) { return {"phase", {{"phase", word_of(began.phase)}}}; }
+
+Told tell(const CoordinatorJoined& joined) {
+  return {"coordinator_joined", {{"term", joined.term}}};
+}
+
+Told tell(const WorkerAlive& alive) {
+  return {"worker_alive",
+          {{"round", alive.round}, {"rank", alive.rank}, {"local_rank", alive.local_rank}}};
+}
+
+Told tell(const WorkerEnded& ended) {
+  Json peak = nullptr;
+  Json processor = nullptr;
+  if (ended.usage) {
+    peak = ended.usage->peak_memory_bytes;
+    processor = static_cast<double>(ended.usage->processor_time.count()) / 1e6;
+  }
+  return {"worker_ended",
+          {{"round", ended.round},
+           {"rank", ended.rank},
+           {"local_rank", ended.local_rank},
+           {"pid", ended.pid},
+           {"exit_code", exit_code(ended.status)},
+           {"ended", to_string(ended.status)},
+           {"stopped_by_drun", ended.stopped_by_drun},
+           {"peak_memory_bytes", std::move(peak)},
+           {"processor_s", std::move(processor)}}};
+}
+
+Json failures_json(const std::vector<Failure>& failures) {
+  Json list = Json::array();
+  for (const Failure& failure : failures) {
+    if (list.size() == kMostFailuresTold) break;
+    Json tail = Json::array();
+    for (const std::string& line : failure.stderr_tail)
+      tail.push_back(cut(line, kMostTailLineBytes));
+    list.push_back({{"rank", failure.rank},
+                    {"local_rank", failure.local_rank},
+                    {"node_rank", failure.node_rank},
+                    {"host", failure.host},
+                    {"pid", failure.pid},
+                    {"round", failure.round},
+                    {"exit_code", exit_code(failure.status)},
+                    {"ended", to_string(failure.status)},
+                    {"out_of_memory", failure.out_of_memory},
+                    {"message", or_null(cut(failure.message, kMostTextBytes))},
+                    {"traceback", or_null(cut(failure.traceback, kMostTextBytes))},
+                    {"stderr_tail", std::move(tail)},
+                    {"stderr_file", or_null(failure.stderr_file)}});
+  }
+  return list;
 }
 
 Told tell(const RoundBegan& began) {
@@ -101,10 +175,15 @@ Told tell(const NodeLeftOut& left_out) {
            {"reason", node.reason}}};
 }
 
-Told tell(const RoundStopping& stopping) { return {"round_stopping", {{"round", stopping.round}}}; }
+Told tell(const RoundStopping& stopping) {
+  return {"round_stopping", {{"round", stopping.round}, {"cause", or_null(stopping.cause)}}};
+}
 
 Told tell(const RoundEnded& ended) {
-  return {"round_ended", {{"round", ended.round}, {"succeeded", ended.has_succeeded}}};
+  return {"round_ended",
+          {{"round", ended.round},
+           {"succeeded", ended.has_succeeded},
+           {"failures", failures_json(ended.failures)}}};
 }
 
 Told tell(const SignalCame& came) {
@@ -118,22 +197,35 @@ Told tell(const JobEnded& ended) {
               {"duration_s", in_seconds(outcome.duration)}};
   if (const auto* failed = std::get_if<WorkersFailed>(&outcome.ending)) {
     fields["root_cause_rank"] = failed->failures.front().rank;
+    fields["failures"] = failures_json(failed->failures);
   }
   if (const auto* not_run = std::get_if<NotRun>(&outcome.ending)) {
     fields["message"] = not_run->error.message;
+  }
+  if (const auto* lost = std::get_if<NodeLost>(&outcome.ending)) {
+    fields["message"] = "node " + std::to_string(lost->node_rank) + " (" + lost->host +
+                        ") was lost: " + lost->reason;
+  }
+  if (const auto* preempted = std::get_if<Preempted>(&outcome.ending)) {
+    fields["message"] = preempted->reason;
+  }
+  if (const auto* interrupted = std::get_if<Interrupted>(&outcome.ending)) {
+    fields["message"] = signal_name(interrupted->signal) + " was sent to " + interrupted->host;
   }
   return {"job_ended", std::move(fields)};
 }
 
 }  // namespace
 
-std::string event_line(const Event& event, const EventPlace& place, WallTime time) {
+std::string event_line(const Event& event, const EventPlace& place, WallTime time,
+                       std::optional<std::chrono::microseconds> up) {
   const Told told = std::visit([](const auto& happened) { return tell(happened); }, event);
   Json line{{"time", utc_time(time)},
             {"event", told.event},
             {"run_id", place.run_id},
             {"host", place.host},
             {"agent_pid", place.pid}};
+  if (up) line["up_s"] = static_cast<double>(up->count()) / 1e6;
   line.update(told.fields);
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -144,15 +236,14 @@ namespace drun::agent {
 
 class EventFile::Impl {
  public:
-  Impl(asio::io_context& io, std::string path, EventPlace place, Log log, UniqueFd file)
+  Impl(asio::io_context& io, std::string path, Log log, UniqueFd file)
       : io_(io),
         path_(std::move(path)),
-        place_(std::move(place)),
         log_(std::move(log)),
         file_(std::make_shared<UniqueFd>(std::move(file))),
         writer_(io, log_, FileWriter::Listener{}) {}
 
-  void write(const Event& event);
+  void write(std::string line);
   void finish(std::optional<std::chrono::milliseconds> at_most);
 
  private:
@@ -160,7 +251,6 @@ class EventFile::Impl {
 
   asio::io_context& io_;
   std::string path_;
-  EventPlace place_;
   Log log_;
   std::shared_ptr<UniqueFd> file_;  // a write that hangs at the end holds it, too
   FileWriter writer_;
@@ -168,16 +258,14 @@ class EventFile::Impl {
   bool has_complained_ = false;
 };
 
-void EventFile::Impl::write(const Event& event) {
+void EventFile::Impl::write(std::string line) {
   struct Write {
     std::string line;
     int error_number = 0;
     bool is_short = false;
   };
-  const auto now =
-      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
   auto write = std::make_shared<Write>();
-  write->line = event_line(event, place_, now);
+  write->line = std::move(line);
   if (waiting_bytes_ + write->line.size() > kMostEventBytes) return complain("it takes no events");
   waiting_bytes_ += write->line.size();
   writer_.run(
@@ -217,8 +305,7 @@ EventFile::EventFile(EventFile&&) noexcept = default;
 EventFile& EventFile::operator=(EventFile&&) noexcept = default;
 EventFile::~EventFile() = default;
 
-Result<EventFile> EventFile::open(asio::io_context& io, const std::string& path, EventPlace place,
-                                  Log log) {
+Result<EventFile> EventFile::open(asio::io_context& io, const std::string& path, Log log) {
   const int links = path.starts_with("/dev/") ? 0 : O_NOFOLLOW;  // /dev/stderr, /dev/fd/3
   UniqueFd file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | links, 0600));
@@ -230,24 +317,47 @@ Result<EventFile> EventFile::open(asio::io_context& io, const std::string& path,
                  "--events=" + path + ": " + reason + "; give a file that can be written"};
   }
   EventFile events;
-  events.impl_ =
-      std::make_unique<Impl>(io, path, std::move(place), std::move(log), std::move(file));
+  events.impl_ = std::make_unique<Impl>(io, path, std::move(log), std::move(file));
   return events;
 }
 
-void EventFile::write(const Event& event) {
-  if (impl_) impl_->write(event);
+void EventFile::write(std::string line) {
+  if (impl_) impl_->write(std::move(line));
 }
 
 void EventFile::finish(std::optional<std::chrono::milliseconds> at_most) {
   if (impl_) impl_->finish(at_most);
 }
 
-void write_started(EventFile& events, const World& world, const std::vector<int>& pids) {
+Result<void> EventLog::open(asio::io_context& io, const std::string& file, bool keeps,
+                            EventPlace place, const Log& log) {
+  place_ = std::move(place);
+  keeps_ = keeps;
+  if (file.empty()) return {};
+  Result<EventFile> opened = EventFile::open(io, file, log);
+  if (!opened) return opened.error();
+  file_ = *std::move(opened);
+  has_file_ = true;
+  return {};
+}
+
+void EventLog::write(const Event& event) {
+  if (!has_file_ && !keeps_) return;
+  const auto now =
+      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+  const auto up =
+      std::chrono::floor<std::chrono::microseconds>(std::chrono::steady_clock::now() - began_);
+  std::string line = event_line(event, place_, now, up);
+  const bool fits = kept_.size() + line.size() <= kMostKeptBytes;
+  if (keeps_ && (fits || std::holds_alternative<JobEnded>(event))) kept_ += line;
+  if (has_file_) file_.write(std::move(line));
+}
+
+void EventLog::write_started(const World& world, const std::vector<int>& pids) {
   for (std::size_t i = 0; i < pids.size(); ++i) {
     const int local_rank = static_cast<int>(i);
     if (pids[i] != 0)
-      events.write(WorkerStarted{world.round, world.base_rank + local_rank, local_rank, pids[i]});
+      write(WorkerStarted{world.round, world.base_rank + local_rank, local_rank, pids[i]});
   }
 }
 

@@ -6,12 +6,16 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "agent/spec.h"
+#include "agent/status/phases.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/evidence.h"
@@ -24,6 +28,19 @@ namespace drun::agent {
 struct AgentStarted {
   int local_world_size = 1;
   std::vector<std::string> command;
+  std::string drun_version{};
+  std::string kernel{};
+  std::string log_directory{};                  // empty: no files
+  std::vector<EnvironmentEntry> environment{};  // reported_environment() of redaction.h
+  std::vector<WorkerPlacement> placements{};    // by local rank; empty: nothing is placed
+};
+// This node's time is in that phase from now on.
+struct PhaseBegan {
+  Phase phase = Phase::Waiting;
+};
+// Each time that the agent joins a coordinator. `term` is that of its election; 0: not elected.
+struct CoordinatorJoined {
+  std::uint64_t term = 0;
 };
 struct RoundBegan {
   World world;
@@ -34,8 +51,25 @@ struct WorkerStarted {
   int local_rank = 0;
   int pid = 0;
 };
+// It has printed something for the first time in this round.
+struct WorkerAlive {
+  int round = 0;
+  int rank = 0;
+  int local_rank = 0;
+};
 struct WorkerFailed {
   Failure failure;
+};
+// Every end of a worker, also of those that drun stopped. The usage includes that of its children
+// which it has waited for.
+struct WorkerEnded {
+  int round = 0;
+  int rank = 0;
+  int local_rank = 0;
+  int pid = 0;
+  ExitStatus status{};
+  bool stopped_by_drun = false;
+  std::optional<WorkerUsage> usage{};
 };
 // Of a worker of this node: no sign of life for --hang-timeout.
 struct HangSuspectedHere {
@@ -54,11 +88,13 @@ struct NodeLeftOut {
 // The workers of this node are being stopped, by whatever happened anywhere.
 struct RoundStopping {
   int round = 0;
+  std::string cause{};  // in words; empty: the end of the job
 };
 // No worker of the round runs here any more.
 struct RoundEnded {
   int round = 0;
-  bool has_succeeded = false;  // all of this node's workers returned 0
+  bool has_succeeded = false;       // all of this node's workers returned 0
+  std::vector<Failure> failures{};  // of this node's workers, in full; the first kMostFailuresTold
 };
 struct SignalCame {
   int signal = 0;
@@ -67,8 +103,12 @@ struct JobEnded {
   Outcome outcome;
 };
 using Event =
-    std::variant<AgentStarted, RoundBegan, WorkerStarted, WorkerFailed, HangSuspectedHere,
-                 HangFoundAnywhere, NodeLeftOut, RoundStopping, RoundEnded, SignalCame, JobEnded>;
+    std::variant<AgentStarted, PhaseBegan, CoordinatorJoined, RoundBegan, WorkerStarted,
+                 WorkerAlive, WorkerFailed, WorkerEnded, HangSuspectedHere, HangFoundAnywhere,
+                 NodeLeftOut, RoundStopping, RoundEnded, SignalCame, JobEnded>;
+
+// An event has the texts of the first few failures, each cut to a length.
+inline constexpr std::size_t kMostFailuresTold = 4;
 
 // Where it happens: the same in every line of one file.
 struct EventPlace {
@@ -78,9 +118,10 @@ struct EventPlace {
 };
 
 // One JSON object in one line, newline included: "time", "event", "run_id", "host", "agent_pid",
-// then what the event has (docs/guide/running-jobs.md). Bytes that are not UTF-8
-// become U+FFFD. Never throws.
-std::string event_line(const Event& event, const EventPlace& place, WallTime time);
+// then what the event has (docs/reference/events.md). `up`: since the agent began, by its steady
+// clock. Bytes that are not UTF-8 become U+FFFD. Never throws.
+std::string event_line(const Event& event, const EventPlace& place, WallTime time,
+                       std::optional<std::chrono::microseconds> up = std::nullopt);
 
 }  // namespace drun::agent
 
@@ -101,14 +142,13 @@ inline constexpr std::size_t kMostEventBytes = std::size_t{1} << 20;
 
 class EventFile {
  public:
-  EventFile();  // drops everything
+  EventFile();  // writes nothing
   EventFile(EventFile&&) noexcept;
   EventFile& operator=(EventFile&&) noexcept;
   ~EventFile();
-  static Result<EventFile> open(asio::io_context& io, const std::string& path, EventPlace place,
-                                Log log);
+  static Result<EventFile> open(asio::io_context& io, const std::string& path, Log log);
 
-  void write(const Event& event);
+  void write(std::string line);
 
   // After the loop's end: waits until all is written; absent: without a limit.
   void finish(std::optional<std::chrono::milliseconds> at_most);
@@ -118,7 +158,30 @@ class EventFile {
   std::unique_ptr<Impl> impl_;
 };
 
-// A WorkerStarted of each; pid 0: it was not.
-void write_started(EventFile& events, const World& world, const std::vector<int>& pids);
+// Where all events of an agent go: to the file of --events, and into memory for the report.
+class EventLog {
+ public:
+  EventLog() : began_(std::chrono::steady_clock::now()) {}
+  // `file`: empty for none. `keeps`: whether kept() is wanted. Errors: those of EventFile::open.
+  Result<void> open(asio::io_context& io, const std::string& file, bool keeps, EventPlace place,
+                    const Log& log);
+
+  void write(const Event& event);
+  // A WorkerStarted of each; pid 0: it was not started.
+  void write_started(const World& world, const std::vector<int>& pids);
+
+  // The lines so far; at most kMostKeptBytes, then all but JobEnded are left out.
+  static constexpr std::size_t kMostKeptBytes = std::size_t{16} << 20;
+  std::string take_kept() { return std::move(kept_); }
+  void finish(std::optional<std::chrono::milliseconds> at_most) { file_.finish(at_most); }
+
+ private:
+  std::chrono::steady_clock::time_point began_;
+  EventPlace place_;
+  bool has_file_ = false;
+  bool keeps_ = false;
+  std::string kept_;
+  EventFile file_;
+};
 
 }  // namespace drun::agent

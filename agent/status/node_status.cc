@@ -45,6 +45,13 @@ Json failure(const std::optional<Failure>& last) {
           {"out_of_memory", last->out_of_memory}};
 }
 
+Json phase_times(const PhaseTimes& times) {
+  Json object = Json::object();
+  for (std::size_t i = 0; i < kPhaseCount; ++i)
+    object[word_of(static_cast<Phase>(i))] = in_seconds(times.at(i));
+  return object;
+}
+
 }  // namespace
 
 const char* word_of(NodePhase phase) {
@@ -83,6 +90,7 @@ std::string status_json(const NodeStatus& status) {
       {"programs", programs(status.programs)},
       {"phase", word_of(status.phase)},
       {"up_s", in_seconds(status.up)},
+      {"phase_times_s", phase_times(status.phase_times)},
       {"nodes", status.world ? world.node_count : status.node_count},
       {"node_rank", if_world(world.node_rank)},
       {"world_size", if_world(world.world_size)},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/spec.h"
+#include "agent/status/phases.h"
 #include "rendezvous/job/census.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/world.h"
@@ -32,6 +33,7 @@ struct NodeStatus {
   std::optional<World> world;             // of the latest round
   std::chrono::milliseconds up{0};        // the agent
   std::chrono::milliseconds round_up{0};  // the latest round
+  PhaseTimes phase_times{};               // sums to `up`
   std::vector<int> pids;                  // by local rank; 0: has ended
   int workers_failed = 0;                 // of the latest round
   std::optional<Failure> last_failure;    // of a worker of this node

@@ -81,7 +81,22 @@ class Agent final : rendezvous::Client::Listener,
   void on_suspects(const std::vector<hang::Suspect>& suspects);
   void on_all_started(const std::vector<int>& pids) override {
     output_.close_worker_ends();
-    write_started(lookers_.events(), *world_, pids);
+    lookers_.events().write_started(*world_, pids);
+    if (phases_.current() == Phase::Spawn) enter(has_printed_ ? Phase::Running : Phase::Start);
+  }
+  void on_worker_ended(const WorkerEnd& end) override {
+    lookers_.write(WorkerEnded{.round = world_->round,
+                               .rank = world_->base_rank + end.local_rank,
+                               .local_rank = end.local_rank,
+                               .pid = end.pid,
+                               .status = end.status,
+                               .stopped_by_drun = end.stopped_by_us,
+                               .usage = end.usage});
+  }
+  void on_message(const rendezvous::CoordinatorMessage& message) override;
+  void on_first_print(int local_rank);
+  void enter(Phase phase) {
+    if (phases_.enter(phase, Clock::now())) lookers_.write(PhaseBegan{phase});
   }
   void on_worker_failed(const WorkerEnd& end) override;
   void on_all_succeeded() override {
@@ -122,6 +137,10 @@ class Agent final : rendezvous::Client::Listener,
   Progress progress_{io_, STDERR_FILENO, [this](std::string_view bytes) { output_.draw(bytes); }};
   Log log_;
   const Clock::time_point began_ = Clock::now();
+  PhaseClock phases_{began_};
+  bool has_printed_ = false;                // a worker of this round
+  std::optional<std::uint64_t> last_term_;  // of the coordinator that was joined last
+  std::string stop_cause_;                  // of this round
   // Runs once somebody wants it all killed: a console that takes nothing is not waited for.
   asio::steady_timer give_up_{io_};
   std::optional<std::uint64_t> users_limit_ = raise_descriptor_limit();
@@ -171,7 +190,9 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
                .host = spec.host,
                .first_round = spec.join.preflight ? 1 : 0}),
       watch_(io_, log_, spec, inherited_, output_),
-      signals_(io_, spec.termination_signals, *this) {}
+      signals_(io_, spec.termination_signals, *this) {
+  output_.watch_first_prints([this](int local_rank) { on_first_print(local_rank); });
+}
 
 Result<void> Agent::open() {
   if (auto prepared = output_.prepare(spec_.join.run_id); !prepared) return prepared.error();
@@ -242,6 +263,8 @@ AgentEnd Agent::run() {
   lookers_.events().finish(at_most);
   output_.finish(at_most);
   return AgentEnd{.outcome = *outcome_,
+                  .events = lookers_.events().take_kept(),
+                  .phases = phases_.final_totals(Clock::now()),
                   .log_directory = output_.log_place(),
                   .was_coordinator = was_coordinator_,
                   .world = world_,
@@ -290,6 +313,9 @@ void Agent::on_world(const World& world) {
   world_ = world;
   round_began_ = Clock::now();
   lookers_.write(RoundBegan{world});
+  enter(Phase::Spawn);
+  has_printed_ = false;
+  stop_cause_.clear();
   failures_.clear();
   is_stopping_ = false;
   if (!unusable_.empty()) return report_unable(Error{ErrorCode::System, unusable_});
@@ -388,6 +414,26 @@ void Agent::report_unable(const Error& error) {
   log_.error("cannot start this node's workers: " + error.message);
 }
 
+void Agent::on_first_print(int local_rank) {
+  if (!world_ || round_ == Round::Over) return;
+  lookers_.write(WorkerAlive{
+      .round = world_->round, .rank = world_->base_rank + local_rank, .local_rank = local_rank});
+  has_printed_ = true;
+  if (phases_.current() == Phase::Start) enter(Phase::Running);
+}
+
+void Agent::on_message(const rendezvous::CoordinatorMessage& message) {
+  if (const auto* welcome = std::get_if<rendezvous::Welcome>(&message)) {
+    if (last_term_ != welcome->term) lookers_.write(CoordinatorJoined{welcome->term});
+    last_term_ = welcome->term;
+  } else if (const auto* waiting = std::get_if<rendezvous::Waiting>(&message)) {
+    const bool is_between = round_ == Round::None || round_ == Round::Over;
+    if (is_between && waiting->is_spare) enter(Phase::Standby);
+  } else if (const auto* stop = std::get_if<rendezvous::Stop>(&message)) {
+    if (world_ && stop->round == world_->round) stop_cause_ = stop->cause;
+  }
+}
+
 void Agent::on_look(std::uint64_t look) {
   const std::string too_late = spec_.host + ": its workers have ended, or are being stopped";
   if (phase() != NodePhase::Running) return client_->give_evidence(look, {.notes = {too_late}});
@@ -420,6 +466,7 @@ void Agent::on_worker_failed(const WorkerEnd& seen) {
   last_failure_ = failure;
   client_->report_failure({failure, end.seen});
   lookers_.write(WorkerFailed{failure});
+  enter(Phase::Stopping);
   log_failure(log_, spec_, *world_, failure);
 }
 
@@ -429,7 +476,8 @@ void Agent::on_stop(int round, const std::optional<rendezvous::StopNotice>& noti
   if (preloader_) preloader_->stop_waiting();
   faults_.end_round();
   stop_looking();
-  lookers_.write(RoundStopping{round});
+  lookers_.write(RoundStopping{round, stop_cause_});
+  if (round_ != Round::Over) enter(Phase::Stopping);
   if (round_ == Round::Running && notice)
     return workers_.stop_after_notice(notice->signal, notice->time);
   if (round_ == Round::Running) return workers_.stop();
@@ -493,10 +541,14 @@ void Agent::read_failures() {
 void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
   if (workers_.has_kept() && is_without_success()) return stop_kept();
   round_ = Round::Over;
-  lookers_.write(RoundEnded{world_->round, failures_.empty() && !is_stopping_});
+  const bool has_succeeded = failures_.empty() && !is_stopping_;
+  RoundEnded ended{.round = world_->round, .has_succeeded = has_succeeded};
+  for (const rendezvous::SeenFailure& failure : failures) ended.failures.push_back(failure.failure);
+  lookers_.write(ended);
   if (outcome_) return end_if_ready();
+  enter(has_succeeded ? Phase::Waiting : Phase::Restarting);
   show_joining();
-  if (failures_.empty() && !is_stopping_) return client_->report_success(world_->round);
+  if (has_succeeded) return client_->report_success(world_->round);
   client_->report_stopped(world_->round, std::move(failures), unusable_);
 }
 
@@ -507,7 +559,10 @@ void Agent::on_terminate(int signal) {
   faults_.end_round();
   stop_looking();
   client_->interrupt(signal);
-  if (round_ == Round::Running) workers_.stop(signal);
+  if (round_ == Round::Running) {
+    workers_.stop(signal);
+    enter(Phase::Stopping);
+  }
   lookers_.write(SignalCame{signal});
   log_.info("got " + signal_name(signal) +
             (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
@@ -545,6 +600,7 @@ NodeStatus Agent::status() const {
       .world = world_,
       .up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - began_),
       .round_up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - round_began_),
+      .phase_times = phases_.totals(Clock::now()),
       .pids = world_ ? workers_.pids() : std::vector<int>(),
       .workers_failed = static_cast<int>(failures_.size()),
       .last_failure = last_failure_,

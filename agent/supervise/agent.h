@@ -21,6 +21,7 @@
 #include <string>
 
 #include "agent/spec.h"
+#include "agent/status/phases.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/job/outcome.h"
 #include "rendezvous/job/world.h"
@@ -29,6 +30,8 @@ namespace drun::agent {
 
 struct AgentEnd {
   Outcome outcome;
+  std::string events;            // the lines of all events, with AgentSpec::keeps_events
+  PhaseTimes phases{};           // of this node
   std::string log_directory;     // where this node's log files are; empty: none were kept
   bool was_coordinator = false;  // this agent coordinated the job when it ended
   std::optional<World> world{};  // of the last round; absent: no round started

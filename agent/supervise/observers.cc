@@ -1,12 +1,15 @@
 #include "agent/supervise/observers.h"
 
+#include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "agent/stacks/evidence_json.h"
 #include "agent/status/node_status.h"
+#include "agent/status/redaction.h"
 #include "rendezvous/coordinator/node_queries.h"
 
 namespace drun::agent {
@@ -16,20 +19,34 @@ namespace {
 constexpr std::chrono::seconds kJobLimit = kCensusLimit + std::chrono::seconds(1);
 constexpr std::chrono::seconds kStacksLimit = rendezvous::kLookLimit + std::chrono::seconds(3);
 
+// The temporary directory is removed at the end unless streams go to files there.
+bool keeps_logs(const OutputSpec& output) {
+  if (output.log_dir) return !output.log_dir->empty();
+  return std::any_of(output.streams.begin(), output.streams.end(),
+                     [](const auto& streams) { return streams[0].to_file || streams[1].to_file; });
+}
+
 }  // namespace
 
 Result<void> Lookers::open(asio::io_context& io, const AgentSpec& spec, const Log& log,
                            Sources sources) {
   sources_ = std::move(sources);
   run_id_ = spec.join.run_id;
-  if (!spec.events_file.empty()) {
-    Result<EventFile> events = EventFile::open(
-        io, spec.events_file,
-        {.run_id = run_id_, .host = spec.host, .pid = static_cast<int>(getpid())}, log);
-    if (!events) return events.error();
-    events_ = *std::move(events);
-  }
-  write(AgentStarted{spec.join.local_world_size, spec.worker.argv});
+  Result<void> events =
+      events_.open(io, spec.events_file, spec.keeps_events,
+                   {.run_id = run_id_, .host = spec.host, .pid = static_cast<int>(getpid())}, log);
+  if (!events) return events;
+  utsname system{};
+  uname(&system);
+  write(AgentStarted{
+      .local_world_size = spec.join.local_world_size,
+      .command = redacted_command(spec.worker.argv),
+      .drun_version = spec.drun_version,
+      .kernel = std::string(system.sysname) + " " + system.release,
+      .log_directory = keeps_logs(spec.output) ? sources_.status().log_directory : std::string(),
+      .environment = reported_environment(spec.worker.environment),
+      .placements = spec.worker.placements});
+  write(PhaseBegan{Phase::Waiting});
   status_socket_.emplace(io, log, "drun", [this](const StatusSocket::Reply& reply) {
     reply(status_json(sources_.status()));
   });

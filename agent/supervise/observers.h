@@ -38,7 +38,7 @@ class Lookers {
 
   void answer(std::uint64_t question, const Census& census);
   void answer(std::uint64_t question, const Evidence& evidence);
-  EventFile& events() { return events_; }
+  EventLog& events() { return events_; }
   void write(const Event& event) { events_.write(event); }
 
  private:
@@ -46,7 +46,7 @@ class Lookers {
 
   Sources sources_;
   std::string run_id_;
-  EventFile events_;
+  EventLog events_;
   std::optional<StatusSocket> status_socket_;
   std::optional<PassedQuestions> job_;
   std::optional<PassedQuestions> stacks_;

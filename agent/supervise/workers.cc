@@ -15,6 +15,7 @@
 #include "agent/process/sweep.h"
 #include "agent/process/worker_starter.h"
 #include "agent/supervise/worker_group.h"
+#include "agent/wall_time.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/net/deadline_timer.h"
 
@@ -36,10 +37,6 @@ std::string bound_message(int local_rank, const WorkerPlacement& placement,
                             : "CPUs " + ranges_text(placement.cpus)) +
          ": " + system_message(refused.error_number) + "; " +
          (refused.is_memory ? "choose --bind-memory=prefer or none" : "choose --bind-to=none");
-}
-
-WallTime wall_now() {
-  return std::chrono::time_point_cast<WallTime::duration>(std::chrono::system_clock::now());
 }
 
 }  // namespace
@@ -229,10 +226,14 @@ void Workers::Impl::note_end(int local_rank, int pid, const ExitStatus& status) 
          .time = wall_now(),
          .stopped_by_us = stop_sent_ || (pid == 0 && is_refused_),
          .out_of_memory = false,
-         .message = std::move(end.message)};
+         .message = std::move(end.message),
+         .usage = pid != 0 && processes_[static_cast<std::size_t>(local_rank)] != nullptr
+                      ? processes_[static_cast<std::size_t>(local_rank)]->usage()
+                      : std::nullopt};
   const auto* killed = std::get_if<Killed>(&status);
   if (killed != nullptr && killed->signal == SIGKILL && !stop_sent_)
     end.out_of_memory = oom_.is_victim(pid);
+  if (pid != 0) listener_.on_worker_ended(end);
   feed(gang::WorkerExited{.local_rank = local_rank,
                           .succeeded = is_success(status),
                           .before_stop = !end.stopped_by_us});

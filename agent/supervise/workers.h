@@ -19,6 +19,7 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ struct WorkerEnd {
   bool stopped_by_us = false;                  // it ended after our first stop signal
   bool out_of_memory = false;                  // killed by the kernel's out-of-memory killer
   std::string message;  // why nothing was executed, when it was not the program's fault
+  std::optional<WorkerUsage> usage{};
   bool operator==(const WorkerEnd&) const = default;
 };
 
@@ -66,6 +68,8 @@ class Workers {
     virtual void on_all_started(const std::vector<int>& /*pids*/) {}
     // The first own failure at once, and later ones (only those that ended before our stop).
     virtual void on_worker_failed(const WorkerEnd& end) = 0;
+    // Every end of a worker that was started, for observers; from within other calls, too.
+    virtual void on_worker_ended(const WorkerEnd& /*end*/) {}
     // Every worker returned 0. Leftover processes may still be running.
     virtual void on_all_succeeded() = 0;
     // A second after success: processes that the round waits for, for `time_left` at most.

@@ -20,7 +20,7 @@ struct OptionSyntax {
 };
 
 struct CommandSyntax {
-  enum class Operand { None, Program, Job };
+  enum class Operand { None, Program, Job, Files };
   std::string name{};  // "store"; empty: drun itself
   std::string head{};  // what --help prints before the options
   Operand operand = Operand::None;

@@ -74,6 +74,7 @@ class Completer {
       const std::string& word = words_[at];
       if (word == "--") return operand(at + 1);
       if (word.size() < 2 || word[0] != '-') {
+        if (command_->operand == CommandSyntax::Operand::Files) continue;
         if (command_->operand != CommandSyntax::Operand::Job) return operand(at);
         has_job_ = true;
         continue;
@@ -127,6 +128,8 @@ class Completer {
   Completion operand(std::size_t at) {
     if (command_->operand == CommandSyntax::Operand::Job) {
       if (!has_job_) result_.more = More::Jobs;
+    } else if (command_->operand == CommandSyntax::Operand::Files) {
+      result_.more = More::Files;
     } else if (command_->operand == CommandSyntax::Operand::Program) {
       if (at + 1 < words_.size())
         result_.program = at;

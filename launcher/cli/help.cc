@@ -50,6 +50,7 @@ constexpr std::array kTopics = std::to_array<Topic>({
 constexpr std::array kCommands = std::to_array<Topic>({
     {"status", "show your running jobs"},
     {"stacks", "show what the workers of a job are doing"},
+    {"report", "make a report from the event files of a job"},
     {"doctor", "check the machines of a job before you start it"},
     {"store", "serve a TCPStore"},
     {"help", "explain a topic or a command"},
@@ -141,6 +142,7 @@ std::string short_help(std::string_view invoked_as) {
     text +=
         "          run a job\n"
         "       drun status|stacks [job]                inspect a running job\n"
+        "       drun report events... [-o file]         make a report of a job\n"
         "       drun doctor [options] [program]         check the machines of a job\n"
         "       drun store [options]                    serve a TCPStore\n"
         "       drun help [topic]                       explain a topic or command";
@@ -163,7 +165,7 @@ std::string short_help(std::string_view invoked_as) {
       "      --tee SPEC, --log-dir DIR   labeled lines on the console, and log files\n"
       "      --bind-to core|numa|gpu     bind workers to cores [default: none]\n"
       "      --secret-file FILE          encrypt and authenticate traffic of nodes\n"
-      "      --report FILE               write the outcome to FILE as JSON\n"
+      "      --report FILE               write a report: FILE.html, .xml or JSON\n"
       "      --dry-run                   print the plan and exit\n"
       "\n"
       "Examples:\n"
@@ -185,6 +187,7 @@ std::string launcher_help_head(std::string_view invoked_as) {
   if (name != "torchrun") {
     text +=
         "       drun status|stacks [job]\n"
+        "       drun report events... [-o file] [--text]\n"
         "       drun doctor [options] [program [args...]]\n"
         "       drun store [options]\n"
         "       drun help [topic]\n";
@@ -261,6 +264,14 @@ std::string stacks_help_head() {
          "Shows the stacks of all threads of all workers of a job, on all its nodes. Ranks\n"
          "with equal stacks form one group. The job keeps running. JOB is a run id or the\n"
          "pid of an agent; one agent of the job must run on this machine.\n";
+}
+
+std::string report_help_head() {
+  return "Usage: drun report EVENTS... [-o FILE] [--text]\n"
+         "\n"
+         "Makes the report of a job from the event files (--events) of one or more of its\n"
+         "nodes: an HTML page that any browser shows without a network, or text. The job\n"
+         "may be over, may have been killed, or may still be running. EVENTS may be -.\n";
 }
 
 std::string doctor_help(std::span<const HelpEntry> options) {

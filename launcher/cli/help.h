@@ -37,6 +37,7 @@ std::string_view command_like(std::string_view word);
 std::string store_help_head();
 std::string status_help_head();
 std::string stacks_help_head();
+std::string report_help_head();
 // drun doctor --help: of the launcher's options, those that say where nodes meet.
 std::string doctor_help(std::span<const HelpEntry> options);
 

@@ -29,6 +29,10 @@ drun \- start a distributed job on one or several machines
 .RI [ job ]
 .RI [ option ...]
 .br
+.B drun report
+.IR events ...
+.RI [ option ...]
+.br
 .B drun doctor
 .RI [ option ...]
 .RI [ program

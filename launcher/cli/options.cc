@@ -303,8 +303,10 @@ void declare_end(OptionTable& table, Options& options) {
               kOwn);
   table.flag("--requeue", options.requeue,
              "requeue the Slurm job after it was preempted (scontrol requeue)", kOwn);
-  table.value("--report", options.report, parse_text, "FILE",
-              "write the outcome to FILE as JSON, or as JUnit XML if it ends in .xml", kOwn);
+  table.values("--report", options.reports, "FILE",
+               "write a report of the job to FILE: a page for browsers if the name ends in .html, "
+               "JUnit XML if it ends in .xml, otherwise JSON; may be repeated",
+               kOwn);
   table.value("--events", options.events, parse_text, "FILE",
               "append each event on this node to FILE, one JSON object per line", kOwn);
   table.value("--metrics-port", options.metrics, parse_metrics_port, "[ADDR:]PORT",
@@ -509,7 +511,7 @@ Options doctor_options(Options options) {
   options.redirects = options.tee = {};
   options.log_dir = "/dev/null";
   options.local_ranks_filter.reset();
-  options.report.reset();
+  options.reports.clear();
   options.events.reset();
   options.inject = {};
   options.metrics.reset();
@@ -645,6 +647,43 @@ Result<Command> parse_help_command(std::span<const std::string> words, const Loo
                "help: unknown topic \"" + topic + "\"; the topics are listed by drun help"};
 }
 
+void declare_report(OptionTable& table, ReportCommand& report, bool& help) {
+  table.group("Options");
+  table.value("-o,--output", report.output, parse_text, "FILE",
+              "write the page to FILE; -: to standard output [default: job.html]",
+              kOwnWithoutVariable);
+  table.flag("--text", report.is_text, "print the report as text instead of writing a page",
+             kOwnWithoutVariable);
+  table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
+}
+
+// The files may precede the options or follow them.
+Result<Command> parse_report_command(std::span<const std::string> words, const Lookup& variables) {
+  ReportCommand report;
+  bool help = false;
+  OptionTable table(variables);
+  declare_report(table, report, help);
+  std::vector<std::string> options;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--") {
+      report.files.insert(report.files.end(), words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                          words.end());
+      break;
+    }
+    const bool is_option = words[i].starts_with('-') && words[i] != "-";
+    (is_option ? options : report.files).push_back(words[i]);
+    const bool takes_next = words[i] == "-o" || words[i] == "--output";
+    if (takes_next && i + 1 < words.size()) options.push_back(words[++i]);
+  }
+  const Result<Arguments> arguments = table.parse(options);
+  if (!arguments) return with_context(arguments.error(), "report");
+  if (help) return Command(ShowText{help_text(report_help_head(), table.help(), ""), 0});
+  if (report.files.empty())
+    return Error{ErrorCode::Usage,
+                 "report: no event files; run the job with --events=FILE, then drun report FILE"};
+  return Command(report);
+}
+
 }  // namespace
 
 std::optional<Result<Command>> parse_helper_command(std::span<const std::string> words,
@@ -653,6 +692,7 @@ std::optional<Result<Command>> parse_helper_command(std::span<const std::string>
   if (words.front() == "store") return parse_store_command(words.subspan(1), variables);
   if (words.front() == "status") return parse_status_command(words.subspan(1), variables);
   if (words.front() == "stacks") return parse_stacks_command(words.subspan(1), variables);
+  if (words.front() == "report") return parse_report_command(words.subspan(1), variables);
   if (words.front() == "help") return parse_help_command(words.subspan(1), variables);
   return std::nullopt;
 }
@@ -678,11 +718,15 @@ std::vector<CommandSyntax> command_syntaxes() {
   StacksCommand stacks_command;
   OptionTable stacks(no_variables);
   declare_stacks(stacks, stacks_command, help);
+  ReportCommand report_command;
+  OptionTable report(no_variables);
+  declare_report(report, report_command, help);
   return {
       {"", launcher_help_head("drun"), Operand::Program, launcher.syntax()},
       {"store", store_help_head(), Operand::None, store.syntax()},
       {"status", status_help_head(), Operand::Job, status.syntax()},
       {"stacks", stacks_help_head(), Operand::Job, stacks.syntax()},
+      {"report", report_help_head(), Operand::Files, report.syntax()},
       {"doctor", doctor_help({}), Operand::Program, doctor.syntax()},
   };
 }

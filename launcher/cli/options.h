@@ -215,7 +215,7 @@ struct Options {
   std::optional<std::chrono::milliseconds> time_limit{};
   std::optional<SignalBefore> signal_before{};
   bool requeue = false;
-  std::optional<std::string> report{};
+  std::vector<std::string> reports{};  // --report: the name's end selects the format
   std::optional<std::string> events{};
   FaultPlan inject{};
   std::optional<Endpoint> metrics{};  // --metrics-port; a numeric address
@@ -253,6 +253,14 @@ struct StacksCommand {
   bool operator==(const StacksCommand&) const = default;
 };
 
+// `drun report`: a job as a page or as text, from event files.
+struct ReportCommand {
+  std::vector<std::string> files{};
+  std::string output = "job.html";  // "-": standard output
+  bool is_text = false;
+  bool operator==(const ReportCommand&) const = default;
+};
+
 // Help, version, usage: print it and end with `exit_code` (on stderr when that is not 0).
 struct ShowText {
   std::string text;
@@ -272,8 +280,8 @@ struct CompleteCommand {
   bool operator==(const CompleteCommand&) const = default;
 };
 
-using Command = std::variant<Options, StoreCommand, StatusCommand, StacksCommand, FromStdinCommand,
-                             CompleteCommand, ShowText>;
+using Command = std::variant<Options, StoreCommand, StatusCommand, StacksCommand, ReportCommand,
+                             FromStdinCommand, CompleteCommand, ShowText>;
 
 // `argv` with argv[0]; `variables` gives PET_<NAME> and LOGLEVEL. Errors: Usage, naming the option
 // (or the variable, or the file), the value, the reason and the remedy; without a trailing newline.

@@ -129,7 +129,8 @@ class Channel {
   // `unfinished`: the rest of the frame before.
   void end(const End& end, const std::string& unfinished) const {
     std::string text = to_text(end);
-    if (text.size() > kMostLineBytes) text = to_text(End{end.exit_code, end.text, {}});
+    if (text.size() > kMostLineBytes) text = to_text(End{end.exit_code, end.text, end.report, {}});
+    if (text.size() > kMostLineBytes) text = to_text(End{end.exit_code, end.text, {}, {}});
     write_all(fd_.get(), unfinished + agent::to_frame(agent::FrameType::Control, text));
   }
 
@@ -262,15 +263,16 @@ int run(const Plan& plan, const Start& start, const Channel& channel,
     End end{.exit_code = exit_code(ended.outcome, plan.exit_codes),
             .text = is_told ? std::string() : report_text(ended.outcome, style),
             .report = {},
-            .could_not_reach = could_not_reach(ended.outcome)};
+            .could_not_reach = could_not_reach(ended.outcome),
+            .events = ended.events};
     end.report = report_for_file(start.report_file, ended.outcome, end.exit_code,
-                                 plan.agent.worker.placements, style);
+                                 plan.agent.worker.placements, style, ended.phases);
     channel.end(end, ended.unfinished_frame);
     return end.exit_code;
   });
   if (code) return *code;
-  channel.end({exit_code(code.error(), plan.exit_codes), error_text(invoked_as, code.error()), {}},
-              "");
+  channel.end(
+      {exit_code(code.error(), plan.exit_codes), error_text(invoked_as, code.error()), {}, {}}, "");
   return exit_code(code.error(), plan.exit_codes);
 }
 
@@ -315,6 +317,7 @@ int run_from_stdin() {
   const bool has_master_port = options->master_port.has_value();
   Result<Place> place = open_place(plan->agent.join, *start, host, has_master_port);
   if (!place) return channel.decline(place.error().message, kSystemError);
+  plan->agent.keeps_events = start->keeps_events;
   channel.hello({.version = kVersion, .place = *std::move(place), .machine = host.machine_id});
   for (;;) {
     const Result<std::string> word = input.read(std::nullopt);

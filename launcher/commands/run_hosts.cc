@@ -6,6 +6,7 @@
 
 #include "agent/process/guardian.h"
 #include "launcher/base/log.h"
+#include "launcher/commands/show_report.h"
 #include "launcher/plan/host_plan.h"
 #include "launcher/plan/host_plan_text.h"
 #include "launcher/remote/remote_launcher.h"
@@ -34,17 +35,21 @@ HostFacts with_users_directory(HostFacts host) {
 }
 
 void write_report(const LaunchEnd& end, const HostPlan& plan, const std::string& invoked_as) {
-  if (plan.report_file.empty()) return;
-  std::string text = end.report;
-  if (text.empty()) {
-    const Error error{ErrorCode::Unreachable,
-                      end.text.substr(0, end.text.find_last_not_of('\n') + 1)};
-    const Outcome outcome{.ending = NotRun{error}, .run_id = plan.run_id};
-    text =
-        report_for_file(plan.report_file, outcome, end.exit_code, {}, {.invoked_as = invoked_as});
+  const auto write = [&invoked_as](const std::string& file, const std::string& text) {
+    const Result<void> written = write_file(file, text);
+    if (!written) std::fputs(error_text(invoked_as, written.error()).c_str(), stderr);
+  };
+  const Error error{ErrorCode::Unreachable,
+                    end.text.substr(0, end.text.find_last_not_of('\n') + 1)};
+  const Outcome not_run{.ending = NotRun{error}, .run_id = plan.run_id};
+  if (!plan.report_file.empty()) {
+    write(plan.report_file, end.report.empty()
+                                ? report_for_file(plan.report_file, not_run, end.exit_code, {},
+                                                  {.invoked_as = invoked_as})
+                                : end.report);
   }
-  const Result<void> written = write_file(plan.report_file, text);
-  if (!written) std::fputs(error_text(invoked_as, written.error()).c_str(), stderr);
+  if (!plan.html_report_file.empty())
+    write(plan.html_report_file, html_report_of(end.events, not_run));
 }
 
 int refuse(const Options& options, const Error& error) {

@@ -13,6 +13,7 @@
 #include "agent/stacks/helper_program.h"
 #include "agent/supervise/agent.h"
 #include "launcher/base/log.h"
+#include "launcher/commands/show_report.h"
 #include "launcher/plan/doctor.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
@@ -29,17 +30,27 @@ namespace {
 struct Telling {
   ReportStyle style;
   std::string report_file;  // as the user gave it; empty: none
+  std::string html_file{};  // as well
+  std::string events{};     // for that
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
   bool is_doctor = false;                     // problems that were found have been told
   std::vector<WorkerPlacement> placements{};  // of this node's workers
+  std::optional<agent::PhaseTimes> phase_times{};
 };
+
+void write_html(const Outcome& outcome, const Telling& telling) {
+  if (telling.html_file.empty()) return;
+  const Result<void> written =
+      write_file(telling.html_file, html_report_of(telling.events, outcome));
+  if (!written) std::fputs(error_text(telling.style.invoked_as, written.error()).c_str(), stderr);
+}
 
 // Whether there is a report file now.
 bool write_report(const Outcome& outcome, const Telling& telling) {
   if (telling.report_file.empty()) return false;
   const std::string text =
       report_for_file(telling.report_file, outcome, exit_code(outcome, telling.exit_codes),
-                      telling.placements, telling.style);
+                      telling.placements, telling.style, telling.phase_times);
   const Result<void> written = write_file(telling.report_file, text);
   if (!written) std::fputs(error_text(telling.style.invoked_as, written.error()).c_str(), stderr);
   return written.has_value();
@@ -49,6 +60,8 @@ bool write_report(const Outcome& outcome, const Telling& telling) {
 int tell(const Outcome& outcome, Telling telling) {
   // First the file, so that the words can say where it is.
   if (write_report(outcome, telling)) telling.style.report_file = telling.report_file;
+  write_html(outcome, telling);
+  if (telling.style.report_file.empty()) telling.style.report_file = telling.html_file;
   const bool is_told = telling.is_doctor && is_verdict(outcome);
   if (!is_told) std::fputs(report_text(outcome, telling.style).c_str(), stderr);
   return exit_code(outcome, telling.exit_codes);
@@ -58,6 +71,7 @@ int tell(const Outcome& outcome, Telling telling) {
 int tell_early(const Outcome& outcome, const Error& error, const Telling& telling) {
   std::fputs(error_text(telling.style.invoked_as, error).c_str(), stderr);
   write_report(outcome, telling);
+  write_html(outcome, telling);
   return exit_code(outcome, telling.exit_codes);
 }
 
@@ -104,7 +118,7 @@ Telling telling_of(const Options& options, const HostFacts& host) {
                     .utc_offset = host.utc_offset,
                     .log_directory = "",
                     .report_file = ""},
-          .report_file = options.report.value_or(""),
+          .report_file = "",
           .exit_codes = options.exit_code.value_or(ExitCodeStyle::Drun),
           .is_doctor = options.doctor.has_value(),
           .placements = {}};
@@ -137,11 +151,16 @@ bool has_shown_stderr(const AgentSpec& spec, const agent::AgentEnd& end) {
 
 int run_job(const Options& options, const HostFacts& host) {
   Telling telling = telling_of(options, host);
+  if (const Result<ReportFiles> reports = report_files(options.reports); reports) {
+    telling.report_file = reports->json.value_or("");
+    telling.html_file = reports->html.value_or("");
+  }
   const Result<Plan> planned = make_plan(options, host);
   if (!planned) return tell_error(planned.error(), telling);
   const Plan& plan = *planned;
   telling.exit_codes = plan.exit_codes;
   telling.report_file = plan.report_file.value_or("");
+  telling.html_file = plan.html_report_file.value_or("");
   telling.placements = plan.agent.worker.placements;
   if (plan.dry_run) {
     std::fputs((*plan.dry_run == DryRun::Json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
@@ -158,6 +177,8 @@ int run_job(const Options& options, const HostFacts& host) {
   const Result<int> code = agent::run_guarded([&plan, &host, &log, &telling] {
     const agent::AgentEnd end = agent::run_agent(plan.agent, log);
     telling.style.log_directory = end.log_directory;
+    telling.events = end.events;
+    telling.phase_times = end.phases;
     telling.style.has_shown_stderr = has_shown_stderr(plan.agent, end);
     const int exit_code = tell(end.outcome, telling);
     const bool is_preempted = std::holds_alternative<Preempted>(end.outcome.ending);

@@ -289,7 +289,6 @@ HostPlan frame_of(const Options& options, const HostFacts& host) {
       .directory = host.working_directory,
       .fanout = options.hosts.fanout.value_or(default_fanout(host)),
       .login_timeout = options.hosts.login_timeout,
-      .report_file = options.report.value_or(""),
       .gives_stdin = options.stdin_source == StdinSource::Rank0 && !options.doctor,
       .exit_codes =
           options.exit_code.value_or(is_torchrun ? ExitCodeStyle::Torchrun : ExitCodeStyle::Drun),
@@ -314,7 +313,11 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
   const auto exports = exported(options.hosts.exports, here, remarks);
   if (!exports) return exports.error();
+  const Result<ReportFiles> reports = report_files(options.reports);
+  if (!reports) return reports.error();
   HostPlan plan = frame_of(options, host);
+  plan.report_file = reports->json.value_or("");
+  plan.html_report_file = reports->html.value_or("");
   plan.nodes = nodes_of(*shares, *exports, host, options);
   auto lines = plan_lines_home(options, host);
   if (!lines) return lines.error();

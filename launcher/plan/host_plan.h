@@ -58,6 +58,7 @@ struct HostPlan {
   std::vector<std::vector<std::size_t>> branches{};
   std::chrono::milliseconds login_timeout{0};
   std::string report_file{};
+  std::string html_report_file{};
   std::optional<OutputSpec> lines{};  // of workers, if they come here as frames; and their files
   bool keeps_all_lines = false;       // in those files
   bool gives_stdin = false;           // rank 0 reads the starter's standard input

@@ -1,5 +1,7 @@
 #include "launcher/plan/plan.h"
 
+#include "launcher/base/version.h"
+
 #include <algorithm>
 #include <cctype>
 #include <csignal>
@@ -297,6 +299,20 @@ std::optional<std::string> chosen_label(const Options& options, const HostFacts&
   return variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
 }
 
+Result<ReportFiles> report_files(const std::vector<std::string>& names) {
+  ReportFiles files;
+  for (const std::string& name : names) {
+    std::optional<std::string>& file = name.ends_with(".html") ? files.html : files.json;
+    if (name.empty()) return usage_error("--report=", "it is empty; give the name of a file");
+    if (file)
+      return usage_error("--report=" + name, "--report=" + *file +
+                                                 " is of the same kind; give one .html file and "
+                                                 "one other file at most");
+    file = name;
+  }
+  return files;
+}
+
 Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   Remarks remarks;
   const Result<Settled> settled = settle_all(given, whole_host, remarks);
@@ -346,7 +362,12 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
     plan.cannot_start.reset();
   }
   if (Result<void> fits = plan_faults(plan.agent, options); !fits) return fits.error();
-  plan.report_file = options.report;
+  const Result<ReportFiles> reports = report_files(options.reports);
+  if (!reports) return reports.error();
+  plan.report_file = reports->json;
+  plan.html_report_file = reports->html;
+  plan.agent.keeps_events = reports->html.has_value();
+  plan.agent.drun_version = kVersion;
   plan.agent.events_file = options.events.value_or("");
   plan.agent.web = options.metrics;
   const bool is_torchrun = options.invoked_as == "torchrun";

@@ -36,6 +36,13 @@ inline constexpr const char* kHostRoleLabel =
 // The label that the user chose, by the option or by torchrun's variable.
 std::optional<std::string> chosen_label(const Options& options, const HostFacts& host);
 
+// --report: at most one of each kind.
+struct ReportFiles {
+  std::optional<std::string> json{};
+  std::optional<std::string> html{};  // names that end in .html
+};
+Result<ReportFiles> report_files(const std::vector<std::string>& names);
+
 struct Plan {
   AgentSpec agent{};
   Origins origins{};
@@ -45,6 +52,7 @@ struct Plan {
   // nothing. With more nodes it is a warning instead, and the round's failure tells everyone.
   std::optional<CannotStart> cannot_start{};
   std::optional<std::string> report_file{};
+  std::optional<std::string> html_report_file{};
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
   bool requeues = false;  // a preempted job is put back into Slurm's queue
   std::optional<DryRun> dry_run{};

@@ -321,6 +321,7 @@ std::string plan_json(const Plan& plan) {
       {"leftovers", leftovers_text(agent.leftovers)},
       {"termination_signals", agent.termination_signals},
       {"report", or_null(plan.report_file)},
+      {"html_report", or_null(plan.html_report_file)},
       {"events", plan.agent.events_file.empty() ? Json(nullptr) : Json(plan.agent.events_file)},
       {"metrics", agent.web ? Json(to_string(*agent.web)) : Json(nullptr)},
       {"notes", plan.notes},

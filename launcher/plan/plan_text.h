@@ -15,8 +15,8 @@
 //            placement    null, or one object a worker: placement/placement_text.h
 //            output       {mode, log_dir or null, streams: [{local_rank, stdout, stderr}]} with
 //                         "console", "file", "console+file" or "none" a stream
-//            stdin, shutdown_timeout_s, leftovers, termination_signals, report or null
-//            notes, warnings [text], cannot_start: text or null
+//            stdin, shutdown_timeout_s, leftovers, termination_signals, report or null, html_report
+//            or null notes, warnings [text], cannot_start: text or null
 // Thread:  any.
 #pragma once
 

@@ -148,6 +148,7 @@ std::string to_line(const Start& start) {
                {"seat", start.seat},
                {"has_own_address", start.has_own_address},
                {"report_file", to_characters(start.report_file)},
+               {"keeps_events", start.keeps_events},
                {"sends_lines", start.sends_lines},
                {"keeps_all", start.keeps_all},
                {"log_directory", to_characters(start.log_directory)},
@@ -176,7 +177,8 @@ std::string to_text(const End& end) {
   const Json json = {{"exit_code", end.exit_code},
                      {"text", to_characters(end.text)},
                      {"report", to_characters(end.report)},
-                     {"could_not_reach", end.could_not_reach}};
+                     {"could_not_reach", end.could_not_reach},
+                     {"events", to_characters(end.events)}};
   return json.dump();
 }
 
@@ -194,6 +196,7 @@ Result<Start> parse_start(std::string_view line) {
   start.seat = fields.number("seat");
   start.has_own_address = fields.flag("has_own_address");
   start.report_file = fields.text("report_file");
+  start.keeps_events = fields.flag("keeps_events");
   start.sends_lines = fields.flag("sends_lines");
   start.keeps_all = fields.flag("keeps_all");
   start.log_directory = fields.text("log_directory");
@@ -228,6 +231,7 @@ Result<End> parse_end(std::string_view line) {
   end.text = fields.text("text");
   end.report = fields.text("report");
   end.could_not_reach = fields.flag("could_not_reach");
+  end.events = fields.text("events");
   return fields.take(std::move(end), "the agent's last message");
 }
 

@@ -105,6 +105,7 @@ struct Start {
   bool has_own_address = false;  // the user named it
   std::string secret{};          // of the job; empty: none, and then not written
   std::string report_file{};     // where the starter writes it: to be named in the report
+  bool keeps_events = false;     // End::events is wanted
   // The starter keeps the workers' files, in log_directory: their lines go to it. Which: all, or
   // what --redirects and --tee choose.
   bool sends_lines = false;
@@ -131,6 +132,7 @@ struct End {
   std::string text{};            // the report, in words
   std::string report{};          // the same for --report
   bool could_not_reach = false;  // any address at which the nodes meet: it has not taken part
+  std::string events{};          // of this node, for the HTML report
   bool operator==(const End&) const = default;
 };
 

@@ -142,6 +142,7 @@ struct LaunchEnd {
   int exit_code = 0;
   std::string text{};    // for stderr, with a newline after each line; may be empty
   std::string report{};  // JSON for --report; empty: there is none
+  std::string events{};  // of all hosts that have told, for the HTML report
   bool operator==(const LaunchEnd&) const = default;
 };
 

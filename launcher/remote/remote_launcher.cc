@@ -237,7 +237,10 @@ LaunchEnd Starter::run() {
   tick();
   io_.run();
   if (lines_) lines_->finish(state_.phase == Launching::Phase::Running);
-  return launch_end(state_, plan_, style_.invoked_as);
+  LaunchEnd end = launch_end(state_, plan_, style_.invoked_as);
+  for (const HostProgress& host : state_.hosts)
+    if (host.end) end.events += host.end->events;
+  return end;
 }
 
 Result<void> Starter::prepare() {
@@ -304,6 +307,7 @@ std::string Starter::first_line(std::size_t host, const std::string& nonce) cons
       .has_own_address = plan_.has_own_address,
       .secret = plan_.secret,
       .report_file = plan_.report_file,
+      .keeps_events = !plan_.html_report_file.empty(),
       .sends_lines = lines_ != nullptr,
       .keeps_all = plan_.keeps_all_lines,
       .log_directory = lines_ ? lines_->place() : "",

@@ -130,7 +130,8 @@ EndingJson json_of(const Ending& ending) {
 }  // namespace
 
 std::string report_json(const Outcome& outcome, int exit_code,
-                        const std::vector<WorkerPlacement>& placements) {
+                        const std::vector<WorkerPlacement>& placements,
+                        const std::optional<agent::PhaseTimes>& phase_times) {
   const EndingJson ending = json_of(outcome.ending);
   Json report{{"schema", "drun.report/1"},
               {"outcome", ending.word},
@@ -147,7 +148,10 @@ std::string report_json(const Outcome& outcome, int exit_code,
               {"details", ending.details},
               {"left_out", all_of(outcome.left_out)},
               {"faults", all_of(outcome.faults)},
-              {"placement", placement_json(placements)}};
+              {"placement", placement_json(placements)},
+              {"phase_times_s", nullptr}};
+  for (std::size_t i = 0; phase_times && i < agent::kPhaseCount; ++i)
+    report["phase_times_s"][word_of(static_cast<agent::Phase>(i))] = in_seconds(phase_times->at(i));
   if (!ending.failures.empty()) report["root_cause"] = ending.failures.front();
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -168,8 +168,9 @@ std::string xml_text(std::string_view text) {
 
 std::string report_for_file(std::string_view path, const Outcome& outcome, int exit_code,
                             const std::vector<WorkerPlacement>& placements,
-                            const ReportStyle& style) {
-  if (!path.ends_with(".xml")) return report_json(outcome, exit_code, placements);
+                            const ReportStyle& style,
+                            const std::optional<agent::PhaseTimes>& phase_times) {
+  if (!path.ends_with(".xml")) return report_json(outcome, exit_code, placements, phase_times);
   ReportStyle plain = style;
   plain.has_colour = false;
   plain.columns = 100;

@@ -9,11 +9,13 @@
 // Thread:  any.   Errors: none.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "agent/spec.h"
+#include "agent/status/phases.h"
 #include "launcher/report/report.h"
 #include "rendezvous/job/outcome.h"
 
@@ -27,7 +29,8 @@ std::string report_junit(const Outcome& outcome, int exit_code, const std::strin
 // What --report writes to `path`: JUnit XML if its name ends in .xml, else JSON (report_json.h).
 std::string report_for_file(std::string_view path, const Outcome& outcome, int exit_code,
                             const std::vector<WorkerPlacement>& placements,
-                            const ReportStyle& style);
+                            const ReportStyle& style,
+                            const std::optional<agent::PhaseTimes>& phase_times = {});
 
 // `text` within an attribute or between tags.
 std::string xml_text(std::string_view text);

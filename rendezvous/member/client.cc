@@ -162,6 +162,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   void on_frame(ControlConnection& connection, std::string_view frame) override {
     Result<CoordinatorMessage> message = decode_coordinator_message(frame);
     if (message) {
+      if (listener_ != nullptr) listener_->on_message(*message);
       hear_of_lines(*message);
       return handle(Heard{*std::move(message)});
     }

@@ -65,6 +65,9 @@ class Client {
     virtual void on_left_out(const LeftOut& /*node*/) {}
     // A node of the job, which may be this one, is about to inject that fault.
     virtual void on_fault(const InjectedFault& /*fault*/) {}
+    // Every message of the coordinator, before anything that follows from it; for observers, which
+    // must not call back.
+    virtual void on_message(const CoordinatorMessage& /*message*/) {}
 
    protected:
     ~Listener() = default;

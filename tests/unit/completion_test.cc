@@ -77,6 +77,10 @@ TEST_CASE("helper commands are completed, but not under torchrun's name") {
   CHECK(completed({"status", ""}).more == More::Jobs);
   CHECK(completed({"stacks", "--json", ""}).more == More::Jobs);
   CHECK(completed({"status", "one", ""}).more == More::Nothing);
+  CHECK(completed({"report", "one", ""}).more == More::Files);
+  CHECK(completed({"report", "-o", ""}).more == More::Files);
+  CHECK(candidates({"report", "--t"}) == Words{"--text"});
+  CHECK(candidates({"rep"}) == Words{"report"});
   CHECK(completed({"doctor", "--hosts", ""}).more == More::Hosts);
 }
 
@@ -145,7 +149,7 @@ TEST_CASE("the manual page has every option and every helper command") {
     const bool is_there = page.find("\\fB" + roff_text(option.known.name) + "\\fR") != page.npos;
     CHECK(is_there != option.group.empty());
   }
-  for (const char* const command : {"store", "status", "stacks", "doctor"})
+  for (const char* const command : {"store", "status", "stacks", "report", "doctor"})
     CHECK_THAT(page, ContainsSubstring(std::string(".SS drun ") + command + "\n"));
 }
 

@@ -60,7 +60,8 @@ TEST_CASE("starts, hellos and ends come out as they went in, whatever bytes are 
     const End end{.exit_code = 41,
                   .text = random_bytes(random),
                   .report = random_bytes(random),
-                  .could_not_reach = i % 2 == 0};
+                  .could_not_reach = i % 2 == 0,
+                  .events = random_bytes(random)};
     CHECK(*parse_end(to_text(end)) == end);
   }
 }

@@ -95,7 +95,27 @@ TEST_CASE("every event has its name and what it has to say") {
   CHECK(left_out["left_out_host"] == "gpu1");
   CHECK(left_out["reason"] == "it fails");
   CHECK(line_of(agent::RoundStopping{2})["event"] == "round_stopping");
+  CHECK(line_of(agent::RoundStopping{2})["cause"].is_null());
+  CHECK(line_of(agent::RoundStopping{2, "rank 5 failed"})["cause"] == "rank 5 failed");
   CHECK(line_of(agent::RoundEnded{2, true})["succeeded"] == true);
+  const json with_failures =
+      line_of(agent::RoundEnded{.round = 2, .failures = std::vector<Failure>(9, failure())});
+  CHECK(with_failures["failures"].size() == agent::kMostFailuresTold);
+  CHECK(with_failures["failures"][0]["rank"] == 5);
+  CHECK(line_of(agent::PhaseBegan{agent::Phase::Standby})["phase"] == "standby");
+  CHECK(line_of(agent::WorkerAlive{1, 5, 1})["event"] == "worker_alive");
+  CHECK(line_of(agent::CoordinatorJoined{3})["term"] == 3);
+  const json gone = line_of(
+      agent::WorkerEnded{.rank = 5,
+                         .status = Killed{.signal = 15},
+                         .stopped_by_drun = true,
+                         .usage = WorkerUsage{.peak_memory_bytes = 4096,
+                                              .processor_time = std::chrono::milliseconds(1500)}});
+  CHECK(gone["exit_code"] == 143);
+  CHECK(gone["stopped_by_drun"] == true);
+  CHECK(gone["peak_memory_bytes"] == 4096);
+  CHECK(gone["processor_s"] == 1.5);
+  CHECK(line_of(agent::WorkerEnded{})["processor_s"].is_null());
   CHECK(line_of(agent::SignalCame{15})["signal_name"] == "SIGTERM");
   const json ended = line_of(agent::JobEnded{Outcome{.ending = WorkersFailed{{failure()}}}});
   CHECK(ended["outcome"] == "failed");

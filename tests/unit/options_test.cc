@@ -147,7 +147,7 @@ const std::vector<Case> kCases{
      [](Options& o) {
        o.wrap_ranks = {0, 12};
      }},
-    {"report", "out.json", [](Options& o) { o.report = "out.json"; }},
+    {"report", "out.json", [](Options& o) { o.reports = {"out.json"}; }},
     {"exit-code", "torchrun", [](Options& o) { o.exit_code = ExitCodeStyle::Torchrun; }},
     {"metrics-port", "0.0.0.0:9464",
      [](Options& o) {
@@ -452,11 +452,25 @@ TEST_CASE("drun help explains topics and helper commands") {
     check_columns(text);
     CHECK_THAT(text, ContainsSubstring("\n  ") && ContainsSubstring("--"));
   }
-  for (const char* command : {"status", "stacks", "store", "doctor"})
+  for (const char* command : {"status", "stacks", "report", "store", "doctor"})
     CHECK(help_of({"help", command}) == help_of({command, "--help"}));
   CHECK_THAT(line_error({"help", "me"}), ContainsSubstring("unknown topic \"me\""));
   CHECK(unsourced({"--", "help"}).program == "help");
   CHECK(unsourced({"help"}, {}, "torchrun").program == "help");
+}
+
+TEST_CASE("drun report accepts its options before and after the files") {
+  const ReportCommand page{.files = {"a", "b"}, .output = "x.html"};
+  CHECK(std::get<ReportCommand>(*parse({"report", "a", "-o", "x.html", "b"})) == page);
+  CHECK(std::get<ReportCommand>(*parse({"report", "--output=x.html", "a", "b"})) == page);
+  CHECK(std::get<ReportCommand>(*parse({"report", "-o", "-", "a"})).output == "-");
+  const ReportCommand text{.files = {"-", "--text"}, .is_text = true};
+  CHECK(std::get<ReportCommand>(*parse({"report", "--text", "-", "--", "--text"})) == text);
+  CHECK_THAT(line_error({"report"}), ContainsSubstring("no event files"));
+  CHECK_FALSE(parse({"report", "a", "--watch"}));
+  CHECK_FALSE(parse({"report", "a", "-o"}));
+  CHECK(unsourced({"--", "report"}).program == "report");
+  CHECK(unsourced({"report"}, {}, "torchrun").program == "report");
 }
 
 TEST_CASE("drun status accepts its options before and after the job") {

@@ -309,8 +309,16 @@ TEST_CASE("files, labels, reports and limits come from options or torchrun's var
   CHECK(plan_of(options).agent.output.log_dir == "/home/me/logs");
   options.log_dir = "/dev/null";
   CHECK(plan_of(options).agent.output.log_dir == "");
-  options.report = "out.json";
+  options.reports = {"out.json", "out.html"};
   CHECK(plan_of(options).report_file == "out.json");
+  CHECK(plan_of(options).html_report_file == "out.html");
+  CHECK(plan_of(options).agent.keeps_events);
+  options.reports = {"out.xml"};
+  CHECK(plan_of(options).report_file == "out.xml");
+  CHECK_FALSE(plan_of(options).agent.keeps_events);
+  CHECK_THAT(plan_error({.reports = {"a.xml", "b.json"}}),
+             ContainsSubstring("give one .html file and one other file at most"));
+  CHECK_THAT(plan_error({.reports = {""}}), ContainsSubstring("it is empty"));
   const HostFacts host = train_host({}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"},
                                          {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${rank}>"},
                                          {"TORCHELASTIC_ERROR_FILE", "/e.json"}});

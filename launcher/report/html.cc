@@ -1,0 +1,682 @@
+#include "launcher/report/html.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <set>
+#include <vector>
+
+#include "agent/status/redaction.h"
+#include "launcher/base/words.h"
+
+namespace drun {
+namespace {
+
+using agent::Phase;
+using timeline::FailureText;
+using timeline::Job;
+using timeline::Mark;
+using timeline::MarkKind;
+using timeline::Node;
+using timeline::Rank;
+using timeline::Span;
+
+constexpr std::size_t kNodesInGroup = 32;
+constexpr std::size_t kMostRoundRows = 200;
+constexpr std::size_t kMostMarkRows = 200;
+
+constexpr std::string_view kStyle = R"css(
+:root{color-scheme:light dark;--bg:#fff;--fg:#1c2128;--dim:#59636e;--line:#d5dae0;--soft:#f4f6f8;--bad:#c0281f;--badbg:#fdecea;--good:#1a7f43;--goodbg:#e7f6ec;--warn:#8a5a00;--warnbg:#fff5dc;--code:#f4f6f8;
+--c0:#aab3bf;--c1:#7a6ff0;--c2:#b06fd8;--c3:#e3b341;--c4:#2f9e5b;--c5:#e0702d;--c6:#c2408a;--c7:#5aa9c9}
+@media(prefers-color-scheme:dark){:root{--bg:#14181d;--fg:#e6eaee;--dim:#9aa5b1;--line:#343c46;--soft:#1c2229;--bad:#ff8078;--badbg:#3a1d1d;--good:#6bd38f;--goodbg:#16301f;--warn:#f0c060;--warnbg:#352a12;--code:#1c2229;
+--c0:#5d6875;--c1:#8f86ff;--c2:#c48bea;--c3:#e3b341;--c4:#3fb36b;--c5:#ef8345;--c6:#e062a8;--c7:#6cc0e0}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}
+main{max-width:1200px;margin:0 auto;padding:20px 24px 48px}
+h1{font-size:24px;line-height:1.3;margin:10px 0 4px;overflow-wrap:anywhere}
+h2{font-size:18px;margin:32px 0 10px}
+p{margin:6px 0}.dim{color:var(--dim)}
+.badge{display:inline-block;padding:2px 12px;border-radius:12px;font-weight:600}
+.failed{color:var(--bad);background:var(--badbg)}.succeeded{color:var(--good);background:var(--goodbg)}.other{color:var(--warn);background:var(--warnbg)}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:18px 0 0;padding:0}
+.tiles div{border:1px solid var(--line);border-radius:8px;padding:8px 14px;background:var(--soft)}
+.tiles dt{color:var(--dim);font-size:13px}.tiles dd{margin:0;font-size:20px;font-weight:600}.tiles small{display:block;font-size:13px;font-weight:400;color:var(--dim)}
+.cause{border:1px solid var(--line);border-left:4px solid var(--bad);border-radius:6px;padding:10px 18px 14px}
+.cause dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:0 0 8px}.cause dt,.meta dt{color:var(--dim)}.cause dd,.meta dd{margin:0;overflow-wrap:anywhere}
+.meta{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px}
+pre{background:var(--code);border:1px solid var(--line);border-radius:6px;padding:10px 12px;margin:6px 0;overflow:auto;max-height:420px;font:13px/1.45 ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anywhere}
+code,.num{font-family:ui-monospace,monospace;font-size:13px}
+table{border-collapse:collapse;width:100%;font-size:14px}
+caption{text-align:left;color:var(--dim);padding:2px 0 6px}
+th,td{text-align:left;padding:3px 10px 3px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
+th{color:var(--dim);font-weight:600;white-space:nowrap}.ranks td:nth-child(1),.ranks td:nth-child(5){white-space:nowrap}.ranks td:nth-child(9){min-width:110px}.r{text-align:right;white-space:nowrap}
+td.w{min-width:180px;width:30%}
+svg{display:block}svg.b{width:100%;height:16px;background:var(--soft);border-radius:3px}svg.g{height:28px}td svg.b{height:12px;margin-top:5px}
+.p0{color:var(--c0)}.p1{color:var(--c1)}.p2{color:var(--c2)}.p3{color:var(--c3)}.p4{color:var(--c4)}.p5{color:var(--c5)}.p6{color:var(--c6)}.p7{color:var(--c7)}.k{color:var(--fg)}.f{color:var(--bad)}
+path{stroke:currentColor;fill:none}rect{fill:currentColor}svg.g path{shape-rendering:crispEdges}rect.f,rect.k{stroke:var(--bg);stroke-width:1.5px;vector-effect:non-scaling-stroke}
+.legend{display:flex;flex-wrap:wrap;gap:4px 18px;list-style:none;margin:4px 0 10px;padding:0;font-size:14px}.legend svg{display:inline-block;vertical-align:-1px;margin-right:6px}
+.row{display:grid;grid-template-columns:250px 1fr;gap:12px;align-items:center}
+.axis{font-size:12px;color:var(--dim);position:relative;height:18px}.axis span{position:absolute;white-space:nowrap}
+details{border-bottom:1px solid var(--line)}summary{cursor:pointer;padding:3px 0}details:not(.plain)>summary{list-style:none}details:not(.plain)>summary::-webkit-details-marker{display:none}.name:before{content:"\25B8\00A0"}details[open]>summary .name:before{content:"\25BE\00A0"}
+summary:focus-visible{outline:2px solid var(--c1);outline-offset:2px}
+details.bad>summary b{color:var(--bad)}.in{padding:4px 0 14px 16px;overflow-x:auto}.name{overflow-wrap:anywhere;font-size:14px}
+tr.bad td{background:var(--badbg)}.plain{border:0}.plain>summary{font-weight:600}
+.marks{position:relative}
+ul.notes{padding-left:20px}
+@media(max-width:700px){.row{grid-template-columns:1fr}main{padding:12px}}
+@media print{:root{--bg:#fff;--fg:#000}body{font-size:11px}main{max-width:none;padding:0}h2{break-after:avoid}tr,.cause,.tiles div{break-inside:avoid}pre{max-height:none}svg,.badge,tr.bad td{print-color-adjust:exact;-webkit-print-color-adjust:exact}details.bad::details-content,details.plain::details-content{content-visibility:visible;display:block}}
+)css";
+
+std::string words(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  return in_words(
+      std::chrono::milliseconds(static_cast<long long>(std::min(seconds, 1e12) * 1000)));
+}
+
+std::string fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.*f", digits, value);
+  std::string made = text;
+  if (made.find('.') != made.npos) {
+    while (made.ends_with('0')) made.pop_back();
+    if (made.ends_with('.')) made.pop_back();
+  }
+  return made;
+}
+
+std::string percent(double part, double whole) {
+  if (whole <= 0) return "0 %";
+  return fixed(100 * part / whole, 1) + " %";
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return fixed(value, value < 10 ? 1 : 0) + " " + kUnits.at(unit);
+}
+
+const char* class_of(Phase phase) {
+  constexpr std::array kClasses{"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"};
+  return kClasses.at(agent::index_of(phase));
+}
+
+std::string name_of(const Node& node) {
+  if (!node.node_rank) return "node on " + node.host;
+  return "node " + std::to_string(*node.node_rank) + " (" + node.host + ")";
+}
+
+std::string place_of(const FailureText& failure) {
+  return "node " + std::to_string(failure.node_rank) +
+         (failure.host.empty() ? "" : " (" + failure.host + ")");
+}
+
+// As verb_phrase() of launcher/base/words.h.
+std::string verb_phrase_of(const FailureText& failure) {
+  if (failure.out_of_memory) return "was killed by the kernel: out of memory";
+  const std::string_view ended = failure.ended;
+  if (ended.starts_with("exit code ")) return "exited with code " + failure.ended.substr(10);
+  if (ended.starts_with("signal ")) return "was killed by " + failure.ended;
+  if (ended.starts_with("not started")) return "could not be started" + failure.ended.substr(11);
+  if (ended.starts_with("hung: ")) return failure.ended;
+  return "ended: " + failure.ended;
+}
+
+// How much is left out for the sake of size.
+enum class Detail { All, NoRankBars, FailedRanksOnly, FailedNodesOnly, FailedGroupsOnly };
+
+class Page {
+ public:
+  Page(const Job& job, Detail detail) : job_(job), detail_(detail) {
+    for (const Mark& mark : job.marks)
+      if (mark.kind == MarkKind::Failure) failed_nodes_.insert(mark.node);
+    scale_ = job.wall_s > 0 ? 1000 / job.wall_s : 0;
+  }
+
+  std::string make() {
+    const std::string title = html_text(headline_of(job_));
+    out_ =
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+        "'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
+        "<meta name=\"viewport\" content=\"width=device-width\"><meta name=\"referrer\" "
+        "content=\"no-referrer\"><title>" +
+        title + "</title><style>";
+    out_ += kStyle;
+    out_ += "</style></head><body><main>\n";
+    write_head();
+    write_cause();
+    write_timeline();
+    write_rounds();
+    write_ledger();
+    write_slow();
+    write_marks();
+    write_setting();
+    write_notes();
+    out_ += "</main></body></html>\n";
+    return std::move(out_);
+  }
+
+ private:
+  void write_head();
+  void write_cause();
+  void write_timeline();
+  void write_rounds();
+  void write_ledger();
+  void write_slow();
+  void write_marks();
+  void write_setting();
+  void write_notes();
+  void write_axis();
+  void write_group(std::size_t first, std::size_t last);
+  void write_node(std::size_t index);
+  void write_ranks(const Node& node, bool is_shown_whole);
+  void write_rank(const Node& node, const Rank& rank, const std::string& log_directory);
+
+  using Lines = std::array<std::string, agent::kPhaseCount>;
+
+  // Adds the spans to the lines of their phases, around `middle`.
+  void add_lines(Lines& lines, const std::vector<Span>& spans, double middle) const {
+    const std::string y = fixed(middle, 2);
+    for (const Span& span : spans) {
+      // A short one stays visible.
+      const double width = std::max((span.end_s - span.begin_s) * scale_, 1.5);
+      lines.at(agent::index_of(span.phase)) +=
+          "M" + fixed(span.begin_s * scale_, 1) + " " + y + "h" + fixed(width, 1);
+    }
+  }
+  // One path for each phase: thick lines take a third of the bytes of rectangles.
+  static std::string paths(const Lines& lines) {
+    std::string text;
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      if (!lines.at(i).empty())
+        text += std::string("<path class=") + class_of(static_cast<Phase>(i)) + " d=\"" +
+                lines.at(i) + "\"/>";
+    return text;
+  }
+  std::string bars(const std::vector<Span>& spans, double height) const {
+    Lines lines;
+    add_lines(lines, spans, height / 2);
+    return paths(lines);
+  }
+  std::string marks_of(std::size_t node) const {
+    std::string text;
+    std::size_t count = 0;
+    for (const Mark& mark : job_.marks) {
+      if (mark.node != node || ++count > 50) continue;
+      const bool is_bad = mark.kind == MarkKind::Failure || mark.kind == MarkKind::Hang;
+      text += std::string("<rect class=\"") + (is_bad ? "f" : "k") + "\" x=\"" +
+              fixed(std::clamp(mark.at_s * scale_ - 3, 0.0, 994.0), 1) +
+              "\" y=\"0\" width=\"6\" height=\"16\"><title>" +
+              html_text(std::string(word_of(mark.kind)) + " at " + words(mark.at_s) + ": " +
+                        mark.text) +
+              "</title></rect>";
+    }
+    return text;
+  }
+  std::vector<Span> spans_of(const Rank& rank, const Node& node) const {
+    std::vector<Span> spans;
+    if (!rank.began_s) return spans;
+    const double end = rank.ended_s.value_or(node.end_s);
+    const double alive = std::clamp(rank.alive_s.value_or(*rank.began_s), *rank.began_s,
+                                    std::max(end, *rank.began_s));
+    if (alive > *rank.began_s) spans.push_back({Phase::Start, *rank.began_s, alive});
+    spans.push_back({Phase::Running, alive, std::max(end, alive)});
+    return spans;
+  }
+  void tile(const std::string& term, const std::string& value, const std::string& more) {
+    out_ += "<div><dt>" + html_text(term) + "</dt><dd>" + html_text(value) + "<small>" +
+            html_text(more) + "</small></dd></div>";
+  }
+  void field(const std::string& term, const std::string& value) {
+    if (!value.empty()) out_ += "<dt>" + html_text(term) + "</dt><dd>" + html_text(value) + "</dd>";
+  }
+  double ledger(Phase phase) const { return job_.ledger.at(agent::index_of(phase)); }
+
+  const Job& job_;
+  Detail detail_;
+  std::set<std::size_t> failed_nodes_;
+  double scale_ = 0;
+  std::string out_;
+};
+
+void Page::write_head() {
+  const bool is_known = job_.outcome == "failed" || job_.outcome == "succeeded";
+  out_ += "<header><span class=\"badge " + (is_known ? job_.outcome : std::string("other")) +
+          "\">" + html_text(job_.outcome == "unknown" ? "no end recorded" : job_.outcome) +
+          "</span><h1>" + html_text(headline_of(job_)) + "</h1><p class=\"dim\">run " +
+          html_text(job_.run_id) + ", began " + html_text(job_.started) +
+          "</p><dl class=\"tiles\">";
+  tile("Wall time", words(job_.wall_s),
+       counted(static_cast<std::size_t>(std::max(0, job_.world_size)), "worker") + " on " +
+           counted(static_cast<std::size_t>(std::max(0, job_.node_count)), "node"));
+  const double running = ledger(Phase::Running);
+  tile("Running", percent(running, job_.wall_s), words(running));
+  const double lost = std::max(0.0, job_.wall_s - running);
+  const double lost_hours = lost * std::max(0, job_.world_size) / 3600;
+  tile("Not running", percent(lost, job_.wall_s),
+       words(lost) + " of each worker" +
+           (lost_hours >= 0.1 ? ", " + fixed(lost_hours, 1) + " worker hours in all" : ""));
+  tile("Restarts", std::to_string(job_.restarts),
+       words(ledger(Phase::Stopping) + ledger(Phase::Restarting)) + " stopping and restarting");
+  if (job_.root_cause)
+    tile("First failure", "after " + words(job_.root_cause->at_s),
+         "rank " + std::to_string(job_.root_cause->rank) + ", round " +
+             std::to_string(job_.root_cause->round));
+  out_ += "</dl></header>\n";
+}
+
+void Page::write_cause() {
+  if (!job_.root_cause) {
+    if (job_.outcome != "succeeded" && !job_.message.empty())
+      out_ += "<section><h2>Cause</h2><div class=\"cause\"><p>" + html_text(job_.message) +
+              "</p></div></section>\n";
+    return;
+  }
+  const FailureText& cause = *job_.root_cause;
+  out_ +=
+      "<section aria-labelledby=\"cause\"><h2 id=\"cause\">Root cause</h2><div "
+      "class=\"cause\"><dl>";
+  field("Rank", std::to_string(cause.rank) + ", local rank " + std::to_string(cause.local_rank) +
+                    " on " + place_of(cause) +
+                    (cause.pid > 0 ? ", pid " + std::to_string(cause.pid) : ""));
+  field("Ended", cause.ended + (cause.out_of_memory ? " (out of memory)" : ""));
+  field("When",
+        words(cause.at_s) + " after the job began, in round " + std::to_string(cause.round));
+  field("Message", cause.message);
+  field("Log", cause.stderr_file);
+  out_ += "</dl>";
+  if (!cause.stderr_tail.empty()) {
+    out_ += "<p class=\"dim\">Last lines of its stderr</p><pre tabindex=\"0\">";
+    for (const std::string& line : cause.stderr_tail) out_ += html_text(line) + "\n";
+    out_ += "</pre>";
+  } else {
+    out_ += "<p class=\"dim\">Nothing is known of its last lines.</p>";
+  }
+  if (!cause.traceback.empty()) {
+    out_ += "<details class=\"plain\"><summary>Traceback</summary><pre tabindex=\"0\">";
+    std::size_t at = 0;
+    while (at < cause.traceback.size()) {
+      const std::size_t end = std::min(cause.traceback.find('\n', at), cause.traceback.size());
+      out_ += html_text(std::string_view(cause.traceback).substr(at, end - at)) + "\n";
+      at = end + 1;
+    }
+    out_ += "</pre></details>";
+  }
+  if (job_.failures.size() > 1) {
+    out_ += "<p>Other failures of that round:</p><ul>";
+    for (std::size_t i = 1; i < job_.failures.size(); ++i)
+      out_ += "<li>" +
+              html_text("rank " + std::to_string(job_.failures[i].rank) + " on " +
+                        place_of(job_.failures[i]) + ": " + job_.failures[i].ended) +
+              "</li>";
+    out_ += "</ul>";
+  }
+  out_ += "</div></section>\n";
+}
+
+void Page::write_axis() {
+  out_ += "<div class=\"row\" aria-hidden=\"true\"><span></span><div class=\"axis\">";
+  for (int i = 0; i <= 4; ++i) {
+    const std::string shift = i == 0 ? "0" : i == 4 ? "-100%" : "-50%";
+    out_ += "<span style=\"left:" + std::to_string(25 * i) + "%;transform:translateX(" + shift +
+            ")\">" + html_text(words(job_.wall_s * i / 4)) + "</span>";
+  }
+  out_ += "</div></div>";
+}
+
+void Page::write_timeline() {
+  out_ +=
+      "<section aria-labelledby=\"time\"><h2 id=\"time\">Timeline, nodes and ranks</h2>"
+      "<ul class=\"legend\">";
+  for (std::size_t i = 0; i < agent::kPhaseCount; ++i) {
+    const auto phase = static_cast<Phase>(i);
+    if (job_.ledger.at(i) <= 0) continue;
+    out_ += std::string("<li><svg width=\"12\" height=\"12\" aria-hidden=\"true\"><rect class=\"") +
+            class_of(phase) + "\" width=\"12\" height=\"12\"/></svg>" + word_of(phase) + "</li>";
+  }
+  out_ +=
+      "<li><svg width=\"6\" height=\"12\" aria-hidden=\"true\"><rect class=\"f\" width=\"6\" "
+      "height=\"12\"/></svg>failure</li></ul>";
+  write_axis();
+  if (job_.nodes.size() <= kNodesInGroup) {
+    for (std::size_t i = 0; i < job_.nodes.size(); ++i) write_node(i);
+  } else {
+    for (std::size_t i = 0; i < job_.nodes.size(); i += kNodesInGroup)
+      write_group(i, std::min(i + kNodesInGroup, job_.nodes.size()));
+  }
+  if (detail_ >= Detail::FailedRanksOnly)
+    out_ +=
+        "<p class=\"dim\">There are too many ranks for one page: only those that failed are "
+        "listed.</p>";
+  out_ += "</section>\n";
+}
+
+// Nodes [first, last) in one row, a stripe each.
+void Page::write_group(std::size_t first, std::size_t last) {
+  const auto failed = static_cast<std::size_t>(
+      std::distance(failed_nodes_.lower_bound(first), failed_nodes_.lower_bound(last)));
+  std::size_t ranks = 0;
+  for (std::size_t i = first; i < last; ++i) ranks += job_.nodes[i].ranks.size();
+  const double height = 28.0 / static_cast<double>(last - first);
+  out_ += std::string("<details") + (failed > 0 ? " class=\"bad\" open" : "") +
+          "><summary><span class=\"row\"><span class=\"name\"><b>" +
+          html_text(name_of(job_.nodes[first]) + " to " + name_of(job_.nodes[last - 1])) +
+          "</b><br><span class=\"dim\">" + counted(last - first, "node") + ", " +
+          counted(ranks, "rank") + (failed > 0 ? ", failures on " + std::to_string(failed) : "") +
+          "</span></span><svg class=\"b g\" viewBox=\"0 0 1000 28\" preserveAspectRatio=\"none\" "
+          "role=\"img\" aria-label=\"one stripe for each node\" stroke-width=\"" +
+          fixed(1.1 * height, 2) + "\">";  // without gaps
+  Lines lines;
+  if (detail_ < Detail::FailedGroupsOnly || failed > 0)
+    for (std::size_t i = first; i < last; ++i)
+      add_lines(lines, job_.nodes[i].spans, (static_cast<double>(i - first) + 0.5) * height);
+  out_ += paths(lines) + "</svg></span></summary><div class=\"in\">";
+  for (std::size_t i = first; i < last; ++i)
+    if (detail_ < Detail::FailedNodesOnly || failed_nodes_.contains(i)) write_node(i);
+  out_ += "</div></details>\n";
+}
+
+void Page::write_node(std::size_t index) {
+  const Node& node = job_.nodes[index];
+  const bool is_bad = failed_nodes_.contains(index);
+  const bool is_small = job_.nodes.size() <= 2 && node.ranks.size() <= 16;
+  const bool is_open = is_small || (is_bad && failed_nodes_.size() <= 2);
+  std::string state = counted(node.ranks.size(), "rank");
+  std::string spoken = name_of(node) + ": ";
+  for (std::size_t i = 0; i < agent::kPhaseCount; ++i)
+    if (node.totals.at(i) > 0)
+      spoken += std::string(word_of(static_cast<Phase>(i))) + " " + words(node.totals.at(i)) + ", ";
+  const auto failed = std::count_if(node.ranks.begin(), node.ranks.end(),
+                                    [](const Rank& rank) { return rank.has_failed; });
+  if (failed > 0) state += ", " + std::to_string(failed) + " failed";
+  if (!node.earlier_failures.empty())
+    state += ", " + std::to_string(node.earlier_failures.size()) + " failed before";
+  if (node.is_running) {
+    state += ", running";
+  } else if (!node.has_ended) {
+    state += ", no end recorded";
+  }
+  out_ += std::string("<details") + (is_bad ? " class=\"bad\"" : "") + (is_open ? " open" : "") +
+          "><summary><span class=\"row\"><span class=\"name\"><b>" + html_text(name_of(node)) +
+          "</b> <span class=\"dim\">" + html_text(state) +
+          "</span></span><svg class=\"b\" viewBox=\"0 0 1000 16\" preserveAspectRatio=\"none\" "
+          "stroke-width=\"16\" role=\"img\" aria-label=\"" +
+          html_text(spoken) + "\">" + bars(node.spans, 16) + marks_of(index) +
+          "</svg></span></summary><div class=\"in\">";
+  write_ranks(node, detail_ < Detail::FailedRanksOnly);
+  out_ += "</div></details>\n";
+}
+
+void Page::write_ranks(const Node& node, bool is_shown_whole) {
+  std::string directory;
+  for (const Rank& rank : node.ranks)
+    if (!rank.log.empty()) directory = rank.log.substr(0, rank.log.find("/attempt_"));
+  out_ += "<p class=\"dim\">agent pid " + std::to_string(node.agent_pid) +
+          (directory.empty() ? "; no log files"
+                             : "; logs in <code>" + html_text(directory) + "</code>") +
+          "</p>";
+  if (node.ranks.empty() && node.earlier_failures.empty()) return;
+  out_ +=
+      "<table class=ranks><thead><tr><th>Rank<th>Time<th>GPU<th>Cores<th>Pid<th>End"
+      "<th class=r>Peak memory<th class=r>Processor time<th>Log</thead><tbody>";
+  for (const Rank& rank : node.ranks)
+    if (is_shown_whole || rank.has_failed) write_rank(node, rank, directory);
+  std::size_t shown = 0;
+  for (const Rank& rank : node.earlier_failures)
+    if (++shown <= 32) write_rank(node, rank, directory);
+  out_ += "</tbody></table>";
+}
+
+void Page::write_rank(const Node& node, const Rank& rank, const std::string& log_directory) {
+  out_ += rank.has_failed ? "<tr class=\"bad\"><td>" : "<tr><td>";
+  out_ += std::to_string(rank.rank);
+  const bool is_of_earlier_round = !node.ranks.empty() && rank.round != node.ranks.front().round;
+  if (is_of_earlier_round)
+    out_ += "<span class=dim> (round " + std::to_string(rank.round) + ")</span>";
+  out_ += "<td class=w>";
+  if (detail_ == Detail::All || rank.has_failed)
+    out_ +=
+        "<svg class=b viewBox=\"0 0 1000 9\" preserveAspectRatio=none stroke-width=9 "
+        "aria-hidden=true>" +
+        bars(spans_of(rank, node), 9) + "</svg>";
+  std::string end = rank.ended.empty() ? "no end recorded" : rank.ended;
+  if (rank.exit_code && *rank.exit_code == 0) end = "0";
+  if (rank.ended.empty() && node.is_running) end = "running";
+  if (rank.stopped_by_drun && !rank.has_failed) end += ", stopped by drun";
+  std::string log = rank.log;
+  if (!log_directory.empty() && log.starts_with(log_directory + "/"))
+    log.erase(0, log_directory.size() + 1);
+  out_ += "<td>" + html_text(rank.devices) + "<td>" + html_text(rank.cpus) + "<td>" +
+          std::to_string(rank.pid) + "<td>" + html_text(end) + "<td class=r>" +
+          (rank.peak_memory_bytes ? bytes_text(*rank.peak_memory_bytes) : "") + "<td class=r>" +
+          (rank.processor_s ? words(*rank.processor_s) : "") + "<td>" + html_text(log) + "\n";
+}
+
+void Page::write_rounds() {
+  if (job_.rounds.empty()) return;
+  out_ +=
+      "<section aria-labelledby=\"rounds\"><h2 id=\"rounds\">Rounds and restarts</h2><table>"
+      "<caption>Each round starts all workers anew</caption><thead><tr><th scope=\"col\">Round"
+      "<th scope=\"col\" class=\"r\">Began<th scope=\"col\" class=\"r\">Lasted<th scope=\"col\">"
+      "World<th scope=\"col\">Why it ended</thead><tbody>";
+  for (std::size_t i = 0; i < job_.rounds.size(); ++i) {
+    if (i >= kMostRoundRows / 2 && i + kMostRoundRows / 2 < job_.rounds.size()) continue;
+    const timeline::Round& round = job_.rounds[i];
+    std::string why = round.reason;
+    if (why.empty())
+      why = round.has_succeeded ? "all workers returned 0"
+            : round.has_ended   ? "stopped"
+                                : "no end recorded";
+    out_ += std::string("<tr") + (round.failure ? " class=\"bad\"" : "") + "><td>" +
+            std::to_string(round.round) + (round.is_preflight ? " (preflight)" : "") +
+            "<td class=\"r\">" + words(round.begin_s) + "<td class=\"r\">" +
+            words(round.end_s - round.begin_s) + "<td>" +
+            counted(static_cast<std::size_t>(std::max(0, round.world_size)), "worker") + " on " +
+            counted(static_cast<std::size_t>(std::max(0, round.node_count)), "node") + "<td>" +
+            html_text(why);
+    const bool has_more =
+        round.failure && !round.failure->stderr_tail.empty() && job_.rounds.size() > 1 && i < 32;
+    if (has_more) {
+      out_ += "<details class=\"plain\"><summary>its last lines</summary><pre tabindex=\"0\">";
+      for (const std::string& line : round.failure->stderr_tail) out_ += html_text(line) + "\n";
+      out_ += "</pre></details>";
+    }
+    out_ += "\n";
+  }
+  out_ += "</tbody></table>";
+  if (job_.rounds.size() > kMostRoundRows)
+    out_ += "<p class=\"dim\">" + std::to_string(job_.rounds.size() - kMostRoundRows) +
+            " rounds in the middle are left out.</p>";
+  out_ += "</section>\n";
+}
+
+void Page::write_ledger() {
+  out_ +=
+      "<section aria-labelledby=\"ledger\"><h2 id=\"ledger\">Where the time went</h2><table>"
+      "<caption>Mean of all nodes; the phases sum to the wall time</caption><thead><tr>"
+      "<th scope=\"col\">Phase<th scope=\"col\" class=\"r\">Time<th scope=\"col\" class=\"r\">"
+      "Share<th scope=\"col\"><th scope=\"col\">Longest</thead><tbody>";
+  double sum = 0;
+  for (std::size_t i = 0; i < agent::kPhaseCount; ++i) {
+    const double seconds = job_.ledger.at(i);
+    if (seconds <= 0) continue;
+    sum += seconds;
+    const auto phase = static_cast<Phase>(i);
+    const timeline::Slowest& slowest = job_.slowest.at(i);
+    out_ +=
+        std::string("<tr><td>") + word_of(phase) + "<br><span class=\"dim\">" + meaning_of(phase) +
+        "</span><td class=\"r\">" + words(seconds) + "<td class=\"r\">" +
+        percent(seconds, job_.wall_s) + "<td class=\"w\"><svg class=\"b\" viewBox=\"0 0 1000 " +
+        "9\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"" + class_of(phase) +
+        "\" width=\"" + fixed(seconds * scale_, 1) + "\" height=\"9\"/></svg><td>" +
+        (slowest.who.empty() ? "" : html_text(words(slowest.seconds) + ", " + slowest.who)) + "\n";
+  }
+  out_ += "<tr><th scope=\"row\">Sum<td class=\"r\">" + words(sum) + "<td class=\"r\">" +
+          percent(sum, job_.wall_s) + "<td><td></tbody></table></section>\n";
+}
+
+void Page::write_slow() {
+  if (job_.slow.empty()) return;
+  out_ += "<section aria-labelledby=\"slow\"><h2 id=\"slow\">Slow ranks and nodes</h2><ul>";
+  for (const timeline::Slow& slow : job_.slow) out_ += "<li>" + html_text(words_of(slow)) + "</li>";
+  out_ += "</ul></section>\n";
+}
+
+void Page::write_marks() {
+  if (job_.marks.empty()) return;
+  out_ +=
+      "<section aria-labelledby=\"marks\"><h2 id=\"marks\">Incidents</h2><table><thead><tr>"
+      "<th scope=\"col\" class=\"r\">After<th scope=\"col\">What<th scope=\"col\">Seen by"
+      "<th scope=\"col\">Details</thead><tbody>";
+  std::size_t shown = 0;
+  for (const Mark& mark : job_.marks) {
+    if (++shown > kMostMarkRows) break;
+    out_ += "<tr><td class=\"r\">" + words(mark.at_s) + "<td>" + word_of(mark.kind) + "<td>" +
+            html_text(name_of(job_.nodes.at(mark.node))) + "<td>" + html_text(mark.text) + "\n";
+  }
+  out_ += "</tbody></table>";
+  if (job_.marks.size() > kMostMarkRows)
+    out_ +=
+        "<p class=\"dim\">and " + std::to_string(job_.marks.size() - kMostMarkRows) + " more</p>";
+  out_ += "</section>\n";
+}
+
+void Page::write_setting() {
+  out_ +=
+      "<section aria-labelledby=\"setting\"><h2 id=\"setting\">Command, versions, environment"
+      "</h2><dl class=\"meta\">";
+  std::string command;
+  for (const std::string& word : agent::redacted_command(job_.command))
+    command += (command.empty() ? "" : " ") + word;
+  field("Command", command);
+  field("drun", job_.drun_version);
+  field("Kernel", job_.kernel);
+  out_ += "</dl>";
+  if (!job_.environment.empty()) {
+    out_ += "<details class=\"plain\"><summary>Environment of the first node (" +
+            counted(job_.environment.size(), "variable") +
+            ")</summary><div class=\"in\"><table><thead><tr>"
+            "<th scope=\"col\">Name<th scope=\"col\">Value</thead><tbody>";
+    for (const auto& [name, value] : job_.environment) {
+      const std::string shown = agent::is_secret_name(name) ? std::string(agent::kRedacted)
+                                                            : agent::without_secrets(value);
+      out_ +=
+          "<tr><td><code>" + html_text(name) + "</code><td><code>" + html_text(shown) + "</code>\n";
+    }
+    out_ += "</tbody></table></div></details>";
+  }
+  out_ += "</section>\n";
+}
+
+void Page::write_notes() {
+  if (job_.notes.empty()) return;
+  out_ += "<section aria-labelledby=\"notes\"><h2 id=\"notes\">Notes</h2><ul class=\"notes\">";
+  for (const std::string& note : job_.notes) out_ += "<li>" + html_text(note) + "</li>";
+  out_ += "</ul></section>\n";
+}
+
+}  // namespace
+
+const char* meaning_of(Phase phase) {
+  switch (phase) {
+    case Phase::Waiting:
+      return "for other nodes";
+    case Phase::Spawn:
+      return "until all workers are started";
+    case Phase::Import:
+      return "preloading modules";
+    case Phase::Start:
+      return "until the first output of a worker";
+    case Phase::Running:
+      return "the program";
+    case Phase::Stopping:
+      return "from a failure or a stop until no process is left";
+    case Phase::Restarting:
+      return "until the next round begins";
+    case Phase::Standby:
+      break;
+  }
+  return "while a round runs without the node";
+}
+
+std::string html_text(std::string_view text) {
+  std::string shown = printable(text);
+  std::string safe;
+  safe.reserve(shown.size());
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const char c = shown[i];
+    const std::string_view rest = std::string_view(shown).substr(i, 3);
+    // U+202A to U+202E and U+2066 to U+2069: they make text look like other text.
+    const bool is_direction = (rest.starts_with("\xe2\x80") && rest.size() == 3 &&
+                               static_cast<unsigned char>(rest[2]) >= 0xAA &&
+                               static_cast<unsigned char>(rest[2]) <= 0xAE) ||
+                              (rest.starts_with("\xe2\x81") && rest.size() == 3 &&
+                               static_cast<unsigned char>(rest[2]) >= 0xA6 &&
+                               static_cast<unsigned char>(rest[2]) <= 0xA9);
+    if (is_direction) {
+      safe += "\xef\xbf\xbd";
+      i += 2;
+    } else if (c == '&') {
+      safe += "&amp;";
+    } else if (c == '<') {
+      safe += "&lt;";
+    } else if (c == '>') {
+      safe += "&gt;";
+    } else if (c == '"') {
+      safe += "&quot;";
+    } else if (c == '\'') {
+      safe += "&#39;";
+    } else {
+      safe += c;
+    }
+  }
+  return safe;
+}
+
+std::string words_of(const timeline::Slow& slow) {
+  const std::string time = words(slow.seconds);
+  const std::string usual = "; the median is " + words(slow.median_s);
+  switch (slow.kind) {
+    case timeline::SlowKind::Arrival:
+      return slow.who + " began " + time + " after the first node" + usual;
+    case timeline::SlowKind::Start:
+      return slow.who + " printed its first line after " + time + usual;
+    case timeline::SlowKind::Processor:
+      break;
+  }
+  return slow.who + " used " + time + " of processor time" + usual;
+}
+
+std::string headline_of(const Job& job) {
+  if (job.outcome == "succeeded") return "Job succeeded in " + words(job.wall_s);
+  if (job.outcome == "running") return "Job is running for " + words(job.wall_s);
+  const std::string what = job.outcome == "failed"        ? "Job failed"
+                           : job.outcome == "interrupted" ? "Job was interrupted"
+                           : job.outcome == "preempted"   ? "Job was preempted"
+                           : job.outcome == "node_lost"   ? "Job ended: a node was lost"
+                           : job.outcome == "not_run"     ? "Job did not run"
+                                                          : "No end of the job is recorded";
+  if (job.root_cause && (job.outcome == "failed" || job.outcome == "unknown"))
+    return what + ": rank " + std::to_string(job.root_cause->rank) + " on " +
+           place_of(*job.root_cause) + " " + verb_phrase_of(*job.root_cause);
+  return what + (job.message.empty() ? "" : ": " + job.message);
+}
+
+std::string report_html(const Job& job) {
+  std::string page;
+  for (const Detail detail : {Detail::All, Detail::NoRankBars, Detail::FailedRanksOnly,
+                              Detail::FailedNodesOnly, Detail::FailedGroupsOnly}) {
+    page = Page(job, detail).make();
+    if (page.size() <= kMostHtmlBytes) break;
+  }
+  return page;
+}
+
+}  // namespace drun

@@ -1,0 +1,242 @@
+#include "launcher/report/timeline_text.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <set>
+
+#include "agent/status/redaction.h"
+#include "launcher/base/words.h"
+#include "launcher/report/html.h"
+
+namespace drun {
+namespace {
+
+using agent::Phase;
+using timeline::FailureText;
+using timeline::Job;
+using timeline::Span;
+
+constexpr std::size_t kMostNodeLines = 32;
+constexpr std::size_t kMostRoundLines = 20;
+constexpr std::size_t kLabelColumns = 26;
+
+std::string time_words(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  return in_words(
+      std::chrono::milliseconds(static_cast<long long>(std::min(seconds, 1e12) * 1000)));
+}
+
+char letter_of(Phase phase) {
+  constexpr std::array kLetters{'w', 's', 'i', '+', '=', 'x', 'r', '-'};
+  return kLetters.at(agent::index_of(phase));
+}
+
+// Foreground colours of 16-colour terminals.
+const char* colour_of(Phase phase) {
+  constexpr std::array kColours{"90", "35", "35", "33", "32", "31", "36", "34"};
+  return kColours.at(agent::index_of(phase));
+}
+
+std::string painted(const char* colour, const std::string& text, bool has_colour) {
+  return has_colour ? "\x1b[" + std::string(colour) + "m" + text + "\x1b[0m" : text;
+}
+
+// Bytes beyond ASCII count as a column each, which errs on the short side.
+std::string fitted(std::string text, std::size_t columns) {
+  if (text.size() > columns) {
+    text.resize(columns > 3 ? columns - 3 : 0);
+    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0x80) != 0) text.pop_back();
+    text += "...";
+  }
+  text.resize(columns, ' ');
+  return text;
+}
+
+std::string cut_line(const std::string& text, std::size_t columns) {
+  std::string line = fitted(text, columns);
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+class TextPage {
+ public:
+  TextPage(const Job& job, const TextStyle& style)
+      : job_(job),
+        has_colour_(style.has_colour),
+        columns_(static_cast<std::size_t>(std::clamp(style.columns, 40, 400))) {}
+
+  std::string make() {
+    const bool is_good = job_.outcome == "succeeded" || job_.outcome == "running";
+    text_ = painted(is_good ? "1;32" : "1;31", printable(headline_of(job_)), has_colour_) + "\n";
+    line("  run " + printable(job_.run_id) + ", began " + printable(job_.started) + ", " +
+         time_words(job_.wall_s) + ", " +
+         counted(static_cast<std::size_t>(std::max(0, job_.world_size)), "worker") + " on " +
+         counted(static_cast<std::size_t>(std::max(0, job_.node_count)), "node") + ", " +
+         counted(static_cast<std::size_t>(std::max(0, job_.restarts)), "restart"));
+    if (job_.root_cause) cause(*job_.root_cause);
+    timeline_rows();
+    rounds();
+    ledger();
+    if (!job_.slow.empty()) section("Slow ranks and nodes");
+    for (const timeline::Slow& slow : job_.slow) line("  " + printable(words_of(slow)));
+    std::string command;
+    for (const std::string& word : agent::redacted_command(job_.command)) command += " " + word;
+    if (!command.empty()) {
+      section("Command");
+      line(" " + printable(command));
+    }
+    for (const std::string& note : job_.notes) text_ += "note: " + printable(note) + "\n";
+    return std::move(text_);
+  }
+
+ private:
+  void section(const char* title) { text_ += "\n" + painted("1", title, has_colour_) + "\n"; }
+  void line(const std::string& words) { text_ += cut_line(words, columns_); }
+
+  void cause(const FailureText& failure) {
+    section("Root cause");
+    line("  rank       " + std::to_string(failure.rank) + " on node " +
+         std::to_string(failure.node_rank) + " (" + printable(failure.host) + "), pid " +
+         std::to_string(failure.pid));
+    line("  ended      " + printable(failure.ended) + ", after " + time_words(failure.at_s) +
+         " in round " + std::to_string(failure.round));
+    if (!failure.message.empty()) line("  message    " + printable(failure.message));
+    for (const std::string& tail : failure.stderr_tail) text_ += "  | " + printable(tail) + "\n";
+  }
+
+  void timeline_rows() {
+    section("Timeline");
+    const std::size_t width = columns_ - kLabelColumns - 1;
+    std::set<std::size_t> failed;
+    for (const timeline::Mark& mark : job_.marks)
+      if (mark.kind == timeline::MarkKind::Failure) failed.insert(mark.node);
+    // Nodes with failures first in need, in their order.
+    std::set<std::size_t> shown;
+    for (const std::size_t node : failed)
+      if (shown.size() < kMostNodeLines) shown.insert(node);
+    for (std::size_t i = 0; i < job_.nodes.size() && shown.size() < kMostNodeLines; ++i)
+      shown.insert(i);
+    for (const std::size_t i : shown) {
+      const timeline::Node& node = job_.nodes[i];
+      const std::string name =
+          (node.node_rank ? "node " + std::to_string(*node.node_rank) : std::string("node")) + " " +
+          printable(node.host);
+      const std::string label = fitted("  " + name, kLabelColumns - (failed.contains(i) ? 2 : 0)) +
+                                (failed.contains(i) ? painted("1;31", "!", has_colour_) + " " : "");
+      text_ += label + phase_bar(node.spans, job_.wall_s, width, has_colour_) + "\n";
+    }
+    if (job_.nodes.size() > shown.size())
+      line("  and " + std::to_string(job_.nodes.size() - shown.size()) + " more nodes");
+    const std::string end = time_words(job_.wall_s);
+    std::string axis(kLabelColumns, ' ');
+    axis += "0";
+    if (width > end.size() + 1) axis += std::string(width - end.size() - 1, ' ') + end;
+    line(axis);
+    text_ += phase_legend(job_.ledger, columns_, has_colour_) + "\n";
+    if (!failed.empty()) text_ += "  ! failure\n";
+  }
+
+  void rounds() {
+    if (job_.rounds.size() < 2) return;
+    section("Rounds");
+    const std::size_t first =
+        job_.rounds.size() > kMostRoundLines ? job_.rounds.size() - kMostRoundLines : 0;
+    if (first > 0) line("  (" + std::to_string(first) + " rounds before)");
+    for (std::size_t i = first; i < job_.rounds.size(); ++i) {
+      const timeline::Round& round = job_.rounds[i];
+      line("  " + std::to_string(round.round) + "  after " + time_words(round.begin_s) + ", for " +
+           time_words(round.end_s - round.begin_s) + ", " +
+           counted(static_cast<std::size_t>(std::max(0, round.world_size)), "worker") +
+           (round.reason.empty() ? "" : ": " + printable(round.reason)));
+    }
+  }
+
+  void ledger() {
+    section("Where the time went (mean of all nodes)");
+    for (std::size_t i = 0; i < agent::kPhaseCount; ++i) {
+      const double seconds = job_.ledger.at(i);
+      if (seconds <= 0) continue;
+      char share[16];
+      std::snprintf(share, sizeof(share), "%5.1f %%",
+                    job_.wall_s > 0 ? 100 * seconds / job_.wall_s : 0.0);
+      const timeline::Slowest& slowest = job_.slowest.at(i);
+      line("  " + fitted(word_of(static_cast<Phase>(i)), 12) + fitted(time_words(seconds), 14) +
+           share + "  " +
+           (slowest.who.empty()
+                ? ""
+                : "longest: " + time_words(slowest.seconds) + ", " + printable(slowest.who)));
+    }
+  }
+
+  const Job& job_;
+  bool has_colour_;
+  std::size_t columns_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string phase_bar(std::span<const Span> spans, double wall_s, std::size_t width,
+                      bool has_colour) {
+  std::vector<timeline::PhaseSeconds> cells(width);
+  if (wall_s > 0 && width > 0) {
+    const double cell_s = wall_s / static_cast<double>(width);
+    for (const Span& span : spans) {
+      const auto first = static_cast<std::size_t>(
+          std::clamp(span.begin_s / cell_s, 0.0, static_cast<double>(width - 1)));
+      const auto last = static_cast<std::size_t>(
+          std::clamp(span.end_s / cell_s, 0.0, static_cast<double>(width - 1)));
+      for (std::size_t i = first; i <= last; ++i) {
+        const double from = std::max(span.begin_s, static_cast<double>(i) * cell_s);
+        const double to = std::min(span.end_s, static_cast<double>(i + 1) * cell_s);
+        cells[i].at(agent::index_of(span.phase)) += std::max(0.0, to - from);
+      }
+    }
+  }
+  std::string text;
+  std::string piece;
+  std::optional<Phase> phase;
+  const auto flush = [&] {
+    if (!piece.empty()) text += phase ? painted(colour_of(*phase), piece, has_colour) : piece;
+    piece.clear();
+  };
+  for (const timeline::PhaseSeconds& cell : cells) {
+    const auto most = std::max_element(cell.begin(), cell.end());
+    std::optional<Phase> next;
+    if (*most > 0) next = static_cast<Phase>(most - cell.begin());
+    if (next != phase) flush();
+    phase = next;
+    piece += next ? letter_of(*next) : ' ';
+  }
+  flush();
+  return text;
+}
+
+std::string phase_legend(const timeline::PhaseSeconds& totals, std::size_t columns,
+                         bool has_colour) {
+  std::string text;
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < agent::kPhaseCount; ++i) {
+    if (totals.at(i) <= 0) continue;
+    const auto phase = static_cast<Phase>(i);
+    const std::string name = word_of(phase);
+    const std::size_t width = name.size() + 4;  // with its letter, and two spaces before it
+    if (column > 0 && column + width > columns) {
+      text += "\n";
+      column = 0;
+    }
+    text +=
+        "  " + painted(colour_of(phase), std::string(1, letter_of(phase)), has_colour) + " " + name;
+    column += width;
+  }
+  return text;
+}
+
+std::string report_text(const Job& job, const TextStyle& style) {
+  return TextPage(job, style).make();
+}
+
+}  // namespace drun

@@ -1,0 +1,73 @@
+#include "agent/status/phases.h"
+
+#include <numeric>
+#include <random>
+
+#include "tests/support/catch.h"
+
+namespace drun::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr PhaseClock::Time kBegin{};
+
+std::chrono::milliseconds sum_of(const PhaseTimes& times) {
+  return std::accumulate(times.begin(), times.end(), 0ms);
+}
+
+}  // namespace
+
+TEST_CASE("each moment of a node is in exactly one phase") {
+  PhaseClock clock(kBegin);
+  CHECK(clock.current() == Phase::Waiting);
+  CHECK(clock.enter(Phase::Spawn, kBegin + 2s));
+  CHECK_FALSE(clock.enter(Phase::Spawn, kBegin + 3s));
+  CHECK(clock.enter(Phase::Start, kBegin + 4s));
+  CHECK(clock.enter(Phase::Running, kBegin + 9s));
+  CHECK(clock.enter(Phase::Stopping, kBegin + 19s));
+  const PhaseTimes times = clock.totals(kBegin + 20s);
+  CHECK(times == PhaseTimes{2s, 2s, 0s, 5s, 10s, 1s, 0s, 0s});
+  CHECK(sum_of(times) == 20s);
+}
+
+TEST_CASE("workers that never print anything run from their start") {
+  PhaseClock clock(kBegin);
+  clock.enter(Phase::Start, kBegin + 1s);
+  CHECK(clock.totals(kBegin + 11s)[index_of(Phase::Start)] == 10s);
+  const auto late = kBegin + 1s + kLongestSilentStart + 1s;
+  CHECK(clock.totals(late)[index_of(Phase::Start)] == 0s);
+  clock.enter(Phase::Stopping, kBegin + 20s);
+  CHECK(clock.totals(kBegin + 20s)[index_of(Phase::Running)] == 19s);
+}
+
+TEST_CASE("phases sum to the time that has passed, in whatever order they come") {
+  std::mt19937 random(7);
+  PhaseClock clock(kBegin);
+  PhaseClock::Time now = kBegin;
+  for (int i = 0; i < 10'000; ++i) {
+    now += std::chrono::microseconds(random() % 5'000'000);
+    clock.enter(static_cast<Phase>(random() % kPhaseCount), now);
+    const auto passed = std::chrono::floor<std::chrono::milliseconds>(now - kBegin);
+    const auto difference = passed - sum_of(clock.totals(now));
+    CHECK((difference >= 0ms && difference <= std::chrono::milliseconds(kPhaseCount)));
+  }
+}
+
+TEST_CASE("the wait for the outcome is not a restart") {
+  PhaseClock clock(kBegin);
+  clock.enter(Phase::Stopping, kBegin + 10s);
+  clock.enter(Phase::Restarting, kBegin + 12s);
+  CHECK(clock.final_totals(kBegin + 12s + 300ms) ==
+        PhaseTimes{10s, 0s, 0s, 0s, 0s, 2300ms, 0s, 0s});
+  CHECK(clock.final_totals(kBegin + 15s) == PhaseTimes{10s, 0s, 0s, 0s, 0s, 2s, 3s, 0s});
+}
+
+TEST_CASE("phases have names, and no others are known") {
+  for (std::size_t i = 0; i < kPhaseCount; ++i)
+    CHECK(phase_named(word_of(static_cast<Phase>(i))) == static_cast<Phase>(i));
+  CHECK_FALSE(phase_named("idle").has_value());
+  CHECK_FALSE(phase_named("").has_value());
+}
+
+}  // namespace drun::agent

@@ -1,0 +1,117 @@
+#include "launcher/report/html.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/job_events.h"
+
+namespace drun {
+namespace {
+
+using test::AgentEvents;
+using test::events_of;
+using test::ModelJob;
+
+std::string page_of(const std::string& lines) {
+  timeline::Builder builder;
+  builder.take(lines);
+  const auto job = builder.build();
+  REQUIRE(job.has_value());
+  return report_html(*job);
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++count;
+  return count;
+}
+
+const std::string kHostile =
+    "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&</pre></style>\x1b[31m\xe2\x80\xae";
+
+}  // namespace
+
+TEST_CASE("text within a page has no markup, no controls and no change of direction") {
+  CHECK(html_text("a<b>&\"'") == "a&lt;b&gt;&amp;&quot;&#39;");
+  CHECK(html_text("\xe2\x80\xae") == "\xef\xbf\xbd");
+  CHECK(html_text("\xe2\x81\xa6x") == "\xef\xbf\xbdx");
+  CHECK(html_text("\xe2\x80\x94") == "\xe2\x80\x94");  // a dash stays
+  CHECK(html_text(std::string("\x01\0", 2)).find('\x01') == std::string::npos);
+  CHECK(html_text("") == "");
+}
+
+TEST_CASE("whatever a worker prints stays text") {
+  std::string text = events_of({.last_line = kHostile});
+  AgentEvents events("<b>gpu9</b>", 99);
+  events.add(0, agent::AgentStarted{.command = {"<script>x</script>"},
+                                    .log_directory = "/tmp/\"><script>y</script>",
+                                    .environment = {{"NCCL_<i>", "<script>z</script>"}}});
+  events.add(1, agent::RoundBegan{World{
+                    .run_id = "night", .node_rank = 5, .node_count = 2, .master_addr = "gpu0"}});
+  events.add(2, agent::RoundStopping{0, "lost <script>w</script>"});
+  events.add(9, agent::NodeLeftOut{LeftOut{.host = "<u>", .reason = "<script>v</script>"}});
+  const std::string page = page_of(text + events.text());
+  CHECK(page.find("<script") == page.npos);
+  CHECK(page.find("<img") == page.npos);
+  CHECK(page.find("<b>gpu9") == page.npos);
+  CHECK(page.find("<i>") == page.npos);
+  CHECK(page.find("<u>") == page.npos);
+  CHECK(page.find('\x1b') == page.npos);
+  CHECK(count_of(page, "</style>") == 1);
+  CHECK_THAT(page, ContainsSubstring("&lt;script&gt;alert(1)&lt;/script&gt;"));
+  CHECK_THAT(page, ContainsSubstring("&lt;img src=x onerror=alert(2)&gt;"));
+}
+
+TEST_CASE("a page needs nothing but itself") {
+  const std::string page = page_of(events_of({}));
+  CHECK_THAT(page, ContainsSubstring("default-src 'none'"));
+  CHECK(page.find("http://") == page.npos);
+  CHECK(page.find("https://") == page.npos);
+  CHECK(page.find(" src=") == page.npos);
+  CHECK(page.find("<link") == page.npos);
+  CHECK(page.find("url(") == page.npos);
+  CHECK(page.find("@import") == page.npos);
+}
+
+TEST_CASE("the headline names the rank, its node and how it ended") {
+  CHECK_THAT(page_of(events_of({})),
+             ContainsSubstring("<h1>Job failed: rank 1 on node 0 (gpu0) exited with code 3</h1>"));
+  CHECK_THAT(page_of(events_of({.fails = false})), ContainsSubstring("<h1>Job succeeded in"));
+  const std::string killed = page_of(events_of({.rounds = 2, .is_cut_short = true}));
+  CHECK_THAT(killed, ContainsSubstring("<h1>No end of the job is recorded</h1>"));
+  CHECK_THAT(killed, ContainsSubstring("no end recorded"));
+}
+
+TEST_CASE("secrets of commands and environments are not in the page") {
+  AgentEvents events("gpu0", 1);
+  events.add(0, agent::AgentStarted{
+                    .command = {"train.py", "--token=s3cret", "--password", "hunter2"},
+                    .environment = {{"NCCL_TOKEN", "s3cret"}, {"TORCH_X", "https://u:s3cret@h"}}});
+  const std::string page = page_of(events.text());
+  CHECK(page.find("s3cret") == page.npos);
+  CHECK(page.find("hunter2") == page.npos);
+  CHECK_THAT(page, ContainsSubstring("--token=[redacted] --password [redacted]"));
+}
+
+TEST_CASE("pages of thousands of ranks stay below the limit and name the failure") {
+  for (const auto& [nodes, ranks] :
+       {std::pair(1, 4096), std::pair(512, 8), std::pair(4096, 1), std::pair(2048, 8)}) {
+    CAPTURE(nodes, ranks);
+    const std::string page = page_of(events_of(
+        {.nodes = nodes, .ranks_per_node = ranks, .failing_rank = 777 % (nodes * ranks)}));
+    CHECK(page.size() < 2'000'000);
+    CHECK_THAT(page, ContainsSubstring("Job failed: rank 777 on node"));
+  }
+}
+
+TEST_CASE("a page of very many rounds stays below the limit") {
+  const std::string page = page_of(events_of({.nodes = 2, .rounds = 400}));
+  CHECK(page.size() < 2'000'000);
+  CHECK_THAT(page, ContainsSubstring("rounds in the middle are left out"));
+}
+
+TEST_CASE("bars have words for those who cannot see them") {
+  const std::string page = page_of(events_of({}));
+  CHECK_THAT(page, ContainsSubstring("aria-label=\"node 0 (gpu0): "));
+  CHECK(count_of(page, "<th scope=") >= 9);
+}
+
+}  // namespace drun
