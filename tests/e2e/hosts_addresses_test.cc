@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "tests/support/catch.h"
+#include "tests/support/job_traces.h"
 #include "tests/support/machine.h"
 #include "tests/support/ssh_hosts.h"
 
