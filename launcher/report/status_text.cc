@@ -48,7 +48,7 @@ bool has_programs(const StatusJson& status) {
   return status.contains("programs") && status.at("programs").is_array();
 }
 
-std::string words_of(const StatusJson& command) {
+std::string command_words(const StatusJson& command) {
   std::string text;
   for (const StatusJson& word : command) text += " " + word.get<std::string>();
   return printable(text);
@@ -61,12 +61,12 @@ std::string head(const StatusJson& status) {
   }
   text += printable(status.at("host").get<std::string>()) + "  agent " +
           std::to_string(int_of(status.at("agent_pid"))) + "\n  " + progress(status) + "\n  ";
-  if (!has_programs(status)) return text + "command:" + words_of(status.at("command")) + "\n";
+  if (!has_programs(status)) return text + "command:" + command_words(status.at("command")) + "\n";
   std::string programs;
   for (const StatusJson& program : status.at("programs")) {
     programs += (programs.empty() ? "" : "  ") + printable(program.at("role").get<std::string>()) +
                 ", " + counted(count_in(program.at("workers")), "worker") + ":" +
-                words_of(program.at("command")) + "\n";
+                command_words(program.at("command")) + "\n";
   }
   return text + programs;
 }
