@@ -4,6 +4,7 @@
 #include <cassert>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -203,6 +204,7 @@ namespace {
 using Phase = MemberPhase;
 
 constexpr std::size_t kMostRestartsKept = std::size_t{1} << 16;
+constexpr std::string_view kNotReached = "cannot be reached yet: ";
 
 void remember_restarts(Memory& memory, int restarts, Time now) {
   const std::size_t known =
@@ -602,15 +604,16 @@ Error join_timeout_error(const MemberState& state) {
 
 Error reach_timeout_error(const MemberState& state) {
   const JoinSpec& join = state.spec.join;
+  std::string trouble = state.last_trouble.empty() ? "no answer" : state.last_trouble;
+  if (trouble.starts_with(kNotReached)) trouble = trouble.substr(kNotReached.size());
   std::string places;
   if (join.seats.empty()) places = addresses_text(join.book, join.endpoint);
   for (const Endpoint& seat : join.seats)
     places += (places.empty() ? "" : ", ") + addresses_text(join.book, seat);
   return {ErrorCode::Unreachable,
-          "cannot reach any of " + places + " from " + state.spec.host + ": " +
-              (state.last_trouble.empty() ? "no answer" : state.last_trouble) +
-              "; look at the networks and firewalls between the hosts, or name an address that all "
-              "hosts reach with --master-addr"};
+          "cannot reach any of " + places + " from " + state.spec.host + ": " + trouble +
+              "; check the networks and firewalls between the hosts, or set --master-addr to an "
+              "address that all hosts can reach"};
 }
 
 Error wrong_peer_error(const MemberState& state, std::string_view reason) {
@@ -690,9 +693,9 @@ void MemberTurn::handle(const Connected& connected) {
 void MemberTurn::handle(const ConnectFailed& failed) {
   if (state_.phase != Phase::Dialing) return;
   // A coordinator that was there and listens no more is dead.
-  if (has_seats()) return ask_elsewhere("cannot be reached yet: " + failed.reason);
+  if (has_seats()) return ask_elsewhere(std::string(kNotReached) + failed.reason);
   if (state_.rejoin_by && failed.is_refused) return end(lost_ending(state_, *state_.lost_reason));
-  rest("cannot be reached yet: " + failed.reason);
+  rest(std::string(kNotReached) + failed.reason);
 }
 
 void MemberTurn::handle(const WrongPeer& wrong) {
