@@ -38,11 +38,13 @@ struct Telling {
   std::optional<agent::PhaseTimes> phase_times{};
 };
 
-void write_html(const Outcome& outcome, const Telling& telling) {
-  if (telling.html_file.empty()) return;
+// Whether there is an HTML file now.
+bool write_html(const Outcome& outcome, const Telling& telling) {
+  if (telling.html_file.empty()) return false;
   const Result<void> written =
       write_file(telling.html_file, html_report_of(telling.events, outcome));
   if (!written) std::fputs(error_text(telling.style.invoked_as, written.error()).c_str(), stderr);
+  return written.has_value();
 }
 
 // Whether there is a report file now.
@@ -60,8 +62,9 @@ bool write_report(const Outcome& outcome, const Telling& telling) {
 int tell(const Outcome& outcome, Telling telling) {
   // First the file, so that the words can say where it is.
   if (write_report(outcome, telling)) telling.style.report_file = telling.report_file;
-  write_html(outcome, telling);
-  if (telling.style.report_file.empty()) telling.style.report_file = telling.html_file;
+  if (write_html(outcome, telling))
+    telling.style.report_file +=
+        (telling.style.report_file.empty() ? "" : ", ") + telling.html_file;
   const bool is_told = telling.is_doctor && is_verdict(outcome);
   if (!is_told) std::fputs(report_text(outcome, telling.style).c_str(), stderr);
   return exit_code(outcome, telling.exit_codes);

@@ -196,7 +196,8 @@ void Builder::take(std::string_view lines) {
     }
     auto up = number_of(fields, "up_s");
     if (up && (*up < 0 || *up > kLongest)) up.reset();
-    agents_[key].push_back({.run_id = text_of(fields, "run_id"),
+    std::string run_id = text_of(fields, "run_id");
+    agents_[key].push_back({.run_id = std::move(run_id),
                             .event = std::move(event),
                             .time_s = *time,
                             .up_s = up,
@@ -515,6 +516,7 @@ double median(std::vector<double> values) {
 void add_slow(Job& job, SlowKind kind, const std::vector<std::pair<double, std::string>>& all) {
   if (all.size() < 2) return;
   std::vector<double> values;
+  values.reserve(all.size());
   for (const auto& [seconds, who] : all) values.push_back(seconds);
   const double usual = median(std::move(values));
   std::vector<Slow> slow;

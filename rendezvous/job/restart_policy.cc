@@ -90,6 +90,7 @@ std::optional<std::string> restart_objection(
   if (restarts_counted(policy, earlier, now) < most) return std::nullopt;
   const std::string within =
       policy.window.count() == 0 ? "" : " within " + duration_text(policy.window);
+  if (most == 1) return "the only restart" + within + " is used";
   return "all " + std::to_string(most) + " restarts" + within + " are used";
 }
 

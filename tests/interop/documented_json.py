@@ -47,10 +47,11 @@ def fields_of(value, found, nested, texts, parent=""):
 
 def sections(source):
     """(file, text) for every part of a Markdown file between two headings."""
-    for path in sorted(source.rglob("*.md")):
-        if not any(part.startswith(("build", ".")) for part in path.relative_to(source).parts):
-            for text in re.split(r"(?m)^(?=#+ )", path.read_text()):
-                yield path, text
+    # Not in build directories, where other tests create and remove files.
+    folders = [path for path in source.iterdir() if path.is_dir() and not path.name.startswith(("build", "dist", "."))]
+    for path in sorted([*source.glob("*.md"), *(page for folder in folders for page in folder.rglob("*.md"))]):
+        for text in re.split(r"(?m)^(?=#+ )", path.read_text()):
+            yield path, text
 
 
 def code_words(text):

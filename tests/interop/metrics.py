@@ -72,7 +72,7 @@ def check(families, status):
 
 def documented():
     """The names in the section that lists them."""
-    texts = [text for path in SOURCE.rglob("*.md") for text in re.split(r"(?m)^(?=#+ )", path.read_text())]
+    texts = [text for path in (SOURCE / "docs").rglob("*.md") for text in re.split(r"(?m)^(?=#+ )", path.read_text())]
     return {name for text in texts if "`drun_rounds_total`" in text for name in re.findall(r"`(drun_[a-z_]+)`", text)}
 
 

@@ -21,6 +21,7 @@ TEST_CASE("without rules every failure is followed by a restart, as often as all
   CHECK(restarts({}, Exited{1}));
   CHECK_FALSE(restart_objection({}, 3, two, Killed{9}, kNow));
   CHECK(restart_objection({}, 2, two, Killed{9}, kNow) == "all 2 restarts are used");
+  CHECK(restart_objection({}, 1, {two.data(), 1}, Killed{9}, kNow) == "the only restart is used");
   CHECK(restart_objection({}, 0, {}, Exited{1}, kNow) == "--max-restarts=0");
 }
 
