@@ -19,7 +19,6 @@ std::string_view plain(boost::beast::string_view text) { return {text.data(), te
 class RequestReader::Impl {
  public:
   Impl() {
-    parser_.eager(true);
     parser_.header_limit(static_cast<std::uint32_t>(kMostRequestBytes));
     parser_.body_limit(0);
   }
@@ -31,10 +30,10 @@ class RequestReader::Impl {
       error_code ec;
       const std::size_t used = parser_.put(asio::buffer(unread_), ec);
       unread_.erase(0, used);
-      if (parser_.is_done())
-        state_ = State::Complete;
-      else if (ec && ec != http::error::need_more)
+      if (ec && ec != http::error::need_more)
         state_ = State::Malformed;
+      else if (parser_.is_header_done())
+        state_ = has_body() ? State::Malformed : State::Complete;
       else if (used == 0)
         break;
     }
@@ -46,6 +45,9 @@ class RequestReader::Impl {
   const http::request<http::empty_body>& request() const { return parser_.get(); }
 
  private:
+  // Whether it is complete must not depend on how much of a body has arrived.
+  bool has_body() const { return parser_.chunked() || parser_.content_length().value_or(0) > 0; }
+
   http::request_parser<http::empty_body> parser_;
   std::string unread_;
   State state_ = State::Incomplete;

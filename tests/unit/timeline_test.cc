@@ -236,8 +236,8 @@ TEST_CASE("slow ranks and late nodes are named, and equal ones are not") {
 }
 
 TEST_CASE("the text of a report fits its columns and has what matters") {
+  const Job job = job_of(events_of({.nodes = 64, .ranks_per_node = 8, .rounds = 10}));
   for (const int columns : {40, 80, 200}) {
-    const Job job = job_of(events_of({.nodes = 64, .ranks_per_node = 8, .rounds = 30}));
     const std::string text = report_text(job, {.columns = columns});
     std::size_t longest = 0;
     for (std::size_t at = 0; at < text.size();) {
