@@ -29,7 +29,7 @@ TEST_CASE("in a window only the restarts within it count") {
   const RestartPolicy policy{.window = 1h};
   const std::vector<Time> two = {kNow - 61min, kNow - 59min};
   CHECK_FALSE(restart_objection(policy, 2, two, Exited{1}, kNow));
-  CHECK(restart_objection(policy, 1, two, Exited{1}, kNow) == "all 1 restarts within 1h are used");
+  CHECK(restart_objection(policy, 1, two, Exited{1}, kNow) == "the only restart within 1h is used");
 }
 
 TEST_CASE("codes and signals are told apart, and what never ran has a shell's code") {
