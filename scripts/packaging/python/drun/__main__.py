@@ -12,7 +12,7 @@ def candidates():
     yield pathlib.Path(sysconfig.get_path("scripts", user))
     package = pathlib.Path(__file__).resolve().parent
     # <prefix>/lib/python3.N/{site,dist}-packages/drun, <prefix>/local/lib/..., --target DIR
-    for parent in package.parents[:5]:
+    for parent in list(package.parents)[:5]:  # no slices before Python 3.10
         yield parent / "bin"
     yield pathlib.Path(sys.prefix) / "bin"
     yield pathlib.Path("/usr/local/bin")
