@@ -5,6 +5,8 @@
 #include <charconv>
 #include <utility>
 
+#include "rendezvous/base/text.h"
+
 namespace drun {
 namespace {
 
@@ -15,16 +17,6 @@ constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);
 
 Error wrong(std::string_view fault, std::string_view part, const std::string& reason) {
   return Error{ErrorCode::Usage, std::string(fault) + ": \"" + std::string(part) + "\": " + reason};
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == text.npos) return parts;
-    text.remove_prefix(end + 1);
-  }
 }
 
 template <typename Number>
@@ -215,7 +207,7 @@ Result<FaultPlan> parse_faults(std::string_view text) {
     if (parts[0] == "random") {
       if (plan.random) return wrong(each, "random", "it is there twice; write one of them");
       if (head.size() != each.size())
-        return wrong(each, each.substr(head.size()), "random has no time of its own, but every=");
+        return wrong(each, each.substr(head.size()), "random takes every= instead of a time");
       Result<RandomFaults> random = parse_random(each, std::span(parts).subspan(1));
       if (!random) return random.error();
       plan.random = *std::move(random);

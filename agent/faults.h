@@ -62,14 +62,14 @@ inline constexpr std::size_t kMostFaults = 64;
 
 Result<FaultPlan> parse_faults(std::string_view text);
 
-// What cannot be there: ranks and nodes beyond those of the job. Absent numbers are not known.
+// Rejects ranks and nodes beyond those of the job. Absent numbers are unknown.
 struct JobSize {
   std::optional<int> nodes{};
   std::optional<int> workers{};
 };
 Result<void> check_faults(const FaultPlan& plan, JobSize size);
 
-// What is to be injected on this node now.
+// The faults that are due on this node.
 struct DueFault {
   Fault fault{};
   std::optional<int> local_rank{};  // absent: of the node

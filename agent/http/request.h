@@ -1,7 +1,7 @@
 // core. One HTTP request, read from bytes as they arrive, and the bytes of its answer. No socket in
 // it: server.h has that. The one source that includes Beast.
 //
-// Limits:  a head of kMostRequestBytes, no body. What comes after the request is ignored.
+// Limits:  a head of kMostRequestBytes, no body. Bytes after the request are ignored.
 // Owner:   one connection.   Thread: any.
 #pragma once
 

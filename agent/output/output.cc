@@ -329,7 +329,7 @@ void Output::Impl::drain(std::chrono::milliseconds at_most, std::function<void()
   asio::post(io_, [this] { check_drained(); });
 }
 
-// Whoever still holds a pipe is no worker of ours.
+// A process that still holds a pipe is not a worker.
 void Output::Impl::take_last() {
   std::size_t held = 0;
   for_each_stream([&held](WorkerStream& stream) {

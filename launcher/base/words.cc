@@ -1,6 +1,7 @@
 #include "launcher/base/words.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <numeric>
@@ -52,7 +53,9 @@ std::string verb_phrase(const Failure& failure) {
     return "exited with code " + std::to_string(exited->code);
   if (std::holds_alternative<Killed>(failure.status))
     return "was killed by " + how_it_ended(failure);
-  if (std::holds_alternative<NotStarted>(failure.status)) {
+  if (const auto* not_started = std::get_if<NotStarted>(&failure.status)) {
+    // The message says what the node could not do; the number stands for it on the wire.
+    if (not_started->error_number == EIO && !failure.message.empty()) return "could not be started";
     std::string text = to_string(failure.status);
     return "could not be started" + text.substr(std::min(text.find(':'), text.size()));
   }

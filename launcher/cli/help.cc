@@ -240,9 +240,17 @@ std::optional<std::string> topic_help(std::string_view name, std::span<const Hel
 }
 
 std::string_view command_like(std::string_view word) {
-  for (const Topic& command : kCommands)
-    if (edit_distance(word, command.name) == 1) return command.name;
-  return {};
+  std::string_view nearest;
+  std::size_t least = 3;  // two typing errors, such as two letters in the wrong order
+  for (const Topic& command : kCommands) {
+    const std::size_t distance = edit_distance(word, command.name);
+    const bool is_near =
+        distance == 1 || (distance == 2 && command.name.size() >= 5 && word.size() >= 5);
+    if (!is_near || distance >= least) continue;
+    nearest = command.name;
+    least = distance;
+  }
+  return nearest;
 }
 
 std::string store_help_head() {

@@ -154,7 +154,7 @@ bool has_shown_stderr(const AgentSpec& spec, const agent::AgentEnd& end) {
 
 int run_job(const Options& options, const HostFacts& host) {
   Telling telling = telling_of(options, host);
-  if (const Result<ReportFiles> reports = report_files(options.reports); reports) {
+  if (const Result<ReportFiles> reports = report_files(options.reports, host); reports) {
     telling.report_file = reports->json.value_or("");
     telling.html_file = reports->html.value_or("");
   }

@@ -313,7 +313,7 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
   const auto exports = exported(options.hosts.exports, here, remarks);
   if (!exports) return exports.error();
-  const Result<ReportFiles> reports = report_files(options.reports);
+  const Result<ReportFiles> reports = report_files(options.reports, host);
   if (!reports) return reports.error();
   HostPlan plan = frame_of(options, host);
   plan.report_file = reports->json.value_or("");

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "agent/spec.h"
 #include "launcher/base/words.h"
 #include "launcher/plan/host_plan.h"
 #include "launcher/plan/program_words.h"
@@ -32,18 +33,6 @@ std::string names_of(const std::vector<EnvironmentEntry>& environment) {
 std::string workers_text(const HostNode& node) {
   if (!node.workers) return "number of workers counted on the host";
   return std::to_string(*node.workers) + (*node.workers == 1 ? " worker" : " workers");
-}
-
-// "0-3,8".
-std::string ranges_text(const std::vector<int>& numbers) {
-  std::string text;
-  for (std::size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {
-    end = begin + 1;
-    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
-    text += (text.empty() ? "" : ",") + std::to_string(numbers[begin]);
-    if (end - begin > 1) text += "-" + std::to_string(numbers[end - 1]);
-  }
-  return text;
 }
 
 std::string meeting_of(const HostPlan& plan) {

@@ -74,10 +74,10 @@ Result<void> check_local_nodes(const Options& options) {
         "--ssh-args", "--fanout", "--login-timeout", "--ssh-tree", "--no-gather-logs"}) {
     if (is_given(other))
       return usage_error(std::string("--local-nodes and ") + other,
-                         "all nodes are on this machine; drop one of the two");
+                         "all nodes are on this machine; remove one of the two");
   }
   if (is_given("--nnodes"))
-    return usage_error("--local-nodes and --nnodes", "they say two things; drop --nnodes");
+    return usage_error("--local-nodes and --nnodes", "they conflict; remove --nnodes");
   if (options.metrics && !options.hosts.local_nodes->has_networks)
     return usage_error("--metrics-port",
                        "the agents of all local nodes would listen there; remove it, or write "

@@ -299,7 +299,7 @@ std::optional<std::string> chosen_label(const Options& options, const HostFacts&
   return variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
 }
 
-Result<ReportFiles> report_files(const std::vector<std::string>& names) {
+Result<ReportFiles> report_files(const std::vector<std::string>& names, const HostFacts& host) {
   ReportFiles files;
   for (const std::string& name : names) {
     std::optional<std::string>& file = name.ends_with(".html") ? files.html : files.json;
@@ -308,6 +308,11 @@ Result<ReportFiles> report_files(const std::vector<std::string>& names) {
       return usage_error("--report=" + name, "--report=" + *file +
                                                  " is of the same kind; give one .html file and "
                                                  "one other file at most");
+    const std::size_t slash = name.rfind('/');
+    const std::string directory = name.substr(0, slash == name.npos ? 0 : slash);
+    if (!directory.empty() && host.probe && host.probe(directory) != FileKind::Directory)
+      return usage_error("--report=" + name, "there is no directory " + directory +
+                                                 "; create it, or give another path");
     file = name;
   }
   return files;
@@ -362,7 +367,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
     plan.cannot_start.reset();
   }
   if (Result<void> fits = plan_faults(plan.agent, options); !fits) return fits.error();
-  const Result<ReportFiles> reports = report_files(options.reports);
+  const Result<ReportFiles> reports = report_files(options.reports, host);
   if (!reports) return reports.error();
   plan.report_file = reports->json;
   plan.html_report_file = reports->html;

@@ -41,7 +41,7 @@ struct ReportFiles {
   std::optional<std::string> json{};
   std::optional<std::string> html{};  // names that end in .html
 };
-Result<ReportFiles> report_files(const std::vector<std::string>& names);
+Result<ReportFiles> report_files(const std::vector<std::string>& names, const HostFacts& host);
 
 struct Plan {
   AgentSpec agent{};

@@ -228,6 +228,9 @@ TEST_CASE("a script is looked for in the working directory, a program on PATH") 
         std::pair(ENOENT, std::string("here is not on PATH, but in this directory; write ./here")));
   CHECK(problem("gone") ==
         std::pair(ENOENT, std::string("gone is not on PATH; write its path, such as ./gone")));
+  for (const char* word : {"stauts", "statu", "docotr"})
+    CHECK_THAT(plan_of(running(word)).cannot_start->message,
+               ContainsSubstring("did you mean drun"));
   CHECK(problem("./gone").first == ENOENT);
   CHECK_THAT(problem("./gone").second, ContainsSubstring("no such file in /home/me"));
   CHECK(problem("closed").first == EACCES);
@@ -319,6 +322,8 @@ TEST_CASE("files, labels, reports and limits come from options or torchrun's var
   CHECK_THAT(plan_error({.reports = {"a.xml", "b.json"}}),
              ContainsSubstring("give one .html file and one other file at most"));
   CHECK_THAT(plan_error({.reports = {""}}), ContainsSubstring("it is empty"));
+  CHECK_THAT(plan_error({.reports = {"/none/out.json"}}),
+             ContainsSubstring("--report=/none/out.json: there is no directory /none; create it"));
   const HostFacts host = train_host({}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"},
                                          {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${rank}>"},
                                          {"TORCHELASTIC_ERROR_FILE", "/e.json"}});

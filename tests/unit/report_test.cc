@@ -122,6 +122,11 @@ file or directory
   worker     local rank 0, failed at 2026-11-21 14:03:07.123
   job        1 worker on 1 node, run none
 )");
+  auto& unable = std::get<WorkersFailed>(outcome.ending).failures.front();
+  unable.status = NotStarted{EIO};
+  unable.message = "cannot write /logs/0: no space left on device";
+  CHECK_THAT(report_text(outcome, kStyle),
+             ContainsSubstring("rank 0 on node 0 could not be started\n  error      cannot write"));
 }
 
 TEST_CASE("an exit status names out of memory, and a kill that drun did not send") {
