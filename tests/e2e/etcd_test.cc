@@ -211,7 +211,7 @@ TEST_CASE("any one member of an etcd of three may be lost at any time and no two
     etcd.member(i).kill();
     CHECK_FALSE(job.all().front()->prints("ready 1", 6s));
     etcd.member(i).start();
-    REQUIRE(eventually([&] { return etcd.member(i).listens(); }, 30s));
+    REQUIRE(eventually([&] { return etcd.member(i).is_healthy(); }, 30s));
   }
   for (Running* agent : job.all()) CHECK_THAT(agent->out(), !ContainsSubstring("ready 1"));
 

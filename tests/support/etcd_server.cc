@@ -81,7 +81,10 @@ EtcdCluster::EtcdCluster(int members) {
     each->members_ = all;
     each->start();
   }
-  for (const auto& each : members_) each->await();
+  for (const auto& each : members_) {
+    if (!eventually([&each] { return each->is_healthy(); }, 30s))
+      each->why_not_ = "etcd does not join its cluster: " + each->running_->err();
+  }
 }
 
 const std::string& EtcdCluster::why_not() const {
@@ -98,6 +101,12 @@ std::string EtcdCluster::endpoints() const {
 
 bool EtcdServer::listens() const {
   return RawSocket::connect_to(static_cast<std::uint16_t>(port_)).is_open();
+}
+
+bool EtcdServer::is_healthy() const {
+  const RawSocket socket = RawSocket::connect_to(static_cast<std::uint16_t>(port_));
+  if (!socket.is_open() || !socket.say("GET /health HTTP/1.0\r\n\r\n")) return false;
+  return socket.hear(4096).find(R"("health":"true")") != std::string::npos;
 }
 
 }  // namespace drun::testing
