@@ -240,6 +240,8 @@ void FaultSchedule::begin_round(const World& world, int first_round, Time now) {
   if (!std::exchange(has_begun_, true) && world.round <= first_round) job_began_ = now;
   world_ = world;
   round_began_ = now;
+  // Nobody has injected those while their round ran.
+  std::replace(states_.begin(), states_.end(), FaultState::Taken, FaultState::Waiting);
 }
 
 std::optional<FaultSchedule::Time> FaultSchedule::time_of(const Fault& fault) const {
@@ -252,6 +254,11 @@ std::optional<FaultSchedule::Time> FaultSchedule::time_of(const Fault& fault) co
 std::optional<FaultSchedule::Time> FaultSchedule::time_of_random() const {
   if (!world_ || !plan_.random || !job_began_) return std::nullopt;
   return *job_began_ + plan_.random->every * next_random_;
+}
+
+// The same on all nodes.
+bool FaultSchedule::has_target(const Fault& fault) const {
+  return fault.target < (is_of_node(fault.kind) ? world_->node_count : world_->world_size);
 }
 
 void FaultSchedule::add_due(const Fault& fault, std::vector<DueFault>& due) const {
@@ -267,8 +274,8 @@ std::vector<DueFault> FaultSchedule::take_due(Time now) {
   std::vector<DueFault> due;
   for (std::size_t i = 0; i < plan_.faults.size(); ++i) {
     const std::optional<Time> when = time_of(plan_.faults[i]);
-    if (is_past_[i] || !when || *when > now) continue;
-    is_past_[i] = true;
+    if (states_[i] != FaultState::Waiting || !when || *when > now) continue;
+    states_[i] = has_target(plan_.faults[i]) ? FaultState::Taken : FaultState::Past;
     add_due(plan_.faults[i], due);
   }
   const std::optional<Time> random = time_of_random();
@@ -288,10 +295,21 @@ std::vector<DueFault> FaultSchedule::take_due(Time now) {
   return due;
 }
 
+void FaultSchedule::told(std::string_view text, Time now) {
+  for (std::size_t i = 0; i < plan_.faults.size(); ++i)
+    if (plan_.faults[i].text == text) states_[i] = FaultState::Past;
+  if (!plan_.random || !job_began_ || !text.starts_with(plan_.random->text)) return;
+  // The one that is nearest: here its time may be still to come.
+  const auto every = plan_.random->every;
+  const auto count = static_cast<std::int64_t>((now - *job_began_ + every / 2) / every);
+  next_random_ = std::max(next_random_, count + 1);
+}
+
 std::optional<FaultSchedule::Time> FaultSchedule::deadline() const {
   std::optional<Time> best = time_of_random();
   for (std::size_t i = 0; i < plan_.faults.size(); ++i) {
-    const std::optional<Time> when = is_past_[i] ? std::nullopt : time_of(plan_.faults[i]);
+    if (states_[i] != FaultState::Waiting) continue;
+    const std::optional<Time> when = time_of(plan_.faults[i]);
     if (when && (!best || *when < *best)) best = when;
   }
   return best;

@@ -6,9 +6,15 @@
 //   time        20s, 500ms, 2m, 1h or seconds: since the first round began; round=1+3s: since that
 //               round began, and if it lasts as long
 //
-// Schedule: every agent has the whole list and injects what is its own node's. A fault whose time
-//          comes between two rounds is injected when the next one begins. An agent that joins in a
-//          later round does not know when the first one began: it injects faults of rounds only.
+// Schedule: every agent has the whole list and injects what is its own node's. Each fault is
+// injected
+//          once in a job, by the node that has the number, or the rank, in the round in which its
+//          time comes. If it has not been injected when that round ends (its time came between two
+//          rounds, or just before the end), it is injected when the next one begins. Which node
+//          has injected it the others learn from the coordinator: their clocks began a little
+//          earlier or later, and the next round may number the nodes differently.
+//          An agent that joins in a later round does not know when the first one began: it injects
+//          faults of rounds only.
 // Random:  each `every` SIGKILL for one rank, which seed and count choose, the same on every node.
 // Owner:   values.   Thread: any.   Errors: Usage, naming the part that is wrong.
 #pragma once
@@ -81,23 +87,30 @@ class FaultSchedule {
   using Time = std::chrono::steady_clock::time_point;
 
   FaultSchedule() = default;
-  explicit FaultSchedule(FaultPlan plan) : plan_(std::move(plan)), is_past_(plan_.faults.size()) {}
+  explicit FaultSchedule(FaultPlan plan)
+      : plan_(std::move(plan)), states_(plan_.faults.size(), FaultState::Waiting) {}
 
   // `first_round`: the number of the first one that runs the program.
   void begin_round(const World& world, int first_round, Time now);
   void end_round() { world_.reset(); }
-  // Each fault once.
+  // Each fault once in a round, until told() of it.
   std::vector<DueFault> take_due(Time now);
+  // A node of the job, which may be this one, injects the fault with that text.
+  void told(std::string_view text, Time now);
   // When take_due may have something again; absent: not before the next round.
   std::optional<Time> deadline() const;
 
  private:
+  // Taken: its time has come in this round, and a node of it is to inject it.
+  enum class FaultState { Waiting, Taken, Past };
+
   std::optional<Time> time_of(const Fault& fault) const;
   std::optional<Time> time_of_random() const;
+  bool has_target(const Fault& fault) const;
   void add_due(const Fault& fault, std::vector<DueFault>& due) const;
 
   FaultPlan plan_{};
-  std::vector<bool> is_past_{};
+  std::vector<FaultState> states_{};
   std::optional<World> world_{};
   std::optional<Time> job_began_{};  // absent: not known here
   bool has_begun_ = false;

@@ -59,7 +59,9 @@ void FaultInjector::begin_round(const World& world) {
                      (world.node_count == 1 ? " node" : " nodes");
   }
   ends_.clear();
+  pending_.clear();
   world_ = world;
+  is_running_ = true;
   if (plan_.is_empty()) return;
   schedule_.begin_round(world, node_.first_round, Clock::now());
   arm();
@@ -68,12 +70,13 @@ void FaultInjector::begin_round(const World& world) {
 void FaultInjector::end_round() {
   schedule_.end_round();
   timer_.cancel();
-  pending_.clear();
+  is_running_ = false;
 }
 
 void FaultInjector::stop() {
   is_stopped_ = true;
   end_round();
+  pending_.clear();
 }
 
 void FaultInjector::arm() {
@@ -81,10 +84,10 @@ void FaultInjector::arm() {
   for (const Pending& each : pending_)
     if (!next || each.act_by < *next) next = each.act_by;
   timer_.cancel();
-  if (!next || is_stopped_) return;
+  if (!next || !is_running_) return;
   timer_.expires_at(*next);
   timer_.async_wait([this](const error_code& ec) {
-    if (!ec && !is_stopped_) look();
+    if (!ec && is_running_) look();
   });
 }
 
@@ -113,7 +116,12 @@ void FaultInjector::look() {
 }
 
 void FaultInjector::record(const InjectedFault& fault) {
-  if (injected_.size() < kMostListed && fault.time) injected_.push_back(fault);
+  schedule_.told(fault.fault, Clock::now());
+  // The coordinator's answer may come after kToldAtMost.
+  const bool is_listed =
+      std::any_of(injected_.begin(), injected_.end(),
+                  [&fault](const InjectedFault& each) { return is_same(each, fault); });
+  if (!is_listed && injected_.size() < kMostListed && fault.time) injected_.push_back(fault);
 }
 
 void FaultInjector::told(const InjectedFault& fault) {

@@ -3,9 +3,12 @@
 //   round begins -> a fault is due -> announce it -> told() by the coordinator, or kToldAtMost has
 //   passed -> inject it
 //
-// So every node knows of a fault before it happens, also when it ends this node.
-// Exit, OutOfMemory: SIGKILL, and the end of the worker is recorded as what the fault says.
-// Owner:   Agent. stop() lets go of the io_context.   Thread: the io_context's only.
+// So every node knows of a fault before it happens, also when it ends this node, and no other node
+// injects it again. When the round ends here before the coordinator has answered, the coordinator
+// decides: it passes the fault on, and it is injected, or the round is over there too, and the
+// fault is left for the next one. Exit, OutOfMemory: SIGKILL, and the end of the worker is recorded
+// as what the fault says. Owner:   Agent. stop() lets go of the io_context.   Thread: the
+// io_context's only.
 #pragma once
 
 #include <chrono>
@@ -72,6 +75,7 @@ class FaultInjector {
   std::vector<Pending> pending_;
   std::vector<InjectedFault> injected_;  // of all nodes, in the order of the coordinator
   std::map<int, Fault> ends_;            // of this round, by local rank
+  bool is_running_ = false;              // the round, here
   bool is_stopped_ = false;
 };
 

@@ -35,10 +35,9 @@ std::string escaped(const std::string& text) {
 }  // namespace
 
 Log console_log(const LogStyle& style) {
-  const std::string node =
-      style.node_rank ? " node " + std::to_string(*style.node_rank) : std::string();
+  const std::string node = style.node.empty() ? std::string() : " " + style.node;
   const auto lines = std::make_shared<spdlog::pattern_formatter>(
-      escaped(style.invoked_as) + " %H:%M:%S.%e %l" + node + ": %v",
+      escaped(style.invoked_as) + " %H:%M:%S.%e %l" + escaped(node) + ": %v",
       spdlog::pattern_time_type::local, "");
   const auto format = [lines, least = style.level, is_wanted = style.is_wanted](
                           LogLevel level, std::string_view text) -> std::optional<std::string> {

@@ -251,7 +251,7 @@ Result<Place> open_place(JoinSpec& join, const Start& start, const HostFacts& ho
 // The job; its outcome goes to the starter, who tells it.
 int run(const Plan& plan, const Start& start, const Channel& channel,
         const std::string& invoked_as) {
-  const Log log = job_log(plan, invoked_as);
+  const Log log = job_log(plan, invoked_as, start.host);
   for (const std::string& note : plan.notes) log.debug(note);
   for (const std::string& warning : plan.warnings) log.warning(warning);
   const Result<int> code = agent::run_guarded([&] {
@@ -311,6 +311,7 @@ int run_from_stdin() {
     return channel.decline(plan->cannot_start->message, exit_code(plan->cannot_start->status));
   if (!start->host.empty()) plan->agent.host = start->host;
   plan->agent.faults.cut_interface = start->interface;
+  plan->agent.join.has_private_network = !start->interface.empty();
   label_lines(*plan, *start, host);
   plan->agent.output.channel_fd = channel.fd();
   send_lines(plan->agent.output, *start);

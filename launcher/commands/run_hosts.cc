@@ -70,8 +70,7 @@ int run_hosts(const Options& options, const HostFacts& facts) {
     return 0;
   }
   if (plan.explain) std::fputs(host_plan_text(plan).c_str(), stderr);
-  const Log log = console_log(
-      {.invoked_as = options.invoked_as, .level = plan.log_level, .node_rank = std::nullopt});
+  const Log log = console_log({.invoked_as = options.invoked_as, .level = plan.log_level});
   for (const std::string& warning : plan.warnings) log.warning(warning);
   const StarterStyle style{.invoked_as = options.invoked_as,
                            .columns = host.columns,

@@ -129,12 +129,11 @@ Telling telling_of(const Options& options, const HostFacts& host) {
 
 }  // namespace
 
-Log job_log(const Plan& plan, const std::string& invoked_as) {
+Log job_log(const Plan& plan, const std::string& invoked_as, const std::string& host) {
   const JoinSpec& join = plan.agent.join;
-  LogStyle style{.invoked_as = invoked_as,
-                 .level = plan.log_level,
-                 .node_rank = join.node_count > 1 && !join.elastic ? std::optional(join.node_rank)
-                                                                   : std::nullopt};
+  LogStyle style{.invoked_as = invoked_as, .level = plan.log_level};
+  if (join.node_count > 1)
+    style.node = join.elastic ? host : "node " + std::to_string(join.node_rank);
   if (plan.is_doctor)
     style.is_wanted = [](std::string_view line) { return !is_about_verdict(line); };
   return console_log(style);
@@ -170,7 +169,7 @@ int run_job(const Options& options, const HostFacts& host) {
     return 0;
   }
   if (plan.explain) std::fputs(origins_text(plan.origins).c_str(), stderr);
-  const Log log = job_log(plan, options.invoked_as);
+  const Log log = job_log(plan, options.invoked_as, "");
   for (const std::string& note : plan.notes) log.debug(note);
   for (const std::string& warning : plan.warnings) log.warning(warning);
   if (plan.cannot_start) {

@@ -18,7 +18,8 @@ int run_job(const Options& options, const HostFacts& host);
 // ran on this node or its node sent its lines here.
 bool has_shown_stderr(const AgentSpec& spec, const agent::AgentEnd& end);
 
-// drun's own log on stderr, as the plan configures it.
-Log job_log(const Plan& plan, const std::string& invoked_as);
+// drun's own log on stderr, as the plan configures it. `host`: what the lines of an elastic
+// job name; empty: they name nothing.
+Log job_log(const Plan& plan, const std::string& invoked_as, const std::string& host);
 
 }  // namespace drun

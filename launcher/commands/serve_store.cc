@@ -13,7 +13,7 @@
 namespace drun {
 
 int serve_store(const StoreCommand& command) {
-  const Log log = console_log({.invoked_as = "drun store", .node_rank = std::nullopt});
+  const Log log = console_log({.invoked_as = "drun store"});
   asio::io_context io(1);
   rendezvous::StoreServerSpec spec;
   spec.listen.port = command.port;

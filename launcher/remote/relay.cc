@@ -48,7 +48,7 @@ class Relay {
   void end_when_over();
 
   asio::io_context io_{1};
-  Log log_ = console_log({.invoked_as = "drun", .level = LogLevel::Warning, .node_rank = {}});
+  Log log_ = console_log({.level = LogLevel::Warning});
   std::vector<std::string> environment_ = agent::to_lines(look_at_host().environment);
   std::vector<char> buffer_ = std::vector<char>(kReadBytes);
   agent::ProgramStarter ssh_starter_{io_, agent::ChildDescriptors::kSlots};

@@ -1098,7 +1098,9 @@ void RoundTurn::say(int node, const Stopped& stopped) {
   conclude_if_stopped();
 }
 
+// One of a round that is over, or that is being stopped, is left for the next one.
 void RoundTurn::say(int node, const FaultInjected& told) {
+  if (!is_current(node, told.fault.round) || state_.phase != RoundPhase::Running) return;
   if (state_.faults_told++ >= kMostFaultsTold) return;
   FaultInjected message = told;
   message.fault.node_rank = node;

@@ -109,7 +109,8 @@ struct JoinSpec {
   // heartbeat timeout, then stops them within the shutdown timeout. For that long their host may
   // not use the store.
   std::chrono::milliseconds kill_grace{std::chrono::seconds(40)};
-  std::optional<Secret> secret{};  // the job's: control traffic is encrypted, strangers kept out
+  bool has_private_network = false;  // which only the nodes of this job are on
+  std::optional<Secret> secret{};    // the job's: control traffic is encrypted, strangers kept out
   // This host's, numeric: with a secret, workers reach the store from these.
   std::vector<std::string> addresses{};
   bool shows_progress = false;  // the agent does: who has joined need not be logged

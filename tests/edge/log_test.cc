@@ -35,7 +35,7 @@ std::string stderr_of(const std::function<void()>& deed) {
 
 TEST_CASE("a log line has name, time, level, node and message") {
   const std::string text = stderr_of(
-      [] { console_log({.invoked_as = "drun", .node_rank = 1}).warning("lost a={} 100% %n"); });
+      [] { console_log({.invoked_as = "drun", .node = "node 1"}).warning("lost a={} 100% %n"); });
   CAPTURE(text);
   CHECK(std::regex_match(
       text, std::regex(R"(drun \d\d:\d\d:\d\d\.\d\d\d warning node 1: lost a=\{\} 100% %n\n)")));

@@ -151,6 +151,71 @@ TEST_CASE("each node injects its own faults, once, at their time") {
   CHECK(!schedule.deadline());
 }
 
+TEST_CASE(
+    "a fault that another node has injected is not injected by the node that has its number next") {
+  const Time begin = Time{} + 100s;
+  FaultSchedule killed(plan_of("kill:node=1@4s"));
+  FaultSchedule other(plan_of("kill:node=1@4s"));
+  killed.begin_round(world_of(0, 1), 0, begin);
+  other.begin_round(world_of(0, 2), 0, begin + 20ms);  // its clock is behind
+  CHECK(texts(killed.take_due(begin + 4s)) == Texts{"kill:node=1@4s"});
+  other.told("kill:node=1@4s", begin + 4s);
+  CHECK(!other.deadline());
+  other.end_round();
+  other.begin_round(world_of(1, 1), 0, begin + 4010ms);
+  CHECK(!other.deadline());
+  CHECK(other.take_due(begin + 10s).empty());
+}
+
+TEST_CASE(
+    "a fault that its node has not injected before the round ended is left for the next one") {
+  const Time begin = Time{} + 100s;
+  FaultSchedule first(plan_of("kill:node=1@4s"));
+  FaultSchedule other(plan_of("kill:node=1@4s"));
+  first.begin_round(world_of(0, 1), 0, begin + 20ms);
+  other.begin_round(world_of(0, 2), 0, begin);
+  // Its time has come on one of them only, and the round ends.
+  CHECK(other.take_due(begin + 4s).empty());
+  CHECK(!other.deadline());
+  CHECK(first.take_due(begin + 4s).empty());
+  first.end_round();
+  other.end_round();
+  // They change their numbers.
+  first.begin_round(world_of(1, 2), 0, begin + 5s);
+  other.begin_round(world_of(1, 1), 0, begin + 5s);
+  CHECK(first.take_due(begin + 5s).empty());
+  CHECK(texts(other.take_due(begin + 5s)) == Texts{"kill:node=1@4s"});
+  // Announced, and the coordinator has not passed it on: so it has not been injected.
+  other.begin_round(world_of(2, 1), 0, begin + 6s);
+  CHECK(texts(other.take_due(begin + 6s)) == Texts{"kill:node=1@4s"});
+  other.told("kill:node=1@4s", begin + 6s);
+  other.begin_round(world_of(3, 1), 0, begin + 7s);
+  CHECK(other.take_due(begin + 7s).empty());
+}
+
+TEST_CASE("a fault whose target did not run at its time is not injected in a later round") {
+  const Time begin = Time{} + 100s;
+  FaultSchedule schedule(plan_of("kill:rank=6@1s"));
+  schedule.begin_round(world_of(0, 1), 0, begin);  // ranks 0 to 5
+  CHECK(schedule.take_due(begin + 1s).empty());
+  World larger = world_of(1, 1);
+  larger.base_rank = 6;
+  larger.world_size = 8;
+  schedule.begin_round(larger, 0, begin + 2s);
+  CHECK(schedule.take_due(begin + 2s).empty());
+}
+
+TEST_CASE("a random fault of another node is not injected again in the next round") {
+  const Time begin = Time{} + 100s;
+  FaultSchedule schedule(plan_of("random:seed=7:every=10s"));
+  schedule.begin_round(world_of(0, 2), 0, begin + 50ms);
+  schedule.told("random:seed=7:every=10s kill:rank=1", begin + 10s);
+  World alone = world_of(1, 0);
+  alone.local_world_size = alone.world_size = 1;
+  schedule.begin_round(alone, 0, begin + 10020ms);
+  CHECK(*schedule.deadline() == begin + 20050ms);
+}
+
 TEST_CASE("a node that joins in a later round injects faults of rounds only") {
   const Time begin = Time{} + 100s;
   FaultSchedule schedule(plan_of("kill:rank=0@1s,stop:rank=1@round=2+1s,random:every=1s"));

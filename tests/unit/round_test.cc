@@ -99,6 +99,33 @@ TEST_CASE("nodes may join in any order, and ranks are contiguous by node rank") 
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+TEST_CASE("a fault is passed on to all members while its round runs, and not afterwards") {
+  RoundDriver round = running_round(3, 1);
+  const Peer peer = RoundDriver::peer(1);
+  const FaultInjected told{{.fault = "kill:node=1@1s", .time = WallTime{}, .round = 0}};
+  round.say(peer, told);
+  for (int node = 0; node < 3; ++node) {
+    const auto faults = round.sent<FaultInjected>(RoundDriver::peer(node));
+    REQUIRE(faults.size() == 1);
+    CHECK(faults[0].fault.fault == "kill:node=1@1s");
+    CHECK(faults[0].fault.node_rank == 1);
+  }
+  round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
+  round.say(peer, told);
+  CHECK(round.message_count() == 0);
+  stop_all(round, {aged_failure(0)});
+  REQUIRE(round.state.round == 1);
+  round.say(peer, told);
+  CHECK(round.message_count() == 0);
+  FaultInjected next = told;
+  next.fault.round = 1;
+  round.say(peer, next);
+  CHECK(round.sent<FaultInjected>(RoundDriver::peer(2)).size() == 1);
+  next.fault.round = 2;
+  round.say(peer, next);
+  CHECK(round.dropped(peer));
+}
+
 TEST_CASE("workers of several programs are counted by role over all nodes") {
   RoundDriver round(fixed_spec(3));
   const std::vector<std::vector<RoleShare>> roles = {
