@@ -136,6 +136,18 @@ TEST_CASE("an elastic job of local nodes survives the loss of any of them") {
   CHECK(count(ended.err, "its agent ended; the job goes on if enough nodes are left") == 1);
 }
 
+TEST_CASE("log lines of local nodes name their node") {
+  const auto lines = [](const std::string& nodes) {
+    const Ended ended = run_nodes({"--local-nodes=" + nodes, "--log-level=debug"}, "true");
+    CHECK(ended.code == 0);
+    return ended.err;
+  };
+  CHECK_THAT(lines("2"),
+             ContainsSubstring(" debug node 0: ") && ContainsSubstring(" debug node 1: "));
+  CHECK_THAT(lines("1:2"), ContainsSubstring(" info node0: starting round 0: ") &&
+                               ContainsSubstring(" info node1: starting round 0: "));
+}
+
 TEST_CASE("options that do not go with --local-nodes are named") {
   const auto refused = [](const Words& options, const std::string& text) {
     const Ended ended = run(job(options, {"true"}));
@@ -240,6 +252,7 @@ TEST_CASE("an injected loss of a node ends a job, or an elastic one continues wi
   CHECK(elastic.code == 0);
   CHECK(count(elastic.out, "in 3\n") == 3);
   CHECK_THAT(elastic.err, ContainsSubstring("with 3 workers on 3 nodes"));
+  CHECK(count(elastic.err, "injecting kill:node=1@500ms (--inject)\n") == 1);
 }
 
 TEST_CASE("wrong faults are named before anything is started") {
@@ -291,6 +304,7 @@ TEST_CASE("with netns each node has a network of its own, which vanishes", "[nam
                 "echo \"$MASTER_ADDR:$MASTER_PORT $(hostname -I) $GLOO_SOCKET_IFNAME\"");
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
+  CHECK(ended.err.empty());
   for (int node = 0; node < 3; ++node) {
     const std::string number = std::to_string(node);
     CHECK_THAT(ended.out,

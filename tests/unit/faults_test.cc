@@ -135,9 +135,11 @@ TEST_CASE("each node injects its own faults, once, at their time") {
   REQUIRE(schedule.deadline());
   CHECK(*schedule.deadline() == begin + 1s);
   CHECK(schedule.take_due(begin + 1s).empty());  // another node's
+  schedule.told("stop:rank=0@1s", begin + 1s);
   CHECK(*schedule.deadline() == begin + 2s);
   CHECK(schedule.take_due(begin + 1999ms).empty());
   CHECK(texts(schedule.take_due(begin + 2s)) == Texts{"kill:rank=3@2s local 1"});
+  schedule.told("kill:rank=3@2s", begin + 2s);
   CHECK(schedule.take_due(begin + 3s).empty());
   schedule.end_round();
   CHECK(!schedule.deadline());
