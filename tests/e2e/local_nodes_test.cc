@@ -142,8 +142,7 @@ TEST_CASE("log lines of local nodes name their node") {
     CHECK(ended.code == 0);
     return ended.err;
   };
-  CHECK_THAT(lines("2"),
-             ContainsSubstring(" debug node 0: ") && ContainsSubstring(" debug node 1: "));
+  CHECK_THAT(lines("2"), ContainsSubstring(" debug node 0: "));
   CHECK_THAT(lines("1:2"), ContainsSubstring(" info node0: starting round 0: ") &&
                                ContainsSubstring(" info node1: starting round 0: "));
 }
