@@ -166,6 +166,16 @@ Told tell(const HangFoundAnywhere& found) {
            {"evidence", evidence_lines(found.evidence, 1000)}}};
 }
 
+Told tell(const FaultInjectedAnywhere& injected) {
+  const InjectedFault& fault = injected.fault;
+  return {"fault_injected",
+          {{"round", fault.round},
+           {"fault", fault.fault},
+           {"fault_rank", fault.rank ? Json(*fault.rank) : Json()},
+           {"fault_node_rank", fault.node_rank},
+           {"fault_host", fault.host}}};
+}
+
 Told tell(const NodeLeftOut& left_out) {
   const LeftOut& node = left_out.node;
   return {"node_left_out",

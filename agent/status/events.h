@@ -81,6 +81,10 @@ struct HangFoundAnywhere {
   std::string cause;
   Evidence evidence;
 };
+// A fault of --inject is about to be injected, on this node or on another one.
+struct FaultInjectedAnywhere {
+  InjectedFault fault;
+};
 // The job goes on without that node.
 struct NodeLeftOut {
   LeftOut node;
@@ -102,10 +106,10 @@ struct SignalCame {
 struct JobEnded {
   Outcome outcome;
 };
-using Event =
-    std::variant<AgentStarted, PhaseBegan, CoordinatorJoined, RoundBegan, WorkerStarted,
-                 WorkerAlive, WorkerFailed, WorkerEnded, HangSuspectedHere, HangFoundAnywhere,
-                 NodeLeftOut, RoundStopping, RoundEnded, SignalCame, JobEnded>;
+using Event = std::variant<AgentStarted, PhaseBegan, CoordinatorJoined, RoundBegan, WorkerStarted,
+                           WorkerAlive, WorkerFailed, WorkerEnded, HangSuspectedHere,
+                           HangFoundAnywhere, FaultInjectedAnywhere, NodeLeftOut, RoundStopping,
+                           RoundEnded, SignalCame, JobEnded>;
 
 // An event has the texts of the first few failures, each cut to a length.
 inline constexpr std::size_t kMostFailuresTold = 4;

@@ -184,11 +184,14 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
                            .leftovers = spec.leftovers,
                            .unkillable_timeout = spec.unkillable_timeout},
                *this),
-      faults_(io_, log_, spec.faults,
-              {.workers = workers_,
-               .announce = [this](const InjectedFault& fault) { client_->report_fault(fault); },
-               .host = spec.host,
-               .first_round = spec.join.preflight ? 1 : 0}),
+      faults_(
+          io_, log_, spec.faults,
+          {.workers = workers_,
+           .announce = [this](const InjectedFault& fault) { client_->report_fault(fault); },
+           .on_recorded =
+               [this](const InjectedFault& fault) { lookers_.write(FaultInjectedAnywhere{fault}); },
+           .host = spec.host,
+           .first_round = spec.join.preflight ? 1 : 0}),
       watch_(io_, log_, spec, inherited_, output_),
       signals_(io_, spec.termination_signals, *this) {
   output_.watch_first_prints([this](int local_rank) { on_first_print(local_rank); });

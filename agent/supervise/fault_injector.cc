@@ -121,7 +121,9 @@ void FaultInjector::record(const InjectedFault& fault) {
   const bool is_listed =
       std::any_of(injected_.begin(), injected_.end(),
                   [&fault](const InjectedFault& each) { return is_same(each, fault); });
-  if (!is_listed && injected_.size() < kMostListed && fault.time) injected_.push_back(fault);
+  if (is_listed || injected_.size() >= kMostListed || !fault.time) return;
+  injected_.push_back(fault);
+  node_.on_recorded(fault);
 }
 
 void FaultInjector::told(const InjectedFault& fault) {

@@ -30,6 +30,7 @@ class FaultInjector {
   struct Node {
     Workers& workers;
     std::function<void(const InjectedFault&)> announce;
+    std::function<void(const InjectedFault&)> on_recorded;  // each once, of any node
     std::string host;
     int first_round = 0;  // that runs the program
   };

@@ -140,9 +140,11 @@ const char* word_of(MarkKind kind) {
     case MarkKind::Preemption:
       return "preemption";
     case MarkKind::LeftOut:
+      return "node excluded";
+    case MarkKind::Fault:
       break;
   }
-  return "node excluded";
+  return "injected fault";
 }
 
 struct Builder::Record {
@@ -398,6 +400,13 @@ class JobReading {
                                " (" + text_of(event, "left_out_host") +
                                "): " + text_of(event, "reason", 1024);
       if (lost_.insert(text).second) add_mark(job_, MarkKind::LeftOut, at_s, node, text);
+    } else if (name == "fault_injected") {
+      const std::optional<double> rank = number_of(event, "fault_rank");
+      const std::string place = "node " + std::to_string(int_of(event, "fault_node_rank")) + " (" +
+                                text_of(event, "fault_host") + ")";
+      const std::string text = text_of(event, "fault") + (rank ? "" : " on " + place) +
+                               ", in round " + std::to_string(int_of(event, "round"));
+      if (faults_.insert(text).second) add_mark(job_, MarkKind::Fault, at_s, node, text);
     } else if (name == "signal") {
       add_mark(job_, MarkKind::Signal, at_s, node, text_of(event, "signal_name") + " ends the job");
     } else if (name == "job_ended") {
@@ -438,6 +447,7 @@ class JobReading {
   std::map<int, Round> rounds_;
   std::map<std::pair<int, int>, FailureText> details_;  // by round and rank
   std::set<std::string> lost_;
+  std::set<std::string> faults_;
   std::optional<std::pair<double, std::size_t>> last_stop_;  // time and node
   bool has_phases_ = false;
 };

@@ -106,7 +106,7 @@ struct Round {
   std::optional<FailureText> failure{};  // its first
 };
 
-enum class MarkKind { Failure, NodeLost, Election, Signal, Hang, LeftOut, Preemption };
+enum class MarkKind { Failure, NodeLost, Election, Signal, Hang, LeftOut, Preemption, Fault };
 const char* word_of(MarkKind kind);  // "failure"
 
 struct Mark {

@@ -172,6 +172,7 @@ class Documented(unittest.TestCase):
         self.end(self.job("-r", "2", "--max-restarts=1", "--", *self.write("killed", "kill -KILL $$\n")))
         self.end(self.job("--rdzv-conf=join_timeout=1", "--nnodes=2", "--node-rank=0", "--master-port", self.free_port(), "true"))
         self.end(self.job("--hang-timeout=1", "--", "sleep", "600"))
+        self.end(self.job("--inject=kill:rank=0@100ms", "--", "sleep", "600"))
         stays = self.write("stays", "echo -n . >> up; exec sleep 600\n")
         stopped = self.job("--", *stays)
         self.until(self.has_started())

@@ -116,6 +116,13 @@ TEST_CASE("every event has its name and what it has to say") {
   CHECK(gone["peak_memory_bytes"] == 4096);
   CHECK(gone["processor_s"] == 1.5);
   CHECK(line_of(agent::WorkerEnded{})["processor_s"].is_null());
+  const json fault = line_of(agent::FaultInjectedAnywhere{
+      {.fault = "kill:rank=3@20s", .rank = 3, .node_rank = 1, .host = "gpu1", .round = 2}});
+  CHECK(fault["event"] == "fault_injected");
+  CHECK(fault["fault"] == "kill:rank=3@20s");
+  CHECK(fault["fault_rank"] == 3);
+  CHECK(fault["fault_node_rank"] == 1);
+  CHECK(fault["round"] == 2);
   CHECK(line_of(agent::SignalCame{15})["signal_name"] == "SIGTERM");
   const json ended = line_of(agent::JobEnded{Outcome{.ending = WorkersFailed{{failure()}}}});
   CHECK(ended["outcome"] == "failed");

@@ -191,13 +191,17 @@ TEST_CASE("lines that are no events are counted, and none of them is believed") 
   check_sums(job);
 }
 
-TEST_CASE("lost nodes, elections, signals and preemptions are marks") {
+TEST_CASE("lost nodes, elections, signals, preemptions and injected faults are marks") {
   AgentEvents events("gpu0", 10);
   events.add(0, agent::AgentStarted{});
   events.add(0, agent::CoordinatorJoined{1});
   events.add(1, agent::RoundBegan{World{
                     .run_id = "night", .node_count = 2, .world_size = 2, .master_addr = "gpu0"}});
   events.add(4, agent::CoordinatorJoined{2});
+  const InjectedFault fault{
+      .fault = "kill:node=1@4s", .node_rank = 1, .host = "gpu1", .round = 0, .followed = {}};
+  events.add(5, agent::FaultInjectedAnywhere{fault});
+  events.add(5.1, agent::FaultInjectedAnywhere{fault});  // as another node tells it
   events.add(5, agent::RoundStopping{0, "lost node 1 (gpu1): the connection closed"});
   events.add(6, agent::RoundEnded{.round = 0});
   events.add(7, agent::RoundBegan{World{.run_id = "night", .round = 1, .master_addr = "gpu0"}});
@@ -210,6 +214,10 @@ TEST_CASE("lost nodes, elections, signals and preemptions are marks") {
   for (const MarkKind kind :
        {MarkKind::NodeLost, MarkKind::Election, MarkKind::Signal, MarkKind::Preemption})
     CHECK(has_mark(job, kind));
+  std::vector<std::string> injected;
+  for (const Mark& mark : job.marks)
+    if (mark.kind == MarkKind::Fault) injected.push_back(mark.text);
+  CHECK(injected == std::vector<std::string>{"kill:node=1@4s on node 1 (gpu1), in round 0"});
   CHECK(std::is_sorted(job.marks.begin(), job.marks.end(),
                        [](const Mark& a, const Mark& b) { return a.at_s < b.at_s; }));
 }
