@@ -1,5 +1,5 @@
-// edge. What the workers of this node have shown in a round: a progress file for each worker
-// (DRUN_PROGRESS_FILE) and the newest file below --checkpoint-dir.
+// edge. The progress that the workers of this node have shown in a round: a progress file for each
+// worker (DRUN_PROGRESS_FILE) and the newest file below --checkpoint-dir.
 //
 // Files:   <temporary>/drun_progress_<random>/<round>.<local rank>, in /dev/shm where it can be.
 // The
@@ -30,7 +30,7 @@ namespace drun::agent {
 inline constexpr std::size_t kMostProgressBytes = std::size_t{1} << 20;
 inline constexpr std::chrono::seconds kScanAtMost{5};
 
-// core. What the lines of a progress file show: the first whole number of each line is a step. A
+// core. The progress that lines of a progress file show: the first whole number of each line is a step. A
 // line that is not complete counts, too. `is_cut`: the first line's begin is missing.
 WorkProgress progress_in(std::string_view lines, bool is_cut);
 // Of both.

@@ -1,5 +1,5 @@
 // GPU memory of workers that are gone, as a stand-in for NVML lists it.
-#include "agent/process/gpu_release.h"
+#include "agent/supervise/gpu_release.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 const Log kSilent = Log();
 const std::string kLibrary = testing::built("standin/nvml/libnvidia-ml.so.1");
 
-// Two GPUs, the first of which is used by those processes.
+// Two GPUs; the listed processes use the first.
 class Gpus {
  public:
   Gpus() {
@@ -84,7 +84,7 @@ TEST_CASE("a restart waits until the driver no longer lists the old workers") {
   CHECK(*waiting.unfreed == "");
 }
 
-TEST_CASE("GPU memory that is not free in time is told with its process") {
+TEST_CASE("GPU memory that is not free in time is reported with its process") {
   const Gpus gpus;
   const int pid = gone_pid();
   gpus.list(std::to_string(pid));

@@ -1,4 +1,4 @@
-// edge. What a worker tells its launcher: why it failed, and how far it got.
+// edge. Messages from a worker to its launcher: why it failed, and how far it got.
 //
 //     int main() {
 //       return drun::record([] {

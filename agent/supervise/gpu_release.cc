@@ -1,4 +1,4 @@
-#include "agent/process/gpu_release.h"
+#include "agent/supervise/gpu_release.h"
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 //
 // How:     NVML lists the processes that hold memory of each GPU, and a process stays in the list
 //          until its memory is free. The library is loaded when it is needed. Without it, or where
-//          process ids are not the driver's (a container with a pid namespace of its own), nothing
+//          process ids are not the driver's (most containers), nothing
 //          is waited for.
 // Blocks:  NVML may, for seconds: it is asked in a thread.
 // Owner:   Agent.   Thread: the io_context's only.   Errors: none.
