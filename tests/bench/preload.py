@@ -31,11 +31,12 @@ if round_number == 0:
 while not os.path.exists("end"):
     time.sleep(0.002)
 """
+# Without the end of Python itself, which writes to most of torch's shared pages and takes longer than all the rest.
 RESTARTS = """
-import os, sys
+import os
 import {module}
 os.write(3, b"%s\\n" % os.environb[b"TORCHELASTIC_RESTART_COUNT"])
-sys.exit(int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < {restarts})
+os._exit(int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < {restarts})
 """
 
 

@@ -64,7 +64,7 @@ def bench_launch(drun, bins, rounds):
         }
         if hydra():
             contenders["mpiexec.hydra"] = [hydra(), "-n", str(count), "true"]
-        show(f"launch: {count} worker{"s" * (count > 1)} of true", in_turns(contenders, rounds), "bare posix_spawn and wait")
+        show(f"launch: {count} worker{'s' * (count > 1)} of true", in_turns(contenders, rounds), "bare posix_spawn and wait")
 
 
 def bench_help(drun, bins, rounds):
