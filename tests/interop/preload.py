@@ -122,6 +122,9 @@ DDP = """
             torch.nn.functional.mse_loss(model(inputs), wanted).backward()
             optimizer.step()
     print("sum %.6f" % sum(float(p.sum()) for p in model.parameters()))
+    if hasattr(torch, "compile"):  # 2.0 and later; this backend needs no C++ compiler
+        compiled = torch.compile(lambda x: torch.sin(x).sum() * 2, backend="aot_eager")
+        print("compiled %.4f" % float(compiled(torch.ones(3, requires_grad=True))))
     dist.destroy_process_group()
 """
 
