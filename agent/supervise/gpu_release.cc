@@ -23,6 +23,7 @@ constexpr int kSuccess = 0;
 constexpr unsigned kMostDevices = 1024;
 constexpr unsigned kMostProcesses = 1024;  // of one GPU
 constexpr std::chrono::milliseconds kInterval{50};
+constexpr std::chrono::seconds kSilentWait{1};
 constexpr std::chrono::seconds kAnswerAtMost{5};  // beyond the time that was asked for
 
 using DeviceHandle = void*;
@@ -122,7 +123,7 @@ bool is_first_pid_namespace() {
 }
 
 GpuRelease::GpuRelease(asio::io_context& io, Log log, std::string library)
-    : library_(std::move(library)), limit_(io), thread_(io, log, {}) {}
+    : library_(std::move(library)), log_(log), note_(io), limit_(io), thread_(io, log, {}) {}
 
 void GpuRelease::wait(std::vector<int> pids, std::chrono::milliseconds at_most, OnFree on_free) {
   if (library_.empty() || pids.empty()) return on_free("");
@@ -147,6 +148,12 @@ void GpuRelease::wait(std::vector<int> pids, std::chrono::milliseconds at_most, 
       [this, number, unfreed](bool has_run) {
         if (number == wait_) give(has_run ? *unfreed : "");
       });
+  note_.expires_after(kSilentWait);
+  note_.async_wait([this, at_most](const error_code& ec) {
+    if (!ec)
+      log_.info("waiting for up to " + rendezvous::duration_text(at_most) +
+                " until the GPU memory of this node's last workers is free");
+  });
   limit_.expires_after(at_most + kAnswerAtMost);
   limit_.async_wait([this, at_most](const error_code& ec) {
     if (!ec)
@@ -156,6 +163,7 @@ void GpuRelease::wait(std::vector<int> pids, std::chrono::milliseconds at_most, 
 }
 
 void GpuRelease::give(const std::string& unfreed) {
+  note_.cancel();
   limit_.cancel();
   if (const OnFree given = std::exchange(on_free_, nullptr)) given(unfreed);
 }

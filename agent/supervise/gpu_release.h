@@ -48,6 +48,8 @@ class GpuRelease {
   void give(const std::string& unfreed);
 
   std::string library_;
+  Log log_;
+  asio::steady_timer note_;
   asio::steady_timer limit_;
   FileWriter thread_;
   OnFree on_free_;
