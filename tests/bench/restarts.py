@@ -47,8 +47,10 @@ def fail(message, by_rank=0, code=1):
     sys.exit(code)
 
 def die(signal_number, by_rank=0):
+    """A moment later than the step of the other rank."""
     if rank != by_rank:
         time.sleep(600)
+    time.sleep(0.5)
     os.kill(os.getpid(), signal_number)
     time.sleep(600)
 
