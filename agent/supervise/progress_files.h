@@ -30,8 +30,8 @@ namespace drun::agent {
 inline constexpr std::size_t kMostProgressBytes = std::size_t{1} << 20;
 inline constexpr std::chrono::seconds kScanAtMost{5};
 
-// core. The progress that lines of a progress file show: the first whole number of each line is a step. A
-// line that is not complete counts, too. `is_cut`: the first line's begin is missing.
+// core. The progress that lines of a progress file show: the first whole number of each line is a
+// step. A line that is not complete counts, too. `is_cut`: the first line's begin is missing.
 WorkProgress progress_in(std::string_view lines, bool is_cut);
 // Of both.
 WorkProgress together(const WorkProgress& one, const WorkProgress& other);
