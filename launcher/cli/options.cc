@@ -36,7 +36,7 @@ void declare_job(OptionTable& table, Options& options) {
     options.restart.window = restarts.window;
     options.restart.per_progress = restarts.per_progress;
   };
-  table.value<RestartBudget>("--max-restarts", set_restarts, parse_restarts, "N[/TIME|/progress]",
+  table.value<RestartBudget>("--max-restarts", set_restarts, parse_restarts, "N[/TIME]",
                              "restart a failed job up to N times: in total, within TIME (3/1h), or "
                              "since it last made progress (5/progress) [default: 0]");
   table.value("--rdzv-id", options.rdzv_id, parse_text, "ID",
