@@ -180,6 +180,7 @@ struct AgentSpec {
   LeftoverPolicy leftovers = LeftoverPolicy::Wait;
   std::chrono::milliseconds hang_timeout{0};  // --hang-timeout; 0: hangs are not looked for
   std::optional<DeadlineSpec> deadline{};
+  std::optional<std::string> checkpoint_directory{};  // --checkpoint-dir
   std::vector<int> termination_signals;  // numbers; what is ignored at the start stays ignored
   std::string events_file;               // --events; empty: none
   bool keeps_events = false;             // for the report: AgentEnd::events

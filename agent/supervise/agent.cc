@@ -24,7 +24,9 @@
 #include "agent/supervise/deadline_watch.h"
 #include "agent/supervise/failure_record.h"
 #include "agent/supervise/fault_injector.h"
+#include "agent/supervise/gpu_release.h"
 #include "agent/supervise/observers.h"
+#include "agent/supervise/progress_files.h"
 #include "agent/supervise/round_log.h"
 #include "agent/supervise/worker_command.h"
 #include "agent/supervise/workers.h"
@@ -81,6 +83,7 @@ class Agent final : rendezvous::Client::Listener,
   void on_suspects(const std::vector<hang::Suspect>& suspects);
   void on_all_started(const std::vector<int>& pids) override {
     output_.close_worker_ends();
+    round_pids_ = pids;
     lookers_.events().write_started(*world_, pids);
     if (phases_.current() == Phase::Spawn) enter(has_printed_ ? Phase::Running : Phase::Start);
   }
@@ -128,6 +131,8 @@ class Agent final : rendezvous::Client::Listener,
   bool is_without_success() const;
   void stop_kept();
   void read_failures();
+  void settle_round(std::vector<rendezvous::SeenFailure> failures);
+  void free_gpus(std::vector<rendezvous::SeenFailure> failures);
   void report_round(std::vector<rendezvous::SeenFailure> failures);
   NodePhase phase() const;
   NodeStatus status() const;
@@ -149,6 +154,8 @@ class Agent final : rendezvous::Client::Listener,
   Workers workers_;
   FaultInjector faults_;
   WorkerWatch watch_;
+  ProgressFiles progress_files_;
+  GpuRelease gpus_;
   Signals signals_;
   WorkerStdin stdin_{io_, spec_.lifeline.has_value(),
                      [this](const std::string& line) { output_.tell_starter(line); }};
@@ -163,6 +170,8 @@ class Agent final : rendezvous::Client::Listener,
   std::optional<World> world_;
   std::vector<WorkerStreams> streams_;
   std::vector<WorkerEnd> failures_;  // of this round, in order
+  std::vector<int> round_pids_;      // of this round's workers
+  WorkProgress round_progress_;      // of this round, once it is over
   Round round_ = Round::None;
   bool is_stopping_ = false;
   bool is_killing_ = false;
@@ -193,6 +202,8 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
            .host = spec.host,
            .first_round = spec.join.preflight ? 1 : 0}),
       watch_(io_, log_, spec, inherited_, output_),
+      progress_files_(io_, log_, spec.checkpoint_directory),
+      gpus_(io_, log_, is_first_pid_namespace() ? kNvmlLibrary : ""),
       signals_(io_, spec.termination_signals, *this) {
   output_.watch_first_prints([this](int local_rank) { on_first_print(local_rank); });
 }
@@ -290,6 +301,8 @@ void Agent::end() {
   faults_.stop();
   client_->close();
   watch_.stop();
+  progress_files_.stop();
+  gpus_.stop();
   lookers_.close();
   signals_.stop();
   if (lifeline_) lifeline_->stop();
@@ -320,6 +333,8 @@ void Agent::on_world(const World& world) {
   has_printed_ = false;
   stop_cause_.clear();
   failures_.clear();
+  round_pids_.clear();
+  round_progress_ = {};
   is_stopping_ = false;
   if (!unusable_.empty()) return report_unable(Error{ErrorCode::System, unusable_});
   round_ = Round::Opening;
@@ -361,6 +376,7 @@ Result<void> Agent::start_workers() {
   const WorkerSpec worker = world_->is_preflight ? probe_of(spec_) : spec_.worker;
   std::vector<Command> commands;
   commands.reserve(streams_.size());
+  if (!world_->is_preflight) progress_files_.begin_round(world_->round, world_->local_world_size);
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const int local_rank = static_cast<int>(i);
     const Result<int> standard_input = stdin_.open(worker.stdin_source, *world_, local_rank);
@@ -369,7 +385,9 @@ Result<void> Agent::start_workers() {
         .argv = wrapped_argv(worker, *world_, local_rank),
         .inherited = inherited_,
         .environment = own_environment(worker, *world_, local_rank, streams_[i].error_file,
-                                       watch_.heartbeat_file(i), watch_.ras_address()),
+                                       {.heartbeat_file = watch_.heartbeat_file(i),
+                                        .ras_address = watch_.ras_address(),
+                                        .progress_file = progress_files_.file(i)}),
         .stdin_fd = *standard_input,
         .stdout_fd = streams_[i].stdout_fd,
         .stderr_fd = streams_[i].stderr_fd,
@@ -533,12 +551,32 @@ void Agent::on_kill_now() {
 
 // Of files that a file system may be slow to give.
 void Agent::read_failures() {
-  if (failures_.empty()) return report_round({});
+  if (failures_.empty()) return settle_round({});
   std::vector<rendezvous::SeenFailure> brief;
   for (const WorkerEnd& end : failures_)
     brief.push_back({brief_failure(spec_, *world_, end), end.seen});
   read_full_failures(std::move(brief), streams_, output_,
-                     [this](auto failures) { report_round(std::move(failures)); });
+                     [this](auto failures) { settle_round(std::move(failures)); });
+}
+
+// What the coordinator needs to know for a restart, besides the failures.
+void Agent::settle_round(std::vector<rendezvous::SeenFailure> failures) {
+  const bool may_go_on =
+      !outcome_ && !is_terminated_ && !world_->is_preflight && (is_stopping_ || !failures_.empty());
+  if (!may_go_on) return report_round(std::move(failures));
+  progress_files_.collect([this, failures](const WorkProgress& progress) {
+    round_progress_ = progress;
+    free_gpus(failures);
+  });
+}
+
+void Agent::free_gpus(std::vector<rendezvous::SeenFailure> failures) {
+  const bool may_restart = spec_.join.max_restarts > 0 || spec_.join.elastic;
+  if (!may_restart || outcome_ || is_terminated_) return report_round(std::move(failures));
+  gpus_.wait(round_pids_, spec_.unkillable_timeout, [this, failures](const std::string& unfreed) {
+    if (unusable_.empty()) unusable_ = unfreed;
+    report_round(failures);
+  });
 }
 
 void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
@@ -552,7 +590,7 @@ void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
   enter(has_succeeded ? Phase::Waiting : Phase::Restarting);
   show_joining();
   if (has_succeeded) return client_->report_success(world_->round);
-  client_->report_stopped(world_->round, std::move(failures), unusable_);
+  client_->report_stopped(world_->round, std::move(failures), unusable_, round_progress_);
 }
 
 void Agent::on_terminate(int signal) {
@@ -561,6 +599,7 @@ void Agent::on_terminate(int signal) {
   if (preloader_) preloader_->stop_waiting();
   faults_.end_round();
   stop_looking();
+  gpus_.stop();
   client_->interrupt(signal);
   if (round_ == Round::Running) {
     workers_.stop(signal);
@@ -577,6 +616,8 @@ void Agent::on_outcome(const Outcome& outcome) {
   if (server_ && !server_->host_ended()) server_.reset();
   if (preloader_) preloader_->stop_waiting();
   stop_looking();
+  gpus_.stop();
+  progress_files_.stop();
   if (round_ == Round::Running) workers_.stop();
   if (round_ == Round::Over && workers_.has_kept() && is_without_success()) stop_kept();
   end_if_ready();

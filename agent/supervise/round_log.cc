@@ -6,6 +6,15 @@
 #include "rendezvous/protocol/membership_text.h"
 
 namespace drun::agent {
+namespace {
+
+// Whether --max-restarts is for the whole job, so that it can be compared with all restarts.
+bool counts_all_restarts(const AgentSpec& spec) {
+  const RestartPolicy& policy = spec.join.restart;
+  return policy.window == std::chrono::milliseconds::zero() && !policy.per_progress;
+}
+
+}  // namespace
 
 void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>& before,
                const World& world) {
@@ -13,8 +22,8 @@ void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>
     log.info("preflight: looking at " + std::to_string(world.node_count) +
              (world.node_count == 1 ? " machine" : " machines"));
   } else if (world.restarts > (before ? before->restarts : 0)) {
-    log.info("restarting all workers, restart " + std::to_string(world.restarts) + " of " +
-             std::to_string(world.max_restarts));
+    log.info("restarting all workers, restart " + std::to_string(world.restarts) +
+             (counts_all_restarts(spec) ? " of " + std::to_string(world.max_restarts) : ""));
   } else if (spec.join.elastic) {
     log.info("starting round " + std::to_string(world.round) + ": this is node " +
              std::to_string(world.node_rank) + " of " + std::to_string(world.node_count) +
@@ -43,8 +52,7 @@ void log_failure(const Log& log, const AgentSpec& spec, const World& world,
                            std::to_string(failure.pid) + ") failed: " + to_string(failure.status) +
                            (failure.out_of_memory ? ", out of memory" : "");
   // The report has the failure that ends the job.
-  if (world.restarts < world.max_restarts ||
-      spec.join.restart.window > std::chrono::milliseconds::zero())
+  if (world.restarts < world.max_restarts || !counts_all_restarts(spec))
     log.warning(text);
   else
     log.debug(text);

@@ -7,6 +7,7 @@
 #include "agent/nccl_ras/ras_service.h"
 #include "rendezvous/base/pulse_page.h"
 #include "rendezvous/base/text.h"
+#include "rendezvous/job/restart_policy.h"
 
 namespace drun::agent {
 namespace {
@@ -131,13 +132,16 @@ std::string with_ranks(std::string_view word, RankNumbers numbers) {
 
 std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,
                                               int local_rank, std::string_view error_file,
-                                              std::string_view heartbeat_file,
-                                              std::string_view ras_address) {
+                                              const WorkerChannels& channels) {
   assert(local_rank >= 0 && local_rank < world.local_world_size);
   std::vector<EnvironmentEntry> own = to_environment(world, local_rank);
   own.emplace_back("TORCHELASTIC_ERROR_FILE", error_file);
-  if (!heartbeat_file.empty()) own.emplace_back(kHeartbeatVariable, heartbeat_file);
-  if (!ras_address.empty()) own.emplace_back(ras::kAddressVariable, ras_address);
+  const auto add = [&own](const char* name, const std::string& value) {
+    if (!value.empty()) own.emplace_back(name, value);
+  };
+  add(kHeartbeatVariable, channels.heartbeat_file);
+  add(ras::kAddressVariable, channels.ras_address);
+  add(kProgressVariable, channels.progress_file);
   if (spec.virtual_local_rank) {
     for (auto& [name, value] : own) {
       if (name == "LOCAL_RANK") value = "0";

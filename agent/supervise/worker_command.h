@@ -15,16 +15,21 @@
 
 namespace drun::agent {
 
+// What a worker shares with its agent. Empty: not set.
+struct WorkerChannels {
+  std::string heartbeat_file{};  // DRUN_HEARTBEAT_FILE
+  std::string ras_address{};     // NCCL_RAS_ADDR
+  std::string progress_file{};   // DRUN_PROGRESS_FILE
+};
+
 // What drun sets for this worker, in a fixed order; it wins over what is inherited. `error_file`
-// becomes TORCHELASTIC_ERROR_FILE (empty: set and empty), `heartbeat_file` DRUN_HEARTBEAT_FILE
-// and `ras_address` NCCL_RAS_ADDR (empty: not set). Requires 0 <= local_rank <
+// becomes TORCHELASTIC_ERROR_FILE (empty: set and empty). Requires 0 <= local_rank <
 // world.local_world_size, and with virtual_local_rank but no devices in its placement,
 // inherited_devices() of the spec's environment that are absent or have an entry for it (the plan
 // checks that).
 std::vector<EnvironmentEntry> own_environment(const WorkerSpec& spec, const World& world,
                                               int local_rank, std::string_view error_file,
-                                              std::string_view heartbeat_file = {},
-                                              std::string_view ras_address = {});
+                                              const WorkerChannels& channels = {});
 
 // Which of several programs the worker is; null: there is only one.
 const ProgramSpec* program_of(const WorkerSpec& spec, int local_rank);

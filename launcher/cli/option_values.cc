@@ -486,9 +486,13 @@ Result<RestartBudget> parse_restarts(std::string_view text) {
   const Result<int> most = parse_count(text.substr(0, slash));
   if (!most) return most.error();
   if (slash == text.npos) return RestartBudget{.most = *most};
+  if (text.substr(slash + 1) == "progress")
+    return RestartBudget{.most = *most, .per_progress = true};
   const auto window = time_span(text.substr(slash + 1));
   if (!window)
-    return bad("expected a count, or a count within a time, such as 3/1h (units s, m, h, d)");
+    return bad(
+        "expected a count, a count within a time, such as 3/1h (units s, m, h, d), or a count "
+        "that progress restores, such as 5/progress");
   return RestartBudget{.most = *most, .window = *window};
 }
 

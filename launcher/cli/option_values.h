@@ -67,10 +67,11 @@ Result<std::string> parse_logs_specs(std::string_view text);  // "default" is al
 
 namespace drun {
 
-// "3", "3/1h".
+// "3", "3/1h", "3/progress".
 struct RestartBudget {
   int most = 0;
   std::chrono::milliseconds window{0};  // 0: the whole job
+  bool per_progress = false;
   bool operator==(const RestartBudget&) const = default;
 };
 // "5", "5:300".

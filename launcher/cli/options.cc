@@ -34,10 +34,11 @@ void declare_job(OptionTable& table, Options& options) {
   const auto set_restarts = [&options](RestartBudget restarts) {
     options.max_restarts = restarts.most;
     options.restart.window = restarts.window;
+    options.restart.per_progress = restarts.per_progress;
   };
   table.value<RestartBudget>("--max-restarts", set_restarts, parse_restarts, "N[/TIME]",
-                             "restart a failed job up to N times in total, or N times within TIME, "
-                             "such as 3/1h [default: 0]");
+                             "restart a failed job up to N times: in total, within TIME (3/1h), or "
+                             "since it last made progress (5/progress) [default: 0]");
   table.value("--rdzv-id", options.rdzv_id, parse_text, "ID",
               "run id, the same on all nodes [default: none]");
   table.value("--rdzv-backend", options.rdzv_backend, parse_text, "static|c10d|etcd",
@@ -166,6 +167,10 @@ void declare_survival(OptionTable& table, Options& options) {
   table.value("--startup-time", options.restart.startup_time, parse_interval, "S",
               "a failure within S seconds after the workers started is a startup failure "
               "[default: 60]",
+              kOwn);
+  table.value("--checkpoint-dir", options.checkpoint_directory, parse_text, "DIR",
+              "a newer file in DIR (up to three directories deep) counts as progress of the job: "
+              "failures after it are no startup failures",
               kOwn);
   table.value("--rank-order", options.rank_order, parse_rank_order, "natural|arrival|endpoint",
               "order of nodes in an elastic job. natural: node2 before node10; arrival: as they "
@@ -492,6 +497,7 @@ Options doctor_options(Options options) {
   }
   options.max_restarts.reset();
   options.restart = {};
+  options.checkpoint_directory.reset();
   options.exclude_after.reset();
   options.preflight = false;
   options.hang_timeout.reset();

@@ -166,6 +166,7 @@ struct Options {
   RestartPolicy restart{};
   bool has_restart_backoff = false;
   std::optional<int> max_same_failures{};
+  std::optional<std::string> checkpoint_directory{};
   EngineChoice engine = EngineChoice::Auto;
   // Other machines.
   HostOptions hosts{};

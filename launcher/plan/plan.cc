@@ -354,6 +354,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   plan.agent.shutdown_timeout = *shutdown;
   plan.agent.join.kill_grace = plan.agent.join.heartbeat_timeout + *shutdown;
   plan.agent.unkillable_timeout = plan_unkillable(host);
+  plan.agent.checkpoint_directory = options.checkpoint_directory;
   Result<std::optional<DeadlineSpec>> deadline = plan_deadline(options, host, *shutdown);
   if (!deadline) return deadline.error();
   plan.agent.deadline = *std::move(deadline);

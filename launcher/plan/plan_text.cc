@@ -37,8 +37,10 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
   world.master_port = join.master_port;
   world.use_agent_store = join.store_host == StoreHost::Agent;
   auto own =
-      agent::own_environment(agent.worker, world, 0, "", agent.hang_timeout.count() > 0 ? "?" : "",
-                             agent::ras::gives_place(agent) ? "127.0.0.1:?" : "");
+      agent::own_environment(agent.worker, world, 0, "",
+                             {.heartbeat_file = agent.hang_timeout.count() > 0 ? "?" : "",
+                              .ras_address = agent::ras::gives_place(agent) ? "127.0.0.1:?" : "",
+                              .progress_file = "?"});
   for (auto& [name, value] : own) {
     const bool is_size = name == "WORLD_SIZE" || name == "ROLE_WORLD_SIZE";
     const bool is_rank = name == "RANK" || name == "ROLE_RANK";
@@ -99,6 +101,7 @@ std::string node_text(const JoinSpec& join) {
 
 std::string restarts_text(const JoinSpec& join) {
   const std::string most = std::to_string(join.max_restarts);
+  if (join.restart.per_progress) return most + " since the last progress";
   return join.restart.window.count() == 0 ? most
                                           : most + " within " + seconds_text(join.restart.window);
 }

@@ -70,7 +70,7 @@ void add(Census& census, std::size_t& bytes, CensusNode node) {
 JobFacts facts_of(const RoundState& state, Time now) {
   const int in_line = static_cast<int>(state.line.size());
   const bool is_joining = state.phase == RoundPhase::Joining;
-  const int counted = restarts_counted(state.spec.restart, state.restarts, now);
+  const int counted = restarts_counted(state.spec.restart, restarts_of_budget(state), now);
   JobFacts job{
       .endpoint = state.spec.endpoint,
       .phase = phase_of(state),

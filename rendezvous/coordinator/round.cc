@@ -82,6 +82,7 @@ class RoundTurn {
   void mark_done(int node);
   std::optional<std::string> no_restart() const;
   FailureStreak streak_with_this_round() const;
+  void note_progress(const WorkProgress& progress);
 
   // round.cc
   void say(int node, const StacksAsked& asked);
@@ -1020,6 +1021,7 @@ void RoundTurn::begin_world() {
   state_.phase = RoundPhase::Running;
   if (!state_.failures.empty()) state_.last_failure = brief(state_.failures.first());
   state_.failures = FailureList();
+  state_.made_progress = false;
   state_.round_began = now_;
   state_.round = state_.next_round++;
   state_.has_begun = true;
@@ -1091,6 +1093,7 @@ void RoundTurn::say(int node, const Stopped& stopped) {
   }
   state_.failures.add_left_out(stopped.left_out);
   node_at(node).unusable = stopped.unusable;
+  note_progress(stopped.progress);
   if (state_.phase == RoundPhase::Running)
     stop_round("workers on " + name_of(node) + " failed", true);
   mark_done(node);
@@ -1134,15 +1137,28 @@ void RoundTurn::stop_round(std::string cause, bool is_failure, std::optional<Sto
 std::optional<std::string> RoundTurn::no_restart() const {
   if (state_.failures.empty()) return std::nullopt;
   const RestartPolicy& policy = state_.spec.restart;
-  const auto objection = restart_objection(policy, state_.spec.max_restarts, state_.restarts,
-                                           state_.failures.first().status, now_);
+  const auto objection =
+      restart_objection(policy, state_.spec.max_restarts, restarts_of_budget(state_),
+                        state_.failures.first().status, now_);
   return objection ? objection : streak_objection(policy, streak_with_this_round());
 }
 
 FailureStreak RoundTurn::streak_with_this_round() const {
   const FailureList::Entry& first = state_.failures.entries().front();
-  return next_streak(state_.streak, state_.spec.restart, first.failure,
-                     std::chrono::duration_cast<Milliseconds>(first.moment - state_.round_began));
+  return next_streak(
+      state_.streak, state_.spec.restart,
+      {.failure = first.failure,
+       .ran_for = std::chrono::duration_cast<Milliseconds>(first.moment - state_.round_began),
+       .made_progress = state_.made_progress});
+}
+
+void RoundTurn::note_progress(const WorkProgress& progress) {
+  const bool is_further =
+      progress.step && (!state_.highest_step || *progress.step > *state_.highest_step);
+  if (is_further) state_.highest_step = progress.step;
+  if (!is_further && !progress.has_more) return;
+  state_.made_progress = true;
+  state_.restarts_at_progress = state_.restarts.size();
 }
 
 // The job ends so, unless it is ending already for another reason.
@@ -1219,17 +1235,20 @@ void RoundTurn::restart() {
       log(LogLevel::Warning, "no restart: " + *objection + "; " + cause);
     return finish(WorkersFailed{state_.failures.failures()});
   }
-  state_.restarts.push_back(now_);
-  const int number = static_cast<int>(state_.restarts.size());
   const RestartPolicy& policy = state_.spec.restart;
   state_.streak = streak_with_this_round();
+  state_.restarts.push_back(now_);
+  const int number = static_cast<int>(state_.restarts.size());
+  const int counted = restarts_counted(policy, restarts_of_budget(state_), now_);
   const Milliseconds pause =
-      std::max(pause_before(policy, restarts_counted(policy, state_.restarts, now_)),
+      std::max(pause_before(policy, counted),
                pause_after(policy, state_.streak,
                            std::hash<std::string>()(state_.spec.run_id + std::to_string(number))));
   log(LogLevel::Warning,
-      "restart " + std::to_string(number) + " of at most " +
+      "restart " + std::to_string(number) +
+          (policy.per_progress ? ", " + std::to_string(counted) : "") + " of at most " +
           std::to_string(state_.spec.max_restarts) +
+          (policy.per_progress ? " since the last progress" : "") +
           (policy.window.count() > 0 ? " within " + duration_text(policy.window) : "") +
           (pause.count() > 0 ? ", in " + duration_text(pause) : "") + ": " + cause);
   if (is_elastic()) leave_out_culprit();
@@ -1243,6 +1262,12 @@ void RoundTurn::restart() {
 bool RoundTurn::can_do_without(int node) const {
   return is_elastic() && !node_at(node).hello.is_host &&
          nodes_without(state_, node, now_) >= state_.spec.elastic->min_nodes;
+}
+
+std::span<const Time> restarts_of_budget(const RoundState& state) {
+  const std::span<const Time> all = state.restarts;
+  if (!state.spec.restart.per_progress) return all;
+  return all.subspan(std::min(state.restarts_at_progress, all.size()));
 }
 
 void RoundTurn::check_failed() {

@@ -68,6 +68,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -141,9 +142,12 @@ struct RoundState {
   bool is_failure = false;       // Stopping: a failure stopped it, which costs a restart
   bool is_checked = false;       // no preflight is due (any more)
   std::vector<Time> restarts;    // when
-  FailureStreak streak;          // start-up failures in a row, up to the last round's
-  Time resume_at;                // Pausing
-  std::optional<JobDeadline> deadline;  // absent: none, or the workers have had its signal
+  std::size_t restarts_at_progress = 0;       // how many there were at the last progress
+  bool made_progress = false;                 // this round
+  std::optional<std::uint64_t> highest_step;  // that a progress file has shown, in any round
+  FailureStreak streak;                       // start-up failures in a row, up to the last round's
+  Time resume_at;                             // Pausing
+  std::optional<JobDeadline> deadline;        // absent: none, or the workers have had its signal
   Time next_sweep;
   Time next_roll_call;
   Time end_by;
@@ -170,6 +174,10 @@ struct RoundState {
 RoundState open_round(RoundSpec spec, Time now);
 
 std::vector<RoundAction> step(RoundState& state, const RoundEvent& event, Time now);
+
+// The restarts that use up the budget: with --max-restarts=N/progress those since the last
+// progress. A coordinator that takes over the job counts all of them.
+std::span<const Time> restarts_of_budget(const RoundState& state);
 
 // When it wants a RoundTick.
 std::optional<Time> deadline(const RoundState& state);

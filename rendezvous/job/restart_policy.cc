@@ -88,8 +88,10 @@ std::optional<std::string> restart_objection(
   if (contains(policy.never_on, status)) return "--no-restart-on names it";
   if (policy.only_on && !contains(*policy.only_on, status)) return "--restart-on does not name it";
   if (restarts_counted(policy, earlier, now) < most) return std::nullopt;
-  const std::string within =
-      policy.window.count() == 0 ? "" : " within " + duration_text(policy.window);
+  const std::string within = policy.per_progress ? " since the last progress"
+                             : policy.window.count() == 0
+                                 ? ""
+                                 : " within " + duration_text(policy.window);
   if (most == 1) return "the only restart" + within + " is used";
   return "all " + std::to_string(most) + " restarts" + within + " are used";
 }
@@ -113,12 +115,12 @@ bool is_same(const FailureCause& one, const FailureCause& other) {
 }
 
 FailureStreak next_streak(const FailureStreak& streak, const RestartPolicy& policy,
-                          const Failure& failure, std::chrono::milliseconds ran_for) {
-  if (ran_for >= policy.startup_time) return {};
-  if (came_from_outside(failure)) return streak;
+                          const FailedRound& round) {
+  if (round.made_progress || round.ran_for >= policy.startup_time) return {};
+  if (came_from_outside(round.failure)) return streak;
   FailureStreak next{.startup_failures = streak.startup_failures + 1,
                      .same_failures = 1,
-                     .cause = cause_of(failure)};
+                     .cause = cause_of(round.failure)};
   if (streak.cause && is_same(*streak.cause, *next.cause))
     next.same_failures = streak.same_failures + 1;
   return next;
@@ -131,8 +133,8 @@ std::optional<std::string> streak_objection(const RestartPolicy& policy,
   return "the job failed " + std::to_string(streak.same_failures) +
          (streak.same_failures == 1 ? " time" : " times in a row") + " within " +
          duration_text(policy.startup_time) +
-         " of its start, each time in the same way (--max-same-failures=" + std::to_string(most) +
-         ")";
+         " of its start and without progress, each time in the same way (--max-same-failures=" +
+         std::to_string(most) + ")";
 }
 
 std::chrono::milliseconds pause_after(const RestartPolicy& policy, const FailureStreak& streak,

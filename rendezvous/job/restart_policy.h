@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,16 +27,29 @@ struct ExitKinds {
 
 struct RestartPolicy {
   std::chrono::milliseconds window{0};  // that restarts are counted in; 0: the whole job
+  bool per_progress = false;            // progress restores the whole budget of restarts
   std::chrono::milliseconds pause{0};   // before the first restart; doubled for each one more
   std::chrono::milliseconds most_pause{std::chrono::minutes(5)};
   std::optional<ExitKinds> only_on{};
   ExitKinds never_on{};
   // A failure this soon after the start of its round is a start-up failure, unless a signal from
-  // outside ended the worker.
+  // outside ended the worker, or the round has made progress.
   std::chrono::milliseconds startup_time{std::chrono::minutes(1)};
   std::chrono::milliseconds startup_pause{0};  // after the first start-up failure in a row; doubled
   int max_same_failures = 0;  // start-up failures in a row with one cause that end the job; 0: none
   bool operator==(const RestartPolicy&) const = default;
+};
+
+// Names the file in which a worker shows its progress.
+inline constexpr const char* kProgressVariable = "DRUN_PROGRESS_FILE";
+
+// What the workers of a node have shown in a round (docs/guide/restarts.md).
+struct WorkProgress {
+  // The highest number in their progress files. It is progress only if the job was never there
+  // before: a job that starts again from a checkpoint repeats some steps.
+  std::optional<std::uint64_t> step{};
+  bool has_more = false;  // a line without a number, or a newer checkpoint
+  bool operator==(const WorkProgress&) const = default;
 };
 
 namespace rendezvous {
@@ -43,7 +57,7 @@ namespace rendezvous {
 bool contains(const ExitKinds& kinds, const ExitStatus& status);
 
 // Why `status` is not followed by a restart, as the end of a sentence; nothing if it is. `earlier`:
-// the restarts so far, oldest first; `most` of them are allowed.
+// the restarts that count, oldest first; `most` of them are allowed.
 std::optional<std::string> restart_objection(
     const RestartPolicy& policy, int most,
     std::span<const std::chrono::steady_clock::time_point> earlier, const ExitStatus& status,
@@ -74,11 +88,19 @@ struct FailureStreak {
   bool operator==(const FailureStreak&) const = default;
 };
 
-// The streak after another failed round. `failure` is its root cause, `ran_for` the time from the
-// start of the round to the failure. A later failure ends the streak; one that came from outside (a
-// signal that neither the program nor the kernel's out-of-memory killer sent) leaves it as it is.
+// A round that failed: its root cause, the time from its start to the failure, and whether it got
+// further than every round before.
+struct FailedRound {
+  const Failure& failure;
+  std::chrono::milliseconds ran_for{0};
+  bool made_progress = false;
+};
+
+// The streak after another failed round. A later failure and one after progress end the streak; one
+// that came from outside (a signal that neither the program nor the kernel's out-of-memory killer
+// sent) leaves it as it is.
 FailureStreak next_streak(const FailureStreak& streak, const RestartPolicy& policy,
-                          const Failure& failure, std::chrono::milliseconds ran_for);
+                          const FailedRound& round);
 
 // Why a restart after this streak cannot help, as the end of a sentence; nothing if it may.
 std::optional<std::string> streak_objection(const RestartPolicy& policy,

@@ -223,9 +223,10 @@ void Client::report_failure(SeenFailure failure) {
   impl_->handle(OwnFailure{aged(std::move(failure), std::chrono::steady_clock::now())});
 }
 void Client::report_success(int round) { impl_->handle(OwnSuccess{round}); }
-void Client::report_stopped(int round, std::vector<SeenFailure> failures, std::string unusable) {
+void Client::report_stopped(int round, std::vector<SeenFailure> failures, std::string unusable,
+                            WorkProgress progress) {
   const Time now = std::chrono::steady_clock::now();
-  OwnStopped stopped{.round = round, .unusable = std::move(unusable)};
+  OwnStopped stopped{.round = round, .unusable = std::move(unusable), .progress = progress};
   for (SeenFailure& failure : failures) stopped.failures.push_back(aged(std::move(failure), now));
   impl_->handle(stopped);
 }

@@ -105,7 +105,9 @@ class Client {
   // All own workers of the round are gone; `failures` in full (tails, error files), those killed by
   // drun left out. `unusable`: why this node cannot run another round, such as a process that
   // SIGKILL does not end; empty if it can. The node leaves the job, or the job ends.
-  void report_stopped(int round, std::vector<SeenFailure> failures, std::string unusable = {});
+  // `progress`: what they have shown.
+  void report_stopped(int round, std::vector<SeenFailure> failures, std::string unusable = {},
+                      WorkProgress progress = {});
   // What do all workers of the job do? on_told follows, unless the coordinator is lost.
   void ask(std::uint64_t question);
   void give_evidence(std::uint64_t look, Evidence evidence);

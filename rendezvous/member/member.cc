@@ -454,6 +454,7 @@ void MemberTurn::handle(const OwnStopped& own) {
          std::chrono::duration_cast<std::chrono::microseconds>(now_ - entry.moment)});
   stopped.left_out = state_.own_failures.left_out();
   stopped.unusable = state_.unusable;
+  stopped.progress = own.progress;
   say(std::move(stopped));
   if (state_.signal) leave(std::nullopt);
 }

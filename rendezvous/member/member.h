@@ -228,6 +228,7 @@ struct OwnStopped {
   int round = 0;
   std::vector<AgedFailure> failures{};
   std::string unusable{};  // as in Stopped
+  WorkProgress progress{};
 };
 struct OwnSignal {
   int signal = 0;

@@ -19,6 +19,7 @@
 #include "rendezvous/job/evidence.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/job/outcome.h"
+#include "rendezvous/job/restart_policy.h"
 #include "rendezvous/job/world.h"
 
 // core. What the seats of a job say to each other about who leads (election.h).
@@ -144,6 +145,7 @@ struct Stopped {
   // Why this node cannot run another round, such as a process that SIGKILL does not end. Empty: it
   // can.
   std::string unusable{};
+  WorkProgress progress{};  // of the round
   bool operator==(const Stopped&) const = default;
 };
 // Somebody sent a termination signal to this agent.

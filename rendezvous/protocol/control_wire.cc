@@ -163,6 +163,11 @@ void fields(Archive& archive, Stopped& stopped) {
                [](auto& each, AgedFailure& failure) { fields(each, failure); });
   archive.integer(stopped.left_out, kCount);
   archive.text(stopped.unusable, kSentenceBytes);
+  WorkProgress& progress = stopped.progress;
+  archive.flag(progress.has_more);
+  bool has_step = progress.step.has_value();
+  archive.flag(has_step);
+  if (has_step) archive.bits(progress.step ? *progress.step : progress.step.emplace());
 }
 template <typename Archive>
 void fields(Archive& archive, Signalled& signalled) {

@@ -31,11 +31,12 @@ if round_number == 0:
 while not os.path.exists("end"):
     time.sleep(0.002)
 """
+# Without the end of Python itself, which writes to most of torch's shared pages and takes longer than all the rest.
 RESTARTS = """
-import os, sys
+import os
 import {module}
 os.write(3, b"%s\\n" % os.environb[b"TORCHELASTIC_RESTART_COUNT"])
-sys.exit(int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < {restarts})
+os._exit(int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < {restarts})
 """
 
 
@@ -54,6 +55,13 @@ def held(pid):
             "resident_kB": int(status["VmRSS"].split()[0])}
 
 
+def command_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended since
+        return b""
+
+
 def lines_from(file):
     for line in file:
         yield line.split()
@@ -70,7 +78,7 @@ def start(options, words, place, program, environment):
 
     began = time.monotonic()
     job = subprocess.Popen([options.drun, "--standalone", *words, "program.py"], cwd=place, env=environment, pass_fds=(3,) if writing == 3 else (),
-                           close_fds=False, preexec_fn=None if writing == 3 else to_three, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                           close_fds=False, preexec_fn=None if writing == 3 else to_three, stdout=subprocess.DEVNULL, stderr=(place / "log").open("w"))
     os.close(writing)
     return job, began, os.fdopen(reading)
 
@@ -93,8 +101,9 @@ def one(options, place, is_warm, environment):
             (place / "fail").touch()
         if len(second) == options.ranks:
             (place / "end").touch()
-    log = job.stderr.read()
-    if job.wait() != 0 or len(second) != options.ranks or ("preloaded" in log) != is_warm:
+    code = job.wait()
+    log = (place / "log").read_text()
+    if code != 0 or len(second) != options.ranks or ("preloaded" in log) != is_warm:
         sys.exit(f"the job failed: {log}")
     return {"start": max(first) - began, "restart": max(second) - failed, "memory": memory / 1024}
 
@@ -114,10 +123,11 @@ def restarts(options, place, environment):
             agent = int(pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()[0])
         if number in (10, 100, options.restarts // 2, options.restarts - 1):
             interpreters = [pid for pid in pathlib.Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
-                            if b"(drun preload)" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+                            if b"(drun preload)" in command_of(pid)]
             print(f"restart {number}: agent {held(agent)}, interpreter {[held(pid) for pid in interpreters]}")
-    log = job.stderr.read()
-    print(f"{len(seen) - 1} restarts in {time.monotonic() - began:.1f} s, exit code {job.wait()}, imports {log.count('preloaded ')}")
+    code = job.wait()
+    log = (place / "log").read_text()
+    print(f"{len(seen) - 1} restarts in {time.monotonic() - began:.1f} s, exit code {code}, imports {log.count('preloaded ')}")
 
 
 def main():

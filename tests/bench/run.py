@@ -57,14 +57,14 @@ def hydra():
 
 
 def bench_launch(drun, bins, rounds):
-    for count in (64, 256):
+    for count in (1, 64, 256):
         contenders = {
             "bare posix_spawn and wait": [f"{bins}/bench/spawn_wait", str(count), "true"],
             "drun": [drun, "--standalone", f"--nproc_per_node={count}", "true"],
         }
         if hydra():
             contenders["mpiexec.hydra"] = [hydra(), "-n", str(count), "true"]
-        show(f"launch: {count} workers of true", in_turns(contenders, rounds), "bare posix_spawn and wait")
+        show(f"launch: {count} worker{'s' * (count > 1)} of true", in_turns(contenders, rounds), "bare posix_spawn and wait")
 
 
 def bench_help(drun, bins, rounds):

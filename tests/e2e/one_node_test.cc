@@ -509,6 +509,23 @@ TEST_CASE("a program that fails at each start in the same way is not restarted a
                             !ContainsSubstring("restart 3"));
 }
 
+TEST_CASE("a job that makes progress outlives its restarts, and ends without it") {
+  const TemporaryDirectory directory;
+  const std::string shows = GENERATE("echo step $n >>$DRUN_PROGRESS_FILE", "touch $CHECKPOINTS/$n");
+  Launch launch =
+      shell_job({"--standalone", "--nproc_per_node=2", "--max-restarts=1/progress",
+                 "--restart-backoff=0", "--checkpoint-dir=" + directory.path()},
+                "n=$TORCHELASTIC_RESTART_COUNT; [ $n -ge 4 ] || { " + shows + "; }; exit 3");
+  launch.environment["CHECKPOINTS"] = directory.path();
+  const Ended ended = run(launch, 60s);
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK_THAT(ended.err, ContainsSubstring("restart 4, 1 of at most 1 since the last progress") &&
+                            ContainsSubstring(
+                                "no restart: the only restart since the last progress is used") &&
+                            !ContainsSubstring("restart 5"));
+}
+
 TEST_CASE("with --max-same-failures=0 and no pause all restarts are used") {
   const Ended ended = run(shell_job({"--standalone", "--nproc_per_node=1", "--max-restarts=5",
                                      "--max-same-failures=0", "--restart-backoff=0"},

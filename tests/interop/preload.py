@@ -33,7 +33,7 @@ FACTS = """
             return None
     main = sys.modules["__main__"]
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-    changing = ("MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "PET_PRELOAD")
+    changing = ("MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "DRUN_PROGRESS_FILE", "PET_PRELOAD")
     facts = {
         "name": __name__, "file": __file__, "main": main.__dict__ is globals(), "argv": sys.argv, "path": sys.path,
         "orig_argv": getattr(sys, "orig_argv", None), "flags": repr(sys.flags), "spec": repr(__spec__).split(" at ")[0],
@@ -122,6 +122,9 @@ DDP = """
             torch.nn.functional.mse_loss(model(inputs), wanted).backward()
             optimizer.step()
     print("sum %.6f" % sum(float(p.sum()) for p in model.parameters()))
+    if hasattr(torch, "compile"):  # 2.0 and later; this backend needs no C++ compiler
+        compiled = torch.compile(lambda x: torch.sin(x).sum() * 2, backend="aot_eager")
+        print("compiled %.4f" % float(compiled(torch.ones(3, requires_grad=True))))
     dist.destroy_process_group()
 """
 

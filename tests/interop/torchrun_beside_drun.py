@@ -46,6 +46,7 @@ DIFFERENT = {
     "GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER": "drun shortens Gloo's exchange of addresses",
     "GLOO_ENABLE_STORE_V2_API": "drun shortens Gloo's exchange of addresses",
     "DRUN_ROUND": "drun's own",
+    "DRUN_PROGRESS_FILE": "drun's own",
 }
 
 

@@ -121,6 +121,7 @@ std::vector<MemberMessage> member_messages() {
           AllReturned{7},
           rendezvous::Stopped{2, {aged, {not_started, Milliseconds(0)}}, 12},
           rendezvous::Stopped{0, {}, 0},
+          rendezvous::Stopped{.round = 3, .progress = {.step = 1200, .has_more = true}},
           Signalled{15},
           Ping{},
           StacksAsked{7},

@@ -182,8 +182,10 @@ TEST_CASE("a round that is over elsewhere stops the workers once, and the next o
   CHECK(member.only<StopWorkers>().round == 0);
   member.hear(Stop{0, "rank 0 failed"});
   CHECK(member.actions.empty());
-  member.event(OwnStopped{0, {}});
+  const WorkProgress progress{.step = 1200};
+  member.event(OwnStopped{.round = 0, .progress = progress});
   CHECK(member.said<rendezvous::Stopped>().failures.empty());
+  CHECK(member.said<rendezvous::Stopped>().progress == progress);
   member.hear(WorldReady{MemberDriver::world(1)});
   CHECK(member.only<StartWorkers>().world.round == 1);
   member.event(OwnStopped{0, {}});  // late, of the old round

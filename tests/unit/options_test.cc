@@ -90,6 +90,12 @@ const std::vector<Case> kCases{
        o.restart.pause = milliseconds(2000);
        o.restart.most_pause = milliseconds(600'000);
      }},
+    {"max-restarts", "5/progress",
+     [](Options& o) {
+       o.max_restarts = 5;
+       o.restart.per_progress = true;
+     }},
+    {"checkpoint-dir", "ckpt", [](Options& o) { o.checkpoint_directory = "ckpt"; }},
     {"max-same-failures", "0", [](Options& o) { o.max_same_failures = 0; }},
     {"startup-time", "90", [](Options& o) { o.restart.startup_time = milliseconds(90'000); }},
     {"time-limit", "2-12", [](Options& o) { o.time_limit = std::chrono::hours(60); }},

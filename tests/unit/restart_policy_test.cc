@@ -29,6 +29,9 @@ TEST_CASE("in a window only the restarts within it count") {
   const RestartPolicy policy{.window = 1h};
   const std::vector<Time> two = {kNow - 61min, kNow - 59min};
   CHECK_FALSE(restart_objection(policy, 2, two, Exited{1}, kNow));
+  const RestartPolicy per_progress{.per_progress = true};
+  CHECK(restart_objection(per_progress, 2, two, Exited{1}, kNow) ==
+        "all 2 restarts since the last progress are used");
   CHECK(restart_objection(policy, 1, two, Exited{1}, kNow) == "the only restart within 1h is used");
 }
 
@@ -62,7 +65,8 @@ TEST_CASE("the pause before a restart doubles up to its limit") {
 // What follows from a number of failed rounds, each after a second.
 FailureStreak streak_of(const RestartPolicy& policy, const std::vector<Failure>& failures) {
   FailureStreak streak;
-  for (const Failure& failure : failures) streak = next_streak(streak, policy, failure, 1s);
+  for (const Failure& failure : failures)
+    streak = next_streak(streak, policy, {.failure = failure, .ran_for = 1s});
   return streak;
 }
 
@@ -111,12 +115,117 @@ TEST_CASE(
   CHECK(other.same_failures == 1);
   CHECK(other.startup_failures == 3);
   const FailureStreak two = streak_of(policy, {three, three});
-  CHECK(next_streak(two, policy, three, 60s) == FailureStreak{});
-  CHECK(next_streak(two, policy, failure(0, Killed{9}), 1s) == two);
+  CHECK(next_streak(two, policy, {.failure = three, .ran_for = 60s}) == FailureStreak{});
+  const FailedRound further{.failure = three, .ran_for = 1s, .made_progress = true};
+  CHECK(next_streak(two, policy, further) == FailureStreak{});
+  const Failure killed = failure(0, Killed{9});
+  CHECK(next_streak(two, policy, {.failure = killed, .ran_for = 1s}) == two);
   Failure out_of_memory = failure(0, Killed{9});
   out_of_memory.out_of_memory = true;
   CHECK(streak_of(policy, {out_of_memory, out_of_memory}).same_failures == 2);
   CHECK(streak_of(policy, {failure(0, Killed{11}), failure(0, Killed{11})}).same_failures == 2);
+}
+
+// One round of a job that fails: what its workers showed before, and how it ended.
+struct HistoryRound {
+  std::chrono::milliseconds ran_for{0};
+  bool made_progress = false;
+  Failure failure{};
+};
+
+// Failed rounds until the job ends, or all of them.
+std::size_t rounds_of(const RestartPolicy& policy, int most,
+                      const std::vector<HistoryRound>& history) {
+  FailureStreak streak;
+  std::vector<Time> restarts;
+  Time now = kNow;
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    const HistoryRound& round = history[i];
+    now += round.ran_for;
+    if (round.made_progress && policy.per_progress) restarts.clear();
+    streak = next_streak(
+        streak, policy,
+        {.failure = round.failure, .ran_for = round.ran_for, .made_progress = round.made_progress});
+    if (restart_objection(policy, most, restarts, round.failure.status, now) ||
+        streak_objection(policy, streak))
+      return i + 1;
+    restarts.push_back(now);
+  }
+  return history.size();
+}
+
+// tests/bench/restarts.py replays the same histories with processes.
+TEST_CASE("twenty histories of failures end when a restart cannot help, and not before") {
+  const RestartPolicy usual{.startup_pause = 1s, .max_same_failures = 3};
+  const auto is = [](Failure failure, std::chrono::milliseconds ran_for = 2s,
+                     bool made_progress = false) {
+    return HistoryRound{ran_for, made_progress, std::move(failure)};
+  };
+  const auto exits = [](int rank, const std::string& line, int code = 1) {
+    return failure(rank, Exited{code}, {line});
+  };
+  const auto times = [](std::size_t count, const HistoryRound& round) {
+    return std::vector<HistoryRound>(count, round);
+  };
+  Failure kernel_oom = failure(2, Killed{9});
+  kernel_oom.out_of_memory = true;
+  const HistoryRound import_error = is(exits(0, "ModuleNotFoundError: No module named 'apex'"));
+  const HistoryRound bind_error = is(exits(0, "OSError: [Errno 98] Address already in use"));
+  const HistoryRound init_error =
+      is(exits(3, "DistNetworkError: connection to 10.0.0.7 timed out"));
+  struct Row {
+    const char* name;
+    std::vector<HistoryRound> history;
+    std::size_t rounds;  // that run; as many as there are in the history: it is not cut short
+  };
+  const std::vector<Row> rows = {
+      {"missing module", times(6, import_error), 3},
+      {"wrong path", times(6, is(failure(0, NotStarted{2}))), 3},
+      {"syntax error", times(6, is(exits(0, "SyntaxError: invalid syntax"))), 3},
+      {"unknown option", times(6, is(exits(0, "train.py: error: unknown option --lrr", 2))), 3},
+      {"missing data", times(6, is(exits(1, "FileNotFoundError: '/data/train.bin'"))), 3},
+      {"damaged checkpoint", times(6, is(exits(0, "RuntimeError: invalid magic number"), 40s)), 3},
+      {"GPU memory exceeded at step 0", times(6, is(exits(2, "OutOfMemoryError: 9.2 GiB"), 50s)),
+       3},
+      {"host memory exceeded at step 0", times(6, is(kernel_oom, 30s)), 3},
+      {"illegal instruction on every node", times(6, is(failure(0, Killed{4}))), 3},
+      {"NaN at the same step after each start",
+       {is(exits(0, "FloatingPointError: loss is nan at step 1000"), 50s, true),
+        is(exits(0, "FloatingPointError: loss is nan at step 1000"), 50s),
+        is(exits(0, "FloatingPointError: loss is nan at step 1000"), 50s),
+        is(exits(0, "FloatingPointError: loss is nan at step 1000"), 50s),
+        is(exits(0, "FloatingPointError: loss is nan at step 1000"), 50s)},
+       4},
+      {"GPU memory exceeded at a new step each time",
+       times(5, is(exits(2, "OutOfMemoryError: 9.2 GiB"), 50s, true)), 5},
+      {"GPU memory exceeded after hours", times(5, is(exits(2, "OutOfMemoryError: 9.2 GiB"), 2h)),
+       5},
+      {"a node that fails on another rank each time",
+       {is(failure(0, Exited{1})), is(failure(1, Exited{1})), is(failure(2, Exited{1})),
+        is(failure(3, Exited{1}))},
+       4},
+      {"network not ready at the start, twice", times(2, init_error), 2},
+      {"port in use, twice", times(2, bind_error), 2},
+      {"preempted workers", times(5, is(failure(0, Killed{15}))), 5},
+      {"workers killed by an administrator", times(5, is(failure(1, Killed{9}))), 5},
+      {"start-up failures with different causes",
+       {bind_error, init_error, bind_error, init_error, bind_error},
+       5},
+      {"two failures, a good run, two failures",
+       {import_error, import_error, is(exits(0, "ECC error"), 3h), import_error, import_error},
+       5},
+      {"failures every hour", times(6, is(failure(7, Killed{11}), 1h)), 6},
+  };
+  CHECK(rows.size() == 20);
+  for (const Row& row : rows) {
+    INFO(row.name);
+    CHECK(rounds_of(usual, 5, row.history) == row.rounds);
+  }
+  const auto steady = times(100, is(failure(7, Killed{11}), 1h, true));
+  RestartPolicy per_progress = usual;
+  per_progress.per_progress = true;
+  CHECK(rounds_of(usual, 5, steady) == 6);
+  CHECK(rounds_of(per_progress, 5, steady) == 100);
 }
 
 TEST_CASE("the pause after failures at the start doubles, with up to a quarter more") {

@@ -15,7 +15,9 @@ TEST_CASE("restarts are a count, or a count within a time") {
   CHECK(*parse_restarts("1/0.5s") == RestartBudget{1, 500ms});
   CHECK(*parse_restarts("2/30m") == RestartBudget{2, 30min});
   CHECK(*parse_restarts("2/1d") == RestartBudget{2, 24h});
-  for (const char* wrong : {"", "x", "-1", "3/", "3/h", "3/0", "3/1y", "3/1h/2", "/1h", "3/1e99d"})
+  CHECK(*parse_restarts("5/progress") == RestartBudget{.most = 5, .per_progress = true});
+  for (const char* wrong : {"", "x", "-1", "3/", "3/h", "3/Progress", "/progress", "3/0", "3/1y",
+                            "3/1h/2", "/1h", "3/1e99d"})
     CHECK_FALSE(parse_restarts(wrong));
 }
 

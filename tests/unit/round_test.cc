@@ -343,6 +343,54 @@ TEST_CASE("failures long after the start of a round do not count as the same") {
   }
 }
 
+namespace {
+
+// Rank 1 fails in the round, and node 2 has shown `progress` in it.
+void fail_after(RoundDriver& round, const WorkProgress& progress) {
+  const int current = round.state.round;
+  round.say(RoundDriver::peer(1), Failed{current, aged_failure(1)});
+  for (int node = 0; node < 3; ++node) {
+    Stopped stopped{.round = current};
+    if (node == 2) stopped.progress = progress;
+    round.say(RoundDriver::peer(node), stopped);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "with restarts per progress a higher step restores all of them, and a repeated one none") {
+  RoundDriver round = running_round(3, 2);
+  round.state.spec.restart.per_progress = true;
+  for (std::uint64_t step = 1; step <= 20; ++step) fail_after(round, {.step = step});
+  REQUIRE(round.state.phase == RoundPhase::Running);
+  CHECK(round.state.restarts.size() == 20);
+  fail_after(round, {.step = 20});
+  REQUIRE(round.state.phase == RoundPhase::Running);
+  fail_after(round, {.step = 7});
+  CHECK(round.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.restarts == 21);
+  CHECK_THAT(round.log(), ContainsSubstring("all 2 restarts since the last progress are used"));
+}
+
+TEST_CASE("a newer checkpoint is progress, and without any the restarts are counted once") {
+  RoundDriver round = running_round(3, 1);
+  round.state.spec.restart.per_progress = GENERATE(true, false);
+  const bool goes_on = round.state.spec.restart.per_progress;
+  fail_after(round, {});
+  fail_after(round, {.has_more = true});
+  CHECK((round.state.phase == RoundPhase::Running) == goes_on);
+}
+
+TEST_CASE("failures after progress do not count as the same, and are not paused for") {
+  RoundDriver round = running_round(3, 100);
+  round.state.spec.restart.max_same_failures = 3;
+  round.state.spec.restart.startup_pause = 1s;
+  for (std::uint64_t step = 1; step <= 10; ++step) {
+    fail_after(round, {.step = 10 * step});
+    REQUIRE(round.state.phase == RoundPhase::Running);
+  }
+}
+
 TEST_CASE("a pause follows each failure at the start of a round, twice as long as the last") {
   RoundDriver round = running_round(3, 100);
   round.state.spec.restart.startup_pause = 1s;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -90,6 +91,19 @@ TEST_CASE("a directory that is not there does not hide the error") {
   const ErrorFile file("/nonexistent/error.json");
   CHECK(record([] { throw std::runtime_error("seen"); }) == 1);
   CHECK_FALSE(file.exists());
+}
+
+TEST_CASE("steps are appended to the progress file") {
+  const auto path =
+      std::filesystem::temp_directory_path() / ("drun_progress_test_" + std::to_string(getpid()));
+  setenv("DRUN_PROGRESS_FILE", path.c_str(), 1);
+  show_progress(7);
+  show_progress(~std::uint64_t{0});
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::filesystem::remove(path);
+  unsetenv("DRUN_PROGRESS_FILE");
+  CHECK(text == "7\n18446744073709551615\n");
 }
 
 }  // namespace drun

@@ -1,5 +1,4 @@
-// edge. Around main's body, so that a worker that throws says why in a way its launcher
-// understands.
+// edge. Messages from a worker to its launcher: why it failed, and how far it got.
 //
 //     int main() {
 //       return drun::record([] {
@@ -15,6 +14,7 @@
 //          on stderr. Never throws.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <type_traits>
 #include <utility>
@@ -33,5 +33,12 @@ int record(Body&& body) noexcept {
     return record_exit_code([&body] { return static_cast<int>(body()); });
   }
 }
+
+// Adds `step` to the file named by DRUN_PROGRESS_FILE: under drun, a failure after a step that the
+// job has not reached before is no startup failure, and --max-restarts=N/progress restores all
+// restarts. Call it from one rank or from all, once per step or less often (it costs a write to
+// memory). Does nothing under other launchers, and if the file cannot be written.
+// Thread: any.
+void show_progress(std::uint64_t step) noexcept;
 
 }  // namespace drun
