@@ -240,7 +240,7 @@ void FaultSchedule::begin_round(const World& world, int first_round, Time now) {
   if (!std::exchange(has_begun_, true) && world.round <= first_round) job_began_ = now;
   world_ = world;
   round_began_ = now;
-  // Nobody has injected those while their round ran.
+  // They were not injected while their round ran.
   std::replace(states_.begin(), states_.end(), FaultState::Taken, FaultState::Waiting);
 }
 

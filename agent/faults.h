@@ -101,7 +101,7 @@ class FaultSchedule {
   std::optional<Time> deadline() const;
 
  private:
-  // Taken: its time has come in this round, and a node of it is to inject it.
+  // Taken: due in this round; the node that has its target injects it.
   enum class FaultState { Waiting, Taken, Past };
 
   std::optional<Time> time_of(const Fault& fault) const;

@@ -93,6 +93,9 @@ void declare_hosts(OptionTable& table, Options& options) {
               kOwnWithoutVariable);
   table.value("--ssh-args", hosts.ssh_args, parse_command, "ARGS",
               "additional arguments for ssh, such as '-F my_config -p 2222'", kOwnWithoutVariable);
+  table.flag("--no-copy", hosts.copies_nothing,
+             "do not copy this drun to hosts that have none, or another version",
+             kOwnWithoutVariable);
   table.value("--fanout", hosts.fanout, parse_positive, "N",
               "number of logins at the same time [default: 4 per core, from 8 to 64]",
               kOwnWithoutVariable);

@@ -67,6 +67,7 @@ struct HostOptions {
   bool oversubscribe = false;
   std::string ssh = "ssh";
   std::vector<std::string> ssh_args{};  // words
+  bool copies_nothing = false;          // --no-copy
   std::optional<int> fanout{};
   std::optional<int> ssh_tree{};   // --ssh-tree: branches
   bool leaves_logs_there = false;  // --no-gather-logs

@@ -31,7 +31,7 @@ struct Facts {
   std::optional<Told<int>> nodes{};
   std::optional<Told<int>> node_rank{};
   std::optional<Told<std::string>> master_addr{};
-  bool is_slurm_name = false;  // master_addr: Slurm knows that node's address
+  bool is_slurm_name = false;  // master_addr: if nothing resolves it, Slurm may know its address
   std::optional<Told<int>> master_port{};
   std::optional<Told<int>> meeting_port{};  // for drun, where rank 0 serves the store itself
   std::optional<Told<std::string>> run_id{};

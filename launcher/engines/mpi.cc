@@ -153,11 +153,15 @@ void find_master(Reading& reading, const Surroundings& around, const Names& name
         Told<std::string>{.value = "127.0.0.1", .from = local->from + ": all are on this machine"};
     return;
   }
-  if (facts.master_addr) return;  // rank 0 has told it
+  if (facts.master_addr) {  // rank 0 has told it
+    facts.is_slurm_name = slurm_first_host(around).has_value();
+    return;
+  }
   facts.no_master = std::string(names.engine) + " does not tell where rank 0 is; write " + remedy;
   const bool is_first = facts.node_rank && facts.node_rank->value == 0;
   if (const auto first = first_host_of_job(around)) {
     facts.master_addr = first;
+    facts.is_slurm_name = slurm_first_host(around).has_value();
     if (is_first && !is_this_machine(around, first->value)) {
       reading.blame("rank 0 is on " + around.hostname + ", but the first host of " + first->from +
                     " is " + first->value + "; write " + remedy);

@@ -4,7 +4,8 @@
 // Shape:   rank and size are there, a list of nodes is not. Node 0's address is, in this order:
 //          MASTER_ADDR; this machine, when all ranks are on it; the first host of the Slurm, PBS or
 //          LSF job that the launcher runs in; the machine of Open MPI 4's mpirun, where its one
-//          address is known; or nothing. Rank 0 looks whether it is really there.
+//          address is known; or nothing. Rank 0 looks whether it is really there. Within a job of
+//          Slurm's the name is one that Slurm knows, too (is_slurm_name).
 // Source:  mpirun(1), Hydra's proxy; tried with Open MPI 4.1 and Hydra 4.0. docs/guide/engines.md.
 // Thread:  any.
 #pragma once

@@ -21,7 +21,7 @@ namespace drun::hosts {
 namespace {
 
 // What the agents are not given as it was: it is ours, or each gets its own.
-constexpr std::array<std::string_view, 34> kNotPassedOn{
+constexpr std::array<std::string_view, 35> kNotPassedOn{
     "--hosts",       "--host",          "--hostfile",     "--machinefile",
     "--include",     "--exclude",       "--np",           "--export",
     "--map-by",      "--oversubscribe", "--ssh",          "--ssh-args",
@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 34> kNotPassedOn{
     "--master-addr", "--master-port",   "--rdzv-id",      "--log-level",
     "--secret-file", "--gather-logs",   "--rdzv-backend", "--ssh-tree",
     "--app",         "--separator",     "--mca",          "--allow-run-as-root",
-    "--config",      "--local-nodes"};
+    "--config",      "--local-nodes",   "--no-copy"};
 // Nor these where there are several programs: they are words of each.
 constexpr std::array<std::string_view, 5> kProgramsOwn{"--role", "--gpus-per-worker", "--module",
                                                        "--no-python", "--nproc-per-node"};
@@ -347,7 +347,7 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
 Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& remarks) {
   const HostOptions& wishes = options.hosts;
   for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
-                             "--login-timeout", "--no-gather-logs", "--ssh-tree"}) {
+                             "--login-timeout", "--no-gather-logs", "--ssh-tree", "--no-copy"}) {
     if (options.sources.contains(option))
       return usage_error(option, "it requires --hosts or --hostfile");
   }

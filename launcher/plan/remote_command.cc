@@ -1,20 +1,51 @@
 #include "launcher/plan/remote_command.h"
 
+#include "launcher/base/version.h"
 #include "launcher/base/words.h"
 
 namespace drun::hosts {
 namespace {
 
-// Without ' and !, so that csh and fish read it as sh does. `exec` keeps no shell between sshd and
-// the agent, whose end is then ssh's end.
+// Without ' and !, and on one line, so that csh and fish read it as sh does. `exec` keeps no shell
+// between sshd and the agent, whose end is then ssh's end.
 constexpr std::string_view kScript =
     "d=$0; [ -x \"$d\" ] || d=$(command -v drun) || { echo \"drun: not found at $0 or on PATH on "
     "this host; install it\" >&2; exit 127; }; exec \"$d\" --from-stdin";
 
+// $1 is the version. The program on PATH may be another one of that name.
+constexpr std::string_view kLook =
+    "v=$1 s= b=; is() { [ -x \"$1\" ] && o=$(\"$1\" --version </dev/null 2>/dev/null) && case $o "
+    "in "
+    "\"drun $v \"*) ;; \"drun \"*) s=$o; false ;; *) false ;; esac; }; "
+    "for d in \"$0\" \"$(command -v drun)\"; do is \"$d\" && exec \"$d\" --from-stdin; done; ";
+
+// `read` takes no byte beyond the line. Until the answer comes, the lines are those of an agent.
+constexpr std::string_view kAsk =
+    "echo \"@drun want $(uname -m)${s:+ $s}\"; "
+    "while read -r a b n h; do [ \"$a\" = @drun ] && break; done; "
+    "[ \"$b\" = copy ] || { echo \"drun: not found at $0 or on PATH on this host${s:+ in version "
+    "$v}, and not copied: $n $h\" >&2; exit 127; }; "
+    "f() { echo \"drun: cannot copy drun to this host: $*\" >&2; exit 126; }; ";
+
+// The workers get the umask that was there. The last four copies used are kept.
+constexpr std::string_view kCopy =
+    "c=${XDG_CACHE_HOME:-$HOME/.cache}/drun/copies; d=$c/$h/drun; "
+    "if [ -x \"$d\" ]; then touch \"$c/$h\"; else u=$(umask); umask 077; "
+    "mkdir -p \"$c/$h\" && t=$(mktemp \"$c/$h/XXXXXX\") || f \"cannot write to $c\"; "
+    "umask \"$u\"; echo \"@drun send\"; "
+    "head -c \"$n\" >\"$t\" && [ \"$(sha256sum <\"$t\")\" = \"$h  -\" ] && chmod 700 \"$t\" && "
+    "mv \"$t\" \"$d\" || { rm -f \"$t\"; f \"it is not complete; see whether $c is full\"; }; fi; "
+    "e=$(\"$d\" --version </dev/null 2>&1) || f \"it does not run here: $e\"; "
+    "(cd \"$c\" && ls -t | tail -n +5 | while read -r x; do rm -rf \"./$x\"; done); "
+    "echo \"@drun start\"; exec \"$d\" --from-stdin";
+
 }  // namespace
 
-std::string remote_command(const std::string& own_path) {
-  return "exec sh -c " + shell_quoted(kScript) + " " + shell_quoted(own_path);
+std::string remote_command(const std::string& own_path, bool may_copy) {
+  const std::string script =
+      may_copy ? std::string(kLook) + std::string(kAsk) + std::string(kCopy) : std::string(kScript);
+  return "exec sh -c " + shell_quoted(script) + " " + shell_quoted(own_path) +
+         (may_copy ? std::string(" ") + kVersion : "");
 }
 
 std::vector<std::string> ssh_command(const HostOptions& options, const HostNode& node,
@@ -33,7 +64,7 @@ std::vector<std::string> ssh_command(const HostOptions& options, const HostNode&
     words.emplace_back(option);
   }
   words.push_back(node.user.empty() ? node.name : node.user + "@" + node.name);
-  words.push_back(remote_command(own_path));
+  words.push_back(remote_command(own_path, !options.copies_nothing));
   return words;
 }
 

@@ -14,8 +14,10 @@
 
 namespace drun::hosts {
 
-// For the login shell there: drun where it is here, else from PATH, as --from-stdin.
-std::string remote_command(const std::string& own_path);
+// For the login shell there: drun where it is here, else from PATH, as --from-stdin. With
+// `may_copy` both have to be this version; else a copy of this drun is asked for
+// (launcher/remote/copy_words.h), which the host keeps under its hash.
+std::string remote_command(const std::string& own_path, bool may_copy);
 
 std::vector<std::string> ssh_command(const HostOptions& options, const HostNode& node,
                                      const std::string& own_path);

@@ -52,6 +52,7 @@ class Relay {
   std::vector<std::string> environment_ = agent::to_lines(look_at_host().environment);
   std::vector<char> buffer_ = std::vector<char>(kReadBytes);
   agent::ProgramStarter ssh_starter_{io_, agent::ChildDescriptors::kSlots};
+  OwnProgram own_program_{io_};
   asio::posix::stream_descriptor input_{io_};
   asio::steady_timer patience_{io_};
   std::array<char, 64 * 1024> bytes_{};
@@ -162,7 +163,7 @@ void Relay::begin(std::size_t host, std::string_view text) {
     start->argv = {std::filesystem::read_symlink("/proc/self/exe", ec).string(), "--from-stdin"};
   }
   auto& session = sessions_[host];
-  session = std::make_unique<SshSession>(io_, SshMeans{buffer_, ssh_starter_},
+  session = std::make_unique<SshSession>(io_, SshMeans{buffer_, ssh_starter_, own_program_},
                                          SshSpec{.argv = std::move(start->argv),
                                                  .environment = environment_,
                                                  .name = std::move(start->name),

@@ -168,6 +168,7 @@ class Starter final : agent::Signals::Listener {
   asio::steady_timer give_up_{io_};
   std::vector<char> buffer_;
   agent::ProgramStarter ssh_starter_{io_, agent::ChildDescriptors::kSlots};
+  OwnProgram own_program_{io_};
   std::unique_ptr<agent::Console> out_;
   std::unique_ptr<agent::Console> err_;  // null: the same file as out_
   std::optional<agent::OwnLines> own_lines_;
@@ -346,16 +347,16 @@ std::unique_ptr<HostSession> Starter::session_of(std::size_t host) {
                      .nonce = spec.nonce};
     return branch_at(i).session(host, std::move(start), listener_of(host));
   }
-  return std::make_unique<SshSession>(io_, SshMeans{buffer_, ssh_starter_}, std::move(spec),
-                                      listener_of(host));
+  return std::make_unique<SshSession>(io_, SshMeans{buffer_, ssh_starter_, own_program_},
+                                      std::move(spec), listener_of(host));
 }
 
 Branch& Starter::branch_at(std::size_t index) {
   auto& branch = branches_[index];
   const std::size_t first = plan_.branches[index].front();
   if (!branch)
-    branch = std::make_unique<Branch>(io_, SshMeans{buffer_, ssh_starter_}, spec_of(first), log_,
-                                      listener_of(first));
+    branch = std::make_unique<Branch>(io_, SshMeans{buffer_, ssh_starter_, own_program_},
+                                      spec_of(first), log_, listener_of(first));
   return *branch;
 }
 

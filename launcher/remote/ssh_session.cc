@@ -12,6 +12,9 @@
 
 #include "agent/output/worker_stream.h"
 #include "agent/process/spawn.h"
+#include "launcher/base/version.h"
+#include "launcher/base/words.h"
+#include "launcher/remote/copy_words.h"
 #include "launcher/report/exit_code.h"
 #include "rendezvous/job/outcome.h"
 
@@ -54,7 +57,12 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   void ssh_ended(const ExitStatus& status);
   void cannot_start(int code, const std::string& reason);
   void write();
+  void write(const void* bytes, std::size_t size, std::shared_ptr<const void> owner);
   void take_out(std::string_view bytes);  // empty: it has ended
+  void take_word(const CopyWord& word);
+  void offer(const CopyWanted& wanted, const OwnProgram::Copy& copy);
+  void say_of_copy();
+  void take_channel(std::string_view bytes);
   void on_exit(int code);
   void check_ended();
 
@@ -66,6 +74,14 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   asio::steady_timer patience_;
   std::string outgoing_;
   std::string writing_;  // not touched while it is being written
+  bool is_writing_ = false;
+  // Until the agent has spoken.
+  bool has_spoken_ = false;
+  std::string sent_;
+  CopyWords words_;
+  std::optional<CopyWanted> wanted_{};         // a copy: nothing is sent until it starts
+  std::shared_ptr<const ProgramCopy> copy_{};  // that was offered
+  bool is_copy_next_ = false;                  // to be written
   std::shared_ptr<agent::PipeReader> out_;
   std::shared_ptr<agent::PipeReader> err_;
   std::unique_ptr<agent::ProgramStart> start_;  // until it has been executed, refused or killed
@@ -77,6 +93,7 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
 
 void SshSession::Impl::start() {
   outgoing_ = std::move(spec_.first_line);
+  if (spec_.is_ssh) sent_ = outgoing_;
   if (Result<void> opened = open(); !opened)
     return cannot_start(kSystemError, opened.error().message);
   write();
@@ -164,18 +181,32 @@ void SshSession::Impl::cannot_start(int code, const std::string& reason) {
 
 void SshSession::Impl::send(std::string_view bytes) {
   if (!input_.is_open()) return;
+  if (spec_.is_ssh && !has_spoken_) sent_ += bytes;
+  if (wanted_) return;
   outgoing_ += bytes;
   write();
 }
 
 void SshSession::Impl::write() {
-  if (!writing_.empty() || outgoing_.empty() || !input_.is_open()) return;
-  writing_.swap(outgoing_);
-  asio::async_write(input_, asio::buffer(writing_),
-                    [self = shared_from_this()](const error_code& ec, std::size_t) {
-                      self->writing_.clear();
-                      if (!ec) self->write();  // else ssh's end says why
-                    });
+  if (is_writing_ || !input_.is_open()) return;
+  if (!outgoing_.empty()) {
+    writing_.swap(outgoing_);
+    write(writing_.data(), writing_.size(), nullptr);
+  } else if (std::exchange(is_copy_next_, false)) {
+    write(copy_->bytes.data(), copy_->bytes.size(), copy_);
+  }
+}
+
+void SshSession::Impl::write(const void* bytes, std::size_t size,
+                             std::shared_ptr<const void> owner) {
+  is_writing_ = true;
+  asio::async_write(
+      input_, asio::buffer(bytes, size),
+      [self = shared_from_this(), owner = std::move(owner)](const error_code& ec, std::size_t) {
+        self->is_writing_ = false;
+        self->writing_.clear();
+        if (!ec) self->write();  // else ssh's end says why
+      });
 }
 
 void SshSession::Impl::let_go() {
@@ -191,9 +222,63 @@ void SshSession::Impl::kill() {
 }
 
 void SshSession::Impl::take_out(std::string_view bytes) {
+  if (!spec_.is_ssh) return take_channel(bytes);
+  const CopyWords::Listener parts{.on_word = [this](const CopyWord& word) { take_word(word); },
+                                  .on_text = [this](std::string_view text) { take_channel(text); }};
+  if (!has_spoken_ && !bytes.empty()) return words_.take(bytes, parts);
+  words_.end_of_stream(parts);
+  take_channel(bytes);
+}
+
+void SshSession::Impl::take_word(const CopyWord& word) {
+  if (const auto* wanted = std::get_if<CopyWanted>(&word); wanted != nullptr && !wanted_) {
+    wanted_ = *wanted;
+    means_.own_program.get([weak = weak_from_this(), wanted = *wanted](const auto& copy) {
+      if (const auto self = weak.lock()) self->offer(wanted, copy);
+    });
+  } else if (std::holds_alternative<CopyRequested>(word) && copy_) {
+    say_of_copy();
+    is_copy_next_ = true;
+  } else if (std::holds_alternative<CopyStarts>(word) && copy_) {
+    wanted_.reset();
+    copy_.reset();
+    outgoing_ += sent_;
+  }
+  write();
+}
+
+void SshSession::Impl::offer(const CopyWanted& wanted, const OwnProgram::Copy& copy) {
+  const std::string machine = own_machine();
+  if (!copy) {
+    outgoing_ += refuse_line(copy.error().message);
+  } else if (wanted.machine != machine) {
+    outgoing_ += refuse_line("this host is " + printable(wanted.machine) +
+                             ", and the drun that would be copied is for " + machine +
+                             "; install drun there");
+  } else {
+    copy_ = *copy;
+    outgoing_ += copy_line(copy_->bytes.size(), copy_->hash);
+  }
+  write();
+}
+
+// "copying drun 1.0.0 (9.5 MiB) to this host, which has drun 0.9.0".
+void SshSession::Impl::say_of_copy() {
+  const std::size_t tenths = (copy_->bytes.size() * 10 + (1 << 19)) >> 20;
+  listener_.on_stray(
+      true, std::string("copying drun ") + kVersion + " (" + std::to_string(tenths / 10) + "." +
+                std::to_string(tenths % 10) + " MiB) to this host, which has " +
+                (wanted_->installed.empty() ? "no drun" : wanted_->installed) + "\n");
+}
+
+void SshSession::Impl::take_channel(std::string_view bytes) {
   const agent::ChannelReader::Listener parts{
       .on_stray = [this](std::string_view text) { listener_.on_stray(false, text); },
-      .on_frame = listener_.on_frame};
+      .on_frame =
+          [this](const agent::Frame& frame) {
+            if (!std::exchange(has_spoken_, true)) std::string().swap(sent_);
+            listener_.on_frame(frame);
+          }};
   if (bytes.empty())
     channel_.end_of_stream(parts);
   else

@@ -3,7 +3,8 @@
 //
 // Flow:    while the listener is held up nothing is read: that stops ssh, the agent and its
 //          workers.
-// Start:   its exec is not waited for.
+// Start:   its exec is not waited for. A host without drun asks for a copy (copy_words.h): until
+//          its agent has spoken, what was sent to it is kept, to be sent again behind the copy.
 // Owner:   the starter, or a relay.
 // Thread:  the io_context's only.
 // Errors:  an ssh that cannot be started ends with 127 or 126 and the reason.
@@ -21,6 +22,7 @@
 #include "agent/output/host_channel.h"
 #include "agent/process/process.h"
 #include "agent/process/program_starter.h"
+#include "launcher/remote/own_program.h"
 #include "rendezvous/net/asio.h"
 
 // core. What the starter has of each host: a way to its agent and back, over an ssh of its own
@@ -76,6 +78,7 @@ struct SshSpec {
 struct SshMeans {
   std::vector<char>& buffer;
   agent::ProgramStarter& starter;
+  OwnProgram& own_program;
 };
 
 class SshSession final : public HostSession {

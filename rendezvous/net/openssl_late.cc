@@ -25,6 +25,7 @@
   X(ERR_peek_error)                         \
   X(ERR_peek_last_error)                    \
   X(ERR_reason_error_string)                \
+  X(EVP_Digest)                             \
   X(EVP_KDF_CTX_free)                       \
   X(EVP_KDF_CTX_new)                        \
   X(EVP_KDF_derive)                         \
@@ -33,6 +34,7 @@
   X(EVP_MD_get_type)                        \
   X(EVP_PKEY_free)                          \
   X(EVP_PKEY_is_a)                          \
+  X(EVP_sha256)                             \
   X(OPENSSL_init_ssl)                       \
   X(OSSL_PARAM_construct_end)               \
   X(OSSL_PARAM_construct_octet_string)      \

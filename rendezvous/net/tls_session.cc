@@ -2,6 +2,7 @@
 
 #include <openssl/core_names.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 #include <openssl/ssl.h>
@@ -383,3 +384,16 @@ TlsSession::Trouble TlsSession::other_run() {
 }
 
 }  // namespace drun::rendezvous
+
+namespace drun {
+
+Result<std::string> sha256_text(std::string_view bytes) {
+  if (Result<void> loaded = load_openssl(); !loaded) return loaded.error();
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1)
+    return Error{ErrorCode::System, "OpenSSL has no SHA-256"};
+  return rendezvous::hex({reinterpret_cast<const char*>(digest.data()), size});
+}
+
+}  // namespace drun

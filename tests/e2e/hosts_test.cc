@@ -123,7 +123,7 @@ TEST_CASE("a host without drun or without the directory is named", "[namespaces]
   if (!is_there(hosts)) return;
   const std::string folder = shared.file("work");
   REQUIRE(run(Launch{.argv = {"mkdir", folder}}).code == 0);
-  Launch launch = hosts.launch({"--hosts=node1,node2,node3"}, {"true"});
+  Launch launch = hosts.launch({"--hosts=node1,node2,node3", "--no-copy"}, {"true"});
   launch.directory = folder;
   const Ended ended = run(launch, 60s);
   INFO(ended.err);
@@ -131,6 +131,21 @@ TEST_CASE("a host without drun or without the directory is named", "[namespaces]
   CHECK_THAT(ended.err,
              ContainsSubstring("  node2: drun: not found at " + drun_program() + " or on PATH") &&
                  ContainsSubstring("  node3: no folder " + folder));
+  CHECK(eventually([&] { return hosts.are_empty(); }));
+}
+
+TEST_CASE("a host without drun gets a copy over the same login", "[namespaces]") {
+  const std::string without = "mount -t tmpfs none " + built("") +
+                              " && mkdir -p ~root/.cache && mount -t tmpfs none ~root/.cache";
+  const SshHosts hosts({"", without, without});
+  if (!is_there(hosts)) return;
+  for (const int copies : {2, 0}) {
+    const Ended ended = hosts.run({"--hosts=node[1-3]"}, shell("echo rank $RANK"));
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+    CHECK(count(ended.out, "rank ") == 3);
+    CHECK(count(ended.err, " to this host, which has no drun\n") == copies);
+  }
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 

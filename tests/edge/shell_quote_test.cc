@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "launcher/base/version.h"
 #include "launcher/plan/remote_command.h"
 #include "tests/support/catch.h"
 #include "tests/support/process.h"
@@ -48,8 +49,8 @@ TEST_CASE("the remote command runs drun from its own place, else from PATH, else
   const testing::TemporaryDirectory directory;
   const std::string place = directory.file("it's here");
   const auto run = [&](const std::string& path) {
-    return testing::run(
-        Launch{.argv = {"/bin/sh", "-c", remote_command(place)}, .environment = {{"PATH", path}}});
+    return testing::run(Launch{.argv = {"/bin/sh", "-c", remote_command(place, false)},
+                               .environment = {{"PATH", path}}});
   };
   const std::string path = directory.path() + ":/usr/bin:/bin";
   const testing::Ended missing = run(path);
@@ -59,6 +60,37 @@ TEST_CASE("the remote command runs drun from its own place, else from PATH, else
   CHECK(run(path).out == "from PATH --from-stdin\n");
   testing::write_file(place, "#!/bin/sh\necho \"$0\" \"$@\"\n", true);
   CHECK(run(path).out == place + " --from-stdin\n");
+}
+
+TEST_CASE("the remote command that may copy passes over other versions of drun") {
+  const testing::TemporaryDirectory directory;
+  const std::string place = directory.file("it's here");
+  const auto run = [&] {
+    return testing::run(Launch{
+        .argv = {"/bin/sh", "-c",
+                 "echo '@drun refuse for a test' | { " + remote_command(place, true) + "; }"},
+        .environment = {{"PATH", directory.path() + ":/usr/bin:/bin"}}});
+  };
+  const auto write_drun = [&](const std::string& path, const std::string& version) {
+    testing::write_file(path,
+                        "#!/bin/sh\n[ \"$1\" != --version ] || exec echo '" + version +
+                            " (GNU)'\necho \"$0\" \"$@\"\n",
+                        true);
+  };
+  const std::string right = std::string("drun ") + kVersion;
+  CHECK(run().code == 127);
+  CHECK(run().out.starts_with("@drun want "));
+  write_drun(directory.file("drun"), "drun 0.0.1");
+  write_drun(place, "another program");
+  const testing::Ended other = run();
+  CHECK(other.code == 127);
+  CHECK(other.out.ends_with(" drun 0.0.1 (GNU)\n"));
+  CHECK(other.err == "drun: not found at " + place + " or on PATH on this host in version " +
+                         kVersion + ", and not copied: for a test\n");
+  write_drun(directory.file("drun"), right);
+  CHECK(run().out == directory.file("drun") + " --from-stdin\n");
+  write_drun(place, right);
+  CHECK(run().out == place + " --from-stdin\n");
 }
 
 }  // namespace drun::hosts

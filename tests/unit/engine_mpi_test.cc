@@ -180,6 +180,7 @@ TEST_CASE("localhost is right only when all ranks are on this machine") {
 TEST_CASE("within a job of Slurm, PBS or LSF its first host is node 0's, if rank 0 is there") {
   const Variables slurm = with(kOpenMpi, {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[4-6]"}});
   CHECK(facts_of(slurm).master_addr == Told<std::string>{"n4", "SLURM_JOB_NODELIST"});
+  CHECK(facts_of(slurm).is_slurm_name);
   const Variables first = with(slurm, {{"OMPI_COMM_WORLD_RANK", "0"}});
   CHECK(facts_of(first, "n4.cluster.example").wrong == "");
   CHECK(facts_of(with(first, {{"SLURMD_NODENAME", "n4"}}), "other").wrong == "");
@@ -188,6 +189,7 @@ TEST_CASE("within a job of Slurm, PBS or LSF its first host is node 0's, if rank
   const Variables pbs = with(kHydra, {{"PBS_JOBID", "9.srv"}, {"PBS_NODEFILE", "/n"}});
   CHECK(facts_of(pbs, "b", {{"/n", "a\na\nb\nc\n"}}).master_addr ==
         Told<std::string>{"a", "PBS_NODEFILE"});
+  CHECK_FALSE(facts_of(pbs, "b", {{"/n", "a\na\nb\nc\n"}}).is_slurm_name);
   const Variables lsf = with(kHydra, {{"LSB_JOBID", "9"}, {"LSB_MCPU_HOSTS", "x 4 y 4 z 4"}});
   CHECK(facts_of(lsf).master_addr == Told<std::string>{"x", "LSB_MCPU_HOSTS"});
 }

@@ -176,7 +176,7 @@ TEST_CASE(
   FaultSchedule other(plan_of("kill:node=1@4s"));
   first.begin_round(world_of(0, 1), 0, begin + 20ms);
   other.begin_round(world_of(0, 2), 0, begin);
-  // Its time has come on one of them only, and the round ends.
+  // By the clock of one of them it is due, and the round ends.
   CHECK(other.take_due(begin + 4s).empty());
   CHECK(!other.deadline());
   CHECK(first.take_due(begin + 4s).empty());

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/process/command.h"
+#include "launcher/base/version.h"
 #include "launcher/plan/host_plan_text.h"
 #include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
@@ -129,8 +130,11 @@ TEST_CASE("ssh gets the user's arguments first, and nothing of the user's job") 
     CHECK(has(ssh, option));
   CHECK(ssh[ssh.size() - 2] == "me@a");
   CHECK(ssh.back().starts_with("exec sh -c '"));
-  CHECK(ssh.back().ends_with("--from-stdin' /opt/drun"));
+  CHECK(ssh.back().ends_with(std::string("--from-stdin' /opt/drun ") + kVersion));
   for (const std::string& word : ssh) CHECK(word.find("$(rm)") == std::string::npos);
+  const HostPlan no_copy = desk_plan({"--hosts=a,b", "--no-copy", "p"});
+  CHECK(no_copy.nodes[1].ssh_command.back().ends_with("--from-stdin' /opt/drun"));
+  CHECK_FALSE(has(no_copy.nodes[1].arguments, "--no-copy"));
 }
 
 TEST_CASE("mpirun's ways to say it mean what they mean there") {
@@ -242,7 +246,7 @@ TEST_CASE("without hosts -np counts the workers of this machine or of all nodes"
   CHECK_THAT(error({"-np", "1", "--nnodes=2", "--node-rank=1", "./p"}),
              ContainsSubstring("has no worker"));
   CHECK_THAT(error({"--include=a", "./p"}), ContainsSubstring("requires --hosts"));
-  for (const std::string option : {"--fanout=3", "--no-gather-logs"})
+  for (const std::string option : {"--fanout=3", "--no-gather-logs", "--no-copy"})
     CHECK_THAT(error({option, "./p"}), ContainsSubstring("it requires --hosts"));
 }
 
