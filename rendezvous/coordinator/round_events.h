@@ -1,5 +1,4 @@
-// core. What the coordinator's machine (round.h) hears, and what it wants done.
-// Owner:   values; copy freely.   Thread: any.
+// core. Configuration, events and actions of the coordinator's state machine (round.h).
 #pragma once
 
 #include <chrono>
@@ -16,23 +15,20 @@
 #include "rendezvous/job/restart_policy.h"
 #include "rendezvous/protocol/control_message.h"
 
-// core. What the coordinator's machine (round.h) is given at its start.
-// Owner:   a value; copy freely.   Thread: any.
-
 namespace drun::rendezvous {
 
 struct RoundSpec {
   std::string run_id;
-  std::uint64_t term = 0;  // of its election; 0: it was not elected
-  int rounds = 0;          // that had begun before it
-  bool is_back = false;    // it led the last of them itself: no node was lost with it
-  int node_count = 1;      // the most, when elastic
+  std::uint64_t term = 0;  // of its election; 0 without an election
+  int rounds = 0;          // started before this coordinator took over
+  bool is_back = false;    // it also led the last round: its node was not lost
+  int node_count = 1;      // the maximum if elastic
   std::optional<ElasticSpec> elastic{};
   int max_restarts = 0;
   RestartPolicy restart{};
   bool preflight = false;
   std::string endpoint;     // for messages
-  std::string master_addr;  // for members that were given none of their own
+  std::string master_addr;  // for members that have no setting for it
   std::uint16_t master_port = 0;
   bool use_agent_store = true;
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
@@ -46,10 +42,10 @@ struct RoundSpec {
 namespace drun::rendezvous {
 
 using Time = std::chrono::steady_clock::time_point;
-// One connection; never used twice.
+// Identifies a connection; never reused.
 using Peer = std::uint64_t;
 
-// A connection with its first message. Connections that are silent are PendingConnections'.
+// A new connection and its first message. PendingConnections tracks connections without one.
 struct PeerArrived {
   Peer peer = 0;
   std::string address;
@@ -63,16 +59,17 @@ struct PeerLeft {
   Peer peer = 0;
   std::string reason;  // "its connection closed"
 };
-// The coordinator's own agent has an outcome of its own, and will not be a member (any more).
+// The coordinator's own agent has its outcome and will not join, or is no longer a member.
 struct HostEnded {};
-// Whether another agent would coordinate the job if this one went; told before each signal.
+// Whether another agent can take over as coordinator if this one leaves. Updated before each
+// signal.
 struct SuccessorKnown {
   bool is_there = false;
 };
-// When the job has to be over, as far as this agent knows. Replaces what was known before.
+// When the job must end, as far as this agent knows. Replaces the previous value.
 struct JobDeadline {
   Time signal_at{};  // the workers get `signal`
-  Time stop_at{};    // what still runs is stopped as usual
+  Time stop_at{};    // then the remaining workers are stopped as usual
   int signal = 0;
   std::string reason;  // "the time limit of Slurm job 7 ends at 14:00:00"
   bool operator==(const JobDeadline&) const = default;
@@ -88,33 +85,33 @@ struct SendTo {
   Peer peer = 0;
   CoordinatorMessage message;
 };
-// The same to every member that is not lost.
+// Sends the same message to several peers.
 struct SendAll {
   std::vector<Peer> peers;
   CoordinatorMessage message;
 };
-// One answer to questions of several peers: `answer` is StacksTold or CensusTold, and the question
-// in it is replaced by that of each asker. Encoded once, and again only for another `answer`.
+// Sends one answer (StacksTold or CensusTold) to several askers, each with its own question number.
+// The answer is encoded once and reused until `answer` changes.
 struct Asker {
   Peer peer = 0;
-  std::uint64_t question = 0;  // the peer's number for it
+  std::uint64_t question = 0;  // the number that the peer chose
 };
 struct SendAnswer {
   std::vector<Asker> askers;
   std::shared_ptr<const CoordinatorMessage> answer;
 };
-// After what was sent to it has gone out. PeerLeft may follow, and is ignored.
+// Closes the connection once all pending messages are sent. A later PeerLeft is ignored.
 struct Drop {
   Peer peer = 0;
 };
-// Before anything that stands after it.
+// Must be applied before the actions that follow it.
 struct ClearStore {};
 struct RoundLog {
   LogLevel level = LogLevel::Info;
   std::string text;
 };
-// One of these is the last action of all. Over: nobody is left, or waited for. StepDown: the job
-// goes on, with another coordinator.
+// The last action is one of these. RoundOver: no member is connected or expected. StepDown: the job
+// continues under another coordinator.
 struct RoundOver {};
 struct StepDown {};
 using RoundAction =

@@ -1,7 +1,7 @@
-// core. The election: which of the listed seats leads, that is, coordinates the job. Each seat runs
-// one; the page is docs/internals/election.md.
+// core. Elects the seat that coordinates the job: the leader. Each listed seat runs one instance of
+// this state machine; see docs/internals/election.md.
 //
-//              another leads                    its vote's time is over, it gives up
+//              another leads                    its vote expires, or the leader resigns
 //   Vacant --------------------> Following ------------------------------------+
 //    |  ^                            ^                                         |
 //    |  +----------------------------|-----------------------------------------+
@@ -12,30 +12,29 @@
 //    +----------------------> Leading -----------------------------------------+
 //
 //   event \ state   Vacant           Following        Claiming         Leading
-//   Look            would I vote?    no (its own:     no               no
+//   Look            would I vote?    no (its leader:  no               no
 //                                    yes)
-//   Claim           a vote, if free  likewise         no               no
-//   Lead            Following        a vote if its    Following,       no; by leases it cannot be
-//                                    own              claim given up
-//   Release         vote free        Vacant           noted            noted
-//   Vote            noted, maybe     noted            maybe Leading    lead renewed
+//   Claim           a vote, if free  a vote, if free  no               no
+//   Lead            Following        a vote, if from  Following,       no; leases rule this out
+//                                    its leader       claim dropped
+//   Release         vote free        Vacant           recorded         recorded
+//   Vote            recorded, maybe  recorded         maybe Leading    lease renewed
 //                   Claiming
-//   tick            looks around     maybe Vacant     maybe Vacant     asks again, maybe Vacant
-//   Resign          votes on, and asks for none any more: a vote that it has is given back first
+//   tick            asks all seats   maybe Vacant     maybe Vacant     asks again, maybe Vacant
+//   Resign          returns the votes it holds; from then on votes, but never claims
 //
-// Lease:   a vote is for one seat and lasts for `lease` on the voter's clock; meanwhile it is given
-//          to nobody else. Who has votes of a majority leads for 4/5 of that on its own clock, from
-//          the moment when it asked for the last of them. Two majorities share a voter, so two
-//          never lead at a time, unless one of two clocks runs a fifth faster than the other.
-// Memory:  a seat that was just started may have forgotten a vote: its vote counts once it is
-//          older than a lease; before that only if all seats vote alike (which shows that nobody
-//          leads, and makes a start instant).
-// Order:   of the seats that are there the first in the list has the first turn to claim.
-// Rounds:  how many rounds have begun is told to a majority before the world of one is
-//          (RoundWanted, RoundKnown): a later leader knows, and no number is used twice.
-// Units:   `now` is the LeaseClock (deadline_timer.h) of one turn.
-// Owner:   a value, driven by election_driver.cc (and tests/sim).   Thread: any, one at a time.
-// Errors:  none; a broken peer is an event.  Never throws.
+// Lease:   a vote is for one seat and lasts for `lease` on the voter's clock; until it expires, the
+//          voter votes for no other seat. A seat with a majority of the votes leads for 4/5 of
+//          `lease` on its own clock, counted from when it asked for the last of them. Any two
+//          majorities share a voter, so there is at most one leader at a time, unless one clock
+//          runs a fifth faster than another.
+// Restart: a seat that has just started may have forgotten a vote. Its votes count once it is older
+//          than a lease. Before that, they count only if all seats vote alike, which proves that
+//          there is no leader and lets a new job start at once.
+// Order:   among the reachable seats, the first in the list claims first.
+// Rounds:  the leader reports the number of rounds to a majority before it announces a new round
+//          (RoundWanted, RoundKnown). A later leader therefore never reuses a round number.
+// Time:    `now` is read from LeaseClock (deadline_timer.h) and stays the same during one step.
 #pragma once
 
 #include <chrono>
@@ -52,12 +51,12 @@
 namespace drun::rendezvous {
 
 using Time = std::chrono::steady_clock::time_point;
-// Who asks: a connection of the edge's.
+// The connection that a ballot came from.
 using Caller = std::uint64_t;
 
 struct ElectionSpec {
   std::string run_id;
-  std::string seats;  // the list as text: all must have the same
+  std::string seats;  // the list as text; must be the same on all seats
   int seat = 0;
   int seat_count = 3;
   std::uint64_t instance = 0;  // random
@@ -74,32 +73,32 @@ struct VoteCame {
   int seat = 0;
   Vote vote;
 };
-// The way to it is open: its process has answered the connection. What it was asked before goes out
-// right after this event, and the time for an answer begins.
+// The seat's process has accepted the connection. The pending ballot is sent right after this
+// event, and the timeout for its answer starts.
 struct SeatLinked {
   int seat = 0;
 };
-// The last ballot to it could not be sent, or its answer will not come.
+// The last ballot to this seat could not be sent, or will not be answered.
 struct SeatFailed {
   int seat = 0;
 };
-// The leader wants to begin its next round: so many will have begun. RoundKnown comes back.
+// The leader wants to start a round, which brings the count to `rounds`. Answered by RoundKnown.
 struct RoundWanted {
   int rounds = 0;
 };
-// It leads no more, nor ever again: its agent goes. Resigned comes back.
+// This seat's agent is leaving: it gives up the lead for good. Answered by Resigned.
 struct Resign {};
 struct ElectionTick {};
 using ElectionEvent = std::variant<ElectionStart, BallotCame, VoteCame, SeatLinked, SeatFailed,
                                    RoundWanted, Resign, ElectionTick>;
 
 // Actions.
-// Replaces what was not sent yet. VoteCame or SeatFailed comes back.
+// Replaces a ballot that was not sent yet. Answered by VoteCame or SeatFailed.
 struct AskSeat {
   int seat = 0;
   Ballot ballot;
 };
-// Its connection is of no use any more.
+// Closes the connection to this seat.
 struct HangUp {
   int seat = 0;
 };
@@ -113,9 +112,9 @@ struct RefuseBallot {
 };
 struct Leading {
   std::uint64_t term = 0;
-  int rounds = 0;  // that have begun before
+  int rounds = 0;  // started before this term
 };
-// Before anything that stands after it.
+// Must be applied before the actions that follow it.
 struct LeadLost {
   std::string reason;
 };
@@ -127,7 +126,7 @@ struct Vacant {};
 struct RoundKnown {
   int rounds = 0;
 };
-// Whoever can be told has its vote back.
+// All votes have been returned to the voters that can be reached.
 struct Resigned {};
 struct ElectionLog {
   LogLevel level = LogLevel::Info;
@@ -148,55 +147,55 @@ struct SeatView {
   Time next_ask;
   Time heard_at;
   bool is_reached = false;
-  std::optional<Time> would_vote;  // until when its answer to a Look is worth something
+  std::optional<Time> would_vote;  // until when its answer to a Look is valid
   bool is_fresh = false;
   std::uint64_t instance = 0;
   std::optional<Time> granted_at;   // of this term: when the vote was asked for
-  bool is_vote_remembered = false;  // that one
+  bool is_vote_remembered = false;  // refers to granted_at
   int known_rounds = 0;             // as Leading
 };
 
 struct ElectionState {
   ElectionSpec spec;
   ElectionPhase phase = ElectionPhase::Vacant;
-  std::vector<SeatView> seats;  // one's own is not looked at
-  Time remembers_from;          // its own votes count
+  std::vector<SeatView> seats;  // the entry for this seat is unused
+  Time remembers_from;          // from then on this seat's votes count
   std::uint64_t last_number = 0;
   Time last_turn;
-  std::uint64_t term = 0;      // the highest heard of
+  std::uint64_t term = 0;      // the highest seen
   std::uint64_t own_term = 0;  // of the last claim
-  int rounds = 0;              // the most heard of
-  // As a voter.
+  int rounds = 0;              // the highest count seen
+  // This seat as a voter.
   std::uint64_t voted_term = 0;      // of the last vote
-  std::uint64_t voted_instance = 0;  // for whom
+  std::uint64_t voted_instance = 0;  // the instance it voted for
   std::optional<Time> voted_until;
-  // Whom it follows.
+  // The leader that it follows.
   int leader = 0;
   std::uint64_t leader_term = 0;
   Time leader_until;
-  // Vacant: when it may claim, but for the seats before it. Claiming: until then.
+  // Vacant: when it may claim, unless an earlier seat does. Claiming: when the claim expires.
   Time turn;
-  std::optional<Time> able_since;  // Vacant: enough others would vote for it
+  std::optional<Time> able_since;  // Vacant: since when enough seats would vote for it
   // Leading.
-  bool is_settled = false;             // elected by all
-  std::vector<std::uint64_t> settled;  // who they were
+  bool is_settled = false;             // elected unanimously
+  std::vector<std::uint64_t> settled;  // the voters' instances
   int wanted_rounds = 0;
   int known_rounds = 0;  // by a majority
   bool is_retired = false;
-  bool has_resigned = false;  // and said so
+  bool has_resigned = false;  // Resigned was returned
 };
 
 ElectionState open_election(ElectionSpec spec);
 
 std::vector<ElectionAction> step(ElectionState& state, const ElectionEvent& event, Time now);
 
-// Whether it leads at this moment. Asked before each deed of a leader.
+// Whether this seat leads now. The caller checks it before each action as leader.
 bool is_leading(const ElectionState& state, Time now);
 
-// Leading: whether the others would be a majority without this seat, as far as it has heard.
+// Leading: whether the other seats that are known to be alive form a majority without this one.
 bool has_successor(const ElectionState& state);
 
-// When it wants an ElectionTick.
+// When the next ElectionTick is due.
 std::optional<Time> deadline(const ElectionState& state);
 
 }  // namespace drun::rendezvous

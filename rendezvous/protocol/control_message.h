@@ -1,9 +1,8 @@
-// core. What agents and the coordinator say to each other. How it looks in bytes, and the limits of
-// every field: control_wire.h.
+// core. The messages between agents and the coordinator. control_wire.h defines their encoding and
+// the limits of every field.
 //
-// Units:   durations are the sender's steady clock; an age says how long before sending it
-//          happened, so that the receiver can order events without comparing clocks.
-// Owner:   values; copy freely.   Thread: any.
+// Durations are measured by the sender's steady clock. An age is the time from an event to the
+// sending of the message, so that the receiver can order events without comparing clocks.
 #pragma once
 
 #include <chrono>
@@ -22,45 +21,44 @@
 #include "rendezvous/job/restart_policy.h"
 #include "rendezvous/job/world.h"
 
-// core. What the seats of a job say to each other about who leads (election.h).
-// Owner:   values; copy freely.   Thread: any.
+// Messages between the seats of a job that elect the leader (election.h).
 
 namespace drun::rendezvous {
 
 enum class BallotKind {
-  Look,     // would you vote for me? Nothing is promised.
-  Claim,    // vote for me
-  Lead,     // I lead: vote for me again
-  Release,  // I do not lead, and give your vote back
+  Look,     // asks whether the seat would vote for the sender; not binding
+  Claim,    // asks for a vote
+  Lead,     // the sender leads and asks to renew the vote
+  Release,  // the sender does not lead and returns the vote
 };
 
-// From one seat to another. Vote comes back for each.
+// From one seat to another. Each is answered by a Vote.
 struct Ballot {
   std::string run_id;
   std::string seats;  // the list of endpoints that the sender was given
   int seat = 0;       // the sender's
   std::uint64_t instance = 0;
-  std::uint64_t number = 0;  // of this ballot, the sender's count
+  std::uint64_t number = 0;  // of this ballot, counted by the sender
   BallotKind kind = BallotKind::Look;
   std::uint64_t term = 0;
-  int rounds = 0;  // that have begun, or are about to
+  int rounds = 0;  // started or about to start
   bool operator==(const Ballot&) const = default;
 };
 
 struct Vote {
   std::uint64_t number = 0;  // of the ballot
   std::uint64_t instance = 0;
-  bool is_granted = false;               // to a Look: would be
-  bool is_fresh = false;                 // may have forgotten a vote it gave before it was started
-  std::chrono::milliseconds free_in{0};  // until its vote is free again
-  std::uint64_t term = 0;                // the highest it knows of
-  int rounds = 0;                        // likewise
+  bool is_granted = false;               // for a Look: would be granted
+  bool is_fresh = false;                 // just started: may have forgotten an earlier vote
+  std::chrono::milliseconds free_in{0};  // until it can vote for another seat
+  std::uint64_t term = 0;                // the highest seen
+  int rounds = 0;                        // the highest count seen
   bool operator==(const Vote&) const = default;
 };
 
 // The answer to a Hello at a seat that does not lead.
 struct Follow {
-  std::string host;  // who leads: its endpoint
+  std::string host;  // the leader's endpoint
   std::uint16_t port = 0;
   std::uint64_t term = 0;
   bool operator==(const Follow&) const = default;
@@ -68,14 +66,11 @@ struct Follow {
 
 }  // namespace drun::rendezvous
 
-// core. What agents and the coordinator say to each other about how nodes are (`drun status`). Part
-// of control_message.h.
-//
-// Owner:   values; copy freely.   Thread: any.
+// Messages between agents and the coordinator that collect the state of all nodes (`drun status`).
 
 namespace drun::rendezvous {
 
-// From a member: `drun status` on this node: CensusTold comes back.
+// From a member, for `drun status` on its node. Answered by CensusTold.
 struct CensusAsked {
   std::uint64_t question = 0;
   bool operator==(const CensusAsked&) const = default;
@@ -87,7 +82,7 @@ struct NodeTold {
   bool operator==(const NodeTold&) const = default;
 };
 
-// From the coordinator: how are you? NodeTold comes back.
+// From the coordinator: asks for the node's state. Answered by NodeTold.
 struct TellNode {
   std::uint64_t census = 0;
   bool operator==(const TellNode&) const = default;
@@ -104,51 +99,52 @@ namespace drun::rendezvous {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// A member's first words.
+// A member's first message.
 struct Hello {
   std::string run_id;
-  std::optional<int> node_rank;  // absent: the coordinator's choice, in an elastic world
-  int node_count = 1;            // the most, in an elastic world
+  std::optional<int> node_rank;  // absent: assigned by the coordinator (elastic jobs)
+  int node_count = 1;            // the maximum in an elastic job
   int local_world_size = 1;
   std::string role;
   std::string host;
   int pid = 0;
-  std::uint64_t instance = 0;  // random; tells a member that comes back from a second one
-  bool is_probe = false;       // asks for objections only (coordinator_probe.h): Refused comes back
-  int least_node_count = 1;    // this and the next two: elastic worlds
-  int slot = 0;                // tells agents of one host apart
+  std::uint64_t instance = 0;  // random; distinguishes a reconnected member from another one
+  bool is_probe = false;       // only checks for objections (coordinator_probe.h); gets Refused
+  int least_node_count = 1;    // this and the next two fields: elastic jobs only
+  int slot = 0;                // distinguishes agents of one host
   bool is_host = false;        // the coordinator's own agent
-  // Of its host's interfaces, numeric; only with a secret: where its workers may come from.
+  // Numeric addresses of its host's interfaces, from which its workers may connect to the store.
+  // Sent only with a secret.
   std::vector<std::string> addresses{};
-  std::optional<Past> past{};      // it was in a world before
-  std::uint64_t lost_term = 0;     // who led then is lost to it: it waits for a later one
-  bool gathers = false;            // its workers' lines are to go to the coordinator (Lines)
-  std::vector<RoleShare> roles{};  // several programs: its workers' roles, instead of `role`
+  std::optional<Past> past{};      // set if it was in an earlier world
+  std::uint64_t lost_term = 0;     // it lost this term's leader and waits for a later one
+  bool gathers = false;            // it sends its workers' output to the coordinator (Lines)
+  std::vector<RoleShare> roles{};  // with several programs, its workers' roles; replaces `role`
   bool operator==(const Hello&) const = default;
 };
-// A worker failed: at once and brief, without tail and traceback.
+// A worker failed. Sent at once, without the last lines of stderr and the traceback.
 struct Failed {
   int round = 0;
   AgedFailure first;
   bool operator==(const Failed&) const = default;
 };
-// All workers of this node returned 0.
+// All workers of this node exited with 0.
 struct AllReturned {
   int round = 0;
   bool operator==(const AllReturned&) const = default;
 };
-// All workers of this node are gone; what failed, in full.
+// All workers of this node have ended. Lists the failures in full.
 struct Stopped {
   int round = 0;
   std::vector<AgedFailure> failures{};
   std::size_t left_out = 0;  // failures beyond what a message carries
-  // Why this node cannot run another round, such as a process that SIGKILL does not end. Empty: it
-  // can.
+  // Why this node cannot run another round, for example a process that SIGKILL does not end. Empty
+  // if it can.
   std::string unusable{};
   WorkProgress progress{};  // of the round
   bool operator==(const Stopped&) const = default;
 };
-// Somebody sent a termination signal to this agent.
+// This agent received a termination signal.
 struct Signalled {
   int signal = 0;
   bool operator==(const Signalled&) const = default;
@@ -156,7 +152,7 @@ struct Signalled {
 struct Ping {
   bool operator==(const Ping&) const = default;
 };
-// `drun stacks` on this node: StacksTold comes back.
+// From a member, for `drun stacks` on its node. Answered by StacksTold.
 struct StacksAsked {
   std::uint64_t question = 0;
   bool operator==(const StacksAsked&) const = default;
@@ -169,35 +165,35 @@ struct EvidenceGiven {
 };
 // Workers of one node that are silent in the same way.
 struct SuspectGroup {
-  RankRanges ranks{};       // normalised
-  std::vector<int> pids{};  // in order of rank; may be fewer than ranks, then the rest is unknown
-  Failure first{};          // of the lowest rank: brief, with status Hung; its words hold for all
+  RankRanges ranks{};       // normalized
+  std::vector<int> pids{};  // in order of rank; if there are fewer than ranks, the rest are unknown
+  Failure first{};          // of the lowest rank, brief, with status Hung; its text applies to all
   bool operator==(const SuspectGroup&) const = default;
 };
-// Workers of this node show no sign of life (rendezvous/coordinator/silent_ranks.h).
+// Workers of this node show no activity (rendezvous/coordinator/silent_ranks.h).
 struct HangSuspected {
   int round = 0;
-  Milliseconds settle{0};  // others of the same hang are noticed within it
+  Milliseconds settle{0};  // other workers of the same hang are detected within this time
   std::vector<SuspectGroup> groups{};
   bool operator==(const HangSuspected&) const = default;
 };
-// What a worker of this node has written: whole lines, but for a progress bar that is drawn over
-// and for the very end. Only as much as rendezvous/protocol/line_window.h allows.
+// Output of a worker of this node. Consists of whole lines, except for a progress bar that is
+// redrawn in place and for the end of the stream. Flow control: rendezvous/protocol/line_window.h.
 struct Lines {
   int round = 0;
   int local_rank = 0;
   bool is_stderr = false;
   bool is_shown = true;      // on the console
-  bool is_labelled = false;  // ... behind a label
+  bool is_labelled = false;  // ... with a label
   bool is_kept = false;      // in the rank's file
-  bool goes_on = false;      // a long line, whose rest is the next message of that stream
+  bool goes_on = false;      // a long line that continues in the stream's next message
   bool is_end = false;       // of the stream
-  WallTime time{};           // when it was read, by the node's clock
+  WallTime time{};           // when it was read, by the node's wall clock
   std::string text{};        // any bytes
   bool operator==(const Lines&) const = default;
 };
-// A fault of --inject, before it is injected. From the node that injects it, and from the
-// coordinator to all: that node goes on once it has come back.
+// A fault of --inject, sent before it is injected: by the node that injects it, and then by the
+// coordinator to all nodes. The node injects the fault when it receives the coordinator's copy.
 struct FaultInjected {
   InjectedFault fault;  // without `followed`
   bool operator==(const FaultInjected&) const = default;
@@ -213,9 +209,9 @@ using MemberMessage =
 
 // The answer to a Hello that was accepted.
 struct Welcome {
-  Milliseconds heartbeat_timeout{0};  // the coordinator's: who is silent for longer is lost
-  std::uint64_t term = 0;             // of its election; 0: it was not elected
-  std::size_t line_window_bytes = 0;  // for Lines; 0: the coordinator takes none
+  Milliseconds heartbeat_timeout{0};  // the coordinator's, after which a silent member is lost
+  std::uint64_t term = 0;             // of its election; 0 without an election
+  std::size_t line_window_bytes = 0;  // for Lines; 0: the coordinator accepts none
   bool operator==(const Welcome&) const = default;
 };
 struct NodeName {
@@ -223,16 +219,18 @@ struct NodeName {
   std::string host;
   bool operator==(const NodeName&) const = default;
 };
-// Who has joined so far: every 10 s while the world is not complete. The lists hold the first few.
+// The nodes that have joined so far. Sent every 10 s until the world is complete. The lists contain
+// only the first few nodes.
 struct Waiting {
   int node_count = 0;
   int joined_count = 0;
   std::vector<NodeName> joined{};
   std::vector<int> missing{};  // fixed worlds
-  // Elastic worlds: node ranks mean nothing yet, and time is the coordinator's to keep.
+  // Elastic jobs: node ranks are not assigned yet, and the coordinator keeps the deadline.
   int least_node_count = 0;  // 0: a fixed world
-  bool is_spare = false;     // a world runs without this node
-  Milliseconds left{0};      // until the world begins without more nodes, or is given up
+  bool is_spare = false;     // the running world does not include this node
+  // Until the world starts with the nodes that have joined, or the wait fails.
+  Milliseconds left{0};
   bool operator==(const Waiting&) const = default;
 };
 struct Refused {
@@ -243,7 +241,7 @@ struct WorldReady {
   World world;
   bool operator==(const WorldReady&) const = default;
 };
-// Before a stop: the workers get this signal, and `time` to save their state and exit.
+// Precedes a stop: the workers get this signal and then have `time` to save their state and exit.
 struct StopNotice {
   int signal = 0;
   Milliseconds time{0};
@@ -262,7 +260,7 @@ struct Finish {
 struct Pong {
   bool operator==(const Pong&) const = default;
 };
-// What do your workers do? EvidenceGiven comes back.
+// Asks for the stacks of the node's workers. Answered by EvidenceGiven.
 struct TellStacks {
   std::uint64_t look = 0;
   bool operator==(const TellStacks&) const = default;
@@ -272,32 +270,33 @@ struct StacksTold {
   Evidence evidence;
   bool operator==(const StacksTold&) const = default;
 };
-// Why the round is being stopped, for everybody's console; Stop follows.
+// Why the round is being stopped, for the console of every node. Stop follows.
 struct HangFound {
   int round = 0;
   std::string cause;
   Evidence evidence;
   bool operator==(const HangFound&) const = default;
 };
-// The next world does without that node, for everybody's console; it gets a Finish of its own.
+// The next world does not include this node; for the console of every other node. The node itself
+// gets a Finish.
 struct NodeLeftOut {
   LeftOut node;
   bool operator==(const NodeLeftOut&) const = default;
 };
-// So many bytes of Lines have been passed on, and may be sent again.
+// `bytes` of Lines have been consumed, which opens the send window by that amount.
 struct LinesTaken {
   std::size_t bytes = 0;
   bool operator==(const LinesTaken&) const = default;
 };
-// What the next coordinator, of several that may be one, is to know of these agents and of the
-// restarts used up: a member tells it (Past). To all when it changes, and all records to who joins.
+// The state of these agents, and the restarts used so far, for a later coordinator; members report
+// it in Past. Sent to all members when it changes. A new member gets all records.
 struct Remember {
   std::vector<NodeRecord> records{};
   int restarts = 0;  // at least
   bool operator==(const Remember&) const = default;
 };
-// Another agent claims this member's identity (rendezvous/coordinator/identity_contests.h):
-// LivenessReply comes back at once.
+// Another agent claims this member's identity (rendezvous/coordinator/identity_contests.h).
+// Answered at once by LivenessReply.
 struct LivenessCheck {
   std::uint64_t check = 0;
   bool operator==(const LivenessCheck&) const = default;
