@@ -39,9 +39,9 @@ std::string system_message(int error_number) {
   return text;
 }
 
-Error system_error(std::string_view deed, int error_number) {
+Error system_error(std::string_view operation, int error_number) {
   return Error{ErrorCode::System,
-               "cannot " + std::string(deed) + ": " + system_message(error_number)};
+               "cannot " + std::string(operation) + ": " + system_message(error_number)};
 }
 
 }  // namespace drun

@@ -1,8 +1,8 @@
-// core. Result<T>: a value or an Error, with std::expected's names so that it can become that.
+// core. Result<T> holds a value or an Error. Its interface is a subset of std::expected's, so that
+// it can be replaced by it.
 //
-// Errors are few, by what the caller does next; the sentence in `message` names the thing, the
-// value, the reason and the remedy. Context is added on the way up with `with_context`, logged once
-// at the top. Thread: any; values.
+// There is one error code per kind of reaction in the caller. `message` gives the thing, the value,
+// the reason and the remedy. Callers add context with `with_context`; the top level logs it once.
 #pragma once
 
 #include <cassert>
@@ -17,12 +17,12 @@ namespace drun {
 enum class ErrorCode {
   Usage,  // the command line, a variable or a configuration file asks for something impossible
   Unreachable,   // a peer cannot be reached (yet): refused, unroutable, name not resolved
-  Timeout,       // a deadline of ours passed
+  Timeout,       // a deadline passed
   Closed,        // the peer or the job has ended
-  Refused,       // the peer answered, and said no (or was not a drun at all)
+  Refused,       // the peer rejected the request, or is not drun
   Spawn,         // a program cannot be executed
-  WorkerFailed,  // a worker ended with a failure
-  System,        // the operating system said no: bind, open, fork, memory
+  WorkerFailed,  // a worker failed
+  System,        // a system call failed: bind, open, fork, memory
 };
 
 std::string_view to_string(ErrorCode code);
@@ -34,14 +34,15 @@ struct Error {
   bool operator==(const Error&) const = default;
 };
 
-// "context: message", same code.
+// Returns the error with the message "context: message".
 Error with_context(Error error, std::string_view context);
 
-// "address in use" for EADDRINUSE: the system's words in lower case, without the number.
+// The system's error text in lower case, without the number; EADDRINUSE: "address in use".
 std::string system_message(int error_number);
 
-// Error{System, "cannot <deed>: <system's words>"}; `deed` reads like "open /tmp/x".
-Error system_error(std::string_view deed, int error_number);
+// Error{System, "cannot <operation>: <system message>"}; `operation` is a verb phrase: "open
+// /tmp/x".
+Error system_error(std::string_view operation, int error_number);
 
 template <typename T>
 class [[nodiscard]] Result {
@@ -52,7 +53,7 @@ class [[nodiscard]] Result {
   bool has_value() const { return content_.index() == 0; }
   explicit operator bool() const { return has_value(); }
 
-  // Asking for the one that is not there is a broken invariant of ours: asserted in all builds.
+  // Calling value() without a value, or error() without an error, is a bug: asserted in all builds.
   T& value() & { return *std::get_if<0>(&check(0)); }
   const T& value() const& { return *std::get_if<0>(&check(0)); }
   T&& value() && { return std::move(*std::get_if<0>(&check(0))); }

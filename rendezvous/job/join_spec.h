@@ -1,6 +1,4 @@
-// core. How a node takes part in a job: what the launcher's plan says and rendezvous obeys.
-//
-// Owner:   a value; copy freely.   Thread: any.
+// core. How a node takes part in a job. The launcher's plan fills it in, and rendezvous follows it.
 #pragma once
 
 #include <chrono>
@@ -15,21 +13,19 @@
 #include "rendezvous/net/endpoint.h"
 #include "rendezvous/net/secret.h"
 
-// core. The etcd that elects a job's coordinator, as the command line names it.
-// Owner:   values; copy freely.   Thread: any.
-
 namespace drun {
 
-// PEM files; empty: none. Without `authorities` the system's are believed.
+// PEM files; empty: none. Without `authorities`, the system's certificate authorities are trusted.
 struct CertificateFiles {
   std::string certificate{};  // this side's
-  std::string key{};          // that one's
+  std::string key{};          // the certificate's private key
   std::string authorities{};
   bool operator==(const CertificateFiles&) const = default;
 };
 
+// The etcd cluster that elects the job's coordinator, as given on the command line.
 struct EtcdSpec {
-  std::vector<Endpoint> endpoints{};  // of one etcd: tried in turn
+  std::vector<Endpoint> endpoints{};  // of one cluster, tried in turn
   bool is_https = false;
   CertificateFiles files{};      // https only
   std::string prefix = "/drun";  // of the job's keys
@@ -43,78 +39,79 @@ namespace drun {
 
 enum class StoreHost {
   Agent,   // the coordinator's agent serves the store on MASTER_PORT
-  Worker,  // MASTER_PORT is left to rank 0; drun meets on an endpoint of its own
+  Worker,  // rank 0 binds MASTER_PORT; the agents use another endpoint
 };
 
-// What a store may keep, unless it is told otherwise.
+// The default memory limit of a store.
 constexpr std::size_t kStoreMemoryBytes = std::size_t{1} << 30;
 
-// How nodes without a number of their own get one.
+// The order in which the nodes of an elastic job are ranked.
 enum class RankOrder {
   Endpoint,  // the coordinator's node first; then by host name if all have numbers, else by arrival
   Natural,   // by host name, node2 before node10
   Arrival,
 };
 
-// Worlds whose nodes come and go, numbered by the coordinator.
+// Settings of an elastic job, whose nodes may join and leave. The coordinator assigns the ranks.
 struct ElasticSpec {
-  int min_nodes = 1;  // JoinSpec::node_count is the most
+  int min_nodes = 1;  // JoinSpec::node_count is the maximum
   RankOrder rank_order = RankOrder::Endpoint;
-  // From MIN nodes to the first world, for more to come.
+  // How long to wait for more nodes once the minimum has joined, before the first world starts.
   std::chrono::milliseconds last_call_timeout{std::chrono::seconds(30)};
-  // A newcomer must have been there so long before a running world is stopped for it; doubled each
-  // time that node is lost.
+  // How long a new node must have been connected before the running world is stopped for it.
+  // Doubled each time that node is lost.
   std::chrono::milliseconds min_uptime{std::chrono::seconds(5)};
-  // A node whose workers were the first to fail in so many rounds in a row is left out; 0: never.
+  // A node whose workers were the first to fail in this many consecutive rounds is excluded; 0:
+  // never.
   int exclude_after = 0;
   bool operator==(const ElasticSpec&) const = default;
 };
 
 struct JoinSpec {
   std::string run_id = "none";
-  int node_rank = 0;   // not of elastic worlds
-  int node_count = 1;  // of elastic worlds: the most
+  int node_rank = 0;   // fixed-size jobs only
+  int node_count = 1;  // the maximum in an elastic job
   std::optional<ElasticSpec> elastic{};
-  int slot = 0;  // tells agents of one host apart; elastic worlds only
+  int slot = 0;  // distinguishes agents of one host; elastic jobs only
   int local_world_size = 1;
   std::string role = "default";
-  std::vector<RoleShare> roles{};  // several programs: instead of `role`
+  std::vector<RoleShare> roles{};  // with several programs; replaces `role`
   Endpoint endpoint;  // where the coordinator listens; port 0: any free one (one node only)
   bool is_coordinator = true;  // this agent listens there
-  // Sockets that listen at this agent's endpoint already; its server takes them over.
+  // Sockets that already listen at this agent's endpoint; its server takes ownership of them.
   std::vector<ListeningFd> listening{};
   AddressBook book{};  // of `endpoint` and `seats`
-  // Every node has been started, and those that coordinate listen: one that cannot connect to any
-  // of them by then gives up. 0: join_timeout alone counts.
+  // Set if every node has been started and the coordinator's endpoints are listening: a node that
+  // cannot connect to any of them within this time fails. 0: only join_timeout applies.
   std::chrono::milliseconds reach_timeout{0};
   // Elastic jobs with an elected coordinator (docs/internals/election.md): the endpoints that may
   // host it. `endpoint` starts as the first of them. Empty if there is one endpoint.
   std::vector<Endpoint> seats{};
   std::vector<std::size_t> own_seats{};  // of `seats`, those on this host
   std::optional<std::size_t> seat{};     // of `seats`, the one that this agent holds
-  // etcd elects the coordinator instead: `endpoint` is where this agent listens (port 0: any free
-  // one), until it is told who coordinates; `seats` holds that alone.
+  // Set if etcd elects the coordinator. `endpoint` is where this agent listens (port 0: any free
+  // one) until it learns the coordinator's endpoint; `seats` contains only that endpoint.
   std::optional<EtcdSpec> etcd{};
-  bool may_be_member = false;     // if another agent of this host listens there already: join it
-  std::string master_addr;        // what workers are told, exactly as it was given
+  bool may_be_member = false;     // if another agent of this host already listens there, join it
+  std::string master_addr;        // passed to workers exactly as given
   std::uint16_t master_port = 0;  // 0: the coordinator's port, once it is known
   StoreHost store_host = StoreHost::Agent;
-  std::size_t store_memory_bytes = kStoreMemoryBytes;  // that its clients may fill
+  std::size_t store_memory_bytes = kStoreMemoryBytes;  // limit for its clients' data
   int max_restarts = 0;
   RestartPolicy restart{};
-  bool preflight = false;  // a world of probes before the first of the program
+  bool preflight = false;  // run the probes before the first round of the program
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
   std::chrono::milliseconds heartbeat_timeout{std::chrono::seconds(10)};
-  // How long the workers of a lost node may go on running: its agent notices the loss within the
-  // heartbeat timeout, then stops them within the shutdown timeout. For that long their host may
-  // not use the store.
+  // How long the workers of a lost node may still run: its agent detects the loss within the
+  // heartbeat timeout, then stops them within the shutdown timeout. Until then, their host may not
+  // use the store.
   std::chrono::milliseconds kill_grace{std::chrono::seconds(40)};
-  bool has_private_network = false;  // which only the nodes of this job are on
-  std::optional<Secret> secret{};    // the job's: control traffic is encrypted, strangers kept out
-  // This host's, numeric: with a secret, workers reach the store from these.
+  bool has_private_network = false;  // only nodes of this job are on it
+  std::optional<Secret> secret{};    // the job's; encrypts and authenticates control traffic
+  // Numeric addresses of this host. With a secret, its workers may use the store only from these.
   std::vector<std::string> addresses{};
-  bool shows_progress = false;  // the agent does: who has joined need not be logged
-  bool gathers_lines = false;   // workers' lines of all nodes go to the coordinator
+  bool shows_progress = false;  // the agent shows join progress, so it is not logged
+  bool gathers_lines = false;   // all nodes send their workers' output to the coordinator
   bool operator==(const JoinSpec&) const = default;
 };
 
@@ -130,8 +127,8 @@ std::chrono::milliseconds election_lease(const JoinSpec& spec);
 // timeout, 2 to 30 s.
 std::chrono::seconds etcd_lease(const JoinSpec& spec);
 
-// How long it keeps the job's state without a leader: as long as agents look for one, a minute to a
-// day.
+// How long etcd keeps the job's state without a leader: as long as agents try to find one, 1 minute
+// to 1 day.
 std::chrono::seconds etcd_keep(const JoinSpec& spec);
 
 }  // namespace drun::rendezvous

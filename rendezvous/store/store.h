@@ -1,15 +1,14 @@
-// core. The store of a round: keys and values, who waits for them, queues, barriers and watchers.
+// core. The store of a round: keys and values, waiting clients, queues, barriers and watchers.
 //
-// Requests of many connections go in, one at a time; replies come out, for the connection that
-// asked and for those whose waiting ended by it.
+// Handles the requests of many connections, one at a time. A request produces replies for its own
+// connection and for the connections whose wait it completes.
 //
 // Cost:    a request costs its own keys and the waiters it wakes; `forget` costs the keys that this
 //          connection waits for or watches. Values are moved in and shared out, not copied.
-// Owner:   StoreService.   Thread: any, one at a time.
-// Errors:  apply: Refused if the request cannot be served (ADD to something that is not a number,
-//          a value grown beyond the limit, no room in store.h's count): then nothing was changed,
-//          no reply was made, and the connection should be closed. Never throws but for lack of
-//          memory.
+// Errors:  apply returns Refused if it cannot serve the request (ADD to a value that is not a
+//          number, a value that would exceed the size limit, no room in StoreMemory). The store is
+//          then unchanged, there is no reply, and the caller should close the connection. The only
+//          exception is std::bad_alloc.
 // Source:  TCPStore's libuv server; differences are listed in docs/internals/wire.md.
 #pragma once
 
@@ -27,18 +26,15 @@
 #include "rendezvous/base/text.h"
 #include "rendezvous/store/message.h"
 
-// core. How much memory a store's clients make it keep, and how much they may: --store-memory.
-//
-// Rule:    every key, value, queue's entry, wait for a key and watch counts as its bytes and 128.
-//          What has been read and is not a whole request yet, and what is to be sent, counts as its
-//          bytes. A value counts as long as anybody holds it, an answer that is not sent included.
-// Cost:    O(1) each.
-// Owner:   Store; values hold on to it.   Thread: any, one at a time.
-
 namespace drun {
 
 constexpr std::size_t kStoreEntryBytes = 128;
 
+// Counts the memory that a store's clients use, and its limit (--store-memory).
+//
+// Each key, value, queue entry, wait for a key and watch counts as its size plus kStoreEntryBytes.
+// Partial requests and unsent replies count as their size. A value counts as long as it is
+// referenced, for example by a reply that has not been sent.
 class StoreMemory {
  public:
   explicit StoreMemory(std::size_t limit_bytes) : limit_bytes_(limit_bytes) {}
@@ -47,7 +43,7 @@ class StoreMemory {
   bool is_over() const { return used_ > limit_bytes_; }
   void take(std::size_t bytes) { used_ += bytes; }
   void give(std::size_t bytes) { used_ -= bytes; }
-  // Something that changes its size.
+  // Updates the count for an object whose size changes, and stores its new size in `from`.
   void change(std::size_t& from, std::size_t to) {
     used_ = used_ - from + to;
     from = to;
@@ -61,46 +57,45 @@ class StoreMemory {
   std::size_t used_ = 0;
 };
 
-// Why a client loses its connection: "SET: ...".
-inline std::string too_much_memory(const std::string& deed, const StoreMemory& memory) {
-  return deed + " would take the store beyond its limit of " +
+// The error for a client that is disconnected because of the limit; `operation` names the request.
+inline std::string too_much_memory(const std::string& operation, const StoreMemory& memory) {
+  return operation + " would take the store beyond its limit of " +
          std::to_string(memory.limit_bytes()) + " bytes; raise --store-memory";
 }
 
 }  // namespace drun
 
-// core. Who waits for which keys: found by key when one is made, by connection when one gives up.
+// Connections that wait for keys. Waits are found by key when the key is set, and by connection
+// when the connection cancels.
 //
-// A connection has one wait at most: a new one takes the place of the old. A wait is a list of
-// places, one in the queue of each key it misses, and is over when the last was called.
+// A connection has at most one wait; a new one replaces it. A wait has a place in the queue of each
+// missing key, and completes when all of its places have been woken.
 //
 //   key "a":  [conn 1] [conn 7] [conn 9]        wake_all: O(its waiters)
 //   key "b":  [conn 7]                          cancel:   O(own places), not O(others' in the
 //   queue)
-//
-// Owner:   Store.   Thread: any, one at a time.   Errors: none.
 
 namespace drun {
 
 class StoreWaiters {
  public:
-  // A barrier's key may be waited for as a key, too, which ends earlier.
+  // A barrier's key can also be waited for as a plain key; that wait completes earlier.
   enum class Kind { Key, Barrier };
 
-  // `keys`, one or more, may repeat: then each must be called as often.
+  // `keys` is not empty. A key that occurs N times must be woken N times.
   void wait(ConnectionId connection, Kind kind, const std::vector<std::string_view>& keys);
 
-  // Does nothing if it does not wait.
+  // No-op if the connection is not waiting.
   void cancel(ConnectionId connection);
 
-  // Calls everybody who waits for `key`, or the one who has waited longest; connections whose wait
-  // is over with that are appended to `done`.
+  // Wake all waiters for `key`, or only the one that has waited longest. Append the connections
+  // that stop waiting to `done`.
   void wake_all(Kind kind, std::string_view key, std::vector<ConnectionId>& done);
   void wake_one(Kind kind, std::string_view key, std::vector<ConnectionId>& done);
 
   void clear();
   std::size_t count() const { return waits_.size(); }
-  // As store.h counts.
+  // Size as counted by StoreMemory.
   std::size_t size_bytes() const { return size_bytes_; }
 
  private:
@@ -113,7 +108,7 @@ class StoreWaiters {
   using Queues = TextMap<Queue>;  // none of them empty
   struct Place {
     Queues* queues = nullptr;
-    Queues::value_type* entry = nullptr;  // stays where it is until erased
+    Queues::value_type* entry = nullptr;  // its address is stable until it is erased
     Queue::iterator at;
   };
   struct Wait {
@@ -145,19 +140,19 @@ class Store {
   // Replies are appended to `replies`; those for one connection are in the order to be sent.
   Result<void> apply(ConnectionId from, store::Request&& request, std::vector<StoreReply>& replies);
 
-  // The connection is gone: so are its wait and its watches.
+  // Removes the wait and the watches of a closed connection.
   void forget(ConnectionId connection);
 
-  // Everything, waits and watches included; nobody is told.
+  // Removes everything, including waits and watches, without replies.
   void clear();
 
   std::size_t key_count() const { return values_.size(); }
   std::size_t waiting_count() const { return waiters_.count(); }
-  // What connections hold besides is to be counted there, too.
+  // The owner also counts its connections' buffers here.
   StoreMemory& memory() { return *memory_; }
 
  private:
-  using Value = std::shared_ptr<std::string>;  // changed in place only while nobody shares it
+  using Value = std::shared_ptr<std::string>;  // changed in place only while not shared
   class Turn;                                  // one request being served
 
   Value hold(std::string&& text) const;
@@ -167,7 +162,7 @@ class Store {
   const StoreLimits limits_;
   const std::shared_ptr<StoreMemory> memory_;
   std::size_t index_bytes_ = 0;  // keys of values, of queues and of watches
-  std::size_t keys_bytes_ = 0;   // keys of values alone, without what counts for each
+  std::size_t keys_bytes_ = 0;   // keys of values only, without kStoreEntryBytes each
   std::size_t waits_bytes_ = 0;
   TextMap<Value> values_;
   TextMap<std::deque<Blob>> queues_;  // none of them empty
