@@ -99,8 +99,10 @@ using std::chrono::milliseconds;
 // What a process sent before it ended has arrived by then, on a busy machine too: its connections
 // end in any order.
 constexpr milliseconds kLastWords{50};
-// Looking costs a core; a sleep costs what a short message takes.
-constexpr microseconds kLook{100};
+// How long a rank looks before it sleeps, which costs what a short message takes: first without
+// giving the core away, then giving it to whoever wants it, which may be the other rank.
+constexpr microseconds kLook{20};
+constexpr microseconds kYield{150};
 // Callers that have not said who they are; beyond that the oldest is hung up on.
 constexpr std::size_t kMostStrangers = 128;
 constexpr std::size_t kReadBytes = std::size_t{128} << 10;
@@ -696,9 +698,7 @@ template <typename IsOver>
 void TcpMesh::Engine::drive(IsOver&& is_over, Deadline deadline) {
   std::unique_lock lock(mutex_);
   if (is_over()) return;
-  std::optional<Deadline> looks_until;
-  if (can_look_) looks_until = Deadline::clock::now() + kLook;
-  int yields = 20;
+  const Deadline began = Deadline::clock::now();
   while (true) {
     if (is_driven_) {
       ++waiting_;
@@ -706,19 +706,13 @@ void TcpMesh::Engine::drive(IsOver&& is_over, Deadline deadline) {
       --waiting_;
     } else {
       is_driven_ = true;
-      const bool looks = looks_until && Deadline::clock::now() < *looks_until;
-      if (looks) {
-        look(0, nullptr);
-      } else if (yields > 0) {
-        --yields;
-        look(0, nullptr);
-        if (!is_over()) {
-          lock.unlock();
-          sched_yield();
-          lock.lock();
-        }
-      } else {
-        look(sleep_ms(deadline), &lock);
+      const auto waited = Deadline::clock::now() - began;
+      const bool sleeps = !can_look_ || waited >= kYield;
+      look(sleeps ? sleep_ms(deadline) : 0, sleeps ? &lock : nullptr);
+      if (!sleeps && waited >= kLook && !is_over()) {
+        lock.unlock();
+        sched_yield();
+        lock.lock();
       }
       is_driven_ = false;
       end_late_peers();
