@@ -41,7 +41,7 @@ int sum_of(ProcessGroup& group, int world_rank) {
 
 TEST_CASE("groups of some ranks work side by side with the world and each other") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo");
+  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   check_exited(run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
     ProcessGroup world = ProcessGroup::connect(over(backend));
     std::optional<ProcessGroup> odd = world.new_group({3, 1});
@@ -89,7 +89,7 @@ TEST_CASE("ranks that make no sense make no group") {
 
 TEST_CASE("asynchronous calls are done in order, also among synchronous ones") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo");
+  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<std::vector<int>> data(8, std::vector<int>(1000, 1));
@@ -110,7 +110,7 @@ TEST_CASE("asynchronous calls are done in order, also among synchronous ones") {
 
 TEST_CASE("messages of a batch meet in whatever order") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo");
+  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<int> mine(50'000, rank);
@@ -189,7 +189,7 @@ TEST_CASE("the default group is made once, asked by anyone, and ended by hand") 
 
 TEST_CASE("a group that is destroyed while another thread waits lets it go at once") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo");
+  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
     // Rank 1 stays: one that leaves is lost, which may be heard before its message is sent.
     const std::shared_ptr<KeyStore> word =
@@ -234,7 +234,7 @@ TEST_CASE("a child of fork may not use its parent's group, and harms nothing") {
 TEST_CASE("a backend is chosen by name, and one that is not there is named with those that are") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int, const Say& say) {
-    for (const char* name : {"gloo", "shm", "cpu:gloo", "shm+gloo"}) {
+    for (const char* name : {"gloo", "shm", "cpu:gloo", "shm+gloo", "tcp", "shm+tcp"}) {
       ProcessGroup group = ProcessGroup::connect(over(name));
       say(group.backend());
       group.barrier();
@@ -261,7 +261,7 @@ TEST_CASE("a backend is chosen by name, and one that is not there is named with 
 
 TEST_CASE("who leaves right after the last barrier harms nobody who is slower") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo");
+  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   for (int turn = 0; turn < 20; ++turn) {
     check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int, const Say&) {
       ProcessGroup::connect(over(backend)).barrier();
@@ -288,7 +288,7 @@ TEST_CASE("with DRUN_DEBUG=1 Gloo's ranks too hear who calls something else") {
 
 TEST_CASE("a rank's end is known to all who wait at once, over any backend") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm+gloo", "gloo");
+  const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
     ProcessGroup group = ProcessGroup::connect(over(backend));
     std::vector<float> data(10);

@@ -152,7 +152,7 @@ TEST_CASE("a failure is reported while another thread waits in a monitored barri
 
 TEST_CASE("a monitored barrier names a rank that has died at once") {
   const StoreProcess store;
-  const std::string backend = GENERATE("shm", "gloo");
+  const std::string backend = GENERATE("shm", "gloo", "tcp");
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     ProcessGroup group = ProcessGroup::connect(over(backend, seconds(50)));
     group.barrier();

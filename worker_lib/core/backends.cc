@@ -11,6 +11,7 @@
 #include "worker_lib/nccl/nccl_backend.h"
 #include "worker_lib/node/node_backend.h"
 #include "worker_lib/shm/shm_backend.h"
+#include "worker_lib/tcp/tcp_mesh.h"
 
 namespace drun {
 namespace worker {
@@ -19,7 +20,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, BackendFactory, std::less<>> factories{
-      {"gloo", connect_gloo}, {"nccl", connect_nccl}, {"shm", connect_shm}};
+      {"gloo", connect_gloo}, {"nccl", connect_nccl}, {"shm", connect_shm}, {"tcp", connect_tcp}};
   bool has_our_nccl = true;
 };
 
@@ -67,7 +68,7 @@ std::unique_ptr<Backend> connect_named(const std::string& name, const BackendCon
   const std::size_t plus = name.find('+');
   if (plus == std::string::npos) {
     const BackendFactory factory = need_factory(name);
-    if (context.size == 1 && (name == "gloo" || name == "shm")) {
+    if (context.size == 1 && (name == "gloo" || name == "shm" || name == "tcp")) {
       return std::make_unique<SoloBackend>();
     }
     return factory(context);
@@ -118,7 +119,7 @@ std::vector<std::string> backend_names() {
 
 bool needs_network(const std::string& name, bool is_one_node) {
   if (name.find('+') != std::string::npos) return !is_one_node;
-  return name == "gloo";
+  return name == "gloo" || name == "tcp";
 }
 
 std::unique_ptr<Backend> connect_chosen(const BackendChoice& choice,

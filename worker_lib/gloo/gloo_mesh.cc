@@ -306,26 +306,46 @@ GlooMesh::~GlooMesh() = default;
 int GlooMesh::rank() const { return state_->rank; }
 int GlooMesh::size() const { return state_->size; }
 
-GlooMesh::Message GlooMesh::send(int to, Slot slot, const void* data, std::size_t size_bytes) {
-  return Message(*this, state_->start(to, [&](Channel& channel) {
+// One message on its channel.
+class GlooMesh::OnChannel final : public Message {
+ public:
+  OnChannel(State& state, Channel& channel) : state_(state), channel_(&channel) {}
+  OnChannel(const OnChannel&) = delete;
+  OnChannel& operator=(const OnChannel&) = delete;
+  ~OnChannel() override {
+    if (channel_ != nullptr) state_.drop(*channel_);
+  }
+  int wait(Deadline deadline) override {
+    const int peer = state_.wait(*channel_, deadline);
+    state_.give_back(*std::exchange(channel_, nullptr));
+    return peer;
+  }
+
+ private:
+  State& state_;
+  Channel* channel_;
+};
+
+Mesh::Started GlooMesh::send(int to, Slot slot, const void* data, std::size_t size_bytes) {
+  return std::make_unique<OnChannel>(*state_, state_->start(to, [&](Channel& channel) {
     channel.is_send = true;
     channel.buffer->send(to, slot, offset_of(data), size_bytes);
   }));
 }
 
-GlooMesh::Message GlooMesh::recv(int from, Slot slot, void* data, std::size_t size_bytes) {
-  return Message(*this, state_->start(from, [&](Channel& channel) {
+Mesh::Started GlooMesh::recv(int from, Slot slot, void* data, std::size_t size_bytes) {
+  return std::make_unique<OnChannel>(*state_, state_->start(from, [&](Channel& channel) {
     channel.is_send = false;
     channel.buffer->recv(from, slot, offset_of(data), size_bytes);
   }));
 }
 
-GlooMesh::Message GlooMesh::recv_any(Slot slot, void* data, std::size_t size_bytes) {
+Mesh::Started GlooMesh::recv_any(Slot slot, void* data, std::size_t size_bytes) {
   std::vector<int> others;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != rank()) others.push_back(peer);
   }
-  return Message(*this, state_->start(std::nullopt, [&](Channel& channel) {
+  return std::make_unique<OnChannel>(*state_, state_->start(std::nullopt, [&](Channel& channel) {
     channel.is_send = false;
     channel.buffer->recv(others, slot, offset_of(data), size_bytes);
   }));
@@ -353,25 +373,6 @@ void GlooMesh::tell_lost(int rank) noexcept {
 
 std::vector<Lifeline> GlooMesh::lifelines() const {
   return state_->ends ? state_->ends->lifelines() : std::vector<Lifeline>();
-}
-
-GlooMesh::Message::Message(Message&& other) noexcept
-    : mesh_(other.mesh_), channel_(std::exchange(other.channel_, nullptr)) {}
-
-GlooMesh::Message& GlooMesh::Message::operator=(Message&& other) noexcept {
-  std::swap(mesh_, other.mesh_);
-  std::swap(channel_, other.channel_);
-  return *this;
-}
-
-GlooMesh::Message::~Message() {
-  if (channel_ != nullptr) mesh_->state_->drop(*channel_);
-}
-
-int GlooMesh::Message::wait(Deadline deadline) {
-  const int peer = mesh_->state_->wait(*channel_, deadline);
-  mesh_->state_->give_back(*std::exchange(channel_, nullptr));
-  return peer;
 }
 
 }  // namespace drun::worker

@@ -1,12 +1,12 @@
-// Two pretended nodes of two ranks each, with Gloo in both places.
+// Two pretended nodes of two ranks each, with one transport in both places.
 #include <random>
 #include <stdexcept>
 #include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/support/collective_model.h"
-#include "tests/support/gloo_ranks.h"
 #include "tests/support/machine.h"
+#include "tests/support/mesh_ranks.h"
 #include "worker_lib/node/node_backend.h"
 
 namespace drun::test {
@@ -14,10 +14,14 @@ namespace {
 
 using std::chrono::seconds;
 
-std::unique_ptr<Backend> connect_nodes(int rank, bool is_debug = false) {
+std::unique_ptr<Backend> connect_nodes(const std::string& transport, int rank,
+                                       bool is_debug = false) {
   BackendContext context = context_of(rank, 4, is_debug);
   context.node_of = {0, 0, 1, 1};
-  return worker::connect_by_node(context, worker::connect_gloo, worker::connect_gloo);
+  const BackendFactory factory = [&transport](const BackendContext& of_some) {
+    return connect(transport, of_some);
+  };
+  return worker::connect_by_node(context, factory, factory);
 }
 
 }  // namespace
@@ -25,9 +29,10 @@ std::unique_ptr<Backend> connect_nodes(int rank, bool is_debug = false) {
 TEST_CASE(
     "collectives over two nodes of two ranks match a sequential model, with messages beside") {
   const StoreProcess store;
+  const std::string transport = GENERATE("gloo", "tcp");
   const bool is_debug = GENERATE(false, true);
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
-    const auto backend = connect_nodes(rank, is_debug);
+    const auto backend = connect_nodes(transport, rank, is_debug);
     std::mt19937 random(11);
     for (std::uint32_t sequence = 1; sequence <= 60; ++sequence) {
       const std::size_t most = random() % 10 == 0 ? 100'000 : 500;
@@ -49,9 +54,10 @@ TEST_CASE(
 
 TEST_CASE("a dead rank on one node is heard of on the other when those who see it abort") {
   const StoreProcess store;
+  const std::string transport = GENERATE("gloo", "tcp");
   const int victim = GENERATE(0, 3);
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
-    const auto backend = connect_nodes(rank);
+    const auto backend = connect_nodes(transport, rank);
     std::vector<float> data(1 << 18);
     std::uint32_t sequence = 0;
     const auto all_reduce = [&] {
@@ -67,7 +73,7 @@ TEST_CASE("a dead rank on one node is heard of on the other when those who see i
       all_reduce();
       raise(SIGKILL);
     }
-    say(gloo_failure_of([&] {
+    say(failure_of([&] {
       while (true) all_reduce();
     }));
     backend->abort();

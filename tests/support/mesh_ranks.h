@@ -1,4 +1,4 @@
-// Ranks as processes, each with a Gloo backend of its own.
+// Ranks as processes, each with a backend of its own between processes.
 #pragma once
 
 #include <chrono>
@@ -12,6 +12,7 @@
 #include "tests/support/in_rank.h"
 #include "tests/support/ranks.h"
 #include "worker_lib/gloo/gloo_backend.h"
+#include "worker_lib/tcp/tcp_mesh.h"
 
 namespace drun::test {
 
@@ -33,9 +34,15 @@ inline BackendContext context_of(int rank, int size, bool is_debug = false) {
   return context;
 }
 
+// "gloo" or "tcp".
+inline std::unique_ptr<Backend> connect(const std::string& transport,
+                                        const BackendContext& context) {
+  return transport == "tcp" ? worker::connect_tcp(context) : worker::connect_gloo(context);
+}
+
 // "peer lost peer=1: lost the connection to ..." of whatever `deed` throws.
 template <typename Deed>
-std::string gloo_failure_of(Deed&& deed) {
+std::string failure_of(Deed&& deed) {
   try {
     deed();
   } catch (const BackendFailure& failure) {

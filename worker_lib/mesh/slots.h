@@ -1,4 +1,4 @@
-// core. The 64 bits by which Gloo tells messages of two ranks apart: the top byte says what kind,
+// core. The 64 bits by which a mesh tells messages of two ranks apart: the top byte says what kind,
 // the others which.
 #pragma once
 

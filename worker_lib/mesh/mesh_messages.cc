@@ -1,10 +1,10 @@
-#include "worker_lib/gloo/gloo_messages.h"
+#include "worker_lib/mesh/mesh_messages.h"
 
 #include <array>
 #include <cstring>
 
-#include "worker_lib/algorithms/message_tags.h"
 #include "worker_lib/base/signature.h"
+#include "worker_lib/mesh/slots.h"
 
 namespace drun::worker {
 namespace {
@@ -24,7 +24,7 @@ std::size_t bytes_of(const ConstElements& data) { return data.count * size_bytes
 
 class Sending final : public Transfer {
  public:
-  Sending(GlooMesh& mesh, const ConstElements& data, int to, int tag, std::uint64_t number) {
+  Sending(Mesh& mesh, const ConstElements& data, int to, int tag, std::uint64_t number) {
     const Header header{signature_of(data.type, data.count), number};
     const std::size_t bytes = bytes_of(data);
     const std::size_t with_header = bytes <= kShortBytes ? bytes : 0;
@@ -35,27 +35,27 @@ class Sending final : public Transfer {
     if (has_second_) second_ = mesh.send(to, payload_slot(number), data.data, bytes);
   }
   int finish(Deadline deadline) override {
-    const int to = first_.wait(deadline);
-    if (has_second_) second_.wait(deadline);
+    const int to = first_->wait(deadline);
+    if (has_second_) second_->wait(deadline);
     return to;
   }
 
  private:
   Letter letter_;
   bool has_second_ = false;
-  GlooMesh::Message first_;  // gone before the letter
-  GlooMesh::Message second_;
+  Mesh::Started first_;  // gone before the letter
+  Mesh::Started second_;
 };
 
 class Receiving final : public Transfer {
  public:
-  Receiving(GlooMesh& mesh, const Elements& data, std::optional<int> from, int tag)
+  Receiving(Mesh& mesh, const Elements& data, std::optional<int> from, int tag)
       : mesh_(mesh), data_(data) {
     first_ = from ? mesh.recv(*from, header_slot(tag), letter_.data(), letter_.size())
                   : mesh.recv_any(header_slot(tag), letter_.data(), letter_.size());
   }
   int finish(Deadline deadline) override {
-    const int from = first_.wait(deadline);
+    const int from = first_->wait(deadline);
     Header header;
     std::memcpy(&header, letter_.data(), sizeof header);
     const Signature expected = signature_of(data_.type, data_.count);
@@ -67,7 +67,7 @@ class Receiving final : public Transfer {
     const std::size_t bytes = bytes_of(data_);
     if (bytes > kShortBytes) {
       second_ = mesh_.recv(from, payload_slot(header.number), data_.data, bytes);
-      second_.wait(deadline);
+      second_->wait(deadline);
     } else if (bytes > 0) {
       std::memcpy(data_.data, &letter_[sizeof header], bytes);
     }
@@ -75,20 +75,20 @@ class Receiving final : public Transfer {
   }
 
  private:
-  GlooMesh& mesh_;
+  Mesh& mesh_;
   Elements data_;
   Letter letter_;
-  GlooMesh::Message first_;  // gone before the letter
-  GlooMesh::Message second_;
+  Mesh::Started first_;  // gone before the letter
+  Mesh::Started second_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transfer> GlooMessages::start_send(const ConstElements& data, int to, int tag) {
+std::unique_ptr<Transfer> MeshMessages::start_send(const ConstElements& data, int to, int tag) {
   return std::make_unique<Sending>(mesh_, data, to, tag, next_number_++);
 }
 
-std::unique_ptr<Transfer> GlooMessages::start_recv(const Elements& data, std::optional<int> from,
+std::unique_ptr<Transfer> MeshMessages::start_recv(const Elements& data, std::optional<int> from,
                                                    int tag) {
   return std::make_unique<Receiving>(mesh_, data, from, tag);
 }

@@ -9,8 +9,8 @@
 #include "tests/support/calls.h"
 #include "tests/support/catch.h"
 #include "tests/support/collective_model.h"
-#include "tests/support/gloo_ranks.h"
 #include "tests/support/machine.h"
+#include "tests/support/mesh_ranks.h"
 
 namespace drun::test {
 namespace {
@@ -27,11 +27,12 @@ int message(Transfer& transfer) { return transfer.finish(in(seconds(20))); }
 
 }  // namespace
 
-TEST_CASE("every collective is exact over Gloo, small and large") {
+TEST_CASE("every collective is exact over each transport, small and large") {
   const StoreProcess store;
+  const std::string transport = GENERATE("gloo", "tcp");
   const bool is_debug = GENERATE(false, true);
   check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
-    const auto backend = worker::connect_gloo(context_of(rank, 3, is_debug));
+    const auto backend = connect(transport, context_of(rank, 3, is_debug));
     std::mt19937 random(5);
     std::uint32_t sequence = 0;
     for (const Operation operation : all_operations()) {
@@ -54,12 +55,13 @@ TEST_CASE("every collective is exact over Gloo, small and large") {
   }));
 }
 
-TEST_CASE("random programs of collectives over Gloo match a sequential model") {
+TEST_CASE("random programs of collectives over each transport match a sequential model") {
   const StoreProcess store;
+  const std::string transport = GENERATE("gloo", "tcp");
   const unsigned seed = GENERATE(1u, 2u);
   const int size = seed == 1 ? 2 : 4;
   check_exited(run_ranks({.size = size, .port = store.port()}, [&](int rank, const Say&) {
-    const auto backend = worker::connect_gloo(context_of(rank, size));
+    const auto backend = connect(transport, context_of(rank, size));
     std::mt19937 random(seed);
     for (std::uint32_t sequence = 1; sequence <= 120; ++sequence) {
       const std::size_t most = random() % 8 == 0 ? 100'000 : 1000;
@@ -72,8 +74,9 @@ TEST_CASE("random programs of collectives over Gloo match a sequential model") {
 
 TEST_CASE("messages of one pair and tag arrive in order, short, long and empty, finished in any") {
   const StoreProcess store;
-  check_exited(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
-    const auto backend = worker::connect_gloo(context_of(rank, 2));
+  const std::string transport = GENERATE("gloo", "tcp");
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    const auto backend = connect(transport, context_of(rank, 2));
     std::vector<std::vector<std::int32_t>> data;
     std::vector<std::unique_ptr<Transfer>> transfers;
     for (int i = 0; i < 24; ++i) {
@@ -105,8 +108,9 @@ TEST_CASE("messages of one pair and tag arrive in order, short, long and empty, 
 
 TEST_CASE("a message from anybody says who sent it, beside messages from somebody") {
   const StoreProcess store;
-  check_exited(run_ranks({.size = 4, .port = store.port()}, [](int rank, const Say&) {
-    const auto backend = worker::connect_gloo(context_of(rank, 4));
+  const std::string transport = GENERATE("gloo", "tcp");
+  check_exited(run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
+    const auto backend = connect(transport, context_of(rank, 4));
     constexpr int kEach = 10;
     if (rank != 0) {
       for (int i = 0; i < kEach; ++i) {
@@ -138,13 +142,14 @@ TEST_CASE("a message from anybody says who sent it, beside messages from somebod
 
 TEST_CASE("a message of another size or type is refused by the receiver, who names both") {
   const StoreProcess store;
+  const std::string transport = GENERATE("gloo", "tcp");
   const bool is_size = GENERATE(true, false);
   const std::size_t count = GENERATE(10u, 10'000u);
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
-    const auto backend = worker::connect_gloo(context_of(rank, 2));
+    const auto backend = connect(transport, context_of(rank, 2));
     std::vector<float> floats(is_size && rank == 1 ? count - 1 : count);
     std::vector<std::int32_t> integers(count);
-    say(gloo_failure_of([&] {
+    say(failure_of([&] {
       if (rank == 0) message(*backend->start_send(floats, 1, 0));
       if (rank == 1) {
         message(
@@ -162,9 +167,10 @@ TEST_CASE("a message of another size or type is refused by the receiver, who nam
 
 TEST_CASE("calls that differ never meet: they end at their deadline, and no process dies") {
   const StoreProcess store;
+  const std::string transport = GENERATE("gloo", "tcp");
   const int difference = GENERATE(range(0, 4));
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
-    const auto backend = worker::connect_gloo(context_of(rank, 2));
+    const auto backend = connect(transport, context_of(rank, 2));
     std::vector<float> in_data(4096);
     std::vector<float> out(8192);
     const std::size_t odd = rank == 0 ? 0 : 1;
@@ -172,7 +178,10 @@ TEST_CASE("calls that differ never meet: they end at their deadline, and no proc
     const std::vector<std::size_t> counts{100 + odd, 100 + odd};
     if (difference == 0) call.count -= odd;
     if (difference == 1) call.type = rank == 0 ? DataType::F32 : DataType::I16;
-    if (difference == 2 && rank == 0) call.operation = Operation::Broadcast;
+    if (difference == 2 && rank == 0) {
+      call.operation = Operation::Broadcast;
+      call.root = 1;
+    }
     if (difference == 3) {
       call.operation = Operation::AllToAll;  // equal signatures, but counts that do not fit
       call.output = out.data();
@@ -180,7 +189,7 @@ TEST_CASE("calls that differ never meet: they end at their deadline, and no proc
       call.counts_in = counts.data();
       call.counts_out = counts.data();
     }
-    say(gloo_failure_of([&] { backend->run(call, {1, in(milliseconds(100))}); }));
+    say(failure_of([&] { backend->run(call, {1, in(milliseconds(100))}); }));
   });
   check_exited(ends);
   // One of the two gives up first; the other sees it.
@@ -190,14 +199,15 @@ TEST_CASE("calls that differ never meet: they end at their deadline, and no proc
 
 TEST_CASE("with DRUN_DEBUG every rank hears at once who calls something else") {
   const StoreProcess store;
+  const std::string transport = GENERATE("gloo", "tcp");
   const int other = GENERATE(0, 2);
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
-    const auto backend = worker::connect_gloo(context_of(rank, 3, true));
+    const auto backend = connect(transport, context_of(rank, 3, true));
     std::vector<float> data(1 << 18);
     backend->run({.operation = Operation::Barrier}, {1, in(seconds(20))});
     Call call = all_reduce_of(data);
     if (rank == other) call = {.operation = Operation::Barrier};
-    say(gloo_failure_of([&] { backend->run(call, {2, in(seconds(20))}); }));
+    say(failure_of([&] { backend->run(call, {2, in(seconds(20))}); }));
   });
   check_exited(ends);
   for (const RankEnd& end : ends) {
@@ -210,15 +220,16 @@ TEST_CASE("with DRUN_DEBUG every rank hears at once who calls something else") {
 
 TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see it") {
   const StoreProcess store;
-  const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
-    const auto backend = worker::connect_gloo(context_of(rank, 2));
+  const std::string transport = GENERATE("gloo", "tcp");
+  const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
+    const auto backend = connect(transport, context_of(rank, 2));
     std::vector<float> mine(16 << 20);  // takes far longer than it is left alone
     std::vector<float> never(2 << 20);
     const Call call = all_reduce_of(mine);
     backend->run(call, {1, in(seconds(20))});
     if (rank == 1) {
       // Half way through a large collective the other one stops.
-      say(gloo_failure_of([&] { backend->run(call, {2, in(seconds(50))}); }));
+      say(failure_of([&] { backend->run(call, {2, in(seconds(50))}); }));
       return;
     }
     const auto unfinished = backend->start_recv(never, 1, 9);
@@ -228,7 +239,7 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
     const auto start = [&](std::size_t at, auto deed) {
       threads.emplace_back([&, at, deed] {
         ++waiting;
-        heard[at] = gloo_failure_of(deed);
+        heard[at] = failure_of(deed);
       });
     };
     start(0, [&] { backend->run(call, {2, in(seconds(50))}); });
@@ -244,7 +255,7 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
     if (took > test::scaled(seconds(5))) throw std::runtime_error("abort woke them late");
     for (const std::string& each : heard) say(each);
     backend->abort();  // again: nothing
-    say(gloo_failure_of([&] { backend->run(call, {3, in(seconds(50))}); }));
+    say(failure_of([&] { backend->run(call, {3, in(seconds(50))}); }));
   });
   check_exited(ends);
   CHECK(ends[0].said.find("no failure") == std::string::npos);
@@ -255,10 +266,12 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
 
 TEST_CASE("a rank that is killed in the middle of anything is named by who waits for it") {
   const StoreProcess store;
+  const std::string transport = GENERATE("gloo", "tcp");
   const int work = GENERATE(range(0, 4));
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
-    const auto backend = worker::connect_gloo(context_of(rank, 3));
-    std::vector<float> data(work == 1 ? 2 << 20 : 100);
+    const auto backend = connect(transport, context_of(rank, 3));
+    // A short message is sent when the transport has taken it.
+    std::vector<float> data(work % 2 == 1 ? 2 << 20 : 100);
     std::uint32_t sequence = 0;
     backend->run(all_reduce_of(data), {++sequence, in(seconds(20))});
     const auto began = Clock::now();
@@ -272,7 +285,7 @@ TEST_CASE("a rank that is killed in the middle of anything is named by who waits
       }
       killer.join();
     }
-    say(gloo_failure_of([&] {
+    say(failure_of([&] {
       if (work == 2) message(*backend->start_recv(data, 1, 0));
       if (work == 3) message(*backend->start_send(data, 1, 0));
       while (work < 2) backend->run(all_reduce_of(data), {++sequence, in(seconds(20))});
@@ -290,8 +303,9 @@ TEST_CASE("a rank that is killed in the middle of anything is named by who waits
 
 TEST_CASE("who is told that a rank has ended waits for its last words, not for its deadline") {
   const StoreProcess store;
-  const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
-    const auto backend = worker::connect_gloo(context_of(rank, 3));
+  const std::string transport = GENERATE("gloo", "tcp");
+  const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
+    const auto backend = connect(transport, context_of(rank, 3));
     std::vector<int> data(1, rank);
     backend->run({.operation = Operation::Barrier}, {1, in(seconds(20))});
     // Rank 1 tells rank 0 when rank 2 has spoken.
@@ -303,7 +317,7 @@ TEST_CASE("who is told that a rank has ended waits for its last words, not for i
     if (rank == 1) {  // stays, and says nothing more, until rank 0 is done
       message(*backend->start_recv(data, 2, 3));
       message(*backend->start_send(data, 0, 3));
-      say(gloo_failure_of([&] { backend->start_recv(data, 0, 7)->finish(in(seconds(20))); }));
+      say(failure_of([&] { backend->start_recv(data, 0, 7)->finish(in(seconds(20))); }));
       return;
     }
     const auto spoken = backend->start_recv(data, 2, 1);
@@ -312,12 +326,12 @@ TEST_CASE("who is told that a rank has ended waits for its last words, not for i
     std::vector<int> word(1);
     message(*backend->start_recv(word, 1, 3));
     std::thread teller([&] { backend->tell_lost(2); });
-    say(gloo_failure_of([&] { spoken->finish(in(seconds(20))); }));
+    say(failure_of([&] { spoken->finish(in(seconds(20))); }));
     teller.join();
     backend->tell_lost(1);
     const auto began = Clock::now();
-    say(gloo_failure_of([&] { silent->finish(in(seconds(20))); }));
-    say(gloo_failure_of([&] { any->finish(in(seconds(20))); }));
+    say(failure_of([&] { silent->finish(in(seconds(20))); }));
+    say(failure_of([&] { any->finish(in(seconds(20))); }));
     if (Clock::now() - began > test::scaled(seconds(10))) throw std::runtime_error("heard late");
   });
   check_exited(ends);

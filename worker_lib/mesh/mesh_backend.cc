@@ -1,0 +1,110 @@
+#include "worker_lib/mesh/mesh_backend.h"
+
+#include <utility>
+#include <vector>
+
+#include "worker_lib/algorithms/collectives.h"
+#include "worker_lib/algorithms/debug_check.h"
+#include "worker_lib/algorithms/exchange.h"
+#include "worker_lib/base/signature.h"
+#include "worker_lib/mesh/mesh_messages.h"
+#include "worker_lib/mesh/slots.h"
+
+namespace drun::worker {
+namespace {
+
+// Every message is known by what it belongs to and its size, so none is ever given to a receiver
+// that expects another.
+class MeshExchange final : public Exchange {
+ public:
+  MeshExchange(Mesh& mesh, Traffic traffic, std::uint64_t hash, Deadline deadline)
+      : Exchange(mesh.rank(), mesh.size()),
+        mesh_(mesh),
+        traffic_(traffic),
+        hash_(hash),
+        deadline_(deadline) {}
+
+ private:
+  Handle start_send(int to, const void* data, std::size_t size_bytes) override {
+    return started([&] { return mesh_.send(to, slot_for(size_bytes), data, size_bytes); });
+  }
+  Handle start_recv(int from, void* data, std::size_t size_bytes) override {
+    return started([&] { return mesh_.recv(from, slot_for(size_bytes), data, size_bytes); });
+  }
+  void finish(Handle handle) override {
+    stopping_all([&] { messages_[handle]->wait(deadline_); });
+  }
+
+  std::uint64_t slot_for(std::size_t size_bytes) const {
+    return make_slot(traffic_, mix(hash_, size_bytes));
+  }
+  template <typename Start>
+  Handle started(Start&& start) {
+    stopping_all([&] { messages_.push_back(start()); });
+    return messages_.size() - 1;
+  }
+  template <typename Deed>
+  void stopping_all(Deed&& deed) {
+    try {
+      deed();
+    } catch (...) {
+      messages_.clear();  // before the algorithm's memory is gone
+      throw;
+    }
+  }
+
+  Mesh& mesh_;
+  Traffic traffic_;
+  std::uint64_t hash_;
+  Deadline deadline_;
+  std::vector<Mesh::Started> messages_;
+};
+
+class MeshBackend final : public Backend {
+ public:
+  MeshBackend(std::unique_ptr<Mesh> mesh, bool is_debug)
+      : is_debug_(is_debug), mesh_(std::move(mesh)), messages_(*mesh_) {}
+
+  std::string name() const override { return mesh_->name(); }
+  std::string refusal(const Call& call) const override {
+    return call.gpu ? name() + " works on memory of the host, not of a GPU" : "";
+  }
+
+  void run(const Call& call, const Turn& turn) override {
+    if (is_debug_) {
+      MeshExchange meeting(*mesh_, Traffic::Agreement, turn.sequence, turn.deadline);
+      agree(meeting, call, turn.sequence);
+      if (call.operation == Operation::Barrier) return;
+      compare_counts(meeting, call, turn.sequence);
+    }
+    const std::uint64_t hash = mix(turn.sequence, signature_of(call, mesh_->size()));
+    MeshExchange exchange(*mesh_, Traffic::Collective, hash, turn.deadline);
+    run_collective(exchange, call);
+  }
+
+  std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag) override {
+    return messages_.start_send(data, to, tag);
+  }
+  std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
+                                       int tag) override {
+    return messages_.start_recv(data, from, tag);
+  }
+
+  void abort() noexcept override { mesh_->abort(); }
+  bool keeps_deadlines() const override { return mesh_->keeps_deadlines(); }
+  std::vector<Lifeline> lifelines() const override { return mesh_->lifelines(); }
+  void tell_lost(int rank) noexcept override { mesh_->tell_lost(rank); }
+
+ private:
+  const bool is_debug_;
+  const std::unique_ptr<Mesh> mesh_;
+  MeshMessages messages_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_mesh_backend(std::unique_ptr<Mesh> mesh, bool is_debug) {
+  return std::make_unique<MeshBackend>(std::move(mesh), is_debug);
+}
+
+}  // namespace drun::worker

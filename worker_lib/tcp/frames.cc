@@ -1,0 +1,86 @@
+#include "worker_lib/tcp/frames.h"
+
+#include <algorithm>
+
+namespace drun::worker::tcp {
+namespace {
+
+constexpr std::string_view kMagic = "DRUNTCP1";
+constexpr std::string_view kFrameMark = "FRAME1";  // after the kind
+
+template <typename Number>
+void put(Head& head, std::size_t at, Number number) {
+  for (std::size_t i = 0; i < sizeof(Number); ++i)
+    head[at + i] = static_cast<char>(static_cast<unsigned char>(number >> (8 * i)));
+}
+
+template <typename Number>
+Number number_at(std::string_view head, std::size_t at) {
+  Number number = 0;
+  for (std::size_t i = 0; i < sizeof(Number); ++i)
+    number |= static_cast<Number>(static_cast<unsigned char>(head[at + i])) << (8 * i);
+  return number;
+}
+
+}  // namespace
+
+Head encode(const Hello& hello) {
+  Head head{};
+  std::copy(kMagic.begin(), kMagic.end(), head.begin());
+  std::copy(hello.key.begin(), hello.key.end(), head.begin() + 8);
+  put(head, 24, hello.rank);
+  put(head, 28, hello.size);
+  return head;
+}
+
+Head encode(const Frame& frame) {
+  Head head{};
+  head[0] = static_cast<char>(frame.kind);
+  std::copy(kFrameMark.begin(), kFrameMark.end(), head.begin() + 1);
+  put(head, 8, frame.slot);
+  put(head, 16, frame.number);
+  put(head, 24, frame.size_bytes);
+  return head;
+}
+
+std::optional<Hello> decode_hello(std::string_view head) {
+  if (!head.starts_with(kMagic)) return std::nullopt;
+  Hello hello;
+  std::copy_n(head.begin() + 8, hello.key.size(), hello.key.begin());
+  hello.rank = number_at<std::uint32_t>(head, 24);
+  hello.size = number_at<std::uint32_t>(head, 28);
+  return hello;
+}
+
+std::optional<Frame> decode_frame(std::string_view head) {
+  if (head.substr(1, kFrameMark.size()) != kFrameMark || head[7] != 0) return std::nullopt;
+  const auto kind = static_cast<unsigned char>(head[0]);
+  if (kind < static_cast<unsigned char>(Frame::Kind::Eager) ||
+      kind > static_cast<unsigned char>(Frame::Kind::Credit))
+    return std::nullopt;
+  const Frame frame{.kind = static_cast<Frame::Kind>(kind),
+                    .slot = number_at<std::uint64_t>(head, 8),
+                    .number = number_at<std::uint64_t>(head, 16),
+                    .size_bytes = number_at<std::uint64_t>(head, 24)};
+  std::uint64_t most = 0;
+  switch (frame.kind) {
+    case Frame::Kind::Eager:
+      most = kEagerBytes;
+      break;
+    case Frame::Kind::Ask:
+      most = kMostMessageBytes;
+      break;
+    case Frame::Kind::Grant:
+      break;
+    case Frame::Kind::Data:
+      most = kPartBytes;
+      break;
+    case Frame::Kind::Credit:
+      most = kWindowBytes;
+      break;
+  }
+  if (frame.size_bytes > most) return std::nullopt;
+  return frame;
+}
+
+}  // namespace drun::worker::tcp

@@ -1,0 +1,70 @@
+// core. The bytes between two ranks of the tcp transport.
+//
+// Connections:  each carries bytes in one direction only. A rank opens one to another rank when it
+//               first has something for it, or waits for something from it: a connection that ends
+//               says that the process has.
+// Begin:        a Hello, with the key of the rank that is called, which it has published in the
+//               store. A caller without it is hung up on.
+// Then frames:  a head of kHeadBytes, and its payload. Numbers are little-endian, whatever the
+//               processor.
+//
+//   Eager   slot, size; payload   a message of at most kEagerBytes
+//   Ask     slot, size, number    a larger one, or one beyond the window: may it be sent?
+//   Grant   number                the answer, when a receiver is there, to the rank that asked
+//   Data    number, size; payload a part of it, in order, at most kPartBytes
+//   Credit  size                  so much of the window has been received
+//
+// Window:       Eager messages that no receiver has taken yet occupy memory there: at most
+//               kWindowBytes for each sender, their heads included.
+// Owner:        values.   Thread: any.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+namespace drun::worker::tcp {
+
+inline constexpr std::size_t kHeadBytes = 32;
+inline constexpr std::size_t kEagerBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kPartBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kWindowBytes = std::size_t{1} << 20;
+// What is received is credited in such pieces.
+inline constexpr std::size_t kCreditBytes = kWindowBytes / 4;
+inline constexpr std::size_t kMostMessageBytes = std::size_t{1} << 48;
+// Messages that one rank may announce before this one receives them.
+inline constexpr std::size_t kMostAnnounced = std::size_t{1} << 20;
+
+using Head = std::array<char, kHeadBytes>;
+using Key = std::array<char, 16>;
+
+struct Hello {
+  Key key{};
+  std::uint32_t rank = 0;  // of the caller
+  std::uint32_t size = 0;  // of the group
+};
+
+struct Frame {
+  enum class Kind : std::uint8_t { Eager = 1, Ask, Grant, Data, Credit };
+  Kind kind = Kind::Eager;
+  std::uint64_t slot = 0;
+  std::uint64_t number = 0;
+  std::uint64_t size_bytes = 0;
+  bool operator==(const Frame&) const = default;
+};
+
+// What an Eager message of that size takes of the window.
+inline std::size_t window_cost(std::size_t size_bytes) { return size_bytes + 2 * kHeadBytes; }
+
+Head encode(const Hello& hello);
+Head encode(const Frame& frame);
+
+// Nothing: not one of ours. Requires kHeadBytes bytes.
+std::optional<Hello> decode_hello(std::string_view head);
+// Nothing: it makes no sense, whatever came before.
+std::optional<Frame> decode_frame(std::string_view head);
+
+}  // namespace drun::worker::tcp

@@ -1,0 +1,159 @@
+#include "worker_lib/tcp/sockets.h"
+
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+namespace drun::worker::tcp {
+namespace {
+
+using Kind = WorkerError::Kind;
+
+BackendFailure system_failure(const std::string& what) {
+  return {Kind::System, std::nullopt, what + ": " + std::strerror(errno)};
+}
+
+struct Address {
+  sockaddr_storage bytes{};
+  socklen_t size = 0;
+  int family() const { return bytes.ss_family; }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&bytes); }
+};
+
+// Numeric, with a zone where there is one.
+Address resolve(const std::string& address, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0 || found == nullptr)
+    throw BackendFailure(Kind::System, std::nullopt,
+                         "\"" + address + "\" is not an address: " + gai_strerror(error));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  Address result;
+  result.size = static_cast<socklen_t>(found->ai_addrlen);
+  std::memcpy(&result.bytes, found->ai_addr, result.size);
+  return result;
+}
+
+UniqueFd make_socket(int family) {
+  UniqueFd fd(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+  if (!fd) throw system_failure("cannot make a socket");
+  return fd;
+}
+
+void send_at_once(int fd) {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+std::uint16_t port_of(int fd) {
+  Address own;
+  own.size = sizeof own.bytes;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own.bytes), &own.size) != 0)
+    throw system_failure("cannot ask for the port of a socket");
+  return ntohs(own.family() == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(own.bytes).sin6_port
+                                        : reinterpret_cast<sockaddr_in&>(own.bytes).sin_port);
+}
+
+constexpr char kHex[] = "0123456789abcdef";
+
+std::optional<Key> parse_key(std::string_view text) {
+  Key key{};
+  if (text.size() != 2 * key.size()) return std::nullopt;
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    unsigned byte = 0;
+    const char* const at = text.data() + 2 * i;
+    const auto read = std::from_chars(at, at + 2, byte, 16);
+    if (read.ec != std::errc() || read.ptr != at + 2) return std::nullopt;
+    key[i] = static_cast<char>(byte);
+  }
+  return key;
+}
+
+}  // namespace
+
+std::string to_string(const Place& place) {
+  std::string text = place.address + " " + std::to_string(place.port) + " ";
+  for (const char byte : place.key) {
+    text += kHex[static_cast<unsigned char>(byte) >> 4];
+    text += kHex[static_cast<unsigned char>(byte) & 15];
+  }
+  return text;
+}
+
+Place parse_place(std::string_view text) {
+  const std::size_t first = text.find(' ');
+  const std::size_t second = first == text.npos ? text.npos : text.find(' ', first + 1);
+  Place place;
+  std::optional<Key> key;
+  if (second != text.npos) {
+    place.address = text.substr(0, first);
+    const std::string_view port = text.substr(first + 1, second - first - 1);
+    const auto read = std::from_chars(port.data(), port.data() + port.size(), place.port);
+    if (read.ec == std::errc() && read.ptr == port.data() + port.size())
+      key = parse_key(text.substr(second + 1));
+  }
+  if (!key || place.port == 0)
+    throw BackendFailure(Kind::System, std::nullopt,
+                         "another rank has published \"" + std::string(text.substr(0, 100)) +
+                             "\" as its address, which is none; start one program with one drun");
+  place.key = *key;
+  return place;
+}
+
+Key make_key() {
+  Key key{};
+  if (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size()))
+    throw system_failure("cannot get random bytes");
+  return key;
+}
+
+Listening listen_at(const std::string& address) {
+  Address own = resolve(address, 0);
+  Listening listening{make_socket(own.family()), 0};
+  if (bind(listening.fd.get(), own.get(), own.size) != 0) {
+    if (errno != EADDRNOTAVAIL) throw system_failure("cannot listen at " + address);
+    // A host behind a translation of addresses.
+    own = resolve(own.family() == AF_INET6 ? "::" : "0.0.0.0", 0);
+    if (bind(listening.fd.get(), own.get(), own.size) != 0)
+      throw system_failure("cannot listen at any address");
+  }
+  if (listen(listening.fd.get(), SOMAXCONN) != 0)
+    throw system_failure("cannot listen at " + address);
+  listening.port = port_of(listening.fd.get());
+  return listening;
+}
+
+UniqueFd dial(const Place& place) {
+  const Address address = resolve(place.address, place.port);
+  UniqueFd fd = make_socket(address.family());
+  send_at_once(fd.get());
+  if (connect(fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS)
+    throw system_failure("cannot connect to " + place.address + " port " +
+                         std::to_string(place.port));
+  return fd;
+}
+
+int error_of(int fd) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
+  return error;
+}
+
+UniqueFd accept_from(int listener) {
+  UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (fd) send_at_once(fd.get());
+  return fd;
+}
+
+}  // namespace drun::worker::tcp
