@@ -102,7 +102,7 @@ Place parse_place(std::string_view text) {
     if (read.ec == std::errc() && read.ptr == port.data() + port.size())
       key = parse_key(text.substr(second + 1));
   }
-  if (!key || place.port == 0)
+  if (!key || place.port == 0 || place.address.size() > kMostAddressBytes)
     throw BackendFailure(Kind::System, std::nullopt,
                          "another rank has published \"" + std::string(text.substr(0, 100)) +
                              "\" as its address, which is none; start one program with one drun");
