@@ -25,6 +25,8 @@ using std::chrono::milliseconds;
 // What a process sent before it ended has arrived by then, on a busy machine too: its connections
 // end in any order.
 constexpr milliseconds kLastWords{50};
+// A rank has published where it is reached before the group was complete: this is for the store.
+constexpr std::chrono::seconds kFind{30};
 // How long a rank looks before it sleeps, which costs what a short message takes: first without
 // giving the core away, then giving it to whoever wants it, which may be the other rank.
 constexpr microseconds kLook{20};
@@ -37,6 +39,14 @@ constexpr int kMostReads = 16;  // of one connection at a time
 std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
 bool is_transient(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+// In the same time, whatever differs.
+bool is_same(const Key& left, const Key& right) {
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < left.size(); ++i)
+    difference |= static_cast<unsigned char>(left[i]) ^ static_cast<unsigned char>(right[i]);
+  return difference == 0;
+}
 
 enum class Source : std::uint32_t { Bell, Listener, In, Out };
 
@@ -233,7 +243,7 @@ bool Engine::take(Incoming& in, std::string_view bytes) {
 
 bool Engine::take_hello(Incoming& in) {
   const std::optional<Hello> hello = decode_hello(std::string_view(in.head.data(), kHelloBytes));
-  if (!hello || hello->key != own_.key || hello->size != static_cast<std::uint32_t>(size_) ||
+  if (!hello || !is_same(hello->key, own_.key) || hello->size != static_cast<std::uint32_t>(size_) ||
       hello->rank == static_cast<std::uint32_t>(rank_))
     return false;
   Peer& other = peer(static_cast<int>(hello->rank));
@@ -288,7 +298,9 @@ bool Engine::take_eager(Incoming& in, const Frame& frame) {
     in.arrival->slot = frame.slot;
     in.arrival->size_bytes = frame.size_bytes;
     in.arrival->data.resize(frame.size_bytes);
-    if (!matcher_.keep(in.arrival)) return false;
+    Peer& other = peer(in.from);
+    other.held_bytes += window_cost(frame.size_bytes);
+    if (other.held_bytes > kWindowBytes || !matcher_.keep(in.arrival)) return false;
   }
   if (in.left_bytes == 0) end_payload(in);
   return true;
@@ -378,7 +390,9 @@ void Engine::check_alive() const {
     throw BackendFailure(Kind::Broken, std::nullopt, "another operation of this rank has failed");
 }
 
+// One that waits for a grant needs both directions.
 bool Engine::is_lost(const Send& send) const {
+  if (send.is_asked && peers_[static_cast<std::size_t>(send.to)].is_over) return true;
   return peers_[static_cast<std::size_t>(send.to)].out.road() == Outbox::Road::Gone;
 }
 
@@ -474,17 +488,16 @@ void Engine::drive(IsOver&& is_over, Deadline deadline) {
   std::unique_lock lock(mutex_);
   if (is_over()) return;
   const Deadline began = Deadline::clock::now();
-  while (true) {
-    const auto waited = Deadline::clock::now() - began;
+  for (Deadline now = began; now < deadline && !is_over(); now = Deadline::clock::now()) {
+    const bool sleeps = !can_look_ || now - began >= kYield;
     if (is_driven_) {
       ++waiting_;
       changed_.wait_until(lock, deadline);
       --waiting_;
-    } else {
-      look(can_look_ && waited < kYield ? 0 : sleep_ms(deadline), lock);
+      continue;
     }
-    if (is_over() || Deadline::clock::now() >= deadline) return;
-    if (!can_look_ || waited < kLook || waited >= kYield) continue;
+    look(sleeps ? sleep_ms(deadline) : 0, lock);
+    if (sleeps || now - began < kLook) continue;
     lock.unlock();
     sched_yield();
     lock.lock();
@@ -492,7 +505,7 @@ void Engine::drive(IsOver&& is_over, Deadline deadline) {
 }
 
 void Engine::start(Send& send) {
-  find(send.to, deadline_in(std::chrono::minutes(5)));
+  find(send.to, deadline_in(kFind));
   const std::lock_guard lock(mutex_);
   check_alive();
   call(send.to);
@@ -511,7 +524,7 @@ void Engine::start(Send& send) {
 }
 
 void Engine::start(Receive& receive) {
-  if (receive.from) find(*receive.from, deadline_in(std::chrono::minutes(5)));
+  if (receive.from) find(*receive.from, deadline_in(kFind));
   const std::lock_guard lock(mutex_);
   check_alive();
   if (receive.from) call(*receive.from);
@@ -522,6 +535,7 @@ void Engine::start(Receive& receive) {
     if (fits) grant(receive, arrival->from, *arrival->number);
     return;
   }
+  peer(arrival->from).held_bytes -= window_cost(arrival->size_bytes);
   credit(arrival->from, arrival->size_bytes);
   if (!fits) return;
   if (arrival->got_bytes < arrival->size_bytes) {

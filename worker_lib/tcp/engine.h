@@ -66,6 +66,7 @@ class Engine {
     bool waits_to_write = false;
     std::size_t ahead_bytes = 0;       // of its window
     std::size_t uncredited_bytes = 0;  // that it may have back
+    std::size_t held_bytes = 0;        // of the window of this rank: sent, and not received yet
     bool has_called = false;           // it has a connection to this rank, or has had one
     bool is_over = false;              // nothing more comes from it
     bool is_told_lost = false;
