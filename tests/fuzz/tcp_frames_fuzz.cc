@@ -1,7 +1,8 @@
 // The first message of a tcp connection and the head of a frame: rejected, or equal to the input
 // when encoded again, and within the limits that the transport allocates memory by.
 //
-// Input:   heads of kHeadBytes, one after the other; a shorter rest is ignored, as by the transport.
+// Input:   heads of kHeadBytes, one after the other; a shorter rest is ignored, as by the
+// transport.
 #include <cstdlib>
 #include <string_view>
 

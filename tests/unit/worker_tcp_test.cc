@@ -51,9 +51,9 @@ TEST_CASE("a frame of the tcp transport is accepted up to the size limit of its 
     Kind kind;
     std::size_t most_bytes;
   };
-  for (const Limit limit : {Limit{Kind::Eager, kEagerBytes}, Limit{Kind::Ask, kMostMessageBytes},
-                            Limit{Kind::Grant, 0}, Limit{Kind::Data, kPartBytes},
-                            Limit{Kind::Credit, kWindowBytes}}) {
+  for (const Limit limit :
+       {Limit{Kind::Eager, kEagerBytes}, Limit{Kind::Ask, kMostMessageBytes}, Limit{Kind::Grant, 0},
+        Limit{Kind::Data, kPartBytes}, Limit{Kind::Credit, kWindowBytes}}) {
     CAPTURE(static_cast<int>(limit.kind));
     Frame frame{.kind = limit.kind,
                 .slot = 0xF1F2F3F4F5F6F7F8,
