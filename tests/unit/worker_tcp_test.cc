@@ -30,20 +30,35 @@ Receive receive(std::optional<int> from, std::uint64_t slot) {
 }  // namespace
 
 TEST_CASE("a hello of the tcp transport is read as it was written") {
-  Hello hello;
-  for (std::size_t i = 0; i < hello.key.size(); ++i) hello.key[i] = static_cast<char>(200 + i);
-  hello.rank = 0x01020304;
-  hello.size = 0xFFFFFFFF;
-  const Head head = encode(hello);
-  const auto read = decode_hello(text(head));
-  REQUIRE(read);
-  CHECK(read->key == hello.key);
-  CHECK(read->rank == hello.rank);
-  CHECK(read->size == hello.size);
-  CHECK_FALSE(decode_frame(text(head)));
-  Head other = head;
-  other[7] = '2';
-  CHECK_FALSE(decode_hello(text(other)));
+  Hello hello{.rank = 0x01020304, .size = 0xFFFFFFFF, .place = {"2001:db8::1%eth0", 40123, {}}};
+  for (std::size_t i = 0; i < hello.key.size(); ++i) {
+    hello.key[i] = static_cast<char>(200 + i);
+    hello.place.key[i] = static_cast<char>(i);
+  }
+  const HelloBytes bytes = encode(hello);
+  const std::string_view all(bytes.data(), bytes.size());
+  CHECK(decode_hello(all) == hello);
+  CHECK_FALSE(decode_frame(all));
+}
+
+TEST_CASE("a hello that makes no sense is rejected") {
+  const Hello good{.rank = 1, .size = 2, .place = {"10.0.0.5", 40123, {}}};
+  const auto is_rejected = [](HelloBytes bytes) {
+    return !decode_hello(std::string_view(bytes.data(), bytes.size()));
+  };
+  CHECK_FALSE(is_rejected(encode(good)));
+  HelloBytes other_version = encode(good);
+  other_version[7] = '2';
+  CHECK(is_rejected(other_version));
+  Hello hello = good;
+  hello.rank = 2;
+  CHECK(is_rejected(encode(hello)));
+  hello = good;
+  hello.place.port = 0;
+  CHECK(is_rejected(encode(hello)));
+  HelloBytes long_address = encode(good);
+  long_address[50] = kMostAddressBytes + 1;
+  CHECK(is_rejected(long_address));
 }
 
 TEST_CASE("a frame of the tcp transport is accepted up to the size limit of its kind") {

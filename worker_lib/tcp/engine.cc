@@ -243,7 +243,8 @@ bool Engine::take(Incoming& in, std::string_view bytes) {
 
 bool Engine::take_hello(Incoming& in) {
   const std::optional<Hello> hello = decode_hello(std::string_view(in.head.data(), kHelloBytes));
-  if (!hello || !is_same(hello->key, own_.key) || hello->size != static_cast<std::uint32_t>(size_) ||
+  if (!hello || !is_same(hello->key, own_.key) ||
+      hello->size != static_cast<std::uint32_t>(size_) ||
       hello->rank == static_cast<std::uint32_t>(rank_))
     return false;
   Peer& other = peer(static_cast<int>(hello->rank));
