@@ -140,6 +140,28 @@ TEST_CASE("a message from anybody says who sent it, beside messages from somebod
   }));
 }
 
+TEST_CASE("more short messages than anybody keeps arrive in order, received from anybody") {
+  const StoreProcess store;
+  const std::string transport = GENERATE("gloo", "tcp");
+  check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
+    const auto backend = connect(transport, context_of(rank, 2));
+    std::vector<std::unique_ptr<Transfer>> transfers;
+    std::vector<std::vector<int>> data;
+    for (int i = 0; i < 2000; ++i) data.emplace_back(i % 7 == 0 ? 0 : 500, rank == 0 ? i : -1);
+    for (int i = 0; i < 2000; ++i) {
+      auto& numbers = data[static_cast<std::size_t>(i)];
+      transfers.push_back(rank == 0 ? backend->start_send(numbers, 1, 0)
+                                    : backend->start_recv(numbers, std::nullopt, 0));
+      if (rank == 1) message(*transfers.back());
+    }
+    for (int i = 0; i < 2000; ++i) {
+      if (rank == 0) message(*transfers[static_cast<std::size_t>(i)]);
+      for (const int number : data[static_cast<std::size_t>(i)])
+        if (number != i) throw std::runtime_error("wrong message");
+    }
+  }));
+}
+
 TEST_CASE("a message of another size or type is refused by the receiver, who names both") {
   const StoreProcess store;
   const std::string transport = GENERATE("gloo", "tcp");

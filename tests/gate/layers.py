@@ -14,7 +14,7 @@ LAYERS = """
 worker_lib/include/drun
 rendezvous/base rendezvous/net rendezvous/job rendezvous/protocol rendezvous/store rendezvous/leader
 rendezvous/coordinator rendezvous/member
-worker_lib/base worker_lib/math worker_lib/algorithms worker_lib/shm worker_lib/gloo worker_lib/nccl
+worker_lib/base worker_lib/math worker_lib/algorithms worker_lib/mesh worker_lib/shm worker_lib/tcp worker_lib/gloo worker_lib/nccl
 worker_lib/mpi worker_lib/node worker_lib/store worker_lib/start worker_lib/core worker_lib/tools/perf
 worker_lib/tools/probe worker_lib/examples
 agent agent/process agent/preload agent/output agent/stacks agent/nccl_ras agent/hang agent/status agent/http

@@ -8,8 +8,8 @@ namespace {
 constexpr std::string_view kMagic = "DRUNTCP1";
 constexpr std::string_view kFrameMark = "FRAME1";  // after the kind
 
-template <typename Number>
-void put(Head& head, std::size_t at, Number number) {
+template <typename Bytes, typename Number>
+void put(Bytes& head, std::size_t at, Number number) {
   for (std::size_t i = 0; i < sizeof(Number); ++i)
     head[at + i] = static_cast<char>(static_cast<unsigned char>(number >> (8 * i)));
 }
@@ -18,19 +18,25 @@ template <typename Number>
 Number number_at(std::string_view head, std::size_t at) {
   Number number = 0;
   for (std::size_t i = 0; i < sizeof(Number); ++i)
-    number |= static_cast<Number>(static_cast<unsigned char>(head[at + i])) << (8 * i);
+    number = static_cast<Number>(
+        number | static_cast<Number>(static_cast<unsigned char>(head[at + i])) << (8 * i));
   return number;
 }
 
 }  // namespace
 
-Head encode(const Hello& hello) {
-  Head head{};
-  std::copy(kMagic.begin(), kMagic.end(), head.begin());
-  std::copy(hello.key.begin(), hello.key.end(), head.begin() + 8);
-  put(head, 24, hello.rank);
-  put(head, 28, hello.size);
-  return head;
+// magic 8, key 16, rank 4, size 4, own key 16, port 2, length 2, address
+HelloBytes encode(const Hello& hello) {
+  HelloBytes bytes{};
+  std::copy(kMagic.begin(), kMagic.end(), bytes.begin());
+  std::copy(hello.key.begin(), hello.key.end(), bytes.begin() + 8);
+  put(bytes, 24, hello.rank);
+  put(bytes, 28, hello.size);
+  std::copy(hello.place.key.begin(), hello.place.key.end(), bytes.begin() + 32);
+  put(bytes, 48, hello.place.port);
+  put(bytes, 50, static_cast<std::uint16_t>(hello.place.address.size()));
+  std::copy(hello.place.address.begin(), hello.place.address.end(), bytes.begin() + 52);
+  return bytes;
 }
 
 Head encode(const Frame& frame) {
@@ -43,12 +49,18 @@ Head encode(const Frame& frame) {
   return head;
 }
 
-std::optional<Hello> decode_hello(std::string_view head) {
-  if (!head.starts_with(kMagic)) return std::nullopt;
+std::optional<Hello> decode_hello(std::string_view bytes) {
+  if (!bytes.starts_with(kMagic)) return std::nullopt;
   Hello hello;
-  std::copy_n(head.begin() + 8, hello.key.size(), hello.key.begin());
-  hello.rank = number_at<std::uint32_t>(head, 24);
-  hello.size = number_at<std::uint32_t>(head, 28);
+  std::copy_n(bytes.begin() + 8, hello.key.size(), hello.key.begin());
+  hello.rank = number_at<std::uint32_t>(bytes, 24);
+  hello.size = number_at<std::uint32_t>(bytes, 28);
+  std::copy_n(bytes.begin() + 32, hello.place.key.size(), hello.place.key.begin());
+  hello.place.port = number_at<std::uint16_t>(bytes, 48);
+  const std::size_t length = number_at<std::uint16_t>(bytes, 50);
+  if (hello.rank >= hello.size || hello.place.port == 0 || length > kMostAddressBytes)
+    return std::nullopt;
+  hello.place.address = bytes.substr(52, length);
   return hello;
 }
 

@@ -3,8 +3,9 @@
 // Connections:  each carries bytes in one direction only. A rank opens one to another rank when it
 //               first has something for it, or waits for something from it: a connection that ends
 //               says that the process has.
-// Begin:        a Hello, with the key of the rank that is called, which it has published in the
-//               store. A caller without it is hung up on.
+// Begin:        a Hello of kHelloBytes, with the key of the rank that is called, which it has
+//               published in the store, and where the caller is reached itself. A caller without
+//               the key is hung up on.
 // Then frames:  a head of kHeadBytes, and its payload. Numbers are little-endian, whatever the
 //               processor.
 //
@@ -24,10 +25,13 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace drun::worker::tcp {
 
+inline constexpr std::size_t kHelloBytes = 128;
+inline constexpr std::size_t kMostAddressBytes = 64;
 inline constexpr std::size_t kHeadBytes = 32;
 inline constexpr std::size_t kEagerBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kPartBytes = std::size_t{1} << 20;
@@ -38,13 +42,24 @@ inline constexpr std::size_t kMostMessageBytes = std::size_t{1} << 48;
 // Messages that one rank may announce before this one receives them.
 inline constexpr std::size_t kMostAnnounced = std::size_t{1} << 20;
 
+using HelloBytes = std::array<char, kHelloBytes>;
 using Head = std::array<char, kHeadBytes>;
 using Key = std::array<char, 16>;
 
-struct Hello {
+// Where a rank is reached, and the key to it.
+struct Place {
+  std::string address{};  // numeric, at most kMostAddressBytes
+  std::uint16_t port = 0;
   Key key{};
-  std::uint32_t rank = 0;  // of the caller
+  bool operator==(const Place&) const = default;
+};
+
+struct Hello {
+  Key key{};               // of the rank that is called
+  std::uint32_t rank = 0;  // the caller
   std::uint32_t size = 0;  // of the group
+  Place place{};           // the caller's own
+  bool operator==(const Hello&) const = default;
 };
 
 struct Frame {
@@ -59,12 +74,13 @@ struct Frame {
 // What an Eager message of that size takes of the window.
 inline std::size_t window_cost(std::size_t size_bytes) { return size_bytes + 2 * kHeadBytes; }
 
-Head encode(const Hello& hello);
+// Requires an address of at most kMostAddressBytes.
+HelloBytes encode(const Hello& hello);
 Head encode(const Frame& frame);
 
-// Nothing: not one of ours. Requires kHeadBytes bytes.
-std::optional<Hello> decode_hello(std::string_view head);
-// Nothing: it makes no sense, whatever came before.
+// Nothing: not one of ours. Requires kHelloBytes bytes.
+std::optional<Hello> decode_hello(std::string_view bytes);
+// Nothing: it makes no sense, whatever came before. Requires kHeadBytes bytes.
 std::optional<Frame> decode_frame(std::string_view head);
 
 }  // namespace drun::worker::tcp

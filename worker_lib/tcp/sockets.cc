@@ -16,6 +16,8 @@ namespace {
 
 using Kind = WorkerError::Kind;
 
+constexpr int kSilence = 30;  // in seconds
+
 BackendFailure system_failure(const std::string& what) {
   return {Kind::System, std::nullopt, what + ": " + std::strerror(errno)};
 }
@@ -50,9 +52,17 @@ UniqueFd make_socket(int family) {
   return fd;
 }
 
-void send_at_once(int fd) {
-  const int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+// Short messages leave at once; a host that is gone without a word is noticed within kSilence.
+void set_options(int fd) {
+  const auto set = [fd](int level, int name, int value) {
+    setsockopt(fd, level, name, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kSilence / 2);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kSilence / 6);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * kSilence);
 }
 
 std::uint16_t port_of(int fd) {
@@ -102,7 +112,7 @@ Place parse_place(std::string_view text) {
     if (read.ec == std::errc() && read.ptr == port.data() + port.size())
       key = parse_key(text.substr(second + 1));
   }
-  if (!key || place.port == 0)
+  if (!key || place.port == 0 || place.address.size() > kMostAddressBytes)
     throw BackendFailure(Kind::System, std::nullopt,
                          "another rank has published \"" + std::string(text.substr(0, 100)) +
                              "\" as its address, which is none; start one program with one drun");
@@ -136,7 +146,7 @@ Listening listen_at(const std::string& address) {
 UniqueFd dial(const Place& place) {
   const Address address = resolve(place.address, place.port);
   UniqueFd fd = make_socket(address.family());
-  send_at_once(fd.get());
+  set_options(fd.get());
   if (connect(fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS)
     throw system_failure("cannot connect to " + place.address + " port " +
                          std::to_string(place.port));
@@ -152,7 +162,7 @@ int error_of(int fd) {
 
 UniqueFd accept_from(int listener) {
   UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (fd) send_at_once(fd.get());
+  if (fd) set_options(fd.get());
   return fd;
 }
 

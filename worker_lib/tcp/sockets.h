@@ -15,13 +15,7 @@
 
 namespace drun::worker::tcp {
 
-// Where a rank is reached, and the key to it: "10.0.0.5 40123 6f0c..." in the store.
-struct Place {
-  std::string address{};
-  std::uint16_t port = 0;
-  Key key{};
-  bool operator==(const Place&) const = default;
-};
+// "10.0.0.5 40123 6f0c...", as a rank publishes it in the store.
 std::string to_string(const Place& place);
 // Throws: what another rank has published makes no sense.
 Place parse_place(std::string_view text);

@@ -22,6 +22,9 @@
 #include "worker_lib/mesh/mesh.h"
 
 namespace drun::worker {
+namespace tcp {
+class Engine;
+}
 
 class TcpMesh final : public Mesh {
  public:
@@ -45,10 +48,9 @@ class TcpMesh final : public Mesh {
   void tell_lost(int rank) noexcept override;
 
  private:
-  class Engine;
   class Sending;
   class Receiving;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<tcp::Engine> engine_;
 };
 
 std::unique_ptr<Backend> connect_tcp(const BackendContext& context);

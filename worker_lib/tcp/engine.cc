@@ -1,0 +1,644 @@
+#include "worker_lib/tcp/engine.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "worker_lib/base/deadline.h"
+#include "worker_lib/shm/cores.h"
+
+namespace drun::worker::tcp {
+namespace {
+
+using Kind = WorkerError::Kind;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// What a process sent before it ended has arrived by then, on a busy machine too: its connections
+// end in any order.
+constexpr milliseconds kLastWords{50};
+// A rank has published where it is reached before the group was complete: this is for the store.
+constexpr std::chrono::seconds kFind{30};
+// How long a rank looks before it sleeps, which costs what a short message takes: first without
+// giving the core away, then giving it to whoever wants it, which may be the other rank.
+constexpr microseconds kLook{20};
+constexpr microseconds kYield{150};
+// Callers that have not said who they are; beyond that the oldest is hung up on.
+constexpr std::size_t kMostStrangers = 128;
+constexpr int kMostEvents = 64;
+constexpr int kMostReads = 16;  // of one connection at a time
+
+std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
+
+bool is_transient(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+// In the same time, whatever differs.
+bool is_same(const Key& left, const Key& right) {
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < left.size(); ++i)
+    difference |= static_cast<unsigned char>(left[i]) ^ static_cast<unsigned char>(right[i]);
+  return difference == 0;
+}
+
+enum class Source : std::uint32_t { Bell, Listener, In, Out };
+
+std::uint64_t token_of(Source source, std::uint32_t which = 0) {
+  return static_cast<std::uint64_t>(source) << 32 | which;
+}
+
+}  // namespace
+
+Engine::Engine(const BackendContext& context)
+    : rank_(context.rank),
+      size_(context.size),
+      store_(context.store),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      peers_(static_cast<std::size_t>(context.size)) {
+  if (!epoll_ || !bell_)
+    throw BackendFailure(Kind::System, std::nullopt,
+                         std::string("cannot wait for connections: ") + std::strerror(errno));
+  const int own_node = context.node_of[static_cast<std::size_t>(rank_)];
+  can_look_ =
+      std::count(context.node_of.begin(), context.node_of.end(), own_node) <= shm::usable_cores();
+  const std::string address = context.address.empty() ? "127.0.0.1" : context.address;
+  listener_ = listen_at(address);
+  own_ = {address, listener_.port, make_key()};
+  watch(bell_.get(), EPOLLIN, token_of(Source::Bell), true);
+  watch(listener_.fd.get(), EPOLLIN, token_of(Source::Listener), true);
+  store_->set("tcp/" + std::to_string(rank_), to_string(own_), left_until(context.deadline));
+  if (!context.is_lookout) return;
+  for (int other = 0; other < size_; ++other) {
+    if (other == rank_) continue;
+    find(other, context.deadline);
+    call(other);
+    peer(other).lifeline = UniqueFd(fcntl(peer(other).out.fd(), F_DUPFD_CLOEXEC, 3));
+  }
+}
+
+void Engine::watch(int fd, std::uint32_t events, std::uint64_t token, bool is_new) const {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = token;
+  epoll_ctl(epoll_.get(), is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event);
+}
+
+// Where that rank is reached, from the store; it has been published before the group was complete.
+void Engine::find(int rank, Deadline deadline) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (peer(rank).place) return;
+  }
+  Place place = parse_place(store_->get("tcp/" + std::to_string(rank), left_until(deadline)));
+  const std::lock_guard lock(mutex_);
+  if (!peer(rank).place) peer(rank).place = std::move(place);
+}
+
+// Makes the connection to that rank, unless there is or was one. Its place is known: from the
+// store, or it has called.
+void Engine::call(int rank) {
+  Peer& other = peer(rank);
+  if (other.out.road() != Outbox::Road::None || is_aborted_) return;
+  try {
+    other.out.open(dial(*other.place), encode(Hello{.key = other.place->key,
+                                                    .rank = static_cast<std::uint32_t>(rank_),
+                                                    .size = static_cast<std::uint32_t>(size_),
+                                                    .place = own_}));
+  } catch (const BackendFailure& failure) {
+    return end_out(rank, failure.what());
+  }
+  other.waits_to_write = true;
+  watch(other.out.fd(), EPOLLIN | EPOLLRDHUP | EPOLLOUT,
+        token_of(Source::Out, static_cast<std::uint32_t>(rank)), true);
+}
+
+// --- Out ---
+
+void Engine::push_first(int rank, const Frame& frame) {
+  call(rank);
+  Outbox& out = peer(rank).out;
+  if (out.road() != Outbox::Road::Gone) out.push_first(frame);
+  flush(rank);
+}
+
+void Engine::flush(int rank) {
+  Peer& other = peer(rank);
+  if (const std::optional<std::string> why = other.out.flush()) return end_out(rank, *why);
+  if (other.out.road() != Outbox::Road::Open || other.out.has_more() == other.waits_to_write)
+    return;
+  other.waits_to_write = other.out.has_more();
+  watch(other.out.fd(), EPOLLIN | EPOLLRDHUP | (other.waits_to_write ? EPOLLOUT : 0U),
+        token_of(Source::Out, static_cast<std::uint32_t>(rank)), false);
+}
+
+// What has been sent to that rank and is not there yet may never be.
+void Engine::end_out(int rank, const std::string& why) {
+  Peer& other = peer(rank);
+  if (other.out.road() == Outbox::Road::Gone) return;
+  other.out.close();
+  if (other.why.empty()) other.why = why;
+  await_end(rank);
+}
+
+// What it sent before is still to be read.
+void Engine::await_end(int rank) {
+  Peer& other = peer(rank);
+  if (other.is_over || other.over_at) return;
+  other.over_at = Deadline::clock::now() + kLastWords;
+  ++ending_;
+}
+
+// That rank's window has so much more room.
+void Engine::credit(int rank, std::size_t size_bytes) {
+  Peer& other = peer(rank);
+  other.uncredited_bytes += window_cost(size_bytes);
+  if (other.uncredited_bytes < kCreditBytes) return;
+  const Frame frame{.kind = Frame::Kind::Credit, .size_bytes = other.uncredited_bytes};
+  other.uncredited_bytes = 0;
+  push_first(rank, frame);
+}
+
+// --- In ---
+
+void Engine::take_callers() {
+  while (UniqueFd fd = accept_from(listener_.fd.get())) {
+    const std::uint32_t id = next_id_++;
+    watch(fd.get(), EPOLLIN | EPOLLRDHUP, token_of(Source::In, id), true);
+    incoming_[id].id = id;
+    incoming_[id].fd = std::move(fd);
+    strangers_.push_back(id);
+    if (strangers_.size() <= kMostStrangers + static_cast<std::size_t>(size_)) continue;
+    incoming_.erase(strangers_.front());
+    strangers_.pop_front();
+  }
+}
+
+void Engine::read(std::uint32_t id) {
+  for (int i = 0; i < kMostReads; ++i) {
+    const auto found = incoming_.find(id);
+    if (found == incoming_.end()) return;
+    Incoming& in = found->second;
+    // A payload goes where it belongs; what follows it into the buffer.
+    std::array<iovec, 2> pieces{};
+    std::size_t direct = 0;
+    if (in.left_bytes > 0 && in.receive != nullptr) {
+      direct = in.left_bytes;
+      pieces[0] = {in.receive->data + in.receive->got_bytes, direct};
+    }
+    pieces[1] = {buffer_.data(), buffer_.size()};
+    const ssize_t got = direct > 0 ? readv(in.fd.get(), pieces.data(), 2)
+                                   : ::recv(in.fd.get(), buffer_.data(), buffer_.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && is_transient(errno)) return;
+    if (got <= 0) return end_in(id, got == 0 ? "it closed the connection" : std::strerror(errno));
+    const auto bytes = static_cast<std::size_t>(got);
+    const std::size_t taken = std::min(bytes, direct);
+    if (taken > 0) {
+      in.receive->got_bytes += taken;
+      in.left_bytes -= taken;
+      if (in.left_bytes == 0) end_payload(in);
+    }
+    if (!take(in, std::string_view(buffer_.data(), bytes - taken)))
+      return end_in(id, "it said what makes no sense");
+    if (bytes < buffer_.size()) return;
+  }
+}
+
+// False: to be hung up on.
+bool Engine::take(Incoming& in, std::string_view bytes) {
+  while (!bytes.empty()) {
+    if (in.left_bytes > 0) {
+      const std::size_t taken = std::min(in.left_bytes, bytes.size());
+      if (in.receive != nullptr) {
+        std::memcpy(in.receive->data + in.receive->got_bytes, bytes.data(), taken);
+        in.receive->got_bytes += taken;
+      } else if (in.arrival) {
+        std::memcpy(in.arrival->data.data() + in.arrival->got_bytes, bytes.data(), taken);
+        in.arrival->got_bytes += taken;
+      }
+      in.left_bytes -= taken;
+      bytes.remove_prefix(taken);
+      if (in.left_bytes == 0) end_payload(in);
+      continue;
+    }
+    const std::size_t head_bytes = in.from < 0 ? kHelloBytes : kHeadBytes;
+    const std::size_t taken = std::min(head_bytes - in.head_bytes, bytes.size());
+    std::memcpy(in.head.data() + in.head_bytes, bytes.data(), taken);
+    in.head_bytes += taken;
+    bytes.remove_prefix(taken);
+    if (in.head_bytes < head_bytes) continue;
+    in.head_bytes = 0;
+    if (!(in.from < 0 ? take_hello(in) : take_frame(in))) return false;
+  }
+  return true;
+}
+
+bool Engine::take_hello(Incoming& in) {
+  const std::optional<Hello> hello = decode_hello(std::string_view(in.head.data(), kHelloBytes));
+  if (!hello || !is_same(hello->key, own_.key) ||
+      hello->size != static_cast<std::uint32_t>(size_) ||
+      hello->rank == static_cast<std::uint32_t>(rank_))
+    return false;
+  Peer& other = peer(static_cast<int>(hello->rank));
+  if (std::exchange(other.has_called, true)) return false;
+  if (!other.place) other.place = hello->place;
+  in.from = static_cast<int>(hello->rank);
+  std::erase(strangers_, in.id);
+  return true;
+}
+
+bool Engine::take_frame(Incoming& in) {
+  const std::optional<Frame> frame = decode_frame(std::string_view(in.head.data(), kHeadBytes));
+  if (!frame) return false;
+  switch (frame->kind) {
+    case Frame::Kind::Eager:
+      return take_eager(in, *frame);
+    case Frame::Kind::Ask:
+      return take_ask(in, *frame);
+    case Frame::Kind::Grant:
+      return take_grant(in, *frame);
+    case Frame::Kind::Data:
+      return take_data(in, *frame);
+    case Frame::Kind::Credit:
+      break;
+  }
+  Peer& other = peer(in.from);
+  if (frame->size_bytes > other.ahead_bytes) return false;
+  other.ahead_bytes -= frame->size_bytes;
+  return true;
+}
+
+// Whether that message has room there; else the receive fails, and the message goes nowhere.
+bool Engine::accept(Receive& receive, int from, std::size_t size_bytes) const {
+  receive.sender = from;
+  receive.size_bytes = size_bytes;
+  if (size_bytes <= receive.room_bytes) return true;
+  receive.misfit = rank_text(from) + " sends " + std::to_string(size_bytes) +
+                   " bytes, this rank has room for " + std::to_string(receive.room_bytes);
+  return false;
+}
+
+bool Engine::take_eager(Incoming& in, const Frame& frame) {
+  in.left_bytes = frame.size_bytes;
+  in.receive = nullptr;
+  in.arrival.reset();
+  if (Receive* const receive = matcher_.meet(in.from, frame.slot)) {
+    credit(in.from, frame.size_bytes);
+    if (accept(*receive, in.from, frame.size_bytes)) in.receive = receive;
+  } else {
+    in.arrival = std::make_shared<Arrival>();
+    in.arrival->from = in.from;
+    in.arrival->slot = frame.slot;
+    in.arrival->size_bytes = frame.size_bytes;
+    in.arrival->data.resize(frame.size_bytes);
+    Peer& other = peer(in.from);
+    other.held_bytes += window_cost(frame.size_bytes);
+    if (other.held_bytes > kWindowBytes || !matcher_.keep(in.arrival)) return false;
+  }
+  if (in.left_bytes == 0) end_payload(in);
+  return true;
+}
+
+bool Engine::take_ask(Incoming& in, const Frame& frame) {
+  if (Receive* const receive = matcher_.meet(in.from, frame.slot)) {
+    if (accept(*receive, in.from, frame.size_bytes)) grant(*receive, in.from, frame.number);
+    return true;
+  }
+  const auto arrival = std::make_shared<Arrival>();
+  arrival->from = in.from;
+  arrival->slot = frame.slot;
+  arrival->size_bytes = frame.size_bytes;
+  arrival->number = frame.number;
+  return matcher_.keep(arrival);
+}
+
+void Engine::grant(Receive& receive, int from, std::uint64_t number) {
+  granted_[from][number] = {&receive, receive.size_bytes};
+  push_first(from, Frame{.kind = Frame::Kind::Grant, .number = number});
+}
+
+bool Engine::take_grant(const Incoming& in, const Frame& frame) {
+  const auto found = asked_.find(frame.number);
+  if (found == asked_.end()) return false;
+  Send* const send = found->second;
+  if (send != nullptr && send->to != in.from) return false;
+  asked_.erase(found);
+  if (send == nullptr)
+    return true;  // given up: the receiver learns from the group that it waits in vain
+  peer(in.from).out.push_part(*send);
+  flush(in.from);
+  return true;
+}
+
+bool Engine::take_data(Incoming& in, const Frame& frame) {
+  auto& of_peer = granted_[in.from];
+  const auto found = of_peer.find(frame.number);
+  if (found == of_peer.end() || frame.size_bytes > found->second.left_bytes) return false;
+  found->second.left_bytes -= frame.size_bytes;
+  in.left_bytes = frame.size_bytes;
+  in.receive = found->second.receive;
+  in.arrival.reset();
+  if (found->second.left_bytes == 0) of_peer.erase(found);
+  if (in.left_bytes == 0) end_payload(in);
+  return true;
+}
+
+void Engine::end_payload(Incoming& in) {
+  if (in.receive != nullptr && in.receive->got_bytes == in.receive->size_bytes)
+    in.receive->is_done = true;
+  if (in.arrival && in.arrival->receive != nullptr) {
+    Receive& receive = *in.arrival->receive;
+    std::memcpy(receive.data, in.arrival->data.data(), in.arrival->size_bytes);
+    receive.got_bytes = in.arrival->size_bytes;
+    receive.is_done = true;
+  }
+  in.receive = nullptr;
+  in.arrival.reset();
+}
+
+void Engine::end_in(std::uint32_t id, const std::string& why) {
+  const int from = incoming_.at(id).from;
+  incoming_.erase(id);
+  std::erase(strangers_, id);
+  if (from < 0) return;
+  if (peer(from).why.empty()) peer(from).why = why;
+  end_over(from);
+}
+
+void Engine::end_over(int rank) {
+  Peer& other = peer(rank);
+  other.is_over = true;
+  if (std::exchange(other.over_at, std::nullopt)) --ending_;
+}
+
+// --- Waiting ---
+
+void Engine::ring() const noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
+}
+
+void Engine::check_alive() const {
+  if (is_aborted_)
+    throw BackendFailure(Kind::Broken, std::nullopt, "another operation of this rank has failed");
+}
+
+// One that waits for a grant needs both directions.
+bool Engine::is_lost(const Send& send) const {
+  if (send.is_asked && peers_[static_cast<std::size_t>(send.to)].is_over) return true;
+  return peers_[static_cast<std::size_t>(send.to)].out.road() == Outbox::Road::Gone;
+}
+
+bool Engine::is_lost(const Receive& receive) const {
+  const std::optional<int> from = receive.sender ? receive.sender : receive.from;
+  if (from) return peers_[static_cast<std::size_t>(*from)].is_over;
+  for (int other = 0; other < size_; ++other) {
+    if (other != rank_ && !peers_[static_cast<std::size_t>(other)].is_over) return false;
+  }
+  return true;
+}
+
+BackendFailure Engine::loss_of(std::optional<int> rank) const {
+  if (!rank) return {Kind::PeerLost, std::nullopt, "lost the connections to the others"};
+  const Peer& other = peers_[static_cast<std::size_t>(*rank)];
+  if (other.is_told_lost)
+    return {Kind::PeerLost, rank, rank_text(*rank) + " ended before it had done its part", true};
+  return {Kind::PeerLost, rank, "lost the connection to " + rank_text(*rank) + ": " + other.why};
+}
+
+void Engine::end_late_peers() {
+  for (int other = 0; other < size_ && ending_ > 0; ++other) {
+    Peer& late = peer(other);
+    if (late.over_at && Deadline::clock::now() >= *late.over_at) end_over(other);
+  }
+}
+
+// Until the deadline, or a peer's last words are over; rounded up.
+int Engine::sleep_ms(Deadline deadline) const {
+  if (ending_ > 0)
+    for (const Peer& each : peers_)
+      if (each.over_at) deadline = std::min(deadline, *each.over_at);
+  const auto left = std::chrono::ceil<milliseconds>(deadline - Deadline::clock::now());
+  return static_cast<int>(std::clamp<milliseconds::rep>(left.count(), 0, 60'000));
+}
+
+void Engine::handle(const epoll_event& event) {
+  const auto source = static_cast<Source>(event.data.u64 >> 32);
+  const auto which = static_cast<std::uint32_t>(event.data.u64);
+  switch (source) {
+    case Source::Bell: {
+      std::uint64_t rings = 0;
+      [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &rings, sizeof rings);
+      return;
+    }
+    case Source::Listener:
+      return take_callers();
+    case Source::In:
+      return read(which);
+    case Source::Out:
+      break;
+  }
+  const int rank = static_cast<int>(which);
+  Peer& other = peer(rank);
+  if (other.out.road() == Outbox::Road::Dialing &&
+      (event.events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0) {
+    if (const int error = error_of(other.out.fd())) return end_out(rank, std::strerror(error));
+    other.out.answered();
+  }
+  if (other.out.road() != Outbox::Road::Open) return;
+  // Nothing is ever sent back on it.
+  if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+    const int error = error_of(other.out.fd());
+    return end_out(rank, error != 0 ? std::strerror(error) : "it closed the connection");
+  }
+  flush(rank);
+}
+
+// What has happened, without the lock while asleep.
+void Engine::look(int timeout_ms, std::unique_lock<std::mutex>& lock) {
+  struct Driving {
+    explicit Driving(Engine& engine) : engine_(engine) { engine_.is_driven_ = true; }
+    Driving(const Driving&) = delete;
+    Driving& operator=(const Driving&) = delete;
+    ~Driving() {
+      engine_.is_driven_ = false;
+      if (engine_.waiting_ > 0) engine_.changed_.notify_all();
+    }
+    Engine& engine_;
+  };
+  const Driving driving(*this);
+  std::array<epoll_event, kMostEvents> events{};
+  if (timeout_ms > 0) lock.unlock();
+  const int count = epoll_wait(epoll_.get(), events.data(), kMostEvents, timeout_ms);
+  if (timeout_ms > 0) lock.lock();
+  for (int i = 0; i < count && !is_aborted_; ++i) handle(events[static_cast<std::size_t>(i)]);
+  end_late_peers();
+}
+
+// Works for all messages until is_over() returns true or throws, or the deadline has passed.
+template <typename IsOver>
+void Engine::drive(IsOver&& is_over, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  if (is_over()) return;
+  const Deadline began = Deadline::clock::now();
+  for (Deadline now = began; now < deadline && !is_over(); now = Deadline::clock::now()) {
+    const bool sleeps = !can_look_ || now - began >= kYield;
+    if (is_driven_) {
+      ++waiting_;
+      changed_.wait_until(lock, deadline);
+      --waiting_;
+      continue;
+    }
+    look(sleeps ? sleep_ms(deadline) : 0, lock);
+    if (sleeps || now - began < kLook) continue;
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
+}
+
+void Engine::start(Send& send) {
+  find(send.to, deadline_in(kFind));
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  call(send.to);
+  Peer& other = peer(send.to);
+  if (other.out.road() == Outbox::Road::Gone) throw loss_of(send.to);
+  const std::size_t cost = window_cost(send.size_bytes);
+  if (send.size_bytes <= kEagerBytes && other.ahead_bytes + cost <= kWindowBytes) {
+    other.ahead_bytes += cost;
+    other.out.push_eager(send);
+  } else {
+    send.number = next_number_++;
+    asked_[send.number] = &send;
+    other.out.push_ask(send);
+  }
+  flush(send.to);
+}
+
+void Engine::start(Receive& receive) {
+  if (receive.from) find(*receive.from, deadline_in(kFind));
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  if (receive.from) call(*receive.from);
+  const std::shared_ptr<Arrival> arrival = matcher_.post(receive);
+  if (!arrival) return;
+  const bool fits = accept(receive, arrival->from, arrival->size_bytes);
+  if (arrival->number) {
+    if (fits) grant(receive, arrival->from, *arrival->number);
+    return;
+  }
+  peer(arrival->from).held_bytes -= window_cost(arrival->size_bytes);
+  credit(arrival->from, arrival->size_bytes);
+  if (!fits) return;
+  if (arrival->got_bytes < arrival->size_bytes) {
+    arrival->receive = &receive;
+    return;
+  }
+  if (arrival->size_bytes > 0) std::memcpy(receive.data, arrival->data.data(), arrival->size_bytes);
+  receive.got_bytes = arrival->size_bytes;
+  receive.is_done = true;
+}
+
+void Engine::wait(Send& send, Deadline deadline) {
+  drive(
+      [&] {
+        if (send.is_done) return true;
+        check_alive();
+        if (is_lost(send)) throw loss_of(send.to);
+        return false;
+      },
+      deadline);
+  if (!send.is_done)
+    throw BackendFailure(Kind::Timeout, send.to,
+                         rank_text(send.to) +
+                             " did not do its part in time; run with DRUN_DEBUG=1 to learn which "
+                             "rank calls something else");
+}
+
+int Engine::wait(Receive& receive, Deadline deadline) {
+  drive(
+      [&] {
+        if (receive.is_done) return true;
+        if (!receive.misfit.empty())
+          throw BackendFailure(Kind::Mismatch, receive.sender, receive.misfit);
+        check_alive();
+        if (is_lost(receive)) throw loss_of(receive.sender ? receive.sender : receive.from);
+        return false;
+      },
+      deadline);
+  if (receive.is_done) return *receive.sender;
+  const std::optional<int> from = receive.sender ? receive.sender : receive.from;
+  throw BackendFailure(
+      Kind::Timeout, from,
+      (from ? rank_text(*from) + " did not do its" : "the others did not do their") +
+          std::string(" part in time; run with DRUN_DEBUG=1 to learn which rank "
+                      "calls something else"));
+}
+
+// A message that is on its way cannot be taken back without the connection.
+void Engine::give_up(Send& send) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (send.is_done) return;
+  if (send.is_asked) {
+    const auto found = asked_.find(send.number);
+    if (found != asked_.end()) found->second = nullptr;
+  }
+  if (!peer(send.to).out.take_back(send)) end_out(send.to, "a message was given up halfway");
+}
+
+void Engine::give_up(Receive& receive) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (receive.is_done) return;
+  if (!receive.sender) return matcher_.withdraw(receive);
+  for (auto& [id, in] : incoming_) {
+    if (in.receive == &receive) in.receive = nullptr;
+    if (in.arrival && in.arrival->receive == &receive) in.arrival->receive = nullptr;
+  }
+  for (auto& [number, granted] : granted_[*receive.sender])
+    if (granted.receive == &receive) granted.receive = nullptr;
+}
+
+void Engine::abort() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    is_aborted_ = true;
+    incoming_.clear();
+    listener_.fd.reset();
+    for (int other = 0; other < size_; ++other) end_out(other, "this rank has failed");
+  }
+  ring();
+  changed_.notify_all();
+}
+
+void Engine::tell_lost(int rank) noexcept {
+  if (rank < 0 || rank >= size_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    Peer& lost = peer(rank);
+    lost.is_told_lost = true;
+    end_out(rank, "its process has ended");
+    await_end(rank);
+  }
+  ring();
+  changed_.notify_all();
+}
+
+std::vector<Lifeline> Engine::lifelines() const {
+  std::vector<Lifeline> lines;
+  for (int other = 0; other < size_; ++other) {
+    const UniqueFd& line = peers_[static_cast<std::size_t>(other)].lifeline;
+    if (line) lines.push_back({line.get(), other});
+  }
+  return lines;
+}
+
+}  // namespace drun::worker::tcp

@@ -1,0 +1,151 @@
+// edge. The connections of one rank and the messages on them (frames.h): what TcpMesh is made of.
+//
+// Locks:   one mutex for everything. Who waits drives: it takes what epoll has for all messages.
+//          Others that wait meanwhile sleep at a condition until it has looked.
+// Owner:   keeps pointers to Sends and Receives from start() until they are done or given up.
+// Thread:  any.   Errors: throws BackendFailure.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "drun/backend.h"
+#include "rendezvous/base/unique_fd.h"
+#include "worker_lib/tcp/frames.h"
+#include "worker_lib/tcp/matcher.h"
+#include "worker_lib/tcp/outbox.h"
+#include "worker_lib/tcp/sockets.h"
+
+struct epoll_event;
+
+namespace drun::worker::tcp {
+
+class Engine {
+ public:
+  explicit Engine(const BackendContext& context);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  void start(Send& send);
+  void start(Receive& receive);
+  void wait(Send& send, Deadline deadline);
+  int wait(Receive& receive, Deadline deadline);
+  void give_up(Send& send) noexcept;
+  void give_up(Receive& receive) noexcept;
+  void abort() noexcept;
+  void tell_lost(int rank) noexcept;
+  std::vector<Lifeline> lifelines() const;
+
+ private:
+  // What comes in on one connection.
+  struct Incoming {
+    UniqueFd fd{};
+    std::uint32_t id = 0;
+    int from = -1;  // not known yet
+    HelloBytes head{};
+    std::size_t head_bytes = 0;  // of the hello, or of a frame's head
+    std::size_t left_bytes = 0;  // of a payload
+    // Where it goes; neither: nowhere.
+    Receive* receive = nullptr;
+    std::shared_ptr<Arrival> arrival{};
+  };
+  struct Peer {
+    std::optional<Place> place{};
+    Outbox out{};
+    bool waits_to_write = false;
+    std::size_t ahead_bytes = 0;       // of its window
+    std::size_t uncredited_bytes = 0;  // that it may have back
+    std::size_t held_bytes = 0;        // of the window of this rank: sent, and not received yet
+    bool has_called = false;           // it has a connection to this rank, or has had one
+    bool is_over = false;              // nothing more comes from it
+    bool is_told_lost = false;
+    std::optional<Deadline> over_at{};
+    std::string why{};
+    UniqueFd lifeline{};
+  };
+  // What was announced and granted: where the parts go.
+  struct Granted {
+    Receive* receive = nullptr;  // null: given up
+    std::size_t left_bytes = 0;
+  };
+
+  Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  void find(int rank, Deadline deadline);
+  void call(int rank);
+  void watch(int fd, std::uint32_t events, std::uint64_t token, bool is_new) const;
+
+  // Out.
+  void push_first(int rank, const Frame& frame);
+  void flush(int rank);
+  void end_out(int rank, const std::string& why);
+  void credit(int rank, std::size_t size_bytes);
+
+  // In.
+  void take_callers();
+  void read(std::uint32_t id);
+  bool take(Incoming& in, std::string_view bytes);
+  bool take_hello(Incoming& in);
+  bool take_frame(Incoming& in);
+  bool take_eager(Incoming& in, const Frame& frame);
+  bool take_ask(Incoming& in, const Frame& frame);
+  bool take_grant(const Incoming& in, const Frame& frame);
+  bool take_data(Incoming& in, const Frame& frame);
+  void end_payload(Incoming& in);
+  void end_in(std::uint32_t id, const std::string& why);
+  void await_end(int rank);
+  void end_over(int rank);
+
+  bool accept(Receive& receive, int from, std::size_t size_bytes) const;
+  void grant(Receive& receive, int from, std::uint64_t number);
+
+  // Waiting.
+  template <typename IsOver>
+  void drive(IsOver&& is_over, Deadline deadline);
+  void look(int timeout_ms, std::unique_lock<std::mutex>& lock);
+  void handle(const epoll_event& event);
+  void end_late_peers();
+  int sleep_ms(Deadline deadline) const;
+  void ring() const noexcept;
+  void check_alive() const;
+  bool is_lost(const Send& send) const;
+  bool is_lost(const Receive& receive) const;
+  BackendFailure loss_of(std::optional<int> rank) const;
+
+  const int rank_;
+  const int size_;
+  const std::shared_ptr<KeyStore> store_;
+  bool can_look_ = false;
+  UniqueFd epoll_;
+  UniqueFd bell_;
+  Listening listener_;
+  Place own_{};
+
+  std::mutex mutex_;  // of all that follows
+  std::condition_variable changed_;
+  bool is_driven_ = false;
+  int waiting_ = 0;
+  bool is_aborted_ = false;
+  std::vector<Peer> peers_;
+  int ending_ = 0;  // of them: over_at
+  std::uint32_t next_id_ = 0;
+  std::unordered_map<std::uint32_t, Incoming> incoming_;
+  std::deque<std::uint32_t> strangers_;
+  Matcher matcher_;
+  std::uint64_t next_number_ = 0;
+  std::unordered_map<std::uint64_t, Send*> asked_;  // null: given up
+  std::unordered_map<int, std::unordered_map<std::uint64_t, Granted>> granted_;
+  std::vector<char> buffer_ = std::vector<char>(std::size_t{128} << 10);
+};
+
+}  // namespace drun::worker::tcp

@@ -1,0 +1,130 @@
+#include "worker_lib/tcp/outbox.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace drun::worker::tcp {
+namespace {
+
+constexpr std::size_t kMostPieces = 32;
+
+}  // namespace
+
+Outbox::Outgoing Outbox::with_head(const Frame& frame) {
+  Outgoing outgoing;
+  const Head head = encode(frame);
+  std::copy(head.begin(), head.end(), outgoing.head.begin());
+  return outgoing;
+}
+
+void Outbox::open(UniqueFd fd, const HelloBytes& hello) {
+  fd_ = std::move(fd);
+  road_ = Road::Dialing;
+  Outgoing first;
+  first.head = hello;
+  first.head_bytes = hello.size();
+  queue_.push_front(first);
+}
+
+void Outbox::close() {
+  road_ = Road::Gone;
+  fd_.reset();
+  queue_.clear();
+}
+
+void Outbox::push_eager(Send& send) {
+  Outgoing frame =
+      with_head({.kind = Frame::Kind::Eager, .slot = send.slot, .size_bytes = send.size_bytes});
+  frame.data = send.data;
+  frame.size_bytes = send.size_bytes;
+  frame.send = &send;
+  send.queued_bytes = send.size_bytes;
+  queue_.push_back(frame);
+}
+
+void Outbox::push_ask(Send& send) {
+  send.is_asked = true;
+  queue_.push_back(with_head({.kind = Frame::Kind::Ask,
+                              .slot = send.slot,
+                              .number = send.number,
+                              .size_bytes = send.size_bytes}));
+}
+
+// The next one follows when this one has left, behind what was pushed meanwhile.
+void Outbox::push_part(Send& send) {
+  const std::size_t size_bytes = std::min(kPartBytes, send.size_bytes - send.queued_bytes);
+  Outgoing part =
+      with_head({.kind = Frame::Kind::Data, .number = send.number, .size_bytes = size_bytes});
+  part.data = send.data + send.queued_bytes;
+  part.size_bytes = size_bytes;
+  part.send = &send;
+  send.queued_bytes += size_bytes;
+  queue_.push_back(part);
+}
+
+void Outbox::push_first(const Frame& frame) {
+  auto at = queue_.begin();
+  if (at != queue_.end() && (at->done_bytes > 0 || at->head_bytes != kHeadBytes)) ++at;
+  queue_.insert(at, with_head(frame));
+}
+
+std::optional<std::string> Outbox::flush() {
+  while (road_ == Road::Open && !queue_.empty()) {
+    std::array<iovec, kMostPieces> pieces{};
+    std::size_t count = 0;
+    for (Outgoing& frame : queue_) {
+      if (count + 2 > pieces.size()) break;
+      const std::size_t of_head = std::min(frame.done_bytes, frame.head_bytes);
+      const std::size_t of_data = frame.done_bytes - of_head;
+      if (of_head < frame.head_bytes)
+        pieces[count++] = {frame.head.data() + of_head, frame.head_bytes - of_head};
+      if (of_data < frame.size_bytes)
+        pieces[count++] = {const_cast<char*>(frame.data) + of_data, frame.size_bytes - of_data};
+    }
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = count;
+    const ssize_t written = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return std::strerror(errno);
+    if (written < 0 || !take_written(static_cast<std::size_t>(written))) break;
+  }
+  return std::nullopt;
+}
+
+// False: the system has not taken all that it was given.
+bool Outbox::take_written(std::size_t bytes) {
+  while (bytes > 0) {
+    Outgoing& frame = queue_.front();
+    const std::size_t taken = std::min(bytes, frame.total_bytes() - frame.done_bytes);
+    frame.done_bytes += taken;
+    bytes -= taken;
+    if (frame.done_bytes < frame.total_bytes()) return false;
+    Send* const send = frame.send;
+    queue_.pop_front();
+    if (send == nullptr) continue;
+    if (send->queued_bytes == send->size_bytes)
+      send->is_done = true;
+    else
+      push_part(*send);
+  }
+  return true;
+}
+
+bool Outbox::take_back(const Send& send) {
+  const bool is_cut = std::any_of(queue_.begin(), queue_.end(), [&send](const Outgoing& frame) {
+    return frame.send == &send && frame.done_bytes > 0;
+  });
+  // Of a granted one the receiver expects the rest.
+  if (is_cut || (send.is_asked && send.queued_bytes > 0)) return false;
+  std::erase_if(queue_, [&send](const Outgoing& frame) { return frame.send == &send; });
+  return true;
+}
+
+}  // namespace drun::worker::tcp

@@ -1,0 +1,81 @@
+// edge. What one rank has to say to another: the connection that it has opened, and the frames that
+// wait for it.
+//
+// Order:   Eager and Ask frames leave in the order they were pushed in, since messages of one slot
+//          must arrive in order. Grants and Credits go before what has not begun. Parts of large
+//          messages take turns.
+// Owner:   keeps pointers to the sends that wait; take_back() before one goes.
+// Thread:  one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/base/unique_fd.h"
+#include "worker_lib/tcp/frames.h"
+
+namespace drun::worker::tcp {
+
+// A send that has been started.
+struct Send {
+  int to = 0;
+  std::uint64_t slot = 0;
+  const char* data = nullptr;
+  std::size_t size_bytes = 0;
+  std::uint64_t number = 0;  // of one that was asked for
+  bool is_asked = false;
+  std::size_t queued_bytes = 0;  // of one that was granted
+  bool is_done = false;          // the system has all of it
+};
+
+class Outbox {
+ public:
+  //   None --open--> Dialing --answered--> Open --close--> Gone
+  //   any --close--> Gone
+  enum class Road { None, Dialing, Open, Gone };
+
+  Road road() const { return road_; }
+  int fd() const { return fd_.get(); }
+  bool has_more() const { return !queue_.empty(); }
+
+  void open(UniqueFd fd, const HelloBytes& hello);
+  void answered() { road_ = Road::Open; }
+  // What waits is forgotten.
+  void close();
+
+  void push_eager(Send& send);
+  void push_ask(Send& send);
+  void push_part(Send& send);  // of one that is granted; the others follow by themselves
+  void push_first(const Frame& frame);
+
+  // As much as the system takes. Returns why the connection has ended; nothing: it has not.
+  std::optional<std::string> flush();
+
+  // False: part of it has left, so that the connection is of no more use.
+  bool take_back(const Send& send);
+
+ private:
+  // A head, and part of a send's memory.
+  struct Outgoing {
+    HelloBytes head{};
+    std::size_t head_bytes = kHeadBytes;
+    const char* data = nullptr;
+    std::size_t size_bytes = 0;
+    std::size_t done_bytes = 0;  // of both
+    Send* send = nullptr;        // whose payload it is
+
+    std::size_t total_bytes() const { return head_bytes + size_bytes; }
+  };
+  static Outgoing with_head(const Frame& frame);
+  bool take_written(std::size_t bytes);
+
+  UniqueFd fd_{};
+  Road road_ = Road::None;
+  std::deque<Outgoing> queue_{};
+};
+
+}  // namespace drun::worker::tcp
