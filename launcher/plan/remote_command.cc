@@ -35,7 +35,9 @@ constexpr std::string_view kCopy =
     "umask \"$u\"; echo \"@drun send\"; "
     "head -c \"$n\" >\"$t\" && [ \"$(sha256sum <\"$t\")\" = \"$h  -\" ] && chmod 700 \"$t\" && "
     "mv \"$t\" \"$d\" || { rm -f \"$t\"; f \"it is not complete; see whether $c is full\"; }; fi; "
-    "e=$(\"$d\" --version </dev/null 2>&1) || f \"it does not run here: $e\"; "
+    "\"$d\" --version </dev/null >/dev/null 2>&1 || { e=$(\"$d\" --version </dev/null 2>&1 | "
+    "head -n 1); rm -rf \"$c/$h\"; f \"it does not run here: $e; install drun here, or start the "
+    "job with the drun of the wheel or the tarball, which needs glibc 2.28 only\"; }; "
     "(cd \"$c\" && ls -t | tail -n +5 | while read -r x; do rm -rf \"./$x\"; done); "
     "echo \"@drun start\"; exec \"$d\" --from-stdin";
 

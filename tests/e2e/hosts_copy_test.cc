@@ -116,6 +116,13 @@ TEST_CASE("a copy of drun that cannot be made or run is named with its reason") 
   fails(path, 126, "cannot copy drun to this host: it is not complete");
   CHECK(copies_in(homes.file("a")).size() == 1);
   CHECK(fs::is_empty(copies_in(homes.file("a")).front()));
+  // A program for another system arrives whole, and is not kept.
+  replace("head",
+          "[ $1 != -n ] || exec /usr/bin/head -n 1\n/usr/bin/head -c $2 >/dev/null\n"
+          "printf '#!/bin/sh\\necho no such library >&2\\nexit 1\\n'");
+  replace("sha256sum", "d=$(dirname \"$(readlink /proc/self/fd/0)\"); echo \"${d##*/}  -\"");
+  fails(path, 126, "it does not run here: no such library; install drun here, or start the job");
+  CHECK(copies_in(homes.file("a")).empty());
 }
 
 }  // namespace drun::testing
