@@ -26,8 +26,8 @@ class EtcdServer {
   void signal(int number) const { running_->signal(number); }
   // Whether it answers on its port; no certificate is shown.
   bool listens() const;
-  // Whether it takes part in a cluster that has a leader: a member that has just started listens before it does.
-  // Only over http.
+  // Whether it takes part in a cluster that has a leader: a member that has just started listens
+  // before it does. Only over http.
   bool is_healthy() const;
 
  private:
