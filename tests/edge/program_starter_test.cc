@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/stacks/helper_program.h"
+#include "launcher/remote/own_program.h"
 #include "launcher/remote/ssh_session.h"
 #include "tests/support/catch.h"
 #include "tests/support/machine.h"
@@ -52,7 +53,8 @@ struct Loop {
 
 struct Session {
   Session(Loop& loop, ProgramStarter& starter, const std::string& program)
-      : ssh(loop.io, hosts::SshMeans{buffer, starter},
+      : own_program(loop.io),
+        ssh(loop.io, hosts::SshMeans{buffer, starter, own_program},
             {.argv = {program}, .name = "gpu1", .first_line = "", .nonce = "n"},
             {.on_frame = [](const Frame&) {},
              .on_stray = [](bool, std::string_view) {},
@@ -68,6 +70,7 @@ struct Session {
   std::vector<char> buffer = std::vector<char>(4096);
   std::optional<int> code;
   std::string reason;
+  hosts::OwnProgram own_program;
   hosts::SshSession ssh;
 };
 
