@@ -1,8 +1,8 @@
-// core. Messages between the processes of one group, over any network: what a transport offers, and
-// what collectives and messages are built on (mesh_backend.h).
+// core. The interface of a transport: messages between the processes of one group. Collectives and
+// messages are built on it (mesh_backend.h).
 //
-// Slots:   say which message meets which: a send and a receive of the same two ranks and slot, in
-//          the order they were started in.
+// Slots:   match messages: a send and a receive with the same two ranks and slot, in the order in
+//          which they were started.
 // Memory:  stays where it is until wait() has returned or thrown, or the Message is gone; then the
 //          mesh does not touch it any more.
 // Thread:  any, all at once; one Message: one at a time.

@@ -22,13 +22,13 @@ using Kind = WorkerError::Kind;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// What a process sent before it ended has arrived by then, on a busy machine too: its connections
-// end in any order.
+// The two connections of a process that has ended close in any order. Within this time everything
+// it had sent has arrived, even on a busy machine.
 constexpr milliseconds kLastWords{50};
 // A rank has published where it is reached before the group was complete: this is for the store.
 constexpr std::chrono::seconds kFind{30};
 // How long a rank looks before it sleeps, which costs what a short message takes: first without
-// giving the core away, then giving it to whoever wants it, which may be the other rank.
+// yielding the core, then yielding it, perhaps to the other rank.
 constexpr microseconds kLook{20};
 constexpr microseconds kYield{150};
 // Callers that have not said who they are; beyond that the oldest is hung up on.
@@ -139,7 +139,7 @@ void Engine::flush(int rank) {
         token_of(Source::Out, static_cast<std::uint32_t>(rank)), false);
 }
 
-// What has been sent to that rank and is not there yet may never be.
+// Frames that have not reached that rank may be lost.
 void Engine::end_out(int rank, const std::string& why) {
   Peer& other = peer(rank);
   if (other.out.road() == Outbox::Road::Gone) return;
@@ -148,7 +148,7 @@ void Engine::end_out(int rank, const std::string& why) {
   await_end(rank);
 }
 
-// What it sent before is still to be read.
+// Its last messages may still be on their way.
 void Engine::await_end(int rank) {
   Peer& other = peer(rank);
   if (other.is_over || other.over_at) return;
@@ -331,8 +331,7 @@ bool Engine::take_grant(const Incoming& in, const Frame& frame) {
   Send* const send = found->second;
   if (send != nullptr && send->to != in.from) return false;
   asked_.erase(found);
-  if (send == nullptr)
-    return true;  // given up: the receiver learns from the group that it waits in vain
+  if (send == nullptr) return true;  // canceled: its group informs the receiver
   peer(in.from).out.push_part(*send);
   flush(in.from);
   return true;
@@ -462,7 +461,7 @@ void Engine::handle(const epoll_event& event) {
   flush(rank);
 }
 
-// What has happened, without the lock while asleep.
+// Handles all pending events. Sleeps without the lock.
 void Engine::look(int timeout_ms, std::unique_lock<std::mutex>& lock) {
   struct Driving {
     explicit Driving(Engine& engine) : engine_(engine) { engine_.is_driven_ = true; }

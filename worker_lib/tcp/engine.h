@@ -1,7 +1,7 @@
 // edge. The connections of one rank and the messages on them (frames.h): what TcpMesh is made of.
 //
-// Locks:   one mutex for everything. Who waits drives: it takes what epoll has for all messages.
-//          Others that wait meanwhile sleep at a condition until it has looked.
+// Locks:   one mutex protects everything. A thread that waits for a message handles the events of
+//          all messages. Other waiting threads sleep on a condition variable meanwhile.
 // Owner:   keeps pointers to Sends and Receives from start() until they are done or given up.
 // Thread:  any.   Errors: throws BackendFailure.
 #pragma once
@@ -48,7 +48,7 @@ class Engine {
   std::vector<Lifeline> lifelines() const;
 
  private:
-  // What comes in on one connection.
+  // One incoming connection.
   struct Incoming {
     UniqueFd fd{};
     std::uint32_t id = 0;
@@ -74,7 +74,7 @@ class Engine {
     std::string why{};
     UniqueFd lifeline{};
   };
-  // What was announced and granted: where the parts go.
+  // The destination of a granted message.
   struct Granted {
     Receive* receive = nullptr;  // null: given up
     std::size_t left_bytes = 0;

@@ -13,7 +13,7 @@
 //   Ask     slot, size, number    a larger one, or one beyond the window: may it be sent?
 //   Grant   number                the answer, when a receiver is there, to the rank that asked
 //   Data    number, size; payload a part of it, in order, at most kPartBytes
-//   Credit  size                  so much of the window has been received
+//   Credit  size                  the receiver has taken this much of the window
 //
 // Window:       Eager messages that no receiver has taken yet occupy memory there: at most
 //               kWindowBytes for each sender, their heads included.
@@ -36,7 +36,7 @@ inline constexpr std::size_t kHeadBytes = 32;
 inline constexpr std::size_t kEagerBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kPartBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kWindowBytes = std::size_t{1} << 20;
-// What is received is credited in such pieces.
+// A receiver returns credit in pieces of at least this size.
 inline constexpr std::size_t kCreditBytes = kWindowBytes / 4;
 inline constexpr std::size_t kMostMessageBytes = std::size_t{1} << 48;
 // Messages that one rank may announce before this one receives them.
@@ -78,9 +78,9 @@ inline std::size_t window_cost(std::size_t size_bytes) { return size_bytes + 2 *
 HelloBytes encode(const Hello& hello);
 Head encode(const Frame& frame);
 
-// Nothing: not one of ours. Requires kHelloBytes bytes.
+// Nothing: not a hello of this version. Requires kHelloBytes bytes.
 std::optional<Hello> decode_hello(std::string_view bytes);
-// Nothing: it makes no sense, whatever came before. Requires kHeadBytes bytes.
+// Nothing: invalid in any state. Requires kHeadBytes bytes.
 std::optional<Frame> decode_frame(std::string_view head);
 
 }  // namespace drun::worker::tcp

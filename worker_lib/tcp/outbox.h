@@ -1,5 +1,4 @@
-// edge. What one rank has to say to another: the connection that it has opened, and the frames that
-// wait for it.
+// edge. The outgoing side of a pair of ranks: a connection and its queue of frames.
 //
 // Order:   Eager and Ask frames leave in the order they were pushed in, since messages of one slot
 //          must arrive in order. Grants and Credits go before what has not begun. Parts of large
@@ -44,7 +43,7 @@ class Outbox {
 
   void open(UniqueFd fd, const HelloBytes& hello);
   void answered() { road_ = Road::Open; }
-  // What waits is forgotten.
+  // Drops the queue.
   void close();
 
   void push_eager(Send& send);
@@ -66,7 +65,7 @@ class Outbox {
     const char* data = nullptr;
     std::size_t size_bytes = 0;
     std::size_t done_bytes = 0;  // of both
-    Send* send = nullptr;        // whose payload it is
+    Send* send = nullptr;        // owner of the payload
 
     std::size_t total_bytes() const { return head_bytes + size_bytes; }
   };

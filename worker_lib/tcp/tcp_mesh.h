@@ -1,17 +1,16 @@
-// edge. A mesh over TCP connections of our own (frames.h).
+// edge. A mesh over TCP connections (frames.h).
 //
-// Progress:  no thread. Who waits for a message works for all messages of the mesh: it looks again
-//            and again for as long as a core can be spared for that, then sleeps in epoll. Others
-//            that wait meanwhile are woken when it is done. Messages of at most kEagerBytes are on
-//            their way when send() returns, if the receiver's window has room; the rest goes on
-//            while anybody here waits.
-// Ends:      a connection that ends says that the process at its other end has. What it had sent
-//            before still arrives.
-// Security:  nothing is encrypted. A rank is reached by who knows its random key, which is in the
-//            store only, so whoever may use the job's store may connect
+// Progress:  there is no progress thread. A thread that waits for a message polls for a short time,
+//            then sleeps in epoll, and meanwhile makes progress for all messages of the mesh. A
+//            message of at most kEagerBytes is handed to the system when send() returns, if the
+//            receiver's window has room. Larger messages move while a thread of this rank waits.
+// Death:     a closed connection means that the peer's process has ended. Messages that it sent
+//            before still arrive.
+// Security:  nothing is encrypted. A rank accepts connections that begin with its random key, which
+//            is only in the store: any client of the job's store can connect
 //            (docs/reference/security.md).
-// Errors:    Timeout names the rank that did not do its part. A connection that says what makes no
-//            sense is closed: PeerLost.
+// Errors:    Timeout names the rank that was waited for. A connection that breaks the protocol is
+//            closed: PeerLost.
 #pragma once
 
 #include <cstddef>

@@ -44,10 +44,10 @@
 namespace drun {
 
 struct InitOptions {
-  // A name ("gloo", "shm", "nccl", "mpi", or a registered one), or two: "shm+gloo" is shared memory
-  // within a node and Gloo between nodes. Or, as in torch, by where the data lies: "cpu:name",
-  // "cuda:name", "cpu:name,cuda:name". NCCL beside another backend is looked for when memory of a
-  // GPU is first given to an operation; alone, here.
+  // A name ("gloo", "tcp", "shm", "nccl", "mpi", or a registered one), or two: "shm+gloo" is shared
+  // memory within a node and Gloo between nodes, "shm+tcp" shared memory and TCP. Or, as in torch,
+  // by where the data lies: "cpu:name", "cuda:name", "cpu:name,cuda:name". NCCL beside another
+  // backend is looked for when memory of a GPU is first given to an operation; alone, here.
   std::string backend = "cpu:shm+gloo,cuda:nccl";
   // "env://": RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as drun and torchrun set them; without
   // the first two what mpirun, mpiexec or srun set, and MASTER_ADDR if there are several nodes.
