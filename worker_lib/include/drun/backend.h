@@ -103,10 +103,10 @@ class Transfer {
   virtual ~Transfer() = default;
   // Blocks until the message is delivered, or received; returns the other rank.
   virtual int finish(Deadline deadline) = 0;
-  // Whether finish would return or throw at once; true stays true. Of messages that go on whenever
-  // this rank waits for or asks after any message of the group: then finish may be called late, by
-  // who waits for this one. Nothing: this one goes on in its own finish only, which who waits for
-  // it calls, or a thread that soon does.
+  // Whether finish would return or throw at once; once true, it stays true. For messages that make
+  // progress whenever this rank waits for or polls any message of the group: their finish may be
+  // called late. nullopt: this message makes progress only in its own finish, which the waiting
+  // thread calls, or a thread of the group soon does.
   virtual std::optional<bool> is_done() { return std::nullopt; }
 };
 
@@ -133,14 +133,14 @@ class Backend {
   virtual std::string refusal(const Call& call) const = 0;
   virtual void run(const Call& call, const Turn& turn) = 0;
 
-  // Of collectives that go on by themselves once they are started, as on a GPU: whether such a call
-  // does, and what starts it on the thread of the program that asks for it. The Transfers of one
-  // group are finished in the order they were started. Otherwise a thread of the group's does run.
+  // For collectives that make progress without the CPU once they are started, as on a GPU: whether
+  // this call does, and a function that starts it on the caller's thread. The Transfers of a group
+  // are finished in the order in which they were started. Otherwise a thread of the group calls run.
   virtual bool starts(const Call& call) const { return static_cast<void>(call), false; }
   virtual std::unique_ptr<Transfer> start(const Call& call, const Turn& turn);
 
   // Messages. Started in the caller's order; those of one pair of ranks with the same tag arrive in
-  // that order. `from` absent: of whoever comes first. Throws Mismatch, on the receiver, if type or
+  // that order. `from` absent: from any rank. Throws Mismatch, on the receiver, if type or
   // count differ. The default: Unsupported.
   virtual std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
   virtual std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from,
@@ -155,18 +155,18 @@ class Backend {
   virtual bool splits() const { return false; }
   virtual std::shared_ptr<void> split(const std::vector<int>& ranks, const Turn& turn);
 
-  // Wakes whoever is inside an operation and closes all connections, which the other ranks see. The
-  // group calls it after a failure: at once where a process has ended, else when it has told the
-  // others why. A failing backend does not wake them by itself. May be called again.
+  // Wakes all threads that are inside an operation, and closes all connections, which the other
+  // ranks notice. The group calls it after a failure: immediately if a process has ended, otherwise
+  // after it has published the cause. A backend that fails does not call it. May be called again.
   virtual void abort() noexcept = 0;
   // Whether run and finish end soon after their deadlines by themselves; otherwise the group calls
   // abort() at the deadline.
   virtual bool keeps_deadlines() const { return true; }
 
-  // Whose end this process can see by itself. Valid as long as the backend.
+  // The ranks whose end this process can detect itself. Valid as long as the backend.
   virtual std::vector<Lifeline> lifelines() const { return {}; }
-  // That rank's process has ended: who waits for something it has not done fails now. A rank may
-  // end after it has done its part of everything, which is no failure.
+  // That rank's process has ended: operations that still need it fail now. A rank that ends after it
+  // has done its part of all operations is no failure.
   virtual void tell_lost(int rank) noexcept { static_cast<void>(rank); }
 
   // Memory that this backend moves fastest; null: it has none. Collective over the group; freed by
@@ -174,7 +174,7 @@ class Backend {
   virtual std::shared_ptr<void> alloc_shared(std::size_t size_bytes, const Turn& turn);
 };
 
-// What a backend is made from.
+// The parameters of a new backend.
 struct BackendContext {
   int rank = 0;
   int size = 1;

@@ -30,7 +30,7 @@ class DeviceMesh {
   int size(std::string_view name) const;
   // Where this rank is, which is also its rank in group(name).
   int coordinate(std::string_view name) const;
-  // Who is in group(name): ranks of the group the mesh was made of.
+  // The members of group(name), as ranks of the group that the mesh was made from.
   std::vector<int> ranks(std::string_view name) const;
 
   // This rank and those that differ from it in this dimension only.

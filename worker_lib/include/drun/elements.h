@@ -92,7 +92,8 @@ struct Elements {
   // CUDA device number. Absent: memory of the host, or, where CUDA was loaded before the group was
   // made, wherever the pointer points to.
   std::optional<int> gpu = std::nullopt;
-  // A cudaStream_t: what it has been given until the call comes first. Null: the default stream.
+  // A cudaStream_t: the operation follows the work that was queued on it before the call. Null: the
+  // default stream.
   void* stream = nullptr;
 
   Elements() = default;

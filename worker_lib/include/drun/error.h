@@ -22,12 +22,12 @@ class WorkerError : public std::runtime_error {
     Broken,       // the group failed before; the message repeats the first cause
     Unsupported,  // not built into this library
     Store,        // the store (MASTER_ADDR:MASTER_PORT) cannot be reached or gave up
-    System,       // the operating system or a library said no
+    System,       // the operating system or a library refused
   };
 
   struct Details {
     Kind kind = Kind::System;
-    int rank = -1;                           // who throws; -1: not known yet
+    int rank = -1;                           // the rank that throws; -1: not known yet
     std::optional<int> peer = std::nullopt;  // whom it is about, where one can be named
     std::string operation = "";              // "all_reduce(f32 x 1000, sum)"
     std::string message = "";

@@ -1,11 +1,11 @@
 // core. A key-value store that all ranks share: how they find each other, and a place for small
-// things of your own (addresses, flags, counters). The usual one is drun's own (or any PyTorch
+// values such as addresses, flags and counters. The usual one is drun's (or any PyTorch
 // TCPStore) at MASTER_ADDR:MASTER_PORT.
 //
 // Values:  bytes. A missing key counts as 0 for add and as empty for compare_set.
-// Owner:   shared by those who use it.
-// Thread:  any, all at once. On a TCP store up to three gets and waits hold up nothing else: they
-//          have connections of their own.
+// Owner:   shared by its users.
+// Thread:  any, concurrently. On a TCP store, up to three gets and waits block no other call: each
+//          has a separate connection.
 // Errors:  throws WorkerError: Timeout when a get or wait ends without the key; Store when the
 //          store cannot be reached any more or does not answer.
 #pragma once

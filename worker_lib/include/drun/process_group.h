@@ -22,8 +22,8 @@
 //          the Work is done. Those on memory of a GPU throw at once what fails at once.
 // Thread:  any, at the same time; but who calls collectives from several threads must see to it
 //          that the order is the same on all ranks.
-// Owner:   a handle; copies are the same group. It closes with its last copy, without a word to the
-//          others: call barrier() first if somebody may still be waiting for data. Moved-from: may
+// Owner:   a handle; copies are the same group. It closes with its last copy and does not notify the
+//          other ranks: call barrier() first if one may still be waiting for data. Moved-from: may
 //          only be destroyed or assigned to.
 // Process: init ignores SIGPIPE where it had its default (a dead peer must not be fatal). A child
 //          of fork must exec; operations in it throw Usage.
@@ -74,7 +74,7 @@ class ProcessGroup {
   // Elements of each rank, in rank order.
   using Counts = std::vector<std::size_t>;
 
-  // A group of its own, apart from the default one.
+  // A new group, separate from the default one.
   static ProcessGroup connect(const InitOptions& options = {});
 
   int rank() const;
@@ -84,23 +84,23 @@ class ProcessGroup {
   // What moves data that lies in host memory: "shm", "gloo", ...
   std::string backend() const;
 
-  // Nobody leaves before everybody has come.
+  // Returns when all ranks have called it.
   void barrier(Timeout timeout = {});
   // The same, over the store: a Timeout on rank 0 names the ranks that are missing, all of them or
   // the first; the group stays as it was.
   void monitored_barrier(Timeout timeout = {}, bool names_all = false);
-  // `root`'s data into everybody's.
+  // Copies `root`'s data to all ranks.
   void broadcast(Elements data, int root, Timeout timeout = {});
-  // Everybody's `data`, element by element, reduced into everybody's `data`.
+  // Reduces the `data` of all ranks, element by element; every rank's `data` gets the result.
   void all_reduce(Elements data, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
   // ... into root's; the others' stays as it was.
   void reduce(Elements data, int root, ReduceOp op = ReduceOp::Sum, Timeout timeout = {});
   // `mine` of every rank into root's `all`, which others leave empty.
   void gather(ConstElements mine, Elements all, int root, Timeout timeout = {});
   void all_gather(ConstElements mine, Elements all, Timeout timeout = {});
-  // Parts of root's `all`, which others leave empty, into everybody's `mine`.
+  // Sends one part of root's `all` to each rank's `mine`. The other ranks leave `all` empty.
   void scatter(ConstElements all, Elements mine, int root, Timeout timeout = {});
-  // Everybody's `all` reduced, and this rank's part of it into `mine`.
+  // Reduces the `all` of all ranks; `mine` gets this rank's part of the result.
   void reduce_scatter(ConstElements all, Elements mine, ReduceOp op = ReduceOp::Sum,
                       Timeout timeout = {});
   // The i-th part of `input` to rank i, whose part for this rank lands in `output`'s i-th.
@@ -135,7 +135,7 @@ class ProcessGroup {
   // arrive in order. Type and count must be the same on both sides. Tags: 0 to 2^20 - 1.
   void send(ConstElements data, int to, int tag = 0, Timeout timeout = {});
   void recv(Elements data, int from, int tag = 0, Timeout timeout = {});
-  // From whoever sends first; returns who.
+  // Receives the first message from any rank; returns the sender.
   // Over Gloo it waits for its deadline even if the rank that was to send is gone.
   int recv_any(Elements data, int tag = 0, Timeout timeout = {});
   Work isend(ConstElements data, int to, int tag = 0, Timeout timeout = {});

@@ -29,8 +29,8 @@ class Work {
   Work() = default;
   explicit Work(std::shared_ptr<worker::Errand> errand);
 
-  // Until the operation is done or has failed. Without a timeout of its own it ends with the
-  // operation's. When this one ends first: WorkerError (Timeout), and the operation goes on.
+  // Blocks until the operation is done or has failed. Without a timeout, the operation's timeout
+  // applies. If this timeout ends first: WorkerError (Timeout), and the operation continues.
   void wait(Timeout timeout = {}) const;
   // Done or failed.
   bool is_completed() const;
