@@ -20,7 +20,7 @@ namespace drun {
 // for.
 enum class NodePhase { Joining, Running, Stopping, Waiting };
 
-// What a node says of itself.
+// A node's own report.
 struct NodeSummary {
   NodePhase phase = NodePhase::Joining;
   int workers_running = 0;
@@ -44,7 +44,7 @@ struct CensusNode {
 
 enum class JobPhase { Joining, Running, Stopping, Pausing, Finishing };
 
-// What the coordinator knows by itself.
+// The part that the coordinator knows without asking.
 struct JobFacts {
   std::string endpoint;
   JobPhase phase = JobPhase::Joining;
@@ -74,7 +74,7 @@ struct Census {
   bool operator==(const Census&) const = default;
 };
 
-constexpr std::chrono::seconds kCensusLimit{2};  // who has not answered by then does not count
+constexpr std::chrono::seconds kCensusLimit{2};  // later answers do not count
 constexpr std::size_t kMostCensusBytes = std::size_t{256} << 10;
 
 }  // namespace drun

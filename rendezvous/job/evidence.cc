@@ -174,7 +174,7 @@ void shrink(Evidence& evidence) {
     cut_lines(group);
     evidence.ranks_left_out += before - count_of(group.ranks);
   }
-  // The crowd, then whoever differs from it most: the smallest groups.
+  // The largest group, then those that differ from it most: the smallest ones.
   std::vector<StackGroup>& groups = evidence.groups;
   std::size_t bytes = groups.empty() ? 0 : size_bytes(groups.front());
   std::size_t first = groups.size();

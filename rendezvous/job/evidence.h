@@ -1,7 +1,7 @@
-// core. What was found when the workers of a job were looked at: who stands where, equal stacks of
-// several ranks as one group. Made by agents, merged by the coordinator, shown by everybody.
+// core. The findings of a look at the workers of a job: the stack of each rank, with ranks of equal
+// stacks in one group. Agents create it, the coordinator merges it, and every node shows it.
 //
-// Shape:   groups in order of size, the largest first: who differs stands at the end. A group's
+// Shape:   groups by size, the largest first, so that ranks that differ are at the end. A group's
 //          ranks are ascending ranges that neither overlap nor touch.
 // Limits:  shrink() keeps what a message may carry; what it drops is counted.
 // Owner:   values; copy freely.   Thread: any.
@@ -47,7 +47,7 @@ struct Evidence {
   bool operator==(const Evidence&) const = default;
 };
 
-// What one message carries of it at most.
+// The most that one message carries.
 constexpr std::size_t kMostStackGroups = 48;
 constexpr std::size_t kMostStackLines = 160;  // of a group
 constexpr std::size_t kStackLineBytes = 200;
@@ -73,8 +73,8 @@ void merge(Evidence& into, const Evidence& found);
 void gather(Evidence& into, const Evidence& found);
 void settle(Evidence& evidence);
 
-// Within the limits above, and in order; what is so already stays as it is. The largest group is
-// kept, then the smallest ones: who differs matters most.
+// Reduces it to the limits above, in order; does not change what fits. Keeps the largest group,
+// then the smallest ones, since ranks that differ matter most.
 void shrink(Evidence& evidence);
 
 // For people: "ranks 0-6, 8-63: in all_reduce #812 (gdb)", then lines, groups one below the other,

@@ -1,5 +1,4 @@
-// core. What a member knows of the rounds it has been in: how a coordinator that takes over hears
-// of them.
+// core. A member's record of its rounds, from which a coordinator that takes over learns of them.
 //
 // Units:   ages are before the message, by the sender's steady clock.
 // Owner:   a value; copy freely.   Thread: any.
@@ -62,9 +61,9 @@ void note_record(std::vector<NodeRecord>& records, NodeRecord record);
 
 }  // namespace drun::rendezvous
 
-// core. What a coordinator leaves to the next one about the rounds so far. Who is elected by votes
-// leaves their count alone, and the rest is forgotten or told by members (job_record.h); etcd keeps
-// it all. Owner:   values; copy freely.   Thread: any.
+// core. What a coordinator leaves to its successor about the rounds so far. With an election by
+// votes only their number is kept, and members report the rest (job_record.h). etcd keeps
+// everything. Owner:   values; copy freely.   Thread: any.
 
 namespace drun::rendezvous {
 

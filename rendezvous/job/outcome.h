@@ -94,7 +94,7 @@ struct WorkersFailed {
   std::vector<Failure> failures;
   bool operator==(const WorkersFailed&) const = default;
 };
-// Somebody sent a termination signal to an agent.
+// An agent received a termination signal.
 struct Interrupted {
   int signal = 0;
   std::optional<int> node_rank{};  // absent: it had none yet, in an elastic world
@@ -106,7 +106,7 @@ struct Preempted {
   std::string reason;  // "the time limit of Slurm job 7 ends at 14:00:00"
   bool operator==(const Preempted&) const = default;
 };
-// An agent went away in the middle: its connection closed, or it missed its heartbeats.
+// An agent was lost during a round: its connection closed, or it missed its heartbeats.
 // `is_coordinator`: it is the node that everyone had joined.
 struct NodeLost {
   int node_rank = 0;
@@ -122,7 +122,7 @@ struct NotRun {
 };
 using Ending = std::variant<Succeeded, WorkersFailed, Interrupted, NodeLost, NotRun, Preempted>;
 
-// A node of an elastic world that the others go on without: --exclude-after.
+// A node that was excluded from an elastic world: --exclude-after.
 struct LeftOut {
   int node_rank = 0;  // in its last world
   std::string host;

@@ -107,7 +107,7 @@ WorkerRole role_of(const World& world, int local_rank);
 // local_world_size.
 std::vector<EnvironmentEntry> to_environment(const World& world, int local_rank);
 
-// What a worker knows of itself.
+// A worker's identity.
 struct WorkerIdentity {
   World world;  // as much of it as the environment told; the rest at its defaults
   int rank = 0;

@@ -1,9 +1,9 @@
-// edge. For a node that was told to be the coordinator: is the address it was given really its own?
+// edge. For a node that is configured as the coordinator: is the given address really its own?
 // Two nodes started with the same --node_rank=0 would otherwise wait for each other, each as its
 // own coordinator, until the join timeout.
 //
 // How:     addresses of the endpoint that can be bound are this host's: nothing to ask. Otherwise
-//          whoever answers there is asked with a Hello that only wants an opinion; this node behind
+//          it sends a Hello to that address that only asks for objections; this node behind
 //          a translated address recognises itself, another coordinator objects; so does, by its
 //          mere existence, one of another secret. Every 5 s until stopped: the other one may start
 //          later.

@@ -19,7 +19,7 @@ namespace drun::rendezvous {
 
 // When the lead ends unless it is renewed; in the past: it has ended. Leading only.
 Time lead_until(const ElectionState& state, Time now);
-// Until its turn comes, if nobody before it takes it.
+// Until this seat's turn, if no seat before it becomes the leader.
 Time own_turn(const ElectionState& state);
 int majority_of(const ElectionState& state);
 
@@ -117,7 +117,7 @@ void ElectionTurn::handle(const BallotCame& came) {
   state_.term = std::max(state_.term, ballot.term);
   state_.rounds = std::max(state_.rounds, ballot.rounds);
   SeatView& sender = state_.seats[static_cast<std::size_t>(ballot.seat)];
-  // Who has just come is asked at once, not when it is its turn to be looked at again.
+  // A seat that has just connected is asked now, not at its next check.
   if (!sender.is_reached) sender.next_ask = now_;
   sender.heard_at = now_;
   sender.is_reached = true;
@@ -243,7 +243,7 @@ namespace {
 
 using Phase = ElectionPhase;
 
-// Parts of the lease. What is asked over an open link is answered within the patience, or never.
+// Fractions of the lease. A question over an open link is answered within the patience, or never.
 // How long a link takes to open (name lookup, TCP, TLS) is limited by the edge alone: where DNS is
 // slower than the patience, an election would otherwise be impossible.
 Time::duration patience(const ElectionState& state) { return state.spec.lease / 3; }
@@ -282,7 +282,7 @@ bool is_leading(const ElectionState& state, Time now) {
 
 Time own_turn(const ElectionState& state) {
   const auto own = state.seats.begin() + state.spec.seat;
-  // Who has not answered yet may be there.
+  // A seat that has not answered may still be alive.
   const auto before = std::count_if(state.seats.begin(), own, [](const auto& seat) {
     return seat.is_reached || seat.asked.has_value();
   });
@@ -318,7 +318,7 @@ void ElectionTurn::take_vote(int index, const Vote& vote) {
     case BallotKind::Lead:
       if (!vote.is_granted) return;
       seat.known_rounds = seat.asked_rounds;
-      // One that was started again binds nobody yet; the vote it gave before goes on to.
+      // A restarted seat has no vote to honor yet; the vote that it gave before still counts.
       if (seat.granted_at && seat.is_vote_remembered && !is_remembered) return;
       seat.granted_at = seat.asked_at;
       seat.is_vote_remembered = is_remembered;
@@ -340,7 +340,7 @@ void ElectionTurn::handle(const SeatFailed& failed) {
   seat.asked.reset();
   seat.is_reached = false;
   seat.would_vote.reset();
-  // It has come meanwhile, and was asked too early.
+  // It has connected meanwhile, after it was asked.
   const bool is_there = seat.heard_at > seat.asked_at;
   seat.next_ask = is_there ? now_ : now_ + look_interval(state_);
   seat.heard_at = Time();

@@ -1,9 +1,9 @@
-// edge. One seat's part in the election: the ways to the other seats, the clock; what to say is
-// decided by election.h.
+// edge. One seat's part in the election: the connections to the other seats and the clock.
+// election.h makes the decisions.
 //
-// Owner:   Server; shared with its own timer's handlers. After stop nobody is called.
+// Owner:   Server; shared with its timer's handlers. After stop it makes no calls.
 // Thread:  the io_context's only.
-// Errors:  none; who is out of reach has no vote.
+// Errors:  none; a seat that cannot be reached has no vote.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@
 // Limits:  a link may take what connector.h allows, and 5 s more until the other seat's process has
 //          answered it.
 // Thread:  the io_context's only.
-// Errors:  on_seat_failed: nobody there, or nobody who answers ballots of this job; a refusal is
-//          logged, but no flood of these.
+// Errors:  on_seat_failed: nothing listens there, or it does not answer this job's ballots.
+//          Refusals are logged at a limited rate.
 
 namespace drun::rendezvous {
 
@@ -111,7 +111,7 @@ class Council final : public Authority,
   void stop() override;
 
   void hear(Caller caller, const Ballot& ballot) { handle(BallotCame{caller, ballot}); }
-  // Of the record the count of rounds alone: the rest is told by members.
+  // Only the number of rounds of the record; members report the rest.
   void want_round(const RoundRecord& record) override { handle(RoundWanted{record.rounds}); }
   bool leads() override;
   bool has_successor() const override { return rendezvous::has_successor(state_); }

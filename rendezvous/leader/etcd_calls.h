@@ -96,10 +96,10 @@ struct Revoked {
 };
 using Answer = std::variant<Leased, Seen, Revoked>;
 
-// Nobody knows whether it was done, unless etcd refused it.
+// Unknown whether it was carried out, unless etcd refused it.
 struct Failed {
   std::string reason{};     // "10.0.0.1:2379: connection refused"
-  bool is_refused = false;  // etcd said no: such a lease is not there
+  bool is_refused = false;  // etcd refused: there is no such lease
   bool operator==(const Failed&) const = default;
 };
 

@@ -1,7 +1,7 @@
-// edge. One agent's part in the election through etcd: the way to it, the clock; what to ask is
-// decided by etcd_election.h.
+// edge. One agent's part in the election through etcd: the connection and the clock.
+// etcd_election.h makes the decisions.
 //
-// Owner:   Server; shared with its own handlers. After stop nobody is called.
+// Owner:   Server; shared with its handlers. After stop it makes no calls.
 // Thread:  the io_context's only.
 // Errors:  make: Usage, for certificates that cannot be used. Afterwards none.
 #pragma once
@@ -31,7 +31,7 @@ class Candidacy final : public Authority, public std::enable_shared_from_this<Ca
   void stop() override;
   void want_round(const RoundRecord& record) override { handle(etcd::RecordWanted{record}); }
   bool leads() override;
-  // Whoever else is in the job, unless with is_host=0; which of them are is not known here.
+  // Any other agent of the job that was not started with is_host=0; this one does not know which.
   bool has_successor() const override { return is_leading(state_, LeaseClock::now()); }
   void resign() override;
   void doubt() override { handle(etcd::LeaderDoubted{}); }

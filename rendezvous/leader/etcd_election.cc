@@ -96,7 +96,7 @@ Milliseconds patience(const CampaignState& state) { return lease_of(state) / 4; 
 Milliseconds lease_use(const CampaignState& state) { return lease_of(state) / 2; }
 
 constexpr Milliseconds kMostBackOff{1000};
-// The job is over: nobody waits longer for etcd to hear of it.
+// The job is over: how long its agent waits for etcd to record that.
 constexpr Milliseconds kLastCall{500};
 constexpr std::chrono::seconds kComplaintInterval{10};
 
@@ -401,7 +401,7 @@ std::optional<Time> deadline(const CampaignState& state) {
 
 }  // namespace drun::rendezvous::etcd
 
-// What etcd's answers mean: who leads, and what was lost.
+// The meaning of etcd's answers: which agent leads, and what was lost.
 
 namespace drun::rendezvous::etcd {
 namespace {
@@ -409,7 +409,7 @@ namespace {
 using Phase = CampaignPhase;
 
 constexpr std::chrono::seconds kMostLease{60};
-// Claims are this far apart on average: of the agents that find no leader, those whose turn comes
+// Claims are this far apart on average: of the agents that find no leader, those whose turn is
 // within a round trip to etcd after the first one claim in vain.
 constexpr std::chrono::milliseconds kClaimInterval{2};
 
@@ -512,14 +512,14 @@ bool CampaignTurn::notice_revision(const CampaignState::Asked& asked, Revision r
   }
   state_.revision = revision;
   if (revision >= before) return true;
-  // Whoever led may not have noticed yet; its clock may be slow.
+  // The former leader may not have noticed yet; its clock may be slow.
   state_.claim_after = now_ + state_.spec.lease * 5 / 4;
   log(LogLevel::Warning, "etcd at " + state_.spec.place + " has forgotten what it knew (revision " +
                              std::to_string(revision) + " after " + std::to_string(before) + ")");
   return true;
 }
 
-// As one who does not lead, or does not know it yet.
+// As an agent that does not lead, or does not know yet that it does.
 void CampaignTurn::observe(const Sight& sight) {
   state_.state_changed = sight.state ? sight.state->changed : 0;
   const auto left = sight.state ? state_of(sight.state->value) : std::nullopt;
@@ -545,7 +545,7 @@ void CampaignTurn::observe(const Sight& sight) {
     return;
   }
   state_.term = std::max(state_.term, leader->term);
-  // The other leader has put the state under a lease of its own.
+  // The other leader has put the state under its lease.
   if (state_.old_keep != 0) revoke(std::exchange(state_.old_keep, 0));
   follow(*leader);
 }
@@ -611,7 +611,7 @@ void CampaignTurn::check_key(const Sight& sight) {
   lose(leader ? "etcd names " + to_string(leader->endpoint) : "its key in etcd is gone");
 }
 
-// Who leads alone writes the state. If it is not as it was seen last, an answer was lost.
+// Only the leader writes the state. If it differs from the last one seen, an answer was lost.
 void CampaignTurn::stored(const CampaignState::Asked& asked, const Seen& seen) {
   const bool is_there = seen.sight.state && seen.sight.state->value ==
                                                 text_of(StateRecord{state_.own_term, asked.record});

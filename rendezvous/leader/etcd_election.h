@@ -37,14 +37,14 @@
 //          revokes its leases.
 // Lease:   etcd keeps the leader's key for `lease` after the last renewal, by its clock. This agent
 //          leads for 4/5 of that by its own, from when it asked for that renewal; so it has stopped
-//          before etcd can let anybody else in, unless one clock runs a fifth faster than the
-//          other. It looks at is_leading before each deed, so also when it stood still.
+//          before etcd can accept another leader, unless one clock runs a fifth faster than the
+//          other. It checks is_leading before each action, also after it was stopped.
 // Fencing: what a round has to leave to later leaders is stored before it begins, in a transaction
 //          that compares the leader's key with that of this lead and the state with the last one
-//          seen: who has been followed by another changes nothing, however late it comes.
+//          seen: a former leader changes nothing, however late its write arrives.
 // Terms:   the state's and one more, or one more than ever heard of here.
-// Memory:  an etcd that has forgotten (its revision went back) may have forgotten a leader: nobody
-//          is claimed against for a lease.
+// Memory:  an etcd that has lost data (its revision went back) may have lost a leader: no agent
+//          claims for the time of a lease.
 // Units:   `now` is the steady clock of one turn.
 // Owner:   a value, driven by etcd_driver.cc (and tests/sim).   Thread: any, one at a time.
 // Errors:  none; what etcd does wrong is an event.  Never throws.
@@ -95,13 +95,13 @@ struct WatchEnded {
   std::uint64_t number = 0;
   std::string reason{};
 };
-// The leader wants to begin a round. RecordKept comes back, unless the lead is lost.
+// The leader wants to begin a round. The answer is RecordKept, unless the lead is lost.
 struct RecordWanted {
   RoundRecord record{};
 };
-// Members cannot reach whom they were told of.
+// Members cannot reach the leader that was reported to them.
 struct LeaderDoubted {};
-// It leads no more, nor ever again: its agent goes, and the job goes on.
+// It has given up the lead for good: its agent leaves, and the job continues.
 struct Resign {};
 struct JobOver {};
 struct CampaignTick {};
@@ -137,7 +137,7 @@ struct Vacant {};
 struct RecordKept {
   int rounds = 0;
 };
-// Why nobody is known to lead; empty: no more.
+// Why no leader is known; empty: one is known again.
 struct Trouble {
   std::string reason{};
 };
@@ -178,14 +178,14 @@ struct CampaignState {
   Revision revision = 0;
   std::uint64_t reported_after = 0;  // the last call that was asked before the watch's last report
   Revision state_changed = 0;
-  RoundRecord record;  // the last one stored, by whoever led
+  RoundRecord record;  // the last one stored, by any leader
   std::optional<LeaderRecord> leader;
   std::vector<Lease> to_revoke;  // leases of lost claims and of earlier leads, with their keys
   Lease old_keep = 0;            // of an earlier lead: the state is under it until another leads
   Time next_look;
   Time doubt_until;
   Time claim_after;
-  std::optional<Time> claim_at;  // nobody leads: when to look again, and then to claim
+  std::optional<Time> claim_at;  // no leader: when to look again, and then to claim
   // The watch of the leader's key.
   std::uint64_t last_watch = 0;
   bool is_watch_wanted = false;  // asked for, and not ended
@@ -210,7 +210,7 @@ CampaignState open_campaign(CampaignSpec spec, Time now);
 
 std::vector<CampaignAction> step(CampaignState& state, const CampaignEvent& event, Time now);
 
-// Whether it leads at this moment. Asked before each deed of a leader.
+// Whether it leads at this moment. Checked before each action of a leader.
 bool is_leading(const CampaignState& state, Time now);
 
 // When it wants a CampaignTick.

@@ -1,5 +1,5 @@
 // edge. The connections to etcd: one call at a time is sent to one of its endpoints, and to the
-// next one after an endpoint that did not answer. A watch has a connection of its own.
+// next one if an endpoint does not answer. A watch has a separate connection.
 //
 // Owner:   Candidacy; destruction closes it silently.
 // Thread:  the io_context's only.
@@ -28,14 +28,13 @@ class Gateway {
   Gateway(asio::io_context& io, std::vector<Endpoint> endpoints, Keys keys,
           const std::shared_ptr<HttpTls>& tls);
 
-  // `on_done` is called once, from the loop, unless `close` comes first. Not while one is under
-  // way.
+  // Calls `on_done` once, from the loop, unless `close` is called first. Not during another call.
   void ask(const Call& call, std::chrono::milliseconds limit, Done on_done);
   void close();
 
   // Watches the leader's key for changes from revision `from` on; replaces an earlier watch.
   // `on_message` is called from the loop for each message, and once with Failed when the watch has
-  // ended, unless `stop_watching` or `close` comes first.
+  // ended, unless `stop_watching` or `close` is called first.
   using OnMessage = std::function<void(const std::variant<WatchMessage, Failed>&)>;
   void watch(Revision from, OnMessage on_message);
   void stop_watching();

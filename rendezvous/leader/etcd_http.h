@@ -1,9 +1,9 @@
-// edge. HTTP 1.1 to one server after another: a body goes there, the answer's comes back. Plain, or
-// in TLS with certificates. The one include of Boost.Beast, and of Asio's TLS, is its .cc.
+// edge. HTTP 1.1 to one of several servers: sends a body and receives the answer's. Plain, or over
+// TLS with certificates. The one include of Boost.Beast, and of Asio's TLS, is its .cc.
 //
 // Shape:   one call at a time. The connection is kept for the next call to the same server.
 // Limits:  an answer's body and head (`limit` for all of a call, names and handshake included).
-// Owner:   who calls; destruction closes it silently.
+// Owner:   the caller; destruction closes it silently.
 // Thread:  the io_context's only. Names are looked up on Asio's own thread (connector.h).
 // Errors:  Unreachable, Timeout; Refused: what answers does not speak HTTP, or is not who it should
 //          be. After each the connection is closed. HTTP's own statuses are no errors. No throws.
@@ -57,14 +57,12 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // `on_done` is called once, from the loop, unless `close` comes first. Not while one is under
-  // way.
+  // Calls `on_done` once, from the loop, unless `close` is called first. Not during another call.
   void post(HttpRequest request, std::chrono::milliseconds limit, Done on_done);
 
-  // For an answer that goes on for as long as the server likes: `on_data` gets its bytes as they
-  // arrive. `limit` is for the head of the answer only. `on_end` is called once, with the reason,
-  // or with the whole answer where its status is not 200; unless `close` comes first. Both may
-  // close.
+  // For an answer without an end, such as a watch: `on_data` gets its bytes as they arrive. `limit`
+  // is for the head of the answer only. `on_end` is called once, with the reason, or with the whole
+  // answer where its status is not 200; unless `close` is called first. Both may close.
   using OnData = std::function<void(std::string_view)>;
   void stream(HttpRequest request, std::chrono::milliseconds limit, OnData on_data, Done on_end);
   void close();

@@ -89,7 +89,7 @@ const GatewayJson& part(const GatewayJson& json, const char* name) {
   return found == json.end() ? kNull : *found;
 }
 
-// As text, which is how 64 bits travel, or as a number. What is absent is 0.
+// As text, the form of 64-bit numbers, or as a number. An absent one is 0.
 std::int64_t whole(const GatewayJson& json) {
   if (json.is_number_unsigned()) {
     const auto value = json.get<std::uint64_t>();
@@ -111,7 +111,7 @@ std::string text_of(const GatewayJson& json) {
 
 Failed not_etcd(const std::string& what) { return {"does not answer as etcd 3.4 does: " + what}; }
 
-// What goes to a terminal.
+// As it is shown on a terminal.
 std::string shown(std::string text) {
   if (text.size() > kMostShownBytes) text.resize(kMostShownBytes);
   for (char& c : text) c = c < ' ' || c > '~' ? '?' : c;

@@ -2,7 +2,7 @@
 //
 // Limits:  an answer has kMostAnswerBytes (the HTTP client's); what is read of it is a few fields.
 // Owner:   values.   Thread: any.
-// Errors:  Failed: what is not an answer of etcd's says so; etcd's own errors in its words.
+// Errors:  Failed: the text is no answer of etcd; or etcd's error, in its words.
 // Source:  etcd.io/docs/v3.4/dev-guide/api_grpc_gateway: keys and values in base64, 64-bit numbers
 //          as text. Versions 3.4 and later; 3.3 has another path.
 #pragma once

@@ -31,7 +31,7 @@ Json json_of(const Exclusions::Entry& entry) {
   return json;
 }
 
-// Fields of an object that somebody else may have written; what is wrong with one is kept.
+// Fields of an object that other programs may have written; keeps the first error.
 class Fields {
  public:
   explicit Fields(const Json& json) : json_(json) { is_good_ = json.is_object(); }

@@ -1,4 +1,4 @@
-// core. What the two keys of a job hold: who coordinates it, and what the next one has to know.
+// core. The contents of a job's two keys: its coordinator, and the state for the next one.
 //
 // Shape:   JSON, so that people can read it with etcdctl.
 // Limits:  kMostKept left-out nodes, the last ones; their names and reasons are cut.

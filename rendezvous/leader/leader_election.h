@@ -1,9 +1,9 @@
 // edge. Whether this agent coordinates the job, of several that may: decided by votes of the listed
 // endpoints (election_driver.h), or by etcd (rendezvous/leader/etcd_driver.h).
 //
-// Owner:   Server; shared with its own handlers. After stop nobody is called.
+// Owner:   Server; shared with its handlers. After stop it makes no calls.
 // Thread:  the io_context's only.
-// Errors:  none; who cannot tell has no lead.
+// Errors:  none; an agent that does not know whether it leads does not lead.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ class Authority {
    public:
     // This agent leads from here on; `before`: what is known of the rounds so far.
     virtual void on_lead(std::uint64_t term, const RoundRecord& before) = 0;
-    // It must not do a leader's deed any more.
+    // It must not act as the leader any more.
     virtual void on_lead_lost(const std::string& reason) = 0;
     virtual void on_following(const Endpoint& leader, std::uint64_t term) = 0;
     virtual void on_vacant() = 0;
     // Every later leader will know that so many rounds have begun.
     virtual void on_round_known(int rounds) = 0;
-    // Why nobody can be asked who leads; empty: no more.
+    // Why the leader cannot be asked for; empty: it can again.
     virtual void on_trouble(const std::string& /*reason*/) {}
     virtual void on_resigned() = 0;
 
@@ -47,9 +47,9 @@ class Authority {
   // This agent leads no more, nor ever again: others need not wait for its lease to end.
   // on_resigned follows, once they have heard it or cannot.
   virtual void resign() = 0;
-  // Members cannot reach whom they were told of.
+  // Members cannot reach the leader that was reported to them.
   virtual void doubt() {}
-  // The job that this agent led is over. It may go on for a moment after stop.
+  // The job that this agent led is over. It may continue for a moment after stop.
   virtual void finish() {}
 };
 

@@ -1,8 +1,8 @@
 // core. Members that ask a seat who leads, and those that wait there until it knows.
 //
-// Shape:   told at once where a leader is known that the member has not lost; the others stay until
-//          one is known, or this seat leads itself.
-// Limits:  kMostSeekers wait; more are turned away.
+// Shape:   answered immediately if a leader is known that the member has not lost. Otherwise the
+//          member waits until one is known, or this seat leads.
+// Limits:  at most kMostSeekers wait; others are refused.
 // Owner:   a value, beside the connections it counts.   Thread: any, one at a time.
 // Errors:  none.
 #pragma once
@@ -39,7 +39,7 @@ class Seekers {
   bool has(Peer peer) const { return waiting_.contains(peer); }
   void leave(Peer peer) { waiting_.erase(peer); }
 
-  // Who can be told then; they have left.
+  // The members that can be answered now; removes them.
   std::vector<Peer> know(Follow leader) {
     std::vector<Peer> told;
     for (const auto& [peer, asking] : waiting_) {

@@ -137,7 +137,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   }
   void perform(MemberLog& line) { log_.write(line.level, line.text); }
 
-  // In a turn of its own: whoever is called may call back.
+  // Posted, because the listener may call back.
   template <typename Call>
   void deliver(Call call) {
     asio::post(io_, [self = shared_from_this(), call = std::move(call)] {

@@ -53,11 +53,11 @@ class Client {
     virtual void on_outcome(const Outcome& outcome) = 0;
     // What do this node's workers do? give_evidence with that number, within kLookLimit.
     virtual void on_look(std::uint64_t /*look*/) {}
-    // The answer to ask(); late ones and those to nobody's question may come, too.
+    // The answer to ask(). Late answers, and answers without a question, are possible.
     virtual void on_told(std::uint64_t /*question*/, const Evidence& /*evidence*/) {}
     // How is this node? give_summary with that number.
     virtual void on_census(std::uint64_t /*census*/) {}
-    // The answer to ask_census(); late ones and those to nobody's question may come, too.
+    // The answer to ask_census(). Late answers, and answers without a question, are possible.
     virtual void on_census_told(std::uint64_t /*question*/, const Census& /*census*/) {}
     // Why on_stop follows: a worker hangs somewhere.
     virtual void on_hang(const HangFound& /*found*/) {}
@@ -79,7 +79,7 @@ class Client {
     // Connected: so many bytes (rendezvous/protocol/line_window.h) may be under way.
     virtual void on_lines_wanted(std::size_t window_bytes, Send send) = 0;
     virtual void on_lines_taken(std::size_t bytes) = 0;
-    // What is under way, and was not taken, may or may not have come there.
+    // Lines that were sent but not acknowledged may or may not have arrived.
     virtual void on_lines_lost() = 0;
 
    protected:

@@ -91,7 +91,7 @@ class MemberTurn {
   }
   bool is_elastic() const { return state_.spec.join.elastic.has_value(); }
   bool has_seats() const { return !state_.spec.join.seats.empty(); }
-  // Whoever etcd named may have gone since, and its port be another program's.
+  // The leader that etcd named may have ended since, and its port may be another program's.
   std::size_t most_wrong_answers() const {
     return std::max<std::size_t>(state_.spec.join.seats.size(), state_.spec.join.etcd ? 3 : 1);
   }
@@ -196,7 +196,7 @@ void MemberTurn::hear(const HangFound& found) {
 
 }  // namespace drun::rendezvous
 
-// Who leads, of several that may.
+// The leader, of several candidates.
 
 namespace drun::rendezvous {
 namespace {
@@ -257,10 +257,10 @@ void MemberTurn::dial() {
   actions_.emplace_back(Connect{});
 }
 
-// Nobody there, or nobody who knows who leads.
+// Nothing listens there, or it does not know the leader.
 void MemberTurn::ask_elsewhere(std::string trouble) {
   Seeking& seeking = state_.seeking;
-  // Whoever was named leads no more, or cannot be reached from here; the next seat is believed.
+  // The named leader does not lead any more, or cannot be reached from here: try the next seat.
   seeking.lost_term = seeking.was_sent_on ? seeking.term : 0;
   actions_.emplace_back(Disconnect{});
   rest(std::move(trouble));
@@ -388,7 +388,7 @@ void MemberTurn::hear(const Stop& stop) {
 
 void MemberTurn::hear(const Finish& finish) {
   if (state_.phase == Phase::Greeting) return broken("an outcome before the welcome");
-  // Whoever is done, has stopped or never started has no workers left to wait for.
+  // A node that is done, has stopped or never started has no workers left to wait for.
   if (is_in({Phase::Joined, Phase::Done, Phase::Stopped, Phase::Leaving}))
     return conclude(finish.outcome);
   end_once_stopped(finish.outcome);
@@ -406,7 +406,7 @@ void MemberTurn::hear(const FaultInjected& told) {
   actions_.emplace_back(ShowFault{told.fault});
 }
 
-// Without a coordinator nobody is told.
+// Without a coordinator there is no one to notify.
 void MemberTurn::handle(const OwnFault& own) {
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
     say(FaultInjected{own.fault});
@@ -633,10 +633,10 @@ using Phase = MemberPhase;
 
 constexpr Milliseconds kFirstBackOff{50};
 constexpr Milliseconds kMostBackOff{1000};
-// With several endpoints, of which another is asked each time.
+// With several endpoints, each attempt asks the next one.
 constexpr Milliseconds kMostBackOffAmongSeats{250};
 constexpr std::chrono::seconds kReportInterval{10};
-// The coordinator's own timeout comes first, with the better words.
+// The coordinator's timeout ends first, with the better message.
 constexpr std::chrono::seconds kTimeoutGrace{2};
 
 // Neither a close nor silence shows that something else than a coordinator is there: one that is
@@ -649,7 +649,7 @@ std::string closing_text(const ConnectionLost& lost) {
          "): the coordinator is overloaded, or another program uses that port";
 }
 
-// Until then it must have connected to somebody.
+// The time by which it must have connected to a coordinator.
 std::optional<Time> reach_by(const MemberState& state) {
   const Milliseconds limit = state.spec.join.reach_timeout;
   const bool is_trying = state.phase == Phase::Resting || state.phase == Phase::Dialing ||
@@ -744,8 +744,8 @@ void MemberTurn::keep_alive() {
   const Time wanted = next_heartbeat(state_);
   if (!has_heartbeat || now_ < wanted) return;
   const Time::duration interval = state_.heartbeat_timeout / 4;
-  // Ticks come late when this process itself was held up (stopped, swapped out): what the
-  // coordinator sent meanwhile has not been read yet.
+  // A late tick means that this process was delayed (stopped, swapped out): messages that the
+  // coordinator sent meanwhile have not been read yet.
   if (now_ - wanted > interval) state_.heard = now_;
   if (now_ - state_.heard >= state_.heartbeat_timeout) {
     actions_.emplace_back(Disconnect{});
@@ -762,7 +762,7 @@ void MemberTurn::report_trouble() {
   log(LogLevel::Info, waiting_for_text(state_) + "; " + duration_text(time_left()) + " left");
 }
 
-// An elastic world goes on without this node; it may come back as the member that it was.
+// An elastic world continues without this node, which may rejoin as the same member.
 void MemberTurn::part(const std::string& reason) {
   log(LogLevel::Warning, "lost the coordinator at " + state_.endpoint + ": " + reason +
                              "; stopping workers and trying to join again");
@@ -844,7 +844,7 @@ void MemberTurn::no_answer() {
        ": the coordinator is overloaded, or another program uses that port");
 }
 
-// Many members that lost one coordinator must not come back all at once.
+// Many members that lost one coordinator must not reconnect all at once.
 Time::duration MemberTurn::jittered(Milliseconds longest) {
   constexpr unsigned kSteps = 1024;
   const Time::duration half = Time::duration(longest) / 2;

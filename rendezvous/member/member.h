@@ -39,7 +39,7 @@
 //   Leaving: a signal was passed on, nothing runs here; waits for Finish and answers Stop.
 //   Old rounds are ignored everywhere; Parting, Ending and Ended ignore all but "own stopped".
 //
-// Reach:    with reach_timeout, a member that has connected to nobody by then ends.
+// Reach:    with reach_timeout, a member that has no connection by then ends.
 // Back-off: at most 50 ms, doubled up to 1 s, each pause a random half to whole of that; until
 //           join_timeout has passed since start.
 // Silence:  after Welcome, nothing heard for the coordinator's heartbeat timeout, unless this
@@ -70,13 +70,13 @@
 #include "rendezvous/protocol/control_message.h"
 #include "rendezvous/protocol/failure_list.h"
 
-// core. What a member hears from its agent, and asks of it, about how nodes are (`drun status`).
+// core. The questions and answers between a member and its agent about the nodes (`drun status`).
 // Part of the member's machine (member.h). Owner:   values; copy freely.   Thread: any.
 
 namespace drun::rendezvous {
 
 // Events.
-// Somebody on this node wants to know how the job is: CensusHeard comes back, unless the
+// A program on this node asks for the job's status. The answer is CensusHeard, unless the
 // coordinator is lost meanwhile.
 struct OwnCensusQuestion {
   std::uint64_t question = 0;
@@ -93,20 +93,20 @@ struct SummariseNode {
 };
 struct CensusHeard {
   std::uint64_t question = 0;
-  Census census;  // with a note alone: there is nobody to ask
+  Census census;  // only a note: there is no coordinator to ask
 };
 
 }  // namespace drun::rendezvous
 
-// core. What a member hears from its agent, and asks of it, about what workers do (`drun stacks`,
-// --hang-timeout). Part of the member's machine (member.h).
+// core. The questions and answers between a member and its agent about the workers' stacks
+// (`drun stacks`, --hang-timeout). Part of the member's machine (member.h).
 // Owner:   values; copy freely.   Thread: any.
 
 namespace drun::rendezvous {
 
 // Events.
-// Somebody on this node wants to know what all workers do: Told comes back, unless the coordinator
-// is lost meanwhile.
+// A program on this node asks for the stacks of all workers. The answer is Told, unless the
+// coordinator is lost meanwhile.
 struct OwnQuestion {
   std::uint64_t question = 0;
 };
@@ -140,7 +140,7 @@ struct ShowHang {
 // and keeps the job state that a new coordinator needs. Part of the member's machine (member.h).
 //
 //   own seat, if it has one, else one seat after the other
-//      | Follow                       | nobody knows yet: the seat answers when it does
+//      | Follow                       | no leader yet: the seat answers when there is one
 //      v                              v
 //   dial who leads -- Welcome      after the patience: the next one
 //
@@ -156,7 +156,7 @@ struct LeaderNamed {
   std::uint64_t term = 0;
 };
 
-// An event: nobody can be asked who leads, as etcd is out of reach. Empty: it is there again.
+// An event: the leader is unknown because etcd cannot be reached. Empty: it can again.
 struct LeaderUnknown {
   std::string reason;
 };
@@ -164,7 +164,7 @@ struct LeaderUnknown {
 struct Seeking {
   std::size_t next = 0;      // in the list: whom to ask next
   bool was_sent_on = false;  // it dials whom a seat named
-  std::uint64_t term = 0;    // of whom it has joined, or was sent to
+  std::uint64_t term = 0;    // of the leader that it has joined or was sent to
   std::uint64_t lost_term = 0;
   std::size_t wrong_answers = 0;  // in a row
 };
@@ -199,7 +199,7 @@ struct Connected {
 };
 struct ConnectFailed {
   std::string reason;       // "connection refused (10.0.0.1), ..."
-  bool is_refused = false;  // by every address: nobody listens there
+  bool is_refused = false;  // by every address: nothing listens there
 };
 // What answers is not a drun of this version.
 struct WrongPeer {
@@ -207,7 +207,7 @@ struct WrongPeer {
   // It was at one of the addresses that the coordinator's host reported: not tried again.
   bool is_one_of_several = false;
 };
-// Another node is the coordinator, although this one was told to be (coordinator_probe.h).
+// Another node is the coordinator, although this one is configured as it (coordinator_probe.h).
 struct OtherCoordinator {
   Error error;
 };
@@ -249,7 +249,7 @@ struct Say {
 };
 // After what was said has gone out. Nothing is heard from that connection again.
 struct Disconnect {};
-// What answers at the address is no coordinator; the other addresses that are known come first.
+// The program at that address is no coordinator; the other known addresses are tried first.
 struct AvoidAddress {};
 struct ShowLeftOut {
   LeftOut node;
@@ -325,7 +325,7 @@ struct MemberState {
 
 MemberState new_member(MemberSpec spec);
 
-// What it says first, each time it is connected.
+// The first message of each connection.
 Hello hello_of(const MemberSpec& spec);
 
 std::vector<MemberAction> step(MemberState& state, const MemberEvent& event, Time now);
@@ -335,7 +335,7 @@ std::optional<Time> deadline(const MemberState& state);
 
 }  // namespace drun::rendezvous
 
-// core. How a job ends for a member that has to say so itself: nobody else can tell it.
+// core. The outcome of a job for a member that must determine it without a coordinator.
 // Thread: any.
 
 namespace drun::rendezvous {
