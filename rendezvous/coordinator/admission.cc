@@ -19,7 +19,7 @@ std::string nodes_text(const RoundState& state) {
   return range(state.spec.elastic ? state.spec.elastic->min_nodes : state.spec.node_count,
                state.spec.node_count);
 }
-// A rank of its own: the sender's world is fixed.
+// With a given rank, the sender's world is fixed.
 std::string nodes_text(const Hello& hello) {
   return range(hello.node_rank ? hello.node_count : hello.least_node_count, hello.node_count);
 }

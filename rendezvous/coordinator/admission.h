@@ -1,4 +1,4 @@
-// core. Who may join a round: the one list of reasons to refuse a newcomer.
+// core. The rules for joining a round: the only list of reasons to refuse a node.
 // Thread: any.
 #pragma once
 
@@ -9,7 +9,7 @@
 namespace drun::rendezvous {
 
 // Why `hello` cannot join, as the error that its sender gets (and the coordinator logs); nothing if
-// it can, or if it is a joined member that has come back on a new connection while Joining.
+// it can, or if it is a joined member that reconnects while Joining.
 std::optional<Error> objection(const RoundState& state, const Hello& hello);
 
 // A probe that the coordinator's own agent sent, through a translated address.

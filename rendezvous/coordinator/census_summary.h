@@ -10,7 +10,7 @@ namespace drun::rendezvous {
 // O(1), but for the failure and what was left out.
 JobFacts facts_of(const RoundState& state, Time now);
 
-// With the answers that have come. O(nodes).
+// From the answers received so far. O(nodes).
 Census census_of(const RoundState& state, Time now);
 
 // Of whom a census asks: every member that is there.

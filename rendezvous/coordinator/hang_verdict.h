@@ -2,14 +2,14 @@
 //
 // Rules, the first that tells:
 //   1. Operations of the whole world are counted (worker_lib): ranks that have begun fewer than the
-//      others are waited for. Those of them that are silent have hung; if none of them is, somebody
-//      is only slow, and nobody has hung.
+//      others are being waited for. The silent ones of them have hung; if none is silent, a rank is
+//      only slow, and there is no hang.
 //   2. NCCL counts, too, and says who lags or does not answer: the same of those, with the ranks
 //      that NCCL says are ahead as those that wait.
 //   3. Some ranks are silent and others are not: the silent ones.
 //   4. All are silent: those outside of the largest group of equal stacks, if that is more than
 //      half of all.
-//   5. It cannot be told: all of them.
+//   5. Otherwise it is unknown: all of them.
 //
 // Cost:    O(ranges log ranges), whatever the number of ranks. No limit on either.
 // Owner:   values; copy freely.   Thread: any.
@@ -43,9 +43,9 @@ struct Standings {
 void note(Standings& standings, const Evidence& evidence);
 
 struct HangVerdict {
-  RankRanges culprits{};  // suspects all; empty: nobody has hung
+  RankRanges culprits{};  // suspects all; empty: no hang
   bool are_all = false;   // rule 5
-  std::string words{};    // "last ended all_reduce #811, not in one", or why nobody has hung
+  std::string words{};    // "last ended all_reduce #811, not in one", or why there is no hang
   bool operator==(const HangVerdict&) const = default;
 };
 

@@ -1,10 +1,10 @@
-// core. The coordinator's desk for lines (--gather-logs): who may hand in which, and to whom they
-// go.
+// core. The coordinator's collection of lines (--gather-logs): which member may send how many, and
+// where they go.
 //
 // Order:   of one node as its workers wrote them; on_lines_end after its last lines.
 // Owner:   Server; the LineTaker must outlive it.
-// Thread:  the io_context's only.   Errors: none; a member that breaks the rules is told so by
-//          take().
+// Thread:  the io_context's only.   Errors: none; take() returns false for a member that
+//          breaks the rules.
 #pragma once
 
 #include <cstddef>
@@ -37,12 +37,12 @@ class LineTaker {
 
 class LineDesk {
  public:
-  // Without a taker nobody may send lines.
+  // Without a taker no member may send lines.
   LineDesk(std::size_t window_bytes, LineTaker* taker) : ledger_(window_bytes), taker_(taker) {}
 
   // False: it may not send these.
   bool take(const RoundState& state, Peer peer, Lines lines);
-  // What is to be granted now; 0: nothing.
+  // The number of bytes to grant now.
   std::size_t taken(Peer peer, std::size_t cost) { return ledger_.taken(peer, cost); }
   void forget(Peer peer);
 

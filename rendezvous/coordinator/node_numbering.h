@@ -1,8 +1,8 @@
 // core. Which node gets which number when a world forms, in worlds whose size may change.
 //
-// Rule:    nodes that stay keep their number as long as the new world has it; what is free then is
-//          for nodes that come back to their own, for those that stay but whose number is gone, and
-//          for newcomers, in `RankOrder`.
+// Rule:    nodes that stay keep their number as long as the new world has it; the other numbers go
+//          to returning nodes that had them, to nodes that stay but whose number is gone, and to
+//          new nodes, in `RankOrder`.
 // Source:  torch elastic sorts the names as plain text (node10 before node2), anew in every round.
 // Thread:  any.
 #pragma once

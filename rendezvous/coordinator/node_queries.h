@@ -1,11 +1,12 @@
-// core. One look at all workers of a job: who was asked, who has answered, who is silent; and the
-// suspicions that are looked into. Part of the coordinator's machine (round.h).
+// core. One query of the stacks of all workers: the nodes that were asked, have answered, or are
+// silent; and the suspicions that caused it. Part of the coordinator's machine (round.h).
 //
 //             asked / suspicion has settled       all answered, or time is up
 //   closed ------------------------------> open ------------------------------> closed
 //
-// Shape:   one look at a time: who asks during one gets its result. Answers to another number, of
-//          nodes that were not asked and second ones are dropped.
+// Shape:   one query at a time; a request during it gets its result. Answers with another number,
+// of
+//          nodes that were not asked, and second answers are dropped.
 // Units:   steady-clock points given by the caller.
 // Owner:   a value.   Thread: any, one at a time.
 #pragma once
@@ -65,21 +66,21 @@ void lose_answer(Looking& looking, int node, const std::string& reason);
 
 bool is_complete(const Looking& looking, Looking::Time now);
 
-// What was found, with a note for each that was silent; the look is closed.
+// Ends the query. Returns what was found, with a note for each silent node.
 Evidence close_look(Looking& looking);
 
 std::optional<Looking::Time> deadline(const Looking& looking);
 
 }  // namespace drun::rendezvous
 
-// core. One census of the nodes of a job: who was asked, who has answered, who wants to know. Part
-// of the coordinator's machine (round.h).
+// core. One census of the nodes of a job: the nodes that were asked or have answered, and who
+// requested it. Part of the coordinator's machine (round.h).
 //
 //             asked                all answered, gone, or time is up
 //   closed -----------> open ------------------------------------------> closed
 //
-// Shape:   one at a time: who asks during one, or just after it, gets its result. Answers to
-//          another number and of who was not asked are dropped.
+// Shape:   one at a time; a request during it, or just after it, gets its result. Answers with
+//          another number, and of nodes that were not asked, are dropped.
 // Cost:    O(1) an answer, a message to each node and back; no more than two a second.
 // Owner:   a value.   Thread: any, one at a time.
 

@@ -9,13 +9,13 @@ namespace drun::rendezvous {
 // Base ranks of all nodes, by node rank; role ranks likewise, per role. Requires that all joined.
 void assign_ranks(RoundState& state);
 
-// What `node` is told. Requires assigned ranks.
+// The world as sent to `node`. Requires assigned ranks.
 World world_of(const RoundState& state, int node);
 
 // Lists cut to the first few: O(nodes), so not for every hello.
 Waiting roll(const RoundState& state, Time now);
 
-// What every node is told in the end. `failures` of the state are in it if workers failed.
+// The outcome, as sent to every node. `failures` of the state are in it if workers failed.
 Outcome outcome_of(const RoundState& state, Ending ending, Time now);
 
 }  // namespace drun::rendezvous

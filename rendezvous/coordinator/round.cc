@@ -232,7 +232,7 @@ void RoundTurn::handle(const PeerLeft& left) {
   }
 }
 
-// It was told to stop before it had joined, say: nobody else would end what it has opened.
+// For example, its agent was stopped before it joined: nothing else would end this coordinator.
 void RoundTurn::handle(const HostEnded&) {
   if (state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over) return;
   const std::string reason = "the coordinator's agent has ended";
@@ -264,7 +264,7 @@ void RoundTurn::handle(const RoundTick&) {
   send_all(roll(state_, now_));
 }
 
-// Whoever has not read the outcome by now never will.
+// A member that has not read the outcome by now never will.
 void RoundTurn::time_is_up() {
   for (const Peer peer : present_peers()) drop(peer);
   state_.present_count = 0;
@@ -335,8 +335,8 @@ void RoundTurn::over_if_alone() {
   actions_.emplace_back(RoundOver{});
 }
 
-// Silence is judged in sweeps, so that a message costs O(1). A sweep that comes late means that
-// this process itself was held up (stopped, swapped out): then nobody else is blamed for it.
+// Silence is checked in sweeps, so that a message costs O(1). A late sweep means that this process
+// was delayed (stopped, swapped out): then no member is considered silent.
 void RoundTurn::sweep() {
   const bool was_held_up = now_ - state_.next_sweep > state_.spec.heartbeat_timeout / 4;
   state_.next_sweep = now_ + sweep_interval(state_);
@@ -424,7 +424,7 @@ std::optional<Time> deadline(const RoundState& state) {
 
 }  // namespace drun::rendezvous
 
-// Elastic worlds: who waits, who steps in, who goes.
+// Elastic worlds: nodes that wait, join and leave.
 
 namespace drun::rendezvous {
 
@@ -542,7 +542,7 @@ void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
     }
     return waiter_left(peer, "it was sent " + signal_name(signalled->signal));
   }
-  // Of a round that it was in before it came back into line.
+  // From a round that it was in before it reconnected.
   if (!std::holds_alternative<Hello>(message) && state_.first_world) return;
   drop_waiter(peer, kBrokeProtocol);
 }
@@ -590,9 +590,9 @@ void RoundTurn::lose_seat(int node, const std::string& reason) {
   // An elected coordinator hands the job over if another one can lead: after a suspension it loses
   // its own agent and all members at the same moment, and no member is left to get an outcome.
   if (self.hello.is_host && state_.spec.term > 0 && state_.has_successor) return step_down();
-  // The coordinator's own agent is in the same process: it does not come back.
+  // The coordinator's own agent is in the same process: it cannot reconnect.
   if (self.hello.is_host) return end_with(NodeLost{node, self.hello.host, true, reason}, cause);
-  // Its work was done: nobody needs it any more.
+  // Its work was done, so it is not needed any more.
   if (state_.phase == RoundPhase::Running && self.is_done) return;
   if (state_.phase == RoundPhase::Running) stop_round(cause, false);
   conclude_if_stopped();
@@ -673,7 +673,7 @@ void RoundTurn::leave_out_culprit() {
   leave_out_node(node, reason, WorkersFailed{state_.failures.failures()});
 }
 
-// `ending` is what the node itself is told.
+// `ending` is the outcome that the node itself gets.
 void RoundTurn::leave_out_node(int node, std::string reason, Ending ending) {
   const RoundNode& self = node_at(node);
   if (is_left_out(state_.exclusions, self.id)) return;
@@ -684,7 +684,7 @@ void RoundTurn::leave_out_node(int node, std::string reason, Ending ending) {
   const NodeLeftOut message{std::move(told)};
   send_all(message);
   if (self.presence == Presence::Present) vacate(node, ending);
-  std::vector<Peer> back;  // it was lost meanwhile, and has come back
+  std::vector<Peer> back;  // it was lost meanwhile, and has reconnected
   for (const auto& [peer, candidate] : state_.line) {
     send(peer, message);
     if (candidate.id == self.id) back.push_back(peer);
@@ -709,7 +709,7 @@ void RoundTurn::form_world(bool is_at_once) {
   const int count = static_cast<int>(peers.size());
   if (count < state_.spec.elastic->min_nodes) {
     state_.last_call.reset();
-    if (is_at_once) state_.next_roll_call = now_;  // everybody hears at once why nothing runs
+    if (is_at_once) state_.next_roll_call = now_;  // tell all nodes immediately why nothing runs
     return;
   }
   if (count < state_.spec.node_count && !is_at_once) {
@@ -769,7 +769,7 @@ void RoundTurn::census_asked(Peer peer, std::uint64_t question) {
   if (!census.is_open) take_census();
 }
 
-// Who has heard the end of the job answers nothing any more.
+// A node that knows the outcome does not answer any more.
 void RoundTurn::take_census() {
   CensusTaking& census = state_.census;
   census.is_open = true;
@@ -940,8 +940,8 @@ void RoundTurn::end_look() {
 
 }  // namespace drun::rendezvous
 
-// What the next coordinator is to know of agents that were left out or lost, and what this one
-// hears of them from its members.
+// Records of agents that were excluded or lost: for the next coordinator, and from the members of
+// this one.
 
 namespace drun::rendezvous {
 
@@ -955,7 +955,7 @@ constexpr Milliseconds kRecordInterval{100};
 
 }  // namespace
 
-// Where nobody can take over nobody needs to remember.
+// Only needed where another coordinator can take over.
 void RoundTurn::record(const AgentId& id) {
   if (state_.spec.term == 0) return;
   const NodeRecord changed = record_of(state_, id);
@@ -975,7 +975,7 @@ void RoundTurn::conclude_records() {
   if (now_ >= state_.tell_from && !is_over) send_records();
 }
 
-// It is used up, whoever begins the world that it is for. Spares tell nobody of a past.
+// A restart is used up, whichever coordinator begins its world. Spares report no past.
 void RoundTurn::tell_restarts() {
   if (state_.spec.term != 0) send_all(Remember{{}, static_cast<int>(state_.restarts.size())});
 }
@@ -984,7 +984,7 @@ void RoundTurn::tell_records(Peer peer) {
   if (state_.spec.term != 0 && !state_.records.empty()) send(peer, Remember{state_.records});
 }
 
-// Whoever was let in before its members told that it had been left out goes again.
+// A node that was admitted before the members reported that it had been excluded is removed.
 void RoundTurn::hear_of_past(const Past& past) {
   for (const AgentId& id : inherit(state_, past, now_)) turn_out(id);
 }
@@ -1258,7 +1258,7 @@ void RoundTurn::restart() {
   state_.resume_at = now_ + pause;
 }
 
-// A fixed world cannot do without a node; an elastic one looks at whoever steps in, too.
+// A fixed world needs every node; an elastic one also counts the nodes that wait to join.
 bool RoundTurn::can_do_without(int node) const {
   return is_elastic() && !node_at(node).hello.is_host &&
          nodes_without(state_, node, now_) >= state_.spec.elastic->min_nodes;

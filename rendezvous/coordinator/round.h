@@ -9,16 +9,16 @@
 //      |                               |     a restart is left: next round |
 //      +-- join timeout, signal        +-- all returned 0 -----------------+
 //
-//   With a preflight check worlds of probes come first, until all of one have returned 0: that one
-//   is stopped for the program's first. A probe that fails ends the job, or costs an elastic one
-//   its node.
+//   With a preflight check, worlds of probes run first, until all probes of one have returned 0. It
+//   is stopped for the program's first world. A probe that fails ends the job, or costs an elastic
+//   one its node.
 //
 //   An elastic world has a line (elastic_world.h) where nodes wait for numbered seats. It differs
 //   so:
 //     hello         into the line, in every phase; a running world with room is stopped for it
 //     hello         of a living member's identity: identity_contests.h
 //     Joining       again after each Stopping and Pausing: the next world forms at once with enough
-//                   nodes, else when they have come; the first a last call after the least have
+//                   nodes, else when they have joined; the first a last call after the least have
 //     node lost     the round is stopped and another begun, which uses up no restart
 //     a failure     a node that fails too often in a row (exclusion.h) gets its own outcome and is
 //                   not let in again; not the coordinator's
@@ -43,7 +43,7 @@
 //                                    a failure, stop
 //   StacksAsked     "no workers"     a look (node_queries.h) a look     as Joining ...       -
 //   CensusAsked     a census (node_queries.h), in every phase
-//   PeerLeft        may come back    stop, then end     no restart end       goodbye    -
+//   PeerLeft        may rejoin       stop, then end     no restart end       goodbye    -
 //   silent too long as PeerLeft      as PeerLeft        as PeerLeft   ...    as PeerLeft
 //
 //   "drop" is for what cannot come from an honest peer: its connection is closed, with a log line;

@@ -16,7 +16,7 @@ RoundState Tenure::begin(RoundSpec spec, std::uint64_t term, const RoundRecord& 
   return state;
 }
 
-// Nothing of a new world is told before its number is safe (election.h).
+// Nothing of a new world is sent before its number is safe (election.h).
 Tenure::Verdict Tenure::judge(const RoundState& state, const RoundAction& action) {
   const bool is_unknown =
       std::holds_alternative<ClearStore>(action) && known_rounds_ < state.next_round;

@@ -25,14 +25,14 @@ class Tenure {
  public:
   RoundState begin(RoundSpec spec, std::uint64_t term, const RoundRecord& before, Time now);
 
-  // Do: at once. Hold: it was kept. Ask: likewise, and later leaders are to be told of the round.
+  // Do: now. Hold: it is held back. Ask: also held back, and the round must be recorded first.
   enum class Verdict { Do, Hold, Ask };
   Verdict judge(const RoundState& state, const RoundAction& action);
-  // The number that was asked for counts, whatever members have told of later rounds since.
+  // The recorded number counts, even if members have reported later rounds since.
   std::vector<RoundAction> know(int rounds);
 
-  // Kept: the end of the job is told, which needs no lead: nothing begins after it. Over: nobody
-  // is left who could be told of a round that was never known. Lost: of the lead nothing is left.
+  // Kept: the end of the job is being sent, which needs no lead, since nothing begins after it.
+  // Over: no member is left that could hear of a round that was never recorded. Lost: the lead is.
   enum class Loss { Kept, Over, Lost };
   Loss lose(const RoundState& state);
 

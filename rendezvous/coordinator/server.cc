@@ -125,7 +125,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   const OnTrouble on_trouble_;
   const JoinSpec spec_;
   std::shared_ptr<const TlsContext> tls_;  // null: no secret
-  PendingConnections pending_;             // of connections_, those who have not said hello
+  PendingConnections pending_;             // of connections_, those without a hello so far
   bool is_pending_timed_ = false;
   TurnedAway turned_away_;
   std::unordered_map<Peer, std::vector<std::string>> told_;  // addresses, until it is a member
@@ -148,7 +148,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   bool is_stepping_down_ = false;  // others are being told
   std::optional<JobDeadline> job_deadline_;
   // Where others may coordinate, too.
-  std::shared_ptr<Authority> authority_;  // null: nobody else may
+  std::shared_ptr<Authority> authority_;  // null: no other agent may
   std::shared_ptr<Council> council_;      // the same, with several endpoints
   std::set<Peer> voters_;                 // connections that ask for votes
   Seekers seekers_;
@@ -160,7 +160,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
 namespace drun::rendezvous {
 namespace {
 
-// Who has not said hello; at most an eighth of the descriptors.
+// Connections without a hello so far; at most an eighth of the descriptors.
 constexpr std::size_t kMostPendingConnections = 2048;
 // A peer with more than this queued gets no further stacks or censuses.
 constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
@@ -536,7 +536,7 @@ Result<void> Server::Impl::stand(const JoinSpec& spec) {
 
 void Server::Impl::take_ballot(ControlConnection& connection, const Ballot& ballot, bool is_new) {
   if (is_new && council_) {
-    // Seats come back on new connections; whoever is left out does, too.
+    // Seats reconnect, also one that is dropped here.
     if (voters_.size() >= kMostVotersForSeat * spec_.seats.size()) hang_up(*voters_.begin());
     voters_.insert(connection.id());
   }
@@ -553,7 +553,7 @@ void Server::Impl::on_refusal(Caller caller, const Error& error) {
   hang_up(caller);
 }
 
-// Who asks while another leads, or nobody yet.
+// A member that asks while another agent leads, or none does yet.
 void Server::Impl::stand_by(ControlConnection& connection, const Hello* hello) {
   const Peer peer = connection.id();
   if (hello == nullptr || seekers_.has(peer)) return hang_up(peer);
@@ -618,7 +618,7 @@ void Server::Impl::name_leader(const Endpoint& leader, std::uint64_t term) {
   if (on_leader_) on_leader_(leader, term);
 }
 
-// What was held back until later leaders were sure to know of the round, and nothing before it.
+// The actions that were held back until later leaders were sure to know of the round.
 void Server::Impl::on_round_known(int rounds) {
   const std::vector<RoundAction> held = tenure_.know(rounds);
   if (held.empty()) return;
@@ -635,7 +635,7 @@ bool Server::Impl::must_wait(const RoundAction& action) {
   return verdict != Tenure::Verdict::Do;
 }
 
-// What this agent coordinated goes on elsewhere.
+// Another coordinator continues the job.
 void Server::Impl::perform(const StepDown&) {
   log_.info("this node does not coordinate the job any more: it leaves");
   is_stepping_down_ = true;
@@ -643,7 +643,7 @@ void Server::Impl::perform(const StepDown&) {
   authority_->resign();
 }
 
-// Asked before each deed: this process may have stood still until its lead was over.
+// Checked before each action: this process may have been stopped until its lead was over.
 bool Server::Impl::may_act() {
   if (!authority_ || authority_->leads() || (is_leading_ && tells_the_end(state_))) return true;
   events_.clear();

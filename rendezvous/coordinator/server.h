@@ -45,7 +45,7 @@ class Server {
   // on_leader: this agent's endpoint, of several, has heard who coordinates the job; any number of
   // times, never before open returns.
   // lines: with spec.gathers_lines it gets those of all members.
-  // on_trouble: why nobody can be asked who does (etcd is out of reach); empty: no more.
+  // on_trouble: why the coordinator is unknown (etcd cannot be reached); empty: it can again.
   using OnTrouble = std::function<void(const std::string& reason)>;
   using OnLeader = std::function<void(const Endpoint& leader, std::uint64_t term)>;
   static Result<std::unique_ptr<Server>> open(asio::io_context& io, const JoinSpec& spec, Log log,
@@ -59,7 +59,8 @@ class Server {
   // Where it listens in fact; what spec.endpoint.port = 0 became.
   std::uint16_t port() const;
 
-  // Who has joined, while nodes are waited for here (progress_text of membership_text.h).
+  // The nodes that have joined, while this one waits for others (progress_text of
+  // membership_text.h).
   std::optional<std::string> roll_call() const;
 
   // How the job is, as far as the coordinator knows by itself; nothing if it is not this one.
@@ -73,7 +74,7 @@ class Server {
   void set_deadline(std::optional<JobDeadline> deadline);
 
   // The agent that it belongs to has its outcome. False: drop it. True: on_finished will say when
-  // all members have heard the end as well, or those who elect another coordinator that they may.
+  // all members have heard the end as well, or the electors of another coordinator that they may.
   bool host_ended();
 
   // Whether it is the coordinator: always, unless others may be elected.

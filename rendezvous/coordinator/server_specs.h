@@ -1,4 +1,4 @@
-// edge. What the coordinator's parts are told, from how this node takes part in the job.
+// edge. The specs of the coordinator's parts, made from this node's part in the job.
 // Thread: any.
 #pragma once
 

@@ -14,7 +14,7 @@ namespace {
 
 const std::string& words_of(const Failure& failure) { return std::get<Hung>(failure.status).how; }
 
-// A pid that was not told of is 0.
+// A pid that was not reported is 0.
 int pid_at(const SuspectGroup& group, std::size_t index) {
   return index < group.pids.size() ? group.pids[index] : 0;
 }

@@ -17,7 +17,7 @@
 
 namespace drun::rendezvous {
 
-// What one node reports: the groups of each HangSuspected. `suspects`: brief failures with status
+// One node's report: the groups of each HangSuspected. `suspects`: brief failures with status
 // Hung; others are ignored. Suspects with the same words, role and program share a group.
 std::vector<std::vector<SuspectGroup>> suspect_messages(std::vector<Failure> suspects);
 

@@ -26,7 +26,7 @@ std::vector<Time> restarts_of(const Past& past, Time now) {
 
 void inherit_restarts(RoundState& state, std::vector<Time> restarts) {
   if (restarts.size() > state.restarts.size()) std::swap(restarts, state.restarts);
-  // Who was there sooner knows better when it was.
+  // The earlier a member joined, the better it knows the time.
   if (restarts.size() != state.restarts.size()) return;
   for (std::size_t i = 0; i < restarts.size(); ++i)
     state.restarts[i] = std::min(state.restarts[i], restarts[i]);

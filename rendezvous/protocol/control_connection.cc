@@ -14,7 +14,7 @@ namespace drun::rendezvous {
 namespace {
 
 constexpr std::chrono::seconds kLingerLimit{2};
-// What goes to the socket at a time, and what the kernel may hold of it unsent (tcp(7) does not
+// Bytes per write, and the most that the kernel may hold unsent (tcp(7) does not
 // name TCP_NOTSENT_LOWAT; it is as old as Linux 3.12).
 constexpr std::size_t kWriteBytes = std::size_t{128} << 10;
 constexpr int kUnsentBytes = 128 << 10;
@@ -93,7 +93,7 @@ void ControlConnection::send_bulk(Bytes frame) {
   write_soon();
 }
 
-// Reported from the loop: the owner may be in the middle of sending to many.
+// Reported from the loop, because the owner may be sending to many connections now.
 bool ControlConnection::has_room(std::size_t bytes) {
   if (is_overfull_ || !socket_.is_open()) return false;
   if (queued_bytes_ + bytes <= kSendLimitBytes) {
@@ -144,7 +144,7 @@ void ControlConnection::finish() {
 
 void ControlConnection::close() {
   listener_ = nullptr;
-  error_code ignored;  // there is nobody to tell, and nothing to do
+  error_code ignored;  // nothing can be done about it
   linger_.cancel();
   socket_.close(ignored);
 }
@@ -229,7 +229,7 @@ void ControlConnection::wrote(const error_code& ec) {
   in_flight_.clear();
   queued_bytes_ -= std::exchange(in_flight_bytes_, 0);
   if (!socket_.is_open()) return;
-  // What the peer said before it closed is still to be read: the end is told by the read.
+  // Frames that the peer sent before it closed are still unread. The read reports the end.
   if (ec) {
     outgoing_.clear();
     bulk_.clear();
@@ -251,8 +251,8 @@ void ControlConnection::end(ConnectionEnd ended) {
   if (listener != nullptr) listener->on_end(*this, ended);
 }
 
-// The alert that tells the peer why. It is not waited for: who knows no secret may be anybody, and
-// has nothing more to send when it is a drun, so closing does not take the alert away from it.
+// The alert that tells the peer why. It is not waited for: a peer without the secret may be any
+// program. A drun has nothing more to send then, so that closing does not discard the alert.
 void ControlConnection::say_last_words() {
   error_code ignored;
   if (is_writing_) return;

@@ -35,7 +35,7 @@ namespace drun::rendezvous {
 
 struct ConnectionEnd {
   bool is_wrong_peer = false;  // not drun, another version of it, or one that breaks its protocol
-  bool has_spoken = false;     // the peer's preamble had come
+  bool has_spoken = false;     // the peer's preamble had been received
   std::string reason;
   bool is_other_job = false;  // a drun, but without our secret and run id
 };
@@ -50,7 +50,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
    public:
     // `frame` is valid during the call.
     virtual void on_frame(ControlConnection& connection, std::string_view frame) = 0;
-    // The peer's preamble has come, so its process has answered the connection. Before any frame.
+    // The peer's preamble has been received: its process has answered. Before any frame.
     virtual void on_open(ControlConnection& /*connection*/) {}
     virtual void on_end(ControlConnection& connection, const ConnectionEnd& end) = 0;
 
@@ -76,7 +76,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   // `first_bytes`: what was read from the socket before. on_end or on_frame may be called in it.
   void start(std::string_view first_bytes);
   void send(Bytes frame);
-  // A frame in two parts, of which others may share one.
+  // A frame in two parts, which other frames may share.
   void send(Bytes head, Bytes body);
   // Frames that may be overtaken by others, but not by each other; finish drops what is left.
   void send_bulk(Bytes frame);
@@ -116,7 +116,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   bool is_finishing_ = false;
   ReadBuffer incoming_;
   bool is_overfull_ = false;
-  std::string handshake_;       // TLS records that are no frames of ours
+  std::string handshake_;       // TLS records of the handshake
   std::deque<Bytes> outgoing_;  // plain: sealed when they are written, so that buffers stay shared
   std::deque<Bytes> bulk_;
   std::vector<Bytes> in_flight_;
@@ -127,7 +127,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
 }  // namespace drun::rendezvous
 
 // edge. Connections of druns that have a secret where this one has none, or the other way round:
-// each side says so in a line.
+// each side logs it.
 // Limits:  the last 64 may take their time to read it and hang up.
 // Owner:   Server; close before destruction.
 // Thread:  the io_context's only.

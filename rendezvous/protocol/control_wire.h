@@ -22,8 +22,8 @@ namespace drun::rendezvous {
 // A Hello fits into the first; a member is not given more before it is accepted.
 constexpr std::size_t kHelloFrameLimitBytes = std::size_t{16} << 10;
 constexpr std::size_t kFrameLimitBytes = std::size_t{512} << 10;
-// What the failures of one Stopped or Finish may take together, beyond the first, which always
-// fits.
+// The most bytes that the failures of one Stopped or Finish take together, beyond the first, which
+// always fits.
 constexpr std::size_t kFailuresBudgetBytes = std::size_t{64} << 10;
 
 // Of one HangSuspected: groups, and ranges and pids of all groups together. An agent with more
@@ -37,7 +37,7 @@ std::string encode(const MemberMessage& message);
 std::string encode(const CoordinatorMessage& message);
 
 // A StacksTold or CensusTold for many: encoded once, and only the frame's head differs between
-// those who asked. The frame is head and body.
+// the recipients. The frame is head and body.
 class SharedAnswer {
  public:
   using Bytes = std::shared_ptr<const std::string>;

@@ -34,10 +34,10 @@ class LineLedger {
  public:
   explicit LineLedger(std::size_t window_bytes) : window_bytes_(window_bytes) {}
 
-  // Lines have come. False: more than that member may send.
+  // Lines have been received. False: more than that member may send.
   bool accept(std::uint64_t peer, std::size_t cost);
-  // They have been passed on. What is to be granted now: a quarter of a window at a time, or all
-  // once nothing of that member waits; 0: nothing yet.
+  // They have been passed on. Returns the bytes to grant now: a quarter of a window at a time, or
+  // all once nothing of that member waits; 0: nothing yet.
   std::size_t taken(std::uint64_t peer, std::size_t cost);
   // Whether it had ever sent any.
   bool forget(std::uint64_t peer) { return accounts_.erase(peer) > 0; }

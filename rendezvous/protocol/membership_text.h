@@ -1,4 +1,4 @@
-// core. Who has joined and who is missing, in words: the same on every node.
+// core. Text about the nodes that have joined and those that are missing, the same on every node.
 // Owner: values.  Thread: any.
 #pragma once
 
@@ -23,8 +23,8 @@ std::string progress_text(const Waiting& waiting, Milliseconds since);
 // The join timeout's message: "1 of 3 nodes joined at ... within 15m: <roll call>; <remedy>".
 std::string timeout_text(const Waiting& waiting, std::string_view endpoint, Milliseconds limit);
 
-// The same of an elastic world: "2 of 2 to 4 nodes have joined at gpu0:29400 (a, b); ..."; what a
-// spare is told.
+// The same of an elastic world: "2 of 2 to 4 nodes have joined at gpu0:29400 (a, b); ..."; for
+// a spare.
 std::string elastic_waiting_text(const Waiting& waiting, std::string_view endpoint);
 std::string elastic_timeout_text(const Waiting& waiting, std::string_view endpoint,
                                  Milliseconds limit);

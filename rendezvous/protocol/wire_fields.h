@@ -1,5 +1,5 @@
-// core. What the layouts of all messages are made of: limits, and the fields that are more than one
-// number or text.
+// core. The parts of all message layouts: limits, and the fields that are more than one number or
+// text.
 //
 // Use:     by sources that write down layouts (bytes.h says how), not by others.
 #pragma once
