@@ -32,7 +32,7 @@ const char* at(const void* data, std::size_t offset) {
 }
 char* at(void* data, std::size_t offset) { return static_cast<char*>(data) + offset; }
 
-// In round k each rank tells the one 2^k further on; then everybody has heard of everybody.
+// In round k each rank notifies the rank 2^k after it; in the end every rank depends on all others.
 void barrier(Exchange& mesh) {
   char told = 0;
   char heard = 0;
@@ -192,7 +192,7 @@ void all_gather(Exchange& mesh, const Call& call) {
   ring_all_gather(mesh, call.output, parts);
 }
 
-// Everybody sends each part to its rank, which adds them in rank order.
+// Every rank sends each part to its owner, which adds them in rank order.
 void direct_reduce_scatter(Exchange& mesh, const Call& call, const Parts& parts) {
   const int me = mesh.rank();
   const std::size_t bytes = parts.size_bytes(me);
@@ -230,7 +230,7 @@ void reduce_scatter(Exchange& mesh, const Call& call) {
   finish_average(call, parts.size_bytes(mesh.rank()) / size_bytes(call.type), mesh.size());
 }
 
-// All at once; everybody begins with somebody else.
+// All at once; each rank begins with a different one.
 void all_to_all(Exchange& mesh, const Call& call) {
   const Parts in = parts_of(mesh, call, call.counts_in);
   const Parts out = parts_of(mesh, call, call.counts_out);

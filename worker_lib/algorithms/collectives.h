@@ -3,7 +3,7 @@
 // Small data goes the way with the fewest rounds (trees, Bruck's all_gather), large data in
 // pipelines.h.
 //
-// Memory:  what Call says; the input is not written to, nor is the output of who has none.
+// Memory:  as in Call; the input is not written to, nor is the output of a rank that has none.
 // Result:  the same bits on all ranks of an all_reduce; the same order of reduction for the same
 //          count, type and number of ranks.
 // Thread:  of the Exchange.

@@ -15,8 +15,8 @@ struct Note {
   char is_agreed = 1;  // as far as the sender has heard
 };
 
-// In round k each rank tells the one 2^k further on; then everybody has heard of everybody, and a
-// difference anywhere has reached all.
+// In round k each rank notifies the rank 2^k after it; in the end a difference on any rank has
+// reached all others.
 bool is_agreed_by_all(Exchange& mesh, const Signature& call) {
   bool is_agreed = true;
   for (int distance = 1; distance < mesh.size(); distance *= 2) {

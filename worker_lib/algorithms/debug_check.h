@@ -1,6 +1,6 @@
 // core. Before data moves, with DRUN_DEBUG=1: do all ranks call the same?
 //
-// Rounds:  log2(size), if they do; nobody leaves before everybody has come.
+// Rounds:  log2(size), if they do; none leaves before all have called.
 // Errors:  Mismatch on every rank, saying who calls what, or whose counts do not fit whose; and the
 //          Exchange's.
 #pragma once

@@ -1,5 +1,5 @@
-// core. What the algorithms of collectives stand on: memory that goes from rank to rank within one
-// collective of one rank.
+// core. The interface under the algorithms of collectives: memory that is sent from rank to rank
+// within one collective.
 //
 // Order:   between two ranks, the messages of one size arrive in the order they were sent in. Both
 //          sides give the same size; messages whose sizes differ never meet.
@@ -47,7 +47,7 @@ namespace drun::worker {
 
 class Parts {
  public:
-  // `counts`: of each rank, or null: everybody has `count` elements.
+  // `counts`: of each rank, or null: all ranks have `count` elements.
   Parts(const std::size_t* counts, std::size_t count, std::size_t element_bytes, int size) {
     offsets_.push_back(0);
     for (int rank = 0; rank < size; ++rank) {

@@ -12,7 +12,7 @@ namespace {
 
 // Pieces that are on their way to this rank, or from it, at a time.
 constexpr std::size_t kWindow = 2;
-// Where what arrives needs memory of its own until it is passed on, so many pieces of it.
+// The number of pieces that are buffered where data cannot arrive in place.
 constexpr std::size_t kMostLag = 4;
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 // Larger ones leave the cache between arriving and being reduced; smaller ones cost handshakes. Not
@@ -138,8 +138,8 @@ void run_ring(Exchange& mesh, const RingOrder& order, Source source, Inbox inbox
 struct Chain {
   int before = 0;
   int after = 0;
-  bool is_first = false;  // nobody is before
-  bool is_last = false;   // nobody is after
+  bool is_first = false;  // there is no rank before
+  bool is_last = false;   // there is no rank after
   std::size_t total_bytes = 0;
 
   std::size_t piece_bytes() const {

@@ -24,7 +24,7 @@ void ring_reduce_scatter(Exchange& mesh, const void* input, void* output, const 
 // This rank's part lies in `output` already.
 void ring_all_gather(Exchange& mesh, void* output, const Parts& parts);
 void chain_broadcast(Exchange& mesh, void* data, std::size_t size_bytes, int root);
-// `output` is the root's only; it may be `input`, which nobody else changes.
+// `output` is the root's only; it may be `input`, which no other rank changes.
 void chain_reduce(Exchange& mesh, const ConstElements& input, void* output, ReduceOp op, int root);
 
 }  // namespace drun::worker

@@ -1,4 +1,5 @@
-// core. What the ranks compare before they move data, and what error messages call an operation.
+// core. The signature of an operation: ranks compare it before they move data, and error messages
+// name operations by it.
 //
 // Owner:   values; copy freely.   Thread: any.
 #pragma once

@@ -1,5 +1,5 @@
 // edge. Unix sockets without a place in the file system: short messages, descriptors with them, and
-// who is at the other end.
+// the identity of the peer.
 //
 // Errors:  where a descriptor or an optional is returned, nothing means: the system says no, and
 //          errno why.
@@ -18,7 +18,7 @@
 
 namespace drun::worker::shm {
 
-// A name nobody can guess, in this network namespace.
+// An unguessable name, in this network namespace.
 std::string random_name();
 
 // Does not block in accept.
@@ -41,7 +41,7 @@ struct Message {
   std::string text;
   std::vector<UniqueFd> fds;
 };
-// Does not block. Nothing: none has come, or the other side has gone.
+// Does not block. Nothing: no connection is waiting, or the peer has closed.
 std::optional<Message> receive_message(int socket);
 
 // False: the deadline passed first.

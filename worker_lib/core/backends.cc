@@ -130,7 +130,7 @@ std::unique_ptr<Backend> connect_chosen(const BackendChoice& choice,
   if (context.store) of_gpu.store = make_prefix_key_store("gpu", context.store);
   BackendContext of_host = context;
   of_host.split_off = nullptr;
-  of_host.is_lookout = true;  // GPUs see nobody's end
+  of_host.is_lookout = true;  // GPUs detect no rank's end
   need_factory(choice.gpu);   // before anything is connected
   std::unique_ptr<Backend> host = connect_named(choice.name, of_host);
   return serve_both(std::move(host), connect_named(choice.gpu, of_gpu));

@@ -13,10 +13,10 @@
 
 namespace drun::worker {
 
-// Who serves which memory.
+// The backend for each kind of memory.
 struct BackendChoice {
   std::string name = "";  // of the host's; or of all there is, if `gpu` is empty
-  std::string gpu = "";   // of GPUs'; empty: nobody besides
+  std::string gpu = "";   // of GPUs'; empty: no second backend
   bool operator==(const BackendChoice&) const = default;
 };
 
@@ -31,10 +31,10 @@ std::vector<std::string> backend_names();
 // and a GPU, where nothing else is asked for.
 void check_is_here(const BackendChoice& choice);
 
-// For each a registered backend, one of ours, or "within+across": a node's ranks by the first,
-// nodes by the second. Those of the host's memory are connected; NCCL beside them connects with its
-// first operation. Throws BackendFailure (Usage: there is none of that name) and what connecting
-// throws.
+// Each name is a registered backend, a built-in one, or "within+across": a node's ranks by the
+// first, nodes by the second. Those of the host's memory are connected; NCCL beside them connects
+// with its first operation. Throws BackendFailure (Usage: there is none of that name) and what
+// connecting throws.
 std::unique_ptr<Backend> connect_chosen(const BackendChoice& choice, const BackendContext& context);
 
 // Whether ranks of these nodes will talk over the network with it, so that their addresses matter.

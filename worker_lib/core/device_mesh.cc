@@ -125,7 +125,7 @@ void check_same(ProcessGroup& world, const std::string& mesh, ProcessGroup::Time
 struct DeviceMesh::State {
   worker::MeshLayout layout;
   std::vector<int> coordinates;         // this rank's, one a dimension
-  std::vector<std::vector<int>> lines;  // who is in the group of each
+  std::vector<std::vector<int>> lines;  // the members of each group
   std::vector<ProcessGroup> groups;
   int rank = 0;
 

@@ -210,7 +210,7 @@ Work ProcessGroup::Group::queue(Name name, Limit limit,
   ++unfinished_;
   const auto errand = std::make_shared<worker::Errand>(
       [this, name = std::move(name), deed = std::move(deed), limit, turn] {
-        // Before the errand is done, and whoever has waited for it goes on.
+        // Before the errand is done and its waiters continue.
         const std::shared_ptr<void> finished(nullptr, [this](void*) { --unfinished_; });
         const std::lock_guard running(running_);
         guarded(name, limit, [&] { deed(turn); });
@@ -224,7 +224,7 @@ void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
   const auto name = [&call] { return to_string(call); };
   const Limit limit = admit(name, timeout);
   check_possible(call);
-  // Waited for in any case, so that whoever runs it may look at the caller's call.
+  // Always waited for, because the thread that runs it uses the caller's call.
   in_turn(name, limit, [this, &call](const Turn& turn) { run_now(call, turn); });
 }
 

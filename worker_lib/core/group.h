@@ -1,5 +1,5 @@
-// edge. What is behind ProcessGroup: checks arguments, runs collectives in order, keeps their
-// deadlines, and turns the first failure into everybody's.
+// edge. The implementation of ProcessGroup: checks arguments, runs collectives in order, keeps
+// their deadlines, and breaks the group with the first failure.
 //
 //     healthy --any failure--> broken        (for good; first_cause_ says why)
 //
@@ -113,10 +113,10 @@ class ProcessGroup::Group {
   Limit admit(const Namer& name, Timeout timeout);
   void check_possible(const Call& call) const;
   void check_possible(const worker::Message& message) const;
-  // Runs `deed` and makes what it throws the group's failure.
+  // Runs `deed`. Its exception becomes the group's failure.
   template <typename Namer, typename Deed>
   auto guarded(const Namer& name, const Limit& limit, Deed&& deed);
-  // Runs `deed` when everything before it is done.
+  // Runs `deed` after all earlier operations.
   template <typename Namer, typename Deed>
   void in_turn(const Namer& name, const Limit& limit, Deed&& deed);
   // Nothing: it cannot be started here and now; `submitting_` is held.
@@ -125,7 +125,7 @@ class ProcessGroup::Group {
                                  std::shared_ptr<Transfer> transfer);
   // A failure is thrown as the operation's, and breaks nothing.
   void start_thread_of(const Name& name, const std::function<void()>& start);
-  // What a group of `ranks` may share with this one.
+  // The resources that a group of `ranks` can share with this one.
   std::shared_ptr<void> split_off(const std::string& name, const Limit& limit,
                                   const std::vector<int>& ranks);
   // Puts it behind everything that was started before; `submitting_` is held.

@@ -80,8 +80,8 @@ class Joining {
       check_is_here(backend_);
       if (size() > 1) meet(parts);
       parts.backend = connect_backend(parts, deadline_);
-      // Nobody goes on before everybody has read from the store all that it needs: the rank that
-      // hosts it may have little else to do.
+      // No rank continues before all have read what they need from the store: the rank that hosts
+      // it may end soon.
       if (parts.store) wait_for_all(*parts.store);
     } catch (const BackendFailure& failure) {
       throw error_at(rank(), failure.kind, failure.what() + missing(parts.store));
@@ -151,7 +151,7 @@ class Joining {
     return make_prefix_key_store(round + "/" + std::to_string(group), store);
   }
 
-  // Two rounds of the store: the last to come lets everybody go.
+  // Two round trips to the store: the last rank releases all.
   void wait_for_all(KeyStore& store) const {
     if (store.add("connected", 1, left_until(deadline_)) == size()) {
       store.set("all_connected", "", left_until(deadline_));

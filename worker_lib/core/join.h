@@ -1,7 +1,7 @@
 // edge. One rank's way into the world group: finds the store, the other ranks and who is on which
 // node, and connects the backend. And a backend for groups made later.
 //
-// Blocks:  until all ranks have come, or the timeout.
+// Blocks:  until all ranks have called it, or the timeout.
 // Errors:  WorkerError, as init_process_group says.
 #pragma once
 

@@ -4,7 +4,7 @@
 // Where:   a call that names a GPU is about that one's memory. Otherwise the pointer is looked up,
 //          if CUDA was loaded when this was made or has been used by it since; a program without
 //          CUDA is not asked to look.
-// Deadlines, deaths, aborts: both are told.
+// Deadlines, deaths and aborts apply to both.
 #pragma once
 
 #include <memory>

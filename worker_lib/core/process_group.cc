@@ -135,7 +135,7 @@ std::optional<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& rank
   return ProcessGroup(std::move(group));
 }
 
-// Everybody makes the groups of all colours, one after the other, so that they are counted alike.
+// Every rank creates the groups of all colors, one after the other, so that all count alike.
 std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int key,
                                                 Timeout timeout) {
   const std::vector<int> mine{color ? 1 : 0, color.value_or(0), key};

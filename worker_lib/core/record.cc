@@ -78,7 +78,7 @@ void write_error_file(const Story& story) {
   const std::string path = name;
   const std::string partial = path + "." + std::to_string(getpid());
   const std::string text = to_json(story) + "\n";
-  // Nobody else's business, and nobody's link is followed.
+  // Only for this user; symbolic links are not followed.
   const int fd =
       ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   std::FILE* file = fd >= 0 ? ::fdopen(fd, "w") : nullptr;
@@ -107,7 +107,7 @@ void show_progress(std::uint64_t step) noexcept {
   if (fd < 0) return;
   std::array<char, 24> line{};
   const int size = std::snprintf(line.data(), line.size(), "%" PRIu64 "\n", step);
-  if (::write(fd, line.data(), static_cast<std::size_t>(size)) < 0) return;  // nobody needs it
+  if (::write(fd, line.data(), static_cast<std::size_t>(size)) < 0) return;  // it is not needed
 }
 
 int record_exit_code(const std::function<int()>& body) noexcept {

@@ -84,7 +84,7 @@ void Couriers::start() {
 }
 
 std::shared_ptr<Errand> Couriers::send(Errand::Deed deed) {
-  // Goes with the question, when the errand begins.
+  // Destroyed with the question, when the errand begins.
   struct Asked {
     explicit Asked(Couriers& couriers) : owner(couriers) { ++owner.open_; }
     ~Asked() {
@@ -137,8 +137,8 @@ void Couriers::stop() {
   threads_.stop();
 }
 
-// It goes on for some idle ticks with nothing to do, too: to wake it for each message would be what
-// it is there to save. What is fresh has a tick in which its program may come for it.
+// It continues for some ticks without messages, because waking it for each one would cost what it
+// saves. For the first tick a new message is left to its program.
 void Couriers::watch() {
   Errands all;
   std::unique_lock lock(mutex_);

@@ -1,6 +1,6 @@
-// edge. Finishes the messages that a program has started, for as long as the program does not wait
-// for them itself: one thread asks after all of them every few milliseconds, by which most move;
-// and a thread for each of those that go on in their own finish only.
+// edge. Finishes the messages that a program has started, while the program does not wait for
+// them itself: one thread polls all of them every few milliseconds, by which most make progress,
+// and one thread each for those that make progress only in their own finish.
 //
 // Threads: one for each, as a message waits for another rank and must not wait behind another
 //          message; kMostThreads at most. A message that gets none stays open: its waiter does it,
@@ -22,14 +22,14 @@
 
 #include "worker_lib/base/threads.h"
 
-// edge. An operation that was started: done by whoever comes to it first, once.
+// edge. An operation that was started: run once, by the first thread that gets to it.
 //
 //     open --run, or a wait of who may--> begun --> done      (with its result, or what it threw)
 //
-// Waiter:  of an errand whose end can be asked for, whoever waits first does it, on the spot: to
-//          have another thread woken for it costs ten times what a short message takes.
-// Owner:   shared by its Works and by who runs it. The deed, and all it holds, is gone when it is
-//          done.
+// Waiter:  an errand that can be polled is run by its first waiter: waking another thread for it
+//          costs ten times as much as a short message.
+// Owner:   shared by its Works and the thread that runs it. The deed and all that it holds are
+//          destroyed when it is done.
 // Thread:  any.
 
 namespace drun::worker {
@@ -38,7 +38,7 @@ class Errand {
  public:
   // Returns the other rank of a message, and any number otherwise.
   using Deed = std::function<int()>;
-  // Whether the deed would end at once. It must not wait; not asked any more when the deed begins.
+  // Whether the deed would return at once. Must not block; not called after the deed has begun.
   using Question = std::function<bool()>;
 
   // For run() alone.
@@ -57,16 +57,16 @@ class Errand {
   Errand(const Errand&) = delete;
   Errand& operator=(const Errand&) = delete;
 
-  // Does it, unless somebody has begun to. Throws nothing: get() does.
+  // Runs it, unless a thread has begun to. Does not throw; get() does.
   void run();
 
   // Until it is done.
   void wait();
   // False: not done within that time. It does nothing for it but to ask.
   bool wait_for(std::chrono::milliseconds time);
-  // Nobody has begun with it.
+  // No thread has begun it.
   bool is_open() const;
-  // Done; or it ends at once, now that somebody asks.
+  // Done, or it would return at once.
   bool is_done();
   // Requires that it is done. Its result, or throws what it threw.
   int get() const;
@@ -112,8 +112,8 @@ class Couriers {
   // (System) where the system allows no thread for it, or where earlier messages still wait for
   // one.
   void start();
-  // Done by its waiter, or by a thread of its own: when the program has asked whether it is done,
-  // or does not wait for it within a few milliseconds.
+  // Run by its waiter, or by a thread when the program has asked whether it is done or does not
+  // wait for it within a few milliseconds.
   std::shared_ptr<Errand> send(Errand::Deed deed);
   // To be asked after until it is done: every millisecond, every ten where it takes long. Requires
   // one whose end can be asked for.

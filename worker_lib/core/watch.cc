@@ -143,7 +143,7 @@ void Watch::wait_for_something(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   poll(fds.data(), fds.size(), timeout);
   std::uint64_t count = 0;
-  if (read(wake_fd_, &count, sizeof(count)) < 0) count = 0;  // nobody woke it
+  if (read(wake_fd_, &count, sizeof(count)) < 0) count = 0;  // it was not woken
   lock.lock();
 }
 

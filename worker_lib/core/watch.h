@@ -1,8 +1,7 @@
-// edge. Waits beside the operations of this process's groups: for the deadlines of operations that
-// have not ended by themselves, and for the ends of other ranks.
+// edge. Watches the deadlines of operations in this process's groups, and the ends of other ranks.
 //
-// Thread:  one of its own, which calls the functions given to it, one at a time; started with the
-//          first thing to wait for. The rest from any thread.
+// Thread:  starts a thread with the first thing to watch. The thread calls the given functions, one
+//          at a time. All methods: any thread.
 // Cost:    of a DeadlineGuard some 20 ns: operations of shared memory take less than a microsecond.
 // Errors:  start and what starts the thread throw BackendFailure (System) where the system allows
 //          no more threads.
@@ -93,7 +92,7 @@ class Watch {
   std::map<Id, Late> late_;
   std::map<Id, Lines> lines_;
   Id last_id_ = 0;
-  Id calling_ = 0;  // whose function is running; 0: none
+  Id calling_ = 0;  // of the function that is running; 0: none
   // When the thread looks again by itself; the earliest possible time: it does not run.
   std::atomic<Deadline::rep> awake_at_ = Deadline::min().time_since_epoch().count();
   std::array<Slot, kSlots> slots_;

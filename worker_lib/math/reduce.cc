@@ -101,7 +101,7 @@ template <typename T>
   for (std::size_t i = 0; i < count; ++i) numbers[i] /= by;
 }
 
-// The same loops for the processors that everybody has, and for wider vectors.
+// The same loops for any processor of the architecture, and for wider vectors.
 struct Plain {
   template <typename T, typename Op>
   static void run(void* out, const void* left, const void* right, std::size_t count) {

@@ -146,7 +146,7 @@ class NodeBackend final : public Backend {
     return all;
   }
 
-  // A backend does at most two collectives within one of ours.
+  // A backend runs at most two collectives for one of the group's.
   static Turn numbered(const Turn& turn, std::uint32_t which) {
     return {2 * turn.sequence + which, turn.deadline};
   }
@@ -262,7 +262,7 @@ class NodeBackend final : public Backend {
        turn, 1);
   }
 
-  // To the leaders, whose nodes' parts lie one after the other, and from them to everybody.
+  // To the leaders, where the parts of a node are contiguous, and from them to all ranks.
   void all_gather(const Call& call, const Turn& turn) const {
     const std::size_t element = size_bytes(call.type);
     const Parts parts(call.counts_out, call.count, element, layout_.size());
@@ -316,7 +316,7 @@ class NodeBackend final : public Backend {
   const bool is_debug_;
   Member all_;
   Member node_;     // none: this rank is alone on its node
-  Member leaders_;  // none: this rank leads nobody
+  Member leaders_;  // none: this rank is no leader
 };
 
 }  // namespace

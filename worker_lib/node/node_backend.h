@@ -61,9 +61,8 @@ class NodeLayout {
 // Result:  the same bits on all ranks.
 // Errors:  the backends' BackendFailure, with ranks of this group and the part of it that failed.
 //          With is_debug the ranks compare their calls first: Mismatch on every rank.
-// Sequence: a backend is given numbers of its own, different for each collective it does, but with
-//          gaps.
-// Store:   each backend has a prefix of its own.
+// Sequence: each backend gets separate numbers, different for each of its collectives, with gaps.
+// Store:   each backend has a separate prefix.
 
 namespace drun::worker {
 

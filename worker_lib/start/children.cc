@@ -87,7 +87,7 @@ void Children::start(const std::function<int(const Say& say)>& body) {
   const pid_t pid = fork();
   if (pid < 0) fail_to("fork");
   if (pid == 0) run_child(parent, write_end.get(), body);
-  // Nobody has reaped the child yet: the number is still its own.
+  // The child has not been reaped yet, so the pid is still valid.
   UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd) {
     const int error_number = errno;

@@ -6,8 +6,8 @@
 //      are nested mpirun is the inner one, and srun started its daemons.
 //
 // A set that is begun must be whole, or be a part of an outer one that is: `srun --mpi=pmix` and
-// `--mpi=pmi2` tell a rank in variables of their own and the rest in Slurm's. Two MPI launchers
-// that contradict each other are an error; so is everything that only tells half.
+// `--mpi=pmi2` set a rank in separate variables and the rest in Slurm's. Two MPI launchers that
+// contradict each other are an error; so is an incomplete set.
 //
 // Store:   engines name no master. MASTER_ADDR and MASTER_PORT count where they are set. Otherwise,
 //          with all ranks on one node, it is 127.0.0.1; and a port follows from the engine's name
@@ -26,7 +26,7 @@
 
 #include "rendezvous/job/world.h"
 
-// core. What the variables of one engine say about this process, whole or in part.
+// core. The identity of this process by the variables of one engine, complete or in part.
 //
 // Owner:   values; copy freely.   Thread: any.   Never throws.
 // Source:  mpirun(1), the proxies of Hydra (PMI_*, MPI_LOCAL*), srun(1).
@@ -73,7 +73,7 @@ constexpr std::uint16_t kDerivedPorts = 4096;
 
 struct Identity {
   WorkerIdentity self;
-  // Who said so: "drun or torchrun", "environment", "Open MPI", "Hydra", "Slurm".
+  // The source: "drun or torchrun", "environment", "Open MPI", "Hydra", "Slurm".
   std::string source = "";
   bool is_on_one_node = true;  // all ranks, as far as the source tells
   bool operator==(const Identity&) const = default;

@@ -94,7 +94,7 @@ Lookup laid_over(const Overlay& overlay, const Lookup& environment) {
   };
 }
 
-// What the caller says about the rank, as the variables that would say so.
+// The rank as given by the caller, in the form of the equivalent variables.
 Overlay explicit_rank(const InitOptions& options, const InitMethod& method) {
   Overlay overlay;
   if (options.rank) overlay["RANK"] = std::to_string(*options.rank);

@@ -1,4 +1,4 @@
-// core. Who am I, where is the store, and who hosts it: from options and environment variables.
+// core. This rank, the address of the store, and its host: from options and environment variables.
 //
 // Errors:  Usage, naming the variable or the part of the address, its value and the remedy.
 // Thread:  any.
@@ -41,11 +41,11 @@ struct InitPlan {
   // master_addr and master_port: the store's, of env:// and tcp://; of file:// and a store of the
   // caller's only where the others are (127.0.0.1 unless MASTER_ADDR says more).
   WorkerIdentity self;
-  // Nobody else does: this is rank 0, of several, and no agent hosts a store there.
+  // This is rank 0, of several, and no agent hosts a store there.
   bool hosts_store = false;
   // Of file://: the store is this file. Empty: it is not a file.
   std::string file_path = "";
-  // Who said which rank this is: "drun or torchrun", "environment", "Open MPI", "Hydra", "Slurm",
+  // The source of the rank: "drun or torchrun", "environment", "Open MPI", "Hydra", "Slurm",
   // "InitOptions".
   std::string identity_source = "";
   bool operator==(const InitPlan&) const = default;

@@ -43,7 +43,7 @@ ProcessName read_process(ByteReader& reader) {
   return process;
 }
 
-// What a rank says of itself.
+// A rank's own report.
 struct Arrival {
   std::string node;
   ProcessName process;

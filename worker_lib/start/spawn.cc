@@ -121,8 +121,8 @@ void tell(const std::exception& error, std::string& text) {
   }
 }
 
-// Last words: when the exception came here, by the clock that all processes share, the rank whose
-// loss it tells of, and its text.
+// The report of a child: the time of the exception, by the clock that all processes share, the rank
+// whose loss it reports, and its text.
 struct WordsHead {
   std::int64_t at = 0;
   std::int64_t lost_rank = -1;
@@ -156,7 +156,7 @@ struct Failure {
   WordsHead head;
 };
 
-// An end without an exception is nobody's consequence: it goes before all exceptions.
+// An end without an exception is not caused by another rank: it precedes all exceptions.
 Failure failure_of(int rank, const ChildEnd& end) {
   Failure failure{.details = {.rank = rank, .exit_code = end.exit_code, .signal = end.signal},
                   .head = {}};
@@ -168,7 +168,7 @@ Failure failure_of(int rank, const ChildEnd& end) {
 }
 
 // A rank that throws leaves its groups on the way, so that the others know of it, and may end,
-// before it has. Who tells of another's loss is not the first if that one fails, too.
+// before it has. A rank that reports the loss of another is not the first if that one fails, too.
 void look_for_who_was_lost(Children& ranks, Failure& first) {
   constexpr std::chrono::seconds kAtMost{2};
   const Clock::time_point deadline = Clock::now() + kAtMost;

@@ -51,7 +51,7 @@ class FileKeyStore final : public KeyStore {
       bool is_last = true;
       for (int rank = 0; rank < spec_.size; ++rank) is_last &= values_.count(left(rank)) > 0;
       if (is_last) log_.remove_file();
-    } catch (const std::exception&) {  // then the file stays, and says so to the next run
+    } catch (const std::exception&) {  // then the file remains, which the next run reports
     }
   }
 

@@ -1,9 +1,9 @@
 // edge. A store in a file, for ranks of one machine or of a file system that they share; no server.
 //
 // File:    one for one group: every rank writes its name into it, and the last to leave removes it.
-// Waiting: looks again after 1, 2, 4, ... 20 ms. The one place of drun that polls: inotify does not
-//          see what other machines write, and a lock wakes nobody who waits for a key.
-// Owner:   shared; leaves the group when the last copy goes, without waiting for anybody.
+// Waiting: polls after 1, 2, 4, ... 20 ms. This is the only place in drun that polls: inotify does
+//          not see writes of other machines, and a lock cannot wake a rank that waits for a key.
+// Owner:   shared; leaves the group with the last copy, without waiting for other ranks.
 // Thread:  any, all at once.
 // Errors:  as KeyStore says; a rank that dies without leaving leaves the file behind.
 #pragma once

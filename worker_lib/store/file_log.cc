@@ -71,7 +71,7 @@ bool FileLog::is_still_there() const {
 }
 
 void FileLog::acquire(Deadline deadline, const OnRecord& on_record) {
-  auto pause = std::chrono::microseconds(50);  // who has it keeps it for some microseconds
+  auto pause = std::chrono::microseconds(50);  // its holder keeps it for some microseconds
   while (!try_lock()) {
     if (std::chrono::steady_clock::now() >= deadline) {
       fail(Kind::Timeout, "another process keeps the lock of the store's file " + path_);

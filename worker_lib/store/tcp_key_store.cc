@@ -21,7 +21,7 @@ namespace {
                      .message = error.message});
 }
 
-// Where the answer itself is late: nobody was being waited for but the store.
+// The answer itself is late: only the store was being waited for.
 [[noreturn]] void raise_silent(const Error& error) {
   throw WorkerError({.kind = WorkerError::Kind::Store, .message = error.message});
 }
