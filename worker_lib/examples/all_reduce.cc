@@ -1,5 +1,5 @@
-// Every rank brings numbers of its own; all_reduce gives everybody the sum, and every rank checks
-// all of it exactly.
+// Every rank has different numbers. all_reduce gives all ranks the sum, and every rank checks all
+// of it exactly.
 //
 //     drun --standalone --nproc_per_node=4 ./all_reduce
 //
@@ -41,7 +41,7 @@ int main() {
     group.all_reduce(numbers);
     check(numbers, group.size());
 
-    // Every rank comes here only if its own check was good; the sum of ones counts them.
+    // A rank gets here only if its check passed; the sum of ones counts the ranks.
     std::vector<std::int32_t> good{1};
     group.all_reduce(good);
     if (group.rank() == 0) {

@@ -132,7 +132,7 @@ void uneven_parts(drun::ProcessGroup& group, Tour& tour) {
   tour.check("all_to_all_v", all, Numbers(all.size(), group.rank()));
 }
 
-// Around a ring, and a collective that goes on meanwhile.
+// Messages around a ring, during a collective.
 void messages(drun::ProcessGroup& group, Tour& tour) {
   const int size = group.size();
   const int next = (group.rank() + 1) % size;
@@ -168,7 +168,7 @@ int main(int argc, char** argv) {
     parts(group, tour);
     uneven_parts(group, tour);
     messages(group, tour);
-    group.barrier();  // every rank comes here only if all of its own checks were good
+    group.barrier();  // a rank gets here only if all of its checks passed
     if (group.rank() == 0) {
       std::cout << group.size() << " ranks, " << tour.count()
                 << " operations, every result as it should be\n"

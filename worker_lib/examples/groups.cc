@@ -33,7 +33,7 @@ int sum_over(drun::ProcessGroup group, int number) {
 // One write a line, so that lines of several ranks never mix.
 void print(const std::string& line) { std::cout << line + "\n" << std::flush; }
 
-// Everybody calls new_group, also who will not be in it.
+// All ranks call new_group, including those that will not be members.
 void even_ranks(drun::ProcessGroup& world) {
   std::vector<int> even;
   for (int rank = 0; rank < world.size(); rank += 2) even.push_back(rank);

@@ -53,7 +53,7 @@ class NotesBackend : public drun::Backend {
     const std::size_t part_bytes = call.count * size_bytes(call.type);
     const bool brings = call.operation != Operation::Broadcast || call.root == rank_;
     leave(turn, brings ? std::string(static_cast<const char*>(call.input), part_bytes) : "");
-    // Everybody reads every note, so nobody is done before all have come.
+    // Every rank reads every note, so that none is done before all have called.
     std::vector<std::string> notes;
     notes.reserve(static_cast<std::size_t>(size_));
     for (int from = 0; from < size_; ++from) notes.push_back(read(turn, from));

@@ -44,7 +44,7 @@ void run_rank(int rank) {
 
 }  // namespace
 
-// What a rank throws is thrown here, and stops the others.
+// An exception of a rank is thrown here, and stops the other ranks.
 int main() {
   return drun::record([] { drun::spawn(run_rank, kRanks); });
 }

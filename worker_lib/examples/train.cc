@@ -13,8 +13,8 @@
 //
 //     train [--checkpoint FILE] [--steps N, 100] [--step-ms N, 0]
 //
-// With a checkpoint, which all nodes must see, rank 0 saves every tenth step, and a round that
-// begins goes on from there, with however many ranks it has. A step takes at least so many
+// With a checkpoint, which all nodes must see, rank 0 saves every tenth step, and a new
+// round continues from there, with any number of ranks. A step takes at least so many
 // milliseconds, as those of larger networks do.
 #include <algorithm>
 #include <chrono>
@@ -116,7 +116,7 @@ Options options_of(int argc, char** argv) {
   return options;
 }
 
-// All that a run needs to go on: the next step, the weights, and how they move.
+// The state of a run: the next step, the weights, and their momentum.
 struct Model {
   int step = 0;
   Numbers weights;
@@ -163,7 +163,7 @@ void train(Model& model, int steps, const std::vector<Sample>& share, const AddU
   }
 }
 
-// Everybody begins where rank 0 does.
+// All ranks start from the state of rank 0.
 void share_model(drun::ProcessGroup& group, Model& model) {
   Numbers step{static_cast<double>(model.step)};
   for (Numbers* numbers : {&step, &model.weights, &model.velocity}) group.broadcast(*numbers, 0);

@@ -1,6 +1,5 @@
-// Data-parallel training on GPUs: what train.cc does, with a kernel of its own. Every rank learns
-// from its share of the samples on its GPU, and all add up their gradients, where they are, with
-// one all_reduce a step.
+// Data-parallel training on GPUs: as train.cc, with a CUDA kernel. Every rank trains on its share of
+// the samples on its GPU, and one all_reduce per step sums the gradients in place.
 //
 //     drun --standalone --nproc_per_node=gpu ./train_gpu
 //

@@ -3,7 +3,7 @@
 // Why:     closing a connection, and the end of the device, wait until that thread looks up from
 //          its epoll, which with nothing to do is every 10 ms (transport/tcp/loop.cc): a second for
 //          a hundred connections.
-// Owner:   the caller, on its stack; the device outlives it unless told by let_device_end().
+// Owner:   the caller, on its stack; the device outlives it unless let_device_end() was called.
 // Thread:  any but the device's own.
 // Errors:  none; without a descriptor left it does nothing, and closing takes longer.
 #pragma once

@@ -5,7 +5,7 @@
 // deadlines, or with DRUN_DEBUG=1 at once with a Mismatch on every rank.
 //
 // Deadlines: the group calls abort() at them. Gloo's own are a second later and close all
-// connections before anybody can be told why.
+// connections before the cause can be published.
 #pragma once
 
 #include <memory>

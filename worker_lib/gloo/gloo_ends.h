@@ -2,8 +2,8 @@
 // only who waits, so a thread here always does, for a message from each that never comes.
 //
 // Owner:   the mesh, whose context this may use until it is gone.
-// Thread:  stop: any. One of its own waits in Gloo.
-// Errors:  none; what cannot be watched is not told of.
+// Thread:  stop: any. A separate thread waits in Gloo.
+// Errors:  none; the end of a connection that cannot be watched is not reported.
 #pragma once
 
 #include <gloo/context.h>
@@ -29,7 +29,7 @@ namespace drun::worker {
 
 class GlooEnds {
  public:
-  // `slot`: nobody ever sends there.
+  // `slot`: one that is never sent to.
   GlooEnds(std::shared_ptr<gloo::Context> context, std::uint64_t slot)
       : context_(std::move(context)), slot_(slot) {
     for (int rank = 0; rank < context_->size; ++rank) {
@@ -48,7 +48,7 @@ class GlooEnds {
   // One for each other rank; valid as long as this.
   const std::vector<Lifeline>& lifelines() const { return lines_; }
 
-  // Before connections are closed from here, which is nobody's end.
+  // Call it before this rank closes its connections, which is not the end of another rank.
   void stop() noexcept {
     is_stopping_ = true;
     const std::lock_guard lock(mutex_);
@@ -84,7 +84,7 @@ class GlooEnds {
       // A wait that ends by its time closes all connections.
       probe->waitRecv(nullptr, std::chrono::hours(24 * 365));
     } catch (const std::exception&) {
-      // What was waited for.
+      // The awaited end.
     }
     const std::lock_guard lock(mutex_);
     probe_ = nullptr;
@@ -103,7 +103,7 @@ class GlooEnds {
     }
   }
 
-  // What stop wakes; it says so beforehand.
+  // Woken by stop, which sets a flag before.
   Probe new_probe() {
     Probe probe = context_->createUnboundBuffer(nullptr, 0);
     const std::lock_guard lock(mutex_);

@@ -27,14 +27,14 @@ using Kind = WorkerError::Kind;
 using Milliseconds = std::chrono::milliseconds;
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
-// Gloo's own timeouts, beyond the deadline: they close all connections before anybody can be told
-// why. They only catch what the group's abort could not wake.
+// Gloo's own timeouts, beyond the deadline: they close all connections before the cause can be
+// published. They only end waits that the group's abort could not wake.
 constexpr Milliseconds kBackstop{1000};
-// What a process sent before it ended has arrived by then, on a busy machine too. A connection that
-// breaks ends the wait at once.
+// Within this time everything that an ended process had sent has arrived, even on a busy machine. A
+// broken connection ends the wait at once.
 constexpr Milliseconds kLastWords{500};
 
-// Nobody ever sends here.
+// No rank sends to this slot.
 constexpr GlooMesh::Slot kProbe = std::uint64_t{0xFF} << 56;
 
 // "[/build/gloo/x.cc:12] Connection closed" -> "Connection closed".
@@ -53,9 +53,9 @@ std::size_t offset_of(const void* data) { return reinterpret_cast<std::size_t>(d
 
 std::string gloo_build() { return DRUN_GLOO_BUILD; }
 
-// What one message at a time goes through. Its buffer is all of memory, with addresses as offsets,
-// so that it can be used again; and it always waits for a message on its connection that never
-// comes, so that Gloo wakes it when that breaks, whatever its real message is doing.
+// Transfers one message at a time. Its buffer is all of memory, with addresses as offsets, so that
+// it can be used again. It always waits for a message on its connection that is never sent, so that
+// Gloo wakes it when the connection breaks, whatever the state of its real message.
 struct GlooMesh::Channel {
   Buffer buffer;
   std::optional<int> peer;  // absent: receives from any
@@ -77,7 +77,7 @@ struct GlooMesh::State {
   std::vector<std::unique_ptr<Channel>> channels;
   std::vector<std::vector<Channel*>> idle;  // by peer; the last: from any
 
-  std::unique_ptr<GlooEnds> ends;  // absent: nobody has asked for them
+  std::unique_ptr<GlooEnds> ends;  // absent: not asked for
 
   explicit State(const BackendContext& mesh);
   ~State() {
@@ -170,7 +170,7 @@ void GlooMesh::State::drop(Channel& channel) noexcept {
   }
 }
 
-// Whoever waits looks again what has happened.
+// Wakes the waiting threads, which look again at the state.
 template <typename IsMeant>
 void GlooMesh::State::wake(IsMeant&& is_meant) {
   const std::lock_guard lock(mutex);
@@ -240,7 +240,7 @@ int GlooMesh::State::wait(Channel& channel, Deadline deadline) {
     const Milliseconds limit = is_lost(channel) ? kLastWords : left_until(deadline) + kBackstop;
     try {
       if (const std::optional<int> peer = wait_once(channel, limit)) return *peer;
-      // Nobody: look again who is lost.
+      // Woken without a message: look again which ranks are lost.
     } catch (const gloo::IoException& error) {
       if (const std::optional<int> peer = done_before_the_end(channel, error)) return *peer;
       throw failure(without_place(error.what()), channel.peer);
@@ -351,8 +351,8 @@ Mesh::Started GlooMesh::recv_any(Slot slot, void* data, std::size_t size_bytes) 
   }));
 }
 
-// Gloo's operations cannot be cancelled, and closing connections wakes nobody: all are woken by
-// hand.
+// Gloo's operations cannot be canceled, and closing connections wakes no thread: each is woken
+// here.
 void GlooMesh::abort() noexcept {
   if (state_->is_aborted.exchange(true)) return;
   if (state_->ends) state_->ends->stop();

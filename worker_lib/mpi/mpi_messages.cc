@@ -1,5 +1,5 @@
-// Messages: a header that says what comes, then the payload under a tag of its own, so that several
-// threads may receive from one rank at the same time.
+// Messages: a header that describes the payload, then the payload under a separate tag, so that
+// several threads can receive from one rank at the same time.
 #include <array>
 
 #include "worker_lib/base/signature.h"
@@ -9,7 +9,7 @@
 namespace drun::worker::mpi {
 namespace {
 
-// What goes before the payload: what it is, and under which tag it comes.
+// The header: type and count of the payload, and its tag.
 struct Header {
   Signature signature{};
   std::uint32_t number = 0;

@@ -2,8 +2,9 @@
 // are gone. And how often they look meanwhile.
 //
 // Neither NCCL nor a GPU's event has anything that could be waited for until a deadline: both can
-// only be asked. So who waits looks all the time at first, as most operations take microseconds,
-// then at growing distances of up to a millisecond, asleep in between, woken by what is told here.
+// only be polled. A waiting thread polls continuously at first, since most operations take
+// microseconds, then at growing intervals of up to a millisecond, between which it sleeps. What is
+// reported here wakes it.
 //
 // Thread:  any.
 #pragma once
@@ -24,10 +25,10 @@ class Stop {
   void raise();
   void tell_lost(int rank);
   bool is_raised() const;
-  // A rank that was told lost at least `ago` before now; with `which`, only that one.
+  // A rank that was reported lost at least `ago` before now; with `which`, only that one.
   std::optional<int> lost_rank(std::optional<int> which, std::chrono::milliseconds ago) const;
 
-  // Returns after `time`, or when something has been told.
+  // Returns after `time`, or when something is reported.
   void pause(std::chrono::microseconds time);
   // False: the deadline passed, or was_raised, before `is_true`, which changes under change().
   bool wait_until(Deadline deadline, const std::function<bool()>& is_true);
@@ -37,7 +38,7 @@ class Stop {
   mutable std::mutex mutex_;
   std::condition_variable told_;
   bool is_raised_ = false;
-  std::map<int, Deadline> lost_;  // rank -> when it was told
+  std::map<int, Deadline> lost_;  // rank -> when it was reported
 };
 
 // One wait: between two looks.

@@ -9,7 +9,7 @@
 namespace drun::worker {
 namespace {
 
-// Operations that go together. The first that is refused is what is told.
+// Operations of one group call. Reports the first that is refused.
 class Together {
  public:
   explicit Together(const nccl::Api& api) : api_(api), result_(api.group_start()) {}
@@ -129,7 +129,7 @@ class Issue {
         "cuMemcpyDtoDAsync");
   }
 
-  // all_gather_v: everybody broadcasts.
+  // all_gather_v: every rank broadcasts.
   nccl::Result broadcast_all() const {
     const Parts out(call_.counts_out, call_.count, element_, seat_.size);
     Together together(api_);
@@ -143,7 +143,7 @@ class Issue {
     return together.end();
   }
 
-  // reduce_scatter_v: everybody is the root of its part.
+  // reduce_scatter_v: every rank is the root of its part.
   nccl::Result reduce_all() const {
     const Parts in(call_.counts_in, call_.count, element_, seat_.size);
     Together together(api_);

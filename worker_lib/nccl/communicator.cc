@@ -11,7 +11,7 @@ namespace {
 using Kind = WorkerError::Kind;
 using Clock = std::chrono::steady_clock;
 
-// What a rank has done its part of, before it ended, is done after so much waiting.
+// Operations that a rank took part in before it ended are done within this time.
 constexpr std::chrono::milliseconds kAfterwards{30};
 constexpr std::chrono::milliseconds kClosingTime{1000};
 
@@ -70,7 +70,7 @@ void Line::wait(const Event& end, const Awaited& awaited) {
   look_until(awaited, [&] {
     const bool is_reached = end.is_reached();
     check_for_errors(awaited);
-    // What was aborted is reached too, and not done.
+    // An aborted operation reaches its event too, but is not done.
     if (is_reached && stop_->is_raised()) {
       throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
     }
@@ -151,7 +151,7 @@ void Line::settle(nccl::Result said, const Awaited& awaited) {
 
 void Line::check_for_errors(const Awaited& awaited) {
   const std::unique_lock lock(using_, std::try_to_lock);
-  if (!lock.owns_lock() || comm_ == nullptr) return;  // who uses it sees its errors
+  if (!lock.owns_lock() || comm_ == nullptr) return;  // the thread that uses it gets its errors
   nccl::Result state = nccl::kSuccess;
   const nccl::Result asked = api_.get_async_error(comm_, &state);
   if (asked != nccl::kSuccess) state = asked;

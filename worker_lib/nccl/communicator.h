@@ -4,8 +4,8 @@
 //                      any failure -> failed -> closed
 //
 // Blocks:  a nonblocking communicator says "in progress" and may not be used until it no longer
-//          does; so whoever starts something waits for that, until the deadline, close() or a lost
-//          rank.
+//          does; so a thread that starts something waits for that, until the deadline, close() or
+//          a lost rank.
 // Thread:  any; what is started in one after the other is done in that order. close() from any, at
 //          any time after the Stop has been raised, or when nothing is going on.
 // Errors:  BackendFailure: Timeout; PeerLost for a rank told lost or what NCCL calls a remote
@@ -26,7 +26,7 @@
 
 namespace drun::worker {
 
-// What is waited for, until when.
+// A wait: for which operation, and until when.
 struct Awaited {
   std::uint32_t sequence = 0;              // of a collective; 0: something else
   std::optional<int> peer = std::nullopt;  // the only other rank that matters
@@ -51,8 +51,8 @@ class Line {
 
   const std::shared_ptr<const Gpu>& gpu() const { return gpu_; }
 
-  // What `deed` issues is done after `after` and all that was started before. Returns where it
-  // ends.
+  // The work that `deed` issues runs after `after` and all work started before. Returns the event
+  // at its end.
   Event start(const Event& after, const Awaited& awaited, const Deed& deed);
   // Until what start() gave has been reached.
   void wait(const Event& end, const Awaited& awaited);

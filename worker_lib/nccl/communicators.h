@@ -1,7 +1,6 @@
 // edge. The GPU and the communicators of one group on one rank.
 //
-// Key:     who has rank 0 in a communicator tells the others its id, and its NCCL's version, over
-//          the group's store.
+// Key:     rank 0 of a communicator publishes its id and its NCCL's version in the group's store.
 // Thread:  any.
 // Owner:   the backend. Lines may be used until close(), after which there are no new ones.
 // Errors:  BackendFailure, and the store's WorkerError: Timeout, naming who did not come; Mismatch
@@ -31,7 +30,7 @@ class Lines {
   // Null: not decided yet.
   std::shared_ptr<const Gpu> known_gpu() const;
 
-  // Connects those who give the same name; `first` is the group's number of the one with rank 0.
+  // Connects the ranks that give the same name; `first` is the group's number of its rank 0.
   std::shared_ptr<Line> connect(const std::string& name, int first, Line::Seat seat,
                                 const Awaited& awaited);
   // One that was connected elsewhere.

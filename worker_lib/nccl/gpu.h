@@ -1,4 +1,5 @@
-// edge. One GPU as this process uses it: its primary context, streams, events, memory of our own.
+// edge. One GPU as this process uses it: its primary context, streams, events, and memory that drun
+// allocates.
 //
 // Owner:   a Gpu is shared by all that is made on it, and outlives that.
 // Thread:  any; a Current makes the GPU the calling thread's for as long as it lives.
@@ -75,7 +76,7 @@ class OwnStream {
   OwnStream& operator=(const OwnStream&) = delete;
 
   cuda::Stream get() const { return stream_; }
-  // What comes after goes on when the event has been reached.
+  // Later work on the stream waits for the event.
   void wait_for(const Event& event) const;
   // Blocks until all that it has been given is done; no deadline.
   void synchronize() const;

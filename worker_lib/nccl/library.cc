@@ -130,7 +130,7 @@ const cuda::Api* loaded_cuda() {
   try {
     the.cuda = bind_all<cuda::Api>(kCuda, library, kCudaSymbols);
   } catch (const BackendFailure&) {
-    return nullptr;  // need_cuda will say so, if it is ever needed
+    return nullptr;  // need_cuda reports it, if it is needed
   }
   return &*the.cuda;
 }

@@ -25,8 +25,8 @@ std::string nccl_version();
 // How many GPUs this process sees; at least one.
 int gpu_count();
 
-// The driver, if this process has it loaded already, whoever did; null otherwise, at the price of a
-// look at the list of what is loaded. Not initialised by this.
+// The driver, if this process has loaded it already; null otherwise. Costs a look at the list of
+// loaded libraries. Does not initialize it.
 const cuda::Api* loaded_cuda();
 
 // "2.14.3" of 21403, "2.8.4" of 2804: how NCCL counts its versions.

@@ -116,8 +116,8 @@ class NcclBackend final : public Backend {
   }
 
  private:
-  // What the ranks compare before each collective with DRUN_DEBUG=1. It lives as long as the
-  // backend, because cuMemFree would wait for a comparison that another rank never joins.
+  // The signatures that ranks compare before each collective with DRUN_DEBUG=1. It lives as long as
+  // the backend, because cuMemFree would wait for a comparison that another rank never joins.
   struct Comparison {
     Comparison(const std::shared_ptr<const Gpu>& gpu, std::size_t ranks)
         : told(ranks), memory(gpu, sizeof(Signature) * (ranks + 1)) {}

@@ -5,9 +5,9 @@
 // Streams: operations go onto a stream of the backend's, after what the caller's stream has been
 //          given until the call. They are done, and memory may be used on any stream, when run or
 //          finish has returned.
-// Death:   NCCL itself notices little; ranks are told lost by the group, if another backend of it
-//          sees them end, as shm does on this node and gloo on all. An operation that goes on for
-//          30 ms after that has failed.
+// Death:   NCCL itself notices little. The group reports lost ranks if another of its backends
+//          detects their end, as shm does on this node and gloo on all. An operation that is not
+//          done 30 ms later has failed.
 // Calls that differ: with is_debug they are compared first, without they end at their deadlines.
 #pragma once
 

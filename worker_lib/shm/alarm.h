@@ -2,10 +2,10 @@
 //
 //     quiet --raise--> raised     (for good; the first reason stays)
 //
-// A lost rank is no alarm by itself: it may have done its part of everything. Who waits for what it
-// has not done fails; its group tells why, and then aborts, which raises the alarm.
-// Whoever waits anywhere in the segment is woken by each change, and asks for it at each look.
-// Thread:  any, and any process.
+// A lost rank is no alarm by itself: it may have done its part of everything. An operation that
+// still needs it fails; its group publishes the cause and then aborts, which raises the alarm. Each
+// change wakes all waiting threads of the segment, which check for it. Thread:  any, and any
+// process.
 #pragma once
 
 #include <atomic>

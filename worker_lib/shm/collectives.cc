@@ -120,7 +120,7 @@ void Collectives::move_by_reading(const Call& call, Motion& motion, Deadline dea
     const bool is_well = motion.read(step, buffers);
     rounds_.check_alarm();
     if (are_all_well(is_well, deadline)) continue;
-    // One that has ended, and its memory with it, may have come until here: not any further.
+    // A rank that has ended, and its memory with it, may have got here, but not any further.
     rounds_.meet(deadline);
     throw BackendFailure(Kind::System, std::nullopt,
                          "another rank's buffer can be read at its ends, but not in between");
@@ -199,7 +199,7 @@ std::optional<Place> Collectives::place_of(const Call& call, const Motion& motio
 }
 
 std::shared_ptr<void> Collectives::alloc(std::size_t size_bytes, const Turn& turn) {
-  // No call has such a one: it differs from all of them.
+  // No call has this signature, so that it differs from all of them.
   const Signature signature{.what = ~std::uint64_t{0}};
   const std::uint64_t wanted = size_bytes;
   std::memcpy(rounds_.mine(), &wanted, sizeof wanted);

@@ -1,12 +1,13 @@
-// core. The collectives of a group: every rank tells what it calls, all compare, then data moves.
+// core. The collectives of a group: every rank shows its call, all compare, then data moves.
 //
 //     put the first stationful with the call's signature, meet, compare, take, put, meet, take ...
 //
-// Direct:  a rank whose long buffer lies in a region says so instead of putting; if all lie in the
-//          same region nothing is copied, and a last meeting lets the buffers go.
+// Direct:  a rank whose long buffer lies in a region announces that instead of putting; if all lie
+// in
+//          the same region nothing is copied, and a last meeting releases the buffers.
 // Read:    a rank that may read the others' memory (peer_memory.h) says where its buffer is instead
-//          of putting; if all do, and each can, nobody puts. Whether each can is tried and told
-//          before anything is changed.
+//          of putting; if all do, and each can, no rank puts. Each rank tries that and shows the
+//          result before anything is changed.
 // Uneven:  where a rank cannot know all sizes (gather_v, scatter_v, all_to_all_v) a round before
 //          tells them: what each rank gives and expects. The stations are never left, whatever the
 //          ranks disagree about.

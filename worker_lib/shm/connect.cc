@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 const std::string kKey = "shm";
 // Rank 0's explanation takes that long at most after the deadline that all have.
 constexpr milliseconds kGrace{500};
-// Who has connected and not yet said who they are.
+// Connections that have not identified themselves yet.
 constexpr std::size_t kMostStrangers = 64;
 
 bool is_own_user(int socket) {
@@ -148,7 +148,7 @@ class Leader {
   UniqueFd listener_;
   std::vector<UniqueFd> strangers_;
   std::vector<UniqueFd> members_;  // by rank
-  CoreMask cores_{};               // of those that have come
+  CoreMask cores_{};               // of the ranks that have connected
 };
 
 std::string name_of_leader(const BackendContext& context) {

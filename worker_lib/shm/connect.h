@@ -4,8 +4,8 @@
 //     others: name from the store, connect, "I am rank r of n, bound to these cores", get the
 //             answer: memory and the cores of all, or why not
 //
-// Trust:   both sides take only processes of their own user; a stranger who knows the name gets
-//          nothing and holds nobody up.
+// Trust:   both sides accept only processes of the same user; a stranger that knows the name gets
+//          nothing and delays no rank.
 // Ends:    the connections stay open, to show when a process ends: rank 0 has one to each other
 //          rank, the others have one to rank 0. Where the other process can be seen there is a
 //          pidfd too: a forked child keeps its parent's connections open.

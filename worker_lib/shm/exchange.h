@@ -1,8 +1,8 @@
 // core. Parts that go from rank to rank: broadcast, gather, all_gather, scatter, all_to_all, and
 // reduce_scatter, whose parts are reduced where they arrive.
 //
-// Lanes:   what goes to everybody has the whole station; where each rank gets a part of its own,
-//          the station has as many lanes as ranks.
+// Lanes:   data for all ranks uses the whole station; where each rank gets a different part, the
+//          station has as many lanes as ranks.
 #pragma once
 
 #include "worker_lib/shm/motion.h"
@@ -48,7 +48,7 @@ class Exchange final : public Motion {
   const std::size_t longest_bytes_;
   const std::size_t lane_bytes_;
   const Reduction reduction_;
-  Given given_;  // one for everybody, or one for each rank
+  Given given_;  // one for all ranks, or one for each
   Taken taken_;  // from each rank; of a reduction the same from all
   Sources sources_;
 };

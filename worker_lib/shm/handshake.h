@@ -1,4 +1,4 @@
-// core. What the ranks of a node say to each other before they share memory (connect.h).
+// core. The messages between the ranks of a node before they share memory (connect.h).
 //
 // Shape:   fixed sizes, in this machine's byte order: both are on one machine. Builds that do not
 //          fit differ in the segment's size.
@@ -46,7 +46,7 @@ struct Answer {
 };
 
 std::string to_text(const Answer& answer);
-// What makes no sense is a no that says so.
+// An invalid message is a refusal with the reason.
 Answer parse_answer(std::string_view text, std::size_t descriptors);
 
 }  // namespace drun::worker::shm

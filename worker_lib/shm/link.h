@@ -1,4 +1,4 @@
-// core. What a rank has to do with one other rank's messages: its frames in, its frames out.
+// core. The messages between this rank and one other: incoming and outgoing frames.
 //
 //     send:  queued --short--> done                              (as long as there is credit)
 //            queued --offer--> offered --taken--> done
@@ -7,9 +7,9 @@
 //            posted --offer, then read by who asked, taken--> done      (Messages; or else:)
 //            posted --offer, grant--> arriving --> done
 //
-// Credit:  short messages that no recv has asked for are kept by the receiver, kMostKeptBytes of
-//          one sender at most: the sender counts, and only offers what is beyond. So the rings are
-//          always read empty, and a message nobody asks for never stands in the way of another.
+// Credit:  the receiver keeps short messages that have no recv yet, at most kMostKeptBytes of one
+//          sender: the sender counts, and only offers the rest. So the rings are always read empty,
+//          and a message without a recv never blocks another.
 // Owner:   states are shared between a Transfer and the links that still work on them.
 // Thread:  one at a time.
 #pragma once
@@ -42,7 +42,7 @@ struct Outgoing {
 };
 
 struct Incoming {
-  std::optional<int> from;  // absent: of anyone; then whoever it was
+  std::optional<int> from;  // absent: any; then the actual sender
   std::uint32_t tag = 0;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -67,8 +67,8 @@ class Link {
   // A short message has found its receiver.
   void settle(std::size_t bytes);
 
-  // The next frame that somebody else has to decide about (Short, Offer), after dealing with those
-  // before it. It stays until taken.
+  // The next frame that the caller must decide about (Short, Offer), after handling those before
+  // it. It stays until taken.
   std::optional<Frame> next();
   void take(const Frame& frame, std::byte* to);
   // Writes as much as there is room for.
@@ -105,7 +105,7 @@ class Link {
   bool has_done_ = false;
 };
 
-// What a short message counts for.
+// The credit that a short message uses.
 constexpr std::size_t kept_bytes(std::size_t bytes) { return bytes + kLineBytes; }
 
 }  // namespace drun::worker::shm

@@ -12,7 +12,7 @@ using Kind = WorkerError::Kind;
 
 // A tenth of a millisecond's work.
 constexpr std::size_t kFetchBytes = 1024 * 1024;
-// For how long who only asks lends a hand.
+// How long a thread that only polls helps with progress.
 constexpr std::chrono::microseconds kMomentOfMoving{500};
 
 bool belongs(const Incoming& wanted, int from, std::uint32_t tag) {
@@ -138,7 +138,7 @@ bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
     const bool has_moved = move();
     if (is_done() || is_over) return true;
     if (!has_moved || Deadline::clock::now() >= until) return false;
-    lock.unlock();  // who waits goes first
+    lock.unlock();  // waiting threads go first
     lock.lock();
   }
 }
@@ -171,7 +171,7 @@ bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&&
   return false;
 }
 
-// Whoever could still do its part has ended.
+// All ranks that could still do their part have ended.
 bool Messages::is_hopeless(std::optional<int> peer) const {
   if (peer) return alarm_.is_lost(*peer);
   const std::vector<int> ranks = others();
@@ -260,7 +260,7 @@ bool Messages::has_fetched(const Fetch& fetch) {
   }
   to.got_bytes += bytes;
   if (to.got_bytes < to.bytes) return false;
-  // A sender that has given up says so before its memory is used for something else.
+  // A sender that gives up reports that before its memory is used for something else.
   if (alarm_.is_raised()) return true;
   link(fetch.from).confirm(fetch.number);
   to.is_done = true;

@@ -1,12 +1,12 @@
-// core. Messages between the ranks: which send belongs to which recv.
+// core. Messages between the ranks: matches sends and recvs.
 //
-// Progress: whoever waits for one of its messages, or asks after it, moves all messages of its
-//           rank; between that nothing moves, except what fits into the rings when it is started.
+// Progress: a thread that waits for a message, or polls it, makes progress for all messages of its
+//           rank. Otherwise only data that fits into the rings moves, when it is started.
 // Order:    messages of one pair of ranks with the same tag meet recvs in the order both were
-//           started. A recv from anyone takes what came first.
+//           started. A recv from any rank takes the first message.
 // Limits:   a short message (kShortBytes) is done when sent, unless the receiver has
-//           kMostKeptBytes of this sender already that nobody asked for; that, and everything
-//           longer, is done when the receiver has asked for it.
+//           kMostKeptBytes of this sender already without a recv; then, and if it is longer, it is
+//           done when the receiver has asked for it.
 // Thread:   any, at the same time. Never waits for a collective.
 // Errors:   BackendFailure: Mismatch on the receiver; Timeout; PeerLost for a rank that has ended
 //           (of anyone: when all have); the alarm's reason.
@@ -38,7 +38,7 @@ class Messages {
   class Sent;
   class Sending;
   class Receiving;
-  // A message that nobody has asked for yet.
+  // A message without a recv so far.
   struct Kept {
     int from = 0;
     Frame frame;
@@ -56,7 +56,7 @@ class Messages {
   template <typename Question>
   bool would_end(std::optional<int> peer, Question&& is_done);
   // Moves messages until is_done, which is asked with the lock held. False: not in time. `peer`:
-  // who has to do something for that; absent: any.
+  // the rank that has to do its part; absent: any.
   template <typename Question>
   bool wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done);
   bool is_hopeless(std::optional<int> peer) const;

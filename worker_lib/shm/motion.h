@@ -28,7 +28,7 @@ class Motion {
   virtual std::size_t turns() const = 0;
   // This rank's share of that turn to its station.
   virtual void put(std::size_t turn) = 0;
-  // What the others have put.
+  // The data that the other ranks have put.
   virtual void take(std::size_t turn) = 0;
   // buffers[rank]: that rank's input, or what it reduces in place.
   virtual void take_directly(const std::vector<std::byte*>& buffers) = 0;

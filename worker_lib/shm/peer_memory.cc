@@ -9,7 +9,7 @@
 namespace drun::worker::shm {
 namespace {
 
-// Never 0, which is nobody's.
+// Never 0, which means none.
 std::uint64_t random_token() {
   std::random_device random;
   return (static_cast<std::uint64_t>(random()) << 32 | random()) | 1;

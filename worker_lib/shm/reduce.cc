@@ -8,7 +8,7 @@
 namespace drun::worker::shm {
 namespace {
 
-// A block's running result stays in the first-level cache until the last source has come to it.
+// A block's running result stays in the first-level cache until the last source is added.
 constexpr std::size_t kBlockBytes = 8 * 1024;
 
 }  // namespace

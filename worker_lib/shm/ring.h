@@ -1,6 +1,6 @@
 // core. Frames from one rank to one other, in order, through a ring in shared memory.
 //
-// Room:    the writer that finds none leaves word; the reader that makes some is told to wake it.
+// Room:    a writer without room sets a flag; the reader that makes room then wakes it.
 // Thread:  one at a time at each end.
 // Errors:  next throws BackendFailure (System) for a ring with nonsense in it: its lengths are
 //          another process's and never trusted.

@@ -20,7 +20,7 @@ void Rounds::meet(Deadline deadline) {
     if (!has_come(rank)) await(rank, deadline);
   }
   ++round_;
-  // All have read what was there: it comes back while the caller uses what it got.
+  // All ranks have read it: fetch the lines again while the caller uses its data.
   auto* const coming = reinterpret_cast<std::byte*>(&my_station());
   for (std::size_t line = 0; line < kClaimedLines; ++line) {
     detail::claim_line(coming + line * kLineBytes);
@@ -31,7 +31,7 @@ void Rounds::await(int rank, Deadline deadline) const {
   while (true) {
     const std::uint32_t changes = alarm_.changes();
     const bool is_raised = alarm_.is_raised();
-    // Asked for last: who has failed or ended may have come here before.
+    // Checked last: a rank that has failed or ended may have got here before.
     const std::vector<int> ranks = changes != 0 ? missing() : std::vector<int>{};
     if (has_come(rank)) return;
     if (is_raised) alarm_.check();

@@ -1,15 +1,16 @@
-// core. The rounds that every collective is made of. In a round each rank shows the others
-// something at its station, all meet, and then everybody looks at everybody's.
+// core. The rounds of every collective. In a round each rank shows the others data at its station,
+// all ranks meet, and then each reads the stations of all.
 //
 //     put into mine()   meet   read of(rank)   put into mine()   meet ...
 //
 // Stations: each rank has two, for rounds in turn. It writes to one again two rounds later: by then
-//           all have come to the round in between, so they are done with what was there. One
-//           meeting a round is all that is needed.
+//           all ranks have reached the round in between, so they have read it. One meeting per
+//           round is enough.
 // Thread:   one at a time. Every rank meets equally often.
-// Errors:   meet throws BackendFailure: Timeout naming who has not come, PeerLost for one who never
-//           will, or the alarm's reason. A round that all have come to is met, whatever has
-//           happened since.
+// Errors:   meet throws BackendFailure: Timeout naming a rank that is missing, PeerLost for one
+// that
+//           has ended, or the alarm's reason. A round that all ranks have reached succeeds,
+//           whatever has happened since.
 #pragma once
 
 #include <vector>
@@ -35,8 +36,8 @@ class Rounds {
 
   void meet(Deadline deadline);
 
-  // What was read of others' own memory is what they had there, and not what a rank that has given
-  // up has there now: or throws the alarm's reason.
+  // Confirms that data read from other ranks' memory was valid, and not of a rank that has given up
+  // since; otherwise throws the alarm's reason.
   void check_alarm() const { alarm_.check(); }
 
   // Of the round that was met last; valid until the next meeting.

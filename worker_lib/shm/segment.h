@@ -34,7 +34,7 @@ struct alignas(kLineBytes) AlarmWords {
   Word reason;
 };
 
-// What a rank sleeps at; see wait.h.
+// The futex on which a rank sleeps; see wait.h.
 struct alignas(kLineBytes) Bell {
   Word rings;
   Word sleepers;
@@ -47,8 +47,8 @@ struct alignas(kLineBytes) Home {
   Word pid;
 };
 
-// What a rank shows the others in every second round (rounds.h). The payload comes right after, so
-// that a short one lies in the same cache line, and comes to the others with the stamp.
+// The header of a station (rounds.h). The payload follows directly, so that a short one lies in the
+// same cache line and reaches the others with the stamp.
 struct alignas(kLineBytes / 2) Station {
   Word stamp;                // the round that this is for, plus one; written last
   std::uint32_t region = 0;  // where the caller's buffer lies, if all could reach it; 0: nowhere
@@ -79,7 +79,7 @@ class Layout {
   static constexpr std::size_t alarm() { return 0; }
   // A word for each rank whose process has ended.
   static std::size_t lost(int rank) { return sizeof(AlarmWords) + at(rank) * sizeof(Word); }
-  // At which a rank is told of others' rounds, and of messages.
+  // Rung for a rank when others reach a round, and for messages.
   std::size_t round_bell(int rank) const { return bells() + at(rank) * sizeof(Bell); }
   std::size_t message_bell(int rank) const { return round_bell(rank) + size_ * sizeof(Bell); }
   std::size_t home(int rank) const { return homes() + at(rank) * sizeof(Home); }

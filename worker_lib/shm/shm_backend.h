@@ -7,7 +7,7 @@
 // Messages: short ones (8 KB) are done when sent; longer ones are copied by their receiver from
 //           where they are, if the kernel allows it; see messages.h and peer_memory.h. So are two
 //           ranks' sums of 3 to 32 MB.
-// Lost:     rank 0 sees every process, the others see rank 0's; what one is told, all know at once.
+// Lost:     rank 0 watches every process, the others watch rank 0's; all share their findings.
 // Leaves:   nothing behind, whatever dies when.
 #pragma once
 
@@ -24,7 +24,7 @@ std::unique_ptr<Backend> connect_shm(const BackendContext& context);
 
 namespace shm {
 
-// What a backend works with when it is connected.
+// The parts of a connected backend.
 struct Parts {
   int rank = 0;
   Segment segment;

@@ -128,7 +128,7 @@ bool Sum::read(std::size_t step, const PeerBuffers& peers) {
   return step == 0 ? read_share(peers) : read_results(peers);
 }
 
-// The station, where nobody looks for data now, has room for all that is read at a time.
+// The station, which no rank reads now, has room for all that is read at a time.
 bool Sum::read_share(const PeerBuffers& peers) {
   const std::size_t most = std::min(kReadBytes, kPayloadBytes / ranks_ / kLineBytes * kLineBytes);
   const Span share = share_of(own_, bytes_);

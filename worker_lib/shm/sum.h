@@ -1,8 +1,8 @@
 // core. all_reduce and reduce.
 //
-// Short:   everybody puts all of it; who wants the result reduces everybody's. One meeting.
+// Short:   every rank puts all of it; the ranks that need the result reduce all. One meeting.
 // Long:    each rank reduces its share of a stationful, from what the others have put, and puts the
-//          result; a second meeting, and who wants it has the shares copied together.
+//          result; a second meeting, and the ranks that need it copy the shares together.
 // Direct:  each rank reduces its share from all buffers into all of them.
 // Read:    each rank reads the others' part of its share, a block at a time, and reduces it; then
 //          the others' shares.
@@ -48,7 +48,7 @@ class Sum final : public Motion {
   const Deadline deadline_;
   const Reduction reduction_;
   const std::byte* input_;
-  std::byte* output_;  // null: somebody else's
+  std::byte* output_;  // null: another rank's
   Sources sources_;
 };
 

@@ -1,10 +1,10 @@
-// edge. Waiting for what another process does: first looking again and again for as long as a core
-// can be spared for that, then letting others run, then asleep at a bell.
+// edge. Waiting for another process: first polls as long as a core can be spared, then yields, then
+// sleeps on a bell (a futex).
 //
-// Bell:    who waits sleeps at one; who changes what is waited for rings it. No ring is missed: on
-//          one side the change, then the question whether somebody sleeps; on the other going to
-//          sleep, then another look. The question writes, too: so either it comes after the
-//          sleeper's word and finds it, or before, and then the sleeper finds the change.
+// Bell:    a waiting thread sleeps on it; a thread that changes the awaited state rings it. No ring
+//          is missed: one side makes the change, then checks for sleepers; the other registers as a
+//          sleeper, then checks the state again. The check for sleepers is a write, too: either it
+//          follows the registration and finds it, or the sleeper finds the change.
 // Thread:  any, and any process.
 #pragma once
 
@@ -24,7 +24,7 @@ void ring(Bell& bell) noexcept;
 // How long a rank looks before it sleeps.
 struct Patience {
   int looks = 0;     // without giving the core away
-  int yields = 100;  // giving it to whoever wants it; a sleep costs ten times as much
+  int yields = 100;  // yielding the core; a sleep costs ten times as much
 };
 // For `ranks` ranks that may all wait at the same time, bound to `cores` altogether: they look for
 // as long as there is a core for each.
@@ -62,8 +62,8 @@ class Sleeper {
 };
 }  // namespace detail
 
-// Until is_done() says so; false: the deadline passed first. It is called often, and reads what it
-// asks for in sequentially consistent order.
+// Waits until is_done(); false: the deadline passed first. is_done is called often, and reads the
+// state in sequentially consistent order.
 template <typename Question>
 bool wait_at(Bell& bell, Patience patience, Deadline deadline, Question&& is_done) {
   for (int i = 0; i < patience.looks; ++i) {

@@ -55,7 +55,7 @@ std::string set_bytes(const std::string& text, Options& options) {
   return "\"" + text + "\" is not a size (4, 64K, 1M) or MIN:MAX";
 }
 
-// What was said about the backend and the device, put together; what is wrong with it, or "".
+// Combines the options of the backend and the device; returns the error, or "".
 std::string set_device(const std::string& device, bool has_backend, Options& options) {
   if (device == "cuda" && !has_backend) options.backend = kNccl;
   const Result<worker::BackendChoice> choice = worker::parse_backend(options.backend);

@@ -7,7 +7,7 @@
 namespace drun::perf {
 namespace {
 
-// What a rank brings at a place: so small that no type rounds a product or sum of a few ranks.
+// The input of a rank at an index: so small that no type rounds a product or sum of a few ranks.
 int brought(int rank, std::size_t place) {
   return 1 + static_cast<int>((static_cast<std::size_t>(rank) + place) % 2);
 }
@@ -72,7 +72,7 @@ Trial trial_of_one_buffer(ProcessGroup& group, const Options& options, const Pla
   return trial;
 }
 
-// What a rank has of the whole, or gives or gets.
+// A rank's part of the whole.
 struct Parts {
   std::shared_ptr<Buffer> in{};
   std::shared_ptr<Buffer> out{};
@@ -83,8 +83,8 @@ struct Parts {
   ReduceOp op = ReduceOp::Sum;
 
   bool is_root() const { return rank == root; }
-  std::size_t first() const { return part * static_cast<std::size_t>(rank); }  // of its own part
-  // What the whole of all ranks' parts looks like.
+  std::size_t first() const { return part * static_cast<std::size_t>(rank); }  // of its part
+  // The parts of all ranks together.
   double gathered(std::size_t i) const { return brought(static_cast<int>(i / part), i % part); }
 };
 

@@ -1,4 +1,4 @@
-// edge. What is timed: one operation at one size, with the memory it works on.
+// edge. The unit of timing: one operation at one size, with its memory.
 //
 // Owner:   a Trial keeps its buffers; the group outlives it.
 // Thread:  any, one at a time; in the same order on every rank.

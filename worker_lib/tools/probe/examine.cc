@@ -124,7 +124,7 @@ class Examination {
     return token;
   }
 
-  // Whose probe has not begun in time is not visited; that is a failed visit.
+  // A node whose probe has not begun in time is not visited, which counts as a failed visit.
   void meet_others() {
     const auto deadline = Clock::now() + kFactsAtMost;
     for (const int other : visits_of(seat_.node, seat_.count)) {

@@ -20,7 +20,7 @@
 #include "rendezvous/base/result.h"
 #include "worker_lib/tools/probe/findings.h"
 
-// core. What the launcher tells the probe on its command line.
+// core. The command line of the probe, as the launcher writes it.
 // Errors:  Usage.   Thread: any.
 
 namespace drun::probe {
@@ -57,7 +57,7 @@ struct Seat {
 struct Examined {
   NodeReport report;
   bool is_hanging = false;  // a thread does not end: end the process without it
-  // Answers those who are later: to be kept until the findings are told.
+  // Answers later visitors: to be kept until the findings are shown.
   std::shared_ptr<void> host;
 };
 
@@ -66,8 +66,8 @@ Examined examine(const Seat& seat, const Task& task, const std::shared_ptr<KeySt
 // Node 0: what the others have told.
 Reports gather(const NodeReport& own, const Seat& seat, KeyStore& store);
 
-// Node 0 tells, and waits a moment until all have told their users; the others hear, and say when
-// their users know: node 0's end is everybody's.
+// Node 0 sends the findings and waits a moment until all nodes have shown them and confirmed that,
+// because the end of node 0 ends them all.
 void tell(const std::vector<Finding>& findings, const Seat& seat, KeyStore& store);
 std::vector<Finding> hear(KeyStore& store);
 void say_told(const Seat& seat, KeyStore& store);

@@ -1,4 +1,4 @@
-// core. What one node's probe has found out about its machine and about the way to others.
+// core. One node's report: facts about its machine and its connections to other nodes.
 //
 // Units:   bytes, seconds, 10^9 bytes a second.
 // Owner:   values; copy freely.   Thread: any.
@@ -48,7 +48,7 @@ struct Visit {
   bool operator==(const Visit&) const = default;
 };
 
-// What the name service here makes of another node's name and address.
+// How the name service of this node resolves another node's name and address.
 struct NameLookup {
   int of = 0;
   bool is_done = false;  // in time

@@ -167,7 +167,7 @@ void add_differences(std::vector<Finding>& findings, const Reports& reports) {
   }
 }
 
-// Nodes of which one thing is true, in one line.
+// A line about the nodes that share one finding.
 template <typename Is>
 void add_common(std::vector<Finding>& findings, const Reports& reports, Is is, Finding finding) {
   each_node(reports, [&](const NodeFacts& facts) {
@@ -485,7 +485,7 @@ bool is_loopback(const std::string& address) {
 
 std::string first_label(const std::string& name) { return name.substr(0, name.find('.')); }
 
-// What is wrong with it; empty: nothing.
+// The problem with it; empty: none.
 std::string name_trouble(const NameLookup& lookup, const NodeFacts& of) {
   if (is_loopback(of.address)) return "";
   const auto& found = lookup.addresses;

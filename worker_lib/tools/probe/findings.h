@@ -1,4 +1,4 @@
-// core. From what all nodes have told to what is wrong: a line each, with its remedy.
+// core. From the reports of all nodes to the problems: a line each, with its remedy.
 //
 // Shape:   problems before warnings. A problem is what makes jobs fail, hang or crawl; a warning is
 //          what may.
@@ -67,7 +67,7 @@ namespace drun::probe {
 struct Property {
   std::string name{};  // "nofile", "MTU"
   bool is_problem = false;
-  // A node may have more than most: only less is told.
+  // Only a node that has less than most is reported.
   bool is_less_worse = false;
   // Of a number, what fraction of the others' is still as good.
   double tolerance = 1.0;
@@ -81,7 +81,7 @@ std::vector<Finding> differences(const Reports& reports, const Property& propert
 
 }  // namespace drun::probe
 
-// core. What is wrong between nodes: who does not reach whom, names, pairs that are slow.
+// core. Problems between nodes: nodes that cannot be reached, names, slow pairs.
 //
 // Rule:    where all that tried to reach a node failed, or all that a node tried, that node is
 //          named once. A node is slow when its best pair is under half of what the median node's

@@ -1,4 +1,4 @@
-// edge. Answers those that visit this node's probe (visits.h), on a thread of its own.
+// edge. Answers the visitors of this node's probe (visits.h), on a separate thread.
 //
 // Limits:  256 visitors at a time, 10 s each; others are closed.
 // Owner:   the probe; destruction closes all connections and ends the thread.

@@ -1,6 +1,6 @@
 // drun-probe: what `drun doctor` runs on every node. Node 0 prints what was found, the others what
 // is about them. Exit code: of node 0, 1 when there is a problem; 3 when it could not be found out.
-// With --preflight no table; whoever is at fault ends with 1.
+// With --preflight no table; a node with a problem ends with 1.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -39,7 +39,7 @@ Seat seat_of(const World& world) {
           .network = names.substr(0, names.find(','))};
 }
 
-// Whoever is at fault says so last, and ends with 1.
+// A node with a problem prints it last and ends with 1.
 int preflight(const Seat& seat, const Task& task, const Examined& examined, KeyStore& store) {
   std::vector<Finding> findings;
   if (seat.node == 0) {

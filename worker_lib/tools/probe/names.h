@@ -1,6 +1,6 @@
 // edge. Asks the name service for other nodes' names and addresses.
 //
-// Thread:  a thread of its own, as getaddrinfo cannot be interrupted.
+// Thread:  runs in a separate thread, because getaddrinfo cannot be interrupted.
 // Owner:   the probe. One that hangs outlives this: end the process without waiting for it
 //          (is_hanging).
 #pragma once
@@ -24,7 +24,7 @@ class Names {
  public:
   explicit Names(std::vector<Named> nodes);
 
-  // What is known by then, one for each node; waits for the rest no longer.
+  // The results by then, one for each node; does not wait for the rest.
   std::vector<NameLookup> wait_until(std::chrono::steady_clock::time_point deadline);
   bool is_hanging() const;
 

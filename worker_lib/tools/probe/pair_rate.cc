@@ -12,7 +12,7 @@
 namespace drun::probe {
 namespace {
 
-// Edge e joins nodes e and e + 1. Even ones come first, then odd ones; the last of an odd number
+// Edge e joins nodes e and e + 1. First the even ones, then the odd ones; the last of an odd number
 // meets an even one at both ends.
 int pass_of(int edge, int count) { return count % 2 == 1 && edge == count - 1 ? 2 : edge % 2; }
 

@@ -1,4 +1,4 @@
-// core. Who works with whom, and when: every node with its two neighbours in the ring of all nodes,
+// core. The schedule of pairs: every node with its two neighbors in the ring of all nodes,
 // so that no node has two partners at a time and the number of passes does not grow.
 // Thread: any.
 #pragma once

@@ -84,7 +84,7 @@ Row row_of(const NodeReport& report, std::size_t count) {
           next_of(report, count)};
 }
 
-// What is the same on all nodes that told; else it is among the findings.
+// The values that are the same on all nodes that reported; others are findings.
 std::string common_text(const Reports& reports) {
   struct Item {
     const char* name;

@@ -11,12 +11,12 @@
 
 #include "worker_lib/tools/probe/facts.h"
 
-// core. What visitor and host say to each other on a connection of their own, again and again:
+// core. The protocol of visitor and host on their connection, repeated:
 //
 //     visitor   token:16 bytes, size:u32, so many bytes
 //     host      time:u64 (its wall clock, nanoseconds since 1970), the same bytes
 //
-// Shape:   little-endian. Who does not know the job's token gets no answer.
+// Shape:   little-endian. A visitor without the job's token gets no answer.
 // Limits:  kMostPayloadBytes.   Thread: any.
 
 namespace drun::probe {
