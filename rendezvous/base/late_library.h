@@ -2,14 +2,14 @@
 // start: finding OpenSSL's own symbols takes longer than the rest of drun --help, and most jobs
 // have no secret.
 //
-// The functions keep their names, so that whoever calls them (Asio, too) knows nothing of it: each
-// is a jump to where load() has found it. Call load() before the first.
+// The functions keep their names, so that callers, such as Asio, need no change: each is a jump to
+// the address that load() has found. Call load() before the first.
 //
 //   caller -- SSL_new --> our SSL_new: jmp *drun_late_SSL_new --> libssl's SSL_new
 //
 // An executable with these in it must not be linked with the library as well: --as-needed sees to
 // that, and a test. Where there is no jump for the processor, or a sanitizer is to look into the
-// library, it is linked as ever (launcher/CMakeLists.txt).
+// library, it is linked as usual (launcher/CMakeLists.txt).
 //
 // Thread:  load: one at a time; the functions: as the library says.
 // Errors:  System, with the loader's words.

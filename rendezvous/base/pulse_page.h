@@ -5,9 +5,8 @@
 //          number of the last one of the whole world, then a ring of entries. Another layout gets
 //          another magic.
 // Writer:  worker_lib/core/pulse.cc, plain stores into the mapped file. Any other program just
-// touches
-//          the file: its time of change is a sign of life too.
-// Reader:  agent/hang/heartbeat_files.cc. What it reads may be torn or anything.
+//          touches the file: its time of change is a sign of life, too.
+// Reader:  agent/hang/heartbeat_files.cc. The data may be torn or invalid.
 #pragma once
 
 #include <array>

@@ -14,7 +14,7 @@ struct SignalName {
       description{};  // "terminated", "segmentation fault"; as strsignal(3), in lower case
 };
 
-// Nothing for a number without a name of its own, such as a real-time signal.
+// Nothing for a number without a name, such as a real-time signal.
 std::optional<SignalName> find_signal(int number);
 
 // By its name, with or without SIG.

@@ -410,7 +410,7 @@ using Phase = CampaignPhase;
 
 constexpr std::chrono::seconds kMostLease{60};
 // Claims are this far apart on average: of the agents that find no leader, those whose turn is
-// within a round trip to etcd after the first one claim in vain.
+// within a round trip to etcd after the first one fail.
 constexpr std::chrono::milliseconds kClaimInterval{2};
 
 }  // namespace

@@ -212,8 +212,8 @@ class Connector::Attempt : public std::enable_shared_from_this<Connector::Attemp
     if (waiting_count_ == 0 && lookup_count_ == 0) fail();
   }
 
-  // With nobody listening, TCP may connect a loopback socket to itself, when the port is one that
-  // the system hands out: then it is as if refused.
+  // Without a listener, TCP may connect a loopback socket to itself if the port is an ephemeral
+  // one. That counts as refused.
   static bool is_own_echo(const tcp::socket& socket) {
     error_code ec;
     const tcp::endpoint local = socket.local_endpoint(ec);

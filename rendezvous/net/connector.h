@@ -5,11 +5,11 @@
 //          The address that won last time is tried at once, while the name is looked up again.
 //          Addresses that the endpoint's host reported (AddressBook) are tried instead of the name.
 // Limits:  10 s for the lookup and 10 s for the connection, 16 addresses. Then it fails, and the
-//          caller may start again: a lookup that is still under way goes on (resolver.h).
+//          caller may start again: a lookup in progress continues (resolver.h).
 // Owner:   Client; destruction cancels silently.
 // Thread:  the io_context's only. Numeric addresses and "localhost" are not looked up.
-// Errors:  on_done with Unreachable: what was tried, and why each failed. Refused: every address
-//          said that nobody listens there. Closed: with OwnAddresses::Refuse, one of the addresses
+// Errors:  on_done with Unreachable: what was tried, and why each failed. Refused: nothing
+//          listens at any of the addresses. Closed: with OwnAddresses::Refuse, one of the addresses
 //          is this host's.
 #pragma once
 
@@ -39,7 +39,7 @@ class Connector {
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;
 
-  // `on_done` is called once, from the loop, unless `cancel` comes first. A second start cancels
+  // Calls `on_done` once, from the loop, unless `cancel` is called first. A second start cancels
   // the first.
   void start(const Endpoint& endpoint, OwnAddresses own, Done on_done);
   void cancel();

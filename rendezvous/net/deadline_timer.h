@@ -65,7 +65,7 @@ class ClockTimer {
     timer_.cancel();
   }
 
-  // Its time has come, but not its turn in the loop.
+  // It has expired, but its handler has not run yet.
   bool is_overdue(Time now) const { return due_ && *due_ <= now; }
 
  private:

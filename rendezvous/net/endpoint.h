@@ -43,7 +43,7 @@ std::string addresses_text(const AddressBook& book, const Endpoint& endpoint);
 // "name", "10.0.0.1", "fe80::1": what a host name or an address may consist of, at most 255 bytes.
 bool is_host_text(std::string_view text);
 
-// A socket that listens at an endpoint of this host. Who is given it closes it.
+// A socket that listens at an endpoint of this host. The receiver closes it.
 struct ListeningFd {
   int fd = -1;
   bool is_v6 = false;

@@ -41,7 +41,7 @@ class FrameReader {
   Result<std::optional<std::string_view>> next_frame();
 
   bool is_empty() const { return read_bytes_ == buffer_.size(); }
-  // What it keeps allocated. Freed with the first push after a large frame has been read.
+  // The allocated bytes. Freed with the first push after a large frame has been read.
   std::size_t capacity_bytes() const { return buffer_.capacity(); }
 
  private:
@@ -52,7 +52,7 @@ class FrameReader {
   std::size_t read_bytes_ = 0;
 };
 
-// What a connection reads into. The size follows the traffic: it doubles after a read that fills
+// The read buffer of a connection. Its size follows the traffic: it doubles after a read that fills
 // the buffer, up to the limit, and halves after one that fills a quarter or less, so that an idle
 // connection keeps the smallest buffer only.
 class ReadBuffer {

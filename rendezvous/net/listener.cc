@@ -245,7 +245,7 @@ void Listener::Impl::try_read(const std::shared_ptr<Silent>& silent) {
 void Listener::Impl::unlist(Silent& silent) {
   silent.is_listed = false;
   error_code ignored;
-  silent.socket.cancel(ignored);  // whoever gets it must find no wait of ours on it
+  silent.socket.cancel(ignored);  // the new owner must find no pending wait on it
   pending_.remove(silent.id);
   silent_.erase(silent.id);
 }

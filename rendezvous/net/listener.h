@@ -8,11 +8,12 @@
 //
 // Limits:  most_silent, and at most half of the descriptors this process may have: so many
 //          never keep the others out. Which is closed when there are more: pending_connections.h.
-// Owner:   whoever serves the port; `stop` or destruction closes the sockets that listen and all
-//          that are still silent. Handlers may destroy nothing of the Listener, but may call stop.
+// Owner:   the server of the port; `stop` or destruction closes the listening sockets and all
+// silent
+//          connections. Handlers must not destroy the Listener, but may call stop.
 // Thread:  the io_context's only. Handlers are called from within it, once per connection.
 // Errors:  open: System "cannot listen on port 29500: address already in use; ...". After that
-//          nothing ends a Listener but stop: out of descriptors, it pauses and says so.
+//          only stop ends a Listener: without free descriptors it pauses and logs that.
 // Units:   sockets handed over are non-blocking, close-on-exec and TCP_NODELAY.
 #pragma once
 

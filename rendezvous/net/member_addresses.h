@@ -19,7 +19,7 @@
 
 namespace drun::rendezvous {
 
-// What a member may tell of its own; the rest is not looked at.
+// Limits of what a member may report; the rest is ignored.
 inline constexpr std::size_t kMostAddressesToldBytes = 64;  // of each
 inline constexpr std::size_t kMostAddressesTold = 64;
 

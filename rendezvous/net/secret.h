@@ -1,6 +1,6 @@
-// core. What the nodes of a job know and strangers do not.
+// core. The secret that the nodes of a job share.
 //
-// Shape:   bytes, and where they came from; only the latter is ever shown.
+// Shape:   bytes, and their source; only the source is ever shown.
 // Owner:   a value; copies share the bytes, which are wiped with the last of them.
 // Thread:  any, one at a time.
 // Errors:  make: Usage, naming the source, the reason and the remedy; never a byte of the secret.

@@ -79,8 +79,8 @@ std::string hex(std::string_view bytes) {
 struct TlsContext::Parts {
   ~Parts() { wipe(key); }
 
-  // The random part of a hello whose binder was right. Nobody without the key can make another, so
-  // a second one is a recording, and not worth an answer.
+  // The random part of a hello whose binder was right. Without the key no peer can make
+  // another, so a second one is a recording and gets no answer.
   bool has_answered(const std::string& random) const { return answered.contains(random); }
   void note_answered(const std::string& random) {
     if (!answered.insert(random).second) return;
@@ -98,7 +98,7 @@ struct TlsContext::Parts {
 };
 
 struct TlsSession::Library {
-  // What the peer named as its key.
+  // The key that the peer offered.
   enum class Offer { None, Other, Ours };
 
   explicit Library(const TlsContext::Parts& its_parts) : parts(its_parts) {}
@@ -142,8 +142,8 @@ int TlsSession::Library::use_key(SSL* ssl, const EVP_MD* digest, const unsigned 
   return *key != nullptr ? 1 : 0;
 }
 
-// Without a key the handshake goes on to ask for a certificate, which there is none of: the peer
-// gets a handshake_failure, as it should for an unknown identity.
+// Without a key, the handshake continues by asking for a certificate, and there is none: the peer
+// gets a handshake_failure, the right answer to an unknown identity.
 int TlsSession::Library::find_key(SSL* ssl, const unsigned char* identity,
                                   std::size_t identity_bytes, SSL_SESSION** key) {
   *key = nullptr;
@@ -329,7 +329,7 @@ void TlsSession::seal(std::string_view plain) {
     unsealed_.append(plain);
 }
 
-// Into memory: that cannot fail but for memory, and the peer then misses a record and says so.
+// Into memory, which only fails without memory. The peer then misses a record and reports that.
 void TlsSession::write(std::string_view plain) {
   constexpr std::size_t kMostBytes = std::size_t{1} << 30;
   assert(plain.size() <= kMostBytes);

@@ -30,7 +30,7 @@
 
 namespace drun::rendezvous {
 
-// What a connection that wants TLS begins with.
+// The first byte of a TLS connection.
 constexpr char kTlsFirstByte = 0x16;
 
 class TlsContext {
@@ -67,7 +67,7 @@ class TlsSession {
 
   // Connecting: its hello becomes outgoing.
   std::optional<Trouble> start();
-  // What the peer sent; what it said is appended to `plain`, also when trouble comes after it.
+  // `bytes` from the peer. Appends the decrypted data to `plain`, even if an error follows it.
   std::optional<Trouble> take(std::string_view bytes, std::string& plain);
   // To be said to the peer, once the handshake has ended.
   void seal(std::string_view plain);

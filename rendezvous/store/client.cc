@@ -176,7 +176,7 @@ Result<std::optional<std::string>> StoreClient::queue_pop(std::string_view queue
       return std::optional<std::string>(*std::move(front));
     }
     if (timeout <= Milliseconds(0)) return std::optional<std::string>();
-    // Somebody else may have popped it by the time this was woken: then on to the next.
+    // Another client may have popped it before this one woke up: then wait for the next.
     const auto left = std::chrono::ceil<Milliseconds>(deadline - std::chrono::steady_clock::now());
     if (left <= Milliseconds(0)) return exchange_->timed_out();
     const Result<void> waited = wait({&name, 1}, left);

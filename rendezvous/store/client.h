@@ -8,9 +8,9 @@
 //          which the system bounds. Nothing is raised by a peer's death (no SIGPIPE).
 // Errors:  Timeout      nothing happened in time. After wait, get, multi_get, queue_pop and barrier
 //                       the client stays usable; after any other operation it is closed, because
-//                       nobody knows whether the server will still answer.
+//                       the server may or may not still answer.
 //          Closed       the server went away, or the client was closed by an error before.
-//          Unreachable  connect: nobody listened there within the timeout, or the name is unknown.
+//          Unreachable  connect: nothing listened there within the timeout, or the name is unknown.
 //          Refused      connect: what listens there is not a TCPStore; later: an answer makes no
 //                       sense.
 //          Usage        the operation does not exist in this server's dialect, or arguments that
@@ -49,13 +49,13 @@ class StoreClient {
     Endpoint endpoint{};
     // For connecting as a whole, and later for every operation that is not given one.
     Milliseconds timeout{std::chrono::seconds(300)};
-    // What the server speaks. Absent: found out by trying, which works with every server but costs
-    // an older one a connection or two that it drops.
+    // The server's dialect. Absent: detected, which works with every server but costs an older one
+    // a connection or two that it drops.
     std::optional<Dialect> dialect{};
   };
 
-  // Tries every address of the name, again and again with back-off while nobody listens there or
-  // the name does not resolve, until the timeout.
+  // Tries every address of the name, and retries with back-off while nothing listens there or the
+  // name does not resolve, until the timeout.
   static Result<StoreClient> connect(const Options& options);
 
   // Of a server that is already connected.
@@ -91,7 +91,7 @@ class StoreClient {
   Result<bool> check(std::span<const std::string> keys);
   // Did it exist?
   Result<bool> delete_key(std::string_view key);
-  // Of everybody, the count of workers included.
+  // Of all clients, including the count of workers.
   Result<std::int64_t> num_keys();
 
   // Usage with a legacy server: append, list_keys, barrier and the queues.
@@ -110,7 +110,7 @@ class StoreClient {
 
   // In no particular order; of keys that carry the "/" only.
   Result<std::vector<std::string>> list_keys();
-  // Until `world_size` callers have come to this key. A key is good for one barrier.
+  // Blocks until `world_size` callers have called it with this key. Use a key for one barrier only.
   Result<void> barrier(std::string_view key, std::int64_t world_size);
   Result<void> barrier(std::string_view key, std::int64_t world_size, Milliseconds timeout);
 

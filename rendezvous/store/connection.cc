@@ -53,7 +53,7 @@ bool wait_for(int fd, short events, Time deadline) {
   }
 }
 
-// A client that keeps trying a free port of its own host may at last be connected to itself.
+// A client that retries a free port of its host may in the end connect to itself.
 bool is_connected_to_itself(int fd) {
   sockaddr_storage own{};
   sockaddr_storage peer{};
@@ -170,14 +170,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Time = StoreStream::Time;
 
-// What a client may begin with, newest first. A server that does not know it closes at once.
+// The possible greetings of a client, newest first. A server that does not know one closes at once.
 enum class Greeting { ValidateAndPing, Validate, Legacy };
 constexpr Greeting kAll[] = {Greeting::ValidateAndPing, Greeting::Validate, Greeting::Legacy};
 
 // A legacy server takes VALIDATE for a SET whose key's length is the magic number and the four
 // bytes that come next. They must make it so large that no machine even tries to allocate it: then
-// the server closes at once, instead of clearing gigabytes and waiting for a key. So does this
-// nonce, and so do four CANCEL_WAITs, each of which other servers answer with a 1, waiting or not.
+// the server closes at once, instead of clearing gigabytes and waiting for a key. This nonce does
+// that, and four CANCEL_WAITs do, each of which other servers answer with a 1, waiting or not.
 constexpr std::uint32_t kNonce = 0xFFFFFFFF;
 constexpr int kCancels = 4;
 

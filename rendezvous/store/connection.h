@@ -76,7 +76,8 @@ struct StoreHandshake {
   Dialect dialect = Dialect::Current;
 };
 
-// Absent `dialect`: tries. Tries again with back-off until the deadline while nobody listens there.
+// Absent `dialect`: detects it. Retries with back-off until the deadline while nothing listens
+// there.
 Result<StoreHandshake> shake_hands(const Endpoint& endpoint, std::optional<Dialect> dialect,
                                    StoreStream::Time deadline);
 

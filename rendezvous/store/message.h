@@ -1,5 +1,5 @@
-// core. What a store is asked and what it answers, as values: the wire makes them of bytes and
-// back, Store turns one into the other.
+// core. The requests and answers of a store, as values: the wire decodes and encodes them, and
+// Store answers requests.
 //
 // Owner:   values; move them. A Blob is shared and never changes while anybody else holds it.
 // Thread:  any, one at a time.
@@ -148,8 +148,8 @@ struct StoreReply {
   store::Answer answer;
 };
 
-// What one peer may ask for, and all of them together make the store keep (store.h). Beyond any of
-// it, its connection is closed.
+// Limits of the requests of one peer, and of the data that the store keeps for all (store.h).
+// Beyond one of them, the connection is closed.
 struct StoreLimits {
   std::size_t key_bytes = 8 * 1024;
   std::size_t value_bytes = 8 * 1024 * 1024;  // APPEND's result included

@@ -111,7 +111,7 @@ void StoreService::flush_later(StoreSession& session) {
 }
 
 void StoreService::on_turn_end() {
-  // Flushing may end a session, which wakes nobody and queues nothing more.
+  // Flushing may end a session, which wakes no waiter and queues nothing more.
   for (const std::shared_ptr<StoreSession>& session : to_flush_) {
     session->is_flush_due = false;
     session->flush();

@@ -1,9 +1,10 @@
-// edge. The store, served to connections that somebody else has accepted.
+// edge. Serves the store to connections that its owner has accepted.
 //
-// Owner:   whoever serves the port (StoreServer, the coordinator); gives it a socket for each
-//          client. Stop or destroy it before the io_context.
-// Limits:  five eighths of the descriptors this process may have; the rest is for others. Who has
-//          not made one whole request goes after 30 s, or sooner for somebody else. StoreLimits.
+// Owner:   the server of the port (StoreServer, the coordinator); gives it a socket for each
+// client.
+//          Stop or destroy it before the io_context.
+// Limits:  five eighths of the descriptors of this process. A client without a complete request is
+//          closed after 30 s, or sooner to make room for another. StoreLimits.
 // Thread:  the io_context's only.
 // Errors:  none reach the owner. A client that sends something bad, or that does not read what it
 //          is sent, loses its connection, with one line in the log: peer and reason. The others

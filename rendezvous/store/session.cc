@@ -94,7 +94,7 @@ void StoreSession::flush() {
   if (is_open() && !unsent_.empty()) wait_writable();
 }
 
-// Whoever takes the last of the memory has to go.
+// The client that exceeds the memory limit is closed.
 void StoreSession::count(const char* deed) {
   if (!is_open()) return;
   StoreMemory& memory = host_->memory();

@@ -6,12 +6,12 @@
 //
 // One piece a turn, so that a client with an endless row of requests leaves turns to others.
 //
-// Rows:    a client may send thousands of requests that have no answer; as long as such a row goes
-//          on, a RowReader reads.
-// Owner:   StoreService and, while something is waited for, its own handlers; whoever calls into it
-//          holds a shared_ptr. Its host outlives it or calls `close`.
+// Rows:    a client may send thousands of requests without an answer; during such a row a RowReader
+//          reads.
+// Owner:   StoreService and, during waits, its handlers; a caller holds a shared_ptr. Its host
+//          outlives it or calls `close`.
 // Thread:  the io_context's only.
-// Errors:  on_end once, with the reason, unless `close` came first.
+// Errors:  on_end once, with the reason, unless `close` was called first.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@
 #include "rendezvous/store/store.h"
 #include "rendezvous/store/wire.h"
 
-// edge. Reads a row: requests by the thousand that nobody waits for an answer to.
+// edge. Reads a row: thousands of requests without an answer.
 //
 // A sender who writes them in small pieces, as PyTorch's client does, pays for each piece that
 // leaves at once: for waking its reader, and for the acknowledgement. So the reader looks at the
@@ -40,8 +40,8 @@
 // Shape:   made where a row begins; once it has ended, `end`, and read as usual again.
 // Owner:   a session, whose socket outlives it.
 // Thread:  the io_context's only.
-// Errors:  none of its own: a socket at its end, or broken, gives nothing more, and the next usual
-//          read says why.
+// Errors:  none: a closed or broken socket gives nothing more, and the next usual read reports the
+//          reason.
 
 namespace drun::rendezvous {
 
@@ -88,7 +88,7 @@ class StoreSessionHost {
   virtual void on_turn_end() = 0;
   // An empty reason: the peer closed, as it may.
   virtual void on_end(StoreSession& session, std::string_view reason) = 0;
-  // Room to read into for whoever has its turn.
+  // The buffer into which the current session reads.
   virtual std::vector<char>& read_buffer() = 0;
   // Where what sessions hold is counted.
   virtual StoreMemory& memory() = 0;
@@ -121,7 +121,7 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   bool is_open() const { return host_ != nullptr; }
   std::size_t unsent_bytes() const { return unsent_.size_bytes(); }
   std::optional<Dialect> dialect() const { return decoder_.dialect(); }
-  // Asked of the system the first time; nobody (0.0.0.0:0) if it has gone by then.
+  // Asked of the system the first time; 0.0.0.0:0 if the peer has closed by then.
   const asio::ip::tcp::endpoint& peer();
 
   // The host's own notes.

@@ -116,7 +116,7 @@ struct Held {
   const std::shared_ptr<StoreMemory> memory;
 };
 
-// What a key looks like in a message: short, and printable.
+// A key in a message: short and printable.
 std::string shown(std::string_view key) {
   std::string text = "\"";
   for (const char c : key.substr(0, 60)) text += c >= ' ' && c <= '~' ? c : '?';

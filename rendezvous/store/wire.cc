@@ -200,8 +200,7 @@ void RequestDecoder::take_length(std::string_view& input) {
     return break_off("more than " + std::to_string(limits_.request_bytes) + " bytes in " +
                      std::string(to_string(opcode_)));
   }
-  // What is announced but never comes costs address space, not memory; beyond this, growing
-  // doubles.
+  // Announced bytes that never arrive cost address space, not memory; beyond this, growing doubles.
   constexpr std::size_t kReservedBytes = 1 << 20;
   held_bytes_ += sizeof(std::string);
   texts_.emplace_back().reserve(std::min(text_left_bytes_, kReservedBytes));
@@ -307,7 +306,7 @@ store::Request RequestDecoder::request() {
 namespace drun {
 namespace {
 
-// Copying so much costs less than keeping a piece of its own for it.
+// Up to this size, copying costs less than a separate piece.
 constexpr std::size_t kCopiedBytes = 2048;
 // A piece of copied bytes grows up to this.
 constexpr std::size_t kPieceBytes = 16 * 1024;

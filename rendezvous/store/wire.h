@@ -52,7 +52,7 @@ std::string_view to_string(Opcode opcode);
 std::optional<std::uint8_t> to_byte(Opcode opcode, Dialect dialect);
 std::optional<Opcode> to_opcode(std::uint8_t byte, Dialect dialect);
 
-// What a connection in the current dialect begins with.
+// The first bytes of a connection in the current dialect.
 inline constexpr std::string_view kValidate{"\x00\xCE\xF7\x85\x3C", 5};
 
 struct NeedMore {};
@@ -72,11 +72,11 @@ class RequestDecoder {
   // Known after the first bytes.
   std::optional<Dialect> dialect() const { return dialect_; }
 
-  // What has arrived of a request that is not whole yet.
+  // The received bytes of an incomplete request.
   std::size_t held_bytes() const { return held_bytes_; }
 
  private:
-  // What the next byte belongs to.
+  // The field of the next byte.
   enum class Step : std::uint8_t { Opcode, Number, Count, Length, Text };
 
   bool take_hello(std::string_view& input);
@@ -139,7 +139,7 @@ class OutQueue {
   std::size_t size_bytes() const { return size_bytes_; }
   // Without values that it shares.
   std::size_t own_bytes() const { return own_bytes_; }
-  // What a value of that size adds to that.
+  // The bytes that a value of this size adds to that.
   static std::size_t own_cost(std::size_t value_bytes);
 
   // The first pieces, at most `most` of them; good until the queue is changed.
