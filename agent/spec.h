@@ -17,8 +17,8 @@
 #include "rendezvous/job/world.h"
 #include "rendezvous/net/endpoint.h"
 
-// core. Where one worker runs: which CPUs and memory nodes it may use, which devices it sees, how
-// many threads it is told to take. Decided by the launcher's plan, obeyed by agent/spawn.
+// core. Where one worker runs: which CPUs and memory nodes it may use, which devices it sees, and
+// its number of threads. The launcher's plan decides, agent/process/spawn applies it.
 //
 // Units:   CPUs and memory nodes by the kernel's numbers (/sys/devices/system/{cpu,node}).
 // Owner:   values; copy freely.   Thread: any.
@@ -125,7 +125,7 @@ struct ProgramSpec {
 
 // --preload: one interpreter imports these modules, and the workers are forks of it.
 struct PreloadSpec {
-  std::vector<std::string> modules{};  // empty: every worker is an interpreter of its own
+  std::vector<std::string> modules{};  // empty: every worker is a new interpreter
   std::chrono::milliseconds import_timeout{std::chrono::minutes(10)};
   bool operator==(const PreloadSpec&) const = default;
 };
@@ -161,7 +161,7 @@ struct DeadlineSpec {
   bool operator==(const DeadlineSpec&) const = default;
 };
 
-// What a worker and those of its children that it waited for have used.
+// The resources used by a worker and the children that it waited for.
 struct WorkerUsage {
   std::uint64_t peak_memory_bytes = 0;  // of the largest of them
   std::chrono::microseconds processor_time{0};
@@ -188,8 +188,8 @@ struct AgentSpec {
   std::optional<Endpoint> web;           // --metrics-port; a numeric address
   FaultPlan faults;                      // --inject
   std::string error_file;                // drun's own TORCHELASTIC_ERROR_FILE; empty: none
-  // Standard input is the line to whoever started this agent (agent/process/lifeline.h); these
-  // bytes of it were read before.
+  // Standard input is the connection to the starter of this agent (agent/process/lifeline.h); these
+  // bytes of it were already read.
   std::optional<std::string> lifeline;
   bool operator==(const AgentSpec&) const = default;
 };

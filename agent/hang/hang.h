@@ -4,18 +4,19 @@
 //     same place of the kernel
 //   - no heartbeat, of a worker that has had one
 //   - behind others in NCCL, or not answering there, by each answer of its RAS service
-// for as long as the timeout. Whoever's heart beats is alive, whatever else, and so is who launches
-// operations of NCCL, or waits for a rank that does.
+// for as long as the timeout. A worker with a heartbeat is alive in any case, and so is one that
+// launches operations of NCCL, or waits for a rank that does.
 //
-// Shape:   one sample of all workers after the other, a few per timeout; a suspicion is told once,
+// Shape:   one sample of all workers after the other, a few per timeout; a suspicion is reported
+// once,
 //          and again each timeout for as long as it lasts.
-// Held up: when samples come late, it was this process that did not run; then all starts anew.
+// Delayed: late samples mean that this process did not run; then the observation starts over.
 // Asked:   NCCL's service costs all processes of the job a little. So it is asked only once some
 //          worker has shown one sign for half of the timeout, and then four times per timeout; by a
-//          job of very many nodes less often. Who was heard of once is judged with the second
-//          answer.
-// Looked at: while a debugger of ours stops workers, nobody is suspected, and that time is part of
-//          nobody's silence; what they do in it counts.
+//          job of very many nodes less often. A worker is judged from the second answer about it
+//          on.
+// Debugger: while drun's debugger stops workers, none is suspected, and that time does not count as
+//          silence; activity in it counts.
 // Units:   steady-clock points given by the caller.
 // Owner:   a value.   Thread: any, one at a time.
 #pragma once
@@ -83,7 +84,7 @@ Milliseconds sample_interval(Milliseconds timeout);
 
 State begin(std::size_t workers, Milliseconds timeout, Time now);
 
-// `samples` by local rank. Whom to tell of.
+// `samples` by local rank. Returns the workers to report.
 std::vector<Suspect> take(State& state, const std::vector<Sample>& samples, Time now);
 
 void begin_look(State& state, Time now);
@@ -92,7 +93,7 @@ void end_look(State& state, Time now);
 // `nodes`: how many there are that ask.
 Milliseconds ask_interval(Milliseconds timeout, int nodes);
 
-// Whether NCCL's service is to be asked now; who does so calls note_asked.
+// Whether to ask NCCL's service now; the caller then calls note_asked.
 bool wants_nccl(const State& state, Time now);
 void note_asked(State& state, Time now);
 // `standings` by local rank. Workers that it does not know are judged without it.

@@ -17,8 +17,8 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
-// core. What a worker has written into its heartbeat file (rendezvous/base/pulse_page.h), read with
-// the care that another process's bytes need. Owner:   values; copy freely.   Thread: any.
+// core. Reads a worker's heartbeat file (rendezvous/base/pulse_page.h), whose bytes may be
+// anything. Owner:   values; copy freely.   Thread: any.
 
 namespace drun::agent {
 

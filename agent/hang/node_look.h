@@ -1,8 +1,8 @@
-// edge. One look at this node's workers: what NCCL's RAS service says of them, then their stacks.
+// edge. One look at this node's workers: the answer of NCCL's RAS service, then their stacks.
 //
 // Order:   a debugger that reads a process's stack holds its RAS thread, too. So the service is
-//          asked first and has a second; after that stacks are read all the same, and both are
-//          waited for. Who asks during a look gets the same answer.
+//          asked first and has a second. Then the stacks are read in any case, and the look waits
+//          for both. A request during a look gets the same answer.
 // Owner:   WorkerWatch; the service and the collector must outlive it. stop() before these are.
 // Thread:  the io_context's only. Answers come from the loop, once each, or from stop().
 #pragma once

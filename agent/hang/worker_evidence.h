@@ -1,4 +1,4 @@
-// core. What was found of this node's workers, as evidence that can be merged with other nodes'.
+// core. The findings about this node's workers, as evidence that merges with other nodes'.
 // Thread: any.
 #pragma once
 

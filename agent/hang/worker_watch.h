@@ -1,5 +1,5 @@
-// edge. All that looks at this node's workers while they run: for ones that hang, and, when
-// somebody asks, at what each of them does.
+// edge. Observes this node's workers while they run: detects hangs and, on request, reads the stack
+// of each.
 //
 // Round:   prepare, then start when the workers run, stop before they are stopped: a tool that is
 //          still there then would be taken for what they left behind.
@@ -39,7 +39,7 @@ class WorkerWatch {
   Result<void> prepare(const World& world) {
     return hangs_.prepare(world.round, world.local_world_size);
   }
-  // What workers are told: DRUN_HEARTBEAT_FILE and NCCL_RAS_ADDR; empty: not set.
+  // Variables of the workers: DRUN_HEARTBEAT_FILE and NCCL_RAS_ADDR; empty: not set.
   std::string heartbeat_file(std::size_t local_rank) const {
     return hangs_.heartbeat_file(local_rank);
   }

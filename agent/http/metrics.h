@@ -1,4 +1,4 @@
-// core. What a node's agent says of its job, in Prometheus's text format.
+// core. An agent's metrics of its job, in Prometheus's text format.
 //
 // Shape:   families drun_*, each with HELP and TYPE; without a world only what is known before.
 //          Label values are escaped; bytes that are not UTF-8 become U+FFFD.

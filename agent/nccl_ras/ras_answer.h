@@ -3,8 +3,8 @@
 // Protocol: lines of text over TCP, at NCCL_RAS_ADDR (else localhost:28028), where every process of
 //          the node listens. All is sent at once. The service answers each line with one ("OK",
 //          "ERROR: ..." to what it does not know), then the question, and closes the connection.
-//          The answer is JSON from NCCL 2.28.7 on; who is older does not know that format, and goes
-//          on with text.
+//          The answer is JSON from NCCL 2.28.7 on; older versions do not know that format and
+//          answer with text.
 // Owner:   a value in a fixed place.   Thread: any, one at a time.
 // Source:  as report.h.
 #pragma once

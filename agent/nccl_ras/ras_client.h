@@ -1,12 +1,13 @@
 // edge. Asks NCCL's RAS service, without ever blocking: one question at a time, bounded in time and
 // size.
 //
-// Frozen:  all processes of the node listen at the address, and the kernel picks one of them. Who
-//          says nothing for a second may be stopped; then the next connection is tried, up to four.
-// Owner:   who asks; destruction or stop() ends a question silently.
+// Frozen:  all processes of the node listen at the address, and the kernel picks one of them. One
+//          that is silent for a second may be stopped; then another connection is tried, up to
+//          four.
+// Owner:   the caller; destruction or stop() ends a question silently.
 // Thread:  the io_context's only. `on_answer` comes from the loop, once and only once.
-// Errors:  Unreachable: nobody listens there; Timeout: no whole answer in time; Refused: what came
-//          is none.
+// Errors:  Unreachable: nothing listens there; Timeout: no complete answer in time; Refused: the
+//          answer is invalid.
 #pragma once
 
 #include <chrono>
@@ -32,7 +33,7 @@ class Client {
   Client& operator=(const Client&) = delete;
   ~Client() { stop(); }
 
-  // `host`: a numeric address, or localhost. Who asks during a question gets the same answer.
+  // `host`: a numeric address, or localhost. A call during a question gets the same answer.
   void ask(const std::string& host, std::uint16_t port, OnAnswer on_answer);
   void stop();
 

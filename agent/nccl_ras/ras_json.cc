@@ -166,7 +166,7 @@ void JsonAnswer::end_rank() {
     return;
   }
   if (!is_missing_) return report_.communicators.back().ranks.push_back(std::exchange(rank_, {}));
-  // Who answers and is not in this communicator has left it, or is on its way in.
+  // A rank that answers but is not in this communicator has left it, or is about to join.
   if (is_unresponsive_ || is_dead_)
     add_lost(report_, {.process = rank_.process, .is_dead = is_dead_});
 }

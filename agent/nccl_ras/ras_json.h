@@ -18,7 +18,7 @@
 //
 // Lenient: commas and colons are passed over. NCCL 2.28.7 and 2.28.9 leave out a comma where ranks
 //          are missing, just when it matters.
-// Limits:  32 levels, strings of 256 bytes; what is beyond is no JSON of ours.
+// Limits:  32 levels, strings of 256 bytes; anything beyond is refused.
 // Owner:   a value, with its listener outliving it.   Thread: any, one at a time.
 
 namespace drun::agent::ras {

@@ -39,8 +39,8 @@ struct Wish {
 // From what workers inherit, and the -x of the first program that says something.
 Wish wish_of(const WorkerSpec& spec);
 
-// drun gives the workers a place of their own. It is only of use where hangs are looked for, and
-// other workers have torchrun's environment and no more.
+// drun gives the workers of a job a separate address. It is only useful for hang detection; without
+// that, workers get only torchrun's environment.
 bool gives_place(const AgentSpec& spec);
 
 }  // namespace drun::agent::ras
@@ -66,7 +66,7 @@ class Service {
   // Answered from the loop, once and only once.
   void ask(const Workers& workers, OnFindings on_findings);
 
-  // What was asked is not answered any more.
+  // Drops pending questions without an answer.
   void stop() { client_.stop(); }
 
  private:

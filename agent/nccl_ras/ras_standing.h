@@ -1,10 +1,10 @@
-// core. What NCCL's RAS service says of this node's workers: who of them others wait for, and who
-// waits, in the job's own ranks.
+// core. The state of this node's workers according to NCCL's RAS service: the ones that others wait
+// for, and the ones that wait, by the job's ranks.
 //
 // Known by: host address and pid. A worker's pids are its own and those of what runs below it.
 // Behind:  it has launched fewer operations of a kind than others of a communicator, or the service
-//          gets no answer from it. Who lags in one communicator and is ahead in another is only
-//          waiting, unless that is said of all who lag.
+//          gets no answer from it. A worker that lags in one communicator and is ahead in another
+//          is only waiting, unless that is true of all that lag.
 // Owner:   values; copy freely.   Thread: any.
 #pragma once
 
@@ -28,7 +28,7 @@ struct Standing {
   NcclStand stand = NcclStand::None;
   // Changes when it launches operations, or when the last rank of one of its communicators does.
   std::uint64_t progress = 0;
-  // What is behind about it: "is at all_reduce 811 in a communicator of 8, the others at 812".
+  // How it is behind: "is at all_reduce 811 in a communicator of 8, the others at 812".
   std::string words{};
   bool operator==(const Standing&) const = default;
 };

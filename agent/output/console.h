@@ -97,11 +97,11 @@ class Console {
   LineQueue queue_;
   asio::io_context& io_;
   int fd_;           // drun's own descriptor, or own_fd_
-  UniqueFd own_fd_;  // the same thing on a description of our own, non-blocking
+  UniqueFd own_fd_;  // the same file on a separate open file description, non-blocking
   Kind kind_ = Kind::Device;
   std::unique_ptr<FileWriter> file_writer_;  // of a regular file, as is file_fd_
   std::shared_ptr<UniqueFd> file_fd_;        // also held by a write under way
-  // An epoll of our own around fd_: registering fd_ itself with Asio would set O_NONBLOCK on it.
+  // A separate epoll around fd_: registering fd_ itself with Asio would set O_NONBLOCK on it.
   asio::posix::stream_descriptor readiness_;
   bool is_waiting_ = false;
   bool is_writing_ = false;  // file_writer_ is

@@ -1,12 +1,12 @@
-// core. torchrun's error.json: what a worker says of its own end, read and passed on.
+// core. torchrun's error.json, a worker's own report of its failure: read and passed on.
 //
 // Forms:   {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback ...",
 //          "timestamp": "1690000000"}}} as torch's @record writes it, or {"message": "x",
 //          "timestamp": 1690000000} with a number or a string. Everything but the message may lack.
 // Units:   timestamps are seconds since 1970, whole or not. At most kLongestErrorFileBytes.
 // Owner:   values; copy freely.   Thread: any.
-// Errors:  Usage, saying what is wrong with the text: a worker can write anything, so the caller
-//          notes it and goes on without.   Never throws.
+// Errors:  Usage, naming the fault of the text: a worker can write anything, so the caller logs it
+//          and continues without.   Never throws.
 // Source:  torch elastic's ErrorHandler; torch's agent dies of a malformed file, this does not.
 #pragma once
 

@@ -12,7 +12,7 @@
 
 namespace drun::agent {
 
-// What the loop and the thread share. Without a lock: `owner` is the loop's.
+// State shared by the loop and the thread. `owner` belongs to the loop and needs no lock.
 struct FileWriter::Shared {
   FileWriter* owner = nullptr;  // null: gone
   std::mutex mutex;

@@ -45,7 +45,7 @@ class FileWriter {
   using Job = std::function<void()>;
   // In the loop. `has_run` is false when the job was abandoned: its results are not to be read.
   using Done = std::function<void(bool has_run)>;
-  // A file that is appended to. Closed, in the thread, once nobody holds it and all is written.
+  // A file that is appended to. Closed in the thread, after its last user and write are gone.
   class File;
 
   FileWriter(asio::io_context& io, Log log, Listener listener);

@@ -64,7 +64,7 @@ void GatheredLines::pass_on(const LinesFrom& from, Lines& lines) {
   if (lines.is_shown && !console.is_gone()) {
     const bool is_piece = !stream.held.empty() || lines.goes_on;
     if (is_piece) stream.held.append(lines.text);
-    // Who never ends a line gets it ended: memory is bounded.
+    // A line that never ends is ended here, because memory is bounded.
     const bool is_whole = !lines.goes_on || stream.held.size() > 2 * kLongestHeldBytes;
     if (is_whole) {
       const std::string whole = is_piece ? std::exchange(stream.held, {}) : std::string();

@@ -99,8 +99,8 @@ void ChannelReader::take(std::string_view bytes, const Listener& listener) {
   if (state_ == State::Broken && !bytes.empty()) listener.on_stray(bytes);
 }
 
-// The preamble's first byte is nowhere else in it, so a part of it that goes on otherwise is text
-// up to the next such byte.
+// The preamble's first byte occurs only once in it, so an incomplete match is text up to the next
+// such byte.
 std::string_view ChannelReader::take_login(std::string_view bytes, const Listener& listener) {
   if (!held_.empty()) {
     const std::size_t wanted = preamble_.size() - held_.size();

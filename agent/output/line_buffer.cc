@@ -94,7 +94,7 @@ void LineBuffer::end_of_stream(LineQueue& queue) {
   is_open_ = false;
 }
 
-// An open line that another stream has ended since: our text goes on on a line of its own.
+// Another stream has ended this open line: the text continues on a new line.
 void LineBuffer::notice_interruption(const LineQueue& queue) {
   if (!is_open_ || queue.open_stream_ == stream_) return;
   is_open_ = false;

@@ -1,16 +1,16 @@
 // core. Bytes in, whole lines out: many streams (LineBuffer) onto one console (LineQueue).
 //
-// Lines:   a line ends with '\n' and is passed on as one piece. What has no '\n' yet is held back,
-//          but for two cases, in which it is passed on as it stands and the line stays *open*:
+// Lines:   a line ends with '\n' and is passed on as one piece. Text without '\n' is held back,
+//          except in two cases, in which it is passed on and the line stays *open*:
 //          - a progress bar: the unfinished line holds a '\r', so it is meant to be seen at once
 //            and drawn over later;
 //          - an unfinished line longer than kLongestHeldBytes, because memory is bounded.
 //          A last line without '\n' is passed on by end_of_stream() and left open too.
 // Turns:   another stream's line never lands inside an open one: a '\n' is put in first, and when
-//          the first stream goes on its text starts on a line of its own (with its label; a '\n'
-//          that merely ended the line is dropped). Only a bar may follow a bar without '\n', as
+//          the first stream continues its text starts on a new line (with its label; a '\n' that
+//          merely ended the line is dropped). Only a bar may follow a bar without '\n', as
 //          both draw from column 0. No stream ever waits for another to finish its line: a worker
-//          that waits for the others in the middle of a long line would wait for ever.
+//          that waits for the others in the middle of a long line would block forever.
 // Labels:  in front of every line, and again after each '\r' within it that text follows.
 //          Without labels and without interruption, the bytes out are the bytes in.
 // Owner:   resources; a LineBuffer needs the LineQueue only during its calls, and must always get
@@ -34,7 +34,7 @@ class LineQueue {
   LineQueue(const LineQueue&) = delete;
   LineQueue& operator=(const LineQueue&) = delete;
 
-  // What is still to be written, oldest first; valid until the next call of anything here.
+  // The lines that are still to be written, oldest first; valid until the next call of any method.
   std::string_view bytes() const { return std::string_view(bytes_).substr(consumed_bytes_); }
   std::size_t size_bytes() const { return bytes_.size() - consumed_bytes_; }
   void consume(std::size_t count);
@@ -55,7 +55,7 @@ class LineQueue {
 
   std::string bytes_;
   std::size_t consumed_bytes_ = 0;
-  std::uint64_t open_stream_ = 0;  // whose line is open; 0: none
+  std::uint64_t open_stream_ = 0;  // of the open line; 0: none
   bool open_is_bar_ = false;
   bool is_at_column_zero_ = true;  // the last byte put in is '\n' or '\r'
 };

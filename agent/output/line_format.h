@@ -41,7 +41,7 @@ class JsonLines {
 
   // Appends whole lines to `out`.
   void take(std::string_view bytes, WallTime read_at, std::string& out);
-  // What is left without '\n' is a line, too.
+  // A rest without '\n' is a line, too.
   void end_of_stream(WallTime read_at, std::string& out);
 
  private:

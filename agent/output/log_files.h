@@ -58,14 +58,14 @@ class LogFiles {
   std::string worker_path(int round, int worker, std::string_view name) const;
 
   std::string place_;
-  std::optional<int> round_;  // whose attempt directory was made last
+  std::optional<int> round_;  // of the last attempt directory
   bool is_temporary_ = false;
 };
 
 // Emptied, for appending: workers, their children and we may write to it side by side.
 Result<UniqueFd> create_log(const std::string& path);
 
-// The last bytes of a file that somebody else writes; empty when it cannot be read.
+// The last bytes of a file that another process writes; empty when it cannot be read.
 std::string read_end_of(const std::string& path, std::size_t at_most_bytes);
 
 // Writes all of it, to a regular file. Returns 0 or errno.

@@ -32,7 +32,7 @@ inline constexpr std::size_t kFewWaitingBytes = std::size_t{64} << 10;
 class LineSender {
  public:
   void open(std::size_t window_bytes);
-  // What was not granted, oldest first; nothing waits or is under way then.
+  // Removes and returns the lines that were not granted, oldest first.
   std::vector<rendezvous::Lines> close();
 
   // `text` goes out with the other fields of `like`; is_end with its last message.
@@ -62,7 +62,7 @@ class LineSender {
 // them, and Client, which has the connection.
 //
 // Trips:   each connection is one; streams belong to the trip on which they were opened. When it is
-//          over, what had not been taken comes back by on_lost, and the node shows it itself.
+//          over, on_lost returns the lines that had not been taken, and the node shows them itself.
 // Owner:   Output. The listener's calls come from the loop, or from within push() and give_up().
 // Thread:  the io_context's only.   Errors: none.
 
@@ -84,7 +84,7 @@ class GatherLink final : public rendezvous::Client::LineListener {
   bool is_idle() const { return sender_.is_idle(); }
 
   void push(const rendezvous::Lines& like, std::string_view text);
-  // Drops all, and goes on no trip any more.
+  // Drops all lines; no trip begins any more.
   void give_up();
 
   void on_lines_wanted(std::size_t window_bytes, Send send) override;
@@ -115,7 +115,7 @@ namespace drun::agent {
 
 class StdoutLines {
  public:
-  // `from`: who a worker of this node is now, by its local rank.
+  // `from`: the identity of a worker of this node, by its local rank.
   StdoutLines(asio::io_context& io, Console& channel, GatherLink& link,
               std::function<rendezvous::LinesFrom(int local_rank)> from);
 

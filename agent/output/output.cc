@@ -97,7 +97,7 @@ class Output::Impl {
     std::array<std::unique_ptr<WorkerStream>, 2> streams;  // null: does not pass through drun
     std::array<std::shared_ptr<WatchedFile>, 2> files;     // of those that go to a file alone
   };
-  // What a round needs of the file system: opened in the log directory's thread.
+  // The files of a round, opened in the log directory's thread.
   struct RoundFiles {
     struct File {
       std::string path;  // empty: none

@@ -12,7 +12,7 @@
 // Promise: a worker's lines reach the console whole and in order; nothing is lost; a console that
 //          or a log directory that does not take them slows the workers (their pipes fill) instead
 //          of growing memory or blocking this process. A console that is gone is logged once and
-//          the workers go on.
+//          the workers continue.
 // Gather:  with OutputSpec::gathers the lines of all nodes go to the coordinator's Output: there
 //          line_taker() shows them (gathered_lines.h), elsewhere line_listener() sends them
 //          (log_uplink.h). Those of this node count as handed over once the other has passed them
@@ -43,7 +43,7 @@
 
 namespace drun::agent {
 
-// What a worker gets. The descriptors stay Output's (or are drun's own 1 and 2, or /dev/null): pass
+// The descriptors of a worker. They stay Output's (or are drun's own 1 and 2, or /dev/null): pass
 // them to spawn, which duplicates them; valid until close_worker_ends().
 struct WorkerStreams {
   int stdout_fd = 1;

@@ -79,7 +79,7 @@ void WorkerStdin::write() {
     if (has_ended_) write_end_.close(ignored);
     return;
   }
-  // In pieces: room is told while the rest waits.
+  // In pieces, so that room is reported while the rest waits.
   writing_ = waiting_.substr(0, kMostAtOnceBytes);
   waiting_.erase(0, writing_.size());
   asio::async_write(write_end_, asio::buffer(writing_),

@@ -32,7 +32,7 @@ inline constexpr std::size_t kInputRoomBytes = std::size_t{256} << 10;
 std::string room_text(std::size_t bytes);
 // Absent: another message.
 std::optional<std::size_t> parse_room(std::string_view line);
-// What goes in front of bytes for rank 0, and what says that there are no more (lifeline.h).
+// The line before bytes for rank 0, and the line after the last ones (lifeline.h).
 std::string input_line(std::size_t bytes);
 inline constexpr std::string_view kInputEnd = "input end\n";
 

@@ -43,7 +43,7 @@ struct Pipe {
   UniqueFd write_end;  // blocking, as programs expect; another description than the read end's
 };
 
-// What a pipe has if nobody asks for another size (pipe(7)).
+// The default capacity of a pipe (pipe(7)).
 inline constexpr std::size_t kDefaultPipeBytes = std::size_t{64} << 10;
 
 // `capacity_bytes` is a wish: the system may grant less (see pipe(7), pipe-user-pages-soft).
@@ -64,8 +64,8 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
   void wake();
   bool is_closed() const { return is_closed_; }
 
-  // Takes what the pipe holds at this instant, ready or not; a writer that goes on writing is not
-  // followed.
+  // Takes the present contents of the pipe, complete or not; does not follow a writer that keeps
+  // writing.
   void take_now();
 
   // Not read any further.
@@ -150,7 +150,7 @@ class WorkerStream {
   // The rest of them goes to the console.
   void leave_link();
 
-  // What it prints is waited for by nobody at the moment.
+  // No read of its output is pending now.
   bool is_held_up() const {
     if (setup_.tee && writer_.is_congested()) return true;
     return goes_by_link() ? setup_.link->is_congested() : console_.is_congested();

@@ -419,8 +419,7 @@ void Preloader::Impl::read_output() {
                           });
 }
 
-// What it prints before a failure is part of the error; after that, workers have streams of their
-// own.
+// Its output before a failure is part of the error; after that, workers have separate streams.
 void Preloader::Impl::log_lines(bool is_last) {
   while (is_last && output_.is_open()) {
     std::array<char, 4096> bytes;

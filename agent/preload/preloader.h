@@ -7,7 +7,7 @@
 //   it dies while Ready or Forking                       Starting
 //
 // Whatever the interpreter cannot start is started in the usual way, and the reason is logged once.
-// What the modules print is logged. The interpreter ends with this process: by its parent-death
+// Output of the modules is logged. The interpreter ends with this process: by its parent-death
 // signal, and when its socket closes.
 //
 // Owner:   Agent; outlives the io_context's run. Keeps the io_context running until stop(), and

@@ -1,5 +1,5 @@
-// core. What the agent and the preloaded interpreter (interpreter.py) exchange, and which workers
-// the interpreter can start.
+// core. The messages between the agent and the preloaded interpreter (interpreter.py), and which
+// workers the interpreter can start.
 //
 // Source:  the head of interpreter.py lists the messages.
 // Limits:  a message from the interpreter is bounded by kMostMessageBytes; a longer one is invalid.
@@ -31,7 +31,7 @@ struct PythonProgram {
 // Absent: another program, or Python with other options.
 std::optional<PythonProgram> python_program(const std::vector<std::string>& argv);
 
-// What the interpreter was started with.
+// The environment in which the interpreter was started.
 struct Start {
   PythonProgram program;
   std::vector<EnvironmentEntry> environment;  // in addition to what all workers of a node inherit
@@ -74,7 +74,7 @@ using Message = std::variant<Ready, ImportFailed, Unsafe, Forked, Refused, Inval
 
 Message parse_message(std::string_view bytes);
 
-// What a worker reports on its channel before it begins the program.
+// The report of a worker on its channel before it begins the program.
 struct MemoryNotPlaced {
   int error_number = 0;
   bool operator==(const MemoryNotPlaced&) const = default;

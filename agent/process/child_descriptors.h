@@ -59,7 +59,7 @@ class ChildDescriptors {
   std::size_t slot_count() const { return slots_.size(); }
 
   // The descriptors that the child of this slot must not have. The highest range, which has no end,
-  // comes first.
+  // is first.
   std::span<const Range> ours(std::size_t slot) const { return slots_[slot].ours; }
   // Puts copies of the four into the slot; false: errno has the reason.
   bool lay_out(std::size_t slot, const Four& fds) const;

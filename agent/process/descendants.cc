@@ -20,7 +20,7 @@
 namespace drun::agent {
 namespace {
 
-// The kernel's own limit on 64-bit machines (PID_MAX_LIMIT): 16 MiB of addresses, of which only the
+// The kernel's limit on 64-bit machines (PID_MAX_LIMIT): 16 MiB of addresses, of which only the
 // pages of pids that exist are ever backed.
 constexpr std::size_t kPidLimit = 4 * 1024 * 1024;
 constexpr std::size_t kFoundLimit =

@@ -1,8 +1,8 @@
 // edge. Everything that runs below this process, by one look at /proc.
 //
 // A process can leave its group and its session, but not its line of parents: this process is a
-// child subreaper, so whoever loses his parent becomes our child (prctl(2)). All threads of one
-// process share a parent, so one stat file a process says it all.
+// child subreaper, so a process that loses its parent becomes a child of it (prctl(2)). All threads
+// of one process share a parent, so one stat file a process says it all.
 //
 // Safety:  usable in a signal handler and after a crash of the heap: memory comes from mmap alone.
 // Cost:    about 5 us a process on the machine. Nothing is kept between looks.
@@ -35,7 +35,7 @@ bool become_subreaper();
 
 class Descendants {
  public:
-  // Looks now. `except`: these children of ours and what is below them are left out.
+  // Looks now. Leaves out the children in `except` and the processes below them.
   explicit Descendants(std::span<const int> except = {});
   Descendants(const Descendants&) = delete;
   Descendants& operator=(const Descendants&) = delete;

@@ -13,7 +13,7 @@ struct ChildEnd {
   int status = 0;  // si_status
 };
 
-// Any other `how` than those three is a broken invariant of ours (we only wait for ended children):
+// Any other `how` than those three is a broken invariant (drun only waits for ended children):
 // asserted.
 ExitStatus decode(const ChildEnd& end);
 

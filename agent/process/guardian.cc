@@ -33,7 +33,7 @@ constexpr int kGuardianGone = SIGIO;
 // The agent's end of the pair: its signal handler has no other way to know it than a static.
 volatile int agent_end_fd = -1;
 
-// What the agent's signal handler removes: /bin/rm's arguments, ready beforehand.
+// The directory that the agent's signal handler removes, as arguments of /bin/rm.
 constexpr std::size_t kMostDirectories = 4;
 constexpr std::size_t kLongestPathBytes = 256;
 std::array<std::array<char, kLongestPathBytes>, kMostDirectories> to_remove{};
@@ -154,11 +154,12 @@ void reap_all(pid_t agent, std::optional<ExitStatus>& agent_end) {
 
 void say(const std::string& text) {
   const std::string line = "drun: " + text + "\n";
-  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody left to tell
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // no reader is left
 }
 
-// What the agent has left in the socket: records, each followed by a 0. A path is a directory to
-// remove if the agent was killed; the others are about processes that outlive an agent that exited.
+// The data that the agent has left in the socket: records, each followed by a 0. A path is a
+// directory to remove if the agent was killed; the others are about processes that outlive an agent
+// that exited.
 constexpr std::string_view kKeepRecord = "keep";
 constexpr std::string_view kUnkillableRecord = "unkillable ";
 constexpr std::size_t kMostUnkillable = 16;

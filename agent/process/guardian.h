@@ -1,13 +1,13 @@
 // edge. The guardian: the process the user sees, which lets nothing of the job outlive its agent.
 //
-// Shape:   guardian (the caller's pid)  --  agent (a session of its own)  --  workers ...
-//          Both are child subreapers, and each hears at once when the other dies, even when it is
-//          stopped: guardian gone, the agent kills every descendant and exits; agent gone, the
-//          guardian does. So after SIGKILL of any one of them nothing of the job is left, sessions
-//          of their own, double forks and stopped processes included. No privileges needed.
+// Shape:   guardian (the caller's pid)  --  agent (in a new session)  --  workers ...
+//          Both are child subreapers, and each is notified at once when the other dies, even when
+//          it is stopped: guardian gone, the agent kills every descendant and exits; agent gone,
+//          the guardian does. So after SIGKILL of any one of them nothing of the job is left, new
+//          sessions, double forks and stopped processes included. No privileges needed.
 // Signals: every signal that can be caught is forwarded to the agent once, but what was ignored at
 //          the start stays ignored; SIGTSTP (Ctrl-Z) stops the guardian alone: the shell is back
-//          and the job goes on, `fg` and `bg` work as usual.
+//          and the job continues, `fg` and `bg` work as usual.
 // Thread:  call it while there is one thread only.
 #pragma once
 
@@ -24,7 +24,7 @@ namespace drun::agent {
 Result<int> run_guarded(const std::function<int()>& agent);
 
 // In the agent: should it be killed, `directory` is removed with all that is in it, by the
-// guardian, or, when that is what was killed, by the agent's last act. An absolute path of less
+// guardian, or, if the guardian was killed, by the agent's last act. An absolute path of less
 // than 256 bytes, of which at most four are kept. Without a guardian: nothing.
 void remove_if_killed(const std::string& directory);
 

@@ -83,10 +83,10 @@ class Orphans {
   // This child is no part of the job and ends by itself; 0: there is none.
   void spare(int pid) { spared_ = pid; }
 
-  // What is alive now is unkillable: it is reported and never waited for again.
+  // The processes that are alive now are unkillable: reports them, and never waits for them again.
   void give_up();
 
-  // What was terminated and given up in this round.
+  // The processes that were terminated and given up in this round.
   const Leftovers& leftovers() const { return leftovers_; }
 
  private:

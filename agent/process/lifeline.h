@@ -1,17 +1,17 @@
-// edge. The line to whoever started this agent from another machine, on its standard input: what
-// comes as a signal to others comes as a line of text here, and its end as the end of the job.
+// edge. The connection to the starter of this agent on another machine, on standard input: lines of
+// text take the place of signals, and the end of the file ends the job.
 //
-// Silence: whoever holds the other end says something every kLifelineTick, be it an empty line. A
-//          machine or network that is gone says nothing: after kLifelineSilence that is the end,
-//          as if the file had ended.
+// Silence: the other end sends a line every kLifelineTick, if only an empty one. A machine or
+// network
+//          that is gone sends nothing: after kLifelineSilence that counts as the end of the file.
 //
 //   "signal N"   end in order, as by signal N          "kill"     and at once
 //   "pass N"     USR1, USR2 or CONT for the workers     end of file, or an error: as SIGHUP
 //   "input N"    N bytes for rank 0's standard input    "input end"  and no more
 //                follow this line
 //
-// Elastic: the others of such a job are to go on, and a signal to whoever coordinates it would end
-//          it. So the end of the file kills this process, and with it all that it has started
+// Elastic: the other nodes of such a job continue, and a signal to the coordinator would end it. So
+// the end of the file kills this process, and with it all that it has started
 //          (guardian.h): the others see a node that is lost.
 //
 // Shape:   other lines, empty ones among them, mean nothing. What Signals promises of its listener

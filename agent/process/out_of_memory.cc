@@ -71,7 +71,7 @@ std::optional<int> parse_oom_victim(std::string_view record) {
   // "emerg,seq,time,-;text" from /dev/kmsg; the bare text is taken as well.
   if (const std::size_t semicolon = record.find(';'); semicolon != std::string_view::npos)
     record.remove_prefix(semicolon + 1);
-  // Kernels before 5.0 say "Kill process 12 (x) score ..." first; only "Killed" is the deed.
+  // Kernels before 5.0 say "Kill process 12 (x) score ..." first; only "Killed" reports the kill.
   constexpr std::string_view kDeed = "Killed process ";
   const std::size_t at = record.find(kDeed);
   if (at == std::string_view::npos) return std::nullopt;
@@ -124,7 +124,7 @@ void OomWatch::read_log() {
   std::array<char, 8192> record;  // the kernel's own limit on one record
   while (log_fd_ >= 0) {
     const ssize_t size = read(log_fd_, record.data(), record.size());
-    // EPIPE: records were overwritten before we read them; the next read goes on behind them.
+    // EPIPE: records were overwritten before this read; the next read continues after them.
     if (size < 0 && (errno == EPIPE || errno == EINTR)) continue;
     if (size <= 0) return;
     const std::string_view text(record.data(), static_cast<std::size_t>(size));

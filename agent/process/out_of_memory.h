@@ -3,8 +3,8 @@
 //
 // Sources: the cgroup's own count of such kills (cgroup v2 memory.events, v1 memory.oom_control;
 //          any container), which says that one happened; and the kernel log where it may be read,
-//          which says to whom.
-// Errors:  what cannot be read says nothing; then the answer is no.
+//          which names the process.
+// Errors:  a source that cannot be read counts as no.
 #pragma once
 
 #include <cstdint>

@@ -62,7 +62,7 @@ void Process::collect() {
   const long waited = syscall(SYS_waitid, kPidfd, static_cast<id_t>(pidfd_.native_handle()), &info,
                               WEXITED | WNOHANG, &usage);
   if (waited == 0 && info.si_pid == 0) return;
-  assert(waited == 0);  // nobody else reaps our children
+  assert(waited == 0);  // no other code reaps the children
   usage_ = usage_of(usage);
   pid_.reset();
   close_pidfd();

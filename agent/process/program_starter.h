@@ -1,7 +1,7 @@
 // edge. Starts programs that are not workers (ssh, gdb ...), several at a time: no exec is waited
 // for. Those that find no room wait until the exec of another is over.
 //
-// Owner:   outlives the io_context's run. What a program borrows is copied.
+// Owner:   outlives the io_context's run. Copies the data of a program.
 // Thread:  the io_context's only.
 #pragma once
 
@@ -20,7 +20,7 @@
 namespace drun::agent {
 
 // A program from its order until its exec. Destroying it forgets the program: one that has not
-// begun never will, one that has begun goes on.
+// begun never will, one that has begun continues.
 class ProgramStart {
  public:
   virtual ~ProgramStart() = default;
@@ -38,7 +38,7 @@ class ProgramStart {
 class ProgramStarter {
  public:
   // Its process exists, and the pidfd is the callee's, or it was refused. Once, from the
-  // io_context. Where the program cannot be found, ended() may say so later.
+  // io_context. If the program cannot be found, ended() may report it later.
   using OnBegun = std::function<void(const std::variant<Spawned, NotStarted, NotBound>&)>;
   // At most `most_at_once` are between clone and exec.
   ProgramStarter(asio::io_context& io, std::size_t most_at_once);

@@ -1,8 +1,8 @@
 // edge. System calls whose error is their result, for code that runs between clone and exec.
 //
 // A child of clone(CLONE_VM) shares its parent's memory, and therefore its errno and every other
-// thread-local variable, while the parent goes on. The C library's wrappers write there when a call
-// fails, and may bind themselves lazily; these do neither.
+// thread-local variable, while the parent continues. The C library's wrappers write there when a
+// call fails, and may bind themselves lazily; these do neither.
 //
 // Result:  as the kernel returns it; -errno on failure.
 // Thread:  any. Async-signal-safe.

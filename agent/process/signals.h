@@ -3,7 +3,7 @@
 // Rules:   the first termination signal asks for an orderly end; a second SIGINT at least 200 ms
 //          after the first SIGINT asks for a kill now (shells and `timeout` may send one Ctrl-C
 //          twice); repeated others change nothing. USR1, USR2 and CONT are passed on, unless they
-//          are in the termination list. What was ignored when drun started stays ignored.
+//          are in the termination list. Signals that were ignored when drun started stay ignored.
 // Owner:   Agent. Between start() and stop() it keeps the io_context running; it is destroyed after
 //          the io_context has run its last handler.
 // Thread:  the io_context's only.

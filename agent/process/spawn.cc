@@ -66,7 +66,7 @@ struct Launch {
   int network_fd = -1;                            // a namespace to enter; -1: none
   int sign_fd = -1;  // gets one byte when the child has left our table; exec closes it
   std::optional<std::uint64_t> descriptor_limit;
-  std::uint64_t caught_signals = 0;  // bit n - 1: signal n has a handler of ours
+  std::uint64_t caught_signals = 0;  // bit n - 1: drun has a handler for signal n
   pid_t parent = 0;
   const Binding* binding = nullptr;
   // Written by the child.
@@ -118,7 +118,7 @@ int place_descriptors(std::array<int, 3>& fds) {
   return 0;
 }
 
-// What cannot be lowered stays: a worker with more descriptors than asked for does no harm.
+// A limit that cannot be lowered stays: a worker may have more descriptors than asked for.
 void set_descriptor_limit(std::uint64_t soft) {
   rlimit limit{};
   if (raw_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, raw_argument(&limit)) != 0) return;
@@ -172,8 +172,8 @@ int execute(Launch& launch) {
   return error_number;
 }
 
-// Handlers go before the mask is emptied, or one of ours could run here. To return is to end by
-// the exit system call (clone(2)): nothing of the parent's is flushed or destroyed.
+// Handlers are removed before the mask is emptied, or one of drun's could run here. To return is to
+// end by the exit system call (clone(2)): nothing of the parent's is flushed or destroyed.
 int run_child(void* argument) {
   Launch& launch = *static_cast<Launch*>(argument);
   if (launch.network_fd >= 0) {  // while it is in our table
@@ -380,7 +380,7 @@ class Spawner::Impl {
 };
 
 // Two signs by one pipe, whose other end only the child holds in the end: a byte when it has a
-// table of its own, so that ours no longer has to keep its descriptors, and the end of file when it
+// separate table, so that the parent need not keep its descriptors, and the end of file when it
 // has executed its program or died. The kernel closes what exec is to close, and what a dead
 // process had open, after the child has left our memory. CLONE_CHILD_CLEARTID reports the latter
 // too, but wakes only a thread that waits on a futex, not epoll; it is what frees the stack of a

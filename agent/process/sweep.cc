@@ -16,7 +16,7 @@
 namespace drun::agent {
 namespace {
 
-// A forker may be a step ahead of a look; then nobody's end tells us, and we look again after this.
+// A process that forks may be ahead of a look. Then no end reports it, so look again after this.
 constexpr timespec kLookAgain{.tv_sec = 0, .tv_nsec = 20'000'000};
 
 constexpr std::size_t kMostGroups = 4096;

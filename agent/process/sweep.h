@@ -4,7 +4,7 @@
 // remembers; what has left them is not found then.
 //
 // Safety:  usable in a signal handler; never throws, allocates nothing but by mmap.
-// Owner:   guardian. Reaps children that are nobody else's business any more: the caller ends next.
+// Owner:   guardian. Reaps all children, since the caller ends next.
 #pragma once
 
 #include <array>

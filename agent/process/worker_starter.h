@@ -1,9 +1,9 @@
 // edge. Starts the workers of one node, several at a time: no exec is waited for, so that a program
 // on a cold shared file system stops nothing but its own worker.
 //
-// Shape:   start() .. on_all_started() is one round, unless abandon() comes first.
-// Order:   workers begin in the order of their local ranks. Refusals are reported in that order
-// too:
+// Shape:   start() .. on_all_started() is one round, unless abandon() is called first.
+// Order:   workers begin in the order of their local ranks. Refusals are reported in that order,
+//          too:
 //          one of local rank 3 waits until ranks 0 to 2 have executed their program, or been
 //          refused. After a refusal no further worker begins, and the order no longer matters.
 // Owner:   Workers, which owns the processes and reports their ends here.

@@ -4,7 +4,7 @@
 // Safety:  no shell; stdin is empty; at most 1 MiB of output is taken, then it is killed; it dies
 //          with the agent (spawn.h), and is killed at the deadline.
 // Reaping: by itself, unless the agent's look for orphans (leftovers.h) was faster.
-// Owner:   who starts it, until `on_end` at least; stop() or destruction kills it silently.
+// Owner:   the caller, at least until `on_end`; stop() or destruction kills it silently.
 // Thread:  the io_context's only. `on_end` comes from the loop, once and only once.
 #pragma once
 

@@ -1,4 +1,4 @@
-// core. What the kernel says of a process, from the texts of its files below /proc.
+// core. Reads facts about a process from the texts of its files in /proc.
 //
 // Errors:  absent or empty for a text that is not of that kind; never throws.
 // Source:  proc(5).   Thread: any.
@@ -34,8 +34,8 @@ struct ThreadFiles {
 // "sleeping in futex_wait_queue (futex)", then the kernel's frames.
 ThreadStack thread_of(const ThreadFiles& files);
 
-// Of each of `tops`, itself first, and all that is below it; at most `most` a top. Who is in
-// nobody's tree is left out.
+// The tree of each of `tops`, itself first; at most `most` processes per top. Leaves out processes
+// outside these trees.
 std::vector<std::vector<ProcessStat>> trees_below(std::span<const int> tops,
                                                   std::span<const ProcessStat> all,
                                                   std::size_t most);

@@ -127,7 +127,7 @@ std::vector<ThreadStack> parse_gdb(std::string_view text) {
     if (const std::string_view rest = after_number(line); !rest.empty())
       add_frame(threads, gdb_frame(rest));
   });
-  // gdb counts from the newest thread down: the main one comes last.
+  // gdb counts from the newest thread down: the main one is last.
   std::reverse(threads.begin(), threads.end());
   return without_empty(std::move(threads));
 }
@@ -142,7 +142,7 @@ std::vector<ThreadStack> parse_eu_stack(std::string_view text) {
     if (const std::string_view rest = after_number(line); !rest.empty()) {
       return add_frame(threads, eu_frame(without_address(rest)));
     }
-    // -s: the frame's place in the source, on a line of its own: "    /src/group.cc:12:3".
+    // -s: the frame's place in the source, on a separate line: "    /src/group.cc:12:3".
     const std::string_view place = trimmed(line);
     if (threads.empty() || threads.back().frames.empty() || !line.starts_with(' ')) return;
     std::string& last = threads.back().frames.back();

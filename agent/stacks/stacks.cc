@@ -162,7 +162,7 @@ class StackCollector::Impl {
       jobs_.pop_front();
       start(std::move(job));
     }
-    // In a turn of its own: nobody is answered from inside his question.
+    // Posted, so that no caller is answered from inside its call.
     if (jobs_.empty() && helpers_.empty()) {
       timer_.expires_after(std::chrono::seconds(0));
       timer_.async_wait([this](const error_code& ec) {

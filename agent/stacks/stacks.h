@@ -3,8 +3,8 @@
 //
 // Sources: py-spy for Python programs, gdb, eu-stack, as far as they are on PATH and ptrace(2) is
 //          allowed; else /proc. A tool that fails gives way to the next.
-// Limits:  16 processes a worker, of which 4 are given to tools, 4 tools at a time; what has not
-//          answered within the limit is killed, and /proc speaks instead.
+// Limits:  16 processes per worker, tools for 4 of them, 4 tools at a time. A tool that has not
+//          answered in time is killed, and /proc is used instead.
 // Owner:   the agent; stop() before workers are stopped, so that no tool is taken for theirs.
 // Thread:  the io_context's only. Answers come from the loop.
 #pragma once
@@ -37,11 +37,11 @@ class StackCollector {
   StackCollector& operator=(const StackCollector&) = delete;
   ~StackCollector();
 
-  // By local rank; 0: has ended. Who asks while a look is being taken gets the same answer.
+  // By local rank; 0: has ended. A call during a look gets the same answer.
   void collect(const std::vector<int>& pids, OnDone on_done);
 
-  // Kills the tools. What was asked is answered with what is known. Returns the tools' process
-  // groups, which may take a moment to die.
+  // Kills the tools. Pending requests are answered with the findings so far. Returns the tools'
+  // process groups, which may take a moment to die.
   std::vector<int> stop();
 
  private:

@@ -1,4 +1,4 @@
-// core. What happens on a node in the course of its job, for those who look on: `--events`.
+// core. The events on a node in the course of its job: `--events`.
 //
 // Shape:   AgentStarted, then per round RoundBegan .. RoundEnded, then JobEnded.
 // Owner:   values; copy freely.   Thread: any.
@@ -85,7 +85,7 @@ struct HangFoundAnywhere {
 struct FaultInjectedAnywhere {
   InjectedFault fault;
 };
-// The job goes on without that node.
+// The job continues without that node.
 struct NodeLeftOut {
   LeftOut node;
 };
@@ -134,8 +134,8 @@ std::string event_line(const Event& event, const EventPlace& place, WallTime tim
 // File:    appended to, so that several agents of one machine may share it (a line is one write);
 //          made with 0600 when it is not there. A symbolic link is not followed, but below /dev.
 //          A pipe or terminal is never waited for: lines that it does not take are lost.
-// Writes:  in a thread of its own (output/file_writer.h): a file system that hangs holds up events
-//          and nothing else. At most kMostEventBytes wait; events beyond that are lost.
+// Writes:  in a separate thread (output/file_writer.h): a file system that hangs delays events and
+//          nothing else. At most kMostEventBytes wait; events beyond that are lost.
 // Owner:   Agent.   Thread: the io_context's only.
 // Errors:  open: System, naming the file and the reason; it blocks, before the job begins. Later
 //          ones, and lost events, are logged once.

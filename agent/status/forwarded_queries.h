@@ -1,5 +1,6 @@
-// edge. What a local socket asks on this node of the whole job, `drun status` or `drun stacks`:
-// passed on to the coordinator, and answered when it has answered, or that it has not in time.
+// edge. Queries of a local socket about the whole job, for `drun status` and `drun stacks`:
+// forwarded to the coordinator, and answered with its answer, or with a note that it did not answer
+// in time.
 //
 // Owner:   Lookers; keeps the io_context running until it is destroyed.
 // Thread:  the io_context's only.
@@ -29,7 +30,7 @@ class PassedQuestions {
   PassedQuestions(asio::io_context& io, const Log& log, const std::string& word,
                   std::chrono::seconds limit, Ask ask, Unanswered unanswered);
 
-  // Who asked is told; a question that nobody asked, or asked too long ago, is dropped.
+  // Passes the answer to the socket; drops an answer without a question, or to an expired one.
   void answer(std::uint64_t question, const std::function<std::string()>& text);
 
  private:

@@ -130,7 +130,7 @@ const char* word_of(JobPhase phase) {
   return "ending";
 }
 
-// What a node does, or why it is not known.
+// The phase of a node, or why it is unknown.
 const char* state_of(const CensusNode& node, JobPhase phase) {
   switch (node.presence) {
     case NodePresence::Answered:

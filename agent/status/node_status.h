@@ -1,4 +1,4 @@
-// core. What a node's agent says of its job when it is asked: `drun status`.
+// core. An agent's answer about its node: `drun status`.
 //
 // Owner:   values; copy freely.   Thread: any.
 #pragma once
@@ -51,9 +51,9 @@ NodeStatus without_arguments(NodeStatus status);
 
 }  // namespace drun::agent
 
-// core. What a node's agent says of its whole job when it is asked: `drun status`.
+// core. An agent's answer about the whole job: `drun status`.
 //
-// Shape:   what the coordinator's census says; where there is none, this node alone and a note why.
+// Shape:   from the coordinator's census; without one, only this node and a note with the reason.
 // Owner:   values; copy freely.   Thread: any.
 
 namespace drun::agent {

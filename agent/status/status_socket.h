@@ -3,7 +3,7 @@
 //
 // Name:    "@drun/<uid>/<pid>/<random>" ("@drun-stacks/..."), listed in /proc/net/unix of its
 //          network namespace.
-// Flow:    who connects gets one text and the end of the stream; nothing is read from him.
+// Flow:    a client gets one text and the end of the stream; nothing is read from it.
 // Safety:  only the same user and root are answered (SO_PEERCRED); at most 16 at a time, each for
 //          2 s, once there is something to say.
 // Owner:   Agent; keeps the io_context running until stop().   Thread: the io_context's only.
