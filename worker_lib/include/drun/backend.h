@@ -135,7 +135,8 @@ class Backend {
 
   // For collectives that make progress without the CPU once they are started, as on a GPU: whether
   // this call does, and a function that starts it on the caller's thread. The Transfers of a group
-  // are finished in the order in which they were started. Otherwise a thread of the group calls run.
+  // are finished in the order in which they were started. Otherwise a thread of the group calls
+  // run.
   virtual bool starts(const Call& call) const { return static_cast<void>(call), false; }
   virtual std::unique_ptr<Transfer> start(const Call& call, const Turn& turn);
 
@@ -165,8 +166,8 @@ class Backend {
 
   // The ranks whose end this process can detect itself. Valid as long as the backend.
   virtual std::vector<Lifeline> lifelines() const { return {}; }
-  // That rank's process has ended: operations that still need it fail now. A rank that ends after it
-  // has done its part of all operations is no failure.
+  // That rank's process has ended: operations that still need it fail now. A rank that ends after
+  // it has done its part of all operations is no failure.
   virtual void tell_lost(int rank) noexcept { static_cast<void>(rank); }
 
   // Memory that this backend moves fastest; null: it has none. Collective over the group; freed by
