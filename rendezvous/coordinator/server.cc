@@ -162,6 +162,8 @@ namespace {
 
 // Connections without a hello so far; at most an eighth of the descriptors.
 constexpr std::size_t kMostPendingConnections = 2048;
+// How soon an overdue tick is tried again while this agent does not lead.
+constexpr std::chrono::milliseconds kLeadRetry{100};
 // A peer with more than this queued gets no further stacks or censuses.
 constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
 
@@ -470,7 +472,12 @@ void Server::Impl::end() {
 }
 
 void Server::Impl::arm_timer() {
-  timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(RoundTick{}); });
+  std::optional<Time> wanted = deadline(state_);
+  // Without the lead a tick does nothing, so an overdue one must not run again and again until the
+  // election has noticed.
+  if (wanted && authority_ && !authority_->leads())
+    wanted = std::max(*wanted, std::chrono::steady_clock::now() + kLeadRetry);
+  timer_.set(wanted, [self = shared_from_this()] { self->handle(RoundTick{}); });
 }
 
 void Server::Impl::arm_pending_timer() {

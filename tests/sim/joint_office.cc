@@ -131,7 +131,9 @@ bool JointCluster::must_wait(int host, const RoundAction& action) {
 }
 
 void JointCluster::arm(int host) {
-  const auto wanted = deadline(office(host).round);
+  std::optional<Time> wanted = deadline(office(host).round);
+  if (wanted && !leads(host))
+    wanted = std::max(*wanted, local(host) + std::chrono::milliseconds(100));
   const long tick = ++office(host).tick;
   if (!wanted) return;
   at_local(host, *wanted, [this, host, tick] {

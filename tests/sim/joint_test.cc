@@ -127,6 +127,15 @@ TEST_CASE("the first failure is the root cause though its agent is slow to notic
   CHECK(tally.endings.at("failed") > tally.runs / 2);
 }
 
+#ifndef __SANITIZE_ADDRESS__  // it takes seconds without
+TEST_CASE("a coordinator that has lost its lead does not run an overdue tick again and again") {
+  JointTally tally;
+  constexpr std::uint32_t kSeed = 1852993547;  // the simulated time stood still
+  run_one(random_joint_weather(kSeed), kSeed, tally);
+  CHECK(tally.runs == 1);
+}
+#endif
+
 TEST_CASE("whatever happens to hosts that elect their coordinator its worlds are sound") {
   JointTally tally;
   for (const std::uint32_t seed : seeds(2000 / kRunShare))
