@@ -10,7 +10,7 @@
 //          the first stream continues its text starts on a new line (with its label; a '\n' that
 //          merely ended the line is dropped). Only a bar may follow a bar without '\n', as
 //          both draw from column 0. No stream ever waits for another to finish its line: a worker
-//          that waits for the others in the middle of a long line would block forever.
+//          that waits for the others within a long line would block forever.
 // Labels:  in front of every line, and again after each '\r' within it that text follows.
 //          Without labels and without interruption, the bytes out are the bytes in.
 // Owner:   resources; a LineBuffer needs the LineQueue only during its calls, and must always get

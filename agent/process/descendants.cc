@@ -20,8 +20,8 @@
 namespace drun::agent {
 namespace {
 
-// The kernel's limit on 64-bit machines (PID_MAX_LIMIT): 16 MiB of addresses, of which only the
-// pages of pids that exist are ever backed.
+// The kernel's limit on 64-bit machines (PID_MAX_LIMIT): 16 MiB of addresses. Only the pages of
+// existing pids take memory.
 constexpr std::size_t kPidLimit = 4 * 1024 * 1024;
 constexpr std::size_t kFoundLimit =
     256 * 1024;  // processes below us; more are found by a next look

@@ -23,9 +23,9 @@ namespace drun::agent {
 // when signal n ended the agent. Errors: System, when there can be no agent; nothing was forked.
 Result<int> run_guarded(const std::function<int()>& agent);
 
-// In the agent: should it be killed, `directory` is removed with all that is in it, by the
-// guardian, or, if the guardian was killed, by the agent's last act. An absolute path of less
-// than 256 bytes, of which at most four are kept. Without a guardian: nothing.
+// In the agent: if it is killed, the guardian removes `directory` with its contents. If the
+// guardian is killed, the agent does so before it ends. An absolute path of less than 256 bytes; at
+// most four paths are kept. Has no effect without a guardian.
 void remove_if_killed(const std::string& directory);
 
 // In the agent, before it exits: what it leaves running (--leftovers=keep) outlives it. Has no

@@ -52,7 +52,7 @@ class Agent final : rendezvous::Client::Listener,
   AgentEnd run();
 
  private:
-  // Where this node stands in the round that it was last told of.
+  // The state of this node in the latest round that it knows.
   // Opening: the files of its streams; no worker runs yet. Draining: until its failures are read.
   enum class Round { None, Opening, Running, Draining, Over };
 
@@ -146,7 +146,7 @@ class Agent final : rendezvous::Client::Listener,
   bool has_printed_ = false;                // a worker of this round
   std::optional<std::uint64_t> last_term_;  // of the coordinator that was joined last
   std::string stop_cause_;                  // of this round
-  // Runs once somebody wants it all killed: a console that takes nothing is not waited for.
+  // Started by a request to kill everything: a console that takes no output is not waited for.
   asio::steady_timer give_up_{io_};
   std::optional<std::uint64_t> users_limit_ = raise_descriptor_limit();
   std::vector<std::string> inherited_;
@@ -285,7 +285,7 @@ AgentEnd Agent::run() {
                   .unfinished_frame = output_.unfinished_frame()};
 }
 
-// Once nothing runs here. What other nodes have sent may still be on its way to the console.
+// Ends when nothing runs here. Lines from other nodes may still be on their way to the console.
 void Agent::end_if_ready() {
   const bool is_running =
       round_ == Round::Opening || round_ == Round::Running || round_ == Round::Draining;
@@ -531,7 +531,7 @@ void Agent::on_all_gone(const Leftovers& leftovers) {
   if (is_killing_) give_up_on_console();
 }
 
-// What the console has not taken a second after the kill is dropped.
+// Drops the output that the console has not taken a second after the kill.
 void Agent::give_up_on_console() {
   give_up_.expires_after(kDrainAtMost);
   give_up_.async_wait([this](const error_code& ec) {
@@ -559,7 +559,7 @@ void Agent::read_failures() {
                      [this](auto failures) { settle_round(std::move(failures)); });
 }
 
-// What the coordinator needs to know for a restart, besides the failures.
+// Collects the facts for a restart that the coordinator needs besides the failures.
 void Agent::settle_round(std::vector<rendezvous::SeenFailure> failures) {
   const bool may_go_on =
       !outcome_ && !is_terminated_ && !world_->is_preflight && (is_stopping_ || !failures_.empty());

@@ -166,8 +166,8 @@ void FaultInjector::kill_node() const {
   ::raise(SIGKILL);
 }
 
-// What is started meanwhile is stopped with the agent at the latest: it starts nothing more. Its
-// guardian must not end the node, so it is stopped first.
+// Processes that are started meanwhile stop with the agent at the latest, since it starts no more.
+// The guardian must not end the node, so it is stopped first.
 void FaultInjector::freeze_node() const {
   ::kill(::getppid(), SIGSTOP);
   const Descendants below;

@@ -1,5 +1,5 @@
-// core. What one worker is started with: its argv and drun's part of its environment, from what the
-// user wrote, what the round decided and which of this node's workers it is.
+// core. The command of one worker: its argv and drun's part of its environment, made from the
+// user's command, the round, and the worker's local rank.
 //
 // Owner:   values; copy freely.   Thread: any.
 // Source:  torchrun's worker environment; string.Template's safe_substitute for arguments.
