@@ -45,13 +45,6 @@ Json failure(const std::optional<Failure>& last) {
           {"out_of_memory", last->out_of_memory}};
 }
 
-Json phase_times(const PhaseTimes& times) {
-  Json object = Json::object();
-  for (std::size_t i = 0; i < kPhaseCount; ++i)
-    object[word_of(static_cast<Phase>(i))] = in_seconds(times.at(i));
-  return object;
-}
-
 }  // namespace
 
 const char* word_of(NodePhase phase) {
@@ -90,7 +83,7 @@ std::string status_json(const NodeStatus& status) {
       {"programs", programs(status.programs)},
       {"phase", word_of(status.phase)},
       {"up_s", in_seconds(status.up)},
-      {"phase_times_s", phase_times(status.phase_times)},
+      {"phase_times_s", phase_times_json(status.times.phases)},
       {"nodes", status.world ? world.node_count : status.node_count},
       {"node_rank", if_world(world.node_rank)},
       {"world_size", if_world(world.world_size)},
@@ -199,6 +192,9 @@ Census own_census(const NodeStatus& own, const std::string& note) {
                 .up = own.up,
                 .round_up = own.round_up,
                 .last_failure = own.last_failure};
+  JobTimesSum times;
+  times.add(world.node_rank, own.times);
+  census.job.times = times.total();
   CensusNode self{
       .host = own.host, .workers = static_cast<int>(own.pids.size()), .told = summary_of(own)};
   if (own.world) {
@@ -223,7 +219,9 @@ Json job_fields(const JobFacts& job) {
           {"max_nodes", job.most_nodes},
           {"joined_nodes", job.joined_nodes},
           {"spares", job.spares},
-          {"world_size", job.world_size}};
+          {"world_size", job.world_size},
+          {"phase_times_s", mean_times_json(job.times)},
+          {"longest_phase_times", longest_times_json(job.times)}};
 }
 
 Json document(const NodeStatus& own, const Census& census) {

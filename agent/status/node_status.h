@@ -33,7 +33,7 @@ struct NodeStatus {
   std::optional<World> world;             // of the latest round
   std::chrono::milliseconds up{0};        // the agent
   std::chrono::milliseconds round_up{0};  // the latest round
-  PhaseTimes phase_times{};               // sums to `up`
+  NodeTimes times{};                      // the phases sum to `up`
   std::vector<int> pids;                  // by local rank; 0: has ended
   int workers_failed = 0;                 // of the latest round
   std::optional<Failure> last_failure;    // of a worker of this node

@@ -1,23 +1,12 @@
 #include "agent/status/phases.h"
 
-#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "agent/wall_time.h"
 
 namespace drun::agent {
-namespace {
 
-constexpr std::array<const char*, kPhaseCount> kWords{
-    "waiting", "spawn", "import", "start", "running", "stopping", "restarting", "standby"};
-
-}  // namespace
-
-const char* word_of(Phase phase) { return kWords.at(index_of(phase)); }
-
-std::optional<Phase> phase_named(std::string_view word) {
-  const auto found = std::find(kWords.begin(), kWords.end(), word);
-  if (found == kWords.end()) return std::nullopt;
-  return static_cast<Phase>(found - kWords.begin());
-}
-
+using Json = nlohmann::ordered_json;
 bool PhaseClock::enter(Phase phase, Time now) {
   if (phase == current_) return false;
   const bool was_silent = current_ == Phase::Start && phase != Phase::Running;
@@ -42,6 +31,30 @@ PhaseTimes PhaseClock::final_totals(Time now) const {
   if (current_ == Phase::Restarting && now - since_ < kLongestFarewell)
     ended.current_ = Phase::Stopping;
   return ended.totals(now);
+}
+
+Json phase_times_json(const PhaseTimes& times) {
+  Json object = Json::object();
+  for (std::size_t i = 0; i < kPhaseCount; ++i)
+    object[word_of(static_cast<Phase>(i))] = in_seconds(times.at(i));
+  return object;
+}
+
+Json mean_times_json(const JobTimes& times) {
+  return times.nodes == 0 ? Json(nullptr) : phase_times_json(times.mean);
+}
+
+Json longest_times_json(const JobTimes& times) {
+  if (times.nodes == 0) return nullptr;
+  Json object = Json::object();
+  for (std::size_t i = 0; i < kPhaseCount; ++i) {
+    const LongestTime& longest = times.longest.at(i);
+    object[word_of(static_cast<Phase>(i))] = {
+        {"seconds", in_seconds(longest.time)},
+        {"node_rank", longest.node_rank},
+        {"rank", longest.rank ? Json(*longest.rank) : Json(nullptr)}};
+  }
+  return object;
 }
 
 }  // namespace drun::agent

@@ -1,35 +1,18 @@
-// core. Where a job's time goes: the one list of phases, which reports, `drun status` and events
-// share. Each moment of a node's time is in exactly one phase, so the phases sum to the wall time.
-//
-// Owner:   values; copy freely.   Thread: any.
+// core. The clock of a node's phases (rendezvous/job/phase_times.h).
 #pragma once
 
 #include <array>
 #include <chrono>
-#include <cstddef>
-#include <optional>
-#include <string_view>
+#include <nlohmann/json_fwd.hpp>
+
+#include "rendezvous/job/phase_times.h"
 
 namespace drun::agent {
 
-enum class Phase {
-  Waiting,     // for other nodes: until the first round begins, and after this node's success
-  Spawn,       // until every worker of the node is started
-  Import,      // a preloaded interpreter imports its modules
-  Start,       // until the first worker of the node prints something
-  Running,     // until the first failure, a stop, or the end of the last worker
-  Stopping,    // until no process of the round is left
-  Restarting,  // until the next round begins
-  Standby,     // while a round runs without this node
-};
-inline constexpr std::size_t kPhaseCount = 8;
-
-// "waiting" and so on, as in events and JSON.
-const char* word_of(Phase phase);
-std::optional<Phase> phase_named(std::string_view word);
-inline std::size_t index_of(Phase phase) { return static_cast<std::size_t>(phase); }
-
-using PhaseTimes = std::array<std::chrono::milliseconds, kPhaseCount>;
+using drun::index_of;
+using drun::kPhaseCount;
+using drun::Phase;
+using drun::PhaseTimes;
 
 // A node whose workers print nothing is counted as running from their exec: a Start that does not
 // end in Running becomes Running, and one that is still open does so after this time.
@@ -58,5 +41,12 @@ class PhaseClock {
   Time since_;
   std::array<std::chrono::nanoseconds, kPhaseCount> totals_{};
 };
+
+// {"waiting": seconds, ...}, with every phase.
+nlohmann::ordered_json phase_times_json(const PhaseTimes& times);
+// Of a job: the mean over its nodes, and for each phase {"seconds", "node_rank", "rank"} of the
+// node or rank with the longest time. Null if nothing is known.
+nlohmann::ordered_json mean_times_json(const JobTimes& times);
+nlohmann::ordered_json longest_times_json(const JobTimes& times);
 
 }  // namespace drun::agent

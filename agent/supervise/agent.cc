@@ -75,6 +75,7 @@ class Agent final : rendezvous::Client::Listener,
   void on_left_out(const LeftOut& node) override;
   void on_fault(const InjectedFault& fault) override { faults_.told(fault); }
   void on_census(std::uint64_t census) override {
+    report_times();
     client_->give_summary(census, summary_of(status()));
   }
   void on_census_told(std::uint64_t question, const Census& census) override {
@@ -98,6 +99,8 @@ class Agent final : rendezvous::Client::Listener,
   }
   void on_message(const rendezvous::CoordinatorMessage& message) override;
   void on_first_print(int local_rank);
+  void report_times();
+  NodeTimes times() const;
   void enter(Phase phase) {
     if (phases_.enter(phase, Clock::now())) lookers_.write(PhaseBegan{phase});
   }
@@ -143,7 +146,10 @@ class Agent final : rendezvous::Client::Listener,
   Log log_;
   const Clock::time_point began_ = Clock::now();
   PhaseClock phases_{began_};
-  bool has_printed_ = false;                // a worker of this round
+  bool has_printed_ = false;          // a worker of this round
+  Clock::time_point spawned_{};       // this round's workers
+  std::optional<int> slowest_start_;  // of this round: the rank that printed last
+  std::chrono::milliseconds slowest_start_time_{0};
   std::optional<std::uint64_t> last_term_;  // of the coordinator that was joined last
   std::string stop_cause_;                  // of this round
   // Started by a request to kill everything: a console that takes no output is not waited for.
@@ -331,6 +337,8 @@ void Agent::on_world(const World& world) {
   lookers_.write(RoundBegan{world});
   enter(Phase::Spawn);
   has_printed_ = false;
+  slowest_start_.reset();
+  slowest_start_time_ = {};
   stop_cause_.clear();
   failures_.clear();
   round_pids_.clear();
@@ -360,6 +368,7 @@ void Agent::begin_round(Result<void> prepared) {
   const int round = world_->round;
   Result<void> started = std::move(prepared);
   const bool is_wanted = !is_stopping_ && !outcome_;
+  spawned_ = Clock::now();
   if (started && is_wanted) started = start_workers();
   if (started && is_wanted) return;
   output_.close_worker_ends();
@@ -435,8 +444,20 @@ void Agent::report_unable(const Error& error) {
   log_.error("cannot start this node's workers: " + error.message);
 }
 
+void Agent::report_times() { client_->report_times(times()); }
+
+NodeTimes Agent::times() const {
+  return {.phases = phases_.totals(Clock::now()),
+          .current = phases_.current(),
+          .slowest_start = slowest_start_,
+          .slowest_start_time = slowest_start_time_};
+}
+
 void Agent::on_first_print(int local_rank) {
   if (!world_ || round_ == Round::Over) return;
+  slowest_start_ = world_->base_rank + local_rank;
+  slowest_start_time_ =
+      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - spawned_);
   lookers_.write(WorkerAlive{
       .round = world_->round, .rank = world_->base_rank + local_rank, .local_rank = local_rank});
   has_printed_ = true;
@@ -504,6 +525,7 @@ void Agent::on_stop(int round, const std::optional<rendezvous::StopNotice>& noti
   if (round_ == Round::Running) return workers_.stop();
   if (round_ != Round::Over) return;
   if (workers_.has_kept()) return stop_kept();
+  report_times();
   client_->report_stopped(round, {}, unusable_);
 }
 
@@ -589,6 +611,7 @@ void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
   if (outcome_) return end_if_ready();
   enter(has_succeeded ? Phase::Waiting : Phase::Restarting);
   show_joining();
+  report_times();
   if (has_succeeded) return client_->report_success(world_->round);
   client_->report_stopped(world_->round, std::move(failures), unusable_, round_progress_);
 }
@@ -644,7 +667,7 @@ NodeStatus Agent::status() const {
       .world = world_,
       .up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - began_),
       .round_up = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - round_began_),
-      .phase_times = phases_.totals(Clock::now()),
+      .times = times(),
       .pids = world_ ? workers_.pids() : std::vector<int>(),
       .workers_failed = static_cast<int>(failures_.size()),
       .last_failure = last_failure_,

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "launcher/commands/ask_agents.h"
-#include "launcher/report/job_text.h"
 #include "launcher/report/status_text.h"
 #include "rendezvous/net/asio.h"
 

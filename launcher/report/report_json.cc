@@ -133,25 +133,26 @@ std::string report_json(const Outcome& outcome, int exit_code,
                         const std::vector<WorkerPlacement>& placements,
                         const std::optional<agent::PhaseTimes>& phase_times) {
   const EndingJson ending = json_of(outcome.ending);
-  Json report{{"schema", "drun.report/1"},
-              {"outcome", ending.word},
-              {"exit_code", exit_code},
-              {"run_id", outcome.run_id},
-              {"nodes", outcome.node_count},
-              {"workers", outcome.world_size},
-              {"restarts", outcome.restarts},
-              {"max_restarts", outcome.max_restarts},
-              {"duration_s", in_seconds(outcome.duration)},
-              {"root_cause", nullptr},
-              {"failures", ending.failures},
-              {"failures_left_out", outcome.failures_left_out},
-              {"details", ending.details},
-              {"left_out", all_of(outcome.left_out)},
-              {"faults", all_of(outcome.faults)},
-              {"placement", placement_json(placements)},
-              {"phase_times_s", nullptr}};
-  for (std::size_t i = 0; phase_times && i < agent::kPhaseCount; ++i)
-    report["phase_times_s"][word_of(static_cast<agent::Phase>(i))] = in_seconds(phase_times->at(i));
+  Json report{
+      {"schema", "drun.report/1"},
+      {"outcome", ending.word},
+      {"exit_code", exit_code},
+      {"run_id", outcome.run_id},
+      {"nodes", outcome.node_count},
+      {"workers", outcome.world_size},
+      {"restarts", outcome.restarts},
+      {"max_restarts", outcome.max_restarts},
+      {"duration_s", in_seconds(outcome.duration)},
+      {"root_cause", nullptr},
+      {"failures", ending.failures},
+      {"failures_left_out", outcome.failures_left_out},
+      {"details", ending.details},
+      {"left_out", all_of(outcome.left_out)},
+      {"faults", all_of(outcome.faults)},
+      {"placement", placement_json(placements)},
+      {"phase_times_s", phase_times ? agent::phase_times_json(*phase_times) : Json(nullptr)},
+      {"job_phase_times_s", agent::mean_times_json(outcome.times)},
+      {"longest_phase_times", agent::longest_times_json(outcome.times)}};
   if (!ending.failures.empty()) report["root_cause"] = ending.failures.front();
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

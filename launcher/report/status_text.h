@@ -1,5 +1,5 @@
-// core. What an agent says of itself (agent/status/node_status.h), in words.
-// Thread: any.
+// core. `drun status` as text, from the JSON of agents (agent/status/node_status.h). Control
+// characters in names are made visible.
 #pragma once
 
 #include <string>
@@ -24,8 +24,13 @@ bool is_called(const StatusNames& names, std::string_view job);
 // `json` as it came from an agent. Errors: Refused; it is not a status that this drun understands.
 Result<StatusNames> status_names(std::string_view json);
 
-// Several lines, the last one ended. Empty when `json` is no status. Control characters in names
-// are made visible.
+// Of one node: several lines, the last one ended. Empty if `json` is no such status.
 std::string status_text(std::string_view json);
+
+// Whether `json` has the schema that job_text reads.
+bool is_job_status(std::string_view json);
+
+// Of a whole job: several lines, the last one ended. Empty if `json` is no such status.
+std::string job_text(std::string_view json);
 
 }  // namespace drun

@@ -81,6 +81,22 @@ Waiting roll(const RoundState& state, Time now) {
   return waiting;
 }
 
+JobTimes times_of(const RoundState& state, Time now) {
+  JobTimesSum sum;
+  for (std::size_t node = 0; node < state.nodes.size(); ++node) {
+    const RoundNode& self = state.nodes[node];
+    if (!self.times || self.presence != RoundNode::Presence::Present) continue;
+    NodeTimes times = *self.times;
+    const bool is_over = state.phase == RoundPhase::Ending || state.phase == RoundPhase::Over;
+    // A node learns from the outcome that it was not restarting.
+    if (is_over && times.current == Phase::Restarting) times.current = Phase::Stopping;
+    times.phases.at(index_of(times.current)) +=
+        std::chrono::duration_cast<Milliseconds>(now - self.times_at);
+    sum.add(static_cast<int>(node), times);
+  }
+  return sum.total();
+}
+
 Outcome outcome_of(const RoundState& state, Ending ending, Time now) {
   Outcome outcome{.ending = std::move(ending),
                   .run_id = state.spec.run_id,
@@ -88,7 +104,8 @@ Outcome outcome_of(const RoundState& state, Ending ending, Time now) {
                   .world_size = state.first_world ? state.world_size : 0,
                   .restarts = static_cast<int>(state.restarts.size()),
                   .max_restarts = state.spec.max_restarts,
-                  .left_out = all_left_out(state.exclusions)};
+                  .left_out = all_left_out(state.exclusions),
+                  .times = times_of(state, now)};
   if (std::holds_alternative<WorkersFailed>(outcome.ending))
     outcome.failures_left_out = state.failures.left_out();
   if (state.first_world)

@@ -63,6 +63,7 @@ class RoundTurn {
   void say(int node, const Ping&) { send(node_at(node).peer, Pong{}); }
   void say(int node, const Ballot&) { drop_member(node, kBrokeProtocol); }
   void say(int node, const FaultInjected& told);
+  void say(int node, const TimesTold& told);
   void say(int, const Lines&) {}  // for the desk (rendezvous/coordinator/log_collector.h)
   void begin_world();
   void stop_round(std::string cause, bool is_failure, std::optional<StopNotice> notice = {});
@@ -522,6 +523,7 @@ void RoundTurn::admit_to_line(Peer peer, const Hello& hello, const std::string& 
 
 void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
   if (std::holds_alternative<Ping>(message)) return send(peer, Pong{});
+  if (std::holds_alternative<TimesTold>(message)) return;  // it is not in the world
   if (const auto* told = std::get_if<NodeTold>(&message)) return node_told(peer, *told);
   if (const auto* reply = std::get_if<LivenessReply>(&message))
     return refuse_claimants(peer, reply->check);
@@ -1108,6 +1110,11 @@ void RoundTurn::say(int node, const FaultInjected& told) {
   FaultInjected message = told;
   message.fault.node_rank = node;
   send_all(std::move(message));
+}
+
+void RoundTurn::say(int node, const TimesTold& told) {
+  node_at(node).times = told.times;
+  node_at(node).times_at = now_;
 }
 
 void RoundTurn::say(int node, const Signalled& signalled) {

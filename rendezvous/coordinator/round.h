@@ -101,6 +101,8 @@ struct RoundNode {
   Time since{};  // its hello
   std::uint64_t arrival = 0;
   std::optional<int> leave_signal{};  // it goes, and the others stay
+  std::optional<NodeTimes> times{};   // the last that it sent,
+  Time times_at{};                    // and when
 };
 
 // Accepted, and not in a world: the line of an elastic one.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "rendezvous/job/outcome.h"
+#include "rendezvous/job/phase_times.h"
 
 namespace drun {
 
@@ -62,6 +63,7 @@ struct JobFacts {
   std::chrono::milliseconds round_up{0};
   std::optional<Failure> last_failure{};  // brief; that of the last round that failed
   std::vector<LeftOut> left_out{};        // the first 16
+  JobTimes times{};                       // of the nodes of the world
   bool operator==(const JobFacts&) const = default;
 };
 

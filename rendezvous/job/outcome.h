@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "rendezvous/base/result.h"
+#include "rendezvous/job/phase_times.h"
 
 namespace drun {
 
@@ -155,6 +156,7 @@ struct Outcome {
   std::chrono::milliseconds duration{0};  // from the first world to the end; 0: no world came to be
   std::vector<LeftOut> left_out{};        // nodes, in order of time
   std::vector<InjectedFault> faults{};    // in order of time
+  JobTimes times{};                       // of the nodes of the last world
   bool operator==(const Outcome&) const = default;
 };
 

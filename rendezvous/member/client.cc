@@ -238,6 +238,7 @@ void Client::ask_census(std::uint64_t question) { impl_->handle(OwnCensusQuestio
 void Client::give_summary(std::uint64_t census, const NodeSummary& summary) {
   impl_->handle(OwnSummary{census, summary});
 }
+void Client::report_times(const NodeTimes& times) { impl_->handle(OwnTimes{times}); }
 void Client::report_suspicion(int round, std::chrono::milliseconds settle,
                               std::vector<Failure> suspects) {
   impl_->handle(OwnSuspicion{round, settle, std::move(suspects)});

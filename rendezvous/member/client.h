@@ -114,6 +114,8 @@ class Client {
   // How are all nodes of the job? on_census_told follows, unless the coordinator is lost.
   void ask_census(std::uint64_t question);
   void give_summary(std::uint64_t census, const NodeSummary& summary);
+  // Before report_success, report_stopped and give_summary.
+  void report_times(const NodeTimes& times);
   // Own workers show no sign of life: brief failures with status Hung.
   void report_suspicion(int round, std::chrono::milliseconds settle, std::vector<Failure> suspects);
   // This node is about to inject it: on_fault follows here too, unless the coordinator is lost.

@@ -42,6 +42,7 @@ class MemberTurn {
   void handle(const OwnCensusQuestion& own);
   void handle(const OwnSummary& own);
   void handle(const OwnFault& own);
+  void handle(const OwnTimes& own);
   void handle(const MemberTick&);
 
   std::vector<MemberAction> take_actions() { return std::move(actions_); }
@@ -142,6 +143,11 @@ void MemberTurn::handle(const OwnSummary& own) {
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped,
              Phase::Leaving}))
     say(NodeTold{own.census, own.summary});
+}
+
+void MemberTurn::handle(const OwnTimes& own) {
+  if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
+    say(TimesTold{own.times});
 }
 
 void MemberTurn::hear(const TellNode& tell) {

@@ -236,11 +236,15 @@ struct OwnSignal {
 struct OwnFault {
   InjectedFault fault;
 };
+struct OwnTimes {
+  NodeTimes times;
+};
 struct MemberTick {};
-using MemberEvent = std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator,
-                                 LeaderNamed, LeaderUnknown, Heard, ConnectionLost, OwnFailure,
-                                 OwnSuccess, OwnStopped, OwnSignal, OwnQuestion, OwnEvidence,
-                                 OwnSuspicion, OwnCensusQuestion, OwnSummary, OwnFault, MemberTick>;
+using MemberEvent =
+    std::variant<MemberStart, Connected, ConnectFailed, WrongPeer, OtherCoordinator, LeaderNamed,
+                 LeaderUnknown, Heard, ConnectionLost, OwnFailure, OwnSuccess, OwnStopped,
+                 OwnSignal, OwnQuestion, OwnEvidence, OwnSuspicion, OwnCensusQuestion, OwnSummary,
+                 OwnFault, OwnTimes, MemberTick>;
 
 // Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
 struct Connect {};

@@ -19,7 +19,7 @@
 
 namespace drun::rendezvous {
 
-constexpr std::uint16_t kControlVersion = 10;
+constexpr std::uint16_t kControlVersion = 11;
 constexpr std::string_view kControlMagic = "drun";
 constexpr std::size_t kPreambleBytes = 6;
 

@@ -18,6 +18,7 @@
 #include "rendezvous/job/evidence.h"
 #include "rendezvous/job/job_record.h"
 #include "rendezvous/job/outcome.h"
+#include "rendezvous/job/phase_times.h"
 #include "rendezvous/job/restart_policy.h"
 #include "rendezvous/job/world.h"
 
@@ -198,14 +199,19 @@ struct FaultInjected {
   InjectedFault fault;  // without `followed`
   bool operator==(const FaultInjected&) const = default;
 };
+// How long this node has been in each phase. Sent before AllReturned, Stopped and NodeTold.
+struct TimesTold {
+  NodeTimes times;
+  bool operator==(const TimesTold&) const = default;
+};
 // The answer to LivenessCheck.
 struct LivenessReply {
   std::uint64_t check = 0;
   bool operator==(const LivenessReply&) const = default;
 };
-using MemberMessage =
-    std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping, StacksAsked, EvidenceGiven,
-                 HangSuspected, Ballot, Lines, CensusAsked, NodeTold, LivenessReply, FaultInjected>;
+using MemberMessage = std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping,
+                                   StacksAsked, EvidenceGiven, HangSuspected, Ballot, Lines,
+                                   CensusAsked, NodeTold, LivenessReply, FaultInjected, TimesTold>;
 
 // The answer to a Hello that was accepted.
 struct Welcome {

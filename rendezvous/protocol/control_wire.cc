@@ -229,6 +229,11 @@ void fields(Archive& archive, NodeTold& told) {
 }
 
 template <typename Archive>
+void fields(Archive& archive, TimesTold& told) {
+  fields(archive, told.times);
+}
+
+template <typename Archive>
 void fields(Archive& archive, LivenessReply& reply) {
   archive.bits(reply.check);
 }

@@ -105,6 +105,28 @@ void fields(Archive& archive, NotRun& not_run) {
 }
 
 template <typename Archive>
+void fields(Archive& archive, PhaseTimes& times) {
+  for (auto& time : times) archive.duration(time, kMostMilliseconds);
+}
+template <typename Archive>
+void fields(Archive& archive, NodeTimes& times) {
+  fields(archive, times.phases);
+  archive.integer(times.current, {0, kPhaseCount - 1});
+  optional_rank(archive, times.slowest_start);
+  archive.duration(times.slowest_start_time, kMostMilliseconds);
+}
+template <typename Archive>
+void fields(Archive& archive, JobTimes& times) {
+  archive.integer(times.nodes, kCount);
+  fields(archive, times.mean);
+  for (LongestTime& longest : times.longest) {
+    archive.duration(longest.time, kMostMilliseconds);
+    archive.integer(longest.node_rank, kCount);
+    optional_rank(archive, longest.rank);
+  }
+}
+
+template <typename Archive>
 void fields(Archive& archive, LeftOut& node) {
   archive.integer(node.node_rank, kCount);
   archive.text(node.host, kNameBytes);
@@ -123,6 +145,7 @@ void fields(Archive& archive, Outcome& outcome) {
   archive.duration(outcome.duration, kMostMilliseconds);
   archive.list(outcome.left_out, kMostLeftOut,
                [](auto& each, LeftOut& node) { fields(each, node); });
+  fields(archive, outcome.times);
 }
 
 }  // namespace drun::rendezvous
@@ -178,6 +201,7 @@ void fields(Archive& archive, JobFacts& job) {
   if (has_failed)
     fields(archive, job.last_failure ? *job.last_failure : job.last_failure.emplace());
   archive.list(job.left_out, kMostLeftOut, [](auto& each, LeftOut& node) { fields(each, node); });
+  fields(archive, job.times);
 }
 
 template <typename Archive>

@@ -87,7 +87,18 @@ TEST_CASE("a failure on one node is the root cause, with its last words, on all 
     CHECK_THAT(ends[node].err, ContainsSubstring("rank " + std::to_string(2 * failing + 1)));
     CHECK(common_report(node) == common_report(0));
   }
-  CHECK(nodes.report(0).is_object());
+  // The job's phases sum to the mean of its nodes' time, and none of them restarted.
+  double of_nodes = 0;
+  for (int node = 0; node < 3; ++node)
+    for (const auto& seconds : nodes.report(node).at("phase_times_s"))
+      of_nodes += seconds.get<double>() / 3;
+  double of_job = 0;
+  const nlohmann::json report = nodes.report(0);
+  for (const auto& seconds : report.at("job_phase_times_s")) of_job += seconds.get<double>();
+  CHECK(of_job <= of_nodes + 0.05);
+  CHECK(of_job >= 0.5 * of_nodes);  // the nodes also count the time after the outcome
+  CHECK(report.at("job_phase_times_s").at("restarting") == 0);
+  CHECK(report.at("longest_phase_times").at("start").at("rank").is_number());
 }
 
 TEST_CASE("restarts happen on all nodes together and are counted once") {

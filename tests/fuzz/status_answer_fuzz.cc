@@ -12,7 +12,6 @@
 #include "agent/stacks/evidence_json.h"
 #include "launcher/base/words.h"
 #include "launcher/commands/ask_agents.h"
-#include "launcher/report/job_text.h"
 #include "launcher/report/status_text.h"
 
 namespace {

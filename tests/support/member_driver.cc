@@ -149,6 +149,7 @@ void MemberDriver::provoke(int kind) {
       [this] { hear(NodeLeftOut{}); },
       [this] { hear(FaultInjected{}); },
       [this] { event(OwnFault{}); },
+      [this] { event(OwnTimes{}); },
       [this] { hear(Vote{}); },
       [this] {
         hear(Follow{"b", 29400, 1});

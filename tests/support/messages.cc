@@ -42,6 +42,18 @@ Evidence full_evidence() {
           .ranks_left_out = 4};
 }
 
+JobTimes full_times() {
+  JobTimesSum sum;
+  sum.add(0, {.phases = {Milliseconds(1000), Milliseconds(20), {}, {}, Milliseconds(89'000)},
+              .current = Phase::Running,
+              .slowest_start = 3,
+              .slowest_start_time = Milliseconds(2500)});
+  sum.add(1,
+          {.phases = {
+               Milliseconds(500), Milliseconds(20), {}, Milliseconds(2000), Milliseconds(88'000)}});
+  return sum.total();
+}
+
 Census full_census() {
   return {.job = {.endpoint = "10.0.0.1:29500",
                   .phase = JobPhase::Stopping,
@@ -58,7 +70,8 @@ Census full_census() {
                   .up = Milliseconds(90'000),
                   .round_up = Milliseconds(250),
                   .last_failure = brief(full_failure(3)),
-                  .left_out = {{1, "b", 4, "it fails"}}},
+                  .left_out = {{1, "b", 4, "it fails"}},
+                  .times = full_times()},
           .nodes = {{0,
                      "a",
                      8,
@@ -144,7 +157,12 @@ std::vector<MemberMessage> member_messages() {
           CensusAsked{7},
           NodeTold{9, {NodePhase::Stopping, 3, 1, Milliseconds(4711)}},
           LivenessReply{0xFEDCBA9876543210U},
-          FaultInjected{injected_fault()}};
+          FaultInjected{injected_fault()},
+          TimesTold{{.phases = {Milliseconds(1), Milliseconds(2), {}, Milliseconds(4)},
+                     .current = Phase::Standby,
+                     .slowest_start = 3,
+                     .slowest_start_time = Milliseconds(2500)}},
+          TimesTold{}};
 }
 
 std::vector<CoordinatorMessage> coordinator_messages() {
@@ -191,6 +209,7 @@ std::vector<CoordinatorMessage> coordinator_messages() {
           Stop{1, "rank 3 failed"},
           Stop{1, "its time limit ends", StopNotice{10, Milliseconds(28'000)}},
           Finish{failed},
+          Finish{{.times = full_times()}},
           ended(Succeeded{}),
           ended(Interrupted{2, 1, "b"}),
           ended(Interrupted{2, std::nullopt, "b"}),

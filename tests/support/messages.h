@@ -14,6 +14,7 @@ inline constexpr WallTime kSomeTime{std::chrono::microseconds(1795266187123456)}
 
 Failure full_failure(int rank);
 Evidence full_evidence();
+JobTimes full_times();
 Census full_census();
 
 std::vector<rendezvous::MemberMessage> member_messages();

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "agent/stacks/evidence_json.h"
-#include "launcher/report/job_text.h"
 #include "launcher/report/status_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/probe_reports.h"

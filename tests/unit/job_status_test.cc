@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/report/job_text.h"
+#include "launcher/report/status_text.h"
 #include "tests/support/catch.h"
 #include "tests/support/messages.h"
 
@@ -65,23 +65,31 @@ TEST_CASE("a job's status names every node, what it does, and who does not answe
   CHECK(said["missing_node_ranks"] == json{2, 3});
   CHECK(said["left_out"][0]["reason"] == "it fails");
   CHECK(said["last_failure"]["rank"] == 3);
+  CHECK(said["phase_times_s"]["running"] == 88.5);
+  CHECK(said["longest_phase_times"]["running"] ==
+        json{{"seconds", 89.0}, {"node_rank", 0}, {"rank", nullptr}});
+  CHECK(said["longest_phase_times"]["start"] ==
+        json{{"seconds", 2.5}, {"node_rank", 0}, {"rank", 3}});
 }
 
 TEST_CASE("a job's status reads as one would tell it") {
-  CHECK(job_text(agent::job_json(own(), census())) ==
-        "night  coordinator 10.0.0.1:29500  agent 7 here\n"
-        "  stopping, 16 workers on 2 nodes, up 1 min 30 s; round 4 for 0.250 s; 2 restarts used, "
-        "1 left\n"
-        "  command: ./train --lr=1\n"
-        "  node 0  a  running  7 of 8 workers run, 1 failed  up 1 min 31 s\n"
-        "  node 1  b  lost  8 workers  last heard 4.000 s ago\n"
-        "  spare  c  silent  8 workers  last heard 0.001 s ago\n"
-        "  and 5 more; see --json\n"
-        "  node 2  missing\n"
-        "  node 3  missing\n"
-        "  left out: node 1 (b) after round 4: it fails\n"
-        "  last failure: rank 3 on node 0 (gpu1), signal 11 (SIGSEGV, segmentation fault), core "
-        "dumped, in round 2, at 2026-11-21T13:03:07.123456Z\n");
+  CHECK(
+      job_text(agent::job_json(own(), census())) ==
+      "night  coordinator 10.0.0.1:29500  agent 7 here\n"
+      "  stopping, 16 workers on 2 nodes, up 1 min 30 s; round 4 for 0.250 s; 2 restarts used, "
+      "1 left\n"
+      "  command: ./train --lr=1\n"
+      "  time: waiting 0.750 s (node 0: 1.000 s), spawn 0.020 s, start 1.000 s (rank 3: 2.500 s), "
+      "running 1 min 28 s\n"
+      "  node 0  a  running  7 of 8 workers run, 1 failed  up 1 min 31 s\n"
+      "  node 1  b  lost  8 workers  last heard 4.000 s ago\n"
+      "  spare  c  silent  8 workers  last heard 0.001 s ago\n"
+      "  and 5 more; see --json\n"
+      "  node 2  missing\n"
+      "  node 3  missing\n"
+      "  left out: node 1 (b) after round 4: it fails\n"
+      "  last failure: rank 3 on node 0 (gpu1), signal 11 (SIGSEGV, segmentation fault), core "
+      "dumped, in round 2, at 2026-11-21T13:03:07.123456Z\n");
 }
 
 TEST_CASE("without a coordinator a node tells of itself alone, and why") {

@@ -70,4 +70,18 @@ TEST_CASE("phases have names, and no others are known") {
   CHECK_FALSE(phase_named("").has_value());
 }
 
+TEST_CASE("a job's time is the mean over its nodes, with the longest of each phase") {
+  CHECK(JobTimesSum().total() == JobTimes{});
+  JobTimesSum sum;
+  sum.add(0, {.phases = {1s, 0s, 0s, 4s, 5s}});
+  sum.add(2, {.phases = {3s, 0s, 0s, 2s, 5s}, .slowest_start = 9, .slowest_start_time = 6s});
+  const JobTimes job = sum.total();
+  CHECK(job.nodes == 2);
+  CHECK(job.mean == PhaseTimes{2s, 0s, 0s, 3s, 5s});
+  CHECK(job.longest[index_of(Phase::Waiting)] == LongestTime{3s, 2, {}});
+  CHECK(job.longest[index_of(Phase::Start)] == LongestTime{6s, 2, 9});
+  CHECK(job.longest[index_of(Phase::Running)] == LongestTime{5s, 0, {}});
+  CHECK(job.longest[index_of(Phase::Spawn)] == LongestTime{});
+}
+
 }  // namespace drun::agent

@@ -225,4 +225,38 @@ TEST_CASE("a census of a very large job fits into a frame, and counts who does n
   CHECK(decode_coordinator_message(std::string_view(frame).substr(4)).has_value());
 }
 
+TEST_CASE(
+    "an outcome has the time of the job, which goes on after the nodes have reported theirs") {
+  RoundDriver round = three_nodes();
+  round.join_all();
+  const auto report = [&round](int node, const NodeTimes& times) {
+    round.say(RoundDriver::peer(node), TimesTold{times});
+    round.say(RoundDriver::peer(node), AllReturned{0});
+  };
+  report(0, {.phases = {1s, 0s, 0s, 0s, 4s}, .current = Phase::Waiting});
+  round.now += 2s;
+  report(1, {.phases = {1s, 0s, 0s, 0s, 6s}, .current = Phase::Waiting});
+  CHECK(round.sent<Finish>(RoundDriver::peer(0)).empty());
+  round.now += 1s;
+  report(2, {.phases = {1s, 0s, 0s, 0s, 7s}, .current = Phase::Waiting});
+  const JobTimes times = round.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.times;
+  CHECK(times.nodes == 3);
+  CHECK(times.mean[index_of(Phase::Waiting)] == 2s);  // 4 s, 2 s and 1 s, rounded down
+  CHECK(times.longest[index_of(Phase::Waiting)] == LongestTime{4s, 0, {}});
+  CHECK(times.longest[index_of(Phase::Running)] == LongestTime{7s, 2, {}});
+}
+
+TEST_CASE("a node that waits for the outcome of a failed job is not restarting") {
+  RoundDriver round = RoundDriver(test::fixed_spec(2, 0));
+  round.join_all();
+  round.say(RoundDriver::peer(1), TimesTold{{.current = Phase::Restarting}});
+  round.say(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
+  round.now += 3s;
+  round.say(RoundDriver::peer(0), TimesTold{{.current = Phase::Restarting}});
+  round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
+  const JobTimes times = round.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.times;
+  CHECK(times.longest[index_of(Phase::Stopping)] == LongestTime{3s, 1, {}});
+  CHECK(times.longest[index_of(Phase::Restarting)] == LongestTime{});
+}
+
 }  // namespace drun::rendezvous
