@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "rendezvous/coordinator/rank_assignment.h"
 #include "rendezvous/job/exclusion.h"
 #include "rendezvous/job/restart_policy.h"
 #include "rendezvous/protocol/message_layouts.h"

@@ -89,7 +89,7 @@ JobTimes times_of(const RoundState& state, Time now) {
     NodeTimes times = *self.times;
     const bool is_over = state.phase == RoundPhase::Ending || state.phase == RoundPhase::Over;
     // A node learns from the outcome that it was not restarting.
-    if (is_over && times.current == Phase::Restarting) times.current = Phase::Stopping;
+    if (is_over && times.current == drun::Phase::Restarting) times.current = drun::Phase::Stopping;
     times.phases.at(index_of(times.current)) +=
         std::chrono::duration_cast<Milliseconds>(now - self.times_at);
     sum.add(static_cast<int>(node), times);
