@@ -12,7 +12,9 @@ namespace drun::agent {
 using drun::index_of;
 using drun::kPhaseCount;
 using drun::Phase;
+using drun::phase_named;
 using drun::PhaseTimes;
+using drun::word_of;
 
 // A node whose workers print nothing is counted as running from their exec: a Start that does not
 // end in Running becomes Running, and one that is still open does so after this time.

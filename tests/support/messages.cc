@@ -45,7 +45,7 @@ Evidence full_evidence() {
 JobTimes full_times() {
   JobTimesSum sum;
   sum.add(0, {.phases = {Milliseconds(1000), Milliseconds(20), {}, {}, Milliseconds(89'000)},
-              .current = Phase::Running,
+              .current = drun::Phase::Running,
               .slowest_start = 3,
               .slowest_start_time = Milliseconds(2500)});
   sum.add(1,
@@ -159,7 +159,7 @@ std::vector<MemberMessage> member_messages() {
           LivenessReply{0xFEDCBA9876543210U},
           FaultInjected{injected_fault()},
           TimesTold{{.phases = {Milliseconds(1), Milliseconds(2), {}, Milliseconds(4)},
-                     .current = Phase::Standby,
+                     .current = drun::Phase::Standby,
                      .slowest_start = 3,
                      .slowest_start_time = Milliseconds(2500)}},
           TimesTold{}};
