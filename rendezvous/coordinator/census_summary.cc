@@ -93,7 +93,7 @@ JobFacts facts_of(const RoundState& state, Time now) {
   if (!state.failures.empty()) job.last_failure = brief(state.failures.first());
   job.left_out = all_left_out(state.exclusions);
   if (job.left_out.size() > kMostLeftOut) job.left_out.resize(kMostLeftOut);
-  job.times = times_of(state, now);
+  job.times = times_of(state, now, false);
   return job;
 }
 

@@ -81,13 +81,12 @@ Waiting roll(const RoundState& state, Time now) {
   return waiting;
 }
 
-JobTimes times_of(const RoundState& state, Time now) {
+JobTimes times_of(const RoundState& state, Time now, bool is_over) {
   JobTimesSum sum;
   for (std::size_t node = 0; node < state.nodes.size(); ++node) {
     const RoundNode& self = state.nodes[node];
     if (!self.times || self.presence != RoundNode::Presence::Present) continue;
     NodeTimes times = *self.times;
-    const bool is_over = state.phase == RoundPhase::Ending || state.phase == RoundPhase::Over;
     // A node learns from the outcome that it was not restarting.
     if (is_over && times.current == drun::Phase::Restarting) times.current = drun::Phase::Stopping;
     times.phases.at(index_of(times.current)) +=
@@ -105,7 +104,7 @@ Outcome outcome_of(const RoundState& state, Ending ending, Time now) {
                   .restarts = static_cast<int>(state.restarts.size()),
                   .max_restarts = state.spec.max_restarts,
                   .left_out = all_left_out(state.exclusions),
-                  .times = times_of(state, now)};
+                  .times = times_of(state, now, true)};
   if (std::holds_alternative<WorkersFailed>(outcome.ending))
     outcome.failures_left_out = state.failures.left_out();
   if (state.first_world)

@@ -241,7 +241,7 @@ TEST_CASE(
   report(2, {.phases = {1s, 0s, 0s, 0s, 7s}, .current = Phase::Waiting});
   const JobTimes times = round.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.times;
   CHECK(times.nodes == 3);
-  CHECK(times.mean[index_of(Phase::Waiting)] == 2s);  // 4 s, 2 s and 1 s, rounded down
+  CHECK(times.mean[index_of(Phase::Waiting)] == 2333ms);  // of 4 s, 2 s and 1 s
   CHECK(times.longest[index_of(Phase::Waiting)] == LongestTime{4s, 0, {}});
   CHECK(times.longest[index_of(Phase::Running)] == LongestTime{7s, 2, {}});
 }
