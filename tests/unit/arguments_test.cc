@@ -31,7 +31,7 @@ std::string split_error(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("an option's value follows in every way that torchrun takes") {
+TEST_CASE("option values are accepted in every form that torchrun accepts") {
   const auto [words, option] = GENERATE(table<Words, GivenOption>({
       {{"--nproc-per-node=2", "p"}, {"--nproc-per-node", "2"}},
       {{"--nproc_per_node=2", "p"}, {"--nproc-per-node", "2"}},
@@ -63,15 +63,15 @@ TEST_CASE("an option's value follows in every way that torchrun takes") {
   CHECK(arguments.program_arguments.empty());
 }
 
-TEST_CASE("short flags and a short option may share a word") {
+TEST_CASE("short flags and a short option can be combined in one argument") {
   CHECK(split({"-mr3", "p"}).options ==
         std::vector<GivenOption>{{"--module", std::nullopt}, {"--redirects", "3"}});
   CHECK(split({"-mr", "3", "p"}).options ==
         std::vector<GivenOption>{{"--module", std::nullopt}, {"--redirects", "3"}});
 }
 
-TEST_CASE("nothing after the program is looked at") {
-  // torchrun dies on the first of these: it takes --r for an ambiguous option of its own.
+TEST_CASE("arguments after the program are not parsed") {
+  // torchrun fails on the first list: it treats --r as an ambiguous torchrun option.
   const Words rest = GENERATE(Words{"--r=16", "--log", "x", "--mo", "0.9"}, Words{"--nnodes=9"},
                               Words{"--", "--standalone"}, Words{"-r"}, Words{"", "-"});
   Words words{"--nnodes=2", "a.py"};
@@ -82,7 +82,7 @@ TEST_CASE("nothing after the program is looked at") {
   CHECK(arguments.program_arguments == rest);
 }
 
-TEST_CASE("two dashes end the options, so that a program may have any name") {
+TEST_CASE("two dashes end the options, so a program can have any name") {
   const Arguments arguments = split({"--standalone", "--", "--nnodes", "3"});
   CHECK(arguments.program == "--nnodes");
   CHECK(arguments.program_arguments == Words{"3"});
@@ -91,18 +91,18 @@ TEST_CASE("two dashes end the options, so that a program may have any name") {
   CHECK_FALSE(split({"--"}).program);
 }
 
-TEST_CASE("repeated options stay in order") {
+TEST_CASE("repeated options keep their order") {
   CHECK(split({"--nnodes=1", "--nnodes=2", "p"}).options ==
         std::vector<GivenOption>{{"--nnodes", "1"}, {"--nnodes", "2"}});
 }
 
-TEST_CASE("a prefix that torchrun takes is not made ambiguous by an option of ours") {
+TEST_CASE("drun's own options do not make an option prefix ambiguous that torchrun accepts") {
   CHECK(split({"--log=x", "p"}).options.at(0).name == "--log-dir");
   CHECK(split({"--re=1", "p"}).options.at(0).name == "--redirects");
   CHECK(split({"--log-l=x", "p"}).options.at(0).name == "--log-level");
 }
 
-TEST_CASE("a wrong option is named together with the remedy") {
+TEST_CASE("the error for an invalid option names the option and the remedy") {
   CHECK(split_error({"--n=2", "p"}) ==
         "--n could be --nnodes or --nproc-per-node; write more characters");
   CHECK(split_error({"--nprocs-per-node=2", "p"}) ==
@@ -122,7 +122,7 @@ TEST_CASE("a wrong option is named together with the remedy") {
         "--log-dir=--nnodes=2");
 }
 
-TEST_CASE("another launcher's option is answered with what it is called here") {
+TEST_CASE("the error for another launcher's option names drun's equivalent") {
   CHECK(split_error({"-N4", "p"}) ==
         "unknown option -N; use --nproc-per-node=N (mpirun's) or --nnodes=N (srun's)");
   CHECK(split_error({"-npernode", "2", "p"}) == "unknown option -npernode; use --nproc-per-node=N");
@@ -133,7 +133,7 @@ TEST_CASE("another launcher's option is answered with what it is called here") {
   CHECK(counterpart("--").empty());
 }
 
-TEST_CASE("a pair is a name and a value in the next two words") {
+TEST_CASE("a pair option uses the next two arguments as a name and a value") {
   const std::vector<KnownOption> known{
       {.name = "--mca", .value = KnownOption::Value::Pair, .may_have_one_dash = true}};
   const auto of = [&known](const Words& words) { return split_arguments(words, known); };
@@ -146,7 +146,7 @@ TEST_CASE("a pair is a name and a value in the next two words") {
     CHECK(of(short_ones).error().message == "--mca requires two words: a name and a value");
 }
 
-TEST_CASE("two dashes may be the value of an option that needs one") {
+TEST_CASE("two dashes are not accepted as the value of an option") {
   CHECK_THAT(split_error({"--log-dir", "--", "p"}), ContainsSubstring("requires a value"));
 }
 

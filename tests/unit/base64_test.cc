@@ -7,7 +7,7 @@
 namespace drun {
 namespace {
 
-TEST_CASE("base64 is that of RFC 4648") {
+TEST_CASE("base64 encodes as RFC 4648 specifies") {
   CHECK(base64("").empty());
   CHECK(base64("f") == "Zg==");
   CHECK(base64("fo") == "Zm8=");
@@ -16,7 +16,7 @@ TEST_CASE("base64 is that of RFC 4648") {
   CHECK(base64("\xfb\xff") == "+/8=");
 }
 
-TEST_CASE("what base64 wrote is read again") {
+TEST_CASE("base64 output decodes to the original bytes") {
   std::mt19937 random(7);
   for (std::size_t size = 0; size < 300; ++size) {
     std::string bytes(size, '\0');
@@ -25,7 +25,7 @@ TEST_CASE("what base64 wrote is read again") {
   }
 }
 
-TEST_CASE("what base64 does not write is refused") {
+TEST_CASE("text that the base64 encoder never produces is rejected") {
   const char* const text =
       GENERATE("Z", "Zg", "Zg=", "Zh==", "Zm9v=", "Zm9vZg=", "====", "Zg==Zg==", "Zm9 ", "Zm9v\n",
                "Zm9-", "=Zg=", "Zm=v", "\xff\xff\xff\xff");

@@ -15,7 +15,7 @@ std::vector<std::string> strings(char* const* array) {
 
 }  // namespace
 
-TEST_CASE("a worker's environment is the inherited one, its own names winning") {
+TEST_CASE("a worker's own variables override inherited ones") {
   const std::vector<std::string> inherited =
       to_lines({{"A", "1"}, {"RANK", "9"}, {"RANKS", "x=y"}});
   const Command command{
@@ -25,14 +25,14 @@ TEST_CASE("a worker's environment is the inherited one, its own names winning") 
         std::vector<std::string>{"A=1", "RANKS=x=y", "RANK=3", "B="});
 }
 
-TEST_CASE("inherited lines are shared, not copied") {
+TEST_CASE("inherited environment entries are shared, not copied") {
   const std::vector<std::string> inherited{"A=1"};
   const Command command{.argv = {"p"}, .inherited = inherited};
   const ExecImage image(command, "/p");
   CHECK(image.environment()[0] == inherited[0].c_str());
 }
 
-TEST_CASE("a text without #! becomes a shell's argument in the program's place") {
+TEST_CASE("a script without #! is passed to /bin/sh by its path") {
   const Command command{.argv = {"script", "a", ""}};
   const std::string path = "/bin/script";
   ExecImage image(command, path);
@@ -40,7 +40,7 @@ TEST_CASE("a text without #! becomes a shell's argument in the program's place")
   CHECK(strings(image.shell_argv()) == std::vector<std::string>{"/bin/sh", "/bin/script", "a", ""});
 }
 
-TEST_CASE("a variable is looked up as the worker will see it") {
+TEST_CASE("a variable lookup returns the value that the worker will see") {
   const std::vector<std::string> inherited{"PATH=/inherited", "PATHS=no", "EMPTY="};
   const Command own{.inherited = inherited, .environment = {{"PATH", "/own"}}};
   CHECK(find_variable(own, "PATH") == "/own");

@@ -32,14 +32,14 @@ Words candidates(Words words, const std::string& name = "drun") {
   return found;
 }
 
-TEST_CASE("options are completed in the spelling that was begun") {
+TEST_CASE("option completion keeps the user's spelling, with dashes or underscores") {
   CHECK(candidates({"--nproc"}) == Words{"--nproc-per-node"});
   CHECK(candidates({"--nproc_"}) == Words{"--nproc_per_node"});
   CHECK(candidates({"--no-such"}).empty());
   CHECK(candidates({"--np", "2", "--rdzv-e"}) == Words{"--rdzv-endpoint"});
 }
 
-TEST_CASE("values are completed after a blank and after an equals sign") {
+TEST_CASE("option values are completed after a space and after an equals sign") {
   CHECK(candidates({"--engine", ""}) == Words{"auto", "none"});
   CHECK(candidates({"--engine=a"}) == Words{"--engine=auto"});
   CHECK(candidates({"--rdzv-backend", "c"}) == Words{"c10d"});
@@ -49,7 +49,7 @@ TEST_CASE("values are completed after a blank and after an equals sign") {
         Words{"--signals-to-handle=SIGTERM,SIGUSR1", "--signals-to-handle=SIGTERM,SIGUSR2"});
 }
 
-TEST_CASE("paths, programs and hosts are the shell's to complete") {
+TEST_CASE("paths, programs and hosts are left to the shell to complete") {
   CHECK(completed({"--log-dir", ""}).more == More::Directories);
   CHECK(completed({"--config=x"}).more == More::Files);
   CHECK(completed({"--wrap", "gd"}).more == More::Programs);
@@ -61,7 +61,7 @@ TEST_CASE("paths, programs and hosts are the shell's to complete") {
   CHECK(hosts.stem == "--include=a@");
 }
 
-TEST_CASE("what follows the program is the program's") {
+TEST_CASE("arguments after the program are left to the program's own completion") {
   CHECK(completed({"--np", "2", "./train", ""}).program == 3);
   CHECK(completed({"--standalone", "-m", "train", "--e"}).program == 3);
   CHECK(completed({"--", "./train", "--log"}).program == 2);
@@ -69,7 +69,7 @@ TEST_CASE("what follows the program is the program's") {
   CHECK_FALSE(completed({"./train"}).program.has_value());
 }
 
-TEST_CASE("helper commands are completed, but not under torchrun's name") {
+TEST_CASE("helper commands are completed for drun, but not for torchrun") {
   CHECK(candidates({"st"}) == Words{"store", "status", "stacks"});
   CHECK(candidates({"st"}, "/usr/bin/torchrun").empty());
   CHECK(candidates({"--standalone", "st"}).empty());
@@ -84,7 +84,7 @@ TEST_CASE("helper commands are completed, but not under torchrun's name") {
   CHECK(completed({"doctor", "--hosts", ""}).more == More::Hosts);
 }
 
-TEST_CASE("lines that drun rejects, and none at all, are completed as far as they go") {
+TEST_CASE("empty and invalid command lines are completed as far as possible") {
   CHECK(complete({}, syntaxes()) == Completion{});
   CHECK(candidates({}).empty());
   CHECK(candidates({"--no-such", "--eng"}) == Words{"--engine"});
@@ -93,7 +93,7 @@ TEST_CASE("lines that drun rejects, and none at all, are completed as far as the
   CHECK(candidates({"-"}).size() > 50);
 }
 
-TEST_CASE("the answer to a shell is a kind and a candidate a line") {
+TEST_CASE("the output for a shell is a line with the kind, then one line per candidate") {
   CHECK(completion_lines(completed({"--engine", "a"})) == ":nothing\nauto\n");
   CHECK(completion_lines(completed({"./train", ""})) == ":program 1\n");
   CHECK_THAT(completion_lines(completed({"--standa"})),
@@ -115,13 +115,13 @@ TEST_CASE("every value that completion offers is accepted") {
   CHECK(count > 30);
 }
 
-TEST_CASE("types without alternatives offer no values") {
+TEST_CASE("option types without alternatives offer no values") {
   CHECK(choices_of("N|MIN:MAX").empty());
   CHECK(choices_of("FILE").empty());
   CHECK(choices_of("slot|node|ppr:N:node") == Words{"slot", "node"});
 }
 
-TEST_CASE("a script is for the name that drun was started by") {
+TEST_CASE("a completion script is for the name under which drun was started") {
   const std::string bash = completion_script(Shell::Bash, "torchrun", syntaxes());
   CHECK_THAT(bash, ContainsSubstring("complete -F _torchrun torchrun\n"));
   CHECK(bash.find("drun") == bash.npos);
@@ -153,7 +153,7 @@ TEST_CASE("the manual page has every option and every helper command") {
     CHECK_THAT(page, ContainsSubstring(std::string(".SS drun ") + command + "\n"));
 }
 
-TEST_CASE("text in a manual page is no request and no escape") {
+TEST_CASE("roff requests and escapes in manual page text are escaped") {
   CHECK(roff_text(".SH x") == "\\&.SH x");
   CHECK(roff_text("a\n'b") == "a\n\\&\\(aqb");
   CHECK(roff_text("a\\b-c~^`") == "a\\eb\\-c\\(ti\\(ha\\(ga");

@@ -1,4 +1,4 @@
-// What a file of options says, line by line.
+// Tests the parser of configuration files.
 #include "launcher/cli/config_file.h"
 
 #include "tests/support/catch.h"
@@ -22,7 +22,7 @@ std::string error_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a configuration file is names and values with comments between them") {
+TEST_CASE("a configuration file contains names, values and comments") {
   const auto entries = parse_config(
       "# mine\n\n  nnodes=\"1:4\"  # four\r\n\tnproc-per-node\t=\t8\nfilter = [0, 2]\n"
       "tee = [ # of\n  \"0:1\", # rank 0\n\n  '1:2',\n]\nlast_one = true");
@@ -36,7 +36,7 @@ TEST_CASE("a configuration file is names and values with comments between them")
     CHECK(parse_config(empty).value().empty());
 }
 
-TEST_CASE("values of a configuration file mean what they mean in TOML") {
+TEST_CASE("configuration file values have the same meaning as in TOML") {
   CHECK(values_of("\"a#b, [c] = 'd'\"") == Values{"a#b, [c] = 'd'"});
   CHECK(values_of(R"("q\"\\ \t\n\u00e9\u20AC\U0001f600")") ==
         Values{"q\"\\ \t\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"});
@@ -53,7 +53,7 @@ TEST_CASE("values of a configuration file mean what they mean in TOML") {
   for (const auto& [written, meant] : numbers) CHECK(values_of(written) == Values{meant});
 }
 
-TEST_CASE("what is no value is refused with its line and name") {
+TEST_CASE("an invalid value is rejected with its line number and name") {
   for (const char* value :
        {"1:4",   "yes",  "True",    "2026-11-23", "10:00", "inf", "nan",  ".5",  "5.",
         "1.e3",  "1__0", "_1",      "1_",         "0x",    "0xg", "--1",  "+-1", "a b",
@@ -78,7 +78,7 @@ TEST_CASE("what is no value is refused with its line and name") {
   CHECK_THAT(error_of("x = 'a\x7f'"), ContainsSubstring("control character"));
 }
 
-TEST_CASE("lines that are no name and value are refused") {
+TEST_CASE("lines other than NAME = VALUE are rejected") {
   CHECK_THAT(error_of("a = 1\n[nnodes]\n"),
              StartsWith("2: sections are not supported; write NAME"));
   for (const char* line :

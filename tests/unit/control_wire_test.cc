@@ -19,7 +19,7 @@ std::string_view body(const std::string& frame) {
 
 }  // namespace
 
-TEST_CASE("every control message comes back as it was sent") {
+TEST_CASE("every control message is decoded unchanged") {
   for (const MemberMessage& message : test::member_messages()) {
     const std::string frame = encode(message);
     const auto decoded = decode_member_message(body(frame));
@@ -34,7 +34,7 @@ TEST_CASE("every control message comes back as it was sent") {
   }
 }
 
-TEST_CASE("an answer to many is the frame that each of them would get alone") {
+TEST_CASE("a shared answer has the same bytes as an answer to one recipient") {
   for (const CoordinatorMessage& message : test::coordinator_messages()) {
     const auto* stacks = std::get_if<StacksTold>(&message);
     const auto* census = std::get_if<CensusTold>(&message);
@@ -46,7 +46,7 @@ TEST_CASE("an answer to many is the frame that each of them would get alone") {
   }
 }
 
-TEST_CASE("a control message cut anywhere, or with a byte too many, is refused") {
+TEST_CASE("a control message that is truncated or has an extra byte is rejected") {
   for (const MemberMessage& message : test::member_messages()) {
     const std::string frame = encode(message);
     for (std::size_t size = 0; size < body(frame).size(); ++size)
@@ -61,7 +61,7 @@ TEST_CASE("a control message cut anywhere, or with a byte too many, is refused")
   }
 }
 
-TEST_CASE("roles that are not those of all the node's workers are refused") {
+TEST_CASE("roles that do not cover exactly the node's workers are rejected") {
   Hello hello;
   World world;
   hello.local_world_size = world.local_world_size = 3;
@@ -86,10 +86,10 @@ TEST_CASE("roles that are not those of all the node's workers are refused") {
   CHECK_FALSE(is_good({0, 3}));
   CHECK_FALSE(is_good({1 << 30, 1 << 30, 3}));
   hello.local_world_size = world.local_world_size = 1000;
-  CHECK_FALSE(is_good(std::vector<int>(17, 1)));  // sixteen of them arrive
+  CHECK_FALSE(is_good(std::vector<int>(17, 1)));  // only 16 of them are encoded
 }
 
-TEST_CASE("a hello with all that one may hold fits into what a stranger may send") {
+TEST_CASE("a hello with every field at its limit fits into the hello frame limit") {
   Hello hello;
   hello.run_id = std::string(5000, 'i');
   hello.role = std::string(300, 'r');
@@ -105,14 +105,14 @@ TEST_CASE("a hello with all that one may hold fits into what a stranger may send
   CHECK(decode_member_message(body(frame)).has_value());
 }
 
-TEST_CASE("an unknown kind of control message is refused") {
+TEST_CASE("an unknown kind of control message is rejected") {
   constexpr auto member_kinds = std::variant_size_v<MemberMessage>;
   constexpr auto coordinator_kinds = std::variant_size_v<CoordinatorMessage>;
   CHECK_FALSE(decode_member_message(std::string(1, char{member_kinds})).has_value());
   CHECK_FALSE(decode_coordinator_message(std::string(1, char{coordinator_kinds})).has_value());
 }
 
-TEST_CASE("random bytes and mutated messages never break the control wire") {
+TEST_CASE("random bytes and mutated messages do not break the control message decoder") {
   const std::uint32_t seed = GENERATE(1u, 2u, 3u);
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -131,9 +131,9 @@ TEST_CASE("random bytes and mutated messages never break the control wire") {
   }
 }
 
-TEST_CASE("texts beyond their limit are cut between characters, never inside one") {
+TEST_CASE("text that exceeds its limit is cut between characters, never inside one") {
   Failure failure = test::full_failure(0);
-  failure.host = std::string(255, 'x').append("\xc3\xa4");  // the limit, 256, lies inside
+  failure.host = std::string(255, 'x').append("\xc3\xa4");  // the 256-byte limit splits it
   failure.stderr_tail.assign(50, std::string(100'000, 'y'));
   failure.traceback = std::string(1'000'000, 'z');
   const std::string frame = encode(MemberMessage(rendezvous::Stopped{0, {{failure, {}}}, 0}));
@@ -152,7 +152,7 @@ TEST_CASE("text is cut to whole characters wherever the limit falls") {
     CHECK(cut_text(text, limit).size() == whole[limit]);
 }
 
-TEST_CASE("a stream of frames comes out whole, whatever the pieces it comes in") {
+TEST_CASE("frames are reassembled from pieces of any size") {
   const std::size_t piece = GENERATE(1u, 2u, 3u, 7u, 4096u);
   std::string stream = encode_preamble();
   const auto messages = test::member_messages();
@@ -175,7 +175,7 @@ TEST_CASE("a stream of frames comes out whole, whatever the pieces it comes in")
   CHECK(seen == messages);
 }
 
-TEST_CASE("a stream that is not drun's is refused at its first wrong byte, and shown") {
+TEST_CASE("a foreign stream is rejected at its first wrong byte, and the error shows its bytes") {
   FrameReader reader(kFrameLimitBytes);
   reader.push("drHTTP\r\n");
   const auto preamble = reader.next_preamble();
@@ -183,7 +183,7 @@ TEST_CASE("a stream that is not drun's is refused at its first wrong byte, and s
   CHECK(preamble.error().message == R"("drHTTP\x0D\x0A")");
 }
 
-TEST_CASE("a frame that claims too much, or nothing, is refused before it arrives") {
+TEST_CASE("a frame length of zero or above the limit is rejected before the frame arrives") {
   const auto claim = GENERATE(std::uint32_t{0}, std::uint32_t{1025}, std::uint32_t{0xFFFFFFFF});
   FrameReader reader(1024);
   std::string length;
@@ -192,7 +192,7 @@ TEST_CASE("a frame that claims too much, or nothing, is refused before it arrive
   CHECK_FALSE(reader.next_frame().has_value());
 }
 
-TEST_CASE("a read buffer grows with bulk traffic and shrinks once there is little") {
+TEST_CASE("a read buffer grows under bulk traffic and shrinks under light traffic") {
   ReadBuffer buffer;
   CHECK(buffer.size() == ReadBuffer::kSmallestBytes);
   for (int i = 0; i < 10; ++i) buffer.adapt(buffer.size());
@@ -203,7 +203,7 @@ TEST_CASE("a read buffer grows with bulk traffic and shrinks once there is littl
   CHECK(buffer.size() == ReadBuffer::kSmallestBytes);
 }
 
-TEST_CASE("a frame reader frees the memory of a large frame with the next bytes") {
+TEST_CASE("a frame reader frees the memory of a large frame when the next bytes arrive") {
   FrameReader reader(kFrameLimitBytes);
   std::string bytes(4, '\0');
   const std::size_t size = kFrameLimitBytes / 2;

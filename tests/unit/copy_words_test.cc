@@ -26,7 +26,7 @@ Heard hear(const std::vector<std::string>& pieces) {
 
 }  // namespace
 
-TEST_CASE("the words for a copy are found in the text of a login, however it is cut") {
+TEST_CASE("copy words are found in login output at any split") {
   const std::string all =
       "Welcome to node01\nno newline@drun want x86_64\n@drun want aarch64 drun 0.9.0 (GNU 12)\n"
       "text\n@drun send\n@drun start\n\x1e"
@@ -50,7 +50,7 @@ TEST_CASE("the words for a copy are found in the text of a login, however it is 
   CHECK(hear(bytes).text == text);
 }
 
-TEST_CASE("what is no word for a copy is text of the login") {
+TEST_CASE("text that only resembles a copy word is treated as login output") {
   for (const std::string& text : std::vector<std::string>{
            "@drun", "@drun ", "@drun want", "@drun nothing\n", "@drun \n", "@@@drun x\n",
            "@drun " + std::string(5000, 'x') + "\n", "me@drun.example\n"}) {

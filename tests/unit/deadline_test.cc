@@ -1,4 +1,4 @@
-// When a job has to be over: the plan, and what scontrol answers.
+// Tests job deadlines: the plan and the parsing of scontrol output.
 #include <csignal>
 #include <ctime>
 
@@ -28,11 +28,11 @@ std::string error_of(const Options& options, const HostFacts& host) {
 
 }  // namespace
 
-TEST_CASE("without a wish for it there is no deadline, in a Slurm job neither") {
+TEST_CASE("no deadline is set unless requested, not even in a Slurm job") {
   CHECK_FALSE(plan_deadline({}, in_slurm(), 30s)->has_value());
 }
 
-TEST_CASE("the deadline of a Slurm job comes from its variables and is asked for again") {
+TEST_CASE("a Slurm job's deadline comes from its variables, with the job id for later queries") {
   Options options;
   options.signal_before = SignalBefore{90s, SIGUSR1};
   const DeadlineSpec deadline = plan_deadline(options, in_slurm(), 30s)->value();
@@ -47,7 +47,7 @@ TEST_CASE("the deadline of a Slurm job comes from its variables and is asked for
   }
 }
 
-TEST_CASE("a time limit signals a minute before its end") {
+TEST_CASE("a time limit sends SIGTERM one minute before its end") {
   Options options;
   options.time_limit = 2h;
   const DeadlineSpec deadline = plan_deadline(options, train_host(), 30s)->value();
@@ -57,7 +57,8 @@ TEST_CASE("a time limit signals a minute before its end") {
   CHECK(deadline.slurm_job.empty());
 }
 
-TEST_CASE("a signal before no deadline, a requeue of no job and a notice of no time are refused") {
+TEST_CASE(
+    "a signal without a deadline, too short a notice and a requeue outside Slurm are rejected") {
   Options options;
   options.signal_before = SignalBefore{90s, SIGUSR1};
   CHECK_THAT(error_of(options, train_host()), ContainsSubstring("--time-limit"));
@@ -71,7 +72,7 @@ TEST_CASE("a signal before no deadline, a requeue of no job and a notice of no t
 
 namespace agent {
 
-TEST_CASE("the workers are signalled and stopped before the end, by the steady clock") {
+TEST_CASE("the signal and stop times are before the end, on the steady clock") {
   const std::chrono::steady_clock::time_point now{5h};
   const WallTime wall_now{std::chrono::seconds(1'000'000)};
   const DeadlineSpec spec{.signal_before = 60s, .signal = SIGUSR1, .reason = "its time limit ends"};
@@ -82,7 +83,7 @@ TEST_CASE("the workers are signalled and stopped before the end, by the steady c
   CHECK(deadline.reason == "its time limit ends");
 }
 
-TEST_CASE("the end of a Slurm job is read from scontrol") {
+TEST_CASE("the end time of a Slurm job is parsed from scontrol output") {
   const auto end =
       end_time_of("JobId=7 StartTime=2026-11-25T17:00:00 EndTime=2026-11-25T18:30:05 Deadline=N/A");
   REQUIRE(end);

@@ -9,20 +9,20 @@
 
 namespace drun::agent {
 
-TEST_CASE("a stat line is read whatever the process is called") {
+TEST_CASE("a stat line is parsed for any process name") {
   const std::string name = GENERATE("bash", "a b", "x) S 1 1 (y", "((", "))", "tab\there", "");
   ProcessStat stat;
   REQUIRE(parse_stat("4242 (" + name + ") T 17 4200 4200 0 -1 4194560 101", stat));
   CHECK(stat == ProcessStat{.pid = 4242, .state = 'T', .parent = 17, .group = 4200});
 }
 
-TEST_CASE("a process of another pid namespace has parent 0") {
+TEST_CASE("a process whose parent is in another pid namespace has parent 0") {
   ProcessStat stat;
   CHECK(parse_stat("1 (init) S 0 1 1 0 -1 4194560", stat));
   CHECK(stat.parent == 0);
 }
 
-TEST_CASE("what is no stat line is refused and changes nothing") {
+TEST_CASE("an invalid stat line is rejected and leaves the output unchanged") {
   const std::string text =
       GENERATE("", "12", "12 (x", "12 (x)", "12 (x) S", "12 (x) S a 3", "(x) S 1 2", "-3 (x) S 1 2",
                "12 (x) S -1 2", "99999999999 (x) S 1 2");
@@ -31,7 +31,7 @@ TEST_CASE("what is no stat line is refused and changes nothing") {
   CHECK(stat == ProcessStat{.pid = 7});
 }
 
-TEST_CASE("the signals that a process handles are read from its status") {
+TEST_CASE("the signals that a process handles are parsed from its status file") {
   const std::string status =
       "Name:\tx\nSigIgn:\t0000000000001000\nSigCgt:\t0000000180004202\nCapInh:\t0\n";
   for (const int signal : {2, 10, 15, 32, 33}) CHECK(parse_handles(status, signal));
@@ -41,7 +41,7 @@ TEST_CASE("the signals that a process handles are read from its status") {
     CHECK_FALSE(parse_handles(other, 2));
 }
 
-TEST_CASE("this process is asked itself which signals it handles") {
+TEST_CASE("the signals that a live process handles are detected") {
   REQUIRE(std::signal(SIGUSR2, [](int) {}) != SIG_ERR);
   CHECK(handles_signal(getpid(), SIGUSR2));
   REQUIRE(std::signal(SIGUSR2, SIG_DFL) != SIG_ERR);

@@ -1,4 +1,4 @@
-// drun doctor as a plan: the job's own command line, with probes in the place of its program.
+// Tests the plan of drun doctor: the job's command line with probes in place of its program.
 #include "launcher/plan/doctor.h"
 
 #include "launcher/plan/host_plan.h"
@@ -38,7 +38,7 @@ Plan doctor_plan(const Words& words, const HostFacts& host = probed_host()) {
 
 }  // namespace
 
-TEST_CASE("drun doctor is a job of one probe a node, where the job's nodes would meet") {
+TEST_CASE("drun doctor runs one probe per node at the job's rendezvous endpoint") {
   const Plan plan = doctor_plan({"--nnodes=3", "--node_rank=1", "--master_addr=10.0.0.1", "--json",
                                  "--nproc_per_node=gpu", "--max_restarts=3", "--tee=3",
                                  "--bind_to=core", "--hang-timeout=60", "--preflight"});
@@ -60,16 +60,16 @@ TEST_CASE("drun doctor is a job of one probe a node, where the job's nodes would
   CHECK_FALSE(plan.cannot_start);
 }
 
-TEST_CASE("a program behind drun doctor is looked at, and not started") {
+TEST_CASE("drun doctor checks the given program without starting it") {
   const Plan plan = doctor_plan({"--rdzv-conf=join_timeout=7", "./train", "--json"});
   const Words& words = plan.agent.worker.argv;
   CHECK(words.front() == "/opt/drun/drun-probe");
-  CHECK_FALSE(has(words, "--json"));  // the program's own
+  CHECK_FALSE(has(words, "--json"));  // an argument of the program
   CHECK_THAT(words.back(), StartsWith("--problem=./train: no such file"));
   CHECK(plan.agent.join.join_timeout == std::chrono::seconds(7));
 }
 
-TEST_CASE("without the probe beside it drun doctor says what is missing") {
+TEST_CASE("drun doctor reports a missing drun-probe") {
   HostFacts host = probed_host();
   host.own_folder = "/usr/bin";
   host.probe = [](const std::string&) { return FileKind::Missing; };
@@ -77,14 +77,14 @@ TEST_CASE("without the probe beside it drun doctor says what is missing") {
              ContainsSubstring("/usr/bin/drun-probe") && ContainsSubstring("reinstall drun"));
 }
 
-TEST_CASE("a program of that name can be started, and torchrun knows no doctor") {
+TEST_CASE("a program named doctor can be started, and torchrun has no doctor command") {
   CHECK(std::get<Options>(*parse_line({"--", "doctor"})).program == "doctor");
   CHECK_FALSE(std::get<Options>(*parse_line({"./doctor"})).doctor);
   CHECK(std::get<Options>(*parse_line({"doctor"}, {}, "torchrun")).program == "doctor");
   CHECK_FALSE(parse_line({"doctor", "--no-such-option"}));
 }
 
-TEST_CASE("drun doctor's help shows what says where nodes meet, and fits 80 columns") {
+TEST_CASE("drun doctor's help shows the rendezvous options and fits 80 columns") {
   const std::string help = std::get<ShowText>(*parse_line({"doctor", "--help"})).text;
   CHECK_THAT(help, ContainsSubstring("Usage: drun doctor") &&
                        ContainsSubstring("--rdzv-endpoint") && ContainsSubstring("--hosts") &&
@@ -98,7 +98,7 @@ TEST_CASE("drun doctor's help shows what says where nodes meet, and fits 80 colu
   }
 }
 
-TEST_CASE("with --hosts the agents are told to be doctors, too") {
+TEST_CASE("with --hosts each agent is started as drun doctor") {
   HostFacts host = probed_host();
   host.random_id = "0123";
   const Words words{"--hosts=a:4,b:4", "--json", "--tee=3"};
@@ -120,7 +120,7 @@ TEST_CASE("with --hosts the agents are told to be doctors, too") {
   CHECK(has(agent->agent.worker.argv, "--quiet"));
 }
 
-TEST_CASE("only the probe's own word counts as the verdict") {
+TEST_CASE("only exit code 1 of a probe counts as its verdict") {
   Failure failure;
   failure.status = Exited{1};
   CHECK(is_verdict(Outcome{.ending = WorkersFailed{{failure}}}));

@@ -1,4 +1,4 @@
-// A member of worlds whose nodes come and go.
+// Tests a member of an elastic job, whose nodes can join and leave.
 #include "rendezvous/member/member.h"
 #include "tests/support/catch.h"
 #include "tests/support/member_driver.h"
@@ -24,7 +24,7 @@ World world(int round, int node_rank) {
 
 }  // namespace
 
-TEST_CASE("an elastic member says its range and slot, and names no rank") {
+TEST_CASE("an elastic member's hello has its node range and slot but no node rank") {
   MemberDriver member = elastic(Phase::Dialing);
   member.state.spec.join.slot = 2;
   member.event(Connected{});
@@ -36,7 +36,7 @@ TEST_CASE("an elastic member says its range and slot, and names no rank") {
   CHECK_FALSE(hello.is_host);
 }
 
-TEST_CASE("an elastic member takes the number it is given, another one in another round") {
+TEST_CASE("an elastic member uses the node rank that each round assigns") {
   MemberDriver member = elastic(Phase::Joined);
   member.hear(WorldReady{world(3, 0)});
   CHECK(member.only<StartWorkers>().world.node_rank == 0);
@@ -46,7 +46,7 @@ TEST_CASE("an elastic member takes the number it is given, another one in anothe
   CHECK(member.only<StartWorkers>().world.node_rank == 2);
 }
 
-TEST_CASE("a member passes on that a node is left out, and goes on") {
+TEST_CASE("a member reports an excluded node and stays in its phase") {
   const Phase phase = GENERATE(Phase::Joined, Phase::Running, Phase::Stopped);
   MemberDriver member = elastic(phase);
   member.hear(NodeLeftOut{{1, "b", 0, "it fails"}});
@@ -54,7 +54,7 @@ TEST_CASE("a member passes on that a node is left out, and goes on") {
   CHECK(member.state.phase == phase);
 }
 
-TEST_CASE("a spare waits without end, as long as the coordinator lives") {
+TEST_CASE("a spare waits indefinitely while the coordinator is alive") {
   MemberDriver member = elastic(Phase::Joined);
   Waiting waiting{.node_count = 3, .joined_count = 3, .least_node_count = 2, .is_spare = true};
   member.hear(waiting);
@@ -68,7 +68,7 @@ TEST_CASE("a spare waits without end, as long as the coordinator lives") {
   CHECK(member.state.phase == Phase::Joined);
 }
 
-TEST_CASE("an elastic member that loses its connection stops its workers and joins again") {
+TEST_CASE("an elastic member that loses its connection stops its workers and reconnects") {
   const auto phase = GENERATE(Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped);
   MemberDriver member = elastic(phase);
   member.event(ConnectionLost{"its connection was reset"});
@@ -80,19 +80,19 @@ TEST_CASE("an elastic member that loses its connection stops its workers and joi
   CHECK(member.state.phase == Phase::Resting);
   member.wait(50ms);
   CHECK(member.count<Connect>() == 1);
-  SECTION("it is let in again") {
+  SECTION("the coordinator accepts it again") {
     member.event(Connected{});
     member.hear(Welcome{15s});
     member.hear(WorldReady{world(1, 0)});
     CHECK(member.only<StartWorkers>().world.round == 1);
   }
-  SECTION("nobody listens any more") {
+  SECTION("the connection is refused") {
     member.event(ConnectFailed{"connection refused (10.0.0.1)", true});
     const NodeLost lost = std::get<NodeLost>(member.outcome().ending);
     CHECK(lost.is_coordinator);
     CHECK(lost.reason == "its connection was reset");
   }
-  SECTION("nobody answers") {
+  SECTION("the coordinator is unreachable") {
     while (member.state.phase != Phase::Ended) {
       if (member.state.phase == Phase::Dialing) member.event(ConnectFailed{"no route to host"});
       member.now = *deadline(member.state);
@@ -101,19 +101,20 @@ TEST_CASE("an elastic member that loses its connection stops its workers and joi
     CHECK(std::get<NodeLost>(member.outcome().ending).is_coordinator);
     CHECK(member.now - MemberDriver::start_time() <= 16s);  // the heartbeat timeout
   }
-  SECTION("it is refused") {
+  SECTION("the coordinator rejects it") {
     member.event(Connected{});
     member.hear(Refused{{ErrorCode::Closed, "the job there is over"}});
     CHECK(std::get<NodeLost>(member.outcome().ending).reason ==
           "its connection was reset; then the job there is over");
   }
-  SECTION("it gets a signal") {
+  SECTION("it receives a signal") {
     member.event(OwnSignal{15});
     CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
   }
 }
 
-TEST_CASE("a signal while the workers of a lost world are stopped ends the job here after them") {
+TEST_CASE(
+    "a signal while the workers of a lost world stop ends the member once they have stopped") {
   MemberDriver member = elastic(Phase::Running);
   member.event(ConnectionLost{"its connection was reset"});
   member.event(OwnSignal{15});
@@ -122,7 +123,7 @@ TEST_CASE("a signal while the workers of a lost world are stopped ends the job h
   CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
 }
 
-TEST_CASE("a coordinator that falls silent is lost within its heartbeat timeout") {
+TEST_CASE("a silent coordinator is treated as lost within its heartbeat timeout") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   const Time silent_since = member.now;
   member.be_silent(1min);

@@ -1,4 +1,4 @@
-// The coordinator of worlds whose nodes come and go.
+// Tests the coordinator of an elastic job, whose nodes can join and leave.
 #include "rendezvous/coordinator/round.h"
 
 #include "tests/support/catch.h"
@@ -24,7 +24,8 @@ ElasticJob running_elastic(int least, int most, int nodes) {
 
 }  // namespace
 
-TEST_CASE("with the most nodes an elastic world begins at once, numbered by name, its own first") {
+TEST_CASE(
+    "an elastic world with all nodes starts at once, ranked by name after the coordinator's node") {
   ElasticJob job(2, 3);
   job.come(2);
   job.come(0);
@@ -40,7 +41,7 @@ TEST_CASE("with the most nodes an elastic world begins at once, numbered by name
   }
 }
 
-TEST_CASE("with the least nodes an elastic world begins after the last call") {
+TEST_CASE("an elastic world with the minimum node count starts after the last call") {
   ElasticJob job(2, 4);
   job.come(0);
   job.live(20s);
@@ -53,7 +54,7 @@ TEST_CASE("with the least nodes an elastic world begins after the last call") {
   CHECK(job.world_of(1)->node_count == 2);
 }
 
-TEST_CASE("when too few are left the last call is called off") {
+TEST_CASE("the last call is canceled when too few nodes are left") {
   ElasticJob job(2, 4);
   job.come(0);
   job.come(1);
@@ -66,7 +67,7 @@ TEST_CASE("when too few are left the last call is called off") {
   CHECK(job.state.phase == RoundPhase::Joining);
 }
 
-TEST_CASE("no world begins without the coordinator's own node") {
+TEST_CASE("no world starts without the coordinator's own node") {
   ElasticJob job(1, 2);
   job.come(1);
   job.come(2);
@@ -79,7 +80,7 @@ TEST_CASE("no world begins without the coordinator's own node") {
   CHECK(job.sent<Waiting>(RoundDriver::peer(2)).at(0).is_spare);
 }
 
-TEST_CASE("a spare steps in for a lost node, with its number, and no restart is spent") {
+TEST_CASE("a spare replaces a lost node under the same node rank without using a restart") {
   ElasticJob job = running_elastic(2, 3, 3);
   job.come(3);
   CHECK(job.sent<Waiting>(RoundDriver::peer(3)).at(0).is_spare);
@@ -98,17 +99,17 @@ TEST_CASE("a spare steps in for a lost node, with its number, and no restart is 
   CHECK(job.count<ClearStore>() == 1);
 }
 
-TEST_CASE("without a spare the world goes on smaller, at once") {
+TEST_CASE("without a spare the world continues at once with fewer nodes") {
   ElasticJob job = running_elastic(2, 4, 4);
   job.leave(RoundDriver::peer(1));
   for (const int node : {0, 2, 3}) job.stopped(node);
   REQUIRE(job.state.phase == RoundPhase::Running);
-  CHECK(job.world_of(3)->node_rank == 1);  // the last one moves
+  CHECK(job.world_of(3)->node_rank == 1);  // the last node fills the gap
   CHECK(job.world_of(2)->node_rank == 2);
   CHECK(job.world_of(2)->world_size == 6);
 }
 
-TEST_CASE("a node that comes stops a running world when it has been there long enough") {
+TEST_CASE("a new node stops a running world after it has been connected long enough") {
   ElasticJob job = running_elastic(2, 3, 2);
   job.come(2);
   job.live(4500ms);
@@ -121,7 +122,7 @@ TEST_CASE("a node that comes stops a running world when it has been there long e
   CHECK(job.world_of(0)->restarts == 0);
 }
 
-TEST_CASE("a world that has begun to return is not stopped for a newcomer") {
+TEST_CASE("a world is not stopped for a new node once workers have returned") {
   ElasticJob job = running_elastic(2, 3, 2);
   job.say(RoundDriver::peer(1), AllReturned{0});
   job.come(2);
@@ -132,7 +133,7 @@ TEST_CASE("a world that has begun to return is not stopped for a newcomer") {
       job.sent<Finish>(RoundDriver::peer(2)).at(0).outcome.ending));
 }
 
-TEST_CASE("work that was done when the world was stopped for a newcomer is not done again") {
+TEST_CASE("a world that completes while it stops for a new node is not run again") {
   ElasticJob job = running_elastic(2, 3, 2);
   job.come(2);
   job.live(6s);
@@ -143,7 +144,7 @@ TEST_CASE("work that was done when the world was stopped for a newcomer is not d
       job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending));
 }
 
-TEST_CASE("a node whose work is done may go without stopping the others") {
+TEST_CASE("a node whose workers have returned can leave without stopping the others") {
   ElasticJob job = running_elastic(2, 3, 3);
   job.say(RoundDriver::peer(2), AllReturned{0});
   job.leave(RoundDriver::peer(2));
@@ -153,20 +154,20 @@ TEST_CASE("a node whose work is done may go without stopping the others") {
       job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending));
 }
 
-TEST_CASE("too few nodes wait for a replacement, then end and say what was lost") {
+TEST_CASE("below the minimum a job waits for a replacement, then ends and reports the lost node") {
   ElasticJob job = running_elastic(2, 2, 2);
   job.leave(RoundDriver::peer(1));
   job.stopped(0);
   CHECK(job.state.phase == RoundPhase::Joining);
   job.wait(0ms);
   CHECK(job.sent<Waiting>(RoundDriver::peer(0)).at(0).joined_count == 1);
-  SECTION("a replacement comes") {
+  SECTION("a replacement joins") {
     job.live(9min);
     job.come(5);
     CHECK(job.state.phase == RoundPhase::Running);
     CHECK(job.world_of(5)->node_rank == 1);
   }
-  SECTION("none comes") {
+  SECTION("no replacement joins") {
     job.live(10min + 1s);
     const auto finish = job.sent<Finish>(RoundDriver::peer(0));
     REQUIRE(finish.size() == 1);
@@ -178,7 +179,7 @@ TEST_CASE("too few nodes wait for a replacement, then end and say what was lost"
   }
 }
 
-TEST_CASE("too few nodes at the start end in a timeout that names who came") {
+TEST_CASE("a start with too few nodes times out and names the nodes that joined") {
   ElasticJob job(3, 4);
   job.come(0);
   job.come(1);
@@ -190,31 +191,31 @@ TEST_CASE("too few nodes at the start end in a timeout that names who came") {
                                               "(host0, host1)"));
 }
 
-TEST_CASE("an agent that comes back is the same member, with the number it had") {
+TEST_CASE("an agent that reconnects is the same member and keeps its node rank") {
   ElasticJob job = running_elastic(2, 3, 3);
-  SECTION("before its loss was noticed") {
+  SECTION("before the loss is detected") {
     job.come_as(50, 1, 4711);
     CHECK_FALSE(job.dropped(RoundDriver::peer(1)));
     job.wait(1s);
     CHECK(job.dropped(RoundDriver::peer(1)));
   }
-  SECTION("after it") {
+  SECTION("after the loss is detected") {
     job.leave(RoundDriver::peer(1));
     job.come_as(50, 1, 4711);
   }
   CHECK(job.state.line.size() == 1);
-  job.live(6s);  // it was lost once: min_uptime
+  job.live(6s);  // min_uptime, as it was lost once
   job.stopped(0);
   job.stopped(2);
   CHECK(job.world(50)->node_rank == 1);
   CHECK(job.world(50)->node_count == 3);
 }
 
-TEST_CASE("one host's agent joins once, however often it says hello; another is another") {
+TEST_CASE("a host's agent joins only once, but another slot or address is a different agent") {
   ElasticJob job(3, 3);
   job.come(0);
   job.come(1);
-  job.come_as(50, 1, RoundDriver::peer(1));  // the instance that it has had before
+  job.come_as(50, 1, RoundDriver::peer(1));  // the same instance as before
   CHECK(job.dropped(RoundDriver::peer(1)));
   CHECK(job.state.phase == RoundPhase::Joining);
   SECTION("another slot") {
@@ -228,7 +229,7 @@ TEST_CASE("one host's agent joins once, however often it says hello; another is 
   CHECK(job.state.phase == RoundPhase::Running);
 }
 
-TEST_CASE("a second agent with the identity of a living member is refused with a remedy") {
+TEST_CASE("a second agent with the identity of a live member is rejected with a remedy") {
   const bool is_seated = GENERATE(true, false);
   CAPTURE(is_seated);
   ElasticJob job = is_seated ? running_elastic(2, 3, 3) : ElasticJob(3, 3);
@@ -244,7 +245,7 @@ TEST_CASE("a second agent with the identity of a living member is refused with a
     CHECK(deadline(job.state).value() <= job.now + 1s);
     const auto checks = job.sent<LivenessCheck>(holder);
     REQUIRE(checks.size() == 1);
-    job.say(holder, Ping{});  // it may have been sent before the question
+    job.say(holder, Ping{});  // may have been sent before the liveness check
     CHECK(job.sent<Refused>(newcomer).empty());
     job.say(holder, LivenessReply{checks[0].check});
     REQUIRE(job.sent<Refused>(newcomer).size() == 1);
@@ -261,7 +262,7 @@ TEST_CASE("a second agent with the identity of a living member is refused with a
   }
 }
 
-TEST_CASE("an agent that was started again takes its place as soon as the old connection ends") {
+TEST_CASE("a restarted agent is accepted as soon as its old connection closes") {
   ElasticJob job = running_elastic(2, 3, 3);
   job.come_as(50, 1, 4711);
   CHECK(job.sent<Welcome>(50).empty());
@@ -270,46 +271,47 @@ TEST_CASE("an agent that was started again takes its place as soon as the old co
   job.leave(RoundDriver::peer(1));
   CHECK(job.sent<Welcome>(50).size() == 1);
   CHECK(job.state.phase == RoundPhase::Stopping);
-  job.live(6s);  // it was lost once: min_uptime
+  job.live(6s);  // min_uptime, as it was lost once
   job.stopped(0);
   job.stopped(2);
   CHECK(job.world(50)->node_rank == 1);
 }
 
-TEST_CASE("an agent that was started again takes its place within a second of silence") {
+TEST_CASE("a restarted agent is accepted once its old connection has been silent for a second") {
   ElasticJob job = running_elastic(2, 3, 3);
   job.come_as(50, 1, 4711);
   job.come_as(51, 1, 4712);
-  CHECK(job.sent<LivenessCheck>(RoundDriver::peer(1)).empty());  // one is under way
+  CHECK(job.sent<LivenessCheck>(RoundDriver::peer(1)).empty());  // a check is in progress
   job.wait(999ms);
   CHECK(job.sent<Welcome>(50).empty());
   job.wait(1ms);
   CHECK(job.sent<Welcome>(50).size() == 1);
   CHECK(job.dropped(RoundDriver::peer(1)));
-  // The other one now claims the identity of the first, which answers.
+  // Peer 51 now claims the identity of peer 50, which answers.
   const auto checks = job.sent<LivenessCheck>(50);
   REQUIRE(checks.size() == 1);
   job.say(50, LivenessReply{checks[0].check});
   CHECK(job.sent<Refused>(51).size() == 1);
 }
 
-TEST_CASE("a coordinator that was held up gives the holder of an identity time to answer") {
+TEST_CASE("a delayed coordinator still gives the holder of an identity time to answer") {
   ElasticJob job = running_elastic(2, 3, 3);
   job.come_as(50, 1, 4711);
   const auto checks = job.sent<LivenessCheck>(RoundDriver::peer(1));
   job.wait(5s);
   CHECK_FALSE(job.dropped(RoundDriver::peer(1)));
-  SECTION("an answer that was waiting counts") {
+  SECTION("an answer that was already queued counts") {
     job.say(RoundDriver::peer(1), LivenessReply{checks.at(0).check});
     CHECK(job.sent<Refused>(50).size() == 1);
   }
-  SECTION("but not for longer than that") {
+  SECTION("the holder does not answer") {
     job.wait(5s);
     CHECK(job.sent<Welcome>(50).size() == 1);
   }
 }
 
-TEST_CASE("claims of one identity are bounded, and a claimant that leaves is forgotten") {
+TEST_CASE(
+    "the number of claims to one identity is limited, and a claimant that leaves is removed") {
   ElasticJob job = running_elastic(2, 3, 3);
   for (Peer newcomer = 50; newcomer < 58; ++newcomer) {
     job.come_as(newcomer, 1, newcomer);
@@ -317,7 +319,7 @@ TEST_CASE("claims of one identity are bounded, and a claimant that leaves is for
   }
   job.come_as(60, 1, 60);
   CHECK(job.dropped(60));
-  job.come_as(61, 1, 57);  // the last one again, on a new connection
+  job.come_as(61, 1, 57);  // the last claimant again, on a new connection
   CHECK(job.dropped(57));
   CHECK_FALSE(job.dropped(61));
   for (Peer newcomer = 50; newcomer < 62; ++newcomer) job.leave(newcomer);
@@ -326,7 +328,7 @@ TEST_CASE("claims of one identity are bounded, and a claimant that leaves is for
   CHECK_FALSE(job.dropped(RoundDriver::peer(1)));
 }
 
-TEST_CASE("the end of a job drops those that claim an identity") {
+TEST_CASE("connections that claim an identity are dropped when the job ends") {
   ElasticJob job = running_elastic(2, 3, 3);
   job.come_as(50, 1, 4711);
   for (const int node : {0, 1, 2}) job.say(RoundDriver::peer(node), AllReturned{0});
@@ -340,7 +342,7 @@ TEST_CASE("the end of a job drops those that claim an identity") {
   CHECK(job.state.phase == RoundPhase::Over);
 }
 
-TEST_CASE("a node that is lost again and again must stay longer each time") {
+TEST_CASE("a node that is lost repeatedly must stay connected longer each time") {
   ElasticJob job = running_elastic(1, 2, 2);
   Peer peer = RoundDriver::peer(1);
   for (const Milliseconds needed : {5000ms, 10'000ms, 20'000ms}) {
@@ -358,7 +360,7 @@ TEST_CASE("a node that is lost again and again must stay longer each time") {
   }
 }
 
-TEST_CASE("an agent that gets a signal leaves alone while enough are left") {
+TEST_CASE("an agent that receives a signal leaves alone if enough nodes remain") {
   ElasticJob job = running_elastic(2, 3, 3);
   job.say(RoundDriver::peer(2), Signalled{15});
   CHECK(job.sent<Stop>(RoundDriver::peer(0)).size() == 1);
@@ -373,7 +375,7 @@ TEST_CASE("an agent that gets a signal leaves alone while enough are left") {
   CHECK(job.world_of(1)->restarts == 0);
 }
 
-TEST_CASE("a signal ends the job where too few would be left, or it is the coordinator's") {
+TEST_CASE("a signal to the coordinator's node, or one that leaves too few nodes, ends the job") {
   const int node = GENERATE(0, 1);
   ElasticJob job = running_elastic(node == 0 ? 1 : 2, 2, 2);
   job.say(RoundDriver::peer(node), Signalled{2});
@@ -383,7 +385,7 @@ TEST_CASE("a signal ends the job where too few would be left, or it is the coord
         Ending(Interrupted{2, node, "host" + std::to_string(node)}));
 }
 
-TEST_CASE("an elastic job without its coordinator's own node ends, whatever it was doing") {
+TEST_CASE("an elastic job ends in any phase when it loses the coordinator's own node") {
   ElasticJob job(2, 3);
   job.come(0);
   job.come(1);
@@ -399,7 +401,7 @@ TEST_CASE("an elastic job without its coordinator's own node ends, whatever it w
   CHECK(finish[0].outcome.ending == Ending(NodeLost{0, "host0", true, "its connection closed"}));
 }
 
-TEST_CASE("who waits and gets a signal goes alone, without a number") {
+TEST_CASE("a waiting node that receives a signal leaves alone and has no node rank") {
   ElasticJob job(3, 3);
   job.come(0);
   job.come(1);
@@ -410,7 +412,7 @@ TEST_CASE("who waits and gets a signal goes alone, without a number") {
   CHECK(job.state.line.size() == 1);
 }
 
-TEST_CASE("a failure restarts an elastic world at once and is counted") {
+TEST_CASE("a worker failure restarts an elastic world at once and uses a restart") {
   RoundSpec spec = elastic_spec(1, 2);
   spec.max_restarts = 1;
   ElasticJob job(spec);
@@ -427,7 +429,7 @@ TEST_CASE("a failure restarts an elastic world at once and is counted") {
       job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending));
 }
 
-TEST_CASE("a restart waits for its pause, and a signal meanwhile ends the job") {
+TEST_CASE("a restart waits for its pause, and a signal or lost node meanwhile ends the job") {
   RoundSpec spec = elastic_spec(1, 2);
   spec.elastic.reset();
   spec.max_restarts = 1;
@@ -437,24 +439,25 @@ TEST_CASE("a restart waits for its pause, and a signal meanwhile ends the job") 
   job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   for (const int node : {0, 1}) job.say(RoundDriver::peer(node), Stopped{0, {}, 0});
   CHECK(job.state.phase == RoundPhase::Pausing);
-  SECTION("it passes") {
+  SECTION("the pause ends") {
     job.wait(2999ms);
     CHECK(job.state.phase == RoundPhase::Pausing);
     job.wait(1ms);
     CHECK(job.sent<WorldReady>(RoundDriver::peer(1)).at(0).world.restarts == 1);
   }
-  SECTION("a signal") {
+  SECTION("a signal arrives") {
     job.say(RoundDriver::peer(1), Signalled{15});
     CHECK(job.sent<Finish>(RoundDriver::peer(0)).size() == 1);
   }
-  SECTION("a loss") {
+  SECTION("a node is lost") {
     job.leave(RoundDriver::peer(1));
     CHECK(std::holds_alternative<NodeLost>(
         job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending));
   }
 }
 
-TEST_CASE("a silent node of an elastic world is lost within the heartbeat timeout and a second") {
+TEST_CASE(
+    "a silent node of an elastic world is lost within the heartbeat timeout plus one second") {
   ElasticJob job = running_elastic(1, 2, 2);
   const Time silent_since = job.now;
   while (job.state.phase == RoundPhase::Running && job.now < silent_since + 1min) {
@@ -466,16 +469,16 @@ TEST_CASE("a silent node of an elastic world is lost within the heartbeat timeou
   CHECK(job.now - silent_since <= 11s);
 }
 
-TEST_CASE("who does not fit into an elastic job is refused with the reason") {
+TEST_CASE("a node with conflicting settings is rejected from an elastic job with the reason") {
   ElasticJob job(2, 3);
   job.come(0);
   Hello hello = job.hello_of(1);
   std::string words;
-  SECTION("a number of its own") {
+  SECTION("a fixed node rank") {
     hello.node_rank = 1;
     words = "it was given --node-rank=1";
   }
-  SECTION("another least") {
+  SECTION("a different minimum") {
     hello.least_node_count = 1;
     words = "--nnodes=1:3, but the coordinator with --nnodes=2:3";
   }
@@ -490,7 +493,7 @@ TEST_CASE("who does not fit into an elastic job is refused with the reason") {
   CHECK_THAT(refused[0].error.message, ContainsSubstring(words));
 }
 
-TEST_CASE("the line of an elastic job has an end") {
+TEST_CASE("the number of nodes that wait for an elastic job is limited") {
   ElasticJob job(1, 1);
   job.come(0);
   for (int node = 1; node <= 4097; ++node) job.come(node + 1000);

@@ -1,4 +1,4 @@
-// One seat of several, its clock moved by hand. What they do together: tests/sim/election_test.cc.
+// Tests one of several seats with a manual clock. tests/sim/election_test.cc tests seats together.
 #include "rendezvous/leader/election.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ using namespace std::chrono_literals;
 
 constexpr auto kLease = 3000ms;
 
-// Seat 1 of 3; others are seats 0 and 2, of instances 100 and 102.
+// Seat 1 of 3. The other seats, 0 and 2, have instances 100 and 102.
 struct Driver {
   Driver() : state(open_election({"job", "a,b,c", 1, 3, 101, kLease})) { event(ElectionStart{}); }
-  // Older than a lease, and nobody has been heard of.
+  // A seat that was started more than a lease ago and has not reached any other seat.
   static Driver old() {
     Driver driver;
     driver.event(SeatFailed{0});
@@ -42,7 +42,7 @@ struct Driver {
   bool grants(int seat, BallotKind kind, std::uint64_t term = 5) {
     return hears(ballot(seat, kind, term)).is_granted;
   }
-  // The last thing it asked that seat.
+  // The last ballot that it sent to that seat.
   std::optional<Ballot> asked(int seat) const {
     std::optional<Ballot> last;
     for (const auto& action : actions) {
@@ -60,7 +60,7 @@ struct Driver {
               .is_fresh = is_fresh};
     event(VoteCame{seat, vote});
   }
-  // With the vote of seat 2; seat 0 is not there.
+  // Claims with the vote of seat 2; seat 0 is unreachable.
   void claim() {
     wait(kLease);
     event(SeatFailed{0});
@@ -93,26 +93,26 @@ struct Driver {
 
 }  // namespace
 
-TEST_CASE("a vote is for one seat until its lease is over or it is given back") {
+TEST_CASE("a vote is bound to one seat until its lease expires or it is released") {
   Driver seat = Driver::old();
   REQUIRE(seat.grants(0, BallotKind::Claim, 5));
   CHECK_FALSE(seat.grants(2, BallotKind::Claim, 6));
   CHECK_FALSE(seat.grants(2, BallotKind::Look, 6));
   CHECK(seat.grants(0, BallotKind::Lead, 5));
-  SECTION("the lease is over") {
+  SECTION("the lease expires") {
     seat.wait(kLease - 1ms);
     CHECK_FALSE(seat.grants(2, BallotKind::Claim, 6));
     CHECK(seat.hears(seat.ballot(2, BallotKind::Claim, 6)).free_in == 1ms);
     seat.wait(1ms);
     CHECK(seat.grants(2, BallotKind::Claim, 6));
   }
-  SECTION("it is given back") {
+  SECTION("the vote is released") {
     seat.hears(seat.ballot(2, BallotKind::Release, 6));
     CHECK_FALSE(seat.grants(2, BallotKind::Claim, 6));
     seat.hears(seat.ballot(0, BallotKind::Release, 5));
     CHECK(seat.grants(2, BallotKind::Claim, 6));
   }
-  SECTION("an old term comes late") {
+  SECTION("a ballot of an old term arrives late") {
     seat.wait(kLease);
     REQUIRE(seat.grants(2, BallotKind::Claim, 6));
     seat.wait(kLease);
@@ -120,7 +120,7 @@ TEST_CASE("a vote is for one seat until its lease is over or it is given back") 
   }
 }
 
-TEST_CASE("in any order of ballots no two seats have the same vote at a time") {
+TEST_CASE("no two seats hold the same vote at the same time in any order of ballots") {
   struct Event {
     int seat;
     BallotKind kind;
@@ -151,7 +151,7 @@ TEST_CASE("in any order of ballots no two seats have the same vote at a time") {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST_CASE("a seat that was just started says that it may have forgotten a vote") {
+TEST_CASE("a seat marks its votes as fresh until one lease after its start") {
   Driver seat;
   CHECK(seat.hears(seat.ballot(0, BallotKind::Look)).is_fresh);
   seat.wait(kLease - 1ms);
@@ -160,13 +160,13 @@ TEST_CASE("a seat that was just started says that it may have forgotten a vote")
   CHECK_FALSE(seat.hears(seat.ballot(0, BallotKind::Look)).is_fresh);
 }
 
-TEST_CASE("fresh votes elect nobody, unless all seats give theirs") {
+TEST_CASE("fresh votes elect a leader only if all seats grant theirs") {
   Driver seat;
   seat.votes(2, true, true);
   CHECK(seat.state.phase == ElectionPhase::Vacant);
-  SECTION("all") {
+  SECTION("all seats vote") {
     seat.votes(0, true, true);
-    // The first in the list has the first turn.
+    // Seats that are earlier in the list claim earlier.
     CHECK(seat.state.phase == ElectionPhase::Vacant);
     seat.wait(kLease / 10);
     REQUIRE(seat.state.phase == ElectionPhase::Claiming);
@@ -175,7 +175,7 @@ TEST_CASE("fresh votes elect nobody, unless all seats give theirs") {
     seat.votes(2, true, true);
     CHECK(seat.state.phase == ElectionPhase::Leading);
     const Time led = seat.now;
-    SECTION("the same voters' votes go on to count") {
+    SECTION("votes of the same voters continue to count") {
       seat.wait(kLease / 6);
       seat.votes(0, true, true);
       const Time asked = seat.now;
@@ -183,7 +183,7 @@ TEST_CASE("fresh votes elect nobody, unless all seats give theirs") {
       seat.votes(0, true, true);
       CHECK(is_leading(seat.state, asked + kLease * 4 / 5 - 1ms));
     }
-    SECTION("those of one that was started again do not, but the one it gave before does") {
+    SECTION("new votes of a restarted voter do not count, but its earlier vote does") {
       for (int i = 0; i < 2; ++i) {
         seat.wait(kLease / 6);
         seat.votes(0, true, true, 7);
@@ -192,14 +192,14 @@ TEST_CASE("fresh votes elect nobody, unless all seats give theirs") {
       CHECK_FALSE(is_leading(seat.state, led + kLease * 4 / 5));
     }
   }
-  SECTION("one of them is not there") {
+  SECTION("one of the seats is unreachable") {
     seat.event(SeatFailed{0});
     seat.wait(kLease / 10);
     CHECK(seat.state.phase == ElectionPhase::Vacant);
   }
 }
 
-TEST_CASE("a leader leads from when it asked, for less than the votes last") {
+TEST_CASE("a lead counts from the vote request and ends before the votes expire") {
   Driver seat;
   seat.claim();
   const Time asked = seat.now;
@@ -208,7 +208,7 @@ TEST_CASE("a leader leads from when it asked, for less than the votes last") {
   CHECK(seat.only<Leading>().term == 1);
   CHECK(is_leading(seat.state, asked + kLease * 4 / 5 - 1ms));
   CHECK_FALSE(is_leading(seat.state, asked + kLease * 4 / 5));
-  SECTION("nobody answers any more") {
+  SECTION("no seat answers any more") {
     seat.now = asked + kLease * 4 / 5;
     seat.event(ElectionTick{});
     CHECK(seat.count<LeadLost>() == 1);
@@ -228,11 +228,11 @@ TEST_CASE("a leader leads from when it asked, for less than the votes last") {
   }
 }
 
-TEST_CASE("a leader that resigns gives votes back, votes on, and asks for none any more") {
+TEST_CASE("a leader that resigns releases its votes, still votes, and requests no more votes") {
   Driver seat = Driver::old();
   seat.win();
   seat.votes(2, true);
-  CHECK_FALSE(has_successor(seat.state));  // seat 0 is not there: one is no majority of three
+  CHECK_FALSE(has_successor(seat.state));  // seat 0 is unreachable, and one of three is no majority
   seat.event(Resign{});
   CHECK_FALSE(is_leading(seat.state, seat.now));
   CHECK(seat.count<Vacant>() == 1);
@@ -251,18 +251,18 @@ TEST_CASE("a leader that resigns gives votes back, votes on, and asks for none a
   }
 }
 
-TEST_CASE("a link that takes longer to open than a lease does not keep a seat from being elected") {
-  Driver seat;  // name lookups are slow: neither other seat is linked
+TEST_CASE("a seat can be elected over links that take longer than a lease to open") {
+  Driver seat;  // name lookups are slow, so neither other seat is linked
   const auto first = seat.asked(0);
   REQUIRE(first);
   for (int i = 0; i < 20; ++i) {
     seat.wait(kLease / 6);
     CHECK(seat.count<HangUp>() == 0);
-    CHECK_FALSE(seat.asked(0));  // what waits for the link is not replaced
+    CHECK_FALSE(seat.asked(0));  // the ballot that waits for the link is not replaced
   }
   for (const int other : {0, 2}) seat.event(SeatLinked{other});
   seat.wait(kLease / 3 - 1ms);
-  CHECK(seat.count<HangUp>() == 0);  // the time for an answer began with the link
+  CHECK(seat.count<HangUp>() == 0);  // the answer timeout starts when the link opens
   for (const int other : {0, 2}) seat.votes(other, true);
   for (int i = 0; i < 20 && seat.state.phase == ElectionPhase::Vacant; ++i) {
     seat.wait(kLease / 20);
@@ -277,7 +277,7 @@ TEST_CASE("a link that takes longer to open than a lease does not keep a seat fr
   CHECK(is_leading(seat.state, seat.now));
 }
 
-TEST_CASE("a seat that does not answer over an open link is hung up on within a third of a lease") {
+TEST_CASE("an open link to a seat that does not answer is closed after a third of a lease") {
   Driver seat;
   seat.event(SeatLinked{0});
   seat.wait(kLease / 3 - 1ms);
@@ -288,14 +288,14 @@ TEST_CASE("a seat that does not answer over an open link is hung up on within a 
   CHECK(seat.asked(0));  // and dialed again
 }
 
-TEST_CASE("a vote that was asked for before the link was open counts from the link's opening") {
+TEST_CASE("a vote that was requested before its link opened counts from when the link opened") {
   Driver seat = Driver::old();
   seat.claim();
   seat.event(SeatFailed{2});
   Driver other = Driver::old();
   other.win();
   other.event(SeatFailed{2});
-  other.wait(kLease / 6);  // Lead, on a link that has to be made again
+  other.wait(kLease / 6);  // sends Lead, on a link that must be reopened
   const auto asked_at = other.state.seats[2].asked_at;
   other.wait(kLease / 6);
   other.event(SeatLinked{2});
@@ -303,7 +303,7 @@ TEST_CASE("a vote that was asked for before the link was open counts from the li
   CHECK(other.state.seats[2].granted_at == asked_at + kLease / 6);
 }
 
-TEST_CASE("who resigns does not wait longer for an answer than for any other") {
+TEST_CASE("a seat that resigns waits no longer than the normal answer timeout") {
   Driver seat = Driver::old();
   seat.win();
   seat.event(Resign{});
@@ -315,7 +315,7 @@ TEST_CASE("who resigns does not wait longer for an answer than for any other") {
   CHECK(follower.count<Resigned>() == 1);
 }
 
-TEST_CASE("a leader votes for nobody else, a candidate neither") {
+TEST_CASE("neither a leader nor a candidate votes for another seat") {
   Driver seat;
   seat.claim();
   CHECK_FALSE(seat.grants(0, BallotKind::Claim, 9));
@@ -326,16 +326,16 @@ TEST_CASE("a leader votes for nobody else, a candidate neither") {
   CHECK(seat.state.phase == ElectionPhase::Leading);
 }
 
-TEST_CASE("a claim that fails is given up, and the votes it got are given back") {
+TEST_CASE("a claim that fails is abandoned and its votes are released") {
   Driver seat;
   seat.claim();
-  SECTION("refused") { seat.votes(2, false); }
-  SECTION("not answered") {
+  SECTION("a vote is refused") { seat.votes(2, false); }
+  SECTION("a vote does not arrive") {
     seat.wait(kLease / 4);
     REQUIRE(seat.asked(2));
     CHECK(seat.asked(2)->kind == BallotKind::Release);
   }
-  SECTION("another leads") {
+  SECTION("another seat leads") {
     CHECK(seat.grants(0, BallotKind::Lead, 9));
     CHECK(seat.only<Following>().seat == 0);
     CHECK(seat.state.phase == ElectionPhase::Following);
@@ -345,11 +345,11 @@ TEST_CASE("a claim that fails is given up, and the votes it got are given back")
   CHECK(seat.grants(0, BallotKind::Claim, 9));
 }
 
-TEST_CASE("who follows says so once, and once more when nobody leads") {
+TEST_CASE("a follower reports its leader once and the vacancy once") {
   Driver seat = Driver::old();
   seat.hears(seat.ballot(0, BallotKind::Lead));
   CHECK(seat.only<Following>().term == 5);
-  seat.event(SeatFailed{0});  // the look from before is not answered
+  seat.event(SeatFailed{0});  // the earlier look is not answered
   seat.wait(kLease / 2);
   seat.hears(seat.ballot(0, BallotKind::Lead));
   CHECK(seat.count<Following>() == 0);
@@ -362,7 +362,7 @@ TEST_CASE("who follows says so once, and once more when nobody leads") {
   CHECK(seat.asked(0)->kind == BallotKind::Look);
 }
 
-TEST_CASE("the number of rounds is known once a majority has heard of it") {
+TEST_CASE("the number of rounds is confirmed once a majority has received it") {
   Driver seat;
   seat.win();
   seat.votes(2, true);
@@ -378,7 +378,7 @@ TEST_CASE("the number of rounds is known once a majority has heard of it") {
   CHECK(other.hears(told).rounds == 4);
 }
 
-TEST_CASE("ballots that are none of this election are refused with the reason") {
+TEST_CASE("ballots that do not belong to this election are rejected with the reason") {
   Driver seat;
   const auto refusal = [&seat](const Ballot& ballot) {
     seat.event(BallotCame{9, ballot});
@@ -403,7 +403,7 @@ TEST_CASE("ballots that are none of this election are refused with the reason") 
   }
 }
 
-TEST_CASE("any ballots, votes and failures at any time leave a seat in a state that goes on") {
+TEST_CASE("random ballots, votes and failures never leave a seat without a next event") {
   for (unsigned seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(seed);
     Driver seat;
@@ -437,7 +437,7 @@ TEST_CASE("any ballots, votes and failures at any time leave a seat in a state t
                                .term = random() % 9,
                                .rounds = static_cast<int>(random() % 9)}});
       }
-      // Without one it waits for a link, of which it hears in any case.
+      // A seat without a deadline waits for a link, which always reports its result.
       const auto wanted = deadline(seat.state);
       const bool waits_for_link = std::any_of(
           seat.state.seats.begin(), seat.state.seats.end(),
@@ -448,7 +448,7 @@ TEST_CASE("any ballots, votes and failures at any time leave a seat in a state t
   }
 }
 
-TEST_CASE("who asks a seat that does not lead hears at once who does, or when that is known") {
+TEST_CASE("a seat that does not lead redirects callers to the leader at once or when it is known") {
   Seekers seekers;
   const auto asking = [](std::uint64_t peer, std::uint64_t lost_term) {
     Hello hello;

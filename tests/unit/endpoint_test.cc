@@ -4,7 +4,7 @@
 
 namespace drun {
 
-TEST_CASE("an endpoint is split as users write it") {
+TEST_CASE("endpoints are parsed in all forms that users write") {
   const auto [text, host, port] = GENERATE(table<std::string, std::string, int>({
       {"node0", "node0", 29400},
       {"node0:1234", "node0", 1234},
@@ -22,7 +22,7 @@ TEST_CASE("an endpoint is split as users write it") {
   CHECK(endpoint->port == port);
 }
 
-TEST_CASE("an endpoint that makes no sense is refused with its text") {
+TEST_CASE("an invalid endpoint is rejected with its text") {
   const std::string text = GENERATE("", ":29500", "[::1", "[::1]x", "host:", "host:port",
                                     "host:70000", "a b:1", "h/x:1");
   const Result<Endpoint> endpoint = parse_endpoint(text, 1);
@@ -31,7 +31,7 @@ TEST_CASE("an endpoint that makes no sense is refused with its text") {
   CHECK_THAT(endpoint.error().message, ContainsSubstring("\"" + text + "\""));
 }
 
-TEST_CASE("an endpoint is written so that it can be read again") {
+TEST_CASE("a formatted endpoint can be parsed again") {
   CHECK(to_string(Endpoint{.host = "node0", .port = 1}) == "node0:1");
   CHECK(to_string(Endpoint{.host = "::1", .port = 29500}) == "[::1]:29500");
 }

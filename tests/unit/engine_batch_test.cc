@@ -1,4 +1,4 @@
-// PBS, LSF and Kubernetes, by their documents.
+// Tests the detection of PBS, LSF and Kubernetes, as their documentation describes them.
 #include "launcher/engines/detect.h"
 #include "launcher/engines/engine_variables.h"
 #include "launcher/engines/host_file.h"
@@ -13,7 +13,7 @@ using test::facts_of;
 using test::Variables;
 using test::with;
 
-// pbsdsh in a job of select=3:mpiprocs=2, on its second host.
+// A process of pbsdsh on the second host of a job with select=3:mpiprocs=2.
 const Variables kPbs = {{"PBS_JOBID", "12.server"},
                         {"PBS_NODEFILE", "/aux/12"},
                         {"PBS_NODENUM", "1"},
@@ -31,7 +31,7 @@ const Variables kHosts = {
 
 }  // namespace
 
-TEST_CASE("PBS: hosts in the order of the node file, slots counted, the node number is the rank") {
+TEST_CASE("PBS: hosts and workers come from the node file, and the node number is the node rank") {
   const Facts facts = facts_of(kPbs, "b", kNodeFile);
   CHECK(facts.wrong == "");
   CHECK(facts.missing == "");
@@ -44,7 +44,7 @@ TEST_CASE("PBS: hosts in the order of the node file, slots counted, the node num
   CHECK(facts.master_port->value >= 61440);
 }
 
-TEST_CASE("PBS: what is missing or wrong is said") {
+TEST_CASE("PBS: missing and invalid variables are reported") {
   CHECK_THAT(facts_of(kPbs).wrong, ContainsSubstring("PBS_NODEFILE=\"/aux/12\" cannot be read"));
   CHECK_THAT(facts_of(kPbs, "b", {{"/aux/12", "\n \n"}}).wrong,
              ContainsSubstring("names no hosts"));
@@ -60,7 +60,8 @@ TEST_CASE("PBS: what is missing or wrong is said") {
   CHECK(one.workers->value == 2);
 }
 
-TEST_CASE("LSF: hosts from its file or its words, blaunch's task number less one is the rank") {
+TEST_CASE(
+    "LSF: hosts come from a file or variables, and the rank is blaunch's task number minus one") {
   const Facts pairs = facts_of(kLsf);
   CHECK(pairs.wrong == "");
   CHECK(pairs.engine == "LSF, job 88");
@@ -77,7 +78,7 @@ TEST_CASE("LSF: hosts from its file or its words, blaunch's task number less one
   CHECK(file.run_id->value == "lsf-88");
 }
 
-TEST_CASE("LSF: what is missing or wrong is said") {
+TEST_CASE("LSF: missing and invalid variables are reported") {
   CHECK_THAT(facts_of({{"LSB_JOBID", "88"}}).missing, ContainsSubstring("LSB_DJOB_HOSTFILE"));
   CHECK_THAT(facts_of(with(kLsf, {{"LSF_PM_TASKID", ""}})).wrong,
              ContainsSubstring("LSF_PM_TASKID"));
@@ -91,7 +92,8 @@ TEST_CASE("LSF: what is missing or wrong is said") {
              ContainsSubstring("cannot be read"));
 }
 
-TEST_CASE("Kubernetes: the index is the rank, and node 0 is this pod's name with index 0") {
+TEST_CASE(
+    "Kubernetes: the completion index is the rank, and node 0 has this pod's name with index 0") {
   const Facts facts = facts_of({{"JOB_COMPLETION_INDEX", "2"}}, "train-2", kHosts);
   CHECK(facts.wrong == "");
   CHECK(facts.node_rank == Told<int>{2, "JOB_COMPLETION_INDEX"});
@@ -101,7 +103,7 @@ TEST_CASE("Kubernetes: the index is the rank, and node 0 is this pod's name with
   CHECK_THAT(facts.missing, ContainsSubstring("PET_NNODES"));
 }
 
-TEST_CASE("Kubernetes: without a name for the other pods, node 0 must be given") {
+TEST_CASE("Kubernetes: without a host name for the other pods, node 0's address must be given") {
   const Variables index = {{"JOB_COMPLETION_INDEX", "2"}};
   CHECK_THAT(facts_of(index, "train-2").no_master, ContainsSubstring("headless service"));
   CHECK_THAT(
@@ -112,7 +114,7 @@ TEST_CASE("Kubernetes: without a name for the other pods, node 0 must be given")
 }
 
 TEST_CASE(
-    "what tells a process its rank is foreign to workers, what tells of node and job is not") {
+    "variables with a process's rank are foreign to workers, those of the node or job are not") {
   for (const char* name :
        {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_STEP_ID", "OMPI_COMM_WORLD_RANK",
         "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_ess", "OMPI_MCA_ess_base_vpid", "PMIX_RANK",

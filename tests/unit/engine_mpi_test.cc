@@ -1,4 +1,4 @@
-// MPI launchers' variables, as Open MPI 4.1 and Hydra 4.0 set them.
+// Tests the variables of MPI launchers, as Open MPI 4.1 and Hydra 4.0 set them.
 #include "launcher/engines/mpi.h"
 
 #include "launcher/engines/detect.h"
@@ -26,7 +26,7 @@ const Variables kHydra = {
 
 }  // namespace
 
-TEST_CASE("each process of mpirun is a node: its rank, not its place on the machine") {
+TEST_CASE("each mpirun process is a node, and its global rank is the node rank") {
   const Facts facts = facts_of(with(kOpenMpi, {{"MASTER_ADDR", "gpu7"}}));
   CHECK(facts.engine == "Open MPI");
   CHECK(facts.nodes == Told<int>{3, "OMPI_COMM_WORLD_SIZE"});
@@ -40,18 +40,18 @@ TEST_CASE("each process of mpirun is a node: its rank, not its place on the mach
         Told<int>{1234, "MASTER_PORT"});
 }
 
-TEST_CASE("mpirun over several machines tells no address, and none is made up") {
+TEST_CASE("mpirun on several machines provides no master address, and drun does not guess one") {
   const Facts open_mpi = facts_of(kOpenMpi);
   CHECK_FALSE(open_mpi.master_addr);
   CHECK_THAT(open_mpi.no_master, ContainsSubstring("mpirun -x MASTER_ADDR=HOST"));
   const Facts hydra = facts_of(kHydra);
   CHECK_FALSE(hydra.master_addr);
   CHECK_THAT(hydra.no_master, ContainsSubstring("mpiexec -genv MASTER_ADDR HOST"));
-  // without a word on how many are on this machine
+  // without the number of ranks on this machine
   CHECK_FALSE(facts_of(with(kHydra, {{"MPI_LOCALNRANKS", ""}})).master_addr);
 }
 
-TEST_CASE("where the ranks can meet, rank 0 tells where it is and what the job is called") {
+TEST_CASE("rank 0 shares its address and the run id with the other ranks over PMI") {
   std::optional<std::string> heard;
   engines::Surroundings first = around(with(kHydra, {{"PMI_RANK", "0"}}), "gpu0");
   first.random_id = "abc123";
@@ -78,7 +78,8 @@ TEST_CASE("where the ranks can meet, rank 0 tells where it is and what the job i
   CHECK(hydra(other)->master_addr == told->master_addr);
   CHECK(hydra(other)->master_port == told->master_port);
 
-  // A name that leads elsewhere or nowhere: the only address of its own, and of several none.
+  // If the host name resolves to no address of this machine, rank 0 shares its only address, or
+  // none if it has several.
   first.hostname = "nameless";
   CHECK_FALSE(hydra(first)->master_addr);
   CHECK(heard == "/abc123");
@@ -86,11 +87,11 @@ TEST_CASE("where the ranks can meet, rank 0 tells where it is and what the job i
   first.addresses = {"127.0.0.1", "192.0.2.1", "169.254.3.3", "2001:db8::1"};
   CHECK(hydra(first)->master_addr->value == "192.0.2.1");
   first.hostname = "gpu0";
-  first.addresses = {"127.0.0.1", "198.51.100.7"};  // 192.0.2.1 is another machine's
+  first.addresses = {"127.0.0.1", "198.51.100.7"};  // 192.0.2.1 belongs to another machine
   CHECK(hydra(first)->master_addr->value == "198.51.100.7");
 }
 
-TEST_CASE("ranks do not meet where MASTER_ADDR is set, and on one machine meet for a name alone") {
+TEST_CASE("ranks exchange nothing if MASTER_ADDR is set, and only the run id on one machine") {
   int meetings = 0;
   engines::Surroundings one = around(with(kHydra, {{"MASTER_ADDR", "gpu7"}}));
   one.meeting = [&meetings](const auto&) -> Result<Met> {
@@ -107,7 +108,7 @@ TEST_CASE("ranks do not meet where MASTER_ADDR is set, and on one machine meet f
   CHECK(meetings == 1);
 }
 
-TEST_CASE("ranks that cannot meet are an error with its remedy") {
+TEST_CASE("a failed exchange between ranks is an error with a remedy") {
   engines::Surroundings one = around(kHydra);
   one.meeting = [](const auto&) -> Result<Met> {
     return Error{ErrorCode::Timeout, "no answer within 9 ms"};
@@ -118,7 +119,7 @@ TEST_CASE("ranks that cannot meet are an error with its remedy") {
   CHECK_THAT(hydra(one)->wrong, ContainsSubstring("\"nonsense\" is not what rank 0 tells"));
 }
 
-TEST_CASE("under Open MPI rank 0 tells where it is over PMIx, when ranks are elsewhere, too") {
+TEST_CASE("under Open MPI rank 0 shares its address over PMIx if ranks run on several machines") {
   int meetings = 0;
   engines::Surroundings one = around(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-a-7@1"}}));
   one.meeting = [&meetings](const auto&) -> Result<Met> {
@@ -135,7 +136,7 @@ TEST_CASE("under Open MPI rank 0 tells where it is over PMIx, when ranks are els
   CHECK(open_mpi(one)->master_addr->value == "gpu7");
   CHECK(meetings == 1);
 
-  // Without the library on this machine it is as ever; what the engine refuses is an error.
+  // A missing PMIx library is not an error, but an error from PMIx is.
   one.variables = around(kOpenMpi).variables;
   one.meeting = [](const auto&) -> Result<Met> {
     return Error{ErrorCode::Unreachable, "libpmix.so.2: cannot open shared object file"};
@@ -148,7 +149,8 @@ TEST_CASE("under Open MPI rank 0 tells where it is over PMIx, when ranks are els
   CHECK_THAT(open_mpi(one)->wrong, ContainsSubstring("cannot meet over PMIx: PMIx_Init"));
 }
 
-TEST_CASE("PMIx alone tells the number of nodes and node 0 where its ranks can meet") {
+TEST_CASE(
+    "PMIx alone provides the node count and node 0's address if its ranks can exchange data") {
   engines::Surroundings one = around({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-a-7@1"}});
   one.meeting = [](const auto&) -> Result<Met> { return Met{.told = "gpu0/abc", .processes = 4}; };
   const auto facts = pmix(one);
@@ -161,11 +163,11 @@ TEST_CASE("PMIx alone tells the number of nodes and node 0 where its ranks can m
   CHECK_THAT(pmix(one)->missing, ContainsSubstring("give --nnodes"));
 }
 
-TEST_CASE("localhost is right only when all ranks are on this machine") {
+TEST_CASE("localhost is accepted only if all ranks are on this machine") {
   const Facts all = facts_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}));
   CHECK(all.master_addr->value == "127.0.0.1");
   CHECK_THAT(all.master_addr->from, ContainsSubstring("OMPI_COMM_WORLD_LOCAL_SIZE"));
-  CHECK(all.warnings.empty());  // rank 0 says it for all
+  CHECK(all.warnings.empty());  // only rank 0 warns
   const Facts first = facts_of(
       with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}, {"OMPI_COMM_WORLD_RANK", "0"}}));
   REQUIRE(first.warnings.size() == 1);
@@ -177,7 +179,7 @@ TEST_CASE("localhost is right only when all ranks are on this machine") {
   }
 }
 
-TEST_CASE("within a job of Slurm, PBS or LSF its first host is node 0's, if rank 0 is there") {
+TEST_CASE("within a Slurm, PBS or LSF job node 0 is the first host, if rank 0 runs there") {
   const Variables slurm = with(kOpenMpi, {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[4-6]"}});
   CHECK(facts_of(slurm).master_addr == Told<std::string>{"n4", "SLURM_JOB_NODELIST"});
   CHECK(facts_of(slurm).is_slurm_name);
@@ -194,7 +196,7 @@ TEST_CASE("within a job of Slurm, PBS or LSF its first host is node 0's, if rank
   CHECK(facts_of(lsf).master_addr == Told<std::string>{"x", "LSB_MCPU_HOSTS"});
 }
 
-TEST_CASE("node 0 is where Open MPI 4's mpirun runs, if that has one address and rank 0") {
+TEST_CASE("with Open MPI 4 node 0 is the host of mpirun, if it has one address and runs rank 0") {
   const auto uri = [](const std::string& addresses) {
     return Variables{{"OMPI_MCA_orte_hnp_uri",
                       "529989632.0;tcp://" + addresses + ":32903;tcp6://[fd00::2]:60963"}};
@@ -212,7 +214,7 @@ TEST_CASE("node 0 is where Open MPI 4's mpirun runs, if that has one address and
   CHECK(facts_of(first).wrong == "");
 }
 
-TEST_CASE("half of a launcher's variables is an error that names the other half") {
+TEST_CASE("an incomplete set of launcher variables is an error that names the missing ones") {
   CHECK(facts_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", ""}})).missing == "OMPI_COMM_WORLD_SIZE");
   CHECK(facts_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", ""}})).missing == "OMPI_COMM_WORLD_RANK");
   CHECK(facts_of({{"PMI_RANK", "1"}}).missing == "PMI_SIZE");
@@ -225,7 +227,7 @@ TEST_CASE("half of a launcher's variables is an error that names the other half"
              ContainsSubstring("not a port"));
 }
 
-TEST_CASE("PMIx alone tells a rank and no size") {
+TEST_CASE("PMIx alone provides a rank but no node count") {
   const Facts facts = facts_of({{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "prterun-a-1@1"}});
   CHECK(facts.engine == "PMIx");
   CHECK(facts.node_rank == Told<int>{2, "PMIX_RANK"});
@@ -235,14 +237,14 @@ TEST_CASE("PMIx alone tells a rank and no size") {
   CHECK_FALSE(facts.master_addr);
 }
 
-TEST_CASE("a launcher's name for the job that cannot be part of a path is not the run id") {
+TEST_CASE("a launcher's job name that cannot be part of a path is not used as the run id") {
   const Facts facts =
       facts_of(with(kOpenMpi, {{"PMIX_NAMESPACE", "../../x"}, {"OMPI_MCA_ess_base_jobid", "77"}}));
   CHECK(facts.run_id == Told<std::string>{"mpi-77", "OMPI_MCA_ess_base_jobid"});
   CHECK_FALSE(facts_of(with(kOpenMpi, {{"PMIX_NAMESPACE", std::string(999, 'x')}})).run_id);
 }
 
-TEST_CASE("Open MPI is asked before PMI, and PMI before PMIx") {
+TEST_CASE("Open MPI takes precedence over PMI, and PMI over PMIx") {
   CHECK(facts_of(with(kOpenMpi, kHydra)).engine == "Open MPI");
   CHECK(facts_of(with(kHydra, {{"PMIX_RANK", "0"}})).engine == "PMI (Hydra)");
   CHECK(facts_of(with(kHydra, {{"LSB_JOBID", "1"}})).engine == "PMI (Hydra)");

@@ -1,4 +1,4 @@
-// Slurm's variables, as Slurm 22.05 sets them, and every trap in them.
+// Tests Slurm's variables as Slurm 22.05 sets them, with their pitfalls.
 #include "launcher/engines/slurm.h"
 
 #include <set>
@@ -14,7 +14,7 @@ using test::around;
 using test::Variables;
 using test::with;
 
-// srun -N3, seen from its second node, started from a login node.
+// The second node of srun -N3 that was started on a login node.
 const Variables kStep = {
     {"SLURM_JOB_ID", "7"},
     {"SLURM_STEP_ID", "2"},
@@ -55,7 +55,7 @@ Facts step(const Variables& changes = {}) {
 
 }  // namespace
 
-TEST_CASE("a step says who this node is, by its own list and not by the allocation's") {
+TEST_CASE("a node's identity comes from the step's node list, not from the allocation's") {
   const Facts facts = step();
   CHECK(facts.wrong == "");
   CHECK(facts.missing == "");
@@ -67,13 +67,13 @@ TEST_CASE("a step says who this node is, by its own list and not by the allocati
   CHECK_FALSE(facts.workers);
 }
 
-TEST_CASE("a step's node rank is Slurm's node index, whatever its tasks' order") {
+TEST_CASE("a step's node rank is Slurm's node index in any task order") {
   // --distribution=arbitrary with a SLURM_HOSTFILE of node04, node02, node03
   CHECK(step({{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "2"}, {"SLURMD_NODENAME", "node04"}})
             .node_rank->value == 2);
 }
 
-TEST_CASE("a step's variables that contradict each other are not used") {
+TEST_CASE("contradictory step variables are an error") {
   CHECK_THAT(step({{"SLURMD_NODENAME", "node04"}}).wrong,
              ContainsSubstring("SLURM_NODEID=1 is node03"));
   CHECK_THAT(step({{"SLURM_NODEID", "3"}}).wrong, ContainsSubstring("is not under"));
@@ -89,7 +89,7 @@ TEST_CASE("a step's variables that contradict each other are not used") {
   CHECK(step({{"SLURM_STEP_NODELIST", std::string(5000, ']')}}).wrong.size() < 300);
 }
 
-TEST_CASE("a step's variables that are missing are named") {
+TEST_CASE("missing step variables are named") {
   CHECK(step({{"SLURM_NODEID", ""}}).missing == "SLURM_NODEID");
   CHECK(step({{"SLURM_STEP_NUM_NODES", ""}, {"SLURM_STEP_NODELIST", ""}}).missing ==
         "SLURM_STEP_NUM_NODES, SLURM_STEP_NODELIST");
@@ -98,7 +98,7 @@ TEST_CASE("a step's variables that are missing are named") {
   CHECK_FALSE(step({{"SLURM_STEP_NODELIST", ""}}).master_addr);
 }
 
-TEST_CASE("several tasks a node are refused with the command to write") {
+TEST_CASE("several tasks per node are rejected with the command to use") {
   const Facts facts = step({{"SLURM_STEP_NUM_TASKS", "12"}, {"SLURM_CPUS_ON_NODE", "32"}});
   CHECK_THAT(facts.wrong, ContainsSubstring("12 tasks on 3 nodes"));
   CHECK_THAT(facts.wrong, ContainsSubstring("srun -N3 -n3 --ntasks-per-node=1 -c32 drun "
@@ -112,14 +112,14 @@ TEST_CASE("several tasks a node are refused with the command to write") {
              ContainsSubstring("2 tasks on 1 node,"));
 }
 
-TEST_CASE("what Slurm granted becomes workers: GPUs, else the CPUs that were asked for") {
+TEST_CASE("the worker count is the number of granted GPUs, or else the requested CPUs") {
   CHECK(step({{"SLURM_GPUS_ON_NODE", "8"}, {"SLURM_CPUS_PER_TASK", "96"}}).workers ==
         Told<int>{8, "SLURM_GPUS_ON_NODE"});
   CHECK(step({{"SLURM_STEP_GPUS", "0,2,5"}}).workers == Told<int>{3, "SLURM_STEP_GPUS"});
   CHECK(step({{"SLURM_STEP_GPUS", "0-3,6"}}).workers == Told<int>{5, "SLURM_STEP_GPUS"});
   CHECK(step({{"SLURM_GPUS_ON_NODE", "0-3"}}).workers == Told<int>{4, "SLURM_GPUS_ON_NODE"});
   CHECK(step({{"SLURM_GPUS_ON_NODE", "2,3"}}).workers == Told<int>{2, "SLURM_GPUS_ON_NODE"});
-  // The job's list is its first node's; what this step has of it is not said.
+  // SLURM_JOB_GPUS lists the GPUs of the job's first node, not those of this step.
   CHECK(step({{"SLURM_JOB_GPUS", "0-7"}}).workers == step({}).workers);
   CHECK_THAT(step({{"SLURM_STEP_GPUS", "3-1"}}).wrong,
              ContainsSubstring("SLURM_STEP_GPUS=\"3-1\" is no list of GPUs"));
@@ -131,7 +131,7 @@ TEST_CASE("what Slurm granted becomes workers: GPUs, else the CPUs that were ask
   CHECK(neither.cpus->value == 64);
 }
 
-TEST_CASE("the ports that Slurm set aside are used when there are any") {
+TEST_CASE("ports that Slurm reserved are used if there are any") {
   const Facts facts = step({{"SLURM_STEP_RESV_PORTS", "17123-17124"}});
   CHECK(facts.master_port == Told<int>{17123, "SLURM_STEP_RESV_PORTS"});
   CHECK(facts.meeting_port == Told<int>{17124, "SLURM_STEP_RESV_PORTS"});
@@ -143,7 +143,7 @@ TEST_CASE("the ports that Slurm set aside are used when there are any") {
     CHECK_THAT(step({{"SLURM_STEP_RESV_PORTS", bad}}).wrong, ContainsSubstring("no list of ports"));
 }
 
-TEST_CASE("jobs and steps near each other get different ports, the same on every node") {
+TEST_CASE("jobs and steps with nearby ids get different ports, the same on every node") {
   std::set<int> ports;
   for (int job = 1; job <= 60; ++job) {
     for (int number = 0; number < 60; ++number) {
@@ -161,19 +161,19 @@ TEST_CASE("jobs and steps near each other get different ports, the same on every
   CHECK(step().master_port->value != step().meeting_port->value);
 }
 
-TEST_CASE("a job that was requeued is another run") {
+TEST_CASE("a requeued job has a different run id") {
   CHECK(step({{"SLURM_RESTART_COUNT", "0"}}).run_id->value == "slurm-7.2");
   CHECK(step({{"SLURM_RESTART_COUNT", "2"}}).run_id->value == "slurm-7.2-r2");
 }
 
-TEST_CASE("batch scripts, interactive shells and prologs are no steps") {
+TEST_CASE("batch scripts, interactive shells and prologs are not treated as steps") {
   CHECK_FALSE(slurm_step(around(kBatch)));
   for (const char* special : {"4294967291", "4294967290", "4294967292", "batch"})
     CHECK_FALSE(slurm_step(around(with(kStep, {{"SLURM_STEP_ID", special}}))));
   CHECK_FALSE(slurm_allocation(around(kStep)));
 }
 
-TEST_CASE("a batch script's own drun is for one node only") {
+TEST_CASE("drun started directly by a batch script supports only one node") {
   const auto three = slurm_allocation(around(kBatch));
   REQUIRE(three);
   CHECK_THAT(three->wrong, ContainsSubstring("has 3 nodes, but srun did not start this drun"));
@@ -190,15 +190,15 @@ TEST_CASE("a batch script's own drun is for one node only") {
   CHECK(unknown->missing == "SLURM_NNODES");
 }
 
-TEST_CASE("a step of Slurm's comes before PMI and PMIx, which Slurm sets itself") {
+TEST_CASE("a Slurm step takes precedence over PMI and PMIx, whose variables Slurm also sets") {
   const Variables pmi = {{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"PMI_FD", "11"}};
   CHECK(detect(around(with(kStep, pmi)))->engine == "Slurm, step 7.2");
   const Variables pmix = {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.7.2"}};
   CHECK(detect(around(with(kStep, pmix)))->engine == "Slurm, step 7.2");
 }
 
-TEST_CASE("an MPI launcher that uses a step for its daemons is nearer than the step") {
-  // mpirun in a batch script of four nodes: its daemons on the other three are a step of srun's.
+TEST_CASE("an MPI launcher whose daemons run in a step takes precedence over the step") {
+  // mpirun in a batch script on four nodes starts its daemons on the other three as an srun step.
   const Variables ompi = {{"OMPI_COMM_WORLD_RANK", "2"},
                           {"OMPI_COMM_WORLD_SIZE", "4"},
                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}};
@@ -213,7 +213,7 @@ TEST_CASE("an MPI launcher that uses a step for its daemons is nearer than the s
   CHECK(detect(around(with(kStep, hydra)))->engine == "PMI (Hydra)");
 }
 
-TEST_CASE("a node's address and host name are read from what scontrol shows of it") {
+TEST_CASE("a node's address and host name are parsed from scontrol output") {
   using Words = std::vector<std::string>;
   CHECK(slurm_node_addresses("NodeName=node01 Arch=x86_64 CoresPerSocket=1 NodeAddr=10.3.0.7 "
                              "NodeHostName=vm-17.cloud Port=0 Version=22.05\n") ==

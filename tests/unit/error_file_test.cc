@@ -11,7 +11,7 @@ WallTime at_micros(long long micros) { return WallTime(std::chrono::microseconds
 
 }  // namespace
 
-TEST_CASE("an error file says message, traceback and time in each of torchrun's forms") {
+TEST_CASE("message, traceback and time are read from each of torchrun's error file formats") {
   const auto [text, message, traceback, micros] =
       GENERATE(table<std::string, std::string, std::string, long long>({
           {R"({"message":{"message":"ValueError: x","extraInfo":{"py_callstack":"Trace\nback",
@@ -40,7 +40,7 @@ TEST_CASE("an error file says message, traceback and time in each of torchrun's 
   CHECK(record->time == (micros == 0 ? std::nullopt : std::optional(at_micros(micros))));
 }
 
-TEST_CASE("what is no error file is told, not believed") {
+TEST_CASE("an invalid error file is rejected with the reason") {
   const auto [text, reason] = GENERATE(table<std::string, std::string>({
       {"", "no JSON"},
       {"{", "no JSON"},
@@ -59,7 +59,7 @@ TEST_CASE("what is no error file is told, not believed") {
   CHECK_FALSE(with_error_code(text, 1));
 }
 
-TEST_CASE("every beginning of an error file is either read or refused") {
+TEST_CASE("every truncated error file is rejected") {
   const std::string text =
       R"({"message":{"message":"m","extraInfo":{"py_callstack":"t","timestamp":"1"}}})";
   for (std::size_t size = 0; size < text.size(); ++size)
@@ -67,7 +67,7 @@ TEST_CASE("every beginning of an error file is either read or refused") {
   CHECK(parse_error_record(text));
 }
 
-TEST_CASE("an error file is passed on with the exit code in its message object") {
+TEST_CASE("an error file is forwarded with the exit code in its message object") {
   const auto passed = with_error_code(R"({"message":{"message":"m","extraInfo":{}},"more":1})", 42);
   REQUIRE(passed);
   CHECK(nlohmann::json::parse(*passed) ==
@@ -78,7 +78,7 @@ TEST_CASE("an error file is passed on with the exit code in its message object")
   CHECK(nlohmann::json::parse(*plain) == nlohmann::json::parse(R"({"message":"m","timestamp":1})"));
 }
 
-TEST_CASE("what drun writes of itself it can read again") {
+TEST_CASE("an error record that drun writes can be parsed again") {
   const ErrorRecord record{
       .message = "cannot bind", .traceback = "", .time = at_micros(1690000000000000)};
   const auto again = parse_error_record(format_error_record(record));

@@ -1,4 +1,4 @@
-// One agent's campaign, call by call, with an etcd that answers as the test says.
+// Tests one agent's campaign, call by call, against a model of etcd.
 #include "rendezvous/leader/etcd_election.h"
 #include "tests/support/catch.h"
 #include "tests/support/model_etcd.h"
@@ -37,10 +37,11 @@ struct Candidate {
       return tell(EtcdFailed{asked->number, *failed});
     tell(EtcdAnswered{asked->number, std::get<Answer>(result)});
   }
-  // Its call is carried out and answered.
+  // Executes the pending call and delivers the answer.
   void call(ModelEtcd& etcd) { take(etcd.apply(asked->call, now)); }
   void lose_call() { tell(EtcdFailed{asked->number, {"no answer"}}); }
-  // As long as it asks at once, or after the delay before a claim.
+  // Answers up to `most` calls, and waits for the delay before a claim, but not for other
+  // deadlines.
   void talk(ModelEtcd& etcd, int most = 20) {
     for (; most > 0 && (state.asked || is_delaying_a_claim()); --most) {
       if (state.asked)
@@ -87,7 +88,8 @@ struct Candidate {
 
 }  // namespace
 
-TEST_CASE("who finds no leader in etcd claims at once and leads for four fifths of a lease") {
+TEST_CASE(
+    "an agent that finds no leader in etcd claims at once and leads for four fifths of a lease") {
   ModelEtcd etcd;
   Candidate one;
   CHECK(one.asks<Look>());
@@ -100,7 +102,7 @@ TEST_CASE("who finds no leader in etcd claims at once and leads for four fifths 
   CHECK(leader_of(etcd.sight().leader->value)->endpoint == Endpoint{"host1", 4000});
 }
 
-TEST_CASE("who finds a leader follows it and hears of the next one") {
+TEST_CASE("an agent that finds a leader follows it and leads after that leader leaves") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -126,7 +128,7 @@ TEST_CASE("who finds a leader follows it and hears of the next one") {
   CHECK(two.done<Leading>().front().term == 2);
 }
 
-TEST_CASE("who resigns takes its key away, and what it leaves to the next one stays") {
+TEST_CASE("a leader that resigns deletes its key, but its record stays for the next leader") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -147,7 +149,7 @@ TEST_CASE("who resigns takes its key away, and what it leaves to the next one st
   CHECK(other.done<Leading>().front().record.rounds == 3);
 }
 
-TEST_CASE("who may not coordinate does not claim") {
+TEST_CASE("an agent that may not coordinate does not claim") {
   ModelEtcd etcd;
   Candidate one(1, false);
   one.call(etcd);
@@ -159,7 +161,7 @@ TEST_CASE("who may not coordinate does not claim") {
   CHECK_FALSE(etcd.sight().leader);
 }
 
-TEST_CASE("a claim whose answer was lost is found to have been won") {
+TEST_CASE("a successful claim whose answer was lost still leads") {
   ModelEtcd etcd;
   Candidate one;
   one.talk_until_it_asks<Claim>(etcd);
@@ -170,12 +172,12 @@ TEST_CASE("a claim whose answer was lost is found to have been won") {
   REQUIRE(one.asks<Claim>());
   one.call(etcd);
   CHECK(one.done<Leading>().size() == 1);
-  // Counted from when the lease was asked for.
+  // The lead counts from the lease request.
   CHECK(is_leading(one.state, one.now + 1999ms));
   CHECK_FALSE(is_leading(one.state, one.now + 2s));
 }
 
-TEST_CASE("a claim that is answered too late is no lead and its key is taken away") {
+TEST_CASE("a claim that is answered too late does not lead and its key is removed") {
   ModelEtcd etcd;
   Candidate one;
   one.talk_until_it_asks<Claim>(etcd);
@@ -188,7 +190,7 @@ TEST_CASE("a claim that is answered too late is no lead and its key is taken awa
   CHECK_FALSE(etcd.sight().leader);
 }
 
-TEST_CASE("a lead is renewed by answers from when they were asked for and lost without") {
+TEST_CASE("a renewed lead counts from the renewal request and is lost without an answer") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -210,7 +212,7 @@ TEST_CASE("a lead is renewed by answers from when they were asked for and lost w
   CHECK_THAT(one.done<LeadLost>().front().reason, ContainsSubstring("has not renewed its lease"));
 }
 
-TEST_CASE("a lease that etcd does not know any more ends the lead at once") {
+TEST_CASE("a lease that etcd no longer knows ends the lead at once") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -221,7 +223,7 @@ TEST_CASE("a lease that etcd does not know any more ends the lead at once") {
   CHECK_FALSE(is_leading(one.state, one.now));
 }
 
-TEST_CASE("whose key was taken away in etcd leads no more") {
+TEST_CASE("a leader whose key was deleted in etcd stops leading") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -234,7 +236,7 @@ TEST_CASE("whose key was taken away in etcd leads no more") {
   CHECK_THAT(one.done<LeadLost>().front().reason, ContainsSubstring("key in etcd is gone"));
 }
 
-TEST_CASE("what a round leaves to later leaders is stored before it is said to be exactly once") {
+TEST_CASE("a round record is stored before it is reported as kept exactly once") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -252,7 +254,7 @@ TEST_CASE("what a round leaves to later leaders is stored before it is said to b
   CHECK(state_of(etcd.sight().state->value)->rounds == record);
 }
 
-TEST_CASE("who has been followed by another stores nothing however late it comes") {
+TEST_CASE("a late store request of a replaced leader has no effect") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -270,7 +272,7 @@ TEST_CASE("who has been followed by another stores nothing however late it comes
   CHECK(one.done<RecordKept>().empty());
 }
 
-TEST_CASE("a state that etcd has let go of is stored anew") {
+TEST_CASE("a state that etcd dropped is stored again") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -288,7 +290,7 @@ TEST_CASE("a state that etcd has let go of is stored anew") {
   CHECK(state_of(etcd.sight().state->value)->rounds.rounds == 2);
 }
 
-TEST_CASE("an etcd that has forgotten is not claimed for a lease as somebody may lead") {
+TEST_CASE("after etcd loses its data an agent waits for longer than a lease before it claims") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -309,13 +311,13 @@ TEST_CASE("an etcd that has forgotten is not claimed for a lease as somebody may
   CHECK(two.done<Leading>().front().term == 2);
 }
 
-// A change of the leader's key as the watch of an agent reports it.
+// Reports the current leader's key to the agent, as its watch would.
 void report(Candidate& agent, const ModelEtcd& etcd) {
   agent.tell(
       WatchReported{agent.state.last_watch, {etcd.sight().revision, true, etcd.sight().leader}});
 }
 
-TEST_CASE("an agent that watches the leader's key asks etcd nothing while the leader stays") {
+TEST_CASE("an agent that watches the leader's key rarely queries etcd while the leader stays") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -331,7 +333,7 @@ TEST_CASE("an agent that watches the leader's key asks etcd nothing while the le
   CHECK(next <= two.now + 75s);
 }
 
-TEST_CASE("a watch that reports the next leader is enough to follow it") {
+TEST_CASE("a watch report of the next leader is enough to follow it") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -351,7 +353,7 @@ TEST_CASE("a watch that reports the next leader is enough to follow it") {
   CHECK(two.done<Following>().back().term == 2);
 }
 
-TEST_CASE("a report of the watch that is older than the last look is ignored") {
+TEST_CASE("a watch report that is older than the last look is ignored") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -365,7 +367,7 @@ TEST_CASE("a report of the watch that is older than the last look is ignored") {
   CHECK(two.state.phase == Phase::Vacant);
 }
 
-TEST_CASE("a look that the watch has overtaken does not make etcd one that has forgotten") {
+TEST_CASE("a look that a watch report overtook is not treated as data loss in etcd") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -383,8 +385,7 @@ TEST_CASE("a look that the watch has overtaken does not make etcd one that has f
   CHECK(two.asks<Look>());
 }
 
-TEST_CASE(
-    "without a watch an agent looks as often as before and tries a watch again after a look") {
+TEST_CASE("without a watch an agent polls as before and retries the watch after a look") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -401,7 +402,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("an agent that another was quicker than revokes both its leases") {
+TEST_CASE("an agent that loses the race for the lead revokes both its leases") {
   ModelEtcd etcd;
   Candidate two(2);
   two.talk_until_it_asks<Claim>(etcd);
@@ -417,7 +418,7 @@ TEST_CASE("an agent that another was quicker than revokes both its leases") {
   CHECK(etcd.sight().state);
 }
 
-TEST_CASE("a lease that is granted after another leads is revoked") {
+TEST_CASE("a lease that is granted after another agent leads is revoked") {
   ModelEtcd etcd;
   Candidate two(2);
   two.talk_until_it_asks<Grant>(etcd);
@@ -431,7 +432,7 @@ TEST_CASE("a lease that is granted after another leads is revoked") {
   CHECK(etcd.lease_count() == 2);
 }
 
-TEST_CASE("a job that is over leaves no lease in etcd and neither does a claim for it") {
+TEST_CASE("neither a finished job nor a pending claim leaves a lease in etcd") {
   ModelEtcd etcd;
   Candidate claiming(2);
   claiming.talk_until_it_asks<Claim>(etcd);
@@ -446,7 +447,8 @@ TEST_CASE("a job that is over leaves no lease in etcd and neither does a claim f
   CHECK(etcd.lease_count() == 0);
 }
 
-TEST_CASE("a leader that lost its lead revokes the state's lease once another has the state") {
+TEST_CASE(
+    "a former leader revokes its lease on the state once another leader has stored the state") {
   ModelEtcd etcd;
   Candidate one;
   one.talk(etcd);
@@ -470,7 +472,7 @@ TEST_CASE("a leader that lost its lead revokes the state's lease once another ha
   CHECK(etcd.sight().state);
 }
 
-TEST_CASE("a key that another program wrote is left alone and spoken of") {
+TEST_CASE("a key that another program wrote is left alone and reported") {
   ModelEtcd etcd;
   static_cast<void>(etcd.apply(Grant{5s}, Time()));
   static_cast<void>(etcd.apply(Claim{"mine", 1, "mine", 1, 0}, Time()));
@@ -484,7 +486,7 @@ TEST_CASE("a key that another program wrote is left alone and spoken of") {
   CHECK_THAT(one.done<Trouble>().front().reason, ContainsSubstring("no drun of this version"));
 }
 
-TEST_CASE("an etcd out of reach is told of once and when it answers again") {
+TEST_CASE("an unreachable etcd is reported once, and once more when it answers again") {
   ModelEtcd etcd;
   Candidate one;
   for (int i = 0; i < 20; ++i) {
@@ -498,9 +500,9 @@ TEST_CASE("an etcd out of reach is told of once and when it answers again") {
   CHECK(one.done<Trouble>().back().reason.empty());
 }
 
-// Two candidates and every order of what may happen to each of their calls: answered, lost on the
-// way there, lost on the way back, carried out only at the end; with a wait after each or not.
-TEST_CASE("in every order of answered and lost calls two candidates never both lead") {
+// Runs two candidates through every order of outcomes of their calls: answered, request lost,
+// answer lost, or executed late. Time passes when the chosen candidate has no call in flight.
+TEST_CASE("two candidates never both lead in any order of answered and lost calls") {
   constexpr int kSteps = 5;
   constexpr int kChoices = 8;
   int orders = 1;

@@ -1,4 +1,4 @@
-// etcd's JSON and what the job's keys hold, as text.
+// Tests the JSON of etcd calls and the text of the job's keys.
 #include <nlohmann/json.hpp>
 
 #include "rendezvous/base/text.h"
@@ -44,7 +44,7 @@ T answered(const Call& call, const std::string& body) {
 
 }  // namespace
 
-TEST_CASE("a claim puts both keys in one transaction if nobody leads and the state is known") {
+TEST_CASE("a claim writes both keys in one transaction if there is no leader and no newer state") {
   const Call claim = Claim{"me", 5, "so", 6, 42};
   CHECK(request_of(claim, kKeys).path == "/v3/kv/txn");
   const Json body = body_of(claim);
@@ -63,7 +63,7 @@ TEST_CASE("a claim puts both keys in one transaction if nobody leads and the sta
   CHECK(body["failure"][1]["request_range"]["key"] == base64(kKeys.state));
 }
 
-TEST_CASE("what only a leader may do compares its own key") {
+TEST_CASE("calls that only a leader may make compare the leader's key") {
   const Json store = body_of(Store{7, "so", 6, 8});
   CHECK(store["compare"][0]["create_revision"] == "7");
   CHECK(store["compare"][1]["mod_revision"] == "8");
@@ -74,7 +74,7 @@ TEST_CASE("what only a leader may do compares its own key") {
   CHECK(clear["success"][1]["request_delete_range"]["key"] == base64(kKeys.state));
 }
 
-TEST_CASE("leases are asked for and renewed by their numbers as text") {
+TEST_CASE("lease calls encode numbers as strings") {
   CHECK(body_of(Grant{5s}) == Json{{"TTL", "5"}});
   CHECK(request_of(Renew{77}, kKeys).path == "/v3/lease/keepalive");
   CHECK(body_of(Renew{77}) == Json{{"ID", "77"}});
@@ -86,7 +86,7 @@ TEST_CASE("leases are asked for and renewed by their numbers as text") {
   CHECK(answered<Leased>(Renew{77}, R"({"result":{"header":{},"ID":"77"}})").ttl == 0s);
 }
 
-TEST_CASE("an answer shows both keys whether they are there or not") {
+TEST_CASE("an answer reports both keys, whether they exist or not") {
   const Seen both = answered<Seen>(
       Look{},
       answer(found(kKeys.leader, "me") + "," + found(kKeys.state, "so"), R"("succeeded":true,)"));
@@ -101,7 +101,7 @@ TEST_CASE("an answer shows both keys whether they are there or not") {
   CHECK_FALSE(none.sight.state);
 }
 
-TEST_CASE("etcd's errors come in its own words and say whether it refused") {
+TEST_CASE("errors keep etcd's text and show whether etcd rejected the call") {
   const std::string no_lease =
       R"({"error":"etcdserver: requested lease not found","message":"etcdserver: requested lease )"
       R"(not found","code":5})";
@@ -116,7 +116,7 @@ TEST_CASE("etcd's errors come in its own words and say whether it refused") {
   CHECK(failed(Look{}, 500, R"({"error":"a\u001b[31mb","code":13})").reason == "a?[31mb");
 }
 
-TEST_CASE("what is no answer of etcd's is said to be none") {
+TEST_CASE("an answer that is not from etcd is reported as such") {
   const auto [status, body] = GENERATE(table<int, std::string>({
       {200, ""},
       {200, "hello"},
@@ -136,7 +136,7 @@ TEST_CASE("what is no answer of etcd's is said to be none") {
   CHECK_THAT(failed(Grant{5s}, status, body).reason, ContainsSubstring("does not answer as etcd"));
 }
 
-TEST_CASE("what a leader leaves behind is read by the next one") {
+TEST_CASE("records that a leader stores can be parsed by the next one") {
   const LeaderRecord leader{{"10.0.0.1", 29400}, 7, 0xffffffffffffffffU};
   CHECK(leader_of(text_of(leader)) == leader);
   StateRecord state{.term = 7, .rounds = {.rounds = 12, .restarts = 3, .exclusions = {}}};
@@ -156,7 +156,7 @@ TEST_CASE("what a leader leaves behind is read by the next one") {
   CHECK(text_of(state).size() < kMostAnswerBytes / 2);
 }
 
-TEST_CASE("what drun has not written into its keys is not taken for a record") {
+TEST_CASE("key values that drun did not write are not accepted as records") {
   const char* const text =
       GENERATE("", "{}", "null", "[1]", R"({"drun":2,"host":"a","port":1,"term":1,"instance":1})",
                R"({"drun":1,"host":"","port":1,"term":1,"instance":1})",
@@ -195,7 +195,7 @@ TEST_CASE("a watch of etcd reports the last change of the leader's key") {
   CHECK(std::get<WatchMessage>(gone) == WatchMessage{17, true, std::nullopt});
 }
 
-TEST_CASE("a watch that etcd cancels or that does not answer as etcd does has failed") {
+TEST_CASE("a watch fails if etcd cancels it or the answer is invalid") {
   const Keys keys{"/drun/a/leader", "/drun/a/state"};
   const auto [line, reason] = GENERATE(table<std::string, std::string>({
       {R"({"result":{"canceled":true,"cancel_reason":"etcdserver: no leader"}})", "no leader"},

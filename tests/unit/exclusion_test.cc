@@ -1,4 +1,4 @@
-// Nodes whose workers fail again and again, and what becomes of an elastic job with them.
+// Tests the exclusion of nodes whose workers fail repeatedly from an elastic job.
 #include "rendezvous/job/exclusion.h"
 
 #include "tests/support/catch.h"
@@ -11,7 +11,7 @@ using test::aged_failure;
 using test::RoundDriver;
 using namespace std::chrono_literals;
 
-// Three nodes at most, of which the coordinator's is node 0.
+// A job of up to three nodes, with the coordinator on node 0.
 struct ExclusionJob : test::ElasticJob {
   ExclusionJob(int least, int exclude_after) : ElasticJob(spec(least, exclude_after)) {}
   static RoundSpec spec(int least, int exclude_after) {
@@ -20,7 +20,7 @@ struct ExclusionJob : test::ElasticJob {
     spec.max_restarts = 9;
     return spec;
   }
-  // The world's first failure is of a worker on `node`; all stop.
+  // Fails a worker on `node` first, then stops all nodes.
   void fail(int node) {
     const int count = static_cast<int>(state.nodes.size());
     std::vector<Peer> peers;
@@ -52,7 +52,8 @@ constexpr const char* kTwice =
 
 }  // namespace
 
-TEST_CASE("a row of failures is one node's alone, and begins anew with another's") {
+TEST_CASE(
+    "consecutive failures are counted per node, and another node's failure resets the count") {
   Exclusions exclusions;
   const AgentId one{"a at 10.0.0.1", 0};
   const AgentId other{"a at 10.0.0.1", 1};
@@ -69,7 +70,8 @@ TEST_CASE("a row of failures is one node's alone, and begins anew with another's
   CHECK(all_left_out(exclusions) == std::vector<LeftOut>{{3, "a", 7, "it fails"}});
 }
 
-TEST_CASE("a node that fails twice in a row gives its place to a spare, and everybody hears why") {
+TEST_CASE(
+    "a node that fails twice in a row is replaced by a spare, and all nodes receive the reason") {
   ExclusionJob job = running_with_exclusion(3, 2);
   job.come(3);
   job.fail(1);
@@ -96,14 +98,14 @@ TEST_CASE("a node that fails twice in a row gives its place to a spare, and ever
   CHECK(outcome.left_out == std::vector<LeftOut>{told});
 }
 
-TEST_CASE("failures of other nodes between them keep a node in the job") {
+TEST_CASE("a node is not excluded if other nodes fail in between") {
   ExclusionJob job = running_with_exclusion(2, 2);
   for (const int node : {1, 2, 1, 2}) job.fail(node);
   CHECK(job.state.nodes.size() == 3);
   CHECK(job.state.exclusions.nodes.empty());
 }
 
-TEST_CASE("a lost node does not break the row, nor is it counted") {
+TEST_CASE("a lost node neither counts as a failure nor resets the count") {
   ExclusionJob job = running_with_exclusion(2, 2);
   job.fail(1);
   job.leave(RoundDriver::peer(2));
@@ -118,7 +120,7 @@ TEST_CASE("a lost node does not break the row, nor is it counted") {
   CHECK(job.sent<Finish>(RoundDriver::peer(1)).size() == 1);
 }
 
-TEST_CASE("who was left out is not let in again, on whatever connection it comes") {
+TEST_CASE("an excluded node is rejected on any later connection") {
   ExclusionJob job = running_with_exclusion(2, 1);
   job.fail(2);
   REQUIRE(job.state.phase == RoundPhase::Running);
@@ -131,7 +133,7 @@ TEST_CASE("who was left out is not let in again, on whatever connection it comes
   CHECK(job.state.phase == RoundPhase::Running);
 }
 
-TEST_CASE("a culprit that was lost and has come back while the others stopped is left out, too") {
+TEST_CASE("a failed node that reconnects while the others stop is excluded, too") {
   ExclusionJob job = running_with_exclusion(2, 1);
   job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   job.leave(RoundDriver::peer(1));
@@ -144,7 +146,7 @@ TEST_CASE("a culprit that was lost and has come back while the others stopped is
   CHECK(job.state.nodes.size() == 2);
 }
 
-TEST_CASE("the coordinator's own node stays, whatever its workers do, and a line says why") {
+TEST_CASE("the coordinator's own node is never excluded, and the log gives the reason") {
   ExclusionJob job = running_with_exclusion(2, 1);
   job.fail(0);
   CHECK_THAT(job.log(), ContainsSubstring("node 0 (host0) is not left out, as the others have "
@@ -152,7 +154,7 @@ TEST_CASE("the coordinator's own node stays, whatever its workers do, and a line
   CHECK(job.state.nodes.size() == 3);
 }
 
-TEST_CASE("no restart left means no exclusion: the job ends") {
+TEST_CASE("without a restart left the job ends without an exclusion") {
   RoundSpec spec = ExclusionJob::spec(2, 1);
   spec.max_restarts = 0;
   test::ElasticJob job(spec);
@@ -168,12 +170,12 @@ TEST_CASE("with too few nodes left and no spare the job waits, then ends with th
   ExclusionJob job = running_with_exclusion(3, 1);
   job.fail(1);
   REQUIRE(job.state.phase == RoundPhase::Joining);
-  SECTION("a replacement comes") {
+  SECTION("a replacement joins") {
     job.live(60s);
     job.come(5);
     CHECK(job.world_of(5)->node_rank == 1);
   }
-  SECTION("none comes") {
+  SECTION("no replacement joins") {
     job.live(10min + 1s);
     const Outcome outcome = job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome;
     CHECK(std::get<WorkersFailed>(outcome.ending).failures.front().node_rank == 1);

@@ -24,7 +24,7 @@ Outcome failed_with(ExitStatus status) {
 
 }  // namespace
 
-TEST_CASE("success is 0, and nothing else is") {
+TEST_CASE("only success has exit code 0") {
   for (const ExitCodeStyle style : {ExitCodeStyle::Drun, ExitCodeStyle::Torchrun}) {
     CHECK(exit_code(ended_by(Succeeded{}), style) == 0);
     CHECK(exit_code(ended_by(WorkersFailed{}), style) != 0);
@@ -32,14 +32,14 @@ TEST_CASE("success is 0, and nothing else is") {
   }
 }
 
-TEST_CASE("every exit code of the root cause becomes drun's") {
+TEST_CASE("the exit code of the root cause becomes drun's exit code") {
   for (int code = 1; code < 256; ++code) {
     CHECK(exit_code(failed_with(Exited{code}), ExitCodeStyle::Drun) == code);
     CHECK(exit_code(failed_with(Exited{code}), ExitCodeStyle::Torchrun) == 1);
   }
 }
 
-TEST_CASE("every signal of the root cause, or sent to drun, is 128 + n") {
+TEST_CASE("signal n of the root cause or sent to drun becomes exit code 128 + n") {
   for (int signal = 1; signal <= SIGRTMAX; ++signal) {
     CHECK(exit_code(failed_with(Killed{signal, true}), ExitCodeStyle::Drun) == 128 + signal);
     CHECK(exit_code(failed_with(Killed{signal, true}), ExitCodeStyle::Torchrun) == 1);
@@ -48,13 +48,13 @@ TEST_CASE("every signal of the root cause, or sent to drun, is 128 + n") {
   }
 }
 
-TEST_CASE("a program that cannot be executed is 127 or 126") {
+TEST_CASE("a program that cannot be executed has exit code 127 or 126") {
   CHECK(exit_code(failed_with(NotStarted{ENOENT}), ExitCodeStyle::Drun) == 127);
   CHECK(exit_code(failed_with(NotStarted{EACCES}), ExitCodeStyle::Drun) == 126);
   CHECK(exit_code(failed_with(NotStarted{ENOEXEC}), ExitCodeStyle::Torchrun) == 1);
 }
 
-TEST_CASE("drun's own endings have fixed codes") {
+TEST_CASE("drun's own errors have fixed exit codes") {
   const auto [code, ours, torchruns] = GENERATE(table<ErrorCode, int, int>({
       {ErrorCode::Usage, 2, 2},
       {ErrorCode::Unreachable, 120, 1},
@@ -76,7 +76,7 @@ TEST_CASE("drun's own endings have fixed codes") {
   CHECK(exit_code(ended_by(Preempted{}), ExitCodeStyle::Torchrun) == 1);
 }
 
-TEST_CASE("a worker that has hung has a code of its own") {
+TEST_CASE("a hung worker has its own exit code") {
   CHECK(exit_code(failed_with(Hung{"silent"}), ExitCodeStyle::Drun) == 123);
   CHECK(exit_code(failed_with(Hung{"silent"}), ExitCodeStyle::Torchrun) == 1);
 }

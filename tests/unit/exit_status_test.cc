@@ -6,7 +6,7 @@
 
 namespace drun {
 
-TEST_CASE("every exit code is what a shell would show") {
+TEST_CASE("every exit code is the one that a shell would show") {
   for (int code = 0; code < 256; ++code) {
     const ExitStatus status = agent::decode({.how = CLD_EXITED, .status = code});
     CHECK(exit_code(status) == code);
@@ -14,7 +14,7 @@ TEST_CASE("every exit code is what a shell would show") {
   }
 }
 
-TEST_CASE("every signal is 128 + n, has a name and is no success") {
+TEST_CASE("signal n has exit code 128 + n, has a name and is not a success") {
   for (int signal = 1; signal <= SIGRTMAX; ++signal) {
     const ExitStatus status = agent::decode({.how = CLD_KILLED, .status = signal});
     CHECK(exit_code(status) == 128 + signal);
@@ -26,7 +26,7 @@ TEST_CASE("every signal is 128 + n, has a name and is no success") {
   CHECK(signal_name(SIGTERM) == "SIGTERM");
 }
 
-TEST_CASE("a program that could not be executed is 127 when it is not there, else 126") {
+TEST_CASE("a program that could not be executed has exit code 127 if it is missing, else 126") {
   CHECK(exit_code(NotStarted{ENOENT}) == 127);
   CHECK(exit_code(NotStarted{EACCES}) == 126);
   CHECK(to_string(ExitStatus(NotStarted{ENOENT})) == "not started: no such file or directory");

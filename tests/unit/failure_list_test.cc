@@ -21,7 +21,7 @@ std::vector<int> ranks(const FailureList& list) {
 
 }  // namespace
 
-TEST_CASE("failures are listed by moment, ties by rank, in whatever order they arrive") {
+TEST_CASE("failures are sorted by time, then by rank, in any order of arrival") {
   struct Arrival {
     int rank = 0;
     int moment = 0;
@@ -37,7 +37,7 @@ TEST_CASE("failures are listed by moment, ties by rank, in whatever order they a
       [](const Arrival& one, const Arrival& other) { return one.rank < other.rank; }));
 }
 
-TEST_CASE("a full report replaces the brief one of the same rank, and keeps its earlier moment") {
+TEST_CASE("a full report replaces the brief one of the same rank and keeps its earlier time") {
   FailureList list;
   Failure brief = test::full_failure(1);
   brief.traceback.clear();
@@ -50,7 +50,8 @@ TEST_CASE("a full report replaces the brief one of the same rank, and keeps its 
   CHECK(ranks(list) == std::vector<int>{2, 1});
 }
 
-TEST_CASE("of too many failures the latest are counted, and the first is always whole") {
+TEST_CASE(
+    "beyond the limit the latest failures are only counted, and the first is always complete") {
   FailureList list;
   std::vector<int> order(3000);
   for (int i = 0; i < 3000; ++i) order[static_cast<std::size_t>(i)] = (i * 7) % 3000;

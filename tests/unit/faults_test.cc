@@ -45,7 +45,7 @@ using Texts = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("faults are read with their target and time") {
+TEST_CASE("faults are parsed with their target and time") {
   const FaultPlan plan = plan_of(
       "kill:rank=3@20s,exit:rank=1:code=9@500ms,stop:rank=2@5,oom:rank=0@1.5s,kill:node=1@2m,"
       "freeze:node=1@round=1,cut:node=2@round=2+3s,random:seed=7:every=10s");
@@ -74,7 +74,7 @@ TEST_CASE("faults are read with their target and time") {
   CHECK(plan_of("exit:rank=1@5s").faults[0].code == 1);
 }
 
-TEST_CASE("of a fault that is wrong the part is named") {
+TEST_CASE("the error for an invalid fault names the invalid part") {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", "an empty fault"},
       {"kill:rank=3@20s,", "an empty fault"},
@@ -124,7 +124,7 @@ TEST_CASE("faults of ranks and nodes that the job does not have are rejected") {
         "kill:node=2@1s: \"node=2\": the job has nodes 0 to 1");
 }
 
-TEST_CASE("each node injects its own faults, once, at their time") {
+TEST_CASE("each node injects its own faults once and at their time") {
   const FaultPlan plan =
       plan_of("kill:rank=3@2s,stop:rank=0@1s,kill:node=1@4s,exit:rank=2:code=5@round=1+1s");
   const Time begin = Time{} + 100s;
@@ -134,7 +134,7 @@ TEST_CASE("each node injects its own faults, once, at their time") {
   schedule.begin_round(world_of(0, 1), 0, begin);
   REQUIRE(schedule.deadline());
   CHECK(*schedule.deadline() == begin + 1s);
-  CHECK(schedule.take_due(begin + 1s).empty());  // another node's
+  CHECK(schedule.take_due(begin + 1s).empty());  // a fault of another node
   schedule.told("stop:rank=0@1s", begin + 1s);
   CHECK(*schedule.deadline() == begin + 2s);
   CHECK(schedule.take_due(begin + 1999ms).empty());
@@ -143,7 +143,7 @@ TEST_CASE("each node injects its own faults, once, at their time") {
   CHECK(schedule.take_due(begin + 3s).empty());
   schedule.end_round();
   CHECK(!schedule.deadline());
-  // Its time comes between rounds.
+  // The fault is due between rounds.
   CHECK(schedule.take_due(begin + 5s).empty());
   schedule.begin_round(world_of(1, 1), 0, begin + 6s);
   CHECK(*schedule.deadline() == begin + 4s);
@@ -154,7 +154,7 @@ TEST_CASE("each node injects its own faults, once, at their time") {
 }
 
 TEST_CASE(
-    "a fault that another node has injected is not injected by the node that has its number next") {
+    "a fault that one node injected is not injected again by the next node with its node rank") {
   const Time begin = Time{} + 100s;
   FaultSchedule killed(plan_of("kill:node=1@4s"));
   FaultSchedule other(plan_of("kill:node=1@4s"));
@@ -169,25 +169,24 @@ TEST_CASE(
   CHECK(other.take_due(begin + 10s).empty());
 }
 
-TEST_CASE(
-    "a fault that its node has not injected before the round ended is left for the next one") {
+TEST_CASE("a fault that was not injected before the round ended is left for the next round") {
   const Time begin = Time{} + 100s;
   FaultSchedule first(plan_of("kill:node=1@4s"));
   FaultSchedule other(plan_of("kill:node=1@4s"));
   first.begin_round(world_of(0, 1), 0, begin + 20ms);
   other.begin_round(world_of(0, 2), 0, begin);
-  // By the clock of one of them it is due, and the round ends.
+  // It is due by the clock of one node, and the round ends.
   CHECK(other.take_due(begin + 4s).empty());
   CHECK(!other.deadline());
   CHECK(first.take_due(begin + 4s).empty());
   first.end_round();
   other.end_round();
-  // They change their numbers.
+  // The nodes swap their node ranks.
   first.begin_round(world_of(1, 2), 0, begin + 5s);
   other.begin_round(world_of(1, 1), 0, begin + 5s);
   CHECK(first.take_due(begin + 5s).empty());
   CHECK(texts(other.take_due(begin + 5s)) == Texts{"kill:node=1@4s"});
-  // Announced, and the coordinator has not passed it on: so it has not been injected.
+  // Announced, but not forwarded by the coordinator, so it was not injected.
   other.begin_round(world_of(2, 1), 0, begin + 6s);
   CHECK(texts(other.take_due(begin + 6s)) == Texts{"kill:node=1@4s"});
   other.told("kill:node=1@4s", begin + 6s);
@@ -218,14 +217,14 @@ TEST_CASE("a random fault of another node is not injected again in the next roun
   CHECK(*schedule.deadline() == begin + 20050ms);
 }
 
-TEST_CASE("a node that joins in a later round injects faults of rounds only") {
+TEST_CASE("a node that joins in a later round injects only faults that name a round") {
   const Time begin = Time{} + 100s;
   FaultSchedule schedule(plan_of("kill:rank=0@1s,stop:rank=1@round=2+1s,random:every=1s"));
   schedule.begin_round(world_of(2, 0), 0, begin);
   CHECK(texts(schedule.take_due(begin + 10s)) == Texts{"stop:rank=1@round=2+1s local 1"});
 }
 
-TEST_CASE("time counts from the first round of the program, not of the preflight check") {
+TEST_CASE("fault times count from the first round of the program, not from the preflight check") {
   const Time begin = Time{} + 100s;
   FaultSchedule schedule(plan_of("kill:rank=0@1s"));
   World preflight = world_of(0, 0);
@@ -236,7 +235,7 @@ TEST_CASE("time counts from the first round of the program, not of the preflight
   CHECK(*schedule.deadline() == begin + 11s);
 }
 
-TEST_CASE("random faults are the same on every node, and each is of one of them") {
+TEST_CASE("random faults are the same on every node, and each is injected by one node") {
   const FaultPlan plan = plan_of("random:seed=7:every=10s");
   const Time begin = Time{} + 100s;
   const auto run = [&](const FaultPlan& of) {
@@ -262,7 +261,7 @@ TEST_CASE("random faults are the same on every node, and each is of one of them"
   CHECK(ranks != run(plan_of("random:seed=8:every=10s")));
   CHECK(std::set<int>(ranks.begin(), ranks.end()) == std::set<int>{0, 1, 2, 3, 4, 5});
 
-  // Those whose time comes between rounds are left out.
+  // Faults that are due between rounds are skipped.
   FaultSchedule schedule(plan);
   World alone = world_of(0, 0);
   alone.local_world_size = alone.world_size = 6;
@@ -275,7 +274,8 @@ TEST_CASE("random faults are the same on every node, and each is of one of them"
   CHECK(schedule.take_due(begin + 40s).size() == 1);
 }
 
-TEST_CASE("the outcome lists faults with what followed, and marks their failures") {
+TEST_CASE(
+    "the outcome lists faults with their consequences and marks the failures that they caused") {
   const FaultPlan plan = plan_of("kill:rank=3@2s,stop:rank=0@9s");
   Failure failure;
   failure.rank = 3;

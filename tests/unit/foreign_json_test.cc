@@ -1,4 +1,4 @@
-// What others may write where drun expects its own JSON.
+// Tests foreign input where drun expects its own JSON.
 #include "rendezvous/base/foreign_json.h"
 
 #include <climits>
@@ -18,7 +18,7 @@ using nlohmann::json;
 
 std::string nested(std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
-// As an agent's, but for what it has been changed to.
+// The status of an agent, to be changed by a test.
 json status() {
   return {{"schema", "drun.status/1"},
           {"run_id", "night"},
@@ -43,7 +43,7 @@ json status() {
 
 }  // namespace
 
-TEST_CASE("JSON from others is read up to a depth, beyond which it is none") {
+TEST_CASE("foreign JSON is discarded beyond a nesting depth of 64") {
   CHECK(parse_foreign_json(nested(64)).is_array());
   CHECK(parse_foreign_json(nested(65)).is_discarded());
   CHECK(parse_foreign_json(nested(1'000'000)).is_discarded());
@@ -51,7 +51,9 @@ TEST_CASE("JSON from others is read up to a depth, beyond which it is none") {
   CHECK(parse_foreign_json("7 8").is_discarded());
 }
 
-TEST_CASE("a number from others becomes the nearest int, and what is no whole number an error") {
+TEST_CASE(
+    "a foreign number becomes the nearest int, and a value that is not a whole number is an "
+    "error") {
   CHECK(int_of(json(7)) == 7);
   CHECK(int_of(json::parse("-9223372036854775808")) == INT_MIN);
   CHECK(int_of(json::parse("18446744073709551615")) == INT_MAX);
@@ -60,7 +62,7 @@ TEST_CASE("a number from others becomes the nearest int, and what is no whole nu
     CHECK_THROWS_AS(int_of(json::parse(text)), json::type_error);
 }
 
-TEST_CASE("an answer that nests deeply is no agent's") {
+TEST_CASE("an answer with deep nesting or wrong types is rejected") {
   std::string text = status().dump();
   text.replace(text.find("\"10.0.0.1\""), 10, nested(1'000'000));
   CHECK_FALSE(status_names(text));
@@ -72,7 +74,7 @@ TEST_CASE("an answer that nests deeply is no agent's") {
   CHECK_FALSE(status_names(point.dump()));
 }
 
-TEST_CASE("no word and no number of an answer harms the terminal that shows it") {
+TEST_CASE("control characters and impossible numbers in an answer do not reach the terminal") {
   const json good = status();
   CHECK_THAT(status_text(good.dump()), ContainsSubstring("ended"));
   json bad = good;
@@ -88,7 +90,7 @@ TEST_CASE("no word and no number of an answer harms the terminal that shows it")
   CHECK(status_text(bad.dump()).empty());
 }
 
-TEST_CASE("ranks of stacks that cannot be are left out") {
+TEST_CASE("impossible rank ranges in stacks are dropped") {
   json answer{{"schema", "drun.stacks/1"}, {"notes", json::array()}, {"ranks_left_out", 0}};
   answer["groups"] = {{{"ranks", {{-1, 2}, {5, 3}, {0, 2147483647}, {4, 7}}},
                        {"doing", nullptr},
@@ -101,7 +103,7 @@ TEST_CASE("ranks of stacks that cannot be are left out") {
   CHECK(evidence->groups.at(0).ranks == RankRanges{{4, 7}});
 }
 
-TEST_CASE("a probe's report with numbers that cannot be is refused, and its words are printable") {
+TEST_CASE("a probe report with impossible numbers is rejected, and its findings are printable") {
   const std::string good = probe::to_json(test::healthy_report(1, 3));
   std::string wrong = good;
   wrong.replace(wrong.find("\"mtu\":9000"), 10, "\"mtu\":1e300");

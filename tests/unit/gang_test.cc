@@ -33,7 +33,7 @@ std::string name(const Action& action) {
       action);
 }
 
-// One round, with a clock that is moved by hand.
+// One round with a manual clock.
 struct Round {
   State state;
   Time now = kStart;
@@ -65,7 +65,8 @@ const WorkerExited kStopped1{.local_rank = 1, .before_stop = false};
 
 }  // namespace
 
-TEST_CASE("a round in which every worker returns 0 succeeds and is gone when nothing is left") {
+TEST_CASE(
+    "a round succeeds when every worker exits with code 0, and is gone when no process is left") {
   Round round = running(2);
   CHECK(round(kGood1).empty());
   CHECK(round(kGood0) == Names{"succeeded", "check"});
@@ -86,7 +87,7 @@ TEST_CASE("after success leftover processes get the shutdown timeout, then TERM,
   CHECK(round(AllGone{}) == Names{"gone"});
 }
 
-TEST_CASE("a round that waits for leftover processes is over when they have finished") {
+TEST_CASE("a round that waits for leftover processes ends when they exit") {
   Round round = running(1);
   round(kGood0);
   round.after(milliseconds(1'000));
@@ -94,7 +95,9 @@ TEST_CASE("a round that waits for leftover processes is over when they have fini
   CHECK_FALSE(deadline(round.state));
 }
 
-TEST_CASE("with kill leftover processes get TERM at once and KILL after the shutdown timeout") {
+TEST_CASE(
+    "with the kill policy leftover processes get TERM at once and KILL after the shutdown "
+    "timeout") {
   Round round = running(1, milliseconds(2'000), LeftoverPolicy::Kill);
   CHECK(round(kGood0) == Names{"succeeded", "signal 15", "check"});
   CHECK(round.after(milliseconds(1'999)).empty());
@@ -103,16 +106,18 @@ TEST_CASE("with kill leftover processes get TERM at once and KILL after the shut
   CHECK(at_once(kGood0) == Names{"succeeded", "kill", "check"});
 }
 
-TEST_CASE("with keep the round ends beside its leftover processes, which a stop still ends") {
+TEST_CASE(
+    "with the keep policy the round ends before leftover processes, which a stop still "
+    "terminates") {
   Round round = running(1, milliseconds(2'000), LeftoverPolicy::Keep);
   CHECK(round(kGood0) == Names{"succeeded", "check"});
   CHECK(round.after(milliseconds(100)) == Names{"kept"});
   CHECK_FALSE(deadline(round.state));
-  SECTION("they finish") {
+  SECTION("they exit") {
     CHECK(round(AllGone{}).empty());
     CHECK(round.state.phase == Phase(Idle{}));
   }
-  SECTION("a stop") {
+  SECTION("a stop is requested") {
     CHECK(round(StopRequested{}) == Names{"signal 15", "check"});
     CHECK(round.after(milliseconds(2'000)) == Names{"kill", "check"});
     CHECK(round(AllGone{}) == Names{"gone"});
@@ -127,7 +132,7 @@ TEST_CASE("a stop ends the wait for leftover processes") {
   CHECK(round.after(milliseconds(1)) == Names{"kill", "check"});
 }
 
-TEST_CASE("a failed worker stops the others at once and is reported, once") {
+TEST_CASE("a failed worker stops the others at once and is reported once") {
   Round round = running(2);
   CHECK(round(kBad0) == Names{"signal 15", "check", "failed 0"});
   CHECK(deadline(round.state) == round.now + milliseconds(30'000));
@@ -135,34 +140,34 @@ TEST_CASE("a failed worker stops the others at once and is reported, once") {
   CHECK(round(AllGone{}) == Names{"gone"});
 }
 
-TEST_CASE("a worker that had failed before our signal is a failure, one we stopped is not") {
+TEST_CASE("a worker exit is a failure only if it was seen before the stop signal") {
   Round round = running(3);
   round(kBad0);
   CHECK(round(WorkerExited{.local_rank = 2}) == Names{"failed 2"});
   CHECK(round(kStopped1) == Names{"check"});
 }
 
-TEST_CASE("workers that do not go are killed at the shared deadline") {
+TEST_CASE("workers that do not exit are killed at the shared deadline") {
   Round round = running(2, milliseconds(200));
   CHECK(round(StopRequested{2}) == Names{"signal 2", "check"});
   CHECK(round.after(milliseconds(199)).empty());
   CHECK(round.after(milliseconds(1)) == Names{"kill", "check"});
-  CHECK(round(AllGone{}).empty());  // not yet: two are to be reaped
+  CHECK(round(AllGone{}).empty());  // not yet: two workers must be reaped first
   CHECK(round(kStopped1).empty());
   CHECK(round(WorkerExited{.before_stop = false}) == Names{"check"});
   CHECK(round(AllGone{}) == Names{"gone"});
 }
 
-TEST_CASE("the deadline of a stop stays the same when every worker has exited before it") {
+TEST_CASE("the deadline of a stop does not change when every worker has exited before it") {
   Round round = running(1, milliseconds(30'000));
   round(StopRequested{});
   round.now += milliseconds(150);
   CHECK(round(WorkerExited{.before_stop = false}) == Names{"check"});
   CHECK(round.after(milliseconds(29'849)).empty());
-  SECTION("a process that needs all of it") {
+  SECTION("a leftover process needs all of the time") {
     CHECK(round.after(milliseconds(1)) == Names{"kill", "check"});
   }
-  SECTION("nothing is left") { CHECK(round(AllGone{}) == Names{"gone"}); }
+  SECTION("no process is left") { CHECK(round(AllGone{}) == Names{"gone"}); }
 }
 
 TEST_CASE("a shutdown timeout of 0 kills at once") {
@@ -172,7 +177,7 @@ TEST_CASE("a shutdown timeout of 0 kills at once") {
   CHECK(failed(kBad0) == Names{"kill", "check", "failed 0"});
 }
 
-TEST_CASE("a kill skips the wait from wherever it is asked") {
+TEST_CASE("a kill request skips the wait in every phase") {
   Round round = running(2);
   const int before = GENERATE(0, 1, 2);
   if (before == 1) round(StopRequested{});
@@ -181,13 +186,13 @@ TEST_CASE("a kill skips the wait from wherever it is asked") {
   CHECK(round(KillRequested{}).empty());
 }
 
-TEST_CASE("only the first stop counts") {
+TEST_CASE("only the first stop request counts") {
   Round round = running(2);
   CHECK(round(StopRequested{15}) == Names{"signal 15", "check"});
   CHECK(round(StopRequested{2}).empty());
 }
 
-TEST_CASE("killing is repeated, and given up after its limit") {
+TEST_CASE("a kill is repeated and given up after its limit") {
   Round round = running(1);
   round(KillRequested{});
   int kills = 0;
@@ -198,11 +203,11 @@ TEST_CASE("killing is repeated, and given up after its limit") {
     REQUIRE(round.now - kStart <= milliseconds(30'000));
   }
   CHECK(kills == 599);
-  CHECK(round(WorkerExited{.before_stop = false}).empty());  // gone at last
+  CHECK(round(WorkerExited{.before_stop = false}).empty());  // exits after all
   CHECK(round(Started{1}).empty());
 }
 
-TEST_CASE("in any order of events a round tells everyone to go, and is gone exactly once") {
+TEST_CASE("a round is gone exactly once, with no process left, in any order of events") {
   const auto seed = GENERATE(range(0u, 300u));
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -256,7 +261,7 @@ TEST_CASE("in any order of events a round tells everyone to go, and is gone exac
   CHECK((successes == 0 || failures.empty()));
 }
 
-TEST_CASE("a notice gives the workers its time before they are stopped") {
+TEST_CASE("a notice delays the stop of the workers by its duration") {
   Round round = running(2);
   CHECK(round(StopRequested{SIGUSR1, milliseconds(60'000)}) ==
         Names{"notify " + std::to_string(SIGUSR1), "check"});

@@ -1,4 +1,4 @@
-// What goes from a node to the coordinator with --gather-logs: cut, counted, put together.
+// Tests how lines are sent from a node to the coordinator: split, limited by a window, reassembled.
 #include <map>
 #include <random>
 
@@ -51,7 +51,7 @@ rendezvous::RoundState running_round() {
 
 }  // namespace
 
-TEST_CASE("no more than a window is ever under way, and all of it arrives in order") {
+TEST_CASE("at most one window of lines is in flight, and all of them arrive in order") {
   const unsigned seed = GENERATE(range(0U, 20U));
   INFO("seed " << seed);
   std::mt19937 random(seed);
@@ -100,7 +100,7 @@ TEST_CASE("no more than a window is ever under way, and all of it arrives in ord
   CHECK(arrived == written);
 }
 
-TEST_CASE("a coordinator that takes nothing makes the sender congested, which ends when it does") {
+TEST_CASE("a sender is congested only while the coordinator does not confirm lines") {
   LineSender sender;
   sender.open(kWindow);
   std::size_t sent = 0;
@@ -127,7 +127,7 @@ TEST_CASE("a coordinator that takes nothing makes the sender congested, which en
   CHECK(sender.is_idle());
 }
 
-TEST_CASE("what was not confirmed comes back in order when the connection is lost") {
+TEST_CASE("unconfirmed lines are returned in order when the connection is lost") {
   LineSender sender;
   sender.open(kWindow);
   for (const char* text : {"one\n", "two\n", "three\n"}) sender.push(like(0), text);
@@ -143,7 +143,7 @@ TEST_CASE("what was not confirmed comes back in order when the connection is los
   CHECK(sender.is_idle());
 }
 
-TEST_CASE("lines are cut at their ends where they can be, and only the last piece is the end") {
+TEST_CASE("text is split at line ends where possible, and only the last piece has the end mark") {
   LineSender sender;
   sender.open(std::size_t{1} << 20);
   const std::string line(1000, 'x');
@@ -163,7 +163,9 @@ TEST_CASE("lines are cut at their ends where they can be, and only the last piec
   CHECK(together == text);
 }
 
-TEST_CASE("windows of many nodes together stay small, and one message always fits") {
+TEST_CASE(
+    "the windows of many nodes together are limited, and each holds four messages of maximum "
+    "size") {
   for (const int nodes : {0, 1, 2, 64, 65, 1000, 4096, 1 << 20}) {
     const std::size_t window = rendezvous::line_window_bytes(nodes);
     INFO(nodes << " nodes: " << window);
@@ -175,7 +177,7 @@ TEST_CASE("windows of many nodes together stay small, and one message always fit
   }
 }
 
-TEST_CASE("the desk passes on a node's own lines, says whose they are, and when they end") {
+TEST_CASE("the log collector forwards a node's lines with their origin and reports their end") {
   Taker taker;
   LineDesk desk(kWindow, &taker);
   const auto state = running_round();
@@ -193,7 +195,8 @@ TEST_CASE("the desk passes on a node's own lines, says whose they are, and when 
 }
 
 TEST_CASE(
-    "the desk takes no lines of strangers, of others' workers, of other rounds, or too many") {
+    "the log collector rejects lines of unknown peers, other workers and other rounds, and excess "
+    "lines") {
   Taker taker;
   LineDesk desk(kWindow, &taker);
   const auto state = running_round();

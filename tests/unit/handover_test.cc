@@ -1,4 +1,4 @@
-// A coordinator whose own agent gets a signal, where another could coordinate.
+// Tests a coordinator that hands the job over when its own agent receives a signal or is lost.
 #include "rendezvous/coordinator/round.h"
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"
@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 constexpr Peer kHost = 100;
 
-// An elected coordinator's, node 0's agent.
+// A job with an elected coordinator on node 0.
 ElasticJob elected_job(int least, int nodes) {
   ElasticJob job(least, 3);
   job.state.spec.term = 4;
@@ -27,7 +27,8 @@ void signal(ElasticJob& job, Peer peer, bool has_successor) {
   job.say(peer, Signalled{15});
 }
 
-// All that was done by the last event: the host alone has its end, the others go on elsewhere.
+// Checks that the last event ended the job only for node 0 and dropped the other nodes, which
+// continue under another coordinator.
 void check_handed_over(const ElasticJob& job, std::optional<int> rank) {
   CHECK(job.count<StepDown>() == 1);
   CHECK(job.count<RoundOver>() == 0);
@@ -41,7 +42,7 @@ void check_handed_over(const ElasticJob& job, std::optional<int> rank) {
 
 }  // namespace
 
-TEST_CASE("a coordinator that gets a signal hands the job over once all have stopped") {
+TEST_CASE("a coordinator that receives a signal hands the job over once all nodes have stopped") {
   ElasticJob job = elected_job(2, 3);
   signal(job, kHost, true);
   REQUIRE(job.sent<Stop>(RoundDriver::peer(1)).size() == 1);
@@ -56,7 +57,8 @@ TEST_CASE("a coordinator that gets a signal hands the job over once all have sto
   CHECK(job.dropped(RoundDriver::peer(2)));
 }
 
-TEST_CASE("without a successor, or with too few nodes left, its signal is the job's end") {
+TEST_CASE(
+    "without a successor or with too few nodes left a signal to the coordinator ends the job") {
   const bool has_successor = GENERATE(false, true);
   ElasticJob job = elected_job(has_successor ? 3 : 2, 3);
   signal(job, kHost, has_successor);
@@ -66,7 +68,7 @@ TEST_CASE("without a successor, or with too few nodes left, its signal is the jo
         Ending(Interrupted{15, 0, "host0"}));
 }
 
-TEST_CASE("when others get the signal too until too few are left the job ends") {
+TEST_CASE("the job ends when signals to other nodes leave too few nodes") {
   ElasticJob job = elected_job(2, 3);
   signal(job, kHost, true);
   signal(job, RoundDriver::peer(1), true);
@@ -76,14 +78,14 @@ TEST_CASE("when others get the signal too until too few are left the job ends") 
         Ending(Interrupted{15, 1, "host1"}));
 }
 
-TEST_CASE("who waits for nodes with a coordinator that goes waits on with the next one") {
+TEST_CASE("nodes that wait to start keep waiting under the next coordinator") {
   ElasticJob job = elected_job(3, 2);
   REQUIRE(job.state.phase == RoundPhase::Joining);
   signal(job, kHost, true);
   check_handed_over(job, std::nullopt);
 }
 
-TEST_CASE("an elected coordinator waits for its own agent that asks anew") {
+TEST_CASE("an elected coordinator waits for its own agent to reconnect") {
   ElasticJob job = elected_job(3, 2);
   job.leave(kHost);
   CHECK(job.state.phase == RoundPhase::Joining);
@@ -114,7 +116,7 @@ TEST_CASE(
   CHECK(job.state.phase == RoundPhase::Over);
 }
 
-TEST_CASE("a coordinator that waits to restart hands the job over at once") {
+TEST_CASE("a coordinator in its restart pause hands the job over at once") {
   ElasticJob job = elected_job(2, 3);
   job.state.spec.max_restarts = 3;
   job.state.spec.restart.pause = 10s;
@@ -125,7 +127,7 @@ TEST_CASE("a coordinator that waits to restart hands the job over at once") {
   check_handed_over(job, 0);
 }
 
-TEST_CASE("a failure costs its restart though the coordinator goes at that moment") {
+TEST_CASE("a failure uses a restart even if the coordinator hands the job over") {
   ElasticJob job = elected_job(2, 3);
   job.state.spec.max_restarts = 3;
   job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
@@ -137,7 +139,8 @@ TEST_CASE("a failure costs its restart though the coordinator goes at that momen
   CHECK(told[0].restarts == 1);
 }
 
-TEST_CASE("the last failure that is allowed ends the job though the coordinator goes") {
+TEST_CASE(
+    "a failure without restarts left ends the job even if the coordinator could hand it over") {
   ElasticJob job = elected_job(2, 3);
   job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   signal(job, kHost, true);

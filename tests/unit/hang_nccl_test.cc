@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// One worker that prints nothing, and NCCL's service, which is asked as the machine wants it.
+// One silent worker and NCCL's RAS service, which is queried when the state machine requests it.
 class Asked {
  public:
   std::optional<Suspect> after(Milliseconds time, const std::function<void(Asked&)>& change) {
@@ -47,7 +47,7 @@ void spins(Asked& worker) { worker.sample.cpu_ticks += 400; }
 
 }  // namespace
 
-TEST_CASE("NCCL is not asked before a sign and then four times per timeout") {
+TEST_CASE("NCCL is queried only after a sign of a hang, then four times per timeout") {
   Asked worker;
   worker.after(600s, [](Asked& self) {
     ++*self.sample.output;
@@ -62,7 +62,7 @@ TEST_CASE("NCCL is not asked before a sign and then four times per timeout") {
   CHECK(silent.asked <= 41);
 }
 
-TEST_CASE("who launches operations of NCCL has not hung though he is silent") {
+TEST_CASE("a silent worker that launches NCCL operations is not hung") {
   Asked worker;
   CHECK_FALSE(worker.after(600s, moves).has_value());
   CHECK_FALSE(worker.is_quiet());
@@ -72,7 +72,8 @@ TEST_CASE("who launches operations of NCCL has not hung though he is silent") {
   CHECK(worker.is_quiet());
 }
 
-TEST_CASE("who spins behind the others of NCCL has hung after the timeout and who waits has not") {
+TEST_CASE(
+    "a worker that spins behind the others in NCCL is hung after the timeout, one ahead is not") {
   Asked worker;
   worker.standing.stand = NcclStand::Behind;
   CHECK_FALSE(worker.after(85s, spins).has_value());
@@ -84,7 +85,7 @@ TEST_CASE("who spins behind the others of NCCL has hung after the timeout and wh
   CHECK_FALSE(waits.after(600s, spins).has_value());
 }
 
-TEST_CASE("who lags and goes on has not hung") {
+TEST_CASE("a worker that lags but makes progress is not hung") {
   Asked worker;
   worker.standing.stand = NcclStand::Behind;
   CHECK_FALSE(worker
@@ -94,7 +95,7 @@ TEST_CASE("who lags and goes on has not hung") {
                            moves(self);
                          })
                   .has_value());
-  // Behind now and then is not behind all the time.
+  // A worker must be behind all the time to count as hung.
   Asked turns;
   CHECK_FALSE(turns
                   .after(600s,
@@ -106,7 +107,7 @@ TEST_CASE("who lags and goes on has not hung") {
                   .has_value());
 }
 
-TEST_CASE("a service that says nothing changes nothing") {
+TEST_CASE("an NCCL service that does not answer has no effect") {
   Asked worker;
   worker.answers = false;
   CHECK_FALSE(worker.after(60s, rests).has_value());
@@ -117,13 +118,13 @@ TEST_CASE("a service that says nothing changes nothing") {
   CHECK(unknown.after(10s, rests).has_value());
 }
 
-TEST_CASE("a service that falls silent after one answer holds a suspicion up for a while only") {
+TEST_CASE("an NCCL service that stops answering delays a suspicion only for a while") {
   Asked worker;
   CHECK_FALSE(worker.after(75s, [](Asked& self) { self.answers = self.asked == 0; }).has_value());
   CHECK(worker.after(20s, rests).has_value());
 }
 
-TEST_CASE("a job of very many nodes asks less often and still judges by two answers") {
+TEST_CASE("a job of very many nodes queries NCCL less often and still compares two answers") {
   CHECK(ask_interval(60s, 1) == 15s);
   CHECK(ask_interval(60s, 300) == 15s);
   CHECK(ask_interval(60s, 1000) == 50s);
@@ -132,7 +133,7 @@ TEST_CASE("a job of very many nodes asks less often and still judges by two answ
   CHECK_FALSE(worker.after(600s, moves).has_value());
 }
 
-TEST_CASE("a worker is given a place for NCCL's service where hangs are looked for and not else") {
+TEST_CASE("a worker gets an address for NCCL's service only with hang detection") {
   AgentSpec spec;
   CHECK_FALSE(ras::gives_place(spec));
   spec.hang_timeout = 60s;

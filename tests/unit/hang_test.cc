@@ -15,13 +15,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// One worker, looked at a few times per timeout, for some time.
+// One worker that is sampled a few times per timeout.
 class Watched {
  public:
   explicit Watched(Milliseconds timeout = 60s)
       : timeout_(timeout), state_(begin(1, timeout, now_)) {}
 
-  // `change` is what happens between two looks. The first suspicion.
+  // Calls `change` before each sample. Returns the first suspicion.
   std::optional<Suspect> after(Milliseconds time, const std::function<void(Sample&)>& change) {
     std::optional<Suspect> first;
     for (const Time end = now_ + time; now_ < end;) {
@@ -52,7 +52,7 @@ void nothing(Sample&) {}
 
 }  // namespace
 
-TEST_CASE("a worker that neither prints nor uses CPU time has hung after the timeout, not before") {
+TEST_CASE("a worker that neither prints nor uses CPU time is hung after the timeout, not before") {
   Watched worker;
   CHECK_FALSE(worker.after(60s, nothing).has_value());
   CHECK_FALSE(worker.is_quiet());
@@ -62,7 +62,7 @@ TEST_CASE("a worker that neither prints nor uses CPU time has hung after the tim
   CHECK(worker.is_quiet());
 }
 
-TEST_CASE("one sign of life is enough") {
+TEST_CASE("one sign of life prevents a suspicion") {
   Watched worker;
   SECTION("it prints") {
     CHECK_FALSE(worker.after(600s, [](Sample& sample) { ++*sample.output; }).has_value());
@@ -70,24 +70,24 @@ TEST_CASE("one sign of life is enough") {
   SECTION("it uses CPU time") {
     CHECK_FALSE(worker.after(600s, [](Sample& sample) { sample.cpu_ticks += 400; }).has_value());
   }
-  SECTION("its processes come and go") {
+  SECTION("its processes start and exit") {
     CHECK_FALSE(worker.after(600s, [](Sample& sample) { ++sample.processes; }).has_value());
   }
-  SECTION("its output cannot be seen") {
+  SECTION("its output is not visible") {
     worker.sample.output.reset();
     CHECK_FALSE(worker.after(600s, nothing).has_value());
   }
-  SECTION("it beats") {
+  SECTION("its heartbeat advances") {
     CHECK_FALSE(worker.after(600s, [](Sample& sample) { ++sample.heartbeat; }).has_value());
   }
-  SECTION("it has ended") {
+  SECTION("it has exited") {
     worker.sample.is_running = false;
     CHECK_FALSE(worker.after(600s, nothing).has_value());
   }
   CHECK_FALSE(worker.is_quiet());
 }
 
-TEST_CASE("a little CPU time, asleep always in the same place, is no sign of life") {
+TEST_CASE("a little CPU time with every sleep in the same place is no sign of life") {
   Watched worker;
   const auto suspect = worker.after(120s, [](Sample& sample) { ++sample.cpu_ticks; });
   REQUIRE(suspect.has_value());
@@ -111,7 +111,7 @@ TEST_CASE("a little CPU time, asleep always in the same place, is no sign of lif
                   .has_value());
 }
 
-TEST_CASE("a heart that has stopped is a sign, one that never beat is none") {
+TEST_CASE("a heartbeat that stops is a sign of a hang, one that never started is not") {
   Watched spinning;
   spinning.sample.heartbeat = 5;
   const auto suspect = spinning.after(120s, [](Sample& sample) { sample.cpu_ticks += 400; });
@@ -121,7 +121,7 @@ TEST_CASE("a heart that has stopped is a sign, one that never beat is none") {
   CHECK_FALSE(never.after(120s, [](Sample& sample) { sample.cpu_ticks += 400; }).has_value());
 }
 
-TEST_CASE("all three signs are told, and that the worker is stopped") {
+TEST_CASE("a suspicion lists all three signs and that the worker is stopped") {
   Watched worker;
   worker.sample.heartbeat = 1;
   worker.sample.is_stopped = true;
@@ -130,7 +130,7 @@ TEST_CASE("all three signs are told, and that the worker is stopped") {
   CHECK(suspect->how == "stopped, no output, no CPU time and no heartbeat for 60 s");
 }
 
-TEST_CASE("a suspicion is told again each timeout, and forgotten with a sign of life") {
+TEST_CASE("a suspicion is reported again after each timeout and cleared by a sign of life") {
   Watched worker;
   worker.after(180s, nothing);
   CHECK(worker.told == 2);
@@ -140,7 +140,7 @@ TEST_CASE("a suspicion is told again each timeout, and forgotten with a sign of 
   CHECK(worker.after(20s, nothing).has_value());
 }
 
-TEST_CASE("an agent that was held up itself blames nobody for that time") {
+TEST_CASE("time in which the agent itself was stalled does not count as silence") {
   Watched worker;
   worker.after(30s, nothing);
   worker.jump(1h);
@@ -148,7 +148,7 @@ TEST_CASE("an agent that was held up itself blames nobody for that time") {
   CHECK(worker.after(20s, nothing).has_value());
 }
 
-TEST_CASE("the time in which workers are looked at is nobody's silence") {
+TEST_CASE("time in which workers are inspected does not count as silence") {
   Watched worker;
   CHECK_FALSE(worker.after(50s, nothing).has_value());
   worker.begin_look();
@@ -158,7 +158,7 @@ TEST_CASE("the time in which workers are looked at is nobody's silence") {
   CHECK_FALSE(worker.after(10s, nothing).has_value());
   CHECK(worker.after(10s, nothing).has_value());
 
-  // Who was silent before stays so, unless he does something meanwhile.
+  // A worker that was silent before stays silent unless it is active during the inspection.
   worker.begin_look();
   CHECK_FALSE(worker.after(10s, nothing).has_value());
   CHECK(worker.is_quiet());
@@ -169,7 +169,7 @@ TEST_CASE("the time in which workers are looked at is nobody's silence") {
   CHECK(worker.after(15s, nothing).has_value());
 }
 
-TEST_CASE("a page of signs of life says which operation a worker is in") {
+TEST_CASE("a pulse page shows which operation a worker is in") {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.file("beats");
   testing::write_file(path, std::string(kPulseBytes, '\0'));
@@ -197,7 +197,7 @@ TEST_CASE("a page of signs of life says which operation a worker is in") {
   CHECK(seen().doing == "last ended reduce #1811, not in one");
 }
 
-TEST_CASE("whatever a worker writes into its page, it is read without harm") {
+TEST_CASE("arbitrary bytes in a pulse page are read safely") {
   std::string page(kPulseBytes, '\xff');
   CHECK(read_pulse(page) == Pulse{});
   const std::uint64_t magic = kPulseMagic;
@@ -208,7 +208,7 @@ TEST_CASE("whatever a worker writes into its page, it is read without harm") {
     CHECK(read_pulse(std::string_view(page).substr(0, size)) == Pulse{});
 }
 
-TEST_CASE("a file that cannot be the page is left alone") {
+TEST_CASE("a file that cannot be a pulse page is not changed") {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.file("short");
   testing::write_file(path, "short");
@@ -218,7 +218,7 @@ TEST_CASE("a file that cannot be the page is left alone") {
   CHECK_FALSE(worker::Pulse(nullptr).is_on());
 }
 
-TEST_CASE("operations are called in a page as everywhere") {
+TEST_CASE("operations have the same names in a pulse page as elsewhere") {
   for (std::size_t kind = 0; kind <= static_cast<std::size_t>(Operation::AllToAll); ++kind)
     CHECK(kPulseKinds[kind] == to_string(static_cast<Operation>(kind)));
   CHECK(kPulseKinds[kPulseSend] == "send");

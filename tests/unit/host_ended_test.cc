@@ -1,4 +1,4 @@
-// The coordinator's own agent ends before the job has an end.
+// Tests a coordinator whose own agent ends before the job.
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"
 
@@ -10,7 +10,7 @@ using test::RoundDriver;
 
 }  // namespace
 
-TEST_CASE("a coordinator whose agent ended before anybody joined is over at once") {
+TEST_CASE("a coordinator is over at once if its agent ends before any node has joined") {
   const RoundSpec spec = GENERATE(inelastic_spec(3), test::elastic_spec(1, 3));
   RoundDriver round(spec);
   round.event(HostEnded{});
@@ -18,7 +18,7 @@ TEST_CASE("a coordinator whose agent ended before anybody joined is over at once
   CHECK_FALSE(deadline(round.state));
 }
 
-TEST_CASE("members that wait for a coordinator's agent that has ended are told so") {
+TEST_CASE("waiting members receive the reason when the coordinator's agent ends") {
   RoundDriver round(inelastic_spec(3));
   round.join(1);
   round.event(HostEnded{});
@@ -32,7 +32,7 @@ TEST_CASE("members that wait for a coordinator's agent that has ended are told s
   CHECK(round.count<RoundOver>() == 1);
 }
 
-TEST_CASE("a coordinator's agent that ends while it waits for the others leaves nobody waiting") {
+TEST_CASE("a coordinator that waits for nodes releases its members when its own agent ends") {
   RoundDriver round(inelastic_spec(3));
   round.join(0);
   round.join(1);
@@ -54,7 +54,7 @@ TEST_CASE("a job whose coordinator's agent has ended stops its workers first") {
   CHECK(round.sent<Finish>(RoundDriver::peer(1)).size() == 1);
 }
 
-TEST_CASE("the end of its own agent does not change an end that has been told") {
+TEST_CASE("the end of the coordinator's agent does not change an outcome that was already sent") {
   RoundDriver round(inelastic_spec(3));
   round.join_all();
   for (const int node : {0, 1, 2}) round.say(RoundDriver::peer(node), AllReturned{0});

@@ -20,7 +20,7 @@ std::string list_error(const std::string& list) {
 
 }  // namespace
 
-TEST_CASE("host lists are expanded as Slurm writes them") {
+TEST_CASE("host lists in Slurm's notation are expanded") {
   CHECK(hosts("node1") == Words{"node1"});
   CHECK(hosts("a,b,a") == Words{"a", "b", "a"});
   CHECK(hosts("n[08-11]") == Words{"n08", "n09", "n10", "n11"});
@@ -35,12 +35,12 @@ TEST_CASE("host lists are expanded as Slurm writes them") {
   CHECK(hosts("n[0-9/4,3]x") == Words{"n0x", "n4x", "n8x", "n3x"});
 }
 
-TEST_CASE("blanks, newlines and commas separate hosts alike, and commas in brackets do not") {
+TEST_CASE("blanks, newlines and commas separate hosts, but commas in brackets do not") {
   CHECK(hosts(" a\nb\tc , d,,e\n") == Words{"a", "b", "c", "d", "e"});
   CHECK(hosts("a[1,3],b") == Words{"a1", "a3", "b"});
 }
 
-TEST_CASE("what is no host list is refused with its place") {
+TEST_CASE("an invalid host list is rejected with the position of the error") {
   CHECK_THAT(list_error(""), ContainsSubstring("names no host"));
   CHECK_THAT(list_error(" ,\n"), ContainsSubstring("names no host"));
   CHECK_THAT(list_error("n[1-3"), ContainsSubstring("a [ without its ], at character 6"));
@@ -59,7 +59,7 @@ TEST_CASE("what is no host list is refused with its place") {
   CHECK_THAT(list_error(std::string(300, 'n')), ContainsSubstring("255"));
 }
 
-TEST_CASE("a short text cannot ask for more hosts than there may be") {
+TEST_CASE("a host list that expands to too many hosts is rejected") {
   CHECK(hosts("n[1-65536]").size() == kMostHosts);
   CHECK_THAT(list_error("n[0-65536]"), ContainsSubstring("more than 65536"));
   CHECK_THAT(list_error("n[0-999999999999999999]"), ContainsSubstring("more than 65536"));

@@ -4,7 +4,7 @@
 
 namespace drun {
 
-TEST_CASE("a cgroup bounds its processes, and so do its parents") {
+TEST_CASE("the cgroup folders of a process include all parents") {
   using Folders = std::vector<std::string>;
   CHECK(cgroup_folders("0::/a/b\n").v2 == Folders{"/a/b", "/a", ""});
   CHECK(cgroup_folders("0::/\n").v2 == Folders{""});
@@ -18,7 +18,7 @@ TEST_CASE("a cgroup bounds its processes, and so do its parents") {
   CHECK(cgroup_folders("nonsense\n1:\n").v1.empty());
 }
 
-TEST_CASE("a quota is cores, or none") {
+TEST_CASE("a CPU quota is converted to cores, or to no limit") {
   CHECK(quota_cores("150000 100000\n") == 1.5);
   const auto none = GENERATE("max 100000\n", "", "-1 100000", "5", "a b", "0 0", "1 2 3");
   CAPTURE(none);
@@ -30,7 +30,7 @@ TEST_CASE("a quota is cores, or none") {
   CHECK(cores_within(0, std::nullopt) == 1);
 }
 
-TEST_CASE("CUDA_VISIBLE_DEVICES counts up to the first entry that names no device") {
+TEST_CASE("entries of CUDA_VISIBLE_DEVICES count up to the first that names no device") {
   CHECK(visible_gpus(std::nullopt, 8) == 8);
   const auto [list, count] = GENERATE(table<std::string, int>({
       {"", 0},
@@ -54,7 +54,7 @@ TEST_CASE("CUDA_VISIBLE_DEVICES counts up to the first entry that names no devic
   CHECK(visible_gpus(list, 8) == count);
 }
 
-TEST_CASE("the names of visible GPUs are those of the list, or numbers") {
+TEST_CASE("visible GPUs have the names in CUDA_VISIBLE_DEVICES, or numbers") {
   using Names = std::vector<std::string>;
   CHECK(visible_gpu_names(std::nullopt, 3) == Names{"0", "1", "2"});
   CHECK(visible_gpu_names(" 2 ,0", 3) == Names{"2", "0"});
@@ -62,7 +62,7 @@ TEST_CASE("the names of visible GPUs are those of the list, or numbers") {
   CHECK(visible_gpu_names("9", 3).empty());
 }
 
-TEST_CASE("the kernel's files about GPUs") {
+TEST_CASE("the kernel's GPU files are parsed") {
   CHECK(nvidia_device_number("nvidia12") == 12);
   for (const char* file :
        {"nvidia", "nvidiactl", "nvidia-uvm", "nvidia1x", "nvidia1234567", "sda1"})

@@ -1,4 +1,4 @@
-// --nnodes=MIN:MAX with --hosts: who may coordinate the job, and what the agents are told.
+// Tests --nnodes=MIN:MAX with --hosts: which hosts may coordinate the job, and the agents' options.
 #include "launcher/plan/host_plan.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::string elastic_error(const Words& words) {
   return test::host_plan_error(with_program(words), host_named("desk"));
 }
 
-// What the agent of `rank` makes of it.
+// The join spec that the agent of `rank` makes from its arguments.
 JoinSpec agents_join(const HostPlan& plan, std::size_t rank) {
   const Words& arguments = plan.nodes[rank].arguments;
   Options options = test::options_of({arguments.begin() + 1, arguments.end()});
@@ -53,7 +53,7 @@ JoinSpec agents_join(const HostPlan& plan, std::size_t rank) {
 
 }  // namespace
 
-TEST_CASE("of three hosts and more the first three have a seat each") {
+TEST_CASE("with three or more hosts each of the first three has a seat") {
   const HostPlan plan = elastic_plan({"--hosts=n[1-5]:2", "--nnodes=2:4"});
   CHECK(plan.seats == std::vector<std::size_t>{0, 1, 2});
   CHECK_THAT(host_plan_text(plan),
@@ -68,13 +68,14 @@ TEST_CASE("of three hosts and more the first three have a seat each") {
     CHECK(join.node_count == 4);
     CHECK(join.local_world_size == 2);
     CHECK(join.elastic->last_call_timeout == std::chrono::seconds(5));
-    CHECK(to_string(join.seats) == "n1:0,n2:0,n3:0");  // the starter's "go" has the ports
+    CHECK(to_string(join.seats) == "n1:0,n2:0,n3:0");  // the ports are in the starter's "go"
     CHECK(join.own_seats ==
           (rank < 3 ? std::vector<std::size_t>{rank} : std::vector<std::size_t>{}));
   }
 }
 
-TEST_CASE("two hosts meet on the first and so do more under a name of the user's") {
+TEST_CASE(
+    "only the first host coordinates if there are two hosts, a given address or a worker's store") {
   for (const Words& words : {Words{"--hosts=n1,n2", "--nnodes=1:2"},
                              Words{"--hosts=n1,n2,n3", "--nnodes=1:3", "--master-addr=n1.ib",
                                    "--master-port=4000", "--rdzv-conf=last_call_timeout=9"},
@@ -94,7 +95,7 @@ TEST_CASE("two hosts meet on the first and so do more under a name of the user's
   CHECK(join.elastic->last_call_timeout == std::chrono::seconds(9));
 }
 
-TEST_CASE("more nodes than hosts is an error that says how many there are") {
+TEST_CASE("more nodes than hosts is an error that gives the number of hosts") {
   CHECK_THAT(elastic_error({"--hosts=a,b,c", "--nnodes=2:4"}),
              ContainsSubstring("--nnodes=2:4") && ContainsSubstring("there are 3 hosts") &&
                  ContainsSubstring("write 2:3"));
@@ -104,7 +105,8 @@ TEST_CASE("more nodes than hosts is an error that says how many there are") {
              ContainsSubstring("--nnodes=MIN:MAX"));
 }
 
-TEST_CASE("hosts of an elastic job may be excluded and a fixed number has no seats") {
+TEST_CASE(
+    "hosts of an elastic job may be excluded, and a job with a fixed node count has no seats") {
   const HostPlan plan = elastic_plan({"--hosts=a,b,c", "--nnodes=2:3", "--exclude-after=2"});
   CHECK(agents_join(plan, 2).elastic->exclude_after == 2);
   CHECK(elastic_plan({"--hosts=a,b,c", "--nnodes=3"}).seats.empty());

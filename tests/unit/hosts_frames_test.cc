@@ -1,4 +1,4 @@
-// The channel from a remote agent to the starter: preamble and frames, and workers' lines in them.
+// Tests the channel from a remote agent to the starter: preamble, frames, and workers' lines.
 #include "agent/output/host_channel.h"
 
 #include <random>
@@ -17,7 +17,7 @@ using test::kNonce;
 using test::Parts;
 using test::taken_apart;
 
-// What a worker would print to pass for drun.
+// Output of a worker that imitates drun.
 const std::string kForged =
     "\x1e"
     "drun {\"exit_code\":7,\"text\":\"forged\",\"report\":\"\"}\n" +
@@ -38,8 +38,7 @@ Lines lines_of(std::string text) {
 
 }  // namespace
 
-TEST_CASE(
-    "frames come out as they went in whatever bytes are in them and wherever the pieces break") {
+TEST_CASE("frames with any bytes are decoded unchanged from pieces of any size") {
   const std::string ten_zeros(10, '\0');
   const Parts expected{.stray = "Welcome\n",
                        .frames = {{FrameType::Control, "hello"},
@@ -54,7 +53,7 @@ TEST_CASE(
     CHECK(taken_apart(bytes, piece) == expected);
 }
 
-TEST_CASE("nothing before the preamble is a frame, and none of it is lost") {
+TEST_CASE("bytes before the preamble are never frames, and none are lost") {
   const std::string mark =
       "\x1e"
       "drun ";
@@ -70,7 +69,7 @@ TEST_CASE("nothing before the preamble is a frame, and none of it is lost") {
   }
 }
 
-TEST_CASE("from an invalid head on everything is text to the end of the stream") {
+TEST_CASE("after an invalid frame header the rest of the stream is treated as text") {
   const std::string good = agent::to_frame(FrameType::Control, "hello");
   const std::string begin = agent::preamble(kNonce) + good;
   for (const std::string& bad :
@@ -84,7 +83,7 @@ TEST_CASE("from an invalid head on everything is text to the end of the stream")
   }
 }
 
-TEST_CASE("of a frame that the stream's end cuts only text is shown") {
+TEST_CASE("a frame that is truncated by the end of the stream is shown only if it holds text") {
   const std::string begin = agent::preamble(kNonce);
   CHECK(taken_apart(begin + agent::to_frame(FrameType::Out, "a line").substr(0, 9), 4).frames ==
         Parts{.stray = "", .frames = {{FrameType::Out, "a li"}}}.frames);
@@ -113,7 +112,7 @@ TEST_CASE("a relayed frame has the host's number and only types that a relay wri
   for (const char* bad : {"", "0000", "0000?", "0000R"}) CHECK_FALSE(agent::parse_relayed(bad));
 }
 
-TEST_CASE("lines of workers come out of a frame as they went in") {
+TEST_CASE("workers' lines are decoded unchanged from a frame") {
   const LinesFrom from{.node_rank = 3, .rank = 17, .role = "a role\nwith " + kForged};
   for (const Lines& lines : {lines_of("one\n" + kForged), lines_of(std::string("\0\xff", 2))}) {
     const auto read = agent::decode_lines(agent::encode_lines(from, lines));
@@ -125,7 +124,7 @@ TEST_CASE("lines of workers come out of a frame as they went in") {
   }
 }
 
-TEST_CASE("payloads that are no lines are refused and none is read beyond its end") {
+TEST_CASE("invalid payloads of lines are rejected and never read beyond their end") {
   const std::string payload =
       agent::encode_lines({.rank = 1, .role = "r"}, lines_of("some text\n"));
   REQUIRE(agent::decode_lines(payload));

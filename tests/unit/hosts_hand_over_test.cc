@@ -13,7 +13,7 @@ namespace {
 
 using test::random_bytes;
 
-// Without the newline.
+// `line` without its newline.
 std::string body(const std::string& line) {
   REQUIRE(line.ends_with('\n'));
   return line.substr(0, line.size() - 1);
@@ -21,7 +21,7 @@ std::string body(const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("starts, hellos and ends come out as they went in, whatever bytes are in them") {
+TEST_CASE("starts, hellos and ends with any bytes are decoded unchanged") {
   const auto seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937 random(seed);
@@ -66,12 +66,12 @@ TEST_CASE("starts, hellos and ends come out as they went in, whatever bytes are 
   }
 }
 
-TEST_CASE("no secret, no field of that name") {
+TEST_CASE("a start without a secret has no secret field") {
   CHECK(to_line(Start{}).find("secret") == std::string::npos);
   CHECK(to_line(Start{.secret = "s"}).find("secret") != std::string::npos);
 }
 
-TEST_CASE("a first line that is none is refused with the reason") {
+TEST_CASE("an invalid first line is rejected with the reason") {
   const auto reason = [](const std::string& line) {
     const Result<Start> start = parse_start(line);
     REQUIRE_FALSE(start);
@@ -93,7 +93,7 @@ namespace {
 
 using test::Words;
 
-// A member of node 0's job, at a name that means nothing here.
+// A member whose endpoint is a name that does not resolve here.
 JoinSpec join_of_alias() {
   JoinSpec join;
   join.node_count = 2;
@@ -104,7 +104,7 @@ JoinSpec join_of_alias() {
 
 }  // namespace
 
-TEST_CASE("a host reports where sshd was reached, its global addresses, and its name last") {
+TEST_CASE("a host reports its sshd address first, then its global addresses, then its name") {
   const OwnAddresses own{.ssh_connection = "10.0.0.7 50022 10.9.0.1 22",
                          .interfaces = {{"lo", "127.0.0.1"},
                                         {"lo", "::1"},
@@ -120,7 +120,7 @@ TEST_CASE("a host reports where sshd was reached, its global addresses, and its 
                                           "172.17.0.1", "192.168.122.1", "node1"});
 }
 
-TEST_CASE("without an sshd, or through one on loopback, the interfaces are reported") {
+TEST_CASE("without an sshd address beyond loopback a host reports its interface addresses") {
   for (const char* connection : {"", "127.0.0.1 1 127.0.0.1 22", "::1 1 ::1 22", "nonsense", "a b"})
     CHECK(addresses_to_report({.ssh_connection = connection,
                                .interfaces = {{"eth0", "10.0.0.1"}},
@@ -130,7 +130,7 @@ TEST_CASE("without an sshd, or through one on loopback, the interfaces are repor
                              .host_name = ""}) == Words{"10.0.0.1"});
 }
 
-TEST_CASE("at most as many addresses are reported as are tried, and the name is among them") {
+TEST_CASE("the number of reported addresses is limited, and the name is always among them") {
   OwnAddresses own{.ssh_connection = "", .interfaces = {}, .host_name = "node1"};
   for (int i = 0; i < 40; ++i) own.interfaces.emplace_back("e", "10.0.0." + std::to_string(i + 1));
   const Words reported = addresses_to_report(own);
@@ -138,13 +138,13 @@ TEST_CASE("at most as many addresses are reported as are tried, and the name is 
   CHECK(reported.back() == "node1");
 }
 
-TEST_CASE("what another machine reports is taken if others can reach a host there") {
+TEST_CASE("a reported address is used only if other machines can reach it") {
   CHECK(usable_addresses({"10.0.0.1", "10.0.0.1", "127.0.0.1", "0.0.0.0", "224.0.0.1", "node1",
                           "-x", "a b", "localhost", "::1", "fe80::1", "::ffff:10.0.0.1", "fd00::1",
                           std::string(300, 'a'), ""}) == Words{"10.0.0.1", "node1", "fd00::1"});
 }
 
-TEST_CASE("a go comes out as it went in, and nothing else is one") {
+TEST_CASE("a go line is decoded unchanged, and any other line is rejected") {
   CHECK(to_line(Go{}) == "go");
   CHECK(*parse_go("go") == Go{});
   const Go go{.places = {{.port = 4711, .master_port = 1, .addresses = {"10.0.0.1", "n"}}, {}},
@@ -161,14 +161,14 @@ TEST_CASE("a go comes out as it went in, and nothing else is one") {
   CHECK_FALSE(parse_go(to_line(many)));
 }
 
-TEST_CASE("no bytes after a go do harm") {
+TEST_CASE("random bytes after a go are parsed safely") {
   const auto seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937 random(seed);
   for (int i = 0; i < 1000; ++i) (void)parse_go("go " + random_bytes(random));
 }
 
-TEST_CASE("a member takes port and addresses from the go") {
+TEST_CASE("a member uses the port and addresses of the go line") {
   JoinSpec join = join_of_alias();
   const Go go{.places = {{.port = 4711, .master_port = 0, .addresses = {"10.0.0.1", "n"}}}};
   settle_places(join, go, false);
@@ -180,7 +180,7 @@ TEST_CASE("a member takes port and addresses from the go") {
   CHECK_FALSE(find_addresses(join.book, join.endpoint)->has_loopback);
 }
 
-TEST_CASE("an address of the user's is tried alone") {
+TEST_CASE("an address that the user gives is the only one tried") {
   JoinSpec join = join_of_alias();
   settle_places(join, {.places = {{.port = 4711, .master_port = 0, .addresses = {"10.0.0.1"}}}},
                 true);
@@ -188,7 +188,7 @@ TEST_CASE("an address of the user's is tried alone") {
   CHECK(join.book.empty());
 }
 
-TEST_CASE("loopback is tried where all nodes are one machine, and only there") {
+TEST_CASE("loopback is tried only if all nodes are on one machine") {
   JoinSpec join = join_of_alias();
   settle_places(join,
                 {.places = {{.port = 1, .master_port = 0, .addresses = {"10.0.0.1"}}},
@@ -199,7 +199,7 @@ TEST_CASE("loopback is tried where all nodes are one machine, and only there") {
   CHECK(join.book[0].has_loopback);
 }
 
-TEST_CASE("each seat has its own port and addresses, and one that is not there has none") {
+TEST_CASE("each seat has its own port and addresses, and a missing seat has none") {
   JoinSpec join = join_of_alias();
   join.seats = {{"a", 0}, {"b", 0}, {"c", 0}};
   join.endpoint = join.seats.front();
@@ -214,7 +214,7 @@ TEST_CASE("each seat has its own port and addresses, and one that is not there h
   CHECK(find_addresses(join.book, join.seats[2])->addresses == Words{"10.0.0.3"});
 }
 
-TEST_CASE("where rank 0 has the store its port is another one") {
+TEST_CASE("a store in rank 0 has its own port") {
   JoinSpec join = join_of_alias();
   join.store_host = StoreHost::Worker;
   settle_places(join, {.places = {{.port = 4711, .master_port = 4712, .addresses = {"10.0.0.1"}}}},

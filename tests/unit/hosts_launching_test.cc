@@ -24,7 +24,7 @@ std::string text(const Action& action) {
   return "remind";
 }
 
-// A launch of some hosts, driven by hand.
+// A launch whose events and clock the test controls.
 struct Launch {
   explicit Launch(std::size_t hosts, int fanout = 64) : state(launching_of(hosts, fanout, 120s)) {
     plan.nodes.resize(hosts);
@@ -58,7 +58,7 @@ struct Launch {
   Time now = kStart;
 };
 
-// The first three hosts have seats, or the first of two.
+// The first three hosts have seats; of two hosts, only the first has one.
 Launch elastic(std::size_t hosts, int least) {
   Launch launch(hosts);
   launch.state.least_hosts = least;
@@ -68,7 +68,7 @@ Launch elastic(std::size_t hosts, int least) {
 
 }  // namespace
 
-TEST_CASE("nothing runs before every host is ready") {
+TEST_CASE("the job does not start before every host is ready") {
   Launch launch(3);
   CHECK(launch.after(Began{}) == "login 0; login 1; login 2");
   CHECK(launch.ready(2).empty());
@@ -76,7 +76,7 @@ TEST_CASE("nothing runs before every host is ready") {
   CHECK(launch.ready(1) == "go to 0; go to 1; go to 2");
 }
 
-TEST_CASE("at most as many hosts as the fanout are logging in") {
+TEST_CASE("the fanout limits the number of concurrent logins") {
   Launch launch(4, 2);
   CHECK(launch.after(Began{}) == "login 0; login 1");
   CHECK(launch.ready(1) == "login 2");
@@ -85,7 +85,8 @@ TEST_CASE("at most as many hosts as the fanout are logging in") {
   CHECK(launch.ready(3) == "let go 1; let go 3");
 }
 
-TEST_CASE("all problems are waited for and named; the first host's is the exit code") {
+TEST_CASE(
+    "the problems of all hosts are collected, and the first host's determines the exit code") {
   Launch launch(4);
   launch.after(Began{});
   CHECK(launch.ready(0).empty());
@@ -103,7 +104,7 @@ TEST_CASE("all problems are waited for and named; the first host's is the exit c
         "  n3: ssh ended with exit code 0, without a word\n");
 }
 
-TEST_CASE("a host that was ready and went is a problem, too; so is another protocol") {
+TEST_CASE("a ready host that disconnects and a different protocol version are problems, too") {
   Launch launch(3);
   launch.after(Began{});
   launch.ready(0);
@@ -116,7 +117,7 @@ TEST_CASE("a host that was ready and went is a problem, too; so is another proto
                                                   "(9.9)"));
 }
 
-TEST_CASE("a host that does not answer in time is given up, and named before that") {
+TEST_CASE("a host that does not answer is named in a reminder and given up after the timeout") {
   Launch launch(2);
   launch.after(Began{});
   launch.ready(0);
@@ -132,7 +133,7 @@ TEST_CASE("a host that does not answer in time is given up, and named before tha
   CHECK_THAT(launch.end().text, ContainsSubstring("n1: no answer within 120 s"));
 }
 
-TEST_CASE("the job's end is node 0's last word") {
+TEST_CASE("the end message of node 0 is the outcome of the job") {
   Launch launch(2);
   launch.run();
   launch.after(EndCame{1, End{.exit_code = 41, .text = "from 1\n", .report = {}}});
@@ -143,7 +144,7 @@ TEST_CASE("the job's end is node 0's last word") {
   CHECK(launch.end() == LaunchEnd{41, "from 0\n", "{}"});
 }
 
-TEST_CASE("a session that does not end after node 0's is killed") {
+TEST_CASE("a session that does not end after node 0's session is killed") {
   Launch launch(2);
   launch.run();
   launch.after(EndCame{0, End{}});
@@ -154,7 +155,7 @@ TEST_CASE("a session that does not end after node 0's is killed") {
   CHECK(launch.end().exit_code == 0);
 }
 
-TEST_CASE("no success without node 0's word") {
+TEST_CASE("a job does not succeed without an end message from node 0") {
   for (const int code : {0, 255, 137}) {
     Launch launch(2);
     launch.run();
@@ -166,7 +167,7 @@ TEST_CASE("no success without node 0's word") {
   }
 }
 
-TEST_CASE("an agent that heard its ssh go is lost, whatever it could still say; success counts") {
+TEST_CASE("an agent that ended by SIGHUP when its ssh ended is lost, but other exit codes count") {
   for (const int said : {129, 0, 41}) {
     Launch launch(1);
     launch.run();
@@ -176,7 +177,7 @@ TEST_CASE("an agent that heard its ssh go is lost, whatever it could still say; 
   }
 }
 
-TEST_CASE("a node that ends before node 0 is the cause when node 0 goes on without it") {
+TEST_CASE("a node that ends before node 0 is the cause if node 0 keeps running") {
   Launch launch(2);
   launch.run();
   launch.after(EndCame{1, End{.exit_code = 2, .text = "no log folder\n", .report = {}}});
@@ -188,7 +189,7 @@ TEST_CASE("a node that ends before node 0 is the cause when node 0 goes on witho
   CHECK(launch.end().text == "no log folder\n");
 }
 
-TEST_CASE("the first signal is node 0's, the second is for all") {
+TEST_CASE("the first signal is sent to node 0, while forwarded signals and kills are sent to all") {
   Launch launch(3);
   launch.run();
   CHECK(launch.after(SignalCame{SIGINT}) == "signal 2 to 0");
@@ -197,7 +198,7 @@ TEST_CASE("the first signal is node 0's, the second is for all") {
   CHECK(launch.after(KillCame{}) == "kill to 0; kill to 1; kill to 2");
 }
 
-TEST_CASE("a signal before the start lets everything go") {
+TEST_CASE("a signal before the start ends all sessions") {
   Launch launch(4, 2);
   launch.after(Began{});
   launch.ready(0);
@@ -209,7 +210,7 @@ TEST_CASE("a signal before the start lets everything go") {
   CHECK_THAT(launch.end().text, ContainsSubstring("ended by SIGINT before all hosts were ready"));
 }
 
-TEST_CASE("an elastic job goes without hosts that cannot begin while enough are ready") {
+TEST_CASE("an elastic job starts without hosts that fail if enough are ready") {
   Launch launch = elastic(4, 2);
   launch.after(Began{});
   launch.ready(0);
@@ -219,7 +220,7 @@ TEST_CASE("an elastic job goes without hosts that cannot begin while enough are 
   CHECK(going_without_text({3, "ssh: refused\r\n"}, launch.plan) == "n3 is left out: ssh: refused");
 }
 
-TEST_CASE("an elastic job does not start with fewer hosts than the least or without most seats") {
+TEST_CASE("an elastic job does not start below the minimum or without a majority of the seats") {
   Launch few = elastic(3, 2);
   few.after(Began{});
   few.ready(1);
@@ -238,7 +239,7 @@ TEST_CASE("an elastic job does not start with fewer hosts than the least or with
   CHECK_THAT(seats.end().text, ContainsSubstring("two of the first three, where all meet"));
 }
 
-TEST_CASE("a lost host of an elastic job is told of and the others say how it ended") {
+TEST_CASE("a lost host of an elastic job is reported, and the others determine the outcome") {
   Launch launch = elastic(3, 1);
   launch.run();
   CHECK(launch.ended(0, 255) == "without 0 ");
@@ -247,7 +248,7 @@ TEST_CASE("a lost host of an elastic job is told of and the others say how it en
   launch.after(EndCame{1, End{.exit_code = 0, .text = "fine"}});
   CHECK(launch.ended(1, 0).empty());
   CHECK(deadline(launch.state) == kStart + kEndGrace);
-  // Which had lost the others, and ended late.
+  // This host had lost the others and ended late.
   launch.after(EndCame{2, End{.exit_code = 122, .text = "lost"}});
   CHECK(launch.ended(2, 122).empty());
   CHECK(is_over(launch.state));
@@ -255,7 +256,7 @@ TEST_CASE("a lost host of an elastic job is told of and the others say how it en
   CHECK(launch.end().text == "fine");
 }
 
-TEST_CASE("what an isolated host says first is not how an elastic job ended") {
+TEST_CASE("the early end message of an isolated host is not the outcome of an elastic job") {
   Launch launch = elastic(3, 1);
   launch.run();
   launch.after(EndCame{2, End{.exit_code = 122, .text = "lost"}});
@@ -268,7 +269,7 @@ TEST_CASE("what an isolated host says first is not how an elastic job ended") {
   CHECK(launch.end().exit_code == 41);
 }
 
-TEST_CASE("an elastic job that lost all its hosts says so") {
+TEST_CASE("an elastic job that loses all its hosts reports that") {
   Launch launch = elastic(2, 1);
   launch.run();
   CHECK(launch.ended(0, 255) == "without 0 ");
@@ -277,14 +278,14 @@ TEST_CASE("an elastic job that lost all its hosts says so") {
   CHECK_THAT(launch.end().text, ContainsSubstring("lost all hosts"));
 }
 
-TEST_CASE("the first signal goes to all hosts of an elastic job") {
+TEST_CASE("the first signal is sent to all hosts of an elastic job") {
   Launch launch = elastic(3, 1);
   launch.run();
   CHECK(launch.after(SignalCame{SIGINT}) == "signal 2 to 0; signal 2 to 1; signal 2 to 2");
   CHECK(launch.ended(1, 130).empty());
 }
 
-TEST_CASE("all hosts are told where those that coordinate the job listen") {
+TEST_CASE("all hosts receive the addresses and ports of the hosts that coordinate the job") {
   Launch launch(3);
   launch.state.endpoints = {0};
   launch.after(Began{});
@@ -313,13 +314,13 @@ TEST_CASE("all hosts are told where those that coordinate the job listen") {
     const std::string told = launch.after(HelloCame{2, hello(0, "m1")});
     CHECK(parse_go(told.substr(0, told.find(" to 0; ")))->is_one_machine);
   }
-  SECTION("one that says nothing of it cannot coordinate") {
+  SECTION("a host without a valid port cannot coordinate") {
     CHECK(launch.after(HelloCame{0, hello(0, "m1")}) == "let go 0");
-    CHECK(launch.after(HelloCame{1, hello(70000, "m1")}).empty());  // is not asked
+    CHECK(launch.after(HelloCame{1, hello(70000, "m1")}).empty());  // is not a coordinator
   }
 }
 
-TEST_CASE("a node that reaches no endpoint ends the job at once and is its cause") {
+TEST_CASE("a node that cannot reach the endpoint ends the job at once and is the cause") {
   Launch launch(3);
   launch.run();
   const End end{
@@ -332,7 +333,8 @@ TEST_CASE("a node that reaches no endpoint ends the job at once and is its cause
   CHECK(launch.end() == LaunchEnd{120, "cannot reach\n", "{}"});
 }
 
-TEST_CASE("an elastic job goes without a node that reaches no endpoint, if enough are left") {
+TEST_CASE(
+    "an elastic job continues without a node that cannot reach the endpoint, if enough are left") {
   Launch launch = elastic(3, 2);
   launch.run();
   const End end{.exit_code = 120, .text = "cannot reach\n", .report = "", .could_not_reach = true};

@@ -1,4 +1,4 @@
-// Where the log files of a job over ssh are.
+// Tests where the log files of a job over ssh are written.
 #include "launcher/plan/lines_home.h"
 
 #include "launcher/plan/host_plan.h"
@@ -26,7 +26,7 @@ bool tells_first(const HostPlan& plan, const std::string& word) {
 
 }  // namespace
 
-TEST_CASE("with a log directory the files of all hosts are here and the hosts have none") {
+TEST_CASE("with a log directory the log files of all hosts are written only on this machine") {
   const auto plan = two_hosts_plan({"--log-dir=logs"});
   REQUIRE(plan);
   REQUIRE(plan->lines);
@@ -41,7 +41,7 @@ TEST_CASE("with a log directory the files of all hosts are here and the hosts ha
   CHECK_THAT(host_plan_json(*plan), ContainsSubstring("\"log_dir\": \"/home/me/logs\""));
 }
 
-TEST_CASE("without a log directory nothing is sent as frames") {
+TEST_CASE("without a log directory lines are not sent as frames") {
   for (const Words& words : {Words{}, Words{"--gather-logs"}, Words{"--log-dir=/dev/null"},
                              Words{"--tee=3"}, Words{"--gather-logs", "--log-dir=/dev/null"}}) {
     const auto plan = two_hosts_plan(words);
@@ -51,7 +51,7 @@ TEST_CASE("without a log directory nothing is sent as frames") {
   }
 }
 
-TEST_CASE("what is redirected or teed is kept here without a log directory if asked for") {
+TEST_CASE("with --gather-logs redirected or teed output is gathered without a log directory") {
   const auto plan = two_hosts_plan({"--gather-logs", "--tee=1"});
   REQUIRE(plan);
   REQUIRE(plan->lines);
@@ -61,7 +61,7 @@ TEST_CASE("what is redirected or teed is kept here without a log directory if as
   CHECK_FALSE(tells_first(*plan, "--gather-logs"));
 }
 
-TEST_CASE("each host keeps its own files if told so or if it is to look for words in them") {
+TEST_CASE("each host keeps its own log files with --no-gather-logs or with output filters") {
   for (const Words& words :
        {Words{"--log-dir=logs", "--no-gather-logs"},
         Words{"--log-dir=logs", "--tee=3", "--duplicate-stdout-filters=loss"}}) {
@@ -72,7 +72,7 @@ TEST_CASE("each host keeps its own files if told so or if it is to look for word
   }
 }
 
-TEST_CASE("wishes about files that say two things are errors") {
+TEST_CASE("conflicting log file options are errors") {
   const auto both = two_hosts_plan({"--log-dir=logs", "--gather-logs", "--no-gather-logs"});
   REQUIRE_FALSE(both);
   CHECK_THAT(both.error().message, ContainsSubstring("they conflict"));
@@ -81,13 +81,13 @@ TEST_CASE("wishes about files that say two things are errors") {
   CHECK_THAT(filters.error().message, ContainsSubstring("cannot be combined with --gather-logs"));
 }
 
-TEST_CASE("lines that come here look as they would have looked there") {
+TEST_CASE("gathered lines have the format that they would have on their host") {
   const auto json = two_hosts_plan({"--log-dir=/logs", "--output=json", "--timestamps"});
   REQUIRE(json);
   CHECK(json->lines->mode == OutputMode::Json);
   CHECK(json->lines->has_timestamps);
   CHECK(json->lines->log_dir == "/logs");
-  // Which is the workers' alone.
+  // A variable that is set with -x applies only to workers.
   const auto label =
       two_hosts_plan({"--log-dir=/logs", "-x", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=<${rank}>"});
   REQUIRE(label);
@@ -98,7 +98,7 @@ TEST_CASE("lines that come here look as they would have looked there") {
   CHECK(own->nodes[1].label == "<${rank}>");
 }
 
-TEST_CASE("rank 0 is given the starter's standard input if that is wished") {
+TEST_CASE("rank 0 gets the starter's standard input with --stdin=rank0") {
   const auto plan = two_hosts_plan({"--stdin=rank0"});
   REQUIRE(plan);
   CHECK(plan->gives_stdin);

@@ -1,4 +1,4 @@
-// From a command line with --hosts to what each host's ssh and agent are told.
+// Tests the plan for a command line with --hosts: the ssh command and the arguments of each agent.
 #include "launcher/plan/host_plan.h"
 
 #include <nlohmann/json.hpp>
@@ -46,7 +46,7 @@ std::string nodes_text(const HostPlan& plan) {
 
 }  // namespace
 
-TEST_CASE("a line that was written for mpirun gives the job that it says") {
+TEST_CASE("a command line that was written for mpirun starts the same job") {
   const HostPlan plan = desk_plan({"--allow-run-as-root",
                                    "-np",
                                    "16",
@@ -82,7 +82,7 @@ TEST_CASE("a line that was written for mpirun gives the job that it says") {
         "--mca ==x: expected a name and a value, such as --mca btl tcp,self");
 }
 
-TEST_CASE("the more cores the more logins at a time") {
+TEST_CASE("the default fanout grows with the number of cores") {
   const auto fanout = [](int cores, const Words& words) {
     HostFacts host = desk_with_file();
     host.usable_cpus = cores;
@@ -94,7 +94,7 @@ TEST_CASE("the more cores the more logins at a time") {
   CHECK(fanout(128, {"--hosts=a,b", "--fanout=100", "p"}) == 100);
 }
 
-TEST_CASE("each host's agent is told who it is and what to run, word for word") {
+TEST_CASE("each host's agent receives its node rank and the exact command to run") {
   const HostPlan plan =
       desk_plan({"--hosts=me@a:2,b", "--max-restarts=3", "-x", "A=1", "--rdzv-id=job", "--tee", "3",
                  "./train", "--lr", "0.1", "a b", "--hosts=x"},
@@ -112,12 +112,12 @@ TEST_CASE("each host's agent is told who it is and what to run, word for word") 
   CHECK(plan.secret.empty());
 }
 
-TEST_CASE("a file of options is not looked for on other hosts") {
+TEST_CASE("other hosts do not look for the configuration file") {
   const HostPlan plan = desk_plan({"--config=/dev/null", "--hosts=a,b", "p"});
   for (const std::string& word : plan.nodes[1].arguments) CHECK_FALSE(word.starts_with("--config"));
 }
 
-TEST_CASE("ssh gets the user's arguments first, and nothing of the user's job") {
+TEST_CASE("ssh gets the user's ssh arguments first and no part of the job's command") {
   const Words ssh =
       desk_plan({"--hosts=me@a", "--ssh-args=-F 'my config' -p 2222", "--ssh=/opt/ssh", "$(rm)"})
           .nodes[0]
@@ -137,7 +137,7 @@ TEST_CASE("ssh gets the user's arguments first, and nothing of the user's job") 
   CHECK_FALSE(has(no_copy.nodes[1].arguments, "--no-copy"));
 }
 
-TEST_CASE("mpirun's ways to say it mean what they mean there") {
+TEST_CASE("mpirun's options have the same meaning as in mpirun") {
   CHECK(nodes_text(desk_plan({"-np", "5", "--hostfile", "hosts.txt", "p"})) == "a2 b3");
   CHECK(nodes_text(desk_plan({"-n", "5", "-machinefile", "hosts.txt", "p"})) == "a2 b3");
   CHECK(nodes_text(desk_plan({"-np", "2", "-host", "a:4,b:4", "p"})) == "a2");
@@ -152,7 +152,7 @@ TEST_CASE("mpirun's ways to say it mean what they mean there") {
   CHECK(has(meeting.nodes[1].arguments, "--master-port=7000"));
 }
 
-TEST_CASE("the option -x takes values from here, several at once, and commas in values") {
+TEST_CASE("the option -x exports local values, several at once, and allows commas in values") {
   const HostPlan plan =
       desk_plan({"-H", "a", "-x", "A,B", "-x", "C=1,2", "--export=D=", "-x", "NO", "p"},
                 {{"A", "a"}, {"B", "b b"}});
@@ -165,7 +165,7 @@ TEST_CASE("the option -x takes values from here, several at once, and commas in 
              ContainsSubstring("expected VAR or VAR=VALUE"));
 }
 
-TEST_CASE("chosen devices are their host's workers and its CUDA_VISIBLE_DEVICES") {
+TEST_CASE("selected devices determine their host's worker count and CUDA_VISIBLE_DEVICES") {
   const HostPlan plan = desk_plan({"--hosts=w[0-2]:4", "--include=w0@w2:0,3", "p"});
   CHECK(nodes_text(plan) == "w04 w22");
   CHECK(plan.nodes[0].environment.empty());
@@ -174,7 +174,7 @@ TEST_CASE("chosen devices are their host's workers and its CUDA_VISIBLE_DEVICES"
   CHECK(nodes_text(desk_plan({"--hosts=w[0-2]:4", "--exclude=w1", "p"})) == "w04 w24");
 }
 
-TEST_CASE("one host alone needs no address; the first of several reports its own") {
+TEST_CASE("a single host needs no address, and the first of several reports its own") {
   const HostPlan alone = desk_plan({"-H", "a:2", "p"});
   CHECK(alone.master_addr.empty());
   for (const std::string& word : alone.nodes[0].arguments)
@@ -195,7 +195,7 @@ TEST_CASE("one host alone needs no address; the first of several reports its own
       has(desk_plan({"-H", "a,b", "--master-port=7", "p"}).nodes[1].arguments, "--master-port=7"));
 }
 
-TEST_CASE("what cannot be with --hosts is refused with the reason") {
+TEST_CASE("options that conflict with --hosts are rejected with the reason") {
   CHECK_THAT(desk_error({"-H", "a", "--hostfile=hosts.txt", "p"}),
              ContainsSubstring("one of them"));
   CHECK_THAT(desk_error({"--hostfile=no", "p"}),
@@ -215,7 +215,7 @@ TEST_CASE("what cannot be with --hosts is refused with the reason") {
   CHECK(desk_plan({"-H", "a,b", "--nnodes=2", "p"}).nodes.size() == 2);
 }
 
-TEST_CASE("the plan is shown with the exact commands, and without values of variables") {
+TEST_CASE("the plan shows the exact commands but not the values of variables") {
   const HostPlan plan = desk_plan({"-H", "a:2,b", "-x", "TOKEN=secret", "--dry-run", "p", "it's"});
   const std::string text = host_plan_text(plan);
   CHECK_THAT(text, ContainsSubstring("node 1       b, 1 worker\n") &&
@@ -250,7 +250,7 @@ TEST_CASE("without hosts -np counts the workers of this machine or of all nodes"
     CHECK_THAT(error({option, "./p"}), ContainsSubstring("it requires --hosts"));
 }
 
-TEST_CASE("from standard input alone an agent takes its command line") {
+TEST_CASE("the option --from-stdin accepts no other arguments and is not in the help") {
   const auto parsed = [](const Words& words) {
     return parse_command_line(words, [](std::string_view) { return std::nullopt; });
   };

@@ -18,7 +18,7 @@ Pool file(const std::string& text) { return value_of(parse_host_file(text)); }
 
 }  // namespace
 
-TEST_CASE("hosts on the command line have ranges, slots and users") {
+TEST_CASE("hosts on the command line can have ranges, slots and users") {
   CHECK(hosts("a") == Pool{host("a")});
   CHECK(hosts("a:2,b:3") == Pool{host("a", 2), host("b", 3)});
   CHECK(hosts("node[02-04]:4") == Pool{host("node02", 4), host("node03", 4), host("node04", 4)});
@@ -29,13 +29,13 @@ TEST_CASE("hosts on the command line have ranges, slots and users") {
   CHECK(hosts("10.0.0.[1-2]:8") == Pool{host("10.0.0.1", 8), host("10.0.0.2", 8)});
 }
 
-TEST_CASE("slots of a host that is named again add up, as mpirun adds them") {
+TEST_CASE("the slots of a repeated host add up, as in mpirun") {
   CHECK(hosts("a,b,a") == Pool{host("a", 2), host("b")});
   CHECK(hosts("a:2,a:3,a") == Pool{host("a", 6)});
   CHECK(file("a\na\nb slots=2\na\n") == Pool{host("a", 3), host("b", 2)});
 }
 
-TEST_CASE("host files of Open MPI, DeepSpeed, Hydra and plain lists are read") {
+TEST_CASE("host files of Open MPI, DeepSpeed and Hydra and plain lists are parsed") {
   CHECK(file("# my hosts\n\nworker-1 slots=4\nworker-2 slots=8 # big\n") ==
         Pool{host("worker-1", 4), host("worker-2", 8)});
   CHECK(file("a slots = 2 max_slots=4\r\nb max-slots=2\n") == Pool{host("a", 2), host("b")});
@@ -45,7 +45,7 @@ TEST_CASE("host files of Open MPI, DeepSpeed, Hydra and plain lists are read") {
   CHECK(file("a, b, c\n") == Pool{host("a"), host("b"), host("c")});
 }
 
-TEST_CASE("what is no host is refused, with its place and what to write") {
+TEST_CASE("an invalid host is rejected with its position and the expected form") {
   CHECK_THAT(usage_error(parse_hosts("")), ContainsSubstring("names no host"));
   CHECK_THAT(usage_error(parse_hosts("a:0")), ContainsSubstring("\"0\" slots; expected a number"));
   CHECK_THAT(usage_error(parse_hosts("a:*")), ContainsSubstring("\"*\" slots"));
@@ -61,7 +61,7 @@ TEST_CASE("what is no host is refused, with its place and what to write") {
   CHECK_THAT(usage_error(parse_host_file("# nobody\n")), ContainsSubstring("names no host"));
 }
 
-TEST_CASE("no text becomes an option of ssh or a word of a shell") {
+TEST_CASE("host text never becomes an ssh option or shell code") {
   for (const std::string text : {"-oProxyCommand=x", "a,-p", "-l@a", "a@-b", "$(x)", "a;b", "a`b`",
                                  "[-x::1]", "a b|c", "a'b", "a\\b", "~a", "a/b", "me you@a@b"}) {
     INFO(text);
@@ -75,7 +75,7 @@ TEST_CASE("no text becomes an option of ssh or a word of a shell") {
   CHECK_FALSE(parse_hosts("$(x)"));
 }
 
-TEST_CASE("hosts and their devices are chosen as DeepSpeed's users know") {
+TEST_CASE("hosts and devices are selected with DeepSpeed's syntax") {
   const Pool pool = hosts("w0:4,w1:4,w2:4,w3");
   CHECK(value_of(included(pool, "w1@w0")) == Pool{host("w0", 4), host("w1", 4)});
   Pool chosen = {host("w0", 4), host("w2", 4)};

@@ -1,4 +1,4 @@
-// A job on other machines has a secret without anybody's doing.
+// Tests the secret that a job on other machines has by default.
 #include <algorithm>
 
 #include "launcher/plan/host_plan.h"
@@ -22,12 +22,12 @@ HostPlan secret_plan(const test::Words& words) {
 
 }  // namespace
 
-TEST_CASE("several hosts share a secret that is made for their job, one needs none") {
+TEST_CASE("several hosts share a secret that is generated for the job, a single host needs none") {
   CHECK(secret_plan({"-H", "a,b", "p"}).secret == kMade);
   CHECK(secret_plan({"-H", "a", "p"}).secret.empty());
 }
 
-TEST_CASE("the user's secret goes to the hosts, and the path of its file stays") {
+TEST_CASE("the user's secret is sent to the hosts, but the path of its file is not") {
   const HostPlan plan = secret_plan({"-H", "a,b", "--secret-file=/home/me/key", "p"});
   CHECK(plan.secret == kMine);
   for (const HostNode& node : plan.nodes) {
@@ -37,7 +37,7 @@ TEST_CASE("the user's secret goes to the hosts, and the path of its file stays")
   }
 }
 
-TEST_CASE("a plan for other hosts says whose secret it is, and not what") {
+TEST_CASE("a plan for other hosts shows the source of the secret, but not its value") {
   const HostPlan plan = secret_plan({"-H", "a,b", "--secret-file=/home/me/key", "p"});
   for (const std::string& text : {host_plan_text(plan), host_plan_json(plan)}) {
     CHECK_THAT(text, ContainsSubstring("/home/me/key"));

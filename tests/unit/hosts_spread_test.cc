@@ -7,7 +7,7 @@ namespace {
 
 Pool pool(const std::string& list) { return *parse_hosts(list); }
 
-// "a2 b1"; a host whose agent counts has a '?'.
+// Returns text such as "a2 b1", with '?' for a host whose agent determines the count.
 std::string spread_text(const std::string& list, const Wish& wish) {
   const Result<std::vector<Share>> shares = spread(pool(list), wish);
   if (!shares) return shares.error().message;
@@ -22,12 +22,12 @@ const MapBy kNode{.order = MapBy::Order::Node, .per_node = std::nullopt};
 
 }  // namespace
 
-TEST_CASE("without -np every host has as many workers as slots, or one") {
+TEST_CASE("without -np every host has one worker per slot, or one worker") {
   CHECK(spread_text("a:2,b", {}) == "a2 b1");
   CHECK(spread_text("a:2,b", {.has_per_node_word = true}) == "a? b?");
 }
 
-TEST_CASE("the option -np fills the hosts in order, or deals one each in turn") {
+TEST_CASE("the option -np fills the hosts in order, or distributes workers round-robin") {
   CHECK(spread_text("a:4,b:4,c:4", {.np = 6}) == "a4 b2");
   CHECK(spread_text("a:4,b:4,c:4", {.np = 12}) == "a4 b4 c4");
   CHECK(spread_text("a:4,b:4,c:4", {.np = 7, .map_by = kNode}) == "a3 b2 c2");
@@ -35,7 +35,7 @@ TEST_CASE("the option -np fills the hosts in order, or deals one each in turn") 
   CHECK(spread_text("a,b,c", {.np = 2}) == "a1 b1");
 }
 
-TEST_CASE("more workers than slots are refused with both numbers, unless that is asked for") {
+TEST_CASE("more workers than slots are rejected with both numbers, unless --oversubscribe is set") {
   CHECK(spread_text("a:2,b", {.np = 4}) ==
         "-np 4: the hosts have 3 slots (a 2, b 1); add slots, such as a:8, or set --oversubscribe");
   CHECK(spread_text("a:2,b", {.np = 8, .oversubscribe = true}) == "a5 b3");
@@ -44,7 +44,7 @@ TEST_CASE("more workers than slots are refused with both numbers, unless that is
   CHECK_THAT(spread_text("n[1-20]", {.np = 21}), ContainsSubstring("n8 1, ...)"));
 }
 
-TEST_CASE("a number for each host holds for all, and until -np is reached") {
+TEST_CASE("a worker count per host applies to all hosts, or until -np is reached") {
   const MapBy three{.order = MapBy::Order::Slot, .per_node = 3};
   CHECK(spread_text("a,b:8", {.per_node = 3}) == "a3 b3");
   CHECK(spread_text("a,b", {.map_by = three}) == "a3 b3");
@@ -54,7 +54,7 @@ TEST_CASE("a number for each host holds for all, and until -np is reached") {
   CHECK_THAT(spread_text("a", {.np = 2, .has_per_node_word = true}), ContainsSubstring("conflict"));
 }
 
-TEST_CASE("chosen devices are a host's slots") {
+TEST_CASE("selected devices count as a host's slots") {
   Pool chosen = pool("a:4,b:4");
   chosen[0].devices = {1, 3};
   const auto shares = spread(chosen, {});

@@ -1,4 +1,4 @@
-// Branches of a job over ssh, and the messages between a starter and a relay.
+// Tests the branches of a job over ssh and the messages between a starter and a relay.
 #include "launcher/plan/host_plan.h"
 
 #include <random>
@@ -45,7 +45,7 @@ TEST_CASE("the plan names the first host of each branch") {
   CHECK(branches_text(plan) == "2 branches: a (1 behind it), c (1 behind it)");
 }
 
-TEST_CASE("commands to a relay come out as they went in") {
+TEST_CASE("commands to a relay are decoded unchanged") {
   using Deed = RelayCommand::Deed;
   for (const Deed deed : {Deed::Start, Deed::To, Deed::Eof, Deed::Kill}) {
     const bool has_bytes = deed == Deed::Start || deed == Deed::To;
@@ -67,7 +67,7 @@ TEST_CASE("commands to a relay come out as they went in") {
     CHECK_FALSE(parse_relay_line(bad));
 }
 
-TEST_CASE("what a relay is given and gives back comes through whatever bytes are in it") {
+TEST_CASE("a relay's start and end messages are decoded unchanged for any bytes") {
   std::mt19937 random(Catch::rngSeed());
   for (int i = 0; i < 100; ++i) {
     const RelayStart start{.argv = {random_bytes(random), random_bytes(random)},

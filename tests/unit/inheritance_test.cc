@@ -1,4 +1,4 @@
-// A coordinator that takes over from one that was lost.
+// Tests a coordinator that takes over from one that was lost.
 #include "rendezvous/coordinator/takeover.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ RoundSpec successor_spec(int least, int most) {
   return spec;
 }
 
-// Node 0, whose agent coordinated, is gone; node 1's does now.
+// Node 0, which coordinated, is lost; node 1 coordinates now.
 struct Successor : RoundDriver {
   Successor(int least, int most) : RoundDriver(successor_spec(least, most)) {}
 
@@ -59,7 +59,7 @@ AgedFailure failed(int rank, std::chrono::microseconds age) {
 
 }  // namespace
 
-TEST_CASE("the first world of a successor begins when all are back but the one that was lost") {
+TEST_CASE("a successor's first world starts when all nodes except the lost one are back") {
   Successor round(1, 4);
   round.come(2, past_of_three());
   CHECK(round.sent<Welcome>(Successor::peer(2)).front().term == 7);
@@ -73,7 +73,7 @@ TEST_CASE("the first world of a successor begins when all are back but the one t
   CHECK(round.world_of(2)->restarts == 0);
 }
 
-TEST_CASE("who does not come back is not waited for longer than a heartbeat timeout") {
+TEST_CASE("a successor waits at most one heartbeat timeout for missing nodes") {
   Successor round(1, 4);
   round.come(1, past_of_three());
   CHECK_FALSE(round.world_of(1));
@@ -86,7 +86,7 @@ TEST_CASE("who does not come back is not waited for longer than a heartbeat time
   CHECK(round.state.phase == RoundPhase::Running);
 }
 
-TEST_CASE("the largest of what members know wins, and old restarts stay used up") {
+TEST_CASE("a successor uses the largest counts that members report, including used restarts") {
   Successor round(2, 3);
   Past less = past_of_three();
   less.restarts = 1;
@@ -95,11 +95,11 @@ TEST_CASE("the largest of what members know wins, and old restarts stay used up"
   more.rounds = 6;
   more.restarts = 2;
   more.restart_ages = {70s, 5s};
-  SECTION("the larger first") {
+  SECTION("the larger counts first") {
     round.come(1, more);
     round.come(2, less);
   }
-  SECTION("the larger last") {
+  SECTION("the larger counts last") {
     round.come(1, less);
     round.come(2, more);
   }
@@ -111,7 +111,7 @@ TEST_CASE("the largest of what members know wins, and old restarts stay used up"
   CHECK(round.now - *round.state.first_world == 90s);
 }
 
-TEST_CASE("of equally many restarts the older account counts, and claims are bounded") {
+TEST_CASE("with equal restart counts the older times win, and reported counts are limited") {
   Successor round(2, 3);
   Past past = past_of_three();
   past.restarts = 2;
@@ -128,7 +128,7 @@ TEST_CASE("of equally many restarts the older account counts, and claims are bou
   CHECK(round.state.next_round < 1 << 30);
 }
 
-TEST_CASE("with too few left a successor waits, then says which coordinator was lost") {
+TEST_CASE("a successor with too few nodes waits, then reports which coordinator was lost") {
   Successor round(3, 3);
   round.come(1, past_of_three());
   round.come(2, past_of_three());
@@ -146,7 +146,7 @@ TEST_CASE("with too few left a successor waits, then says which coordinator was 
   CHECK_THAT(lost.reason, ContainsSubstring("no replacement came"));
 }
 
-TEST_CASE("a member that comes back to the same coordinator changes nothing there") {
+TEST_CASE("a member that returns to the same coordinator does not change its state") {
   Successor round(2, 2);
   round.state.spec.elastic->min_uptime = 0s;
   round.come(1, past_of_three());
@@ -163,7 +163,7 @@ TEST_CASE("a member that comes back to the same coordinator changes nothing ther
   CHECK(round.world_of(2)->round == 6);
 }
 
-TEST_CASE("a coordinator that leads again itself waits for all that were there") {
+TEST_CASE("a coordinator that is elected again waits for all previous nodes") {
   Successor round(1, 4);
   round.state.spec.is_back = true;
   round.come(1, past_of_three());
@@ -173,7 +173,7 @@ TEST_CASE("a coordinator that leads again itself waits for all that were there")
   CHECK(round.state.phase == RoundPhase::Running);
 }
 
-TEST_CASE("what a coordinator leaves in writing is where the next one goes on") {
+TEST_CASE("a coordinator continues from the stored record of the previous one") {
   Successor before(2, 4);
   before.come(1, past_of_three());
   before.come(2, past_of_three());
@@ -188,7 +188,7 @@ TEST_CASE("what a coordinator leaves in writing is where the next one goes on") 
   CHECK(record_of(after.state) == record);
   CHECK(is_left_out(after.state.exclusions, {"host3 at 10.0.0.4", 0}));
   CHECK(count_failure(after.state.exclusions, {"host2 at 10.0.0.3", 0}) == 2);
-  // When restarts were members know better.
+  // The record has no restart times; members report them.
   CHECK(after.state.restarts == std::vector<Time>{after.now, after.now});
   Past past = past_of_three();
   past.restarts = 2;
@@ -197,7 +197,8 @@ TEST_CASE("what a coordinator leaves in writing is where the next one goes on") 
   CHECK(after.state.restarts == std::vector<Time>{after.now - 70s, after.now - 5s});
 }
 
-// Agents are known by the address that their connections come from: here all the same.
+// Agents are identified by their host name and the source address of their connection, which is the
+// same for all agents here.
 AgentId id_of(int node) { return {"host" + std::to_string(node) + " at 10.0.0.9", 0}; }
 
 Past with_record(NodeRecord record) {
@@ -214,7 +215,7 @@ NodeRecord left_out_record(int node) {
           .reason = "it fails"};
 }
 
-TEST_CASE("who was left out by a coordinator before is not let in by the next") {
+TEST_CASE("a node that an earlier coordinator excluded is rejected by the next one") {
   Successor round(1, 4);
   round.come(1, with_record(left_out_record(3)));
   round.come(3, std::nullopt);
@@ -224,7 +225,7 @@ TEST_CASE("who was left out by a coordinator before is not let in by the next") 
   CHECK(round.state.exclusions.nodes.at(0).told == LeftOut{2, "host3", 4, "it fails"});
 }
 
-TEST_CASE("who came before anybody could tell that it was left out is sent away, and only it") {
+TEST_CASE("a node that joined before its exclusion was known is removed, and only that node") {
   Successor round(1, 4);
   const bool is_running = GENERATE(false, true);
   round.come(1, is_running ? std::optional(past_of_three()) : std::nullopt);
@@ -242,22 +243,21 @@ TEST_CASE("who came before anybody could tell that it was left out is sent away,
   CHECK(round.world_of(2)->node_count == 2);
 }
 
-TEST_CASE("a seat of a node that was left out is given up with its node, the job goes on") {
+TEST_CASE("an excluded node gives up its seat, and the job continues") {
   Successor round(1, 4);
   round.come(1, past_of_three());
   round.come(2, with_record(left_out_record(1)));
-  REQUIRE(round.sent<Finish>(Successor::peer(1)).size() == 1);  // its agent takes the seat with it
+  REQUIRE(round.sent<Finish>(Successor::peer(1)).size() == 1);  // the seat ends with its agent
   CHECK(round.sent<Finish>(Successor::peer(2)).empty());
 }
 
-TEST_CASE(
-    "who was lost again and again under a coordinator before has to stay longer for the next") {
+TEST_CASE("a node's losses under an earlier coordinator still count under the next one") {
   Successor round(1, 2);
   round.come(1, with_record({.name = id_of(3).first, .losses = 3}));
   CHECK(round.state.known.at(id_of(3)).losses == 3);
 }
 
-TEST_CASE("all are told what the next coordinator has to know, newcomers at once") {
+TEST_CASE("all nodes receive the records for the next coordinator, new nodes at once") {
   RoundSpec spec = successor_spec(1, 3);
   spec.elastic->min_uptime = 0s;
   Successor round(1, 3);
@@ -271,19 +271,21 @@ TEST_CASE("all are told what the next coordinator has to know, newcomers at once
   CHECK(round.sent<Remember>(Successor::peer(4)).at(0).records == told[0].records);
 }
 
-TEST_CASE("when half of a thousand nodes are lost together each other node gets a few messages") {
+TEST_CASE(
+    "when half of a thousand nodes are lost together each remaining node gets only a few "
+    "messages") {
   constexpr int kNodes = 1000;
   Successor round(1, kNodes);
   for (int node = 1; node <= kNodes; ++node) round.come(node, std::nullopt);
   REQUIRE(round.state.phase == RoundPhase::Running);
   std::size_t messages = 0;
-  SECTION("their connections end one by one") {
+  SECTION("their connections close one by one") {
     for (int node = kNodes / 2 + 1; node <= kNodes; ++node) {
       round.leave(Successor::peer(node));
       messages += round.message_count();
     }
   }
-  SECTION("their silence is noticed in one sweep") {
+  SECTION("their silence is detected in one sweep") {
     for (int i = 0; i < 20; ++i) {
       round.now += 500ms;
       for (int node = 1; node <= kNodes / 2; ++node) round.say(Successor::peer(node), Ping{});
@@ -301,10 +303,10 @@ TEST_CASE("when half of a thousand nodes are lost together each other node gets 
   CHECK(round.state.untold.empty());
   CHECK(round.state.records.size() == kMostRecords);
   CHECK(messages <= 4 * kNodes);
-  CHECK(messages >= kNodes / 2);  // the survivors are told
+  CHECK(messages >= kNodes / 2);  // every remaining node got a message
 }
 
-TEST_CASE("a coordinator that nobody can follow has nothing remembered") {
+TEST_CASE("a coordinator without possible successors sends no records") {
   RoundSpec spec = successor_spec(1, 3);
   spec.term = 0;
   Successor round(1, 3);
@@ -314,7 +316,7 @@ TEST_CASE("a coordinator that nobody can follow has nothing remembered") {
   CHECK(round.sent<Remember>(Successor::peer(2)).empty());
 }
 
-TEST_CASE("records are few: who was only lost is forgotten before who was left out") {
+TEST_CASE("the number of records is limited, and lost nodes are dropped before excluded nodes") {
   std::vector<NodeRecord> records;
   for (int node = 0; node < 40; ++node)
     note_record(records, {.name = "h" + std::to_string(node), .is_left_out = node < 10});
@@ -329,7 +331,7 @@ TEST_CASE("records are few: who was only lost is forgotten before who was left o
   CHECK(records.back().name == "h3");
 }
 
-TEST_CASE("a hello with all that it may carry fits into the first frame") {
+TEST_CASE("a hello with a full past fits into the hello frame limit") {
   Hello hello;
   hello.run_id.assign(4096, 'r');
   hello.role.assign(256, 'r');
@@ -349,7 +351,9 @@ TEST_CASE("a hello with all that it may carry fits into the first frame") {
   CHECK(encode(MemberMessage(hello)).size() <= kHelloFrameLimitBytes);
 }
 
-TEST_CASE("after a takeover the earliest failure that members report is the job's last failure") {
+TEST_CASE(
+    "after a takeover the earliest failure reported for the latest round is the job's last "
+    "failure") {
   // Ages, not times: node 3's clock is an hour behind, and its failure was reported first.
   const auto past_with = [](int rank, std::chrono::microseconds age, int round, WallTime time) {
     Past past = past_of_three();
@@ -378,7 +382,7 @@ TEST_CASE("after a takeover the earliest failure that members report is the job'
       [](const Report& one, const Report& other) { return one.node < other.node; }));
 }
 
-TEST_CASE("of two reports in one message delay the age decides, whoever is heard first") {
+TEST_CASE("the age decides between two reports within a message delay, not their arrival order") {
   Successor round(1, 4);
   Past victim = past_of_three();
   victim.failure = failed(6, 100us);

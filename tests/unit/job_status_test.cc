@@ -39,7 +39,7 @@ Census census() {
 
 }  // namespace
 
-TEST_CASE("a job's status names every node, what it does, and who does not answer") {
+TEST_CASE("a job's status lists every node with its state and marks nodes that do not answer") {
   const json said = json::parse(agent::job_json(own(), census()));
   CHECK(said["schema"] == "drun.job/1");
   CHECK(said["run_id"] == "night");
@@ -72,7 +72,7 @@ TEST_CASE("a job's status names every node, what it does, and who does not answe
         json{{"seconds", 2.5}, {"node_rank", 0}, {"rank", 3}});
 }
 
-TEST_CASE("a job's status reads as one would tell it") {
+TEST_CASE("a job's status is formatted as text") {
   CHECK(
       job_text(agent::job_json(own(), census())) ==
       "night  coordinator 10.0.0.1:29500  agent 7 here\n"
@@ -92,7 +92,7 @@ TEST_CASE("a job's status reads as one would tell it") {
       "dumped, in round 2, at 2026-11-21T13:03:07.123456Z\n");
 }
 
-TEST_CASE("without a coordinator a node tells of itself alone, and why") {
+TEST_CASE("without a coordinator a node reports only itself and the reason") {
   const std::string said = agent::job_json(own(), {.note = "this node is not in touch"});
   const json parsed = json::parse(said);
   CHECK(parsed["note"] == "this node is not in touch");
@@ -104,7 +104,7 @@ TEST_CASE("without a coordinator a node tells of itself alone, and why") {
   CHECK_THAT(job_text(said), ContainsSubstring("this node alone: this node is not in touch"));
 }
 
-TEST_CASE("what names hold does not reach the terminal as it is, of a whole job either") {
+TEST_CASE("control characters in a job's status do not reach the terminal") {
   Census told = census();
   told.nodes[0].host = "a\x1b[2Jb\x07\xff";
   NodeStatus status = own();
@@ -115,7 +115,7 @@ TEST_CASE("what names hold does not reach the terminal as it is, of a whole job 
   CHECK(text.find('\x07') == std::string::npos);
 }
 
-TEST_CASE("what is no status of a job gives no text") {
+TEST_CASE("an invalid job status gives no text") {
   const std::string bad =
       GENERATE(std::string(), std::string("[]"), std::string("{"), std::string("3"),
                std::string(R"({"schema":"drun.job/1"})"), std::string(R"({"schema":1})"));
@@ -123,7 +123,7 @@ TEST_CASE("what is no status of a job gives no text") {
   CHECK(is_job_status(bad) == (bad.find("drun.job/1") != bad.npos));
 }
 
-TEST_CASE("a thousand nodes do not fill the screen, of a job either") {
+TEST_CASE("a job's status shortens a list of a thousand nodes") {
   Census told = census();
   told.nodes.assign(1000, told.nodes[0]);
   const std::string text = job_text(agent::job_json(own(), told));

@@ -43,7 +43,7 @@ std::vector<nlohmann::json> objects_of(std::string_view bytes, std::size_t piece
 
 }  // namespace
 
-TEST_CASE("a line becomes an object that says when and who") {
+TEST_CASE("a line becomes a JSON object with its time and origin") {
   const auto objects = objects_of("one\ntwo");
   REQUIRE(objects.size() == 2);
   CHECK(objects[0] == nlohmann::json{{"time", "2023-11-14T22:13:20.123456Z"},
@@ -58,7 +58,7 @@ TEST_CASE("a line becomes an object that says when and who") {
   CHECK(objects[1]["text"] == "two");
 }
 
-TEST_CASE("every byte of ASCII comes back from a JSON line, wherever it stands") {
+TEST_CASE("every ASCII byte is preserved in a JSON line at any position") {
   for (int code = 0; code < 128; ++code) {
     if (code == '\n') continue;
     for (std::size_t at = 0; at < 20; ++at) {
@@ -70,14 +70,16 @@ TEST_CASE("every byte of ASCII comes back from a JSON line, wherever it stands")
   }
 }
 
-TEST_CASE("UTF-8 stays as it is in a JSON line") {
+TEST_CASE("UTF-8 is not changed in a JSON line") {
   const std::string text = "ä € 😀 \xEF\xBF\xBF \xF4\x8F\xBF\xBF";
   const auto object = objects_of(text + "\n").at(0);
   CHECK(object["text"] == text);
   CHECK_FALSE(object.contains("base64"));
 }
 
-TEST_CASE("a line that is no UTF-8 is shown as far as it goes, and is there byte for byte") {
+TEST_CASE(
+    "a line with invalid UTF-8 has replacement characters in its text and its exact bytes in "
+    "base64") {
   const std::string bad = GENERATE(values<std::string>(
       {"\xff", "\xc3", "\xc3(", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
        "\xf8\x88\x80\x80\x80", "\x80", "\xe2\x82", "\xf0\x9f\x98"}));
@@ -89,7 +91,7 @@ TEST_CASE("a line that is no UTF-8 is shown as far as it goes, and is there byte
   CHECK(object["base64"] == base64(text));
 }
 
-TEST_CASE("JSON lines are the same however the bytes come") {
+TEST_CASE("JSON lines do not depend on how the bytes are split") {
   std::mt19937 random(4);
   std::string bytes;
   for (int i = 0; i < 3000; ++i) {
@@ -101,7 +103,7 @@ TEST_CASE("JSON lines are the same however the bytes come") {
   CHECK(objects_of(bytes, piece) == whole);
 }
 
-TEST_CASE("a line without an end comes in partial objects, and memory stays bounded") {
+TEST_CASE("a line without an end is written as partial objects in bounded memory") {
   const std::string bytes(3 * kLongestJsonTextBytes, 'x');
   const auto objects = objects_of(bytes + "y\n", 65536);
   REQUIRE(objects.size() > 2);
@@ -113,7 +115,7 @@ TEST_CASE("a line without an end comes in partial objects, and memory stays boun
   CHECK(text == bytes + "y");
 }
 
-TEST_CASE("a time stands before the label of each line, with or without one") {
+TEST_CASE("a timestamp precedes each line and its label, if any") {
   const bool is_labelled = GENERATE(false, true);
   OutputSpec spec;
   spec.has_timestamps = true;

@@ -4,7 +4,7 @@
 
 namespace drun::agent {
 
-TEST_CASE("a label template is filled as torchrun fills it") {
+TEST_CASE("label templates are filled in as in torchrun") {
   const LabelValues values{
       .role_name = "trainer", .local_rank = 3, .rank = 11, .node_rank = 1, .host = "n1"};
   const auto [text, filled] = GENERATE(table<std::string, std::string>({

@@ -29,7 +29,7 @@ const std::vector<std::string> kTexts = {
 
 }  // namespace
 
-TEST_CASE("without labels the bytes out are the bytes in, wherever they are split") {
+TEST_CASE("without labels the output equals the input at any split") {
   for (const std::string& text : kTexts) {
     for (std::size_t first = 0; first <= text.size(); ++first) {
       for (std::size_t second = first; second <= text.size(); ++second) {
@@ -45,7 +45,7 @@ TEST_CASE("without labels the bytes out are the bytes in, wherever they are spli
   }
 }
 
-TEST_CASE("a label stands before every line and after every carriage return, however it is split") {
+TEST_CASE("a label precedes every line and follows every carriage return at any split") {
   const auto [text, labelled] = GENERATE(table<std::string, std::string>({
       {"", ""},
       {"one\n", "[0]:one\n"},
@@ -69,7 +69,7 @@ TEST_CASE("a label stands before every line and after every carriage return, how
   }
 }
 
-TEST_CASE("lines of several streams stay whole and in order whatever pieces they arrive in") {
+TEST_CASE("lines of several streams stay whole and in order for pieces of any size") {
   const auto seed = GENERATE(range(0u, 50u));
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -90,7 +90,7 @@ TEST_CASE("lines of several streams stay whole and in order whatever pieces they
     buffers[stream]->take(left[stream].substr(0, size), queue);
     left[stream].erase(0, size);
     if (left[stream].empty()) --unfinished;
-    queue.consume(random() % (queue.size_bytes() + 1) / 64);  // an unread beginning moves along
+    queue.consume(random() % (queue.size_bytes() + 1) / 64);  // leaves part of the queue unread
   }
   std::vector<int> next(streams, -1);
   std::string_view out = queue.bytes();
@@ -111,7 +111,7 @@ TEST_CASE("lines of several streams stay whole and in order whatever pieces they
   for (const int count : next) CHECK(count == 40);
 }
 
-TEST_CASE("text without a newline is held back until the newline comes") {
+TEST_CASE("text without a newline is held back until the newline arrives") {
   LineQueue queue;
   LineBuffer first(1, "");
   LineBuffer second(2, "");
@@ -134,7 +134,7 @@ TEST_CASE("a progress bar is shown at once") {
   CHECK_FALSE(queue.is_open());
 }
 
-TEST_CASE("bars draw over each other, lines do not draw over bars") {
+TEST_CASE("progress bars overwrite each other, but lines do not overwrite progress bars") {
   LineQueue queue;
   LineBuffer first(1, "");
   LineBuffer second(2, "");
@@ -149,7 +149,7 @@ TEST_CASE("bars draw over each other, lines do not draw over bars") {
   CHECK(take_all(queue) == "\r 30%");
 }
 
-TEST_CASE("bars that end with their carriage return draw over each other too") {
+TEST_CASE("progress bars that end with a carriage return overwrite each other, too") {
   LineQueue queue;
   LineBuffer first(1, "[0]:");
   LineBuffer second(2, "[1]:");
@@ -160,7 +160,7 @@ TEST_CASE("bars that end with their carriage return draw over each other too") {
   CHECK(take_all(queue) == "\n[0]:done\n");
 }
 
-TEST_CASE("a newline that would only end an interrupted line is not shown again") {
+TEST_CASE("a newline that would only end an interrupted line is not repeated") {
   LineQueue queue;
   LineBuffer bar(1, "[0]:");
   LineBuffer other(2, "[1]:");
@@ -170,7 +170,7 @@ TEST_CASE("a newline that would only end an interrupted line is not shown again"
   CHECK(queue.bytes() == "\r[0]:100%\n[1]:line\n[0]:next\n");
 }
 
-TEST_CASE("a line longer than the limit is passed on in pieces and keeps its bytes") {
+TEST_CASE("a line that exceeds the limit is forwarded in pieces without changes") {
   LineQueue queue;
   LineBuffer lines(1, "", 100);
   std::string seen;
@@ -186,7 +186,7 @@ TEST_CASE("a line longer than the limit is passed on in pieces and keeps its byt
   CHECK(seen + take_all(queue) == text + "\nnext\n");
 }
 
-TEST_CASE("another stream's line waits for no long line, and does not land inside it") {
+TEST_CASE("another stream's line does not wait for a long line and starts on a new line") {
   LineQueue queue;
   LineBuffer endless(1, "[0]:", 10);
   LineBuffer other(2, "[1]:", 10);
@@ -216,7 +216,7 @@ TEST_CASE("a last line without newline gets one only when another line follows")
   CHECK(take_all(queue) == "end\n");
 }
 
-TEST_CASE("the last state of a bar whose stream has ended stays") {
+TEST_CASE("the last state of a progress bar stays visible after its stream has ended") {
   LineQueue queue;
   LineBuffer first(1, "");
   LineBuffer second(2, "");

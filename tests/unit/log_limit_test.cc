@@ -4,7 +4,7 @@
 
 namespace drun {
 
-TEST_CASE("so many lines a second are written, and those left out are counted") {
+TEST_CASE("lines beyond the limit per second are dropped and counted") {
   LogLimit limit(2);
   const LogLimit::Time start{std::chrono::hours(1)};
   CHECK(limit.allows(start));

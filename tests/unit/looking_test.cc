@@ -58,7 +58,7 @@ Failure failure() {
 
 }  // namespace
 
-TEST_CASE("an event is one line that says when, what and where") {
+TEST_CASE("an event is one JSON line with its time, name and origin") {
   const json line =
       line_of(agent::WorkerStarted{.round = 1, .rank = 5, .local_rank = 1, .pid = 31});
   CHECK(line == json{{"time", "2026-11-21T13:03:07.123456Z"},
@@ -72,7 +72,7 @@ TEST_CASE("an event is one line that says when, what and where") {
                      {"pid", 31}});
 }
 
-TEST_CASE("every event has its name and what it has to say") {
+TEST_CASE("every event has its name and its fields") {
   CHECK(line_of(agent::AgentStarted{2, {"./a\nb"}})["command"][0] == "./a\nb");
   CHECK(line_of(agent::AgentStarted{2, {"\xff"}})["command"][0] == "\xef\xbf\xbd");
   CHECK(line_of(agent::RoundBegan{*running_node().world})["first_rank"] == 4);
@@ -132,7 +132,7 @@ TEST_CASE("every event has its name and what it has to say") {
   CHECK(not_run["message"] == "no");
 }
 
-TEST_CASE("a status says who, how far and with whom") {
+TEST_CASE("a node's status contains its identity, progress and workers") {
   NodeStatus status = running_node();
   status.last_failure = failure();
   const json said = json::parse(status_json(status));
@@ -154,7 +154,7 @@ TEST_CASE("a status says who, how far and with whom") {
   CHECK(said["log_directory"].is_null());
 }
 
-TEST_CASE("a status before the first round has no world") {
+TEST_CASE("a node's status before the first round has no world") {
   NodeStatus status = running_node();
   status.world.reset();
   status.node_count = 3;
@@ -166,7 +166,7 @@ TEST_CASE("a status before the first round has no world") {
   CHECK_THAT(status_text(status_json(status)), ContainsSubstring("joining for 1 min 1 s, 3 nodes"));
 }
 
-TEST_CASE("a status reads as one would tell it") {
+TEST_CASE("a node's status is formatted as text") {
   NodeStatus status = running_node();
   status.last_failure = failure();
   status.log_directory = "/logs";
@@ -181,7 +181,7 @@ TEST_CASE("a status reads as one would tell it") {
         "  logs: /logs\n");
 }
 
-TEST_CASE("a status of several programs names them and each worker's role") {
+TEST_CASE("a node's status with several programs names them and each worker's role") {
   NodeStatus status = running_node();
   status.programs = {{.role = "server", .workers = 1, .argv = {"./server"}},
                      {.role = "\x1b[2Jtrain", .workers = 1, .argv = {"./train", "--lr=1"}}};
@@ -194,14 +194,14 @@ TEST_CASE("a status of several programs names them and each worker's role") {
   CHECK(text.find('\x1b') == std::string::npos);
 }
 
-TEST_CASE("what a run id holds does not reach the terminal as it is") {
+TEST_CASE("control characters in a run id do not reach the terminal") {
   NodeStatus status = running_node();
   status.run_id = "a\x1b[2Jb\x07";
   CHECK(status_text(status_json(status)).find('\x1b') == std::string::npos);
   CHECK(status_text(status_json(status)).find('\x07') == std::string::npos);
 }
 
-TEST_CASE("a thousand workers do not fill the screen") {
+TEST_CASE("a node's status shortens a list of a thousand workers") {
   NodeStatus status = running_node();
   status.pids.assign(1000, 5);
   const std::string text = status_text(status_json(status));
@@ -209,13 +209,14 @@ TEST_CASE("a thousand workers do not fill the screen") {
   CHECK_THAT(text, ContainsSubstring("936 more"));
 }
 
-TEST_CASE("evidence reaches who asked as it was found") {
+TEST_CASE("evidence is decoded unchanged from its JSON") {
   Evidence evidence = test::full_evidence();
   const std::string text = agent::evidence_json(evidence, "night");
   CHECK(json::parse(text)["run_id"] == "night");
   const auto read = agent::parse_evidence_json(text);
   REQUIRE(read);
-  for (StackGroup& group : evidence.groups) group.is_inside = false;  // the doing says it
+  for (StackGroup& group : evidence.groups)
+    group.is_inside = false;  // not sent, as `doing` shows it
   CHECK(*read == evidence);
   for (std::size_t size = 0; size < text.size() - 1; ++size)
     REQUIRE_FALSE(agent::parse_evidence_json(text.substr(0, size)));
@@ -224,13 +225,13 @@ TEST_CASE("evidence reaches who asked as it was found") {
   CHECK(agent::parse_evidence_json(agent::evidence_json(evidence, "\xff")));
 }
 
-TEST_CASE("a job is called by its run id, and by the pids of its agent and of drun") {
+TEST_CASE("a job is identified by its run id or by the pid of its agent or of drun") {
   const StatusNames names = *status_names(status_json(running_node()));
   for (const char* name : {"night", "7", "6"}) CHECK(is_called(names, name));
   for (const char* name : {"", "nigh", "31", "0"}) CHECK_FALSE(is_called(names, name));
 }
 
-TEST_CASE("what is no status is told from one") {
+TEST_CASE("an invalid node status is rejected") {
   const std::string good = status_json(running_node());
   REQUIRE(status_names(good));
   CHECK(status_names(good)->run_id == "night");
