@@ -105,7 +105,7 @@ void Cluster::run() {
   }
 }
 
-// --- the wire
+// --- the network
 
 void Cluster::carry_up(Peer peer, std::function<void()> deed) {
   Link& link = links_[peer];

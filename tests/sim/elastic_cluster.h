@@ -21,7 +21,7 @@ struct ElasticWeather : WorkerWeather {
   int hosts = 3;  // host 0 is the coordinator's
   int min_nodes = 2;
   int max_nodes = 3;
-  int late_hosts = 0;  // the last N hosts start in the middle of the job
+  int late_hosts = 0;  // the last N hosts start while the job runs
   int max_restarts = 0;
   int kills = 0;
   int comeback_chance = 0;  // per agent that was killed or ended with a lost node

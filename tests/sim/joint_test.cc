@@ -127,7 +127,7 @@ TEST_CASE("the first failure is the root cause even if its agent is slow to noti
   CHECK(tally.endings.at("failed") > tally.runs / 2);
 }
 
-#ifndef __SANITIZE_ADDRESS__  // it takes seconds without
+#ifndef __SANITIZE_ADDRESS__  // takes seconds even without ASan
 TEST_CASE("a coordinator that has lost its lead does not repeat an overdue tick endlessly") {
   JointTally tally;
   constexpr std::uint32_t kSeed = 1852993547;  // with this seed the simulated time stood still

@@ -34,7 +34,7 @@ TEST_CASE("an invalid report is rejected") {
   CHECK_FALSE(parse_findings("7"));
 }
 
-TEST_CASE("the JSON result tells whether all nodes are healthy, and is valid for any node data") {
+TEST_CASE("the JSON result shows whether all nodes are healthy, and is valid for any node data") {
   Reports reports = test::healthy_reports(2);
   reports[1]->facts.host = "\xff";
   auto json = nlohmann::json::parse(whole_json(reports, {}));

@@ -160,7 +160,7 @@ TEST_CASE("a stopped process is marked as stopped") {
   CHECK(lines == Frames{"process train, stopped"});
 }
 
-TEST_CASE("equal stacks of many ranks form one group, and different stacks come last") {
+TEST_CASE("equal stacks of many ranks form one group, and rare stacks are listed last") {
   Evidence evidence;
   for (int rank = 0; rank < 64; ++rank) {
     Evidence one;
