@@ -105,7 +105,7 @@ void Cluster::run() {
   }
 }
 
-// --- the wire
+// --- the network
 
 void Cluster::carry_up(Peer peer, std::function<void()> deed) {
   Link& link = links_[peer];
@@ -315,7 +315,7 @@ void Cluster::act(const Drop& drop) {
   });
 }
 
-// --- what must hold
+// --- invariants
 
 void Cluster::require(bool is_good, const std::string& what) {
   if (!is_good && broken_.empty()) broken_ = what;
@@ -360,7 +360,7 @@ void Cluster::check_end() {
       require(was_master_killed_ || node.was_cut, "a coordinator was taken for lost that was not");
       continue;
     }
-    // Who was told nothing speaks for itself.
+    // A node that received no outcome decides its own.
     const bool is_alone = node.member.first_world == std::nullopt || was_master_killed_ ||
                           (node.was_cut && node.was_signalled);
     if (is_alone) continue;

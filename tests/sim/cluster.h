@@ -1,7 +1,7 @@
-// A whole cluster in one process: one coordinator's Round, a Member a node, a clock that jumps from
-// event to event, and a network that delays, reorders between links, loses connections and nodes.
-// Messages travel as bytes. What must hold at any time is checked on the way, what must hold at the
-// end by `check_end`; the first thing that does not is kept in `broken`.
+// Simulates a whole cluster in one process: one coordinator's Round, one Member per node, a clock
+// that jumps from event to event, and a network that delays messages, reorders them between links,
+// and loses connections and nodes. Messages travel as bytes. Invariants are checked during the run,
+// and `check_end` checks the final state. `broken` holds the first violation.
 #pragma once
 
 #include <cstdint>
@@ -24,20 +24,20 @@ using rendezvous::Milliseconds;
 using rendezvous::Peer;
 using rendezvous::Time;
 
-// What may happen in one run; chances are per cent.
+// Faults that may occur in one run. Chances are percentages.
 struct Weather {
   int node_count = 3;
   int max_restarts = 0;
-  int failure_chance = 0;      // of each node, in each round
-  int interrupt_chance = 0;    // somewhere, once
-  int kill_chance = 0;         // of one node that is not the coordinator's
-  int kill_master_chance = 0;  // of the coordinator's node
-  int cut_chance = 0;          // one link goes silent, for good
-  int drop_chance = 0;         // one link breaks
+  int failure_chance = 0;      // per node and round
+  int interrupt_chance = 0;    // once, on a random node
+  int kill_chance = 0;         // one node other than the coordinator's
+  int kill_master_chance = 0;  // the coordinator's node
+  int cut_chance = 0;          // one link silently loses everything from then on
+  int drop_chance = 0;         // one link is reset
   int absent_chance = 0;       // one node never starts
-  int hang_chance = 0;         // of each node, in each round
-  int mute_chance = 0;         // of each answer to a look: it never comes
-  int question_chance = 0;     // of each node: asks what all do and how all are, once
+  int hang_chance = 0;         // per node and round
+  int mute_chance = 0;         // per request for stacks or status: it is never answered
+  int question_chance = 0;     // per node: asks once for all stacks and for the job's status
 };
 
 class Cluster {
@@ -47,15 +47,15 @@ class Cluster {
   void run();
   void check_end();
 
-  // Empty: nothing is wrong.
+  // Empty if no invariant was violated.
   const std::string& broken() const { return broken_; }
-  // What has happened so far, and the state of the dice.
+  // Covers all events so far and the state of the random generator.
   std::uint64_t trace_hash() const {
     TraceHash hash = hash_;
     hash.add(std::mt19937(random_)());
     return hash.value();
   }
-  // Of nodes that lived to tell it.
+  // Outcomes of the nodes that were not killed.
   std::vector<Outcome> outcomes() const;
   int restarts() const { return round_.round; }
   int hangs_shown() const { return hangs_shown_; }
@@ -74,13 +74,13 @@ class Cluster {
   struct Node {
     rendezvous::MemberState member;
     bool is_alive = false;
-    bool was_cut = false;  // its link went silent or broke
+    bool was_cut = false;  // its link was cut or reset
     bool was_signalled = false;
     std::optional<Peer> link;
-    long tick = 0;                 // the latest tick asked for
-    std::optional<World> running;  // the world whose workers are not all gone
+    long tick = 0;                 // number of the latest requested tick
+    std::optional<World> running;  // the world whose workers have not all exited
     bool is_stopping = false;
-    std::vector<rendezvous::AgedFailure> failures;  // of `running`
+    std::vector<rendezvous::AgedFailure> failures;  // in `running`
     int world_count = 0;
     std::optional<Outcome> outcome;
     bool is_hung = false;  // its first worker, in `running`
@@ -89,13 +89,13 @@ class Cluster {
     int census_questions = 0;
     int census_answers = 0;
   };
-  // One connection. Each direction keeps its order; `*_free` is when the last one arrives.
+  // One connection. Each direction keeps its order; `*_free` is when its last message arrives.
   struct Link {
     int node = 0;
     bool is_open_here = true;   // at the member
     bool is_open_there = true;  // at the coordinator
     bool is_cut = false;
-    bool is_greeted = false;  // its first message has arrived
+    bool is_greeted = false;  // its first message was received
     Time up_free;
     Time down_free;
   };
@@ -109,7 +109,7 @@ class Cluster {
   void plan_accidents(const Weather& weather);
   Node& node_at(int node) { return nodes_[static_cast<std::size_t>(node)]; }
 
-  // The wire. Nothing arrives on a link that is cut, or closed at the receiver.
+  // The network. A message is lost if its link is cut, or closed at the receiver.
   void carry_up(Peer peer, std::function<void()> deed);
   void carry_down(Peer peer, std::function<void()> deed);
   void close_here(Peer peer);
@@ -128,8 +128,8 @@ class Cluster {
   void act(int node, const rendezvous::Told& told);
   void act(int node, const rendezvous::ShowHang& hang);
   void act(int, const rendezvous::AvoidAddress&) {}
-  void act(int, const rendezvous::ShowLeftOut&) {}  // elastic_cluster.h
-  void act(int, const rendezvous::ShowFault&) {}    // the simulations inject by themselves
+  void act(int, const rendezvous::ShowLeftOut&) {}  // see elastic_cluster.h
+  void act(int, const rendezvous::ShowFault&) {}    // simulations inject their own faults
   void act(int node, const rendezvous::SummariseNode& wanted);
   void act(int node, const rendezvous::CensusHeard& heard);
   void worker_hangs(int node, int round);
@@ -184,7 +184,7 @@ class Cluster {
   int hangs_shown_ = 0;
   int questions_answered_ = 0;
   int censuses_told_ = 0;
-  std::map<int, std::set<int>> returned_;  // round -> nodes whose workers all returned 0
+  std::map<int, std::set<int>> returned_;  // nodes whose workers all returned 0, by round
   std::string broken_;
 };
 

@@ -1,4 +1,4 @@
-// Workers that hang, and looks at all of them.
+// Simulated hangs, and the collection of stacks and status from all nodes.
 #include <set>
 
 #include "tests/sim/cluster.h"
@@ -7,7 +7,7 @@ namespace drun::test {
 
 using namespace rendezvous;
 
-// It is silent, and its agent says so again and again, until its round is stopped.
+// The worker is silent, and its agent reports it repeatedly until the round is stopped.
 void Cluster::worker_hangs(int node, int round) {
   Node& self = node_at(node);
   if (!self.is_alive || !self.running || self.running->round != round || self.is_stopping) return;
@@ -57,7 +57,7 @@ void Cluster::act(int node, const SummariseNode& wanted) {
   });
 }
 
-// All that were there stand in it, each once.
+// The census lists every node exactly once.
 void Cluster::act(int node, const CensusHeard& heard) {
   Node& self = node_at(node);
   require(heard.question == 1 && ++self.census_answers <= self.census_questions,

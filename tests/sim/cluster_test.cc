@@ -41,7 +41,7 @@ Tally run_many(const Weather& weather, int most_runs) {
 
 }  // namespace
 
-TEST_CASE("in fair weather every job succeeds, in any start order") {
+TEST_CASE("without faults every job succeeds, in any start order") {
   Weather weather;
   weather.node_count = GENERATE(1, 2, 3, 8);
   const Tally tally = run_many(weather, 300);
@@ -50,7 +50,7 @@ TEST_CASE("in fair weather every job succeeds, in any start order") {
         std::map<std::string, int>{{"succeeded", tally.runs * weather.node_count}});
 }
 
-TEST_CASE("failures restart the job on all nodes, as often as allowed and no more") {
+TEST_CASE("failures restart the job on all nodes, up to max_restarts times") {
   Weather weather;
   weather.node_count = 4;
   weather.failure_chance = 30;
@@ -63,7 +63,7 @@ TEST_CASE("failures restart the job on all nodes, as often as allowed and no mor
   CHECK(tally.endings.size() == 2);
 }
 
-TEST_CASE("a signal to one agent ends the job in order, whenever it comes") {
+TEST_CASE("a signal to one agent ends the job cleanly at any time") {
   Weather weather;
   weather.failure_chance = 20;
   weather.max_restarts = 2;
@@ -73,7 +73,7 @@ TEST_CASE("a signal to one agent ends the job in order, whenever it comes") {
   CHECK(tally.endings.at("interrupted") > tally.runs / 2);
 }
 
-TEST_CASE("a killed node is told to all others as the same loss") {
+TEST_CASE("all other nodes report the same lost node when a node is killed") {
   Weather weather;
   weather.node_count = 5;
   weather.failure_chance = 10;
@@ -84,7 +84,7 @@ TEST_CASE("a killed node is told to all others as the same loss") {
   CHECK(tally.endings.at("lost") > tally.runs / 2);
 }
 
-TEST_CASE("when the coordinator is killed everybody else stops and ends") {
+TEST_CASE("all other nodes stop and exit when the coordinator is killed") {
   Weather weather;
   weather.node_count = 4;
   weather.kill_master_chance = 100;
@@ -93,7 +93,7 @@ TEST_CASE("when the coordinator is killed everybody else stops and ends") {
   CHECK(tally.endings.at("lost") > tally.runs / 2);
 }
 
-TEST_CASE("a node that never starts ends in a timeout for all") {
+TEST_CASE("a node that never starts makes all nodes time out") {
   Weather weather;
   weather.absent_chance = 100;
   const Tally tally = run_many(weather, 300);
@@ -101,7 +101,7 @@ TEST_CASE("a node that never starts ends in a timeout for all") {
   CHECK(tally.endings == std::map<std::string, int>{{"not run", 2 * tally.runs}});
 }
 
-TEST_CASE("links that break or fall silent never leave two truths") {
+TEST_CASE("links that break or fall silent never cause different outcomes") {
   Weather weather;
   weather.node_count = GENERATE(2, 4);
   weather.failure_chance = 20;
@@ -111,7 +111,7 @@ TEST_CASE("links that break or fall silent never leave two truths") {
   run_many(weather, 1000);
 }
 
-TEST_CASE("workers that hang are found, and cost a restart as failures do") {
+TEST_CASE("hung workers are detected and use up restarts as failures do") {
   Weather weather;
   weather.node_count = GENERATE(1, 4);
   weather.hang_chance = 30;
@@ -126,7 +126,7 @@ TEST_CASE("workers that hang are found, and cost a restart as failures do") {
   CHECK(tally.endings.size() == 2);
 }
 
-TEST_CASE("whoever asks in fair weather is answered, and nothing else changes") {
+TEST_CASE("without faults every query is answered and has no other effect") {
   Weather weather;
   weather.node_count = GENERATE(1, 4);
   weather.question_chance = 150;

@@ -32,7 +32,7 @@ std::size_t ElasticAgents::index_of(const Agent& agent) const {
   return agents_.size();
 }
 
-// --- the wire
+// --- the network
 
 void ElasticAgents::carry(Peer peer, bool is_up, std::function<void()> deed) {
   Link& link = links_[peer];
@@ -47,7 +47,7 @@ void ElasticAgents::carry(Peer peer, bool is_up, std::function<void()> deed) {
   });
 }
 
-// Across a cut it is sent again and again, in order.
+// While the route is cut, messages are retransmitted, in order.
 void ElasticAgents::flow(Peer peer, bool is_up) {
   Link& link = links_[peer];
   Way& way = is_up ? link.up : link.down;
@@ -79,7 +79,7 @@ void ElasticAgents::break_link(Agent& agent) {
   agent.was_hurt = true;
   close_here(peer);
   tell_member(index, ConnectionLost{"reset"});
-  // The other side may hear of it late, when its member is back already.
+  // The coordinator may notice it late, after the member has already reconnected.
   later(percent() < 50 ? Milliseconds(0) : between(0, 9000), [this, peer] {
     if (!std::exchange(links_[peer].is_open_there, false)) return;
     tell_coordinator(links_[peer].host, PeerLeft{peer, "reset"});
@@ -128,7 +128,7 @@ void ElasticAgents::delay(Agent& agent, const MemberEvent& event) {
   agent.backlog.push_back({event, is_of_connection ? std::optional(agent.dial) : std::nullopt});
 }
 
-// Timers may be looked at before what has arrived, or after.
+// A thawed process may handle its timers before or after the messages that arrived.
 void ElasticAgents::thaw(std::size_t agent) {
   agents_[agent].is_frozen = false;
   const auto events = std::exchange(agents_[agent].backlog, {});
@@ -146,7 +146,7 @@ void ElasticAgents::act(std::size_t agent, const Connect&) {
     Agent& self = agents_[agent];
     if (!self.is_alive || self.outcome || self.dial != dial) return;
     const int host = dialled(self);
-    // Nobody answers across a cut.
+    // Across a cut there is no reply, not even a refusal.
     if (is_way_cut(self.host, host) || is_way_cut(host, self.host)) return;
     if (!listens(host)) return tell_member(agent, ConnectFailed{"connection refused", true});
     const Peer peer = ++last_peer_;
@@ -197,7 +197,7 @@ void ElasticAgents::kill(Agent& agent) {
   if (agent.link) act(index_of(agent), Disconnect{});
 }
 
-// --- what must hold
+// --- invariants
 
 std::size_t ElasticAgents::check_numbers(const std::map<std::size_t, World>& told) {
   const World& any = told.begin()->second;

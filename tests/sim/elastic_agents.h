@@ -1,7 +1,7 @@
-// The agents of an elastic job: a Member for each life of each, workers that fail, return, hang,
-// and connections to whoever coordinates, which delay, break, fall silent and stall. Messages
-// travel as bytes. Who coordinates is left to what is derived: one (elastic_cluster.h), or who is
-// elected (joint_cluster.h).
+// The agents of a simulated elastic job: one Member per agent process, workers that fail, return or
+// hang, and connections to the coordinator, which delay, break, fall silent and stall. Messages
+// travel as bytes. Derived classes define the coordinator: a fixed one (elastic_cluster.h) or an
+// elected one (joint_cluster.h).
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@
 
 namespace drun::test {
 
-// Chances are per cent.
+// Chances are percentages.
 struct WorkerWeather {
-  int failure_chance = 0;  // of each node, in each round
-  int bad_hosts = 0;       // from the second on: their workers fail nine times in ten
-  int hang_chance = 0;     // of each node, in each round
-  int mute_chance = 0;     // of each answer to a look or a census: it never comes
-  int slow_chance = 0;     // of each failure: its agent notices it up to 2 s later
+  int failure_chance = 0;  // per node and round
+  int bad_hosts = 0;       // hosts 1 to N have workers that fail nine times in ten
+  int hang_chance = 0;     // per node and round
+  int mute_chance = 0;     // per request for stacks or status: it is never answered
+  int slow_chance = 0;     // per failure: its agent notices it up to 2 s later
 };
 
 class ElasticAgents : public virtual Simulation {
@@ -38,23 +38,24 @@ class ElasticAgents : public virtual Simulation {
   static constexpr int kLongestStop = 3000, kLongestRound = 12'000, kLongestLook = 4000,
                        kLongestNotice = 2000;
 
-  // While it stands still. What its connection brings is of no use once it has another.
+  // An event held back while the agent is frozen. With `dial`, it belongs to that connection and is
+  // dropped if the agent has a newer one.
   struct Delayed {
     rendezvous::MemberEvent event;
     std::optional<long> dial;
   };
-  // One process. Host and slot outlive it.
+  // One process. Its host and its index in `agents_` outlive it.
   struct Agent {
     int host = 0;
     rendezvous::MemberState member;
     bool is_alive = true;
-    bool was_hurt = false;  // its link was cut or broken, or it was frozen
+    bool was_hurt = false;  // its link was cut or reset, or it was frozen
     bool is_frozen = false;
     bool was_signalled = false;
     std::deque<Delayed> backlog;
     std::optional<Peer> link;
     long tick = 0;
-    long dial = 0;  // the latest
+    long dial = 0;  // number of the latest dial
     std::optional<World> running;
     bool is_stopping = false;
     std::vector<rendezvous::AgedFailure> failures;
@@ -64,10 +65,10 @@ class ElasticAgents : public virtual Simulation {
     std::set<std::uint64_t> told;
     std::set<std::uint64_t> censuses;
   };
-  // One direction of a connection keeps its order; `free` is when the last one arrives.
+  // One direction of a connection. It keeps its order; `free` is when its last message arrives.
   struct Way {
     Time free;
-    std::deque<std::function<void()>> arrived;  // not delivered yet: the way is cut
+    std::deque<std::function<void()>> arrived;  // not delivered yet because the route is cut
     bool is_stalled = false;
   };
   struct Link {
@@ -75,8 +76,8 @@ class ElasticAgents : public virtual Simulation {
     int host = 0;               // the coordinator's
     bool is_open_here = true;   // at the member
     bool is_open_there = true;  // at the coordinator
-    bool is_cut = false;        // for good, and nobody is told
-    bool is_greeted = false;    // its first message has arrived
+    bool is_cut = false;        // permanently, without notice to either end
+    bool is_greeted = false;    // its first message was received
     Way up;
     Way down;
   };
@@ -85,8 +86,8 @@ class ElasticAgents : public virtual Simulation {
       : workers_(weather), longest_delay_ms_(longest_delay_ms) {}
   ~ElasticAgents() = default;
 
-  // --- what is derived
-  // Where an agent's connection goes; whether somebody listens there.
+  // --- for derived classes
+  // The host that an agent connects to, and whether a coordinator listens on a host.
   virtual int dialled(const Agent&) const { return 0; }
   virtual bool listens(int host) const = 0;
   virtual bool is_way_cut(int /*from*/, int /*to*/) const { return false; }
@@ -96,25 +97,26 @@ class ElasticAgents : public virtual Simulation {
   virtual void workers_returned(std::size_t agent, int round) = 0;
 
   void start_agent(int host, rendezvous::MemberSpec spec);
-  // The life of `host` that goes on, if one does.
+  // The agent that is alive on `host`, or null.
   Agent* living(int host);
   std::size_t index_of(const Agent& agent) const;
   void kill(Agent& agent);
   void break_link(Agent& agent);
-  // What has arrived meanwhile is heard.
+  // Delivers what arrived while the agent was frozen.
   void thaw(std::size_t agent);
   void ask(std::size_t agent);
   void tell_member(std::size_t agent, const rendezvous::MemberEvent& event);
 
   void send_down(Peer peer, const rendezvous::CoordinatorMessage& message);
-  // A coordinator's end of a connection: closed, and its member hears of it.
+  // Closes the coordinator's end of a connection. The member sees a lost connection.
   void drop_link(Peer peer, const std::string& reason);
   void close_there(Peer peer) { links_[peer].is_open_there = false; }
 
-  // Numbers without gaps, every host once, the same for all; the agent that is node 0.
+  // Checks that node and rank numbers have no gaps, that each host occurs once, and that all
+  // members got the same world. Returns the agent that is node 0.
   std::size_t check_numbers(const std::map<std::size_t, World>& told);
 
-  std::deque<Agent> agents_;  // in order of birth
+  std::deque<Agent> agents_;  // in order of creation
   std::map<Peer, Link> links_;
 
  private:
@@ -136,7 +138,7 @@ class ElasticAgents : public virtual Simulation {
   void act(std::size_t agent, const rendezvous::Told& told);
   void act(std::size_t agent, const rendezvous::ShowHang& hang);
   void act(std::size_t, const rendezvous::ShowLeftOut&) {}
-  void act(std::size_t, const rendezvous::ShowFault&) {}  // the simulations inject by themselves
+  void act(std::size_t, const rendezvous::ShowFault&) {}  // simulations inject their own faults
   void act(std::size_t, const rendezvous::AvoidAddress&) {}
   void act(std::size_t agent, const rendezvous::SummariseNode& wanted);
   void act(std::size_t agent, const rendezvous::CensusHeard& heard);

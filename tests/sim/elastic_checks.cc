@@ -1,4 +1,4 @@
-// What must hold in an elastic job, whatever happens to it.
+// Invariants of an elastic job under any faults.
 #include <algorithm>
 
 #include "tests/sim/elastic_cluster.h"
@@ -56,14 +56,15 @@ void ElasticCluster::check_left_out() {
     require(!is_left_out(agents_[agent].host), "a node that was left out is in a world");
 }
 
-// Delays are up to 40 ms each way: who failed so much earlier must not be missed.
+// Messages take up to 40 ms each way, so a failure that is more than 100 ms earlier must be
+// reported as the root cause.
 void ElasticCluster::check_first_failure(const Failure& root) {
   const auto first = first_failures_.find(root.round);
   if (first == first_failures_.end()) return;
   const auto seen = std::chrono::microseconds(root.time.time_since_epoch());
   const auto earliest =
       std::chrono::duration_cast<std::chrono::microseconds>(first->second.time_since_epoch());
-  // Those of a node that was lost before it could tell are nobody's root cause.
+  // Failures on a node that was lost before it could report them cannot become the root cause.
   const bool is_kept = seen <= earliest + std::chrono::milliseconds(100);
   const bool was_calm = weather_.kills + weather_.cuts + weather_.drops + weather_.freezes == 0;
   require(is_kept || !was_calm, "the first failure was not kept");

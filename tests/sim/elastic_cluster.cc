@@ -49,7 +49,7 @@ void ElasticCluster::start_host(int host) {
   start_agent(host, std::move(spec));
 }
 
-// As a supervisor would start it again.
+// A supervisor restarts the agent.
 void ElasticCluster::come_back(int host) {
   if (host == 0 || is_over_ || percent() >= weather_.comeback_chance) return;
   later(between(100, 8000), [this, host] {

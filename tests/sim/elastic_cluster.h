@@ -1,7 +1,7 @@
-// A whole elastic job in one process: one coordinator's Round and the agents of elastic_agents.h,
-// that join late, leave, are killed, started again, frozen. What must hold at any time is checked
-// on the way, what must hold at the end by `check_end`; the first thing that does not is kept in
-// `broken`.
+// Simulates a whole elastic job in one process: one coordinator's Round and the agents of
+// elastic_agents.h, which join late, leave, are killed, are restarted and freeze. Invariants are
+// checked during the run, and `check_end` checks the final state. `broken` holds the first
+// violation.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,31 @@
 
 namespace drun::test {
 
-// What may happen in one run. Counts are of accidents at random moments; chances are per cent.
+// Faults that may occur in one run. Counts are of faults at random moments; chances are
+// percentages.
 struct ElasticWeather : WorkerWeather {
-  int hosts = 3;  // the first is the coordinator's
+  int hosts = 3;  // host 0 is the coordinator's
   int min_nodes = 2;
   int max_nodes = 3;
-  int late_hosts = 0;  // of them, so many start in the middle
+  int late_hosts = 0;  // the last N hosts start while the job runs
   int max_restarts = 0;
   int kills = 0;
-  int comeback_chance = 0;  // of an agent that was killed, or ended by a loss
+  int comeback_chance = 0;  // per agent that was killed or ended with a lost node
   int leaves = 0;           // agents that get a signal
-  int drops = 0;            // connections that break
+  int drops = 0;            // connections that are reset
   int cuts = 0;             // connections that fall silent
-  int freezes = 0;          // agents that stand still for a while
+  int freezes = 0;          // agents that freeze for up to 30 s
   int twins = 0;            // second agents with the identity of a living one
-  int reboots = 0;          // hosts that start their agent again; its connection falls silent
+  int reboots = 0;          // hosts whose agent restarts while its old connection is silent
   int kill_master_chance = 0;
   int signal_master_chance = 0;
   int pause_ms = 0;       // --restart-backoff
   int exclude_after = 0;  // --exclude-after
   bool preflight = false;
-  int question_chance = 0;  // of each host: asks what all do and how all are, once
+  int question_chance = 0;  // per host: asks once for all stacks and for the job's status
 };
 
-// One that depends on the seed alone: from 3 to 50 hosts, with any of the accidents.
+// Random faults that depend on the seed alone, on 3 to 50 hosts.
 ElasticWeather random_weather(std::uint32_t seed);
 
 class ElasticCluster final : public ElasticAgents {
@@ -48,7 +49,7 @@ class ElasticCluster final : public ElasticAgents {
   void run();
   void check_end();
 
-  // Of the coordinator's own agent, if it lived to tell it.
+  // The outcome of the coordinator's own agent, unless it was killed.
   std::optional<Outcome> outcome() const;
   int rounds() const { return worlds_; }
   int restarts() const { return static_cast<int>(round_.restarts.size()); }
@@ -80,7 +81,7 @@ class ElasticCluster final : public ElasticAgents {
   void act(const rendezvous::StepDown&) { require(false, "nobody else can coordinate"); }
   void note_world(Peer peer, const rendezvous::CoordinatorMessage& message);
 
-  // The worlds that one turn of the coordinator has told.
+  // Checks the worlds that were sent in this turn of the coordinator.
   void check_worlds();
   void check_restarts(const World& world);
   void check_left_out();
@@ -95,11 +96,11 @@ class ElasticCluster final : public ElasticAgents {
   long round_tick_ = 0;
   int clear_count_ = 0;
   int worlds_ = 0;
-  std::map<std::size_t, World> told_;       // of this turn
-  std::map<std::size_t, World> last_told_;  // of the last world
+  std::map<std::size_t, World> told_;       // sent in this turn
+  std::map<std::size_t, World> last_told_;  // the last complete world
   std::map<int, std::set<std::size_t>> returned_;
-  bool was_failure_ = false;            // what stopped the last world
-  std::map<int, Time> first_failures_;  // of each round, wherever it was
+  bool was_failure_ = false;            // whether a failure stopped the last world
+  std::map<int, Time> first_failures_;  // by round, on any node
 };
 
 }  // namespace drun::test

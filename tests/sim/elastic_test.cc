@@ -1,4 +1,4 @@
-// Elastic jobs, many times. Which seeds are run: seeds.h.
+// Simulated elastic jobs. See seeds.h for the choice of seeds.
 #include <map>
 
 #include "tests/sim/elastic_cluster.h"
@@ -42,7 +42,7 @@ ElasticTally run_elastic(const ElasticWeather& weather, int runs) {
 
 }  // namespace
 
-TEST_CASE("in fair weather an elastic job succeeds in one round, spares or not") {
+TEST_CASE("without faults an elastic job succeeds in one round, with and without spares") {
   ElasticWeather weather;
   weather.hosts = GENERATE(2, 3, 6);
   const ElasticTally tally = run_elastic(weather, 50);
@@ -51,7 +51,7 @@ TEST_CASE("in fair weather an elastic job succeeds in one round, spares or not")
   CHECK(tally.most_rounds == 1);
 }
 
-TEST_CASE("late nodes and lost nodes make new rounds and use up no restart") {
+TEST_CASE("late nodes and lost nodes cause new rounds and use up no restart") {
   ElasticWeather weather;
   weather.hosts = 6;
   weather.max_nodes = 5;
@@ -65,7 +65,7 @@ TEST_CASE("late nodes and lost nodes make new rounds and use up no restart") {
   CHECK(tally.most_rounds > 2);
 }
 
-TEST_CASE("a second agent with the identity of a living one is refused and disturbs no round") {
+TEST_CASE("a second agent with the identity of a living one is refused and stops no round") {
   ElasticWeather weather;
   weather.hosts = 4;
   weather.max_nodes = 4;
@@ -75,8 +75,7 @@ TEST_CASE("a second agent with the identity of a living one is refused and distu
   CHECK(tally.most_rounds == 1);
 }
 
-TEST_CASE(
-    "an agent that is started again at once is let in although its old connection is silent") {
+TEST_CASE("a restarted agent is admitted at once although its old connection is silent") {
   ElasticWeather weather;
   weather.hosts = 4;
   weather.max_nodes = 4;
@@ -86,7 +85,7 @@ TEST_CASE(
   CHECK(tally.most_rounds > 1);
 }
 
-TEST_CASE("failures of an elastic job restart it as often as allowed, and the first is kept") {
+TEST_CASE("an elastic job restarts up to max_restarts times and reports the first failure") {
   ElasticWeather weather;
   weather.hosts = 5;
   weather.max_nodes = 4;
@@ -99,7 +98,7 @@ TEST_CASE("failures of an elastic job restart it as often as allowed, and the fi
   CHECK(tally.endings.at("failed") > 0);
 }
 
-TEST_CASE("hung workers of an elastic job cost a restart as failures do, and it ends") {
+TEST_CASE("hung workers of an elastic job use up restarts as failures do") {
   ElasticWeather weather;
   weather.hosts = 5;
   weather.max_nodes = 4;
@@ -117,7 +116,7 @@ TEST_CASE("hung workers of an elastic job cost a restart as failures do, and it 
   CHECK(tally.endings.size() == 2);
 }
 
-TEST_CASE("a node whose workers always fail is left out, and the job succeeds with the others") {
+TEST_CASE("a node whose workers always fail is excluded, and the job succeeds on the other nodes") {
   ElasticWeather weather;
   weather.hosts = 4;
   weather.max_restarts = 20;
@@ -135,7 +134,7 @@ TEST_CASE("a node whose workers always fail is left out, and the job succeeds wi
   CHECK(left_out > 30 / kRunShare);
 }
 
-TEST_CASE("whatever happens to an elastic job, its worlds are sound and it ends") {
+TEST_CASE("whatever happens to an elastic job, its worlds are consistent and it ends") {
   ElasticTally tally;
   for (const std::uint32_t seed : seeds(400 / kRunShare))
     run_one(random_weather(seed), seed, tally);
@@ -146,7 +145,7 @@ TEST_CASE("whatever happens to an elastic job, its worlds are sound and it ends"
   for (const auto& [name, count] : tally.endings)
     figures += ", " + std::to_string(count) + " " + name;
   if (seeds_are_chosen()) WARN(figures);
-  // Otherwise the weather is too fair to prove anything.
+  // If an ending does not occur, the random faults are too mild to prove anything.
   if (tally.runs >= 400) CHECK(tally.endings.size() == 5);
 }
 

@@ -1,4 +1,4 @@
-// What may happen to an elastic job, at random.
+// Random faults for an elastic job.
 #include <random>
 
 #include "tests/sim/elastic_cluster.h"

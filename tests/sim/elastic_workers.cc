@@ -1,4 +1,5 @@
-// Workers of an elastic job: they run, return, fail, hang; looks at all of them, and censuses.
+// Workers of a simulated elastic job: they run, return, fail and hang. Also the collection of
+// stacks and status.
 #include <set>
 #include <utility>
 
@@ -60,7 +61,7 @@ void ElasticAgents::worker_fails(std::size_t agent, int round) {
 }
 
 void ElasticAgents::failure_noticed(std::size_t agent, int round) {
-  if (!has_workers(agent, round)) return;  // it is told with the others, once all have stopped
+  if (!has_workers(agent, round)) return;  // reported with the others when all have stopped
   tell_member(agent, OwnFailure{with_age(agents_[agent].failures.front(), now_)});
   stop_workers(agent);
 }
@@ -97,7 +98,7 @@ void ElasticAgents::stop_workers(std::size_t agent) {
   });
 }
 
-// It is silent, and its agent says so again and again, until its round is stopped.
+// The worker is silent, and its agent reports it repeatedly until the round is stopped.
 void ElasticAgents::worker_hangs(std::size_t agent, int round) {
   if (!has_workers(agent, round)) return;
   Agent& self = agents_[agent];
@@ -158,7 +159,7 @@ void ElasticAgents::act(std::size_t agent, const SummariseNode& wanted) {
   });
 }
 
-// Who is there stands in it, with or without a number, once.
+// The census lists each node and each host once, with or without a node rank.
 void ElasticAgents::act(std::size_t agent, const CensusHeard& heard) {
   require(heard.question <= static_cast<std::uint64_t>(agents_[agent].questions) &&
               agents_[agent].censuses.insert(heard.question).second,

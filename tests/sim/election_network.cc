@@ -18,7 +18,7 @@ void ElectionNetwork::run_for(Milliseconds time) {
   now_ = until;
 }
 
-// --- accidents
+// --- faults
 
 void ElectionNetwork::start(int index) {
   Seat& self = seat(index);
@@ -63,7 +63,7 @@ void ElectionNetwork::freeze(int index, bool is_frozen) {
   if (!is_frozen) catch_up(index);
 }
 
-// Timers may be looked at before what has arrived, or after.
+// A thawed process may handle its timers before or after the messages that arrived.
 void ElectionNetwork::catch_up(int index) {
   const auto events = std::exchange(seat(index).backlog, {});
   if (random_() % 2 == 0) tell(index, ElectionTick{});
@@ -125,7 +125,8 @@ void ElectionNetwork::run_all() {
   for (int i = 0; i < weather_.seats; ++i) later(between(0, 3000), [this, i] { start(i); });
   plan_accidents();
   run_for(Milliseconds(kAccidentsUntil + 20'000));
-  // A majority is up; the others stay as they are, out of reach.
+  // From here on one majority is up and connected. The other seats keep their state but are cut
+  // off.
   std::vector<int> order;
   for (int i = 0; i < weather_.seats; ++i) order.push_back(i);
   std::shuffle(order.begin(), order.end(), random_);
@@ -137,7 +138,7 @@ void ElectionNetwork::run_all() {
     start(index);
   }
   run_for(kLease * 4);
-  // Answers that take longer than a candidate's patience elect nobody; they do no harm.
+  // If replies take longer than a candidate waits, no seat is elected, which is harmless.
   const bool is_slow = 4 * Milliseconds(weather_.longest_delay_ms) > kLease / 4;
   if (!broken_.empty() || is_slow) return;
   const auto last = leader();
@@ -194,8 +195,8 @@ void ElectionNetwork::act(int index, const HangUp& hang) {
   seat(index).unsent.erase(hang.seat);
 }
 
-// Across a cut the kernel goes on trying to connect. A frozen seat does not notice that it
-// succeeded.
+// Across a cut the kernel keeps trying to connect. A frozen seat does not notice that the
+// connection was made.
 void ElectionNetwork::dial(int from, int to) {
   later(between(0, 2 * weather_.longest_delay_ms), [this, from, to, life = seat(from).life] {
     Seat& self = seat(from);
@@ -212,7 +213,7 @@ void ElectionNetwork::dial(int from, int to) {
     }
     lines_[++last_line_] = {from, to, self.life, seat(to).life, now_};
     const Caller line = last_line_;
-    tell(from, SeatLinked{to});  // may ask something else instead, or hang up
+    tell(from, SeatLinked{to});  // may send another ballot instead, or hang up
     const auto unsent = self.unsent.find(to);
     if (unsent == self.unsent.end()) return;
     const Ballot ballot = unsent->second;
@@ -248,7 +249,7 @@ void ElectionNetwork::act(int, const AnswerBallot& answer) {
 void ElectionNetwork::act(int index, const Leading& leading) {
   ++leads_;
   led_since_ = now_;
-  // Who has forgotten terms, and all who knew them, may begin again with low ones.
+  // After crashes, terms may start low again if all seats that knew the last term have restarted.
   require_of(was_crash_ || leading.term > last_term_, "a term was used twice", index);
   last_term_ = std::max(last_term_, leading.term);
   const int last_round = round_of_.empty() ? -1 : round_of_.rbegin()->first;

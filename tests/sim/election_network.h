@@ -1,6 +1,6 @@
-// The seats of one job in one process, with clocks that do not run alike, on a network that delays,
-// is cut and heals. Seats crash, start again, stand still. That two never lead at a time is checked
-// after each event; the first thing that is wrong is kept in `broken`.
+// Simulates the seats of one job in one process, with clocks that run at different rates, on a
+// network that delays messages, is cut and heals. Seats crash, restart and freeze. After each event
+// it checks that at most one seat leads. `broken` holds the first violation.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@
 
 namespace drun::test {
 
-// Counts are of accidents at random moments of the first 40 s.
+// Counts are of faults at random moments in the first 40 s.
 struct ElectionWeather {
   int seats = 3;
-  int crashes = 0;  // each is started again, or not
+  int crashes = 0;  // three in four restart within 8 s
   int leader_kills = 0;
-  int blinks = 0;   // a seat is started again at once
-  int splits = 0;   // the network falls in two for a while
-  int cuts = 0;     // of one way between two seats, for a while
-  int freezes = 0;  // a seat stands still for a while
-  int drift = 0;    // per cent that a clock is too fast or too slow, at most
+  int blinks = 0;   // a seat crashes and restarts within 100 ms
+  int splits = 0;   // the network is partitioned into two groups for a while
+  int cuts = 0;     // one direction between two seats is cut for a while
+  int freezes = 0;  // a seat is frozen for a while
+  int drift = 0;    // maximum clock error in percent, fast or slow
   int longest_delay_ms = 40;
 };
 
@@ -41,25 +41,25 @@ class ElectionNetwork : public virtual Simulation {
   void start(int seat);
   void crash(int seat);
   void freeze(int seat, bool is_frozen);
-  // Ways between the two groups are cut; all others are not.
+  // Cuts all routes between the two groups, and no others.
   void split(const std::set<int>& group);
   void cut(int one, int other) { cut_.insert({{one, other}, {other, one}}); }
   void heal() { cut_.clear(); }
-  // What is under way by then has happened.
+  // Runs all events of the next `time`.
   void run_for(Milliseconds time);
-  // All accidents of the weather, then a while in which a majority is up and connected.
+  // Runs all planned faults, then a period in which a majority is up and connected.
   void run_all();
 
-  // Who leads at this moment.
+  // The seat that leads now.
   std::optional<int> leader() const;
   bool is_up(int seat) const { return seats_[static_cast<std::size_t>(seat)].is_up; }
-  // When a seat last came to lead.
+  // When a seat last became leader.
   Time led_since() const { return led_since_; }
   int leads() const { return leads_; }
   int rounds() const { return static_cast<int>(round_of_.size()); }
 
  protected:
-  // What a seat's agent hears of its election. Here an agent that leads begins rounds.
+  // Hooks for the agent of a seat. By default an agent that leads starts rounds.
   virtual void on_leading(int index, const rendezvous::Leading& leading) {
     want_rounds(index, leading.term);
   }
@@ -70,10 +70,10 @@ class ElectionNetwork : public virtual Simulation {
   virtual void on_resigned(int) {}
 
   void tell(int index, const rendezvous::ElectionEvent& event);
-  // It goes on, and has heard nothing yet of what has arrived meanwhile.
+  // Unfreezes a seat without delivering the events that arrived meanwhile.
   void wake(int index) { seat(index).is_frozen = false; }
   void catch_up(int index);
-  // As election_driver.h: what its clock says is acted upon first.
+  // Handles an expired timer first, as election_driver.h does.
   bool leads(int index);
   const rendezvous::ElectionState& election(int index) const {
     return seats_[static_cast<std::size_t>(index)].state;
@@ -81,7 +81,7 @@ class ElectionNetwork : public virtual Simulation {
   bool is_cut(int from, int to) const { return cut_.contains({from, to}); }
   void check_leaders();
 
-  std::set<std::pair<int, int>> cut_;  // ways between hosts; the first hosts are those with seats
+  std::set<std::pair<int, int>> cut_;  // cut one-way routes; the first hosts have the seats
 
  private:
   static constexpr int kAccidentsUntil = 40'000;
@@ -93,7 +93,7 @@ class ElectionNetwork : public virtual Simulation {
     long tick = 0;
     rendezvous::ElectionState state;
     std::vector<rendezvous::ElectionEvent> backlog;
-    std::map<int, rendezvous::Caller> lines;  // to others
+    std::map<int, rendezvous::Caller> lines;  // to other seats
     std::map<int, rendezvous::Ballot> unsent;
   };
   struct Line {
@@ -129,7 +129,7 @@ class ElectionNetwork : public virtual Simulation {
   std::vector<Seat> seats_;
   std::map<rendezvous::Caller, Line> lines_;
   rendezvous::Caller last_line_ = 0;
-  std::map<int, std::pair<int, std::uint64_t>> round_of_;  // number: seat and term
+  std::map<int, std::pair<int, std::uint64_t>> round_of_;  // round number to seat and term
   std::uint64_t last_term_ = 0;
   Time led_since_;
   int leads_ = 0;

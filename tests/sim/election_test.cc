@@ -1,4 +1,4 @@
-// Elections, many times. Which seeds are run: seeds.h.
+// Simulated elections. See seeds.h for the choice of seeds.
 
 #include "tests/sim/election_network.h"
 #include "tests/sim/seeds.h"
@@ -26,7 +26,7 @@ ElectionWeather random_election_weather(std::uint32_t seed) {
   return weather;
 }
 
-// All of them up, and one of them leading.
+// Returns a network in which all seats are up and seat 0 leads.
 ElectionNetwork settled_seats(int seats, std::uint32_t seed) {
   ElectionNetwork network({.seats = seats, .longest_delay_ms = 2}, seed);
   for (int i = 0; i < seats; ++i) network.start(i);
@@ -37,7 +37,7 @@ ElectionNetwork settled_seats(int seats, std::uint32_t seed) {
 
 }  // namespace
 
-TEST_CASE("the first of the listed leads at once when all are there, whoever was there first") {
+TEST_CASE("the first listed seat leads at once when all seats are up, in any start order") {
   const int seats = GENERATE(3, 4, 5);
   for (const std::uint32_t seed : seeds(50)) {
     std::mt19937 random(seed);
@@ -57,7 +57,7 @@ TEST_CASE("the first of the listed leads at once when all are there, whoever was
   }
 }
 
-TEST_CASE("without the first the next one leads, a lease after the start") {
+TEST_CASE("if the first seat is missing, the next one leads one lease after the start") {
   ElectionNetwork network({.seats = 3, .longest_delay_ms = 2}, 1);
   network.start(2);
   network.run_for(10ms);
@@ -73,7 +73,7 @@ TEST_CASE("without the first the next one leads, a lease after the start") {
   CHECK(network.broken() == "");
 }
 
-TEST_CASE("when the leader dies another one leads within a lease and a moment") {
+TEST_CASE("when the leader dies, another seat leads within one lease plus 100 ms") {
   const int seats = GENERATE(3, 4, 5);
   for (const std::uint32_t seed : seeds(50)) {
     ElectionNetwork network = settled_seats(seats, seed);
@@ -88,7 +88,9 @@ TEST_CASE("when the leader dies another one leads within a lease and a moment") 
   }
 }
 
-TEST_CASE("a leader cut off from the majority stops before another begins, and follows it later") {
+TEST_CASE(
+    "a leader cut off from the majority stops leading before another seat leads, and follows it "
+    "later") {
   ElectionNetwork network = settled_seats(5, 7);
   network.run_for(5s);
   network.split({0, 4});
@@ -103,7 +105,7 @@ TEST_CASE("a leader cut off from the majority stops before another begins, and f
   CHECK(network.broken() == "");
 }
 
-TEST_CASE("a leader that stands still is none when it goes on") {
+TEST_CASE("a leader that was frozen past its lease no longer leads") {
   ElectionNetwork network = settled_seats(3, 7);
   network.run_for(5s);
   network.freeze(0, true);
@@ -116,7 +118,7 @@ TEST_CASE("a leader that stands still is none when it goes on") {
   CHECK(network.broken() == "");
 }
 
-TEST_CASE("a voter that was started again does not help another to lead at the same time") {
+TEST_CASE("a restarted voter does not help elect a second leader") {
   ElectionNetwork network = settled_seats(3, 7);
   network.run_for(5s);
   network.cut(0, 2);
@@ -127,13 +129,13 @@ TEST_CASE("a voter that was started again does not help another to lead at the s
   network.run_for(1s);
   CHECK(network.leader() == 0);
   CHECK(network.leads() == 1);
-  // Nobody, until its vote counts again.
+  // There may be no leader until its vote counts again.
   network.run_for(7s);
   CHECK(network.leader());
   CHECK(network.broken() == "");
 }
 
-TEST_CASE("half of the seats elect nobody") {
+TEST_CASE("half of the seats elect no leader") {
   ElectionNetwork network({.seats = 4, .longest_delay_ms = 2}, 3);
   network.start(0);
   network.start(1);
@@ -141,7 +143,7 @@ TEST_CASE("half of the seats elect nobody") {
   CHECK_FALSE(network.leader());
 }
 
-TEST_CASE("in any weather two never lead at a time, and a connected majority has a leader") {
+TEST_CASE("in any weather two never lead at a time, and a connected majority elects a leader") {
   int runs = 0;
   int leads = 0;
   int rounds = 0;

@@ -43,9 +43,9 @@ void EtcdNetwork::run_for(Milliseconds time) {
   now_ = until;
 }
 
-// --- accidents
+// --- faults
 
-// As early as a lease may run out, or half a second later.
+// Leases expire when they are due or up to half a second later.
 void EtcdNetwork::expire_some() {
   if (!is_away_) etcd_.expire(by_rate(etcd_rate_));
   show_change();
@@ -84,7 +84,7 @@ void EtcdNetwork::freeze(int index, bool is_frozen) {
   if (!self.is_up || self.is_frozen == is_frozen) return;
   self.is_frozen = is_frozen;
   if (is_frozen) return;
-  // Timers may be looked at before what has arrived, or after.
+  // A thawed process may handle its timers before or after the messages that arrived.
   const auto events = std::exchange(self.backlog, {});
   if (random_() % 2 == 0) tell(index, etcd::CampaignTick{});
   for (const etcd::CampaignEvent& event : events) tell(index, event);
@@ -139,10 +139,10 @@ void EtcdNetwork::run_all() {
     start(i);
   }
   run_for(Milliseconds(kLease) * 5);
-  // With calls that take longer than their time nobody is elected; they do no harm.
+  // If calls take longer than their timeout, no agent is elected, which is harmless.
   const bool is_slow = weather_.longest_delay_ms > 250 || weather_.lost > 10;
   if (!broken_.empty() || is_slow) return;
-  // Calls that get lost may cost a leader its lease at any time.
+  // Lost calls may cost a leader its lease at any time.
   for (int i = 0; i < 200 && weather_.lost > 0 && !leader(); ++i) run_for(Milliseconds(100));
   const auto last = leader();
   require(last.has_value(), "there is no leader", -1);
@@ -174,7 +174,7 @@ void EtcdNetwork::tell(int index, const etcd::CampaignEvent& event) {
                  }});
 }
 
-// It answers within the limit of the agent's own clock, whatever becomes of the call.
+// The call fails after the timeout on the agent's clock, even if etcd carries it out later.
 void EtcdNetwork::act(int index, const etcd::AskEtcd& ask) {
   Agent& self = agent(index);
   const long life = self.life;
@@ -213,7 +213,7 @@ void EtcdNetwork::carry_out(int index, long life, const etcd::AskEtcd& ask) {
   });
 }
 
-// Etcd confirms it, and reports the last change if that came after the agent's last look.
+// Etcd confirms the watch, and reports the last change if it is newer than the agent's last read.
 void EtcdNetwork::act(int index, const etcd::WatchLeader& watch) {
   Agent& self = agent(index);
   ++load_.watches;

@@ -1,8 +1,8 @@
-// The agents of one job and an etcd in one process, with clocks that do not run alike. Calls are
-// slow, get lost on either way, or are carried out long after nobody waits for them; etcd is away
-// for a while; agents crash, start again, stand still. That two never lead at a time, that no
-// number of a round is used twice and that nothing stored is lost is checked after each event; the
-// first thing that is wrong is kept in `broken`.
+// Simulates the agents of one job and an etcd in one process, with clocks that run at different
+// rates. Calls are slow, get lost in either direction, or are carried out long after the caller has
+// given up. Etcd is unavailable for a while; agents crash, restart and freeze. After each event it
+// checks that at most one agent leads, that no round number is used twice and that nothing stored
+// is lost. `broken` holds the first violation.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,22 @@
 
 namespace drun::test {
 
-// Counts are of accidents at random moments of the first 60 s.
+// Counts are of faults at random moments in the first 60 s.
 struct EtcdWeather {
   int agents = 3;
-  int crashes = 0;  // each is started again, or not
+  int crashes = 0;  // three in four restart within 8 s
   int leader_kills = 0;
-  int resigns = 0;  // the leader goes, and says so
-  int freezes = 0;  // an agent stands still for a while
-  int cuts = 0;     // an agent's ways to etcd are cut for a while
-  int outages = 0;  // etcd is away for a while
-  int drift = 0;    // per cent that a clock is too fast or too slow, at most
-  int lost = 0;     // calls of a hundred, on either way
+  int resigns = 0;  // the leader resigns and crashes soon after
+  int freezes = 0;  // an agent is frozen for a while
+  int cuts = 0;     // an agent cannot reach etcd for a while
+  int outages = 0;  // etcd is unavailable for a while
+  int drift = 0;    // maximum clock error in percent, fast or slow
+  int lost = 0;     // percentage of calls lost, in each direction
   int longest_delay_ms = 40;
-  int watch_fails = 0;  // watches of a hundred that etcd ends at once
+  int watch_fails = 0;  // percentage of watches that etcd ends at once
 };
 
-// What etcd was asked, by all agents.
+// The number of calls that etcd received from all agents.
 struct EtcdLoad {
   long transactions = 0;
   long grants = 0;
@@ -61,10 +61,10 @@ class EtcdNetwork {
   void resign(int agent) { tell(agent, rendezvous::etcd::Resign{}); }
   void finish(int agent) { tell(agent, rendezvous::etcd::JobOver{}); }
   void run_for(Milliseconds time);
-  // All accidents of the weather, then a while in which all is well.
+  // Runs all planned faults, then a period without faults.
   void run_all();
 
-  std::optional<int> leader() const;  // at this moment
+  std::optional<int> leader() const;  // now
   const rendezvous::etcd::CampaignState& state(int agent) const {
     return agents_[static_cast<std::size_t>(agent)].state;
   }
@@ -75,7 +75,7 @@ class EtcdNetwork {
   int leads() const { return leads_; }
   int rounds() const { return static_cast<int>(round_of_.size()); }
   const std::string& broken() const { return broken_; }
-  // What has happened so far, and the state of the dice.
+  // Covers all events so far and the state of the random generator.
   std::uint64_t trace_hash() const {
     TraceHash hash = hash_;
     hash.add(std::mt19937(random_)());
@@ -94,11 +94,11 @@ class EtcdNetwork {
     long tick = 0;
     rendezvous::etcd::CampaignState state;
     std::vector<rendezvous::etcd::CampaignEvent> backlog;
-    long watch = 0;  // counts; a report of an earlier one is dropped
+    long watch = 0;  // a counter; reports of earlier watches are dropped
     std::uint64_t watch_number = 0;
-    Time watch_report;  // when the last report arrives: they stay in order
+    Time watch_report;  // when the last report arrives; reports stay in order
     bool is_watching = false;
-    int rounds = 0;  // of its lead
+    int rounds = 0;  // while it leads
     bool is_wanting = false;
   };
   struct Pending {
@@ -145,12 +145,12 @@ class EtcdNetwork {
   std::priority_queue<Pending> pending_;
   std::vector<Agent> agents_;
   ModelEtcd etcd_;
-  std::optional<rendezvous::etcd::Found> shown_leader_;  // to watches
+  std::optional<rendezvous::etcd::Found> shown_leader_;  // last reported to watches
   rendezvous::etcd::Revision shown_at_ = 0;
   EtcdLoad load_;
   double etcd_rate_ = 1;
   bool is_away_ = false;
-  std::map<int, std::uint64_t> round_of_;  // number: term
+  std::map<int, std::uint64_t> round_of_;  // round number to term
   std::uint64_t last_term_ = 0;
   Time led_since_;
   int leads_ = 0;

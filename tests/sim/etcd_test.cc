@@ -1,4 +1,4 @@
-// Elections through etcd, many times. Which seeds are run: seeds.h.
+// Simulated elections through etcd. See seeds.h for the choice of seeds.
 
 #include "tests/sim/etcd_network.h"
 #include "tests/sim/seeds.h"
@@ -28,7 +28,7 @@ EtcdWeather random_etcd_weather(std::uint32_t seed) {
   return weather;
 }
 
-// All of them up, and one of them leading.
+// Returns a network in which all agents are up and one leads.
 Network settled_agents(int agents, std::uint32_t seed) {
   Network network({.agents = agents, .longest_delay_ms = 5}, seed);
   for (int i = 0; i < agents; ++i) network.start(i);
@@ -39,7 +39,7 @@ Network settled_agents(int agents, std::uint32_t seed) {
 
 }  // namespace
 
-TEST_CASE("through etcd somebody leads at once when a job starts whoever comes") {
+TEST_CASE("with etcd an agent leads at once when a job starts") {
   for (const std::uint32_t seed : seeds(50)) {
     INFO(replay(seed));
     Network network({.agents = 4, .longest_delay_ms = 5}, seed);
@@ -51,7 +51,7 @@ TEST_CASE("through etcd somebody leads at once when a job starts whoever comes")
   }
 }
 
-TEST_CASE("when the leader crashes another leads a lease and half a second later at most") {
+TEST_CASE("when the leader crashes, another agent leads within a lease plus half a second") {
   for (const std::uint32_t seed : seeds(100)) {
     INFO(replay(seed));
     Network network = settled_agents(3, seed);
@@ -63,12 +63,12 @@ TEST_CASE("when the leader crashes another leads a lease and half a second later
     REQUIRE(network.broken().empty());
     REQUIRE(network.leader());
     CHECK(*network.leader() != first);
-    // The watches of the others report that the key is gone.
+    // The watches of the other agents report that the key is gone.
     CHECK(network.led_since() - crashed < 5500ms + 100ms);
   }
 }
 
-TEST_CASE("when the leader resigns another leads as soon as its watch reports it") {
+TEST_CASE("when the leader resigns, another agent leads as soon as its watch reports it") {
   for (const std::uint32_t seed : seeds(100)) {
     INFO(replay(seed));
     Network network = settled_agents(3, seed);
@@ -84,7 +84,7 @@ TEST_CASE("when the leader resigns another leads as soon as its watch reports it
   }
 }
 
-TEST_CASE("a leader that is cut off from etcd stops leading before anybody else can begin") {
+TEST_CASE("a leader that cannot reach etcd stops leading before another agent can lead") {
   for (const std::uint32_t seed : seeds(100)) {
     INFO(replay(seed));
     Network network = settled_agents(3, seed);
@@ -103,7 +103,7 @@ TEST_CASE("a leader that is cut off from etcd stops leading before anybody else 
   }
 }
 
-TEST_CASE("a leader goes on while etcd is away for less than its lease allows") {
+TEST_CASE("a leader keeps its lead while etcd is unavailable for less than the lease") {
   for (const std::uint32_t seed : seeds(100)) {
     INFO(replay(seed));
     Network network = settled_agents(3, seed);
@@ -120,7 +120,7 @@ TEST_CASE("a leader goes on while etcd is away for less than its lease allows") 
   }
 }
 
-TEST_CASE("when etcd comes back after a long time somebody leads soon") {
+TEST_CASE("an agent leads soon after etcd returns from a long outage") {
   for (const std::uint32_t seed : seeds(100)) {
     INFO(replay(seed));
     Network network = settled_agents(3, seed);
@@ -134,7 +134,7 @@ TEST_CASE("when etcd comes back after a long time somebody leads soon") {
   }
 }
 
-TEST_CASE("a leader that has led its job to the end leaves nothing in etcd") {
+TEST_CASE("a leader that finishes its job leaves nothing in etcd") {
   Network network = settled_agents(3, 1);
   network.run_for(5s);
   const int first = *network.leader();
@@ -148,7 +148,7 @@ TEST_CASE("a leader that has led its job to the end leaves nothing in etcd") {
   CHECK_FALSE(network.etcd().sight().state);
 }
 
-TEST_CASE("with an etcd that ends every watch a crashed leader is replaced after the next look") {
+TEST_CASE("if etcd ends every watch, a crashed leader is replaced after the next poll") {
   for (const std::uint32_t seed : seeds(50)) {
     INFO(replay(seed));
     Network network({.agents = 3, .longest_delay_ms = 5, .watch_fails = 100}, seed);
@@ -166,8 +166,9 @@ TEST_CASE("with an etcd that ends every watch a crashed leader is replaced after
   }
 }
 
-// docs/internals/election.md has the figures.
-TEST_CASE("1,000 agents leave etcd almost idle and few of them claim when the leader crashes") {
+// docs/internals/election.md has the measured numbers.
+TEST_CASE(
+    "1,000 agents leave etcd almost idle, and few of them claim the lead when the leader crashes") {
   const int agents = GENERATE(50, 1000);
   Network network({.agents = agents, .longest_delay_ms = 5}, 7);
   for (int i = 0; i < agents; ++i) network.start(i);
@@ -188,16 +189,16 @@ TEST_CASE("1,000 agents leave etcd almost idle and few of them claim when the le
               << " grants; steady: " << static_cast<double>(steady.transactions) / 120
               << " transactions/s; election: " << election.transactions << " transactions, "
               << election.grants << " grants, " << election.revokes << " revokes");
-  // The leader's own looks and stores, and the others' look every 12 leases.
+  // The leader's reads and writes, and one read per other agent every 12 leases.
   CHECK(steady.transactions < 120 * 2 + agents * 120 / 60);
   CHECK(steady.grants == 0);
   CHECK(start.grants <= agents / 10 + 10);
   CHECK(election.grants <= agents / 10 + 10);
-  // The leader's key, the state, and the state's lease of the leader that crashed.
+  // The leader's key, the state, and the lease of the crashed leader's state.
   CHECK(network.etcd().lease_count() <= 3);
 }
 
-TEST_CASE("in any weather etcd lets no two lead and no number of a round begin twice") {
+TEST_CASE("in any weather etcd lets no two agents lead and no round number be used twice") {
   long runs = 0;
   long leads = 0;
   long rounds = 0;

@@ -1,4 +1,4 @@
-// What must hold in a job whose coordinator is elected, whatever happens to it.
+// Invariants of a job with an elected coordinator under any faults.
 #include <algorithm>
 
 #include "tests/sim/joint_cluster.h"
@@ -9,9 +9,9 @@ using namespace rendezvous;
 
 namespace {
 
-// Within it a loss is noticed by both sides, and workers are stopped.
+// Within this time both sides notice a loss, and workers are stopped.
 constexpr std::chrono::seconds kNoticed{15};
-// What a clock that is wrong, and stopping for 3 s, make of a failure's age.
+// Maximum error of a failure's age, from clock drift while workers stop for up to 3 s.
 constexpr std::chrono::milliseconds kAgeError{300};
 
 }  // namespace
@@ -25,7 +25,7 @@ bool JointCluster::was_well(int one, int other, Time from, Time to) const {
   });
 }
 
-// Which seats were sure to know how many rounds had begun, when the last one was.
+// Records which seats certainly knew the number of rounds when the last round began.
 void JointCluster::note_knowers(int host, int rounds) {
   last_known_ = rounds;
   knowers_ = {{host, lives_[host]}};
@@ -37,7 +37,7 @@ void JointCluster::note_knowers(int host, int rounds) {
   }
 }
 
-// Of each majority one knows, unless it was started again since.
+// Every majority contains a seat that knows it, unless that seat has restarted since.
 void JointCluster::check_memory(const Leading& leading) {
   ++takeovers_;
   const auto left = std::count_if(knowers_.begin(), knowers_.end(), [this](const auto& knower) {
@@ -83,7 +83,7 @@ void JointCluster::check_world(int host) {
                      .told = told});
 }
 
-// A coordinator that takes over believes that the one before it has checked the nodes.
+// A new coordinator assumes that the previous one has completed the preflight check.
 void JointCluster::check_preflight(const World& world) {
   const bool has_program = std::any_of(worlds_.begin(), worlds_.end(), [](const ToldWorld& each) {
     return !each.told.begin()->second.is_preflight;
@@ -94,7 +94,7 @@ void JointCluster::check_preflight(const World& world) {
           "the program before its preflight");
 }
 
-// A restart that was counted, and that nobody has heard of, is forgotten with its leader.
+// A counted restart that was not reported to any member is forgotten with its leader.
 void JointCluster::check_restarts(int host, const World& world) {
   const Office& self = office(host);
   most_restarts_ = std::max(most_restarts_, world.restarts);
@@ -113,7 +113,7 @@ void JointCluster::check_restarts(int host, const World& world) {
   if (!is_same_lead) return;
   const int spent = self.was_failure ? 1 : 0;
   require(world.restarts >= last.restarts + spent, "a failure did not use up a restart");
-  // Who comes back may know of more of them, of a coordinator before.
+  // A returning member may know of more restarts, from an earlier coordinator.
   int known = 0;
   for (const ToldWorld& each : worlds_) known = std::max(known, each.restarts);
   for (const auto& [peer, address] : self.connections) {
@@ -123,7 +123,7 @@ void JointCluster::check_restarts(int host, const World& world) {
   require(world.restarts <= known + spent, "a restart that no failure used up");
 }
 
-// Nobody whom its coordinator can reach still runs workers of a world before.
+// No node that its coordinator can reach still runs workers of an earlier world.
 void JointCluster::check_old_workers(const std::map<std::size_t, World>& told) {
   for (std::size_t i = 0; i < agents_.size(); ++i) {
     const Agent& agent = agents_[i];

@@ -33,7 +33,7 @@ void JointCluster::run() {
   require(is_idle(), "it goes on for ever");
 }
 
-// --- the hosts
+// --- hosts
 
 MemberSpec JointCluster::member_spec(int host) const {
   MemberSpec spec;
@@ -74,7 +74,7 @@ bool JointCluster::listens(int host) const {
   return has_seat(host) && offices_[static_cast<std::size_t>(host)].is_up;
 }
 
-// As the agent does: a seat that has nothing to tell goes with it.
+// As the agent does: the seat closes with its agent unless it still has something to report.
 void JointCluster::agent_ended(std::size_t agent) {
   const int host = agents_[agent].host;
   const Ending& ending = agents_[agent].outcome->ending;
@@ -95,7 +95,7 @@ bool JointCluster::is_frozen(int host) {
   return agent != nullptr && agent->is_frozen;
 }
 
-// --- accidents
+// --- faults
 
 void JointCluster::happen(int count, const std::function<void()>& accident) {
   for (; count > 0; --count) later(between(0, kAccidentsUntil), accident);
@@ -137,7 +137,7 @@ void JointCluster::crash_host(int host) {
   if (has_seat(host)) close_office(host);
 }
 
-// Without a word: whatever it would have said does not get through.
+// With `silence_chance`, its routes are cut first, so that no other host sees the connection close.
 void JointCluster::fall(std::optional<int> host) {
   if (!host) return;
   const bool is_silent = percent() < weather_.silence_chance;
@@ -210,7 +210,7 @@ void JointCluster::stand_still(std::optional<int> host) {
   });
 }
 
-// Whatever has arrived, and the clock, are looked at in any order.
+// The events that arrived and the expired timers are handled in random order.
 void JointCluster::go_on(int host) {
   Agent* const agent = living(host);
   if (agent == nullptr) return;
@@ -228,7 +228,7 @@ void JointCluster::go_on(int host) {
   for (const auto& deed : deeds) deed();
 }
 
-// All is well from here on, and who coordinated once is there, unless the job is over.
+// Ends all faults and starts every seat's host that is down, unless the job has ended.
 void JointCluster::calm() {
   cut_.clear();
   for (int host = 0; host < weather_.hosts; ++host) {
@@ -269,7 +269,7 @@ JointWeather random_joint_weather(std::uint32_t seed) {
   weather.mute_chance = up_to(1) * up_to(20);
   weather.question_chance = up_to(1) * up_to(30);
   weather.pause_ms = up_to(1) * up_to(2000);
-  // A probe that fails leaves its node out, and with it maybe a seat.
+  // A failed probe excludes its node, which may remove a seat.
   weather.preflight = weather.failure_chance + weather.hang_chance == 0 && up_to(2) == 0;
   return weather;
 }

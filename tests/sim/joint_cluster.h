@@ -1,8 +1,9 @@
-// A whole job whose coordinator is elected, in one process: on each host an agent
-// (elastic_agents.h); on the first hosts also a seat (election_network.h) and its office, which is
-// what server.cc does with them: it leads, with the real Round and Tenure, or says who does.
-// Hosts crash, start again, stand still, are cut off; clocks do not run alike. What must hold at
-// any time is checked on the way, what must hold at the end by `check_end`.
+// Simulates a whole job with an elected coordinator in one process. Each host has an agent
+// (elastic_agents.h). The first hosts also have a seat (election_network.h) and its office, which
+// does what coordinator/server.cc does for a seat: it coordinates, with the real Round and Tenure,
+// or redirects members to the leader. Hosts crash, restart, freeze and are cut off, and their
+// clocks run at different rates. Invariants are checked during the run, and `check_end` checks the
+// final state.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@
 
 namespace drun::test {
 
-// Counts are of accidents at random moments of the first 40 s; chances are per cent.
+// Counts are of faults at random moments in the first 40 s; chances are percentages.
 struct JointWeather : WorkerWeather {
   int seats = 3;
   int hosts = 4;
@@ -32,17 +33,17 @@ struct JointWeather : WorkerWeather {
   bool preflight = false;
   int crashes = 0;
   int leader_crashes = 0;
-  int blinks = 0;  // started again at once
+  int blinks = 0;  // crashes with a restart within 100 ms
   int comeback_chance = 75;
-  int silence_chance = 0;  // of a crash: the host is gone without a word
+  int silence_chance = 0;  // per crash: other hosts do not see its connections close
   int leaves = 0;          // agents that get a signal
   int leader_leaves = 0;
-  int drops = 0;    // connections that break
-  int splits = 0;   // the network falls in two for a while
-  int cuts = 0;     // of one way between two hosts, for a while
-  int freezes = 0;  // a host stands still for a while
+  int drops = 0;    // connections that are reset
+  int splits = 0;   // the network is partitioned into two groups for a while
+  int cuts = 0;     // one direction between two hosts is cut for a while
+  int freezes = 0;  // a host is frozen for a while
   int leader_freezes = 0;
-  int drift = 0;  // per cent that a clock is too fast or too slow, at most
+  int drift = 0;  // maximum clock error in percent, fast or slow
   int longest_delay_ms = 40;
   int question_chance = 0;
 };
@@ -61,11 +62,11 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   int worlds() const { return static_cast<int>(worlds_.size()); }
   int takeovers() const { return takeovers_; }
   int handovers() const { return handovers_; }
-  // From a coordinator's last word to the next world. Of those that had seats which had been there
-  // for a lease.
+  // The longest time from a coordinator's resignation to the next world. Counts only resignations
+  // at least two leases after the start.
   Milliseconds longest_handover() const { return longest_handover_; }
   int most_restarts() const { return most_restarts_; }
-  // A majority of seats had forgotten the rounds at once; the job was ended twice.
+  // Whether a majority of seats had forgotten the rounds, and how often the job was ended.
   bool has_forgotten() const { return has_forgotten_; }
   int ends() const { return static_cast<int>(ends_.size()); }
   std::optional<Outcome> outcome() const;
@@ -75,7 +76,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   static constexpr Time kSettled{std::chrono::hours(1) + 2 * kLease};
   static constexpr int kAccidentsUntil = 40'000, kCalmFrom = 55'000;
 
-  // A seat's server.
+  // The server of a seat.
   struct Office {
     bool is_up = false;
     bool is_leading = false;
@@ -83,12 +84,12 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
     rendezvous::RoundState round;
     rendezvous::Tenure tenure;
     rendezvous::Seekers seekers;
-    std::map<Peer, std::string> connections;  // and addresses
+    std::map<Peer, std::string> connections;  // addresses by peer
     std::deque<rendezvous::RoundEvent> events;
-    std::deque<rendezvous::RoundEvent> backlog;  // while frozen
+    std::deque<rendezvous::RoundEvent> backlog;  // held back while frozen
     bool is_turning = false;
     long tick = 0;
-    bool was_failure = false;  // what stopped its last world
+    bool was_failure = false;  // whether a failure stopped its last world
     std::map<std::size_t, World> told;
   };
   struct ToldWorld {
@@ -107,7 +108,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
     Outcome outcome;
     std::set<std::size_t> agents{};
   };
-  // Between two hosts, or of one with all.
+  // Between two hosts, or between one host and all others.
   struct Trouble {
     int host = 0;
     std::optional<int> other{};
@@ -115,7 +116,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
     Time to;
   };
 
-  // --- accidents
+  // --- faults
   void plan_accidents();
   void happen(int count, const std::function<void()>& accident);
   int some_host() { return static_cast<int>(random_() % static_cast<unsigned>(weather_.hosts)); }
@@ -134,7 +135,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void note_trouble(int host, std::optional<int> other, Milliseconds time);
   bool was_well(int one, int other, Time from, Time to) const;
 
-  // --- what agents ask of it
+  // --- for the agents
   bool has_seat(int host) const { return host < weather_.seats; }
   Office& office(int host) { return offices_[static_cast<std::size_t>(host)]; }
   rendezvous::MemberSpec member_spec(int host) const;
@@ -147,7 +148,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void worker_failed(std::size_t agent, int round) override;
   void workers_returned(std::size_t agent, int round) override;
 
-  // --- the office: as server.cc and server.cc
+  // --- the office, as coordinator/server.cc
   void open_office(int host);
   void close_office(int host);
   void close_soon(int host);
@@ -178,7 +179,7 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void deed(int host, const rendezvous::StepDown&);
   void arm(int host);
 
-  // --- what must hold
+  // --- invariants
   void check_memory(const rendezvous::Leading& leading);
   void note_knowers(int host, int rounds);
   void check_world(int host);
@@ -194,13 +195,13 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   std::vector<Trouble> troubles_;
   std::vector<ToldWorld> worlds_;
   std::vector<ToldEnd> ends_;
-  std::map<int, long> lives_;    // of each seat: how often it was started
-  std::map<int, long> knowers_;  // who was sure to know of the last round: seats, and their lives
-  int last_known_ = 0;           // so many rounds
+  std::map<int, long> lives_;    // number of starts, by seat
+  std::map<int, long> knowers_;  // seats that certainly knew of the last round, and their lives
+  int last_known_ = 0;           // number of rounds
   bool has_forgotten_ = false;
   int takeovers_ = 0;
   int handovers_ = 0;
-  std::optional<Time> handed_over_;  // and nothing runs yet
+  std::optional<Time> handed_over_;  // set until the next world begins
   Milliseconds longest_handover_{0};
   int failure_stops_ = 0;
   int most_restarts_ = 0;

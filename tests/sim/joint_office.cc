@@ -1,4 +1,4 @@
-// A seat's server in the simulation, step by step as server.cc and server.cc do it.
+// The simulated server of a seat. Follows coordinator/server.cc step by step.
 #include <utility>
 
 #include "rendezvous/coordinator/admission.h"
@@ -11,7 +11,7 @@ namespace drun::test {
 
 using namespace rendezvous;
 
-// As agent/supervise/coordinator_seat.cc has it: workers meet where this seat is.
+// As agent/supervise/coordinator_seat.cc does: workers meet on the seat's own host.
 RoundSpec JointCluster::round_of(int host) const {
   JoinSpec join = member_spec(host).join;
   join.master_addr = join.endpoint.host;
@@ -146,7 +146,7 @@ void JointCluster::name_leader(int host, int leader, std::uint64_t term) {
     tell_member(index_of(*agent), LeaderNamed{{"host" + std::to_string(leader), 29400}, term});
 }
 
-// --- what the election says
+// --- election events
 
 void JointCluster::on_leading(int host, const Leading& leading) {
   Office& self = office(host);
@@ -205,7 +205,7 @@ void JointCluster::on_round_known(int host, int rounds) {
   if (!was_turning) take_turns(host);
 }
 
-// --- what the round wants done
+// --- actions of the round
 
 void JointCluster::perform(int host, const RoundAction& action) {
   std::visit([this, host](const auto& wanted) { deed(host, wanted); }, action);
@@ -229,7 +229,7 @@ void JointCluster::deed(int host, const SendAnswer& send) {
 
 void JointCluster::deed(int host, const SendAll& send) {
   Office& self = office(host);
-  check_world(host);  // told before this
+  check_world(host);  // worlds sent before this message
   if (const auto* stop = std::get_if<Stop>(&send.message)) {
     self.was_failure = stop->cause.find(" failed") != std::string::npos ||
                        stop->cause.find(" hung: ") != std::string::npos;

@@ -1,4 +1,4 @@
-// Jobs whose coordinator is elected, many times. Which seeds are run: seeds.h.
+// Simulated jobs with an elected coordinator. See seeds.h for the choice of seeds.
 #include <map>
 
 #include "tests/sim/joint_cluster.h"
@@ -60,7 +60,7 @@ std::string to_text(const JointTally& tally) {
 
 }  // namespace
 
-TEST_CASE("in fair weather the first seat leads the job from its begin to its success") {
+TEST_CASE("without faults the first seat leads the job from start to success") {
   JointWeather weather;
   weather.seats = GENERATE(3, 5);
   weather.hosts = 6;
@@ -71,7 +71,7 @@ TEST_CASE("in fair weather the first seat leads the job from its begin to its su
   CHECK(tally.ended_twice == 0);
 }
 
-TEST_CASE("a leader that is killed is followed by another and the job succeeds without a restart") {
+TEST_CASE("after the leader is killed another seat leads and the job succeeds without a restart") {
   JointWeather weather;
   weather.seats = GENERATE(3, 5);
   weather.hosts = 6;
@@ -85,11 +85,11 @@ TEST_CASE("a leader that is killed is followed by another and the job succeeds w
   CHECK(tally.taken_over > tally.runs / 3);
 }
 
-TEST_CASE("a leader that is told to go hands the job over, and it goes on at once") {
+TEST_CASE("a leader that gets a signal hands the job over within a second") {
   JointWeather weather;
   weather.seats = GENERATE(3, 5);
   weather.hosts = 6;
-  weather.leader_leaves = weather.seats / 2;  // so many may go: a majority is left
+  weather.leader_leaves = weather.seats / 2;  // a majority remains
   weather.comeback_chance = 0;
   const JointTally tally = run_joint(weather, 200);
   CHECK(tally.longest_handover < std::chrono::seconds(1));
@@ -100,7 +100,7 @@ TEST_CASE("a leader that is told to go hands the job over, and it goes on at onc
   CHECK(tally.ended_twice == 0);
 }
 
-TEST_CASE("restarts count on under the leaders that follow") {
+TEST_CASE("restarts are counted across leaders") {
   JointWeather weather;
   weather.hosts = 5;
   weather.failure_chance = 15;
@@ -114,7 +114,7 @@ TEST_CASE("restarts count on under the leaders that follow") {
   CHECK(tally.endings.at("failed") > 0);
 }
 
-TEST_CASE("the first failure is the root cause though its agent is slow to notice it") {
+TEST_CASE("the first failure is the root cause even if its agent is slow to notice it") {
   JointWeather weather;
   weather.hosts = 5;
   weather.failure_chance = 40;
@@ -127,21 +127,21 @@ TEST_CASE("the first failure is the root cause though its agent is slow to notic
   CHECK(tally.endings.at("failed") > tally.runs / 2);
 }
 
-#ifndef __SANITIZE_ADDRESS__  // it takes seconds without
-TEST_CASE("a coordinator that has lost its lead does not run an overdue tick again and again") {
+#ifndef __SANITIZE_ADDRESS__  // takes seconds even without ASan
+TEST_CASE("a coordinator that has lost its lead does not repeat an overdue tick endlessly") {
   JointTally tally;
-  constexpr std::uint32_t kSeed = 1852993547;  // the simulated time stood still
+  constexpr std::uint32_t kSeed = 1852993547;  // with this seed the simulated time stood still
   run_one(random_joint_weather(kSeed), kSeed, tally);
   CHECK(tally.runs == 1);
 }
 #endif
 
-TEST_CASE("whatever happens to hosts that elect their coordinator its worlds are sound") {
+TEST_CASE("whatever happens to hosts that elect their coordinator, the worlds are consistent") {
   JointTally tally;
   for (const std::uint32_t seed : seeds(2000 / kRunShare))
     run_one(random_joint_weather(seed), seed, tally);
   if (seeds_are_chosen()) WARN(to_text(tally));
-  // Otherwise the weather is too fair to prove anything.
+  // If this does not hold, the random faults are too mild to prove anything.
   if (tally.runs < 2000) return;
   CHECK(tally.most_takeovers > 3);
   CHECK(tally.most_worlds > 4);

@@ -1,9 +1,10 @@
-// edge. The seeds that a simulation runs: fixed ones, which are the same in every run, and fresh
-// ones, which are drawn anew in every run and printed. Also the check that a seed decides all.
+// edge. Chooses the seeds that a simulation runs: fixed ones, which are the same in every run, and
+// fresh ones, which are drawn in every run and printed. Also checks that a run depends on its seed
+// alone.
 //
-//   DRUN_SIM_SEED=N                  replays seed N, and only that, in every simulation
-//   DRUN_SIM_SEED=N DRUN_SIM_RUNS=K  runs K seeds from N on
-//   DRUN_SIM_TRACE=1                 prints on stderr what happens
+//   DRUN_SIM_SEED=N                  replays only seed N, in every simulation
+//   DRUN_SIM_SEED=N DRUN_SIM_RUNS=K  runs K seeds starting at N
+//   DRUN_SIM_TRACE=1                 prints the events on stderr
 #pragma once
 
 #include <algorithm>
@@ -21,12 +22,12 @@
 
 namespace drun::test {
 
-// Under sanitizers a simulation runs one in ten of its seeds: a run takes some forty times as long,
-// and sanitizers look for other defects than rare orders of events.
+// Under sanitizers a simulation runs one in ten of its seeds. A run takes about forty times as
+// long, and sanitizers do not look for rare orders of events.
 inline constexpr int kRunShare = kSlowdown > 1 ? 10 : 1;
 
-// A hash (FNV-1a) of all that happens in a run: the time of each event, the bytes of each message,
-// the lines of the trace.
+// An FNV-1a hash of a run: the time of each event, the bytes of each message, and the lines of the
+// trace.
 class TraceHash {
  public:
   void add(std::uint64_t number) {
@@ -42,13 +43,13 @@ class TraceHash {
   std::uint64_t value_ = 0xcbf29ce484222325U;
 };
 
-// The user chose the seeds, so that what a test expects of all its runs together need not hold.
+// Whether the user chose the seeds. Expectations about all runs together may not hold then.
 inline bool seeds_are_chosen() {
   return std::getenv("DRUN_SIM_SEED") != nullptr || std::getenv("DRUN_SIM_RUNS") != nullptr;
 }
 
-// 1 to `fixed`, and a fifth as many fresh ones, at least one; or those that the user chose. Fresh
-// seeds are above a million and consecutive, so that their range replays them.
+// Returns 1 to `fixed` and a fifth as many fresh seeds, at least one, or the seeds that the user
+// chose. Fresh seeds are above a million and consecutive, so that one range replays them.
 inline std::vector<std::uint32_t> seeds(int fixed) {
   const auto number_of = [](const char* variable, std::uint32_t otherwise) {
     const char* const text = std::getenv(variable);
@@ -78,11 +79,11 @@ inline std::string replay(std::uint32_t seed) {
   return "replay with DRUN_SIM_SEED=" + std::to_string(seed);
 }
 
-// One seed in ten, by its last digit, and each that the user chose.
+// True for one seed in ten, by its last digit, and for each seed that the user chose.
 inline bool is_run_twice(std::uint32_t seed) { return seed % 10 == 0 || seeds_are_chosen(); }
 
-// Runs the simulation of a seed with `run`, which also checks its end, and fails the test at the
-// first thing that was wrong. Runs some seeds twice: both times the same must happen.
+// Runs the simulation of a seed with `run`, which also checks the final state, and fails the test
+// at the first violation. Some seeds run twice, and both runs must be the same.
 template <typename Simulation, typename Weather, typename Run>
 std::unique_ptr<Simulation> run_seed(const Weather& weather, std::uint32_t seed, const Run& run) {
   INFO(replay(seed));

@@ -1,4 +1,4 @@
-// The choice of seeds, and the check that a seed decides everything that happens in a run.
+// Tests the choice of seeds, and the check that a run depends on its seed alone.
 #include "tests/sim/seeds.h"
 
 #include "tests/sim/cluster.h"
@@ -13,7 +13,7 @@ namespace {
 
 using Numbers = std::vector<std::uint32_t>;
 
-// Sets or unsets the two variables, and restores them.
+// Sets or unsets the two variables. Restores them in the destructor.
 class ChosenSeeds {
  public:
   ChosenSeeds(const char* seed, const char* runs) {
@@ -43,7 +43,7 @@ class ChosenSeeds {
   std::vector<std::pair<const char*, std::optional<std::string>>> before_;
 };
 
-// Runs into what a broken simulation would show: the course depends on more than the seed.
+// A broken simulation whose course depends on more than the seed.
 struct Undetermined {
   Undetermined(int, std::uint32_t) {}
   std::string broken() const { return ""; }
@@ -77,7 +77,7 @@ TEST_CASE("each run has the fixed seeds and a fifth as many fresh ones") {
   CHECK(seeds(1).size() == 2);
 }
 
-TEST_CASE("one variable replays a seed, and a second one a range of them") {
+TEST_CASE("one variable replays a seed, and a second one replays a range") {
   {
     const ChosenSeeds chosen("4711", nullptr);
     CHECK(seeds(1000) == Numbers{4711});
@@ -87,7 +87,7 @@ TEST_CASE("one variable replays a seed, and a second one a range of them") {
   CHECK(seeds(1000) == Numbers{7, 8, 9});
 }
 
-TEST_CASE("the hash of a simulation depends on its seed and on nothing else") {
+TEST_CASE("the hash of a simulation depends on its seed alone") {
   const auto run = [](auto& simulation) { simulation.run(); };
   const auto run_all = [](auto& simulation) { simulation.run_all(); };
   check_hashes<Cluster>(Weather{.node_count = 3}, run);
@@ -97,7 +97,7 @@ TEST_CASE("the hash of a simulation depends on its seed and on nothing else") {
   check_hashes<EtcdNetwork>(EtcdWeather{}, run_all);
 }
 
-TEST_CASE("a seed whose second run takes another course fails the test", "[!shouldfail]") {
+TEST_CASE("a seed whose second run differs fails the test", "[!shouldfail]") {
   std::uint64_t runs = 0;
   run_seed<Undetermined>(0, 10, [&runs](Undetermined& one) { one.hash = ++runs; });
 }

@@ -1,6 +1,6 @@
-// What simulations share: a clock that jumps from event to event, each host's own that may run too
-// fast or too slow, dice, and the first thing that was wrong. A base of theirs, virtual where
-// several parts make one simulation.
+// Base class of the simulations: a clock that jumps from event to event, a clock per host that may
+// run too fast or too slow, a random generator, and the first violation. A virtual base where one
+// simulation has several parts.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +24,10 @@ class Simulation {
   using Time = std::chrono::steady_clock::time_point;
   using Milliseconds = std::chrono::milliseconds;
 
-  // Empty: nothing is wrong.
+  // Empty if no invariant was violated.
   const std::string& broken() const { return broken_; }
   Time now() const { return now_; }
-  // What has happened so far, and the state of the dice.
+  // Covers all events so far and the state of the random generator.
   std::uint64_t trace_hash() const {
     TraceHash hash = hash_;
     hash.add(std::mt19937(random_)());
@@ -47,7 +47,7 @@ class Simulation {
   }
   void later(Milliseconds delay, std::function<void()> deed) { at(now_ + delay, std::move(deed)); }
 
-  // The next event, if it is not after `until`.
+  // Runs the next event if it is not after `until`. Returns false otherwise, or after a violation.
   bool turn(Time until) {
     if (pending_.empty() || pending_.top().when > until || !broken_.empty()) return false;
     const Pending next = pending_.top();
@@ -59,12 +59,12 @@ class Simulation {
   }
 
   void set_rate(int host, double rate) { rates_[host] = rate; }
-  // What a host's clock says.
+  // The time on a host's clock.
   Time local(int host) const {
     const auto passed = std::chrono::duration<double, std::nano>(now_.time_since_epoch());
     return Time(std::chrono::duration_cast<Time::duration>(passed * rate_of(host)));
   }
-  // Once a host's clock says `when`, and never at this very moment.
+  // Runs `deed` once the host's clock shows `when`, at the earliest 1 us from now.
   void at_local(int host, Time when, std::function<void()> deed) {
     const auto left = std::chrono::duration<double, std::nano>(when - local(host)) / rate_of(host);
     const auto delay =
@@ -76,9 +76,9 @@ class Simulation {
     if (!is_good && broken_.empty()) broken_ = what;
   }
   bool is_idle() const { return pending_.empty(); }
-  // The bytes of a message, for the hash.
+  // Adds the bytes of a message to the hash.
   void note(std::string_view bytes) { hash_.add(bytes); }
-  // With DRUN_SIM_TRACE set: what happens, on stderr, for a look at a seed that breaks.
+  // Adds an event to the hash. Prints it on stderr if DRUN_SIM_TRACE is set.
   void trace(int host, const std::string& text) {
     hash_.add(static_cast<std::uint64_t>(host));
     hash_.add(text);

@@ -1,4 +1,4 @@
-// A member between its agent, who asks how the job is, and the coordinator.
+// The job status query between a member, its agent and the coordinator.
 #include "rendezvous/member/member.h"
 
 #include "tests/support/catch.h"
@@ -12,7 +12,7 @@ using Phase = MemberPhase;
 
 }  // namespace
 
-TEST_CASE("a member passes the question on, and the answer back") {
+TEST_CASE("a member forwards a status query to the coordinator and returns the answer") {
   const Phase phase =
       GENERATE(Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped);
   MemberDriver member = MemberDriver::in(phase);
@@ -25,7 +25,7 @@ TEST_CASE("a member passes the question on, and the answer back") {
   CHECK(member.only<CensusHeard>().census == census);
 }
 
-TEST_CASE("a member that has no coordinator says so at once") {
+TEST_CASE("a member without a coordinator answers a status query at once with a note") {
   const Phase phase =
       GENERATE(Phase::Resting, Phase::Dialing, Phase::Greeting, Phase::Leaving, Phase::Ending);
   MemberDriver member = MemberDriver::in(phase);
@@ -33,7 +33,7 @@ TEST_CASE("a member that has no coordinator says so at once") {
   CHECK_FALSE(member.only<CensusHeard>().census.note.empty());
 }
 
-TEST_CASE("a member that is asked how it is asks its agent, and tells") {
+TEST_CASE("a member asks its agent for the node's summary and sends it to the coordinator") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.hear(TellNode{8});
   CHECK(member.only<SummariseNode>().census == 8);

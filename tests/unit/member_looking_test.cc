@@ -22,7 +22,8 @@ Failure hung(int rank) {
 
 }  // namespace
 
-TEST_CASE("a question goes to the coordinator when there is one, and is answered here otherwise") {
+TEST_CASE(
+    "a stack query goes to the coordinator if there is one, and is answered locally otherwise") {
   for (const Phase phase : kInTouch) {
     MemberDriver member = MemberDriver::in(phase);
     member.event(OwnQuestion{7});
@@ -39,7 +40,7 @@ TEST_CASE("a question goes to the coordinator when there is one, and is answered
   }
 }
 
-TEST_CASE("a look is passed on, and what was found is sent back with its number") {
+TEST_CASE("a request for stacks goes to the agent, and the evidence is returned with its number") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.hear(TellStacks{3});
   CHECK(member.only<LookAtWorkers>().look == 3);
@@ -50,7 +51,7 @@ TEST_CASE("a look is passed on, and what was found is sent back with its number"
   CHECK(ended.actions.empty());
 }
 
-TEST_CASE("a suspicion is told of the round that runs, and of no other") {
+TEST_CASE("a suspected hang is reported only for the running round") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.event(OwnSuspicion{0, Milliseconds(100), {hung(4), hung(5)}});
   const HangSuspected told = member.said<HangSuspected>();
@@ -64,11 +65,11 @@ TEST_CASE("a suspicion is told of the round that runs, and of no other") {
   CHECK(stopping.actions.empty());
 }
 
-TEST_CASE("more suspects than a message carries are reported in several, none left out") {
+TEST_CASE("suspects that do not fit into one message are reported in several, without omissions") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   std::vector<Failure> many;
   for (int i = 0; i < 20'000; ++i) {
-    many.push_back(hung(2 * i));  // every second rank: nothing to join into ranges
+    many.push_back(hung(2 * i));  // every second rank, so that no ranks can be merged into ranges
     many.back().program = std::string(1000, i < 200 ? static_cast<char>('a' + i % 26) : 'x');
     std::get<Hung>(many.back().status).how += std::to_string(i < 200 ? i : 0);
   }
@@ -93,7 +94,7 @@ TEST_CASE("more suspects than a message carries are reported in several, none le
   CHECK(messages < 20);
 }
 
-TEST_CASE("a hang is shown in its own round only") {
+TEST_CASE("a hang is shown only in its own round") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.hear(HangFound{0, "rank 3 hung", {}});
   CHECK(member.only<ShowHang>().found.cause == "rank 3 hung");

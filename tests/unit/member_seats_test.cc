@@ -38,7 +38,7 @@ void lose_patience(MemberDriver& member) {
   member.event(MemberTick{});
 }
 
-// In a world of a coordinator at seat 0, of term 3.
+// Returns a member in a world whose coordinator is at seat 0, with term 3.
 MemberDriver following(std::optional<std::size_t> seat = std::nullopt) {
   MemberDriver member = seeker(seat);
   member.event(Connected{});
@@ -56,7 +56,7 @@ MemberDriver following(std::optional<std::size_t> seat = std::nullopt) {
 
 }  // namespace
 
-TEST_CASE("a member without a seat asks one endpoint after the other") {
+TEST_CASE("a member without a seat asks the endpoints one after the other") {
   MemberDriver member = seeker();
   for (const std::size_t seat : {0U, 1U, 2U, 0U}) {
     CHECK(member.count<Connect>() == 1);
@@ -76,7 +76,7 @@ TEST_CASE("a member without a seat asks one endpoint after the other") {
   CHECK(member.state.phase == Phase::Joined);
 }
 
-TEST_CASE("a member with a seat asks that, and is the coordinator's own when it leads") {
+TEST_CASE("a member with a seat asks its own endpoint first and is the host when that seat leads") {
   MemberDriver member = seeker(1);
   CHECK(dialled(member) == kSeats[1]);
   CHECK(member.state.spec.join.is_coordinator);
@@ -90,11 +90,11 @@ TEST_CASE("a member with a seat asks that, and is the coordinator's own when it 
   dial_next(member);
   CHECK(dialled(member) == kSeats[1]);
   member.event(Connected{});
-  // Whoever was named cannot be reached: it waits for another.
+  // The named leader could not be reached, so the member waits for a later one.
   CHECK(member.said<Hello>().lost_term == 3);
 }
 
-TEST_CASE("who is sent from one to another and on again rests before it asks once more") {
+TEST_CASE("a member that is redirected twice in a row pauses before it asks again") {
   MemberDriver member = seeker();
   member.event(Connected{});
   member.hear(Follow{"b", 2, 3});
@@ -104,7 +104,7 @@ TEST_CASE("who is sent from one to another and on again rests before it asks onc
   CHECK(member.count<Connect>() == 0);
 }
 
-TEST_CASE("a member that has lost its coordinator tells the next one what it knows") {
+TEST_CASE("a member that has lost its coordinator sends its job record to the next one") {
   const auto seat = GENERATE(std::optional<std::size_t>(), std::optional<std::size_t>(2));
   MemberDriver member = following(seat);
   member.now += 7s;
@@ -123,13 +123,13 @@ TEST_CASE("a member that has lost its coordinator tells the next one what it kno
   CHECK(hello.past->age >= 7s);
   REQUIRE(hello.past->restart_ages.size() == 1);
   CHECK(hello.past->restart_ages[0] >= 7s);
-  SECTION("nobody knows for a while: the next one's word is taken") {
+  SECTION("if no seat knows a leader for a while, any leader is accepted") {
     lose_patience(member);
     dial_next(member);
     member.event(Connected{});
     CHECK(member.said<Hello>().lost_term == 0);
   }
-  SECTION("it is a new one's") {
+  SECTION("a new leader welcomes it") {
     member.hear(Welcome{15s, 4});
     World next = MemberDriver::world(5);
     next.node_rank = 0;
@@ -137,7 +137,7 @@ TEST_CASE("a member that has lost its coordinator tells the next one what it kno
     CHECK(member.only<StartWorkers>().world.round == 5);
     CHECK(member.state.memory.restarts.size() == 1);
   }
-  SECTION("nobody leads until the join timeout is over") {
+  SECTION("no seat leads until the join timeout") {
     const Time lost = member.now;
     while (member.state.phase != Phase::Ended) {
       if (member.state.phase == Phase::Dialing) member.event(ConnectFailed{"refused", true});
@@ -153,7 +153,7 @@ TEST_CASE("a member that has lost its coordinator tells the next one what it kno
   }
 }
 
-TEST_CASE("a later leader that its seat names takes a member from the one it has") {
+TEST_CASE("a member leaves its coordinator when its seat names a later leader") {
   MemberDriver member = following(2);
   member.event(LeaderNamed{kSeats[0], 3});
   CHECK(member.actions.empty());
@@ -163,17 +163,17 @@ TEST_CASE("a later leader that its seat names takes a member from the one it has
   CHECK(member.state.phase == Phase::Parting);
 }
 
-TEST_CASE("a seat that falls silent is left for the next one") {
+TEST_CASE("a member that gets no answer from a seat asks the next one") {
   MemberDriver member = seeker();
-  SECTION("it does not answer the call") {}
-  SECTION("it does not answer the hello") { member.event(Connected{}); }
+  SECTION("the seat does not accept the connection") {}
+  SECTION("the seat does not answer the hello") { member.event(Connected{}); }
   lose_patience(member);
   CHECK(member.count<Disconnect>() == 1);
   dial_next(member);
   CHECK(dialled(member) == kSeats[1]);
 }
 
-TEST_CASE("something else at one endpoint is passed over, at all of them it ends the job here") {
+TEST_CASE("a foreign program at one endpoint is skipped, and at all endpoints it ends the job") {
   MemberDriver member = seeker();
   for (int i = 0; i < 2; ++i) {
     member.event(Connected{});
@@ -185,7 +185,7 @@ TEST_CASE("something else at one endpoint is passed over, at all of them it ends
   CHECK(std::get<NotRun>(member.outcome().ending).error.code == ErrorCode::Refused);
 }
 
-TEST_CASE("only the last restarts are told one by one") {
+TEST_CASE("only the most recent restarts are reported individually") {
   Memory memory;
   const Time now{1h};
   World world = MemberDriver::world(1);
@@ -200,7 +200,7 @@ TEST_CASE("only the last restarts are told one by one") {
   CHECK(past.restart_ages.back() == 1s);
 }
 
-TEST_CASE("what a member was told to remember it tells the next coordinator") {
+TEST_CASE("a member sends the records it was given to the next coordinator") {
   MemberDriver member = following();
   const NodeRecord left_out{.name = "d at 10.0.0.4", .is_left_out = true, .reason = "it fails"};
   member.hear(Remember{{left_out, {.name = "c at 10.0.0.3", .losses = 1}}});

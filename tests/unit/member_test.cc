@@ -27,11 +27,11 @@ Failure failure_of(int rank) {
 
 }  // namespace
 
-TEST_CASE("a member reaches every phase by its own road") {
+TEST_CASE("a member can be brought into every phase") {
   for (const Phase phase : kAllPhases) CHECK(MemberDriver::in(phase).state.phase == phase);
 }
 
-TEST_CASE("a coordinator that cannot be reached is tried again, at most 50 ms to 1 s apart") {
+TEST_CASE("an unreachable coordinator is retried with pauses that grow to at most 1 s") {
   MemberDriver member = MemberDriver::in(Phase::Dialing);
   for (const Milliseconds pause : {50ms, 100ms, 200ms, 400ms, 800ms, 1000ms, 1000ms}) {
     member.event(ConnectFailed{"connection refused (10.0.0.1)"});
@@ -43,7 +43,7 @@ TEST_CASE("a coordinator that cannot be reached is tried again, at most 50 ms to
   }
 }
 
-TEST_CASE("what keeps the coordinator from being reached is said every 10 s, and at the end") {
+TEST_CASE("the reason why the coordinator cannot be reached is logged every 10 s and at the end") {
   MemberDriver member = MemberDriver::in(Phase::Dialing);
   std::string told;
   while (member.state.phase != Phase::Ended) {
@@ -61,7 +61,8 @@ TEST_CASE("what keeps the coordinator from being reached is said every 10 s, and
                                               "refused; gave up after 15m"));
 }
 
-TEST_CASE("a coordinator that closes connections or stays silent is tried until the join timeout") {
+TEST_CASE(
+    "a coordinator that closes connections or stays silent is retried until the join timeout") {
   const bool is_silent = GENERATE(false, true);
   const bool has_spoken = GENERATE(false, true);
   CAPTURE(is_silent, has_spoken);
@@ -90,7 +91,7 @@ TEST_CASE("a coordinator that closes connections or stays silent is tried until 
         may_be_foreign);
 }
 
-TEST_CASE("members that lose one coordinator come back at different times") {
+TEST_CASE("members that lose one coordinator reconnect at different times") {
   std::set<Time::duration> pauses;
   for (std::uint64_t instance = 1; instance <= 100; ++instance) {
     MemberSpec spec = MemberDriver().state.spec;
@@ -109,7 +110,7 @@ TEST_CASE("members that lose one coordinator come back at different times") {
   CHECK(*pauses.rbegin() - *pauses.begin() > 300ms);
 }
 
-TEST_CASE("what answers as something else ends the job here at once") {
+TEST_CASE("a foreign program at the endpoint ends the job at once") {
   MemberDriver member = MemberDriver::in(Phase::Greeting);
   member.event(WrongPeer{"is not a drun (its first bytes are \"HTTP/1.1\")"});
   const Error error = std::get<NotRun>(member.outcome().ending).error;
@@ -118,14 +119,14 @@ TEST_CASE("what answers as something else ends the job here at once") {
                                 ContainsSubstring("check --master_addr"));
 }
 
-TEST_CASE("a refusal is the outcome") {
+TEST_CASE("a refusal becomes the outcome") {
   MemberDriver member = MemberDriver::in(Phase::Greeting);
   member.hear(Refused{{ErrorCode::Refused, "rank taken"}});
   CHECK(member.outcome().ending == Ending(NotRun{{ErrorCode::Refused, "rank taken"}}));
   CHECK(member.state.phase == Phase::Ended);
 }
 
-TEST_CASE("a node told to be the coordinator gives up when another one is, until a world runs") {
+TEST_CASE("a designated coordinator gives up if another coordinator exists, unless a world runs") {
   MemberDriver member = MemberDriver::in(Phase::Joined);
   member.event(OtherCoordinator{{ErrorCode::Refused, "rank 0 is taken"}});
   CHECK(member.outcome().ending == Ending(NotRun{{ErrorCode::Refused, "rank 0 is taken"}}));
@@ -134,7 +135,7 @@ TEST_CASE("a node told to be the coordinator gives up when another one is, until
   CHECK(member.state.phase == Phase::Running);
 }
 
-TEST_CASE("workers are told the address and port that this node was given") {
+TEST_CASE("workers get the master address and port that this node was given") {
   MemberDriver member = MemberDriver::in(Phase::Joined);
   World world = MemberDriver::world(0);
   world.master_addr = "localhost";
@@ -144,7 +145,7 @@ TEST_CASE("workers are told the address and port that this node was given") {
   CHECK(member.only<StartWorkers>().world.master_port == 29500);
 }
 
-TEST_CASE("a member without a port of its own tells workers the coordinator's") {
+TEST_CASE("a member without a master port passes on the coordinator's") {
   MemberDriver member = MemberDriver::in(Phase::Joined);
   member.state.spec.join.master_port = 0;
   World world = MemberDriver::world(0);
@@ -153,7 +154,7 @@ TEST_CASE("a member without a port of its own tells workers the coordinator's") 
   CHECK(member.only<StartWorkers>().world.master_port == 4242);
 }
 
-TEST_CASE("a failure is told at once and in brief, the rest when all workers are gone") {
+TEST_CASE("a failure is reported at once in brief, and in full when all workers have exited") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.event(OwnFailure{{failure_of(4), 7ms}});
   const Failed failed = member.said<Failed>();
@@ -163,9 +164,9 @@ TEST_CASE("a failure is told at once and in brief, the rest when all workers are
   CHECK(failed.first.failure.traceback.empty());
   CHECK(member.count<StopWorkers>() == 0);
   member.event(OwnFailure{{failure_of(5), 0ms}});
-  CHECK(member.actions.empty());  // only the first
+  CHECK(member.actions.empty());  // only the first is reported
   member.hear(Stop{0, "rank 4 failed"});
-  CHECK(member.count<StopWorkers>() == 0);  // they are being stopped already
+  CHECK(member.count<StopWorkers>() == 0);  // they are already being stopped
   member.now += 100ms;
   member.event(OwnStopped{0, {{failure_of(5), 80ms}, {failure_of(4), 100ms}}});
   const auto stopped = member.said<rendezvous::Stopped>();
@@ -175,7 +176,8 @@ TEST_CASE("a failure is told at once and in brief, the rest when all workers are
   CHECK(stopped.failures[1].age == 80ms);
 }
 
-TEST_CASE("a round that is over elsewhere stops the workers once, and the next one starts them") {
+TEST_CASE(
+    "a round that ended elsewhere stops the workers once, and the next round starts them again") {
   const auto phase = GENERATE(Phase::Running, Phase::Done);
   MemberDriver member = MemberDriver::in(phase);
   member.hear(Stop{0, "rank 0 failed"});
@@ -188,21 +190,21 @@ TEST_CASE("a round that is over elsewhere stops the workers once, and the next o
   CHECK(member.said<rendezvous::Stopped>().progress == progress);
   member.hear(WorldReady{MemberDriver::world(1)});
   CHECK(member.only<StartWorkers>().world.round == 1);
-  member.event(OwnStopped{0, {}});  // late, of the old round
+  member.event(OwnStopped{0, {}});  // late, from the old round
   member.event(OwnSuccess{0});
   member.hear(Stop{0, "old"});
   CHECK(member.state.phase == Phase::Running);
 }
 
-TEST_CASE("a world that cannot be the next one is taken for a broken coordinator") {
+TEST_CASE("a world that cannot be the next one is treated as a broken coordinator") {
   MemberDriver member = MemberDriver::in(Phase::Stopped);
-  World world = MemberDriver::world(0);  // that round is over
-  SECTION("an old round") {}
-  SECTION("another node's") {
+  World world = MemberDriver::world(0);  // that round has ended
+  SECTION("a round that has ended") {}
+  SECTION("the rank of another node") {
     world.round = 1;
     world.node_rank = 2;
   }
-  SECTION("another number of workers") {
+  SECTION("a different number of workers") {
     world.round = 1;
     world.local_world_size = 3;
   }
@@ -212,7 +214,7 @@ TEST_CASE("a world that cannot be the next one is taken for a broken coordinator
              ContainsSubstring("a world that is not ours"));
 }
 
-TEST_CASE("a lost coordinator stops the workers first and is told as lost then") {
+TEST_CASE("a lost coordinator is reported after the workers have stopped") {
   const auto phase = GENERATE(Phase::Running, Phase::Done, Phase::Stopping);
   const bool is_silence = GENERATE(false, true);
   MemberDriver member = MemberDriver::in(phase);
@@ -231,7 +233,7 @@ TEST_CASE("a lost coordinator stops the workers first and is told as lost then")
   CHECK(member.outcome().world_size == 6);
 }
 
-TEST_CASE("a failure here before the coordinator was lost is not forgotten") {
+TEST_CASE("a failure on this node before the coordinator was lost is included in the report") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.event(OwnFailure{{failure_of(4), 0ms}});
   member.event(OwnStopped{0, {{failure_of(4), 0ms}}});
@@ -240,7 +242,7 @@ TEST_CASE("a failure here before the coordinator was lost is not forgotten") {
              ContainsSubstring("before that, rank 4 failed on this node: exit code 3"));
 }
 
-TEST_CASE("a coordinator lost before the world is complete is joined again") {
+TEST_CASE("a member reconnects when the coordinator is lost before the world is complete") {
   MemberDriver member = MemberDriver::in(Phase::Joined);
   const bool is_silence = GENERATE(false, true);
   if (is_silence)
@@ -252,14 +254,14 @@ TEST_CASE("a coordinator lost before the world is complete is joined again") {
   CHECK(member.count<Connect>() == 1);
 }
 
-TEST_CASE("a member that was held up itself does not take its coordinator for lost") {
+TEST_CASE("a member that was itself suspended does not treat its coordinator as lost") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.wait(1h);
   CHECK(member.state.phase == Phase::Running);
   CHECK(member.said<Ping>() == Ping{});
 }
 
-TEST_CASE("a join that takes too long ends with the names of who is missing") {
+TEST_CASE("a join timeout names the missing nodes") {
   MemberDriver member = MemberDriver::in(Phase::Joined);
   member.hear(Waiting{3, 1, {{1, "host1"}}, {0, 2}});
   CHECK_THAT(member.log(), ContainsSubstring("waiting for 2 of 3 nodes at 10.0.0.1:29500: node 0, "
@@ -274,35 +276,35 @@ TEST_CASE("a join that takes too long ends with the names of who is missing") {
              ContainsSubstring("1 of 3 nodes joined") && ContainsSubstring("node 0, node 2"));
 }
 
-TEST_CASE("a signal ends the job here alone as long as nobody else is reached") {
+TEST_CASE("before a connection is made a signal ends the job only here") {
   const auto phase = GENERATE(Phase::Dialing, Phase::Resting, Phase::Greeting);
   MemberDriver member = MemberDriver::in(phase);
   member.event(OwnSignal{2});
   CHECK(member.outcome().ending == Ending(Interrupted{2, 1, "host1"}));
 }
 
-TEST_CASE("a signal while joined is passed on, and waits for the outcome, but not for ever") {
+TEST_CASE("a signal while joined is forwarded, and the wait for the outcome is limited") {
   MemberDriver member = MemberDriver::in(Phase::Joined);
   member.event(OwnSignal{15});
   CHECK(member.said<Signalled>().signal == 15);
   CHECK(member.state.phase == Phase::Leaving);
-  SECTION("the outcome comes") {
+  SECTION("the outcome arrives") {
     member.hear(Finish{MemberDriver::outcome_of(Interrupted{15, 1, "host1"})});
     CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
   }
-  SECTION("a world crosses it: nothing is started, its stop is answered") {
+  SECTION("a world arrives meanwhile: no worker is started, and its stop is answered") {
     member.hear(WorldReady{MemberDriver::world(0)});
     CHECK(member.actions.empty());
     member.hear(Stop{0, "signal"});
     CHECK(member.said<rendezvous::Stopped>().round == 0);
   }
-  SECTION("nothing comes") {
+  SECTION("nothing arrives") {
     member.wait(2s);
     CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
   }
 }
 
-TEST_CASE("a signal while workers run stops them here at once, and once") {
+TEST_CASE("the first signal while workers run stops them, and later ones do nothing") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.event(OwnSignal{15});
   CHECK(member.said<Signalled>().signal == 15);
@@ -316,7 +318,7 @@ TEST_CASE("a signal while workers run stops them here at once, and once") {
   CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
 }
 
-TEST_CASE("an outcome that comes while workers still run waits for them") {
+TEST_CASE("an outcome that arrives while workers run takes effect after they have exited") {
   const auto phase = GENERATE(Phase::Running, Phase::Stopping);
   MemberDriver member = MemberDriver::in(phase);
   member.hear(Finish{MemberDriver::outcome_of(Interrupted{15, 0, "a"})});
@@ -326,13 +328,13 @@ TEST_CASE("an outcome that comes while workers still run waits for them") {
   CHECK(member.outcome().ending == Ending(Interrupted{15, 0, "a"}));
 }
 
-TEST_CASE("every event in every phase is answered, and the end comes once and last") {
+TEST_CASE("every event is handled in every phase, and the end is reported once and last") {
   for (const Phase phase : kAllPhases) {
     for (int event = 0; event < MemberDriver::kEventKinds; ++event) {
       CAPTURE(static_cast<int>(phase), event);
       MemberDriver member = MemberDriver::in(phase);
       if (phase == Phase::Running && event == MemberDriver::kStoppedWithoutCause)
-        continue;  // impossible from us: asserted
+        continue;  // asserted; the agent never sends this
       member.provoke(event);
       CHECK(member.count<End>() + (phase == Phase::Ended ? 1U : 0U) ==
             (member.state.phase == Phase::Ended ? 1U : 0U));
@@ -347,7 +349,7 @@ TEST_CASE("every event in every phase is answered, and the end comes once and la
 
 namespace {
 
-// Its coordinator has reported two addresses.
+// Returns a member whose coordinator has reported two addresses.
 MemberDriver with_reach_timeout() {
   MemberDriver member;
   JoinSpec& join = member.state.spec.join;
@@ -378,7 +380,7 @@ TEST_CASE("a member that reaches no reported address gives up after the reach ti
                  ContainsSubstring("--master-addr"));
 }
 
-TEST_CASE("once connected the reach timeout does not count, unless it was a wrong machine") {
+TEST_CASE("the reach timeout does not apply once connected, except to a wrong machine") {
   MemberDriver member = with_reach_timeout();
   member.event(Connected{"10.0.0.1"});
   SECTION("a coordinator") {
@@ -398,7 +400,7 @@ TEST_CASE("once connected the reach timeout does not count, unless it was a wron
   }
 }
 
-TEST_CASE("the address that works is the workers' master address") {
+TEST_CASE("workers get the address that the member connected to as master address") {
   MemberDriver member = with_reach_timeout();
   member.event(Connected{"10.1.0.1"});
   member.hear(Welcome{Milliseconds(15000)});
@@ -406,7 +408,7 @@ TEST_CASE("the address that works is the workers' master address") {
   CHECK(member.only<StartWorkers>().world.master_addr == "10.1.0.1");
 }
 
-TEST_CASE("an address where the connection closes at once is tried after the others") {
+TEST_CASE("an address that closes the connection at once is tried after the others") {
   MemberDriver member = with_reach_timeout();
   member.event(Connected{"10.0.0.1"});
   member.event(ConnectionLost{"its connection closed"});

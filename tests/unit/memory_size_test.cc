@@ -4,7 +4,7 @@
 
 namespace drun {
 
-TEST_CASE("amounts of memory are read as people write them") {
+TEST_CASE("memory sizes accept the common suffixes") {
   const auto [text, bytes] =
       GENERATE(table<std::string, std::size_t>({{"1048576", 1048576},
                                                 {"1048577b", 1048577},
@@ -19,7 +19,7 @@ TEST_CASE("amounts of memory are read as people write them") {
   CHECK(*parse_memory_size(text) == bytes);
 }
 
-TEST_CASE("what is no amount of memory, or far from one that makes sense, is refused") {
+TEST_CASE("malformed, too small and too large memory sizes are rejected") {
   const std::string text = GENERATE("", "x", "-1G", "1.5G", "1 G", "1Gi", "1Gx", "1GiBs", "1i",
                                     "1048575", "1025T", "99999999999999999999", "9999999999999T");
   CAPTURE(text);
@@ -27,7 +27,7 @@ TEST_CASE("what is no amount of memory, or far from one that makes sense, is ref
   CHECK_THAT(parse_memory_size(text).error().message, ContainsSubstring("such as 512MiB or 2G"));
 }
 
-TEST_CASE("an amount of memory is shown in the largest unit that fits it whole") {
+TEST_CASE("a memory size is shown in the largest unit that divides it") {
   CHECK(memory_size_text(std::size_t{1} << 30) == "1GiB");
   CHECK(memory_size_text(std::size_t{1536} << 20) == "1536MiB");
   CHECK(memory_size_text(1048577) == "1048577 bytes");

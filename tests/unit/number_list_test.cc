@@ -8,7 +8,7 @@
 
 namespace drun::engines {
 
-TEST_CASE("a list of numbers counts each of them once") {
+TEST_CASE("a list of numbers counts each number once") {
   const auto [text, count] = GENERATE(table<std::string, int>({{"0", 1},
                                                                {"7", 1},
                                                                {"0,1,5", 3},
@@ -27,7 +27,7 @@ TEST_CASE("a list of numbers counts each of them once") {
   CHECK(size_of_list(text) == count);
 }
 
-TEST_CASE("what is no list of numbers has no size") {
+TEST_CASE("a malformed list of numbers has no size") {
   const std::string text =
       GENERATE("", " ", ",", "0,", ",0", "3-1", "4-", "-4", "0--3", "0-3-5", "0-1048577", "1.5",
                "99999999999999999999", "0;1", "0-1048576,GPU-1");
@@ -35,7 +35,7 @@ TEST_CASE("what is no list of numbers has no size") {
   CHECK_FALSE(size_of_list(text));
 }
 
-TEST_CASE("numbers written as ranges or one by one are the same list") {
+TEST_CASE("ranges and single numbers describe the same list") {
   const unsigned seed = GENERATE(1u, 2u, 3u);
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -59,7 +59,7 @@ TEST_CASE("numbers written as ranges or one by one are the same list") {
   }
 }
 
-TEST_CASE("random texts never break the reading of lists") {
+TEST_CASE("random texts do not break the list parser") {
   std::mt19937 random(7);
   const std::string letters = "0123456789--,,, aG";
   for (int round = 0; round < 20000; ++round) {

@@ -20,7 +20,7 @@ Names numbered(const std::vector<Applicant>& applicants, RankOrder order = RankO
 
 }  // namespace
 
-TEST_CASE("numbers in names compare as numbers, whatever their length") {
+TEST_CASE("numbers in names compare as numbers, at any length") {
   CHECK(is_naturally_less("node2", "node10"));
   CHECK(is_naturally_less("node9.rack1", "node10.rack0"));
   CHECK(is_naturally_less("a", "b"));
@@ -30,7 +30,7 @@ TEST_CASE("numbers in names compare as numbers, whatever their length") {
   CHECK_FALSE(is_naturally_less("node7", "node007"));
 }
 
-TEST_CASE("the endpoint's node comes first, the others by the numbers in their names") {
+TEST_CASE("the endpoint's node comes first, then the others by the numbers in their names") {
   std::vector<Applicant> nodes = {{.host = "n10", .arrival = 1},
                                   {.host = "n2", .arrival = 2},
                                   {.host = "n7", .arrival = 3, .is_host = true}};
@@ -39,7 +39,7 @@ TEST_CASE("the endpoint's node comes first, the others by the numbers in their n
   CHECK(numbered(nodes, RankOrder::Arrival) == Names{"n10", "n2", "n7"});
 }
 
-TEST_CASE("where a name has no number nodes are taken as they came") {
+TEST_CASE("nodes are ordered by arrival if a name has no number") {
   const std::vector<Applicant> nodes = {{.host = "n10", .arrival = 3},
                                         {.host = "alice", .arrival = 2},
                                         {.host = "n2", .arrival = 1, .is_host = true}};
@@ -54,7 +54,7 @@ TEST_CASE("agents of one host are ordered by slot") {
   CHECK(number_nodes(nodes, RankOrder::Natural) == std::vector<std::size_t>{1, 2, 0});
 }
 
-TEST_CASE("who stays keeps its number, newcomers fill the gaps") {
+TEST_CASE("nodes that stay keep their number, and new nodes fill the gaps") {
   const std::vector<Applicant> nodes = {
       {.host = "n9", .arrival = 1, .is_host = true, .stays = true, .last_rank = 0},
       {.host = "n8", .arrival = 2, .stays = true, .last_rank = 3},
@@ -72,7 +72,7 @@ TEST_CASE("in a smaller world the last nodes move into the gaps") {
   CHECK(numbered(nodes) == Names{"n0", "n4", "n2", "n3"});
 }
 
-TEST_CASE("who comes back gets its number back, unless somebody who stayed has it") {
+TEST_CASE("a returning node gets its number back unless a node that stayed has it") {
   std::vector<Applicant> nodes = {
       {.host = "n0", .is_host = true, .stays = true, .last_rank = 0},
       {.host = "n1", .arrival = 8},
@@ -83,7 +83,7 @@ TEST_CASE("who comes back gets its number back, unless somebody who stayed has i
   CHECK(numbered(nodes) == Names{"n0", "n1", "n5"});
 }
 
-TEST_CASE("whoever applies, all get a seat and no seat stays empty") {
+TEST_CASE("every set of nodes is numbered without gaps, and nodes that stay keep their number") {
   const std::uint32_t seed = GENERATE(1u, 2u, 3u);
   CAPTURE(seed);
   std::mt19937 random(seed);

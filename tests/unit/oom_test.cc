@@ -4,18 +4,18 @@
 
 namespace drun::agent {
 
-TEST_CASE("a cgroup's out-of-memory kills are counted, its events are not") {
+TEST_CASE("a cgroup's out-of-memory kills are counted, not its other events") {
   CHECK(parse_oom_kills("low 0\nhigh 0\nmax 21\noom 4\noom_kill 3\noom_group_kill 0\n") == 3u);
   CHECK(parse_oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 12\n") == 12u);
 }
 
-TEST_CASE("a file without that count, or cut off in it, says nothing") {
+TEST_CASE("a missing, truncated or malformed count of out-of-memory kills is ignored") {
   const std::string text = GENERATE("", "oom 4\n", "oom_kill", "oom_kill \n", "oom_kill x\n",
                                     "xoom_kill 3\n", "oom_kill 99999999999999999999999\n");
   CHECK_FALSE(parse_oom_kills(text));
 }
 
-TEST_CASE("the kernel's words name the victim") {
+TEST_CASE("the kernel's out-of-memory message names the killed process") {
   const std::string record = GENERATE(
       "3,1234,5678901,-;Memory cgroup out of memory: Killed process 4711 (python3) "
       "total-vm:2097152kB, "
@@ -25,7 +25,7 @@ TEST_CASE("the kernel's words name the victim") {
   CHECK(parse_oom_victim(record) == 4711);
 }
 
-TEST_CASE("other records name no victim") {
+TEST_CASE("other kernel messages name no killed process") {
   const std::string record = GENERATE(
       "", "6,1,1,-;oom_reaper: reaped process 4711 (python3), now anon-rss:0kB",
       "3,1,1,-;Out of memory: Kill process 4711 (python) score 900 or sacrifice child",
@@ -33,7 +33,7 @@ TEST_CASE("other records name no victim") {
   CHECK_FALSE(parse_oom_victim(record));
 }
 
-TEST_CASE("the files to read follow from the cgroups one is in") {
+TEST_CASE("the memory event files are derived from the process's cgroups") {
   CHECK(parse_cgroups("0::/user.slice/session-1.scope\n") ==
         OomFiles{.v2 = "/sys/fs/cgroup/user.slice/session-1.scope/memory.events"});
   CHECK(parse_cgroups("0::/\n").v2 == "/sys/fs/cgroup/memory.events");

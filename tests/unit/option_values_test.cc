@@ -4,7 +4,7 @@
 
 namespace drun {
 
-TEST_CASE("numbers of nodes and workers are whole, positive and sane") {
+TEST_CASE("numbers of nodes and workers are positive integers within limits") {
   CHECK(*parse_nodes("4") == NodeRange{4, 4});
   CHECK(*parse_nodes("1:4") == NodeRange{1, 4});
   const auto bad =
@@ -19,7 +19,7 @@ TEST_CASE("numbers of nodes and workers are whole, positive and sane") {
   CHECK_FALSE(parse_workers("tpu"));
 }
 
-TEST_CASE("streams are one digit for all, or by ranks of any number of digits") {
+TEST_CASE("streams are one digit for all ranks, or one digit per rank") {
   CHECK(parse_streams("0")->all == 0);
   CHECK(parse_streams("3")->all == 3);
   CHECK(parse_streams("0:1,127:3")->of_ranks == std::map<int, int>{{0, 1}, {127, 3}});
@@ -29,7 +29,7 @@ TEST_CASE("streams are one digit for all, or by ranks of any number of digits") 
   CHECK_FALSE(parse_streams(bad));
 }
 
-TEST_CASE("ports, ranks, counts and seconds stay in their bounds") {
+TEST_CASE("ports, ranks, counts and seconds are checked against their limits") {
   CHECK(*parse_port("0") == 0);
   CHECK(*parse_port("65535") == 65535);
   CHECK_FALSE(parse_port("65536"));
@@ -46,7 +46,7 @@ TEST_CASE("ports, ranks, counts and seconds stay in their bounds") {
   CHECK_FALSE(parse_interval("0"));
 }
 
-TEST_CASE("pairs need a key and a value, and a value may hold an equals sign") {
+TEST_CASE("pairs need a key and a value, and a value may contain an equals sign") {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
   CHECK(*parse_pairs("") == Pairs{});
   CHECK(*parse_pairs("a=1, b=c=d") == Pairs{{"a", "1"}, {"b", "c=d"}});
@@ -55,14 +55,14 @@ TEST_CASE("pairs need a key and a value, and a value may hold an equals sign") {
   CHECK_FALSE(parse_pairs(bad));
 }
 
-TEST_CASE("a doubled comma is a comma in a list of words") {
+TEST_CASE("a doubled comma stands for a comma in a list of words") {
   using Words = std::vector<std::string>;
   CHECK(*parse_words("") == Words{});
   CHECK(*parse_words("a,b") == Words{"a", "b"});
   CHECK(*parse_words("a,,b,c") == Words{"a,b", "c"});
 }
 
-TEST_CASE("what workers may be bound to has names, and torchrun's modes have theirs") {
+TEST_CASE("the values of --bind-to and of torchrun's NUMA option are separate") {
   CHECK(*parse_bind_to("none") == BindTo::None);
   CHECK(*parse_bind_to("CORE") == BindTo::Core);
   CHECK(*parse_bind_to("socket") == BindTo::Socket);
@@ -78,7 +78,7 @@ TEST_CASE("what workers may be bound to has names, and torchrun's modes have the
   CHECK_FALSE(parse_memory_policy("bind"));
 }
 
-TEST_CASE("threads are a number or auto, GPUs a number, ranks a list") {
+TEST_CASE("threads are a number or auto, and ranks are a list") {
   CHECK(*parse_omp_threads(" auto ") == OmpThreads(AutoThreads{}));
   CHECK(*parse_omp_threads("12") == OmpThreads(12));
   for (const char* text : {"0", "-1", "", "many", "1.5"}) {
@@ -91,7 +91,7 @@ TEST_CASE("threads are a number or auto, GPUs a number, ranks a list") {
   CHECK_FALSE(parse_global_ranks(""));
 }
 
-TEST_CASE("a command is split as a shell would, and nothing in it is expanded") {
+TEST_CASE("a command is split as in a shell, without expansion") {
   using Words = std::vector<std::string>;
   const auto [text, words] = GENERATE(table<std::string, Words>({
       {"gdb", {"gdb"}},
@@ -110,7 +110,7 @@ TEST_CASE("a command is split as a shell would, and nothing in it is expanded") 
   CHECK(*parsed == words);
 }
 
-TEST_CASE("a command that is none, or ends too early, is refused") {
+TEST_CASE("an empty or unterminated command is rejected") {
   for (const char* text : {"", "  ", "''", "a 'b", "a \"b", "a \\", "'' a"}) {
     CAPTURE(text);
     const auto parsed = parse_command(text);

@@ -26,7 +26,7 @@ Result<Command> parse(Words words, const Variables& variables = {},
 Options unsourced(const Words& words, const Variables& variables = {},
                   const std::string& name = "drun") {
   Options options = std::get<Options>(test::value_of(parse(words, variables, name)));
-  options.sources.clear();  // they have a test of their own
+  options.sources.clear();  // tested separately
   return options;
 }
 
@@ -34,7 +34,7 @@ std::string line_error(const Words& words, const Variables& variables = {}) {
   return test::usage_error(parse(words, variables));
 }
 
-// A file that lives as long as this.
+// A temporary file that is removed in the destructor.
 class ConfigFile {
  public:
   explicit ConfigFile(const std::string& text) {
@@ -54,7 +54,7 @@ class ConfigFile {
   std::string path_;
 };
 
-// One value option, a value for it, and what it does.
+// One option with a value, and the change it makes.
 struct Case {
   std::string name;
   std::string value;
@@ -209,7 +209,7 @@ Options expected(const Case& each) {
 
 }  // namespace
 
-TEST_CASE("every option works in every spelling, from its variable and from a file") {
+TEST_CASE("every option works in both spellings, from its variable and from a file") {
   for (const Case& each : kCases) {
     CAPTURE(each.name, each.value);
     const Options wanted = expected(each);
@@ -225,7 +225,7 @@ TEST_CASE("every option works in every spelling, from its variable and from a fi
   }
 }
 
-TEST_CASE("every flag works in every spelling, from its variable and from a file") {
+TEST_CASE("every flag works in both spellings, from its variable and from a file") {
   for (const FlagCase& each : kFlags) {
     CAPTURE(each.name);
     CHECK(unsourced({"--" + each.name, "p"}).*each.field);
@@ -248,7 +248,7 @@ TEST_CASE("short options are -r, -t and -m") {
   CHECK(unsourced({"-m", "p"}).module);
 }
 
-TEST_CASE("the command line beats the variable, the variable beats the file") {
+TEST_CASE("the command line overrides the variable, and the variable overrides the file") {
   const ConfigFile file("nnodes = 2\nrole = \"from file\"\n");
   const Variables variables{{"PET_NNODES", "3"}};
   CHECK(unsourced({"--config=" + file.path(), "p"}).nnodes == NodeRange{2, 2});
@@ -258,7 +258,7 @@ TEST_CASE("the command line beats the variable, the variable beats the file") {
   CHECK(unsourced({"--config=" + file.path(), "p"}, variables).role == "from file");
 }
 
-TEST_CASE("each value that was given knows where it came from") {
+TEST_CASE("the source of each given value is recorded") {
   const ConfigFile file("role = \"r\"\n");
   const Result<Command> command =
       parse({"--nnod=2", "--config=" + file.path(), "p"}, {{"PET_NODE_RANK", "1"}});
@@ -270,7 +270,7 @@ TEST_CASE("each value that was given knows where it came from") {
   CHECK(sources.count("--rdzv-id") == 0);
 }
 
-TEST_CASE("a variable that the command line beats is not even read") {
+TEST_CASE("a variable that the command line overrides is not parsed") {
   CHECK(unsourced({"--nnodes=4", "p"}, {{"PET_NNODES", "bad"}}).nnodes == NodeRange{4, 4});
 }
 
@@ -278,11 +278,11 @@ TEST_CASE("an empty variable counts as unset") {
   CHECK_FALSE(unsourced({"p"}, {{"PET_NNODES", ""}}).nnodes);
 }
 
-TEST_CASE("of a repeated option the last one counts") {
+TEST_CASE("the last of repeated options counts") {
   CHECK(unsourced({"--nnodes=1", "--nnodes=2", "p"}).nnodes == NodeRange{2, 2});
 }
 
-TEST_CASE("values that are empty or begin with a dash arrive as they are") {
+TEST_CASE("values that are empty or begin with a dash are kept unchanged") {
   CHECK(unsourced({"--rdzv-id=", "p"}).rdzv_id == "");
   CHECK(unsourced({"--role=--nnodes=3", "p"}).role == "--nnodes=3");
   CHECK(unsourced({"--role=[a,b]", "p"}).role == "[a,b]");
@@ -290,14 +290,14 @@ TEST_CASE("values that are empty or begin with a dash arrive as they are") {
   CHECK_FALSE(unsourced({"--role=--nnodes=3", "p"}).nnodes);
 }
 
-TEST_CASE("a file may hold lists and comments") {
+TEST_CASE("a configuration file may contain lists and comments") {
   const ConfigFile file("# mine\nlocal-ranks-filter = [0, 2]\nnnodes = 2\n");
   const Options options = unsourced({"--config", file.path(), "p"});
   CHECK(options.local_ranks_filter == std::vector<int>{0, 2});
   CHECK(options.nnodes == NodeRange{2, 2});
 }
 
-TEST_CASE("a bad value is named by where it comes from") {
+TEST_CASE("the message for a bad value names its source") {
   const std::string reason =
       "expected a number of nodes, such as 4, or MIN:MAX, each from 1 to 1048576";
   CHECK(line_error({"--nnodes=0", "p"}) == "--nnodes=0: " + reason);
@@ -309,7 +309,7 @@ TEST_CASE("a bad value is named by where it comes from") {
              ContainsSubstring("--config=/nonexistent/x.toml: cannot read the file"));
 }
 
-TEST_CASE("a file that is not understood is refused by its line") {
+TEST_CASE("the message for a malformed configuration file names the line") {
   const auto error_of = [](const std::string& text) {
     const ConfigFile file(text);
     const std::string error = line_error({"--config", file.path(), "p"});
@@ -330,7 +330,7 @@ TEST_CASE("a file that is not understood is refused by its line") {
   CHECK_THAT(line_error({"--config", large.path(), "p"}), ContainsSubstring("over 1 MiB"));
 }
 
-TEST_CASE("numbers, texts and lists of a file are what the command line has them") {
+TEST_CASE("numbers, strings and lists in a file mean the same as on the command line") {
   const ConfigFile file(
       "monitor-interval = 0.25\nnode_rank = 0x1\nrole = \"a#b, [c]\"\nredirects = [\"0:1\", "
       "\"1:2\"]\n"
@@ -340,7 +340,7 @@ TEST_CASE("numbers, texts and lists of a file are what the command line has them
                               "--redirects=0:1,1:2", "--export=A", "--export=B=1", "p"}));
 }
 
-TEST_CASE("what a file says is told to the agents of other hosts, which cannot read it") {
+TEST_CASE("options from a file are passed to the agents on other hosts") {
   const ConfigFile file("hosts = [\"a\", \"b\"]\nmax-restarts = 3\npreflight = true\n");
   const auto given = unsourced({"--config", file.path(), "p"}).hosts.given;
   using Given = std::pair<std::string, std::optional<std::string>>;
@@ -348,38 +348,38 @@ TEST_CASE("what a file says is told to the agents of other hosts, which cannot r
   CHECK(test::has(given, Given{"--preflight", std::nullopt}));
 }
 
-TEST_CASE("a plug-in for logs cannot be loaded, the default one is there") {
+TEST_CASE("only the default logs specs are accepted") {
   CHECK(unsourced({"--logs-specs=default", "p"}).program == "p");
   CHECK_THAT(line_error({"--logs-specs=mine", "p"}), ContainsSubstring("--logs-specs=mine"));
 }
 
-TEST_CASE("the dry run takes its value only with an equals sign") {
+TEST_CASE("the option --dry-run takes a value only after an equals sign") {
   CHECK(unsourced({"--dry-run", "json"}).dry_run == DryRun::Text);
   CHECK(unsourced({"--dry-run=json", "p"}).dry_run == DryRun::Json);
   CHECK(unsourced({"--dry-run=text", "p"}).dry_run == DryRun::Text);
   CHECK_THAT(line_error({"--dry-run=yaml", "p"}), ContainsSubstring("expected one of text, json"));
 }
 
-TEST_CASE("an explanation is asked for, and no variable asks for it") {
+TEST_CASE("the option --explain has no environment variable") {
   CHECK(unsourced({"--explain", "p"}).explain);
   CHECK_FALSE(unsourced({"p"}, {{"PET_EXPLAIN", "1"}}).explain);
 }
 
-TEST_CASE("the program keeps its arguments, whatever they look like") {
+TEST_CASE("the program's arguments are kept unchanged") {
   const Options options = unsourced({"--nnodes=2", "a.py", "--nproc-per-node=9", "--r=1", "-h"});
   CHECK(options.program == "a.py");
   CHECK(options.program_arguments == Words{"--nproc-per-node=9", "--r=1", "-h"});
   CHECK_FALSE(options.nproc_per_node);
 }
 
-TEST_CASE("two dashes right after the program are dropped under torchrun's name alone") {
+TEST_CASE("a double dash after the program is dropped only under the name torchrun") {
   CHECK(unsourced({"a.py", "--", "--r=16"}).program_arguments == Words{"--", "--r=16"});
   CHECK(unsourced({"a.py", "--", "--r=16"}, {}, "/opt/torchrun").program_arguments ==
         Words{"--r=16"});
   CHECK(unsourced({"a.py", "x", "--"}, {}, "torchrun").program_arguments == Words{"x", "--"});
 }
 
-TEST_CASE("LOGLEVEL is the level when nothing else says, and may be nonsense") {
+TEST_CASE("LOGLEVEL is the default log level, and unknown values are ignored") {
   CHECK(unsourced({"p"}, {{"LOGLEVEL", "WARNING"}}).log_level == LogLevel::Warning);
   CHECK(unsourced({"--log-level=error", "p"}, {{"LOGLEVEL", "DEBUG"}}).log_level ==
         LogLevel::Error);
@@ -439,7 +439,7 @@ TEST_CASE("the text of --help has 25 to 40 lines, and every option in it exists"
   const std::string all = help_of({"--help-all"});
   for (std::size_t at = help.find("--"); at != help.npos; at = help.find("--", at + 2)) {
     const std::string name = help.substr(at, help.find_first_of(" =,\n", at) - at);
-    if (name == "--epochs") continue;  // of the example's program
+    if (name == "--epochs") continue;  // an option of the example's program
     CHECK_THAT(all, ContainsSubstring(name + " ") || ContainsSubstring(name + "["));
   }
   const ShowText torchrun = std::get<ShowText>(*parse({"--help"}, {}, "torchrun"));
@@ -447,7 +447,7 @@ TEST_CASE("the text of --help has 25 to 40 lines, and every option in it exists"
   CHECK(torchrun.text.find("drun status") == std::string::npos);
 }
 
-TEST_CASE("drun help explains topics and helper commands") {
+TEST_CASE("drun help explains topics and subcommands") {
   const std::string topics = help_of({"help"});
   check_columns(topics);
   for (const char* topic :

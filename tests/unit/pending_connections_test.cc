@@ -92,7 +92,7 @@ TEST_CASE("a flood from a few origins does not evict a connection that needs a m
   for (int round = 0; round < 100; ++round) {
     const PendingConnections::Id member = ++last;
     pending.add(member, "member", now);
-    for (int i = 0; i < 500; ++i) {  // from a few places, within a second or so
+    for (int i = 0; i < 500; ++i) {  // from a few origins, within about a second
       now += std::chrono::milliseconds(random() % 3);
       pending.add(++last, std::to_string(random() % 8), now);
       const PendingConnections::Id other = last - random() % 20;

@@ -18,7 +18,7 @@ std::chrono::milliseconds sum_of(const PhaseTimes& times) {
 
 }  // namespace
 
-TEST_CASE("each moment of a node is in exactly one phase") {
+TEST_CASE("a node is in exactly one phase at any time") {
   PhaseClock clock(kBegin);
   CHECK(clock.current() == Phase::Waiting);
   CHECK(clock.enter(Phase::Spawn, kBegin + 2s));
@@ -31,7 +31,7 @@ TEST_CASE("each moment of a node is in exactly one phase") {
   CHECK(sum_of(times) == 20s);
 }
 
-TEST_CASE("workers that never print anything run from their start") {
+TEST_CASE("workers that never print count as running since their start") {
   PhaseClock clock(kBegin);
   clock.enter(Phase::Start, kBegin + 1s);
   CHECK(clock.totals(kBegin + 11s)[index_of(Phase::Start)] == 10s);
@@ -41,7 +41,7 @@ TEST_CASE("workers that never print anything run from their start") {
   CHECK(clock.totals(kBegin + 20s)[index_of(Phase::Running)] == 19s);
 }
 
-TEST_CASE("phases sum to the time that has passed, in whatever order they come") {
+TEST_CASE("phases sum to the elapsed time in any order") {
   std::mt19937 random(7);
   PhaseClock clock(kBegin);
   PhaseClock::Time now = kBegin;
@@ -54,7 +54,7 @@ TEST_CASE("phases sum to the time that has passed, in whatever order they come")
   }
 }
 
-TEST_CASE("the wait for the outcome is not a restart") {
+TEST_CASE("the wait for the outcome does not count as a restart") {
   PhaseClock clock(kBegin);
   clock.enter(Phase::Stopping, kBegin + 10s);
   clock.enter(Phase::Restarting, kBegin + 12s);
@@ -63,7 +63,7 @@ TEST_CASE("the wait for the outcome is not a restart") {
   CHECK(clock.final_totals(kBegin + 15s) == PhaseTimes{10s, 0s, 0s, 0s, 0s, 2s, 3s, 0s});
 }
 
-TEST_CASE("phases have names, and no others are known") {
+TEST_CASE("phases are found by their names") {
   for (std::size_t i = 0; i < kPhaseCount; ++i)
     CHECK(phase_named(word_of(static_cast<Phase>(i))) == static_cast<Phase>(i));
   CHECK_FALSE(phase_named("idle").has_value());

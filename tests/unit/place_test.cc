@@ -10,13 +10,13 @@ namespace {
 
 using Lists = std::vector<std::string>;
 
-// A machine of equal parts. CPUs are numbered as most x86 servers do: first one of every core, then
+// A machine of equal parts. CPUs are numbered as on most x86 servers: first one CPU per core, then
 // their siblings. Each memory node has `caches` last-level caches.
 struct Shape {
   int packages = 1;
-  int nodes = 1;  // of a package
+  int nodes = 1;  // per package
   int caches = 1;
-  int cores = 1;  // of a cache
+  int cores = 1;  // per cache
   int threads = 1;
 };
 
@@ -68,7 +68,7 @@ std::string refusal_of(const Topology& topology, const PlacementWish& wish) {
   const auto places = place_workers(topology, wish);
   REQUIRE_FALSE(places);
   CHECK(places.error().code == ErrorCode::Usage);
-  CHECK_THAT(places.error().message, ContainsSubstring("; "));  // a remedy
+  CHECK_THAT(places.error().message, ContainsSubstring("; "));  // a remedy follows the semicolon
   return places.error().message;
 }
 
@@ -77,17 +77,17 @@ const Topology kServer =
 
 }  // namespace
 
-TEST_CASE("ranges are written as the kernel writes them") {
+TEST_CASE("ranges are written in the kernel's format") {
   CHECK(ranges_text({}).empty());
   CHECK(ranges_text({3}) == "3");
   CHECK(ranges_text({0, 1, 2, 5, 7, 8}) == "0-2,5,7-8");
 }
 
-TEST_CASE("unbound workers have empty places") {
+TEST_CASE("unbound workers have empty placements") {
   CHECK(places_of(kServer, {.workers = 2}) == std::vector<WorkerPlacement>(2));
 }
 
-TEST_CASE("a core each is a whole core, and workers are spread evenly") {
+TEST_CASE("core binding gives each worker a whole core and spreads workers evenly") {
   CHECK(cpus_of(kServer, {.bind_to = BindTo::Core, .workers = 4}) ==
         Lists{"0,16", "4,20", "8,24", "12,28"});
   CHECK(cpus_of(kServer, {.bind_to = BindTo::Core, .workers = 3}) ==
@@ -102,7 +102,7 @@ TEST_CASE("a core each is a whole core, and workers are spread evenly") {
   CHECK(used.size() == 32);
 }
 
-TEST_CASE("no two workers share a core, whatever their number on a machine of 96 cores") {
+TEST_CASE("on 96 cores no two workers share a core, for any number of workers") {
   const Topology big = machine({.packages = 2, .nodes = 4, .caches = 2, .cores = 6});
   for (int workers = 1; workers <= 96; ++workers) {
     CAPTURE(workers);
@@ -113,14 +113,14 @@ TEST_CASE("no two workers share a core, whatever their number on a machine of 96
   }
 }
 
-TEST_CASE("more workers than cores are refused a core each, but not a socket") {
+TEST_CASE("core binding rejects more workers than cores, and socket binding accepts them") {
   const Topology two = machine({.cores = 2, .threads = 2});
   CHECK_THAT(refusal_of(two, {.bind_to = BindTo::Core, .workers = 3}),
              ContainsSubstring("3 workers") && ContainsSubstring("2 cores"));
   CHECK(cpus_of(two, {.bind_to = BindTo::Socket, .workers = 3}) == Lists{"0-3", "0-3", "0-3"});
 }
 
-TEST_CASE("sockets and NUMA nodes are those of a worker's core, whole") {
+TEST_CASE("socket and NUMA binding give a worker the whole socket or NUMA node of its core") {
   CHECK(cpus_of(kServer, {.bind_to = BindTo::Socket, .workers = 2}) ==
         Lists{"0-7,16-23", "8-15,24-31"});
   CHECK(cpus_of(kServer, {.bind_to = BindTo::Numa, .workers = 4}) ==
@@ -131,9 +131,9 @@ TEST_CASE("sockets and NUMA nodes are those of a worker's core, whole") {
   CHECK(places_of(kServer, {.bind_to = BindTo::Socket, .workers = 1})[0].cores == 8);
 }
 
-TEST_CASE("only allowed CPUs are given out, also when a cpuset cuts nodes and cores") {
+TEST_CASE("only allowed CPUs are assigned, even if a cpuset splits nodes and cores") {
   Topology cut = kServer;
-  allow_only(cut, {1, 2, 3, 18, 19, 20});  // core 1 half, core 4 by its sibling alone
+  allow_only(cut, {1, 2, 3, 18, 19, 20});  // of core 1 only one CPU, of core 4 only the sibling
   CHECK(cpus_of(cut, {.bind_to = BindTo::Core, .workers = 4}) == Lists{"1", "2,18", "3,19", "20"});
   CHECK(cpus_of(cut, {.bind_to = BindTo::Numa, .workers = 4}) ==
         Lists{"1-3,18-19", "1-3,18-19", "1-3,18-19", "20"});
@@ -143,7 +143,7 @@ TEST_CASE("only allowed CPUs are given out, also when a cpuset cuts nodes and co
   CHECK_THAT(refusal_of(cut, {.bind_to = BindTo::Numa}), ContainsSubstring("no CPU"));
 }
 
-TEST_CASE("memory comes from the nodes of a worker's CPUs") {
+TEST_CASE("memory comes from the NUMA nodes of a worker's CPUs") {
   const auto numa = places_of(kServer, {.bind_to = BindTo::Numa, .workers = 4});
   CHECK(numa[2].memory_nodes == std::vector<int>{2});
   CHECK(numa[2].memory == MemoryPolicy::Prefer);
@@ -157,7 +157,7 @@ TEST_CASE("memory comes from the nodes of a worker's CPUs") {
   CHECK(none[0].memory == MemoryPolicy::None);
 }
 
-TEST_CASE("memory that the cpuset forbids is not asked for, and not strictly either") {
+TEST_CASE("memory nodes outside the cpuset are not used, and strict binding to them is rejected") {
   Topology far = machine({.packages = 2, .cores = 2});
   far.memory_nodes = {0};
   const auto places = places_of(far, {.bind_to = BindTo::Numa, .workers = 2});
@@ -169,8 +169,8 @@ TEST_CASE("memory that the cpuset forbids is not asked for, and not strictly eit
       ContainsSubstring("NUMA node 1"));
 }
 
-// What torch.numa.binding gives for the same machine and GPUs.
-TEST_CASE("workers are bound by their GPUs as torchrun binds them") {
+// The expected lists are those of torch.numa.binding for the same machine and GPUs.
+TEST_CASE("GPU-based binding gives the same CPUs as torchrun") {
   const auto [bind_to, lists] = GENERATE(table<BindTo, Lists>({
       {BindTo::GpuNode, {"0-3,16-19", "8-11,24-27", "8-11,24-27"}},
       {BindTo::GpuSocket, {"0-7,16-23", "8-15,24-31", "8-15,24-31"}},
@@ -181,7 +181,8 @@ TEST_CASE("workers are bound by their GPUs as torchrun binds them") {
   CHECK(cpus_of(kServer, {.bind_to = bind_to, .workers = 3, .gpus = gpus_on({0, 2, 2})}) == lists);
 }
 
-TEST_CASE("an exclusive share leaves extra cores to the first GPUs, also of GPUs without workers") {
+TEST_CASE(
+    "exclusive binding gives extra cores to the first GPUs and reserves cores for unused GPUs") {
   const Topology ten = machine({.cores = 10, .threads = 2});
   CHECK(cpus_of(ten,
                 {.bind_to = BindTo::GpuExclusive, .workers = 2, .gpus = gpus_on({0, 0, 0, 0})}) ==
@@ -190,14 +191,14 @@ TEST_CASE("an exclusive share leaves extra cores to the first GPUs, also of GPUs
                 {.bind_to = BindTo::GpuExclusive, .workers = 4, .gpus = gpus_on({0, 0, 0, 0})}) ==
         Lists{"0-2,10-12", "3-5,13-15", "6-7,16-17", "8-9,18-19"});
   Topology cut = ten;
-  allow_only(cut, {10, 1, 2});  // core 0 counts by its CPU 0, though that is not ours
+  allow_only(cut, {10, 1, 2});  // core 0 is counted by CPU 0, although that CPU is not allowed
   CHECK(cpus_of(cut, {.bind_to = BindTo::GpuExclusive, .workers = 3, .gpus = gpus_on({0, 0, 0})}) ==
         Lists{"10", "1", "2"});
   CHECK_THAT(refusal_of(cut, {.bind_to = BindTo::GpuExclusive, .gpus = gpus_on({0, 0, 0, 0})}),
              ContainsSubstring("3 cores for 4 GPUs"));
 }
 
-TEST_CASE("core complexes are taken in turn, those with most allowed CPUs first") {
+TEST_CASE("core complexes are assigned in turn, those with the most allowed CPUs first") {
   Topology chiplets = machine({.caches = 3, .cores = 2});
   const PlacementWish wish{
       .bind_to = BindTo::GpuCoreComplex, .workers = 4, .gpus = gpus_on({0, 0, 0, 0})};
@@ -206,7 +207,7 @@ TEST_CASE("core complexes are taken in turn, those with most allowed CPUs first"
   CHECK(cpus_of(chiplets, wish) == Lists{"2-3", "4-5", "1", "2-3"});
 }
 
-TEST_CASE("a worker of several GPUs has what each of them gives") {
+TEST_CASE("a worker with several GPUs gets the CPUs of all of them") {
   PlacementWish wish{
       .bind_to = BindTo::GpuNode, .workers = 2, .gpus_of = {2, 2}, .gpus = gpus_on({0, 1, 3, 3})};
   CHECK(cpus_of(kServer, wish) == Lists{"0-7,16-23", "12-15,28-31"});
@@ -219,18 +220,18 @@ TEST_CASE("a worker of several GPUs has what each of them gives") {
              ContainsSubstring("3 workers with 6 GPUs") && ContainsSubstring("4 are visible"));
 }
 
-TEST_CASE("GPUs that are not there, nowhere or out of reach are refused") {
+TEST_CASE("GPUs that are missing, have no known NUMA node or have no allowed CPUs are rejected") {
   CHECK_THAT(refusal_of(kServer, {.bind_to = BindTo::GpuNode}), ContainsSubstring("no GPU"));
   const PlacementWish nowhere{.bind_to = BindTo::GpuNode, .gpus = {Gpu{}}};
   CHECK_THAT(refusal_of(kServer, nowhere), ContainsSubstring("does not say"));
-  CHECK(cpus_of(machine({.cores = 4}), nowhere) == Lists{"0-3"});  // there is but one place
+  CHECK(cpus_of(machine({.cores = 4}), nowhere) == Lists{"0-3"});  // there is only one NUMA node
   Topology cut = kServer;
   allow_only(cut, {0, 1});
   CHECK_THAT(refusal_of(cut, {.bind_to = BindTo::GpuSocket, .gpus = gpus_on({2})}),
              ContainsSubstring("NUMA node 2") && ContainsSubstring("none of its CPUs"));
 }
 
-TEST_CASE("threads are a worker's share of its cores, within the quota") {
+TEST_CASE("the thread count is a worker's share of its cores, within the CPU quota") {
   const auto threads = [](const PlacementWish& wish, int usable_cpus) {
     return fair_threads(kServer, places_of(kServer, wish), usable_cpus);
   };
@@ -248,7 +249,7 @@ TEST_CASE("threads are a worker's share of its cores, within the quota") {
   CHECK(threads({.bind_to = BindTo::Socket, .workers = 3}, 32) == Threads{4, 4, 8});
 }
 
-TEST_CASE("names of GPUs lead to where they are attached") {
+TEST_CASE("GPUs are found by index, UUID and MIG name") {
   const std::vector<Gpu> gpus{{.pci_address = "a", .uuid = "GPU-12", .memory_node = 0},
                               {.pci_address = "b", .uuid = "GPU-34", .memory_node = 1}};
   CHECK(gpus_named({"1", "0"}, gpus) == std::vector<Gpu>{gpus[1], gpus[0]});

@@ -40,7 +40,7 @@ std::string c10d_error(const Options& options) { return test::plan_error(options
 
 }  // namespace
 
-TEST_CASE("c10d of several nodes is elastic, of a range or a number, with torchrun's timeouts") {
+TEST_CASE("c10d with several nodes is elastic, for a range or a number, with torchrun's timeouts") {
   const JoinSpec range = c10d_join(c10d({2, 4}));
   REQUIRE(range.elastic);
   CHECK(range.elastic->min_nodes == 2);
@@ -67,7 +67,7 @@ TEST_CASE("c10d of several nodes is elastic, of a range or a number, with torchr
   CHECK(other.elastic->exclude_after == 2);
 }
 
-TEST_CASE("the node whose name or address is the endpoint's listens, if nobody else here does") {
+TEST_CASE("the node with the endpoint's name or address listens unless another agent here does") {
   const auto [endpoint, is_here] = GENERATE(table<std::string, bool>({{"localhost", true},
                                                                       {"127.0.0.3", true},
                                                                       {"10.0.0.5", true},
@@ -86,7 +86,8 @@ TEST_CASE("the node whose name or address is the endpoint's listens, if nobody e
   CHECK_FALSE(c10d_join(options).may_be_member);
 }
 
-TEST_CASE("of several endpoints this node holds its own, and whoever is elected is the master") {
+TEST_CASE(
+    "with several endpoints this node takes its own seat, and the elected node is the master") {
   const JoinSpec here = c10d_join(c10d({2, 4}, "gpu9:1,head,10.0.0.7:5"));
   CHECK(here.seats == std::vector<Endpoint>{{"gpu9", 1}, {"head", 29400}, {"10.0.0.7", 5}});
   CHECK(here.own_seats == std::vector<std::size_t>{1});
@@ -110,7 +111,7 @@ TEST_CASE("of several endpoints this node holds its own, and whoever is elected 
                        ContainsSubstring("MASTER_ADDR=?") && ContainsSubstring("MASTER_PORT=?"));
 }
 
-TEST_CASE("two endpoints are one, and that is said") {
+TEST_CASE("of two endpoints only the first is used, with a warning") {
   const Result<Plan> plan = make_plan(c10d({2, 4}, "head,gpu9"), cluster_host());
   REQUIRE(plan);
   CHECK(plan->agent.join.seats.empty());
@@ -121,7 +122,7 @@ TEST_CASE("two endpoints are one, and that is said") {
   CHECK_FALSE(c10d_join(c10d({2, 4}, "gpu9,head")).is_coordinator);
 }
 
-TEST_CASE("lists of endpoints that cannot work are errors") {
+TEST_CASE("invalid lists of endpoints are rejected") {
   CHECK_THAT(c10d_error(c10d({2, 4}, "head,gpu9,head")),
              ContainsSubstring("head:29400 is listed twice"));
   CHECK_THAT(c10d_error(c10d({2, 4}, "head,,gpu9")), ContainsSubstring("the host is empty"));
@@ -146,7 +147,7 @@ TEST_CASE("lists of endpoints that cannot work are errors") {
              ContainsSubstring("several endpoints require --rdzv-backend=c10d"));
 }
 
-TEST_CASE("what an elastic job cannot use is an error, or said") {
+TEST_CASE("options that an elastic job cannot use are rejected or cause a warning") {
   Options options = c10d({1, 2});
   options.rdzv_conf = {{"is_host", "maybe"}};
   CHECK_THAT(c10d_error(options), ContainsSubstring("--rdzv-conf is_host=maybe: expected 1 or 0"));
@@ -179,7 +180,7 @@ TEST_CASE("what an elastic job cannot use is an error, or said") {
              ContainsSubstring("--exclude-after: a job of fixed nodes has no spare nodes"));
 }
 
-TEST_CASE("a preflight check needs drun's own store and the probe beside drun") {
+TEST_CASE("a preflight check requires drun's own store and the probe program next to drun") {
   Options options = c10d({1, 2});
   options.preflight = true;
   HostFacts host = cluster_host();
@@ -202,7 +203,7 @@ TEST_CASE("a preflight check needs drun's own store and the probe beside drun") 
   CHECK_THAT(c10d_error(options), ContainsSubstring("remove --store=worker"));
 }
 
-TEST_CASE("the plan of an elastic job claims no number that only the coordinator knows") {
+TEST_CASE("the plan of an elastic job shows no values that only the coordinator knows") {
   Options options = c10d({2, 4});
   options.max_restarts = 3;
   options.restart.window = 1h;

@@ -1,4 +1,4 @@
-// What the engine says and what the user says become one plan.
+// Plans from the engine's environment and the user's options.
 #include "launcher/plan/engine.h"
 
 #include <nlohmann/json.hpp>
@@ -39,7 +39,7 @@ HostFacts engine_host(const Variables& variables) {
   return host;
 }
 
-// As the command line would give it: every option that is set has a source.
+// Like the command line, where every option that is set has a source.
 Options given(Options options, const std::map<std::string, std::string>& sources = {}) {
   options.program = "train";
   options.sources = sources;
@@ -65,7 +65,7 @@ std::string origin(const Plan& plan, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("under srun nothing need be said") {
+TEST_CASE("under srun no option is required") {
   const Plan plan = engine_plan(given({}), kStep);
   const JoinSpec& join = plan.agent.join;
   CHECK(join.node_count == 3);
@@ -81,7 +81,7 @@ TEST_CASE("under srun nothing need be said") {
   CHECK(origin(plan, "workers") == "1 from default");
 }
 
-TEST_CASE("flags and PET_ variables win over the engine, one by one") {
+TEST_CASE("flags and PET_ variables override the engine individually") {
   const Plan plan = engine_plan(given({.nproc_per_node = WorkerCount(5),
                                        .master_addr = "n1-ib",
                                        .master_port = 77,
@@ -99,7 +99,7 @@ TEST_CASE("flags and PET_ variables win over the engine, one by one") {
   CHECK(origin(plan, "nodes") == "3 from SLURM_STEP_NUM_NODES");
 }
 
-TEST_CASE("when nodes, rank and address are given, the engine is not asked at all") {
+TEST_CASE("the engine is not consulted if nodes, rank and address are given") {
   const Options all = given({.nnodes = NodeRange{2, 2}, .node_rank = 1, .master_addr = "other"});
   const Plan plan = engine_plan(all, with(kStep, {{"SLURM_NODEID", ""}}));
   CHECK(plan.agent.join.run_id == "none");
@@ -128,7 +128,7 @@ TEST_CASE("under the name torchrun the engine fills in only what --nnodes leaves
   CHECK(plan.agent.join.endpoint == Endpoint{"n1", 4000});
 }
 
-TEST_CASE("what is missing is an error with its name, never a node by itself") {
+TEST_CASE("a missing value is an error that names it, and never results in a one-node job") {
   CHECK_THAT(
       engine_error(given({}), with(kStep, {{"SLURM_NODEID", ""}})),
       ContainsSubstring("Slurm, step 7.0: it started this drun, but does not set SLURM_NODEID"));
@@ -144,7 +144,7 @@ TEST_CASE("what is missing is an error with its name, never a node by itself") {
              ContainsSubstring("PET_NNODES asks for 2 nodes, but SLURM_STEP_NUM_NODES says 3"));
 }
 
-TEST_CASE("what was given makes up for what the engine does not tell") {
+TEST_CASE("given options replace values that the engine does not provide") {
   CHECK(engine_plan(given({.node_rank = 1}), with(kStep, {{"SLURM_NODEID", ""}}))
             .agent.join.node_rank == 1);
   const Plan pod = engine_plan(given({.nnodes = NodeRange{4, 4}, .master_addr = "train-0.net"}),
@@ -153,14 +153,14 @@ TEST_CASE("what was given makes up for what the engine does not tell") {
   CHECK(pod.agent.join.endpoint == Endpoint{"train-0.net", 29500});
 }
 
-TEST_CASE("several agents of one node's job still need an address") {
+TEST_CASE("several agents in a one-node allocation still need an address") {
   const Variables batch = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "1"}};
   CHECK(engine_plan(given({}), batch).agent.join.node_count == 1);
   const Options two = given({.nnodes = NodeRange{2, 2}, .node_rank = 1});
   CHECK_THAT(engine_error(two, batch), ContainsSubstring("give --master-addr"));
 }
 
-TEST_CASE("a step of one node needs no address and no port") {
+TEST_CASE("a step on one node needs no address and no port") {
   const Plan plan = engine_plan(given({}), {{"SLURM_JOB_ID", "7"},
                                             {"SLURM_STEP_ID", "0"},
                                             {"SLURM_STEP_NUM_NODES", "1"},
@@ -173,7 +173,7 @@ TEST_CASE("a step of one node needs no address and no port") {
   CHECK(plan.agent.join.local_world_size == 4);
 }
 
-TEST_CASE("workers are those GPUs of Slurm's that can be seen; cpu is what was granted") {
+TEST_CASE("workers default to Slurm's visible GPUs, and cpu means the granted CPUs") {
   const Variables gpus = with(kStep, {{"SLURM_GPUS_ON_NODE", "8"}});
   CHECK(engine_plan(given({}), gpus, 2).agent.join.local_world_size == 2);
   CHECK(engine_plan(given({}), gpus, 0).agent.join.local_world_size == 8);
@@ -183,7 +183,7 @@ TEST_CASE("workers are those GPUs of Slurm's that can be seen; cpu is what was g
         6);
 }
 
-TEST_CASE("with the store left to rank 0, drun meets on a port of its own") {
+TEST_CASE("if rank 0 hosts the store, drun uses another port for the rendezvous") {
   Options options = given({});
   options.store = StoreHost::Worker;
   const JoinSpec join = engine_plan(options, kStep).agent.join;
@@ -192,7 +192,8 @@ TEST_CASE("with the store left to rank 0, drun meets on a port of its own") {
   CHECK(join.endpoint.port != join.master_port);
 }
 
-TEST_CASE("MASTER_ADDR is taken where the engine knows none, and remarked on where it does") {
+TEST_CASE(
+    "MASTER_ADDR is used if the engine knows no address, and ignored with a warning otherwise") {
   const Variables apart = with(kOneMachine, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}});
   const Plan taken = engine_plan(given({}), with(apart, {{"MASTER_ADDR", "gpu9"}}));
   CHECK(origin(taken, "master address") == "gpu9 from MASTER_ADDR");
@@ -202,7 +203,7 @@ TEST_CASE("MASTER_ADDR is taken where the engine knows none, and remarked on whe
   CHECK_THAT(not_taken.warnings.front(), ContainsSubstring("MASTER_ADDR=localhost is ignored"));
 }
 
-TEST_CASE("workers do not get what is true of the agent alone") {
+TEST_CASE("workers do not get variables that are valid only for the agent") {
   const auto names = [](const Plan& plan) {
     std::string all;
     for (const auto& [name, value] : plan.agent.worker.environment) all += name + " ";
@@ -219,7 +220,7 @@ TEST_CASE("workers do not get what is true of the agent alone") {
              !ContainsSubstring("OMPI_COMM_WORLD_RANK"));
 }
 
-TEST_CASE("the plan says in words and as JSON who was asked and what came from where") {
+TEST_CASE("the plan shows the engine and the source of each value, as text and as JSON") {
   const Plan plan = engine_plan(given({}), kStep);
   const std::string text = plan_text(plan);
   CHECK_THAT(text, ContainsSubstring("engine       Slurm, step 7.0\n"));
@@ -233,7 +234,7 @@ TEST_CASE("the plan says in words and as JSON who was asked and what came from w
   CHECK(json["engine"]["removed_variables"].size() == 3);
 }
 
-TEST_CASE("of a world whose nodes come and go an engine tells the place alone") {
+TEST_CASE("for an elastic job the engine provides only the endpoint") {
   Options options = given({.nnodes = NodeRange{2, 4}, .rdzv_backend = "c10d"},
                           {{"--nnodes", "--nnodes"}, {"--rdzv-backend", "--rdzv-backend"}});
   const Plan plan = engine_plan(options, kStep);
@@ -245,7 +246,7 @@ TEST_CASE("of a world whose nodes come and go an engine tells the place alone") 
   CHECK(plan.warnings.empty());
 }
 
-TEST_CASE("a node name of Slurm's that does not resolve is replaced by the address Slurm has") {
+TEST_CASE("a Slurm node name that does not resolve is replaced by its address in Slurm") {
   HostFacts host = engine_host(kStep);
   std::vector<std::string> asked;
   host.addresses_of = [](const std::string& name) {

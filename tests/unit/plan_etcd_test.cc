@@ -52,7 +52,7 @@ std::string etcd_error(const Options& options) {
 
 }  // namespace
 
-TEST_CASE("with etcd every agent may coordinate and listens where it would talk to etcd from") {
+TEST_CASE("with etcd every agent may coordinate and listens at its source address towards etcd") {
   Options options = etcd("etcd0,10.0.0.8:4001,[::2]");
   options.rdzv_backend = GENERATE("etcd", "etcd-v2", "etcd-v3");
   const JoinSpec join = etcd_join(options);
@@ -72,7 +72,7 @@ TEST_CASE("with etcd every agent may coordinate and listens where it would talk 
   CHECK(join.join_timeout == 10min);
 }
 
-TEST_CASE("a name that the name service does not know is nowhere to reach an agent") {
+TEST_CASE("a host name that does not resolve is used only if the host has no other address") {
   HostFacts host = host_with_etcd();
   host.hostname = "pod-7";
   CHECK(test::plan_of(etcd("unknown"), host).agent.join.endpoint.host == "10.0.0.5");
@@ -80,7 +80,7 @@ TEST_CASE("a name that the name service does not know is nowhere to reach an age
   CHECK(test::plan_of(etcd("unknown"), host).agent.join.endpoint.host == "pod-7");
 }
 
-TEST_CASE("a fixed number of nodes is elected by etcd too whatever their ranks were given as") {
+TEST_CASE("with etcd a fixed number of nodes is elastic and given ranks are ignored") {
   Options options = etcd();
   options.nnodes = NodeRange{3, 3};
   options.node_rank = 1;
@@ -91,7 +91,7 @@ TEST_CASE("a fixed number of nodes is elected by etcd too whatever their ranks w
 }
 
 TEST_CASE(
-    "where others reach an agent can be given, and is the host's name where nothing is known") {
+    "the address of an agent is --local-addr, its source address towards etcd or the host name") {
   const auto [endpoint, local, host] = GENERATE(table<std::string, std::string, std::string>({
       {"etcd0", "", "10.0.0.5"},
       {"etcd0", "10.9.9.9", "10.9.9.9"},
@@ -108,7 +108,7 @@ TEST_CASE(
   CHECK(etcd_join(options).endpoint == Endpoint{host, 4711});
 }
 
-TEST_CASE("one node alone asks no etcd") {
+TEST_CASE("a single node does not use etcd") {
   Options options = etcd();
   options.nnodes = NodeRange{1, 1};
   const Plan plan = etcd_plan(options);
@@ -118,7 +118,7 @@ TEST_CASE("one node alone asks no etcd") {
   CHECK_THAT(plan.notes.back(), ContainsSubstring("needs no etcd"));
 }
 
-TEST_CASE("torchrun's keys for etcd are understood") {
+TEST_CASE("torchrun's keys for etcd are accepted") {
   Options options = etcd();
   options.rdzv_conf = {{"protocol", "https"},     {"cert", "/c.pem"},     {"key", "/k.pem"},
                        {"cacert", "/ca.pem"},     {"etcd_prefix", "/a/"}, {"is_host", "0"},
@@ -133,7 +133,7 @@ TEST_CASE("torchrun's keys for etcd are understood") {
     CHECK_THAT(warning, !ContainsSubstring("unknown key"));
 }
 
-TEST_CASE("what an etcd cannot be asked with is said before anything starts") {
+TEST_CASE("invalid etcd settings are rejected before anything starts") {
   using Conf = std::vector<std::pair<std::string, std::string>>;
   const auto [conf, words] = GENERATE(table<Conf, std::string>({
       {{{"user", "me"}}, "--rdzv-conf user: drun does not support passwords for etcd"},
@@ -152,7 +152,7 @@ TEST_CASE("what an etcd cannot be asked with is said before anything starts") {
   CHECK_THAT(error, !ContainsSubstring("geheim"));
 }
 
-TEST_CASE("what goes with one coordinator alone does not go with etcd") {
+TEST_CASE("options that require a single coordinator are rejected with etcd") {
   Options options = etcd();
   options.store = StoreHost::Worker;
   CHECK_THAT(etcd_error(options), ContainsSubstring("--store=worker: with etcd"));
@@ -165,7 +165,7 @@ TEST_CASE("what goes with one coordinator alone does not go with etcd") {
   CHECK_THAT(etcd_error(etcd("")), ContainsSubstring("the address of etcd is missing"));
 }
 
-TEST_CASE("a dry run shows where etcd is and where this node listens") {
+TEST_CASE("a dry run shows the address of etcd and where this node listens") {
   const std::string text = plan_text(etcd_plan(etcd("etcd0,etcd1:4001")));
   CHECK_THAT(text, ContainsSubstring("etcd at etcd0:2379,etcd1:4001 (this node listens at "
                                      "10.0.0.5, any free port, and coordinates if it is elected)"));

@@ -1,4 +1,4 @@
-// The plan of where lines go: gathered, with times, shown while nodes join.
+// The output plan: gathered lines, timestamps, and progress while nodes join.
 #include "launcher/plan/plan.h"
 #include "tests/support/catch.h"
 #include "tests/support/plans.h"
@@ -13,7 +13,7 @@ using test::train_host;
 
 }  // namespace
 
-TEST_CASE("gathered lines are labelled unless asked otherwise, and files are the coordinator's") {
+TEST_CASE("gathered lines are labelled by default, and the coordinator writes the files") {
   Options options = running("train");
   options.gather_logs = true;
   options.log_dir = "/logs";
@@ -39,7 +39,7 @@ TEST_CASE("gathered lines are labelled unless asked otherwise, and files are the
   CHECK(plan_of(options).agent.output.mode == OutputMode::Json);
 }
 
-TEST_CASE("what gathering and times cannot do is a usage error") {
+TEST_CASE("invalid combinations with --gather-logs and --timestamps are usage errors") {
   Options options = running("train");
   options.timestamps = true;
   CHECK(plan_of(options).agent.output.has_timestamps);
@@ -56,7 +56,7 @@ TEST_CASE("what gathering and times cannot do is a usage error") {
   CHECK_THAT(plan_error(options), ContainsSubstring("--duplicate-stdout-filters"));
 }
 
-TEST_CASE("who has joined is shown by the coordinator where its messages go to a terminal") {
+TEST_CASE("the coordinator shows who has joined if its messages go to a terminal") {
   const int node_rank = GENERATE(0, 1);
   Options options = running("train");
   options.nnodes = NodeRange{2, 2};

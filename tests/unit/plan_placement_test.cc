@@ -10,7 +10,7 @@ namespace {
 using test::has;
 using test::Words;
 
-// Two packages of four cores, a memory node each; four GPUs, two on each.
+// Two packages of four cores, each with its own memory node and two GPUs.
 Topology server() {
   Topology topology{.cpus = {}, .memory_nodes = {0, 1}, .gpus = {}};
   for (int cpu = 0; cpu < 8; ++cpu) {
@@ -51,7 +51,7 @@ std::vector<std::string> devices_of(const WorkerSpec& worker, std::size_t local_
 
 }  // namespace
 
-TEST_CASE("nothing is placed, and the machine not looked at, unless it is asked for") {
+TEST_CASE("without placement options no worker is placed and the topology is not read") {
   HostFacts host = server_host();
   host.topology = [] { return Result<Topology>(system_error("look", 5)); };
   CHECK(worker_of({.nproc_per_node = 2}, host).placements.empty());
@@ -61,7 +61,7 @@ TEST_CASE("nothing is placed, and the machine not looked at, unless it is asked 
   CHECK(plan.error().code == ErrorCode::System);
 }
 
-TEST_CASE("GPUs are given out in turn, by number or as the variable names them") {
+TEST_CASE("GPUs are assigned in order, by number or as the variable names them") {
   const WorkerSpec two = worker_of({.nproc_per_node = 2, .gpus_per_worker = 2});
   CHECK(devices_of(two, 0) == Words{"0", "1"});
   CHECK(devices_of(two, 1) == Words{"2", "3"});
@@ -71,10 +71,10 @@ TEST_CASE("GPUs are given out in turn, by number or as the variable names them")
   CHECK(devices_of(named, 1) == Words{"GPU-1"});
   CHECK(devices_of(
             worker_of({.gpus_per_worker = 1}, server_host({{"CUDA_VISIBLE_DEVICES", "7,8"}}, 0)),
-            0) == Words{"7"});  // GPUs of a kind that drun does not see
+            0) == Words{"7"});  // GPUs of a kind that drun does not detect
 }
 
-TEST_CASE("the variable is HIP's where the machine's GPUs are hidden by it") {
+TEST_CASE("HIP_VISIBLE_DEVICES is used if it hides the machine's GPUs") {
   HostFacts host = server_host({{"HIP_VISIBLE_DEVICES", "2,3"}});
   host.gpu_variable = "HIP_VISIBLE_DEVICES";
   const WorkerSpec worker = worker_of({.gpus_per_worker = 1}, host);
@@ -82,7 +82,7 @@ TEST_CASE("the variable is HIP's where the machine's GPUs are hidden by it") {
   CHECK(devices_of(worker, 0) == Words{"2"});
 }
 
-TEST_CASE("too few GPUs for the workers are refused") {
+TEST_CASE("too few GPUs for the workers are rejected") {
   CHECK_THAT(placement_error({.nproc_per_node = 3, .gpus_per_worker = 2}),
              ContainsSubstring("--gpus-per-worker=2: 3 workers need 6 GPUs, and 4 are visible"));
   CHECK_THAT(placement_error({.gpus_per_worker = 1}, server_host({}, 0)),
@@ -92,7 +92,7 @@ TEST_CASE("too few GPUs for the workers are refused") {
       ContainsSubstring("2 are visible"));
 }
 
-TEST_CASE("a worker for every so many GPUs") {
+TEST_CASE("the default number of workers is the number of GPUs divided by --gpus-per-worker") {
   const auto workers = [](Device device) {
     return worker_of({.nproc_per_node = device, .gpus_per_worker = 2}).placements.size();
   };
@@ -102,10 +102,11 @@ TEST_CASE("a worker for every so many GPUs") {
              ContainsSubstring("--gpus-per-worker=3: the 4 visible GPUs"));
 }
 
-TEST_CASE("workers are bound beside the GPUs that they see") {
+TEST_CASE("workers are bound near the GPUs that they see") {
   const HostFacts host = server_host({{"CUDA_VISIBLE_DEVICES", "GPU-3,0"}});
   const WorkerSpec worker = worker_of({.nproc_per_node = 1, .bind_to = BindTo::GpuNode}, host);
-  CHECK(ranges_text(worker.placements[0].cpus) == "4-7");  // 0 is of another kind than GPU-3
+  CHECK(ranges_text(worker.placements[0].cpus) ==
+        "4-7");  // the index 0 cannot be mixed with a UUID
   const WorkerSpec by_mode = worker_of({.nproc_per_node = 4, .numa_binding = BindTo::GpuExclusive},
                                        server_host({{"CUDA_VISIBLE_DEVICES", "2,0,3,1"}}));
   CHECK(ranges_text(by_mode.placements[0].cpus) == "4-5");
@@ -113,7 +114,7 @@ TEST_CASE("workers are bound beside the GPUs that they see") {
   CHECK(ranges_text(by_mode.placements[2].cpus) == "6-7");
 }
 
-TEST_CASE("a refusal names the option as it was written") {
+TEST_CASE("a placement error names the option as it was written") {
   CHECK_THAT(placement_error({.nproc_per_node = 9, .bind_to = BindTo::Core}),
              ContainsSubstring("--bind-to=core: 9 workers"));
   CHECK_THAT(placement_error({.bind_to = BindTo::GpuNode}, server_host({}, 0)),
@@ -122,7 +123,7 @@ TEST_CASE("a refusal names the option as it was written") {
              ContainsSubstring("--numa-binding=node: no GPU is visible"));
 }
 
-TEST_CASE("options that contradict each other are refused") {
+TEST_CASE("contradictory placement options are rejected") {
   CHECK_THAT(placement_error({.bind_to = BindTo::Core, .numa_binding = BindTo::GpuNode}),
              ContainsSubstring("--numa-binding=node: --bind-to=core"));
   CHECK_THAT(placement_error({.bind_memory = MemoryPolicy::Strict}),
@@ -134,7 +135,7 @@ TEST_CASE("options that contradict each other are refused") {
       ContainsSubstring("there is no rank 2; ranks are 0 to 1"));
 }
 
-TEST_CASE("threads are counted or given, and then the inherited number does not matter") {
+TEST_CASE("the option --omp-threads overrides an inherited OMP_NUM_THREADS") {
   const HostFacts host = server_host({{"OMP_NUM_THREADS", "64"}});
   const WorkerSpec given = worker_of({.nproc_per_node = 2, .omp_threads = OmpThreads(3)}, host);
   CHECK(given.placements[1].omp_threads == 3);
@@ -147,7 +148,7 @@ TEST_CASE("threads are counted or given, and then the inherited number does not 
                   {"OMP_NUM_THREADS", "1"}));
 }
 
-TEST_CASE("memory that cannot be placed is warned of") {
+TEST_CASE("memory that cannot be bound causes a warning") {
   HostFacts host = server_host();
   host.topology = [] {
     Topology topology = server();
@@ -163,7 +164,7 @@ TEST_CASE("memory that cannot be placed is warned of") {
   CHECK(make_plan(options, host)->warnings.empty());
 }
 
-TEST_CASE("the wrapping command is looked for before anything starts") {
+TEST_CASE("the wrapper command is looked up before anything starts") {
   const WorkerSpec worker = worker_of(
       {.nproc_per_node = 4, .wrap = Words{"gdb", "--args"}, .wrap_ranks = std::vector{3}});
   CHECK(worker.wrap == WrapSpec{.argv = {"gdb", "--args"}, .ranks = {3}});

@@ -26,7 +26,7 @@ Program program_of(const Options& options, const HostFacts& host) {
 
 }  // namespace
 
-TEST_CASE("one node without a port is alone: loopback, a free port, a random run id") {
+TEST_CASE("a single node without a port uses loopback, a free port and a random run id") {
   const JoinSpec join = join_of({});
   CHECK(join.endpoint == Endpoint{"127.0.0.1", 0});
   CHECK(join.run_id == "0123456789abcdef");
@@ -41,7 +41,7 @@ TEST_CASE("one node without a port is alone: loopback, a free port, a random run
   CHECK(join_of({.master_addr = "gpu9"}).endpoint.host == "127.0.0.1");
 }
 
-TEST_CASE("one node with a port, or two nodes, meet where they are told") {
+TEST_CASE("one node with a port, or several nodes, meet at the given endpoint") {
   CHECK(join_of({.master_port = 1234}).endpoint == Endpoint{"127.0.0.1", 1234});
   CHECK(join_of({.master_port = 1234}).run_id == "none");
   CHECK(join_of({.master_port = 0}).endpoint.port == 0);
@@ -62,7 +62,7 @@ TEST_CASE("one node with a port, or two nodes, meet where they are told") {
   CHECK(three.max_restarts == 2);
 }
 
-TEST_CASE("an endpoint beats master address and port, and says so") {
+TEST_CASE("an endpoint overrides master address and port, with a warning") {
   const Options options{.nnodes = NodeRange{2, 2},
                         .master_addr = "a",
                         .master_port = 1,
@@ -74,7 +74,7 @@ TEST_CASE("an endpoint beats master address and port, and says so") {
   CHECK(plan.warnings.size() == 2);
 }
 
-TEST_CASE("c10d with a fixed size is taken as static once the node says which one it is") {
+TEST_CASE("c10d with a fixed size is static if the node rank is given") {
   const JoinSpec one = join_of({.rdzv_backend = "c10d", .rdzv_endpoint = "localhost:0"});
   CHECK(one.endpoint == Endpoint{"localhost", 0});
   CHECK(one.run_id == "none");
@@ -89,7 +89,7 @@ TEST_CASE("c10d with a fixed size is taken as static once the node says which on
   CHECK_FALSE(two.is_coordinator);
 }
 
-TEST_CASE("what cannot be is said with option, value and remedy") {
+TEST_CASE("the message for an invalid plan names the option and the value") {
   CHECK_THAT(plan_error({.rdzv_backend = "etcd-v2"}),
              ContainsSubstring("--rdzv-backend=etcd-v2: the address of etcd is missing"));
   CHECK_THAT(plan_error({.rdzv_backend = "zeus"}), ContainsSubstring("--rdzv-backend=zeus"));
@@ -114,7 +114,7 @@ TEST_CASE("what cannot be is said with option, value and remedy") {
   CHECK_THAT(plan_error({.module = true, .no_python = true}), ContainsSubstring("--no-python"));
 }
 
-TEST_CASE("with the store left to workers, drun meets elsewhere") {
+TEST_CASE("if workers host the store, drun uses another port for the rendezvous") {
   const JoinSpec alone = join_of({.store = StoreHost::Worker});
   CHECK(alone.endpoint == Endpoint{"127.0.0.1", 0});
   CHECK(alone.master_port == 29500);
@@ -142,7 +142,7 @@ TEST_CASE("with the store left to workers, drun meets elsewhere") {
              ContainsSubstring("requires a specific port"));
 }
 
-TEST_CASE("the number of workers may follow the machine") {
+TEST_CASE("the number of workers may depend on the machine") {
   HostFacts host = train_host();
   CHECK(join_of({.nproc_per_node = 3}, host).local_world_size == 3);
   CHECK(join_of({.nproc_per_node = Device::Cpu}, host).local_world_size == 6);
@@ -152,7 +152,7 @@ TEST_CASE("the number of workers may follow the machine") {
   CHECK(join_of({.nproc_per_node = Device::Gpu}, host).local_world_size == 2);
 }
 
-TEST_CASE("timeouts come from --rdzv-conf, and an unknown key is warned about") {
+TEST_CASE("timeouts come from --rdzv-conf, and an unknown key causes a warning") {
   using std::chrono::seconds;
   CHECK(join_of({}).join_timeout == seconds(900));
   CHECK(join_of({.rdzv_conf = {{"timeout", "60"}}}).join_timeout == seconds(60));
@@ -174,7 +174,7 @@ TEST_CASE("timeouts come from --rdzv-conf, and an unknown key is warned about") 
   CHECK_THAT(plan.warnings[0], ContainsSubstring("--rdzv-conf \"quoted=1: unknown key, ignored"));
 }
 
-TEST_CASE("scripts and modules get a Python, the nearest one") {
+TEST_CASE("scripts and modules run under the nearest Python") {
   std::map<std::string, FileKind> files{{"t.py", FileKind::NotExecutable},
                                         {"/usr/bin/python3", FileKind::Executable}};
   Options script = running("t.py");
@@ -207,7 +207,7 @@ TEST_CASE("scripts and modules get a Python, the nearest one") {
   CHECK_THAT(none.cannot_start->message, ContainsSubstring("set PYTHON_EXEC"));
 }
 
-TEST_CASE("a script is looked for in the working directory, a program on PATH") {
+TEST_CASE("a script is looked up in the working directory, and a program on PATH") {
   const HostFacts host = train_host({{"/usr/bin/python3", FileKind::Executable},
                                      {"/usr/bin/on_path.py", FileKind::Executable},
                                      {"./here", FileKind::Executable},
@@ -241,7 +241,8 @@ TEST_CASE("a script is looked for in the working directory, a program on PATH") 
 }
 
 TEST_CASE(
-    "with --no-python a script is executed, and torchrun's name gives what is left to Python") {
+    "a script is executed with --no-python, and a text file runs in Python under the name "
+    "torchrun") {
   const HostFacts host = train_host({{"/usr/bin/python3", FileKind::Executable},
                                      {"./t.py", FileKind::Executable},
                                      {"t.py", FileKind::Executable},
@@ -259,7 +260,8 @@ TEST_CASE(
   CHECK_FALSE(program_of(path, host).cannot_start);
 }
 
-TEST_CASE("a program that cannot start ends a lone node, and warns among others") {
+TEST_CASE(
+    "a program that cannot start ends a one-node job, and causes a warning with several nodes") {
   Options options = running("gone");
   CHECK(plan_of(options).cannot_start);
   CHECK(plan_of(options).warnings.empty());
@@ -270,7 +272,7 @@ TEST_CASE("a program that cannot start ends a lone node, and warns among others"
   CHECK_THAT(plan.warnings[0], ContainsSubstring("the job will fail on this node"));
 }
 
-TEST_CASE("streams go to files and to the console as torchrun's rules say") {
+TEST_CASE("streams go to files and to the console by torchrun's rules") {
   Options options = running("train");
   options.nproc_per_node = 3;
   options.redirects.of_ranks = {{0, 3}, {1, 1}};
@@ -288,7 +290,7 @@ TEST_CASE("streams go to files and to the console as torchrun's rules say") {
   CHECK(output.streams[2] == std::array{hidden, hidden_tee});
 }
 
-TEST_CASE("a rank that this node does not have is an error") {
+TEST_CASE("a local rank that this node does not have is rejected") {
   Options options = running("train");
   options.nproc_per_node = 12;
   options.tee.of_ranks = {{11, 3}};
@@ -344,7 +346,7 @@ TEST_CASE("files, labels, reports and limits come from options or torchrun's var
   CHECK(plan_of(running("train")).agent.shutdown_timeout == std::chrono::seconds(30));
 }
 
-TEST_CASE("signals are known by name, and what cannot be handled is left out aloud") {
+TEST_CASE("signals are accepted by name, and those that cannot be handled cause a warning") {
   CHECK(plan_of(running("train")).agent.termination_signals ==
         std::vector<int>{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
   Options options = running("train");
@@ -356,7 +358,7 @@ TEST_CASE("signals are known by name, and what cannot be handled is left out alo
   CHECK_THAT(plan.warnings[1], ContainsSubstring("SIGNONE is not a signal"));
 }
 
-TEST_CASE("workers inherit the whole environment, and torchrun's defaults") {
+TEST_CASE("workers inherit the whole environment and get torchrun's defaults") {
   const auto value = [](const Plan& plan, std::string_view name) {
     HostFacts facts;
     facts.environment = plan.agent.worker.environment;
@@ -380,7 +382,7 @@ TEST_CASE("workers inherit the whole environment, and torchrun's defaults") {
   CHECK(value(plan_of(options, host), "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGUSR1,SIGTERM");
 }
 
-TEST_CASE("virtual local ranks need a device each") {
+TEST_CASE("virtual local ranks require one device per worker") {
   Options options = running("train");
   options.nproc_per_node = 3;
   options.virtual_local_rank = true;
@@ -395,7 +397,7 @@ TEST_CASE("virtual local ranks need a device each") {
              ContainsSubstring("HIP_VISIBLE_DEVICES=\"0,1\" names 2 devices for 3 workers"));
 }
 
-TEST_CASE("Gloo's short addresses are on for every worker, unless the user has set them") {
+TEST_CASE("Gloo's short addresses are enabled for every worker unless the user has set them") {
   const auto value = [](const Plan& plan, std::string_view name) -> std::string {
     for (const auto& entry : plan.agent.worker.environment)
       if (entry.first == name) return entry.second;
@@ -410,7 +412,7 @@ TEST_CASE("Gloo's short addresses are on for every worker, unless the user has s
   CHECK(value(chosen, "GLOO_ENABLE_STORE_V2_API") == "1");
 }
 
-TEST_CASE("under the name torchrun workers inherit standard input, unless --stdin decides") {
+TEST_CASE("under the name torchrun workers inherit standard input unless --stdin is given") {
   Options options = running("train");
   CHECK(plan_of(options).agent.worker.stdin_source == StdinSource::DevNull);
   options.invoked_as = "torchrun";
@@ -419,7 +421,7 @@ TEST_CASE("under the name torchrun workers inherit standard input, unless --stdi
   CHECK(plan_of(options).agent.worker.stdin_source == StdinSource::DevNull);
 }
 
-TEST_CASE("leftover processes are waited for, or kept under the name torchrun") {
+TEST_CASE("drun waits for leftover processes, or keeps them under the name torchrun") {
   Options options = running("train");
   CHECK(plan_of(options).agent.leftovers == LeftoverPolicy::Wait);
   options.invoked_as = "torchrun";
@@ -428,7 +430,7 @@ TEST_CASE("leftover processes are waited for, or kept under the name torchrun") 
   CHECK(plan_of(options).agent.leftovers == LeftoverPolicy::Kill);
 }
 
-TEST_CASE("torchrun's variable bounds the wait for processes that SIGKILL does not end") {
+TEST_CASE("torchrun's variable limits the wait for processes that survive SIGKILL") {
   const auto timeout = [](const std::string& value) {
     return plan_of(running("train"),
                    train_host({}, {{"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", value}}))
@@ -439,7 +441,7 @@ TEST_CASE("torchrun's variable bounds the wait for processes that SIGKILL does n
     CHECK(timeout(value) == AgentSpec{}.unkillable_timeout);
 }
 
-TEST_CASE("torchrun's name changes the exit codes, and --exit-code decides") {
+TEST_CASE("the name torchrun changes the exit codes unless --exit-code is given") {
   Options options = running("train");
   CHECK(plan_of(options).exit_codes == ExitCodeStyle::Drun);
   options.invoked_as = "torchrun";
@@ -448,7 +450,7 @@ TEST_CASE("torchrun's name changes the exit codes, and --exit-code decides") {
   CHECK(plan_of(options).exit_codes == ExitCodeStyle::Drun);
 }
 
-TEST_CASE("hangs are looked for when it is asked for, and the plan says so") {
+TEST_CASE("hang detection is off by default, and missing output evidence causes a warning") {
   Options options = running("train");
   CHECK(plan_of(options).agent.hang_timeout.count() == 0);
   options.hang_timeout = std::chrono::seconds(60);

@@ -23,12 +23,12 @@ Plan small_plan() {
 
 }  // namespace
 
-TEST_CASE("words are quoted as a shell needs them") {
+TEST_CASE("words are quoted for a shell") {
   CHECK(shell_quoted({"a", "-b=c", "/x/y.z"}) == "a -b=c /x/y.z");
   CHECK(shell_quoted({"", "a b", "it's", "$x", "~"}) == R"('' 'a b' 'it'\''s' '$x' '~')");
 }
 
-TEST_CASE("the plan in words") {
+TEST_CASE("the plan is shown as text") {
   Plan plan = small_plan();
   plan.notes = {"n"};
   plan.warnings = {"w"};
@@ -46,7 +46,7 @@ TEST_CASE("the plan in words") {
   }
 }
 
-TEST_CASE("what only the round can tell is a question mark") {
+TEST_CASE("values that are known only after the rendezvous are shown as a question mark") {
   Plan plan = small_plan();
   plan.agent.join.node_count = 2;
   plan.agent.join.node_rank = 1;
@@ -59,7 +59,7 @@ TEST_CASE("what only the round can tell is a question mark") {
   CHECK_THAT(plan_text(plan), ContainsSubstring("2 here, ranks after those of node 0"));
 }
 
-TEST_CASE("where hangs are looked for the plan shows what workers are given for it") {
+TEST_CASE("with hang detection the plan shows the variables that workers get for it") {
   Plan plan = small_plan();
   const auto environment = [&plan] {
     return nlohmann::json::parse(plan_json(plan))["environment"];

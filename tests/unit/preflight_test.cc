@@ -1,4 +1,4 @@
-// A world of probes before the program's first.
+// The preflight check: worlds of probes before the program's first world.
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"
 
@@ -34,7 +34,8 @@ void all_return(RoundDriver& job, std::initializer_list<int> nodes) {
 
 }  // namespace
 
-TEST_CASE("when all probes have returned the program's first world follows, and costs no restart") {
+TEST_CASE(
+    "when all probes have returned, the program's first world begins without using a restart") {
   RoundDriver job(checked_fixed_spec());
   job.join_all();
   CHECK(job.sent<WorldReady>(RoundDriver::peer(1)).at(0).world.is_preflight);
@@ -51,7 +52,7 @@ TEST_CASE("when all probes have returned the program's first world follows, and 
   CHECK(job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending == Ending(Succeeded{}));
 }
 
-TEST_CASE("a probe that fails ends a fixed job, restarts or not, before the program has begun") {
+TEST_CASE("a failed probe ends a fixed job before the program starts, even if restarts are left") {
   RoundSpec spec = checked_fixed_spec();
   spec.max_restarts = 3;
   RoundDriver job(spec);
@@ -64,7 +65,7 @@ TEST_CASE("a probe that fails ends a fixed job, restarts or not, before the prog
   CHECK(outcome.restarts == 0);
 }
 
-TEST_CASE("a spare takes a bad node's place, and is looked at, too") {
+TEST_CASE("a spare node replaces a node that failed the check, and is checked too") {
   test::ElasticJob job = checking();
   job.come(3);
   job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
@@ -82,8 +83,7 @@ TEST_CASE("a spare takes a bad node's place, and is looked at, too") {
   CHECK_FALSE(job.world_of(3)->is_preflight);
 }
 
-TEST_CASE(
-    "a bad node that nobody can replace, or that is the coordinator's, ends the job at once") {
+TEST_CASE("a failed check ends the job if the node is the coordinator's or cannot be replaced") {
   const int bad = GENERATE(0, 1);
   RoundSpec spec = checked_elastic_spec();
   spec.elastic->min_nodes = bad == 0 ? 1 : 3;
@@ -96,7 +96,7 @@ TEST_CASE(
   CHECK(outcome.left_out.empty());
 }
 
-TEST_CASE("a node lost in the check is replaced, and those that are left are looked at again") {
+TEST_CASE("after a node is lost during the check the remaining nodes are checked again") {
   test::ElasticJob job = checking();
   job.leave(RoundDriver::peer(2));
   for (const int node : {0, 1}) job.stopped(node);
@@ -105,7 +105,7 @@ TEST_CASE("a node lost in the check is replaced, and those that are left are loo
   CHECK(job.world_of(1)->node_count == 2);
 }
 
-TEST_CASE("a program's failure is not the preflight's: it is restarted as ever") {
+TEST_CASE("a failure of the program after the preflight check uses a restart") {
   RoundSpec spec = checked_fixed_spec();
   spec.max_restarts = 1;
   RoundDriver job(spec);
@@ -120,7 +120,7 @@ TEST_CASE("a program's failure is not the preflight's: it is restarted as ever")
   CHECK_FALSE(world.is_preflight);
 }
 
-TEST_CASE("a signal that comes while a failed check is stopped ends the job, which would go on") {
+TEST_CASE("a signal during a failed check that would be repeated ends the job") {
   test::ElasticJob job = checking();
   job.say(RoundDriver::peer(2), Failed{0, aged_failure(2)});
   job.say(RoundDriver::peer(0), Signalled{15});
@@ -131,7 +131,7 @@ TEST_CASE("a signal that comes while a failed check is stopped ends the job, whi
   CHECK(std::holds_alternative<Interrupted>(finish[0].outcome.ending));
 }
 
-TEST_CASE("a signal after a failed check that ends the job anyway does not hide the failure") {
+TEST_CASE("a signal after a failed check that ends the job does not hide the failure") {
   RoundDriver job(checked_fixed_spec());
   job.join_all();
   job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});

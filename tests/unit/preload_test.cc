@@ -1,4 +1,5 @@
-// What the agent and the preloaded interpreter exchange, and which workers the interpreter starts.
+// The messages between the agent and the preloaded interpreter, and the choice of workers that the
+// interpreter starts.
 #include "agent/preload/protocol.h"
 
 #include <string>
@@ -20,7 +21,7 @@ Command worker(std::vector<EnvironmentEntry> environment = {{"OMP_NUM_THREADS", 
 
 }  // namespace
 
-TEST_CASE("preloading is for scripts and modules that python -u runs") {
+TEST_CASE("preloading applies to scripts and modules run with python -u") {
   CHECK(python_program({"/x/python3.11", "-u", "a.py", "-m"}) ==
         PythonProgram{.python = "/x/python3.11", .is_module = false, .name = "a.py"});
   CHECK(python_program({"python", "-u", "-m", "package", "x"}) ==
@@ -40,7 +41,7 @@ TEST_CASE("preloading is for scripts and modules that python -u runs") {
     CHECK_FALSE(python_program(argv));
 }
 
-TEST_CASE("a worker of the same program, Python and variables is started by the interpreter") {
+TEST_CASE("the interpreter starts a worker with the same program, Python and variables") {
   CHECK_FALSE(mismatch(kStart, worker()));
   CHECK_FALSE(mismatch(kStart, worker({{"OMP_NUM_THREADS", "2"},
                                        {"RANK", "1"},
@@ -49,7 +50,7 @@ TEST_CASE("a worker of the same program, Python and variables is started by the 
                                        {"DRUN_HEARTBEAT_FILE", "/y"}})));
 }
 
-TEST_CASE("the reason for a plain start names what differs") {
+TEST_CASE("the reason for a plain start names the difference") {
   Command other = worker();
   other.argv = {"python3.12", "-u", "a.py"};
   CHECK_THAT(mismatch(kStart, other).value_or(""), ContainsSubstring("python3.12"));
@@ -66,7 +67,7 @@ TEST_CASE("the reason for a plain start names what differs") {
       ContainsSubstring("PYTHONPATH is \"/x\" for it and not set"));
 }
 
-TEST_CASE("a variable that a worker inherits counts as the interpreter's, too") {
+TEST_CASE("an inherited variable also counts as the interpreter's") {
   const std::vector<std::string> inherited{"LD_PRELOAD=a", "OMP_NUM_THREADS=8"};
   Command command = worker({{"OMP_NUM_THREADS", "2"}, {"LD_PRELOAD", "a"}});
   command.inherited = inherited;
@@ -75,7 +76,7 @@ TEST_CASE("a variable that a worker inherits counts as the interpreter's, too") 
   CHECK(mismatch(kStart, command));
 }
 
-TEST_CASE("a request has placement, words and variables") {
+TEST_CASE("a request contains placement, words and variables") {
   const std::vector<std::string> inherited{"A=1", "B=2"};
   const WorkerPlacement place{
       .cpus = {0, 5}, .memory_nodes = {1}, .memory = MemoryPolicy::Strict, .devices = {}};
@@ -88,7 +89,7 @@ TEST_CASE("a request has placement, words and variables") {
   CHECK(request(command, 7).starts_with("7\0\0none\0\0004\0"s));
 }
 
-TEST_CASE("the interpreter's messages are read, and nothing else is") {
+TEST_CASE("only valid messages from the interpreter are accepted") {
   CHECK(parse_message("ready\0001.25\0"s) == Message(Ready{"1.25"}));
   CHECK(parse_message("failed\0torch\0"s) == Message(ImportFailed{"torch"}));
   CHECK(parse_message("unsafe\0a thread\0"s) == Message(Unsafe{"a thread"}));
@@ -101,7 +102,7 @@ TEST_CASE("the interpreter's messages are read, and nothing else is") {
     CHECK(parse_message(bytes) == Message(Invalid{}));
 }
 
-TEST_CASE("a worker's report on its channel is read, and nothing else is") {
+TEST_CASE("only valid reports on a worker's channel are accepted") {
   CHECK(std::get<MemoryNotPlaced>(parse_channel_message("memory 1")).error_number == 1);
   const auto cpus = std::get<NotBound>(parse_channel_message("cpus 22"));
   CHECK((cpus.error_number == 22 && !cpus.is_memory));

@@ -1,4 +1,4 @@
-// What drun doctor makes of what all nodes have told.
+// The findings of drun doctor from the reports of all nodes.
 #include "worker_lib/tools/probe/findings.h"
 
 #include "tests/support/catch.h"
@@ -10,7 +10,7 @@ namespace {
 
 using test::healthy_reports;
 
-// The one finding there is.
+// Returns the only finding.
 Finding only(const Reports& reports) {
   const std::vector<Finding> findings = findings_of(reports);
   INFO(findings_text(findings));
@@ -35,7 +35,7 @@ void break_visit(Reports& reports, int node, int to) {
 
 }  // namespace
 
-TEST_CASE("of healthy nodes there is nothing to say, however many they are") {
+TEST_CASE("healthy nodes have no findings, for any number of nodes") {
   const int count = GENERATE(1, 2, 3, 4, 9);
   const Reports reports = healthy_reports(count);
   INFO(findings_text(findings_of(reports)));
@@ -43,7 +43,7 @@ TEST_CASE("of healthy nodes there is nothing to say, however many they are") {
   CHECK_FALSE(has_problem(findings_of(reports)));
 }
 
-TEST_CASE("the node that has less than the others is named, with both values and a remedy") {
+TEST_CASE("a node with a lower limit than the others is named, with both values and a remedy") {
   Reports reports = healthy_reports(4);
   reports[2]->facts.nofile = 1024;
   const Finding finding = only(reports);
@@ -53,7 +53,7 @@ TEST_CASE("the node that has less than the others is named, with both values and
   CHECK_THAT(finding.remedy, ContainsSubstring("ulimit"));
 }
 
-TEST_CASE("of two nodes the one that has less is named; who has more than most is well") {
+TEST_CASE("of two nodes the one with the lower limit is named, and a higher limit is no finding") {
   Reports two = healthy_reports(2);
   two[0]->facts.nofile = 4096;
   CHECK(only(two).what == "node 0 (gpu0) has nofile 4096, node 1 (gpu1) 1048576");
@@ -62,13 +62,13 @@ TEST_CASE("of two nodes the one that has less is named; who has more than most i
   CHECK(findings_of(four).empty());
 }
 
-TEST_CASE("several nodes with the same fault make one line") {
+TEST_CASE("several nodes with the same problem share one line") {
   Reports reports = healthy_reports(9);
   for (const std::size_t node : {2U, 3U, 4U, 7U}) reports[node]->facts.gpus = 7;
   CHECK(only(reports).what == "nodes 2-4, 7 have GPUs: 7, the others 8");
 }
 
-TEST_CASE("every property that differs is noticed") {
+TEST_CASE("a difference in any property is found") {
   Reports reports = healthy_reports(3);
   NodeFacts& facts = reports[1]->facts;
   const auto [deed, text, is_problem] = GENERATE(table<int, std::string, bool>({
@@ -123,18 +123,18 @@ TEST_CASE("every property that differs is noticed") {
   CHECK_FALSE(findings.empty());
 }
 
-TEST_CASE("a node that nobody reaches is named once, and so is one that reaches nobody") {
+TEST_CASE("an unreachable node and a node that reaches no other are each named once") {
   Reports reports = healthy_reports(5);
-  SECTION("nobody reaches it") {
+  SECTION("no node reaches it") {
     for (const int node : {0, 1, 3}) break_visit(reports, node, 2);
     CHECK(only(reports).what ==
           "nobody reaches node 2 (gpu2) at 10.0.0.2, eth0: connection refused");
   }
-  SECTION("it reaches nobody") {
+  SECTION("it reaches no node") {
     for (const int to : {0, 1, 3}) break_visit(reports, 2, to);
     CHECK(only(reports).what == "node 2 (gpu2) reaches none of the others: connection refused");
   }
-  SECTION("both ways between two") {
+  SECTION("two nodes do not reach each other") {
     break_visit(reports, 2, 3);
     break_visit(reports, 3, 2);
     const Finding finding = only(reports);
@@ -143,21 +143,21 @@ TEST_CASE("a node that nobody reaches is named once, and so is one that reaches 
           "node 2 (gpu2) at 10.0.0.2, eth0 and node 3 (gpu3) at 10.0.0.3, eth0 do not reach each "
           "other: connection refused");
   }
-  SECTION("one way alone") {
+  SECTION("only one direction fails") {
     break_visit(reports, 2, 3);
     CHECK(only(reports).what ==
           "node 2 (gpu2) does not reach node 3 (gpu3) at 10.0.0.3, eth0: connection refused");
   }
 }
 
-TEST_CASE("a way that carries small messages alone points at the MTU") {
+TEST_CASE("a route that carries only small messages points to the MTU") {
   Reports reports = healthy_reports(4);
   visit_of(reports, 2, 3).large_ones_too = false;
   CHECK_THAT(only(reports).what, ContainsSubstring("small messages arrive, large ones do not (MTU "
                                                    "9000 and 9000)"));
 }
 
-TEST_CASE("a slow node is named, and of fast nodes a slow way between them") {
+TEST_CASE("a slow node is named, and among fast nodes a slow connection") {
   const int count = GENERATE(3, 4, 7);
   Reports reports = healthy_reports(count);
   SECTION("a node") {
@@ -169,14 +169,14 @@ TEST_CASE("a slow node is named, and of fast nodes a slow way between them") {
     CHECK_THAT(finding.what, ContainsSubstring("node 1 (gpu1) is slow: 3 GB/s with its best "
                                                "neighbour, 10 GB/s between others"));
   }
-  SECTION("a way") {
+  SECTION("a connection") {
     test::set_rate(reports, 1, 2, 2);
     const Finding finding = only(reports);
     CHECK(finding.nodes == std::vector<int>{1, 2});
     CHECK_THAT(finding.what, ContainsSubstring("the way between node 1 (gpu1) and node 2 (gpu2) is "
                                                "slow: 2 GB/s, 10 GB/s between others"));
   }
-  SECTION("nodes of one machine are not compared") {
+  SECTION("nodes on one machine are not compared") {
     for (auto& report : reports) {
       report->facts.address = "127.0.0.1";
       report->facts.host = "one";
@@ -184,13 +184,13 @@ TEST_CASE("a slow node is named, and of fast nodes a slow way between them") {
     test::set_rate(reports, 1, 2, 2);
     CHECK(findings_of(reports).empty());
   }
-  SECTION("a little slower is no finding") {
+  SECTION("a small difference is no finding") {
     test::set_rate(reports, 0, 1, 6);
     CHECK(findings_of(reports).empty());
   }
 }
 
-TEST_CASE("a pair that cannot work together is told once, with what was said") {
+TEST_CASE("a pair of nodes that cannot work together is named once, with the reason") {
   Reports reports = healthy_reports(4);
   for (const std::size_t node : {1U, 2U}) {
     for (PairRate& pair : reports[node]->pairs) {
@@ -201,7 +201,7 @@ TEST_CASE("a pair that cannot work together is told once, with what was said") {
         "node 1 (gpu1) and node 2 (gpu2) cannot work together: connection reset");
 }
 
-TEST_CASE("a node that tells nothing is named") {
+TEST_CASE("a node without a report is named") {
   Reports reports = healthy_reports(3);
   reports[1].reset();
   const Finding finding = only(reports);
@@ -210,7 +210,7 @@ TEST_CASE("a node that tells nothing is named") {
   CHECK_THAT(table_text(reports, {finding}), ContainsSubstring("\n1     ?\n"));
 }
 
-TEST_CASE("problems come before warnings, and a node hears of its own alone") {
+TEST_CASE("problems come before warnings, and a node gets only its own findings") {
   Reports reports = healthy_reports(5);
   reports[1]->facts.mtu = 1500;
   reports[3]->facts.nofile = 2048;
@@ -223,13 +223,13 @@ TEST_CASE("problems come before warnings, and a node hears of its own alone") {
   CHECK(findings_about(0, findings).empty());
 }
 
-TEST_CASE("one node answers for each finding: its own, of two the later, of more node 0") {
+TEST_CASE("one node is responsible for each finding: its own node, the later of two, or node 0") {
   CHECK(node_at_fault({true, {3}, "", ""}) == 3);
   CHECK(node_at_fault({true, {1, 4}, "", ""}) == 4);
   CHECK(node_at_fault({true, {1, 4, 5}, "", ""}) == 0);
 }
 
-TEST_CASE("the table has a row for each node, columns that stand, and a verdict") {
+TEST_CASE("the table has a row for each node, aligned columns and a verdict") {
   Reports reports = healthy_reports(2);
   const std::string well = table_text(reports, {});
   CHECK_THAT(well, ContainsSubstring("2 nodes: drun 0.1.0, Linux 6.1.0, GPU driver 550.54.15, NCCL "
@@ -243,10 +243,10 @@ TEST_CASE("the table has a row for each node, columns that stand, and a verdict"
   CHECK_THAT(text, ContainsSubstring("problem  node 1 (bad?[31m) has nofile 2000, node 0 (gpu0) "
                                      "1048576; raise it"));
   CHECK(text.find('\x1b') == text.npos);
-  CHECK(text.ends_with("1 problem, 1 warning\n"));  // its name is another than DNS's
+  CHECK(text.ends_with("1 problem, 1 warning\n"));  // the warning is that its name differs from DNS
 }
 
-TEST_CASE("of a thousand nodes the table shows the first, and those with findings") {
+TEST_CASE("with a thousand nodes the table shows the first nodes and those with findings") {
   Reports reports = healthy_reports(1000);
   reports[900]->facts.mtu = 1500;
   const std::string text = table_text(reports, findings_of(reports));
@@ -255,7 +255,7 @@ TEST_CASE("of a thousand nodes the table shows the first, and those with finding
   CHECK_THAT(text, ContainsSubstring("no problems, 1 warning\n"));
 }
 
-TEST_CASE("numbers are short at every size") {
+TEST_CASE("sizes, rates and times are short at every scale") {
   CHECK(bytes_text(0) == "0 B");
   CHECK(bytes_text(64 << 20) == "64 MiB");
   CHECK(bytes_text(std::uint64_t{1536} << 30) == "1.5 TiB");

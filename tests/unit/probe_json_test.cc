@@ -1,4 +1,4 @@
-// What probes tell each other, and who works with whom.
+// The messages between probes, and the pairing of nodes.
 #include <set>
 
 #include "tests/support/catch.h"
@@ -11,7 +11,7 @@
 
 namespace drun::probe {
 
-TEST_CASE("a report comes back as it was, limits that there are not included") {
+TEST_CASE("a report survives the conversion to JSON and back, with and without limits") {
   NodeReport report = test::healthy_report(1, 3);
   report.facts.nofile.reset();
   report.pairs[0].problem = "no";
@@ -20,7 +20,7 @@ TEST_CASE("a report comes back as it was, limits that there are not included") {
   CHECK(parse_findings(to_json(findings)).value() == findings);
 }
 
-TEST_CASE("what is no report is refused") {
+TEST_CASE("an invalid report is rejected") {
   const std::string good = to_json(test::healthy_report(1, 3));
   CHECK_FALSE(parse_report(""));
   CHECK_FALSE(parse_report("{}"));
@@ -34,7 +34,7 @@ TEST_CASE("what is no report is refused") {
   CHECK_FALSE(parse_findings("7"));
 }
 
-TEST_CASE("the whole as JSON says whether all is well, and is JSON whatever nodes sent") {
+TEST_CASE("the JSON result shows whether all nodes are healthy, and is valid for any node data") {
   Reports reports = test::healthy_reports(2);
   reports[1]->facts.host = "\xff";
   auto json = nlohmann::json::parse(whole_json(reports, {}));
@@ -48,7 +48,7 @@ TEST_CASE("the whole as JSON says whether all is well, and is JSON whatever node
   CHECK(json["findings"][0]["is_problem"] == true);
 }
 
-TEST_CASE("every two neighbours work together once, in passes that fit at both ends") {
+TEST_CASE("each pair of neighbours works together once in each direction, without deadlock") {
   for (int count = 1; count <= 40; ++count) {
     CAPTURE(count);
     std::multiset<int> edges;
@@ -57,7 +57,7 @@ TEST_CASE("every two neighbours work together once, in passes that fit at both e
       for (const Pairing& pairing : pairings(node, count)) edges.insert(pairing.edge);
     }
     CHECK(edges.size() == (count < 2 ? 0U : count == 2 ? 2U : 2U * static_cast<unsigned>(count)));
-    // All go on until nobody can: nobody waits for ever.
+    // Advance every node until none can. All pairings must complete, so no node waits forever.
     bool goes_on = true;
     std::size_t done = 0;
     while (goes_on) {
@@ -81,7 +81,7 @@ TEST_CASE("every two neighbours work together once, in passes that fit at both e
   }
 }
 
-TEST_CASE("a node visits its neighbours and node 0, which visits all") {
+TEST_CASE("a node visits its neighbours and node 0, and node 0 visits all nodes") {
   CHECK(visits_of(0, 1).empty());
   CHECK(visits_of(1, 2) == std::vector<int>{0});
   CHECK(visits_of(3, 6) == std::vector<int>{0, 2, 4});
@@ -89,7 +89,7 @@ TEST_CASE("a node visits its neighbours and node 0, which visits all") {
   CHECK(visits_of(0, 4) == std::vector<int>{1, 2, 3});
 }
 
-TEST_CASE("the probe's words are read, others refused") {
+TEST_CASE("valid probe options are accepted, and others are rejected") {
   const std::vector<std::string> words{
       "--drun-version=1.2", "--cores=4",  "--gpus=0", "--json", "--quiet",
       "--problem=a=b",      "--preflight"};

@@ -17,7 +17,7 @@ std::optional<Report> read(std::string_view text) {
   return answer.finish();
 }
 
-// NCCL 2.27, of a communicator of 32 ranks; a process is gone, and one does not answer.
+// NCCL 2.27 output for a communicator of 32 ranks. One process is dead, and one does not answer.
 const std::string kText =
     std::string(kOldRasGreeting) + R"(NCCL version 2.27.3 compiled with CUDA 12.9
 CUDA runtime version 12090, driver version 12090
@@ -76,7 +76,7 @@ TIMEOUT
 
 }  // namespace
 
-TEST_CASE("an answer of NCCL's RAS service as JSON is read") {
+TEST_CASE("a JSON answer of NCCL's RAS service is parsed") {
   const auto report = read(std::string(kRasGreeting) + ras_json({{.pid = 7, .all_reduces = 812},
                                                                  {.pid = 8, .all_reduces = 811}}));
   REQUIRE(report);
@@ -95,7 +95,7 @@ TEST_CASE("an answer of NCCL's RAS service as JSON is read") {
   CHECK(report->lost.empty());
 }
 
-TEST_CASE("ranks that do not answer are read where NCCL left out a comma too") {
+TEST_CASE("ranks that do not answer are parsed even if NCCL omitted a comma") {
   const bool has_comma = GENERATE(true, false);
   const auto report =
       read(std::string(kRasGreeting) +
@@ -108,7 +108,7 @@ TEST_CASE("ranks that do not answer are read where NCCL left out a comma too") {
   CHECK(report->lost == std::vector<Lost>{{{8, "10.0.0.1"}, false}, {{9, "fe80::2"}, true}});
 }
 
-TEST_CASE("an answer of NCCL's RAS service as text is read") {
+TEST_CASE("a text answer of NCCL's RAS service is parsed") {
   const auto report = read(kText);
   REQUIRE(report);
   CHECK(report->kinds == std::vector<std::string>{"Broadcast", "AllReduce"});
@@ -128,7 +128,7 @@ TEST_CASE("an answer of NCCL's RAS service as text is read") {
   CHECK_FALSE(one.ranks[1].counts[0]);
 }
 
-TEST_CASE("before NCCL 2.26 all operations are one kind") {
+TEST_CASE("before NCCL 2.26 all operations are of one kind") {
   const auto report = read(std::string(kOldRasGreeting) +
                            "Communicators... (0.00s)\n"
                            "Warnings\n========\n\n"
@@ -143,7 +143,7 @@ TEST_CASE("before NCCL 2.26 all operations are one kind") {
   CHECK(report->communicators[0].size == 0);
 }
 
-TEST_CASE("a job of which there is nothing to tell is no trouble") {
+TEST_CASE("a job without communicators is a valid empty report") {
   const auto report = read(std::string(kOldRasGreeting) +
                            "Communicators... (0.00s)\n=============\n\n"
                            "No communicator data collected!\n\nErrors\n======\n\n"
@@ -153,7 +153,7 @@ TEST_CASE("a job of which there is nothing to tell is no trouble") {
   CHECK(read(std::string(kRasGreeting) + R"({"communicators": []})") == Report{});
 }
 
-TEST_CASE("an answer reads the same however it is cut") {
+TEST_CASE("an answer is parsed identically for any split into chunks") {
   const std::string text =
       GENERATE(as<std::string>(), kText,
                std::string(kRasGreeting) +
@@ -171,7 +171,7 @@ TEST_CASE("an answer reads the same however it is cut") {
   CHECK(bytes.finish() == whole);
 }
 
-TEST_CASE("JSON that ends early is no answer and neither is text before its last part") {
+TEST_CASE("truncated JSON is rejected, and so is text before its last section") {
   const std::string json = std::string(kRasGreeting) + ras_json({{.pid = 7}, {.pid = 8}});
   for (std::size_t size = 0; size + 2 < json.size(); ++size)
     REQUIRE_FALSE(read(std::string_view(json).substr(0, size)));
@@ -180,7 +180,7 @@ TEST_CASE("JSON that ends early is no answer and neither is text before its last
     REQUIRE_FALSE(read(std::string_view(kText).substr(0, size)));
 }
 
-TEST_CASE("what is no answer of NCCL's RAS service is refused") {
+TEST_CASE("an invalid answer of NCCL's RAS service is rejected") {
   const std::string greeting(kRasGreeting);
   const std::string text = GENERATE_COPY(
       as<std::string>(), "", "\n", "HTTP/1.1 400 Bad Request\r\n\r\n", std::string(5000, 'x'), "{}",
@@ -194,7 +194,7 @@ TEST_CASE("what is no answer of NCCL's RAS service is refused") {
   CHECK_FALSE(read(text));
 }
 
-TEST_CASE("what is not of the type that it should be is passed over") {
+TEST_CASE("JSON values of the wrong type are ignored") {
   const auto report = read(
       std::string(kRasGreeting) +
       R"({"communicators": [7, "x", [[]], {"hash": 5, "size": -3, "other": {"ranks": [{"rank": 1}]},
@@ -213,7 +213,7 @@ TEST_CASE("what is not of the type that it should be is passed over") {
   CHECK(one.ranks[0].counts[0] == 18446744073709551615U);
 }
 
-TEST_CASE("an answer with too many ranks is refused and what is lost is bounded") {
+TEST_CASE("an answer with too many ranks is rejected, and the list of lost processes is bounded") {
   std::string json = std::string(kRasGreeting) + R"({"communicators": [{"ranks": [)";
   for (std::size_t i = 0; i <= kMostRanks; ++i) json += "{},";
   CHECK_FALSE(read(json + "]}]}"));

@@ -17,7 +17,7 @@ FoundStacks two_trains() {
 
 }  // namespace
 
-TEST_CASE("who lags in NCCL stands by itself in the evidence and a note says where") {
+TEST_CASE("a rank that lags in NCCL has its own group in the evidence, with a note") {
   const Evidence evidence =
       evidence_of(two_trains(), 6, {WorkerFacts(), {.nccl = kLags}}, {"NCCL: a sentence"});
   REQUIRE(evidence.groups.size() == 2);
@@ -29,18 +29,18 @@ TEST_CASE("who lags in NCCL stands by itself in the evidence and a note says whe
   CHECK(lines.back() == "note: NCCL: a sentence");
 }
 
-TEST_CASE("what a worker says of itself goes before what NCCL says of it") {
+TEST_CASE("a worker's own report takes precedence over NCCL's") {
   const Evidence evidence = evidence_of(
       two_trains(), 0, {WorkerFacts(), {.pulse = {.doing = "in barrier #2"}, .nccl = kLags}});
   CHECK(evidence.groups.at(1).doing == "in barrier #2");
   CHECK(evidence.groups[1].nccl == NcclStand::Behind);
-  // Of who waits NCCL's words are of another communicator, where it lags.
+  // For a rank that waits, NCCL's text would describe another communicator, where the rank lags.
   ras::Standing waits = kLags;
   waits.stand = NcclStand::Ahead;
   CHECK(evidence_of(two_trains(), 0, {{.nccl = waits}, {}}).groups.at(0).doing.empty());
 }
 
-TEST_CASE("where ranks stand in NCCL is told by drun stacks") {
+TEST_CASE("drun stacks shows the state of ranks in NCCL") {
   const NcclStand stand = GENERATE(NcclStand::None, NcclStand::Ahead, NcclStand::Behind);
   const Evidence evidence{.groups = {{.ranks = {{0, 3}}, .nccl = stand, .source = "gdb"}}};
   const auto read = parse_evidence_json(evidence_json(evidence, "night"));

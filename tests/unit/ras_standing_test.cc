@@ -13,7 +13,7 @@ Rank rank_of(int rank, Process process, std::uint64_t count, std::size_t kind = 
   return one;
 }
 
-// Ranks 0 and 1 are here, as pids 100 and 101, 2 and 3 on 10.0.0.2 under the same numbers.
+// Ranks 0 and 1 are local, with pids 100 and 101. Ranks 2 and 3 have the same pids on 10.0.0.2.
 Communicator four(const std::vector<std::uint64_t>& counts, const std::string& hash = "0x1") {
   Communicator communicator{.hash = hash, .size = 4};
   for (int i = 0; i < 4; ++i)
@@ -28,7 +28,7 @@ Report report_of(std::vector<Communicator> communicators) {
 
 }  // namespace
 
-TEST_CASE("a rank that lags behind the others of its communicator is named in the job's ranks") {
+TEST_CASE("a rank that lags behind its communicator is named by its global rank") {
   const Findings found = find(report_of({four({812, 811, 812, 812})}), kOwn, 6);
   REQUIRE(found.standings.size() == 2);
   CHECK(found.standings[0].is_known);
@@ -39,7 +39,7 @@ TEST_CASE("a rank that lags behind the others of its communicator is named in th
                            "at 812"});
 }
 
-TEST_CASE("how far ranks are is said in plain words") {
+TEST_CASE("the note describes how far ranks are behind") {
   const auto note_of = [](const std::vector<std::uint64_t>& counts) {
     const Findings found = find(report_of({four(counts)}), kOwn, 0);
     return found.notes.empty() ? "" : found.notes[0];
@@ -53,10 +53,10 @@ TEST_CASE("how far ranks are is said in plain words") {
         "NCCL: rank 0 has begun no all_reduce in a communicator of 4, the others are at 6");
   CHECK(note_of({0, 0, 6, 6}) ==
         "NCCL: ranks 0, 1 have begun no all_reduce in a communicator of 4, the others are at 6");
-  CHECK(note_of({6, 6, 5, 6}).empty());  // its own node says it
+  CHECK(note_of({6, 6, 5, 6}).empty());  // rank 2 is reported by its own node
 }
 
-TEST_CASE("processes are told apart by host and pid and found below a worker too") {
+TEST_CASE("processes are identified by host and pid, also if they are children of a worker") {
   Communicator one{.hash = "0x1", .size = 2};
   one.ranks = {rank_of(0, {1100, "127.0.0.1"}, 3), rank_of(1, {101, "10.0.0.2"}, 4)};
   const Findings found = find(report_of({one}), kOwn, 0);
@@ -65,7 +65,7 @@ TEST_CASE("processes are told apart by host and pid and found below a worker too
   CHECK(found.standings[1] == Standing{});
 }
 
-TEST_CASE("of text that names the minority alone who lags is known and the others are not") {
+TEST_CASE("if text names only the minority, only ranks that lag are known") {
   Communicator one{.hash = "0x1", .size = 32};
   one.ranks = {rank_of(9, {101, "10.0.0.1"}, 6649)};
   one.crowds = {{.kind = 0, .count = 6650, .ranks = 31}};
@@ -75,13 +75,14 @@ TEST_CASE("of text that names the minority alone who lags is known and the other
                                                 "communicator of 32, the others at 6650"});
 }
 
-TEST_CASE("who lags in one communicator and waits in another is not the one to blame") {
-  // Rank 0 waits for rank 1 in one, and all others for rank 0 in the other: a deadlock.
+TEST_CASE("a rank that waits in one communicator is not blamed for the lag in another") {
+  // Rank 0 waits for rank 1 in one communicator, and all others wait for rank 0 in the other: a
+  // deadlock.
   const Report report = report_of({four({9, 8, 9, 9}, "0x1"), four({3, 4, 4, 4}, "0x2")});
   const Findings found = find(report, kOwn, 0);
   CHECK(found.standings[0].stand == NcclStand::Behind);
   CHECK(found.standings[1].stand == NcclStand::Behind);
-  // Rank 1 is not in the other.
+  // Rank 1 is not in the second communicator.
   Report clear = report;
   clear.communicators[1].ranks[1].counts[0].reset();
   const Findings clearer = find(clear, kOwn, 0);
@@ -89,7 +90,8 @@ TEST_CASE("who lags in one communicator and waits in another is not the one to b
   CHECK(clearer.standings[1].stand == NcclStand::Behind);
 }
 
-TEST_CASE("who does not answer is behind and strangers are named by host and pid") {
+TEST_CASE(
+    "a rank that does not answer is behind, and foreign processes are named by host and pid") {
   Report report = report_of({four({5, 5, 5, 5})});
   report.lost = {{{101, "10.0.0.1"}, false}, {{4711, "10.0.0.3"}, false}, {{4712, ""}, true}};
   const Findings found = find(report, kOwn, 2);
@@ -101,7 +103,7 @@ TEST_CASE("who does not answer is behind and strangers are named by host and pid
   CHECK(find(report, kOwn, 2).notes.size() == 5);
 }
 
-TEST_CASE("progress is one's own or that of the last rank of a communicator") {
+TEST_CASE("progress is the rank's own, or that of the last rank in the communicator") {
   const auto progress = [](const std::vector<std::uint64_t>& counts) {
     return find(report_of({four(counts)}), kOwn, 0).standings[0].progress;
   };

@@ -11,7 +11,7 @@ const std::string kGone(kRedacted);
 
 }  // namespace
 
-TEST_CASE("names of secrets are known by their parts") {
+TEST_CASE("names of secrets are recognized by their parts") {
   for (const char* const name :
        {"HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "password", "--api-key", "DB_PASSWD",
         "GITHUB_TOKEN", "my.secret", "SSH_AUTH_SOCK", "--auth_token"})
@@ -32,7 +32,7 @@ TEST_CASE("passwords in addresses and values that look like keys are replaced") 
   CHECK(without_secrets("") == "");
 }
 
-TEST_CASE("a command keeps its words, but no secrets") {
+TEST_CASE("a command keeps its words except for secrets") {
   CHECK(redacted_command({"train.py", "--token=abc", "--lr=1", "--api-key", "xyz", "--lr", "2"}) ==
         Words{"train.py", "--token=" + kGone, "--lr=1", "--api-key", kGone, "--lr", "2"});
   CHECK(redacted_command({"env", "HF_TOKEN=abc", "a"}) == Words{"env", "HF_TOKEN=" + kGone, "a"});
@@ -44,7 +44,7 @@ TEST_CASE("a command keeps its words, but no secrets") {
   CHECK(redacted_command({}).empty());
 }
 
-TEST_CASE("of the environment what explains a job is reported, without secrets") {
+TEST_CASE("only relevant environment variables are reported, without secrets") {
   const auto shown = reported_environment({{"WORLD_SIZE", "2"},
                                            {"NCCL_DEBUG", "INFO"},
                                            {"MY_LETTERS", "private"},

@@ -30,16 +30,16 @@ const std::string kHostile =
 
 }  // namespace
 
-TEST_CASE("text within a page has no markup, no controls and no change of direction") {
+TEST_CASE("text in a page has no markup, control characters or direction overrides") {
   CHECK(html_text("a<b>&\"'") == "a&lt;b&gt;&amp;&quot;&#39;");
   CHECK(html_text("\xe2\x80\xae") == "\xef\xbf\xbd");
   CHECK(html_text("\xe2\x81\xa6x") == "\xef\xbf\xbdx");
-  CHECK(html_text("\xe2\x80\x94") == "\xe2\x80\x94");  // a dash stays
+  CHECK(html_text("\xe2\x80\x94") == "\xe2\x80\x94");  // a dash is kept
   CHECK(html_text(std::string("\x01\0", 2)).find('\x01') == std::string::npos);
   CHECK(html_text("") == "");
 }
 
-TEST_CASE("whatever a worker prints stays text") {
+TEST_CASE("output of a worker is never interpreted as markup") {
   std::string text = events_of({.last_line = kHostile});
   AgentEvents events("<b>gpu9</b>", 99);
   events.add(0, agent::AgentStarted{.command = {"<script>x</script>"},
@@ -61,7 +61,7 @@ TEST_CASE("whatever a worker prints stays text") {
   CHECK_THAT(page, ContainsSubstring("&lt;img src=x onerror=alert(2)&gt;"));
 }
 
-TEST_CASE("a page needs nothing but itself") {
+TEST_CASE("a page has no external resources") {
   const std::string page = page_of(events_of({}));
   CHECK_THAT(page, ContainsSubstring("default-src 'none'"));
   CHECK(page.find("http://") == page.npos);
@@ -81,7 +81,7 @@ TEST_CASE("the headline names the rank, its node and how it ended") {
   CHECK_THAT(killed, ContainsSubstring("no end recorded"));
 }
 
-TEST_CASE("secrets of commands and environments are not in the page") {
+TEST_CASE("secrets in commands and environments do not appear in the page") {
   AgentEvents events("gpu0", 1);
   events.add(0, agent::AgentStarted{
                     .command = {"train.py", "--token=s3cret", "--password", "hunter2"},
@@ -92,8 +92,9 @@ TEST_CASE("secrets of commands and environments are not in the page") {
   CHECK_THAT(page, ContainsSubstring("--token=[redacted] --password [redacted]"));
 }
 
-TEST_CASE("pages of thousands of ranks stay below the limit and name the failure") {
-  constexpr int kShare = test::kSlowdown > 1 ? 8 : 1;  // sanitizers take minutes for all of them
+TEST_CASE("pages for thousands of ranks stay below the size limit and name the failure") {
+  constexpr int kShare =
+      test::kSlowdown > 1 ? 8 : 1;  // sanitizers would take minutes for all ranks
   for (const auto& [nodes, ranks] :
        {std::pair(1, 4096 / kShare), std::pair(512 / kShare, 8), std::pair(4096 / kShare, 1)}) {
     CAPTURE(nodes, ranks);
@@ -105,13 +106,13 @@ TEST_CASE("pages of thousands of ranks stay below the limit and name the failure
   }
 }
 
-TEST_CASE("a page of very many rounds stays below the limit") {
+TEST_CASE("a page with hundreds of rounds stays below the size limit") {
   const std::string page = page_of(events_of({.nodes = 2, .rounds = 400}));
   CHECK(page.size() < 2'000'000);
   CHECK_THAT(page, ContainsSubstring("rounds in the middle are left out"));
 }
 
-TEST_CASE("bars have words for those who cannot see them") {
+TEST_CASE("bars have text for screen readers") {
   const std::string page = page_of(events_of({}));
   CHECK_THAT(page, ContainsSubstring("aria-label=\"node 0 (gpu0): "));
   CHECK(count_of(page, "<th scope=") >= 9);

@@ -45,7 +45,7 @@ TEST_CASE("the report of a success has every field") {
   CHECK(parsed(outcome, 0)["left_out"][0]["reason"] == "it fails");
 }
 
-TEST_CASE("failures come back with what was known, and nothing breaks on foreign bytes") {
+TEST_CASE("failures contain all known fields, and invalid UTF-8 is replaced") {
   Failure root;
   root.rank = 5;
   root.node_rank = 1;
@@ -88,7 +88,7 @@ TEST_CASE("failures come back with what was known, and nothing breaks on foreign
   CHECK(json["failures"][2]["exit_code"] == 127);
 }
 
-TEST_CASE("other endings have details of their own") {
+TEST_CASE("other outcomes have their own details") {
   Outcome outcome;
   outcome.ending = Interrupted{SIGTERM, 1, "gpu1"};
   nlohmann::json json = parsed(outcome, 143);

@@ -10,7 +10,7 @@ namespace {
 
 using testing::count;
 
-// Every '<' begins a tag that ends, and tags are nested.
+// Checks that every '<' begins a complete tag, and that tags are nested.
 bool is_well_formed(const std::string& xml) {
   std::vector<std::string> open;
   std::size_t at = 0;
@@ -45,7 +45,7 @@ Failure failed_rank(int rank) {
 
 }  // namespace
 
-TEST_CASE("a job that succeeded is a suite whose test cases pass") {
+TEST_CASE("a successful job is a test suite whose test cases pass") {
   const Outcome outcome{.ending = Succeeded{},
                         .run_id = "r1",
                         .node_count = 2,
@@ -61,7 +61,7 @@ TEST_CASE("a job that succeeded is a suite whose test cases pass") {
   CHECK(count(xml, "name=\"exit_code\" value=\"0\"") == 1);
 }
 
-TEST_CASE("the root cause is the failure of the job, ranks that were stopped are skipped") {
+TEST_CASE("the root cause is the failure of the job, and stopped ranks are skipped") {
   Failure root = failed_rank(2);
   root.message = "out of luck";
   root.stderr_tail = {"last words"};
@@ -83,7 +83,7 @@ TEST_CASE("the root cause is the failure of the job, ranks that were stopped are
   CHECK(count(xml, "<property name=\"fault\" value=\"exit:rank=2:code=3@1s at ") == 1);
 }
 
-TEST_CASE("other endings are errors of the job") {
+TEST_CASE("other outcomes are errors of the job") {
   const auto xml_of = [](Ending ending) {
     return report_junit({.ending = std::move(ending), .run_id = "r", .world_size = 1}, 1, "text");
   };
@@ -98,16 +98,16 @@ TEST_CASE("other endings are errors of the job") {
   }
 }
 
-TEST_CASE("hostile bytes do not leave their place in the XML") {
+TEST_CASE("hostile bytes are escaped or replaced in the XML") {
   CHECK(xml_text("a<b>&\"c\"") == "a&lt;b&gt;&amp;&quot;c&quot;");
   CHECK(xml_text("tab\tline\nreturn\r") == "tab\tline\nreturn&#13;");
   const std::string bad = "\xef\xbf\xbd";
   CHECK(xml_text(std::string_view("\0\x1b[31m\x7f", 7)) == bad + bad + "[31m" + bad);
   CHECK(xml_text("\xff\xc0\x80") == bad + bad + bad);
   CHECK(xml_text("\xed\xa0\x80") == bad + bad + bad);            // a surrogate
-  CHECK(xml_text("\xe2\x82") == bad + bad);                      // cut off
+  CHECK(xml_text("\xe2\x82") == bad + bad);                      // truncated
   CHECK(xml_text("\xef\xbf\xbf") == bad);                        // U+FFFF
-  CHECK(xml_text("\xc2\x9b") == bad);                            // a control character of C1
+  CHECK(xml_text("\xc2\x9b") == bad);                            // a C1 control character
   CHECK(xml_text("\xf4\x90\x80\x80") == bad + bad + bad + bad);  // beyond U+10FFFF
   CHECK(xml_text("\xf0\x9f\x98\x80 \xe2\x82\xac") == "\xf0\x9f\x98\x80 \xe2\x82\xac");
 
@@ -123,7 +123,7 @@ TEST_CASE("hostile bytes do not leave their place in the XML") {
   CHECK(count(xml, "<testcase") == 2);
 }
 
-TEST_CASE("the ranks of a large job are counted where they are not listed") {
+TEST_CASE("a large job lists some of its ranks and counts the rest") {
   const std::string xml =
       report_junit({.ending = Succeeded{}, .run_id = "r", .world_size = kMostRankCases + 5}, 0, "");
   CHECK(count(xml, "<testcase") == kMostRankCases + 1);

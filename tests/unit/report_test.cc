@@ -85,7 +85,7 @@ drun: job failed after 12.3 s: rank 5 on node 1 (gpu1) exited with code 3
 )");
 }
 
-TEST_CASE("stderr that the console has is not repeated, but for its last line") {
+TEST_CASE("stderr that the console has already shown is not repeated, except for its last line") {
   Failure root = failure_of(5);
   root.stderr_tail = {"Traceback (most recent call last):", "ValueError: bad loss", " "};
   ReportStyle style = kStyle;
@@ -129,7 +129,7 @@ file or directory
              ContainsSubstring("rank 0 on node 0 could not be started\n  error      cannot write"));
 }
 
-TEST_CASE("an exit status names out of memory, and a kill that drun did not send") {
+TEST_CASE("an exit status mentions out of memory and kills that drun did not send") {
   Failure failure = failure_of(1);
   failure.status = Killed{SIGKILL, false};
   CHECK(how_it_ended(failure) == "signal 9 (SIGKILL, killed), not sent by drun");
@@ -174,7 +174,7 @@ TEST_CASE("a usage error names --help under the name that was called") {
   CHECK(error_text("drun", {ErrorCode::System, "no"}) == "drun: no\n");
 }
 
-TEST_CASE("the report has color only if the style has") {
+TEST_CASE("the report has color only if the style enables it") {
   const Outcome outcome = ended_on_three_nodes(WorkersFailed{{failure_of(1)}});
   CHECK(report_text(outcome, kStyle).find('\x1b') == std::string::npos);
   ReportStyle style = kStyle;
@@ -216,7 +216,7 @@ TEST_CASE("workers' text cannot control the terminal") {
   CHECK(printable(line) == wanted);
 }
 
-TEST_CASE("times are shown at the local offset, and in UTC for programs") {
+TEST_CASE("times are shown in local time, and in UTC in JSON") {
   CHECK(date_and_time(kSomeTime, std::chrono::hours(12)) == "2026-11-22 01:03:07.123");
   CHECK(date_and_time(kSomeTime, -std::chrono::hours(14)) == "2026-11-20 23:03:07.123");
   CHECK(utc_time(kSomeTime) == "2026-11-21T13:03:07.123456Z");
@@ -254,7 +254,7 @@ TEST_CASE("durations are short at every size") {
   CHECK(in_words(milliseconds(-5)) == "0.000 s");
 }
 
-TEST_CASE("the report of a hung rank says where the stacks are") {
+TEST_CASE("the report of a hung rank refers to the stacks") {
   Failure hung = failure_of(7);
   hung.status = Hung{"no output and no CPU time for 60 s, last ended all_reduce #811, not in one"};
   hung.traceback = "ranks 0-6: here\nrank 7: there\n";

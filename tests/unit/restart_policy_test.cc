@@ -16,7 +16,7 @@ bool restarts(const RestartPolicy& policy, const ExitStatus& status) {
 
 }  // namespace
 
-TEST_CASE("without rules every failure is followed by a restart, as often as allowed") {
+TEST_CASE("without rules every failure causes a restart, up to max_restarts") {
   const std::vector<Time> two = {kNow - 50h, kNow - 1s};
   CHECK(restarts({}, Exited{1}));
   CHECK_FALSE(restart_objection({}, 3, two, Killed{9}, kNow));
@@ -25,7 +25,7 @@ TEST_CASE("without rules every failure is followed by a restart, as often as all
   CHECK(restart_objection({}, 0, {}, Exited{1}, kNow) == "--max-restarts=0");
 }
 
-TEST_CASE("in a window only the restarts within it count") {
+TEST_CASE("with a window only the restarts within it count") {
   const RestartPolicy policy{.window = 1h};
   const std::vector<Time> two = {kNow - 61min, kNow - 59min};
   CHECK_FALSE(restart_objection(policy, 2, two, Exited{1}, kNow));
@@ -35,7 +35,8 @@ TEST_CASE("in a window only the restarts within it count") {
   CHECK(restart_objection(policy, 1, two, Exited{1}, kNow) == "the only restart within 1h is used");
 }
 
-TEST_CASE("codes and signals are told apart, and what never ran has a shell's code") {
+TEST_CASE(
+    "exit codes and signals are distinct, and a program that did not start has a shell's code") {
   const RestartPolicy policy{.only_on = ExitKinds{.codes = {42, 127}, .signals = {9}}};
   CHECK(restarts(policy, Exited{42}));
   CHECK(restarts(policy, Killed{9}));
@@ -45,7 +46,7 @@ TEST_CASE("codes and signals are told apart, and what never ran has a shell's co
   CHECK_FALSE(restarts(policy, Killed{11}));
 }
 
-TEST_CASE("what must not be restarted is not, whatever else is allowed") {
+TEST_CASE("the option --no-restart-on overrides --restart-on") {
   const RestartPolicy policy{.only_on = ExitKinds{.codes = {1, 2}}, .never_on = {.codes = {2}}};
   CHECK(restarts(policy, Exited{1}));
   CHECK(restart_objection(policy, 1, {}, Exited{2}, kNow) == "--no-restart-on names it");
@@ -62,7 +63,7 @@ TEST_CASE("the pause before a restart doubles up to its limit") {
   CHECK(pause_before({}, 1'000'000'000) == 0s);
 }
 
-// What follows from a number of failed rounds, each after a second.
+// The streak after the given failed rounds, which run for one second each.
 FailureStreak streak_of(const RestartPolicy& policy, const std::vector<Failure>& failures) {
   FailureStreak streak;
   for (const Failure& failure : failures)
@@ -88,7 +89,7 @@ TEST_CASE("start-up failures with the same cause in a row end the job") {
   CHECK_FALSE(streak_objection({}, streak_of(policy, {100, wrong_path})));
 }
 
-TEST_CASE("a cause is the way a worker ended and the last line of its error, without numbers") {
+TEST_CASE("a cause is the exit status and the last line of the error, without numbers") {
   const auto same = [](const Failure& one, const Failure& other) {
     return is_same(cause_of(one), cause_of(other));
   };
@@ -107,7 +108,8 @@ TEST_CASE("a cause is the way a worker ended and the last line of its error, wit
 }
 
 TEST_CASE(
-    "a streak ends with another cause or a later failure, and not with a signal from outside") {
+    "a streak ends with another cause, a late failure or progress, but not with an outside "
+    "signal") {
   const RestartPolicy policy;
   const Failure three = failure(0, Exited{3});
   CHECK(streak_of(policy, {three, three}).same_failures == 2);
@@ -126,14 +128,14 @@ TEST_CASE(
   CHECK(streak_of(policy, {failure(0, Killed{11}), failure(0, Killed{11})}).same_failures == 2);
 }
 
-// One round of a job that fails: what its workers showed before, and how it ended.
+// One failed round: how long it ran, whether it made progress, and how it failed.
 struct HistoryRound {
   std::chrono::milliseconds ran_for{0};
   bool made_progress = false;
   Failure failure{};
 };
 
-// Failed rounds until the job ends, or all of them.
+// Returns the number of rounds until the job ends, or all rounds.
 std::size_t rounds_of(const RestartPolicy& policy, int most,
                       const std::vector<HistoryRound>& history) {
   FailureStreak streak;
@@ -155,7 +157,7 @@ std::size_t rounds_of(const RestartPolicy& policy, int most,
 }
 
 // tests/bench/restarts.py replays the same histories with processes.
-TEST_CASE("twenty histories of failures end when a restart cannot help, and not before") {
+TEST_CASE("in twenty histories of failures the job ends only when a restart cannot help") {
   const RestartPolicy usual{.startup_pause = 1s, .max_same_failures = 3};
   const auto is = [](Failure failure, std::chrono::milliseconds ran_for = 2s,
                      bool made_progress = false) {
@@ -176,7 +178,7 @@ TEST_CASE("twenty histories of failures end when a restart cannot help, and not 
   struct Row {
     const char* name;
     std::vector<HistoryRound> history;
-    std::size_t rounds;  // that run; as many as there are in the history: it is not cut short
+    std::size_t rounds;  // expected rounds; the length of `history` if the job is not ended early
   };
   const std::vector<Row> rows = {
       {"missing module", times(6, import_error), 3},
@@ -228,7 +230,7 @@ TEST_CASE("twenty histories of failures end when a restart cannot help, and not 
   CHECK(rounds_of(per_progress, 5, steady) == 100);
 }
 
-TEST_CASE("the pause after failures at the start doubles, with up to a quarter more") {
+TEST_CASE("the pause after start-up failures doubles, plus up to a quarter") {
   const RestartPolicy policy{.most_pause = 10s, .startup_pause = 1s};
   const auto pause = [&policy](int failures, std::size_t seed) {
     return pause_after(policy, FailureStreak{.startup_failures = failures}, seed);

@@ -8,7 +8,7 @@ namespace drun {
 
 using namespace std::chrono_literals;
 
-TEST_CASE("restarts are a count, or a count within a time") {
+TEST_CASE("restarts are a count, or a count per time or per progress") {
   CHECK(*parse_restarts("3") == RestartBudget{3, 0s});
   CHECK(*parse_restarts("3/1h") == RestartBudget{3, 1h});
   CHECK(*parse_restarts("1/90") == RestartBudget{1, 90s});
@@ -21,14 +21,14 @@ TEST_CASE("restarts are a count, or a count within a time") {
     CHECK_FALSE(parse_restarts(wrong));
 }
 
-TEST_CASE("ways to end are exit codes and signals, by any of their names") {
+TEST_CASE("restart rules accept exit codes and signal names") {
   CHECK(*parse_exit_kinds("1, 42,SIGKILL,TERM") == ExitKinds{{1, 42}, {9, 15}});
   for (const char* wrong : {"", "0", "256", "SIGNONE", "1;2", "-9"})
     CHECK_FALSE(parse_exit_kinds(wrong));
   CHECK_THAT(parse_exit_kinds("0").error().message, ContainsSubstring("\"0\" is neither"));
 }
 
-TEST_CASE("a pause has a first length and a longest") {
+TEST_CASE("a pause has an initial and a maximum length") {
   CHECK(*parse_pause("0") == RestartPause{0s, {}});
   CHECK(*parse_pause("1.5:60") == RestartPause{1500ms, 60s});
   for (const char* wrong : {"", "x", "5:", "5:1", "5:60:7"}) CHECK_FALSE(parse_pause(wrong));
@@ -41,7 +41,7 @@ TEST_CASE("rank orders have three names") {
   CHECK_FALSE(parse_rank_order("random"));
 }
 
-TEST_CASE("a time limit is seconds, a number with a unit, or a time as Slurm writes it") {
+TEST_CASE("a time limit is seconds, a number with a unit, or a time in Slurm's format") {
   CHECK(*parse_time_limit("90") == 90s);
   CHECK(*parse_time_limit("0.5") == 500ms);
   CHECK(*parse_time_limit("30m") == 30min);
@@ -57,7 +57,7 @@ TEST_CASE("a time limit is seconds, a number with a unit, or a time as Slurm wri
     CHECK_FALSE(parse_time_limit(wrong));
 }
 
-TEST_CASE("a signal before the deadline is a time and a signal that can be handled") {
+TEST_CASE("a signal before the deadline is a time and optionally a signal that can be handled") {
   CHECK(*parse_signal_before("60") == SignalBefore{60s, SIGTERM});
   CHECK(*parse_signal_before("90:SIGUSR1") == SignalBefore{90s, SIGUSR1});
   CHECK(*parse_signal_before("90:USR2") == SignalBefore{90s, SIGUSR2});

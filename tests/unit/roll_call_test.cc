@@ -7,7 +7,7 @@ namespace drun::rendezvous {
 using std::chrono_literals::operator""s;
 
 TEST_CASE(
-    "progress says how many of how many have joined, who they are, who is missing, how long") {
+    "the progress text shows how many nodes have joined, which are missing, and for how long") {
   const Waiting fixed{
       .node_count = 4, .joined_count = 2, .joined = {{0, "a"}, {2, "c"}}, .missing = {1, 3}};
   CHECK(progress_text(fixed, 12s) == "2 of 4 nodes joined (a, c), waiting for node 1, node 3; 12s");

@@ -1,4 +1,4 @@
-// How a job is, asked on any of its nodes.
+// The job status (census) as requested on any of its nodes.
 #include "rendezvous/coordinator/census_summary.h"
 #include "rendezvous/protocol/control_wire.h"
 #include "tests/support/catch.h"
@@ -32,13 +32,13 @@ Census only_census(const RoundDriver& round, int node, std::uint64_t question) {
 
 }  // namespace
 
-TEST_CASE("who asks how the job is hears of all nodes once all have answered") {
+TEST_CASE("a status query is answered with all nodes when all of them have answered") {
   RoundDriver round = three_nodes();
   round.join_all();
   round.say(RoundDriver::peer(1), CensusAsked{7});
   const std::uint64_t census = census_of_round(round, 0);
   CHECK(census_of_round(round, 2) == census);
-  round.say(RoundDriver::peer(2), CensusAsked{9});  // joins the one that is being taken
+  round.say(RoundDriver::peer(2), CensusAsked{9});  // joins the census in progress
   CHECK(round.sent<TellNode>(RoundDriver::peer(0)).empty());
   for (const int node : {2, 0}) {
     round.say(RoundDriver::peer(node), NodeTold{census, running_summary()});
@@ -59,15 +59,15 @@ TEST_CASE("who asks how the job is hears of all nodes once all have answered") {
   CHECK(told.nodes[2].presence == NodePresence::Answered);
 }
 
-TEST_CASE("a node that says nothing is shown as silent after two seconds, and lives on") {
+TEST_CASE("a node that does not answer is shown as silent after two seconds and is not dropped") {
   RoundDriver round = three_nodes();
   round.join_all();
   round.say(RoundDriver::peer(1), CensusAsked{7});
   const std::uint64_t census = census_of_round(round, 0);
   round.say(RoundDriver::peer(1), NodeTold{census, running_summary()});
-  round.say(RoundDriver::peer(1), NodeTold{census, {}});            // twice
-  round.say(RoundDriver::peer(0), NodeTold{census + 1, {}});        // of no census
-  REQUIRE(*deadline(round.state) <= round.state.census.answer_by);  // it wakes up by itself
+  round.say(RoundDriver::peer(1), NodeTold{census, {}});            // a duplicate
+  round.say(RoundDriver::peer(0), NodeTold{census + 1, {}});        // an unknown census
+  REQUIRE(*deadline(round.state) <= round.state.census.answer_by);  // it sets its own deadline
   round.wait(1999ms);
   CHECK(round.actions.empty());
   round.wait(1ms);
@@ -80,7 +80,7 @@ TEST_CASE("a node that says nothing is shown as silent after two seconds, and li
   CHECK(round.state.phase == RoundPhase::Running);
 }
 
-TEST_CASE("a node that is lost during a census is not waited for") {
+TEST_CASE("a census does not wait for a node that is lost meanwhile") {
   RoundDriver round = three_nodes();
   round.join_all();
   round.say(RoundDriver::peer(1), CensusAsked{7});
@@ -92,7 +92,7 @@ TEST_CASE("a node that is lost during a census is not waited for") {
   CHECK(told.job.phase == JobPhase::Stopping);
 }
 
-TEST_CASE("whoever asks just afterwards gets the same without anybody being asked") {
+TEST_CASE("a query within half a second gets the same answer without another census") {
   RoundDriver round = three_nodes();
   round.join_all();
   round.say(RoundDriver::peer(1), CensusAsked{7});
@@ -107,7 +107,7 @@ TEST_CASE("whoever asks just afterwards gets the same without anybody being aske
   CHECK(census_of_round(round, 2) == census + 1);
 }
 
-TEST_CASE("ten thousand that ask within the same half second share one encoded answer") {
+TEST_CASE("ten thousand queries within half a second share one encoded answer") {
   RoundSpec spec = three_nodes().state.spec;
   spec.node_count = 2000;
   RoundDriver round(spec);
@@ -145,7 +145,7 @@ TEST_CASE("ten thousand that ask within the same half second share one encoded a
   CHECK(bytes < kMostCensusBytes + 10'000 * 16);
 }
 
-TEST_CASE("only so many may ask at the same time") {
+TEST_CASE("queries beyond the limit are answered with a note") {
   RoundDriver round = three_nodes();
   round.join_all();
   for (std::size_t i = 0; i < kMostAskers; ++i) round.say(RoundDriver::peer(1), CensusAsked{i});
@@ -153,7 +153,7 @@ TEST_CASE("only so many may ask at the same time") {
   CHECK_THAT(only_census(round, 1, 99).note, ContainsSubstring("too many ask"));
 }
 
-TEST_CASE("before the world a census tells who is missing") {
+TEST_CASE("before the first world a census lists the missing nodes") {
   RoundDriver round = three_nodes();
   round.join(1);
   round.say(RoundDriver::peer(1), CensusAsked{7});
@@ -165,7 +165,7 @@ TEST_CASE("before the world a census tells who is missing") {
   CHECK(told.missing_ranks == std::vector<int>{0, 2});
 }
 
-TEST_CASE("the last failure stays known in the rounds after it, without its long texts") {
+TEST_CASE("the last failure is remembered in later rounds, without its long texts") {
   RoundDriver round = three_nodes();
   round.join_all();
   AgedFailure failed = aged_failure(2);
@@ -183,7 +183,7 @@ TEST_CASE("the last failure stays known in the rounds after it, without its long
   CHECK(facts.last_failure->stderr_tail.empty());
 }
 
-TEST_CASE("spares are asked, may ask, and stand behind the nodes of the world") {
+TEST_CASE("spares are queried, may query, and are listed after the nodes of the world") {
   test::ElasticJob job(1, 2);
   for (const int node : {0, 1, 2}) job.come(node);
   job.say(RoundDriver::peer(2), CensusAsked{7});
@@ -198,7 +198,7 @@ TEST_CASE("spares are asked, may ask, and stand behind the nodes of the world") 
   CHECK_FALSE(told.nodes[2].node_rank);
 }
 
-TEST_CASE("who has heard the end is not asked any more") {
+TEST_CASE("a node that has received the outcome is not queried") {
   RoundDriver round = three_nodes();
   round.join_all();
   round.say(RoundDriver::peer(0), Signalled{15});
@@ -208,7 +208,7 @@ TEST_CASE("who has heard the end is not asked any more") {
   CHECK(only_census(round, 1, 7).job.phase == JobPhase::Finishing);
 }
 
-TEST_CASE("a census of a very large job fits into a frame, and counts who does not") {
+TEST_CASE("the census of a very large job fits into a frame and counts the nodes it omits") {
   RoundSpec spec = three_nodes().state.spec;
   spec.node_count = 5000;
   RoundDriver round(spec);

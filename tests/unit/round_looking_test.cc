@@ -15,7 +15,7 @@ using test::RoundDriver;
 using test::running_round;
 using namespace std::chrono_literals;
 
-// Where one rank stands.
+// The observed state of one rank.
 struct Stand {
   std::string place = "here";
   bool is_quiet = true;
@@ -46,7 +46,7 @@ Evidence evidence_of(const std::vector<Stand>& stands) {
   return evidence;
 }
 
-// The node's answer: both of its workers stand there.
+// The evidence of a node whose two workers are in the same state.
 Evidence answer_of(int node, const Stand& stand = {}) {
   Evidence evidence = evidence_of(2 * node, stand);
   merge(evidence, evidence_of(2 * node + 1, stand));
@@ -82,12 +82,12 @@ std::uint64_t look_of(const RoundDriver& round, int node) {
 
 }  // namespace
 
-TEST_CASE("who asks gets what all nodes have found, equal stacks as one group") {
+TEST_CASE("a stack query returns the evidence of all nodes, with equal stacks in one group") {
   RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), StacksAsked{7});
   const std::uint64_t look = look_of(round, 0);
   CHECK(look_of(round, 2) == look);
-  round.say(RoundDriver::peer(2), StacksAsked{9});  // joins the look that is being taken
+  round.say(RoundDriver::peer(2), StacksAsked{9});  // joins the collection in progress
   CHECK(round.sent<TellStacks>(RoundDriver::peer(0)).empty());
   round.say(RoundDriver::peer(0), EvidenceGiven{look, answer_of(0)});
   round.say(RoundDriver::peer(2), EvidenceGiven{look, answer_of(2)});
@@ -103,13 +103,13 @@ TEST_CASE("who asks gets what all nodes have found, equal stacks as one group") 
   CHECK(round.state.phase == RoundPhase::Running);
 }
 
-TEST_CASE("a node that is silent, or lost, is named after ten seconds at most") {
+TEST_CASE("a node that does not answer within ten seconds is named") {
   RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), StacksAsked{7});
   const std::uint64_t look = look_of(round, 1);
   round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1)});
-  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1)});      // twice
-  round.say(RoundDriver::peer(0), EvidenceGiven{look + 1, answer_of(0)});  // of no look
+  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1)});      // a duplicate
+  round.say(RoundDriver::peer(0), EvidenceGiven{look + 1, answer_of(0)});  // an unknown collection
   for (int i = 0; i < 3; ++i) {
     CHECK(round.sent<StacksTold>(RoundDriver::peer(1)).empty());
     for (int node = 0; node < 3; ++node) round.say(RoundDriver::peer(node), Ping{});
@@ -125,7 +125,7 @@ TEST_CASE("a node that is silent, or lost, is named after ten seconds at most") 
   CHECK(round.actions.empty());
 }
 
-TEST_CASE("a node that leaves during a look is not waited for") {
+TEST_CASE("a stack query does not wait for a node that leaves meanwhile") {
   RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), StacksAsked{7});
   const std::uint64_t look = look_of(round, 1);
@@ -138,7 +138,7 @@ TEST_CASE("a node that leaves during a look is not waited for") {
   CHECK_THAT(told[0].evidence.notes[0], ContainsSubstring("node 2 (host2): lost, "));
 }
 
-TEST_CASE("evidence of ranks that are another node's costs the connection") {
+TEST_CASE("evidence about another node's ranks closes the connection") {
   RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), StacksAsked{7});
   const std::uint64_t look = look_of(round, 1);
@@ -146,10 +146,10 @@ TEST_CASE("evidence of ranks that are another node's costs the connection") {
   CHECK(round.dropped(RoundDriver::peer(1)));
 }
 
-TEST_CASE("a rank that hangs is a failure of that rank, with the evidence for everybody") {
+TEST_CASE("a hung rank is a failure of that rank, and all nodes get the evidence") {
   RoundDriver round = running_round(3, 1);
   round.say(RoundDriver::peer(1), suspicion(3));
-  CHECK(round.sent<TellStacks>(RoundDriver::peer(0)).empty());  // others may follow
+  CHECK(round.sent<TellStacks>(RoundDriver::peer(0)).empty());  // more suspects may follow
   round.wait(200ms);
   const std::uint64_t look = look_of(round, 0);
   for (const int node : {0, 2})
@@ -170,7 +170,7 @@ TEST_CASE("a rank that hangs is a failure of that rank, with the evidence for ev
   CHECK(round.state.restarts.size() == 1);
 }
 
-TEST_CASE("without a restart left a hang ends the job with code 123 and the stacks of all") {
+TEST_CASE("without restarts a hang ends the job with code 123 and all stacks") {
   RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(0), suspicion(1));
   round.wait(200ms);
@@ -195,7 +195,7 @@ TEST_CASE("without a restart left a hang ends the job with code 123 and the stac
   CHECK(root.traceback.find("there") != std::string::npos);
 }
 
-TEST_CASE("a suspect that is alive again when it is looked at is let be") {
+TEST_CASE("a suspect that is active again when its stack is taken is cleared") {
   RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(0), suspicion(1));
   round.wait(200ms);
@@ -207,7 +207,7 @@ TEST_CASE("a suspect that is alive again when it is looked at is let be") {
   CHECK(round.state.looking.suspects.empty());
 }
 
-TEST_CASE("a suspicion of an old round, or of another node's rank, is not looked into") {
+TEST_CASE("a suspicion about an old round or another node's rank is not investigated") {
   RoundDriver round = running_round(3);
   HangSuspected foreign = suspicion(5);
   round.say(RoundDriver::peer(0), foreign);
@@ -220,7 +220,7 @@ TEST_CASE("a suspicion of an old round, or of another node's rank, is not looked
   CHECK(restarted.state.looking.suspects.empty());
 }
 
-TEST_CASE("the rank that has begun fewer operations is the one that hangs") {
+TEST_CASE("the rank that has begun fewer operations is blamed for the hang") {
   std::vector<Stand> stands(8, {.arrived = 812, .is_inside = true});
   stands[7] = {.place = "there", .arrived = 811};
   const HangVerdict verdict = verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7});
@@ -229,7 +229,7 @@ TEST_CASE("the rank that has begun fewer operations is the one that hangs") {
   CHECK_FALSE(verdict.are_all);
 }
 
-TEST_CASE("ranks that wait for one that is alive have not hung") {
+TEST_CASE("ranks that wait for an active rank have not hung") {
   std::vector<Stand> stands(4, {.arrived = 12, .is_inside = true});
   stands[0] = {.place = "evaluating", .is_quiet = false, .arrived = 11};
   const HangVerdict verdict = verdict_on(evidence_of(stands), {1, 2, 3});
@@ -237,35 +237,36 @@ TEST_CASE("ranks that wait for one that is alive have not hung") {
   CHECK(verdict.words == "ranks 1-3 wait in all_reduce #12 for rank 0, not silent");
 }
 
-TEST_CASE("the rank that lags in NCCL is the one that hangs") {
+TEST_CASE("the rank that lags in NCCL is blamed for the hang") {
   std::vector<Stand> stands(8, {.nccl = NcclStand::Ahead});
   stands[5].nccl = NcclStand::Behind;
   CHECK(verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == ranges({5}));
-  // The others only spin.
+  // The other ranks only spin.
   for (const int rank : {0, 1, 2, 3, 4, 6, 7})
     stands[static_cast<std::size_t>(rank)].is_quiet = false;
   CHECK(verdict_on(evidence_of(stands), {5}).culprits == ranges({5}));
 }
 
-TEST_CASE("ranks that wait in NCCL for one that is alive have not hung") {
+TEST_CASE("ranks that wait in NCCL for an active rank have not hung") {
   std::vector<Stand> stands(4, {.nccl = NcclStand::Ahead});
   stands[2] = {.place = "evaluating", .is_quiet = false, .nccl = NcclStand::Behind};
   const HangVerdict verdict = verdict_on(evidence_of(stands), {0, 1, 3});
   CHECK(verdict.culprits.empty());
   CHECK(verdict.words == "ranks 0, 1, 3 wait in NCCL for rank 2, not silent");
-  // One of them does not wait.
+  // Rank 3 does not wait.
   stands[3].nccl = NcclStand::None;
   CHECK(verdict_on(evidence_of(stands), {0, 1, 3}).culprits == ranges({0, 1, 3}));
 }
 
-TEST_CASE("counts of worker_lib go before those of NCCL") {
+TEST_CASE("operation counts of worker_lib take precedence over those of NCCL") {
   std::vector<Stand> stands(4, {.arrived = 12, .is_inside = true, .nccl = NcclStand::None});
   stands[1] = {.arrived = 11};
   stands[2].nccl = NcclStand::Behind;
   CHECK(verdict_on(evidence_of(stands), {0, 1, 2, 3}).culprits == ranges({1}));
 }
 
-TEST_CASE("of many silent ranks those whose stacks differ hang, and all when none can be told") {
+TEST_CASE(
+    "of many silent ranks those with different stacks are blamed, or all if none stands out") {
   std::vector<Stand> stands(8);
   stands[2].place = "there";
   CHECK(verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == ranges({2}));
@@ -275,14 +276,14 @@ TEST_CASE("of many silent ranks those whose stacks differ hang, and all when non
   CHECK(all.culprits == ranges({0, 1, 2, 3, 4, 5, 6, 7}));
   stands.assign(2, {});
   stands[1].place = "there";
-  CHECK(verdict_on(evidence_of(stands), {0, 1}).are_all);  // one against one
+  CHECK(verdict_on(evidence_of(stands), {0, 1}).are_all);  // no majority
 }
 
-TEST_CASE("silent ranks among others that are busy are those that hang") {
+TEST_CASE("silent ranks are blamed if other ranks are busy") {
   std::vector<Stand> stands(4, {.is_quiet = false});
   stands[1].is_quiet = true;
   CHECK(verdict_on(evidence_of(stands), {1}).culprits == ranges({1}));
-  // Its node has not answered: it is taken for what it was.
+  // Its node has not answered, so the suspicion stands.
   CHECK(verdict_on({}, {1}).culprits == ranges({1}));
 }
 
@@ -292,7 +293,8 @@ constexpr int kManyNodes = 2500;
 constexpr int kWorkersOfEach = 8;
 constexpr int kManyRanks = kManyNodes * kWorkersOfEach;
 
-// All of 20,000 ranks are suspected, and found where `stand_of` says. The outcome that all get.
+// Reports all 20,000 ranks as suspects, in the states given by `stand_of`. Returns the outcome sent
+// to all nodes.
 WorkersFailed after_hang_of_all(const std::function<Stand(int rank)>& stand_of) {
   RoundDriver round(test::fixed_spec(kManyNodes));
   for (int node = 0; node < kManyNodes; ++node) {
@@ -346,14 +348,14 @@ WorkersFailed after_hang_of_all(const std::function<Stand(int rank)>& stand_of) 
 
 }  // namespace
 
-TEST_CASE("when all of 20,000 ranks hang, all of them are blamed") {
+TEST_CASE("if all of 20,000 ranks hang, all of them are blamed") {
   const WorkersFailed failed = after_hang_of_all([](int) { return Stand{}; });
   CHECK(failed.failures.front().rank == 0);
   CHECK(failed.failures.front().message == "ranks 0-19999 hang alike");
   CHECK_THAT(to_string(failed.failures.front().status), ContainsSubstring("as all ranks do"));
 }
 
-TEST_CASE("of 20,000 silent ranks the one that is behind is blamed, wherever it is") {
+TEST_CASE("of 20,000 silent ranks the one that is behind is blamed, at any position") {
   const int culprit = GENERATE(0, 4095, 4096, 19'999);
   const WorkersFailed failed = after_hang_of_all([culprit](int rank) {
     return rank == culprit ? Stand{.arrived = 811} : Stand{.arrived = 812, .is_inside = true};
@@ -362,7 +364,7 @@ TEST_CASE("of 20,000 silent ranks the one that is behind is blamed, wherever it 
   CHECK(failed.failures.front().rank == culprit);
 }
 
-TEST_CASE("of 20,000 silent ranks every second is blamed if every second is behind") {
+TEST_CASE("of 20,000 silent ranks every second one is blamed if every second one is behind") {
   const WorkersFailed failed = after_hang_of_all([](int rank) {
     return rank % 2 == 1 ? Stand{.arrived = 811} : Stand{.arrived = 812, .is_inside = true};
   });
@@ -372,7 +374,7 @@ TEST_CASE("of 20,000 silent ranks every second is blamed if every second is behi
   CHECK_THAT(failed.failures.front().message, ContainsSubstring("and 9936 more hang alike"));
 }
 
-TEST_CASE("sets of rank ranges behave as sets of ranks do") {
+TEST_CASE("operations on rank ranges match operations on sets of ranks") {
   std::mt19937 random(7);
   for (int run = 0; run < 300; ++run) {
     std::set<int> one;
@@ -393,7 +395,7 @@ TEST_CASE("sets of rank ranges behave as sets of ranks do") {
   }
 }
 
-TEST_CASE("the first report of a suspect stays, and pids belong to their ranks") {
+TEST_CASE("the first report about a suspect is kept, and pids are assigned to their ranks") {
   const auto group = [](RankRanges ranks, std::vector<int> pids, const std::string& how) {
     SuspectGroup made{.ranks = std::move(ranks), .pids = std::move(pids)};
     made.first.status = Hung{how};
@@ -410,7 +412,7 @@ TEST_CASE("the first report of a suspect stays, and pids belong to their ranks")
   CHECK(suspects.failure_of(16).pid == 1016);
   CHECK(suspects.failure_of(16).local_rank == 6);
   CHECK(suspects.failure_of(16).status == ExitStatus(Hung{"second"}));
-  for (int i = 0; i < 200; ++i) {  // more groups than are kept: the ranks are kept all the same
+  for (int i = 0; i < 200; ++i) {  // more groups than the limit: their ranks are still kept
     const Suspects::Node other{.node_rank = 4, .base_rank = 100, .workers = 1000};
     REQUIRE(suspects.add(other, {group({{100 + 5 * ((i * 7) % 200), 100 + 5 * ((i * 7) % 200)}},
                                        {5 * ((i * 7) % 200)}, std::to_string(i))}));

@@ -31,7 +31,7 @@ void stop_all(RoundDriver& round, std::vector<AgedFailure> failures_of_first = {
               Stopped{current, node == 0 ? failures_of_first : std::vector<AgedFailure>(), 0});
 }
 
-// One of each thing that can happen, by number.
+// Sends one event of each kind, selected by number.
 void provoke(RoundDriver& round, int event) {
   const Peer peer = RoundDriver::peer(1);
   const std::vector<std::function<void()>> events = {
@@ -61,7 +61,7 @@ void provoke(RoundDriver& round, int event) {
       [&round, peer] {
         round.say(peer, HangSuspected{0, Milliseconds(100), {}});
       },
-      [&round] { round.say(12345, Ping{}); },  // nobody
+      [&round] { round.say(12345, Ping{}); },  // an unknown peer
       [&round, peer] { round.leave(peer); },
       [&round] { round.event(RoundTick{}); },
   };
@@ -99,7 +99,7 @@ TEST_CASE("nodes may join in any order, and ranks are contiguous by node rank") 
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST_CASE("a fault is passed on to all members while its round runs, and not afterwards") {
+TEST_CASE("a fault is forwarded to all members only while its round runs") {
   RoundDriver round = running_round(3, 1);
   const Peer peer = RoundDriver::peer(1);
   const FaultInjected told{{.fault = "kill:node=1@1s", .time = WallTime{}, .round = 0}};
@@ -126,7 +126,7 @@ TEST_CASE("a fault is passed on to all members while its round runs, and not aft
   CHECK(round.dropped(peer));
 }
 
-TEST_CASE("workers of several programs are counted by role over all nodes") {
+TEST_CASE("with several programs workers are counted by role over all nodes") {
   RoundDriver round(fixed_spec(3));
   const std::vector<std::vector<RoleShare>> roles = {
       {{"server", 1}, {"worker", 2}}, {}, {{"worker", 1}, {"server", 1}, {"worker", 1}}};
@@ -154,7 +154,7 @@ TEST_CASE("workers of several programs are counted by role over all nodes") {
   }
 }
 
-TEST_CASE("the store is emptied before anybody hears of a new world") {
+TEST_CASE("the store is emptied before any node gets the new world") {
   RoundDriver round = running_round(2, 1);
   round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   stop_all(round);
@@ -167,7 +167,7 @@ TEST_CASE("the store is emptied before anybody hears of a new world") {
   CHECK(round.sent<WorldReady>(RoundDriver::peer(0)).at(0).world.round == 1);
 }
 
-TEST_CASE("a newcomer that does not fit is refused with the reason, and the others go on waiting") {
+TEST_CASE("a node that does not fit is refused with the reason, and the others keep waiting") {
   RoundDriver round(fixed_spec(3));
   round.join(0);
   Hello hello = round.hello(1);
@@ -197,19 +197,19 @@ TEST_CASE("a newcomer that does not fit is refused with the reason, and the othe
   CHECK(round.state.phase == RoundPhase::Running);
 }
 
-TEST_CASE("a member that comes back while the world is joining takes its own place again") {
+TEST_CASE("a member that reconnects while the world is joining gets its place back") {
   RoundDriver round(fixed_spec(2));
   round.join(1);
-  round.join(50, round.hello(1));  // its old connection is still open here
+  round.join(50, round.hello(1));  // its old connection is still open
   CHECK(round.dropped(RoundDriver::peer(1)));
   CHECK(round.sent<Welcome>(50).size() == 1);
-  round.leave(RoundDriver::peer(1));  // that end is old news
+  round.leave(RoundDriver::peer(1));  // belated, and without effect
   round.join(0);
   CHECK(round.sent<WorldReady>(50).size() == 1);
   CHECK(round.sent<WorldReady>(50)[0].world.world_size == 4);
 }
 
-TEST_CASE("a probe hears objections, joins nothing, and knows its own coordinator") {
+TEST_CASE("a probe gets objections without joining, and recognizes its own coordinator") {
   RoundDriver round(fixed_spec(2));
   Hello probe = round.hello(0);
   probe.is_probe = true;
@@ -227,7 +227,7 @@ TEST_CASE("a probe hears objections, joins nothing, and knows its own coordinato
   CHECK(round.state.present_count == 1);
 }
 
-TEST_CASE("a node that leaves while joining may come back, or another in its place") {
+TEST_CASE("a node that leaves while joining may return or be replaced") {
   RoundDriver round(fixed_spec(2));
   round.join(1);
   round.leave(RoundDriver::peer(1));
@@ -239,7 +239,7 @@ TEST_CASE("a node that leaves while joining may come back, or another in its pla
   CHECK(round.state.phase == RoundPhase::Running);
 }
 
-TEST_CASE("every 10 s all who have joined hear who is missing") {
+TEST_CASE("every 10 s all joined nodes get the list of missing nodes") {
   RoundDriver round(fixed_spec(30));
   for (int node = 10; node < 30; ++node) round.join(node);
   round.wait(10s);
@@ -252,7 +252,7 @@ TEST_CASE("every 10 s all who have joined hear who is missing") {
   CHECK(round.sent<Waiting>(RoundDriver::peer(12)).empty());
 }
 
-TEST_CASE("when the join timeout passes everybody is told who is missing") {
+TEST_CASE("after the join timeout all nodes get the list of missing nodes") {
   RoundSpec spec = fixed_spec(3);
   spec.heartbeat_timeout = 1h;
   RoundDriver round(spec);
@@ -269,7 +269,7 @@ TEST_CASE("when the join timeout passes everybody is told who is missing") {
   CHECK(round.sent<Refused>(RoundDriver::peer(1)).at(0).error.code == ErrorCode::Closed);
 }
 
-TEST_CASE("the job succeeds only when every node has said so") {
+TEST_CASE("the job succeeds only when every node has reported success") {
   RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), AllReturned{0});
   round.say(RoundDriver::peer(1), AllReturned{0});
@@ -289,7 +289,7 @@ TEST_CASE("the job succeeds only when every node has said so") {
   CHECK(round.count<RoundOver>() == 1);
 }
 
-TEST_CASE("a failure stops every node at once, the reporter included") {
+TEST_CASE("a failure stops every node at once, including the reporter") {
   RoundDriver round = running_round(3);
   round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   for (int node = 0; node < 3; ++node) {
@@ -300,11 +300,11 @@ TEST_CASE("a failure stops every node at once, the reporter included") {
   }
 }
 
-TEST_CASE("restarts are counted once for the job, and the limit holds") {
+TEST_CASE("restarts are counted once per job, up to the limit") {
   const int limit = GENERATE(0, 1, 3);
   RoundDriver round = running_round(3, limit);
   for (int restart = 0; restart < limit; ++restart) {
-    // Failures on several nodes in one round are one restart.
+    // Failures on several nodes in one round use one restart.
     round.say(RoundDriver::peer(1), Failed{restart, aged_failure(1)});
     round.say(RoundDriver::peer(2), Failed{restart, aged_failure(2)});
     stop_all(round);
@@ -319,7 +319,7 @@ TEST_CASE("restarts are counted once for the job, and the limit holds") {
   CHECK(round.sent<Finish>(RoundDriver::peer(1)).at(0).outcome.restarts == limit);
 }
 
-TEST_CASE("a job that fails in the same way at each start ends before its restarts are used") {
+TEST_CASE("a job that repeats the same start-up failure ends before its restarts are used") {
   RoundDriver round = running_round(3, 100);
   round.state.spec.restart.max_same_failures = 3;
   for (int failure = 0; failure < 3; ++failure) {
@@ -332,7 +332,7 @@ TEST_CASE("a job that fails in the same way at each start ends before its restar
   CHECK(outcome.restarts == 2);
 }
 
-TEST_CASE("failures long after the start of a round do not count as the same") {
+TEST_CASE("failures long after the start of a round do not count as repeated") {
   RoundDriver round = running_round(3, 100);
   round.state.spec.restart.max_same_failures = 3;
   for (int failure = 0; failure < 20; ++failure) {
@@ -345,7 +345,7 @@ TEST_CASE("failures long after the start of a round do not count as the same") {
 
 namespace {
 
-// Rank 1 fails in the round, and node 2 has shown `progress` in it.
+// Rank 1 fails, and node 2 has reported `progress` in the round.
 void fail_after(RoundDriver& round, const WorkProgress& progress) {
   const int current = round.state.round;
   round.say(RoundDriver::peer(1), Failed{current, aged_failure(1)});
@@ -359,7 +359,7 @@ void fail_after(RoundDriver& round, const WorkProgress& progress) {
 }  // namespace
 
 TEST_CASE(
-    "with restarts per progress a higher step restores all of them, and a repeated one none") {
+    "with restarts per progress a higher step restores all restarts, and a repeated step none") {
   RoundDriver round = running_round(3, 2);
   round.state.spec.restart.per_progress = true;
   for (std::uint64_t step = 1; step <= 20; ++step) fail_after(round, {.step = step});
@@ -372,7 +372,7 @@ TEST_CASE(
   CHECK_THAT(round.log(), ContainsSubstring("all 2 restarts since the last progress are used"));
 }
 
-TEST_CASE("a newer checkpoint is progress, and without any the restarts are counted once") {
+TEST_CASE("a newer checkpoint counts as progress only with restarts per progress") {
   RoundDriver round = running_round(3, 1);
   round.state.spec.restart.per_progress = GENERATE(true, false);
   const bool goes_on = round.state.spec.restart.per_progress;
@@ -381,7 +381,7 @@ TEST_CASE("a newer checkpoint is progress, and without any the restarts are coun
   CHECK((round.state.phase == RoundPhase::Running) == goes_on);
 }
 
-TEST_CASE("failures after progress do not count as the same, and are not paused for") {
+TEST_CASE("failures after progress do not count as repeated and cause no pause") {
   RoundDriver round = running_round(3, 100);
   round.state.spec.restart.max_same_failures = 3;
   round.state.spec.restart.startup_pause = 1s;
@@ -391,7 +391,7 @@ TEST_CASE("failures after progress do not count as the same, and are not paused 
   }
 }
 
-TEST_CASE("a pause follows each failure at the start of a round, twice as long as the last") {
+TEST_CASE("the pause after each start-up failure is twice as long as the last") {
   RoundDriver round = running_round(3, 100);
   round.state.spec.restart.startup_pause = 1s;
   for (const std::chrono::milliseconds pause : {1s, 2s, 4s}) {
@@ -406,8 +406,7 @@ TEST_CASE("a pause follows each failure at the start of a round, twice as long a
   }
 }
 
-TEST_CASE(
-    "before the deadline of the job its workers get a notice, and the job ends as preempted") {
+TEST_CASE("before the job's deadline its workers get a notice, and the job ends as preempted") {
   RoundDriver round = running_round(3, 100);
   const Time signal_at = round.now + 10s;
   round.event(DeadlineKnown{JobDeadline{signal_at, signal_at + 28s, 10, "its time limit ends"}});
@@ -422,14 +421,14 @@ TEST_CASE(
     REQUIRE(stops.size() == 1);
     CHECK(stops[0].notice == StopNotice{10, 28s});
   }
-  // Workers that save their state and exit with an error are no failure.
+  // Workers that save their state and exit with an error have not failed.
   round.say(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
   round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
   round.say(RoundDriver::peer(2), Stopped{0, {}, 0});
   CHECK(ending_of<Preempted>(round, RoundDriver::peer(2)).reason == "its time limit ends");
 }
 
-TEST_CASE("a deadline that moves counts from then on, and one between rounds ends the job") {
+TEST_CASE("a changed deadline replaces the old one, and a deadline between rounds ends the job") {
   RoundDriver round = running_round(3, 100);
   round.event(DeadlineKnown{JobDeadline{round.now + 10s, round.now + 20s, 15, "soon"}});
   round.event(DeadlineKnown{JobDeadline{round.now + 1h, round.now + 2h, 15, "late"}});
@@ -446,12 +445,12 @@ TEST_CASE("a deadline that moves counts from then on, and one between rounds end
   CHECK(ending_of<Preempted>(round, RoundDriver::peer(0)).reason == "late");
 }
 
-TEST_CASE("the root cause is the earliest failure, by age, with its full text") {
+TEST_CASE("the root cause is the earliest failure by age, with its full text") {
   RoundDriver round = running_round(3);
   round.now += 10s;
   round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   round.now += 20ms;
-  round.say(RoundDriver::peer(2), Failed{0, aged_failure(2, 50ms)});  // was slow to tell
+  round.say(RoundDriver::peer(2), Failed{0, aged_failure(2, 50ms)});  // reported late
   AgedFailure full = aged_failure(2, 60ms);
   full.failure.traceback = "why";
   round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
@@ -467,8 +466,8 @@ TEST_CASE("the root cause is the earliest failure, by age, with its full text") 
 }
 
 TEST_CASE("wall clocks and the order of arrival do not change the root cause") {
-  // Node 1 fails first, then 0.3 ms later node 2, then node 0. Their wall clocks say the opposite,
-  // by an hour: clocks differ, are set, and error files hold whole seconds.
+  // Node 1 fails first, node 2 0.3 ms later, then node 0. Their wall clocks show the opposite
+  // order, an hour apart: clocks differ and are set, and error files store whole seconds.
   const Time start = RoundDriver(test::fixed_spec(1)).now + 10s;
   struct Told {
     int node = 0;
@@ -497,14 +496,14 @@ TEST_CASE("wall clocks and the order of arrival do not change the root cause") {
       REQUIRE(failed.failures.size() == 3);
       CHECK(failed.failures[0].node_rank == 1);
       CHECK(failed.failures[1].node_rank == 2);
-      CHECK(failed.failures[0].time == noon);  // as the worker told it
+      CHECK(failed.failures[0].time == noon);  // as reported by the worker
     }
   } while (std::next_permutation(
       order.begin(), order.end(),
       [](const Told& one, const Told& other) { return one.node < other.node; }));
 }
 
-TEST_CASE("an age reaches back to the beginning of the round at most") {
+TEST_CASE("an age reaches back at most to the start of the round") {
   RoundDriver round = running_round(2);
   round.now += 1s;
   round.say(RoundDriver::peer(0), Failed{0, aged_failure(0, 1s)});
@@ -512,7 +511,7 @@ TEST_CASE("an age reaches back to the beginning of the round at most") {
   CHECK(round.state.failures.first().rank == 0);
 }
 
-TEST_CASE("a node that is lost ends the job, and no restart is spent on it") {
+TEST_CASE("a lost node ends the job without using a restart") {
   const auto phase = GENERATE(RoundPhase::Running, RoundPhase::Stopping);
   RoundDriver round = running_round(3, 5);
   if (phase == RoundPhase::Stopping) round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
@@ -524,7 +523,7 @@ TEST_CASE("a node that is lost ends the job, and no restart is spent on it") {
   CHECK(lost == NodeLost{1, "host1", false, "its connection closed"});
 }
 
-TEST_CASE("a node lost while the last round is being stopped does not hide the failure") {
+TEST_CASE("a node lost while the last round is stopped does not hide the failure") {
   RoundDriver round = running_round(2, 0);
   round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
   round.leave(RoundDriver::peer(0));
@@ -532,7 +531,7 @@ TEST_CASE("a node lost while the last round is being stopped does not hide the f
   CHECK(ending_of<WorkersFailed>(round, RoundDriver::peer(1)).failures.at(0).rank == 0);
 }
 
-TEST_CASE("a node that misses its heartbeats is lost, one that pings is not") {
+TEST_CASE("a node that misses its heartbeats is lost, and one that pings is not") {
   RoundDriver round = running_round(2);
   for (int i = 0; i < 5; ++i) {
     round.now += 3750ms;
@@ -546,14 +545,14 @@ TEST_CASE("a node that misses its heartbeats is lost, one that pings is not") {
   CHECK(ending_of<NodeLost>(round, RoundDriver::peer(0)).reason == "no sign of life for 15s");
 }
 
-TEST_CASE("a coordinator that was held up itself blames nobody") {
+TEST_CASE("a coordinator that was itself suspended loses no node") {
   RoundDriver round = running_round(2);
   round.wait(1h);
   CHECK(round.state.phase == RoundPhase::Running);
   CHECK(round.actions.empty());
 }
 
-TEST_CASE("a signal to one agent ends the job everywhere, whatever it was doing") {
+TEST_CASE("a signal to one agent ends the job on all nodes in every phase") {
   const auto when = GENERATE(RoundPhase::Joining, RoundPhase::Running, RoundPhase::Stopping);
   RoundDriver round(fixed_spec(3, 5));
   round.join(0);
@@ -570,7 +569,9 @@ TEST_CASE("a signal to one agent ends the job everywhere, whatever it was doing"
   CHECK(round.sent<Refused>(9).at(0).error.code == ErrorCode::Closed);
 }
 
-TEST_CASE("what arrives for an old round is ignored, what speaks of a future one is dropped") {
+TEST_CASE(
+    "messages from an old round are ignored, and messages from a future round close the "
+    "connection") {
   RoundDriver round = running_round(2, 2);
   round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
   stop_all(round);
@@ -590,7 +591,7 @@ TEST_CASE("a member that breaks the protocol is dropped and counts as lost") {
   const int kind = GENERATE(0, 1, 2);
   RoundDriver round = running_round(2);
   if (kind == 0) round.say(RoundDriver::peer(1), round.hello(1));
-  if (kind == 1) round.say(RoundDriver::peer(1), Stopped{0, {}, 0});           // nobody told it to
+  if (kind == 1) round.say(RoundDriver::peer(1), Stopped{0, {}, 0});           // unsolicited
   if (kind == 2) round.say(RoundDriver::peer(1), Failed{0, aged_failure(0)});  // not its rank
   CHECK(round.dropped(RoundDriver::peer(1)));
   round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
@@ -602,11 +603,11 @@ TEST_CASE("a connection that does not begin with hello is dropped") {
   round.event(PeerArrived{1, "10.0.0.9:1", Ping{}});
   CHECK(round.dropped(1));
   CHECK_THAT(round.log(), ContainsSubstring("10.0.0.9:1"));
-  round.say(1, round.hello(0));  // was on its way
+  round.say(1, round.hello(0));  // was already in flight
   CHECK(round.state.present_count == 0);
 }
 
-TEST_CASE("members that never read their outcome do not hold the coordinator for ever") {
+TEST_CASE("members that never read their outcome do not block the coordinator") {
   RoundDriver round = running_round(2);
   round.say(RoundDriver::peer(0), AllReturned{0});
   round.say(RoundDriver::peer(1), AllReturned{0});
@@ -618,7 +619,7 @@ TEST_CASE("members that never read their outcome do not hold the coordinator for
   CHECK_FALSE(deadline(round.state).has_value());
 }
 
-TEST_CASE("every event in every phase leaves the round in order") {
+TEST_CASE("every event in every phase leaves the round consistent") {
   const auto phase = GENERATE(RoundPhase::Joining, RoundPhase::Running, RoundPhase::Stopping,
                               RoundPhase::Ending, RoundPhase::Over);
   const int event = GENERATE(range(0, 15));
@@ -641,7 +642,7 @@ TEST_CASE("every event in every phase leaves the round in order") {
   if (round.state.phase != RoundPhase::Over) CHECK(round.state.present_count == present);
   CHECK(round.state.pending_count >= 0);
   CHECK((round.state.phase == RoundPhase::Over) == !deadline(round.state).has_value());
-  CHECK(round.state.phase >= phase);  // this far from a restart, it only moves forward
+  CHECK(round.state.phase >= phase);  // with restarts left over, the phase only moves forward here
   if (phase == RoundPhase::Over) CHECK(round.count<SendTo>() + round.count<SendAll>() == 0);
 }
 

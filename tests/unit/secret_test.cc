@@ -37,7 +37,7 @@ bool is_in_environment(const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("line ends are no part of a secret; everything before them is") {
+TEST_CASE("trailing line ends are not part of a secret, and all bytes before them are") {
   for (const std::string end : {"", "\n", "\r\n", "\n\n"}) {
     const auto secret = Secret::make(" 0123456789abcde" + end, "f");
     REQUIRE(secret);
@@ -45,7 +45,7 @@ TEST_CASE("line ends are no part of a secret; everything before them is") {
   }
 }
 
-TEST_CASE("a secret that is too short or too long is an error that names its source, not itself") {
+TEST_CASE("a secret that is too short or too long is rejected without revealing it") {
   const auto [bytes, words] = GENERATE(table<std::string, std::string>({
       {"", "the secret is empty"},
       {"\n", "the secret is empty"},
@@ -61,7 +61,7 @@ TEST_CASE("a secret that is too short or too long is an error that names its sou
   CHECK(secret.error().message.find("hunter2") == std::string::npos);
 }
 
-TEST_CASE("the secret comes from the file, else from the variable, else there is none") {
+TEST_CASE("the secret comes from the file, then from the variable, and may be absent") {
   const auto plan = [](std::optional<std::string> file, std::vector<EnvironmentEntry> environment) {
     auto made = make_plan(options_with(std::move(file)), host_with_secret(std::move(environment)));
     REQUIRE(made);
@@ -75,13 +75,13 @@ TEST_CASE("the secret comes from the file, else from the variable, else there is
         std::vector<std::string>{"127.0.0.1", "10.0.0.5", "fe80::1"});
 }
 
-TEST_CASE("an empty DRUN_SECRET is an error: the job would run unprotected") {
+TEST_CASE("an empty DRUN_SECRET is rejected because the job would run unprotected") {
   const auto plan = make_plan(options_with({}), host_with_secret({{"DRUN_SECRET", ""}}));
   REQUIRE_FALSE(plan);
   CHECK_THAT(plan.error().message, ContainsSubstring("DRUN_SECRET: the secret is empty"));
 }
 
-TEST_CASE("workers do not get DRUN_SECRET, unless they are to") {
+TEST_CASE("workers get DRUN_SECRET only if requested") {
   Options options = options_with(GENERATE(std::optional<std::string>(), "f"));
   options.pass_secret = GENERATE(false, true);
   const auto plan = make_plan(options, host_with_secret({{"DRUN_SECRET", kSecret}}));
@@ -89,7 +89,7 @@ TEST_CASE("workers do not get DRUN_SECRET, unless they are to") {
   CHECK(is_in_environment(*plan) == options.pass_secret);
 }
 
-TEST_CASE("the plan tells where the secret is from, and nothing of it") {
+TEST_CASE("the plan shows the source of the secret but not its value") {
   const auto plan = make_plan(options_with({}), host_with_secret({{"DRUN_SECRET", kSecret}}));
   REQUIRE(plan);
   CHECK_THAT(plan_text(*plan), ContainsSubstring("secret       from DRUN_SECRET\n"));
@@ -102,7 +102,7 @@ TEST_CASE("the plan tells where the secret is from, and nothing of it") {
   CHECK_THAT(plan_json(*without), ContainsSubstring("\"secret\": null"));
 }
 
-TEST_CASE("an address is a member's as long as one member has it") {
+TEST_CASE("an address belongs to the members while at least one member has it") {
   rendezvous::MemberAddresses addresses;
   addresses.add(1, {"10.0.0.1", "10.0.0.1", ""});
   addresses.add(2, {"10.0.0.1", "fd00::2"});
@@ -112,14 +112,14 @@ TEST_CASE("an address is a member's as long as one member has it") {
   addresses.remove(2);
   CHECK(addresses.has("10.0.0.1"));
   CHECK_FALSE(addresses.has("fd00::2"));
-  addresses.add(1, {"10.0.0.3"});  // instead
+  addresses.add(1, {"10.0.0.3"});  // replaces its addresses
   CHECK_FALSE(addresses.has("10.0.0.1"));
   addresses.remove(1);
   addresses.remove(1);
   CHECK_FALSE(addresses.has("10.0.0.3"));
 }
 
-TEST_CASE("the address of a lost member is barred for a while, unless another member has it") {
+TEST_CASE("the address of a lost member is blocked for a while unless another member has it") {
   using namespace std::chrono_literals;
   const rendezvous::MemberAddresses::Time now{1h};
   rendezvous::MemberAddresses addresses;
@@ -131,12 +131,12 @@ TEST_CASE("the address of a lost member is barred for a while, unless another me
   CHECK(addresses.is_barred("fd00::1", now));
   CHECK_FALSE(addresses.is_barred("10.0.0.2", now));
   CHECK_FALSE(addresses.is_barred("10.0.0.1", now + 40s));
-  addresses.add(3, {"10.0.0.1"});  // its agent has come back
+  addresses.add(3, {"10.0.0.1"});  // its agent has returned
   CHECK_FALSE(addresses.is_barred("10.0.0.1", now));
   CHECK(addresses.is_barred("fd00::1", now));
   addresses.lose(3, now + 50s);
   CHECK(addresses.is_barred("10.0.0.1", now + 49s));
-  // Memory is bounded: the address lost first is forgotten first.
+  // Memory is bounded: the earliest lost address is forgotten first.
   for (std::uint64_t i = 0; i < rendezvous::MemberAddresses::kMostLost - 1; ++i) {
     addresses.add(10 + i, {"host" + std::to_string(i)});
     addresses.lose(10 + i, now + 60s);

@@ -1,4 +1,4 @@
-// Several programs in one job: from the line to what each worker is.
+// Several programs in one job: from the command line to the workers' roles.
 #include <nlohmann/json.hpp>
 
 #include "agent/supervise/worker_command.h"
@@ -33,7 +33,7 @@ std::string programs_error(const Words& words, const HostFacts& host = desk_with
   return test::usage_error(planned_programs(words, host));
 }
 
-// "server: 1 ./server; worker: 4 ./worker --flag".
+// For example "server: 1 ./server; worker: 4 ./worker --flag".
 std::string text_of(const WorkerSpec& worker) {
   std::string text;
   for (const ProgramSpec& program : worker.programs)
@@ -48,7 +48,7 @@ Result<hosts::HostPlan> host_plan(const Words& words, const HostFacts& host = de
   return hosts::make_host_plan(*options, host, "/opt/drun");
 }
 
-// What the agent of each host makes of the words that it is given.
+// The programs that each host's agent parses from its arguments.
 std::vector<std::string> agents_of(const Words& words, const HostFacts& host = desk_with()) {
   const Result<hosts::HostPlan> plan = host_plan(words, host);
   INFO((plan ? "" : plan.error().message));
@@ -67,7 +67,7 @@ std::vector<std::string> agents_of(const Words& words, const HostFacts& host = d
 
 }  // namespace
 
-TEST_CASE("a colon divides programs where the first has a number of its own") {
+TEST_CASE("a colon separates programs if the first one has its own number of workers") {
   const Plan plan =
       programs_plan({"-np", "1", "./server", ":", "-np", "4", "./bin/worker", "--flag", "x"});
   CHECK(text_of(plan.agent.worker) == "server: 1 ./server; worker: 4 ./bin/worker --flag x");
@@ -78,7 +78,7 @@ TEST_CASE("a colon divides programs where the first has a number of its own") {
   CHECK(text_of(with_full_name.agent.worker) == "a: 2 ./a; b: 1 ./a");
 }
 
-TEST_CASE("a colon is the program's where nobody has counted workers") {
+TEST_CASE("a colon belongs to the program if no number of workers is given before it") {
   for (const Words& front : {Words{}, Words{"--standalone"}, Words{"--role=x"}}) {
     Words words = front;
     words.insert(words.end(), {"./prog", "a", ":", "b"});
@@ -93,7 +93,7 @@ TEST_CASE("a colon is the program's where nobody has counted workers") {
   CHECK(options_of({"./prog", ":", "b"}, by_variable).programs.empty());
 }
 
-TEST_CASE("another word can divide programs") {
+TEST_CASE("the separator between programs can be another word") {
   const Options options = options_of(
       {"--separator=::", "-np", "1", "./a", ":", "::", "-np", "2", "--no-python", "./b.py", ":"});
   REQUIRE(options.programs.size() == 2);
@@ -104,7 +104,7 @@ TEST_CASE("another word can divide programs") {
   CHECK_THAT(programs_error({"--separator=", "-np", "1", "./a"}), ContainsSubstring("--separator"));
 }
 
-TEST_CASE("a line of several programs that says too little or too much is refused") {
+TEST_CASE("a command line with missing or conflicting program options is rejected") {
   const auto [words, part] = GENERATE(table<Words, std::string>({
       {{"-np", "1", "./a", ":", "./b"}, "program 2 (./b): its number of workers is missing"},
       {{"-np", "1", "./a", ":", "./b"}, "--separator=WORD"},
@@ -128,7 +128,7 @@ TEST_CASE("a line of several programs that says too little or too much is refuse
   CHECK_THAT(programs_error(words), ContainsSubstring(part));
 }
 
-TEST_CASE("each program has variables and a role of its own") {
+TEST_CASE("each program has its own variables and role") {
   const HostFacts host = desk_with({{"FROM_HERE", "yes"}, {"OMP_NUM_THREADS", "3"}});
   const Plan plan = programs_plan(
       {"--role=first",      "-x",  "A=1", "-np", "1", "./a", ":", "-x",     "FROM_HERE", "-x",
@@ -149,7 +149,7 @@ TEST_CASE("each program has variables and a role of its own") {
   CHECK(agent::program_name(worker, 3) == "./a");
 }
 
-TEST_CASE("neighbours of one role are one share and a job has few of them on a node") {
+TEST_CASE("adjacent programs with one role form one share, and a node has at most 16 shares") {
   Words words;
   for (int i = 0; i < 20; ++i) {
     if (i > 0) words.emplace_back(":");
@@ -169,7 +169,7 @@ TEST_CASE("neighbours of one role are one share and a job has few of them on a n
              ContainsSubstring("17 consecutive roles") && ContainsSubstring("at most 16"));
 }
 
-TEST_CASE("the same line on every node gives each its part of the job") {
+TEST_CASE("the same command line gives each node its part of the job") {
   const auto node = [](const std::string& rank, const Words& more = {}) {
     Words words{"--nnodes=3", "--node-rank=" + rank, "--master-addr=a"};
     words.insert(words.end(), more.begin(), more.end());
@@ -192,7 +192,7 @@ TEST_CASE("the same line on every node gives each its part of the job") {
              ContainsSubstring("--nproc-per-node"));
 }
 
-TEST_CASE("shares of a job are whole and in order for every size") {
+TEST_CASE("shares of a job are complete and in order for every size") {
   for (int np = 1; np <= 20; ++np) {
     for (int nodes = 1; nodes <= np; ++nodes) {
       int next = 0;
@@ -209,7 +209,7 @@ TEST_CASE("shares of a job are whole and in order for every size") {
   CHECK(share_of(7, 3, 2, 3) == RankShare{6, 1});
 }
 
-TEST_CASE("with numbers for each node every node has all programs") {
+TEST_CASE("with workers per node every node runs all programs") {
   const Plan plan =
       programs_plan({"--nnodes=2", "--node-rank=1", "--master-addr=a", "--nproc-per-node=1", "./s",
                      ":", "--nproc-per-node=cpu", "./w"});
@@ -219,7 +219,7 @@ TEST_CASE("with numbers for each node every node has all programs") {
              ContainsSubstring("./w: --nproc-per-node=gpu"));
 }
 
-TEST_CASE("each program's workers have GPUs of their own") {
+TEST_CASE("each program's workers have their own GPUs") {
   HostFacts host = desk_with();
   host.gpus = 6;
   host.installed_gpus.resize(6);
@@ -237,14 +237,14 @@ TEST_CASE("each program's workers have GPUs of their own") {
       ContainsSubstring("3 workers need 8 GPUs, and 6 are visible"));
 }
 
-TEST_CASE("a program that is not there is named before anything starts") {
+TEST_CASE("a missing program is named before anything starts") {
   const Plan plan = programs_plan({"-np", "1", "./s", ":", "-np", "1", "./missing"});
   REQUIRE(plan.cannot_start);
   CHECK(plan.cannot_start->program == "./missing");
   CHECK(plan.cannot_start->role == "missing");
 }
 
-TEST_CASE("hosts get their part of the programs and the agents read it as it was written") {
+TEST_CASE("agents on other hosts parse their part of the programs unchanged") {
   CHECK(agents_of({"-H", "a:3,b:2", "-np", "1", "./s", ":", "-np", "4", "./w", "--flag", "a b"}) ==
         Words{"s: 1 ./s; w: 2 ./w --flag 'a b'", "w: 2 ./w --flag 'a b'"});
   CHECK(agents_of({"-H", "a,b", "--nproc-per-node=1", "./s", ":", "--nproc-per-node=cpu", "./w"}) ==
@@ -256,7 +256,7 @@ TEST_CASE("hosts get their part of the programs and the agents read it as it was
         Words{"s: 1 ./s; w: 1 ./w"});
 }
 
-TEST_CASE("variables of programs go to the hosts with their values and the plan hides them") {
+TEST_CASE("variables of programs are sent to the hosts with values that the plan hides") {
   const HostFacts host = desk_with({{"TOKEN", "s3cr=et,x"}});
   const Words words{"-H", "a:2", "-x", "TOKEN", "-np", "1", "./s", ":", "-np", "1", "./w"};
   const Result<hosts::HostPlan> plan = host_plan(words, host);
@@ -275,7 +275,7 @@ TEST_CASE("variables of programs go to the hosts with their values and the plan 
   CHECK(there->agent.worker.programs[1].environment.empty());
 }
 
-TEST_CASE("the doctor looks at the hosts and programs of the job") {
+TEST_CASE("drun doctor checks the hosts and programs of the job") {
   const auto plan = host_plan({"doctor", "-H", "a:3,b:3,c:3", "-np", "4", "./w"});
   REQUIRE(plan);
   REQUIRE(plan->nodes.size() == 2);
@@ -325,7 +325,7 @@ TEST_CASE("the plan shows every program") {
   CHECK(nlohmann::json::parse(plan_json(programs_plan({"./s"}))).at("programs").is_null());
 }
 
-TEST_CASE("an app file has a program a line") {
+TEST_CASE("an app file has one program per line") {
   const auto lines = parse_app_file(
       "# ours\n\n  -np 1 ./server --text 'a  b'\r\n\t# more\n-np 4 \"./w x\" \\# c\\ d");
   REQUIRE(lines);
@@ -341,7 +341,7 @@ TEST_CASE("an app file has a program a line") {
   CHECK(parse_app_file("")->empty());
 }
 
-TEST_CASE("what stands before an app file is for all its programs") {
+TEST_CASE("options before an app file apply to all its programs") {
   const Words words{"--app=file", "-x", "A=1", "--role=all"};
   const std::vector<KnownOption> known{{.name = "--np", .may_have_one_dash = true},
                                        {.name = "--export", .letter = 'x'},

@@ -3,7 +3,7 @@
 
 namespace drun::worker::shm {
 
-TEST_CASE("a cgroup's quota is a number of cores, or none") {
+TEST_CASE("a cgroup's CPU quota is a number of cores or absent") {
   CHECK(cores_of_quota("150000 100000\n") == 1.5);
   CHECK(cores_of_quota("200000 50000") == 4.0);
   for (const char* text : {"max 100000\n", "", "5", "5 ", "-1 100", "100 0", "a b", "1e400 1"}) {
@@ -12,7 +12,7 @@ TEST_CASE("a cgroup's quota is a number of cores, or none") {
   }
 }
 
-TEST_CASE("cores that several processes are bound to count once") {
+TEST_CASE("cores shared by several processes count once") {
   CoreMask left{};
   CoreMask right{};
   left[0] = 0b0011;
@@ -23,6 +23,6 @@ TEST_CASE("cores that several processes are bound to count once") {
   CHECK(usable_cores(left) <= 2);
 }
 
-TEST_CASE("there is always a core to run on") { CHECK(usable_cores() >= 1); }
+TEST_CASE("at least one core is usable") { CHECK(usable_cores() >= 1); }
 
 }  // namespace drun::worker::shm

@@ -15,7 +15,7 @@ StackGroup group(int rank, std::vector<std::string> lines) {
 
 }  // namespace
 
-TEST_CASE("gdb's threads are read, the main one first, without addresses and arguments") {
+TEST_CASE("gdb output is parsed with the main thread first, without addresses and arguments") {
   const auto threads = parse_gdb(
       "[New LWP 1235]\n"
       "0x00007f2a in clock_nanosleep () from /lib/x86_64-linux-gnu/libc.so.6\n"
@@ -41,7 +41,7 @@ TEST_CASE("gdb's threads are read, the main one first, without addresses and arg
                                     "std::function<void (int)>::operator() (std_func.h:590)"});
 }
 
-TEST_CASE("eu-stack's threads are read, with modules, with places, and with neither") {
+TEST_CASE("eu-stack output is parsed with modules, with source positions, and with neither") {
   const auto threads = parse_eu_stack(
       "PID 77 - process\n"
       "TID 77:\n"
@@ -57,7 +57,7 @@ TEST_CASE("eu-stack's threads are read, with modules, with places, and with neit
   CHECK(threads[1].frames == Frames{"__nanosleep (libc.so.6)", "?? (sleep)", "??"});
 }
 
-TEST_CASE("py-spy's threads are read, with the lines of the program") {
+TEST_CASE("py-spy output is parsed with the program's line numbers") {
   const auto threads = parse_py_spy(
       "Process 1234: python3 -u train.py\n"
       "Python v3.11.2 (/usr/bin/python3.11)\n"
@@ -74,7 +74,7 @@ TEST_CASE("py-spy's threads are read, with the lines of the program") {
   CHECK(threads[1].name == "loader");
 }
 
-TEST_CASE("what is no stack gives no threads") {
+TEST_CASE("text without stacks yields no threads") {
   for (const char* text :
        {"", "\n\n", "#", "#0", "Thread", "TID ", "ptrace: Operation not permitted.\n", "#0  ()\n",
         "Thread 1 (x):\n#\n", "    (\n", "Thread 1 (idle): \"\"\n    ()\n    )\n"}) {
@@ -89,7 +89,7 @@ TEST_CASE("what is no stack gives no threads") {
   CHECK(parse_gdb(many).size() == kMostThreads);
 }
 
-TEST_CASE("a thread of /proc says what it does, where in the kernel, and by which call") {
+TEST_CASE("a thread from /proc shows its state, kernel function and system call") {
   const ThreadStack thread = thread_of({.comm = "train\n",
                                         .stat = "12 (tr) in) S 1 12 12",
                                         .wchan = "futex_wait_queue",
@@ -105,13 +105,13 @@ TEST_CASE("a thread of /proc says what it does, where in the kernel, and by whic
   CHECK(thread_of({}).frames == Frames{"in an unknown state"});
 }
 
-TEST_CASE("CPU time is the sum of a process's own and of the children it has reaped") {
+TEST_CASE("CPU time includes the children that the process has reaped") {
   CHECK(parse_cpu_ticks("7 (a b) c) R 1 7 7 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1") == 127);
   for (const char* text : {"", "7 (a)", "7 (a) R 1 7 7 0 -1 4194560 1 2 3 4 100 x", "7 a R 1"})
     CHECK_FALSE(parse_cpu_ticks(text).has_value());
 }
 
-TEST_CASE("a worker's tree is itself and what is below it, and nobody else's") {
+TEST_CASE("a worker's process tree contains only itself and its descendants") {
   const std::vector<ProcessStat> all{{.pid = 30, .parent = 20}, {.pid = 10, .parent = 1},
                                      {.pid = 20, .parent = 10}, {.pid = 11, .parent = 1},
                                      {.pid = 40, .parent = 1},  {.pid = 51, .parent = 52},
@@ -127,7 +127,7 @@ TEST_CASE("a worker's tree is itself and what is below it, and nobody else's") {
   CHECK(trees[3].empty());
 }
 
-TEST_CASE("what forbids ptrace is named, and what does not is not") {
+TEST_CASE("the reason why ptrace is forbidden is reported") {
   const std::string root = "Name:\tx\nCapEff:\t000001ffffffffff\n";
   const std::string user = "Name:\tx\nCapEff:\t0000000000000000\n";
   CHECK(ptrace_objection(std::nullopt, user).empty());
@@ -138,7 +138,7 @@ TEST_CASE("what forbids ptrace is named, and what does not is not") {
   CHECK_FALSE(ptrace_objection("3\n", root).empty());
 }
 
-TEST_CASE("two ranks that do the same have the same lines") {
+TEST_CASE("ranks in the same state have the same lines") {
   const auto rank = [](const std::string& address, const std::string& thread, bool swapped) {
     std::vector<ThreadStack> threads{{"train", {"f", "main"}},
                                      {"courier-" + thread, {"g (0x" + address + ")"}},
@@ -154,13 +154,13 @@ TEST_CASE("two ranks that do the same have the same lines") {
                                           "  thread watch", "    h"});
 }
 
-TEST_CASE("a stopped process is called so") {
+TEST_CASE("a stopped process is marked as stopped") {
   const auto lines =
       stack_lines({{.name = "train", .state = "stopped", .source = "/proc", .threads = {}}});
   CHECK(lines == Frames{"process train, stopped"});
 }
 
-TEST_CASE("equal stacks of many ranks are one group, and who differs stands last") {
+TEST_CASE("equal stacks of many ranks form one group, and rare stacks are listed last") {
   Evidence evidence;
   for (int rank = 0; rank < 64; ++rank) {
     Evidence one;
@@ -175,7 +175,7 @@ TEST_CASE("equal stacks of many ranks are one group, and who differs stands last
         Frames{"ranks 0-6, 8-63: (gdb)", "  here", "... 3 more lines"});
 }
 
-TEST_CASE("rank ranges stay sorted and joined whatever the order") {
+TEST_CASE("rank ranges stay sorted and merged in any insertion order") {
   RankRanges ranges;
   for (const int rank : {5, 1, 2, 9, 3, 8, 5}) add_rank(ranges, rank);
   CHECK(ranges == RankRanges{{1, 3}, {5, 5}, {8, 9}});
@@ -185,7 +185,7 @@ TEST_CASE("rank ranges stay sorted and joined whatever the order") {
   CHECK_FALSE(contains(ranges, 4));
 }
 
-TEST_CASE("evidence that is too much keeps the small groups, and counts what it dropped") {
+TEST_CASE("evidence beyond the limit keeps the small groups and counts the dropped ranks") {
   Evidence evidence;
   for (int rank = 0; rank < 200; ++rank) {
     Evidence one;

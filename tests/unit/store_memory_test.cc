@@ -1,4 +1,4 @@
-// What a store's clients may make it keep.
+// The memory that a store's clients can make it use.
 #include "rendezvous/store/store.h"
 
 #include <random>
@@ -19,7 +19,7 @@ StoreLimits at_most(std::size_t bytes) {
 
 struct MemoryBench {
   explicit MemoryBench(std::size_t bytes) : store(at_most(bytes)) {}
-  // Empty: it was served.
+  // Returns the error message, or an empty string on success.
   std::string ask(ConnectionId from, store::Request request) {
     replies.clear();
     const Result<void> result = store.apply(from, std::move(request), replies);
@@ -35,7 +35,7 @@ std::string text(std::size_t size) { return std::string(size, 'x'); }
 
 }  // namespace
 
-TEST_CASE("a key and its value count as their bytes and a little, until they go") {
+TEST_CASE("a key and its value count as their bytes plus a fixed overhead until they are deleted") {
   MemoryBench bench(1 << 20);
   CHECK(bench.ask(1, store::Set{"key", text(1000)}).empty());
   CHECK(bench.used() == 3 + 1000 + 2 * kEntry);
@@ -47,7 +47,8 @@ TEST_CASE("a key and its value count as their bytes and a little, until they go"
   CHECK(bench.used() == 0);
 }
 
-TEST_CASE("beyond the limit a request is refused, changes nothing, and all else goes on") {
+TEST_CASE(
+    "a request beyond the memory limit is refused without effect, and others are still served") {
   MemoryBench bench(10'000);
   CHECK(bench.ask(1, store::Set{"a", text(5000)}).empty());
   const std::size_t before = bench.used();
@@ -65,7 +66,7 @@ TEST_CASE("beyond the limit a request is refused, changes nothing, and all else 
   CHECK(bench.used() == before);
   CHECK(bench.store.key_count() == 1);
   CHECK(bench.ask(1, store::Set{"b", text(10)}).empty());
-  CHECK(bench.ask(1, store::Set{"a", text(6000)}).empty());  // in the old one's place
+  CHECK(bench.ask(1, store::Set{"a", text(6000)}).empty());  // replaces the old value
 }
 
 TEST_CASE("counters, barriers and lists of keys are refused in a full store") {
@@ -80,7 +81,7 @@ TEST_CASE("counters, barriers and lists of keys are refused in a full store") {
   CHECK(bench.ask(1, store::Add{"n", 1}).empty());
 }
 
-TEST_CASE("a value that was replaced counts as long as an answer holds it") {
+TEST_CASE("a replaced value counts as long as a reply holds it") {
   MemoryBench bench(1 << 20);
   CHECK(bench.ask(1, store::Set{"key", text(1000)}).empty());
   CHECK(bench.ask(2, store::Get{"key"}).empty());
@@ -89,7 +90,7 @@ TEST_CASE("a value that was replaced counts as long as an answer holds it") {
   CHECK(bench.used() == 3 + 1010 + 3 * kEntry);
 }
 
-TEST_CASE("waits and watches count until their connection is gone") {
+TEST_CASE("waits and watches count until their connection is closed") {
   MemoryBench bench(1 << 20);
   CHECK(bench.ask(1, store::Wait{{"a", "bb"}}).empty());
   CHECK(bench.used() == 3 + 2 * kEntry);
@@ -105,7 +106,7 @@ TEST_CASE("waits and watches count until their connection is gone") {
 }
 
 TEST_CASE(
-    "whatever is asked, an empty store counts nothing and a full one no more than its limit") {
+    "for random requests an empty store counts nothing and a full one stays within its limit") {
   const std::uint32_t seed = GENERATE(1u, 2u, 3u, 4u);
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -140,7 +141,7 @@ TEST_CASE(
   CHECK(bench.used() == 0);
 }
 
-TEST_CASE("a decoder tells how much of a request has arrived") {
+TEST_CASE("a decoder reports how many bytes of a request have arrived") {
   RequestDecoder decoder{StoreLimits{}};
   std::string bytes(kValidate);
   REQUIRE(encode(store::Set{"key", text(5000)}, Dialect::Current, bytes));

@@ -15,10 +15,10 @@ namespace {
 
 using SentInTurn = std::multimap<ConnectionId, std::string>;
 
-// The same store again, as plainly as it can be said: maps, and loops over everybody.
+// A simple model of the store: maps, and loops over all waits.
 class Model {
  public:
-  // Absent: refused.
+  // Returns nullopt if the request is refused.
   std::optional<SentInTurn> ask(ConnectionId from, const store::Request& request) {
     sent_.clear();
     from_ = from;
@@ -162,14 +162,15 @@ class Model {
 
   std::map<std::string, std::string> values_;
   std::map<std::string, std::deque<std::string>> queues_;
-  std::vector<Waiting> waits_;  // in the order they began
+  std::vector<Waiting> waits_;  // in the order of arrival
   SentInTurn sent_;
   ConnectionId from_ = 0;
 };
 
 std::string bytes_of(const store::Answer& answer) {
   if (const auto* keys = std::get_if<store::Keys>(&answer)) {
-    std::string count;  // their order is not promised, and other tests look at them
+    std::string
+        count;  // only the count: the order of keys is unspecified, and other tests check them
     put_u64(count, keys->keys.size());
     return count;
   }
@@ -178,7 +179,7 @@ std::string bytes_of(const store::Answer& answer) {
 
 }  // namespace
 
-TEST_CASE("the store does what a plain model of it does, whatever it is asked") {
+TEST_CASE("the store matches a simple model for random requests") {
   const std::uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   Random random(seed);
@@ -199,7 +200,7 @@ TEST_CASE("the store does what a plain model of it does, whatever it is asked") 
       const Result<void> result = store.apply(from, std::move(request), replies);
       REQUIRE(result.has_value() == expected.has_value());
       if (!expected) continue;
-      // Who is told, and what, in order for each; the order among connections is free.
+      // Replies to one connection are in order; the order between connections is unspecified.
       SentInTurn sent;
       for (const StoreReply& reply : replies) sent.emplace(reply.to, bytes_of(reply.answer));
       REQUIRE(sent == *expected);

@@ -9,12 +9,12 @@
 namespace drun {
 namespace {
 
-// The bytes that each connection was sent, as text that reads well in a test: "01", "7" ...
+// Collects the bytes sent to each connection, as readable text.
 class Bench {
  public:
   explicit Bench(const StoreLimits& limits = {}) : store(limits) {}
 
-  // What was sent by this request, to anybody.
+  // Returns what this request sent, by connection.
   std::map<ConnectionId, std::string> ask(ConnectionId from, store::Request request) {
     std::vector<StoreReply> replies;
     const Result<void> result = store.apply(from, std::move(request), replies);
@@ -24,7 +24,7 @@ class Bench {
     for (const StoreReply& reply : replies) sent[reply.to] += test::answer_bytes(reply.answer);
     return sent;
   }
-  // The one answer, a blob.
+  // Returns the one reply, which is a blob.
   std::string blob(ConnectionId from, store::Request request) {
     const std::string bytes = ask(from, std::move(request))[from];
     REQUIRE(bytes.size() >= 8);
@@ -48,7 +48,7 @@ const std::string kCanceled(1, '\1');
 
 }  // namespace
 
-TEST_CASE("a value that was set can be got, and a missing one is empty") {
+TEST_CASE("a stored value is returned, and a missing one is empty") {
   Bench bench;
   CHECK(bench.ask(1, store::Set{"k", "v"}).empty());
   CHECK(bench.blob(2, store::Get{"k"}) == "v");
@@ -58,7 +58,7 @@ TEST_CASE("a value that was set can be got, and a missing one is empty") {
   CHECK(bench.number(1, store::NumKeys{}) == 1);
 }
 
-TEST_CASE("ADD counts from nothing, in decimal text, as stoll reads it") {
+TEST_CASE("ADD starts at zero and uses decimal text as std::stoll parses it") {
   Bench bench;
   CHECK(bench.number(1, store::Add{"n", 5}) == 5);
   CHECK(bench.number(1, store::Add{"n", -7}) == -2);
@@ -69,7 +69,7 @@ TEST_CASE("ADD counts from nothing, in decimal text, as stoll reads it") {
   CHECK(bench.number(1, store::Add{"n", 1}) == sum);
 }
 
-TEST_CASE("ADD to something that is no number is refused and changes nothing") {
+TEST_CASE("ADD to a value that is not a number is refused and changes nothing") {
   Bench bench;
   const std::string text = GENERATE("", "x1", "+-5", "-", "  ", "99999999999999999999");
   bench.ask(1, store::Set{"n", text});
@@ -80,13 +80,13 @@ TEST_CASE("ADD to something that is no number is refused and changes nothing") {
   CHECK_FALSE(bench.error.empty());
 }
 
-TEST_CASE("ADD beyond the largest number goes round like the machine's addition") {
+TEST_CASE("ADD beyond the largest number wraps around") {
   Bench bench;
   bench.ask(1, store::Set{"n", "9223372036854775807"});
   CHECK(bench.number(1, store::Add{"n", 1}) == INT64_MIN);
 }
 
-TEST_CASE("COMPARE_SET stores only what was expected, and lies about a missing key") {
+TEST_CASE("COMPARE_SET stores only if the value is as expected, and echoes it for a missing key") {
   Bench bench;
   CHECK(bench.blob(1, store::CompareSet{"k", "x", "new"}) == "x");
   CHECK(bench.number(1, store::NumKeys{}) == 0);
@@ -97,7 +97,7 @@ TEST_CASE("COMPARE_SET stores only what was expected, and lies about a missing k
   CHECK(bench.blob(1, store::Get{"k"}) == "c");
 }
 
-TEST_CASE("whoever waits is woken by each operation that makes its key") {
+TEST_CASE("a wait is woken by each operation that creates its key") {
   Bench bench;
   const store::Request maker = GENERATE(
       store::Request(store::Set{"k", ""}), store::Request(store::Add{"k", 1}),
@@ -109,20 +109,20 @@ TEST_CASE("whoever waits is woken by each operation that makes its key") {
   CHECK(bench.store.waiting_count() == 0);
 }
 
-TEST_CASE("a wait ends when every missing key was made once, in any order") {
+TEST_CASE("a wait ends when every missing key has been created, in any order") {
   Bench bench;
   bench.ask(9, store::Set{"there", ""});
   CHECK(bench.ask(1, store::Wait{{"a", "there", "b"}}).empty());
   const bool is_b_first = GENERATE(true, false);
   CHECK(bench.ask(9, store::Set{is_b_first ? "b" : "a", ""}).empty());
-  SECTION("also when one was deleted again meanwhile") {
+  SECTION("even if one was deleted meanwhile") {
     bench.ask(9, store::DeleteKey{is_b_first ? "b" : "a"});
   }
   CHECK(bench.ask(9, store::Set{is_b_first ? "a" : "b", ""}) == Sent{{1, kStop}});
   CHECK(bench.ask(9, store::Set{"a", ""}).empty());
 }
 
-TEST_CASE("a wait for nothing, or for what is there, ends at once") {
+TEST_CASE("a wait for no keys or for existing keys ends at once") {
   Bench bench;
   CHECK(bench.ask(1, store::Wait{}) == Sent{{1, kStop}});
   CHECK(bench.ask(1, store::Check{}) == Sent{{1, std::string(1, '\0')}});
@@ -130,7 +130,7 @@ TEST_CASE("a wait for nothing, or for what is there, ends at once") {
   CHECK(bench.ask(1, store::Wait{{"k", "k"}}) == Sent{{1, kStop}});
 }
 
-TEST_CASE("CHECK says 0 if all are there, queues included, else 1") {
+TEST_CASE("CHECK returns 0 if all keys or queues exist, and 1 otherwise") {
   Bench bench;
   CHECK(bench.ask(1, store::Check{{"k"}}) == Sent{{1, "\1"}});
   bench.ask(1, store::Set{"k", ""});
@@ -149,7 +149,7 @@ TEST_CASE("each CANCEL_WAIT is answered once, and no wake follows it") {
   CHECK(bench.ask(2, store::Set{"k", ""}).empty());
 }
 
-TEST_CASE("a new wait takes the place of the old one") {
+TEST_CASE("a new wait replaces the old one") {
   Bench bench;
   bench.ask(1, store::Wait{{"a", "b"}});
   bench.ask(1, store::Wait{{"b", "b"}});
@@ -160,7 +160,7 @@ TEST_CASE("a new wait takes the place of the old one") {
   CHECK(bench.ask(2, store::Set{"c", ""}).empty());
 }
 
-TEST_CASE("a connection that is gone waits for nothing and watches nothing") {
+TEST_CASE("a closed connection has no waits and no watches") {
   Bench bench;
   bench.ask(1, store::Wait{{"a", "b", "a"}});
   bench.ask(1, store::WatchKey{"w"});
@@ -170,7 +170,7 @@ TEST_CASE("a connection that is gone waits for nothing and watches nothing") {
   CHECK(bench.ask(2, store::MultiSet{{{"a", ""}, {"b", ""}, {"w", ""}}}).empty());
 }
 
-TEST_CASE("DELETE_KEY counts, and wakes nobody") {
+TEST_CASE("DELETE_KEY returns the number of deleted keys and wakes no wait") {
   Bench bench;
   CHECK(bench.number(1, store::DeleteKey{"k"}) == 0);
   bench.ask(1, store::Set{"k", "v"});
@@ -178,7 +178,7 @@ TEST_CASE("DELETE_KEY counts, and wakes nobody") {
   CHECK(bench.number(1, store::NumKeys{}) == 0);
 }
 
-TEST_CASE("APPEND grows a value, not those who got it before, and not beyond the limit") {
+TEST_CASE("APPEND extends a value up to the limit, without changing replies sent before") {
   StoreLimits limits;
   limits.value_bytes = 6;
   Bench bench(limits);
@@ -201,7 +201,7 @@ TEST_CASE("MULTI_GET answers in the order of the keys") {
                      std::string("\1\0\0\0\0\0\0\0x", 9) + std::string("\2\0\0\0\0\0\0\0yy", 10));
 }
 
-TEST_CASE("a queue gives out what was pushed, oldest first, and is no key") {
+TEST_CASE("a queue returns values in the order of pushes and does not count as a key") {
   Bench bench;
   CHECK(bench.number(1, store::QueueLen{"q"}) == 0);
   CHECK(bench.number(1, store::QueuePop{"q"}) == 0);
@@ -216,7 +216,7 @@ TEST_CASE("a queue gives out what was pushed, oldest first, and is no key") {
   CHECK(bench.number(1, store::QueuePop{"q"}) == 0);
 }
 
-TEST_CASE("a push wakes one waiter, the one that has waited longest") {
+TEST_CASE("a push wakes only the oldest waiter") {
   Bench bench;
   bench.ask(1, store::Wait{{"q"}});
   bench.ask(2, store::Wait{{"q"}});
@@ -224,7 +224,7 @@ TEST_CASE("a push wakes one waiter, the one that has waited longest") {
   CHECK(bench.ask(3, store::QueuePush{"q", "b"}) == Sent{{2, kStop}});
 }
 
-TEST_CASE("LIST_KEYS gives every key as it is, slash or not") {
+TEST_CASE("LIST_KEYS returns every key unchanged, with or without slashes") {
   Bench bench;
   bench.ask(1, store::Add{"init/", 1});
   bench.ask(1, store::Set{"//a", ""});
@@ -235,7 +235,7 @@ TEST_CASE("LIST_KEYS gives every key as it is, slash or not") {
   CHECK(keys == std::vector<std::string>{"//a", "init/"});
 }
 
-TEST_CASE("a barrier lets everybody go when the last one comes, and later ones at once") {
+TEST_CASE("a barrier releases all when the last one arrives, and later arrivals at once") {
   Bench bench;
   CHECK(bench.ask(1, store::Barrier{"b", 3}).empty());
   CHECK(bench.blob(9, store::Get{"b"}) == "1");
@@ -244,20 +244,20 @@ TEST_CASE("a barrier lets everybody go when the last one comes, and later ones a
   CHECK(bench.ask(4, store::Barrier{"b", 3}) == Sent{{4, kStop}});
 }
 
-TEST_CASE("who leaves a barrier is still counted, but not told") {
+TEST_CASE("a connection that cancels a barrier still counts but is not woken") {
   Bench bench;
   bench.ask(1, store::Barrier{"b", 2});
   CHECK(bench.ask(1, store::CancelWait{}) == Sent{{1, kCanceled}});
   CHECK(bench.ask(2, store::Barrier{"b", 2}) == Sent{{2, kStop}});
 }
 
-TEST_CASE("a key that is a barrier's ends a plain wait when the first one comes") {
+TEST_CASE("the first arrival at a barrier ends a plain wait for its key") {
   Bench bench;
   bench.ask(1, store::Wait{{"b"}});
   CHECK(bench.ask(2, store::Barrier{"b", 2}) == Sent{{1, kStop}});
 }
 
-TEST_CASE("who watches a key is told of each change, with both values") {
+TEST_CASE("a watch reports each change of its key with both values") {
   Bench bench;
   CHECK(bench.ask(1, store::WatchKey{"k"}) == Sent{{1, "\3"}});
   CHECK(bench.ask(1, store::WatchKey{"k"}) == Sent{{1, "\3"}});
@@ -270,7 +270,7 @@ TEST_CASE("who watches a key is told of each change, with both values") {
   CHECK(bench.ask(2, store::DeleteKey{"k"})[1] == "\2" + key + ab + none);
 }
 
-TEST_CASE("a cleared store has forgotten keys, queues, waits and watches") {
+TEST_CASE("a cleared store has no keys, queues, waits or watches") {
   Bench bench;
   bench.ask(1, store::Set{"k", "v"});
   bench.ask(1, store::QueuePush{"q", "v"});
@@ -285,8 +285,8 @@ TEST_CASE("a cleared store has forgotten keys, queues, waits and watches") {
   CHECK(bench.ask(4, store::Barrier{"b", 2}).empty());
 }
 
-TEST_CASE("waiting, waking and leaving cost a connection its own keys only") {
-  // With a quadratic step in any of the three, this would take minutes.
+TEST_CASE("the cost of waiting, waking and leaving depends only on the connection's own keys") {
+  // A quadratic step in any of the three would take minutes here.
   constexpr ConnectionId kConnections = 100'000;
   Bench bench;
   std::vector<StoreReply> replies;

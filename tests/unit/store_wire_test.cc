@@ -57,7 +57,7 @@ TEST_CASE("requests have the bytes that PyTorch's clients send") {
     REQUIRE(encode(store::Set{"/k", "v"}, Dialect::Current, out));
     CHECK(out == bytes({1, 2, 0, 0, 0, 0, 0, 0, 0, '/', 'k', 1, 0, 0, 0, 0, 0, 0, 0, 'v'}));
   }
-  SECTION("the count of workers, current and legacy") {
+  SECTION("the counter of workers, current and legacy") {
     const Dialect dialect = GENERATE(Dialect::Current, Dialect::Legacy);
     REQUIRE(encode(store::Add{"init/", 1}, dialect, out));
     CHECK(out == bytes({dialect == Dialect::Current ? 4 : 3,
@@ -91,20 +91,20 @@ TEST_CASE("requests have the bytes that PyTorch's clients send") {
     REQUIRE(encode(store::Barrier{"/b", 3}, Dialect::Current, out));
     CHECK(out == "\x12" + counted("/b") + u64(3));
   }
-  SECTION("WATCH_KEY is legacy's alone") {
+  SECTION("WATCH_KEY exists only in the legacy dialect") {
     CHECK_FALSE(encode(store::WatchKey{"k"}, Dialect::Current, out));
     CHECK(out.empty());
     REQUIRE(encode(store::WatchKey{"k"}, Dialect::Legacy, out));
     CHECK(out == "\7" + counted("k"));
   }
-  SECTION("and what is younger is not in it") {
+  SECTION("newer operations do not exist in the legacy dialect") {
     CHECK_FALSE(encode(store::Append{"k", ""}, Dialect::Legacy, out));
     CHECK_FALSE(encode(store::CancelWait{}, Dialect::Legacy, out));
     CHECK(out.empty());
   }
 }
 
-TEST_CASE("every operation's number is its own, in both dialects") {
+TEST_CASE("every operation has a unique number in both dialects") {
   const Dialect dialect = GENERATE(Dialect::Legacy, Dialect::Current);
   int known = 0;
   for (int byte = 0; byte < 256; ++byte) {
@@ -116,7 +116,7 @@ TEST_CASE("every operation's number is its own, in both dialects") {
   CHECK(known == (dialect == Dialect::Legacy ? 9 : 19));
 }
 
-TEST_CASE("a connection's requests are the same wherever its bytes are split") {
+TEST_CASE("requests are decoded identically for any split of the bytes") {
   const Dialect dialect = GENERATE(Dialect::Legacy, Dialect::Current);
   const std::uint64_t seed = std::random_device{}();
   CAPTURE(seed);
@@ -137,7 +137,7 @@ TEST_CASE("a connection's requests are the same wherever its bytes are split") {
     }
     return texts;
   };
-  SECTION("in two, at every byte of the first of them") {
+  SECTION("in two parts, split at each of the first 3000 bytes") {
     for (std::size_t at = 0; at <= std::min<std::size_t>(input.size(), 3000); ++at) {
       CAPTURE(at);
       RequestDecoder decoder{StoreLimits{}};
@@ -160,14 +160,14 @@ TEST_CASE("a connection's requests are the same wherever its bytes are split") {
   }
 }
 
-TEST_CASE("a legacy SET may begin like VALIDATE as far as a key's length can") {
+TEST_CASE("a legacy SET is accepted if its key length resembles the start of VALIDATE") {
   const std::string key(0xCE, 'k');
   const Heard heard = hear(bytes({0}) + counted(key) + counted("v"));
   REQUIRE(heard.requests.size() == 1);
   CHECK(std::get<store::Set>(heard.requests[0]).key == key);
 }
 
-TEST_CASE("malformed input closes the connection: the golden table") {
+TEST_CASE("malformed input closes the connection") {
   const auto [what, input, reason] = GENERATE(table<std::string, std::string, std::string>({
       {"PING before VALIDATE", bytes({13, 1, 0, 0, 0}), "does not begin"},
       {"VALIDATE with a wrong magic", bytes({0, 0xCE, 0xF7, 0x85, 0x3D}), "key of more than"},
@@ -203,7 +203,7 @@ TEST_CASE("malformed input closes the connection: the golden table") {
   CHECK(last.requests.empty());
 }
 
-TEST_CASE("strange input that is right: the golden table's other half") {
+TEST_CASE("unusual but valid input is accepted") {
   CHECK(hear(kHello + bytes({5}) + u64(0)).requests.size() == 1);
   CHECK(hear(kHello + bytes({6}) + u64(0)).requests.size() == 1);
   CHECK(hear(kHello + bytes({11}) + u64(0)).requests.size() == 1);
@@ -216,7 +216,7 @@ TEST_CASE("strange input that is right: the golden table's other half") {
   CHECK(std::get<store::Ping>(ping.requests[0]).nonce == 0x04030201);
 }
 
-TEST_CASE("a request's keys and values together have a limit") {
+TEST_CASE("the total size of a request's keys and values is limited") {
   StoreLimits limits;
   limits.request_bytes = 100;
   const std::string fits =
@@ -230,7 +230,7 @@ TEST_CASE("a request's keys and values together have a limit") {
             .requests.size() == 2);
 }
 
-TEST_CASE("a larger value passes when the limit is raised") {
+TEST_CASE("a larger value is accepted if the limit is raised") {
   StoreLimits limits;
   limits.value_bytes = 32u << 20;
   const Heard heard =
@@ -239,7 +239,7 @@ TEST_CASE("a larger value passes when the limit is raised") {
   CHECK(std::get<store::Set>(heard.requests[0]).value.size() == 20u << 20);
 }
 
-TEST_CASE("without the legacy dialect everything must begin with VALIDATE") {
+TEST_CASE("without the legacy dialect every connection must begin with VALIDATE") {
   StoreLimits limits;
   limits.accepts_legacy = false;
   CHECK_THAT(hear(bytes({3}), limits).malformed, ContainsSubstring("does not begin"));
@@ -247,8 +247,8 @@ TEST_CASE("without the legacy dialect everything must begin with VALIDATE") {
   CHECK(hear(kHello + bytes({12}), limits).requests.size() == 1);
 }
 
-TEST_CASE("a large request that comes in small pieces is read in one go") {
-  // Quadratic reading would look at 10^12 bytes here.
+TEST_CASE("a large request in small pieces is parsed in linear time") {
+  // Quadratic parsing would read 10^12 bytes here.
   std::string input = kHello + bytes({11}) + u64(131072);
   for (int i = 0; i < 131072; ++i) input += counted("key" + std::to_string(i)) + counted("value");
   RequestDecoder decoder{StoreLimits{}};
@@ -259,8 +259,7 @@ TEST_CASE("a large request that comes in small pieces is read in one go") {
   CHECK(requests == 1);
 }
 
-TEST_CASE(
-    "an answer's bytes come out of the queue whole and in order, whatever is taken at a time") {
+TEST_CASE("the bytes of queued replies are complete and in order for any sizes of writes") {
   const std::uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   Random random(seed);
@@ -295,7 +294,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("random bytes, and requests with a few wrong ones, never confuse the decoder") {
+TEST_CASE("random and corrupted requests never break the decoder") {
   const std::uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   Random random(seed);
@@ -309,7 +308,7 @@ TEST_CASE("random bytes, and requests with a few wrong ones, never confuse the d
     for (std::size_t i = below(random, 4); i-- > 0 && !input.empty();) {
       input[below(random, input.size())] = static_cast<char>(below(random, 20));
     }
-    abuse_store(input);  // aborts
+    abuse_store(input);  // aborts on failure
   }
   SUCCEED();
 }

@@ -6,7 +6,7 @@ namespace drun::agent {
 
 using TailLines = std::vector<std::string>;
 
-TEST_CASE("a tail is what a stream ended with, in whatever pieces it came") {
+TEST_CASE("a tail holds the end of a stream for any size of pieces") {
   const std::size_t piece = GENERATE(1, 7, 100, 4096, 32767, 32768, 32769, 100000);
   CAPTURE(piece);
   std::string text;
@@ -21,7 +21,7 @@ TEST_CASE("a tail is what a stream ended with, in whatever pieces it came") {
   CHECK(lines.back() == "line 29999");
 }
 
-TEST_CASE("the last lines are shown as a terminal would") {
+TEST_CASE("the last lines are shown as on a terminal") {
   CHECK(last_lines("") == TailLines{});
   CHECK(last_lines("\n\n") == TailLines{});
   CHECK(last_lines("one") == TailLines{"one"});
@@ -30,7 +30,7 @@ TEST_CASE("the last lines are shown as a terminal would") {
   CHECK(last_lines("\r 10%\r 20%\nend") == TailLines{" 20%", "end"});
 }
 
-TEST_CASE("no line of a tail is longer than the limit") {
+TEST_CASE("lines of a tail are truncated at the limit") {
   const TailLines lines =
       last_lines(std::string(10000, 'x') + "\n" + std::string(kTailLineBytes, 'y'));
   REQUIRE(lines.size() == 2);

@@ -1,4 +1,4 @@
-// What an elected coordinator does at once, and what it holds back.
+// The actions that an elected coordinator performs at once and those that it holds back.
 #include "rendezvous/coordinator/round_fence.h"
 
 #include "tests/support/catch.h"
@@ -22,7 +22,7 @@ struct LedRounds {
   explicit LedRounds(int rounds_before) {
     state = tenure.begin(spec_of_led(), 7, {.rounds = rounds_before, .restarts = 1}, kLedFrom);
   }
-  // As the machine does when a world is complete.
+  // As the state machine does when a world is complete.
   void begin_world() { state.round = state.next_round++; }
   Tenure::Verdict clear() { return tenure.judge(state, ClearStore{}); }
   Tenure::Verdict tell() { return tenure.judge(state, SendTo{1, WorldReady{}}); }
@@ -33,7 +33,7 @@ struct LedRounds {
 
 }  // namespace
 
-TEST_CASE("a lead begins with what is known of the rounds before it") {
+TEST_CASE("a lead starts with the recorded number of rounds and restarts") {
   const LedRounds led(5);
   CHECK(led.state.spec.term == 7);
   CHECK(led.state.next_round == 5);
@@ -41,7 +41,7 @@ TEST_CASE("a lead begins with what is known of the rounds before it") {
   CHECK_FALSE(led.state.spec.is_back);
 }
 
-TEST_CASE("nothing of a world is told before later leaders know of it and then all in order") {
+TEST_CASE("a world is sent only after its round number is recorded, and then in order") {
   LedRounds led(0);
   CHECK(led.tell() == Tenure::Verdict::Do);
   led.begin_world();
@@ -54,7 +54,7 @@ TEST_CASE("nothing of a world is told before later leaders know of it and then a
   CHECK(led.tell() == Tenure::Verdict::Do);
 }
 
-TEST_CASE("a world that is held is told once the last number asked for is known") {
+TEST_CASE("held worlds are sent when the last requested number is recorded") {
   LedRounds led(0);
   led.begin_world();
   CHECK(led.clear() == Tenure::Verdict::Ask);
@@ -64,18 +64,18 @@ TEST_CASE("a world that is held is told once the last number asked for is known"
   CHECK(led.tenure.know(2).size() == 2);
 }
 
-TEST_CASE("a world that is held is told although a member tells of later rounds meanwhile") {
+TEST_CASE("a held world is sent even if a member reports later rounds meanwhile") {
   LedRounds led(0);
   led.begin_world();
   CHECK(led.clear() == Tenure::Verdict::Ask);
-  led.state.next_round = 9;  // as inherit does
+  led.state.next_round = 9;  // as after a report from a member
   CHECK(led.tenure.know(1).size() == 1);
   led.begin_world();
   CHECK(led.clear() == Tenure::Verdict::Ask);
   CHECK(led.tenure.know(10).size() == 1);
 }
 
-TEST_CASE("a lead that is lost forgets what it held and comes back as the one that led last") {
+TEST_CASE("a lost lead discards held actions and is recognized if it is the next leader too") {
   LedRounds led(0);
   led.begin_world();
   CHECK(led.clear() == Tenure::Verdict::Ask);
@@ -88,7 +88,7 @@ TEST_CASE("a lead that is lost forgets what it held and comes back as the one th
   CHECK(led.tenure.know(2).empty());
 }
 
-TEST_CASE("the end of a job is told without a lead unless a world before it is still held") {
+TEST_CASE("the outcome is sent without a lead unless an earlier world is still held") {
   const auto phase = GENERATE(RoundPhase::Ending, RoundPhase::Over);
   LedRounds led(0);
   led.state.phase = phase;

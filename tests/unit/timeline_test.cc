@@ -43,7 +43,7 @@ bool has_note(const Job& job, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE("a failed job has its root cause, rounds, ranks and phases") {
+TEST_CASE("the timeline of a failed job has its root cause, rounds, ranks and phases") {
   const Job job = job_of(events_of({.nodes = 2, .ranks_per_node = 2, .rounds = 2}));
   CHECK(job.outcome == "failed");
   CHECK(job.run_id == "night");
@@ -75,7 +75,7 @@ TEST_CASE("a failed job has its root cause, rounds, ranks and phases") {
   check_sums(job);
 }
 
-TEST_CASE("phases sum to the wall time, whatever the jobs are") {
+TEST_CASE("phases sum to the wall time for any job") {
   for (const int nodes : {1, 3, 17})
     for (const int rounds : {1, 2, 9})
       for (const bool fails : {false, true})
@@ -87,7 +87,7 @@ TEST_CASE("phases sum to the wall time, whatever the jobs are") {
                                        .is_cut_short = is_cut_short})));
 }
 
-TEST_CASE("phases sum to the wall time when lines are missing, mixed or cut") {
+TEST_CASE("phases sum to the wall time if lines are missing or truncated") {
   std::mt19937 random(11);
   const std::string whole = events_of({.nodes = 3, .ranks_per_node = 2, .rounds = 3});
   std::vector<std::string> lines;
@@ -112,7 +112,7 @@ TEST_CASE("phases sum to the wall time when lines are missing, mixed or cut") {
   }
 }
 
-TEST_CASE("clocks of nodes that differ are aligned by the rounds that they share") {
+TEST_CASE("clocks of different nodes are aligned by their shared rounds") {
   std::string text;
   for (int node = 0; node < 2; ++node) {
     AgentEvents events("gpu" + std::to_string(node), 10);
@@ -132,7 +132,7 @@ TEST_CASE("clocks of nodes that differ are aligned by the rounds that they share
   CHECK(is_close(job.rounds[0].begin_s, 5, 0.001));
 }
 
-TEST_CASE("a job that was killed halfway has no outcome, and says so") {
+TEST_CASE("a job that was killed has an unknown outcome and a note") {
   const std::string text = events_of({.rounds = 2, .is_cut_short = true});
   const Job job = job_of(text + R"({"time":"2026-11-)");
   CHECK(job.outcome == "unknown");
@@ -140,11 +140,11 @@ TEST_CASE("a job that was killed halfway has no outcome, and says so") {
   CHECK_FALSE(job.rounds[1].has_ended);
   CHECK(has_note(job, "the events of 2 of 2 nodes end before the end of the job"));
   CHECK(has_note(job, "1 line is not an event"));
-  CHECK_FALSE(job.root_cause.has_value());  // nothing is known to have failed in its last round
+  CHECK_FALSE(job.root_cause.has_value());  // no failure is known in its last round
   CHECK(job.rounds[0].failure.has_value());
 }
 
-TEST_CASE("a job that still runs lasts until now") {
+TEST_CASE("a running job lasts until now") {
   const std::string text = events_of({.is_cut_short = true});
   const double began = static_cast<double>(test::kSomeTime.time_since_epoch().count()) / 1e6;
   const Job job =
@@ -158,7 +158,7 @@ TEST_CASE("a job that still runs lasts until now") {
   check_sums(job);
 }
 
-TEST_CASE("of several jobs in the same files the last one is shown") {
+TEST_CASE("with several jobs in the same files the last one is shown") {
   const std::string night = events_of({});
   std::string day = night;
   for (std::size_t at = 0; (at = day.find("\"night\"", at)) != day.npos;)
@@ -170,7 +170,7 @@ TEST_CASE("of several jobs in the same files the last one is shown") {
   CHECK(has_note(job, "1 other job"));
 }
 
-TEST_CASE("lines that are no events are counted, and none of them is believed") {
+TEST_CASE("lines that are not events are counted and ignored") {
   for (const std::string line :
        {"", "{", "[]", "null", "7", "{}", R"({"time":7,"event":"phase"})",
         R"({"time":"2026-11-21T13:03:07Z"})", R"({"event":"phase"})",
@@ -191,7 +191,7 @@ TEST_CASE("lines that are no events are counted, and none of them is believed") 
   check_sums(job);
 }
 
-TEST_CASE("lost nodes, elections, signals, preemptions and injected faults are marks") {
+TEST_CASE("lost nodes, elections, signals, preemptions and injected faults become marks") {
   AgentEvents events("gpu0", 10);
   events.add(0, agent::AgentStarted{});
   events.add(0, agent::CoordinatorJoined{1});
@@ -201,7 +201,7 @@ TEST_CASE("lost nodes, elections, signals, preemptions and injected faults are m
   const InjectedFault fault{
       .fault = "kill:node=1@4s", .node_rank = 1, .host = "gpu1", .round = 0, .followed = {}};
   events.add(5, agent::FaultInjectedAnywhere{fault});
-  events.add(5.1, agent::FaultInjectedAnywhere{fault});  // as another node tells it
+  events.add(5.1, agent::FaultInjectedAnywhere{fault});  // reported by another node
   events.add(5, agent::RoundStopping{0, "lost node 1 (gpu1): the connection closed"});
   events.add(6, agent::RoundEnded{.round = 0});
   events.add(7, agent::RoundBegan{World{.run_id = "night", .round = 1, .master_addr = "gpu0"}});
@@ -222,7 +222,7 @@ TEST_CASE("lost nodes, elections, signals, preemptions and injected faults are m
                        [](const Mark& a, const Mark& b) { return a.at_s < b.at_s; }));
 }
 
-TEST_CASE("slow ranks and late nodes are named, and equal ones are not") {
+TEST_CASE("slow ranks and late nodes are named, and nodes of equal speed are not") {
   CHECK(job_of(events_of({.nodes = 4})).slow.empty());
   std::string text = events_of({.nodes = 3, .ranks_per_node = 1, .failing_rank = 0});
   AgentEvents late("gpu3", 13, 0.9);
@@ -243,7 +243,7 @@ TEST_CASE("slow ranks and late nodes are named, and equal ones are not") {
   CHECK(is_close(job.slow[0].median_s, 2, 0.001));
 }
 
-TEST_CASE("the text of a report fits its columns and has what matters") {
+TEST_CASE("the text report fits its columns and contains the root cause") {
   const Job job = job_of(events_of({.nodes = 64, .ranks_per_node = 8, .rounds = 10}));
   for (const int columns : {40, 80, 200}) {
     const std::string text = report_text(job, {.columns = columns});
@@ -264,7 +264,7 @@ TEST_CASE("the text of a report fits its columns and has what matters") {
   }
 }
 
-TEST_CASE("a bar shows in each place the phase that takes most of it") {
+TEST_CASE("each position of a bar shows the longest phase in it") {
   const std::vector<Span> spans{
       {Phase::Waiting, 0, 2}, {Phase::Running, 2, 8}, {Phase::Stopping, 8, 10}};
   CHECK(phase_bar(spans, 10, 10, false) == "ww======xx");

@@ -1,4 +1,4 @@
-// Nodes where a process survives SIGKILL: no round begins beside it.
+// Nodes where a process survives SIGKILL: no new round starts on them.
 #include "tests/support/catch.h"
 #include "tests/support/elastic_job.h"
 #include "tests/support/member_driver.h"
@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr const char* kReason = "SIGKILL does not end pid 7 (python, rank 1)";
 
-// The first round failed on node 1; `unusable` reports a process that SIGKILL did not end.
+// Makes the first round fail on node 1. Node `unusable` reports a process that survives SIGKILL.
 void fail_round(RoundDriver& job, int unusable) {
   const int nodes = static_cast<int>(job.state.nodes.size());
   job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
@@ -39,7 +39,7 @@ NodeLost loss_in(const RoundDriver& job, int node) {
 
 }  // namespace
 
-TEST_CASE("a fixed job ends instead of restarting beside a process that SIGKILL does not end") {
+TEST_CASE("a fixed job ends instead of restarting next to a process that survives SIGKILL") {
   RoundSpec spec = test::inelastic_spec(2);
   spec.max_restarts = 3;
   RoundDriver job(spec);
@@ -56,7 +56,8 @@ TEST_CASE("a fixed job ends instead of restarting beside a process that SIGKILL 
   }
 }
 
-TEST_CASE("a job that ends by its failure keeps that failure beside an unkillable process") {
+TEST_CASE(
+    "a job that ends by a failure reports that failure, not the process that survives SIGKILL") {
   RoundDriver job(test::inelastic_spec(2));
   job.join_all();
   fail_round(job, 1);
@@ -65,18 +66,18 @@ TEST_CASE("a job that ends by its failure keeps that failure beside an unkillabl
   CHECK(std::holds_alternative<WorkersFailed>(finished[0].outcome.ending));
 }
 
-TEST_CASE("a standby node takes the place of a node with a process that SIGKILL does not end") {
+TEST_CASE("a spare replaces a node with a process that survives SIGKILL") {
   RoundSpec spec = test::elastic_spec(2, 2);
   spec.max_restarts = 3;
   ElasticJob job(spec);
   for (int node = 0; node < 2; ++node) job.come(node);
   REQUIRE(job.state.phase == RoundPhase::Running);
-  SECTION("one that waits") {
+  SECTION("a spare that is waiting") {
     job.come(2);
     job.live(60s);
     fail_round(job, 1);
   }
-  SECTION("one that comes later") {
+  SECTION("a spare that joins later") {
     fail_round(job, 1);
     CHECK(job.state.phase == RoundPhase::Joining);
     CHECK(loss_in(job, 1).node_rank == 1);
@@ -89,7 +90,7 @@ TEST_CASE("a standby node takes the place of a node with a process that SIGKILL 
   CHECK(job.sent<Refused>(200).size() == 1);
 }
 
-TEST_CASE("an elastic job ends if its coordinator's node has a process that SIGKILL does not end") {
+TEST_CASE("an elastic job ends if a process on the coordinator's node survives SIGKILL") {
   RoundSpec spec = test::elastic_spec(1, 2);
   spec.max_restarts = 3;
   ElasticJob job(spec);
@@ -98,7 +99,7 @@ TEST_CASE("an elastic job ends if its coordinator's node has a process that SIGK
   CHECK(loss_in(job, 1).is_coordinator);
 }
 
-TEST_CASE("a member with a process that SIGKILL does not end does not join again") {
+TEST_CASE("a member with a process that survives SIGKILL does not join again") {
   MemberDriver member = MemberDriver::in(MemberPhase::Stopping);
   member.event(OwnStopped{.round = 0, .unusable = kReason});
   CHECK(member.said<Stopped>().unusable == kReason);

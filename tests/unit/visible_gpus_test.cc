@@ -8,7 +8,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 const GpuTable kWhole{.gpus = {{.uuid = "GPU-aa11"}, {.uuid = "GPU-aa22"}, {.uuid = "GPU-bb33"}}};
-// The second GPU has two instances, the third none that can be used.
+// The second GPU has two instances, the third has no usable one.
 const GpuTable kDivided{.gpus = {{.uuid = "GPU-aa11"}, {.uuid = "GPU-aa22"}, {.uuid = "GPU-bb33"}},
                         .divided = {1, 2},
                         .instances = {{"MIG-1111", 1, 1, 0}, {"MIG-1222", 1, 2, 0}}};
@@ -21,26 +21,26 @@ std::string joined(const Names& names) {
 
 }  // namespace
 
-TEST_CASE("a list of visible devices is read as CUDA reads it") {
+TEST_CASE("a list of visible devices is parsed as CUDA parses it") {
   const auto [list, names] = GENERATE(table<std::string, std::string>({
       {"0,2", "0 2"},
       {" 2 , 0 ", "2 0"},
-      {"0,3,1", "0"},  // there is no 3
+      {"0,3,1", "0"},  // there is no device 3
       {"-1", ""},
       {"", ""},
-      {"0,0", ""},  // twice: none
+      {"0,0", ""},  // a duplicate makes the list empty
       {"GPU-aa11", "GPU-aa11"},
       {"GPU-b,GPU-aa2", "GPU-b GPU-aa2"},
-      {"GPU-aa", ""},          // could be two
-      {"GPU-bb33,GPU-b", ""},  // the same twice
+      {"GPU-aa", ""},          // ambiguous
+      {"GPU-bb33,GPU-b", ""},  // the same device twice
       {"GPU-zz,GPU-aa11", ""},
-      {"GPU-aa11,0", "GPU-aa11"},  // of two kinds
+      {"GPU-aa11,0", "GPU-aa11"},  // mixed index and UUID
   }));
   INFO(list);
   CHECK(joined(visible_gpu_names(list, kWhole)) == names);
 }
 
-TEST_CASE("MIG instances are named by their UUIDs in the new way and the old one") {
+TEST_CASE("MIG instances are named by their UUIDs in the new and the old format") {
   const auto [list, names] = GENERATE(table<std::string, std::string>({
       {"MIG-1111", "MIG-1111"},
       {"MIG-11,MIG-12", "MIG-11 MIG-12"},
@@ -54,11 +54,11 @@ TEST_CASE("MIG instances are named by their UUIDs in the new way and the old one
   }));
   INFO(list);
   CHECK(joined(visible_gpu_names(list, kDivided)) == names);
-  // Nobody tells of instances: any is believed.
+  // If instances are unknown, any name is accepted.
   CHECK(joined(visible_gpu_names("MIG-x,MIG-y", kWhole)) == "MIG-x MIG-y");
 }
 
-TEST_CASE("where UUIDs are not known any is believed and numbers count") {
+TEST_CASE("if UUIDs are unknown, any UUID is accepted and numbers are checked") {
   const GpuTable unknown{.gpus = {Gpu{}, Gpu{}}};
   CHECK(joined(visible_gpu_names("GPU-1,GPU-2", unknown)) == "GPU-1 GPU-2");
   CHECK(joined(visible_gpu_names("1,0,2", unknown)) == "1 0");
@@ -66,7 +66,7 @@ TEST_CASE("where UUIDs are not known any is believed and numbers count") {
   CHECK(visible_gpu_names(std::nullopt, GpuTable{}).empty());
 }
 
-TEST_CASE("one MIG instance counts as one GPU and workers get its name") {
+TEST_CASE("a MIG instance counts as one GPU, and workers get its name") {
   GpuTable divided = kDivided;
   divided.divided = {0, 1, 2};
   CHECK(view_of(divided, std::nullopt, std::nullopt) ==
@@ -74,33 +74,33 @@ TEST_CASE("one MIG instance counts as one GPU and workers get its name") {
   CHECK(view_of(divided, "MIG-1222", std::nullopt) == GpuView{.count = 1});
   CHECK(view_of(kWhole, std::nullopt, std::nullopt) == GpuView{.count = 3});
   CHECK(view_of(GpuTable{}, std::nullopt, "all") == GpuView{});
-  // Whole GPUs and instances have no place in one list.
+  // Whole GPUs and instances cannot share one list.
   CHECK(view_of(kDivided, std::nullopt, std::nullopt) == GpuView{.count = 1, .list = "GPU-aa11"});
 }
 
-TEST_CASE("what a container asked for counts where it sees more") {
+TEST_CASE("the devices that a container requested limit the visible devices") {
   const auto [asked, list] = GENERATE(table<std::string, std::optional<std::string>>({
       {"", std::nullopt},
       {"all", std::nullopt},
-      {"void", std::nullopt},  // the devices came in another way
+      {"void", std::nullopt},  // the devices were passed in another way
       {"/var/run/nvidia-container-devices", std::nullopt},
       {"none", ""},
       {"1", "GPU-aa22"},
       {"2,0", "GPU-bb33,GPU-aa11"},
       {"GPU-bb33", "GPU-bb33"},
-      {"0,1,2", std::nullopt},  // all that is there
+      {"0,1,2", std::nullopt},  // all existing devices
       {"4,5,6", std::nullopt},
-      {"5", std::nullopt},  // a number of the machine around
+      {"5", std::nullopt},  // a device number of the host
       {"nonsense", std::nullopt},
   }));
   INFO(asked);
   CHECK(container_list(asked, kWhole) == list);
   CHECK(view_of(kWhole, std::nullopt, asked).count ==
         static_cast<int>(visible_gpu_names(list, kWhole).size()));
-  CHECK(view_of(kWhole, "0", asked).count == 1);  // CUDA's own variable wins
+  CHECK(view_of(kWhole, "0", asked).count == 1);  // CUDA's own variable takes precedence
 }
 
-TEST_CASE("a container asks for MIG instances by place or by name") {
+TEST_CASE("a container requests MIG instances by position or by name") {
   GpuTable divided = kDivided;
   divided.divided = {0, 1, 2};
   CHECK(container_list("1:1", divided) == "MIG-1222");

@@ -41,7 +41,7 @@ Answer asked(const NodeStatus& status, std::string_view page, std::string_view m
 
 }  // namespace
 
-TEST_CASE("metrics of a job that joins say what is known") {
+TEST_CASE("metrics of a joining job contain the known values") {
   const std::string text = metrics_text(joining());
   CHECK_THAT(text, ContainsSubstring("# TYPE drun_info gauge\n"
                                      "drun_info{run_id=\"night\",host=\"gpu0\"} 1\n"));
@@ -52,7 +52,7 @@ TEST_CASE("metrics of a job that joins say what is known") {
   CHECK(text.find("drun_world_size") == std::string::npos);
 }
 
-TEST_CASE("metrics of a job that runs name its workers, its restarts and its last failure") {
+TEST_CASE("metrics of a running job contain its workers, its restarts and its last failure") {
   NodeStatus status = running();
   Failure failed;
   failed.rank = 5;
@@ -69,14 +69,14 @@ TEST_CASE("metrics of a job that runs name its workers, its restarts and its las
   CHECK_THAT(text, ContainsSubstring("} 1795266187.123\n"));
 }
 
-TEST_CASE("what a user named cannot break a line of metrics") {
+TEST_CASE("names from the user are escaped in metrics") {
   NodeStatus status = joining();
   status.run_id = "a\"b\\c\nd\xff";
   CHECK_THAT(metrics_text(status),
              ContainsSubstring("{run_id=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\",host=\"gpu0\"} 1\n"));
 }
 
-TEST_CASE("a node is ready while its workers run, and alive before") {
+TEST_CASE("a node is alive while it joins, and ready while its workers run") {
   CHECK(asked(joining(), "/livez").code == 200);
   CHECK(asked(joining(), "/readyz").code == 503);
   CHECK(asked(joining(), "/readyz").body == "joining\n");
@@ -85,7 +85,7 @@ TEST_CASE("a node is ready while its workers run, and alive before") {
   CHECK(asked(running(), "/metrics").body == metrics_text(running()));
 }
 
-TEST_CASE("status over HTTP names programs and none of their arguments") {
+TEST_CASE("status over HTTP shows programs without their arguments") {
   NodeStatus status = running();
   status.command = {"python3", "-u", "train.py", "--token=hf_secret", "secret"};
   status.arguments_at = 3;
@@ -102,7 +102,7 @@ TEST_CASE("status over HTTP names programs and none of their arguments") {
   CHECK_THAT(status_json(status), !ContainsSubstring("secret"));
 }
 
-TEST_CASE("what is not there, or not asked for, is said so without looking at the job") {
+TEST_CASE("unknown pages and methods are rejected without reading the job's status") {
   const auto nobody = []() -> NodeStatus { throw std::logic_error("not to be asked"); };
   CHECK(answer("GET", "/", nobody).code == 404);
   CHECK(answer("GET", "/metricsx", nobody).code == 404);

@@ -3,7 +3,7 @@
 
 namespace drun::worker {
 
-TEST_CASE("a backend is asked for by name, or by where the data lies") {
+TEST_CASE("a backend is chosen by name or by the location of the data") {
   struct Row {
     const char* text;
     BackendChoice choice;
@@ -24,7 +24,7 @@ TEST_CASE("a backend is asked for by name, or by where the data lies") {
   }
 }
 
-TEST_CASE("a backend that is neither is told what it could be") {
+TEST_CASE("the message for a malformed backend choice shows the accepted forms") {
   for (const char* text :
        {"", "cpu:", "cuda:", "cpu:gloo,", "gloo,nccl", "cpu:gloo,cpu:shm",
         "cpu:gloo,cuda:nccl,cuda:nccl", "tpu:x", "cpu:cuda:nccl", ",cuda:nccl"}) {

@@ -15,14 +15,14 @@ Cause some_cause() {
 
 }  // namespace
 
-TEST_CASE("a cause arrives as it was sent") {
+TEST_CASE("a cause is decoded as it was encoded") {
   Cause cause = some_cause();
   CHECK(decode_cause(encode(cause)) == cause);
   cause.peer.reset();
   CHECK(decode_cause(encode(cause)) == cause);
 }
 
-TEST_CASE("a cause of any length stays under four kilobytes") {
+TEST_CASE("an encoded cause is shorter than four kilobytes") {
   Cause cause = some_cause();
   cause.operation.assign(100000, 'o');
   cause.message.assign(100000, 'm');
@@ -32,7 +32,7 @@ TEST_CASE("a cause of any length stays under four kilobytes") {
   CHECK(decode_cause(bytes)->message.size() == 3072);
 }
 
-TEST_CASE("bytes that are no cause are nothing") {
+TEST_CASE("malformed bytes are not decoded as a cause") {
   const std::string good = encode(some_cause());
   for (std::size_t size = 0; size < good.size(); ++size) {
     CHECK_FALSE(decode_cause(good.substr(0, size)));
@@ -46,7 +46,7 @@ TEST_CASE("bytes that are no cause are nothing") {
   CHECK_FALSE(decode_cause(bad_reporter));
 }
 
-TEST_CASE("a worker's error is a sentence with rank, operation and message") {
+TEST_CASE("the text of a worker error consists of rank, operation and message") {
   const WorkerError error({.kind = WorkerError::Kind::Timeout,
                            .rank = 2,
                            .peer = 1,

@@ -13,7 +13,7 @@
 namespace drun::test {
 namespace {
 
-// All ranks' complaints.
+// Returns the errors of all ranks.
 std::string run_all(MemoryMesh& mesh, const std::vector<Scenario>& program) {
   std::mutex mutex;
   std::string wrong;
@@ -78,7 +78,7 @@ TEST_CASE("large data that does not divide evenly passes the pipelines exactly")
   CHECK(run_all(mesh, program) == "");
 }
 
-TEST_CASE("data that is larger than a block of a ring passes in several") {
+TEST_CASE("data larger than a ring block is sent in several blocks") {
   MemoryMesh mesh(3);
   Scenario scenario;
   scenario.size = 3;
@@ -105,7 +105,8 @@ TEST_CASE("random programs of mixed collectives match a sequential model") {
   CHECK(run_all(mesh, program) == "");
 }
 
-TEST_CASE("a small all_reduce takes two messages a rank but one, a barrier log2 of them") {
+TEST_CASE(
+    "a small all_reduce sends two messages per rank except one, and a barrier log2 of the ranks") {
   MemoryMesh mesh(8);
   Scenario scenario;
   scenario.size = 8;
@@ -119,7 +120,7 @@ TEST_CASE("a small all_reduce takes two messages a rank but one, a barrier log2 
   CHECK(other.sent_count() == 3 * 8);
 }
 
-TEST_CASE("all_reduce gives the same bits on all ranks where the order of adding matters") {
+TEST_CASE("all_reduce gives the same bits on all ranks if the order of additions matters") {
   const int size = GENERATE(3, 5, 8);
   const std::size_t count = GENERATE(100u, 200'000u);
   MemoryMesh mesh(size);
@@ -138,7 +139,7 @@ TEST_CASE("all_reduce gives the same bits on all ranks where the order of adding
   for (const auto& result : results) CHECK(result == results[0]);
 }
 
-TEST_CASE("ranks that agree say nothing, and all leave after the last has come") {
+TEST_CASE("ranks that agree raise no error, and none returns before the last has arrived") {
   const int size = GENERATE(2, 3, 7);
   MemoryMesh mesh(size);
   std::atomic<int> come = 0;
@@ -150,7 +151,7 @@ TEST_CASE("ranks that agree say nothing, and all leave after the last has come")
   });
 }
 
-TEST_CASE("one rank that calls something else is named on every rank") {
+TEST_CASE("a rank that calls a different operation is named on every rank") {
   const int size = GENERATE(2, 3, 4, 7);
   MemoryMesh mesh(size);
   std::atomic<int> told = 0;
@@ -171,7 +172,7 @@ TEST_CASE("one rank that calls something else is named on every rank") {
   CHECK(told == size);
 }
 
-TEST_CASE("counts that only some ranks know are compared with those of the others") {
+TEST_CASE("counts known to only some ranks are compared with those of the others") {
   const Operation operation = GENERATE(Operation::Gather, Operation::Scatter, Operation::AllToAll);
   const bool is_wrong = GENERATE(false, true);
   std::mt19937 random(7);

@@ -29,7 +29,7 @@ bool has_once(const std::vector<EnvironmentEntry>& environment, const Environmen
 
 }  // namespace
 
-TEST_CASE("only the local rank is filled in, as Python's templates do") {
+TEST_CASE("only the local rank is substituted, by the rules of Python's templates") {
   const auto [text, wanted] = GENERATE(table<std::string, std::string>({
       {"", ""},
       {"plain", "plain"},
@@ -52,7 +52,7 @@ TEST_CASE("only the local rank is filled in, as Python's templates do") {
   CHECK(with_local_rank(text, 7) == wanted);
 }
 
-TEST_CASE("drun says each of its variables once") {
+TEST_CASE("each of drun's variables is set once") {
   WorkerSpec spec;
   const auto own = own_environment(spec, two_workers(), 1, "/logs/1/error.json");
   CHECK(has_once(own, {"RANK", "3"}));
@@ -63,7 +63,8 @@ TEST_CASE("drun says each of its variables once") {
   for (const auto& [name, value] : own) CHECK(names.insert(name).second);
 }
 
-TEST_CASE("the program's name is never a template, its arguments are unless told otherwise") {
+TEST_CASE(
+    "the local rank is substituted in arguments by default, and never in the program's name") {
   WorkerSpec spec;
   spec.argv = {"./$local_rank", "$local_rank"};
   CHECK(worker_argv(spec, 0) == Words{"./$local_rank", "0"});
@@ -71,7 +72,7 @@ TEST_CASE("the program's name is never a template, its arguments are unless told
   CHECK(worker_argv(spec, 0) == Words{"./$local_rank", "$local_rank"});
 }
 
-TEST_CASE("the option --local-rank goes in front of the program's own arguments") {
+TEST_CASE("the option --local-rank precedes the program's own arguments") {
   WorkerSpec spec;
   spec.argv = {"python3", "-u", "t.py", "--lr=1"};
   spec.passes_local_rank = true;
@@ -96,8 +97,7 @@ TEST_CASE("a virtual local rank is 0, with one device visible") {
   CHECK_FALSE(has_once(chosen, {"CUDA_VISIBLE_DEVICES", "4, GPU-7"}));
 }
 
-TEST_CASE(
-    "a virtual local rank takes its device from HIP_VISIBLE_DEVICES first, as torchrun does") {
+TEST_CASE("a virtual local rank prefers a device from HIP_VISIBLE_DEVICES, as in torchrun") {
   WorkerSpec spec;
   spec.argv = {"./train"};
   spec.virtual_local_rank = true;
@@ -116,13 +116,13 @@ TEST_CASE(
                      [](const auto& entry) { return entry.first == "HIP_VISIBLE_DEVICES"; }));
 }
 
-TEST_CASE("without log files the error file's variable is there and empty") {
+TEST_CASE("without log files the error file's variable is set and empty") {
   WorkerSpec spec;
   spec.argv = {"./train"};
   CHECK(has_once(own_environment(spec, two_workers(), 0, ""), {"TORCHELASTIC_ERROR_FILE", ""}));
 }
 
-TEST_CASE("a placed worker is told its devices and its threads") {
+TEST_CASE("a placed worker gets variables for its devices and threads") {
   WorkerSpec spec;
   spec.environment = {{"CUDA_VISIBLE_DEVICES", "4,5,6,7"}, {"OMP_NUM_THREADS", "9"}};
   spec.placements.resize(2);
@@ -142,7 +142,7 @@ TEST_CASE("a placed worker is told its devices and its threads") {
   CHECK(has_once(own_environment(spec, two_workers(), 1, ""), {"CUDA_VISIBLE_DEVICES", "5"}));
 }
 
-TEST_CASE("chosen ranks are wrapped in a command that knows who they are") {
+TEST_CASE("selected ranks run under the wrapper command with their ranks substituted") {
   WorkerSpec spec;
   spec.argv = {"./train", "--seed=${local_rank}"};
   CHECK(wrapped_argv(spec, two_workers(), 1) == Words{"./train", "--seed=1"});
@@ -154,7 +154,7 @@ TEST_CASE("chosen ranks are wrapped in a command that knows who they are") {
   CHECK(wrapped_argv(spec, two_workers(), 0).front() == "nsys");
 }
 
-TEST_CASE("a wrapping command keeps every other dollar") {
+TEST_CASE("all other dollar signs in a wrapper command are kept") {
   const auto [text, wanted] = GENERATE(table<std::string, std::string>({
       {"${rank}", "12"},
       {"a${local_rank}${rank}b", "a412b"},

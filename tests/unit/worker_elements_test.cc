@@ -9,8 +9,8 @@
 
 namespace drun {
 
-// What a call may be given without a name for it: an asynchronous operation would use the memory
-// after it is gone.
+// Temporaries are not accepted, because an asynchronous operation would use their memory after it
+// is freed.
 static_assert(std::is_convertible_v<std::vector<float>&, Elements>);
 static_assert(std::is_convertible_v<std::span<float>, Elements>);
 static_assert(std::is_convertible_v<std::array<int, 3>&, Elements>);
@@ -27,7 +27,7 @@ static_assert(!std::is_convertible_v<const std::vector<float>, ConstElements>);
 static_assert(!std::is_convertible_v<std::array<int, 3>, ConstElements>);
 static_assert(!std::is_convertible_v<std::string, ConstElements>);
 
-TEST_CASE("a batch sends memory that is only read") {
+TEST_CASE("a batch accepts read-only memory for sends") {
   const std::vector<int> data{1, 2, 3};
   const P2POperation send = P2POperation::send(data, 1, 7);
   CHECK(send.kind == P2POperation::Kind::Send);

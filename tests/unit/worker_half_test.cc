@@ -21,7 +21,7 @@ struct Format {
 Format format_of(Float16) { return {.mantissa_bits = 10, .least_exponent = -14}; }
 Format format_of(BFloat16) { return {.mantissa_bits = 7, .least_exponent = -126}; }
 
-// The value that `bits` stand for, by the definition of the formats.
+// The value of `bits` by the definition of the formats.
 template <typename Half>
 double meaning(std::uint16_t bits) {
   const Format format = format_of(Half());
@@ -37,7 +37,7 @@ double meaning(std::uint16_t bits) {
   return sign * std::ldexp(mantissa + (1 << format.mantissa_bits), lowest + exponent - 1);
 }
 
-// The nearest value of the format, as a double's own rounding finds it (ties to even).
+// The nearest value of the format by the rounding of double (ties to even).
 template <typename Half>
 double nearest(float value) {
   const Format format = format_of(Half());
@@ -77,7 +77,7 @@ std::uint16_t expected(ReduceOp op, Half left, Half right) {
                             : Half(result).bits;
 }
 
-// Where two lists differ first; -1: nowhere.
+// The index of the first difference, or -1.
 template <typename Half, typename Expected>
 long first_wrong(const std::vector<Half>& got, const Expected& expected_at) {
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -137,17 +137,17 @@ TEMPLATE_TEST_CASE("any float is rounded to nearest even", "", Float16, BFloat16
   CHECK(wrong == 0);
 }
 
-TEST_CASE("what is too large for a Float16 is infinity, from half a step above the largest") {
+TEST_CASE("values above the largest Float16 become infinity from half a step on") {
   CHECK(Float16(65504.0f).bits == 0x7BFF);
   CHECK(Float16(65519.99f).bits == 0x7BFF);
   CHECK(Float16(65520.0f).bits == 0x7C00);
   CHECK(Float16(-1e30f).bits == 0xFC00);
-  CHECK(Float16(0x1p-25f).bits == 0);  // a tie, to even
+  CHECK(Float16(0x1p-25f).bits == 0);  // a tie, rounded to even
   CHECK(Float16(0x1.8p-24f).bits == 2);
   CHECK(Float16(-0.0f).bits == 0x8000);
 }
 
-TEST_CASE("a NaN keeps its sign and the upper bits of its payload, and is quiet") {
+TEST_CASE("a NaN becomes quiet and keeps its sign and the upper bits of its payload") {
   CHECK(Float16(detail::float_of(static_cast<std::int32_t>(0xFF802000u))).bits == 0xFE01);
   CHECK(BFloat16(detail::float_of(0x7F80FFFF)).bits == 0x7FC0);
   Float16 signalling;

@@ -47,7 +47,7 @@ Variables hydra() {
           {"MPI_LOCALRANKID", "1"},
           {"MPI_LOCALNRANKS", "4"}};
 }
-// Task 2 of five: three on the first node, two on the second.
+// Task 2 of five, with three tasks on the first node and two on the second.
 Variables slurm() {
   return {{"SLURM_JOB_ID", "77"},        {"SLURM_STEP_ID", "0"},
           {"SLURM_PROCID", "2"},         {"SLURM_LOCALID", "2"},
@@ -79,7 +79,7 @@ bool is_derived(std::uint16_t port) {
 
 }  // namespace
 
-TEST_CASE("every launcher is understood by its own variables") {
+TEST_CASE("every launcher is recognized by its own variables") {
   CHECK(place_of(agent()) == Place{"drun or torchrun", 5, 8, 1, 4});
   CHECK(place_of(without(agent(), "TORCHELASTIC_RUN_ID")) == Place{"environment", 5, 8, 1, 4});
   CHECK(place_of(open_mpi()) == Place{"Open MPI", 3, 8, 3, 8});
@@ -87,13 +87,13 @@ TEST_CASE("every launcher is understood by its own variables") {
   CHECK(place_of(slurm()) == Place{"Slurm", 2, 5, 2, 3});
 }
 
-TEST_CASE("an agent counts more than the engine that started it") {
+TEST_CASE("an agent takes precedence over the engine that started it") {
   const Variables engine = GENERATE(open_mpi(), hydra(), slurm(), open_mpi() + slurm());
   CHECK(place_of(engine + agent()) == Place{"drun or torchrun", 5, 8, 1, 4});
 }
 
-TEST_CASE("mpirun counts more than srun, whatever srun says of it") {
-  // What mpirun's daemon on this node was started with.
+TEST_CASE("mpirun takes precedence over srun") {
+  // The variables that srun sets for mpirun's daemon on this node.
   const Variables daemon = slurm() + Variables{{"SLURM_PROCID", "0"},
                                                {"SLURM_LOCALID", "0"},
                                                {"SLURM_STEP_NUM_TASKS", "2"},
@@ -104,7 +104,7 @@ TEST_CASE("mpirun counts more than srun, whatever srun says of it") {
   CHECK(place_of(open_mpi() + daemon + pmi2) == Place{"Open MPI", 3, 8, 3, 8});
 }
 
-TEST_CASE("the rank that srun tells through PMI is Slurm's own") {
+TEST_CASE("a rank that srun passes through PMI is Slurm's own") {
   CHECK(place_of(slurm() + Variables{{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "s"}}) ==
         Place{"Slurm", 2, 5, 2, 3});
   CHECK(place_of(slurm() + Variables{{"PMI_RANK", "2"}, {"PMI_SIZE", "5"}, {"PMI_FD", "9"}}) ==
@@ -115,7 +115,7 @@ TEST_CASE("the rank that srun tells through PMI is Slurm's own") {
              ContainsSubstring("this process is Hydra rank 2 of 4 and Slurm rank 2 of 5"));
 }
 
-TEST_CASE("two MPI launchers that contradict each other are named") {
+TEST_CASE("contradictory MPI launchers are both named in the error") {
   CHECK_THAT(identity_error(open_mpi() + hydra()),
              ContainsSubstring("this process is Hydra rank 1 of 4 and Open MPI rank 3 of 8"));
   const Variables agreeing = {
@@ -123,7 +123,7 @@ TEST_CASE("two MPI launchers that contradict each other are named") {
   CHECK(place_of(open_mpi() + agreeing).source == "Open MPI");
 }
 
-TEST_CASE("a set that is not whole is an error that names what is missing") {
+TEST_CASE("an incomplete set of variables is an error that names the missing one") {
   for (const auto& variables : {open_mpi(), hydra(), slurm()}) {
     for (const auto& [name, value] : variables) {
       const bool is_one = name.find("RANK") != std::string::npos ||
@@ -139,7 +139,7 @@ TEST_CASE("a set that is not whole is an error that names what is missing") {
   CHECK_THAT(identity_error({}), ContainsSubstring("WORLD_SIZE is not set; start this program"));
 }
 
-TEST_CASE("half of an agent's set is an error, not the engine's turn") {
+TEST_CASE("an incomplete set of agent variables is an error, without a fallback to the engine") {
   CHECK_THAT(identity_error(without(agent(), "RANK")), ContainsSubstring("RANK is not set"));
   CHECK_THAT(identity_error(open_mpi() + Variables{{"WORLD_SIZE", "4"}}),
              ContainsSubstring("unset WORLD_SIZE, and the variables of Open MPI count"));
@@ -149,7 +149,7 @@ TEST_CASE("half of an agent's set is an error, not the engine's turn") {
              ContainsSubstring("MASTER_ADDR is not set"));
 }
 
-TEST_CASE("numbers that make no sense are shown") {
+TEST_CASE("invalid numbers are shown in the error") {
   CHECK_THAT(identity_error(open_mpi() + Variables{{"OMPI_COMM_WORLD_RANK", "8"}}),
              ContainsSubstring("OMPI_COMM_WORLD_RANK does not fit OMPI_COMM_WORLD_SIZE=8"));
   CHECK_THAT(identity_error(open_mpi() + Variables{{"OMPI_COMM_WORLD_LOCAL_SIZE", "9"}}),
@@ -162,7 +162,7 @@ TEST_CASE("numbers that make no sense are shown") {
              ContainsSubstring("SLURM_STEP_TASKS_PER_NODE=\"3(x\""));
 }
 
-TEST_CASE("a batch script of Slurm's is not a rank") {
+TEST_CASE("a Slurm batch script is not a rank") {
   const std::string step = GENERATE("", "4294967291", "4294967290", "batch");
   Variables batch = slurm();
   batch["SLURM_STEP_ID"] = step;
@@ -170,7 +170,7 @@ TEST_CASE("a batch script of Slurm's is not a rank") {
   CHECK_THAT(identity_error(batch), ContainsSubstring("start it with srun"));
 }
 
-TEST_CASE("on one node address and port of the store follow from the job") {
+TEST_CASE("on one node the address and port of the store are derived from the job") {
   const Result<Identity> mpi = identify(open_mpi());
   REQUIRE(mpi);
   CHECK(mpi->is_on_one_node);
@@ -187,7 +187,7 @@ TEST_CASE("on one node address and port of the store follow from the job") {
   CHECK(is_derived(identify(hydra())->self.world.master_port));
 }
 
-TEST_CASE("what the environment says of the store counts") {
+TEST_CASE("MASTER_ADDR and MASTER_PORT override the derived values") {
   const Variables address = {{"MASTER_ADDR", "10.1.1.1"}, {"MASTER_PORT", "29501"}};
   for (const auto& variables : {open_mpi(), hydra(), slurm()}) {
     const Result<Identity> result = identify(variables + address);
@@ -199,7 +199,7 @@ TEST_CASE("what the environment says of the store counts") {
              ContainsSubstring("MASTER_PORT=\"70000\""));
 }
 
-TEST_CASE("over several nodes the store's address must be told") {
+TEST_CASE("with several nodes the store's address is required") {
   CHECK_THAT(identity_error(without(slurm(), "MASTER_ADDR")),
              ContainsSubstring("Slurm started 3 of 5 ranks on this node") &&
                  ContainsSubstring("export MASTER_ADDR="));
@@ -208,18 +208,18 @@ TEST_CASE("over several nodes the store's address must be told") {
   CHECK_FALSE(both->is_on_one_node);
   CHECK(both->self.world.node_count == 2);
   CHECK(is_derived(both->self.world.master_port));
-  // Hydra's processes of different nodes have nothing in common.
+  // Hydra's processes on different nodes share no identifier.
   CHECK_THAT(identity_error(hydra() + Variables{{"MPI_LOCALNRANKS", "2"}, {"MASTER_ADDR", "a"}}),
              ContainsSubstring("export MASTER_PORT="));
 }
 
-TEST_CASE("a world of one needs no store's address") {
+TEST_CASE("a single rank needs no store address") {
   const Variables alone = {
       {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}};
   CHECK(worker::identify(lookup_in(alone), {}).has_value());
 }
 
-TEST_CASE("a list of counts is read as Slurm writes it") {
+TEST_CASE("lists of counts are parsed in Slurm's format") {
   CHECK(entry_of_counts("4", 0) == 4);
   CHECK(entry_of_counts("2(x3),1", 0) == 2);
   CHECK(entry_of_counts("2(x3),1", 2) == 2);

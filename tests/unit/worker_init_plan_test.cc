@@ -30,7 +30,7 @@ std::string init_error(const InitOptions& options, const Variables& variables) {
 
 }  // namespace
 
-TEST_CASE("env:// is who the agent says, and the agent's store is used") {
+TEST_CASE("with env:// the identity and the store come from the agent") {
   const Result<InitPlan> result = plan({}, agents_worker());
   REQUIRE(result);
   CHECK(result->self.rank == 5);
@@ -40,7 +40,7 @@ TEST_CASE("env:// is who the agent says, and the agent's store is used") {
   CHECK_FALSE(result->hosts_store);
 }
 
-TEST_CASE("rank 0 of several hosts the store where no agent does") {
+TEST_CASE("rank 0 of several hosts the store if there is no agent's store") {
   Variables variables = agents_worker();
   variables["TORCHELASTIC_USE_AGENT_STORE"] = GENERATE("False", "");
   CHECK_FALSE(plan({}, variables)->hosts_store);
@@ -50,7 +50,7 @@ TEST_CASE("rank 0 of several hosts the store where no agent does") {
   CHECK_FALSE(plan({}, variables)->hosts_store);
 }
 
-TEST_CASE("tcp:// gives address, rank and size, in itself or in the options") {
+TEST_CASE("tcp:// takes address, rank and size from the URL or the options") {
   InitOptions options;
   options.init_method = "tcp://[::1]:1234?rank=0&world_size=3";
   const Result<InitPlan> whole = plan(options, {});
@@ -87,7 +87,7 @@ TEST_CASE("tcp:// and file:// without a rank take it from the environment") {
   CHECK_THAT(init_error(options, {}), ContainsSubstring("needs ?rank=R&world_size=N"));
 }
 
-TEST_CASE("the environment's node is taken over only for the environment's rank") {
+TEST_CASE("the local rank in the environment is used only if the rank and size match") {
   InitOptions options;
   options.init_method = "tcp://node-1:1234";
   options.rank = 5;
@@ -102,7 +102,7 @@ TEST_CASE("the environment's node is taken over only for the environment's rank"
   CHECK(other->identity_source == "InitOptions");
 }
 
-TEST_CASE("file:// is a store without a host, and each restart has a file of its own") {
+TEST_CASE("file:// is a store without a host, and each restart has its own file") {
   InitOptions options;
   options.init_method = "file:///tmp/job?rank=0&world_size=2";
   const Result<InitPlan> first = plan(options, {});
@@ -115,7 +115,7 @@ TEST_CASE("file:// is a store without a host, and each restart has a file of its
   CHECK(plan(options, {})->file_path == "/tmp/job");
 }
 
-TEST_CASE("under an agent a tcp:// address of its own is hosted by rank 0") {
+TEST_CASE("under an agent rank 0 hosts the store at a different tcp:// address") {
   Variables variables = agents_worker();
   variables["RANK"] = "0";
   InitOptions options;
@@ -125,7 +125,7 @@ TEST_CASE("under an agent a tcp:// address of its own is hosted by rank 0") {
   CHECK(plan(options, variables)->hosts_store);
 }
 
-TEST_CASE("what makes no sense is named with its value and the remedy") {
+TEST_CASE("the message for an invalid setting names its value and the remedy") {
   Variables variables = agents_worker();
   variables["RANK"] = "8";
   CHECK_THAT(init_error({}, variables), ContainsSubstring("RANK=\"8\""));

@@ -39,7 +39,7 @@ TEST_CASE("ranks fill a mesh row by row") {
   CHECK(to_string(*layout) == "(dp=2, tp=4)");
 }
 
-TEST_CASE("the lines of every dimension share out all ranks, each at its coordinate") {
+TEST_CASE("the lines of every dimension partition the ranks, each rank at its coordinate") {
   const MeshLayout layout =
       layout_of(GENERATE(std::vector<int>{1}, std::vector<int>{7}, std::vector<int>{2, 3},
                          std::vector<int>{3, 1, 4}, std::vector<int>{2, 2, 2, 2}));
@@ -67,7 +67,7 @@ TEST_CASE("the lines of every dimension share out all ranks, each at its coordin
   }
 }
 
-TEST_CASE("a mesh that cannot be is refused with the reason") {
+TEST_CASE("an invalid mesh is rejected with the reason") {
   CHECK_THAT(layout_error({2, 3}, {"dp", "tp"}, 8),
              ContainsSubstring("a mesh of (dp=2, tp=3): there are 8 ranks for 6 places"));
   CHECK_THAT(layout_error({}, {}, 1), ContainsSubstring("no dimension"));

@@ -1,4 +1,4 @@
-// abi.h against the headers it follows, where they are installed.
+// Compares abi.h with the headers of NCCL and CUDA, if they are installed.
 #include "worker_lib/nccl/abi.h"
 
 #include <string>
@@ -18,7 +18,7 @@
 namespace drun::worker {
 namespace {
 
-// How an argument is passed: as a pointer, as a number of so many bytes, as a struct of so many.
+// How an argument is passed: a pointer, a number of N bytes, or a struct of N bytes.
 template <typename T>
 constexpr int kind_of() {
   if (std::is_pointer_v<T>) return 1000;
@@ -117,7 +117,7 @@ static_assert(sizeof(nccl::UniqueId) == sizeof(ncclUniqueId));
 
 }  // namespace
 
-TEST_CASE("NCCL's config begins as its headers say") {
+TEST_CASE("NCCL's config matches the installed headers") {
   const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
   const nccl::Config ours;
   CHECK(offsetof(nccl::Config, magic) == offsetof(ncclConfig_t, magic));
@@ -129,10 +129,10 @@ TEST_CASE("NCCL's config begins as its headers say") {
   CHECK(ours.version == NCCL_VERSION(2, 14, 0));
 }
 
-// The headers rename some functions to others of the same name and a number.
+// The headers rename some functions to versioned ones such as cuMemAlloc_v2.
 #define DRUN_TEXT(name) #name
 #define DRUN_NAME(name) std::string(DRUN_TEXT(name))
-TEST_CASE("functions are looked for by the names that the headers give them") {
+TEST_CASE("functions are looked up by the names in the headers") {
   const std::string names[] = {
       DRUN_NAME(cuInit),
       DRUN_NAME(cuGetErrorString),
@@ -170,7 +170,7 @@ TEST_CASE("functions are looked for by the names that the headers give them") {
 
 #else
 
-TEST_CASE("NCCL's config begins as its headers say") {
+TEST_CASE("without the headers NCCL's config is not checked") {
   WARN("skipped: nccl.h and cuda.h are not installed here");
 }
 

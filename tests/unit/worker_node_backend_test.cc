@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kLimit{10};
 
-// Backends of one group meet in a mesh of their own, whose address is in their store.
+// Backends of one group share a mesh, whose index is in their store.
 class Meshes {
  public:
   BackendFactory factory() {
@@ -82,7 +82,7 @@ std::vector<int> some_nodes(std::size_t which) {
 
 }  // namespace
 
-TEST_CASE("every collective over several nodes is exact, whoever leads and whoever is the root") {
+TEST_CASE("every collective over several nodes is exact, for any leaders and any root") {
   Cluster cluster{.node_of = some_nodes(GENERATE(range(std::size_t{0}, std::size_t{5}))),
                   .is_debug = GENERATE(false, true)};
   std::mt19937 random(3);
@@ -121,17 +121,17 @@ TEST_CASE("random programs over several nodes match a sequential model") {
   CHECK(run_all(cluster, program) == "");
 }
 
-TEST_CASE("an all_reduce crosses between nodes once for each of them") {
+TEST_CASE("an all_reduce sends one message per direction between two nodes") {
   Cluster cluster{.node_of = {0, 0, 0, 1, 1, 1}};
   Scenario scenario;
   scenario.operation = Operation::AllReduce;
   scenario.size = cluster.size();
   scenario.count = 10;
   CHECK(run_all(cluster, {scenario}) == "");
-  CHECK(cluster.across.sent_count() == 2);  // there and back
+  CHECK(cluster.across.sent_count() == 2);  // one in each direction
 }
 
-TEST_CASE("all on one node is just the local backend, one on each just the one across") {
+TEST_CASE("one node uses only the local backend, and one rank per node only the remote one") {
   Cluster together{.node_of = {0, 0, 0}};
   Cluster apart{.node_of = {0, 1, 2}};
   const Scenario barrier{.size = 3};
@@ -141,7 +141,7 @@ TEST_CASE("all on one node is just the local backend, one on each just the one a
   CHECK(apart.local.sent_count() == 0);
 }
 
-TEST_CASE("over several nodes too, debug names who calls something else on every rank") {
+TEST_CASE("debug mode names a rank on another node that calls a different operation") {
   Cluster cluster{.node_of = {0, 0, 1, 1}, .is_debug = true};
   std::mutex mutex;
   int told = 0;
@@ -166,7 +166,8 @@ TEST_CASE("over several nodes too, debug names who calls something else on every
   CHECK(told == 4);
 }
 
-TEST_CASE("nodes are laid out by their first ranks, and know whether their ranks are neighbours") {
+TEST_CASE(
+    "nodes are ordered by their first ranks, and it is known whether their ranks are contiguous") {
   const worker::NodeLayout layout({0, 1, 0, 2, 1});
   CHECK(layout.nodes() == 3);
   CHECK(layout.ranks_of(0) == std::vector<int>{0, 2});

@@ -15,7 +15,7 @@
 namespace drun {
 namespace {
 
-// The variable TORCHELASTIC_ERROR_FILE while it lives, naming a file that is removed with it.
+// Sets TORCHELASTIC_ERROR_FILE for its lifetime and removes the file afterwards.
 class ErrorFile {
  public:
   explicit ErrorFile(std::string path) : path_(std::move(path)) {
@@ -51,7 +51,7 @@ TEST_CASE("a body that returns leaves no error file") {
   CHECK_FALSE(file.exists());
 }
 
-TEST_CASE("a body that throws ends with 1 and an error file in torchrun's form") {
+TEST_CASE("a body that throws returns 1 and writes an error file in torchrun's format") {
   const ErrorFile file;
   const auto before = std::chrono::system_clock::now().time_since_epoch();
   CHECK(record([] { throw std::runtime_error("no \xff more"); }) == 1);
@@ -64,7 +64,7 @@ TEST_CASE("a body that throws ends with 1 and an error file in torchrun's form")
   CHECK(std::stoll(timestamp) >= std::chrono::duration_cast<std::chrono::seconds>(before).count());
 }
 
-TEST_CASE("nested exceptions are told from the outermost to the cause") {
+TEST_CASE("nested exceptions are listed from the outermost to the cause") {
   const ErrorFile file;
   const auto body = [] {
     try {
@@ -80,14 +80,14 @@ TEST_CASE("nested exceptions are told from the outermost to the cause") {
              ContainsSubstring("caused by drun::WorkerError: rank 1: inner"));
 }
 
-TEST_CASE("something that is no exception is recorded too") {
+TEST_CASE("an exception not derived from std::exception is recorded too") {
   const ErrorFile file;
   CHECK(record([] { throw 42; }) == 1);
   CHECK_THAT(file.read()["message"]["message"].get<std::string>(),
              ContainsSubstring("not a std::exception"));
 }
 
-TEST_CASE("a directory that is not there does not hide the error") {
+TEST_CASE("a missing directory for the error file does not hide the error") {
   const ErrorFile file("/nonexistent/error.json");
   CHECK(record([] { throw std::runtime_error("seen"); }) == 1);
   CHECK_FALSE(file.exists());

@@ -45,7 +45,7 @@ TEST_CASE("integer sums and products wrap around") {
   CHECK(reduce<std::int32_t>(ReduceOp::Product, {-3}, {5})[0] == -15);
 }
 
-TEST_CASE("bits of integers are combined, those of floating-point types not") {
+TEST_CASE("bitwise reductions accept integers and reject floating-point types") {
   CHECK(reduce<std::uint8_t>(ReduceOp::Band, {12}, {10})[0] == 8);
   CHECK(reduce<std::int16_t>(ReduceOp::Bor, {12}, {10})[0] == 14);
   CHECK(reduce<std::int64_t>(ReduceOp::Bxor, {-1}, {10})[0] == -11);
@@ -56,7 +56,7 @@ TEST_CASE("bits of integers are combined, those of floating-point types not") {
   }
 }
 
-TEST_CASE("an average is divided once, and whole numbers are left alone") {
+TEST_CASE("averages of floating-point values are divided, and integers are unchanged") {
   std::vector<float> floats{1, 2, 5};
   divide(floats.data(), DataType::F32, floats.size(), 4);
   CHECK(floats == std::vector<float>{0.25f, 0.5f, 1.25f});
@@ -68,7 +68,7 @@ TEST_CASE("an average is divided once, and whole numbers are left alone") {
   CHECK(integers[0] == 8);
 }
 
-TEST_CASE("every type has its name and size") {
+TEST_CASE("every type has a unique name and its size") {
   std::set<std::string_view> names;
   for (int type = 0; type < 11; ++type) names.insert(to_string(static_cast<DataType>(type)));
   CHECK(names.size() == 11);
@@ -77,7 +77,7 @@ TEST_CASE("every type has its name and size") {
   CHECK(data_type<unsigned char>() == DataType::U8);
 }
 
-TEST_CASE("the tree reaches every rank once, in a logarithm of steps") {
+TEST_CASE("the tree reaches every rank once, and no rank has more than seven children") {
   for (int size = 1; size <= 70; ++size) {
     int edges = 0;
     for (int rank = 0; rank < size; ++rank) {

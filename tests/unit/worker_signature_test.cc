@@ -4,7 +4,7 @@
 
 namespace drun::worker {
 
-TEST_CASE("a call is told as its source would write it") {
+TEST_CASE("a call is described as in source code") {
   CHECK(to_string(Call{.operation = Operation::Barrier}) == "barrier()");
   CHECK(to_string(Call{.operation = Operation::AllReduce,
                        .type = DataType::F32,
@@ -25,7 +25,7 @@ TEST_CASE("a call is told as its source would write it") {
                        .is_uneven = true}) == "gather_v(u8, root 1)");
 }
 
-TEST_CASE("calls that go together have equal bytes, and calls that differ in anything do not") {
+TEST_CASE("equal calls have equal signatures, and calls that differ in any field do not") {
   const Call call{
       .operation = Operation::AllReduce, .type = DataType::F32, .op = ReduceOp::Sum, .count = 7};
   CHECK(signature_of(call, 3) == signature_of(Call(call), 3));
@@ -45,7 +45,7 @@ TEST_CASE("calls that go together have equal bytes, and calls that differ in any
   CHECK(signature_of(reduce, 3) != signature_of(other_root, 3));
 }
 
-TEST_CASE("sizes that every rank knows are compared, sizes of one's own are not") {
+TEST_CASE("counts known to all ranks are compared, and counts known to one rank are not") {
   const std::vector<std::size_t> some{1, 2, 3};
   const std::vector<std::size_t> others{3, 2, 1};
   Call gather{.operation = Operation::AllGather, .counts_out = some.data(), .is_uneven = true};
@@ -56,12 +56,12 @@ TEST_CASE("sizes that every rank knows are compared, sizes of one's own are not"
   CHECK(signature_of(gather, 3) == signature_of(other, 3));
 }
 
-TEST_CASE("bytes that are no call are told as such") {
+TEST_CASE("bytes that are not a call are described as unknown") {
   CHECK(describe({.what = ~std::uint64_t{0}}) == "unknown call");
   CHECK(describe(signature_of(DataType::F32, 10)) == "f32 x 10");
 }
 
-TEST_CASE("a disagreement names every group of callers once") {
+TEST_CASE("the description of a disagreement names every group of callers once") {
   const Signature barrier = signature_of(Call{.operation = Operation::Barrier}, 6);
   const Signature reduce =
       signature_of(Call{.operation = Operation::AllReduce, .type = DataType::U8, .count = 4}, 6);
@@ -71,7 +71,7 @@ TEST_CASE("a disagreement names every group of callers once") {
         "rank 0 calls all_reduce(u8 x 4, sum); rank 1 calls barrier()");
 }
 
-TEST_CASE("ranks are told in runs") {
+TEST_CASE("consecutive ranks are described as ranges") {
   CHECK(describe_ranks({4}) == "rank 4");
   CHECK(describe_ranks({4, 5}) == "ranks 4, 5");
   CHECK(describe_ranks({0, 1, 2, 5, 7, 8, 9}) == "ranks 0-2, 5, 7-9");

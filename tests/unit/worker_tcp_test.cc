@@ -1,4 +1,4 @@
-// The frames of the tcp transport, and which message meets which receive.
+// The frames of the TCP transport, and the matching of messages and receives.
 #include <string_view>
 
 #include "tests/support/catch.h"
@@ -29,7 +29,7 @@ Receive receive(std::optional<int> from, std::uint64_t slot) {
 
 }  // namespace
 
-TEST_CASE("a hello of the tcp transport is read as it was written") {
+TEST_CASE("a hello of the TCP transport is decoded as it was encoded") {
   Hello hello{.rank = 0x01020304, .size = 0xFFFFFFFF, .place = {"2001:db8::1%eth0", 40123, {}}};
   for (std::size_t i = 0; i < hello.key.size(); ++i) {
     hello.key[i] = static_cast<char>(200 + i);
@@ -41,7 +41,7 @@ TEST_CASE("a hello of the tcp transport is read as it was written") {
   CHECK_FALSE(decode_frame(all));
 }
 
-TEST_CASE("a hello that makes no sense is rejected") {
+TEST_CASE("a malformed hello is rejected") {
   const Hello good{.rank = 1, .size = 2, .place = {"10.0.0.5", 40123, {}}};
   const auto is_rejected = [](HelloBytes bytes) {
     return !decode_hello(std::string_view(bytes.data(), bytes.size()));
@@ -61,7 +61,7 @@ TEST_CASE("a hello that makes no sense is rejected") {
   CHECK(is_rejected(long_address));
 }
 
-TEST_CASE("a frame of the tcp transport is accepted up to the size limit of its kind") {
+TEST_CASE("a frame of the TCP transport is accepted up to the size limit of its kind") {
   struct Limit {
     Kind kind;
     std::size_t most_bytes;
@@ -95,7 +95,7 @@ TEST_CASE("a frame of an unknown kind or with a damaged mark is rejected") {
   }
 }
 
-TEST_CASE("messages of one sender and slot meet receives in the order in which both started") {
+TEST_CASE("messages with one sender and slot match receives in the order in which both started") {
   Matcher matcher;
   const auto first = arrival(1, 7);
   const auto second = arrival(1, 7);
@@ -117,7 +117,7 @@ TEST_CASE("messages of one sender and slot meet receives in the order in which b
   CHECK(matcher.meet(1, 8) == &other_slot);
 }
 
-TEST_CASE("a receive from any rank takes the first message of its slot and waits its turn") {
+TEST_CASE("a receive from any rank matches the first message of its slot, in order") {
   Matcher matcher;
   const auto early = arrival(3, 7);
   const auto late = arrival(1, 7);
@@ -139,7 +139,7 @@ TEST_CASE("a receive from any rank takes the first message of its slot and waits
   CHECK(matcher.meet(2, 7) == &after);
 }
 
-TEST_CASE("a withdrawn receive meets no message") {
+TEST_CASE("a withdrawn receive matches no message") {
   Matcher matcher;
   Receive gone = receive(1, 7);
   Receive gone_too = receive(std::nullopt, 7);
@@ -154,7 +154,7 @@ TEST_CASE("a withdrawn receive meets no message") {
   CHECK(matcher.meet(1, 7) == nullptr);
 }
 
-TEST_CASE("one rank's unreceived messages are bounded, and room is free again when one is taken") {
+TEST_CASE("a rank's unreceived messages are limited, and each receive frees space") {
   Matcher matcher;
   const auto message = arrival(1, 7);
   for (std::size_t i = 0; i < kMostAnnounced; ++i) {

@@ -35,7 +35,7 @@ World three_node_world() {
 
 }  // namespace
 
-TEST_CASE("a worker reads back the world that its agent wrote") {
+TEST_CASE("a worker reads the world that its agent wrote") {
   const World world = three_node_world();
   const int local_rank = GENERATE(0, 1);
   const auto variables = environment_of(world, local_rank);
@@ -46,7 +46,7 @@ TEST_CASE("a worker reads back the world that its agent wrote") {
   CHECK(self->world == world);
 }
 
-TEST_CASE("the environment has torchrun's names and texts") {
+TEST_CASE("the environment has torchrun's names and formats") {
   const auto variables = environment_of(three_node_world(), 1);
   CHECK(variables.at("RANK") == "5");
   CHECK(variables.at("LOCAL_RANK") == "1");
@@ -58,7 +58,7 @@ TEST_CASE("the environment has torchrun's names and texts") {
   CHECK(variables.size() == 16);
 }
 
-TEST_CASE("a variable that is missing or wrong is named, with its value") {
+TEST_CASE("an error about a missing or invalid variable names it and its value") {
   auto variables = environment_of(three_node_world(), 0);
   const auto [name, value] = GENERATE(table<std::string, std::string>({{"RANK", "9"},
                                                                        {"RANK", "-1"},
