@@ -1,5 +1,4 @@
-// core. What an agent says of its whole job (agent/status/node_status.h), in words.
-// Thread: any.
+// core. The status of a whole job, as reported by an agent (agent/status/node_status.h), as text.
 #pragma once
 
 #include <string>
@@ -7,11 +6,11 @@
 
 namespace drun {
 
-// Whether `json` is of the schema that job_text understands.
+// Whether `json` has the schema that job_text expects.
 bool is_job_status(std::string_view json);
 
-// Several lines, the last one ended. Empty when `json` is no status of a job. Control characters in
-// names are made visible.
+// Several lines, each ending with a newline. Empty if `json` is not the status of a job. Makes
+// control characters in names visible.
 std::string job_text(std::string_view json);
 
 }  // namespace drun
