@@ -1,4 +1,4 @@
-// Command line -> what was asked for. The one catch of the program is here.
+// Parses the command line and runs the command. The program's only catch is here.
 
 #include <cstdio>
 #include <exception>

@@ -1,25 +1,25 @@
 # shellcheck shell=bash disable=SC2034
-# What quickstart, test and check share: the packages, the steps they announce, and how they build.
-# Sourced, not run. It goes to the top of the source tree, whatever directory it was called from.
+# Shared by quickstart, test and check: packages, step messages, builds. Sourced, not run. Changes to the top of the
+# source tree.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 logs=build/logs
 
 build_packages=(g++ cmake ninja-build libboost-dev libcli11-dev libhwloc-dev libspdlog-dev libssl-dev
   nlohmann-json3-dev)
-optional_packages=(libgloo-dev                # worker_lib's CPU backend, and with it the examples
-  libpmix-dev)                                # ranks of Open MPI 5 and prterun find each other by PMIx
-test_packages=(catch2 python3 python3-pip      # pip: to install a wheel
-  iproute2                                    # nodes with addresses of their own
+optional_packages=(libgloo-dev                # worker_lib's CPU backend and the examples
+  libpmix-dev)                                # for rendezvous under Open MPI 5 and prterun
+test_packages=(catch2 python3 python3-pip      # pip installs the wheel
+  iproute2                                    # network namespaces for nodes
   fuse3 libfuse3-dev                          # a file system that hangs
-  openmpi-bin mpich openssh-client            # what starts drun on several machines
-  python3-clustershell python3-yaml           # to compare host lists with; to read manifests
-  python3-prometheus-client)                  # to read metrics
-# Tests run some of their own. Installed they would go on running on somebody's machine: only where
-# CI is set; elsewhere, if they are not there, what needs them is skipped.
+  openmpi-bin mpich openssh-client            # launchers of drun on several machines
+  python3-clustershell python3-yaml           # reference for host lists; reader for manifests
+  python3-prometheus-client)                  # reader for metrics
+# Services, of which tests run private instances. Installing them would start them permanently on a user's machine, so
+# they are installed only if CI is set; otherwise, tests without their service are skipped.
 service_packages=(slurm-wlm munge openssh-server etcd-server)
-# What looks into programs and sources, an MPI to build with, and PyTorch: also where CI is set. A test or
-# a check that is without its package is a failure there; elsewhere it is passed over.
+# Debuggers and source checkers, an MPI to build with, and PyTorch: also installed only if CI is set. A test or check
+# without its package fails in CI and is skipped elsewhere.
 tool_packages=(gdb elfutils openssl pkg-config libopenmpi-dev shellcheck clang-format-14 clang-tidy
   clang libclang-rt-dev python3-venv python3-torch
   zsh fish tcsh mandoc groff-base)              # completions and manual pages
@@ -27,7 +27,7 @@ tool_packages=(gdb elfutils openssl pkg-config libopenmpi-dev shellcheck clang-f
 say() { printf '%s\n' "$*"; }
 step() { printf '\n[%s] %s\n' "$1" "$2"; }
 note() { printf '      %s\n' "$*"; }
-# missing_tool TEXT: what is not done without it. A failure where CI is set: nothing passes by omission.
+# missing_tool TEXT: reports a step that is left out because a tool is missing. Fails if CI is set.
 missing_tool() {
   note "$*"
   [ -z "${CI:-}" ]
@@ -37,10 +37,10 @@ die() {
   exit 1
 }
 
-# no_arguments "$@": for scripts that have none.
+# no_arguments "$@": rejects arguments.
 no_arguments() { [ $# = 0 ] || die "unknown argument '$1'; usage: scripts/${0##*/}"; }
 
-# Programs may come from elsewhere than the distribution; libraries are asked for by package.
+# Programs may be installed without the distribution's packages; libraries are looked up by package.
 is_there() {
   case $1 in
     g++ | cmake | python3) command -v "$1" >/dev/null && return ;;
@@ -55,8 +55,7 @@ missing_of() {
   for package in "$@"; do is_there "$package" || printf '%s ' "$package"; done
 }
 
-# as_root COMMAND...: as it is for root, through sudo for others. sudo keeps its terminal for the
-# password.
+# as_root COMMAND...: runs it directly as root, or else with sudo, which may prompt on the terminal.
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
@@ -72,13 +71,13 @@ apt_get() {
     </dev/null >>$logs/packages.log 2>&1
 }
 
-# A machine without package lists, or with old ones, fails the first try; only then are they fetched.
+# Fetches the package lists only if the first attempt fails, because they may be missing or outdated.
 apt_install() {
   apt_get install --no-install-recommends "$@" && return
   apt_get update && apt_get install --no-install-recommends "$@"
 }
 
-# One that does not exist must not keep the others away.
+# Separately, so that a package that does not exist does not prevent the installation of the others.
 apt_install_each() {
   local package
   for package in "$@"; do
@@ -87,7 +86,7 @@ apt_install_each() {
   done
 }
 
-# Where there is no apt: the command that installs what the build needs. Nothing is installed.
+# Without apt: prints the command that installs the required packages, and installs nothing.
 other_distribution() {
   note "this is not Debian or Ubuntu; the packages that the build needs are installed by"
   if command -v dnf >/dev/null; then
@@ -100,14 +99,14 @@ other_distribution() {
   fi
 }
 
-# drun uses interfaces of glibc.
+# drun uses interfaces that only glibc has.
 require_glibc() {
   case $(ldd --version 2>&1) in
     *musl*) die "this system has musl; drun needs glibc 2.28 or later, for example in a Debian container" ;;
   esac
 }
 
-# install_packages PACKAGES...: those and the optional ones, only what is missing.
+# install_packages PACKAGES...: installs these and the optional packages, if missing.
 install_packages() {
   local missing wanted
   require_glibc
@@ -136,8 +135,8 @@ install_packages() {
   [ ${#wanted[@]} = 0 ] || apt_install "${wanted[@]}" || apt_install_each "${wanted[@]}"
 }
 
-# logged LOG COMMAND...: on a terminal the command shows its own progress line; elsewhere its output
-# goes to the log, of which the part that is no mere progress is shown when it fails.
+# logged LOG COMMAND...: on a terminal, the command prints its own progress line. Otherwise its output goes to the log;
+# on failure the log is printed without progress lines.
 logged() {
   local log=$logs/$1
   shift
@@ -150,7 +149,7 @@ logged() {
   fi
 }
 
-# build PRESET [CMAKE-OPTION...] [-- TARGET...]: configures that preset's tree and builds it.
+# build PRESET [CMAKE-OPTION...] [-- TARGET...]: configures and builds the preset.
 build() {
   local preset=$1 options=() began=$SECONDS
   shift
@@ -160,7 +159,7 @@ build() {
   done
   shift || true
   if command -v ccache >/dev/null; then
-    # Hits in any checkout, of the sources whose headers come precompiled too.
+    # Allows cache hits across checkouts, and for sources with precompiled headers.
     export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
     options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
   fi

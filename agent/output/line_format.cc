@@ -19,8 +19,8 @@ constexpr std::uint64_t zero_bytes(std::uint64_t word) {
   return (word - kOnes) & ~word & kHighBits;
 }
 
-// Whether one of eight bytes is no character that stands for itself in a JSON string: a control, a
-// quote, a backslash, or beyond ASCII. (It may also say so of others: a second look decides.)
+// Whether any of eight bytes needs special treatment in a JSON string: controls, quotes,
+// backslashes, bytes beyond ASCII. May report false positives; the caller checks again.
 constexpr bool has_special(std::uint64_t word) {
   const std::uint64_t controls = (word - kOnes * 0x20) & ~word;
   return ((word | controls) & kHighBits) != 0 || zero_bytes(word ^ (kOnes * '"')) != 0 ||

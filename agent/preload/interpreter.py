@@ -246,7 +246,7 @@ def _reopen(stream, fd, mode):
 
 
 def _renew_state():
-    """What is different in every process: seeds, keys, the main thread's number."""
+    """Renews the state that must differ between processes: seeds, keys, the main thread's id."""
     numpy_random = sys.modules.get("numpy.random.mtrand")
     if numpy_random is not None:
         numpy_random._rand.seed()

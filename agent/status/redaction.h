@@ -1,5 +1,4 @@
-// core. Secrets out of what reports and events show of commands and environments.
-// Thread: any.
+// core. Secrets out of what reports and events show of commands and environments. Thread: any.
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@ namespace drun::agent {
 
 inline constexpr std::string_view kRedacted = "[redacted]";
 
-// Whether a variable or option of that name holds a secret: TOKEN, PASSWORD, API_KEY and the like.
+// Whether the name of a variable or option suggests a secret: TOKEN, PASSWORD, API_KEY and similar.
 bool is_secret_name(std::string_view name);
 
 // The value without the password of a URL ("https://user:password@host"); all of it replaced where

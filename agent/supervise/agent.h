@@ -1,5 +1,5 @@
-// edge. The switchboard of one node: what rendezvous, workers, output and signals say is passed on
-// to whom it concerns. It decides nothing that a machine (member, round, gang) decides.
+// edge. The agent of one node: connects rendezvous, workers, output and signals, and forwards
+// events between them. All decisions are made by the state machines (member, round, worker group).
 //
 //   Client   on_world    Output opens the round's streams, then Workers start
 //   Workers  failed      Client tells the coordinator at once (Workers stop the others themselves)
@@ -7,14 +7,14 @@
 //   Workers  all gone    Output drains and reads the failures' files, then Client reports: success,
 //                        or stopped with the failures in full
 //   Client   on_look     Watch collects what the workers do, Client passes it on
-//   Watch    suspects    Client tells the coordinator, which looks at all and may stop the round
+//   Watch    suspects    Client tells the coordinator, which examines all nodes and may stop the
+//                        round
 //   Signals  terminate   Client interrupts the job, Workers stop with that signal
-//   Client   on_outcome  the end, once nothing runs here and (on the coordinator) all members have
-//                        heard of it
+//   Client   on_outcome  the end, when nothing runs here and (on the coordinator) all members have
+//                        received the outcome
 //
-// Log:    drun's lines go to Output's console while the loop runs.
-// Order:  the coordinator hears of an event first, the log second.
-// Thread: the one that calls; it has an io_context of its own.
+// While the loop runs, drun's log goes to Output's console. An event is sent to the coordinator
+// before it is logged. run_agent() runs an io_context in the calling thread.
 #pragma once
 
 #include <optional>

@@ -1,10 +1,9 @@
-// edge. Listening where this agent is, or may become, the coordinator.
+// edge. The listening socket of an agent that is, or may become, the coordinator.
 //
-// Shape:   of several agents on an endpoint's host the first takes the port. Of several endpoints
-//          (docs/internals/election.md) an agent takes the first free endpoint of its host. With
-//          etcd each agent listens on its own port.
-// Owner:   the caller.   Thread: the io_context's only.
-// Errors:  System: the port cannot be listened on, and this agent was told to be the coordinator.
+// If several agents run on an endpoint's host, the first one gets the port. If there are several
+// endpoints (docs/internals/election.md), an agent gets the first free endpoint of its host. With
+// etcd, each agent listens on a separate port.
+// Errors:  System if the port is not available and this agent must be the coordinator.
 #pragma once
 
 #include <functional>
@@ -19,8 +18,8 @@
 
 namespace drun::agent {
 
-// Fills in what is known then: ports, `join.seat`. Null: this agent joins as a member, and
-// `join.is_coordinator` says so.
+// Sets the ports and `join.seat`. Null: this agent joins as a member, and `join.is_coordinator` is
+// false.
 Result<std::unique_ptr<rendezvous::Server>> take_seat(asio::io_context& io, JoinSpec& join,
                                                       const Log& log,
                                                       std::function<void()> on_finished,
@@ -28,7 +27,7 @@ Result<std::unique_ptr<rendezvous::Server>> take_seat(asio::io_context& io, Join
                                                       rendezvous::LineTaker* lines,
                                                       rendezvous::Server::OnTrouble on_trouble);
 
-// Where the agents of one job meet, as all of them write it.
+// The rendezvous endpoint, in the form that is common to all agents of a job.
 std::string meeting_place(const JoinSpec& join);
 
 }  // namespace drun::agent

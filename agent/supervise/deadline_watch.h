@@ -1,7 +1,7 @@
-// edge. When the time that the job was given ends, in this process's steady clock.
+// edge. Determines the job's deadline in terms of this process's steady clock.
 //
-// The end of a Slurm job can move (scontrol update), so scontrol is asked again once a minute. An
-// answer that cannot be read changes nothing.
+// The end time of a Slurm job can change (scontrol update), so scontrol is run again every minute.
+// Output that cannot be parsed is ignored.
 #pragma once
 
 #include <chrono>
@@ -21,11 +21,11 @@
 
 namespace drun::agent {
 
-// The end in `scontrol show job -o`: "... EndTime=2026-11-25T18:00:00 ...", in this machine's time
-// zone. Nothing if the job has none ("Unknown") or the text is another.
+// The end time in the output of `scontrol show job -o`: "... EndTime=2026-11-25T18:00:00 ...", in
+// this machine's time zone. nullopt if the job has none ("Unknown") or the text is invalid.
 std::optional<WallTime> end_time_of(std::string_view scontrol_text);
 
-// What the coordinator is to know. `shutdown_timeout`: what the workers that are left then get.
+// The deadline for the coordinator. `shutdown_timeout`: time for the remaining workers to exit.
 rendezvous::JobDeadline job_deadline(const DeadlineSpec& spec, WallTime end, WallTime wall_now,
                                      std::chrono::steady_clock::time_point now,
                                      std::chrono::milliseconds shutdown_timeout);
@@ -33,18 +33,18 @@ rendezvous::JobDeadline job_deadline(const DeadlineSpec& spec, WallTime end, Wal
 class DeadlineWatch {
  public:
   using OnDeadline = std::function<void(const rendezvous::JobDeadline&)>;
-  // Whether a program may be started now: not while workers are being stopped, as it would be taken
-  // for something that they left behind.
+  // Whether a program may be started now. Must be false while workers are being stopped, because
+  // the program would be treated as their leftover process.
   using MayAsk = std::function<bool()>;
 
   DeadlineWatch(asio::io_context& io, Log log, const AgentSpec& spec, MayAsk may_ask,
                 OnDeadline on_deadline);
 
-  // Calls `on_deadline` at once if the end is known, and when it changes. Keeps the io_context
+  // Calls `on_deadline` at once if the end is known, and again on each change. Keeps the io_context
   // running until stop().
   void start();
   void stop();
-  // Kills the scontrol that runs; gives its process group, or 0.
+  // Kills a running scontrol. Returns its process group, or 0.
   int stop_asking();
 
  private:
@@ -61,7 +61,7 @@ class DeadlineWatch {
   const OnDeadline on_deadline_;
   std::optional<WallTime> end_;
   rendezvous::DeadlineTimer timer_;
-  std::optional<ProgramStarter> starter_;  // from the first question on
+  std::optional<ProgramStarter> starter_;  // created for the first query
   std::unique_ptr<Helper> scontrol_;
 };
 

@@ -1,6 +1,5 @@
-// edge. For those who look on: the file of events, and who asks over the local sockets or HTTP how
-// the job is doing, or what its workers do.
-// Owner:   Agent; keeps the io_context running until close().   Thread: the io_context's only.
+// edge. Serves observers of the job: writes the event file, and answers queries about the job and
+// its workers over the local sockets and HTTP. Keeps the io_context running until close().
 #pragma once
 
 #include <cstdint>
@@ -25,14 +24,14 @@ namespace drun::agent {
 
 class Lookers {
  public:
-  // What they are answered from: this agent, and the coordinator, whose answers `answer` brings.
+  // Sources of the answers: this agent, and the coordinator, whose answers are passed to answer().
   struct Sources {
     std::function<NodeStatus()> status;
     PassedQuestions::Ask ask_job;
     PassedQuestions::Ask ask_stacks;
   };
 
-  // Errors: those of EventFile and web::Server, for what the user asked for.
+  // Errors: those of EventFile and web::Server, if the user enabled them.
   Result<void> open(asio::io_context& io, const AgentSpec& spec, const Log& log, Sources sources);
   void close();
 

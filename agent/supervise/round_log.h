@@ -1,5 +1,4 @@
-// edge: logs. What an agent says of its rounds while they go by.
-// Thread: the io_context's only.
+// edge. Logs the rounds of an agent.
 #pragma once
 
 #include <chrono>
@@ -14,30 +13,30 @@
 
 namespace drun::agent {
 
-// That workers are started, again or among other nodes than before.
+// Logs the start of workers, and a change of nodes since `before`.
 void log_world(const Log& log, const AgentSpec& spec, const std::optional<World>& before,
                const World& world);
 
-// With several nodes only the program's first world tells how many ranks there are; one node says
-// it for all.
+// With several nodes the number of ranks is known only in the first world of the program. Only one
+// node logs the warning.
 void warn_of_ranks_not_there(const Log& log, const AgentSpec& spec,
                              const std::optional<World>& before, const World& world);
 
-// A worker of this node's.
+// Logs the failure of a worker of this node.
 void log_failure(const Log& log, const AgentSpec& spec, const World& world, const Failure& failure);
 
-// The evidence of a hang, for the console: one warning of several lines, at most 100.
+// Logs the evidence of a hang as one warning of up to 100 lines.
 void log_hang(const Log& log, const rendezvous::HangFound& found);
 void log_left_out(const Log& log, const LeftOut& node);
 
-// What the round waits for, after success.
+// Logs the processes that the round waits for after success.
 void log_waiting(const Log& log, const LeftoverList& leftovers,
                  std::chrono::milliseconds time_left);
 
-// One message for each kind of leftover process.
+// Logs one message per kind of leftover process.
 void log_leftovers(const Log& log, const Leftovers& leftovers);
 
-// Why this node cannot run another round: it has an unkillable process. Empty if it can.
+// Why this node cannot run another round (it has an unkillable process). Empty if it can.
 std::string unusable_reason(const Leftovers& leftovers);
 
 }  // namespace drun::agent

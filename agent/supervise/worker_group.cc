@@ -43,7 +43,8 @@ Actions keep_leftovers(State& gang) {
   return {ReportGone{RoundEnd::Kept}};
 }
 
-// Every worker returned 0. CheckIfGone comes before a signal: most workers leave nothing behind.
+// Every worker returned 0. CheckIfGone precedes any signal, because most workers leave no processes
+// behind.
 Actions succeed(State& gang, Time now) {
   const Times& times = gang.times;
   switch (gang.leftovers) {
@@ -76,13 +77,14 @@ Actions on_started(State& gang, const Started& started) {
 }
 
 Actions on_worker_exited(State& gang, const WorkerExited& exited, Time now) {
-  if (is_in<Idle>(gang)) return {};  // given up earlier, and gone at last
+  if (is_in<Idle>(gang)) return {};  // given up earlier, and exited now
   assert((is_in<Running, Notified, Stopping, Killing>(gang)) && gang.alive > 0);
   --gang.alive;
   const bool failed = exited.before_stop && !exited.succeeded;
   Actions actions;
   if (is_in<Running>(gang)) {
-    // The signal comes first because it costs other processes time; the report follows at once.
+    // Signal before reporting, because the signal lets other processes act; the report follows at
+    // once.
     if (failed) actions = begin_stopping(gang, SIGTERM, now);
     if (!failed && gang.alive == 0) return succeed(gang, now);
   }

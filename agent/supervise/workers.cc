@@ -29,7 +29,7 @@ gang::Times to_times(const WorkersSpec& spec) {
   return times;
 }
 
-// What the kernel said to the place that the plan has given to a worker.
+// Explains why the kernel rejected a worker's placement.
 std::string bound_message(int local_rank, const WorkerPlacement& placement,
                           const NotBound& refused) {
   return "local rank " + std::to_string(local_rank) + " cannot be bound to " +
@@ -41,9 +41,8 @@ std::string bound_message(int local_rank, const WorkerPlacement& placement,
 
 }  // namespace
 
-// Everything that happens becomes an event in `events_`, and all of a loop turn are worked off
-// together: so 256 workers that end together cost one look for orphans, and no callback is made
-// from inside a call of ours.
+// Queues all events in `events_` and processes those of a loop turn together. If 256 workers end
+// together, orphans are looked for only once, and no callback is called from within a method.
 class Workers::Impl final : private Starter::Listener {
  public:
   Impl(asio::io_context& io, Log log, WorkersSpec spec, Workers::Listener& listener)
@@ -58,7 +57,7 @@ class Workers::Impl final : private Starter::Listener {
     if (!spec_.adopts_orphans) return;
     become_subreaper();
     child_signals_.add(SIGCHLD);
-    // A mask survives exec: whatever started this process may have left it blocked.
+    // The signal mask survives exec, so the parent may have left the signal blocked.
     sigset_t child_ended;
     sigemptyset(&child_ended);
     sigaddset(&child_ended, SIGCHLD);
@@ -126,18 +125,18 @@ class Workers::Impl final : private Starter::Listener {
   rendezvous::DeadlineTimer timer_;
   asio::signal_set child_signals_;
   int round_ = 0;
-  bool is_open_ = false;  // from start() to on_all_gone(), and while kept processes are stopped
+  bool is_open_ = false;        // from start() to on_all_gone(), and while kept processes stop
   bool has_succeeded_ = false;  // every worker returned 0, and no stop followed
   bool stop_sent_ = false;
   bool is_started_ = false;  // on_all_started() has been reported
   bool is_limited_ = false;  // begin_no_more()
-  bool is_refused_ = false;  // the program of one was not executed: the failure of this round
-  bool has_warned_ = false;  // that memory is not placed
+  bool is_refused_ = false;  // a program was not executed: the failure of this round
+  bool has_warned_ = false;  // about memory placement
   bool has_warned_blind_ = false;
   std::vector<std::optional<WorkerPlacement>> placements_;  // by local rank
   bool drain_posted_ = false;
   bool look_posted_ = false;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();  // tells late handlers that it is gone
+  std::shared_ptr<char> alive_ = std::make_shared<char>();  // lets late handlers detect destruction
 };
 
 void Workers::Impl::start(std::vector<Command> commands, WarmStarter* warm) {
@@ -175,8 +174,8 @@ void Workers::Impl::on_begun(int local_rank, const Spawned& spawned) {
       [this, local_rank, pid](const ExitStatus& status) { on_end(local_rank, pid, status); });
 }
 
-// The first one stops the others; those of workers that began beside it are not failures of their
-// own.
+// The first one stops the others; refusals of workers that began at the same time are not separate
+// failures.
 void Workers::Impl::on_refused(int local_rank, const Refusal& refusal) {
   const auto rank = static_cast<std::size_t>(local_rank);
   begun_[rank] = 0;
@@ -192,7 +191,7 @@ void Workers::Impl::on_refused(int local_rank, const Refusal& refusal) {
 }
 
 void Workers::Impl::on_memory_not_placed(int error_number) {
-  if (std::exchange(has_warned_, true)) return;  // one warning speaks for all workers
+  if (std::exchange(has_warned_, true)) return;  // one warning for all workers
   log_.warning(
       "the kernel does not let workers' memory be placed: " + system_message(error_number) +
       "; give the container that right (Docker: --cap-add=SYS_NICE), or choose "
@@ -203,7 +202,7 @@ void Workers::Impl::on_all_started() {
   if (!std::exchange(is_started_, true)) listener_.on_all_started(begun_);
 }
 
-// Those that have not begun count as stopped.
+// Workers that have not begun count as stopped.
 void Workers::Impl::begin_no_more() {
   if (std::exchange(is_limited_, true)) return;
   for (std::size_t i = starter_.stop(); i < ends_.size(); ++i)
@@ -213,7 +212,7 @@ void Workers::Impl::begin_no_more() {
 
 void Workers::Impl::on_end(int local_rank, int pid, const ExitStatus& status) {
   running_.erase(pid);
-  if (starter_.ended(local_rank)) return look_soon();  // on_refused() follows, in its turn
+  if (starter_.ended(local_rank)) return look_soon();  // on_refused() follows
   note_end(local_rank, pid, status);
 }
 
@@ -240,7 +239,7 @@ void Workers::Impl::note_end(int local_rank, int pid, const ExitStatus& status) 
   look_soon();
 }
 
-// Before our first signal: whoever has ended by now ended by himself.
+// Before the first stop signal: workers that have exited by now were not stopped by drun.
 void Workers::Impl::collect_all() {
   for (const auto& process : processes_)
     if (process != nullptr) process->collect();
@@ -276,7 +275,7 @@ void Workers::Impl::open() {
   wait_for_children();
 }
 
-// Adopted orphans have no pidfd: SIGCHLD is what reports their end.
+// Adopted orphans have no pidfd; SIGCHLD reports their end.
 void Workers::Impl::wait_for_children() {
   child_signals_.async_wait([this, alive = Alive(alive_), round = round_](error_code ec, int) {
     if (ec || alive.expired() || round != round_ || !is_open_) return;
@@ -303,31 +302,31 @@ bool Workers::Impl::nothing_left() {
 }
 
 void Workers::Impl::perform(const gang::SignalAll& all) {
-  open();  // kept processes are stopped when their round has been reported
+  open();  // kept processes are stopped after the report of their round
   if (!running_.empty())
     log_.debug("stopping workers signal=" + signal_name(all.signal) +
                " running=" + std::to_string(running_.size()));
   stop_sent_ = true;
   begin_no_more();
   for (const auto& [pid, local_rank] : running_) {
-    // A child before its exec has nothing to clean up, and shares our memory: before Linux 5.17 a
-    // signal that dumps core would end this process with it.
+    // A child before its exec has nothing to clean up and shares this process's memory. Before
+    // Linux 5.17, a signal that dumps core would also end this process.
     const int signal = starter_.is_starting(local_rank) ? SIGKILL : all.signal;
     processes_[static_cast<std::size_t>(local_rank)]->signal_group(signal);
     orphans_.mark_group(pid);
   }
-  // A stopped process handles nothing before it is continued.
+  // A stopped process handles signals only after SIGCONT.
   pass_on(SIGCONT);
   if (!spec_.adopts_orphans) return;
-  // In a turn of its own: a failure is reported before we read through /proc.
+  // In a separate turn, so that a failure is reported before /proc is read.
   asio::post(io_, [this, alive = Alive(alive_), round = round_, signal = all.signal] {
     if (alive.expired() || round != round_ || !is_open_) return;
     orphans_.signal_once(signal, has_succeeded_);
   });
 }
 
-// A signal that ends those that do not handle it, data loaders say, would end the others' work,
-// too.
+// Notifies only the workers: processes without a handler for the signal, such as data loaders,
+// would be killed by it, and the workers with them.
 void Workers::Impl::perform(const gang::NotifyAll& notice) {
   log_.debug("notifying workers signal=" + signal_name(notice.signal));
   stop_sent_ = true;

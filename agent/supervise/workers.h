@@ -1,19 +1,18 @@
-// edge. The workers of one node, round after round: starts, watches and stops them, and cleans up
-// what they leave running. The state machine in worker_group.h decides what happens when.
+// edge. The workers of one node in successive rounds: starts, monitors and stops them, and cleans
+// up leftover processes. All decisions are made by the state machine in worker_group.h.
 //
 // A round lasts from start() to on_all_gone(); the next start() may be called from on_all_gone() at
-// the earliest. The callbacks of a round come in this order: on_all_started, on_worker_failed (any
-// number) or on_all_succeeded, on_waiting, on_all_gone. on_all_started() and on_all_gone() are
-// called exactly once per start(), also if nothing could be started; on_all_gone() once more if
-// kept processes are stopped.
+// the earliest. The callbacks of a round are called in this order: on_all_started, on_worker_failed
+// (any number of times) or on_all_succeeded, on_waiting, on_all_gone. on_all_started() and
+// on_all_gone() are called exactly once per start(), even if nothing could be started.
+// on_all_gone() is called once more if kept processes are stopped.
 //
 // A failure is an unsuccessful exit that was observed before the first stop signal was sent. All
-// workers that have exited by then are reaped before the signal is sent, so that they count as
-// well.
+// workers that have exited by then are reaped before the signal is sent, so that they count too.
 //
-// Workers is the only class that reaps children of this process while a round runs. It may be
-// destroyed between rounds only, and not from a callback. Callbacks come from the io_context, never
-// from start(), stop() or kill_now(). Between rounds nothing keeps the io_context running.
+// While a round runs, no other class reaps children of this process. Workers may only be destroyed
+// between rounds, and not from a callback. Callbacks are called from the io_context, never from
+// within start(), stop() or kill_now(). Between rounds nothing keeps the io_context running.
 #pragma once
 
 #include <chrono>
@@ -34,14 +33,15 @@
 namespace drun::agent {
 
 struct WorkersSpec {
-  // One deadline for all processes of the round, from the first stop signal to SIGKILL. 0: kill at
-  // once. After success it applies as LeftoverPolicy says.
+  // Time for all processes of the round, from the first stop signal to SIGKILL. 0: kill at once.
+  // After success, LeftoverPolicy determines whether it applies.
   std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};
   LeftoverPolicy leftovers = LeftoverPolicy::Wait;
-  // From SIGKILL until the processes that still exist count as unkillable.
+  // Time from SIGKILL until remaining processes count as unkillable.
   std::chrono::milliseconds unkillable_timeout{std::chrono::seconds(30)};
-  // Every child of this process is the job's (the process becomes a child subreaper). False when
-  // several agents share one process, as tests do: then only the workers' groups are stopped.
+  // Whether all children of this process belong to the job (the process becomes a child subreaper).
+  // False if several agents share a process, as in tests: then only the workers' groups are
+  // stopped.
   bool adopts_orphans = true;
 };
 
@@ -51,9 +51,9 @@ struct WorkerEnd {
   ExitStatus status;
   std::chrono::steady_clock::time_point seen;  // when its pidfd reported the end
   WallTime time;                               // the same moment, for display
-  bool stopped_by_us = false;                  // it ended after our first stop signal
+  bool stopped_by_us = false;                  // it ended after the first stop signal
   bool out_of_memory = false;                  // killed by the kernel's out-of-memory killer
-  std::string message;  // why nothing was executed, when it was not the program's fault
+  std::string message;  // why nothing was executed, if the program is not the cause
   std::optional<WorkerUsage> usage{};
   bool operator==(const WorkerEnd&) const = default;
 };
@@ -62,20 +62,21 @@ class Workers {
  public:
   struct Listener {
     virtual ~Listener() = default;
-    // The commands' descriptors are no longer needed. `pids` has the pid of each worker by local
-    // rank, also of those that have exited by now; 0: it was not started. After a failure or a stop
-    // some may still wait for their exec.
+    // The commands' descriptors are no longer needed. `pids` contains the pid of each worker by
+    // local rank, including exited ones; 0: not started. After a failure or a stop, some may still
+    // wait for their exec.
     virtual void on_all_started(const std::vector<int>& /*pids*/) {}
-    // The first own failure at once, and later ones (only those that ended before our stop).
+    // Called at once for the first failure, and for later ones that precede the stop.
     virtual void on_worker_failed(const WorkerEnd& end) = 0;
-    // Every end of a worker that was started, for observers; from within other calls, too.
+    // Called for every end of a started worker, for observers. May be called from within other
+    // calls.
     virtual void on_worker_ended(const WorkerEnd& /*end*/) {}
     // Every worker returned 0. Leftover processes may still be running.
     virtual void on_all_succeeded() = 0;
-    // A second after success: processes that the round waits for, for `time_left` at most.
+    // Called 1 s after success with the processes that the round waits for, for up to `time_left`.
     virtual void on_waiting(const LeftoverList& /*leftovers*/,
                             std::chrono::milliseconds /*time_left*/) {}
-    // Nothing of this round is running any more, apart from kept and unkillable processes.
+    // Nothing of this round is running any more, except kept and unkillable processes.
     virtual void on_all_gone(const Leftovers& leftovers) = 0;
   };
 
@@ -84,40 +85,39 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
   ~Workers();
 
-  // One worker per command, at least one; all with the same `inherited`. Returns when the first few
-  // exist, without waiting for any exec. If one cannot be started, the rest are not tried and the
-  // running ones are stopped. The commands' descriptors must stay open until on_all_started; what
-  // else they borrow may go when it returns.
-  // `warm` starts the workers that it can (null: none), and must outlive the round; it has no
-  // effect without adopts_orphans.
+  // Starts one worker per command (at least one), all with the same `inherited`. Returns when the
+  // first few exist, without waiting for any exec. If one cannot be started, the rest are not tried
+  // and the running ones are stopped. The commands' descriptors must stay open until
+  // on_all_started; other borrowed data may be released on return. `warm` starts the workers that
+  // it supports (null: none), and must outlive the round. It has no effect without adopts_orphans.
   void start(std::vector<Command> commands, WarmStarter* warm = nullptr);
 
   // Sends `signal` and SIGCONT to every process of the round, and SIGKILL at the deadline. Also
-  // stops kept processes: then on_all_gone() is called again. Has no effect if nothing is running,
-  // or after an earlier stop of the round.
+  // stops kept processes; on_all_gone() is then called again. Has no effect if nothing is running
+  // or the round has been stopped before.
   void stop(int signal = SIGTERM);
-  // The workers get `signal`, and are stopped after `time` if they have not exited by then.
+  // Sends `signal` to the workers, and stops them after `time` if they have not exited.
   void stop_after_notice(int signal, std::chrono::milliseconds time);
-  // SIGKILL to all, now.
+  // Sends SIGKILL to all processes now.
   void kill_now();
-  // True from an on_all_gone() with kept processes until they are stopped or the next start().
+  // True from an on_all_gone() with kept processes until these are stopped or the next start().
   bool has_kept() const;
-  // USR1, USR2, CONT ...: to every worker's group; changes nothing else.
+  // Sends a signal such as USR1, USR2 or CONT to every worker's group, without other effects.
   void pass_on(int signal);
 
-  // To the process group of that one, if it still runs.
+  // Sends a signal to that worker's process group if it is running.
   void signal_worker(int local_rank, int signal);
 
-  // A tool of the agent's own that was told to end, by its process group: the round waits for it,
-  // but it is not reported as a leftover process. For this round only.
+  // For a tool of the agent that is being terminated, identified by its process group: the round
+  // waits for it but does not report it as a leftover process. For this round only.
   void disregard_group(int group);
 
-  // This child is no part of any round: it is neither signalled nor waited for. 0: there is none.
+  // Excludes this child from all rounds: it is neither signaled nor waited for. 0: none.
   void spare(int pid);
-  // It has been reaped.
+  // The excluded child has been reaped.
   void spared_ended();
 
-  // Pids by local rank: of running workers, 0 for the others.
+  // Pids by local rank; 0 for workers that are not running.
   std::vector<int> pids() const;
 
  private:

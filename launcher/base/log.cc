@@ -25,7 +25,7 @@ spdlog::level::level_enum library_level(LogLevel level) {
   return spdlog::level::err;
 }
 
-// '%' is spdlog's own.
+// spdlog patterns treat '%' as a flag character.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) result.append(c == '%' ? 2 : 1, c);

@@ -1,12 +1,12 @@
-// edge. drun's own log lines: their format, by spdlog. The only place that sees it.
+// edge. The log of drun itself, written by spdlog. No other file includes spdlog.
 //
-// Text:    "drun 14:03:07.123 warning node 1: message", local time; in elastic jobs, whose nodes
-//          change their numbers, the host's name instead ("warning node01: message"). It is left
-//          out while it is not known or when there is only one node.
-// Writer:  stderr, at once: a blocked stderr blocks. Before an event loop runs that is right; an
-//          agent leads its lines elsewhere with Log::via().
-// Owner:   the Log may outlive the style; copies share one format.
-// Thread:  the io_context's only.
+// A line reads "drun 14:03:07.123 warning node 1: message", in local time. In elastic jobs, whose
+// nodes change ranks, the host name replaces the rank ("warning node01: message"). The node is left
+// out if it is unknown or the only one.
+//
+// Writes go to stderr at once and block while stderr blocks. This is acceptable before an event
+// loop runs; an agent redirects its log with Log::via(). A Log may outlive its LogStyle, and copies
+// share one formatter. Use it in the thread of the io_context only.
 #pragma once
 
 #include <functional>
@@ -20,9 +20,9 @@ namespace drun {
 
 struct LogStyle {
   std::string invoked_as = "drun";
-  LogLevel level = LogLevel::Info;                         // and above
+  LogLevel level = LogLevel::Info;                         // minimum level
   std::string node{};                                      // "node 1"
-  std::function<bool(std::string_view text)> is_wanted{};  // null: all are
+  std::function<bool(std::string_view text)> is_wanted{};  // null: every line is
 };
 
 Log console_log(const LogStyle& style);

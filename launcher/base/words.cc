@@ -10,7 +10,7 @@
 namespace drun {
 namespace {
 
-// Bytes of a colour or style sequence ("\x1b[1;31m") at the front, else 0.
+// Size of a color or style sequence ("\x1b[1;31m") at the front, or 0.
 std::size_t style_size(std::string_view text) {
   if (!text.starts_with("\x1b[")) return 0;
   const std::size_t end = text.find_first_not_of("0123456789;:", 2);
@@ -54,7 +54,7 @@ std::string verb_phrase(const Failure& failure) {
   if (std::holds_alternative<Killed>(failure.status))
     return "was killed by " + how_it_ended(failure);
   if (const auto* not_started = std::get_if<NotStarted>(&failure.status)) {
-    // The message says what the node could not do; the number stands for it on the wire.
+    // EIO stands for an error that has no errno; the message has the reason.
     if (not_started->error_number == EIO && !failure.message.empty()) return "could not be started";
     std::string text = to_string(failure.status);
     return "could not be started" + text.substr(std::min(text.find(':'), text.size()));

@@ -22,13 +22,13 @@ bool is_negative_number(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word.find_first_not_of("0123456789.", 1) == word.npos;
 }
 
-// With a blank in it it is a value, as argparse has it: --ssh-args '-p 2222'.
+// A word with a blank is a value, as in argparse: --ssh-args '-p 2222'.
 bool looks_like_option(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && !is_negative_number(word) &&
          word.find(' ') == word.npos;
 }
 
-// Reads words from the front to the program.
+// Parses the words up to the program.
 class Splitter {
  public:
   Splitter(std::span<const std::string> words, std::span<const KnownOption> known)
@@ -56,7 +56,7 @@ class Splitter {
  private:
   Result<void> option(std::string_view word) {
     if (word[1] == '-' || has_one_dash(word)) return long_option(word);
-    // mpirun's -npernode, not -n with "pernode".
+    // Reject mpirun's -npernode instead of parsing it as -n with the value "pernode".
     if (word.size() > 2 && !counterpart(word).empty()) return unknown(word, "");
     return letters(word);
   }
@@ -107,7 +107,7 @@ class Splitter {
     return {};
   }
 
-  // An option whose value, if it takes one, is the next word. `word`: as the user wrote it.
+  // Adds an option whose value, if any, is the next word. `word`: in the user's spelling.
   Result<void> add(const KnownOption& option, std::string_view word) {
     if (option.value == KnownOption::Value::Pair) return add_pair(option, word);
     if (option.value != KnownOption::Value::Needed) {
@@ -134,7 +134,7 @@ class Splitter {
     return {};
   }
 
-  // The option of that name; else those that it is a prefix of, torchrun's if there are any.
+  // The option with this name, or else the options with this prefix, preferably torchrun's.
   Found find(std::string_view name) const {
     Found torchruns, ours;
     for (const KnownOption& option : known_) {
@@ -162,7 +162,7 @@ class Splitter {
     return usage(message + "; options of the program must follow the program");
   }
 
-  // The option that shares the most with the front of `name`: --nproc-per-node for --nprocs.
+  // The option with the longest common prefix: --nproc-per-node for --nprocs.
   const KnownOption* longest_common_prefix(std::string_view name) const {
     constexpr std::size_t kLeast = std::string_view("--xxxxx").size();
     const KnownOption* found = nullptr;

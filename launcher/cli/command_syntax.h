@@ -1,6 +1,5 @@
-// core. What drun and its helper commands accept, as plain values: completions and manual pages are
-// made from it. options.cc builds it from the tables that read the command line.
-// Owner:   values; copy freely.   Thread: any.
+// core. The options and operands of drun and its helper commands, from which completions and manual
+// pages are generated. options.cc builds it from the tables that also parse the command line.
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@ namespace drun {
 
 struct OptionSyntax {
   KnownOption known{};
-  std::string group{};  // its heading in --help; empty: another spelling of an option, not shown
+  std::string group{};  // heading in --help; empty: hidden alternative spelling
   std::string type{};   // "N", "FILE", "auto|none"; empty for a flag
   std::string text{};
   bool has_variable = false;  // PET_NAME
@@ -22,15 +21,15 @@ struct OptionSyntax {
 struct CommandSyntax {
   enum class Operand { None, Program, Job, Files };
   std::string name{};  // "store"; empty: drun itself
-  std::string head{};  // what --help prints before the options
+  std::string head{};  // the text that --help prints before the options
   Operand operand = Operand::None;
   std::vector<OptionSyntax> options{};
 };
 
-// drun itself first.
+// The first one is drun itself.
 std::vector<CommandSyntax> command_syntaxes();
 
-// The words that `type` lists: "auto", "cpu" and "gpu" of "N|auto|cpu|gpu".
+// The alternatives in `type`: "auto", "cpu" and "gpu" for "N|auto|cpu|gpu".
 std::vector<std::string> choices_of(const std::string& type);
 
 }  // namespace drun

@@ -26,7 +26,7 @@ std::string with_dashes(std::string name) {
   return name;
 }
 
-// The option that `word` names, exactly or as the only one with that prefix.
+// The option with the name `word`, or the only one with that prefix.
 const OptionSyntax* find_option(const CommandSyntax& command, std::string_view word) {
   if (word.size() < 2 || word[0] != '-') return nullptr;
   if (word[1] != '-') {
@@ -62,7 +62,7 @@ class Completer {
   Completer(Words words, std::span<const CommandSyntax> commands)
       : words_(words), commands_(commands), command_(&commands.front()) {
     const std::string name = words.empty() ? "" : words[0].substr(words[0].rfind('/') + 1);
-    if (name == "torchrun") commands_ = commands.first(1);  // which has no helper commands
+    if (name == "torchrun") commands_ = commands.first(1);  // it has no helper commands
   }
 
   Completion run() {
@@ -116,7 +116,7 @@ class Completer {
   void add_commands(const std::string& last) {
     for (const CommandSyntax& command : commands_) {
       if (command.name.empty() || !command.name.starts_with(last)) continue;
-      // "drun store serves ...": what follows the name.
+      // "drun store serves ...": use the text after the name.
       const std::string line = command.head.substr(0, command.head.find('\n'));
       const std::size_t at = line.find(command.name + ' ');
       add(command.name,
@@ -124,7 +124,7 @@ class Completer {
     }
   }
 
-  // `at`: the index of what is no option.
+  // `at`: index of the first word that is not an option.
   Completion operand(std::size_t at) {
     if (command_->operand == CommandSyntax::Operand::Job) {
       if (!has_job_) result_.more = More::Jobs;
@@ -150,7 +150,7 @@ class Completer {
     return std::move(result_);
   }
 
-  // The elements of a comma-separated list, of which `typed` holds some.
+  // Completes the last element of a comma-separated list. `typed` may contain earlier elements.
   void add_elements(const std::string& stem, const std::string& typed,
                     std::span<const char* const> elements) {
     const std::string before = stem + typed.substr(0, typed.rfind(',') + 1);
@@ -190,7 +190,7 @@ class Completer {
   Completion result_;
 };
 
-// Every "drun" in a script becomes the name that the script is for.
+// Replaces every "drun" in a script by the name that the script is for.
 std::string renamed(std::string_view script, std::string_view name) {
   constexpr std::string_view kOld = "drun";
   std::string text;
@@ -215,7 +215,7 @@ std::string tcsh_list(const std::vector<std::string>& words) {
   return "(" + text + ")";
 }
 
-// complete(1): "c/--/LIST/" completes words that begin so, "n/WORD/LIST/" the word after WORD.
+// complete(1): "c/--/LIST/" completes words with this prefix, "n/WORD/LIST/" the word after WORD.
 std::string tcsh_script(std::string_view name, std::span<const CommandSyntax> commands) {
   const CommandSyntax& drun = commands.front();
   std::vector<std::string> names;

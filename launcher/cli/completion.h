@@ -1,10 +1,8 @@
-// core. What a shell may complete a command line of drun with.
+// core. Shell completion of drun's command line.
 //
-// The scripts of the shells (completion/) pass the words up to the cursor to `drun --complete` and
-// know no option themselves, so a script never differs from the drun that it completes for. tcsh
-// cannot call a function: its script lists the options.
-// Errors:  none; a line that drun would reject is completed as far as it is understood.
-// Thread:  any.
+// The shell scripts (completion/) pass the words up to the cursor to `drun --complete` and contain
+// no options, so a script always matches the drun that it completes. tcsh cannot call a function,
+// so its script lists the options. A line that drun would reject is completed as far as possible.
 #pragma once
 
 #include <cstddef>
@@ -21,32 +19,33 @@ namespace drun {
 struct Completion {
   struct Candidate {
     std::string word{};
-    std::string text{};  // one line for the user; may be empty
+    std::string text{};  // one-line description; may be empty
     bool operator==(const Candidate&) const = default;
   };
-  // What the shell, or the caller, finds out in addition.
+  // Further candidates, which the shell or the caller adds.
   enum class More { Nothing, Files, Directories, Programs, Hosts, Jobs };
 
   std::vector<Candidate> candidates{};
   More more = More::Nothing;
   std::string stem{};                     // precedes each of `more`: "--hosts=a," of "--hosts=a,b"
-  std::optional<std::string> hostfile{};  // where the hosts are
-  // The index of the program among the words: what follows it is the program's to complete.
+  std::optional<std::string> hostfile{};  // the file that lists the hosts
+  // Index of the program in the words; the shell completes the words after it for the program.
   std::optional<std::size_t> program{};
   bool operator==(const Completion&) const = default;
 };
 
-// `words`: the command's name, then all words up to the cursor; the last one is to be completed and
-// may be empty.
+// `words`: the command name and all words up to the cursor. The last word is completed and may be
+// empty.
 Completion complete(std::span<const std::string> words, std::span<const CommandSyntax> commands);
 
-// A first line ":files", ":directories", ":programs", ":hosts", ":program N" or ":nothing", then
-// one candidate a line, with its text after a tab.
+// The output of `drun --complete`. The first line is ":files", ":directories", ":programs",
+// ":hosts", ":program N" or ":nothing". Each further line has one candidate and, after a tab, its
+// description.
 std::string completion_lines(const Completion& completion);
 
 enum class Shell { Bash, Zsh, Tcsh, Fish };
 
-// The script that a shell reads, for drun under the name `invoked_as`.
+// The completion script for drun under the name `invoked_as`.
 std::string completion_script(Shell shell, std::string_view invoked_as,
                               std::span<const CommandSyntax> commands);
 

@@ -29,7 +29,7 @@ std::optional<T> whole_number(std::string_view text, int base = 10) {
   return value;
 }
 
-// Absent: no character, or one that ends texts of C.
+// nullopt for an invalid character or NUL, which would terminate C strings.
 std::optional<std::string> utf8_of(std::string_view hex) {
   const auto code = whole_number<std::uint32_t>(hex, 16);
   if (!code || *code == 0 || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000))
@@ -42,7 +42,7 @@ std::optional<std::string> utf8_of(std::string_view hex) {
   return text;
 }
 
-// "0x1_0": "16"; "1_000": "1000"; "true". Absent: nothing of this kind.
+// "0x1_0": "16"; "1_000": "1000"; "true". nullopt for anything else.
 std::optional<std::string> plain_value(std::string_view word) {
   if (word == "true" || word == "false") return std::string(word);
   if (word.starts_with('_') || word.ends_with('_') || word.find("__") != word.npos)
@@ -54,7 +54,7 @@ std::optional<std::string> plain_value(std::string_view word) {
     const auto number = whole_number<std::uint64_t>(std::string_view(text).substr(2), base);
     return number ? std::optional(std::to_string(*number)) : std::nullopt;
   }
-  // No "01", ".5", "5.", "1.e3", "inf"; and from_chars knows what else a number is.
+  // from_chars accepts "01", ".5", "5.", "1.e3" and "inf", which TOML does not.
   const auto is_digit = [&text](std::size_t at) {
     return at < text.size() && kDigits.find(text[at]) != kDigits.npos;
   };
@@ -100,14 +100,14 @@ class ConfigReader {
   }
   void pass_space() { take_bytes(std::min(rest_.find_first_not_of(kSpace), rest_.size())); }
 
-  // Spaces, and a comment, up to the line's end. False: there is something else.
+  // Skips spaces and a comment up to the end of the line. Returns false if anything else follows.
   bool pass_to_end() {
     pass_space();
     if (next() == '#') take_bytes(std::min(rest_.find('\n'), rest_.size()));
     if (rest_.starts_with("\r\n")) take_bytes(1);
     return next() == '\n';
   }
-  // Empty ones, and those that hold a comment alone.
+  // Skips empty lines and comment lines.
   void pass_lines() {
     while (pass_to_end() && take('\n')) ++line_;
   }
@@ -192,7 +192,7 @@ class ConfigReader {
     return {};
   }
 
-  // What follows a backslash.
+  // Parses the part after a backslash.
   std::optional<std::string> read_escape() {
     const char kind = next();
     if (kind == '\n') return std::nullopt;

@@ -1,15 +1,15 @@
-// core. The file that --config names: of TOML what options need, one of them a line.
+// core. Parses the file of --config: a subset of TOML with one option per entry.
 //
-//   nnodes = "1:4"                  # a string, in quotes of either kind
-//   nproc-per-node = 8              # or a number, true, false
-//   local-ranks-filter = [0, 2]     # or several of them, on any number of lines
+//   nnodes = "1:4"                  # a string in quotes of either kind,
+//   nproc-per-node = 8              # a number, true or false,
+//   local-ranks-filter = [0, 2]     # or a list, on any number of lines
 //
-// Names are those of the long options, without dashes in front. What an option makes of its values
-// is not decided here. Of TOML there are no sections, dotted names, dates, tables, strings of
-// several lines: all of it is an error, as is what is no TOML.
-// Own:     of the TOML libraries of Debian 12 toml++ runs into code that it takes for unreachable,
-//          toml11 reads beyond its input, when a file is broken: minutes of fuzzing showed it.
-// Errors:  Usage, with the line, what is wrong there and the remedy. Never throws.
+// Names are long options without leading dashes; options.cc interprets the values. Sections, dotted
+// names, dates, tables and multi-line strings are errors, as are files that are not TOML.
+//
+// Not a library: on malformed files, toml++ of Debian 12 reaches code that it considers
+// unreachable, and toml11 reads beyond its input, as a few minutes of fuzzing showed.
+// Errors:  Usage, with the line, the problem and the remedy. Never throws.
 #pragma once
 
 #include <string>
@@ -20,16 +20,16 @@
 
 namespace drun {
 
-// `preflight = true`: "true"; 0x10: "16"; 1_000.50: "1000.50". Several values: a list's, which may
-// be empty.
+// `preflight = true`: "true"; 0x10: "16"; 1_000.50: "1000.50". A list has several values, or none
+// if it is empty.
 struct ConfigEntry {
   std::string name{};
   std::vector<std::string> values{};
-  int line = 0;  // from 1
+  int line = 0;  // starts at 1
   bool operator==(const ConfigEntry&) const = default;
 };
 
-// In order of their lines. Errors begin with the line: "3: ".
+// In the order of the file. Error messages begin with the line number: "3: ".
 Result<std::vector<ConfigEntry>> parse_config(std::string_view text);
 
 }  // namespace drun

@@ -14,7 +14,7 @@ constexpr std::size_t kTextAt = 30;
 struct Topic {
   std::string_view name;
   std::string_view summary;
-  std::string_view group{};  // beginning of the options' group
+  std::string_view group{};  // prefix of the options' group
   std::string_view text{};
 };
 
@@ -59,7 +59,7 @@ constexpr std::array kCommands = std::to_array<Topic>({
 std::string topic_names() {
   std::string names;
   for (const Topic& topic : kTopics) names.append(names.empty() ? "" : ", ").append(topic.name);
-  // The sentence that lists them is 57 columns long.
+  // The preceding text on the line is 57 columns long.
   std::string text;
   std::size_t column = 57;
   for (const std::string& word : wrapped(names, 1)) {
@@ -241,7 +241,7 @@ std::optional<std::string> topic_help(std::string_view name, std::span<const Hel
 
 std::string_view command_like(std::string_view word) {
   std::string_view nearest;
-  std::size_t least = 3;  // two typing errors, such as two letters in the wrong order
+  std::size_t least = 3;  // up to two typing errors, such as swapped letters
   for (const Topic& command : kCommands) {
     const std::size_t distance = edit_distance(word, command.name);
     const bool is_near =

@@ -1,4 +1,4 @@
-// core. The text of --help, --help-all and drun help, for 80 columns.
+// core. The text of --help, --help-all and drun help, formatted for 80 columns.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace drun {
 struct HelpEntry {
   std::string group{};
   std::string names{};  // "-r, --redirects SPEC"
-  std::string text{};   // wrapped here; a '\n' in it stays
+  std::string text{};   // help_text() wraps it; a '\n' is kept
 };
 
 // Groups in the order of their first entry, between `head` and `foot`.
@@ -31,20 +31,20 @@ std::string help_topics();
 // drun help TOPIC: the topic's options and the page that explains it. Absent: no such topic.
 std::optional<std::string> topic_help(std::string_view topic, std::span<const HelpEntry> options);
 
-// The helper command that `word` is one typing error away from, or empty.
+// The helper command that `word` probably means (up to two typing errors), or empty.
 std::string_view command_like(std::string_view word);
 
 std::string store_help_head();
 std::string status_help_head();
 std::string stacks_help_head();
 std::string report_help_head();
-// drun doctor --help: of the launcher's options, those that say where nodes meet.
+// drun doctor --help: lists only the launcher's options about nodes and rendezvous.
 std::string doctor_help(std::span<const HelpEntry> options);
 
 // Printed for `drun` without arguments.
 std::string short_usage(std::string_view invoked_as);
 
-// Lines of at most `columns`, broken at spaces; a longer word stays whole.
+// Lines of at most `columns`, broken at spaces. A longer word is not split.
 std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
 
 }  // namespace drun

@@ -242,7 +242,7 @@ std::string launcher_options(const CommandSyntax& launcher) {
   return text;
 }
 
-// The first paragraph of the head, and the options that are not the launcher's.
+// The first paragraph of the head, and the options that the launcher does not have.
 std::string command_text(const CommandSyntax& command) {
   std::string text = ".SS drun " + roff_text(command.name) + '\n';
   text += roff_text(command.head.substr(0, command.head.find("\n\n"))) + '\n';

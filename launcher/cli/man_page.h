@@ -1,5 +1,4 @@
-// core. drun(1), the manual page, as roff (groff_man(7)).
-// Thread: any.
+// core. Generates the manual page drun(1) in roff (groff_man(7)).
 #pragma once
 
 #include <span>
@@ -9,7 +8,7 @@
 
 namespace drun {
 
-// Options and helper commands come from `commands`; the rest is in this function's source.
+// Options and helper commands come from `commands`; the other text is in the source.
 std::string man_page(std::span<const CommandSyntax> commands);
 
 }  // namespace drun

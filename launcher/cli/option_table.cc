@@ -144,7 +144,7 @@ Result<void> OptionTable::take(const ConfigEntry& entry, std::vector<std::string
 Result<Arguments> OptionTable::parse(std::span<const std::string> words) {
   Result<Arguments> arguments = split_arguments(words, known());
   if (!arguments) return arguments;
-  std::map<std::string, std::optional<std::string>> last;  // of repeated options, as argparse
+  std::map<std::string, std::optional<std::string>> last;  // the last value counts, as in argparse
   std::vector<std::string> canonical;
   const auto add = [&](const std::string& name, const std::optional<std::string>& value) {
     given_.insert(name);
@@ -171,7 +171,7 @@ Result<Arguments> OptionTable::parse(std::span<const std::string> words) {
 }
 
 Result<void> OptionTable::parse_with_library(std::vector<std::string> words) {
-  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  std::reverse(words.begin(), words.end());  // CLI11 expects the reverse order
   try {
     app_.parse(std::move(words));
     return {};
@@ -192,7 +192,7 @@ std::map<std::string, std::string> OptionTable::sources() const {
 std::vector<HelpEntry> OptionTable::help() const {
   std::vector<HelpEntry> entries;
   for (const auto& [option, traits] : kept_) {
-    if (option->get_group().empty()) continue;  // another spelling of one that is shown
+    if (option->get_group().empty()) continue;  // hidden alternative spelling
     const auto& letters = option->get_snames();
     std::string names = letters.empty() ? "    " : "-" + letters.front() + ", ";
     names += "--" + option->get_lnames().front();

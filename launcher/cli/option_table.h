@@ -1,10 +1,9 @@
-// edge. Options under construction: CLI11's table, with our grammar (arguments.h) in front of it
-// and our help (help.h) behind. Only options.cc and options.cc include it, and with it
-// CLI11.
+// edge. Declares and parses options. CLI11 handles their values, arguments.h the grammar, and
+// help.h the help text. Only options.cc and option_table.cc include this header, and with it CLI11.
 //
-// Owner:   one command line's; what it fills in outlives it.   Thread: any, one at a time.
-// Errors:  parse: Usage, naming the option (or the variable, or the file), the value, the reason,
-//          the remedy. Never throws but what a bad declaration does.
+// A table serves one command line; the fields that it sets must outlive it. Errors of parse: Usage,
+// naming the option (or the variable, or the file), the value, the reason, the remedy. Throws only
+// for an invalid declaration.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -29,12 +28,12 @@ namespace drun {
 
 struct ConfigEntry;
 
-// What CLI11 does not keep about an option.
+// Properties of an option that CLI11 does not store.
 struct OptionTraits {
   bool is_torchruns = true;
   bool has_variable = true;
   bool may_have_one_dash = false;
-  bool may_lack_value = false;  // then it is empty; CLI11 always gets one
+  bool may_lack_value = false;  // it is then empty; CLI11 always gets a value
   bool takes_pair = false;      // a name and a value, two words
 };
 
@@ -52,8 +51,9 @@ class OptionTable {
  public:
   explicit OptionTable(const Lookup& variables);
 
-  // Options that follow belong to it. To CLI11 a group is an app of its own: it compares every new
-  // option with all others of its app, which for all of ours took a tenth of drun --help.
+  // Following options belong to this group. A CLI11 group is an app, and CLI11 compares each new
+  // option with all others of its app; with a single group that took a tenth of the time of drun
+  // --help.
   void group(const std::string& title) {
     title_ = title;
     group_ = app_.add_option_group(title);
@@ -80,7 +80,7 @@ class OptionTable {
     return keep(option->type_name(type), traits);
   }
 
-  // One that may be given several times; all are kept.
+  // An option that may be repeated; all values are kept.
   CLI::Option* values(const char* names, std::vector<std::string>& field, const char* type,
                       const char* text, OptionTraits traits = {}) {
     repeated_.insert(long_name(names));
@@ -92,16 +92,16 @@ class OptionTable {
     return keep(group_->add_flag(twins(names), field, text), traits);
   }
 
-  // `words` as given on the command line. Afterwards the fields hold what was asked for.
+  // Parses `words` and stores the values in the fields.
   Result<Arguments> parse(std::span<const std::string> words);
 
   std::vector<HelpEntry> help() const;
-  // Where each value that was given came from: "--tee", "PET_TEE" or the configuration file.
+  // The source of each given value: "--tee", "PET_TEE" or the configuration file.
   std::map<std::string, std::string> sources() const;
-  // Every option that was given: on the command line, by a variable, or in the configuration file.
+  // The given options, from the command line, variables and the configuration file.
   const std::vector<GivenOption>& given() const { return effective_; }
   std::vector<KnownOption> known() const;
-  std::vector<OptionSyntax> syntax() const;  // all, those that are not shown included
+  std::vector<OptionSyntax> syntax() const;  // all, including hidden ones
   CLI::Option* keep(CLI::Option* option, OptionTraits traits) {
     option->group(title_);
     kept_.push_back({option, traits});
@@ -129,12 +129,12 @@ class OptionTable {
 
   const Lookup& variables_;
   CLI::App app_;
-  CLI::App* group_ = &app_;                 // app_'s
-  std::string title_;                       // the group's
-  std::vector<Kept> kept_;                  // as declared
+  CLI::App* group_ = &app_;                 // owned by app_
+  std::string title_;                       // of the group
+  std::vector<Kept> kept_;                  // in order of declaration
   std::set<std::string> given_;             // canonical names on the command line
-  std::set<std::string> from_variables_;    // canonical names taken from PET_ variables
-  std::map<std::string, int> from_config_;  // canonical names taken from the file, with their line
+  std::set<std::string> from_variables_;    // canonical names set by PET_ variables
+  std::map<std::string, int> from_config_;  // canonical names set by the file, and their lines
   std::set<std::string> repeated_;          // canonical names
   std::vector<GivenOption> effective_;
   std::string config_file_;

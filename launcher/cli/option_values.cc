@@ -22,7 +22,7 @@ namespace {
 
 Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
 
-// The whole text as a number (a sign '+' is not taken: nobody writes it).
+// Parses all of `text` as a number, without a '+' sign.
 template <typename Number>
 std::optional<Number> number(std::string_view text) {
   text = trimmed(text);
@@ -73,7 +73,7 @@ std::vector<std::string_view> trimmed_parts(std::string_view text, char separato
 }
 
 Result<std::chrono::milliseconds> seconds(std::string_view text, bool may_be_zero) {
-  constexpr double kMostSeconds = 1e9;  // over 30 years; a deadline beyond it would overflow clocks
+  constexpr double kMostSeconds = 1e9;  // over 30 years; more would overflow clock arithmetic
   const std::optional<double> value = number<double>(text);
   const bool is_good = value && std::isfinite(*value) && *value <= kMostSeconds &&
                        (may_be_zero ? *value >= 0 : *value > 0);
@@ -84,8 +84,8 @@ Result<std::chrono::milliseconds> seconds(std::string_view text, bool may_be_zer
   return std::chrono::milliseconds(std::llround(std::ceil(*value * 1000.0)));
 }
 
-// A shell's rules: within single quotes a backslash is itself, within double ones it is unless it
-// stands before one of these.
+// Shell rules: a backslash is literal in single quotes, and in double quotes unless one of these
+// characters follows it.
 bool is_escape(char quote, char next) {
   if (quote == '\0') return true;
   return quote == '"' && next != '\0' &&
@@ -213,7 +213,7 @@ Result<std::vector<std::string>> parse_words(std::string_view text) {
 
 namespace {
 
-// Scripts that do not pass a shell leave the quotes of --rdzv-conf='a=1,b=2' in the value.
+// A program that calls drun without a shell may leave quotes in the value: --rdzv-conf='a=1,b=2'.
 std::string_view without_quotes(std::string_view text) {
   text = trimmed(text);
   const bool is_quoted = text.size() > 1 && text.front() == text.back() &&
@@ -287,7 +287,7 @@ Result<EngineChoice> parse_engine(std::string_view text) {
 }
 
 Result<DryRun> parse_dry_run(std::string_view text) {
-  if (text.empty()) return DryRun::Text;  // --dry-run alone
+  if (text.empty()) return DryRun::Text;  // --dry-run without a value
   static constexpr std::array<Word<DryRun>, 2> kWords{
       {{"text", DryRun::Text}, {"json", DryRun::Json}}};
   return one_of<DryRun>(text, kWords);
@@ -406,7 +406,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// "90", "90s", "30m", "1h", "2d"; more than 0.
+// "90", "90s", "30m", "1h", "2d"; above 0.
 std::optional<milliseconds> time_span(std::string_view text) {
   constexpr std::string_view kUnits = "smhd";
   constexpr int kSeconds[] = {1, 60, 3600, 86400};
@@ -543,7 +543,7 @@ constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-// The power of 1024 that "GiB" stands for; npos: none.
+// The power of 1024 for "GiB" and others; npos if invalid.
 std::size_t power_of(std::string_view unit) {
   if (unit.empty() || (unit.size() == 1 && lower(unit[0]) == 'b')) return 0;
   const std::size_t place = kUnits.find(lower(unit[0]));

@@ -344,7 +344,7 @@ void declare_doctor(OptionTable& table, DoctorWishes& wishes) {
              kOwnWithoutVariable);
 }
 
-// Help and version are found by name; nothing is stored.
+// --help and --version are handled elsewhere, so they set no field.
 void declare_drun(OptionTable& table, Options& options) {
   table.group("drun itself");
   table
@@ -353,7 +353,7 @@ void declare_drun(OptionTable& table, Options& options) {
       ->configurable(false);
   table.flag("--explain", options.explain, "print the detected engine and the source of each value",
              kOwnWithoutVariable);
-  // The table reads the file itself; its values then count as given, like variables.
+  // The table reads the file; its values then count as given, like variables.
   table
       .value<std::string>(
           "--config", [](const std::string&) {}, parse_text, "FILE",
@@ -363,7 +363,7 @@ void declare_drun(OptionTable& table, Options& options) {
               "level of drun's own log lines [default: LOGLEVEL, or info]", kOwn);
 }
 
-// What is printed instead of starting a job.
+// Options that print something instead of starting a job.
 struct Printed {
   bool help = false;
   bool help_all = false;
@@ -407,7 +407,7 @@ void declare_launcher(OptionTable& table, Options& options, Printed& printed) {
   declare_accepted(table, options);
 }
 
-// mpirun gives its settings to the processes that it starts in these variables.
+// mpirun passes its settings in these variables to the processes that it starts.
 Result<void> export_mca(HostOptions& hosts) {
   for (const std::string& setting : hosts.mca) {
     if (setting.find('=') == setting.npos || setting.starts_with('='))
@@ -492,7 +492,7 @@ Result<Command> parse_command_line(std::span<const std::string> argv, const Look
 }
 
 Options doctor_options(Options options) {
-  if (!options.hosts.names_hosts()) {  // with hosts they say which of them the job has
+  if (!options.hosts.names_hosts()) {  // with hosts, it may determine which are used
     options.nproc_per_node = WorkerCount(1);
     options.sources["--nproc-per-node"] = "drun doctor";
     options.hosts.np.reset();
@@ -578,7 +578,7 @@ Result<Command> parse_store_command(std::span<const std::string> words, const Lo
   return Command(store);
 }
 
-// Options may follow the job.
+// Moves options to the front; the user may give them after the job.
 std::vector<std::string> options_first(std::span<const std::string> words) {
   std::vector<std::string> ordered(words.begin(), words.end());
   std::stable_partition(ordered.begin(), ordered.end(),
@@ -634,7 +634,7 @@ Result<Command> parse_stacks_command(std::span<const std::string> words, const L
   return Command(stacks);
 }
 
-// drun help [TOPIC]: a command's own help, or the options of a group.
+// drun help [TOPIC]: prints the help of a command, or the options of a group.
 Result<Command> parse_help_command(std::span<const std::string> words, const Lookup& variables) {
   if (words.empty()) return Command(ShowText{help_topics(), 0});
   const std::string& topic = words.front();
@@ -666,7 +666,7 @@ void declare_report(OptionTable& table, ReportCommand& report, bool& help) {
   table.flag("-h,--help", help, "print this help", kOwnWithoutVariable);
 }
 
-// The files may precede the options or follow them.
+// Files may precede or follow the options.
 Result<Command> parse_report_command(std::span<const std::string> words, const Lookup& variables) {
   ReportCommand report;
   bool help = false;

@@ -1,11 +1,9 @@
-// edge. What the user asked for: command line, PET_ variables and configuration file as one plain
-// struct, which CLI11 reads.
+// edge. The parsed command line: options from the command line, PET_ variables and the
+// configuration file. Parsed with CLI11.
 //
-// Shape:   optional means "given or not"; what is absent is decided by plan.h.
-//          Precedence: command line > PET_<NAME> > --config FILE > default. Empty PET_ variables
-//          count as unset.
-// Owner:   values; copy freely.   Thread: any, one at a time.
-// Source:  torchrun's command line. Options without a meaning here are accepted and dropped.
+// std::optional means "given or not"; plan.h applies the defaults. Precedence: command line >
+// PET_<NAME> > --config FILE > default. Empty PET_ variables count as unset. Options of torchrun
+// that have no effect here are accepted and ignored.
 #pragma once
 
 #include <chrono>
@@ -24,9 +22,8 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/job/world.h"
 
-// core. What the user asked for about other machines, as given on the command line.
-// Shape:   absent or empty: not given; host_pool.h and host_plan.h say what the texts mean.
-// Owner:   a value; copy freely.   Thread: any.
+// core. Options about other machines, as given on the command line. Absent or empty: not given.
+// host_pool.h and host_plan.h define the syntax of the texts.
 
 namespace drun {
 
@@ -37,19 +34,20 @@ struct SignalBefore {
   bool operator==(const SignalBefore&) const = default;
 };
 
-// --map-by: how many of -np's workers each host gets.
+// --map-by: how -np's workers are distributed over the hosts.
 struct MapBy {
-  enum class Order { Slot, Node };  // fill a host before the next; or one each in turn
+  enum class Order { Slot, Node };  // fill each host first, or one each in turn
   Order order = Order::Slot;
   std::optional<int> per_node{};  // ppr:N:node
   bool operator==(const MapBy&) const = default;
 };
 
-// --local-nodes: agents on this machine, each a node of the job. MIN below MAX: an elastic job.
+// --local-nodes: starts several agents on this machine, each a node of the job. With MIN below MAX,
+// an elastic job.
 struct LocalNodes {
   int min = 1;
-  int max = 1;                // that are started
-  bool has_networks = false;  // a network namespace and an address for each
+  int max = 1;                // number that is started
+  bool has_networks = false;  // each node gets a network namespace and an address
   bool operator==(const LocalNodes&) const = default;
 };
 
@@ -59,21 +57,20 @@ struct HostOptions {
   std::optional<LocalNodes> local_nodes{};
   std::optional<std::string> include{};
   std::optional<std::string> exclude{};
-  std::optional<int> np{};             // workers on all hosts together
-  std::vector<std::string> exports{};  // -x, each as it was written
-  std::vector<std::string> mca{};      // --mca, each "NAME=VALUE"; exports have them, too
-  bool allow_run_as_root = false;      // mpirun's; here everybody may
+  std::optional<int> np{};             // total number of workers
+  std::vector<std::string> exports{};  // -x, unparsed
+  std::vector<std::string> mca{};      // --mca, each "NAME=VALUE"; also in `exports`
+  bool allow_run_as_root = false;      // mpirun's; drun never requires it
   std::optional<MapBy> map_by{};
   bool oversubscribe = false;
   std::string ssh = "ssh";
   std::vector<std::string> ssh_args{};  // words
   bool copies_nothing = false;          // --no-copy
   std::optional<int> fanout{};
-  std::optional<int> ssh_tree{};   // --ssh-tree: branches
+  std::optional<int> ssh_tree{};   // --ssh-tree: number of branches
   bool leaves_logs_there = false;  // --no-gather-logs
   std::chrono::milliseconds login_timeout{std::chrono::seconds(120)};
-  // Every option that was given, by its canonical name, for the agents on the hosts; only where
-  // names_hosts().
+  // All given options by canonical name, for the agents on the hosts. Only set if names_hosts().
   std::vector<std::pair<std::string, std::optional<std::string>>> given{};
 
   bool names_hosts() const { return hosts || hostfile || local_nodes; }
@@ -82,8 +79,7 @@ struct HostOptions {
 
 }  // namespace drun
 
-// core. One of several programs of a job, as the user asked for it.
-// Owner:   a value; copy freely.   Thread: any.
+// core. One of several programs of a job, as given on the command line.
 
 namespace drun {
 
@@ -91,11 +87,11 @@ enum class Device { Auto, Cpu, Gpu, Xpu };
 using WorkerCount = std::variant<int, Device>;
 
 struct ProgramOptions {
-  // One of the two, the same one in all programs: its workers in the job, or on each node.
+  // One of the two is set, the same one in all programs: workers in the job, or on each node.
   std::optional<int> np{};
   std::optional<WorkerCount> nproc_per_node{};
   std::string role{};
-  std::vector<std::string> exports{};  // -x, each as it was written
+  std::vector<std::string> exports{};  // -x, unparsed
   std::optional<int> gpus_per_worker{};
   bool module = false;
   bool no_python = false;
@@ -114,10 +110,10 @@ struct NodeRange {
   bool operator==(const NodeRange&) const = default;
 };
 
-// --redirects, --tee: bit 1 is stdout, bit 2 is stderr.
+// --redirects, --tee: 1 is stdout, 2 is stderr, 3 is both.
 struct StreamChoice {
-  int all = 0;                    // ranks not named
-  std::map<int, int> of_ranks{};  // "0:1,12:3"; then `all` is 0
+  int all = 0;                    // for ranks that are not listed
+  std::map<int, int> of_ranks{};  // "0:1,12:3"; `all` is then 0
   bool operator==(const StreamChoice&) const = default;
 };
 
@@ -130,14 +126,14 @@ struct AutoThreads {  // --omp-threads=auto
 };
 using OmpThreads = std::variant<AutoThreads, int>;
 
-// `drun doctor`: the job's own options, and these (launcher/plan/doctor.h).
+// `drun doctor` (launcher/plan/doctor.h): options in addition to those of the job.
 struct DoctorWishes {
   bool is_json = false;
   bool operator==(const DoctorWishes&) const = default;
 };
 
 struct Options {
-  std::string invoked_as = "drun";  // argv[0] without its folder; "torchrun" changes defaults
+  std::string invoked_as = "drun";  // argv[0] without its folder; "torchrun" selects other defaults
   // The job.
   std::optional<NodeRange> nnodes{};
   std::optional<WorkerCount> nproc_per_node{};
@@ -157,7 +153,7 @@ struct Options {
   bool pass_secret = false;
   StoreHost store = StoreHost::Agent;
   std::optional<std::size_t> store_memory_bytes{};
-  // Nodes that come and go, restarts.
+  // Elastic jobs and restarts.
   std::optional<RankOrder> rank_order{};
   std::optional<std::chrono::milliseconds> min_uptime{};
   std::optional<int> exclude_after{};
@@ -171,10 +167,10 @@ struct Options {
   EngineChoice engine = EngineChoice::Auto;
   // Other machines.
   HostOptions hosts{};
-  // For an agent of --hosts, whose starter says where the nodes meet once all agents have answered.
+  // For an agent of --hosts: the launcher sends the endpoint after all agents have reported.
   bool is_placed_later = false;
-  std::optional<std::size_t> own_seat{};  // then: which of the endpoints is this host's
-  bool is_checked_first = false;          // what cannot start here is said before anything does
+  std::optional<std::size_t> own_seat{};  // then: index of this host's endpoint
+  bool is_checked_first = false;          // the launcher checks all hosts before anything starts
   std::optional<DoctorWishes> doctor{};
   // The program.
   bool module = false;
@@ -187,7 +183,7 @@ struct Options {
   std::optional<std::chrono::milliseconds> preload_timeout{};
   std::string program{};
   std::vector<std::string> program_arguments{};
-  // Several programs: all of them, the first one included.
+  // With several programs: all of them, including the first.
   std::vector<ProgramOptions> programs{};
   std::optional<std::string> app{};        // --app
   std::optional<std::string> separator{};  // between programs, instead of ":"
@@ -210,28 +206,28 @@ struct Options {
   std::optional<std::vector<int>> local_ranks_filter{};
   std::vector<std::string> duplicate_stdout_filters{};
   std::vector<std::string> duplicate_stderr_filters{};
-  // The end.
+  // Exit.
   std::optional<std::vector<std::string>> signals_to_handle{};
   std::optional<std::chrono::milliseconds> shutdown_timeout{};
   std::optional<LeftoverPolicy> leftovers{};
   std::optional<std::chrono::milliseconds> time_limit{};
   std::optional<SignalBefore> signal_before{};
   bool requeue = false;
-  std::vector<std::string> reports{};  // --report: the name's end selects the format
+  std::vector<std::string> reports{};  // --report: the file name extension selects the format
   std::optional<std::string> events{};
   FaultPlan inject{};
-  std::optional<Endpoint> metrics{};  // --metrics-port; a numeric address
+  std::optional<Endpoint> metrics{};  // --metrics-port; with a numeric address
   std::optional<ExitCodeStyle> exit_code{};
-  // drun itself.
+  // General.
   std::optional<DryRun> dry_run{};
   std::optional<LogLevel> log_level{};
   bool explain = false;
-  // Where values came from: "--nnodes" -> "--nnodes", "PET_NNODES", the configuration file.
+  // The source of each value: "--nnodes" -> "--nnodes", "PET_NNODES", or the configuration file.
   std::map<std::string, std::string> sources{};
   bool operator==(const Options&) const = default;
 };
 
-// `drun store`: the store server alone.
+// `drun store`: runs only the store server.
 struct StoreCommand {
   std::uint16_t port = 29500;
   bool is_loopback_only = false;
@@ -239,23 +235,23 @@ struct StoreCommand {
   bool operator==(const StoreCommand&) const = default;
 };
 
-// `drun status`: how the jobs are that have an agent on this machine.
+// `drun status`: shows the jobs that have an agent on this machine.
 struct StatusCommand {
   std::optional<std::string> job{};  // a run id, or the pid of an agent or its guardian
   bool is_json = false;
   bool is_live = false;
-  bool is_node = false;  // of this node alone
+  bool is_node = false;  // of this node only
   bool operator==(const StatusCommand&) const = default;
 };
 
-// `drun stacks`: what all workers of a job are doing.
+// `drun stacks`: shows the stacks of all workers of a job.
 struct StacksCommand {
-  std::optional<std::string> job{};  // as above
+  std::optional<std::string> job{};  // as in StatusCommand
   bool is_json = false;
   bool operator==(const StacksCommand&) const = default;
 };
 
-// `drun report`: a job as a page or as text, from event files.
+// `drun report`: renders the event files of a job as a page or as text.
 struct ReportCommand {
   std::vector<std::string> files{};
   std::string output = "job.html";  // "-": standard output
@@ -263,20 +259,20 @@ struct ReportCommand {
   bool operator==(const ReportCommand&) const = default;
 };
 
-// Help, version, usage: print it and end with `exit_code` (on stderr when that is not 0).
+// Help, version, usage: prints the text and exits with `exit_code`; to stderr if it is not 0.
 struct ShowText {
   std::string text;
   int exit_code = 0;
   bool operator==(const ShowText&) const = default;
 };
 
-// `drun --from-stdin`: an agent that --hosts of another machine started; all else comes by its
-// standard input (launcher/remote/agent_protocol.h).
+// `drun --from-stdin`: an agent that --hosts on another machine started. It reads everything else
+// from standard input (launcher/remote/agent_protocol.h).
 struct FromStdinCommand {
   bool operator==(const FromStdinCommand&) const = default;
 };
 
-// `drun --complete WORD...`: what a shell's completion script asks (launcher/cli/completion.h).
+// `drun --complete WORD...`: called by the shells' completion scripts (launcher/cli/completion.h).
 struct CompleteCommand {
   std::vector<std::string> words;
   bool operator==(const CompleteCommand&) const = default;
@@ -285,12 +281,13 @@ struct CompleteCommand {
 using Command = std::variant<Options, StoreCommand, StatusCommand, StacksCommand, ReportCommand,
                              FromStdinCommand, CompleteCommand, ShowText>;
 
-// `argv` with argv[0]; `variables` gives PET_<NAME> and LOGLEVEL. Errors: Usage, naming the option
-// (or the variable, or the file), the value, the reason and the remedy; without a trailing newline.
-// Never throws.
+// `argv` includes argv[0]; `variables` looks up PET_<NAME> and LOGLEVEL. Errors: Usage, naming the
+// option (or the variable, or the file), the value, the reason and the remedy; without a trailing
+// newline. Never throws.
 Result<Command> parse_command_line(std::span<const std::string> argv, const Lookup& variables);
 
-// What is about the job's workers, their output and its end is dropped; where nodes meet stays.
+// Removes options about the job's workers, their output and exit, and keeps those about nodes and
+// rendezvous.
 Options doctor_options(Options options);
 
 // "--option=value: reason; remedy".
@@ -298,14 +295,13 @@ Error usage_error(const std::string& what, const std::string& reason);
 
 }  // namespace drun
 
-// core. drun's helpers, `drun store`, `drun status` and `drun stacks`: a first word that is exactly
-// such a name.
-//
-// Errors:  Usage, as parse_command_line.   Thread: any.
+// core. Parses drun's helper commands (`drun store`, `drun status`, `drun stacks` ...), which are
+// selected by the first word.
+// Errors:  Usage, as in parse_command_line.
 
 namespace drun {
 
-// Nothing: the first word names no helper. `words` is argv without argv[0].
+// nullopt if the first word is not a helper command. `words` is argv without argv[0].
 std::optional<Result<Command>> parse_helper_command(std::span<const std::string> words,
                                                     const Lookup& variables);
 

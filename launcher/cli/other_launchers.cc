@@ -8,7 +8,7 @@ namespace drun {
 namespace {
 
 struct Counterpart {
-  std::string_view name;  // without dashes in front
+  std::string_view name;  // without leading dashes
   std::string_view here;
 };
 

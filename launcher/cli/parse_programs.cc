@@ -60,7 +60,7 @@ Result<void> take_option(ProgramOptions& program, const GivenOption& given) {
   return {};
 }
 
-// Options and program of one that stands behind a `:`, or in a file.
+// Parses the options and program after a `:` or in a line of a file.
 Result<ProgramOptions> parse_program(std::span<const std::string> words,
                                      std::span<const KnownOption> known) {
   Result<Arguments> arguments = split_arguments(words, known);
@@ -93,7 +93,8 @@ Result<void> check_program(std::size_t index, const ProgramOptions& program,
   return {};
 }
 
-// All of one kind; their sum is the job's number, as without several programs.
+// All programs must use the same option (-np or --nproc-per-node). The sum becomes the job's value,
+// as with a single program.
 Result<void> add_up(Options& options) {
   std::int64_t sum = 0;
   bool is_counted_here = false;
@@ -117,14 +118,14 @@ Result<void> add_up(Options& options) {
   if (is_np)
     options.hosts.np = static_cast<int>(sum);
   else if (is_counted_here)
-    options.nproc_per_node = WorkerCount(Device::Auto);  // counted program by program
+    options.nproc_per_node = WorkerCount(Device::Auto);  // counted for each program
   else
     options.nproc_per_node = WorkerCount(static_cast<int>(sum));
   options.sources[is_np ? "--np" : "--nproc-per-node"] = is_np ? "--np" : "--nproc-per-node";
   return {};
 }
 
-// What was said elsewhere than on the command line (or before --app) is for all programs.
+// Values from other sources than the command line, or before --app, apply to all programs.
 void fill_in(Options& options) {
   for (ProgramOptions& program : options.programs) {
     if (program.role.empty()) program.role = options.role.value_or(own_role(program));
@@ -147,7 +148,7 @@ Result<void> settle(Options& options, const std::string& hint) {
   return add_up(options);
 }
 
-// What the command line says before the first program: its own from here on.
+// Moves the options before the first program from the job to that program.
 ProgramOptions first_program(Options& options, const Arguments& arguments, Words words) {
   const std::string program = words.empty() ? "" : words.front();
   if (!words.empty()) words.erase(words.begin());
@@ -165,7 +166,7 @@ ProgramOptions first_program(Options& options, const Arguments& arguments, Words
   return first;
 }
 
-// The program and what follows it.
+// The program and its arguments.
 Words all_words(const Arguments& arguments) {
   Words words = arguments.program_arguments;
   if (arguments.program) words.insert(words.begin(), *arguments.program);

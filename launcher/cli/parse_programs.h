@@ -1,13 +1,12 @@
-// core. Several programs on one command line, or in a file: where one ends, and what each is given.
+// core. Parses several programs on one command line or in a file.
 //
-// Grammar: [option...] -np N [option...] program [argument...] : -np M ... program [argument...]
-// ...
-//          What stands before the first program is the job's, but for -np, --nproc-per-node, -x,
-//          --role, --gpus-per-worker, -m and --no-python: those are the first program's own.
-//          In a file: a program a line, blank lines and those that begin with # are left out; words
-//          as --wrap splits them.
-// Source:  mpirun(1), "Multiple Instruction, Multiple Data", and its appfiles.
-// Owner:   values; copy freely.   Thread: any.
+//   [option...] -np N [option...] program [argument...] : -np M ... program [argument...] ...
+//
+// Options before the first program apply to the job, except -np, --nproc-per-node, -x, --role,
+// --gpus-per-worker, -m and --no-python, which apply to the first program. A file has one program
+// per line; blank lines and lines that begin with # are ignored, and words are split as in --wrap.
+// See mpirun(1), "Multiple Instruction, Multiple Data", and its appfiles.
+//
 // Errors:  Usage, naming the program, the option, the reason and the remedy. Never throws.
 #pragma once
 
@@ -24,20 +23,20 @@ namespace drun {
 
 inline constexpr std::size_t kMostPrograms = 1024;
 
-// Whether this is a line of several programs: --separator says so, or there is a `:` and the first
-// program has a number of its own (but not under torchrun's name).
+// Whether the command line has several programs: --separator is given, or there is a `:` and the
+// first program has its own number of workers (but not under the name torchrun).
 bool divides(const Options& options, const Arguments& arguments);
 
-// Puts the programs of a divided line into `options`; what was said of the first one there is its
-// own afterwards. `known`: all of drun's options, for what is said about those that are the job's.
+// Stores the programs of such a command line in `options`, and moves the first program's options to
+// it. `known`: all options of drun, for error messages about those of the job.
 Result<void> take_programs(Options& options, const Arguments& arguments,
                            std::span<const KnownOption> known);
 
-// The same from the text of --app=FILE.
+// Does the same with the text of --app=FILE.
 Result<void> take_app_file(Options& options, const Arguments& arguments, std::string_view text,
                            std::span<const KnownOption> known);
 
-// The file's lines as words.
+// Splits each line of the file into words.
 Result<std::vector<std::vector<std::string>>> parse_app_file(std::string_view text);
 
 }  // namespace drun

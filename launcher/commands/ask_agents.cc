@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostBytes = 4 << 20;
 
-// Whoever listens under a name must be the user that the name tells.
+// The listening process must belong to the user in the socket's name.
 bool is_honest(int fd, const std::string& name) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -55,7 +55,7 @@ std::vector<std::string> sockets_in(std::istream& list, const std::string& word,
     if (at == line.npos || !line.substr(at + 1).starts_with(mine)) continue;
     names.push_back(line.substr(at + 2));
   }
-  std::sort(names.begin(), names.end());  // each is listed once a connection, too
+  std::sort(names.begin(), names.end());  // each name is listed again for every connection
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
@@ -78,7 +78,7 @@ std::string ask_agent(const std::string& name, std::chrono::milliseconds limit) 
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // A local connect ends at once; EAGAIN: an agent that is asked by too many.
+  // A local connect does not block; EAGAIN means that the agent has too many clients.
   if (!socket || connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) return "";
   return is_honest(socket.get(), name) ? read_all(socket.get(), limit) : "";
 }

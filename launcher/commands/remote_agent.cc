@@ -85,8 +85,8 @@ namespace {
 
 constexpr std::chrono::seconds kWriteAtMost{30};
 
-// All of it, also to a descriptor that does not block (sshd may give one); after kWriteAtMost
-// without progress nobody reads it.
+// Writes all of `text`, also to a non-blocking descriptor (sshd may pass one). Gives up after
+// kWriteAtMost without progress.
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
@@ -102,8 +102,8 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
-// ssh's standard output, as a descriptor that no worker and no tool inherits. What this process
-// prints to its fd 1 goes to standard error then.
+// Takes over ssh's standard output as a close-on-exec descriptor, and redirects fd 1 to standard
+// error.
 Result<UniqueFd> take_channel() {
   UniqueFd channel(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   if (!channel || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
@@ -117,7 +117,7 @@ class Channel {
 
   int fd() const { return fd_.get(); }
   const std::string& nonce() const { return nonce_; }
-  // The first frame.
+  // Sends the first frame.
   void hello(const Hello& hello) const {
     write_all(fd_.get(),
               agent::preamble(nonce_) + agent::to_frame(agent::FrameType::Control, to_text(hello)));
@@ -126,7 +126,7 @@ class Channel {
     hello({.version = kVersion, .problem = problem, .exit_code = code});
     return code;
   }
-  // `unfinished`: the rest of the frame before.
+  // `unfinished`: the rest of the previous frame.
   void end(const End& end, const std::string& unfinished) const {
     std::string text = to_text(end);
     if (text.size() > kMostLineBytes) text = to_text(End{end.exit_code, end.text, end.report, {}});
@@ -139,7 +139,7 @@ class Channel {
   std::string nonce_;
 };
 
-// The starter cannot read frames of this version.
+// For a launcher that cannot read frames of this version.
 int decline_in_words(const std::string& problem) {
   std::fprintf(stderr, "drun: %s\n", problem.c_str());
   return kRendezvousRefused;
@@ -150,13 +150,14 @@ struct Problem {
   int exit_code = 0;
 };
 
-// Which GPUs there are for workers: the agent counts and places them.
+// Variables that select the GPUs which the agent counts and assigns.
 bool names_devices(std::string_view name) {
   return name == "CUDA_VISIBLE_DEVICES" || name == "HIP_VISIBLE_DEVICES" ||
          name == "ROCR_VISIBLE_DEVICES";
 }
 
-// Other variables are the workers' alone (HostFacts::exports).
+// Applies the variables, CPUs and directory of `start`. Other variables only affect the workers
+// (HostFacts::exports).
 std::optional<Problem> enter(const Start& start) {
   for (const auto& [name, value] : start.environment) {
     const bool is_name = !name.empty() && name.find('=') == name.npos;
@@ -164,7 +165,7 @@ std::optional<Problem> enter(const Start& start) {
         is_name && (!names_devices(name) || ::setenv(name.c_str(), value.c_str(), 1) == 0);
     if (!is_set) return Problem{"cannot set the variable \"" + name + "\"", kUsage};
   }
-  // Before this process looks at what it has.
+  // Must precede the detection of this process's CPUs.
   if (!start.cpus.empty()) {
     if (Result<void> bound = set_affinity(start.cpus); !bound)
       return Problem{bound.error().message, kSystemError};
@@ -176,7 +177,8 @@ std::optional<Problem> enter(const Start& start) {
 }
 
 Result<Options> options_of(const Start& start, const HostFacts& host) {
-  // PET_ variables of the login here are not the user's wishes.
+  // Ignores PET_ variables of the login on this host, which are not part of the user's command
+  // line.
   const Lookup lookup = [&host](std::string_view name) {
     return name.starts_with("PET_") ? std::nullopt : variable(host, name);
   };
@@ -190,13 +192,13 @@ Result<Options> options_of(const Start& start, const HostFacts& host) {
   return std::move(*options);
 }
 
-// What --hosts' own label is, unless this machine's variable says another.
+// Uses the label of --hosts, unless a variable on this machine sets another.
 void label_lines(Plan& plan, const Start& start, const HostFacts& host) {
   if (!variable(host, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"))
     plan.agent.output.label_template = start.label;
 }
 
-// To the starter, who keeps them and shows them.
+// Sends the workers' lines to the launcher, which stores and prints them.
 void send_lines(OutputSpec& output, const Start& start) {
   if (!start.sends_lines) return;
   output.gathers = true;
@@ -220,7 +222,7 @@ bool could_not_reach(const Outcome& outcome) {
   return not_run != nullptr && not_run->error.code == ErrorCode::Unreachable;
 }
 
-// Listens where this agent coordinates the job, or may have to, and says where that is.
+// If this agent may coordinate the job, opens the listening sockets and returns their address.
 Result<Place> open_place(JoinSpec& join, const Start& start, const HostFacts& host,
                          bool has_master_port) {
   Place place;
@@ -241,14 +243,14 @@ Result<Place> open_place(JoinSpec& join, const Start& start, const HostFacts& ho
                            .interfaces = host.interfaces,
                            .host_name = host.hostname});
   if (join.store_host != StoreHost::Worker || has_master_port) return place;
-  // Rank 0 binds it itself; that it is free now is all that can be known.
+  // Rank 0 binds the port itself; it can only be checked that the port is free now.
   const Result<rendezvous::ListenSockets> free = rendezvous::open_listen_sockets({});
   if (!free) return free.error();
   place.master_port = free->port;
   return place;
 }
 
-// The job; its outcome goes to the starter, who tells it.
+// Runs the job; its outcome is sent to the launcher, which reports it.
 int run(const Plan& plan, const Start& start, const Channel& channel,
         const std::string& invoked_as) {
   const Log log = job_log(plan, invoked_as, start.host);
@@ -322,7 +324,7 @@ int run_from_stdin() {
   channel.hello({.version = kVersion, .place = *std::move(place), .machine = host.machine_id});
   for (;;) {
     const Result<std::string> word = input.read(std::nullopt);
-    if (!word) return 0;  // the starter changed its mind, or is gone
+    if (!word) return 0;  // the launcher has canceled the job or exited
     const Result<Go> go = parse_go(*word);
     if (!go && word->starts_with("go")) return decline_in_words(go.error().message);
     if (!go) continue;

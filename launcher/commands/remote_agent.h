@@ -1,7 +1,6 @@
-// edge. Lines of a descriptor, read one after the other before there is an event loop; what follows
-// the last one is kept for whoever goes on reading.
-// Thread:  the caller's, which waits.   Errors: Closed at the end of the file, Timeout, Refused for
-//          a line that is too long, System.
+// edge. Reads lines from a descriptor before there is an event loop. Blocks. Input after the last
+// line stays available to the next reader.
+// Errors:  Closed at end of file, Timeout, Refused if a line is too long, System.
 #pragma once
 
 #include <chrono>
@@ -16,7 +15,7 @@ class LineReader {
  public:
   LineReader(int fd, std::size_t most_bytes) : fd_(fd), most_bytes_(most_bytes) {}
 
-  // Without the newline. No `at_most`: however long it takes.
+  // Returns a line without its newline. Without `at_most` there is no timeout.
   Result<std::string> read(std::optional<std::chrono::milliseconds> at_most);
 
   std::string take_rest() { return std::move(held_); }
@@ -31,20 +30,20 @@ class LineReader {
 
 }  // namespace drun::hosts
 
-// edge. The other end of --hosts: an agent whose command line comes by its standard input, and who
-// starts nothing before it is told to.
+// edge. The agent's side of --hosts: reads its command line from standard input, and waits for "go"
+// before it starts anything.
 //
-//   a line Start -> variables, directory, options, plan -> Hello -> "go" -> the job -> End
+//   Start line -> variables, directory, options, plan -> Hello -> "go" -> the job -> End
 //
-// Bounds:  Start within kStartAtMost and kMostLineBytes; "go" whenever, as the starter waits for
-//          all hosts; end of file ends it at any time.
+// Start must arrive within kStartAtMost and have at most kMostLineBytes. "go" has no timeout,
+// because the launcher waits for all hosts. End of file ends the agent at any time.
 
 namespace drun::hosts {
 
 inline constexpr std::chrono::seconds kStartAtMost{60};
 
-// Gives the exit code. Changes this process's environment and directory, and forks
-// (agent/process/guardian.h): call it while there is one thread only, and return what it gives.
+// Returns the exit code. Changes this process's environment and directory, and forks
+// (agent/process/guardian.h): call it before other threads exist, and return its result from main.
 int run_from_stdin();
 
 }  // namespace drun::hosts

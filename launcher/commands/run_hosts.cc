@@ -24,8 +24,8 @@ std::string own_path() {
   return fs::read_symlink("/proc/self/exe", ec).string();
 }
 
-// As the user's shell calls it: behind a link (/home, an automounter) the other machines know that
-// name, and may not know the kernel's.
+// Uses the shell's name for the directory: with links (/home, an automounter) the other machines
+// may not have the path that the kernel reports.
 HostFacts with_users_directory(HostFacts host) {
   const auto name = variable(host, "PWD");
   std::error_code ec;

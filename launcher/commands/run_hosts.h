@@ -1,4 +1,4 @@
-// edge. A job on other machines, from wishes to exit code: plan, sessions, report.
+// edge. Runs a job on other machines: plan, sessions, report, exit code.
 #pragma once
 
 #include "launcher/cli/options.h"
@@ -6,8 +6,8 @@
 
 namespace drun::hosts {
 
-// Requires options.hosts.names_hosts(). Gives the exit code. Forks (agent/process/guardian.h): call
-// it while there is one thread only, and return what it gives.
+// Requires options.hosts.names_hosts(). Returns the exit code. Forks (agent/process/guardian.h):
+// call it before other threads exist, and return its result from main.
 int run_hosts(const Options& options, const HostFacts& host);
 
 }  // namespace drun::hosts

@@ -26,19 +26,19 @@
 namespace drun {
 namespace {
 
-// How the end is told, whatever it is.
+// How the outcome is reported.
 struct Telling {
   ReportStyle style;
-  std::string report_file;  // as the user gave it; empty: none
-  std::string html_file{};  // as well
-  std::string events{};     // for that
+  std::string report_file;  // the user's path; empty: none
+  std::string html_file{};  // likewise
+  std::string events{};     // for html_file
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
-  bool is_doctor = false;                     // problems that were found have been told
+  bool is_doctor = false;                     // the probe has printed the problems itself
   std::vector<WorkerPlacement> placements{};  // of this node's workers
   std::optional<agent::PhaseTimes> phase_times{};
 };
 
-// Whether there is an HTML file now.
+// Returns whether the HTML file was written.
 bool write_html(const Outcome& outcome, const Telling& telling) {
   if (telling.html_file.empty()) return false;
   const Result<void> written =
@@ -47,7 +47,7 @@ bool write_html(const Outcome& outcome, const Telling& telling) {
   return written.has_value();
 }
 
-// Whether there is a report file now.
+// Returns whether the report file was written.
 bool write_report(const Outcome& outcome, const Telling& telling) {
   if (telling.report_file.empty()) return false;
   const std::string text =
@@ -58,9 +58,9 @@ bool write_report(const Outcome& outcome, const Telling& telling) {
   return written.has_value();
 }
 
-// At the end of a job. Gives the exit code.
+// Reports the end of a job and returns the exit code.
 int tell(const Outcome& outcome, Telling telling) {
-  // First the file, so that the words can say where it is.
+  // Write the file first, so that the text can name it.
   if (write_report(outcome, telling)) telling.style.report_file = telling.report_file;
   if (write_html(outcome, telling))
     telling.style.report_file +=
@@ -70,7 +70,7 @@ int tell(const Outcome& outcome, Telling telling) {
   return exit_code(outcome, telling.exit_codes);
 }
 
-// What goes wrong before there is an agent takes one line; the report file hears of it too.
+// Reports an error that occurs before the agent starts, on one line and in the report files.
 int tell_early(const Outcome& outcome, const Error& error, const Telling& telling) {
   std::fputs(error_text(telling.style.invoked_as, error).c_str(), stderr);
   write_report(outcome, telling);
@@ -82,7 +82,7 @@ int tell_error(const Error& error, const Telling& telling) {
   return tell_early(Outcome{.ending = NotRun{error}}, error, telling);
 }
 
-// The program of a job of one node cannot be started, as far as one can see without trying.
+// The outcome of a single-node job whose program cannot be started, as detected in advance.
 Outcome not_started(const Plan& plan) {
   const AgentSpec& agent = plan.agent;
   Failure failure;
@@ -97,7 +97,7 @@ Outcome not_started(const Plan& plan) {
                  .node_count = agent.join.node_count};
 }
 
-// scontrol prints nothing if it succeeds.
+// scontrol prints nothing on success.
 void requeue(const std::string& job, const HostFacts& host, const Log& log) {
   constexpr std::chrono::seconds kLimit{30};
   asio::io_context io{1};

@@ -14,12 +14,12 @@ namespace drun {
 // has one thread, and exit with the result.
 int run_job(const Options& options, const HostFacts& host);
 
-// Whether the console has the stderr of the worker that failed first: its lines went there, and it
-// ran on this node or its node sent its lines here.
+// Whether the console has shown the stderr of the worker that failed first: it goes to the console,
+// and the worker ran on this node or its node sends its lines to this one.
 bool has_shown_stderr(const AgentSpec& spec, const agent::AgentEnd& end);
 
-// drun's own log on stderr, as the plan configures it. `host`: what the lines of an elastic
-// job name; empty: they name nothing.
+// drun's log on stderr, as configured by the plan. `host`: included in the lines of an elastic job;
+// may be empty.
 Log job_log(const Plan& plan, const std::string& invoked_as, const std::string& host);
 
 }  // namespace drun

@@ -1,11 +1,11 @@
-// edge. `drun store`: the store server alone on a port, until a signal ends it.
+// edge. `drun store`: runs the store server on a port until a signal ends it.
 #pragma once
 
 #include "launcher/cli/options.h"
 
 namespace drun {
 
-// Gives the exit code: 0 after SIGTERM or SIGINT, 125 when it cannot listen.
+// Returns the exit code: 0 after SIGTERM or SIGINT, 125 if it cannot listen.
 int serve_store(const StoreCommand& command);
 
 }  // namespace drun

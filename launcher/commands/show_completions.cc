@@ -34,7 +34,7 @@ void add_jobs(Completion& completion) {
   for (const std::string& job : jobs) add(completion, job);
 }
 
-// Without a host file the shell has to know the hosts.
+// Without a host file, the shell adds the hosts that it knows.
 void add_hosts(Completion& completion) {
   if (!completion.hostfile) return;
   const std::optional<std::string> text = whole_text_of(*completion.hostfile);

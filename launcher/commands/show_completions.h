@@ -1,5 +1,5 @@
-// edge. `drun --complete`: what a shell asks when the user presses the tab key.
-// Thread: any; asks this machine's agents, for half a second at most.
+// edge. `drun --complete`: called by a shell when the user presses the tab key. Queries this
+// machine's agents, for up to 0.5 s.
 #pragma once
 
 #include "launcher/cli/options.h"

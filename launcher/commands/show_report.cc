@@ -29,7 +29,7 @@ Error cannot_read(const std::string& path, int error_number) {
                                  "; give files that --events has written"};
 }
 
-// Whole lines at a time. A line beyond the limit is left out.
+// Passes on whole lines only. Skips lines above the size limit.
 Result<void> take_file(const std::string& path, timeline::Builder& builder) {
   const UniqueFd file(path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                                   : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
@@ -53,7 +53,7 @@ Result<void> take_file(const std::string& path, timeline::Builder& builder) {
     builder.take(std::string_view(pending).substr(0, end + 1));
     pending.erase(0, end + 1);
   }
-  builder.take(pending);  // cut short where drun was killed
+  builder.take(pending);  // incomplete if drun was killed
   return {};
 }
 

@@ -16,9 +16,9 @@ namespace drun {
 namespace {
 
 constexpr std::chrono::seconds kStatusLimit{2};
-constexpr std::chrono::seconds kStacksLimit{20};  // an agent answers within 13 s
+constexpr std::chrono::seconds kStacksLimit{20};  // agents answer within 13 s
 
-// One agent of each job that is meant.
+// One agent of each selected job.
 std::vector<StatusNames> jobs(const StacksCommand& command) {
   std::vector<StatusNames> found;
   std::set<std::pair<std::string, std::string>> seen;

@@ -1,14 +1,12 @@
-// edge. `drun stacks`: asks one agent of each job that runs on this machine, and shows what it has
-// found out from all nodes.
-//
-// Errors:  exit code 1 when no such job runs here; said on stderr.   Thread: call it from main.
+// edge. `drun stacks`: queries one agent of each job on this machine, and prints the stacks that it
+// collected from all nodes.
 #pragma once
 
 #include "launcher/cli/options.h"
 
 namespace drun {
 
-// Returns the exit code.
+// Returns the exit code: 0, or 1 with a message on stderr if no such job runs here.
 int show_stacks(const StacksCommand& command);
 
 }  // namespace drun

@@ -17,14 +17,14 @@ namespace drun {
 namespace {
 
 constexpr std::chrono::seconds kTimeForOne{2};
-constexpr std::chrono::seconds kTimeForJob{5};  // an agent answers within 3 s
+constexpr std::chrono::seconds kTimeForJob{5};  // agents answer within 3 s
 
 struct Said {
   StatusNames names;
   std::string status;
 };
 
-// Each agent of this machine that is meant.
+// The selected agents of this machine.
 std::vector<Said> agents(const StatusCommand& command) {
   std::vector<Said> found;
   for (const std::string& name : agent_sockets("drun")) {
@@ -36,7 +36,7 @@ std::vector<Said> agents(const StatusCommand& command) {
   return found;
 }
 
-// One word for each job: of several agents of one any can tell it.
+// One status per job; any of its agents can provide it.
 std::vector<std::string> jobs(const std::vector<Said>& agents) {
   std::vector<std::string> statuses;
   std::set<std::pair<std::string, std::string>> seen;
@@ -44,7 +44,7 @@ std::vector<std::string> jobs(const std::vector<Said>& agents) {
     const std::pair job(names.run_id, names.meeting_point);
     if (names.has_met() && seen.contains(job)) continue;
     std::string said = ask_agent("drun-job", names.agent_pid, kTimeForJob);
-    if (!is_job_status(said)) continue;  // it has just ended, or is being held up
+    if (!is_job_status(said)) continue;  // it has just ended or does not respond
     statuses.push_back(std::move(said));
     seen.insert(job);
   }
@@ -75,7 +75,7 @@ std::string shown(const StatusCommand& command, const std::vector<std::string>& 
 }  // namespace
 
 int show_status(const StatusCommand& command, const HostFacts& host) {
-  // From the top of the screen, what was there before cleared away behind each picture.
+  // Repaints from the top of the screen and clears the rest of the previous output.
   const bool repaints = command.is_live && !command.is_json && isatty(STDOUT_FILENO) == 1 &&
                         variable(host, "TERM").value_or("dumb") != "dumb";
   asio::io_context io(1);

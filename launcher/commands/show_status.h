@@ -1,4 +1,4 @@
-// edge. `drun status`: finds the agents of this machine, asks each and prints what they say.
+// edge. `drun status`: finds the agents of this machine, queries each, and prints their status.
 #pragma once
 
 #include "launcher/cli/options.h"
@@ -6,7 +6,8 @@
 
 namespace drun {
 
-// Gives the exit code: 0; 1 when no such job runs here; with --watch 0 once none is left.
+// Returns the exit code: 0, or 1 if no such job runs here. With --watch, returns 0 after the last
+// job ends.
 int show_status(const StatusCommand& command, const HostFacts& host);
 
 }  // namespace drun

@@ -1,12 +1,11 @@
-// core. Which engine started this agent: the first of the rules whose variables are there.
+// core. Detects the engine that started this agent: the first one whose variables are set.
 //
 //          Slurm step > Open MPI > PMI (Hydra) > PMIx > LSF > PBS > Kubernetes index
 //          > Slurm job without a step
 //
-// Shape:   but an MPI launcher that was started within a Slurm step, or that uses one to start its
-//          daemons, is nearer than the step. A rule whose variables are not whole still wins, and
-//          its facts say what is missing: another one would be a guess.
-// Thread:  any.
+// Exception: an MPI launcher that was started inside a Slurm step, or that uses a step to start its
+// daemons, takes precedence over the step. An engine with incomplete variables is still selected,
+// and its facts list what is missing; falling back to another engine would be a guess.
 #pragma once
 
 #include <optional>

@@ -34,7 +34,7 @@ std::optional<std::string> run_id_from(std::string_view prefix, std::string_view
   return std::string(prefix) + std::string(job);
 }
 
-// FNV-1a: the same everywhere, unlike std::hash.
+// FNV-1a: unlike std::hash, the same in every build.
 int derived_port(std::string_view job) {
   std::uint32_t hash = 2166136261U;
   for (const char each : job) hash = (hash ^ static_cast<unsigned char>(each)) * 16777619U;

@@ -7,7 +7,7 @@ namespace drun::engines {
 namespace {
 
 constexpr std::string_view kNames[] = {
-    // Slurm: the task, and sizes that a nested srun would take as its own options.
+    // Slurm: the task, and sizes that a nested srun would treat as options.
     "SLURM_PROCID",
     "SLURM_LOCALID",
     "SLURM_GTIDS",
@@ -20,7 +20,7 @@ constexpr std::string_view kNames[] = {
     "SLURM_STEPID",
     "SLURM_STEP_NUM_TASKS",
     "SLURM_STEP_TASKS_PER_NODE",
-    // Open MPI: with what its daemon set, a worker's own MPI_Init would go to that daemon.
+    // Open MPI: with its daemon's variables, MPI_Init in a worker would connect to that daemon.
     "OMPI_UNIVERSE_SIZE",
     "OMPI_NUM_APP_CTX",
     "OMPI_FIRST_RANKS",
@@ -31,7 +31,7 @@ constexpr std::string_view kNames[] = {
     "OMPI_MCA_ess",
     "OMPI_MCA_pmix",
     "OMPI_MCA_initial_wdir",
-    // Hydra and its kin.
+    // Hydra and its relatives.
     "MPI_LOCALRANKID",
     "MPI_LOCALNRANKS",
     "HYDI_CONTROL_FD",
@@ -53,7 +53,7 @@ constexpr std::string_view kPrefixes[] = {
     "JSM_NAMESPACE_",
 };
 
-// A user's own settings of the PMIx library.
+// The user's settings for the PMIx library.
 constexpr std::string_view kUsers = "PMIX_MCA_";
 
 }  // namespace

@@ -1,8 +1,7 @@
-// core. The variables by which engines tell a process which one it is. They are true of the agent
-// and false for its workers, of which each would believe to be the same rank: they are removed from
-// the workers' environment. What is true of the node or the job (SLURM_JOB_ID, SLURM_NODEID,
-// JOB_COMPLETION_INDEX, PBS_NODEFILE ...) stays.
-// Thread:  any.
+// core. Variables that identify one process to its engine. They are valid for the agent but not for
+// its workers, which would all take the same rank from them, so they are removed from the workers'
+// environment. Variables about the node or the job (SLURM_JOB_ID, SLURM_NODEID,
+// JOB_COMPLETION_INDEX, PBS_NODEFILE ...) stay.
 #pragma once
 
 #include <string_view>

@@ -17,7 +17,7 @@ std::string_view next_word(std::string_view& text, std::string_view blanks) {
   return word;
 }
 
-// Adds slots to hosts; refuses what cannot be a host.
+// Counts slots per host; rejects invalid hosts.
 class Counter {
  public:
   bool add(std::string_view host, int slots) {

@@ -1,5 +1,5 @@
-// core. Host files and host words as PBS and LSF write them: a host once for each slot that it has.
-// Errors:  absent: no host at all, a name or number that is none, too many.   Thread: any.
+// core. Host files and host lists of PBS and LSF, which repeat a host for each of its slots. The
+// parsers return nullopt for an empty list, an invalid name or number, and too many entries.
 #pragma once
 
 #include <optional>
@@ -18,22 +18,23 @@ struct HostSlots {
 };
 
 struct SlotList {
-  std::vector<HostSlots> hosts{};  // each once, in the order of their first appearance
-  std::string from{};              // the variable that led here
+  std::vector<HostSlots> hosts{};  // unique, in order of first appearance
+  std::string from{};              // the variable with the list or file name
 };
 
-// The first word of each line or, for words, each word: one slot each.
+// One slot per line (its first word) or per word.
 std::optional<SlotList> slots_from_lines(std::string_view text, std::string from);
 std::optional<SlotList> slots_from_words(std::string_view text, std::string from);
 // "hostA 4 hostB 2".
 std::optional<SlotList> slots_from_pairs(std::string_view text, std::string from);
 
-// The file that the variable `name` tells of. Absent and blamed: it cannot be read, names nobody.
+// Reads the file named by the variable `name`. If it cannot be read or lists no host, returns
+// nullopt and records the error.
 std::optional<SlotList> slots_from_file(Reading& reading, const FileText& file_text,
                                         std::string_view name);
 
-// Nodes, master address and, once node_rank is set, this node's slots; a rank beyond the list is
-// blamed.
+// Sets the number of nodes, the master address and, if node_rank is set, this node's slots. Records
+// an error for a rank beyond the list.
 void take_hosts(Reading& reading, const SlotList& list, Facts& facts);
 
 }  // namespace drun::engines

@@ -72,7 +72,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr std::size_t kMostDigits = 18;  // as many as always fit 64 bits
+constexpr std::size_t kMostDigits = 18;  // always fits 64 bits
 constexpr std::size_t kMostBytesOfAll = std::size_t{4} << 20;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
@@ -82,7 +82,7 @@ bool is_name_part(char c) {
          c == '_' || c == ':';
 }
 
-// Reads from the front of `rest_`; the first problem stays and ends it.
+// Consumes `rest_`. The first problem is kept and stops parsing.
 class Parser {
  public:
   explicit Parser(std::string_view list) : list_(list), rest_(list) {}
@@ -124,7 +124,7 @@ class Parser {
     return true;
   }
 
-  // Up to the next separator outside of brackets.
+  // Parses up to the next separator outside brackets.
   Words item() {
     Words names(1);
     while (problem_.empty() && !rest_.empty() && !is_blank(rest_.front()) && rest_.front() != ',') {
@@ -159,7 +159,7 @@ class Parser {
     names = std::move(product);
   }
 
-  // After its [, up to and with its ].
+  // Parses after "[", through "]".
   Words group() {
     Words numbers;
     do {

@@ -1,15 +1,14 @@
-// core. Host lists as Slurm and ClusterShell write them: "node[01-03,07],login,r[1-2]n[1-4]-ib".
+// core. Host lists in the syntax of Slurm and ClusterShell: "node[01-03,07],login,r[1-2]n[1-4]-ib".
 //
-//          list   = item { ("," | blank) item }            several separators in a row are one
+//          list   = item { ("," | blank) item }            repeated separators count as one
 //          item   = { text | "[" range {"," range} "]" }   several groups make a product
 //          range  = number | number "-" number [ "/" step ]
 //
-// Shape:   numbers keep the width of the low bound: n[08-11] is n08 n09 n10 n11. A product goes
-//          through its last group first. Doubles stay, order stays.
-// Errors:  Usage: the place, the reason, what to write. At most kMostHosts names.  Never throws.
-// Source:  srun(1), src/common/hostlist.c, ClusterShell's nodeset(1); its operators and @groups
-//          are not taken.
-// Thread:  any.
+// Numbers keep the width of the lower bound: n[08-11] is n08 n09 n10 n11. In a product the last
+// group varies fastest. Duplicates and order are kept. ClusterShell's operators and @groups are not
+// supported. See srun(1), Slurm's src/common/hostlist.c, ClusterShell's nodeset(1).
+// Errors:  Usage, with the position, the reason and the remedy; also for more than kMostHosts
+// names.
 #pragma once
 
 #include <cstddef>
@@ -21,16 +20,15 @@
 
 #include "rendezvous/base/result.h"
 
-// core. Lists as Slurm writes them: "0,1,5" as well as "0-3,6".
-// Errors:  absent: this is no such list.   Thread: any.
+// core. Lists in Slurm's syntax: "0,1,5" or "0-3,6".
 
 namespace drun::engines {
 
-// How many things a list names, each once: numbers, ranges of numbers, and names of another kind
-// ("GPU-<uuid>"). Absent for what is neither ("3-1", "4-", ""), and beyond kMostCount.
+// The number of distinct entries in a list of numbers, ranges, and other names ("GPU-<uuid>").
+// Absent for malformed entries ("3-1", "4-", "") and above kMostCount.
 std::optional<int> size_of_list(std::string_view text);
 
-// Whether it is one, and not a number of things: there is a comma or a dash in it.
+// Whether `text` is a list, not a count: it contains a comma or a dash.
 bool is_list(std::string_view text);
 
 }  // namespace drun::engines

@@ -15,7 +15,8 @@ std::string_view next_word(std::string_view& text) {
   return word;
 }
 
-// "10.1.2.3  train-1.train.default.svc.cluster.local  train-1": what follows "train-1." there.
+// The domain after "HOSTNAME." in /etc/hosts, from a line such as
+// "10.1.2.3  train-1.train.default.svc.cluster.local  train-1".
 std::optional<std::string> domain_of(std::string_view hosts, const std::string& hostname) {
   while (!hosts.empty()) {
     std::string_view line = hosts.substr(0, hosts.find('\n'));

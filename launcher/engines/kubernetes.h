@@ -1,11 +1,10 @@
-// core. What a pod of an Indexed Job, and so of a JobSet, knows of itself: JOB_COMPLETION_INDEX is
-// the node rank, and the host name ends in it; how many there are must be given. Kubeflow's PET_
-// variables are options and need no rule.
+// core. Facts of a pod in an Indexed Job, which includes JobSet. JOB_COMPLETION_INDEX is the node
+// rank, and the host name ends in it. The number of nodes must be given by the user. Kubeflow's
+// PET_ variables are options and need no rule.
 //
-// Shape:   node 0's name is this pod's own with index 0, if the job has a headless service
-//          (subdomain): the kubelet writes the whole name to /etc/hosts.
-// Source:  the documentation of Job, JobSet and Kubeflow; not tried in a cluster.
-// Thread:  any.
+// The name of node 0 is this pod's name with index 0, if the job has a headless service
+// (subdomain): the kubelet then writes the full name to /etc/hosts. Based on the documentation of
+// Job, JobSet and Kubeflow; not tested in a cluster.
 #pragma once
 
 #include <optional>
@@ -14,7 +13,7 @@
 
 namespace drun::engines {
 
-// Absent: no completion index.
+// Absent without a completion index.
 std::optional<Facts> kubernetes(const Surroundings& around);
 
 }  // namespace drun::engines

@@ -6,7 +6,7 @@
 namespace drun::engines {
 namespace {
 
-// LSB_HOSTS is absent in big jobs; the file is the most that LSF says.
+// LSB_HOSTS is not set in large jobs; the file is the most complete source.
 std::optional<SlotList> hosts_of(Reading& reading, const Surroundings& around) {
   if (reading.is_set("LSB_DJOB_HOSTFILE"))
     return slots_from_file(reading, around.file_text, "LSB_DJOB_HOSTFILE");

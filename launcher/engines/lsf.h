@@ -1,8 +1,7 @@
-// core. What LSF says: LSB_DJOB_HOSTFILE, LSB_MCPU_HOSTS or LSB_HOSTS name the hosts, and under
-// blaunch LSF_PM_TASKID is this one's place among them, counted from 1.
+// core. Facts from LSF. LSB_DJOB_HOSTFILE, LSB_MCPU_HOSTS or LSB_HOSTS list the hosts. Under
+// blaunch, LSF_PM_TASKID is this process's position in the list, starting from 1.
 //
-// Source:  LSF's environment variable reference, PRRTE's ess/lsf; not tried with a server.
-// Thread:  any.
+// Based on LSF's environment variable reference and PRRTE's ess/lsf; not tested with a server.
 #pragma once
 
 #include <optional>
@@ -11,10 +10,10 @@
 
 namespace drun::engines {
 
-// Absent: not in a job of LSF.
+// Absent outside an LSF job.
 std::optional<Facts> lsf(const Surroundings& around);
 
-// The first host of the job, for launchers inside of it that tell no addresses.
+// The first host of the job, for launchers inside it that report no addresses.
 std::optional<Told<std::string>> lsf_first_host(const Surroundings& around);
 
 }  // namespace drun::engines

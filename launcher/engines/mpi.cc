@@ -14,11 +14,11 @@ namespace {
 
 struct Names {
   const char* engine;
-  const char* meeting;  // what its processes can meet over
+  const char* meeting;  // the protocol by which its processes exchange a text
   const char* rank;
   const char* size;
   const char* local_size;
-  const char* export_option;  // how a variable gets to all ranks
+  const char* export_option;  // passes a variable to all ranks
   const char* one_per_machine;
 };
 
@@ -61,8 +61,8 @@ std::optional<Told<std::string>> first_host_of_job(const Surroundings& around) {
   return lsf_first_host(around);
 }
 
-// Where Open MPI 4's mpirun runs: the one IPv4 address of "529989632.0;tcp://192.0.2.2:32903". Of
-// several, nobody could say which the other machines reach.
+// The machine of Open MPI 4's mpirun: the IPv4 address in "529989632.0;tcp://192.0.2.2:32903". With
+// several addresses it is unknown which one other machines can reach.
 std::optional<Told<std::string>> mpirun_host(const Reading& reading) {
   const auto uri = reading.text("OMPI_MCA_orte_hnp_uri");
   constexpr std::string_view kScheme = ";tcp://";
@@ -75,7 +75,7 @@ std::optional<Told<std::string>> mpirun_host(const Reading& reading) {
   return Told<std::string>{.value = address, .from = uri->from};
 }
 
-// This process was started by mpirun itself, not by a daemon of it on another machine.
+// Whether mpirun itself started this process, not one of its daemons on another machine.
 bool is_with_mpirun(const Reading& reading) {
   const auto daemon = reading.text("OMPI_MCA_orte_local_daemon_uri");
   const auto mpirun = reading.text("OMPI_MCA_orte_hnp_uri");
@@ -86,8 +86,8 @@ bool is_reachable(const std::string& address) {
   return !is_loopback(address) && !address.starts_with("169.254.") && !address.starts_with("fe80");
 }
 
-// How others reach this machine: its name if it leads to an address of its own, else its address if
-// there is one only. Empty: nobody could say.
+// An address of this machine for others: its name, if it resolves to an address of an interface, or
+// else its address, if it has only one. Empty if unknown.
 std::string own_place(const Surroundings& around) {
   const auto& own = around.addresses;
   const auto is_own = [&own](const std::string& address) {
@@ -103,7 +103,7 @@ std::string own_place(const Surroundings& around) {
   return *std::find_if(own.begin(), own.end(), is_candidate);
 }
 
-// Rank 0 tells all ranks "PLACE/JOB": where it is, and a name that no other job has.
+// Rank 0 sends "PLACE/JOB" to all ranks: its address, and a unique name of the job.
 void meet(Reading& reading, const Surroundings& around, const Names& names, Facts& facts) {
   if (!around.meeting || !facts.node_rank || !facts.wrong.empty()) return;
   std::optional<std::string> told;
@@ -153,7 +153,7 @@ void find_master(Reading& reading, const Surroundings& around, const Names& name
         Told<std::string>{.value = "127.0.0.1", .from = local->from + ": all are on this machine"};
     return;
   }
-  if (facts.master_addr) {  // rank 0 has told it
+  if (facts.master_addr) {  // received from rank 0
     facts.is_slurm_name = slurm_first_host(around).has_value();
     return;
   }
@@ -191,7 +191,7 @@ void find_port(Reading& reading, Facts& facts) {
 void remark_neighbours(Reading& reading, const Names& names, Facts& facts) {
   const std::optional<Told<int>> local = reading.number(names.local_size, 1);
   const bool is_first = facts.node_rank && facts.node_rank->value == 0;
-  if (!is_first || !local || local->value == 1) return;  // once for all
+  if (!is_first || !local || local->value == 1) return;  // log it once per job
   facts.warnings.push_back(
       std::to_string(local->value) +
       " drun agents on this machine, each with workers of its own whose LOCAL_RANK begins at 0; "
@@ -218,7 +218,7 @@ std::optional<Facts> open_mpi(const Surroundings& around) {
     const auto id = job ? run_id_from("mpi-", job->value) : std::nullopt;
     if (id && !facts.run_id) facts.run_id = Told<std::string>{.value = *id, .from = name};
   }
-  // Their job has a name already: for the place alone, and only where it is not known.
+  // Open MPI names the job already, so exchange only the address, and only if it is unknown.
   if (facts.nodes && !reading.is_set("MASTER_ADDR") && !is_one_machine(reading, kOpenMpi, facts))
     meet(reading, around, kOpenMpi, facts);
   find_master(reading, around, kOpenMpi, facts);

@@ -6,7 +6,7 @@
 namespace drun::engines {
 namespace {
 
-// The job's script is TM's first task, on the first host.
+// The job script is TM's first task, on the first host.
 bool is_script(const Reading& reading) {
   const auto task = reading.text("PBS_TASKNUM");
   const auto node = reading.text("PBS_NODENUM");

@@ -1,8 +1,7 @@
-// core. What PBS says: PBS_NODEFILE names the hosts, PBS_NODENUM is this one's place among them.
-// Nobody but TM (pbsdsh) and MPI launchers start anything beyond the first host.
+// core. Facts from PBS. PBS_NODEFILE lists the hosts, and PBS_NODENUM is this host's position in
+// it. Only TM (pbsdsh) and MPI launchers start processes beyond the first host.
 //
-// Source:  qsub(1B), pbs_resources(7B) of OpenPBS; by the documents, not tried with a server.
-// Thread:  any.
+// Based on qsub(1B) and pbs_resources(7B) of OpenPBS; not tested with a server.
 #pragma once
 
 #include <optional>
@@ -11,10 +10,10 @@
 
 namespace drun::engines {
 
-// Absent: not in a job of PBS.
+// Absent outside a PBS job.
 std::optional<Facts> pbs(const Surroundings& around);
 
-// The first host of the job, for launchers inside of it that tell no addresses.
+// The first host of the job, for launchers inside it that report no addresses.
 std::optional<Told<std::string>> pbs_first_host(const Surroundings& around);
 
 }  // namespace drun::engines

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kMostLineBytes = 4096;
 
-// The value of `name` in "cmd=get_result rc=0 value=v"; absent: it is not there.
+// The value of `name` in "cmd=get_result rc=0 value=v"; nullopt if it is missing.
 std::optional<std::string> field_of(std::string_view line, std::string_view name) {
   while (!line.empty()) {
     const std::string_view word = line.substr(0, line.find(' '));
@@ -34,7 +34,7 @@ std::optional<std::string> field_of(std::string_view line, std::string_view name
 
 Error unexpected(const std::string& what) { return Error{ErrorCode::Refused, what + " PMI_FD"}; }
 
-// Writes what is to be asked, and waits for the answer.
+// Sends the request and waits for the answer.
 Result<void> ask(int fd, PmiMeeting& meeting, milliseconds limit) {
   const std::string request = meeting.request();
   const auto sent = send(fd, request.data(), request.size(), MSG_NOSIGNAL);

@@ -1,11 +1,8 @@
-// edge. PMI-1, as Hydra speaks it to each process that it starts: one text from rank 0 to all.
+// edge. The PMI-1 protocol, spoken by Hydra with each process that it starts. Passes one text from
+// rank 0 to all ranks.
 //
-// Shape:   every rank calls it once, rank 0 with the text; each gets that text. Lines of the form
-//          "cmd=put kvsname=kvs_1 key=k value=v\n" over the inherited descriptor PMI_FD.
-// Owner:   `fd` stays the caller's; workers do not inherit it.
-// Thread:  any; waits until all ranks have come, at most `limit` for each answer.
-// Errors:  Refused (what answers is not PMI-1, or says no), Timeout, Closed, System.
-// Source:  MPICH's src/pmi, the protocol's version 1.1.
+// Messages are lines such as "cmd=put kvsname=kvs_1 key=k value=v\n" on the inherited descriptor
+// PMI_FD, which workers do not inherit. See MPICH's src/pmi, protocol version 1.1.
 #pragma once
 
 #include <chrono>
@@ -17,26 +14,26 @@
 
 namespace drun::engines {
 
-// A text has no blanks, and at most this many bytes: servers promise no more.
+// The limit for a text, which must not contain blanks. Servers guarantee no more.
 inline constexpr std::size_t kMostPmiBytes = 512;
 
-// Core: what is asked, and what the answers mean. No descriptor in it.
+// core. The requests, and the meaning of the answers. Does no I/O.
 class PmiMeeting {
  public:
-  // `told`: rank 0's text.
+  // `told`: the text of rank 0; absent on other ranks.
   explicit PmiMeeting(std::optional<std::string> told);
 
-  // The line to be sent now; until it is over.
+  // The line to send next. Valid until is_over().
   std::string request() const;
-  // The next bytes of the answer. True: it is whole, and request() is the next one's, or it is
-  // over. Errors: Refused; it is no answer to the request.
+  // Takes the next bytes of the answer. Returns true if the answer is complete; request() is then
+  // the next one unless is_over(). Errors: Refused, if it does not answer the request.
   Result<bool> take(std::string_view bytes);
   bool is_over() const { return step_ == Step::Over; }
-  // Once it is over.
+  // Valid if is_over().
   const std::string& text() const { return text_; }
 
  private:
-  // An engine takes a process that does not finalize for one that has crashed.
+  // An engine treats a process that exits without finalize as crashed.
   enum class Step { Init, Space, Put, Barrier, Get, Finalize, Over };
 
   std::string command() const;

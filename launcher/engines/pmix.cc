@@ -60,18 +60,18 @@ Functions functions_of(void* library) {
   return found;
 }
 
-// The talk, in the process of its own. Its answer is a letter and a text: "M3 TEXT" what was met,
-// "U..." no library, or none that the launcher talks to, "R..." a refusal.
+// The exchange, run in the child process. Its answer is a letter and a text: "M3 TEXT" for 3
+// processes and the text, "U..." for no usable library, "R..." for a refusal.
 class PmixTalk {
  public:
   explicit PmixTalk(const Functions& pmix) : pmix_(pmix) {}
 
   std::string hold(const std::optional<std::string>& told) {
     pmix_proc_t self{};
-    // A library of another version than the launcher's own, say: as if there were none.
+    // For example, the library's version differs from the launcher's. Treat it as missing.
     if (!is_good("PMIx_Init", pmix_.init(&self, nullptr, 0))) return "U" + refusal_.substr(1);
     const std::string answer = exchange(self, told);
-    // An engine takes a process that says no farewell for one that has crashed.
+    // An engine treats a process that exits without PMIx_Finalize as crashed.
     pmix_.finalize(nullptr, 0);
     return answer;
   }
@@ -90,7 +90,7 @@ class PmixTalk {
     if (!is_good("PMIx_Get", pmix_.get(&first, kMeetingKey, nullptr, 0, &text))) return refusal_;
     if (text == nullptr || text->type != PMIX_STRING || text->data.string == nullptr)
       return "Rrank 0 has told no text";
-    const std::string words = text->data.string;  // before the next answer
+    const std::string words = text->data.string;  // copy before the next call
     return "M" + std::to_string(processes(self)) + " " + words;
   }
 
@@ -103,7 +103,7 @@ class PmixTalk {
            is_good("PMIx_Commit", pmix_.commit());
   }
 
-  // 0: the engine does not say.
+  // 0: unknown.
   std::uint32_t processes(const pmix_proc_t& self) {
     pmix_proc_t job = self;
     job.rank = PMIX_RANK_WILDCARD;
@@ -123,14 +123,14 @@ class PmixTalk {
 };
 
 std::string answer_of(const std::optional<std::string>& told, const std::string& library) {
-  void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);  // its plug-ins look for it
+  void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);  // for its plug-ins
   if (loaded == nullptr) return std::string("U") + dlerror();
   const Functions pmix = functions_of(loaded);
   if (!pmix.are_all()) return "U" + library + " lacks a function";
   return PmixTalk(pmix).hold(told);
 }
 
-// PMIx_Fence waits for ranks that may never come: without its parent this process must not stay.
+// PMIx_Fence waits for ranks that may never call it, so this process must die with its parent.
 [[noreturn]] void talk(pid_t parent, int to, const std::optional<std::string>& told,
                        const std::string& library) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -140,7 +140,7 @@ std::string answer_of(const std::optional<std::string>& told, const std::string&
   _exit(written < 0 ? 1 : 0);
 }
 
-// What it writes until it ends; absent: the time was over.
+// Reads until end of file; nullopt at the deadline.
 std::optional<std::string> read_all(int from, Clock::time_point deadline) {
   std::string text;
   while (true) {

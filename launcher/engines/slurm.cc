@@ -6,7 +6,7 @@
 namespace drun::engines {
 namespace {
 
-// The pseudo steps of Slurm, such as that of a batch script, have numbers from here on.
+// Slurm's special steps, such as that of a batch script, have numbers from this one on.
 constexpr std::int64_t kFirstSpecialStep = 0xFFFFFFF0;
 
 std::optional<Told<std::string>> step_of(const Reading& reading) {
@@ -19,7 +19,7 @@ std::optional<Told<std::string>> step_of(const Reading& reading) {
   return std::nullopt;
 }
 
-// How many GPUs a list of them names, "0-3,6".
+// The number of GPUs in a list such as "0-3,6".
 std::optional<Told<int>> listed_gpus(Reading& reading, std::string_view name) {
   const auto list = reading.text(name);
   if (!list) return std::nullopt;
@@ -29,7 +29,7 @@ std::optional<Told<int>> listed_gpus(Reading& reading, std::string_view name) {
   return std::nullopt;
 }
 
-// A number, or in some versions the list.
+// A number, or a list in some versions of Slurm.
 std::optional<Told<int>> gpus_on_node(Reading& reading) {
   constexpr std::string_view kName = "SLURM_GPUS_ON_NODE";
   const auto told = reading.text(kName);
@@ -37,8 +37,8 @@ std::optional<Told<int>> gpus_on_node(Reading& reading) {
   return is_listed ? listed_gpus(reading, kName) : reading.number(kName, 0);
 }
 
-// GPUs, then the CPUs that -c asked for: one worker each. `list`: of GPUs, where their number is
-// not told; that of the job is of its first node, and a step may have others.
+// One worker per GPU, or else one per CPU of -c. `list` is a list of GPUs, used if their number is
+// not reported. The job's list belongs to its first node and may not match the step.
 void read_grants(Reading& reading, Facts& facts, std::string_view list) {
   facts.cpus = reading.number("SLURM_CPUS_PER_TASK", 1);
   facts.workers = gpus_on_node(reading);
@@ -47,7 +47,7 @@ void read_grants(Reading& reading, Facts& facts, std::string_view list) {
   if (!facts.cpus) facts.cpus = reading.number("SLURM_CPUS_ON_NODE", 1);
 }
 
-// Ports that Slurm set aside on all nodes of the step: "17123-17124", "17123,17130".
+// Ports that Slurm reserved on all nodes of the step: "17123-17124", "17123,17130".
 void read_reserved_ports(Reading& reading, Facts& facts) {
   const auto told = reading.text("SLURM_STEP_RESV_PORTS");
   if (!told) return;
@@ -63,12 +63,12 @@ void read_reserved_ports(Reading& reading, Facts& facts) {
   if (!facts.master_port) reading.blame(shown(*told) + " is no list of ports; give --master-port");
 }
 
-// Jobs whose ids are near each other get different ports, and so do the steps of one job.
+// Jobs with neighboring ids get different ports, and so do the steps of one job.
 void derive_ports(const std::string& job, const std::string& step, Facts& facts) {
   const auto number = [](const std::string& text) {
     return static_cast<std::uint64_t>(whole_number(text).value_or(0));
   };
-  constexpr std::uint64_t kStepsOfOneJob = 61;  // prime to the number of ports
+  constexpr std::uint64_t kStepsOfOneJob = 61;  // coprime to the number of ports
   const auto port_of = [&](std::uint64_t more) {
     const std::uint64_t at = number(job) % kDerivedPorts * kStepsOfOneJob + number(step) + more;
     return kFirstDerivedPort + static_cast<int>(at % kDerivedPorts);
@@ -86,7 +86,7 @@ std::string run_id_of(const Reading& reading, const std::string& job, const std:
   return id;
 }
 
-// The step's list against the index of this node in it.
+// Checks the step's node list against this node's index.
 void read_hosts(Reading& reading, Facts& facts) {
   const auto list = reading.needed_text("SLURM_STEP_NODELIST");
   if (!list || !facts.nodes) return;
@@ -115,8 +115,8 @@ void read_hosts(Reading& reading, Facts& facts) {
   }
 }
 
-// One task a node: Slurm binds each to its share of the cores and GPUs, so that one of several
-// could not start workers for all.
+// Requires one task per node: Slurm binds each task to its share of the cores and GPUs, so one of
+// several tasks could not start workers on all of them.
 void check_tasks(Reading& reading, const Facts& facts) {
   std::optional<Told<int>> tasks = reading.number("SLURM_STEP_NUM_TASKS", 1);
   if (!tasks) tasks = reading.needed_number("SLURM_NTASKS", 1);

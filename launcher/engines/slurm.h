@@ -1,11 +1,10 @@
-// core. What Slurm's variables say: of a step, whose tasks srun started, and of an allocation, in
-// which this process is but no task of a step (a batch script, salloc's shell).
+// core. Facts from Slurm's variables, for a task of a step (started by srun) and for a process of
+// an allocation outside any step (a batch script, salloc's shell).
 //
-// Shape:   the step's own list counts, not the allocation's; the node rank is SLURM_NODEID, and the
-//          list must agree with it. SLURM_LAUNCH_NODE_IPADDR is where srun ran: not used.
-// Errors:  in the facts: one task a node is what is asked for.
-// Source:  srun(1), src/common/env.c; tried with Slurm 22.05. docs/guide/engines.md has the traps.
-// Thread:  any.
+// A step uses its own node list, not the allocation's. The node rank is SLURM_NODEID and must agree
+// with the list. SLURM_LAUNCH_NODE_IPADDR is the host of srun and is not used. More than one task
+// per node is an error. See srun(1), src/common/env.c, and docs/guide/engines.md for the pitfalls.
+// Tested with Slurm 22.05.
 #pragma once
 
 #include <optional>
@@ -17,15 +16,15 @@
 
 namespace drun::engines {
 
-// Absent: not in a step, or not in an allocation.
+// Absent outside a step, or outside an allocation.
 std::optional<Facts> slurm_step(const Surroundings& around);
 std::optional<Facts> slurm_allocation(const Surroundings& around);
 
-// The first node of the allocation, for launchers inside of it that tell no addresses.
+// The first node of the allocation, for launchers inside it that report no addresses.
 std::optional<Told<std::string>> slurm_first_host(const Surroundings& around);
 
-// From what `scontrol --oneliner show node NAME` prints: its address and its host name, each an
-// address or a name. What cannot be one is left out.
+// The node's address and host name from the output of `scontrol --oneliner show node NAME`. Each is
+// an address or a name; invalid ones are left out.
 std::vector<std::string> slurm_node_addresses(std::string_view record);
 
 }  // namespace drun::engines

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kSuccess = 0;
 constexpr unsigned kMostDevices = 1024;
-constexpr unsigned kMostInstances = 64;  // of one GPU; there are 7 today
+constexpr unsigned kMostInstances = 64;  // per GPU; the maximum is 7 today
 
 using DeviceHandle = void*;
 using UuidText = std::array<char, 96>;
@@ -40,7 +40,7 @@ struct CloseLibrary {
   void operator()(void* library) const { dlclose(library); }
 };
 
-// The functions that are asked; those of MIG may be missing in old drivers.
+// The functions in use. Old drivers may lack those for MIG.
 struct Functions {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
@@ -81,7 +81,7 @@ std::string uuid_of(const Functions& nvml, DeviceHandle device) {
   return text.data();
 }
 
-// As the kernel writes it: "0000:3b:00.0".
+// In the kernel's format: "0000:3b:00.0".
 std::string pci_address_of(const Functions& nvml, DeviceHandle device) {
   PciInfo info;
   if (nvml.pci_info(device, &info) != kSuccess) return "";
@@ -96,7 +96,7 @@ std::optional<int> number_of(int (*ask)(DeviceHandle, unsigned*), DeviceHandle d
   return static_cast<int>(number);
 }
 
-// Places without an instance, and those of others, have no handle.
+// An index without an instance, or with one of another container, has no handle.
 void add_instances(GpuTable& table, const Functions& nvml, DeviceHandle device) {
   unsigned current = 0;
   unsigned pending = 0;
@@ -121,7 +121,7 @@ GpuTable table_of(const Functions& nvml) {
   unsigned count = 0;
   if (nvml.count(&count) != kSuccess) return table;
   for (unsigned i = 0; i < std::min(count, kMostDevices); ++i) {
-    // One that this container was not given is counted, and refused.
+    // NVML counts GPUs that this container was not given, but returns no handle for them.
     DeviceHandle device = nullptr;
     if (nvml.device_at(i, &device) != kSuccess) continue;
     table.gpus.push_back(
@@ -151,12 +151,12 @@ namespace {
 std::optional<int> memory_node(const std::string& root, const std::string& pci_address) {
   const std::optional<long long> node =
       first_number(text_of_file(root + "/sys/bus/pci/devices/" + pci_address + "/numa_node"));
-  if (!node || *node < 0) return std::nullopt;  // -1: the firmware does not say
+  if (!node || *node < 0) return std::nullopt;  // -1: unknown to the firmware
   return static_cast<int>(*node);
 }
 
 std::vector<Gpu> nvidia_gpus(const std::string& root) {
-  std::set<long long> files;  // minor numbers of the device files
+  std::set<long long> files;  // minor numbers of device files
   for (const std::string& name : names_in(root + "/dev")) {
     if (const auto number = nvidia_device_number(name)) files.insert(*number);
   }
@@ -170,15 +170,15 @@ std::vector<Gpu> nvidia_gpus(const std::string& root) {
                     .uuid = std::string(labelled_value(text, "GPU UUID")),
                     .memory_node = memory_node(root, address)});
   }
-  // Sandboxes that show device files without /proc: how many there are is all that is known.
+  // Sandboxes may show device files without /proc; then only the number of GPUs is known.
   if (gpus.size() < files.size()) gpus.assign(files.size(), Gpu{});
   return gpus;
 }
 
 constexpr const char* kCapabilities = "/proc/driver/nvidia/capabilities/";
 
-// MIG instances as the kernel shows them: gpu<minor>/mig/gi<i>/ci<j>. Their UUIDs only NVML knows;
-// CUDA takes these names, too.
+// MIG instances in the kernel's files: gpu<minor>/mig/gi<i>/ci<j>. Only NVML knows their UUIDs, but
+// CUDA accepts these names too.
 std::vector<MigInstance> instances_in_proc(const std::string& root, const std::vector<Gpu>& gpus) {
   std::vector<MigInstance> instances;
   for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu) {
@@ -213,7 +213,7 @@ bool has_instances(const std::string& root) {
   return false;
 }
 
-// A library that is asked takes its time: only where the files do not tell all.
+// NVML is slow; use it only if the files are not sufficient.
 bool needs_library(const std::string& root, const std::vector<Gpu>& gpus) {
   const bool is_unknown =
       std::any_of(gpus.begin(), gpus.end(), [](const Gpu& gpu) { return gpu.uuid.empty(); });
@@ -239,7 +239,8 @@ InstalledGpus all_nvidia(const std::string& root, const std::string& nvml_librar
   return found;
 }
 
-// A kernel's number of a PCI place: domain, then bus, device and function in one.
+// Formats a PCI location from the kernel's numbers: the domain, and bus, device and function packed
+// into `place`.
 std::string pci_address(long long domain, long long place) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%04llx:%02llx:%02llx.%llx", domain & 0xffffffff,
@@ -252,7 +253,7 @@ std::vector<Gpu> amd_gpus(const std::string& root) {
   std::vector<Gpu> gpus;
   for (const std::string& name : names_in(folder)) {
     const std::optional<long long> id = first_number(text_of_file(folder + name + "/gpu_id"));
-    if (!id || *id == 0) continue;  // a CPU's is 0; one that is not ours cannot be read
+    if (!id || *id == 0) continue;  // 0 for a CPU; unreadable if outside the container
     const std::string text = text_of_file(folder + name + "/properties");
     const auto domain = first_number(labelled_value(text, "domain"));
     const auto place = first_number(labelled_value(text, "location_id"));

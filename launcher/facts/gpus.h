@@ -1,12 +1,10 @@
-// edge. Which GPUs this machine has and where they are attached, from the kernel's files, and from
-// NVIDIA's library where those do not tell enough: MIG instances, containers without the driver's
-// /proc. Decides nothing about who uses them.
+// edge. The GPUs of this machine and the NUMA nodes that they are attached to. Reads the kernel's
+// files, and asks NVIDIA's library only where the files are not sufficient: for MIG instances, and
+// in containers without the driver's /proc. Fields that cannot be read stay unset.
 //
-// Shape:  as CUDA (and HIP) number them when nothing is hidden: in the order of their addresses on
-//         the PCI bus. CUDA numbers faster ones first where GPUs differ, unless
-//         CUDA_DEVICE_ORDER=PCI_BUS_ID.
-//         In a container only those whose device files were handed in.
-// Thread: main's.   Errors: none; what cannot be read stays unknown.
+// GPUs are in the order in which CUDA and HIP number them if none is hidden, which is PCI bus
+// order. If the GPUs differ, CUDA numbers faster ones first unless CUDA_DEVICE_ORDER=PCI_BUS_ID. A
+// container sees only the GPUs whose device files it was given.
 #pragma once
 
 #include <cstddef>
@@ -16,42 +14,41 @@
 
 #include "launcher/facts/topology.h"
 
-// core. NVIDIA's GPUs with the MIG instances of those that are divided.
-// Owner:   values; copy freely.   Thread: any.
+// core. NVIDIA GPUs and the MIG instances of those that are partitioned.
 
 namespace drun {
 
-// To a process a GPU of its own; it can use only one of them.
+// A process sees an instance as a separate GPU and can use only one.
 struct MigInstance {
   std::string uuid{};   // "MIG-..."
-  std::size_t gpu = 0;  // whose part it is, by index
+  std::size_t gpu = 0;  // index of the GPU that it is a part of
   std::optional<int> gpu_instance{};
   std::optional<int> compute_instance{};
   bool operator==(const MigInstance&) const = default;
 };
 
 struct GpuTable {
-  std::vector<Gpu> gpus{};             // as CUDA numbers them when nothing is hidden
-  std::vector<std::size_t> divided{};  // of them those in MIG mode: only instances can be used
+  std::vector<Gpu> gpus{};             // in CUDA's order with none hidden
+  std::vector<std::size_t> divided{};  // indices of GPUs in MIG mode, usable by instance only
   std::vector<MigInstance> instances{};
   bool operator==(const GpuTable&) const = default;
 };
 
 }  // namespace drun
 
-// edge. NVIDIA's GPUs and the MIG instances of them, as the driver's management library (NVML)
-// tells of them; decides nothing. The library is looked for when it is asked, not linked.
+// edge. NVIDIA GPUs and their MIG instances as reported by the driver's management library (NVML).
+// The library is loaded on each call, not linked.
 //
-// Shape:   in NVML's order, which is that of PCI addresses; in a container only what it was given.
-// Costs:   milliseconds, up to seconds where nobody keeps the driver awake: not for every start.
-// Thread:  main's.   Errors: absent: there is no such library, or it does not work here.
-// Source:  NVML's documentation, "Device Queries" and "Multi Instance GPU Management".
+// The order is NVML's (by PCI address); a container sees only the GPUs that it was given. A call
+// takes milliseconds, or up to seconds without persistence mode, so do not call it on every start.
+// See NVML's documentation, "Device Queries" and "Multi Instance GPU Management".
 
 namespace drun {
 
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 
-// `library`: a path, or a name to be looked for as ld.so(8) does. Memory nodes are not filled in.
+// `library` is a path, or a name for ld.so(8) to search. Leaves `memory_node` unset. Returns
+// nullopt if the library is missing or does not work here.
 std::optional<GpuTable> ask_nvml(const std::string& library = kNvmlLibrary);
 
 }  // namespace drun
@@ -61,13 +58,13 @@ namespace drun {
 struct InstalledGpus {
   std::vector<Gpu> gpus{};
   bool is_amd = false;
-  std::vector<std::size_t> divided{};    // as GpuTable's
-  std::vector<MigInstance> instances{};  // likewise
+  std::vector<std::size_t> divided{};    // as in GpuTable
+  std::vector<MigInstance> instances{};  // as in GpuTable
 
   GpuTable table() const { return {.gpus = gpus, .divided = divided, .instances = instances}; }
 };
 
-// For tests: /dev, /proc and /sys are looked for below `root`; NVIDIA's library.
+// Tests pass a `root` that contains /dev, /proc and /sys, and a substitute for NVIDIA's library.
 InstalledGpus look_at_gpus(const std::string& root = "",
                            const std::string& nvml_library = kNvmlLibrary);
 

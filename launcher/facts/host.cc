@@ -52,7 +52,8 @@ void fill_in_gpus(HostFacts& facts) {
   InstalledGpus installed = look_at_gpus();
   const auto count = [&installed] { return static_cast<int>(installed.gpus.size()); };
   if (installed.is_amd) {
-    // HIP counts among what ROCR leaves, and reads CUDA's variable only when its own is not set.
+    // HIP numbers the devices that ROCR leaves visible, and reads CUDA's variable only if its own
+    // is not set.
     const auto rocr = visible_gpu_names(variable(facts, "ROCR_VISIBLE_DEVICES"), count());
     installed.gpus = gpus_named(rocr, installed.gpus);
     if (variable(facts, "HIP_VISIBLE_DEVICES")) facts.gpu_variable = "HIP_VISIBLE_DEVICES";
@@ -66,7 +67,7 @@ void fill_in_gpus(HostFacts& facts) {
     if (view.list) facts.environment.emplace_back(facts.gpu_variable, *view.list);
   }
   facts.installed_gpus = std::move(installed.gpus);
-  // Where the instances are attached, by their names.
+  // Append the MIG instances, by UUID and with the location of their GPU.
   for (const MigInstance& mig : installed.instances) {
     facts.installed_gpus.push_back(facts.installed_gpus[mig.gpu]);
     facts.installed_gpus.back().uuid = mig.uuid;
@@ -103,8 +104,8 @@ std::string new_secret() {
   return fill_with_random(bytes) ? hex(bytes) : "";
 }
 
-// The sockets that hold them are bound and do not listen: that keeps the kernel from giving the
-// ports to others, and lets listeners bind them.
+// Reserves each port with a bound socket that does not listen: the kernel gives the port to no
+// other process, and a listener can still bind it.
 PortMaker free_ports() {
   auto held = std::make_shared<std::vector<UniqueFd>>();
   return [held]() -> std::optional<int> {
@@ -115,8 +116,8 @@ PortMaker free_ports() {
     socklen_t size = sizeof address;
     const int on = 1;
     auto* const place = reinterpret_cast<sockaddr*>(&address);
-    // SO_REUSEADDR after the choice: before it, the kernel may choose a port that another such
-    // socket holds.
+    // Set SO_REUSEADDR after bind(). If it were set before, the kernel could choose a port that
+    // another such socket holds.
     if (!fd || bind(fd.get(), place, size) != 0 || getsockname(fd.get(), place, &size) != 0 ||
         setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
       return std::nullopt;
@@ -127,7 +128,7 @@ PortMaker free_ports() {
 
 std::string random_id() {
   std::array<unsigned char, 16> bytes{};
-  if (!fill_with_random(bytes)) {  // a kernel without it: time and pid are unlike enough for a name
+  if (!fill_with_random(bytes)) {  // no getrandom: time and pid are unique enough for a name
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
     const std::array<unsigned long long, 2> rest{static_cast<unsigned long long>(now.tv_nsec),
@@ -159,7 +160,7 @@ std::vector<std::pair<std::string, std::string>> own_interfaces() {
   return interfaces;
 }
 
-// Two containers of one machine have the same boot and other networks.
+// Containers on one machine share the boot id but have separate network namespaces.
 std::string own_machine_id() {
   struct stat network {};
   const std::string boot = text_of_file("/proc/sys/kernel/random/boot_id");
@@ -179,7 +180,7 @@ std::vector<std::string> addresses_of(const std::string& name) {
   return addresses;
 }
 
-// What scontrol shows of the node, which takes 10 s at most.
+// Runs `scontrol show node`, for 10 s at most.
 std::vector<std::string> slurm_addresses(const std::string& node) {
   constexpr std::chrono::seconds kLimit{10};
   std::vector<std::string> addresses;
@@ -195,7 +196,7 @@ std::vector<std::string> slurm_addresses(const std::string& node) {
   return addresses;
 }
 
-// The kernel chooses: a datagram socket that is connected sends nothing.
+// Asks the kernel: connecting a datagram socket selects the address and sends nothing.
 std::optional<std::string> source_address(const std::string& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -213,7 +214,7 @@ std::optional<std::string> source_address(const std::string& address) {
   return text.empty() ? std::nullopt : std::optional(text);
 }
 
-// Where an engine has left a descriptor for it, or says where its server is.
+// Present if an engine passed a PMI descriptor or set the variables of a PMIx server.
 engines::Meeting meeting_of(const HostFacts& facts) {
   static constexpr std::chrono::minutes kLimit{5};
   if (variable(facts, "PMIX_NAMESPACE") && !variable(facts, "PMI_FD")) {
@@ -238,7 +239,7 @@ FileKind look_at_file(const std::string& path) {
   if (stat(path.c_str(), &facts) != 0)
     return errno == EACCES ? FileKind::NotExecutable : FileKind::Missing;
   if (S_ISDIR(facts.st_mode)) return FileKind::Directory;
-  // The effective user's right, as execve asks it; access() alone would take the real user's.
+  // Checks the effective user's permission, as execve does; access() would check the real user's.
   return faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) == 0 ? FileKind::Executable
                                                                   : FileKind::NotExecutable;
 }
@@ -259,7 +260,7 @@ std::optional<std::string> workers_variable(const HostFacts& facts, std::string_
   return variable(facts, name);
 }
 
-// /proc/PID/environ shows what a process was started with, as long as it is there in its memory.
+// /proc/PID/environ shows the original environment strings, so overwrite the value in place.
 void hide_secret_variable() {
   constexpr std::string_view kStart = "DRUN_SECRET=";
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -313,9 +314,10 @@ bool is_own_link(const std::string& path) {
   return lstat(path.c_str(), &facts) == 0 && (facts.st_uid == geteuid() || facts.st_uid == 0);
 }
 
-// For this user alone, or as open as the file it is going to replace. Never through a link.
+// Readable only by this user, or with the permissions of the file that it replaces. Does not follow
+// links.
 std::FILE* new_file(const std::string& place, const std::string& replaced) {
-  std::remove(place.c_str());  // of a process of this number before us
+  std::remove(place.c_str());  // of an earlier process with the same pid
   const int fd = open(place.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
   struct stat facts {};
@@ -327,8 +329,9 @@ std::FILE* new_file(const std::string& place, const std::string& replaced) {
 }  // namespace
 
 Result<void> write_file(const std::string& path, std::string_view text) {
-  // What a link points to is replaced, not the link: it may be /dev/stdout. Devices and pipes are
-  // written to. In a folder that others can write to, a link may be a stranger's trap.
+  // Replace the target of a symbolic link, not the link (which may be /dev/stdout). Write directly
+  // to devices and pipes. In a folder that others can write to, a link may have been planted by
+  // another user.
   std::error_code ec;
   if (fs::is_symlink(path, ec)) {
     if (!is_own_link(path))

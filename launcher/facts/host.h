@@ -1,7 +1,5 @@
-// edge. What this machine and this process are: names, cores, GPUs, environment, files. The only
-// place in the launcher that asks the system; decides nothing.
-//
-// Owner:   values; copy freely.   Thread: main's, before any other exists.
+// edge. Facts about this machine and process: names, CPUs, GPUs, environment, files. The only place
+// in the launcher that queries the system.
 #pragma once
 
 #include <chrono>
@@ -30,47 +28,49 @@ using SourceLookup = std::function<std::optional<std::string>(const std::string&
 using FileText = std::function<std::optional<std::string>(const std::string& path)>;
 
 struct HostFacts {
-  std::string hostname{};   // as the kernel knows it: no name service is asked, none can hang
-  int usable_cpus = 1;      // this process may use: affinity and cgroup quota
-  std::vector<int> cpus{};  // by number: those of its affinity
-  int gpus = 0;             // visible: device files, CUDA_VISIBLE_DEVICES and its kin
-  std::vector<Gpu> installed_gpus{};                  // what that variable chooses from
-  std::string gpu_variable = "CUDA_VISIBLE_DEVICES";  // that says here which GPUs a worker sees
-  std::vector<EnvironmentEntry> environment{};        // this process's own
-  std::vector<EnvironmentEntry> exports{};            // -x: for the workers, over `environment`
-  std::string working_directory{};                    // absolute; empty when it is gone
-  std::string own_folder{};                           // where this drun is
-  std::string random_id{};                            // 32 hexadecimal digits, new for each process
-  std::chrono::seconds utc_offset{0};                 // of local time, for display
-  bool has_terminal = false;                          // stderr is a terminal
-  int columns = 0;                                    // of that terminal; 0: not known
-  std::vector<std::string> addresses{};               // of its interfaces, numeric
-  std::vector<std::pair<std::string, std::string>> interfaces{};  // name, numeric address: of all
-  AddressLookup addresses_of{};  // of a name, numeric; asks the name service, may take long
-  // Of a node's name, as Slurm knows them, numeric or names: asks scontrol, may take seconds.
+  std::string hostname{};             // from the kernel; no name lookup, which could hang
+  int usable_cpus = 1;                // that this process may use: affinity and cgroup quota
+  std::vector<int> cpus{};            // numbers of the CPUs in its affinity mask
+  int gpus = 0;                       // visible ones: device files, CUDA_VISIBLE_DEVICES or similar
+  std::vector<Gpu> installed_gpus{};  // those that the variable selects from
+  std::string gpu_variable = "CUDA_VISIBLE_DEVICES";  // selects the visible GPUs of a worker
+  std::vector<EnvironmentEntry> environment{};        // of this process
+  std::vector<EnvironmentEntry> exports{};  // -x: for the workers, overrides `environment`
+  std::string working_directory{};          // absolute; empty if it was removed
+  std::string own_folder{};                 // of this drun
+  std::string random_id{};                  // 32 hexadecimal digits, new in each process
+  std::chrono::seconds utc_offset{0};       // of local time, for display
+  bool has_terminal = false;                // whether stderr is a terminal
+  int columns = 0;                          // of that terminal; 0: unknown
+  std::vector<std::string> addresses{};     // of the interfaces, numeric
+  std::vector<std::pair<std::string, std::string>> interfaces{};  // name, numeric address
+  AddressLookup addresses_of{};  // resolves a name to numeric addresses; may take long
+  // Slurm's addresses of a node name, numeric or names. Runs scontrol, which may take seconds.
   AddressLookup slurm_addresses{};
-  SourceLookup source_address{};  // this host's, from where that numeric one would be talked to
-  TopologyProbe topology{};    // CPUs and memory nodes; asked only when something is to be placed
-  FileProbe probe{};           // looks at one path, relative ones from the working directory
-  engines::Meeting meeting{};  // where an engine speaks PMI-1 or PMIx; may take long
-  SecretReader secret_file{};  // secret_file.h
-  SecretMaker new_secret{};    // 64 hexadecimal digits; empty: the kernel gives no random bytes
-  // A free TCP port of the loopback interface. No other process is given it as long as this
-  // function, or a copy of it, exists; a listener with SO_REUSEADDR may bind it.
+  SourceLookup source_address{};  // the local address for traffic to a numeric address
+  TopologyProbe topology{};       // CPUs and memory nodes; called only if workers are placed
+  FileProbe probe{};              // inspects one path; relative to the working directory
+  engines::Meeting meeting{};     // if an engine offers PMI-1 or PMIx; may take long
+  SecretReader secret_file{};     // secret_file.h
+  SecretMaker new_secret{};       // 64 hexadecimal digits; empty: no random bytes available
+  // A free TCP port of the loopback interface. The port stays reserved while this function or a
+  // copy of it exists; a listener with SO_REUSEADDR may bind it.
   PortMaker free_port{};
-  std::string machine_id{};  // of its kernel and network, until the next boot; empty: not known
-  FileText file_text{};      // all of a regular file; absent: not readable, or over 4 MiB
+  std::string machine_id{};  // identifies kernel, boot and network namespace; empty: unknown
+  FileText file_text{};      // contents of a regular file; absent: unreadable or over 4 MiB
 };
 
-// Once: DRUN_SECRET's value is in `environment` afterwards, and no longer in the process's own.
+// Call once, before other threads exist: moves the value of DRUN_SECRET from the process
+// environment into `environment`.
 HostFacts look_at_host();
 
-// The value in `facts.environment`; a variable that is set twice counts as its first, as getenv.
+// Looks in `facts.environment`. If a variable is set twice, the first one counts, as in getenv.
 std::optional<std::string> variable(const HostFacts& facts, std::string_view name);
-// The same as a worker will see it: -x wins. What only concerns workers is read by this one.
+// The value that a worker will see: -x takes precedence. Use it for variables that affect only
+// workers.
 std::optional<std::string> workers_variable(const HostFacts& facts, std::string_view name);
 
-// The whole text or nothing: written beside `path`, then renamed. Errors: System, naming the path.
+// Atomic: writes a file beside `path` and renames it. Errors: System, naming the path.
 Result<void> write_file(const std::string& path, std::string_view text);
 
 }  // namespace drun

@@ -14,18 +14,17 @@ namespace drun {
 namespace {
 
 int affinity_cpus() {
-  // Larger than any machine: with CPU_SETSIZE's 1024, the call fails beyond 1024 CPUs.
+  // 16 * CPU_SETSIZE CPUs: with a single cpu_set_t (1024 CPUs) the call fails on larger machines.
   std::array<cpu_set_t, 16> set{};
   if (sched_getaffinity(0, sizeof(set), set.data()) != 0)
     return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
   return CPU_COUNT_S(sizeof(set), set.data());
 }
 
-// As above.
 using CpuSet = std::array<cpu_set_t, 16>;
 constexpr int kMostCpus = 16 * CPU_SETSIZE;
 
-// Where version 1's cpu controller is mounted: under both its names, or only one of them.
+// The mount point of cgroup v1's cpu controller, which has one of two names.
 std::string v1_folder(const CgroupFolders& folders, const std::string& cgroups) {
   for (const std::string& name : folders.v1_mounts) {
     if (!names_in(cgroups + name).empty()) return cgroups + name;

@@ -1,7 +1,5 @@
-// edge. How many CPUs this process may use: its affinity, and the CPU quotas of its control groups.
-//
-// Thread: main's.   Errors: none; what cannot be read bounds nothing.
-// Source: sched_getaffinity(2), cgroups(7).
+// edge. CPUs that this process may use, by its affinity and the CPU quotas of its cgroups. A limit
+// that cannot be read is ignored. See sched_getaffinity(2), cgroups(7).
 #pragma once
 
 #include <string>
@@ -13,13 +11,13 @@ namespace drun {
 
 int usable_cpus();
 
-// The numbers of the CPUs of this thread's affinity; empty when the kernel does not say.
+// CPU numbers in this thread's affinity mask; empty if unknown.
 std::vector<int> affinity_list();
-// Gives this thread, and what it starts from now on, those CPUs alone.
+// Sets the affinity of this thread and of the processes and threads that it creates later.
 Result<void> set_affinity(const std::vector<int>& cpus);
 
-// How many of `cpus` the quotas leave, at least 1. Below `root`, for tests: /proc/self/cgroup and
-// /sys/fs/cgroup are looked for there.
+// The part of `cpus` that the quotas allow, at least 1. Reads /proc/self/cgroup and /sys/fs/cgroup
+// below `root` (for tests).
 int cpus_within_quota(int cpus, const std::string& root);
 
 }  // namespace drun

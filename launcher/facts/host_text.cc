@@ -28,7 +28,7 @@ std::vector<std::string> upwards(std::string_view path) {
 
 enum class Kind { Number, Gpu, Mig };
 
-// What a CUDA_VISIBLE_DEVICES entry is; nothing when it names no device.
+// The kind of an entry of CUDA_VISIBLE_DEVICES; nullopt if it names no device.
 std::optional<Kind> kind_of(std::string_view entry, std::optional<int> installed) {
   if (entry.starts_with("GPU-")) return Kind::Gpu;
   if (entry.starts_with("MIG-")) return Kind::Mig;

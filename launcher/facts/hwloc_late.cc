@@ -1,5 +1,5 @@
-// All of hwloc that we call. A function that is missing here is no error of the linker's: it links
-// hwloc again, and the test of drun's libraries names it.
+// Every function of hwloc that drun calls. If one is missing here, the linker reports no error but
+// links hwloc as a dependency again; the test of drun's library dependencies detects it.
 
 #include <hwloc.h>
 

@@ -1,13 +1,13 @@
-// edge. hwloc is there from here on.
-// Thread:  one at a time; before the first of its functions is called.
-// Errors:  System, when it cannot be loaded; never where it is linked.
+// edge. Makes hwloc's functions available.
 #pragma once
 
 #include "rendezvous/base/result.h"
 
 namespace drun {
 
-// Two of these are there: hwloc_linked.cc has nothing to do, hwloc_late.cc loads it.
+// hwloc_linked.cc implements it for a linked hwloc and does nothing; hwloc_late.cc loads the
+// library. Call it before any function of hwloc, from one thread at a time. Errors: System, if the
+// library cannot be loaded.
 Result<void> load_hwloc();
 
 }  // namespace drun

@@ -16,7 +16,7 @@
 namespace drun {
 namespace {
 
-// Line ends come on top of the secret itself.
+// The secret, plus room for line ends.
 constexpr std::size_t kMostFileBytes = Secret::kMostBytes + 16;
 
 Error unfit(const std::string& path, const std::string& reason) {
@@ -42,7 +42,7 @@ std::optional<Error> objection(const std::string& path, const struct stat& facts
 Result<Secret> read_secret_file(const std::string& path) {
   if (path.empty())
     return unfit("\"\"", "no file is named; make one: (umask 077; openssl rand -hex 32 > FILE)");
-  // Not waiting: the name may be a pipe's.
+  // O_NONBLOCK: opening a pipe would block.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat facts {};
   if (!fd || fstat(fd.get(), &facts) != 0)
@@ -52,7 +52,7 @@ Result<Secret> read_secret_file(const std::string& path) {
                                    : ""));
   if (auto error = objection(path, facts)) return *std::move(error);
   std::string bytes;
-  bytes.reserve(kMostFileBytes + 1);  // so that no copy stays behind
+  bytes.reserve(kMostFileBytes + 1);  // avoids reallocation, which would leave copies of the secret
   std::array<char, 512> piece{};
   ssize_t size = 1;
   while (size > 0 && bytes.size() <= kMostFileBytes) {

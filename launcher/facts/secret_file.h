@@ -1,8 +1,8 @@
-// edge. Reads the file of --secret-file, if it is fit to hold a secret: a regular file of this
-// user's or root's, which nobody else can read. A link to such a file is good too (Kubernetes
-// mounts secrets so): what counts is the file that is opened in the end.
+// edge. Reads the file of --secret-file. It must be a regular file that belongs to this user or
+// root and that no other user can read. A symbolic link to such a file is accepted (Kubernetes
+// mounts secrets that way); the checks apply to the opened file.
 //
-// Errors:  Usage, naming the file, the reason and the remedy.   Thread: any.
+// Errors:  Usage, with the file, the reason and the remedy.
 #pragma once
 
 #include <string>

@@ -13,7 +13,8 @@ std::string text_of_file(const std::string& path) {
   constexpr std::size_t kMostBytes = 64 * 1024;
   std::ifstream file(path, std::ios::binary);
   std::string text;
-  std::array<char, 4096> piece;  // most are a line: room for 64 KiB would be zeroed for nothing
+  std::array<char, 4096>
+      piece;  // most files have one line; zeroing a 64 KiB buffer would be wasteful
   while (text.size() < kMostBytes && (file.read(piece.data(), piece.size()), file.gcount() > 0))
     text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
   return text;

@@ -1,6 +1,5 @@
-// edge. Small files and the names in folders: the kernel's (/proc, /sys, /dev), and the user's.
-//
-// Thread: any.   Errors: none; what cannot be read is empty.
+// edge. Reads small files and folders of the kernel (/proc, /sys, /dev) and of the user. What
+// cannot be read counts as empty.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +9,17 @@
 
 namespace drun {
 
-// At most 64 KiB of it.
+// The first 64 KiB at most.
 std::string text_of_file(const std::string& path);
 
-// All of a regular file; absent: it cannot be read, or is over 4 MiB. A pipe would be waited for.
+// The contents of a regular file; absent if it cannot be read, is over 4 MiB, or is not regular (a
+// pipe would block).
 std::optional<std::string> whole_text_of(const std::string& path);
 
-// All of a file or pipe; absent: it cannot be read, or is over so many bytes.
+// The contents of a file or pipe; absent if it cannot be read or exceeds `most_bytes`.
 std::optional<std::string> all_text_of(const std::string& path, std::size_t most_bytes);
 
-// Ascending.
+// In ascending order.
 std::vector<std::string> names_in(const std::string& folder);
 
 }  // namespace drun

@@ -17,7 +17,7 @@ std::vector<Gpu> gpus_named(const std::vector<std::string>& names, const std::ve
         !name.empty() && name.size() < 6 && name.find_first_not_of("0123456789") == name.npos;
     const std::string uuid =
         name.starts_with("MIG-GPU-") ? name.substr(4, name.find('/') - 4) : name;
-    // Behind the GPUs may stand MIG instances, by their own UUIDs.
+    // `gpus` may also contain MIG instances, with their UUIDs, after the GPUs.
     const bool is_uuid = uuid.starts_with("GPU-") || uuid.starts_with("MIG-");
     const Gpu* found = nullptr;
     for (std::size_t i = 0; i < gpus.size() && found == nullptr; ++i) {

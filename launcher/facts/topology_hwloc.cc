@@ -27,7 +27,7 @@ Machine new_machine() {
   return Machine(hwloc_topology_init(&topology) == 0 ? topology : nullptr);
 }
 
-// Devices are not asked of hwloc: on Debian that takes a plug-in that is seldom installed.
+// Skip I/O devices: on Debian, hwloc needs a plug-in for them that is seldom installed.
 bool load(const Machine& machine) {
   hwloc_topology_set_io_types_filter(machine.get(), HWLOC_TYPE_FILTER_KEEP_NONE);
   return hwloc_topology_load(machine.get()) == 0;
@@ -35,8 +35,8 @@ bool load(const Machine& machine) {
 
 int number_of(hwloc_obj_t object) { return static_cast<int>(object->logical_index); }
 
-// Of the memory nodes around a CPU the one with the fewest CPUs, then the first: high-bandwidth
-// and far memory come after the ordinary one.
+// The memory node with the fewest CPUs among those around this CPU, then the first: high-bandwidth
+// and far memory have higher numbers than ordinary memory.
 int nearest_node(const Machine& machine, hwloc_obj_t pu) {
   hwloc_obj_t nearest = nullptr;
   hwloc_obj_t node = nullptr;
@@ -49,7 +49,8 @@ int nearest_node(const Machine& machine, hwloc_obj_t pu) {
   return nearest == nullptr ? 0 : static_cast<int>(nearest->os_index);
 }
 
-// What the machine does not tell of is taken to be one for all, or for a core, the CPU itself.
+// If the machine reports no package or cache, one is assumed per machine or memory node; if it
+// reports no core, each CPU is one.
 Cpu cpu_of(const Machine& machine, hwloc_obj_t pu) {
   Cpu cpu{.cpu = static_cast<int>(pu->os_index),
           .core = number_of(pu),
@@ -62,7 +63,7 @@ Cpu cpu_of(const Machine& machine, hwloc_obj_t pu) {
       has_core = true;
     }
     if (around->type == HWLOC_OBJ_PACKAGE) cpu.package = number_of(around);
-    // Level and number together: machines with an L3 around some of their cores exist.
+    // Combine level and number: on some machines only part of the cores have an L3.
     if (hwloc_obj_type_is_dcache(around->type))
       cache = static_cast<int>(around->attr->cache.depth) << 24 | number_of(around);
   }
@@ -94,7 +95,7 @@ Result<Topology> read_topology() {
   if (Result<void> loaded = load_hwloc(); !loaded) return loaded.error();
   const Machine machine = new_machine();
   if (machine == nullptr) return system_error("read the machine's topology", ENOMEM);
-  // With what is not ours: torchrun counts cores by all their CPUs.
+  // Include CPUs that this process may not use: torchrun counts cores by all their CPUs.
   hwloc_topology_set_flags(machine.get(), HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   if (!load(machine)) return system_error("read the machine's topology", errno);
   const Bitmap cpus(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(machine.get())));

@@ -1,8 +1,7 @@
-// edge. The machine's topology by hwloc: the only place that sees it. Takes milliseconds, so it is
-// asked for only when something is to be placed.
+// edge. Reads the machine's topology with hwloc. No other file includes hwloc. Takes milliseconds,
+// so it is used only if workers are placed.
 //
-// Thread: main's.
-// Errors: System, when hwloc cannot read the machine; Usage for a synthetic text it does not take.
+// Errors: System if hwloc cannot read the machine; Usage for an invalid synthetic description.
 #pragma once
 
 #include <string>
@@ -11,10 +10,10 @@
 
 namespace drun {
 
-// CPUs and memory nodes of this machine (no GPUs), with what this process may use of them.
+// The CPUs and memory nodes of this machine and which of them this process may use. Without GPUs.
 Result<Topology> read_topology();
 
-// A machine that is not there, all of it allowed: hwloc's "pack:2 numa:1 l3:1 core:8 pu:2".
+// A synthetic machine, for example hwloc's "pack:2 numa:1 l3:1 core:8 pu:2". All of it is allowed.
 Result<Topology> read_synthetic_topology(const std::string& description);
 
 }  // namespace drun

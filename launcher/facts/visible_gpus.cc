@@ -11,7 +11,7 @@ namespace {
 
 enum class Kind { Number, Gpu, Mig };
 
-// A device that an entry stands for. Where UUIDs are not known it is the entry itself.
+// The device that an entry names. If UUIDs are unknown, the identity is the entry itself.
 struct Named {
   Kind kind = Kind::Number;
   std::string identity{};
@@ -34,7 +34,7 @@ std::optional<std::size_t> number(std::string_view text) {
   return value;
 }
 
-// The one of `uuids` that begins so; nothing when there are none or several.
+// The only UUID with this prefix; nullopt if there are none or several.
 std::optional<std::string> only_one(std::string_view begin, const std::vector<std::string>& uuids) {
   std::optional<std::string> found;
   for (const std::string& uuid : uuids) {
@@ -53,7 +53,7 @@ std::vector<std::string> gpu_uuids(const GpuTable& table) {
   return uuids;
 }
 
-// "MIG-GPU-<uuid>/1/0", as drivers before 470 name an instance.
+// "MIG-GPU-<uuid>/1/0": the name of an instance in drivers before 470.
 std::string old_name(const MigInstance& mig, const GpuTable& table) {
   if (!mig.gpu_instance || !mig.compute_instance) return "";
   return "MIG-" + table.gpus[mig.gpu].uuid + "/" + std::to_string(*mig.gpu_instance) + "/" +
@@ -100,7 +100,7 @@ std::vector<std::string> all_names(const GpuTable& table) {
   return names;
 }
 
-// What one word of NVIDIA_VISIBLE_DEVICES is called in CUDA's variable.
+// Translates one word of NVIDIA_VISIBLE_DEVICES for CUDA_VISIBLE_DEVICES.
 std::optional<std::string> cuda_name(std::string_view entry, const GpuTable& table) {
   const std::size_t colon = entry.find(':');
   if (colon == entry.npos) {
@@ -149,7 +149,7 @@ std::optional<std::string> container_list(const std::optional<std::string>& aske
   std::string list;
   for (const std::string_view entry : entries) {
     const auto name = cuda_name(entry, table);
-    if (!name) return std::nullopt;  // by numbers of the machine around this container
+    if (!name) return std::nullopt;  // numbered as on the host, outside this container
     list += (list.empty() ? "" : ",") + *name;
   }
   return list;
@@ -165,7 +165,7 @@ GpuView view_of(const GpuTable& table, const std::optional<std::string>& cuda,
   const std::vector<std::string> names = visible_gpu_names(asked, table);
   GpuView view{.count = size(names), .list = asked};
   if (asked || table.instances.empty()) return view;
-  // One list cannot name both kinds, so that only those of the first count.
+  // A list cannot mix numbers and MIG names: only entries of the first kind count.
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ",") + name;
   const std::vector<std::string> same_kind = visible_gpu_names(list, table);

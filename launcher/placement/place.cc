@@ -12,7 +12,7 @@
 namespace drun {
 namespace {
 
-using Cpus = std::vector<const Cpu*>;  // allowed ones, in the table's order
+using Cpus = std::vector<const Cpu*>;  // allowed CPUs, in the table's order
 
 Error refusal(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
 
@@ -24,7 +24,7 @@ Cpus allowed(const Topology& topology) {
   return cpus;
 }
 
-// Of each core one allowed CPU, in the table's order.
+// The first allowed CPU of each core, in the table's order.
 Cpus core_leaders(const Cpus& cpus) {
   Cpus leaders;
   std::set<int> seen;
@@ -45,7 +45,7 @@ Cpus on_node(const Cpus& cpus, int node) {
   return those(cpus, [node](const Cpu* cpu) { return cpu->memory_node == node; });
 }
 
-// Numbers of cores as torchrun orders them: by their lowest CPU, allowed or not.
+// The lowest CPU of each group, allowed or not: torchrun orders cores by it.
 std::map<int, int> lowest_cpus(const Topology& topology, int Cpu::*group) {
   std::map<int, int> lowest;
   for (const Cpu& cpu : topology.cpus) {
@@ -55,7 +55,8 @@ std::map<int, int> lowest_cpus(const Topology& topology, int Cpu::*group) {
   return lowest;
 }
 
-// Without GPUs: worker r has the core at r/n of the way, or what lies around that core.
+// Without GPUs: of n workers, worker r gets the core at position r/n, or the part of the machine
+// around it.
 class ByCore {
  public:
   ByCore(const Topology& topology, const PlacementWish& wish)
@@ -82,7 +83,7 @@ class ByCore {
   Cpus cores_;
 };
 
-// By the GPUs of a worker: what torchrun gives to each of them, together.
+// With GPUs: the union of the CPUs that torchrun would assign for each GPU of the worker.
 class ByGpu {
  public:
   ByGpu(const Topology& topology, const PlacementWish& wish)
@@ -119,7 +120,7 @@ class ByGpu {
     return static_cast<std::size_t>(std::accumulate(wish_.gpus_of.begin(), end, std::int64_t{0}));
   }
 
-  // As torchrun: a machine of one memory node need not say that GPUs are attached to it.
+  // As in torchrun: on a machine with one memory node, GPUs without a node belong to it.
   std::optional<int> node_of(std::size_t gpu) const {
     if (wish_.gpus[gpu].memory_node) return wish_.gpus[gpu].memory_node;
     std::set<int> nodes;
@@ -127,7 +128,7 @@ class ByGpu {
     return nodes.size() == 1 ? std::optional(*nodes.begin()) : std::nullopt;
   }
 
-  // How many visible GPUs come before this one on its node, and how many there are.
+  // Position of this GPU among the visible GPUs of its node, and their number.
   struct Share {
     std::size_t index = 0;
     std::size_t count = 0;
@@ -167,7 +168,7 @@ class ByGpu {
     }
   }
 
-  // All memory nodes of the package, as torchrun; a package is that of the node's lowest CPU.
+  // All memory nodes of the package, as in torchrun. The package is that of the node's lowest CPU.
   Cpus packages_of(const Cpus& near) const {
     const Cpu& lowest = **std::min_element(
         near.begin(), near.end(), [](const Cpu* a, const Cpu* b) { return a->cpu < b->cpu; });
@@ -181,7 +182,7 @@ class ByGpu {
       return lowest.at(a->core) < lowest.at(b->core);
     });
     const std::size_t each = cores.size() / share.count;
-    const std::size_t extra = cores.size() % share.count;  // one more for the first ones
+    const std::size_t extra = cores.size() % share.count;  // the first ones get one more
     if (each == 0) {
       return refusal("NUMA node " + std::to_string(node) + " has " + counted(cores.size(), "core") +
                      " for " + counted(share.count, "GPU") + "; use --numa-binding=node");
@@ -193,7 +194,8 @@ class ByGpu {
     return those(near, [&mine](const Cpu* cpu) { return mine.contains(cpu->core); });
   }
 
-  // The caches with most allowed CPUs first, then those with the lowest CPU; GPUs take turns.
+  // Orders caches by their number of allowed CPUs (most first), then by lowest CPU, and assigns
+  // them to GPUs in turn.
   Cpus complex(const Cpus& near, Share share) const {
     const std::map<int, int> lowest = lowest_cpus(topology_, &Cpu::cache);
     std::map<int, Cpus> by_cache;
@@ -240,7 +242,7 @@ Result<std::vector<WorkerPlacement>> place_all(const By& by, const Topology& top
   for (int local_rank = 0; local_rank < wish.workers; ++local_rank) {
     const Result<Cpus> cpus = by.of_worker(local_rank);
     if (!cpus) return cpus.error();
-    if (cpus->empty()) {  // it has no GPU
+    if (cpus->empty()) {  // no GPU
       places.emplace_back();
       continue;
     }

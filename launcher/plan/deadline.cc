@@ -9,7 +9,7 @@
 namespace drun {
 namespace {
 
-// SLURM_JOB_END_TIME: seconds since 1970.
+// SLURM_JOB_END_TIME, in seconds since 1970.
 std::optional<WallTime> slurms_end(const HostFacts& host) {
   const std::optional<std::string> text = variable(host, "SLURM_JOB_END_TIME");
   if (!text) return std::nullopt;

@@ -1,4 +1,4 @@
-// core. When the job has to be over: from --time-limit and from what Slurm tells.
+// core. The job's deadline, from --time-limit or Slurm.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,8 @@
 
 namespace drun {
 
-// Nothing if none of --time-limit, --signal-before and --requeue is given. Usage: there is no
-// deadline, no job that could be requeued, or no time between the signal and the stop.
+// Nothing if none of --time-limit, --signal-before and --requeue is given. Errors: Usage, if there
+// is no deadline, no job to requeue, or no time between the signal and the stop.
 Result<std::optional<DeadlineSpec>> plan_deadline(const Options& options, const HostFacts& host,
                                                   std::chrono::milliseconds shutdown_timeout);
 

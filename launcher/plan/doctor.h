@@ -1,9 +1,8 @@
-// core. `drun doctor`: a job of one probe a node, in the place of the job that its options
+// core. `drun doctor`: a job with one probe per node, in place of the job that its options
 // describe.
 //
-// Shape:   the same command line as the job's, with "doctor" in front; a program in it is not
-//          started, only looked at.
-// Owner:   values; copy freely.   Thread: any.
+// The command line is that of the job with "doctor" in front. A program on it is checked but not
+// started.
 #pragma once
 
 #include <optional>
@@ -18,17 +17,17 @@
 
 namespace drun {
 
-// --preflight: the probe's words in a job's first world.
+// --preflight: the command line of the probe in the job's first world.
 std::vector<std::string> preflight_words(const Options& options, const HostFacts& host);
-// Why it cannot be started here.
+// Why the probe cannot be started here.
 std::optional<CannotStart> check_probe(const HostFacts& host);
 
-// The probe beside this drun, and what it is told.
+// The probe, which is in the folder of this drun, and its arguments.
 Program doctor_program(const Options& options, const HostFacts& host);
 
-// The end that the probe of node 0 gives the job when it has found problems, and said so.
+// Whether the job ended because the probe of node 0 found problems, which it has already printed.
 bool is_verdict(const Outcome& outcome);
-// A line of the agents' log that only says that.
+// Whether a line of the agents' log only repeats that.
 bool is_about_verdict(std::string_view line);
 
 }  // namespace drun

@@ -17,12 +17,12 @@ bool has_place(const Options& options) {
   return is_given(options.master_addr) || is_given(options.rdzv_endpoint);
 }
 
-// Nodes may come and go, and the coordinator numbers them: the engine's numbers are not asked for.
+// Elastic: the coordinator assigns the node ranks, so the engine's are not needed.
 bool is_range(const Options& options) {
   return options.nnodes && options.nnodes->min != options.nnodes->max;
 }
 
-// Why no engine is asked; absent: it is.
+// Why the engine is not queried; absent if it is.
 std::optional<std::string> reason_not_to_ask(const Options& options, const HostFacts& host) {
   if (options.engine == EngineChoice::None) return "--engine=none";
   if (options.standalone) return "--standalone means one node";
@@ -40,7 +40,7 @@ Error engine_error(const Facts& facts, const std::string& reason) {
   return Error{ErrorCode::Usage, facts.engine + ": " + reason};
 }
 
-// What must be known before anything may start.
+// Checks for values that are required before anything starts.
 Result<void> check(const Facts& facts, const Options& options) {
   if (!facts.wrong.empty()) return engine_error(facts, facts.wrong);
   const bool needs_rank = !options.node_rank && !is_range(options);
@@ -63,7 +63,7 @@ Result<void> check(const Facts& facts, const Options& options) {
   return {};
 }
 
-// Puts what the engine tells where the user said nothing.
+// Uses the engine's value if the user gave none.
 template <typename Field, typename T>
 void fill(Options& options, Field& field, const char* name, const std::optional<Told<T>>& told) {
   if (field || !told) return;
@@ -91,7 +91,7 @@ void fill_in_places(Options& options, const Facts& facts) {
   fill(options, options.master_port, "--master-port", facts.master_port);
 }
 
-// A node of Slurm's whose name is resolved by nothing here.
+// Resolves the name of a Slurm node that name services do not know.
 void resolve_master(Facts& facts, const Options& given, const HostFacts& host, Remarks& remarks) {
   if (has_place(given) || !facts.is_slurm_name || !host.addresses_of || !host.slurm_addresses)
     return;
@@ -108,7 +108,7 @@ void resolve_master(Facts& facts, const Options& given, const HostFacts& host, R
                              "address for it; set --master-addr");
 }
 
-// MASTER_ADDR is not torchrun's to read; where the engine knows better, the user hears of it.
+// torchrun ignores MASTER_ADDR. Warn if it differs from the engine's address.
 void remark_master(const Facts& facts, const Options& given, const HostFacts& host,
                    Remarks& remarks) {
   const auto exported = variable(host, "MASTER_ADDR");
@@ -127,7 +127,7 @@ void take(const Facts& facts, Settled& settled) {
   }
   if (!is_range(options)) fill(options, options.node_rank, "--node-rank", facts.node_rank);
   fill(options, options.rdzv_id, "--rdzv-id", facts.run_id);
-  // Of the GPUs that were granted, those that this process sees can be used.
+  // Use only the granted GPUs that this process sees.
   std::optional<Told<int>> workers = facts.workers;
   const bool are_gpus = workers && workers->from.find("GPUS") != std::string::npos;
   if (are_gpus && settled.host.gpus > 0)

@@ -1,9 +1,8 @@
-// core. The gaps of the command line filled with what the engine says that started this agent, and
-// where each value came from. Flags and PET_ variables win; an engine that was needed and does not
-// tell all is an error, never a default.
+// core. Completes the command line with values from the engine that started this agent, and records
+// the origin of each value. Flags and PET_ variables take precedence. If a value is needed and the
+// engine does not report it, that is an error; defaults are not used.
 //
-// Owner:   values; copy freely.   Thread: any.
-// Errors:  Usage: the engine, what is missing or contradictory, what to write.
+// Errors:  Usage, with the engine, the missing or contradictory value, and the remedy.
 #pragma once
 
 #include <string>
@@ -17,12 +16,12 @@
 
 namespace drun {
 
-// What the rest of the plan is made from.
+// Input for the rest of the plan.
 struct Settled {
-  Options options{};     // `sources` also names variables of the engine
-  HostFacts host{};      // without variables that are false for workers, and with granted CPUs only
-  std::string engine{};  // "Slurm, step 7.0", or why none was asked
-  std::vector<std::string> removed{};  // those variables
+  Options options{};                   // `sources` includes variables of the engine
+  HostFacts host{};                    // without `removed`; only the granted CPUs
+  std::string engine{};                // "Slurm, step 7.0", or why no engine was queried
+  std::vector<std::string> removed{};  // variables that would be false for workers
 };
 
 Result<Settled> settle(const Options& options, const HostFacts& host, Remarks& remarks);
@@ -44,7 +43,7 @@ struct Origins {
 
 Origins origins_of(const Settled& settled, const JoinSpec& join);
 
-// For --explain and the plan: lines of words, with a newline after each.
+// For --explain and the plan; every line ends with a newline.
 std::string origins_text(const Origins& origins);
 
 }  // namespace drun

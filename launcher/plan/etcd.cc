@@ -11,7 +11,7 @@
 namespace drun {
 namespace {
 
-// A cluster has 3, 5 or 7 members.
+// Clusters usually have 3, 5 or 7 members.
 constexpr std::size_t kMostEndpoints = 16;
 constexpr std::size_t kMostPrefixBytes = 200;
 
@@ -54,7 +54,7 @@ Result<void> plan_certificates(EtcdSpec& etcd, const Options& options, const Hos
   return usage_error("--rdzv-conf", "cert and key must be set together");
 }
 
-// Passwords would be in every process list.
+// Passwords would be visible in process lists.
 Result<void> refuse_passwords(const Options& options) {
   for (const char* key : {"user", "username", "password"}) {
     if (rdzv_conf(options, key))
@@ -76,20 +76,20 @@ Result<std::string> prefix_of(const Options& options) {
                      "without spaces are allowed");
 }
 
-// A host's own name may be a loopback address there; link-local ones have no meaning elsewhere.
+// A loopback or link-local address is not reachable from other hosts.
 bool is_for_others(const std::string& address) {
   return !is_loopback(address) && !address.starts_with("fe80:");
 }
 
-// Where the way to etcd is not known (a network that is not up yet, say). A name that the name
-// service does not know here is not known elsewhere.
+// Used if there is no route to etcd (for example, the network is not up yet). A name that cannot be
+// resolved here is not used.
 std::string own_name_or_address(const HostFacts& host) {
   if (!host.addresses_of || !host.addresses_of(host.hostname).empty()) return host.hostname;
   const auto own = std::find_if(host.addresses.begin(), host.addresses.end(), is_for_others);
   return own == host.addresses.end() ? host.hostname : *own;
 }
 
-// Where other agents reach this one: from where it would talk to etcd.
+// The address of this agent for other agents: the local address of its route to etcd.
 std::string own_host(const Options& options, const std::vector<Endpoint>& endpoints,
                      const HostFacts& host) {
   if (options.local_addr && !options.local_addr->empty()) return *options.local_addr;

@@ -1,6 +1,7 @@
-// core. The plan for a job whose coordinator is elected through etcd (docs/internals/election.md).
-// Source:  torchrun's etcd rendezvous: its names, its default port, its --rdzv-conf keys.
-// Errors:  Usage, naming option, value, reason and remedy; never a password.   Thread: any.
+// core. The part of the plan about electing the coordinator through etcd
+// (docs/internals/election.md). Names, default port and --rdzv-conf keys are those of torchrun's
+// etcd rendezvous.
+// Errors:  Usage, naming option, value, reason and remedy; never a password.
 #pragma once
 
 #include <optional>
@@ -15,13 +16,13 @@ namespace drun {
 
 inline constexpr int kEtcdPort = 2379;
 
-// etcd, etcd-v2 and etcd-v3 are the same thing.
+// etcd, etcd-v2 and etcd-v3 mean the same here.
 bool is_etcd(const Options& options);
 
-// Keys of --rdzv-conf that are for this alone.
+// Keys of --rdzv-conf that only apply to etcd.
 bool is_etcd_key(std::string_view key);
 
-// Of an elastic world. `is_host`: as --rdzv-conf says.
+// For an elastic world. `is_host`: the value from --rdzv-conf.
 Result<void> plan_etcd(JoinSpec& join, const Options& options, const HostFacts& host,
                        std::optional<bool> is_host);
 

@@ -1,10 +1,10 @@
-// core. -x: variables for the workers. They change nothing about drun itself, here or on the hosts;
-// CUDA_VISIBLE_DEVICES and its kin say on the hosts which GPUs drun counts and places.
+// core. -x: variables for the workers. They do not affect drun itself, here or on the hosts, except
+// that CUDA_VISIBLE_DEVICES and similar variables select the GPUs that drun counts and places.
 //
-//          -x VAR          with the value that it has here; when it has none, a warning
-//          -x VAR=VALUE    the value goes to the end of the word, commas included
-//          -x A,B          as -x A -x B
-// Errors:  Usage.   Thread: any.
+//          -x VAR          uses the value of VAR here; warns if it is not set
+//          -x VAR=VALUE    the value extends to the end of the word, including commas
+//          -x A,B          the same as -x A -x B
+// Errors:  Usage.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@
 
 namespace drun::hosts {
 
-// Each name once; the last wins.
+// Each name occurs once; the last value wins.
 Result<std::vector<EnvironmentEntry>> exported(const std::vector<std::string>& exports,
                                                const Lookup& here, Remarks& remarks);
 
-// Puts `entry` into the environment, in the place of an older one.
+// Adds `entry`, replacing an older one of that name.
 void put(std::vector<EnvironmentEntry>& environment, EnvironmentEntry entry);
 
 }  // namespace drun::hosts

@@ -20,7 +20,8 @@
 namespace drun::hosts {
 namespace {
 
-// What the agents are not given as it was: it is ours, or each gets its own.
+// Options that are not passed on to the agents unchanged: the launcher handles them, or each agent
+// gets its own value.
 constexpr std::array<std::string_view, 35> kNotPassedOn{
     "--hosts",       "--host",          "--hostfile",     "--machinefile",
     "--include",     "--exclude",       "--np",           "--export",
@@ -31,11 +32,11 @@ constexpr std::array<std::string_view, 35> kNotPassedOn{
     "--secret-file", "--gather-logs",   "--rdzv-backend", "--ssh-tree",
     "--app",         "--separator",     "--mca",          "--allow-run-as-root",
     "--config",      "--local-nodes",   "--no-copy"};
-// Nor these where there are several programs: they are words of each.
+// With several programs, these are options of each program instead.
 constexpr std::array<std::string_view, 5> kProgramsOwn{"--role", "--gpus-per-worker", "--module",
                                                        "--no-python", "--nproc-per-node"};
 
-// Those, and what the starter does instead of it.
+// Also leaves out options that the launcher replaces.
 bool is_passed_on(const std::string& name, const HostNode& node, const Options& options) {
   const bool is_programs =
       !node.programs.empty() &&
@@ -43,12 +44,12 @@ bool is_passed_on(const std::string& name, const HostNode& node, const Options& 
   if (is_programs) return false;
   if (name == "--nproc-per-node") return !node.workers;
   if (name == "--rdzv-conf") return !is_elastic_wish(options);
-  if (name == "--log-dir" && options.hosts.local_nodes) return false;  // each has its own
+  if (name == "--log-dir" && options.hosts.local_nodes) return false;  // each node has its own
   if (name == "--log-dir" || name == "--no-gather-logs") return !gathers_here(options);
   return std::find(kNotPassedOn.begin(), kNotPassedOn.end(), name) == kNotPassedOn.end();
 }
 
-// What a job over ssh cannot be.
+// Rejects options that a job over ssh does not support.
 Result<void> check(const Options& options) {
   const std::string with = options.hosts.local_nodes ? "with --local-nodes, " : "with --hosts, ";
   if (options.hosts.local_nodes) {
@@ -134,7 +135,7 @@ Wish wish_of(const Options& options) {
   return wish;
 }
 
-// The user's, or one for this job alone: nobody need care for it.
+// The user's secret, or else a new one for this job.
 Result<void> choose_secret(HostPlan& plan, const Options& options, const HostFacts& host) {
   JoinSpec join;
   if (Result<void> planned = plan_secret(join, options, host); !planned) return planned.error();
@@ -155,7 +156,7 @@ std::optional<std::string> value_in(const std::vector<EnvironmentEntry>& entries
   return std::nullopt;
 }
 
-// mpirun's lines say it to the workers: -x MASTER_ADDR=node01 -x MASTER_PORT=29500.
+// mpirun users often pass them to the workers: -x MASTER_ADDR=node01 -x MASTER_PORT=29500.
 Result<void> place_meeting(HostPlan& plan, const Options& options,
                            const std::vector<EnvironmentEntry>& exports) {
   auto addr = options.master_addr ? options.master_addr : value_in(exports, "MASTER_ADDR");
@@ -182,7 +183,7 @@ Result<void> place_meeting(HostPlan& plan, const Options& options,
   return {};
 }
 
-// /dev/null is none.
+// /dev/null means no logs.
 bool is_own_folder(const std::optional<std::string>& log_dir) {
   return log_dir && !log_dir->empty() && *log_dir != "/dev/null";
 }
@@ -201,7 +202,7 @@ std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
   add("--engine", "none");
   for (std::string& word : meeting_words(plan, rank, options.store))
     words.push_back(std::move(word));
-  // node0 is node 0, wherever the coordinator is.
+  // Make node0 rank 0, whichever agent coordinates.
   const bool has_order = options.rank_order || options.store == StoreHost::Worker;
   if (plan.local_nodes && plan.nodes_wanted && !has_order) add("--rank-order", "natural");
   if (node.workers && !has_several) add("--nproc-per-node", std::to_string(*node.workers));
@@ -221,7 +222,7 @@ std::vector<std::string> arguments_of(const HostPlan& plan, std::size_t rank,
   if (options.doctor && options.program.empty()) return words;
   words.emplace_back("--");
   words.push_back(options.program);
-  if (options.invoked_as == "torchrun") words.emplace_back("--");  // which drops the first one
+  if (options.invoked_as == "torchrun") words.emplace_back("--");  // the first one is dropped
   words.insert(words.end(), options.program_arguments.begin(), options.program_arguments.end());
   return words;
 }
@@ -258,7 +259,8 @@ std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
   return nodes;
 }
 
-// Ranks are consecutive over programs as over hosts. With numbers for each host all have all.
+// Ranks are consecutive over programs as they are over hosts. If numbers are given per host, every
+// host runs every program.
 Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFacts& host,
                            Remarks& remarks) {
   if (options.programs.empty()) return {};
@@ -279,7 +281,7 @@ Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFac
   return {};
 }
 
-// A login is work for a processor: more at a time than it has power for make each of them late.
+// Each login needs CPU time: too many at a time delay one another.
 int default_fanout(const HostFacts& host) { return std::clamp(4 * host.usable_cpus, 8, 64); }
 
 HostPlan frame_of(const Options& options, const HostFacts& host) {
@@ -324,7 +326,7 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   plan.lines = *std::move(lines);
   plan.keeps_all_lines = plan.lines && plan.lines->log_dir;
   if (auto dealt = deal_programs(plan, options, host, remarks); !dealt) return dealt.error();
-  if (options.doctor) {  // the job's hosts, and a probe on each
+  if (options.doctor) {  // one probe on each of the job's hosts
     for (HostNode& node : plan.nodes) node.workers = 1;
   }
   if (options.hosts.local_nodes) {
@@ -372,23 +374,23 @@ namespace drun::hosts {
 namespace {
 
 constexpr std::size_t kSeats = 3;
-// All who can come do so at once; torchrun's 30 s are for nodes that people start by hand.
+// All nodes start together; torchrun's 30 s allow for nodes that users start by hand.
 constexpr const char* kLastCall = ",last_call_timeout=5";
 
 std::string endpoint_text(const std::string& host, int port) {
   const bool is_v6 = host.find(':') != host.npos;
-  // Without a port the agent that listens there says which.
+  // Without a port, the agent that listens there reports its port.
   return (is_v6 ? "[" + host + "]" : host) + (port == 0 ? "" : ":" + std::to_string(port));
 }
 
-// The agents of this machine share its loopback interface.
+// The agents of --local-nodes share the loopback interface of this machine.
 int seat_port(const HostPlan& plan, std::size_t seat) {
   if (seat == 0 || plan.local_ports.empty()) return plan.master_port;
   return plan.local_ports[seat];
 }
 
 std::string endpoints_of(const HostPlan& plan) {
-  // The master port is rank 0's own then.
+  // With a workers' store, rank 0 listens on the master port.
   const int port = plan.has_workers_store ? 0 : plan.master_port;
   if (plan.seats.size() == 1) return endpoint_text(plan.master_addr, port);
   std::string text;
@@ -433,11 +435,11 @@ void plan_elastic_hosts(HostPlan& plan, const Options& options) {
     plan.has_workers_store = options.store == StoreHost::Worker;
   } else if (options.store == StoreHost::Worker && !options.master_port &&
              plan.local_ports.empty()) {
-    plan.master_port = kMeetingPort;  // the master port is rank 0's own then
+    plan.master_port = kMeetingPort;  // rank 0 listens on the master port
   }
   bool has_last_call = false;
   for (const auto& [name, value] : options.rdzv_conf) {
-    if (name == "is_host") continue;  // the order of the hosts says it
+    if (name == "is_host") continue;  // determined by the order of the hosts
     plan.rdzv_conf += "," + name + "=" + value;
     has_last_call = has_last_call || name == "last_call_timeout";
   }
@@ -449,7 +451,7 @@ std::string address_of(const HostNode& node) {
 }
 
 std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank, StoreHost store) {
-  // Two jobs on one machine must not want the same ports.
+  // Avoids port conflicts between two jobs on one machine.
   const bool is_own_store = store == StoreHost::Worker && !plan.local_ports.empty();
   if (!plan.nodes_wanted) {
     std::vector<std::string> words{"--nnodes=" + std::to_string(plan.nodes.size()),
@@ -481,7 +483,7 @@ std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank, S
 namespace drun::hosts {
 namespace {
 
-// The least that squared is enough.
+// The square root, rounded up.
 std::size_t root_of(std::size_t hosts) {
   std::size_t root = 1;
   while (root * root < hosts) ++root;

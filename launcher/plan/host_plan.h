@@ -1,7 +1,6 @@
-// core. From --hosts and what goes with it to a plan: which hosts are the nodes of the job, how
-// many workers each has, where they meet, and the words that start an agent there.
+// core. Plans a job with --hosts: which hosts are its nodes, the number of workers on each, the
+// rendezvous endpoint, and the command that starts an agent on each host.
 //
-// Owner:   values; copy freely.   Thread: any.
 // Errors:  Usage, naming the option, the value, the reason and the remedy. Never throws.
 #pragma once
 
@@ -18,50 +17,49 @@
 
 namespace drun::hosts {
 
-// One host of the job; its place in HostPlan::nodes is its node rank, unless nodes_wanted leaves
-// those to the job.
+// One host of the job. Its index in HostPlan::nodes is its node rank unless nodes_wanted is set.
 struct HostNode {
   std::string name{};
   std::string user{};
-  std::string address{};                   // of a local node; else the name is one
+  std::string address{};                   // of a local node; else the name is the address
   std::vector<int> cpus{};                 // of a local node; empty: all
-  std::optional<int> workers{};            // absent: the agent counts
+  std::optional<int> workers{};            // absent: the agent decides
   std::vector<std::string> ssh_command{};  // argv
-  // What the agent is told over ssh's standard input.
-  std::vector<std::string> arguments{};         // drun's, with argv[0]
-  std::vector<EnvironmentEntry> environment{};  // of its workers: -x, and --include's devices
-  std::string label{};                          // in front of its workers' lines
-  std::vector<ProgramOptions> programs{};       // of several those that it has
+  // Sent to the agent over ssh's standard input.
+  std::vector<std::string> arguments{};         // of drun, with argv[0]
+  std::vector<EnvironmentEntry> environment{};  // for its workers: -x, and --include's devices
+  std::string label{};                          // prefix of its workers' lines
+  std::vector<ProgramOptions> programs{};       // its share of several programs
   bool operator==(const HostNode&) const = default;
 };
 
 struct HostPlan {
   std::vector<HostNode> nodes{};
-  std::optional<LocalNodes> local_nodes{};  // the agents are started on this machine, without ssh
-  std::vector<int> local_ports{};           // free ones of the loopback interface
+  std::optional<LocalNodes> local_nodes{};  // set: agents start on this machine, without ssh
+  std::vector<int> local_ports{};           // free ports of the loopback interface
   std::string run_id{};
-  std::string master_addr{};     // the user's, or node 0's name; empty: one host alone
-  int master_port = 0;           // 0: a free one
-  bool has_own_address = false;  // the user's: nothing that hosts report is used instead
-  // The nodes whose agents listen before the start and report where; empty: one host alone.
+  std::string master_addr{};     // given by the user, or node 0's name; empty: single host
+  int master_port = 0;           // 0: any free port
+  bool has_own_address = false;  // by the user: do not use addresses that hosts report
+  // Nodes whose agents listen before the start and report their address; empty: single host.
   std::vector<std::size_t> endpoints{};
-  // Of a job whose nodes may be fewer; the hosts whose agents may coordinate it, by node.
+  // Elastic jobs: the number of nodes, and the hosts whose agents may coordinate the job.
   std::optional<NodeRange> nodes_wanted{};
   std::vector<std::size_t> seats{};
-  bool has_workers_store = false;  // of an elastic job: --store=worker
-  std::string rdzv_conf{};         // the user's, and what goes with it
-  std::string directory{};         // where the agents work
-  std::string secret{};            // of the job; empty: none. It is never shown
-  std::string secret_from{};       // whose: "/home/me/secret", "DRUN_SECRET", "this job's own"
+  bool has_workers_store = false;  // elastic job with --store=worker
+  std::string rdzv_conf{};         // the user's, with additions
+  std::string directory{};         // the agents' working directory
+  std::string secret{};            // of the job; empty: none. Never printed
+  std::string secret_from{};       // its origin: "/home/me/secret", "DRUN_SECRET", "this job's own"
   int fanout = 8;
-  // The hosts in order, each branch's first before those that it logs in to; empty: no tree.
+  // The hosts of each branch in order: the first one logs in to the others. Empty: no tree.
   std::vector<std::vector<std::size_t>> branches{};
   std::chrono::milliseconds login_timeout{0};
   std::string report_file{};
   std::string html_report_file{};
-  std::optional<OutputSpec> lines{};  // of workers, if they come here as frames; and their files
+  std::optional<OutputSpec> lines{};  // set if the workers' lines arrive as frames; their files
   bool keeps_all_lines = false;       // in those files
-  bool gives_stdin = false;           // rank 0 reads the starter's standard input
+  bool gives_stdin = false;           // rank 0 reads the launcher's standard input
   ExitCodeStyle exit_codes = ExitCodeStyle::Drun;
   std::optional<DryRun> dry_run{};
   LogLevel log_level = LogLevel::Info;
@@ -70,52 +68,53 @@ struct HostPlan {
   bool operator==(const HostPlan&) const = default;
 };
 
-// `own_path`: this drun's own, absolute; it is looked for at the same place on the hosts.
+// `own_path`: absolute path of this drun; the hosts are expected to have drun at the same path.
 Result<HostPlan> make_host_plan(const Options& options, const HostFacts& host,
                                 const std::string& own_path);
 
-// Without --hosts: -np, -x and --map-by of a job on this machine, put where its plan looks.
+// For a job without --hosts: moves -np, -x and --map-by to where the plan for this machine reads
+// them.
 Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& remarks);
 
 }  // namespace drun::hosts
 
-// core. Jobs over ssh whose hosts may be fewer than were named: --nnodes=MIN:MAX. Which hosts may
-// coordinate the job, and the words that tell the agents so.
+// core. Elastic jobs over ssh (--nnodes=MIN:MAX): the hosts that may coordinate the job, and the
+// agents' arguments.
 //
-// Rules:   MAX is at most the number of hosts with workers; those beyond it are spares. Of three
-//          hosts and more the first three are endpoints, of which one may be lost; else, and with
-//          --master-addr or --store=worker, the first host alone is.
-// Errors:  Usage.   Thread: any.
+// MAX is at most the number of hosts with workers; further hosts are spares. With three or more
+// hosts the first three are endpoints, and the job survives the loss of one. With fewer hosts,
+// --master-addr or
+// --store=worker, only the first host is an endpoint. Errors: Usage.
 
 namespace drun::hosts {
 
 bool is_elastic_wish(const Options& options);
 
-// `hosts` with workers are there.
+// `hosts` is the number of hosts with workers.
 Result<void> check_node_count(const Options& options, std::size_t hosts);
 
-// Where others reach that node.
+// The address of that node for other hosts.
 std::string address_of(const HostNode& node);
 
-// Where the nodes meet is known. Sets nodes_wanted and seats; nothing if the number is fixed.
+// Call after the rendezvous endpoint is set. Sets nodes_wanted and seats; does nothing if the
+// number of nodes is fixed.
 void plan_elastic_hosts(HostPlan& plan, const Options& options);
 
-// About nodes and where they meet, for the agent of `rank`.
+// The arguments about nodes and rendezvous for the agent of `rank`.
 std::vector<std::string> meeting_words(const HostPlan& plan, std::size_t rank, StoreHost store);
 
 }  // namespace drun::hosts
 
-// core. The branches of a job over ssh: the starter logs in to the first host of each, from where
-// the others of the branch are logged in to (--ssh-tree).
-// Thread:  any.
+// core. The login tree of a job over ssh (--ssh-tree): the launcher logs in to the first host of
+// each branch, and that host logs in to the others of the branch.
 
 namespace drun::hosts {
 
-// More hosts than these are a tree unless told otherwise.
+// Above this number of hosts, a tree is the default.
 inline constexpr std::size_t kMostDirectHosts = 64;
 
-// `hosts` in order, in so many parts as wished, as even as can be; without a wish about as many
-// branches as each has hosts. Empty: no tree.
+// Divides `hosts`, in order, into `wished` parts of equal size (differing by at most one). By
+// default there are about as many branches as hosts per branch. Empty: no tree.
 std::vector<std::vector<std::size_t>> branches_of(std::size_t hosts, std::optional<int> wished);
 
 // "8 branches: node01 (7 behind it), ...".

@@ -23,7 +23,7 @@ std::string field(std::string label, const std::string& value) {
   return label + value + "\n";
 }
 
-// A variable's value may be a secret of the user's: names are enough.
+// Names only: values of variables may be secrets.
 std::string names_of(const std::vector<EnvironmentEntry>& environment) {
   std::string text;
   for (const auto& [name, value] : environment) text += (text.empty() ? "" : " ") + name;

@@ -1,5 +1,4 @@
-// core. The plan of a job over ssh in words and as JSON, for --dry-run and --explain.
-// Thread:  any.
+// core. The plan of a job over ssh as text and as JSON, for --dry-run and --explain.
 #pragma once
 
 #include <string>

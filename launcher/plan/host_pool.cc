@@ -20,20 +20,20 @@ bool is_letter_or_digit(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// What ssh's destination may hold without meaning something else to it.
+// Whether `name` is safe as part of ssh's destination.
 bool is_name(std::string_view name, std::string_view also) {
   return !name.empty() && name.front() != '-' && std::all_of(name.begin(), name.end(), [&](char c) {
     return is_letter_or_digit(c) || also.find(c) != std::string_view::npos;
   });
 }
 
-// "[fe80::1]:2", not "[01-04]:2".
+// True for "[fe80::1]:2", false for "[01-04]:2".
 bool is_bracketed_address(std::string_view text) {
   const std::string_view inner = text.substr(0, text.find(']'));
   return text.starts_with('[') && inner.find(':') != std::string_view::npos;
 }
 
-// Of the one ':' outside of brackets. Absent: there is none; npos: there are several.
+// Position of the ':' outside brackets. Absent: none; npos: several.
 std::optional<std::size_t> colon_of(std::string_view text) {
   std::optional<std::size_t> colon;
   bool is_inside = false;
@@ -118,7 +118,7 @@ namespace {
 
 Error bad(std::string reason) { return Error{ErrorCode::Usage, std::move(reason)}; }
 
-// Adds hosts up, each under its name.
+// Merges repeated hosts.
 class Builder {
  public:
   Result<void> add(const HostItem& item, std::optional<int> slots) {
@@ -166,7 +166,7 @@ Result<void> add_item(Builder& builder, std::string_view text, std::optional<int
   return builder.add(*item, slots);
 }
 
-// "slots = 4" as "slots=4".
+// Turns "slots = 4" into "slots=4".
 std::string without_blanks_around_equals(std::string_view text) {
   const auto is_blank = [](char c) { return kBlanks.find(c) != kBlanks.npos; };
   std::string joined;
@@ -202,7 +202,7 @@ Result<void> add_line(Builder& builder, std::string_view raw) {
   return {};
 }
 
-// name -> devices; none: the whole host.
+// Devices by host name; an empty set selects the whole host.
 using Choice = std::map<std::string, std::set<int>>;
 
 Result<std::set<int>> parse_devices(std::string_view text) {

@@ -1,17 +1,17 @@
-// core. The hosts that a job may use, as users write them on the command line or in a file, and
-// chosen from as DeepSpeed's users do.
+// core. The hosts that a job may use: host lists on the command line, host files, and DeepSpeed's
+// selection options.
 //
-//   --hosts      a,b  a:2,b:2  node[02-04,07]:4  user@host  [fe80::1]:2   (or with blanks)
-//   --hostfile   the same, one or several a line; then `slots=N`, `max_slots=N` (Open MPI,
+//   --hosts      a,b  a:2,b:2  node[02-04,07]:4  user@host  [fe80::1]:2   (or separated by blanks)
+//   --hostfile   the same, one or several per line; then `slots=N`, `max_slots=N` (Open MPI,
 //                DeepSpeed), or `host:N` (Hydra); # begins a comment
-//   --include    host0@node[1-2]:0,2     hosts, or some of their devices
-//   --exclude    the same, left out
+//   --include    host0@node[1-2]:0,2     use only these hosts or devices
+//   --exclude    the same, but leave them out
 //
-// Shape:   each host once, in the order of first appearance; of a host that is named again the
-//          slots add up, as mpirun does it, where one without a number has one.
-// Errors:  Usage: the place, the reason, what to write. At most engines::kMostHosts hosts.
-// Owner:   values; copy freely.   Thread: any.
-// Source:  mpirun(1) of Open MPI 4 and 5, Hydra's host file, deepspeed/launcher/runner.py.
+// Each host occurs once, in order of first appearance. If a host is repeated, its slots add up as
+// in mpirun; an entry without a number counts as one slot. See mpirun(1) of Open MPI 4 and 5,
+// Hydra's host file, deepspeed/launcher/runner.py.
+// Errors:  Usage, with the position, the reason and the remedy; also for more than
+// engines::kMostHosts hosts.
 #pragma once
 
 #include <optional>
@@ -21,40 +21,40 @@
 
 #include "rendezvous/base/result.h"
 
-// core. One item of a list of hosts: [user@]name[:tail], where the name may have ranges.
-// Errors:  Usage: "item: reason; what to write".   Thread: any.
+// core. One item of a host list: [user@]name[:tail]. The name may contain ranges.
+// Errors:  Usage: "item: reason; remedy".
 
 namespace drun::hosts {
 
 struct HostItem {
   std::string user{};
-  std::vector<std::string> names{};   // at least one; none begins with '-', which ssh would obey
+  std::vector<std::string> names{};   // not empty; none begins with '-', a prefix of ssh options
   std::optional<std::string> tail{};  // after the ':'
 };
 
 Result<HostItem> parse_host_item(std::string_view text);
 
-// At `separators`, but for those within brackets; empty parts are left out.
+// Splits at `separators` outside brackets and omits empty parts.
 std::vector<std::string_view> split_outside_brackets(std::string_view text,
                                                      std::string_view separators);
 
 inline constexpr int kMostSlots = 65536;
 
-// 1 to kMostSlots. Absent: it is no such number.
+// Parses a number from 1 to kMostSlots; absent if it is anything else.
 std::optional<int> slot_count(std::string_view text);
 
 }  // namespace drun::hosts
 
 namespace drun::hosts {
 
-// In one sentence; ", ..." stands for the rest.
+// Maximum number of hosts in a message; ", ..." replaces the rest.
 inline constexpr std::size_t kMostShownHosts = 8;
 
 struct PoolHost {
   std::string name{};  // without user, brackets and slots
-  std::string user{};  // empty: as ssh's configuration says
+  std::string user{};  // empty: ssh's default
   std::optional<int> slots{};
-  std::vector<int> devices{};  // its GPUs that may be used; empty: all
+  std::vector<int> devices{};  // usable GPUs; empty: all
   bool operator==(const PoolHost&) const = default;
 };
 

@@ -38,7 +38,7 @@ Error too_many(const Pool& pool, int np) {
              ":8, or set --oversubscribe");
 }
 
-// `room` workers at most on each host, in order.
+// Fills the hosts in order, with at most `room` workers each.
 std::vector<int> filled(const std::vector<int>& room, std::int64_t np) {
   std::vector<int> counts;
   for (const int each : room) {
@@ -48,7 +48,7 @@ std::vector<int> filled(const std::vector<int>& room, std::int64_t np) {
   return counts;
 }
 
-// One each in turn, as far as there is room.
+// Deals workers to the hosts in turn, with at most `room` each.
 std::vector<int> dealt(const std::vector<int>& room, std::int64_t np) {
   std::vector<int> counts(room.size());
   while (np > 0) {

@@ -1,13 +1,13 @@
-// core. How many workers each host of a pool gets, and which hosts are nodes of the job.
+// core. The number of workers on each host of a pool, and which hosts are nodes of the job.
 //
-// Rules:   a host has as many slots as were given to it, or devices chosen on it, else one.
+//          A host has as many slots as its entry specifies, or as devices selected on it, else one.
 //          -np N           fills the hosts' slots in order; --map-by=node: one each in turn
-//          --nproc-per-node=N, --map-by=ppr:N:node      N on each; with -np until it is reached
-//          neither         each host its slots; without slots what the agent there decides
-//          More than the slots only with --oversubscribe. Hosts without workers are left out.
-//          Ranks are consecutive on a host in every case: worlds are made of nodes.
-// Errors:  Usage, naming what was asked for and what there is.   Thread: any.
-// Source:  mpirun(1); --rank-by is always slot here.
+//          --nproc-per-node=N, --map-by=ppr:N:node      N on each host, up to -np in total
+//          neither         each host its slots; without slots, the number that its agent determines
+//          More workers than slots require --oversubscribe. Hosts without workers are left out.
+//          Ranks on a host are always consecutive, because worlds consist of nodes (mpirun's
+//          --rank-by=slot).
+// Errors:  Usage, with the requested and the available number. See mpirun(1).
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ namespace drun::hosts {
 struct Wish {
   std::optional<int> np{};
   std::optional<int> per_node{};   // --nproc-per-node=N
-  bool has_per_node_word = false;  // --nproc-per-node=gpu: counted by the agent
+  bool has_per_node_word = false;  // --nproc-per-node=gpu: the agent counts
   MapBy map_by{};
   bool oversubscribe = false;
 };

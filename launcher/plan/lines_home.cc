@@ -30,7 +30,7 @@ Result<void> check_lines_home(const Options& options) {
 
 bool gathers_here(const Options& options) {
   if (options.hosts.leaves_logs_there || options.doctor) return false;
-  if (options.hosts.local_nodes && !options.gather_logs) return false;  // a folder for each node
+  if (options.hosts.local_nodes && !options.gather_logs) return false;  // one folder per node
   if (has_directory(options)) return !has_filters(options);
   const bool is_nowhere = options.log_dir == "/dev/null";
   return options.gather_logs && !is_nowhere &&

@@ -1,11 +1,11 @@
-// core. Whether the lines of a job over ssh come to the starter as frames, to be kept in files
-// here, and how they look on the console then.
+// core. Whether the output lines of a job over ssh are sent to the launcher as frames, to be logged
+// here, and their format on the console in that case.
 //
-// Rules:   --log-dir=DIR            one directory here, with a folder a rank of the whole job
-//          --gather-logs            the same for what --redirects and --tee choose, without it
-//          --no-gather-logs         each host keeps its own; so it is with --duplicate-...-filters
-//          none of them             nothing is kept; lines come as text
-// Errors:  Usage.   Thread: any.
+//          --log-dir=DIR            one directory here, with a folder per rank of the whole job
+//          --gather-logs            the same for --redirects and --tee without --log-dir
+//          --no-gather-logs         each host keeps its logs; so do --duplicate-...-filters
+//          none of them             no logs; lines are sent as text
+// Errors:  Usage.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@
 
 namespace drun::hosts {
 
-// Whether the hosts' lines come here; then --log-dir and --gather-logs are not theirs.
+// Whether the hosts' lines are sent here. The hosts then do not get --log-dir and --gather-logs.
 bool gathers_here(const Options& options);
 
 // Absent unless gathers_here().

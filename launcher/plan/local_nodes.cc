@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kLoopbackAddress = "127.0.0.1";
 
-// The `index`th of `count` parts; all of it where there are fewer than parts.
+// Part `index` of `count`; all of it if there are fewer elements than parts.
 template <typename T>
 std::vector<T> part_of(const std::vector<T>& all, std::size_t index, std::size_t count) {
   if (all.size() < count) return all;
@@ -20,7 +20,7 @@ std::vector<T> part_of(const std::vector<T>& all, std::size_t index, std::size_t
   return std::vector<T>(all.begin() + begin, all.begin() + end);
 }
 
-// As the variable names them, or by number.
+// The visible GPUs by the names in the variable, or by number.
 std::vector<std::string> visible_names(const HostFacts& host) {
   std::vector<std::string> names;
   if (const auto list = variable(host, host.gpu_variable)) {
@@ -53,7 +53,7 @@ void share_gpus(HostPlan& plan, const HostFacts& host) {
   }
 }
 
-// Programs that ask for the address of the host's name get one that no node has.
+// These libraries would use the address of the host's name, which is not an address of the node.
 void name_interface(HostNode& node, const HostFacts& host) {
   for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"}) {
     const bool is_exported =
@@ -112,7 +112,8 @@ Result<void> settle_local_nodes(HostPlan& plan, const Options& options, const Ho
   }
   share_gpus(plan, host);
   if (plan.local_nodes->has_networks) return {};
-  // One for each agent that may coordinate the job, and one for --store=worker's rank 0.
+  // One for each agent that may coordinate the job, and one for the store of rank 0 with
+  // --store=worker.
   for (int i = 0; i < 4 && count > 1; ++i) {
     const std::optional<int> port = host.free_port ? host.free_port() : std::nullopt;
     if (!port)

@@ -1,9 +1,9 @@
-// core. --local-nodes: a job over --hosts' way of starting agents, on this machine alone. Names and
-// addresses of the nodes, their shares of the cores and GPUs, and the options that do not fit.
+// core. --local-nodes: starts several agents on this machine the way --hosts does on several. Plans
+// the nodes' names and addresses and their shares of cores and GPUs, and rejects options that do
+// not apply.
 //
-// Shares:  consecutive CPUs and GPUs, as even as can be. With fewer of them than nodes every node
-//          has all.
-// Owner:   values.   Thread: any.   Errors: Usage.
+// Shares are consecutive CPUs and GPUs of equal size (differing by at most one). If there are fewer
+// than nodes, every node gets all of them. Errors: Usage.
 #pragma once
 
 #include <string>
@@ -17,23 +17,23 @@
 
 namespace drun::hosts {
 
-// The interface of each node with a network namespace of its own, and the length of the prefix that
-// its addresses share.
+// The interface of each node that has a network namespace, and the prefix length of the nodes'
+// addresses.
 inline constexpr const char* kNodeInterface = "eth0";
 inline constexpr int kNodePrefixBits = 24;
 
 Result<void> check_local_nodes(const Options& options);
 
-// With --nnodes as --local-nodes asks for it.
+// Sets --nnodes from --local-nodes.
 Options with_local_nodes(Options options);
 
-// node0, node1, ... with slots enough for --np.
+// node0, node1, ... with enough slots for --np.
 Pool local_pool(const Options& options);
 
-// Addresses, CPUs and GPUs of plan.nodes, and ports where they share the loopback interface.
+// Sets addresses, CPUs and GPUs of plan.nodes, and ports if the nodes share the loopback interface.
 Result<void> settle_local_nodes(HostPlan& plan, const Options& options, const HostFacts& host);
 
-// Of the node with a network of its own: "10.88.0.1".
+// The address of a node with a network namespace: "10.88.0.1".
 std::string local_address(std::size_t node);
 
 }  // namespace drun::hosts

@@ -34,8 +34,8 @@ std::string shown(BindTo bind_to, bool is_numa_binding) {
   return option;
 }
 
-// What CUDA_VISIBLE_DEVICES may hold for workers. A list is believed where no GPU is found: drun
-// does not know every kind.
+// Valid CUDA_VISIBLE_DEVICES entries for workers. If no GPU is found, the user's list is trusted,
+// because drun does not detect every kind of GPU.
 std::vector<std::string> device_names(const HostFacts& host) {
   const std::optional<std::string> list = workers_variable(host, host.gpu_variable);
   const bool knows_gpus = host.gpus > 0 || !host.installed_gpus.empty();

@@ -1,7 +1,6 @@
 // core. The placement part of the plan: CPUs, memory, devices and threads of every worker, and the
-// command around some of them.
-// Errors:  Usage, naming option, value, reason and remedy; System when the machine cannot be read.
-// Thread:  any.
+// wrapper command of some.
+// Errors:  Usage, naming option, value, reason and remedy; System if the machine cannot be read.
 #pragma once
 
 #include "agent/spec.h"
@@ -11,8 +10,8 @@
 
 namespace drun {
 
-// Fills in the worker's placements, device variable and wrap; leaves them empty when nothing was
-// asked for. Adds to `remarks`.
+// Sets the worker's placements, device variable and wrapper command; leaves them empty if no option
+// asks for them. Adds to `remarks`.
 Result<void> plan_placement(WorkerSpec& worker, const Options& options, const HostFacts& host,
                             const JoinSpec& join, Remarks& remarks);
 

@@ -53,8 +53,8 @@ Result<std::chrono::milliseconds> plan_shutdown(const Options& options, const Ho
   return parsed;
 }
 
-// torchrun's bound on the wait for a worker that SIGKILL does not end. A value that is not a
-// positive number means to torchrun that there is none.
+// torchrun's limit on the wait for a worker that SIGKILL does not end. In torchrun, a value that is
+// not a positive number means no limit.
 std::chrono::milliseconds plan_unkillable(const HostFacts& host) {
   const auto text = variable(host, "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT");
   if (!text) return AgentSpec{}.unkillable_timeout;
@@ -137,7 +137,7 @@ Result<OutputSpec> plan_output(const Options& options, const HostFacts& host, in
   return output;
 }
 
-// What workers inherit: the agent's own environment, then -x.
+// The environment that workers inherit: the agent's, then -x.
 std::vector<EnvironmentEntry> inherited_environment(const HostFacts& host) {
   std::vector<EnvironmentEntry> environment = host.environment;
   for (const EnvironmentEntry& entry : host.exports) hosts::put(environment, entry);
@@ -165,8 +165,8 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
   }
   if (!workers_variable(host, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     environment.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  // Without them Gloo moves 8 W^3 bytes through the store for a group of W ranks. All ranks need
-  // the same value; a Gloo that does not know them ignores them.
+  // Without these, Gloo transfers 8 W^3 bytes through the store for a group of W ranks. They must
+  // be the same on all ranks; versions of Gloo without them ignore them.
   for (const char* const name : {"GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER", "GLOO_ENABLE_STORE_V2_API"})
     if (!workers_variable(host, name)) environment.emplace_back(name, "1");
   std::string signals;
@@ -181,7 +181,7 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
   return environment;
 }
 
-// Workers of other kinds start as usual.
+// Workers that are not Python programs start as usual.
 Result<void> plan_preload(PreloadSpec& preload, const std::vector<std::string>& argv,
                           const Options& options, Remarks& remarks) {
   for (const std::string& module : options.preload) {
@@ -236,13 +236,13 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
   worker.program_arguments_at = program->arguments_at;
   worker.environment = plan_environment(host, workers, options, remarks);
   worker.virtual_local_rank = options.virtual_local_rank;
-  // torchrun's workers inherit its standard input: breakpoint() works there.
+  // With torchrun, workers inherit standard input, so that breakpoint() works.
   worker.stdin_source = options.stdin_source.value_or(
       options.invoked_as == "torchrun" ? StdinSource::Inherited : StdinSource::DevNull);
   return worker;
 }
 
-// Hangs are seen by what workers print, use and post.
+// Hang detection relies on the workers' output, resource use and heartbeats.
 Result<void> plan_hang(AgentSpec& agent, const Options& options, Remarks& remarks) {
   if (!options.hang_timeout) return {};
   if (*options.hang_timeout < std::chrono::seconds(1))
@@ -268,7 +268,7 @@ Result<void> plan_faults(AgentSpec& agent, const Options& options) {
   if (agent.join.node_count == 1) size.workers = agent.join.local_world_size;
   if (Result<void> fits = check_faults(options.inject, size); !fits)
     return with_context(fits.error(), "--inject");
-  // Where this agent was started by --local-nodes that has been looked at.
+  // If --local-nodes started this agent, the launcher has checked this already.
   for (const Fault& fault : options.inject.faults)
     if (fault.kind == FaultKind::CutNode && !options.is_checked_first)
       return usage_error("--inject=" + fault.text,
@@ -277,8 +277,8 @@ Result<void> plan_faults(AgentSpec& agent, const Options& options) {
   return {};
 }
 
-// The words that go with --hosts have a meaning here, too, unless they had it where this agent was
-// started from.
+// Options of --hosts also apply to a job without it, unless the launcher that started this agent
+// has processed them already.
 Result<Settled> settle_all(const Options& given, const HostFacts& whole_host, Remarks& remarks) {
   Options options = given;
   HostFacts host = whole_host;
@@ -346,7 +346,7 @@ Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
   plan.agent.output = *std::move(output);
   plan.agent.join.gathers_lines = options.gather_logs;
   plan.agent.join.shows_progress = plan.agent.join.is_coordinator && host.has_terminal;
-  // The files of all ranks are the coordinator's.
+  // The coordinator writes the log files of all ranks.
   const bool is_sender = options.gather_logs && !plan.agent.join.is_coordinator;
   if (is_sender && plan.agent.output.log_dir != "") plan.agent.output.log_dir.reset();
   const Result<std::chrono::milliseconds> shutdown = plan_shutdown(options, host);

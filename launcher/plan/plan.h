@@ -1,7 +1,6 @@
-// core. From wishes to a plan: options and host facts become the one value that the agent obeys, or
-// a clear error. Every default and every rule of torchrun's command line is decided here.
+// core. Makes the plan: turns options and host facts into the one value that configures the agent,
+// or an error. All defaults, and all rules of torchrun's command line, are applied here.
 //
-// Owner:   values; copy freely.   Thread: any.
 // Errors:  Usage, naming the option, the value, the reason and the remedy. Never throws.
 #pragma once
 
@@ -19,27 +18,27 @@
 
 namespace drun {
 
-// The program cannot run on this node, as far as one can see before trying.
+// A problem, detected in advance, that prevents the program from running on this node.
 struct CannotStart {
   NotStarted status{};
-  std::string message{};  // with the remedy
-  std::string program{};  // of several the one that it is; else empty, as the next
+  std::string message{};  // includes the remedy
+  std::string program{};  // with several programs: the affected one, and its role
   std::string role{};
   bool operator==(const CannotStart&) const = default;
 };
 
-// In front of lines of several nodes.
+// Default label of lines in jobs with several nodes.
 inline constexpr const char* kHostLabel = "[${host}:${rank}]: ";
 inline constexpr const char* kHostRoleLabel =
     "[${host}:${rank} ${role_name}]: ";  // several programs
 
-// The label that the user chose, by the option or by torchrun's variable.
+// The label chosen by the user with the option or torchrun's variable.
 std::optional<std::string> chosen_label(const Options& options, const HostFacts& host);
 
-// --report: at most one of each kind.
+// --report: at most one file of each kind.
 struct ReportFiles {
   std::optional<std::string> json{};
-  std::optional<std::string> html{};  // names that end in .html
+  std::optional<std::string> html{};  // name ends in .html
 };
 Result<ReportFiles> report_files(const std::vector<std::string>& names, const HostFacts& host);
 
@@ -47,9 +46,9 @@ struct Plan {
   AgentSpec agent{};
   Origins origins{};
   bool is_doctor = false;
-  bool explain = false;  // say those before anything starts
-  // Set only when this is the job's one node: say `message`, end with exit_code(status), start
-  // nothing. With more nodes it is a warning instead, and the round's failure tells everyone.
+  bool explain = false;  // print `origins` before anything starts
+  // Set only if this is the job's only node: print `message`, exit with exit_code(status), start
+  // nothing. With more nodes it is a warning, and the round's failure reports it to every node.
   std::optional<CannotStart> cannot_start{};
   std::optional<std::string> report_file{};
   std::optional<std::string> html_report_file{};
@@ -57,8 +56,8 @@ struct Plan {
   bool requeues = false;  // a preempted job is put back into Slurm's queue
   std::optional<DryRun> dry_run{};
   LogLevel log_level = LogLevel::Info;
-  std::vector<std::string> notes{};     // for the log, level debug
-  std::vector<std::string> warnings{};  // for the log, level warning
+  std::vector<std::string> notes{};     // log level debug
+  std::vector<std::string> warnings{};  // log level warning
   bool operator==(const Plan&) const = default;
 };
 

@@ -20,8 +20,8 @@ std::string seconds_text(std::chrono::milliseconds time) {
   return (text.ends_with(".0") ? text.substr(0, text.size() - 2) : text) + " s";
 }
 
-// drun's variables of local rank 0. Nodes before this one may have any number of workers, so only
-// the round knows some of them, unless this is the first node or all there is.
+// drun's variables for local rank 0. Some depend on the number of workers of preceding nodes and
+// are only known in the round, unless this is the first or only node.
 std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) {
   const JoinSpec& join = agent.join;
   World world;
@@ -31,7 +31,7 @@ std::vector<EnvironmentEntry> first_workers_environment(const AgentSpec& agent) 
   world.node_count = join.node_count;
   world.local_world_size = world.world_size = world.role_world_size = join.local_world_size;
   world.role = join.role;
-  // With several programs those of a role may be on other nodes, too.
+  // With several programs, workers with this role may also run on other nodes.
   if (!join.roles.empty()) world.role_world_size = join.roles.front().workers;
   world.master_addr = join.master_addr;
   world.master_port = join.master_port;
@@ -162,14 +162,14 @@ std::string log_dir_text(const OutputSpec& output) {
   return output.log_dir->empty() ? "no files" : *output.log_dir;
 }
 
-// "local ranks 0 to 3" for [0, 4).
+// "local ranks 0 to 3" for the range [0, 4).
 std::string local_ranks_text(std::size_t begin, std::size_t end) {
   if (end - begin > 1)
     return "local ranks " + std::to_string(begin) + " to " + std::to_string(end - 1);
   return "local rank " + std::to_string(begin);
 }
 
-// Local ranks whose streams are alike share a line: "0 to 3  stdout console, stderr file".
+// Groups local ranks with the same streams on one line: "0 to 3  stdout console, stderr file".
 std::string streams_text(const OutputSpec& output) {
   std::string text;
   for (std::size_t i = 0, end = 0; i < output.streams.size(); i = end) {
@@ -181,7 +181,7 @@ std::string streams_text(const OutputSpec& output) {
   return text;
 }
 
-// The same for their places.
+// Groups local ranks with the same placement.
 std::string places_text(const std::vector<WorkerPlacement>& places) {
   if (places.empty()) return "placement    none\n";
   std::string text;

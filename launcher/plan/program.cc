@@ -16,7 +16,7 @@ bool is_file(FileKind kind) {
   return kind == FileKind::Executable || kind == FileKind::NotExecutable;
 }
 
-// Where execvp would find it; as a kind when nowhere: NotExecutable if that is all there is.
+// Searches PATH as execvp does. NotExecutable if only files that cannot be executed match.
 struct OnPath {
   FileKind kind = FileKind::Missing;
   std::string path;
@@ -112,7 +112,8 @@ Program python_program(const Options& options, const HostFacts& host) {
   return program;
 }
 
-// Python's: -m, scripts by name, and under the name torchrun whatever cannot be executed.
+// Whether Python runs the program: with -m, for names in .py, and as torchrun for files that cannot
+// be executed.
 bool is_pythons(const Options& options, const HostFacts& host) {
   if (options.no_python) return false;
   if (options.module || options.run_path || options.program.ends_with(".py")) return true;

@@ -1,8 +1,7 @@
-// core. The program part of the plan: which words a worker is started with, and whether that can
-// work on this node.
-// Source:  torchrun's rules for scripts, modules and --no-python; execvp's for names without a
-//          slash.
-// Errors:  Usage, naming option, value, reason and remedy.   Thread: any.
+// core. The program part of the plan: the worker's command line, and whether it can be executed on
+// this node. Follows torchrun's rules for scripts, modules and --no-python, and execvp's for names
+// without a slash.
+// Errors:  Usage, naming option, value, reason and remedy.
 #pragma once
 
 #include <optional>

@@ -25,7 +25,7 @@ std::string text_of(const WorkerCount& count) {
   return "xpu";
 }
 
-// A word that is none of the programs'.
+// A separator that is not a word of any program.
 std::string separator_for(const std::vector<ProgramOptions>& programs) {
   const auto is_used = [&programs](const std::string& word) {
     return std::any_of(programs.begin(), programs.end(), [&word](const ProgramOptions& each) {

@@ -1,6 +1,6 @@
-// core. Programs on their way to the agents of other machines, as words that parse_programs.h reads
-// there.
-// Errors:  Usage, naming program and option.   Thread: any.
+// core. Encodes programs as command line words for the agents of other machines; parse_programs.h
+// parses them.
+// Errors:  Usage, naming program and option.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@
 
 namespace drun {
 
-// The same with the values that `-x VAR` has here. A variable that is not set is a warning.
+// Replaces `-x VAR` by the value of VAR here. Warns about a variable that is not set.
 Result<std::vector<ProgramOptions>> with_values(std::vector<ProgramOptions> programs,
                                                 const HostFacts& host, Remarks& remarks);
 
-// The programs of a node, with their numbers there as --nproc-per-node; to stand at the end of its
-// agent's options. One program is such a list, too.
+// Encodes the programs of a node, with their local numbers of workers as --nproc-per-node. The
+// words must be the last ones of the agent's options. Also valid for a single program.
 std::vector<std::string> program_words(const std::vector<ProgramOptions>& programs);
 
-// A word of those as it may be shown: a variable's value may be a secret of the user's.
+// One of those words as it may be printed. Hides values of variables, which may be secrets.
 std::string shown_word(const std::string& word, const std::vector<ProgramOptions>& programs);
 
 }  // namespace drun

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The options of a job of this program alone.
+// The options of a job with only this program.
 Options alone(const Options& options, const ProgramOptions& program) {
   Options own = options;
   own.doctor.reset();
@@ -140,7 +140,7 @@ Result<RankShare> own_share(const Options& options) {
   if (per_node && np > static_cast<std::int64_t>(*per_node) * nodes)
     return usage_error(given, std::to_string(*per_node) + " on each of " + std::to_string(nodes) +
                                   " nodes are fewer workers; change --map-by or -np");
-  // A rank that is not there is refused where the nodes are planned.
+  // An invalid rank is rejected later, when the nodes are planned.
   const int node_rank = std::min(options.node_rank.value_or(0), nodes - 1);
   const RankShare share = share_of(np, nodes, node_rank, per_node);
   if (share.count == 0)
@@ -149,7 +149,7 @@ Result<RankShare> own_share(const Options& options) {
   return share;
 }
 
-// Several programs that count themselves on each node.
+// Counts the workers of several programs, each with its --nproc-per-node, on this node.
 Result<void> count_here(Options& options, const HostFacts& host) {
   std::int64_t sum = 0;
   for (ProgramOptions& program : options.programs) {
@@ -198,7 +198,7 @@ RankShare share_of(int np, int nodes, int node_rank, std::optional<int> per_node
 }
 
 Result<void> settle_programs(Options& options, const HostFacts& host) {
-  if (options.doctor) return {};  // one probe a node, whatever the job is
+  if (options.doctor) return {};  // one probe per node, whatever the job is
   if (!options.hosts.np) {
     if (options.programs.empty()) return {};
     return count_here(options, host);

@@ -1,9 +1,9 @@
-// core. Several programs in the plan: what each is started with, and what they are in words.
+// core. Several programs in the plan: their command lines, and a description.
 //
-// JSON:    one object a program of this node, in the order of its local ranks; fields are only ever
-//          added:
-//            role, local_rank (its first), workers, command [words], variables {its -x}
-// Errors:  Usage, naming program, option, reason and remedy.   Thread: any.
+// JSON:    one object per program of this node, in local-rank order; later versions only add
+// fields:
+//            role, local_rank (of its first worker), workers, command [words], variables {of -x}
+// Errors:  Usage, naming program, option, reason and remedy.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -22,33 +22,34 @@
 
 namespace drun {
 
-// Requires settled programs (programs.h). `cannot_start`: the first that cannot be started
-// here; untouched if all can. Empty when there is only one program.
+// Requires settled programs (settle_programs). Sets `cannot_start` to the first program that cannot
+// be started here, if any. Empty if there is only one program.
 Result<std::vector<ProgramSpec>> plan_programs(const Options& options, const HostFacts& host,
                                                Remarks& remarks,
                                                std::optional<CannotStart>& cannot_start);
 
-// Why one of the job's programs, or the only one, cannot be started here; empty: all can, or there
-// is none.
+// Why one of the job's programs, or the only one, cannot be started here. Empty if all can, or if
+// there is none.
 std::string programs_problem(const Options& options, const HostFacts& host);
 
-// GPUs of each of this node's workers, by --gpus-per-worker; empty: nobody has some of its own.
+// Number of GPUs of each worker of this node, by --gpus-per-worker; empty if no option assigns
+// GPUs.
 std::vector<int> gpus_of_workers(const Options& options, int workers);
 
-// Lines of words, a newline after each; empty without several programs.
+// Every line ends with a newline; empty without several programs.
 std::string programs_text(const std::vector<ProgramSpec>& programs);
 // Null without several programs.
 nlohmann::ordered_json programs_json(const std::vector<ProgramSpec>& programs);
 
 }  // namespace drun
 
-// core. Which of the job's workers are this node's, when the job's line counts them all: one
+// core. Selects the workers of this node if the command line gives the total number, for one
 // program or several.
 //
-// Rule:    -np N on n nodes: N/n each, the first N%n nodes one more (--map-by=ppr:K:node: K each
-//          until N is reached). Programs follow each other in this order: a node may have the end
-//          of one and the begin of the next.
-// Errors:  Usage, naming what was asked for and what there is.   Thread: any.
+// With -np N on n nodes, each node gets N/n, and the first N%n nodes get one more. With
+// --map-by=ppr:K:node each gets K until N is reached. Ranks run through the programs in order, so a
+// node may have the last workers of one program and the first of the next.
+// Errors:  Usage, with the requested and the available number.
 
 namespace drun {
 
@@ -59,18 +60,18 @@ struct RankShare {
   bool operator==(const RankShare&) const = default;
 };
 
-// The programs (all with -np) of those ranks, with their numbers there as --nproc-per-node.
+// The programs (all with -np) of those ranks, with their local numbers as --nproc-per-node.
 std::vector<ProgramOptions> programs_of(const std::vector<ProgramOptions>& programs,
                                         RankShare share);
 
 // Requires 0 <= node_rank < nodes.
 RankShare share_of(int np, int nodes, int node_rank, std::optional<int> per_node);
 
-// After it `options` say what this node alone has: nproc_per_node, and `programs` with numbers.
-// Requires that engine and nodes are settled.
+// Limits `options` to this node: sets nproc_per_node, and the number of each program. Requires that
+// engine and nodes are settled.
 Result<void> settle_programs(Options& options, const HostFacts& host);
 
-// The programs' roles, equal neighbours as one. Errors: there are too many of them on this node.
+// The roles of the programs; equal neighbors are merged. Error if this node has too many.
 Result<std::vector<RoleShare>> roles_of(const std::vector<ProgramOptions>& programs);
 
 }  // namespace drun

@@ -6,20 +6,21 @@
 namespace drun::hosts {
 namespace {
 
-// Without ' and !, and on one line, so that csh and fish read it as sh does. `exec` keeps no shell
-// between sshd and the agent, whose end is then ssh's end.
+// One line without ' and !, so that csh and fish parse it as sh does. `exec` leaves no shell
+// between sshd and the agent, so ssh exits when the agent does.
 constexpr std::string_view kScript =
     "d=$0; [ -x \"$d\" ] || d=$(command -v drun) || { echo \"drun: not found at $0 or on PATH on "
     "this host; install it\" >&2; exit 127; }; exec \"$d\" --from-stdin";
 
-// $1 is the version. The program on PATH may be another one of that name.
+// $1 is the version. The drun on PATH may be a different program.
 constexpr std::string_view kLook =
     "v=$1 s= b=; is() { [ -x \"$1\" ] && o=$(\"$1\" --version </dev/null 2>/dev/null) && case $o "
     "in "
     "\"drun $v \"*) ;; \"drun \"*) s=$o; false ;; *) false ;; esac; }; "
     "for d in \"$0\" \"$(command -v drun)\"; do is \"$d\" && exec \"$d\" --from-stdin; done; ";
 
-// `read` takes no byte beyond the line. Until the answer comes, the lines are those of an agent.
+// `read` consumes no byte beyond the line. Lines before the answer are sent in the agent's protocol
+// and ignored.
 constexpr std::string_view kAsk =
     "echo \"@drun want $(uname -m)${s:+ $s}\"; "
     "while read -r a b n h; do [ \"$a\" = @drun ] && break; done; "
@@ -27,7 +28,7 @@ constexpr std::string_view kAsk =
     "$v}, and not copied: $n $h\" >&2; exit 127; }; "
     "f() { echo \"drun: cannot copy drun to this host: $*\" >&2; exit 126; }; ";
 
-// The workers get the umask that was there. The last four copies used are kept.
+// Restores the original umask for the workers. Keeps the four most recently used copies.
 constexpr std::string_view kCopy =
     "c=${XDG_CACHE_HOME:-$HOME/.cache}/drun/copies; d=$c/$h/drun; "
     "if [ -x \"$d\" ]; then touch \"$c/$h\"; else u=$(umask); umask 077; "
@@ -54,10 +55,10 @@ std::vector<std::string> ssh_command(const HostOptions& options, const HostNode&
                                      const std::string& own_path) {
   std::vector<std::string> words{options.ssh};
   words.insert(words.end(), options.ssh_args.begin(), options.ssh_args.end());
-  // Nobody is there to be asked, and a machine that vanished is noticed within half a minute. As
-  // scp does it, ssh_config adds no command and no forwarding. A master that is already there is
-  // used: ControlPath stays. None is started, as it would die with drun, and with it the user's own
-  // sessions that share it by then.
+  // BatchMode: no one can answer a prompt. ServerAliveInterval: a vanished machine is detected
+  // within 30 s. As in scp, ssh_config adds no command and no forwarding. An existing control
+  // master is used (ControlPath stays), but none is started: it would end with drun and close the
+  // user's sessions that share it.
   words.emplace_back("-T");
   for (const char* option :
        {"BatchMode=yes", "ServerAliveInterval=10", "ControlMaster=no", "RemoteCommand=none",

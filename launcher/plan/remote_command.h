@@ -1,9 +1,9 @@
-// core. How an agent is started on a host: the words of one ssh.
+// core. The ssh command that starts an agent on a host.
 //
-// Shape:   ssh [the user's --ssh-args] -T -o BatchMode=yes ... [user@]host COMMAND
-//          The user's own come first, as ssh obeys the first of several. COMMAND is fixed but for
-//          drun's path: program, arguments, directory and variables never pass a shell.
-// Thread:  any.
+//          ssh [--ssh-args] -T -o BatchMode=yes ... [user@]host COMMAND
+//
+// The user's options are first, because ssh uses the first value of each. COMMAND is constant
+// except for drun's path: program, arguments, directory and variables are never parsed by a shell.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@
 
 namespace drun::hosts {
 
-// For the login shell there: drun where it is here, else from PATH, as --from-stdin. With
-// `may_copy` both have to be this version; else a copy of this drun is asked for
-// (launcher/remote/copy_words.h), which the host keeps under its hash.
+// For the login shell of the host: runs drun --from-stdin, from the same path as here or else from
+// PATH. With `may_copy`, a drun of another version is not used; instead the host asks for a copy of
+// this drun (launcher/remote/copy_words.h) and stores it under its hash.
 std::string remote_command(const std::string& own_path, bool may_copy);
 
 std::vector<std::string> ssh_command(const HostOptions& options, const HostNode& node,

@@ -56,7 +56,7 @@ Result<int> node_rank_of(const Options& options, int node_count) {
                          : "with --nnodes=" + std::to_string(node_count) + " it is 0 to " + last);
 }
 
-// Names travel to every node: a bound keeps messages small.
+// Names are sent to every node; the limit keeps messages small.
 constexpr std::size_t kMostNameBytes = 200;
 
 Result<std::string> role_of(const Options& options) {
@@ -82,7 +82,7 @@ Result<std::string> run_id_of(const Options& options, const HostFacts& host, boo
       "it becomes part of a file name; at most 200 characters are allowed and no slash");
 }
 
-// An address without a port, brackets stripped.
+// An address without a port. Strips brackets.
 Result<std::string> master_addr_of(const Options& options) {
   const std::string text = options.master_addr.value_or(kLoopback);
   const Result<Endpoint> parsed = parse_endpoint(text.empty() ? kLoopback : text, 0);
@@ -93,7 +93,7 @@ Result<std::string> master_addr_of(const Options& options) {
   return parsed->host;
 }
 
-// Where drun's agents meet.
+// The rendezvous endpoint of drun's agents.
 Result<Endpoint> meeting_of(const Options& options, Backend backend, int node_count) {
   const bool is_workers_store = options.store == StoreHost::Worker;
   if (is_given(options.rdzv_endpoint) && !options.standalone) {
@@ -126,7 +126,7 @@ Result<void> fill_in_places(JoinSpec& join, const Options& options, Backend back
   if (is_alone || is_lone_store) {
     join.endpoint = {.host = kLoopback, .port = 0};
   } else if (backend.is_etcd) {
-    return {};  // plan_etcd
+    return {};  // see plan_etcd
   } else {
     const Result<Endpoint> meeting = meeting_of(options, backend, join.node_count);
     if (!meeting) return meeting.error();
@@ -183,7 +183,7 @@ void remark_unused(const Options& options, Backend backend, bool is_alone, Remar
     unused("--master-port", "the nodes meet at --rdzv-endpoint");
 }
 
-// Keys that torchrun knows and that have nothing to set here.
+// torchrun's keys that have no effect here.
 constexpr std::string_view kSilentKeys[] = {
     "last_call_timeout", "close_timeout", "heartbeat_timeout",       "read_timeout", "is_host",
     "store_type",        "rank",          "cas_backoff_max_seconds",
@@ -330,9 +330,9 @@ Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remark
 namespace drun {
 namespace {
 
-// A majority of more is slower to reach, and no safer.
+// With more seats, a majority takes longer to reach and is not safer.
 constexpr std::size_t kMostSeats = 9;
-// More than one can be lost of so many only.
+// The minimum at which one seat may fail.
 constexpr std::size_t kLeastSeats = 3;
 
 }  // namespace
@@ -401,7 +401,7 @@ using rendezvous::kMostAddressesToldBytes;
 std::vector<std::string> addresses_to_tell(const HostFacts& host) {
   std::vector<std::string> addresses;
   for (const std::string& each : host.addresses) {
-    const std::string address = each.substr(0, each.find('%'));  // the zone is this host's own
+    const std::string address = each.substr(0, each.find('%'));  // a zone is local to this host
     const bool is_new = std::find(addresses.begin(), addresses.end(), address) == addresses.end();
     if (is_new && addresses.size() < kMostAddressesTold &&
         address.size() <= kMostAddressesToldBytes)
@@ -520,7 +520,8 @@ void plan_restarts(JoinSpec& join, const Options& options) {
   constexpr int kMaxSameFailures = 3;
   join.restart = options.restart;
   if (!is_torchrun && !options.has_restart_backoff) join.restart.startup_pause = kStartupPause;
-  // A node that --exclude-after leaves out takes its failures with it.
+  // Higher than --exclude-after, so that a failing node is removed, along with its failures, before
+  // the limit ends the job.
   join.restart.max_same_failures = options.max_same_failures.value_or(
       is_torchrun ? 0 : std::max(kMaxSameFailures, options.exclude_after.value_or(0) + 1));
   join.preflight = options.preflight;

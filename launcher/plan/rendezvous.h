@@ -1,7 +1,6 @@
-// core. The rendezvous part of the plan: who this node is, where the nodes meet, what workers are
-// told as MASTER_ADDR and MASTER_PORT.
-// Source:  torchrun's static rendezvous and --standalone; c10d: rendezvous.h.
-// Errors:  Usage, naming option, value, reason and remedy.   Thread: any.
+// core. The rendezvous part of the plan: the identity of this node, the endpoint, and the workers'
+// MASTER_ADDR and MASTER_PORT. Follows torchrun's static rendezvous, --standalone and c10d.
+// Errors:  Usage, naming option, value, reason and remedy.
 #pragma once
 
 #include <optional>
@@ -23,41 +22,40 @@ struct Remarks {
   std::vector<std::string> warnings{};
 };
 
-// Neither left out nor empty.
+// Present and not empty.
 inline bool is_given(const std::optional<std::string>& text) { return text && !text->empty(); }
 
-// Of --rdzv-conf; the last one, if it is there twice.
+// A value of --rdzv-conf; the last one if the key is repeated.
 std::optional<std::string> rdzv_conf(const Options& options, std::string_view key);
 
-// Adds to `remarks` also when it fails.
+// Adds to `remarks` even on failure.
 Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remarks& remarks);
 
-// What --nproc-per-node means on this machine.
+// The number of workers on this machine by --nproc-per-node.
 Result<int> plan_workers(const Options& options, const HostFacts& host);
 
 }  // namespace drun
 
-// core. The part of the plan about several endpoints, where one agent is elected to coordinate
+// core. The part of the plan about several endpoints, where the agents elect a coordinator
 // (docs/internals/election.md).
-// Errors:  Usage, naming option, value, reason and remedy.   Thread: any.
+// Errors:  Usage, naming option, value, reason and remedy.
 
 namespace drun {
 
-// Of --rdzv-endpoint=A,B,C; one, if there is no comma.
+// The endpoints of --rdzv-endpoint=A,B,C; a single one if there is no comma.
 std::vector<std::string> listed_endpoints(const Options& options);
 
-// `join.endpoint` is the first of them. With three or more: sets `seats`, and leaves to the
-// election what only it knows, the master's address.
+// `join.endpoint` is the first endpoint. With three or more endpoints, sets `seats` and leaves the
+// master's address unset, because it depends on the election.
 Result<void> plan_seats(JoinSpec& join, const Options& options);
 
 void remark_seats(const JoinSpec& join, const Options& options, Remarks& remarks);
 
 }  // namespace drun
 
-// core. The job's secret in the plan: from --secret-file, else from DRUN_SECRET.
-// Errors:  Usage, naming the option or the variable, the reason and the remedy. A file or a
-//          variable that is there but no good is never passed over: the job would be unprotected.
-// Thread:  any.
+// core. The job's secret in the plan: from --secret-file, or else from DRUN_SECRET.
+// Errors:  Usage, naming the option or the variable, the reason and the remedy. An invalid file or
+// variable is always an error; ignoring it would leave the job unprotected.
 
 namespace drun {
 
@@ -67,24 +65,24 @@ Result<void> plan_secret(JoinSpec& join, const Options& options, const HostFacts
 
 }  // namespace drun
 
-// core. The part of the plan about worlds whose nodes come and go, and about restarts.
-// Source:  torchrun's c10d rendezvous.
-// Errors:  Usage, naming option, value, reason and remedy.   Thread: any.
+// core. The part of the plan about elastic worlds and restarts. Follows torchrun's c10d rendezvous.
+// Errors:  Usage, naming option, value, reason and remedy.
 
 namespace drun {
 
-// Whether the coordinator gives this job's nodes their numbers: c10d of several nodes, unless they
-// were given some and their number is fixed; etcd of several.
+// Whether the coordinator assigns the node ranks: with c10d and several nodes, unless node ranks
+// are given and the number of nodes is fixed; with etcd and several nodes.
 bool is_elastic(const Options& options);
 
-// `join.endpoint` is known. Sets `elastic`, and whether this node listens: as is_host of
-// --rdzv-conf says, else if the endpoint's host is this one; then whoever of several agents here
-// comes first. Of several endpoints: which of them are this host's. With etcd: etcd.h.
+// Requires `join.endpoint`. Sets `elastic` and whether this node listens: by is_host of
+// --rdzv-conf, or else if the endpoint's host is this one; of several agents here, the first to
+// bind the port listens. With several endpoints, determines which of them are on this host. For
+// etcd see etcd.h.
 Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFacts& host);
 
 void plan_restarts(JoinSpec& join, const Options& options);
 
-// Options that only elastic worlds, or only others, have a use for.
+// Warns about options that have no effect in this kind of world, elastic or not.
 void remark_elastic(const JoinSpec& join, const Options& options, Remarks& remarks);
 
 }  // namespace drun

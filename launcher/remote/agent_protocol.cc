@@ -216,7 +216,7 @@ Result<Hello> parse_hello(std::string_view line) {
   hello.version = fields.text("version");
   hello.problem = fields.text("problem");
   hello.exit_code = fields.number("exit_code");
-  // Other versions have none: they are told so by what is above.
+  // Older versions lack these fields; the protocol version is checked elsewhere.
   hello.place.port = fields.number("port", false);
   hello.place.master_port = fields.number("master_port", false);
   hello.place.addresses = fields.words("addresses", false);

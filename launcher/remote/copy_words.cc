@@ -22,7 +22,7 @@ std::optional<CopyWord> parse_word(std::string_view line) {
   return wanted;
 }
 
-// Where the mark begins, whole or cut off by the end.
+// Position of the mark, complete or cut off at the end of `text`.
 std::size_t mark_in(std::string_view text) {
   for (std::size_t at = text.find(kMark.front()); at != text.npos;
        at = text.find(kMark.front(), at + 1)) {

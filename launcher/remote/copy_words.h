@@ -1,16 +1,16 @@
-// core. The words between the login script of a host where drun is missing
-// (launcher/plan/remote_command.h) and the starter, or relay, that copies its own drun there.
+// core. The dialog between the login script of a host without drun (launcher/plan/remote_command.h)
+// and the launcher, or relay, that copies its own drun to the host.
 //
-//   script -> starter  "@drun want MACHINE [VERSION]"  neither path has this version. MACHINE is
-//                      that of uname -m; VERSION: what another drun there says that it is
-//   starter -> script  "@drun copy BYTES SHA256", or "@drun refuse REASON". The script has ignored
-//                      all that it was sent before
-//   script -> starter  "@drun send": its cache has no such copy; BYTES bytes are sent
-//   script -> starter  "@drun start": the copy is executed next, and all that the agent is to read
-//                      is sent again
+//   script -> launcher  "@drun want MACHINE [VERSION]": neither path has this version. MACHINE is
+//                       the output of uname -m; VERSION is the version of an installed drun.
+//   launcher -> script  "@drun copy BYTES SHA256", or "@drun refuse REASON". The script has ignored
+//                       everything that was sent earlier.
+//   script -> launcher  "@drun send": the copy is not in the host's cache; expects BYTES bytes.
+//   script -> launcher  "@drun start": executes the copy next. The launcher repeats everything
+//                       that the agent is to read.
 //
-// Reader:  finds the words among the text of the login, which may end without a newline.
-// Errors:  none; what is no word is text.   Owner: values.   Thread: any.
+// CopyWords finds these lines in the output of the login, which may end without a newline. Any
+// other output is text.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace drun::hosts {
 
 struct CopyWanted {
   std::string machine{};
-  std::string installed{};  // empty: there is none
+  std::string installed{};  // empty: none
   bool operator==(const CopyWanted&) const = default;
 };
 struct CopyRequested {
@@ -41,10 +41,10 @@ class CopyWords {
  public:
   struct Listener {
     std::function<void(const CopyWord&)> on_word;
-    std::function<void(std::string_view)> on_text;  // all else, in any pieces
+    std::function<void(std::string_view)> on_text;  // all other text, in pieces of any size
   };
 
-  // Holds back at most one word.
+  // Buffers at most one word.
   void take(std::string_view bytes, const Listener& listener);
   void end_of_stream(const Listener& listener);
 

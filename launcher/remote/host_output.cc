@@ -72,7 +72,7 @@ void HostReceiver::show_words(Stray& stray, std::size_t bytes) {
   stray.words.erase(0, bytes);
 }
 
-// What is shown before Hello is not to wait for its line's end.
+// Completes the last line: text before Hello must not wait for the rest of its line.
 void HostReceiver::show_words() {
   for (Stray& stray : stray_) {
     if (stray.words.empty()) continue;
@@ -84,7 +84,7 @@ void HostReceiver::show_words() {
 std::string HostReceiver::end() {
   std::string words;
   if (!has_hello_) {
-    // The reason is ssh's or the shell's; what the login greeted with is shown.
+    // The reason is in the output of ssh or the shell; show the login's greeting.
     words = std::exchange(stray_[stray_[1].words.empty() ? 0 : 1].words, {});
     show_words();
   }

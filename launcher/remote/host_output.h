@@ -1,12 +1,12 @@
-// edge. Frames of workers' lines that come over ssh, to the starter's console and to its files: one
-// directory for the job, with a folder a rank.
+// edge. Sends workers' lines, received in frames over ssh, to the launcher's console and to log
+// files: one directory for the job, with a folder per rank.
 //
-// Flow:    is_congested() once kMostWaitingHereBytes wait to be passed on (a console that is not
-//          read, a slow disk); the sessions read nothing then, until on_room.
-// Files:   agent/output/log_files.h's layout, worker numbers being ranks. Names that come over the
-//          wire are never part of a path but as numbers.
-// Owner:   Starter, as are the consoles, which outlive it.
-// Thread:  the io_context's only.   Errors: prepare(): Usage when the directory cannot be used.
+// is_congested() is true while more than kMostWaitingHereBytes wait for a blocked console or a slow
+// disk. The sessions stop reading until on_room.
+//
+// Files have the layout of agent/output/log_files.h, with ranks as worker numbers. Paths never
+// contain names from the network, only numbers. The consoles must outlive the objects. prepare()
+// returns Usage if the directory cannot be used.
 #pragma once
 
 #include <array>
@@ -25,14 +25,12 @@
 #include "agent/spec.h"
 #include "launcher/remote/agent_protocol.h"
 
-// edge. What the starter does with the output of one host: frames of the agent's channel go to the
-// consoles and to the starter, text from outside of frames to the console, behind the host's name.
+// edge. Handles the output of one host: frames of the agent's channel go to the consoles and to the
+// launcher. Text outside the frames goes to the console with the host's name.
 //
-// Login:   until Hello the host's own text (a greeting, ssh's complaints) is kept, at most
-//          kMostWordsBytes of each stream, to be the reason if there is no Hello. What is beyond
-//          that is shown at once, the rest with Hello.
-// Owner:   Starter, with the consoles, which outlive it.
-// Thread:  the io_context's only.   Errors: none.
+// Until Hello, text of the host (a greeting, errors of ssh) is kept, up to kMostWordsBytes per
+// stream, as the reason in case Hello does not arrive. Text above that limit is shown at once, the
+// rest with Hello. The consoles must outlive the object.
 
 namespace drun::hosts {
 
@@ -50,19 +48,19 @@ class HostReceiver {
   struct Listener {
     std::function<void(const Hello&)> on_hello;
     std::function<void(const End&)> on_end;
-    // Rank 0 is there, and takes that many more bytes of input.
+    // Rank 0 is on this host and can take `bytes` more bytes of input.
     std::function<void(std::size_t bytes)> on_room{};
     std::function<void(std::string_view payload)> on_lines{};  // of a Lines frame
   };
 
-  // `stream`: kStreams numbers from here on are this host's on the consoles.
+  // `stream`: the first of kStreams numbers that identify this host on the consoles.
   HostReceiver(HostConsoles consoles, std::string name, std::uint64_t stream, Listener listener);
   HostReceiver(const HostReceiver&) = delete;
   HostReceiver& operator=(const HostReceiver&) = delete;
 
   void take(const agent::Frame& frame);
   void take_stray(bool is_stderr, std::string_view text);
-  // The session has ended. Gives the host's own words if it never said Hello.
+  // Call when the session has ended. Returns the host's own text if Hello did not arrive.
   std::string end();
 
   bool is_held_up() const { return consoles_.out.is_congested() || consoles_.err.is_congested(); }
@@ -111,22 +109,22 @@ class HostLines {
   Result<void> prepare(std::string_view run_id);
   const std::string& place() const { return files_->place(); }
 
-  // `host`: its number, and its name for labels. A payload that is not one of lines is logged once
-  // and left out.
+  // `host` is the host's number, `name` its name for labels. An invalid payload is logged once and
+  // dropped.
   void take(std::size_t host, const std::string& name, std::string_view payload);
-  // Nothing comes from there any more.
+  // Nothing more arrives from `host`.
   void take_end(std::size_t host);
 
-  // There is room on a console again.
+  // A console has room again.
   void wake() { gathered_->wake(); }
   bool is_congested() const { return waiting_bytes_ > kMostWaitingHereBytes; }
-  // All has been passed on, to files too.
+  // Whether everything has been passed on, including to files.
   bool is_empty() const { return gathered_->is_empty() && writer_.is_idle(); }
-  // Waits for files no longer.
+  // Stops waiting for files.
   void give_up() { writer_.abandon(); }
 
-  // Once, at the end: a directory in which nothing was kept is removed unless it was asked for and
-  // the job has `has_run`.
+  // Call once, at the end. Removes an empty log directory unless the user named it and the job
+  // `has_run`.
   void finish(bool has_run);
 
  private:

@@ -71,7 +71,7 @@ class Step {
       note_unreachable(event.host);
   }
 
-  // `index` has connected to none of the endpoints.
+  // `index` could not connect to any endpoint.
   void note_unreachable(std::size_t index) {
     if (state_.least_hosts > 0) {
       int left = 0;
@@ -123,7 +123,8 @@ class Step {
 
   HostProgress& said_last() { return host(*state_.said_last); }
 
-  // A node that has lost the others cannot say how the job ended, unless all say so.
+  // A node that lost contact with the others does not know how the job ended; such a report counts
+  // only if all nodes send one.
   static bool is_about_itself(const End& end) {
     return end.exit_code == kNodeLost || end.exit_code == kRendezvousTimeout ||
            end.exit_code == kRendezvousRefused;
@@ -231,7 +232,7 @@ class Step {
          });
   }
 
-  // Nothing was started, nothing will be.
+  // Ends everything before the job was started.
   void give_up() {
     state_.phase = Phase::Failed;
     state_.remind_at.reset();
@@ -244,7 +245,7 @@ class Step {
     });
   }
 
-  // Logs in where there is room; once all have answered, goes or gives up.
+  // Starts logins up to the fanout. When all hosts have answered, starts the job or gives up.
   void settle() {
     int busy = 0;
     each({HostState::LoggingIn}, [&busy](std::size_t) { ++busy; });
@@ -331,7 +332,7 @@ int styled(int code, const HostPlan& plan) {
   return is_torchrun && code != 0 && code != kUsage ? 1 : code;
 }
 
-// Each line of a host's words behind its name.
+// Prefixes each line of a host's text with its name.
 std::string named_lines(const std::string& name, const std::string& words) {
   std::string text;
   std::string_view left = words;
@@ -344,7 +345,7 @@ std::string named_lines(const std::string& name, const std::string& words) {
   return text;
 }
 
-// Of an elastic job, why those could not be left out.
+// Why an elastic job cannot leave out that many hosts.
 std::string why_not_without(const Launching& state, std::size_t count) {
   if (state.least_hosts == 0) return "";
   const auto least = static_cast<std::size_t>(state.least_hosts);
@@ -373,7 +374,7 @@ LaunchEnd not_started(const Launching& state, const HostPlan& plan, const std::s
   return end;
 }
 
-// Node 0's session ended without its agent's last words.
+// For a session of node 0 that ended without a final message of its agent.
 LaunchEnd lost(const Launching& state, const HostPlan& plan, const std::string& invoked_as) {
   const int code = state.hosts.front().code.value_or(kSshFailed);
   const bool is_ssh = code == kSshFailed || code == 0;
@@ -388,7 +389,7 @@ LaunchEnd lost(const Launching& state, const HostPlan& plan, const std::string& 
 }
 
 LaunchEnd elastic_end(const Launching& state, const HostPlan& plan, const std::string& invoked_as) {
-  // Too few could reach the others: that is why the rest was told to end.
+  // Too many hosts could not reach the others, so the rest was stopped.
   const std::optional<std::size_t> cause = state.left_early ? state.left_early : state.said_last;
   if (cause) {
     const End& end = *state.hosts[*cause].end;
@@ -412,7 +413,7 @@ LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::st
   if (!has_run) return not_started(state, plan, invoked_as);
   if (state.least_hosts > 0) return elastic_end(state, plan, invoked_as);
   const HostProgress& first = state.hosts.front();
-  // Told to end after the grace, and so not the one to say why.
+  // Node 0 was stopped after the grace period, so it is not the cause.
   const bool was_told = state.left_early && !state.end_node_0_at && !state.signal;
   if (was_told) {
     const HostProgress& cause = state.hosts[*state.left_early];
@@ -426,7 +427,7 @@ LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::st
                     "\n",
             .report = first.end ? first.end->report : std::string()};
   }
-  // An agent that heard its ssh go, and could still say how it ended.
+  // The agent noticed the loss of its ssh and still sent its final message.
   const bool is_cut = first.end && first.end->exit_code == 128 + SIGHUP &&
                       first.code == kSshFailed && !state.signal;
   if (first.end && !is_cut) return {first.end->exit_code, first.end->text, first.end->report};

@@ -1,26 +1,27 @@
-// core. The starter's machine: logging in on all hosts, nothing before all are ready, then the job,
-// then the end.
+// core. State machine of the launcher: logs in to all hosts, starts the job when all are ready, and
+// handles its end.
 //
-//             Began        all said Hello, none with a problem         every session ended
+//             Began        all sent Hello, none with a problem         every session ended
 //   (queued) ------> Starting ------------------------------> Running ------------------> over
-//                        |  all have answered, some cannot                                   ^
-//                        +-----> Failed: the others are let go -----------------------------+
+//                        |  all answered, some cannot start                                  ^
+//                        +-----> Failed: releases the others -------------------------------+
 //
-//   A host: Queued -> LoggingIn -> Ready -> Running -> Ended; Leaving once we let go of it or
-//   killed its ssh. At most `fanout` are LoggingIn.
+//   A host: Queued -> LoggingIn -> Ready -> Running -> Ended; Leaving after its release or after
+//   its ssh was killed. At most `fanout` hosts are LoggingIn.
 //
-// Rules:   the first signal goes to node 0, whose agent ends the job in order; a kill to all. Once
-//          node 0's session has ended, or the first signal came before the start, the rest have
-//          kEndGrace. A node that ends before node 0 while the job runs has not taken part: after
-//          kEndGrace node 0 is told to end, and that node is the cause. One that could not reach
-//          node 0 has said so: then node 0 is told to end at once.
-// Elastic: with least_hosts, hosts with a problem are told of and left out while so many are ready,
-//          and more than half of the seats. A host that is lost in the middle is told of, and
-//          nothing else: the agents know whether the job goes on. Signals go to all. Once one has
-//          said how the job ended, the rest have kEndGrace. When so many could not reach the others
-//          that fewer than least_hosts are left, the rest is told to end.
-// Owner:   values; copy freely.   Thread: any, one at a time.   Errors: none.
-// Units:   `now` is the caller's steady clock.
+// Rules:   The first signal goes to node 0, whose agent ends the job in order. A kill goes to all
+//          hosts. After node 0's session has ended, or after a signal before the start, the other
+//          hosts have kEndGrace to end. A node that ends before node 0 while the job runs has not
+//          taken part: it is the cause, and node 0 is stopped after kEndGrace. If a node reports
+//          that it could not reach node 0, node 0 is stopped at once.
+// Elastic: With least_hosts > 0, hosts with a problem are reported and left out while at least
+//          least_hosts, and more than half of the seats, are ready. The loss of a host during the
+//          job is only reported, because the agents decide whether the job continues. Signals go to
+//          all hosts. After one host has reported how the job ended, the others have kEndGrace. If
+//          fewer than least_hosts remain because the others could not reach an endpoint, they are
+//          stopped.
+//
+// `now` is the caller's steady clock.
 #pragma once
 
 #include <chrono>
@@ -45,12 +46,12 @@ enum class HostState { Queued, LoggingIn, Ready, Running, Leaving, Ended };
 
 struct HostProgress {
   HostState state = HostState::Queued;
-  Time since{};           // of LoggingIn
+  Time since{};           // start of LoggingIn
   std::string problem{};  // why the job cannot start here; empty: none known
-  int problem_code = 0;   // exit code that goes with it
+  int problem_code = 0;   // exit code for `problem`
   Place place{};          // where its agent listens
   std::string machine{};
-  std::optional<End> end{};   // the agent's last words
+  std::optional<End> end{};   // the agent's final message
   std::optional<int> code{};  // ssh's exit code
   bool operator==(const HostProgress&) const = default;
 };
@@ -59,18 +60,18 @@ struct Launching {
   enum class Phase { Starting, Failed, Running };
   Phase phase = Phase::Starting;
   std::vector<HostProgress> hosts{};
-  std::string link = "ssh";  // what an agent is started by
+  std::string link = "ssh";  // how agents are started, for messages
   int fanout = 64;
   std::chrono::milliseconds login_timeout{0};
-  std::optional<int> signal{};              // the first
-  std::optional<Time> remind_at{};          // say who has not answered
-  std::optional<Time> end_by{};             // then every ssh that is left is killed
+  std::optional<int> signal{};              // the first one
+  std::optional<Time> remind_at{};          // when to report the hosts without an answer
+  std::optional<Time> end_by{};             // when to kill the remaining ssh processes
   std::optional<std::size_t> left_early{};  // the node that ended first and is the cause
-  std::optional<Time> end_node_0_at{};      // because of that
-  int least_hosts = 0;                      // 0: all of them
-  std::vector<std::size_t> seats{};         // with least_hosts: who may coordinate the job
-  std::vector<std::size_t> endpoints{};     // whose places all hosts are told; empty: nothing
-  std::optional<std::size_t> said_last{};   // with least_hosts: whose End is the job's
+  std::optional<Time> end_node_0_at{};      // because of left_early
+  int least_hosts = 0;                      // 0: all hosts
+  std::vector<std::size_t> seats{};         // with least_hosts: hosts that may coordinate the job
+  std::vector<std::size_t> endpoints{};     // their places are sent to all hosts; empty: none
+  std::optional<std::size_t> said_last{};   // with least_hosts: its End counts for the job
   bool operator==(const Launching&) const = default;
 };
 
@@ -88,13 +89,13 @@ struct EndCame {
 struct SessionEnded {
   std::size_t host = 0;
   int code = 0;         // ssh's exit code
-  std::string words{};  // what it and the host said before Hello
+  std::string words{};  // text of ssh and the host before Hello
 };
 struct SignalCame {
   int signal = 0;
 };
 struct KillCame {};
-struct PassOn {  // to the workers
+struct PassOn {  // forward to the workers
   int signal = 0;
 };
 struct Woken {};
@@ -105,12 +106,12 @@ struct LogIn {
   std::size_t host = 0;
   bool operator==(const LogIn&) const = default;
 };
-struct Say {  // a line to the agent
+struct Say {  // send a line to the agent
   std::size_t host = 0;
   std::string line{};
   bool operator==(const Say&) const = default;
 };
-struct LetGo {  // end of its standard input
+struct LetGo {  // close its standard input
   std::size_t host = 0;
   bool operator==(const LetGo&) const = default;
 };
@@ -119,7 +120,7 @@ struct KillSsh {
   bool operator==(const KillSsh&) const = default;
 };
 struct Remind {};
-// The job goes without that host: `problem` says why it is not begun there; empty: it was lost.
+// The job continues without that host. `problem`: why it does not start there; empty: it was lost.
 struct GoWithout {
   std::size_t host = 0;
   std::string problem{};
@@ -133,24 +134,23 @@ bool is_over(const Launching& state);
 
 }  // namespace drun::hosts
 
-// core. How a job over ssh ended, or why it did not begin, in words and as an exit code.
-// Thread:  any.
+// core. The end of a job over ssh, or why it did not start, as text and as an exit code.
 
 namespace drun::hosts {
 
 struct LaunchEnd {
   int exit_code = 0;
-  std::string text{};    // for stderr, with a newline after each line; may be empty
-  std::string report{};  // JSON for --report; empty: there is none
-  std::string events{};  // of all hosts that have told, for the HTML report
+  std::string text{};    // for stderr; every line ends with a newline; may be empty
+  std::string report{};  // JSON for --report; empty: none
+  std::string events{};  // of all hosts that sent them, for the HTML report
   bool operator==(const LaunchEnd&) const = default;
 };
 
-// One report, the job's: node 0's, or that of the node that was the cause. 0 only when node 0's
-// agent said so. Requires is_over(state).
+// The job's report: that of node 0, or of the node that was the cause. The exit code is 0 only if
+// node 0's agent reported 0. Requires is_over(state).
 LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::string& invoked_as);
 
-// Nothing was tried, because of that.
+// For a job that was not started because of `error`.
 LaunchEnd launch_end(const Error& error, const HostPlan& plan, const std::string& invoked_as);
 
 // "node03 is left out: Connection refused".
@@ -159,7 +159,7 @@ std::string going_without_text(const GoWithout& without, const HostPlan& plan);
 // "no answer yet from node03, node04".
 std::string reminder_text(const Launching& state, const HostPlan& plan);
 
-// "1 of 3 hosts are ready, no answer yet from node03, node04; 12s"; absent once none is waited for.
+// "1 of 3 hosts are ready, no answer yet from node03, node04; 12s"; nullopt if all have answered.
 std::optional<std::string> progress_text(const Launching& state, const HostPlan& plan,
                                          std::chrono::milliseconds since);
 

@@ -26,7 +26,7 @@ constexpr const char* kBridge = "br0";
 
 UniqueFd open_own_namespace() { return UniqueFd(::open(kOwnNamespace, O_RDONLY | O_CLOEXEC)); }
 
-// One request of rtnetlink, built up.
+// Builds one rtnetlink request.
 class Request {
  public:
   Request(std::uint16_t type, std::uint16_t flags) {
@@ -56,7 +56,7 @@ class Request {
     const auto bits = static_cast<std::uint32_t>(value);
     return attribute(type, &bits, sizeof bits);
   }
-  // Attributes up to end() are within this one.
+  // Attributes up to end() are nested in this one.
   Request& begin(std::uint16_t type) {
     nested_.push_back(bytes_.size());
     return attribute(type, nullptr, 0);
@@ -126,7 +126,7 @@ Request new_bridge() {
   return request;
 }
 
-// `interface` here, and its other end in the namespace of the bridge.
+// `interface` in this namespace and its peer in the bridge's namespace.
 Request new_pair(const std::string& interface, const std::string& other_end, int hub_fd) {
   Request request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
   request.part(link_head(true)).text(IFLA_IFNAME, interface);
@@ -173,14 +173,14 @@ Result<UniqueFd> new_namespace() {
   return fd;
 }
 
-// At its end this thread is in that namespace again.
+// Returns this thread to `network` on destruction.
 class ReturnTo {
  public:
   explicit ReturnTo(const UniqueFd& network) : network_(network) {}
   ReturnTo(const ReturnTo&) = delete;
   ReturnTo& operator=(const ReturnTo&) = delete;
   ~ReturnTo() {
-    // It cannot fail: this thread was there, with the same rights.
+    // Cannot fail: this thread has been there, with the same rights.
     if (::setns(network_.get(), CLONE_NEWNET) != 0) ::abort();
   }
 
@@ -194,7 +194,7 @@ Result<LocalNetwork> LocalNetwork::make(const std::vector<Node>& nodes,
                                         const std::string& interface, int prefix_bits) {
   const UniqueFd own = open_own_namespace();
   if (!own) return system_error(std::string("open ") + kOwnNamespace, errno);
-  const ReturnTo back(own);  // whatever happens
+  const ReturnTo back(own);  // in all cases
   LocalNetwork network;
   Result<UniqueFd> hub = new_namespace();
   if (!hub) return hub.error();

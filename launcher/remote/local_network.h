@@ -1,10 +1,9 @@
-// edge. The network of --local-nodes=N,netns: a network namespace for each node, each with one
-// interface and one address, on a bridge in a namespace of its own. None has a name, and none is
-// connected to this machine's network: descriptors of this process and the processes inside keep
-// them, and they vanish with those, also after SIGKILL.
-// Thread:  any.
-// Errors:  Usage where this process may not make namespaces; System.
-// Source:  veth(4), rtnetlink(7), network_namespaces(7).
+// edge. The network of --local-nodes=N,netns: one network namespace per node, each with one
+// interface and one address, on a bridge in a separate namespace. The namespaces have no names and
+// no connection to this machine's network. Only descriptors of this process and the processes
+// inside keep them alive, so they vanish with these, even after SIGKILL. See veth(4), rtnetlink(7),
+// network_namespaces(7).
+// Errors:  Usage if this process may not create namespaces; System.
 #pragma once
 
 #include <cstddef>

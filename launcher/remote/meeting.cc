@@ -15,7 +15,7 @@ namespace {
 
 enum class AddressKind { NotNumeric, Unusable, V4, V6 };
 
-// Others do not reach this host at 127.0.0.1, and fe80::1 means another one on each network.
+// Other hosts cannot reach this one at a loopback address, and link-local addresses are ambiguous.
 AddressKind kind_of(const std::string& text) {
   in_addr v4{};
   in6_addr v6{};
@@ -38,7 +38,8 @@ bool is_usable_name(const std::string& text) {
          text.find('%') == text.npos;
 }
 
-// Where containers and virtual machines of this host are: the same addresses on every host.
+// Bridges to containers and virtual machines of this host, whose addresses are the same on every
+// host.
 bool is_bridge(std::string_view interface) {
   constexpr std::array<std::string_view, 9> kNames{"docker", "virbr", "br-",    "veth",   "cni",
                                                    "lxcbr",  "lxdbr", "podman", "flannel"};
@@ -46,7 +47,7 @@ bool is_bridge(std::string_view interface) {
                      [interface](std::string_view name) { return interface.starts_with(name); });
 }
 
-// "10.0.0.7 50022 10.0.0.1 22" -> "10.0.0.1".
+// Returns "10.0.0.1" for "10.0.0.7 50022 10.0.0.1 22".
 std::string server_of(std::string_view ssh_connection) {
   std::vector<std::string> words(1);
   for (const char c : ssh_connection) {

@@ -58,7 +58,7 @@ void OwnProgram::get(Done done) {
       if (const auto alive = state.lock()) alive->finish(copy);
     });
   };
-  // Signals are for the loop's thread.
+  // Block signals in the new thread; the loop's thread handles them.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);

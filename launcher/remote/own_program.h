@@ -1,9 +1,6 @@
-// edge. This drun's own executable, for hosts that have none: its bytes and their SHA-256, read
-// when the first host asks for it.
-//
-// Owner:   the starter, or a relay; before the sessions that use it.
-// Thread:  the io_context's; reads and hashes on one of its own.
-// Errors:  System, where it cannot be read, or OpenSSL is missing.
+// edge. The executable of this drun, to be copied to hosts that have none: its bytes and their
+// SHA-256. Read in a thread when the first host asks for it. Must outlive the sessions.
+// Errors:  System if it cannot be read or OpenSSL is missing.
 #pragma once
 
 #include <functional>
@@ -31,7 +28,7 @@ class OwnProgram {
   OwnProgram(const OwnProgram&) = delete;
   OwnProgram& operator=(const OwnProgram&) = delete;
 
-  // Called from the loop, in any case later.
+  // Calls `done` from the event loop, never from within get().
   void get(Done done);
 
  private:
@@ -41,7 +38,7 @@ class OwnProgram {
   std::thread reader_;
 };
 
-// As uname -m has it.
+// As in uname -m.
 std::string own_machine();
 
 }  // namespace drun::hosts

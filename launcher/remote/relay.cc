@@ -57,7 +57,7 @@ class Relay {
   asio::steady_timer patience_{io_};
   std::array<char, 64 * 1024> bytes_{};
   std::string held_;
-  std::optional<RelayCommand> command_;  // whose bytes are still to come
+  std::optional<RelayCommand> command_;  // the bytes of this command are still to come
   RelayChannel channel_;
   std::unique_ptr<agent::Console> out_;  // the channel
   std::map<std::size_t, std::unique_ptr<SshSession>> sessions_;
@@ -98,7 +98,7 @@ void Relay::tell(std::string_view bytes) {
   out_->flush();
 }
 
-// In pieces that a frame of this relay's can hold.
+// Splits text so that it fits this relay's frames.
 void Relay::pass_on(std::size_t host, const agent::Frame& frame) {
   const bool is_text = frame.type != agent::FrameType::Control &&
                        frame.type != agent::FrameType::Lines &&
@@ -106,7 +106,7 @@ void Relay::pass_on(std::size_t host, const agent::Frame& frame) {
   const std::size_t most_bytes =
       is_text ? agent::kMostTextFrameBytes : agent::kMostPayloadBytes - agent::kRelayedHeadBytes;
   std::string_view left = frame.payload;
-  if (!is_text && left.size() > most_bytes) return;  // no agent of ours writes one
+  if (!is_text && left.size() > most_bytes) return;  // drun's agents never send such a frame
   do {
     const agent::Frame piece{.type = frame.type, .payload = left.substr(0, most_bytes)};
     tell(agent::relayed_frame(static_cast<std::uint32_t>(host), piece));
@@ -177,7 +177,7 @@ SessionListener Relay::listener_of(std::size_t host) {
   using agent::FrameType;
   return {.on_frame =
               [this, host](const agent::Frame& frame) {
-                // What only relays write is not passed on for an agent.
+                // Only relays may send Relayed frames; an agent's are dropped.
                 if (frame.type != FrameType::Relayed) pass_on(host, frame);
               },
           .on_stray =
@@ -196,7 +196,7 @@ SessionListener Relay::listener_of(std::size_t host) {
               }};
 }
 
-// The starter is there, or it has been silent for too long.
+// Restarts the timer for the launcher's silence.
 void Relay::await_sound() {
   if (is_ending_) return;
   patience_.expires_after(agent::kLifelineSilence);

@@ -1,11 +1,10 @@
-// edge. The relay: a process on the first host of a branch that logs in to the hosts behind it for
-// a starter elsewhere (agent_protocol.h).
+// edge. The relay: a process on the first host of a branch that logs in to the hosts behind it on
+// behalf of the launcher (agent_protocol.h).
 //
-// Flow:    what comes from the sessions goes to the channel as Relayed frames; while the channel is
-//          not read, the sessions are not.
-// End:     when its standard input ends, or nothing has come for agent::kLifelineSilence: then the
-//          sessions' inputs end too, and after kEndGrace they are killed. Killed itself, it leaves
-//          nothing behind (agent/process/guardian.h).
+// Output of the sessions goes to the channel as Relayed frames; while the channel is blocked, the
+// sessions are not read. When standard input ends, or is silent for agent::kLifelineSilence, the
+// relay closes the sessions' inputs, and kills them after kEndGrace. If the relay is killed, it
+// leaves no processes behind (agent/process/guardian.h).
 #pragma once
 
 #include <string>
@@ -17,8 +16,8 @@ struct RelayChannel {
   std::string nonce{};
 };
 
-// `pending`: bytes of standard input that were read after the relay's first line. Gives the exit
-// code. Forks: call it while there is one thread only, and return what it gives.
+// `pending`: bytes of standard input that were read beyond the relay's first line. Returns the exit
+// code. Forks: call it before other threads exist, and return its result from main.
 int run_relay(const std::string& pending, const RelayChannel& channel);
 
 }  // namespace drun::hosts

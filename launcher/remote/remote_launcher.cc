@@ -42,7 +42,7 @@ void StarterInput::set_room(std::size_t bytes) {
   wait();
 }
 
-// The first time there is somebody to read for.
+// Called when rank 0 first has room for input.
 bool StarterInput::open() {
   if (readiness_.is_open() || is_file_) return true;
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
@@ -75,7 +75,7 @@ void StarterInput::wait() {
 
 void StarterInput::read_some() {
   pollfd asked{.fd = fd_, .events = POLLIN, .revents = 0};
-  // Somebody else may have read it.
+  // Another process may have read it.
   if (!is_file_ && ::poll(&asked, 1, 0) != 1) return wait();
   std::array<char, 32 * 1024> buffer{};
   const ssize_t got = ::read(fd_, buffer.data(), std::min(buffer.size(), room_bytes_));
@@ -106,12 +106,12 @@ using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr std::size_t kStdinReadBytes = std::size_t{128} << 10;
-// Once somebody wants it all killed, a console that takes nothing is not waited for.
+// After a kill request, do not wait longer for a blocked console.
 constexpr std::chrono::seconds kConsoleAtMost{1};
-// Of drun's own log on the console: no session has this number.
+// The stream number of drun's log on the console. No session uses it.
 constexpr std::uint64_t kOwnStream = std::numeric_limits<std::uint64_t>::max();
 
-// 128 bits that no login can guess.
+// 128 random bits: output of a login cannot contain them by accident.
 std::string new_nonce() {
   std::random_device random;
   std::string nonce;
@@ -172,14 +172,14 @@ class Starter final : agent::Signals::Listener {
   std::unique_ptr<agent::Console> out_;
   std::unique_ptr<agent::Console> err_;  // null: the same file as out_
   std::optional<agent::OwnLines> own_lines_;
-  std::unique_ptr<HostLines> lines_;  // null: lines come as text
+  std::unique_ptr<HostLines> lines_;  // null: lines arrive as text
   StarterInput input_;
-  std::optional<std::size_t> reader_;  // of input_: the host that has rank 0
+  std::optional<std::size_t> reader_;  // for input_: the host of rank 0
   agent::Signals signals_;
   std::optional<LocalNetwork> network_;
   Launching state_;
-  std::vector<std::unique_ptr<HostReceiver>> receivers_;  // null: not begun
-  std::vector<std::unique_ptr<Branch>> branches_;         // of plan_.branches; null: not begun
+  std::vector<std::unique_ptr<HostReceiver>> receivers_;  // null: not started
+  std::vector<std::unique_ptr<Branch>> branches_;         // of plan_.branches; null: not started
   std::vector<std::unique_ptr<HostSession>> sessions_;
 };
 
@@ -201,9 +201,9 @@ Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& envi
       receivers_(plan.nodes.size()),
       branches_(plan.branches.size()),
       sessions_(plan.nodes.size()) {
-  // Each host of a tree waits for its branch alone.
+  // In a tree, hosts only wait for their branch.
   if (!plan.branches.empty()) state_.fanout = static_cast<int>(plan.nodes.size());
-  // Nothing is gained by a turn for each on this machine.
+  // On this machine, limiting the number of concurrent starts gains nothing.
   if (plan.local_nodes) {
     state_.fanout = static_cast<int>(plan.nodes.size());
     state_.link = "its agent";
@@ -221,8 +221,8 @@ std::unique_ptr<agent::Console> Starter::make_console(int fd, const char* name) 
 }
 
 LaunchEnd Starter::run() {
-  agent::raise_descriptor_limit();  // three for each host
-  signals_.start();                 // ignores SIGPIPE, too: what the consoles need
+  agent::raise_descriptor_limit();  // three per host
+  signals_.start();                 // also ignores SIGPIPE, as the consoles require
   out_ = make_console(STDOUT_FILENO, "stdout");
   if (!agent::is_same_file(STDOUT_FILENO, STDERR_FILENO))
     err_ = make_console(STDERR_FILENO, "stderr");
@@ -285,7 +285,7 @@ void Starter::take(const Event& event) {
   end_when_over();
 }
 
-// On a terminal a line says so all the time.
+// On a terminal the progress line shows the same all the time.
 void Starter::remind() {
   if (!progress_.is_shown()) log_.info(reminder_text(state_, plan_));
 }
@@ -399,14 +399,14 @@ SessionListener Starter::listener_of(std::size_t host) {
           }};
 }
 
-// After a restart rank 0 may be elsewhere: what the former has not read is lost with it.
+// After a restart rank 0 may be on another host; input that the previous one has not read is lost.
 void Starter::take_room(std::size_t host, std::size_t bytes) {
   const bool is_new = std::exchange(reader_, host) != host;
   if (is_new && input_.has_ended()) return send_input({});
   input_.set_room(bytes + (is_new ? 0 : input_.room()));
 }
 
-// Nothing: it has ended.
+// Empty `bytes` mean end of input.
 void Starter::send_input(std::string_view bytes) {
   HostSession& session = *sessions_[*reader_];
   if (bytes.empty()) return session.send(agent::kInputEnd);
@@ -426,7 +426,7 @@ void Starter::arm() {
   });
 }
 
-// The agents hear that this machine is there.
+// A heartbeat for the agents.
 void Starter::tick() {
   if (is_over(state_)) return;
   ticks_.expires_after(agent::kLifelineTick);

@@ -1,11 +1,10 @@
-// edge. The starter's standard input, read for rank 0 (--stdin=rank0) as far as there is room for
-// it there, and not before.
+// edge. Reads the launcher's standard input for rank 0 (--stdin=rank0), but no more than rank 0's
+// host has room for.
 //
-// Why:     O_NONBLOCK belongs to the open file description, which the shell shares: it is not set.
-//          So the descriptor is waited for by an epoll of our own, and read when it has something;
-//          what epoll does not take, a file, never blocks.
-// Terminal: as it is, line by line; Ctrl-D is the end.
-// Owner:   Starter; stop() ends what keeps the loop alive.
+// O_NONBLOCK belongs to the open file description, which the shell shares, so it is not set.
+// Instead an epoll instance waits for input. Files are not supported by epoll but never block. A
+// terminal stays in line mode; Ctrl-D ends the input. An input that cannot be read counts as ended.
+// stop() releases the event loop.
 // Thread:  the io_context's only.   Errors: one that cannot be read has ended.
 #pragma once
 
@@ -31,7 +30,7 @@ class StarterInput {
   StarterInput(const StarterInput&) = delete;
   StarterInput& operator=(const StarterInput&) = delete;
 
-  // So many bytes may be read, in all, from now on.
+  // Allows reading `bytes` bytes from now on.
   void set_room(std::size_t bytes);
   std::size_t room() const { return room_bytes_; }
   bool has_ended() const { return has_ended_; }
@@ -55,9 +54,8 @@ class StarterInput {
 
 }  // namespace drun::hosts
 
-// edge. The starter: ssh sessions, consoles, signals and a timer around the machine that decides
+// edge. The launcher: ssh sessions, consoles, signals and a timer around the state machine
 // (launch_machine.h).
-// Thread:  the one that calls; it has an io_context of its own.
 
 namespace drun::hosts {
 
@@ -68,8 +66,9 @@ struct StarterStyle {
   long utc_offset_s = 0;
 };
 
-// Runs the job of `plan` from the first login to the last session's end; what the hosts print has
-// then been written to fd 1 and 2. `environment`: of each ssh. Never throws.
+// Runs the job of `plan` from the first login to the end of the last session, with its own
+// io_context. All output of the hosts has been written to fd 1 and 2 when it returns.
+// `environment`: for each ssh. Never throws.
 LaunchEnd run_starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
                       const StarterStyle& style, const Log& log);
 

@@ -22,7 +22,7 @@ namespace drun::hosts {
 namespace {
 
 constexpr std::size_t kPipeBytes = std::size_t{64} << 10;
-// After ssh's end its pipes can be held by a process that it left behind (ControlPersist).
+// A process that outlives ssh (ControlPersist) may hold its pipes open.
 constexpr std::chrono::seconds kDrainAtMost{1};
 
 }  // namespace
@@ -58,7 +58,7 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   void cannot_start(int code, const std::string& reason);
   void write();
   void write(const void* bytes, std::size_t size, std::shared_ptr<const void> owner);
-  void take_out(std::string_view bytes);  // empty: it has ended
+  void take_out(std::string_view bytes);  // empty: end of file
   void take_word(const CopyWord& word);
   void offer(const CopyWanted& wanted, const OwnProgram::Copy& copy);
   void say_of_copy();
@@ -73,21 +73,21 @@ class SshSession::Impl : public std::enable_shared_from_this<SshSession::Impl> {
   asio::posix::stream_descriptor input_;
   asio::steady_timer patience_;
   std::string outgoing_;
-  std::string writing_;  // not touched while it is being written
+  std::string writing_;  // unchanged during the write
   bool is_writing_ = false;
-  // Until the agent has spoken.
+  // Sent before the agent's first answer.
   bool has_spoken_ = false;
   std::string sent_;
   CopyWords words_;
-  std::optional<CopyWanted> wanted_{};         // a copy: nothing is sent until it starts
-  std::shared_ptr<const ProgramCopy> copy_{};  // that was offered
-  bool is_copy_next_ = false;                  // to be written
+  std::optional<CopyWanted> wanted_{};         // set: send nothing until the copy starts
+  std::shared_ptr<const ProgramCopy> copy_{};  // the offered copy
+  bool is_copy_next_ = false;                  // write it next
   std::shared_ptr<agent::PipeReader> out_;
   std::shared_ptr<agent::PipeReader> err_;
-  std::unique_ptr<agent::ProgramStart> start_;  // until it has been executed, refused or killed
+  std::unique_ptr<agent::ProgramStart> start_;  // until it is executed, refused or killed
   std::optional<agent::Process> process_;
   agent::ChannelReader channel_;
-  std::string reason_;  // why ssh cannot be started
+  std::string reason_;  // why ssh could not be started
   std::optional<int> code_;
 };
 
@@ -205,7 +205,7 @@ void SshSession::Impl::write(const void* bytes, std::size_t size,
       [self = shared_from_this(), owner = std::move(owner)](const error_code& ec, std::size_t) {
         self->is_writing_ = false;
         self->writing_.clear();
-        if (!ec) self->write();  // else ssh's end says why
+        if (!ec) self->write();  // else ssh's exit gives the reason
       });
 }
 
@@ -216,7 +216,7 @@ void SshSession::Impl::let_go() {
 
 void SshSession::Impl::kill() {
   if (process_) return process_->signal_group(SIGKILL);
-  // Not begun yet: then it never will.
+  // Not executed yet: cancel the start.
   if (!std::exchange(start_, nullptr) || code_) return;
   asio::post(io_, [self = shared_from_this()] { self->on_exit(exit_code(Killed{SIGKILL})); });
 }
@@ -262,7 +262,7 @@ void SshSession::Impl::offer(const CopyWanted& wanted, const OwnProgram::Copy& c
   write();
 }
 
-// "copying drun 1.0.0 (9.5 MiB) to this host, which has drun 0.9.0".
+// Prints "copying drun 1.0.0 (9.5 MiB) to this host, which has drun 0.9.0".
 void SshSession::Impl::say_of_copy() {
   const std::size_t tenths = (copy_->bytes.size() * 10 + (1 << 19)) >> 20;
   listener_.on_stray(

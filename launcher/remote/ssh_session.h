@@ -1,13 +1,10 @@
-// edge. One ssh to one host, from its start to its end: what is sent to the agent there, the frames
-// of its channel, and the text that the login, ssh and the agent's standard error have besides.
+// edge. One ssh to one host: the agent's input, the frames of its channel, and other output of the
+// login, of ssh and of the agent's standard error.
 //
-// Flow:    while the listener is held up nothing is read: that stops ssh, the agent and its
-//          workers.
-// Start:   its exec is not waited for. A host without drun asks for a copy (copy_words.h): until
-//          its agent has spoken, what was sent to it is kept, to be sent again behind the copy.
-// Owner:   the starter, or a relay.
-// Thread:  the io_context's only.
-// Errors:  an ssh that cannot be started ends with 127 or 126 and the reason.
+// While the listener is held up nothing is read, which blocks ssh, the agent and its workers.
+// start() does not wait for the exec. A host without drun asks for a copy (copy_words.h): until its
+// agent answers, everything sent is kept, to be repeated after the copy. An ssh that cannot be
+// started ends with code 127 or 126 and the reason.
 #pragma once
 
 #include <cstddef>
@@ -25,22 +22,20 @@
 #include "launcher/remote/own_program.h"
 #include "rendezvous/net/asio.h"
 
-// core. What the starter has of each host: a way to its agent and back, over an ssh of its own
-// (ssh_session.h) or over that of another host (ssh_tree.h).
+// core. The launcher's connection to the agent of one host, over a separate ssh (ssh_session.h) or
+// over that of another host (ssh_tree.h).
 //
-// Owner:   the starter, or a relay. on_ended comes once, after everything that was written has been
-// handed
-//          over; nothing comes after it.
-// Thread:  the io_context's only.
+// on_ended is called once, after all output has been passed on, and is the last callback.
 
 namespace drun::hosts {
 
 struct SessionListener {
   std::function<void(const agent::Frame&)> on_frame;
-  // Text outside of frames: of the login, of ssh, of the agent's standard error. In any pieces.
+  // Text outside the frames: output of the login, of ssh, of the agent's standard error. In pieces
+  // of any size.
   std::function<void(bool is_stderr, std::string_view text)> on_stray;
-  std::function<bool()> is_held_up;  // nothing is read while it is true; wake() when it ends
-  // ssh's exit code. `reason`: why it ended, where on_stray has not told; may be empty.
+  std::function<bool()> is_held_up;  // reading stops while true; then call wake()
+  // ssh's exit code. `reason`: why it ended, if on_stray has not shown it; may be empty.
   std::function<void(int code, const std::string& reason)> on_ended;
 };
 
@@ -49,14 +44,14 @@ class HostSession {
   virtual ~HostSession() = default;
 
   virtual void start() = 0;
-  // A line for the agent; the newline is added. Nothing after let_go().
+  // Sends a line to the agent and adds the newline. Not allowed after let_go().
   void say(const std::string& line) { send(line + "\n"); }
-  // The same for bytes, as they are.
+  // Sends bytes unchanged.
   virtual void send(std::string_view bytes) = 0;
   // Ends the agent's standard input.
   virtual void let_go() = 0;
   virtual void kill() = 0;
-  // What held up the reading may be over.
+  // Reading may be possible again.
   virtual void wake() = 0;
 };
 
@@ -66,15 +61,15 @@ namespace drun::hosts {
 
 struct SshSpec {
   std::vector<std::string> argv{};
-  std::optional<int> network_fd{};             // the namespace that it is started in
-  bool is_ssh = true;                          // else the agent itself, on this machine
-  std::span<const std::string> environment{};  // "NAME=value" lines, of the session's life
+  std::optional<int> network_fd{};             // network namespace to start it in
+  bool is_ssh = true;                          // false: the agent itself, on this machine
+  std::span<const std::string> environment{};  // "NAME=value" lines; must outlive the session
   std::string name{};                          // of the host
-  std::string first_line{};                    // for the agent's standard input
-  std::string nonce{};                         // of the preamble that the agent answers with
+  std::string first_line{};                    // first line of the agent's standard input
+  std::string nonce{};                         // for the preamble of the agent's answer
 };
 
-// What the sessions of one process share; outlives them.
+// Shared by the sessions of one process; outlives them.
 struct SshMeans {
   std::vector<char>& buffer;
   agent::ProgramStarter& starter;

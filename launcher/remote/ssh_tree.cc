@@ -41,7 +41,7 @@ class Branch::Session final : public HostSession {
   std::size_t host_;
   RelayStart start_;
   SessionListener listener_;
-  bool has_spoken_ = false;  // its agent, or the relay for it
+  bool has_spoken_ = false;  // its agent or the relay has answered
 };
 
 void Branch::Session::take(const agent::Frame& frame) {
@@ -89,7 +89,7 @@ void Branch::send(const RelayCommand& command, std::string_view bytes) {
   ssh_.send(bytes);
 }
 
-// Of all that are left: then the ssh that they need.
+// Kills a session; if all remaining ones are killed, kills their ssh.
 void Branch::kill(std::size_t host) {
   killed_.insert(host);
   const bool is_all = std::all_of(sessions_.begin(), sessions_.end(), [this](const auto& each) {
@@ -112,7 +112,7 @@ void Branch::take(const agent::Frame& frame) {
   session.listener().on_ended(parse_ended(about->frame.payload).value_or(kSshFailed), "");
 }
 
-// The relay's own; one that cannot serve answers for all its hosts.
+// The relay's own Hello. If the relay cannot serve, the answer applies to all its hosts.
 void Branch::take_hello(const agent::Frame& frame) {
   const Result<Hello> hello = parse_hello(frame.payload);
   if (!hello || (hello->protocol == kProtocol && hello->problem.empty())) return;
@@ -133,7 +133,7 @@ void Branch::forget(std::size_t host) {
 
 void Branch::take_end(int code, const std::string& reason) {
   grace_.cancel();
-  // The first host's session may have ended before.
+  // The session of the first host may have ended already.
   for (const bool is_stderr : {false, true})
     if (is_line_open_[is_stderr ? 1 : 0]) on_stray_(is_stderr, "\n");
   const auto left = std::exchange(sessions_, {});

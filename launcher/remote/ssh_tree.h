@@ -1,9 +1,8 @@
-// edge. A branch of the tree, as the starter has it: one ssh, to the relay on its first host
-// (relay.h), and a session for each host of the branch over that.
+// edge. The launcher's side of one branch of the login tree: one ssh to the relay on the branch's
+// first host (relay.h), and a session over it for each host of the branch.
 //
-// Lost:    when that ssh ends, so do the sessions that had not; it is said once which those are.
-// Owner:   Starter, which destroys the sessions before their branch.
-// Thread:  the io_context's only.
+// If that ssh ends, the remaining sessions end too, and a single message lists them. Sessions must
+// be destroyed before their branch.
 #pragma once
 
 #include <array>
@@ -23,14 +22,14 @@ class Branch {
  public:
   class Session;
 
-  // `spec`: of the ssh to the first host, but for the first line. `listener`: its on_stray gets the
-  // text of that ssh, its is_held_up stops the reading; no other part of it is used.
+  // `spec`: the ssh to the first host, without the first line. Of `listener` only on_stray (for
+  // output of that ssh) and is_held_up are used.
   Branch(asio::io_context& io, const SshMeans& means, SshSpec spec, Log log,
          SessionListener listener);
   Branch(const Branch&) = delete;
   Branch& operator=(const Branch&) = delete;
 
-  // The session of `host`; it begins with its start().
+  // The session of `host`; its start() begins it.
   std::unique_ptr<HostSession> session(std::size_t host, RelayStart start,
                                        SessionListener listener);
 
@@ -46,12 +45,12 @@ class Branch {
   std::string name_;
   Log log_;
   asio::steady_timer grace_;
-  std::map<std::size_t, Session*> sessions_;  // that have begun, and not ended
+  std::map<std::size_t, Session*> sessions_;  // begun and not ended
   std::set<std::size_t> killed_;
   bool has_started_ = false;
   bool is_let_go_ = false;
   std::function<void(bool is_stderr, std::string_view)> on_stray_;
-  std::array<bool, 2> is_line_open_{};  // of ssh's text: [0 stdout, 1 stderr]
+  std::array<bool, 2> is_line_open_{};  // of ssh's output: [0 stdout, 1 stderr]
   SshSession ssh_;
 };
 

@@ -32,7 +32,7 @@ int own_code(const Outcome& outcome) {
           [](const WorkersFailed& failed) {
             const int code =
                 failed.failures.empty() ? kSystemError : exit_code(failed.failures[0].status);
-            return code == 0 ? kSystemError : code;  // never 0 without proof of success
+            return code == 0 ? kSystemError : code;  // 0 only if success was confirmed
           },
           [](const Interrupted& interrupted) { return 128 + interrupted.signal; },
           [](const NodeLost&) { return kNodeLost; },

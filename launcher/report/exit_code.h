@@ -1,5 +1,4 @@
-// core. drun's exit code, an interface: the one table is in docs/reference/report.md.
-// Thread: any.
+// core. drun's exit codes, which are a public interface: see the table in docs/reference/report.md.
 #pragma once
 
 #include "launcher/cli/options.h"
@@ -17,7 +16,7 @@ inline constexpr int kSystemError = 125;
 inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;
 
-// 0 only for Succeeded. In torchrun's style every failure is 1, usage errors stay 2.
+// 0 only for Succeeded. In torchrun's style all failures give 1, and usage errors give 2.
 int exit_code(const Outcome& outcome, ExitCodeStyle style);
 int exit_code(const Error& error, ExitCodeStyle style);
 

@@ -117,7 +117,7 @@ std::string place_of(const FailureText& failure) {
          (failure.host.empty() ? "" : " (" + failure.host + ")");
 }
 
-// As verb_phrase() of launcher/base/words.h.
+// As verb_phrase() in launcher/base/words.h.
 std::string verb_phrase_of(const FailureText& failure) {
   if (failure.out_of_memory) return "was killed by the kernel: out of memory";
   const std::string_view ended = failure.ended;
@@ -128,7 +128,7 @@ std::string verb_phrase_of(const FailureText& failure) {
   return "ended: " + failure.ended;
 }
 
-// How much is left out for the sake of size.
+// What to leave out to limit the size.
 enum class Detail { All, NoRankBars, FailedRanksOnly, FailedNodesOnly, FailedGroupsOnly };
 
 class Page {
@@ -181,17 +181,17 @@ class Page {
 
   using Lines = std::array<std::string, agent::kPhaseCount>;
 
-  // Adds the spans to the lines of their phases, around `middle`.
+  // Adds the spans to the lines of their phases, at the height `middle`.
   void add_lines(Lines& lines, const std::vector<Span>& spans, double middle) const {
     const std::string y = fixed(middle, 2);
     for (const Span& span : spans) {
-      // A short one stays visible.
+      // Keeps short spans visible.
       const double width = std::max((span.end_s - span.begin_s) * scale_, 1.5);
       lines.at(agent::index_of(span.phase)) +=
           "M" + fixed(span.begin_s * scale_, 1) + " " + y + "h" + fixed(width, 1);
     }
   }
-  // One path for each phase: thick lines take a third of the bytes of rectangles.
+  // One path per phase: thick lines need a third of the bytes of rectangles.
   static std::string paths(const Lines& lines) {
     std::string text;
     for (std::size_t i = 0; i < lines.size(); ++i)
@@ -358,7 +358,7 @@ void Page::write_timeline() {
   out_ += "</section>\n";
 }
 
-// Nodes [first, last) in one row, a stripe each.
+// Nodes [first, last) in one row, with a stripe per node.
 void Page::write_group(std::size_t first, std::size_t last) {
   const auto failed = static_cast<std::size_t>(
       std::distance(failed_nodes_.lower_bound(first), failed_nodes_.lower_bound(last)));
@@ -372,7 +372,7 @@ void Page::write_group(std::size_t first, std::size_t last) {
           counted(ranks, "rank") + (failed > 0 ? ", failures on " + std::to_string(failed) : "") +
           "</span></span><svg class=\"b g\" viewBox=\"0 0 1000 28\" preserveAspectRatio=\"none\" "
           "role=\"img\" aria-label=\"one stripe for each node\" stroke-width=\"" +
-          fixed(1.1 * height, 2) + "\">";  // without gaps
+          fixed(1.1 * height, 2) + "\">";  // no gaps
   Lines lines;
   if (detail_ < Detail::FailedGroupsOnly || failed > 0)
     for (std::size_t i = first; i < last; ++i)
@@ -613,7 +613,7 @@ std::string html_text(std::string_view text) {
   for (std::size_t i = 0; i < shown.size(); ++i) {
     const char c = shown[i];
     const std::string_view rest = std::string_view(shown).substr(i, 3);
-    // U+202A to U+202E and U+2066 to U+2069: they make text look like other text.
+    // U+202A to U+202E and U+2066 to U+2069 change the text direction and can disguise text.
     const bool is_direction = (rest.starts_with("\xe2\x80") && rest.size() == 3 &&
                                static_cast<unsigned char>(rest[2]) >= 0xAA &&
                                static_cast<unsigned char>(rest[2]) <= 0xAE) ||

@@ -11,7 +11,7 @@
 namespace drun {
 namespace {
 
-constexpr std::size_t kMostOthers = 16;  // the JSON has all
+constexpr std::size_t kMostOthers = 16;  // the JSON report has all of them
 constexpr std::size_t kMostFaultsShown = 32;
 constexpr std::size_t kLabelBytes = 11;
 
@@ -41,7 +41,7 @@ class Writer {
  public:
   explicit Writer(const ReportStyle& style) : style_(style) {}
 
-  // "drun: ...", wrapped to the terminal if there is one.
+  // Writes "drun: ...", wrapped to the terminal width if known.
   void headline(const std::string& text) {
     const std::string whole = style_.invoked_as + ": " + text;
     const auto columns = static_cast<std::size_t>(std::clamp(style_.columns, 40, 200));
@@ -50,7 +50,7 @@ class Writer {
     for (const std::string& each : lines) text_ += painted("1;31", each) + "\n";
   }
   void line(const std::string& text) { text_ += text + "\n"; }
-  // A label, then its lines in one column. Nothing if there are no lines.
+  // Writes a label and its lines in one column; nothing if there are no lines.
   void field(std::string label, const std::vector<std::string>& lines) {
     for (const std::string& each : lines) {
       label.resize(kLabelBytes, ' ');
@@ -79,7 +79,7 @@ std::string rank_text(const Failure& failure) {
          role_text(failure);
 }
 
-// Random run ids have 32 digits; 8 of them identify a job.
+// Random run ids have 32 digits; 8 of them are enough to identify a job.
 std::string short_run_id(const std::string& id) {
   constexpr std::size_t kRandomDigits = 32;
   constexpr std::size_t kShortDigits = 8;
@@ -95,7 +95,7 @@ void write_stderr(Writer& writer, const Failure& failure) {
   writer.line("");
 }
 
-// The message that the worker recorded; without one, the last line of its stderr.
+// The message recorded by the worker, or else the last line of its stderr.
 std::vector<std::string> error_lines(const Failure& failure) {
   if (!failure.message.empty()) return lines_of(failure.message);
   const auto& tail = failure.stderr_tail;
@@ -171,7 +171,7 @@ void write_faults(Writer& writer, const Outcome& outcome) {
   writer.field("injected", lines);
 }
 
-// The fault that took the node away; empty: none did.
+// The fault that caused the loss of the node; empty if there is none.
 std::string injected_text(const NodeLost& lost, const Outcome& outcome) {
   for (const InjectedFault& fault : outcome.faults) {
     if (fault.time && !fault.rank && fault.node_rank == lost.node_rank)
@@ -186,7 +186,7 @@ void write_foot(Writer& writer, const Outcome& outcome) {
                      " on " +
                      counted(static_cast<std::size_t>(std::max(outcome.node_count, 0)), "node") +
                      ", run " + short_run_id(outcome.run_id);
-  if (outcome.restarts > outcome.max_restarts) {  // they are counted in a window
+  if (outcome.restarts > outcome.max_restarts) {  // restarts are counted per time window
     text += ", " + counted(static_cast<std::size_t>(outcome.restarts), "restart");
   } else if (outcome.max_restarts > 0) {
     text += ", " + std::to_string(outcome.restarts) + " of " +

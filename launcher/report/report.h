@@ -1,6 +1,6 @@
 // core. The outcome as text for the console, the same on every node. Each fact appears once: the
-// last stderr of the worker that failed first (unless the console has it already), a headline, and
-// a few labelled lines. A successful job prints nothing.
+// end of the stderr of the worker that failed first (unless the console has shown it already), a
+// headline, and a few labeled lines. A successful job prints nothing.
 #pragma once
 
 #include <chrono>
@@ -13,18 +13,18 @@ namespace drun {
 struct ReportStyle {
   std::string invoked_as = "drun";
   bool has_colour = false;
-  bool has_shown_stderr = false;       // the console has the stderr of the worker that failed first
-  int columns = 0;                     // the headline is wrapped to it; 0: not at all
+  bool has_shown_stderr = false;       // the console has shown the stderr of the first failure
+  int columns = 0;                     // width of the headline; 0: do not wrap
   std::chrono::seconds utc_offset{0};  // of local time
-  std::string log_directory{};         // of this node; empty: no files were kept
-  std::string report_file{};           // of this node; empty: none was written
+  std::string log_directory{};         // of this node; empty: no log files
+  std::string report_file{};           // of this node; empty: none
 };
 
-// Text for stderr; ends with a newline, or is empty if the job succeeded. Control characters from
-// workers are escaped, so that they cannot change the terminal.
+// Text for stderr; ends with a newline. Empty if the job succeeded. Escapes control characters from
+// workers, so that they cannot affect the terminal.
 std::string report_text(const Outcome& outcome, const ReportStyle& style);
 
-// "drun: message"; for a usage error with a second line that names --help. Ends with a newline.
+// "drun: message"; for a usage error, a second line refers to --help. Ends with a newline.
 std::string error_text(const std::string& invoked_as, const Error& error);
 
 }  // namespace drun

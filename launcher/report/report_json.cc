@@ -87,7 +87,7 @@ Json all_of(const std::vector<InjectedFault>& faults) {
   return list;
 }
 
-// The word for "outcome", and what only this kind of ending has.
+// The value of "outcome", and the fields for this kind of outcome.
 struct EndingJson {
   std::string word;
   Json failures = Json::array();

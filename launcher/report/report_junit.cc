@@ -23,7 +23,8 @@ struct Decoded {
   bool is_valid = false;
 };
 
-// The first character of `text`, which is not empty. Overlong forms and surrogates are not valid.
+// Decodes the first character of `text`, which must not be empty. Overlong forms and surrogates are
+// invalid.
 Decoded decode(std::string_view text) {
   const auto byte = [text](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : std::uint32_t{0};
@@ -42,7 +43,7 @@ Decoded decode(std::string_view text) {
   return {character, bytes, true};
 }
 
-// XML 1.0, production 2; without the C1 controls, which terminals obey.
+// XML 1.0, production 2, without the C1 controls, which terminals interpret.
 bool is_xml_character(std::uint32_t character) {
   if (character < 0x20) return character == '\t' || character == '\n' || character == '\r';
   return (character < 0x7f || character > 0x9f) && character != 0xfffe && character != 0xffff;
@@ -69,7 +70,7 @@ std::string place(const Failure& failure) {
          (failure.host.empty() ? "" : " (" + failure.host + ")");
 }
 
-// The one line of a failure.
+// The summary line of a failure.
 std::string headline(const Failure& failure) {
   return place(failure) + ": " + how_it_ended(failure);
 }
@@ -91,7 +92,7 @@ std::string element(const char* name, const char* type, const std::string& messa
          ">" + xml_text(text) + "</" + name + ">\n";
 }
 
-// What the test case of the job has; nothing if it succeeded.
+// The content of the test case "job"; empty if the job succeeded.
 std::string job_element(const Outcome& outcome, const std::string& text) {
   return std::visit(
       Overloaded{

@@ -245,7 +245,7 @@ Result<StatusNames> status_names(std::string_view json) {
                          .meeting_point = master_addr.dump() + " " + master_port.dump()};
     }
   } catch (const StatusJson::exception&) {
-    // As another schema.
+    // Handle it like an unknown schema.
   }
   return Error{ErrorCode::Refused, "what answered is not an agent of this version of drun"};
 }

@@ -25,7 +25,7 @@ constexpr double kLongest = 1e9;
 std::string cut(std::string text, std::size_t most_bytes) {
   if (text.size() <= most_bytes) return text;
   while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xC0) == 0x80)
-    --most_bytes;  // not within a character
+    --most_bytes;  // do not split a character
   return text.substr(0, most_bytes) + "...";
 }
 
@@ -65,7 +65,7 @@ std::vector<std::string> words_of(const EventJson& event, const char* name, std:
   return words;
 }
 
-// "2026-11-21T13:03:07.123456Z" in seconds since 1970.
+// Converts "2026-11-21T13:03:07.123456Z" to seconds since 1970.
 std::optional<double> seconds_of(const std::string& time) {
   int year = 0;
   int month = 0;
@@ -150,16 +150,16 @@ const char* word_of(MarkKind kind) {
 struct Builder::Record {
   std::string run_id;
   std::string event;
-  double time_s = 0;  // since 1970, by the wall clock
+  double time_s = 0;  // since 1970, wall clock
   std::optional<double> up_s{};
   EventJson fields;
 };
 
-// The events of one process, in order, with times on its own steady scale.
+// The events of one process in order, with times by its steady clock.
 struct Builder::Agent {
   const std::vector<Record>* records = nullptr;
   std::size_t first = 0;
-  std::size_t last = 0;  // behind
+  std::size_t last = 0;  // one past the end
   std::string host{};
   int pid = 0;
   std::vector<double> times{};
@@ -210,7 +210,7 @@ void Builder::take(std::string_view lines) {
 
 namespace {
 
-// Everything about one node while its events are read.
+// State of one node while its events are processed.
 struct NodeReading {
   Node node{};
   std::vector<std::string> devices{};  // by local rank
@@ -235,7 +235,7 @@ struct NodeReading {
     if (local_rank >= kMostLocalRanks) return nullptr;
     const std::pair key(int_of(event, "round"), local_rank);
     if (!ranks.contains(key) && ranks.size() >= std::size_t{4} * kMostLocalRanks) {
-      // Of rounds that are over only what failed is shown.
+      // Of past rounds, only failures are shown.
       for (auto it = ranks.begin(); it != ranks.end() && it->first.first < round;)
         it = it->second.has_failed ? std::next(it) : ranks.erase(it);
       if (ranks.size() >= std::size_t{4} * kMostLocalRanks) return nullptr;
@@ -419,7 +419,7 @@ class JobReading {
     }
   }
 
-  // All nodes tell the same; one that could not take part may know less.
+  // All nodes report the same outcome, but one that did not take part may know less.
   void read_job_end(const EventJson& event, double at_s) {
     const std::string outcome = text_of(event, "outcome");
     const auto weight = [](const std::string& word) {
@@ -448,7 +448,7 @@ class JobReading {
   std::map<std::pair<int, int>, FailureText> details_;  // by round and rank
   std::set<std::string> lost_;
   std::set<std::string> faults_;
-  std::optional<std::pair<double, std::size_t>> last_stop_;  // time and node
+  std::optional<std::pair<double, std::size_t>> last_stop_;  // time, node
   bool has_phases_ = false;
 };
 
@@ -480,7 +480,7 @@ void JobReading::finish() {
   if (!has_phases_) job_.notes.emplace_back("the events have no phases; an older drun wrote them");
 }
 
-// Of the last round that a node has told of, all; of earlier ones what failed.
+// Selects all ranks of the node's last reported round, and failures of earlier rounds.
 void sort_ranks(NodeReading& reading) {
   for (auto& [key, rank] : reading.ranks) {
     const auto index = static_cast<std::size_t>(rank.local_rank);
@@ -507,7 +507,7 @@ void add_up(Job& job) {
       job.ledger.at(i) += node.totals.at(i) / nodes;
       raise(job.slowest.at(i), node.totals.at(i), node_name(node));
     }
-    // Before its first event and after its last one.
+    // The node counts as waiting before its first event and after its last one.
     job.ledger.at(agent::index_of(Phase::Waiting)) += std::max(0.0, job.wall_s - known) / nodes;
     Slowest& start = job.slowest.at(agent::index_of(Phase::Start));
     for (const Rank& rank : node.ranks)
@@ -522,7 +522,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Those that need half as much again as the median, and a second more.
+// Adds values that exceed both 1.5 times the median and the median plus 1 s.
 void add_slow(Job& job, SlowKind kind, const std::vector<std::pair<double, std::string>>& all) {
   if (all.size() < 2) return;
   std::vector<double> values;
@@ -560,7 +560,7 @@ void find_slow(Job& job) {
 }  // namespace
 
 std::optional<Job> Builder::build(const Now& now) const {
-  // A process that has begun again under a pid is another one.
+  // A restart of an agent with the same pid is a separate process.
   std::vector<Agent> all;
   for (const auto& [key, records] : agents_) {
     for (std::size_t i = 0; i < records.size(); ++i) {
@@ -582,7 +582,8 @@ std::optional<Job> Builder::build(const Now& now) const {
       agent.times.push_back(time);
     }
   }
-  // The job: the run id of the agent that began last, with all that overlap in time.
+  // Select the job with the run id of the agent that began last, and all its agents that overlap in
+  // time.
   const auto begins_later = [](const Agent& a, const Agent& b) { return a.begin() < b.begin(); };
   std::sort(all.begin(), all.end(), begins_later);
   const std::string run_id = all.back().record(all.back().first).run_id;
@@ -591,7 +592,7 @@ std::optional<Job> Builder::build(const Now& now) const {
   double begin_s = all.back().begin();
   for (auto agent = all.rbegin(); agent != all.rend(); ++agent) {
     const std::string& id = agent->record(agent->first).run_id;
-    // Clocks of nodes may differ by this much.
+    // Tolerance for clock differences between nodes.
     constexpr double kClocks = 5;
     if (id == run_id && agent->end() + kClocks >= begin_s) {
       begin_s = std::min(begin_s, agent->begin());
@@ -601,7 +602,7 @@ std::optional<Job> Builder::build(const Now& now) const {
     }
   }
 
-  // One clock for all: rounds begin everywhere at the same moment.
+  // Align the clocks: a round begins on all nodes at the same time.
   const auto rounds_of = [](const Agent& agent) {
     std::map<int, double> begins;
     for (std::size_t i = agent.first; i < agent.last; ++i)
@@ -630,7 +631,8 @@ std::optional<Job> Builder::build(const Now& now) const {
   const Agent& earliest = *std::min_element(agents.begin(), agents.end(), begins_later);
   job.started = text_of(earliest.record(earliest.first).fields, "time");
 
-  // Together in order of time, so that what is first anywhere is seen first.
+  // Process the events of all nodes in order of time, so that the first occurrence of each is
+  // found.
   std::vector<NodeReading> readings(agents.size());
   std::vector<std::tuple<double, std::size_t, std::size_t>> order;
   double end_s = 0;
@@ -668,7 +670,7 @@ std::optional<Job> Builder::build(const Now& now) const {
   }
   if (job.outcome == "unknown" && is_running) job.outcome = "running";
 
-  // By node rank; marks follow.
+  // Sort by node rank, and update the marks' indices.
   std::vector<std::size_t> places(readings.size());
   for (std::size_t i = 0; i < places.size(); ++i) places[i] = i;
   std::stable_sort(places.begin(), places.end(), [&readings](std::size_t a, std::size_t b) {

@@ -1,11 +1,11 @@
-// core. What happened to a job, from the events of one or more of its nodes
-// (agent/status/events.h): the one model that the HTML report, its text and `drun report` show.
+// core. The history of a job, built from the events of one or more of its nodes
+// (agent/status/events.h). The HTML report, its text form and `drun report` all present this model.
 //
-// Input:   lines that may be cut short, mixed, from other versions, or written by somebody else.
-//          A line that is no event is counted and left out.
-// Time:    seconds since the job's first event, by each agent's steady clock. Clocks of nodes are
-//          aligned by the rounds that they have in common.
-// Owner:   values; copy freely.   Thread: any.   Errors: none. Never throws.
+// Input lines may be truncated, interleaved, from other versions of drun, or from other programs.
+// Lines that are not events are counted and skipped.
+//
+// Times are in seconds since the job's first event, by the steady clock of each agent. The clocks
+// of nodes are aligned by the rounds that they have in common. Never throws.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ inline constexpr std::size_t kMostRecords = std::size_t{1} << 21;
 inline constexpr std::size_t kMostAgents = 16'384;
 inline constexpr std::size_t kMostRounds = 4096;
 inline constexpr std::size_t kMostMarks = 4096;
-inline constexpr std::size_t kMostSpans = 4096;  // of one node
+inline constexpr std::size_t kMostSpans = 4096;  // per node
 inline constexpr int kMostLocalRanks = 4096;
 inline constexpr std::size_t kMostSlow = 8;
 
@@ -41,7 +41,7 @@ struct Span {
   double end_s = 0;
 };
 
-// A failure, with what its worker left behind.
+// A failure, with the data that its worker left.
 struct FailureText {
   int rank = 0;
   int local_rank = 0;
@@ -65,10 +65,10 @@ struct Rank {
   int round = 0;
   int pid = 0;
   std::optional<double> began_s{};
-  std::optional<double> alive_s{};  // its first line
+  std::optional<double> alive_s{};  // first line of output
   std::optional<double> ended_s{};
   std::optional<int> exit_code{};
-  std::string ended{};  // in words; empty: it has not ended, as far as is known
+  std::string ended{};  // as text; empty: still running or unknown
   bool has_failed = false;
   bool stopped_by_drun = false;
   std::optional<std::uint64_t> peak_memory_bytes{};
@@ -79,17 +79,17 @@ struct Rank {
 };
 
 struct Node {
-  std::optional<int> node_rank{};  // of its last world
+  std::optional<int> node_rank{};  // in its last world
   std::string host{};
   int agent_pid = 0;
   double begin_s = 0;
   double end_s = 0;
-  bool has_ended = false;  // it has written the job's end; else it was killed, or still runs
+  bool has_ended = false;  // has reported the end of the job; otherwise it was killed or is running
   bool is_running = false;
   std::vector<Span> spans{};
   PhaseSeconds totals{};
-  std::vector<Rank> ranks{};             // of its last round, by local rank
-  std::vector<Rank> earlier_failures{};  // that failed in rounds before
+  std::vector<Rank> ranks{};             // in its last round, by local rank
+  std::vector<Rank> earlier_failures{};  // ranks that failed in earlier rounds
 };
 
 struct Round {
@@ -99,11 +99,11 @@ struct Round {
   int node_count = 0;
   bool is_preflight = false;
   bool has_ended = false;
-  bool has_succeeded = false;  // on each node that has told
+  bool has_succeeded = false;  // on every node that reported
   double begin_s = 0;
   double end_s = 0;
-  std::string reason{};  // why it was stopped; empty: it was not, or nothing is known
-  std::optional<FailureText> failure{};  // its first
+  std::string reason{};                  // why it was stopped; empty: not stopped, or unknown
+  std::optional<FailureText> failure{};  // the first one
 };
 
 enum class MarkKind { Failure, NodeLost, Election, Signal, Hang, LeftOut, Preemption, Fault };
@@ -122,22 +122,22 @@ struct Slowest {
 };
 
 enum class SlowKind {
-  Arrival,    // of a node, after the first one
-  Start,      // of a rank: from its start to its first line
-  Processor,  // processor time of a rank
+  Arrival,    // of a node, relative to the first one
+  Start,      // of a rank, from start to first line of output
+  Processor,  // CPU time of a rank
 };
 
-// A rank or node of the last round that differs from the rest.
+// A rank or node of the last round that deviates from the others.
 struct Slow {
   SlowKind kind = SlowKind::Arrival;
   std::string who{};
   double seconds = 0;
-  double median_s = 0;  // of all
+  double median_s = 0;  // over all ranks or nodes
 };
 
 struct Job {
   std::string run_id{};
-  std::string outcome = "unknown";  // as in the report's JSON; "running"; "unknown": no node told
+  std::string outcome = "unknown";  // as in the JSON report; or "running"; "unknown": not reported
   std::string message{};
   int restarts = 0;
   std::string started{};  // UTC, as in events
@@ -147,23 +147,23 @@ struct Job {
   std::string kernel{};
   std::vector<std::pair<std::string, std::string>> environment{};
   std::vector<Node> nodes{};    // by node rank
-  std::vector<Round> rounds{};  // in order
-  std::vector<Mark> marks{};    // in order of time
+  std::vector<Round> rounds{};  // by number
+  std::vector<Mark> marks{};    // by time
   std::optional<FailureText> root_cause{};
-  std::vector<FailureText> failures{};  // of the round that ended the job, the first ones
-  // The mean over all nodes, each from the job's begin to its end (a node that is not there yet, or
-  // not any more, waits): sums to wall_s.
+  std::vector<FailureText> failures{};  // the first ones of the job's last round
+  // Mean over all nodes, each from the begin to the end of the job; a node counts as waiting before
+  // it joins and after it leaves. The sum is wall_s.
   PhaseSeconds ledger{};
   std::array<Slowest, agent::kPhaseCount> slowest{};
-  std::vector<Slow> slow{};  // the slowest first, at most kMostSlow of each kind
+  std::vector<Slow> slow{};  // slowest first, at most kMostSlow per kind
   int world_size = 0;        // of the last round
   int node_count = 0;
   std::size_t unreadable_lines = 0;
-  std::size_t other_jobs = 0;  // in the same files
+  std::size_t other_jobs = 0;  // found in the same files
   std::vector<std::string> notes{};
 };
 
-// Takes lines, from any number of files in any order, and makes the job of them.
+// Builds a job from lines of any number of files in any order.
 class Builder {
  public:
   Builder();
@@ -171,15 +171,15 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  // Whole text of a file, or a piece that ends with a whole line.
+  // Takes the contents of a file, or a part that ends at the end of a line.
   void take(std::string_view lines);
 
   struct Now {
     double since_epoch_s = 0;
-    // Whether that agent runs at this moment: its last phase then lasts until now.
+    // Whether that agent is running now, so that its last phase has not ended.
     std::function<bool(std::string_view host, int agent_pid)> is_running{};
   };
-  // Absent: there is no event in what was taken. Of several jobs the one that began last.
+  // Selects the job that began last if there are several. Absent if no event was taken.
   std::optional<Job> build(const Now& now) const;
   std::optional<Job> build() const { return build(Now{}); }
 

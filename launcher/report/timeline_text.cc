@@ -34,7 +34,7 @@ char letter_of(Phase phase) {
   return kLetters.at(agent::index_of(phase));
 }
 
-// Foreground colours of 16-colour terminals.
+// Foreground colors of 16-color terminals.
 const char* colour_of(Phase phase) {
   constexpr std::array kColours{"90", "35", "35", "33", "32", "31", "36", "34"};
   return kColours.at(agent::index_of(phase));
@@ -44,7 +44,7 @@ std::string painted(const char* colour, const std::string& text, bool has_colour
   return has_colour ? "\x1b[" + std::string(colour) + "m" + text + "\x1b[0m" : text;
 }
 
-// Bytes beyond ASCII count as a column each, which errs on the short side.
+// Counts each byte beyond ASCII as a column, so the result may be too short but never too long.
 std::string fitted(std::string text, std::size_t columns) {
   if (text.size() > columns) {
     text.resize(columns > 3 ? columns - 3 : 0);
@@ -113,7 +113,7 @@ class TextPage {
     std::set<std::size_t> failed;
     for (const timeline::Mark& mark : job_.marks)
       if (mark.kind == timeline::MarkKind::Failure) failed.insert(mark.node);
-    // Nodes with failures first in need, in their order.
+    // Nodes with failures have priority, then the others in order.
     std::set<std::size_t> shown;
     for (const std::size_t node : failed)
       if (shown.size() < kMostNodeLines) shown.insert(node);
@@ -223,7 +223,7 @@ std::string phase_legend(const timeline::PhaseSeconds& totals, std::size_t colum
     if (totals.at(i) <= 0) continue;
     const auto phase = static_cast<Phase>(i);
     const std::string name = word_of(phase);
-    const std::size_t width = name.size() + 4;  // with its letter, and two spaces before it
+    const std::size_t width = name.size() + 4;  // with its letter and two leading spaces
     if (column > 0 && column + width > columns) {
       text += "\n";
       column = 0;

@@ -1,6 +1,5 @@
-// core. A job (timeline.h) as text for a terminal: `drun report --text`, and the timeline of
+// core. A job (timeline.h) as text for a terminal, for `drun report --text` and for the timeline of
 // `drun status --watch`.
-// Thread: any.   Errors: none.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +15,15 @@ struct TextStyle {
   bool has_colour = false;
 };
 
-// Several lines, the last one ended. None is longer than the columns but the headline, notes, and
-// what workers wrote.
+// Several lines, each ending with a newline. Lines fit the columns, except the headline, notes, and
+// output of workers.
 std::string report_text(const timeline::Job& job, const TextStyle& style);
 
-// A bar of `width` characters for [0, wall_s]: of each piece the phase that takes most of it.
-// Without colours each phase has a letter, which phase_legend explains.
+// A bar of `width` characters for [0, wall_s]. Each character shows the phase with the largest
+// share of its interval, by color, or else by a letter that phase_legend explains.
 std::string phase_bar(std::span<const timeline::Span> spans, double wall_s, std::size_t width,
                       bool has_colour);
-// "w waiting  = running", those phases that `totals` has any of, in lines of at most `columns`.
+// "w waiting  = running": the phases with nonzero `totals`, in lines of at most `columns`.
 std::string phase_legend(const timeline::PhaseSeconds& totals, std::size_t columns,
                          bool has_colour);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs that run on any Linux with glibc 2.28: no newer symbol, and no library but glibc's.
+"""Checks that programs run on any Linux with glibc 2.28: no newer symbols, and no libraries except glibc's.
 
     check_symbols.py MACHINE PROGRAM...
 """

@@ -1,5 +1,5 @@
-# Debian packages (scripts/package deb): drun with its man pages and completions, libdrun-dev with the library of
-# C++ workers, drun-doc.
+# Debian packages (scripts/package deb): drun with its man pages and completions, libdrun-dev with the library for
+# C++ workers, and drun-doc.
 set(CPACK_PACKAGE_NAME drun)
 set(CPACK_PACKAGE_VENDOR drun)
 set(CPACK_PACKAGE_CONTACT "drun developers <drun@localhost>")
@@ -26,7 +26,7 @@ set(CPACK_COMPONENT_DEV_DESCRIPTION "collectives for C++ workers of drun (develo
  Process groups, collectives and messages over shared memory, Gloo and NCCL, as torch.distributed has them.")
 set(CPACK_COMPONENT_DOC_DESCRIPTION "launcher of distributed jobs (documentation)
  The guide, the reference and the internals of drun.")
-# Policy wants a copyright and a changelog in each package.
+# Debian policy requires a copyright file and a changelog in each package.
 string(TIMESTAMP drun_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
 file(WRITE ${PROJECT_BINARY_DIR}/deb/changelog
   "drun (${PROJECT_VERSION}) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- drun developers <drun@localhost>  ${drun_date}\n")

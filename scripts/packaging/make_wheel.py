@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Packs programs that are already built into a wheel: programs in data/scripts, man pages and completions in
-data/share, and the module for `python -m drun`.
+"""Makes a wheel from built programs: programs in data/scripts, man pages and completions in data/share, and the
+module for `python -m drun`.
 
-The tag is that of the newest glibc symbol: check_symbols.py has made sure that it is 2.28 or older.
+The platform tag matches the newest glibc symbol; check_symbols.py verifies that it is 2.28 or older.
 """
 import argparse
 import base64
@@ -37,7 +37,7 @@ def metadata(version):
 
 
 class Wheel:
-    """A zip file with a record of its members; the same bytes for the same input."""
+    """A zip file with a record of its members. Reproducible: the same input gives the same bytes."""
 
     def __init__(self, path, version):
         self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9)

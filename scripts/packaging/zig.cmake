@@ -1,13 +1,13 @@
-# CMake toolchain of the portable programs: clang as the wheel `ziglang` brings it, for glibc 2.28 and later.
+# CMake toolchain for portable programs: clang from the wheel `ziglang`, for glibc 2.28 and later.
 #   cmake -DCMAKE_TOOLCHAIN_FILE=scripts/packaging/zig.cmake -DDRUN_ZIG=<python> -DDRUN_MACHINE=x86_64 -DDRUN_HEADERS=...
-# Only what the linked program asks for counts: see the tests of its symbols.
+# Compatibility is verified on the linked program's symbols (check_symbols.py).
 set(CMAKE_SYSTEM_NAME Linux)
 set(DRUN_MACHINE x86_64 CACHE STRING "x86_64 or aarch64")
 set(DRUN_ZIG python3 CACHE FILEPATH "A Python that has ziglang")
 set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES DRUN_MACHINE DRUN_ZIG)
 set(CMAKE_SYSTEM_PROCESSOR ${DRUN_MACHINE})
 set(drun_target ${DRUN_MACHINE}-linux-gnu.2.28)
-# Baseline processors: zig would take the one that it runs on.
+# Baseline processors: by default, zig targets the processor that it runs on.
 if(DRUN_MACHINE STREQUAL "x86_64")
   set(drun_cpu -mcpu=x86_64_v2)
 else()
@@ -22,7 +22,7 @@ set(CMAKE_CXX_COMPILER ${CMAKE_BINARY_DIR}/zig/c++)
 set(CMAKE_AR ${CMAKE_BINARY_DIR}/zig/ar)
 set(CMAKE_RANLIB ${CMAKE_BINARY_DIR}/zig/ranlib)
 foreach(language C CXX)
-  # zig turns asserts off with optimization, and the sanitizer for undefined behavior on without it.
+  # zig disables asserts in optimized builds, and enables the undefined-behavior sanitizer in others.
   set(CMAKE_${language}_FLAGS_INIT "-target ${drun_target} ${drun_cpu} -UNDEBUG -fno-sanitize=undefined -g0")
 endforeach()
 # libc++ has no std::result_of, which Boost 1.74 falls back to.

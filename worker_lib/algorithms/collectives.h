@@ -1,13 +1,13 @@
 // core. Every collective, over messages between two ranks.
 //
-// Small data goes the way with the fewest rounds (trees, Bruck's all_gather), large data in
+// Small data takes the path with the fewest rounds (trees, Bruck's all_gather). Large data uses
 // pipelines.h.
 //
-// Memory:  as in Call; the input is not written to, nor is the output of a rank that has none.
-// Result:  the same bits on all ranks of an all_reduce; the same order of reduction for the same
-//          count, type and number of ranks.
+// Memory:  as in Call. The input is not modified; neither is the output of a rank that has none.
+// Result:  all_reduce gives identical bits on all ranks. The order of reduction depends only on the
+//          count, the type and the number of ranks.
 // Thread:  of the Exchange.
-// Errors:  the Exchange's; outputs are unspecified then.
+// Errors:  the Exchange's; outputs are then unspecified.
 #pragma once
 
 #include "drun/backend.h"

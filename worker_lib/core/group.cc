@@ -210,7 +210,7 @@ Work ProcessGroup::Group::queue(Name name, Limit limit,
   ++unfinished_;
   const auto errand = std::make_shared<worker::Errand>(
       [this, name = std::move(name), deed = std::move(deed), limit, turn] {
-        // Before the errand is done and its waiters continue.
+        // Decrement before the operation completes and its waiters continue.
         const std::shared_ptr<void> finished(nullptr, [this](void*) { --unfinished_; });
         const std::lock_guard running(running_);
         guarded(name, limit, [&] { deed(turn); });

@@ -113,13 +113,13 @@ class ProcessGroup::Group {
   Limit admit(const Namer& name, Timeout timeout);
   void check_possible(const Call& call) const;
   void check_possible(const worker::Message& message) const;
-  // Runs `deed`. Its exception becomes the group's failure.
+  // Runs `deed`. An exception becomes the group's failure.
   template <typename Namer, typename Deed>
   auto guarded(const Namer& name, const Limit& limit, Deed&& deed);
   // Runs `deed` after all earlier operations.
   template <typename Namer, typename Deed>
   void in_turn(const Namer& name, const Limit& limit, Deed&& deed);
-  // Nothing: it cannot be started here and now; `submitting_` is held.
+  // nullopt if it cannot be started immediately. Requires that `submitting_` is held.
   std::optional<Work> start_now(const Name& name, const Limit& limit, const Call& call);
   worker::Errand::Deed finishing(const Name& name, const Limit& limit,
                                  std::shared_ptr<Transfer> transfer);

@@ -84,7 +84,7 @@ void Couriers::start() {
 }
 
 std::shared_ptr<Errand> Couriers::send(Errand::Deed deed) {
-  // Destroyed with the question, when the errand begins.
+  // Destroyed with the Question, when the operation begins.
   struct Asked {
     explicit Asked(Couriers& couriers) : owner(couriers) { ++owner.open_; }
     ~Asked() {

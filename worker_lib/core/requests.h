@@ -1,6 +1,6 @@
-// edge. Finishes the messages that a program has started, while the program does not wait for
-// them itself: one thread polls all of them every few milliseconds, by which most make progress,
-// and one thread each for those that make progress only in their own finish.
+// edge. Finishes the messages that a program has started, while the program does not wait for them
+// itself: one thread polls all of them every few milliseconds, by which most make progress, and one
+// thread each for those that make progress only in their own finish.
 //
 // Threads: one for each, as a message waits for another rank and must not wait behind another
 //          message; kMostThreads at most. A message that gets none stays open: its waiter does it,
@@ -22,14 +22,14 @@
 
 #include "worker_lib/base/threads.h"
 
-// edge. An operation that was started: run once, by the first thread that gets to it.
+// edge. An asynchronous operation. It is run once, by the first thread that reaches it.
 //
-//     open --run, or a wait of who may--> begun --> done      (with its result, or what it threw)
+//     open --run() or a permitted wait()--> begun --> done      (with its result or exception)
 //
-// Waiter:  an errand that can be polled is run by its first waiter: waking another thread for it
+// Waiter:  an Errand that can be polled is run by its first waiter, because waking another thread
 //          costs ten times as much as a short message.
-// Owner:   shared by its Works and the thread that runs it. The deed and all that it holds are
-//          destroyed when it is done.
+// Owner:   shared by its Works and the thread that runs it. The Deed and everything it holds are
+//          destroyed on completion.
 // Thread:  any.
 
 namespace drun::worker {
@@ -38,12 +38,13 @@ class Errand {
  public:
   // Returns the other rank of a message, and any number otherwise.
   using Deed = std::function<int()>;
-  // Whether the deed would return at once. Must not block; not called after the deed has begun.
+  // Whether the operation would return at once. Must not block. Not called after the operation has
+  // begun.
   using Question = std::function<bool()>;
 
-  // For run() alone.
+  // Can only be run by run().
   explicit Errand(Deed deed) : deed_(std::move(deed)) {}
-  // For waiters, too.
+  // Can also be run by waiters.
   Errand(Deed deed, Question would_end)
       : deed_(std::move(deed)), would_end_(std::move(would_end)) {}
   // Done here and now.

@@ -1,10 +1,9 @@
-// edge. What ends the waiting of a backend's operations early: that it was aborted, or that ranks
-// are gone. And how often they look meanwhile.
+// edge. Cancels waits of a backend's operations: after abort(), or when ranks are gone. Also
+// determines the polling interval.
 //
-// Neither NCCL nor a GPU's event has anything that could be waited for until a deadline: both can
-// only be polled. A waiting thread polls continuously at first, since most operations take
-// microseconds, then at growing intervals of up to a millisecond, between which it sleeps. What is
-// reported here wakes it.
+// Neither NCCL nor a GPU event can be waited for with a deadline, so both are polled. A waiting
+// thread first polls continuously, since most operations take microseconds, and then sleeps for
+// growing intervals of up to a millisecond. Reports to this class wake it.
 //
 // Thread:  any.
 #pragma once

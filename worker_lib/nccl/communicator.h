@@ -51,10 +51,10 @@ class Line {
 
   const std::shared_ptr<const Gpu>& gpu() const { return gpu_; }
 
-  // The work that `deed` issues runs after `after` and all work started before. Returns the event
-  // at its end.
+  // Runs the work that `deed` issues after `after` and all earlier work. Returns the event at its
+  // end.
   Event start(const Event& after, const Awaited& awaited, const Deed& deed);
-  // Until what start() gave has been reached.
+  // Waits for the event that start() returned.
   void wait(const Event& end, const Awaited& awaited);
 
   // A collective: the ranks that give a key get a new line together, in the order of their keys;

@@ -120,7 +120,7 @@ std::unique_ptr<Transfer> Messages::start_recv(const Elements& data, std::option
   const std::lock_guard lock(mutex_);
   if (!find_kept(message)) wanted_.push_back(message);
   move();
-  // What has come is received, whatever has happened since.
+  // A message that has arrived is received in any case.
   if (!message->is_done && alarm_.is_raised()) {
     wanted_.remove(message);
     alarm_.check();
@@ -157,7 +157,7 @@ bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&&
     const std::uint32_t rings = bell.rings.load();
     const bool is_over = alarm_.is_raised() || is_hopeless(peer);
     move();
-    // What has come is received, whatever has happened since.
+    // A message that has arrived is received in any case.
     if (is_done() || is_over || !is_in_time) break;
     lock.unlock();
     is_in_time = wait_at(bell, patience_, deadline,

@@ -121,8 +121,8 @@ void tell(const std::exception& error, std::string& text) {
   }
 }
 
-// The report of a child: the time of the exception, by the clock that all processes share, the rank
-// whose loss it reports, and its text.
+// The report of a child: the time of the exception by a clock that all processes share, the lost
+// rank if the exception reports one, and the message.
 struct WordsHead {
   std::int64_t at = 0;
   std::int64_t lost_rank = -1;

@@ -1,14 +1,14 @@
-// edge. Records appended to a file by several processes, each of which reads all of them in the
+// edge. A file of records that several processes append to. All of them read the records in the
 // same order.
 //
 //   "drun store file" 0x0A | bytes of records | record ...     record: key size, value size, key,
 //                                                              value; sizes of 4 bytes
 //
-// Shape:   numbers are of this machine's byte order. What stands behind the counted bytes is the
-//          rest of a record whose writer died; it is written over.
-// Owner:   the descriptor. Thread: one at a time.
+// Numbers have this machine's byte order. Bytes beyond the counted ones belong to an incomplete
+// record of a writer that died, and are overwritten.
 // Errors:  WorkerError: Timeout for the lock; Store for a file that is not of this kind, is damaged
-//          or full; System.
+// or
+//          full; System.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-# Recipe for Spack. It was not built: Spack was not to be had where it was written.
+# Recipe for Spack. Not tested, because Spack was not available.
 from spack.package import *
 
 

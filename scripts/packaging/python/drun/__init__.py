@@ -1,1 +1,1 @@
-"""drun, a launcher of distributed jobs. The program is a binary; this package only finds it."""
+"""drun, a launcher of distributed jobs. The program is a binary; this package only locates it."""

@@ -1,4 +1,4 @@
-"""`python -m drun`: runs the drun that was installed with this package, in place of this process."""
+"""`python -m drun`: replaces this process by the drun that was installed with this package."""
 import os
 import pathlib
 import sys
@@ -6,13 +6,13 @@ import sysconfig
 
 
 def candidates():
-    """Where pip puts programs: this environment's, the user's, and those next to the package."""
+    """pip's directories for programs: of this environment, of the user, and next to the package."""
     yield pathlib.Path(sysconfig.get_path("scripts"))
     user = "nt_user" if os.name == "nt" else "posix_user"
     yield pathlib.Path(sysconfig.get_path("scripts", user))
     package = pathlib.Path(__file__).resolve().parent
     # <prefix>/lib/python3.N/{site,dist}-packages/drun, <prefix>/local/lib/..., --target DIR
-    for parent in list(package.parents)[:5]:  # no slices before Python 3.10
+    for parent in list(package.parents)[:5]:  # slices require Python 3.10
         yield parent / "bin"
     yield pathlib.Path(sys.prefix) / "bin"
     yield pathlib.Path("/usr/local/bin")
