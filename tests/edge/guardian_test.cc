@@ -163,7 +163,7 @@ TEST_CASE("a signal that drun does not handle ends the agent and the job") {
   CHECK(run.all().empty());
 }
 
-TEST_CASE("a signal that was ignored at the start stays ignored") {
+TEST_CASE("the guardian keeps ignoring signals that were ignored at its start") {
   Guarded run({"1", "100", kTree, "stay"}, "trap '' HUP;");
   REQUIRE(run.is_up(1));
   kill(run.guardian(), SIGHUP);

@@ -88,7 +88,7 @@ TEST_CASE("beyond 32 silent connections new ones are closed until a slot is free
   CHECK_THAT(said, EndsWith("GET of /a"));
 }
 
-TEST_CASE("the error about a port in use names the port") {
+TEST_CASE("the web server's error about a port in use names the port") {
   const Served served;
   asio::io_context io;
   const auto taken = Server::open(io, {"127.0.0.1", served.port()}, {});
