@@ -50,7 +50,7 @@ TEST_CASE("a job that ends before its time limit returns its normal exit code") 
   CHECK(ended.code == 3);
 }
 
-TEST_CASE("--signal-before without a time limit is an error before anything starts") {
+TEST_CASE("a signal before a missing time limit is an error before anything starts") {
   const Ended ended = run(shell_job({"--standalone", "--signal-before=60"}, "echo started"), 60s);
   CHECK(ended.code == 2);
   CHECK(ended.out.empty());

@@ -1,6 +1,5 @@
 // Tests jobs whose nodes join and leave, with real agents on this machine. The first agent to
-// listen
-// is the coordinator.
+// listen is the coordinator.
 
 #include <signal.h>
 

@@ -160,8 +160,7 @@ TEST_CASE("restart counts and excluded nodes are kept in etcd when the coordinat
   REQUIRE(kill(job.agent(1, 0), SIGKILL) == 0);
   job.that_prints("ready 2 0/2 1");
   // Agents on one host are distinguished by their slots. Two slots are free now, so at least one
-  // new
-  // agent gets the slot of the excluded node.
+  // new agent gets the slot of the excluded node.
   job.start(2);
   job.that_prints("it was left out of this job");
 }

@@ -86,8 +86,7 @@ TEST_CASE("a worker that hangs on one of three nodes is detected, named and show
     CHECK_THAT(report["root_cause"]["traceback"].get<std::string>(),
                ContainsSubstring("rank 3: no sign of life"));
     // The timeout, the settling time, the evidence, and the time that a loaded machine needs to
-    // start
-    // and stop it all. It is less than --shutdown-timeout, which nothing waits for.
+    // start and stop it all. It is less than --shutdown-timeout, which nothing waits for.
     const auto longest = test::scaled(std::chrono::seconds(kHangTimeout + 1 + 10 + 10));
     CHECK(report["duration_s"] < longest.count());
   }

@@ -1,6 +1,5 @@
 // Tests log files and standard input of jobs over ssh. All hosts are this machine, through a
-// command
-// in place of ssh; hosts_test.cc uses real sshds.
+// command in place of ssh; hosts_test.cc uses real sshds.
 #include <algorithm>
 #include <csignal>
 #include <filesystem>

@@ -132,8 +132,7 @@ TEST_CASE("another user cannot see a job") {
   REQUIRE(running.prints("up"));
   CHECK(status({id}).code == 0);
   // The program may be in a directory that the other user cannot read, but can be executed through
-  // an
-  // open descriptor.
+  // an open descriptor.
   const int program = open(drun_program().c_str(), O_PATH);
   const Ended stranger =
       run({.argv = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",

@@ -167,7 +167,7 @@ TEST_CASE("a wrapped worker's exit code is that of the wrapping command") {
   CHECK(ended.code == 30 + std::min(::getpriority(PRIO_PROCESS, 0) + 5, 19));
 }
 
-TEST_CASE("--wrap-ranks counts ranks over all nodes and warns about a missing rank") {
+TEST_CASE("ranks to wrap are counted over all nodes, and a missing rank causes a warning") {
   Nodes nodes(2, {"--nproc-per-node=1", "--wrap=env WRAPPED=${rank}", "--wrap-ranks=1,9"});
   nodes.start(0, {}, "echo \"[$WRAPPED]\"");
   nodes.start(1, {}, "echo \"[$WRAPPED]\"");

@@ -218,8 +218,8 @@ TEST_CASE("a job near its time limit saves its state, is requeued and continues 
   INFO(submitted.err);
   REQUIRE(submitted.code == 0);
   const std::string id = submitted.out.substr(0, submitted.out.find_first_of(";\n"));
-  // Slurm keeps a requeued job pending for two minutes. Without any
-  // pause it would take the end of the first run for the end of the second.
+  // Slurm keeps a requeued job pending for two minutes. Without any pause it would take the end of
+  // the first run for the end of the second.
   std::optional<std::chrono::steady_clock::time_point> pending_since;
   const auto is_again = [&] {
     const auto now = std::chrono::steady_clock::now();

@@ -74,8 +74,7 @@ struct TwoNodes {
     });
   }
   // Waits until the node's workers have exited, and all their output has been sent and written to
-  // the
-  // coordinator's console and files.
+  // the coordinator's console and files.
   bool drain() {
     bool is_drained = false;
     const auto all_gone = [this] {

@@ -93,8 +93,7 @@ bool refuse_clone(unsigned mask, unsigned refused, unsigned error) {
 }
 
 // Returns 0 if a round of twenty workers ran and a worker that cannot be executed was rejected; 2
-// if
-// seccomp filters are not available.
+// if seccomp filters are not available.
 int run_refused(unsigned mask, unsigned error) {
   const pid_t child = fork();
   if (child == 0) {

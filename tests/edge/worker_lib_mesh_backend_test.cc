@@ -124,8 +124,7 @@ TEST_CASE(
     std::vector<int> next(4, 0);
     for (int i = 0; i < kEach; ++i) {
       // The first message of a round is received from any rank. The others are received from the
-      // rank with
-      // the fewest messages so far.
+      // rank with the fewest messages so far.
       for (int turn = 0; turn < 3; ++turn) {
         std::vector<int> got(i % 2 == 0 ? 1 : 5000);
         std::unique_ptr<Transfer> transfer;

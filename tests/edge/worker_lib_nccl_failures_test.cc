@@ -1,6 +1,5 @@
 // Tests failures of the nccl backend, with stand-ins for NCCL and CUDA's driver (tests/standin)
-// that
-// are told to fail.
+// that are told to fail.
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
 // Tests the nccl backend with stand-ins for NCCL and CUDA's driver (tests/standin) and, on a
-// machine
-// with an NVIDIA GPU, with the real libraries: one rank, and several ranks on one GPU.
+// machine with an NVIDIA GPU, with the real libraries: one rank, and several ranks on one GPU.
 #include <dlfcn.h>
 
 #include <cstdlib>

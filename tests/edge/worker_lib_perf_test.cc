@@ -1,6 +1,5 @@
 // Tests drun-perf, the bare NCCL benchmark and an example on GPU memory, with stand-ins for NCCL
-// and
-// CUDA's driver (tests/standin) and, on a machine with an NVIDIA GPU, with the real libraries.
+// and CUDA's driver (tests/standin) and, on a machine with an NVIDIA GPU, with the real libraries.
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>

@@ -62,8 +62,7 @@ bool limit_threads(rlim_t more) {
 }
 
 // A backend whose first operation fails, with a lost peer or another error. Records whether the
-// cause
-// was already in the store at the first abort.
+// cause was already in the store at the first abort.
 class FailingBackend final : public Backend {
  public:
   FailingBackend(bool peer_ends, std::uint16_t port) : peer_ends_(peer_ends), port_(port) {}
