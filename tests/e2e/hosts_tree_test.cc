@@ -122,9 +122,8 @@ TEST_CASE("over real ssh hosts are reached through another host", "[namespaces]"
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE(
-    "a cut cable in the middle of a tree ends its branch; an elastic job continues, others end",
-    "[namespaces]") {
+TEST_CASE("a cut cable in the middle of a tree ends its branch, and only an elastic job continues",
+          "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
   const std::string marker = "DRUN_HOSTS_TEST=" + hosts.directory().path();

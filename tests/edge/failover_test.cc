@@ -90,7 +90,8 @@ struct Sites {
 
 }  // namespace
 
-TEST_CASE("the first endpoint coordinates; if it is lost, the next takes over with a new store") {
+TEST_CASE(
+    "the first endpoint coordinates, and if it is lost, the next takes over with a new store") {
   const bool has_secret = GENERATE(false, true);
   Sites job(has_secret ? std::optional(test_secret()) : std::nullopt);
   job.add(std::nullopt);

@@ -1,4 +1,4 @@
-// Tests the outputs of two nodes, one of which sends its lines to the other, without a network.
+// Tests the outputs of two nodes without a network. One node sends its lines to the other.
 #include <fcntl.h>
 #include <sys/stat.h>
 

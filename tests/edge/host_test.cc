@@ -89,7 +89,7 @@ TEST_CASE("a path is missing, a folder, or a file with or without the right to e
   CHECK(probe(folder.at("link")) == FileKind::Missing);
 }
 
-TEST_CASE("a host file is read whole; a file that is too large or not regular is rejected") {
+TEST_CASE("a host file is read whole, and one that is too large or not regular is rejected") {
   const Folder folder;
   const HostFacts host = look_at_host();
   std::ofstream(folder.at("file")) << std::string(300000, 'x') << "\n";

@@ -15,7 +15,7 @@
 namespace drun {
 namespace {
 
-// Returns the text that `deed` writes to file descriptor 2.
+// Returns the function's output on file descriptor 2.
 std::string stderr_of(const std::function<void()>& deed) {
   std::FILE* file = std::tmpfile();
   REQUIRE(file != nullptr);

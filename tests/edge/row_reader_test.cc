@@ -71,7 +71,8 @@ TEST_CASE("RowReader reads up to the sender's last byte, then reports the end of
   CHECK(ec == asio::error::eof);
 }
 
-TEST_CASE("data does not wake the loop during a RowReader's row, but does after its end") {
+TEST_CASE(
+    "arriving data does not wake the loop while a RowReader is active, and does after its end") {
   Row row;
   bool is_woken = false;
   row.socket.async_wait(asio::ip::tcp::socket::wait_read,

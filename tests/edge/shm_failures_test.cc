@@ -59,8 +59,8 @@ bool refuse_executable_memory() {
   return setting.good();
 }
 
-// Returns what `deed` returns in a process of a new pid namespace, or nothing if no namespace can
-// be created.
+// Runs the function in a process of a new pid namespace. Returns its result, or nothing if no
+// namespace can be created.
 std::optional<int> in_pid_namespace(const std::function<int()>& deed) {
   constexpr int kNoNamespace = 77;
   const auto exit_code = [](pid_t child) {

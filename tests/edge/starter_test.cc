@@ -49,7 +49,7 @@ struct StartRecorder : Workers::Listener {
     io.restart();
     io.run_for(std::chrono::seconds(60));
   }
-  // Calls `deed` every few milliseconds until it returns true.
+  // Calls the function every few milliseconds until it returns true.
   void poll(std::function<bool()> deed) {
     auto timer = std::make_shared<asio::steady_timer>(io);
     timer->expires_after(milliseconds(5));

@@ -224,7 +224,7 @@ TEST_CASE("an endless stream of requests does not block other clients") {
 }
 
 TEST_CASE(
-    "a client that completes no request in time is closed; after one request there is no limit") {
+    "a client that completes no request in time is closed, and after one request has no limit") {
   asio::io_context io{1};
   std::vector<std::string> lines;
   rendezvous::StoreService service(
@@ -287,8 +287,7 @@ TEST_CASE("clear closes every connection and empties the store") {
   io.run();
 }
 
-TEST_CASE(
-    "a legacy client's second connection can stay silent; another silent connection is closed") {
+TEST_CASE("a legacy client's second connection can stay silent, but another silent one is closed") {
   rendezvous::StoreServerSpec spec = ServedStore::loopback();
   spec.listen.first_byte_timeout = 100ms;
   ServedStore served(spec);

@@ -91,7 +91,7 @@ TEST_CASE("a wait with a timeout does not run a request that can take longer") {
   thread.join();
 }
 
-TEST_CASE("a request runs once, whichever callers come first, and all of them get its result") {
+TEST_CASE("a request runs once for any order of callers, and all of them get its result") {
   for (int round = 0; round < 200; ++round) {
     Doer doer;
     Errand errand(doer.deed(5), [] { return true; });
@@ -140,7 +140,7 @@ TEST_CASE("a request that was run immediately behaves like one that was run late
 TEST_CASE("a sent request is run by a caller that waits for it at once") {
   Couriers couriers;
   bool is_by_waiter = false;
-  // Unless this thread lost the CPU for so long that a courier thread took the request.
+  // The first attempts can fail: if this thread loses the CPU, a courier thread runs the request.
   for (int i = 0; i < 1000 && !is_by_waiter; ++i) {
     Doer doer;
     couriers.send(doer.deed())->wait();

@@ -1,5 +1,5 @@
 // Tests failures of the nccl backend, with stand-ins for NCCL and CUDA's driver (tests/standin)
-// that are told to fail.
+// that simulate failures.
 #include <signal.h>
 #include <unistd.h>
 
@@ -44,7 +44,8 @@ std::string outcome_of(const std::function<void()>& deed) {
   }
 }
 
-// Runs `deed` on each rank; rank `faulty` has `fault` from the start. Returns their outcomes.
+// Runs the function on each rank, and returns their outcomes. Rank `faulty` has `fault` from the
+// start.
 std::vector<std::string> said_with(const std::string& fault, int faulty,
                                    const std::function<void(int rank)>& deed,
                                    std::map<std::string, std::string> environment = {}) {

@@ -8,7 +8,7 @@
 
 extern "C" {
 
-// Runs `deed` on the stream's thread, after the stream's earlier tasks.
+// Runs the function on the stream's thread, after the stream's earlier tasks.
 void standin_enqueue(drun::worker::cuda::Stream stream, void (*deed)(void*), void* argument);
 // The GPU of the current context on this thread, or -1.
 int standin_current_gpu();

@@ -18,7 +18,7 @@ inline void expect(bool is_so, const std::string& what) {
   if (!is_so) throw std::runtime_error("expected: " + what);
 }
 
-// Returns "usage: ..." for the WorkerError that `deed` throws.
+// Returns "usage: ..." for the WorkerError that the function throws.
 inline std::string error_of(const std::function<void()>& deed) {
   try {
     deed();

@@ -40,7 +40,7 @@ inline std::unique_ptr<Backend> connect(const std::string& transport,
   return transport == "tcp" ? worker::connect_tcp(context) : worker::connect_gloo(context);
 }
 
-// Returns "peer lost peer=1: lost the connection to ..." for the failure that `deed` throws.
+// Returns "peer lost peer=1: lost the connection to ..." for the failure that the function throws.
 template <typename Deed>
 std::string failure_of(Deed&& deed) {
   try {

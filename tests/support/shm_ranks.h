@@ -1,5 +1,5 @@
 // edge. Groups of the shared-memory backend for tests: ranks as processes that really connect, or
-// as threads with shared memory, all of which a thread sanitizer sees.
+// as threads with shared memory, so that a thread sanitizer sees all of them.
 //
 // A rank's exception is in its RankEnd. With threads, the first exception is rethrown.
 #pragma once
@@ -58,7 +58,8 @@ std::vector<RankEnd> run_shm_processes(int size, const ShmBody& body, bool reads
 // Uses rings.
 void run_shm_threads(int size, const std::function<void(ShmRank& rank)>& body);
 
-// Returns kind, peer and text of the BackendFailure that `deed` throws: "peer lost 1: lost rank 1".
+// Returns kind, peer and text of the BackendFailure that the function throws, such as
+// "peer lost 1: lost rank 1".
 std::string failure_of(const std::function<void()>& deed);
 
 }  // namespace drun::test

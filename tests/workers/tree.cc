@@ -2,7 +2,7 @@
 //   tree stay | leave | fail     (leave: exit code 0, fail: exit code 3, both at once)
 // The processes are: itself, a plain child, a child in a new session that ignores SIGTERM, a
 // stopped child, and a daemon (forked twice) with a child and a sibling. The daemon and its child
-// ignore every signal that they can. That is seven processes, six of which remain when it exits.
+// ignore every signal that they can. That is seven processes. Six remain when it exits.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
