@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""all_reduce and messages of f32 by worker_lib's backends, by Gloo itself and by MPI, in turns; medians of rounds, and ratios to drun's shm.
+"""Measures all_reduce and messages of f32 with worker_lib's backends, Gloo itself and MPI. Prints medians and ratios to drun's shm.
 
     tests/bench/collectives.py [BUILD_DIR, build] [RANKS, 2] [ROUNDS, 3]
 
-Gloo itself, over loopback: by its default algorithm, a ring, and by its older halving-doubling. MPI is measured when mpicc and
-mpirun are there (packages openmpi-bin and libopenmpi-dev). Where there are NVIDIA GPUs, so is worker_lib's nccl beside bare NCCL, by
-as many ranks as have a GPU of their own: with communicators that block, as nccl-tests has them, and with nonblocking ones, as
-worker_lib has.
+The contenders take turns in every round. Gloo itself runs over loopback with its default algorithm, a ring, and with its older
+halving-doubling. MPI is measured if mpicc and mpirun are installed (packages openmpi-bin and libopenmpi-dev). On a machine with
+NVIDIA GPUs, worker_lib's nccl and bare NCCL are measured, too, with one rank per GPU. Bare NCCL uses blocking communicators, like
+nccl-tests, and nonblocking ones, like worker_lib.
 """
 import json
 import os
@@ -55,7 +55,7 @@ def bare_gloo(algorithm):
 
 
 def rounds_of(contenders):
-    """{name: deed} -> {name: [what it measured in each round]}, in turns."""
+    """Runs {name: function} in turns. Returns {name: [measurement of each round]}."""
     rounds = {name: [] for name in contenders}
     for _ in range(ROUNDS):
         for name, measure in contenders.items():
@@ -68,7 +68,7 @@ def medians_of(rounds, bytes):
 
 
 def gpus():
-    """What measures bare NCCL, and how many GPUs it sees; says why if none."""
+    """Returns the benchmark of bare NCCL and the number of its GPUs. If there is none, prints the reason."""
     bare = f"{BUILD}/bin/bench/nccl_all_reduce"
     asked = subprocess.run([bare], capture_output=True, text=True)
     if asked.returncode != 0:

@@ -1,4 +1,4 @@
-"""Gathered lines (--gather-logs): how fast, whether whole, and what a reader who has stopped costs in memory."""
+"""Measures gathered lines (--gather-logs): speed, completeness, and the memory that a suspended reader costs."""
 import glob
 import os
 import signal
@@ -11,7 +11,7 @@ LINE_BYTES = 100
 
 
 class Job:
-    """Two nodes on this machine, a worker each that writes numbered lines; node 0's console is `out`."""
+    """Two nodes on this machine, with one worker each that writes numbered lines. Node 0's console is `out`."""
 
     def __init__(self, drun, bins, port, lines, out, options=()):
         self.agents = []
@@ -25,7 +25,7 @@ class Job:
         return [agent.wait() for agent in self.agents]
 
     def peaks(self):
-        """The most memory that each agent has had, in MB; an agent is its guardian's child."""
+        """Returns each agent's peak memory in MB. An agent is its guardian's child."""
         peaks = []
         for guardian in self.agents:
             with open(f"/proc/{guardian.pid}/task/{guardian.pid}/children", encoding="ascii") as children:
@@ -55,7 +55,7 @@ def speed(drun, bins, free_port, rounds, options, what):
 
 
 def stopped_reader(drun, bins, free_port):
-    """The console is a pipe that nobody reads; memory is looked at when it should have grown, and later."""
+    """Uses a pipe without a reader as the console. Reads the memory when it would have grown, and again later."""
     reading, writing = os.pipe()
     job = Job(drun, bins, free_port(), 10_000_000, writing)
     time.sleep(2)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""all_reduce of f32 over two hosts, which are network namespaces (hosts.py): in turns, medians of rounds, ratios. Needs root.
+"""Measures all_reduce of f32 over two hosts, which are network namespaces (hosts.py). Prints medians and ratios. Needs root.
 
     tests/bench/gloo_hosts.py [--build BUILD_DIR, build] [--rounds N, 5] [--seconds S, 0.2] [--quick] [bare] [nodes]
 
-bare:  2 hosts x 1 rank: worker_lib's backend gloo, and Gloo's own all_reduce without worker_lib, by each of its algorithms.
+bare:  2 hosts x 1 rank: worker_lib's gloo backend, and Gloo's own all_reduce without worker_lib, with each of its algorithms.
 nodes: 2 hosts x 2 ranks: shm within a host and Gloo between them ("shm+gloo"), and Gloo alone.
---quick: few sizes and little time, to see that it works.
+--quick: few sizes and little time, to check that it works.
 """
 import argparse
 import json
@@ -28,7 +28,7 @@ class Job:
         self.count = 0
 
     def run(self, ranks_per_host, *words):
-        """What rank 0 said."""
+        """Returns rank 0's output."""
         self.count += 1
         agents = []
         for rank, (number, _, _) in enumerate(self.hosts.nodes):
@@ -56,7 +56,7 @@ class Job:
 
 
 def in_turns(contenders, rounds):
-    """{name: deed} -> {name: median}."""
+    """Runs {name: function} in turns. Returns {name: median}."""
     times = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, deed in contenders.items():
@@ -65,7 +65,7 @@ def in_turns(contenders, rounds):
 
 
 def table(title, names, ratios, sizes, measure):
-    """A line for each size as soon as it is measured; ratios: {name: medians -> number}."""
+    """Prints a line for each size as soon as it is measured. ratios: {name: medians -> number}."""
     print(f"\n{title}\n\n| bytes | " + " | ".join([*names, *ratios]) + " |\n|" + "---|" * (1 + len(names) + len(ratios)), flush=True)
     for size in sizes:
         medians = measure(size)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What init_process_group("gloo") moves through the store that drun serves, with and without the
+"""Measures the store traffic of init_process_group("gloo") with drun's store, with and without the
 two variables that drun sets (GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER, GLOO_ENABLE_STORE_V2_API).
 
     tests/bench/gloo_store.py DRUN PYTHON [RANKS...]     PYTHON has PyTorch; 4 8 16 ranks by default

@@ -1,6 +1,6 @@
-"""Machines within this one, which are network namespaces on a bridge: node1, node2, ... at 10.79.0.1, ..., and one to start from.
+"""Simulates machines as network namespaces on a bridge: node1, node2, ... at 10.79.0.1, ..., and one to start jobs from.
 
-Each has a host name, /etc/hosts and a loopback of its own; worker_lib takes each for a node of its own, as it tells nodes apart by
+Each has a separate host name, /etc/hosts and loopback. worker_lib treats them as different nodes, because it distinguishes nodes by
 boot id and network namespace. Needs root, ip and unshare.
 """
 import os
@@ -20,7 +20,7 @@ class Hosts:
         self.nodes = [(number, f"node{number}", f"10.79.0.{number}") for number in range(1, count + 1)]
 
     def __enter__(self):
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through __exit__
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # exits through __exit__
         self.place = tempfile.mkdtemp(prefix="drun-bench-")
         self.name = f"drunbench{os.getpid()}"
         try:
@@ -40,11 +40,11 @@ class Hosts:
         shutil.rmtree(self.place, ignore_errors=True)
 
     def command(self, *words):
-        """The words, run on the machine to start from."""
+        """Returns a command that runs the words on the starting machine."""
         return self._within("s", "", words)
 
     def on(self, number, *words):
-        """The words, run on that node."""
+        """Returns a command that runs the words on that node."""
         return self._within(number, f"hostname node{number} && ", words)
 
     def _begin(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The floor in Python: one epoll loop that answers VALIDATE, PING, ADD and SET of PyTorch's TCPStore, and nothing else.
+"""A minimal store in Python as a reference: one epoll loop that answers only VALIDATE, PING, ADD and SET of PyTorch's TCPStore.
 
 usage: plain_store.py PORT        (store_bench CLIENTS ROUNDS PORT measures it)
 """

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Preempts a job again and again, and counts the steps that were lost.
+"""Preempts a job repeatedly and counts the lost steps.
 
     tests/bench/preemptions.py [--drun build/bin/drun] [--runs 100] [--nodes 3] [--ranks 2, per node] [--limit 6] [--python PYTHON]
 
-Each run gets a time limit and a signal before it, as a batch job does, and continues from the checkpoint of the run before. Every rank counts
-steps; rank 0 saves them when the signal comes, and takes a different time for that in each run. A run is preempted if drun exits with
-124 and its report has the outcome "preempted". A step is lost if a rank had finished it before the signal and the next run does it again,
-apart from the one that is under way. In every tenth run the workers ignore the signal, so that drun stops them at the limit: then a
-checkpoint is saved every tenth step, and steps in a checkpoint must not be lost.
+Each run gets a time limit and a signal before it, like a batch job, and continues from the previous run's checkpoint. Every rank counts
+steps. Rank 0 saves the count on the signal, which takes a different time in each run. A run is preempted if drun exits with 124 and
+its report has the outcome "preempted". A step is lost if a rank had finished it before the signal and the next run repeats it, except
+for the step in progress. In every tenth run the workers ignore the signal, so drun stops them at the limit. They then save a
+checkpoint every tenth step, and steps in a checkpoint must not be lost.
 """
 import argparse
 import json
@@ -96,7 +96,7 @@ def main():
             checkpoint = int((place / "checkpoint").read_text()) if (place / "checkpoint").exists() else 0
             signalled = [line["step"] for line in notes.get(0, []) if line["what"] == "signal"]
             last_saved = [line["step"] for line in notes.get(0, []) if line["what"] == "saved"]
-            # A rank that begins late may find a newer checkpoint of rank 0.
+            # A rank that starts late may find a newer checkpoint of rank 0.
             is_right = (code == 124 and outcome == "preempted" and len(notes) == options.nodes * options.ranks and begins[0] == saved
                         and all(step >= saved for step in begins.values()))
             preempted += is_right

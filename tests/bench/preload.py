@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How soon a Python job's ranks begin, cold and from a preloaded interpreter, in turns.
+"""Measures how soon a Python job's ranks start, with a cold and with a preloaded interpreter, in turns.
 
     tests/bench/preload.py [--bin build/bin] [--python PYTHON, with torch] [--module torch] [--ranks 8] [--runs 5]
-    tests/bench/preload.py --restarts 1000    # of a warm job: what the agent and the interpreter hold before and after
+    tests/bench/preload.py --restarts 1000    # of a warm job: resources of the agent and the interpreter before and after
 
-Measured from one clock: until the last rank has written its first line, after drun's start and after the failure of a rank; and
-the memory of all ranks when they have written it (Pss: a page that N processes share counts 1/N for each).
+Measures, on one clock, the time until the last rank has written its first line, after drun's start and after the failure of a rank.
+Also measures the memory of all ranks at that time (Pss: a page that N processes share counts 1/N for each).
 """
 import argparse
 import os
@@ -31,7 +31,7 @@ if round_number == 0:
 while not os.path.exists("end"):
     time.sleep(0.002)
 """
-# Without the end of Python itself, which writes to most of torch's shared pages and takes longer than all the rest.
+# Skips Python's finalization, which writes to most of torch's shared pages and takes longer than everything else.
 RESTARTS = """
 import os
 import {module}
@@ -48,7 +48,7 @@ def pss_kb(pid):
 
 
 def held(pid):
-    """Descriptors, threads, children and resident kB of a process."""
+    """Returns the number of descriptors, threads and children, and the resident kB, of a process."""
     status = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return {"descriptors": len(os.listdir(f"/proc/{pid}/fd")), "threads": int(status["Threads"]), "children": len(children),
@@ -58,7 +58,7 @@ def held(pid):
 def command_of(pid):
     try:
         return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:  # it has ended since
+    except OSError:  # it has ended by now
         return b""
 
 

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""How soon a job of three hosts stops and goes on after an accident, which are network namespaces (hosts.py). Needs root.
+"""Measures how soon a job on three hosts, which are network namespaces (hosts.py), stops and restarts after a fault. Needs root.
 
     tests/bench/recovery.py [--bin build/bin] [--runs N, 20] [--heartbeat SECONDS, 2] [failure] [agent] [cable] [leader] [drain]
 
-4 workers on each host, which TERM ends at once. From the accident, on one clock (this program's, which holds a pidfd of each worker):
+Each host has 4 workers, which SIGTERM ends at once. All times start at the fault, on the clock of this program, which holds a pidfd of
+each worker:
 
-failure: a worker of host 3 is killed; until the 11 others are gone, and until the 12 of the next round have begun.
-agent:   the agent of host 3 is killed; until all that it left there is gone, until the 8 others are, until the next round's 8 have begun.
-cable:   host 3's cable is pulled; the same. Until host 3's workers are gone is the other side's own matter.
-leader:  the coordinator's agent is killed, of three that could coordinate; the same.
-drain:   the coordinator's agent gets SIGTERM, of three that could coordinate; the same.
+failure: kills a worker of host 3. Time until the other 11 workers are gone, and until the 12 of the next round have started.
+agent:   kills the agent of host 3. Time until its processes are gone, until the other 8 workers are gone, and until the 8 workers of
+         the next round have started.
+cable:   disconnects host 3. The same times. The end of host 3's workers depends on host 3 alone.
+leader:  kills the coordinator's agent, one of three possible coordinators. The same times.
+drain:   sends SIGTERM to the coordinator's agent, one of three possible coordinators. The same times.
 """
 import argparse
 import contextlib
@@ -29,7 +31,7 @@ PATIENCE = 60  # seconds, for anything
 
 
 class Job:
-    """Agents on all hosts, and what is known of their workers."""
+    """Agents on all hosts, and the known state of their workers."""
 
     def __init__(self, hosts, drun, number, heartbeat, seats):
         self.hosts = hosts
@@ -37,9 +39,9 @@ class Job:
         os.mkfifo(self.path)
         self.begun = os.open(self.path, os.O_RDWR)
         self.text = b""
-        self.pidfds = {}  # of living workers: (round, node, pid)
-        self.rounds = {}  # round -> {pid: when it had begun}
-        self.gone = {}    # (round, node, pid) -> when
+        self.pidfds = {}  # of live workers -> (round, node, pid)
+        self.rounds = {}  # round -> {pid: start time}
+        self.gone = {}    # (round, node, pid) -> end time
         seats = ",".join(f"{address}:29400" for _, _, address in hosts.nodes[:seats])
         words = [drun, "--nnodes=2:3", f"--nproc-per-node={WORKERS}", "--rdzv-backend=c10d", f"--rdzv-endpoint={seats}",
                  f"--rdzv-id=bench{number}", "--max-restarts=3", f"--heartbeat-timeout={heartbeat}", "--min-uptime=0",
@@ -50,7 +52,8 @@ class Job:
         for (node, _, _), events in zip(hosts.nodes, self.events):
             self.agents.append(subprocess.Popen(hosts.on(node, words[0], f"--events={events}", *words[1:]), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                                 stderr=open(f"{hosts.place}/log{number}.{node}", "wb")))
-        # Before, a seat's vote may be one that it has forgotten: only a job that has just begun waits for that.
+        # A new seat does not vote before this time, because it may have forgotten an earlier vote. That affects only
+        # jobs that have just started.
         self.is_settled_from = time.monotonic() + heartbeat / 2
 
     def __enter__(self):
@@ -87,7 +90,7 @@ class Job:
                     os.close(descriptor)
 
     def note_begun(self, now):
-        """Pidfds of those that have told since."""
+        """Yields pidfds of the workers that have reported their start since the last call."""
         self.text += os.read(self.begun, 65536)
         *lines, self.text = self.text.split(b"\n")
         for line in lines:
@@ -102,7 +105,7 @@ class Job:
             yield pidfd
 
     def until_round_of(self, count, after=-1):
-        """The first round later than `after` with so many workers."""
+        """Waits for the first round later than `after` with `count` workers, and returns it."""
         found = []
 
         def is_there():
@@ -112,7 +115,7 @@ class Job:
         return found[0]
 
     def until_agents_are_done(self, number):
-        """With the begin of that round: each writes down its workers when they all run."""
+        """Waits until every agent has logged the start of its workers in that round."""
         end = time.monotonic() + PATIENCE
         told = 0
         while told < WORKERS * len(self.events):
@@ -129,14 +132,14 @@ class Job:
         return {who for who in [*self.pidfds.values(), *self.gone] if who[0] == number and who[1] in nodes}
 
     def agent_pid(self, index):
-        """The agent's: of the guardian, which is the process that was started, the child."""
+        """Returns the agent's pid. The started process is the guardian, and the agent is its child."""
         guardian = self.agents[index].pid
         with open(f"/proc/{guardian}/task/{guardian}/children", encoding="ascii") as file:
             return int(file.read().split()[0])
 
 
 def measure(job, accident, lost):
-    """Milliseconds from the accident until (the lost hosts' workers, the others' are gone, the next round's have begun)."""
+    """Returns the milliseconds from the fault until the lost hosts' workers are gone, the others are gone, and the next round's have started."""
     nodes = {f"node{number}" for number, _, _ in job.hosts.nodes}
     first = job.until_round_of(WORKERS * len(nodes))
     job.until_agents_are_done(first)

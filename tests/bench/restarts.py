@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Twenty histories of failures, each replayed under torchrun and drun: which restarts and which seconds were wasted.
+"""Replays twenty failure histories under torchrun and drun, and counts the wasted restarts and seconds.
 
     tests/bench/restarts.py [--drun build/bin/drun] [--torchrun PATH] [--restarts 5] [--markdown] [NAME ...]
 
-Two workers per job, which need no torch. A restart is wasted if its round fails again without having got further than all rounds before.
-The seconds are those from a failure without progress until a round begins that gets further or succeeds, or until the job ends.
-Time is scaled: a startup failure is one within 3 seconds (instead of 60). tests/unit/restart_policy_test.cc holds drun's decisions alone.
+Each job has two workers, which do not need torch. A restart is wasted if its round fails again without more progress than all previous
+rounds. The wasted seconds run from a failure without progress until the start of a round with progress or success, or until the job
+ends. Time is scaled: a startup failure is one within 3 seconds (instead of 60). tests/unit/restart_policy_test.cc tests drun's decisions
+separately.
 """
 import argparse
 import dataclasses
@@ -19,7 +20,7 @@ import time
 
 STARTUP_SECONDS = 3
 
-# One worker's part of a round. State that outlives rounds is in files of the current directory.
+# One worker's part of a round. State that is kept across rounds is in files in the current directory.
 WORKER = r'''
 import json, os, signal, subprocess, sys, time
 name, began = sys.argv[1], float(sys.argv[2])
@@ -125,7 +126,7 @@ class Result:
 
 
 def judge(rounds, ended, code):
-    """`rounds`: lines of rounds.jsonl; `ended`: when the launcher had returned."""
+    """`rounds`: lines of rounds.jsonl. `ended`: the time when the launcher returned."""
     begins, steps = {}, {}
     for line in rounds:
         if line["what"] == "begin":
@@ -156,7 +157,7 @@ def replay(words, name):
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place)
         (path / "worker.py").write_text(WORKER)
-        # Started late under torchrun, whose own start takes seconds: the worker's clock begins with the first round.
+        # torchrun takes seconds to start, so the worker's clock starts with the first round.
         (path / "start.py").write_text(
             "import os, runpy, sys, time\n"
             "try:\n    fd = os.open('began', os.O_WRONLY | os.O_CREAT | os.O_EXCL)\n    os.write(fd, b'%f\\n' % time.time())\n"

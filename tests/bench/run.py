@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures drun beside its peers, in turns within one run, and prints medians and ratios.
+"""Measures drun and its peers, in turns within one run, and prints medians and ratios.
 
 usage: tests/bench/run.py [--bin build/bin] [--rounds N] [NAME ...]      (no NAME: all of them)
 
-Names: launch help memory short latency output gather agents store orphans hosts. docs/internals/benchmarks.md says what each is and what was measured.
+Names: launch help memory short latency output gather agents store orphans hosts. docs/internals/benchmarks.md describes them and has results.
 """
 import argparse
 import os
@@ -19,7 +19,7 @@ import time
 
 
 def timed(command, **keywords):
-    # Without subprocess's timeout: it would poll, every 50 ms in the end.
+    # Does not use subprocess's timeout, which polls up to every 50 ms.
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **keywords)
     code = process.wait()
@@ -30,7 +30,7 @@ def timed(command, **keywords):
 
 
 def in_turns(contenders, rounds):
-    """{name: command} -> {name: [seconds]}; one of each in every round, so that noise meets all of them."""
+    """Runs {name: command} and returns {name: [seconds]}. Every round runs each command once, so that noise affects all of them."""
     times = {name: [] for name in contenders}
     for command in contenders.values():
         timed(command)
@@ -72,7 +72,7 @@ def bench_help(drun, bins, rounds):
 
 
 def processes_below(pid):
-    """pid and everything below it."""
+    """Returns pid and all its descendants."""
     parents = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -106,7 +106,7 @@ def bench_memory(drun, bins, rounds):
 
 
 def bench_short(drun, bins, rounds, runs=10000):
-    """Short runs in a row, 1 to 64 workers, some failing: hangs and wrong exit codes must both be 0."""
+    """Runs many short jobs of 1 to 64 workers, some failing. There must be no hang and no wrong exit code."""
     seed = random.randrange(1 << 30)
     chance = random.Random(seed)
     hangs = wrong = 0
@@ -130,7 +130,7 @@ def bench_short(drun, bins, rounds, runs=10000):
 
 
 def bench_latency(drun, bins, rounds):
-    """From the exit of a failing worker to the last SIGTERM on the last of three nodes."""
+    """Measures the time from a failing worker's exit to the last SIGTERM on three nodes."""
     milliseconds = []
     for _ in range(rounds * 3):
         with tempfile.TemporaryDirectory() as place:
@@ -158,7 +158,7 @@ def free_port():
 
 
 def bench_output(drun, bins, rounds):
-    """Labelled lines of 8 workers to a file: MB/s, torn and lost lines, drun's own memory."""
+    """Writes labeled lines of 8 workers to a file. Measures MB/s, torn and lost lines, and drun's memory."""
     lines = f"{bins}/bench/lines"
     with tempfile.TemporaryDirectory() as place:
         count, size = 250000, 100
@@ -201,14 +201,15 @@ def bench_agents(drun, bins, rounds):
 
 
 def bench_store(drun, bins, rounds):
-    """8,000 clients and their first requests, on drun's store and on the floor in Python, in turns; then requests a second."""
+    """Measures 8,000 clients and their first requests on drun's store and on a minimal Python store, in turns, then requests per second."""
     here = os.path.dirname(os.path.abspath(__file__))
 
     def seconds(*words):
         out = subprocess.run([f"{bins}/bench/store_bench", "8000", "1", *words], check=True, capture_output=True, text=True).stdout
         return float(re.search(r"^median of 1: ([0-9.]+) s", out, re.MULTILINE).group(1))
 
-    # A server that has served a crowd before is slow to accept the next: connections overflow its queue, and wait for a second.
+    # Uses a new server for each run. After a previous crowd a server accepts slowly: connections overflow its queue and
+    # wait for a second.
     def plain_seconds():
         port = str(free_port())
         with subprocess.Popen([sys.executable, f"{here}/plain_store.py", port], stdout=subprocess.PIPE) as server:
@@ -227,14 +228,14 @@ def bench_store(drun, bins, rounds):
 
 
 def bench_orphans(drun, bins, rounds, runs=1000):
-    """Ways to die x a family of workers that is hard to get rid of: what is left a second later must be nothing."""
+    """Kills launchers in many ways, with workers that are hard to stop. No process may be left a second later."""
     here = os.path.dirname(os.path.abspath(__file__))
     run_binary(sys.executable, f"{here}/orphans", "--runs", str(runs), "--seed", str(random.randrange(1 << 30)), "--processes",
                "16", "--", drun, "--standalone", "--nproc_per_node=2", "--shutdown-timeout=1", f"{bins}/workers/tree", "stay")
 
 
 def bench_hosts(drun, bins, rounds):
-    """`true` on three hosts over ssh: from the command to its end, beside mpirun and a bare login on all three."""
+    """Measures `true` on three hosts over ssh from start to end, compared with mpirun and with bare logins on all three."""
     missing = [name for name in ("ssh", "ip", "unshare") if not shutil.which(name)]
     if os.geteuid() != 0 or missing or not shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin"):
         print("hosts: skipped: needs root, ip, unshare and sshd (package openssh-server)")
@@ -263,7 +264,7 @@ def bench_hosts(drun, bins, rounds):
                     code = subprocess.run(["timeout", "30"] + command, stdin=subprocess.DEVNULL, capture_output=True).returncode
                     if code == 0:
                         times[name].append(time.perf_counter() - begin)
-            # Open MPI 4.1.4 hangs at times with many short programs.
+            # Open MPI 4.1.4 sometimes hangs with many short programs.
             show(f"hosts: true, {count} workers on each of three hosts over ssh",
                  {name: each for name, each in times.items() if each}, "drun --hostfile")
             for name, each in times.items():

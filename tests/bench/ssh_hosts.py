@@ -1,6 +1,6 @@
-"""Machines with an sshd each, and one to start from: hosts.py's, with keys of their own. Needs root.
+"""The machines of hosts.py with an sshd each and with new keys. Needs root.
 
-A login there runs no start files of the shell: what those cost is the user's.
+A login runs no startup files of the shell, because their cost depends on the user.
 """
 import os
 import shutil

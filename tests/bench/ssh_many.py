@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How long `drun --hosts` takes to have an agent on each of 64 machines, at several fanouts.
+"""Measures how long `drun --hosts` takes to start an agent on each of 64 machines, at several fanouts.
 
     tests/bench/ssh_many.py [--hosts=64] [--runs=3] [--fanouts=2,8,64]
 
-The machines are network namespaces with an sshd each (ssh_hosts.py), so all of them share this machine's cores. A run is the wall
-time of a job of `true`, one worker a host: all logins, all agents joined, all ended. Beside it, by turns: one bare ssh login, the
-logins of all hosts alone, as many at a time as the fanout, and the bound that drun is held to: 3 logins x hosts / fanout. Needs root
-and sshd; ends with 77 where it cannot run.
+The machines are network namespaces with an sshd each (ssh_hosts.py), so all of them share this machine's cores. A run measures the
+wall time of a job of `true` with one worker a host: all logins, all agents joined, all ended. In turns it also measures one bare ssh
+login, and bare logins on all hosts, as many at a time as the fanout. It prints drun's limit, too: 3 logins x hosts / fanout. Needs root
+and sshd. Exits with 77 if it cannot run.
 """
 import argparse
 import concurrent.futures

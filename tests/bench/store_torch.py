@@ -1,10 +1,10 @@
-"""Operations a second of PyTorch's own client against drun's store and PyTorch's own servers.
+"""Measures operations per second of PyTorch's client with drun's store and with PyTorch's servers.
 
     PYTHON-WITH-TORCH tests/bench/store_torch.py BUILD_DIR [ROUNDS, 7] [OPERATIONS, 2000]
 
-Each server is a process of its own on loopback. The servers take turns, round by round, so that whatever
-else the machine does hits all of them; medians, and their ratios to drun's, are of the rounds. All is measured
-twice, with the client on the servers' core and on another: where the scheduler would put them decides tenfold.
+Each server is a separate process on loopback. The servers take turns in each round, so that other load on the
+machine affects all of them. Medians, and their ratios to drun's, are over the rounds. Everything is measured twice,
+with the client on the servers' core and on another core, because the placement changes results tenfold.
 """
 import os
 import statistics
@@ -46,7 +46,7 @@ def operations(store):
     def set_all(i):
         store.set("s", "x" * 100)
 
-    def flushed(times):  # SET is not answered: the last one counts when something behind it is
+    def flushed(times):  # SET has no answer: it counts once a later request is answered
         begin = time.perf_counter()
         for i in range(times):
             set_all(i)

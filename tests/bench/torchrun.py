@@ -4,7 +4,7 @@
 usage: tests/bench/torchrun.py [--drun build/bin/drun] [--torchrun PATH] [--rounds N] [NAME ...]
 
 Names: start memory death nodes report (default: all). Launchers take turns, so that both see the same
-load on the machine. Figures are medians. README.md quotes them.
+load on the machine. Figures are medians, which README.md quotes.
 """
 import argparse
 import os
@@ -33,7 +33,7 @@ def started(command, **options):
 
 
 def kill_session(process):
-    """Ends a launcher of ours and the workers that it left behind."""
+    """Kills a launcher of this benchmark and the workers that it left behind."""
     for entry in pathlib.Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and os.getsid(int(entry.name)) == process.pid:
@@ -71,7 +71,7 @@ def show(title, unit, samples, digits=0):
 
 
 def bench_start(launchers, rounds):
-    """From the command to its exit, with workers that end at once."""
+    """Measures the time from the start to the exit of the command, with workers that exit at once."""
     for count in (1, 8, 64):
         samples = {name: [] for name in launchers}
         for _ in range(rounds):
@@ -85,7 +85,7 @@ def bench_start(launchers, rounds):
 
 
 def memory_of(pids):
-    """Proportional set size in MB: pages that processes share are counted once."""
+    """Returns the proportional set size in MB: shared pages are counted once."""
     total = 0
     for pid in pids:
         text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
@@ -94,7 +94,7 @@ def memory_of(pids):
 
 
 def bench_memory(launchers, rounds):
-    """What the launcher's own processes use while eight workers run."""
+    """Measures the memory of the launcher's own processes while eight workers run."""
     samples = {name: [] for name in launchers}
     for _ in range(min(rounds, 5)):
         for name, program in launchers.items():
@@ -116,7 +116,7 @@ def command_of(pid):
 
 
 def bench_death(launchers, rounds):
-    """From the death of one of eight workers to the launcher's exit."""
+    """Measures the time from the death of one of eight workers to the launcher's exit."""
     samples = {name: [] for name in launchers}
     for _ in range(rounds):
         for name, program in launchers.items():
@@ -133,7 +133,7 @@ def bench_death(launchers, rounds):
 
 
 def bench_nodes(launchers, rounds, patience=60):
-    """Two nodes: from the death of a worker on one node to the end of the other node's workers."""
+    """Measures, with two nodes, the time from the death of a worker on one node to the end of the other node's workers."""
     print("nodes: from the exit of a worker on node 1 to the end of the worker on node 0")
     for name, program in launchers.items():
         times = []
@@ -142,7 +142,7 @@ def bench_nodes(launchers, rounds, patience=60):
                 port = free_port()
                 script = ("touch up.$RANK; if [ $RANK = 1 ]; then while [ ! -e go ]; do sleep 0.01; done; date +%s%N > died; exit 9; fi; "
                           "echo $$ > pid; exec sleep 600")
-                pathlib.Path(folder, "worker.sh").write_text(script)  # torchrun changes $$ in arguments
+                pathlib.Path(folder, "worker.sh").write_text(script)  # torchrun would change $$ in arguments
                 nodes = [started([program, "--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1", f"--master-port={port}",
                                   "--nproc-per-node=1", "--no-python", "sh", "worker.sh"], cwd=folder) for node in (0, 1)]
                 wait_for(lambda: {"up.0", "up.1", "pid"} <= set(os.listdir(folder)), 120, "workers")
@@ -162,7 +162,7 @@ def bench_nodes(launchers, rounds, patience=60):
 
 
 def bench_report(launchers, rounds):
-    """Lines on the console when one of four Python workers raises an exception."""
+    """Counts the console lines when one of four Python workers raises an exception."""
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder, "train.py")
         script.write_text("import os, time\nrank = int(os.environ['RANK'])\nif rank == 2:\n    raise ValueError('bad batch')\ntime.sleep(60)\n")

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Real jobs in network namespaces, and accidents: an elastic training job must end with the right result whatever happens to it.
+"""Injects faults into real jobs in network namespaces: an elastic training job must always end with the right result.
 
     tests/chaos/chaos.py [--bin build/bin] [--faults 500] [--job-faults 12] [--seed N] [--only KIND,...] [--etcd] [--verbose]
 
-A job is `train --checkpoint` on four hosts (2 workers each, `--nnodes=2:4`, three of them may coordinate), each a network
-namespace with an address, a host name and a temporary directory of its own. It meets a row of faults, seconds apart or at
-once; agents that were killed are started again. Then it is left alone. Checked after each fault, and at the end:
+A job is `train --checkpoint` on four hosts (2 workers each, `--nnodes=2:4`, three of them can coordinate). Each host is a
+network namespace with a separate address, host name and temporary directory. The job gets a series of faults, at the same
+time or seconds apart, and killed agents are started again. Then it runs undisturbed. Checked after each fault and at the end:
 
-  - what a killed agent or guardian leaves behind is gone from that host within a second; the longest time is printed;
-  - the job ends within a bound, with exit code 0 on every host that has an agent then;
-  - train's own check holds: all ranks have equal weights, those of a run in one process without any accident;
-  - nothing of the job runs anywhere a second after its last agent ended, and no temporary directory of it is left.
+  - the processes of a killed agent or guardian are gone from that host within a second; the longest time is printed;
+  - the job ends within a time limit, with exit code 0 on every host that has an agent then;
+  - train's check succeeds: all ranks have the same weights as a run in one process without faults;
+  - a second after its last agent has ended, the job has no process and no temporary directory anywhere.
 
-With --etcd a real etcd on a host of its own elects who coordinates, of all four; it is killed and stopped, too, and cut off.
+With --etcd a real etcd on a separate host elects the coordinator among all four. It is also killed, suspended and disconnected.
 
-Needs root and ip (iproute2); etcd for --etcd; tc for some faults, which are left out without it. The seed is printed; faults are drawn from it,
-though what they meet depends on the machine's timing.
+Needs root and ip (iproute2), etcd for --etcd, and tc for some faults, which are otherwise left out. The faults depend only on the
+printed seed, but their effects also depend on the machine's timing.
 """
 import argparse
 import base64
@@ -33,19 +33,19 @@ import time
 HOSTS = 4
 WORKERS = 2
 STEPS = 800
-CALM_STEPS = 250     # the last ones are left alone, so that who was away can come back
+CALM_STEPS = 250     # the last steps run without faults, so that missing hosts can rejoin
 STEP_MS = 15
-ETCD_HOST = HOSTS    # one that has no agent
-LOST = 122           # an agent that was cut off from the others
-TOLD_TO_GO = (128 + signal.SIGTERM, -signal.SIGTERM)  # the second: it had not even begun
-GOES_WITHIN = 15     # its workers have 2 s, who does not hear it 3 s, a stopped one goes on after 6 s
-ORPHANS_WITHIN = 1   # seconds: drun's promise for the processes of an agent that is gone
-LEASE_WITHIN = 5     # seconds until etcd removes the key of a leader that could not
-ENDS_WITHIN = 90    # after the last fault
+ETCD_HOST = HOSTS    # a host without an agent
+LOST = 122           # exit code of an agent that was disconnected from the others
+TOLD_TO_GO = (128 + signal.SIGTERM, -signal.SIGTERM)  # the second: the signal came before its handler was installed
+GOES_WITHIN = 15     # seconds: 2 for workers, 3 for a lost connection, up to 6 for a suspended agent
+ORPHANS_WITHIN = 1   # seconds: drun's guarantee for the processes of a dead agent
+LEASE_WITHIN = 5     # seconds until etcd removes the key of a leader that could not do so
+ENDS_WITHIN = 90    # seconds after the last fault
 
 
 def processes_with(mark):
-    """Who has `mark` in its environment: pid and command."""
+    """Returns pid and command of the processes with `mark` in their environment."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -61,7 +61,7 @@ def processes_with(mark):
 
 
 def stat_of(pid):
-    """State and parent; (None, None) when it is gone."""
+    """Returns state and parent, or (None, None) if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(") ")[2].split()
@@ -80,13 +80,13 @@ def until(condition, seconds):
 
 
 class Orphans:
-    """How long processes outlive their agent, and the promise about it."""
-    longest = 0.0        # seconds, of all measurements
+    """Measures how long processes outlive their agent, and checks the guarantee."""
+    longest = 0.0        # seconds, over all measurements
 
     @classmethod
     def wait(cls, marks, since, what):
-        """Until no process has one of the marks. A process counts as alive at the begin of a look that finds it, so that
-        the time that a look takes on a loaded machine, and the wait for the next one, is not counted against drun."""
+        """Waits until no process has one of the marks. A process counts as alive at the start of a scan that finds it.
+        This excludes the time of a scan on a loaded machine, and the pause before the next scan."""
         while True:
             looked = time.monotonic()
             found = [process for mark in marks for process in processes_with(mark)]
@@ -131,7 +131,7 @@ class Hosts:
         return subprocess.run(["sh", "-ec", script], check=check, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
     def command(self, host, script, words):
-        """The words on that host, after `script` in its own mount and host name namespaces."""
+        """Returns a command that runs the words on that host, after `script`, in separate mount and host name namespaces."""
         return ["ip", "netns", "exec", self.netns(host), "unshare", "-u", "sh", "-c",
                 f"hostname node{host}; {script}; exec \"$@\"", "sh", *words]
 
@@ -152,7 +152,7 @@ class Hosts:
 
 
 class Etcd:
-    """One, of a single member, for all jobs."""
+    """An etcd with a single member, for all jobs."""
 
     def __init__(self, hosts):
         self.hosts, self.process = hosts, None
@@ -183,7 +183,7 @@ class Etcd:
         return subprocess.run(words, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
     def keys(self):
-        """What jobs have left there."""
+        """Returns the keys that jobs have left in etcd."""
         script = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], sys.argv[2].encode(), timeout=10).read().decode())"
         words = ["ip", "netns", "exec", self.hosts.netns(ETCD_HOST), sys.executable, "-c", script, f"http://{self.endpoint}/v3/kv/range",
                  '{"key":"AA==","range_end":"AA==","keys_only":true}']
@@ -205,11 +205,11 @@ class Job:
         self.id = f"{hosts.name}-{number}"
         self.place = f"{hosts.place}/{number}"
         os.mkdir(self.place)
-        self.agents = {}      # by host: the process that was started, the guardian
-        self.ended = []       # (host, exit code), of agents that ended by themselves
+        self.agents = {}      # host -> the started process, which is the guardian
+        self.ended = []       # (host, exit code) of agents that exited by themselves
         self.starts = 0
         self.drains = 0
-        self.due = []         # (when, "start" or "mend", what): what a fault brings with it later
+        self.due = []         # (time, "start" or "mend", function): later actions of a fault
 
     def mark(self, host):
         return f"DRUN_CHAOS={self.id}.{host}"
@@ -237,14 +237,14 @@ class Job:
         self.due.sort(key=lambda item: item[0])
 
     def do_due(self, kinds=("start", "mend"), by=None):
-        """What is due by then, a time; all of it by infinity."""
+        """Runs all actions that are due by the time `by` (default: now; infinity: all)."""
         while any(item[1] in kinds and item[0] <= (by or time.monotonic()) for item in self.due):
             item = next(item for item in self.due if item[1] in kinds)
             self.due.remove(item)
             item[2]()
 
     def note_ends(self):
-        """Those that have ended since, as (host, exit code)."""
+        """Returns the agents that have exited since the last call, as (host, exit code)."""
         ends = [(host, agent.returncode) for host, agent in self.agents.items() if agent.poll() is not None]
         for host, _ in ends:
             del self.agents[host]
@@ -252,7 +252,7 @@ class Job:
         return ends
 
     def family(self, host):
-        """Guardian, agent and workers of a host, as far as they are there."""
+        """Returns the guardian, agent and workers of a host, as far as they exist."""
         guardian = self.agents[host].pid if host in self.agents else None
         if guardian is None:
             return None, None, []
@@ -268,7 +268,7 @@ class Job:
             return 0
 
     def clear(self):
-        """Whatever happened: nothing of it stays."""
+        """Removes everything of the job, in any state."""
         self.do_due(("mend",), by=float("inf"))
         for agent in self.agents.values():
             agent.kill()
@@ -358,10 +358,10 @@ def bad_line(job, random):
 
 
 def full_disk(job, random):
-    """Where the agents keep their workers' error files there is no room left."""
+    """Fills the file system on which the agents keep their workers' error files."""
     host = random.randrange(HOSTS)
     seconds = random.uniform(0.5, 3)
-    path = f"{job.place}/tmp{host}/ballast{time.monotonic_ns()}"  # it may be full already
+    path = f"{job.place}/tmp{host}/ballast{time.monotonic_ns()}"  # the file system may already be full
     try:
         with open(path, "wb") as file:
             while file.write(b"x" * 4096):
@@ -373,7 +373,7 @@ def full_disk(job, random):
 
 
 def drain(job, random):
-    """Where too few are left, or no majority of those that may coordinate, the job ends, and goes on when it is started again."""
+    """Stops an agent. If too few agents, or no majority of the possible coordinators, are left, the job ends and continues when restarted."""
     host = random.choice(sorted(job.agents))
     agent = job.agents[host]
     agent.send_signal(signal.SIGTERM)
@@ -429,7 +429,7 @@ FAULTS = {
 
 
 def play(job, faults, random, kinds, say):
-    """The faults, then peace, until an agent ends with 0. Returns how many faults there were."""
+    """Injects the faults, then waits until an agent exits with 0. Returns the number of faults."""
     began = time.monotonic()
     done, next_fault, calm_since = 0, began + random.uniform(0, 3), None
     for host in random.sample(range(HOSTS), HOSTS):
@@ -461,13 +461,13 @@ def play(job, faults, random, kinds, say):
 
 
 def finish(job, say):
-    """After the first has ended: the others do, rightly, and nothing is left."""
+    """Checks, after the first agent has exited, that the others exit with the right codes and that nothing is left."""
     say("over: " + ", ".join(f"node{host} with {code}" for host, code in job.ended))
     job.do_due(("mend",), by=float("inf"))
     job.ended.clear()
     is_out = until(lambda: (job.note_ends(), not job.agents)[1], 15)
     for host, agent in sorted(job.agents.items()):
-        # It came back too late: it waits for others. With workers it would be a part of the job that was forgotten.
+        # It rejoined too late and waits for others. If it had workers, it would be a forgotten part of the job.
         if job.family(host)[2]:
             raise Trouble(f"node{host} still has workers")
         agent.send_signal(signal.SIGTERM)
@@ -481,7 +481,7 @@ def finish(job, say):
     Orphans.wait([job.mark(host) for host in range(HOSTS)], time.monotonic(), "the last agent ended")
     left = [f"{host}:{name}" for host in range(HOSTS) for name in os.listdir(f"{job.place}/tmp{host}")]
     if job.etcd:
-        # If etcd was away at the very end its lease takes the key away; the state's is longer.
+        # If etcd was down at the very end, the key expires with its lease. The state's lease is longer.
         until(job.etcd.answers, 10)
         until(lambda: f"/drun/{job.id}/leader" not in job.etcd.keys(), LEASE_WITHIN)
         left += [key for key in job.etcd.keys() if key == f"/drun/{job.id}/leader"]
@@ -490,7 +490,7 @@ def finish(job, say):
 
 
 def run_job(hosts, bins, number, faults, random, kinds, verbose, etcd):
-    """Faults that were met; None when something went wrong, which was said."""
+    """Returns the number of faults, or None after an error, which was printed."""
     job = Job(hosts, bins, number, etcd)
     story = []
     began = time.monotonic()
@@ -517,7 +517,7 @@ def run_job(hosts, bins, number, faults, random, kinds, verbose, etcd):
 
 
 def obstacle():
-    """Why machines cannot be made here; none: they can."""
+    """Returns why hosts cannot be created here, or an empty string."""
     missing = [name for name in ("ip", "unshare") if not shutil.which(name)]
     if os.geteuid() != 0 or missing:
         return "needs root, ip (iproute2) and unshare"
@@ -546,7 +546,7 @@ def main():
         return 0
     wanted = arguments.only.split(",") if arguments.only else [*FAULTS, *(ETCD_FAULTS if arguments.etcd else [])]
     kinds = [kind for kind in wanted if kind != "line" or shutil.which("tc")]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through __exit__
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # exits through __exit__
     print(f"seed {arguments.seed}", flush=True)
     done, jobs, failed = 0, 0, 0
     began = time.monotonic()

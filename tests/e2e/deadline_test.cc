@@ -1,4 +1,4 @@
-// --time-limit, --signal-before: jobs that end before their time is up.
+// Tests --time-limit and --signal-before: jobs that stop before their time limit.
 #include <chrono>
 
 #include "tests/support/catch.h"
@@ -6,10 +6,11 @@
 
 namespace drun::testing {
 
-TEST_CASE("before the time limit each worker gets a signal, saves its state and is not a failure") {
+TEST_CASE(
+    "before the time limit each worker gets a signal and can save its state without a failure") {
   Nodes nodes(2, {"--nproc-per-node=2", "--time-limit=5", "--signal-before=4:SIGUSR1",
                   "--shutdown-timeout=1"});
-  // The helper that does not handle the signal must not be ended by it.
+  // The signal must not end the helper process, which does not handle it.
   const std::string script =
       "sleep 100 & trap 'echo saved $RANK; kill $!; wait; exit 1' USR1; echo ready $RANK; "
       "while :; do wait; done";
@@ -30,7 +31,7 @@ TEST_CASE("before the time limit each worker gets a signal, saves its state and 
   }
 }
 
-TEST_CASE("workers that do nothing about the signal are stopped before the time limit") {
+TEST_CASE("workers that ignore the signal are stopped before the time limit") {
   const auto began = std::chrono::steady_clock::now();
   const Ended ended = run(shell_job({"--standalone", "--nproc-per-node=2", "--time-limit=6",
                                      "--signal-before=5:SIGUSR1", "--shutdown-timeout=1"},
@@ -38,18 +39,18 @@ TEST_CASE("workers that do nothing about the signal are stopped before the time 
                           60s);
   INFO(ended.err);
   CHECK(ended.code == 124);
-  // Stopped a second for the report and one for --shutdown-timeout before the end.
+  // The stop starts early enough to leave one second for the report and one for --shutdown-timeout.
   CHECK(std::chrono::steady_clock::now() - began >= 3s);
   CHECK(std::chrono::steady_clock::now() - began < 6s + test::scaled(2s));
 }
 
-TEST_CASE("a job that ends before its time limit ends as always") {
+TEST_CASE("a job that ends before its time limit returns its normal exit code") {
   const Ended ended = run(shell_job({"--standalone", "--time-limit=1h"}, "exit 3"), 60s);
   INFO(ended.err);
   CHECK(ended.code == 3);
 }
 
-TEST_CASE("a wish for a signal before no deadline is an error before anything starts") {
+TEST_CASE("a signal before a missing time limit is an error before anything starts") {
   const Ended ended = run(shell_job({"--standalone", "--signal-before=60"}, "echo started"), 60s);
   CHECK(ended.code == 2);
   CHECK(ended.out.empty());

@@ -1,4 +1,4 @@
-// drun doctor on this machine, as nodes on loopback and in network namespaces.
+// Tests drun doctor on this machine, with nodes on loopback and in network namespaces.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -19,13 +19,14 @@ Words doctor(int count, int node, int port, const Words& more = {}) {
          more;
 }
 
-// All nodes, the first one's last; `wraps[n]` is put before node n's command.
+// Runs all nodes and returns their results in node order. `wraps[n]` is put before node n's
+// command.
 std::vector<Ended> run_doctor(int count, const std::map<int, Words>& wraps = {},
                               const Words& more = {}) {
   const int port = free_port();
   std::vector<std::unique_ptr<Running>> nodes;
   for (int node = 0; node < count; ++node) {
-    Launch launch = job({}, {"true"});  // its environment
+    Launch launch = job({}, {"true"});  // for its environment
     const auto wrap = wraps.find(node);
     launch.argv = (wrap == wraps.end() ? Words{} : wrap->second) + doctor(count, node, port, more);
     nodes.push_back(std::make_unique<Running>(launch));
@@ -37,7 +38,7 @@ std::vector<Ended> run_doctor(int count, const std::map<int, Words>& wraps = {},
 
 }  // namespace
 
-TEST_CASE("drun doctor of two healthy nodes prints a table on node 0 and ends with 0") {
+TEST_CASE("drun doctor on two healthy nodes prints a table on node 0 and exits with 0") {
   const std::vector<Ended> ended = run_doctor(2);
   INFO(ended[0].out << ended[0].err << ended[1].out << ended[1].err);
   CHECK(ended[0].code == 0);
@@ -47,7 +48,7 @@ TEST_CASE("drun doctor of two healthy nodes prints a table on node 0 and ends wi
   CHECK(ended[1].out.empty());
 }
 
-TEST_CASE("of three nodes drun doctor names the one with fewer descriptors, everywhere with 1") {
+TEST_CASE("drun doctor names the node with fewer descriptors, and exits with 1 on every node") {
   const std::vector<Ended> ended =
       run_doctor(3, {{2, {"sh", "-c", "ulimit -n 512; exec \"$@\"", "sh"}}}, {"--json"});
   INFO(ended[0].out << ended[0].err << ended[2].err);
@@ -61,13 +62,13 @@ TEST_CASE("of three nodes drun doctor names the one with fewer descriptors, ever
     if (finding["is_problem"] == true) problems += finding["what"].get<std::string>() + "\n";
   CHECK_THAT(problems,
              ContainsSubstring("node 2 (") && ContainsSubstring(" has nofile 512, the others "));
-  // On its own console, too; and no report of a job that failed.
+  // The node's own console shows it, too, and no report of a failed job.
   CHECK_THAT(ended[2].err, ContainsSubstring("has nofile 512") &&
                                !ContainsSubstring("job failed") && !ContainsSubstring("stopping"));
   CHECK_THAT(ended[1].err, !ContainsSubstring("nofile 512, "));
 }
 
-TEST_CASE("drun doctor of a job's whole command looks at its program and does not start it") {
+TEST_CASE("drun doctor with a job's command line checks its program and does not start it") {
   Launch launch = job({}, {"true"});
   launch.argv = {drun_program(), "doctor", "--nproc_per_node=4", "--max_restarts=3", "./not-there"};
   const Ended ended = run(launch);
@@ -77,7 +78,7 @@ TEST_CASE("drun doctor of a job's whole command looks at its program and does no
                             ContainsSubstring("./not-there: no such file"));
 }
 
-TEST_CASE("over ssh drun doctor of two machines is one command with one table", "[namespaces]") {
+TEST_CASE("drun doctor over ssh checks two machines and prints one table", "[namespaces]") {
   const SshHosts hosts;
   if (!hosts.why_not().empty()) {
     WARN("skipped: cannot make machines to log in to: " << hosts.why_not());
@@ -94,7 +95,7 @@ TEST_CASE("over ssh drun doctor of two machines is one command with one table", 
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("a preflight check lets a job of good machines run, and one of bad machines not begin") {
+TEST_CASE("a preflight check starts a job on good machines, and does not start it on bad ones") {
   Nodes nodes(2, {"--preflight", "--nproc_per_node=2", "--wrap=env", "--wrap-ranks=3,9"});
   const bool is_bad = GENERATE(false, true);
   nodes.start(0, {}, "echo runs $RANK $DRUN_ROUND $TORCHELASTIC_RESTART_COUNT");
@@ -111,7 +112,7 @@ TEST_CASE("a preflight check lets a job of good machines run, and one of bad mac
   CHECK_THAT(first.err, ContainsSubstring("preflight: looking at 2 machines"));
   if (is_bad) {
     CHECK_THAT(first.out + second.out, !ContainsSubstring("runs"));
-    // The root cause's last lines of stderr are the finding.
+    // The finding is shown as the root cause's last stderr lines.
     CHECK_THAT(first.err,
                ContainsSubstring("| problem  node 1 (") && ContainsSubstring("has nofile 512"));
   } else {
@@ -121,7 +122,7 @@ TEST_CASE("a preflight check lets a job of good machines run, and one of bad mac
   }
 }
 
-TEST_CASE("an elastic job goes on without a node that the preflight check finds bad") {
+TEST_CASE("an elastic job continues without a node that fails the preflight check") {
   const std::string endpoint = "--rdzv-endpoint=localhost:" + std::to_string(free_port());
   const auto agent = [&endpoint](bool is_host, const Words& wrap) {
     Launch launch = shell_job({"--preflight", "--nnodes=1:2", "--rdzv-backend=c10d", endpoint,
@@ -141,7 +142,7 @@ TEST_CASE("an elastic job goes on without a node that the preflight check finds 
                             ContainsSubstring("the preflight check found a problem with it"));
 }
 
-TEST_CASE("drun doctor says which nodes did not come") {
+TEST_CASE("drun doctor names the nodes that did not join") {
   Launch launch = job({}, {"true"});
   launch.argv = doctor(2, 0, free_port(), {"--rdzv-conf=join_timeout=1"});
   const Ended ended = run(launch);

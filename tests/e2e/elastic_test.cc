@@ -1,5 +1,5 @@
-// Jobs whose nodes come and go, with real agents on this machine: the first to listen is the
-// coordinator.
+// Tests jobs whose nodes join and leave, with real agents on this machine. The first agent to
+// listen is the coordinator.
 
 #include <signal.h>
 
@@ -10,7 +10,7 @@
 namespace drun::testing {
 namespace {
 
-// Agents of one job, by the order they are started in; times are short.
+// Agents of one job, in the order of their start, with short timeouts.
 class Elastic {
  public:
   explicit Elastic(const std::string& nodes, const Words& options = {},
@@ -20,7 +20,8 @@ class Elastic {
                        "--min-uptime=0.2"} +
                  options),
         timeouts_(std::move(timeouts)) {}
-  // Says "ready ROUND RANK/WORLD_SIZE NODE RESTARTS" in every round, then waits to be told.
+  // Starts an agent whose workers print "ready ROUND RANK/WORLD_SIZE NODE/NODES RESTARTS" in every
+  // round, then wait for go().
   Running& start() {
     const std::string is_host = agents_.empty() ? ",is_host=1" : ",is_host=0";
     Launch launch = shell_job(
@@ -33,13 +34,13 @@ class Elastic {
     agents_.push_back(std::make_unique<Running>(launch));
     return *agents_.back();
   }
-  // The first agent to listen is the coordinator, not the first to be started.
+  // The first agent that listens becomes the coordinator, which need not be the first one started.
   void guess() { is_guessed_ = true; }
-  // The process that speaks for a node; the one that was started guards it.
+  // The agent's process. The process that was started is its guardian.
   pid_t agent(int node_rank) const {
     return std::stoi(read_file(directory_.file("agent." + std::to_string(node_rank))));
   }
-  // What all workers of a round do now.
+  // Makes all workers of the round run the script.
   void go(int round, const std::string& script) const {
     write_file(directory_.file("part"), script + "\n");
     REQUIRE(rename(directory_.file("part").c_str(),
@@ -57,7 +58,7 @@ class Elastic {
 
 }  // namespace
 
-TEST_CASE("c10d with a fixed number of nodes needs no node ranks, and finds its coordinator") {
+TEST_CASE("c10d with a fixed number of nodes needs no node ranks and finds its coordinator") {
   Elastic job("3");
   job.guess();
   for (int i = 0; i < 3; ++i) job.start();
@@ -73,7 +74,7 @@ TEST_CASE("c10d with a fixed number of nodes needs no node ranks, and finds its 
     CHECK_THAT(all, ContainsSubstring(line));
 }
 
-TEST_CASE("a spare steps in for a killed node, with its number, and no restart is used up") {
+TEST_CASE("a spare replaces a killed node with the same node rank and without using a restart") {
   Elastic job("2:2");
   job.start();
   job.start();
@@ -92,7 +93,7 @@ TEST_CASE("a spare steps in for a killed node, with its number, and no restart i
   }
 }
 
-TEST_CASE("a node that joins in the middle starts a new round, one that is told to go another") {
+TEST_CASE("a node that joins during a round starts a new round, and so does one that leaves") {
   Elastic job("1:3", {}, "last_call_timeout=0");
   job.start();
   REQUIRE(job[0].prints("ready 0 0/1 0/1 0"));
@@ -108,7 +109,7 @@ TEST_CASE("a node that joins in the middle starts a new round, one that is told 
   CHECK(job[0].wait(40s).code == 0);
 }
 
-TEST_CASE("with too few nodes left the job waits for a replacement, then ends and says so") {
+TEST_CASE("with too few nodes left the job waits for a replacement, then fails with the reason") {
   Elastic job("2:3", {}, "last_call_timeout=0.2,join_timeout=2");
   job.start();
   job.start();
@@ -116,14 +117,14 @@ TEST_CASE("with too few nodes left the job waits for a replacement, then ends an
   REQUIRE(job[1].prints("ready 0 1/2 1/2 0"));
   job[1].signal(SIGKILL);
   REQUIRE(job[0].prints("waiting for nodes: 1 of 2 to 3 nodes joined"));
-  SECTION("one comes") {
+  SECTION("a replacement joins") {
     job.start();
     CHECK(job[2].prints("ready 1 1/2 1/2 0"));
     job.go(1, "exit 0");
     CHECK(job[0].wait(40s).code == 0);
     CHECK(job[2].wait(40s).code == 0);
   }
-  SECTION("none comes") {
+  SECTION("no replacement joins") {
     const Ended ended = job[0].wait(40s);
     INFO(ended.err);
     CHECK(ended.code == 122);
@@ -132,7 +133,7 @@ TEST_CASE("with too few nodes left the job waits for a replacement, then ends an
   }
 }
 
-TEST_CASE("a failure in an elastic job restarts all nodes and is counted") {
+TEST_CASE("a failure in an elastic job restarts all nodes and counts as a restart") {
   Elastic job("2:2", {"--max-restarts=1"});
   job.start();
   job.start();
@@ -148,7 +149,7 @@ TEST_CASE("a failure in an elastic job restarts all nodes and is counted") {
   }
 }
 
-TEST_CASE("a node whose workers fail is left out for a spare, and everybody says why") {
+TEST_CASE("a node whose workers fail is replaced by a spare, and all nodes report the reason") {
   Elastic job("2:2", {"--max-restarts=3", "--exclude-after=1"});
   job.start();
   job.start();
@@ -173,7 +174,7 @@ TEST_CASE("a node whose workers fail is left out for a spare, and everybody says
   }
 }
 
-TEST_CASE("when the coordinator's agent dies the other nodes stop and say so at once") {
+TEST_CASE("when the coordinator's agent dies, the other nodes stop and report it at once") {
   Elastic job("1:2", {"--heartbeat-timeout=60"});
   job.start();
   job.start();
@@ -185,7 +186,7 @@ TEST_CASE("when the coordinator's agent dies the other nodes stop and say so at 
   CHECK_THAT(ended.err, ContainsSubstring(", the coordinator"));
 }
 
-TEST_CASE("an agent that stands still is lost within the heartbeat timeout, and may come back") {
+TEST_CASE("a suspended agent is lost within the heartbeat timeout, and can join again") {
   Elastic job("1:2", {"--heartbeat-timeout=2"});
   job.start();
   job.start();
@@ -195,7 +196,7 @@ TEST_CASE("an agent that stands still is lost within the heartbeat timeout, and 
   const pid_t agent = job.agent(1);
   REQUIRE(kill(agent, SIGSTOP) == 0);
   REQUIRE(job[0].prints("ready 1 0/1 0/1 0"));
-  // 2 s and 1 s, and what a busy machine takes to start a shell.
+  // 2 s plus 1 s, and the time that a busy machine needs to start a shell.
   CHECK(std::chrono::steady_clock::now() - frozen < test::scaled(6s));
   REQUIRE(kill(agent, SIGCONT) == 0);
   CHECK(job[1].prints("ready 2 1/2 1/2 0"));
@@ -204,7 +205,7 @@ TEST_CASE("an agent that stands still is lost within the heartbeat timeout, and 
   CHECK(job[1].wait(40s).code == 0);
 }
 
-TEST_CASE("what must not be restarted is not, and pauses come before what is") {
+TEST_CASE("exit codes in --no-restart-on end the job, and other restarts wait for the backoff") {
   Elastic job("1:1", {"--max-restarts=5/1h", "--no-restart-on=3", "--restart-backoff=0.1"});
   job.start();
   REQUIRE(job[0].prints("ready 0 0/1 0/1 0"));

@@ -1,4 +1,4 @@
-// Jobs whose coordinator a real etcd elects, each agent a process on this machine.
+// Tests jobs whose coordinator is elected by a real etcd. Each agent is a process on this machine.
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A lease of 2 s.
+// The lease is 2 s.
 const char* const kHeartbeats = "--heartbeat-timeout=4";
 
 Launch etcd_job(const Words& options, const std::string& script) {
@@ -43,7 +43,7 @@ class Elected {
   void start(int count) {
     for (int i = 0; i < count; ++i) start();
   }
-  // The process that speaks for a node in a round; the one that was started guards it.
+  // The agent's process in a round. The process that was started is its guardian.
   pid_t agent(int round, int node_rank) const {
     return std::stoi(read_file(
         directory_.file("agent." + std::to_string(round) + "." + std::to_string(node_rank))));
@@ -53,7 +53,7 @@ class Elected {
     REQUIRE(rename(directory_.file("part").c_str(),
                    directory_.file("go." + std::to_string(round)).c_str()) == 0);
   }
-  // The agent that prints it first; the others' output is left as it is.
+  // Returns the first agent that prints the text. The other agents' output is not consumed.
   Running& that_prints(const std::string& text) {
     for (const auto deadline = Clock::now() + test::scaled(40s); Clock::now() < deadline;) {
       for (const auto& agent : agents_) {
@@ -86,7 +86,7 @@ bool is_skipped(const Etcd& etcd) {
 
 }  // namespace
 
-TEST_CASE("etcd elects another coordinator when that agent is killed and the job ends well") {
+TEST_CASE("etcd elects another coordinator when the first is killed, and the job succeeds") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;
   const std::string more = GENERATE("", "127.0.0.1:1,");
@@ -98,7 +98,7 @@ TEST_CASE("etcd elects another coordinator when that agent is killed and the job
   const auto killed = Clock::now();
   REQUIRE(kill(job.agent(0, 0), SIGKILL) == 0);
   Running& leader = job.that_prints("ready 1 0/2 0");
-  // A lease and a second; the rest is what a busy machine takes.
+  // One lease and a second; the rest is for a busy machine.
   CHECK(Clock::now() - killed < test::scaled(6s));
   Running& other = job.that_prints("ready 1 1/2 0");
   CHECK(&leader != &other);
@@ -109,7 +109,7 @@ TEST_CASE("etcd elects another coordinator when that agent is killed and the job
   CHECK(first.wait(40s).code == 128 + SIGKILL);
 }
 
-TEST_CASE("a coordinator that is told to go leaves the job to whom etcd elects next") {
+TEST_CASE("a coordinator that gets SIGTERM hands the job over to the next one that etcd elects") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;
   Elected job(etcd.endpoint(), "1:3");
@@ -119,7 +119,7 @@ TEST_CASE("a coordinator that is told to go leaves the job to whom etcd elects n
   const auto told = Clock::now();
   REQUIRE(kill(job.agent(0, 0), SIGTERM) == 0);
   Running& second = job.that_prints("ready 1 0/2 0");
-  CHECK(Clock::now() - told < test::scaled(5s));  // what a busy machine takes
+  CHECK(Clock::now() - told < test::scaled(5s));  // for a busy machine
   CHECK(first.wait(40s).code == 128 + SIGTERM);
   REQUIRE(kill(job.agent(1, 0), SIGTERM) == 0);
   Running& last = job.that_prints("ready 2 0/1 0");
@@ -128,7 +128,7 @@ TEST_CASE("a coordinator that is told to go leaves the job to whom etcd elects n
   check_ends({&last}, 0);
 }
 
-TEST_CASE("a coordinator that stood still steps down and joins the one that etcd elected since") {
+TEST_CASE("a suspended coordinator steps down on resume and joins the newly elected one") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;
   Elected job(etcd.endpoint(), "1:3");
@@ -145,7 +145,7 @@ TEST_CASE("a coordinator that stood still steps down and joins the one that etcd
   check_ends(job.all(), 0);
 }
 
-TEST_CASE("restarts and left-out nodes outlive the coordinator that counted them in etcd") {
+TEST_CASE("restart counts and excluded nodes are kept in etcd when the coordinator is lost") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;
   Elected job(etcd.endpoint(), "2:4", {"--max-restarts=2", "--exclude-after=1"});
@@ -159,13 +159,13 @@ TEST_CASE("restarts and left-out nodes outlive the coordinator that counted them
   job.that_prints("ready 1 0/3 1");
   REQUIRE(kill(job.agent(1, 0), SIGKILL) == 0);
   job.that_prints("ready 2 0/2 1");
-  // Agents of one host are told apart by their places there, of which two are free now: that of the
-  // node that was left out is taken by one of these at least.
+  // Agents on one host are distinguished by their slots. Two slots are free now, so at least one
+  // new agent gets the slot of the excluded node.
   job.start(2);
   job.that_prints("it was left out of this job");
 }
 
-TEST_CASE("a job goes on while etcd is away for less than a lease and has no new round") {
+TEST_CASE("a job continues while etcd is down for less than a lease, without a new round") {
   EtcdServer etcd;
   if (is_skipped(etcd)) return;
   Elected job(etcd.endpoint(), "1:2", {"--heartbeat-timeout=40"});  // a lease of 20 s
@@ -180,7 +180,8 @@ TEST_CASE("a job goes on while etcd is away for less than a lease and has no new
   check_ends(job.all(), 0);
 }
 
-TEST_CASE("when etcd is away for longer the workers are stopped and it goes on when it is back") {
+TEST_CASE(
+    "if etcd is down for longer, the workers are stopped, and the job continues when it is back") {
   EtcdServer etcd;
   if (is_skipped(etcd)) return;
   Elected job(etcd.endpoint(), "2:2");
@@ -198,7 +199,7 @@ TEST_CASE("when etcd is away for longer the workers are stopped and it goes on w
   check_ends(job.all(), 0);
 }
 
-TEST_CASE("any one member of an etcd of three may be lost at any time and no two") {
+TEST_CASE("with three etcd members a job survives the loss of any one member but not of two") {
   EtcdCluster etcd(3);
   if (is_skipped(etcd)) return;
   Elected job(etcd.endpoints(), "2:3", {"--heartbeat-timeout=10"});  // a lease of 5 s
@@ -206,7 +207,7 @@ TEST_CASE("any one member of an etcd of three may be lost at any time and no two
   job.that_prints("ready 0 0/3 0");
   job.that_prints("ready 0 1/3 0");
   job.that_prints("ready 0 2/3 0");
-  // Each for more than a lease, whoever of them leads and whomever drun asks.
+  // Each member is down for longer than a lease, whichever is etcd's leader or drun's endpoint.
   for (int i = 0; i < 3; ++i) {
     etcd.member(i).kill();
     CHECK_FALSE(job.all().front()->prints("ready 1", 6s));
@@ -229,7 +230,7 @@ TEST_CASE("any one member of an etcd of three may be lost at any time and no two
   check_ends({&leader, &other}, 0);
 }
 
-TEST_CASE("an etcd that is not there is waited for named and given up in time") {
+TEST_CASE("an unreachable etcd is named, and the job fails at the join timeout") {
   const int port = free_port();
   const std::string place = "127.0.0.1:" + std::to_string(port);
   Running agent(etcd_job({"--nnodes=2:3", "--rdzv-endpoint=" + place, "--rdzv-conf=join_timeout=4"},
@@ -241,7 +242,7 @@ TEST_CASE("an etcd that is not there is waited for named and given up in time") 
   CHECK_THAT(ended.err, ContainsSubstring("check --rdzv-endpoint"));
 }
 
-TEST_CASE("a job that has ended leaves nothing in etcd and its run id can be used at once") {
+TEST_CASE("a finished job leaves nothing in etcd, and its run id can be reused at once") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;
   for (int i = 0; i < 3; ++i) {
@@ -255,7 +256,7 @@ TEST_CASE("a job that has ended leaves nothing in etcd and its run id can be use
   }
 }
 
-TEST_CASE("with a secret who does not know it is turned away by the coordinator that etcd names") {
+TEST_CASE("a node with another secret is rejected by the coordinator that etcd elected") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;
   const TemporaryDirectory directory;

@@ -1,4 +1,4 @@
-// Jobs with three endpoints, each an agent on this machine: another takes over when the
+// Tests jobs with three endpoints, each an agent on this machine: another agent takes over if the
 // coordinator's agent is lost.
 
 #include <signal.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Three agents; which takes which endpoint is decided by who comes first.
+// Three agents. Each takes a free endpoint, in the order in which they start.
 class Failover {
  public:
   explicit Failover(const std::string& nodes, const Words& options = {},
@@ -32,7 +32,7 @@ class Failover {
     launch.environment["DIR"] = directory_.path();
     for (int i = 0; i < 3; ++i) agents_.push_back(std::make_unique<Running>(launch));
   }
-  // The process that speaks for a node in a round; the one that was started guards it.
+  // The agent's process in a round. The process that was started is its guardian.
   pid_t agent(int round, int node_rank) const {
     return std::stoi(read_file(
         directory_.file("agent." + std::to_string(round) + "." + std::to_string(node_rank))));
@@ -42,7 +42,7 @@ class Failover {
     REQUIRE(rename(directory_.file("part").c_str(),
                    directory_.file("go." + std::to_string(round)).c_str()) == 0);
   }
-  // The agent that prints it first; the others' output is left as it is.
+  // Returns the first agent that prints the text. The other agents' output is not consumed.
   Running& that_prints(const std::string& text) {
     for (const auto deadline = Clock::now() + test::scaled(40s); Clock::now() < deadline;) {
       for (const auto& agent : agents_) {
@@ -65,7 +65,7 @@ class Failover {
 
 }  // namespace
 
-TEST_CASE("when the coordinator's agent is killed another takes over, and the job ends well") {
+TEST_CASE("when the coordinator's agent is killed, another takes over, and the job succeeds") {
   Failover job("1:3");
   Running& first = job.that_prints("ready 0 0/3 0");
   Running& second = job.that_prints("ready 0 1/3 0");
@@ -74,7 +74,7 @@ TEST_CASE("when the coordinator's agent is killed another takes over, and the jo
   REQUIRE(kill(job.agent(0, 0), SIGKILL) == 0);
   Running& leader = job.that_prints("ready 1 0/2 0");
   Running& other = job.that_prints("ready 1 1/2 0");
-  // A lease is 1 s; the rest is what a busy machine takes.
+  // The lease is 1 s; the rest is for a busy machine.
   CHECK(Clock::now() - killed < test::scaled(6s));
   CHECK(&leader != &other);
   CHECK((&leader == &second || &leader == &third));
@@ -84,7 +84,7 @@ TEST_CASE("when the coordinator's agent is killed another takes over, and the jo
   CHECK(first.wait(40s).code == 128 + SIGKILL);
 }
 
-TEST_CASE("a coordinator's agent that is told to go hands the job over, to go on at once") {
+TEST_CASE("a coordinator's agent that gets SIGTERM hands the job over at once") {
   Failover job("1:3");
   Running& first = job.that_prints("ready 0 0/3 0");
   job.that_prints("ready 0 1/3 0");
@@ -93,7 +93,7 @@ TEST_CASE("a coordinator's agent that is told to go hands the job over, to go on
   REQUIRE(kill(job.agent(0, 0), SIGTERM) == 0);
   Running& leader = job.that_prints("ready 1 0/2 0");
   Running& other = job.that_prints("ready 1 1/2 0");
-  CHECK(Clock::now() - told < test::scaled(5s));  // what a busy machine takes
+  CHECK(Clock::now() - told < test::scaled(5s));  // for a busy machine
   CHECK(leader.prints("another node is to coordinate the job"));
   CHECK(leader.prints("this node coordinates the job from here on"));
   const auto left = first.wait(40s);
@@ -101,13 +101,13 @@ TEST_CASE("a coordinator's agent that is told to go hands the job over, to go on
   CHECK_THAT(left.err, ContainsSubstring("leaving the job"));
   CHECK_THAT(left.err,
              ContainsSubstring("this node does not coordinate the job any more: it leaves"));
-  // Two of three seats are left: one more to go would leave no majority, and its signal ends the
-  // job.
+  // Two of three seats are left. Without this agent there would be no majority, so its signal ends
+  // the job.
   REQUIRE(kill(job.agent(1, 0), SIGTERM) == 0);
   check_ends({&leader, &other}, 128 + SIGTERM);
 }
 
-TEST_CASE("a coordinator's agent that stood still steps down, and joins the one that took over") {
+TEST_CASE("a suspended coordinator's agent steps down on resume and joins its successor") {
   Failover job("1:3");
   Running& first = job.that_prints("ready 0 0/3 0");
   const pid_t agent = job.agent(0, 0);
@@ -115,14 +115,14 @@ TEST_CASE("a coordinator's agent that stood still steps down, and joins the one 
   job.that_prints("ready 1 1/2 0");
   REQUIRE(kill(agent, SIGCONT) == 0);
   CHECK(first.prints("this node does not coordinate the job any more"));
-  // It was lost as a node too, and is let in again for a while's presence.
+  // It was also lost as a node, and is admitted again once it has been present for a while.
   job.that_prints("ready 2 2/3 0");
   CHECK(first.prints("ready 2 "));
   job.go(2, "exit 0");
   check_ends(job.all(), 0);
 }
 
-TEST_CASE("restarts used before a coordinator was lost stay used up, its loss costs none") {
+TEST_CASE("the loss of a coordinator keeps the count of used restarts and uses none") {
   Failover job("2:3", {"--max-restarts=1"});
   job.that_prints("ready 0 0/3 0");
   job.go(0, "[ $RANK = 1 ] && exit 7; exec sleep 600");
@@ -135,7 +135,7 @@ TEST_CASE("restarts used before a coordinator was lost stay used up, its loss co
   CHECK(first.wait(40s).code == 128 + SIGKILL);
 }
 
-TEST_CASE("without a majority of the endpoints the job ends, and says what is missing") {
+TEST_CASE("without a majority of the endpoints the job ends and reports the missing coordinator") {
   Failover job("1:3", {}, "last_call_timeout=30,join_timeout=4");
   Running& first = job.that_prints("ready 0 0/3 0");
   Running& second = job.that_prints("ready 0 1/3 0");

@@ -1,4 +1,4 @@
-// --gather-logs: lines of all nodes' workers on node 0's console and in its files.
+// Tests --gather-logs: all nodes' output on node 0's console and in its files.
 
 #include <signal.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a worker: its lines without label, in the order in which they came.
+// Maps each rank to its lines without labels, in order of arrival.
 std::map<int, std::vector<std::string>> lines_by_rank(const std::string& text) {
   static const std::regex kLabelled(R"(\[[^\]]+:(\d+)\]: (.*))");
   std::map<int, std::vector<std::string>> lines;
@@ -31,7 +31,7 @@ std::map<int, std::vector<std::string>> lines_by_rank(const std::string& text) {
   return lines;
 }
 
-// By all of them together.
+// Returns the total of all processes.
 long written_bytes(const std::vector<pid_t>& pids) {
   long sum = 0;
   for (const pid_t pid : pids) {
@@ -44,7 +44,7 @@ long written_bytes(const std::vector<pid_t>& pids) {
   return sum;
 }
 
-// Whether the processes of the job whose DIR this is come to write nothing for a while.
+// Waits until the processes of the job with this DIR write nothing more.
 bool stands_still(const std::string& directory) {
   long before = 0;
   int still = 0;
@@ -66,7 +66,7 @@ pid_t agent_of(pid_t guardian) {
 
 }  // namespace
 
-TEST_CASE("all nodes' lines reach node 0 whole and in order, and a file for each rank") {
+TEST_CASE("all nodes' lines reach node 0 whole and in order, with one file for each rank") {
   const bool has_secret = GENERATE(false, true);
   Nodes nodes(3, {"--nproc_per_node=2", "--gather-logs"});
   const std::string logs = nodes.directory().file("logs");
@@ -106,10 +106,10 @@ TEST_CASE("all nodes' lines reach node 0 whole and in order, and a file for each
   }
 }
 
-TEST_CASE("a reader of node 0 that stops holds up workers, but neither stop nor failure") {
+TEST_CASE("a suspended reader of node 0 blocks workers, but neither stops nor failures") {
   Nodes nodes(3, {"--gather-logs", "--output=lines", "--shutdown-timeout=5"});
-  // Nodes 0 and 1 write 30 MB each; node 2 fails once they wait. Those that are told to stop say
-  // so.
+  // Nodes 0 and 1 write 30 MB each; node 2 fails once they are blocked. Stopped workers leave a
+  // file.
   const std::string script =
       "[ $RANK = 2 ] && { until [ -e $DIR/go ]; do sleep 0.02; done; exit 7; }; "
       "trap 'touch $DIR/stopped.$RANK; exit 0' TERM; " +
@@ -124,7 +124,7 @@ TEST_CASE("a reader of node 0 that stops holds up workers, but neither stop nor 
     INFO("rank " << rank);
     CHECK(eventually([&] { return fs::exists(place.file(std::string("stopped.") + rank)); }));
   }
-  // 60 MB are waited for; the agent of node 2 has none of them.
+  // 60 MB are pending. The agent of node 2 buffers none of them.
   CHECK(peak_kib(agent(0)) < peak_kib(agent(2)) + 20000);
   CHECK(peak_kib(agent(1)) < peak_kib(agent(2)) + 20000);
   const std::vector<Ended> ends = nodes.wait();
@@ -135,23 +135,23 @@ TEST_CASE("a reader of node 0 that stops holds up workers, but neither stop nor 
   CHECK(ends[0].out.size() > 1000000);
 }
 
-TEST_CASE("a second Ctrl-C ends a job whose reader has stopped, on all nodes") {
+TEST_CASE("a second Ctrl-C ends a job whose reader is suspended, on all nodes") {
   Nodes nodes(2, {"--gather-logs"});
   const std::string& place = nodes.directory().path();
   nodes.start(0, {}, "exit 0");
   nodes.start(1, {}, "exec " + built("bench/lines") + " write 1 300000 100");
   REQUIRE(stands_still(place));
   nodes[0].signal(SIGINT);
-  // Two within 200 ms are one.
+  // Two signals within 200 ms count as one.
   const auto first = std::chrono::steady_clock::now();
   REQUIRE(eventually([&] { return std::chrono::steady_clock::now() - first > 300ms; }));
-  CHECK_FALSE(processes_with("DIR=" + place).empty());  // in order: lines are waited for
+  CHECK_FALSE(processes_with("DIR=" + place).empty());  // a normal stop waits for the lines
   nodes[0].signal(SIGINT);
   CHECK(eventually([&] { return processes_with("DIR=" + place).empty(); }));
   for (const Ended& ended : nodes.wait()) CHECK(ended.code == 130);
 }
 
-TEST_CASE("what a lost node had said is shown, and the others are told which it was") {
+TEST_CASE("output that a lost node had sent is shown") {
   Nodes nodes(2, {"--gather-logs"});
   nodes.start(0, {}, "echo ready; exec sleep 600");
   nodes.start(1, {}, "echo before the end; exec sleep 600");
@@ -163,7 +163,7 @@ TEST_CASE("what a lost node had said is shown, and the others are told which it 
   CHECK(lines_by_rank(ends[0].out)[1] == Words{"before the end"});
 }
 
-TEST_CASE("a node that has lost node 0 shows what it can say to nobody else") {
+TEST_CASE("a node that has lost node 0 prints its remaining output itself") {
   Nodes nodes(2, {"--gather-logs"});
   nodes.start(0, {}, "echo ready; exec sleep 600");
   nodes.start(1, {},
@@ -176,7 +176,7 @@ TEST_CASE("a node that has lost node 0 shows what it can say to nobody else") {
   CHECK(lines_by_rank(ended.out)[1].back() == "last words");
 }
 
-TEST_CASE("each round has files of its own on node 0, for the ranks of all nodes") {
+TEST_CASE("each round has separate files on node 0, for the ranks of all nodes") {
   Nodes nodes(2, {"--gather-logs", "--max-restarts=1"});
   const std::string logs = nodes.directory().file("logs");
   for (const int node : {0, 1}) {
@@ -195,7 +195,7 @@ TEST_CASE("each round has files of its own on node 0, for the ranks of all nodes
   }
 }
 
-TEST_CASE("a node that gathers, or does not, unlike node 0 is told so") {
+TEST_CASE("a node whose --gather-logs differs from node 0's is rejected") {
   const int without = GENERATE(0, 1);
   Nodes nodes(2, {"--rdzv-conf=join_timeout=2"});
   for (const int node : {0, 1})
@@ -206,7 +206,7 @@ TEST_CASE("a node that gathers, or does not, unlike node 0 is told so") {
   CHECK(ends[0].out.empty());
 }
 
-TEST_CASE("redirected streams of all nodes are node 0's files alone") {
+TEST_CASE("redirected streams of all nodes are written to node 0's files only") {
   Nodes nodes(2, {"--gather-logs", "--redirects=1"});
   const std::string logs = nodes.directory().file("logs");
   for (const int node : {0, 1})
@@ -219,7 +219,7 @@ TEST_CASE("redirected streams of all nodes are node 0's files alone") {
   CHECK(read_file(only_entry(logs) + "/attempt_0/1/stdout.log") == "out 1\n");
 }
 
-TEST_CASE("JSON of all nodes is node 0's stdout, an object a line") {
+TEST_CASE("JSON output of all nodes goes to node 0's stdout, one object a line") {
   Nodes nodes(2, {"--gather-logs", "--output=json"});
   for (const int node : {0, 1}) nodes.start(node, {}, "echo out $RANK; echo err $RANK >&2");
   const std::vector<Ended> ends = nodes.wait();
@@ -239,7 +239,7 @@ TEST_CASE("JSON of all nodes is node 0's stdout, an object a line") {
   CHECK(objects["out 0"]["rank"] == 0);
 }
 
-TEST_CASE("lines that do not pass through drun have neither times nor another place") {
+TEST_CASE("raw output cannot be combined with timestamps or gathering") {
   const std::string option = GENERATE(values<std::string>({"--timestamps", "--gather-logs"}));
   const Ended ended = run(shell_job({"--output=raw", option}, "echo started"));
   CHECK(ended.code == 2);

@@ -17,7 +17,7 @@ using nlohmann::json;
 
 Ended stacks(const Words& words) { return run({.argv = Words{drun_program(), "stacks"} + words}); }
 
-// Of all groups, the ranks.
+// Returns the ranks of all groups.
 std::vector<int> ranks_of(const json& said) {
   std::vector<int> ranks;
   for (const json& group : said["groups"]) {
@@ -28,7 +28,7 @@ std::vector<int> ranks_of(const json& said) {
   return ranks;
 }
 
-// Debuggers that look at a process of ours.
+// Whether a debugger runs among the descendants of this process.
 bool has_tool_below(pid_t top) {
   const Ended found = run({.argv = {"sh", "-c",
                                     "for s in /proc/[0-9]*/stat; do read -r l < $s && echo \"$l\"; "
@@ -53,12 +53,11 @@ bool has_tool_below(pid_t top) {
 
 const std::string kBusy = "while :; do echo $RANK; sleep 0.2; done";
 
-// Long enough that a loaded machine, on which a busy worker may not run for seconds, makes no
-// worker look hung.
+// Long enough for a loaded machine, where a busy worker may not run for seconds.
 constexpr int kHangTimeout = 6;
 const std::string kHangOption = "--hang-timeout=" + std::to_string(kHangTimeout);
 
-// The number after the last `text` in `said`; 0 when there is none.
+// Returns the number after the last `text` in `said`, or 0.
 double number_after(const std::string& text, const std::string& said) {
   const std::size_t at = said.rfind(text);
   return at == said.npos ? 0 : std::atof(said.c_str() + at + text.size());
@@ -66,7 +65,7 @@ double number_after(const std::string& text, const std::string& said) {
 
 }  // namespace
 
-TEST_CASE("a worker that hangs on one of three nodes is found, shown and named") {
+TEST_CASE("a worker that hangs on one of three nodes is detected, named and shown with its stack") {
   Nodes nodes(3, {"--nproc-per-node=2", kHangOption});
   for (int node = 0; node < 3; ++node)
     nodes.start(node, {}, "[ $RANK != 3 ] || exec sleep 100\n" + kBusy);
@@ -86,14 +85,14 @@ TEST_CASE("a worker that hangs on one of three nodes is found, shown and named")
     CHECK(report["failures"].size() == 1);
     CHECK_THAT(report["root_cause"]["traceback"].get<std::string>(),
                ContainsSubstring("rank 3: no sign of life"));
-    // The timeout, settling, evidence, and what a loaded machine takes to start and stop all of
-    // it. Less than --shutdown-timeout: nothing waits for that.
+    // The timeout, the settling time, the evidence, and the time that a loaded machine needs to
+    // start and stop it all. It is less than --shutdown-timeout, which nothing waits for.
     const auto longest = test::scaled(std::chrono::seconds(kHangTimeout + 1 + 10 + 10));
     CHECK(report["duration_s"] < longest.count());
   }
 }
 
-TEST_CASE("a job whose worker has hung goes on after a restart") {
+TEST_CASE("a job with a hung worker continues after a restart") {
   const TemporaryDirectory directory;
   const std::string events = directory.file("events");
   const Ended ended = run(shell_job(
@@ -106,7 +105,7 @@ TEST_CASE("a job whose worker has hung goes on after a restart") {
   CHECK_THAT(said, ContainsSubstring("\"hang_found\""));
 }
 
-TEST_CASE("workers that are busy, print, or beat have not hung") {
+TEST_CASE("workers that use CPU, print, or touch the heartbeat file are not hung") {
   const std::string script = GENERATE(
       as<std::string>(), "end=$(($(date +%s) + 9)); while [ $(date +%s) -lt $end ]; do :; done",
       "for i in $(seq 22); do echo .; sleep 0.4; done",
@@ -117,7 +116,7 @@ TEST_CASE("workers that are busy, print, or beat have not hung") {
   CHECK(ended.code == 0);
 }
 
-TEST_CASE("the rank that stays away from a collective is named, with where it and the others are") {
+TEST_CASE("a rank that is absent from a collective is named, with its position and the others'") {
   Nodes nodes(3, {"--nproc-per-node=2", kHangOption, "--max-restarts=1"});
   const TemporaryDirectory directory;
   for (int node = 0; node < 3; ++node)
@@ -140,12 +139,12 @@ TEST_CASE("the rank that stays away from a collective is named, with where it an
   }
 }
 
-TEST_CASE("a hang is not looked for unless it is asked for") {
+TEST_CASE("hangs are not detected by default") {
   const Ended ended = run(shell_job({}, "[ -z \"$DRUN_HEARTBEAT_FILE\" ] && sleep 1.5"));
   CHECK(ended.code == 0);
 }
 
-TEST_CASE("a worker that was stopped is called so") {
+TEST_CASE("a suspended worker is reported as stopped") {
   Running running(shell_job({kHangOption}, "echo pid $$; exec sleep 100"));
   REQUIRE(running.prints("pid "));
   REQUIRE(eventually([&] { return running.out().find('\n') != std::string::npos; }));
@@ -155,7 +154,7 @@ TEST_CASE("a worker that was stopped is called so") {
   CHECK_THAT(ended.err, ContainsSubstring("stopped, no output and no CPU time"));
 }
 
-TEST_CASE("stacks of all ranks of all nodes are shown on any of them, and nothing is stopped") {
+TEST_CASE("stacks of all ranks can be read on any node, and the job continues") {
   const std::string id = "stacked-" + std::to_string(getpid());
   Nodes nodes(3, {"--nproc-per-node=2", "--rdzv-id=" + id});
   const std::string go = nodes.directory().file("go");
@@ -184,7 +183,7 @@ TEST_CASE("stacks of all ranks of all nodes are shown on any of them, and nothin
   CHECK(stacks({id}).code == 1);
 }
 
-TEST_CASE("a job that ends while it is looked at ends as it would have") {
+TEST_CASE("a job that ends while its stacks are read returns its normal exit code") {
   const std::string id = "ending-" + std::to_string(getpid());
   Running running(shell_job({"--nproc-per-node=2", "--rdzv-id=" + id}, "echo up; sleep 1; exit 7"));
   REQUIRE(running.prints("up"));
@@ -195,7 +194,7 @@ TEST_CASE("a job that ends while it is looked at ends as it would have") {
   CHECK(ended.err.find("left running") == std::string::npos);
 }
 
-TEST_CASE("a silly hang timeout is refused") {
+TEST_CASE("an invalid hang timeout is rejected") {
   for (const char* value : {"0", "-1", "soon", "0.5"}) {
     const Ended ended = run(shell_job({std::string("--hang-timeout=") + value}, "echo started"));
     CHECK(ended.code == 2);

@@ -1,4 +1,4 @@
-// Where the nodes of a job over ssh meet, when names mean nothing and networks are dead.
+// Tests how the nodes of a job over ssh find an address, with unresolvable names and dead networks.
 #include <chrono>
 #include <set>
 #include <sstream>
@@ -15,7 +15,7 @@ const std::string kWhere = "echo \"$RANK/$WORLD_SIZE at $MASTER_ADDR:$MASTER_POR
 
 Words sh(const std::string& script) { return {"sh", "-c", script}; }
 
-// Of the lines of all ranks: "10.78.0.1:4711".
+// Extracts "10.78.0.1:4711" from the lines of all ranks.
 std::set<std::string> places_in(const std::string& out) {
   std::set<std::string> places;
   std::istringstream lines(out);
@@ -28,7 +28,7 @@ std::set<std::string> places_in(const std::string& out) {
 
 }  // namespace
 
-TEST_CASE("hosts by names that ssh alone knows reach each other", "[namespaces]") {
+TEST_CASE("hosts whose names only ssh knows can reach each other", "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
   const bool has_jump = GENERATE(false, true);
@@ -46,7 +46,7 @@ TEST_CASE("hosts by names that ssh alone knows reach each other", "[namespaces]"
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("of two networks the hosts use the one that works between them", "[namespaces]") {
+TEST_CASE("hosts with two networks use the one that works between them", "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
   hosts.know_by_aliases();
@@ -65,7 +65,7 @@ TEST_CASE("of two networks the hosts use the one that works between them", "[nam
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("hosts that reach no address of the first end the job within 15 s, with the addresses",
+TEST_CASE("if no address of the first host is reachable, the job fails within 15 s and lists them",
           "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
@@ -82,11 +82,11 @@ TEST_CASE("hosts that reach no address of the first end the job within 15 s, wit
   CHECK(ended.out.empty());
   CHECK_THAT(ended.err, ContainsSubstring("cannot reach any of 10.78.0.1:") &&
                             ContainsSubstring(" from node") && ContainsSubstring("--master-addr"));
-  CHECK(taken < test::scaled(20s));  // logins on a busy machine among them
+  CHECK(taken < test::scaled(20s));  // includes the logins on a busy machine
   CHECK(eventually([&] { return hosts.are_empty(); }, 15s));
 }
 
-TEST_CASE("two jobs with the same first host do not get the same port", "[namespaces]") {
+TEST_CASE("two jobs with the same first host use different ports", "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
   const std::string wait = kWhere + "; until [ -e " + hosts.directory().file("go") +
@@ -106,7 +106,7 @@ TEST_CASE("two jobs with the same first host do not get the same port", "[namesp
   }
 }
 
-TEST_CASE("an address and a port that the user gives are those of the job", "[namespaces]") {
+TEST_CASE("an address and a port from the user are used by the job", "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
   const Ended named =

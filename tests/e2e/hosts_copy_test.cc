@@ -1,4 +1,4 @@
-// --hosts where drun is not installed: the copy that the starter sends.
+// Tests --hosts where drun is not installed and the starter sends a copy.
 #include <filesystem>
 
 #include "tests/support/catch.h"
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Hosts whose drun is at `place` instead of where it is here, and whose home is that of the host.
+// Makes the hosts look for drun at `place`, and gives each host a separate home directory.
 std::string login(const std::string& homes, const std::string& place) {
   return "export HOME=" + homes +
          "/$1; mkdir -p $HOME; unset XDG_CACHE_HOME; export PATH=/usr/bin:/bin\n"
@@ -59,13 +59,13 @@ TEST_CASE("a host without drun gets a copy of this one, and keeps it") {
   CHECK(again.err.empty());
   CHECK(count(again.out, "/.cache/drun/copies/") == 2);
 
-  // The four that were used last.
+  // Only the four most recently used copies are kept.
   for (int i = 0; i < 5; ++i)
     fs::create_directories(homes.file("a/.cache/drun/copies/" + std::to_string(i)));
   CHECK(job({}).code == 0);
   CHECK(copies_in(homes.file("a")).size() == 4);
 
-  // The host behind another one gets it from there.
+  // A host behind another host gets the copy from there.
   fs::remove_all(homes.file("b/.cache"));
   const Ended tree = job({"--ssh-tree=1"});
   INFO(tree.out << tree.err);
@@ -91,7 +91,7 @@ TEST_CASE("a host with another version of drun gets a copy of this one") {
   CHECK_THAT(ended.err, ContainsSubstring(" to this host, which has drun 0.9.0 (commit 1)\n"));
 }
 
-TEST_CASE("a copy of drun that cannot be made or run is named with its reason") {
+TEST_CASE("a copy of drun that cannot be made or run is reported with the reason") {
   const TemporaryDirectory homes;
   const auto fails = [&homes](const std::string& before, int code, const std::string& reason) {
     const PlainSsh ssh(login(homes.path(), "/nowhere/drun") + "\n" + before);
@@ -116,7 +116,7 @@ TEST_CASE("a copy of drun that cannot be made or run is named with its reason") 
   fails(path, 126, "cannot copy drun to this host: it is not complete");
   CHECK(copies_in(homes.file("a")).size() == 1);
   CHECK(fs::is_empty(copies_in(homes.file("a")).front()));
-  // A program for another system arrives whole, and is not kept.
+  // A program for another system is transferred completely, but not kept.
   replace("head",
           "[ $1 != -n ] || exec /usr/bin/head -n 1\n/usr/bin/head -c $2 >/dev/null\n"
           "printf '#!/bin/sh\\necho no such library >&2\\nexit 1\\n'");

@@ -1,4 +1,4 @@
-// --nnodes=MIN:MAX over real sshd's: hosts that are not there, and hosts that are lost.
+// Tests --nnodes=MIN:MAX with real sshds: hosts that are unreachable, and hosts that are lost.
 #include <csignal>
 
 #include "tests/support/catch.h"
@@ -8,7 +8,7 @@
 namespace drun::testing {
 namespace {
 
-// Says how large its world is; ends once the file `go` is there.
+// Prints the rank and world size; exits once the file `go` exists.
 Words told(const SshHosts& hosts) {
   return {"sh", "-c",
           "echo $RANK of $WORLD_SIZE; until [ -e " + hosts.directory().file("go") +
@@ -21,7 +21,7 @@ bool prints(Running& job, const std::string& text, std::chrono::milliseconds at_
 
 }  // namespace
 
-TEST_CASE("a host that cannot be reached is told of and left out of an elastic job",
+TEST_CASE("a host that cannot be reached is reported and left out of an elastic job",
           "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
@@ -43,7 +43,7 @@ TEST_CASE("a host that cannot be reached is told of and left out of an elastic j
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("an elastic job goes on when the cable of any of its hosts is cut", "[namespaces]") {
+TEST_CASE("an elastic job continues when the cable of any of its hosts is cut", "[namespaces]") {
   const int cut = GENERATE(0, 1);
   SshHosts hosts;
   if (!is_there(hosts)) return;
@@ -62,12 +62,12 @@ TEST_CASE("an elastic job goes on when the cable of any of its hosts is cut", "[
   CHECK(eventually([&] { return processes_with(marker).empty(); }, 90s));
 }
 
-TEST_CASE("a spare host takes the place of one that is lost", "[namespaces]") {
+TEST_CASE("a spare host takes the place of a lost one", "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
   Running job(hosts.launch({"--hosts=node[1-3]", "--nnodes=2:2", "--max-restarts=3"}, told(hosts)));
   const Ended refused = job.wait(30s);
-  CHECK(refused.code == 2);  // a fixed number is all of them
+  CHECK(refused.code == 2);  // a fixed number of nodes requires exactly that many hosts
 
   Running elastic(hosts.launch({"--hosts=node[1-3]", "--nnodes=1:2", "--max-restarts=3",
                                 "--heartbeat-timeout=2", "--min-uptime=1"},
@@ -99,7 +99,7 @@ TEST_CASE("Ctrl-C ends an elastic job on all hosts") {
   CHECK(eventually([&] { return processes_with(marker).empty(); }));
 }
 
-TEST_CASE("a worker's failure is the end of an elastic job once restarts are used up") {
+TEST_CASE("a worker's failure ends an elastic job once its restarts are used up") {
   const PlainSsh ssh;
   const Ended ended =
       run(ssh.launch("a,b,c", {"--nnodes=2:3"}, "[ $RANK != 1 ] || exit 41; exec sleep 60"), 60s);

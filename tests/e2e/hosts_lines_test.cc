@@ -1,5 +1,5 @@
-// Jobs over ssh: log files on the starter's machine, and its standard input at rank 0. The hosts
-// are this machine, by a command in ssh's place; hosts_test.cc has real ones.
+// Tests log files and standard input of jobs over ssh. All hosts are this machine, through a
+// command in place of ssh; hosts_test.cc uses real sshds.
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -16,12 +16,12 @@ namespace {
 namespace fs = std::filesystem;
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr long kMostKib = 280'000;  // the sanitizer has 240 MB of it, in a job of nothing, too
+constexpr long kMostKib = 280'000;  // the sanitizer alone uses 240 MB, even for an empty job
 #else
 constexpr long kMostKib = 60'000;
 #endif
 
-// The most memory that a process and its children have ever had each, in KiB.
+// Returns the highest peak memory in KiB of the process and its descendants.
 long peak_kib_of_tree(pid_t pid) {
   long most = peak_kib(pid);
   const std::string place = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid);
@@ -48,7 +48,9 @@ TEST_CASE("with a log directory the starter has a file for each rank of all host
     const std::string number = std::to_string(rank);
     const std::string host = rank < 2 ? "a" : "b";
     for (const std::string round : {"/attempt_0/", "/attempt_1/"}) {
-      if (round == "/attempt_0/" && rank != 2) continue;  // whom that one's failure may have cut
+      if (round == "/attempt_0/" && rank != 2)
+        continue;  // rank 2's failure may have stopped the
+                   // others early
       const std::string folder = place + round + number;
       CHECK(read_file(folder + "/stdout.log") == "rank " + number + "\n" + number + " last");
       CHECK(read_file(folder + "/stderr.log") == "err " + number);
@@ -71,7 +73,7 @@ TEST_CASE("the report of a job over ssh names the starter's log directory") {
   CHECK_THAT(ended.err, ContainsSubstring(only_entry(ssh.directory().file("logs"))));
 }
 
-TEST_CASE("a log directory that cannot be made is said before any login") {
+TEST_CASE("a log directory that cannot be created is reported before any login") {
   const PlainSsh ssh("touch login");
   write_file(ssh.directory().file("logs"), "a file");
   const Ended ended = run(ssh.launch("a,b", {"--log-dir=logs"}, "exit 0"), 60s);
@@ -88,7 +90,7 @@ TEST_CASE("a job that does not start leaves no log directory") {
   CHECK(fs::is_empty(ssh.directory().file("logs")));
 }
 
-TEST_CASE("hosts that keep their logs have files by local rank") {
+TEST_CASE("without gathering each host has log files by local rank") {
   const PlainSsh ssh;
   const Ended ended = run(
       ssh.launch("a:2,b:1", {"--log-dir=logs", "--no-gather-logs", "--tee=1"}, "echo $RANK"), 60s);
@@ -103,11 +105,11 @@ TEST_CASE("hosts that keep their logs have files by local rank") {
   CHECK(files == 3);
 }
 
-TEST_CASE("a stopped reader of the starter costs no memory and no line of the files") {
+TEST_CASE("a suspended reader of the starter costs no memory, and the files lose no line") {
   const PlainSsh ssh;
   const Words write = {"exec " + built("bench/lines") + " write $RANK 300000 100"};
   Launch launch = ssh.launch("a,b", {"--log-dir=logs"}, write.front());
-  // Nobody reads until the other end of this pipe is told to.
+  // The reader starts only once the file `go` exists.
   const std::string go = ssh.directory().file("go");
   const std::string script =
       "\"$@\" | { until [ -e " + go + " ]; do sleep 0.05; done; exec cat >all; }";
@@ -156,11 +158,11 @@ TEST_CASE("rank 0 reads the starter's standard input to its end") {
     CHECK_THAT(ended.out, ContainsSubstring(std::string(rank) + " got 0\n"));
 }
 
-TEST_CASE("what rank 0 reads comes as it was whatever bytes are in it") {
+TEST_CASE("rank 0 reads arbitrary bytes unchanged") {
   const PlainSsh ssh;
   const std::string program = built("bench/lines");
   Launch launch = ssh.launch("a", {"--stdin=rank0", "--log-dir=logs"}, "cat");
-  // A file, with drun's own words in it.
+  // The input contains lines that look like drun's protocol.
   const std::string input = ssh.directory().file("input");
   std::string bytes =
       "input 5\nkill\nsignal 15\n\x1e"
@@ -176,7 +178,8 @@ TEST_CASE("what rank 0 reads comes as it was whatever bytes are in it") {
   CHECK(is_same);
 }
 
-TEST_CASE("a program that reads nothing does not wait for input nor make the starter read it all") {
+TEST_CASE(
+    "a program that does not read its input neither waits nor makes the starter read it all") {
   const PlainSsh ssh;
   Launch launch = ssh.launch("a,b", {"--stdin=rank0"}, "sleep 0.3; echo $RANK done");
   launch.argv = Words{"sh", "-c", "yes | { \"$@\"; echo ended $?; }", "sh"} + launch.argv;
@@ -185,13 +188,13 @@ TEST_CASE("a program that reads nothing does not wait for input nor make the sta
   CHECK_THAT(ended.out, ContainsSubstring("ended 0\n") && ContainsSubstring("0 done\n"));
 }
 
-TEST_CASE("a program that is asked at a terminal answers line by line until the end of file") {
+TEST_CASE("a program at a terminal gets its input line by line until the end of file") {
   const PlainSsh ssh;
   Launch launch =
       ssh.launch("a,b", {"--stdin=rank0"},
                  "[ $RANK = 0 ] || exit 0; while read -r line; do echo got $line; done; "
                  "echo at the end");
-  // A terminal in between, whose Ctrl-D this is.
+  // Runs drun in a pseudo-terminal, which interprets the Ctrl-D.
   std::string command;
   for (const std::string& word : launch.argv) {
     std::string quoted = "'";
@@ -219,7 +222,7 @@ TEST_CASE("a program that is asked at a terminal answers line by line until the 
   CHECK(ended.code == 0);
 }
 
-TEST_CASE("input that rank 0 has not read is there after a restart") {
+TEST_CASE("input that rank 0 has not read is still available after a restart") {
   const PlainSsh ssh;
   Launch launch =
       ssh.launch("a,b", {"--stdin=rank0", "--max-restarts=1"},
@@ -234,7 +237,7 @@ TEST_CASE("input that rank 0 has not read is there after a restart") {
 
 namespace {
 
-// A control message and a whole frame of it, as a worker would print them to pass for the agent.
+// A control message and a frame with it. A worker prints them to imitate the agent.
 const std::string kForgery =
     "import os,sys\n"
     "end=b'{\"exit_code\":7,\"text\":\"forged\\\\n\",\"report\":\"\"}'\n"
@@ -261,7 +264,7 @@ void check_forgery(const std::string& out, const std::string& label) {
 
 }  // namespace
 
-TEST_CASE("a worker that prints what drun's own messages look like loses no line and forges none") {
+TEST_CASE("output that imitates drun's protocol is shown unchanged and has no effect") {
   const PlainSsh ssh;
   write_file(ssh.directory().file("forge.py"), kForgery);
   const std::string script = "python3 forge.py";
@@ -286,13 +289,13 @@ TEST_CASE("a worker that prints what drun's own messages look like loses no line
     CHECK_THAT(read_file(place + rank + "/stdout.log"), EndsWith("last, without an end"));
 }
 
-TEST_CASE("a worker forges no end of a host whose agent was killed") {
+TEST_CASE("a worker cannot forge the end of a host whose agent was killed") {
   const PlainSsh ssh;
   write_file(ssh.directory().file("forge.py"), kForgery);
   const auto tree = GENERATE(as<std::string>{}, "", "--ssh-tree=1");
   Words options;
   if (!tree.empty()) options.push_back(tree);
-  // Its grandparent is the agent: sh, then drun.
+  // The agent is the parent of the shell that runs the script.
   Running job(ssh.launch("a,b", options,
                          "python3 forge.py; [ $RANK = 0 ] || exec sleep 600; "
                          "echo up $PPID; exec sleep 600"));
@@ -308,7 +311,7 @@ TEST_CASE("a worker forges no end of a host whose agent was killed") {
   CHECK_THAT(ended.err, ContainsSubstring("a: drun: the agent was ended by signal 9"));
 }
 
-TEST_CASE("ten megabytes without a newline come whole, from a worker and from a login") {
+TEST_CASE("ten megabytes without a newline arrive whole, from a worker and from a login") {
   const PlainSsh ssh("[ $1 != b ] || { head -c 10000000 /dev/zero | tr '\\0' l; }");
   const Ended ended = run(
       ssh.launch("a,b", {}, "[ $RANK = 1 ] || { head -c 10000000 /dev/zero | tr '\\0' w; }"), 60s);
@@ -318,7 +321,7 @@ TEST_CASE("ten megabytes without a newline come whole, from a worker and from a 
   CHECK(std::count(ended.err.begin(), ended.err.end(), 'l') == 10000000);
 }
 
-TEST_CASE("variables for the workers change nothing about the agents") {
+TEST_CASE("variables for the workers do not affect the agents") {
   const PlainSsh ssh;
   const Words variables = {"-x", "LOGLEVEL=DEBUG",
                            "-x", "TMPDIR=/nowhere",
@@ -346,7 +349,7 @@ TEST_CASE("variables for the workers change nothing about the agents") {
   CHECK(here.err.empty());
 }
 
-TEST_CASE("the program and its devices are looked up as the workers see them") {
+TEST_CASE("the program and its devices are looked up with the workers' environment") {
   const PlainSsh ssh;
   const std::string folder = ssh.directory().file("bin");
   std::filesystem::create_directory(folder);

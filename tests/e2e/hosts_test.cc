@@ -1,4 +1,4 @@
-// drun over real sshd's of three machines.
+// Runs drun over real sshds on three simulated machines.
 #include <unistd.h>
 
 #include <csignal>
@@ -38,7 +38,7 @@ TEST_CASE("one command runs a job on three hosts over ssh", "[namespaces]") {
                                  " in " + place + ": it's \"a b\" $HOME; 10.78.0.1:"));
   }
 
-  // mpirun's words; filled in order, so the third has none.
+  // mpirun's host file syntax. Hosts are filled in order, so the third gets no worker.
   write_file(hosts.directory().file("hosts.txt"), "# ours\nnode2 slots=2\nnode1 slots=1\nnode3\n");
   Launch launch =
       hosts.launch({"--hostfile", "hosts.txt", "-np", "3", "-x", "TEXT", "--fanout=1"}, shell(who));
@@ -60,7 +60,7 @@ TEST_CASE("one command runs a job on three hosts over ssh", "[namespaces]") {
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("a worker's failure on one host is the exit code and the one report of the job",
+TEST_CASE("a worker's failure on one host sets the exit code and the only report of the job",
           "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
@@ -78,7 +78,7 @@ TEST_CASE("a worker's failure on one host is the exit code and the one report of
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("what keeps hosts from starting is said of all of them, and nothing is started",
+TEST_CASE("if hosts cannot start, the errors of all of them are reported and nothing is started",
           "[namespaces]") {
   const TemporaryDirectory shared;
   const std::string program = shared.file("program");
@@ -134,7 +134,7 @@ TEST_CASE("a host without drun or without the directory is named", "[namespaces]
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-#ifndef __SANITIZE_ADDRESS__  // whose drun has 140 MiB
+#ifndef __SANITIZE_ADDRESS__  // the sanitizers' drun has 140 MiB
 TEST_CASE("a host without drun gets a copy over the same login", "[namespaces]") {
   const std::string without = "mount -t tmpfs none " + built("") +
                               " && mkdir -p ~root/.cache && mount -t tmpfs none ~root/.cache";
@@ -151,10 +151,10 @@ TEST_CASE("a host without drun gets a copy over the same login", "[namespaces]")
 }
 #endif
 
-TEST_CASE("whatever ends the starter ends everything on every host", "[namespaces]") {
+TEST_CASE("a signal to the starter ends the job on every host", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
-  // The worker of rank 1 has a child in a session of its own.
+  // The worker of rank 1 has a child in a new session.
   const std::string script = "[ $RANK != 1 ] || setsid sleep 600 & echo up; exec sleep 600";
   const auto start = [&] {
     auto job = std::make_unique<Running>(hosts.launch({"--hosts=node[1-3]"}, shell(script)));
@@ -173,8 +173,7 @@ TEST_CASE("whatever ends the starter ends everything on every host", "[namespace
   }
 }
 
-TEST_CASE("a second Ctrl-C does not wait for workers that ignore the first, on any host",
-          "[namespaces]") {
+TEST_CASE("a second Ctrl-C kills workers that ignore the first, on all hosts", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   Running job(hosts.launch({"--hosts=node[1-3]"}, shell("trap 'echo heard' INT TERM; echo up; "
@@ -191,7 +190,7 @@ TEST_CASE("a second Ctrl-C does not wait for workers that ignore the first, on a
   CHECK(eventually([&] { return hosts.are_empty(); }, 15s));
 }
 
-TEST_CASE("a host whose cable is cut is lost, and nothing of the job is left there either",
+TEST_CASE("a host whose cable is cut is lost, and no process of the job remains there",
           "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
@@ -208,7 +207,7 @@ TEST_CASE("a host whose cable is cut is lost, and nothing of the job is left the
   CHECK(eventually([&] { return processes_with(marker).empty(); }, 15s));
 }
 
-TEST_CASE("the lines of all hosts come whole and in each worker's order", "[namespaces]") {
+TEST_CASE("lines of all hosts arrive whole and in each worker's order", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   constexpr int kLines = 20000;
@@ -234,11 +233,11 @@ TEST_CASE("the lines of all hosts come whole and in each worker's order", "[name
   for (const auto& [rank, number] : last) CHECK(number == kLines);
 }
 
-TEST_CASE("with a log directory the machine that starts has a file for each rank of all hosts",
+TEST_CASE("over real ssh the starter's log directory has a file for each rank of all hosts",
           "[namespaces]") {
   const TemporaryDirectory here;
   const std::string logs = here.file("logs");
-  // The hosts have a directory of that name, too, where nothing may come.
+  // The hosts have an empty directory with that name, which must stay empty.
   const std::string hide = "mount -t tmpfs none " + here.path() + " && mkdir " + logs;
   const SshHosts hosts({hide, hide, hide});
   if (!is_there(hosts)) return;
@@ -258,7 +257,7 @@ TEST_CASE("with a log directory the machine that starts has a file for each rank
   }
 }
 
-TEST_CASE("rank 0 reads the starter's standard input over ssh", "[namespaces]") {
+TEST_CASE("over real ssh rank 0 reads the starter's standard input", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   Launch launch =
@@ -271,10 +270,10 @@ TEST_CASE("rank 0 reads the starter's standard input over ssh", "[namespaces]") 
              ContainsSubstring("[node1:0]: 0 1000000\n") && ContainsSubstring("[node2:1]: 1 0\n"));
 }
 
-TEST_CASE("a login that greets does no harm, and an ssh that ends is the end of its host") {
+TEST_CASE("login messages are harmless, and the end of an ssh is the end of its host") {
   const TemporaryDirectory directory;
   const std::string ssh = directory.file("ssh");
-  // In place of ssh: its arguments end in the host and the command.
+  // In place of ssh. Its last two arguments are the host and the command.
   write_file(ssh,
              "#!/bin/sh\nwhile [ $# -gt 2 ]; do shift; done\necho Welcome to $1\necho beware >&2\n"
              "[ $1 = a ] || exec sh -c \"$2\"\nexec 3<&0\nsh -c \"$2\" <&3 3<&- &\n"
@@ -307,7 +306,7 @@ TEST_CASE("a login that greets does no harm, and an ssh that ends is the end of 
   CHECK(eventually([&] { return processes_with(marker).empty(); }));
 }
 
-TEST_CASE("what an ssh configuration has for interactive logins does not reach the job") {
+TEST_CASE("options for interactive logins in the ssh configuration do not affect the job") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   const std::string place = hosts.directory().path() + "/";
@@ -315,7 +314,7 @@ TEST_CASE("what an ssh configuration has for interactive logins does not reach t
   const auto configure = [&](const std::string& more) {
     write_file(place + "ssh_config", config + more);
   };
-  // LocalForward fails on a port that is taken, and then ends the login.
+  // LocalForward fails because the port is in use, which would end the login.
   configure("  ControlMaster auto\n  ControlPath " + place + "cm-%h\n  ControlPersist 600\n" +
             "  RemoteCommand touch " + place + "remote\n  PermitLocalCommand yes\n" +
             "  LocalCommand touch " + place + "local\n  ExitOnForwardFailure yes\n" +
@@ -329,7 +328,7 @@ TEST_CASE("what an ssh configuration has for interactive logins does not reach t
     CHECK_FALSE(std::filesystem::exists(place + file));
   CHECK(eventually([&] { return hosts.are_empty(); }));
 
-  // The user's own master is used, and is there afterwards.
+  // The user's master connection is used and stays open.
   configure("  ControlPath " + place + "cm-%h\n");
   const auto ssh = [&](const Words& words) {
     Launch launch = hosts.launch({}, {});
@@ -341,7 +340,7 @@ TEST_CASE("what an ssh configuration has for interactive logins does not reach t
   };
   Running master(ssh({"-M", "-N", "node1"}));
   REQUIRE(eventually([&] { return std::filesystem::exists(place + "cm-node1"); }, 20s));
-  write_file(place + "authorized1", "");  // so that only the master gets to node1
+  write_file(place + "authorized1", "");  // from now on only the master can reach node1
   const Ended shared = hosts.run(options, shell("echo $RANK of $WORLD_SIZE"));
   INFO(shared.out << shared.err);
   CHECK(shared.code == 0);
@@ -351,7 +350,7 @@ TEST_CASE("what an ssh configuration has for interactive logins does not reach t
   master.wait(10s);
 }
 
-TEST_CASE("hosts are told the directory by the name that the user's shell has for it") {
+TEST_CASE("hosts use the working directory's name from the user's shell") {
   const TemporaryDirectory directory;
   REQUIRE(symlink(directory.path().c_str(), directory.file("link").c_str()) == 0);
   Launch launch = job({"-H", "a", "--dry-run=json"}, {"true"});
@@ -360,7 +359,7 @@ TEST_CASE("hosts are told the directory by the name that the user's shell has fo
   const Ended ended = run(launch);
   INFO(ended.out << ended.err);
   CHECK_THAT(ended.out, ContainsSubstring("\"directory\": \"" + directory.file("link") + "\""));
-  launch.environment["PWD"] = "/";  // which is another
+  launch.environment["PWD"] = "/";  // a different directory
   CHECK_THAT(run(launch).out, ContainsSubstring("\"directory\": \"" + directory.path() + "\""));
 }
 

@@ -1,4 +1,4 @@
-// --ssh-tree: hosts that are logged in to from other hosts.
+// Tests --ssh-tree: hosts that are reached through other hosts.
 #include <csignal>
 #include <filesystem>
 
@@ -8,7 +8,7 @@
 #include "tests/support/ssh_hosts.h"
 
 namespace drun::testing {
-TEST_CASE("over a tree lines and files and input and the report are as without one") {
+TEST_CASE("over a tree lines, files, input and the report are the same as without") {
   const PlainSsh ssh("echo $1 >>logins");
   Launch launch = ssh.launch("h[1-7]", {"--ssh-tree=3", "--stdin=rank0", "--log-dir=logs"},
                              "echo $RANK of $WORLD_SIZE read $(wc -c); echo err $RANK >&2; "
@@ -36,7 +36,7 @@ TEST_CASE("over a tree lines and files and input and the report are as without o
     CHECK_THAT(all.out, ContainsSubstring("]: " + std::to_string(rank) + " read 0\n"));
 }
 
-TEST_CASE("many lines over a tree come whole and in order to console and files") {
+TEST_CASE("many lines over a tree arrive whole and in order on the console and in files") {
   const PlainSsh ssh;
   const Ended ended = run(
       ssh.launch("h[1-4]", {"--ssh-tree=2", "--log-dir=logs"}, "seq -f \"$RANK line %.0f\" 20000"),
@@ -54,7 +54,7 @@ TEST_CASE("many lines over a tree come whole and in order to console and files")
   }
 }
 
-TEST_CASE("what keeps hosts behind others from starting is said of each") {
+TEST_CASE("errors of hosts behind other hosts are reported for each host") {
   const PlainSsh ssh(
       "[ $1 != h2 ] || { echo 'h2: no route' >&2; exit 255; }; "
       "[ $1 != h4 ] || { echo 'h4: refused' >&2; exit 255; }");
@@ -69,7 +69,7 @@ TEST_CASE("what keeps hosts behind others from starting is said of each") {
   CHECK(ended.out.empty());
 }
 
-TEST_CASE("whatever ends the starter of a tree ends everything") {
+TEST_CASE("a signal to the starter of a tree ends all processes") {
   const PlainSsh ssh;
   const std::string marker = "DRUN_HOSTS_TEST=" + ssh.directory().path();
   for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
@@ -84,7 +84,7 @@ TEST_CASE("whatever ends the starter of a tree ends everything") {
   }
 }
 
-TEST_CASE("a lost branch is named with the hosts behind it and an elastic job goes on") {
+TEST_CASE("a lost branch is reported with the hosts behind it, and an elastic job continues") {
   const PlainSsh ssh("[ $1 != h4 ] || echo $$ >pid");
   const std::string go = ssh.directory().file("go");
   Running job(
@@ -93,7 +93,7 @@ TEST_CASE("a lost branch is named with the hosts behind it and an elastic job go
   REQUIRE(eventually([&] { return count(job.out(), " of 6\n") == 6; }, 30s));
   const std::string pid = read_file(ssh.directory().file("pid"));
   REQUIRE_FALSE(pid.empty());
-  kill(std::stoi(pid), SIGKILL);  // the login of h4, where the relay is
+  kill(std::stoi(pid), SIGKILL);  // the login of h4, which is a relay
   CHECK(eventually([&] { return count(job.out(), " of 3\n") == 3; }, 30s));
   write_file(go, "");
   const Ended ended = job.wait(30s);
@@ -103,7 +103,7 @@ TEST_CASE("a lost branch is named with the hosts behind it and an elastic job go
                             "lost the ssh connection of h4, and with it what is behind: h5, h6"));
 }
 
-TEST_CASE("hosts are logged in to from another host over ssh", "[namespaces]") {
+TEST_CASE("over real ssh hosts are reached through another host", "[namespaces]") {
   const SshHosts hosts;
   if (!is_there(hosts)) return;
   const std::string report = hosts.directory().file("report.json");
@@ -122,14 +122,14 @@ TEST_CASE("hosts are logged in to from another host over ssh", "[namespaces]") {
   CHECK(eventually([&] { return hosts.are_empty(); }));
 }
 
-TEST_CASE("the cut cable of a host in the middle ends its branch and the job as its rules say",
+TEST_CASE("a cut cable in the middle of a tree ends its branch, and only an elastic job continues",
           "[namespaces]") {
   SshHosts hosts;
   if (!is_there(hosts)) return;
   const std::string marker = "DRUN_HOSTS_TEST=" + hosts.directory().path();
   const std::string go = hosts.directory().file("go");
   const bool is_elastic = GENERATE(false, true);
-  // node2 is behind node1; node3 is a branch of its own.
+  // node2 is behind node1; node3 is a separate branch.
   Words options = {"--hosts=node1,node2,node3",
                    "--ssh-tree=2",
                    "--heartbeat-timeout=2",
@@ -143,7 +143,7 @@ TEST_CASE("the cut cable of a host in the middle ends its branch and the job as 
   REQUIRE(eventually([&] { return count(job.out(), " of 3\n") == 3; }, 30s));
   hosts.cut_cable(0);
   if (is_elastic) {
-    // node2 is still there, but what it says has no way here.
+    // node2 still runs, but its output cannot arrive.
     CHECK(eventually([&] { return job.out().find("[node3:1]: 1 of 2\n") != job.out().npos; }, 30s));
     write_file(go, "");
   }

@@ -1,4 +1,4 @@
-// --local-nodes: several nodes on this machine from one command.
+// Tests --local-nodes: several nodes on this machine from one command.
 #include <unistd.h>
 
 #include <csignal>
@@ -40,7 +40,7 @@ TEST_CASE("local nodes give workers the environment of several nodes") {
   CHECK(count(ended.out, "\n") == 12);
 }
 
-TEST_CASE("each of the local nodes has a log directory and a share of the cores") {
+TEST_CASE("each local node has a log directory and a share of the cores") {
   const TemporaryDirectory directory;
   const Ended ended = run_nodes(
       {"--local-nodes=2", "--nproc-per-node=2", "--tee=3", "--log-dir=" + directory.file("logs")},
@@ -63,7 +63,7 @@ TEST_CASE("each of the local nodes has a log directory and a share of the cores"
   CHECK(shares.size() == (sysconf(_SC_NPROCESSORS_ONLN) > 1 ? 2 : 1));
 }
 
-TEST_CASE("a failure on a local node is the exit code, the report and the root cause of the job") {
+TEST_CASE("a failure on a local node sets the exit code, the report and the root cause") {
   const TemporaryDirectory directory;
   const std::string report = directory.file("report.json");
   const Ended ended = run_nodes({"--local-nodes=3", "--report=" + report},
@@ -79,10 +79,10 @@ TEST_CASE("a failure on a local node is the exit code, the report and the root c
   CHECK(json["root_cause"]["host"] == "node1");
 }
 
-TEST_CASE("jobs of local nodes run beside each other, also with the store in a worker") {
+TEST_CASE("jobs of local nodes can run concurrently, also with the store in a worker") {
   const TemporaryDirectory directory;
   const auto two = [&directory](const Words& options) {
-    // Each waits for the other.
+    // Each job waits for the other.
     const std::string script =
         ": >" + directory.file("${RUN}_$RANK") + "; for i in 1 2 3 4 5 6 7 8 9 10; do [ -e " +
         directory.file("${OTHER}_$RANK") + " ] && exit 0; sleep 1; done; exit 3";
@@ -96,7 +96,7 @@ TEST_CASE("jobs of local nodes run beside each other, also with the store in a w
   two({"--local-nodes=2", "--store=worker"});
 }
 
-TEST_CASE("whatever ends the command of local nodes ends all of their processes") {
+TEST_CASE("a signal to a job of local nodes ends all of its processes") {
   for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
     const TemporaryDirectory directory;
     // A background process of a shell ignores SIGINT.
@@ -122,9 +122,9 @@ TEST_CASE("whatever ends the command of local nodes ends all of their processes"
   }
 }
 
-TEST_CASE("an elastic job of local nodes survives the loss of any of them") {
+TEST_CASE("an elastic job of local nodes survives the loss of any node") {
   const TemporaryDirectory directory;
-  // Its first node is lost: all that the agent has started, with it.
+  // Kills the first node: its agent and all of its processes.
   const Ended ended =
       run_nodes({"--local-nodes=2:4", "--max-restarts=3"},
                 "if [ $TORCHELASTIC_RESTART_COUNT = 0 ] && [ ! -e " + directory.file("lost") +
@@ -147,7 +147,7 @@ TEST_CASE("log lines of local nodes name their node") {
                                ContainsSubstring(" info node1: starting round 0: "));
 }
 
-TEST_CASE("options that do not go with --local-nodes are named") {
+TEST_CASE("options that cannot be combined with --local-nodes are named") {
   const auto refused = [](const Words& options, const std::string& text) {
     const Ended ended = run(job(options, {"true"}));
     INFO(ended.err);
@@ -163,7 +163,7 @@ TEST_CASE("options that do not go with --local-nodes are named") {
   refused({"--local-nodes=2", "--metrics-port=0"}, "--metrics-port");
 }
 
-TEST_CASE("faults of ranks are injected, and the report says what followed") {
+TEST_CASE("faults of ranks are injected, and the report contains their effects") {
   const TemporaryDirectory directory;
   const std::string report = directory.file("report.json");
   const auto inject = [&report](const std::string& faults, const Words& more) {
@@ -203,7 +203,7 @@ TEST_CASE("faults of ranks are injected, and the report says what followed") {
   }
 }
 
-TEST_CASE("faults of one round are injected in it, and restarts are what follows") {
+TEST_CASE("faults for one round are injected in that round and followed by restarts") {
   const TemporaryDirectory directory;
   const std::string report = directory.file("report.json");
   const Ended ended = run_nodes({"--local-nodes=2", "--max-restarts=2", "--report=" + report,
@@ -220,7 +220,7 @@ TEST_CASE("faults of one round are injected in it, and restarts are what follows
   CHECK_THAT(json["faults"][1]["followed"].get<std::string>(), ContainsSubstring("round 2 began"));
 }
 
-TEST_CASE("an injected loss of a node ends a job, or an elastic one continues without it") {
+TEST_CASE("an injected node loss ends a fixed job, and an elastic job continues without the node") {
   const TemporaryDirectory directory;
   Launch launch = shell_job({"--local-nodes=3", "--inject=kill:node=1@500ms"}, "exec sleep 600");
   launch.environment["DRUN_TEST_MARK"] = directory.path();
@@ -254,7 +254,7 @@ TEST_CASE("an injected loss of a node ends a job, or an elastic one continues wi
   CHECK(count(elastic.err, "injecting kill:node=1@500ms (--inject)\n") == 1);
 }
 
-TEST_CASE("wrong faults are named before anything is started") {
+TEST_CASE("invalid faults are named before anything starts") {
   const auto refused = [](const Words& options, const std::string& text) {
     const TemporaryDirectory directory;
     const Ended ended = run(shell_job(options, ": >" + directory.file("started")));
@@ -287,7 +287,8 @@ TEST_CASE("a report named job.xml is JUnit XML") {
   CHECK_THAT(read_file(report), ContainsSubstring("<testsuite "));
 }
 
-TEST_CASE("with netns each node has a network of its own, which vanishes", "[namespaces]") {
+TEST_CASE("with netns each node has a separate network, which is removed at the end",
+          "[namespaces]") {
   if (geteuid() != 0) {
     WARN("skipped: network namespaces need root");
     return;

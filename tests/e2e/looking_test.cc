@@ -34,14 +34,14 @@ Ended status(const Words& words) { return run({.argv = Words{drun_program(), "st
 
 }  // namespace
 
-TEST_CASE("a running job can be looked at by its run id and by its pid") {
+TEST_CASE("drun status finds a running job by its run id and by its pid") {
   const std::string id = "looked-at-" + std::to_string(getpid());
   Running running(shell_job({"--nproc-per-node=2", "--rdzv-id=" + id, "--max-restarts=1"},
                             "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 5\n"
                             "[ $RANK = 0 ] || exit 0\n"
                             "echo up; exec sleep 60"));
   REQUIRE(running.prints("up"));
-  // Rank 1 has ended by then, or does so soon.
+  // Rank 1 ends at about this time.
   REQUIRE(eventually([&] {
     const Ended said = status({"--node", "--json", id});
     return said.code == 0 && json::parse(said.out)["workers"][1]["state"] == "ended";
@@ -66,7 +66,7 @@ TEST_CASE("a running job can be looked at by its run id and by its pid") {
   CHECK_THAT(none.err, ContainsSubstring("no job \"" + id + "\" of yours runs on this machine"));
 }
 
-TEST_CASE("a job is looked at whole on any of its nodes, once, whoever is asked") {
+TEST_CASE("drun status shows the whole job once, on any of its nodes") {
   const std::string id = "whole-" + std::to_string(getpid());
   Nodes nodes(3, {"--rdzv-id=" + id, "--nproc-per-node=2", "--max-restarts=3"});
   for (int node = 0; node < 3; ++node) nodes.start(node, {}, "echo up; exec sleep 60");
@@ -93,7 +93,7 @@ TEST_CASE("a job is looked at whole on any of its nodes, once, whoever is asked"
   const Ended each = status({id, "--json", "--node"});
   CHECK(std::count(each.out.begin(), each.out.end(), '\n') == 3);
 
-  // An agent that stands still is shown so, and the others all the same.
+  // A suspended agent is shown as such, and the other nodes are still shown.
   const json still = json::parse(status({std::to_string(nodes[2].pid()), "--json", "--node"}).out);
   const pid_t agent = still["agent_pid"].get<pid_t>();
   REQUIRE(kill(agent, SIGSTOP) == 0);
@@ -105,7 +105,7 @@ TEST_CASE("a job is looked at whole on any of its nodes, once, whoever is asked"
   nodes.wait();
 }
 
-TEST_CASE("a node that waits for the others tells who is missing") {
+TEST_CASE("the status of a node that waits for others names the missing nodes") {
   const std::string id = "missing-" + std::to_string(getpid());
   Nodes nodes(3, {"--rdzv-id=" + id});
   nodes.start(0, {}, "exit 0");
@@ -122,7 +122,7 @@ TEST_CASE("a node that waits for the others tells who is missing") {
   nodes.wait();
 }
 
-TEST_CASE("a stranger is told nothing of a job") {
+TEST_CASE("another user cannot see a job") {
   if (geteuid() != 0) {
     WARN("skipped: only root can be somebody else");
     return;
@@ -131,7 +131,8 @@ TEST_CASE("a stranger is told nothing of a job") {
   Running running(shell_job({"--rdzv-id=" + id}, "echo up; exec sleep 60"));
   REQUIRE(running.prints("up"));
   CHECK(status({id}).code == 0);
-  // The program may lie where nobody else can read it; its descriptor can be executed all the same.
+  // The program may be in a directory that the other user cannot read, but can be executed through
+  // an open descriptor.
   const int program = open(drun_program().c_str(), O_PATH);
   const Ended stranger =
       run({.argv = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
@@ -141,7 +142,7 @@ TEST_CASE("a stranger is told nothing of a job") {
   CHECK(stranger.out.empty());
 }
 
-TEST_CASE("events tell a job's story line by line") {
+TEST_CASE("the events file describes a job line by line") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("events");
   const Ended ended = run(shell_job({"--nproc-per-node=2", "--max-restarts=1", "--events=" + path},
@@ -162,7 +163,7 @@ TEST_CASE("events tell a job's story line by line") {
   CHECK((file.st_mode & 0777) == 0600);
 }
 
-TEST_CASE("a running job answers over HTTP, for probes and for Prometheus") {
+TEST_CASE("a running job serves health probes and Prometheus metrics over HTTP") {
   const std::string id = "asked-" + std::to_string(getpid());
   Running running(shell_job({"--nproc-per-node=2", "--rdzv-id=" + id, "--metrics-port=0"},
                             "echo up; exec sleep 60"));
@@ -185,7 +186,7 @@ TEST_CASE("a running job answers over HTTP, for probes and for Prometheus") {
   status.say("GET /status HTTP/1.0\r\n\r\n");
   const std::string shown = status.hear(1 << 16);
   CHECK_THAT(shown, ContainsSubstring("\"command\":[\"sh\"]") && !ContainsSubstring("exec sleep"));
-  // Of all this machine's addresses only loopback.
+  // It listens on loopback only.
   const std::string port = std::to_string(std::stoi(err.substr(at)));
   const Ended listening = run(Launch{.argv = {"ss", "-Hltn", "sport", "=", ":" + port}});
   INFO(listening.out);
@@ -196,7 +197,7 @@ TEST_CASE("a running job answers over HTTP, for probes and for Prometheus") {
   running.wait();
 }
 
-TEST_CASE("three nodes share one file of events") {
+TEST_CASE("three nodes can write to one events file") {
   Nodes nodes(3);
   const std::string path = nodes.directory().file("events");
   for (int node = 0; node < 3; ++node) nodes.start(node, {"--events=" + path}, "exit 0");
@@ -205,7 +206,7 @@ TEST_CASE("three nodes share one file of events") {
   CHECK(std::count(events.begin(), events.end(), "job_ended") == 3);
 }
 
-TEST_CASE("events that cannot be kept are refused before anything starts") {
+TEST_CASE("an unusable events file is rejected before anything starts") {
   const TemporaryDirectory directory;
   const std::string target = directory.file("target");
   const std::string link = directory.file("link");
@@ -220,7 +221,7 @@ TEST_CASE("events that cannot be kept are refused before anything starts") {
   CHECK_THAT(nowhere.err, ContainsSubstring("No such file or directory"));
 }
 
-TEST_CASE("a disk that takes no events does not stop the job") {
+TEST_CASE("a full disk for events does not stop the job") {
   const Ended ended = run(shell_job({"--events=/dev/full"}, "echo done"));
   CHECK(ended.code == 0);
   CHECK_THAT(ended.out, ContainsSubstring("done"));

@@ -1,4 +1,4 @@
-// drun's agents started by real MPI launchers: three nodes on this machine.
+// Tests drun's agents under real MPI launchers, with three nodes on this machine.
 #include <unistd.h>
 
 #include "tests/support/catch.h"
@@ -10,7 +10,7 @@ namespace {
 const Words kOpenMpi = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-np"};
 const Words kHydra = {"mpiexec.hydra", "-n"};
 
-// With one file of output for each rank's agent and worker, as all write at once.
+// Uses one output file for each rank, because all write at the same time.
 const std::string kWhoUnderMpi =
     "echo \"$RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $TORCHELASTIC_RUN_ID\" "
     "\"$OMPI_COMM_WORLD_RANK$OMPI_MCA_ess$PMIX_RANK$PMI_RANK$PMI_FD$MPI_LOCALRANKID.\" "
@@ -28,7 +28,7 @@ struct Agents {
   std::string rank(int number) const { return read_file(directory.file(std::to_string(number))); }
 };
 
-// Open MPI 5 has other words for its own ssh, and tells nothing of mpirun's machine.
+// Open MPI 5 has other options for its ssh, and does not reveal mpirun's machine.
 bool is_open_mpi_4() {
   return run(Launch{.argv = {"mpirun", "--version"}}, 20s).out.starts_with("mpirun (Open MPI) 4.");
 }
@@ -45,14 +45,14 @@ void check_three_agents(const Words& mpirun, const std::string& run_id) {
   const std::string first = agents.rank(0);
   CHECK_THAT(first, ContainsSubstring("0/3 127.0.0.1:"));
   CHECK_THAT(first, ContainsSubstring(run_id));
-  CHECK_THAT(first, ContainsSubstring(" .\n"));  // nothing of the launcher's reached the worker
+  CHECK_THAT(first, ContainsSubstring(" .\n"));  // no variable of the launcher reached the worker
   CHECK(agents.rank(1) == "1" + first.substr(1));
   CHECK(agents.rank(2) == "2" + first.substr(1));
   CHECK_THAT(ended.err, ContainsSubstring("3 drun agents on this machine"));
 }
 
-// Two machines: network namespaces with an address and a host name each, and what takes the place
-// of ssh from the first to the second.
+// Two machines: network namespaces, each with an address and a host name, and a replacement for ssh
+// from the first to the second.
 class TwoMachines {
  public:
   TwoMachines() : a_("drunma" + std::to_string(getpid())), b_("drunmb" + std::to_string(getpid())) {
@@ -66,7 +66,7 @@ class TwoMachines {
     const Ended ended = run(Launch{.argv = {"sh", "-c", script, a_, b_}}, 20s);
     why_not_ = ended.code == 0 ? "" : "no network namespaces: " + ended.err;
     write_file(hosts(), "127.0.0.1 localhost\n10.99.0.1 nodea\n10.99.0.2 nodeb\n");
-    // ssh's own options, then a host, then a command in several words.
+    // The arguments are ssh's options, a host, and a command of several words.
     write_file(shell(),
                "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done; shift\n"
                "exec ip netns exec " +
@@ -96,7 +96,7 @@ class TwoMachines {
 
  private:
   std::string hosts() const { return agents_.directory.file("hosts"); }
-  // In a namespace of `ip netns exec`, whose mounts are its own.
+  // Runs in a namespace of `ip netns exec`, which has separate mounts.
   std::string become(const std::string& name) const {
     return "mount --bind " + hosts() + " /etc/hosts; hostname " + name + "; ";
   }
@@ -107,7 +107,7 @@ class TwoMachines {
   std::string why_not_;
 };
 
-// The command line of Open MPI's mpirun, with one rank on each of the two.
+// The command line of Open MPI's mpirun, with one rank on each machine.
 Words over_two_machines(const TwoMachines& machines) {
   const bool is_4 = is_open_mpi_4();
   return {"mpirun",
@@ -125,7 +125,7 @@ Words over_two_machines(const TwoMachines& machines) {
 
 }  // namespace
 
-TEST_CASE("under Open MPI's mpirun, drun and the program are the whole command") {
+TEST_CASE("under Open MPI's mpirun the command is only drun and the program") {
   if (!mpirun_works(kOpenMpi)) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
@@ -145,13 +145,13 @@ TEST_CASE("under Open MPI's mpirun, drun and the program are the whole command")
   CHECK(failed.code == 41);
 }
 
-TEST_CASE("mpirun over machines that drun cannot tell apart is an error, never a localhost") {
+TEST_CASE("mpirun with indistinguishable machines is an error instead of a guessed localhost") {
   if (!mpirun_works(kOpenMpi)) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
   }
   const Agents agents;
-  // As the variables are with each rank on a machine of its own, and no PMIx to meet over.
+  // The variables of ranks on separate machines, without PMIx.
   const Words apart = {
       "env", "-u", "OMPI_MCA_orte_hnp_uri", "-u", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_LOCAL_SIZE=1"};
   const Ended ended = agents.run(kOpenMpi + Words{"3"} + apart + Words{drun_program(), "true"});
@@ -163,7 +163,7 @@ TEST_CASE("mpirun over machines that drun cannot tell apart is an error, never a
   CHECK(given.code == 0);
 }
 
-TEST_CASE("mpirun over two machines needs no word on where node 0 is", "[namespaces]") {
+TEST_CASE("mpirun on two machines needs no address of node 0", "[namespaces]") {
   const TwoMachines machines;
   if (!mpirun_works(kOpenMpi) || !machines.why_not().empty()) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin), or " << machines.why_not());
@@ -175,7 +175,7 @@ TEST_CASE("mpirun over two machines needs no word on where node 0 is", "[namespa
   CHECK_THAT(met.err, ContainsSubstring("master address nodea: PMIx, from rank 0"));
 }
 
-TEST_CASE("without PMIx the agents of two machines meet where Open MPI 4's mpirun runs",
+TEST_CASE("without PMIx agents on two machines use the address of Open MPI 4's mpirun",
           "[namespaces]") {
   const TwoMachines machines;
   if (!mpirun_works(kOpenMpi) || !machines.why_not().empty()) {
@@ -190,7 +190,7 @@ TEST_CASE("without PMIx the agents of two machines meet where Open MPI 4's mpiru
   machines.check_both(machines.run_on_first(over_two_machines(machines) + alone), "10.99.0.1");
 }
 
-TEST_CASE("mpiexec over two machines needs no word on where node 0 is", "[namespaces]") {
+TEST_CASE("mpiexec on two machines needs no address of node 0", "[namespaces]") {
   const TwoMachines machines;
   if (!mpirun_works(kHydra) || !machines.why_not().empty()) {
     WARN("skipped: no mpiexec.hydra (mpich), or " << machines.why_not());
@@ -214,7 +214,7 @@ TEST_CASE("mpiexec over two machines needs no word on where node 0 is", "[namesp
       "10.99.0.1");
 }
 
-TEST_CASE("under Hydra's mpiexec, drun and the program are the whole command") {
+TEST_CASE("under Hydra's mpiexec the command is only drun and the program") {
   if (!mpirun_works(kHydra)) {
     WARN("skipped: no mpiexec.hydra (mpich)");
     return;

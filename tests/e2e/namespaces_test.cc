@@ -1,4 +1,4 @@
-// Three nodes with network namespaces and addresses of their own, joined by a bridge in a fourth.
+// Runs three nodes in separate network namespaces, connected by a bridge in a fourth one.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,8 +13,8 @@
 namespace drun::testing {
 namespace {
 
-// Everything lives in namespaces: nothing of the machine's own network is touched, and deleting
-// them removes it all.
+// Everything is in namespaces: the machine's network is not changed, and deleting the namespaces
+// removes it all.
 class Network {
  public:
   Network() : name_("drun" + std::to_string(getpid())) {
@@ -62,7 +62,8 @@ class Network {
   bool is_up_ = false;
 };
 
-// A job of two workers a node, over Gloo between the nodes, ends without an error on each node.
+// Runs a job of two workers a node, with Gloo between the nodes, and checks that every node
+// succeeds.
 void run_all_reduce(Network& network) {
   std::vector<std::unique_ptr<Running>> nodes;
   for (const int node : {2, 1, 0}) {
@@ -80,18 +81,17 @@ void run_all_reduce(Network& network) {
 
 }  // namespace
 
-TEST_CASE("three nodes with addresses of their own form one world", "[namespaces]") {
+TEST_CASE("three nodes with different addresses form one world", "[namespaces]") {
   Network network;
   if (!network.is_up()) {
     WARN("skipped: cannot make network namespaces: " << network.why());
     return;
   }
-  // Ranks leave right after a barrier, in any order: no rank takes that for a loss, in any of many
-  // jobs.
+  // Ranks exit right after a barrier, in any order. In none of many jobs may that count as a loss.
   for (int job = 0; job < 20; ++job) run_all_reduce(network);
 }
 
-TEST_CASE("with a secret the store is for the job's nodes, from any of their addresses, alone",
+TEST_CASE("with a secret only the job's nodes can use the store, from any of their addresses",
           "[namespaces]") {
   Network network;
   if (!network.is_up()) {
@@ -102,7 +102,7 @@ TEST_CASE("with a secret the store is for the job's nodes, from any of their add
   const std::string secret = directory.file("secret");
   write_file(secret, "0123456789abcdef0123456789abcdef\n");
   REQUIRE(chmod(secret.c_str(), 0600) == 0);
-  // A second address of node 1, which its worker comes from; node 2 is a stranger.
+  // Node 1's worker connects from a second address. Node 2 is not part of the job.
   REQUIRE(run(network.inside(1, {.argv = {"ip", "addr", "add", "10.77.0.99/24", "dev", "eth0"}}))
               .code == 0);
   const std::string ask =
@@ -137,7 +137,7 @@ TEST_CASE("with a secret the store is for the job's nodes, from any of their add
   }
 }
 
-TEST_CASE("a node whose network falls silent is lost, and everyone says so", "[namespaces]") {
+TEST_CASE("a node without network is lost, and all nodes report it", "[namespaces]") {
   Network network;
   if (!network.is_up()) {
     WARN("skipped: cannot make network namespaces: " << network.why());
@@ -165,7 +165,7 @@ TEST_CASE("a node whose network falls silent is lost, and everyone says so", "[n
   }
 }
 
-TEST_CASE("drun doctor names another MTU, and two nodes that do not reach each other",
+TEST_CASE("drun doctor reports a different MTU, and two nodes that cannot reach each other",
           "[namespaces]") {
   Network network;
   if (!network.is_up()) {
@@ -193,7 +193,7 @@ TEST_CASE("drun doctor names another MTU, and two nodes that do not reach each o
                       ContainsSubstring(") at 10.77.0.3, eth0 do not reach each other: "));
 }
 
-TEST_CASE("an elastic job goes on without a node whose cable was cut, and that node stops",
+TEST_CASE("an elastic job continues without a node whose cable was cut, and that node stops",
           "[namespaces]") {
   Network network;
   if (!network.is_up()) {
@@ -223,7 +223,7 @@ TEST_CASE("an elastic job goes on without a node whose cable was cut, and that n
   for (const std::size_t node : {0U, 1U}) CHECK(nodes[node]->wait(30s).code == 0);
 }
 
-TEST_CASE("a coordinator that is cut off stops, the others elect another, and it joins that one",
+TEST_CASE("a disconnected coordinator stops, the others elect a new one, and it rejoins later",
           "[namespaces]") {
   Network network;
   if (!network.is_up()) {

@@ -1,4 +1,4 @@
-// One node: what workers are given, how they end, what the user is told.
+// Tests jobs on one node: the workers' environment, how they end, and drun's output.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("workers get torchrun's environment on top of the one drun has") {
+TEST_CASE("workers get torchrun's variables in addition to drun's environment") {
   TemporaryDirectory directory;
   const int port = free_port();
   Launch launch =
@@ -72,7 +72,7 @@ TEST_CASE("drun's exit code is the root cause's") {
   CHECK(ended.err.empty() == (code == 0));
 }
 
-TEST_CASE("workers have the user's limit of descriptors, and many workers need no higher one") {
+TEST_CASE("workers get the user's descriptor limit, which also suffices for many workers") {
   Launch launch = shell_job({"--standalone", "--nproc_per_node=96"}, "ulimit -Sn");
   launch.argv = Words{"sh", "-c", "ulimit -Sn 64 && exec \"$@\"", "sh"} + launch.argv;
   const Ended ended = run(launch);
@@ -81,8 +81,8 @@ TEST_CASE("workers have the user's limit of descriptors, and many workers need n
   CHECK(count_of(ended.out, "64\n") == 96);
 }
 
-TEST_CASE("no descriptor of drun's reaches a worker") {
-  // What a shell in our place would have: a runner may have left some open.
+TEST_CASE("workers inherit no descriptor of drun") {
+  // A shell in drun's place is the reference, because the test runner may have left some open.
   const std::string open_ones = "for each in /proc/$$/fd/*; do echo ${each##*/}; done";
   const Ended here = run(Launch{.argv = {"sh", "-c", open_ones}});
   const Ended ended = run(shell_job({"--nproc_per_node=40", "--local-ranks-filter=39"}, open_ones));
@@ -92,7 +92,7 @@ TEST_CASE("no descriptor of drun's reaches a worker") {
 }
 
 #ifndef __SANITIZE_ADDRESS__
-TEST_CASE("libraries that this job does not need are not loaded") {
+TEST_CASE("drun loads only the libraries that a job needs") {
   const std::string libraries = "grep -o 'lib[a-z]*[.]so' /proc/$PPID/maps | sort -u";
   TemporaryDirectory directory;
   const std::string secret = directory.file("secret");
@@ -107,7 +107,7 @@ TEST_CASE("libraries that this job does not need are not loaded") {
 }
 #endif
 
-TEST_CASE("a job that cannot be begun is in the report file too") {
+TEST_CASE("a job that cannot start is also in the report file") {
   TemporaryDirectory directory;
   const std::string file = directory.file("report.json");
   const auto [options, program, code] = GENERATE(table<std::string, std::string, int>(
@@ -117,7 +117,7 @@ TEST_CASE("a job that cannot be begun is in the report file too") {
   CHECK(nlohmann::json::parse(read_file(file))["exit_code"] == code);
 }
 
-TEST_CASE("under the name torchrun every failure is 1") {
+TEST_CASE("under the name torchrun every failure has exit code 1") {
   TemporaryDirectory directory;
   Launch launch = shell_job({"--standalone"}, "exit 42");
   launch.argv[0] = directory.file("torchrun");
@@ -131,13 +131,13 @@ TEST_CASE("under the name torchrun workers read drun's standard input, as breakp
   const std::string torchrun = directory.file("torchrun");
   std::filesystem::create_symlink(drun_program(), torchrun);
   launch.stdin_text = "a pipe\n";
-  CHECK_THAT(run(launch).out, ContainsSubstring("got \n"));  // drun by its own name
+  CHECK_THAT(run(launch).out, ContainsSubstring("got \n"));  // under its normal name
   launch.argv[0] = torchrun;
   CHECK_THAT(run(launch).out, ContainsSubstring("got a pipe\n"));
 }
 
-// The worker is in another session and in another process group than the terminal's foreground job:
-// it must neither be stopped by SIGTTIN nor get EIO.
+// The worker is in another session and process group than the terminal's foreground job. It must
+// neither be stopped by SIGTTIN nor get EIO.
 TEST_CASE("under the name torchrun a worker reads from drun's terminal") {
   TemporaryDirectory directory;
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -162,7 +162,7 @@ TEST_CASE("under the name torchrun a worker reads from drun's terminal") {
   CHECK_THAT(ended.out, ContainsSubstring("got a line\n"));
 }
 
-TEST_CASE("a program that cannot be executed is told before anything starts") {
+TEST_CASE("a program that cannot be executed is reported before anything starts") {
   TemporaryDirectory directory;
   const std::string text = directory.file("text");
   write_file(text, "no program");
@@ -185,7 +185,7 @@ TEST_CASE("one failed worker stops all others at once") {
   CHECK_THAT(ended.err, ContainsSubstring("rank 5"));
 }
 
-TEST_CASE("a worker that ignores TERM is killed when the shutdown timeout is over") {
+TEST_CASE("a worker that ignores SIGTERM is killed after the shutdown timeout") {
   const Ended ended =
       run(shell_job({"--standalone", "--nproc_per_node=2", "--shutdown-timeout=1"},
                     "[ $RANK = 1 ] && exit 3; trap '' TERM; while :; do sleep 1; done"));
@@ -194,7 +194,7 @@ TEST_CASE("a worker that ignores TERM is killed when the shutdown timeout is ove
   CHECK_FALSE(ended.timed_out);
 }
 
-// A bash wrapper without exec: SIGTERM ends it at once, and its child writes a checkpoint.
+// A shell wrapper without exec: SIGTERM ends it at once, and its child writes a checkpoint.
 const std::string kSavesOnTerm =
     "trap 'sleep 2; echo saved >> $FILE; exit 0' TERM; echo x >> $FILE; while :; do sleep 0.01; "
     "done";
@@ -212,7 +212,7 @@ TEST_CASE("a wrapped worker has the shutdown timeout to write its checkpoint") {
   CHECK(read_file(directory.file("checkpoint")) == "x\nsaved\n");
 }
 
-TEST_CASE("background work is waited for after success, and named once") {
+TEST_CASE("background work is waited for after success, and reported once") {
   TemporaryDirectory directory;
   Launch launch = shell_job({"--standalone"}, "(sleep 2; echo done > $FILE) & exit 0");
   launch.environment["FILE"] = directory.file("upload");
@@ -225,7 +225,7 @@ TEST_CASE("background work is waited for after success, and named once") {
   CHECK(count_of(ended.err, "\n") == 1);
 }
 
-TEST_CASE("with --leftovers=kill background work is terminated, and named once") {
+TEST_CASE("with --leftovers=kill background work is terminated, and reported once") {
   const Ended ended = run(shell_job({"--standalone", "--leftovers=kill"}, "sleep 600 & exit 0"));
   INFO(ended.err);
   CHECK(ended.code == 0);
@@ -258,7 +258,7 @@ TEST_CASE("with --leftovers=keep, and under the name torchrun, background work o
   CHECK(std::filesystem::exists(out));
 }
 
-TEST_CASE("a failed round is followed by another, until the restarts are used up") {
+TEST_CASE("a failed round is restarted until the restarts are used up") {
   TemporaryDirectory directory;
   const auto [failing, code] = GENERATE(table<std::string, int>({{"2", 0}, {"9", 7}}));
   Launch launch =
@@ -287,7 +287,7 @@ TEST_CASE("the last lines before a crash are never lost") {
   for (const std::string rank : {"0", "1", "2", "3"}) {
     if (has_line(ended.out, rank + ":20000")) ++complete;
   }
-  CHECK(complete >= 1);  // the others may have been stopped by the first one's failure
+  CHECK(complete >= 1);  // the first one's failure may have stopped the others
 }
 
 TEST_CASE("lines of many workers reach the console whole") {
@@ -302,7 +302,7 @@ TEST_CASE("lines of many workers reach the console whole") {
   CHECK(count_of(ended.out, "\n") == 40000);
 }
 
-TEST_CASE("the report tells rank, code, stderr and the error file's message") {
+TEST_CASE("the report contains rank, code, stderr and the error file's message") {
   TemporaryDirectory directory;
   Launch launch =
       shell_job({"--standalone", "--nproc_per_node=2", "--report=" + directory.file("report.json")},
@@ -337,19 +337,19 @@ std::string time_of_failure_that_says(const std::string& second) {
   return nlohmann::json::parse(read_file(directory.file("report.json")))["root_cause"]["time"];
 }
 
-TEST_CASE("a failure's time is the one that its error file says") {
+TEST_CASE("a failure's time is taken from its error file") {
   CHECK(time_of_failure_that_says("1700000000") == "2023-11-14T22:13:20.000000Z");
 }
 
-TEST_CASE("a failure's time is exact where its error file says the second that it ended in") {
+TEST_CASE("a failure's time is exact if its error file has the second of the worker's end") {
   std::string time;
-  do {  // a second may begin between the two
+  do {  // retry if a second ends between the two
     time = time_of_failure_that_says("$(date +%s)");
   } while (time.find(".000000Z") != std::string::npos);
   CHECK(time.substr(0, 3) == "202");
 }
 
-TEST_CASE("stdin is empty, or rank 0's when asked for") {
+TEST_CASE("stdin is empty by default, and rank 0's with --stdin=rank0") {
   Launch launch = shell_job({"--standalone", "--nproc_per_node=2"}, "echo \"$RANK:$(cat)\"");
   launch.stdin_text = "hello";
   const Ended without = run(launch);
@@ -363,7 +363,7 @@ TEST_CASE("stdin is empty, or rank 0's when asked for") {
   CHECK(has_line(with.out, "1:"));
 }
 
-TEST_CASE("what a worker leaves running is ended, and said so") {
+TEST_CASE("leftover processes of a worker are terminated and reported") {
   Launch launch =
       shell_job({"--standalone", "--shutdown-timeout=1"}, "setsid sleep 600 & sleep 600 & exit 0");
   launch.environment["DRUN_TEST_LEFT"] = std::to_string(getpid());
@@ -398,7 +398,7 @@ TEST_CASE("redirects, tee and filters put lines where torchrun puts them") {
   CHECK_THAT(ended.err, !ContainsSubstring("err0"));
 }
 
-TEST_CASE("a termination signal ends the job in order and is the exit code") {
+TEST_CASE("a termination signal stops the job gracefully and sets the exit code") {
   const auto [signal, name] = GENERATE(table<int, std::string>(
       {{SIGTERM, "TERM"}, {SIGINT, "INT"}, {SIGHUP, "HUP"}, {SIGQUIT, "QUIT"}}));
   Running running(shell_job({"--standalone", "--nproc_per_node=2"},
@@ -413,7 +413,7 @@ TEST_CASE("a termination signal ends the job in order and is the exit code") {
   CHECK_THAT(ended.err, ContainsSubstring("SIG" + name));
 }
 
-TEST_CASE("an inherited ignore of SIGHUP stays an ignore") {
+TEST_CASE("SIGHUP stays ignored if it was ignored at the start") {
   Launch launch = shell_job({"--standalone"}, "echo ready; cat $DIR/go; exit 5");
   TemporaryDirectory directory;
   REQUIRE(mkfifo(directory.file("go").c_str(), 0600) == 0);
@@ -444,7 +444,7 @@ TEST_CASE("a second Ctrl-C kills at once") {
   REQUIRE(running.prints("ready\nready\n"));
   running.signal(SIGINT);
   REQUIRE(eventually([&] { return count_of(running.out(), "asked") == 2; }));
-  // Two within 200 ms are one: shells and `timeout` may send it twice.
+  // Two signals within 200 ms count as one: shells and `timeout` can send it twice.
   const auto first = std::chrono::steady_clock::now();
   REQUIRE(eventually([&] { return std::chrono::steady_clock::now() - first > 300ms; }));
   running.signal(SIGINT);
@@ -453,7 +453,7 @@ TEST_CASE("a second Ctrl-C kills at once") {
   CHECK(ended.code == 130);
 }
 
-TEST_CASE("killing drun leaves nothing of the job, daemons and files included") {
+TEST_CASE("killing drun leaves no process and no file of the job") {
   const std::string mark = "DRUN_TEST_ORPHAN=" + std::to_string(getpid());
   const bool kills_agent = GENERATE(false, true);
   Launch launch = shell_job({"--standalone", "--nproc_per_node=2", "--hang-timeout=600"},
@@ -495,7 +495,7 @@ TEST_CASE("killing drun leaves nothing of the job, daemons and files included") 
   CHECK(files == 4);
 }
 
-TEST_CASE("a program that fails at each start in the same way is not restarted a third time") {
+TEST_CASE("a program that fails three times in the same way is not restarted again") {
   const auto began = std::chrono::steady_clock::now();
   const Ended ended = run(shell_job({"--standalone", "--nproc_per_node=1", "--max-restarts=5"},
                                     "echo \"unknown option --lr (pid $$)\" >&2; exit 3"),
@@ -509,7 +509,7 @@ TEST_CASE("a program that fails at each start in the same way is not restarted a
                             !ContainsSubstring("restart 3"));
 }
 
-TEST_CASE("a job that makes progress outlives its restarts, and ends without it") {
+TEST_CASE("a job that makes progress gets new restarts, and ends without progress") {
   const TemporaryDirectory directory;
   const std::string shows = GENERATE("echo step $n >>$DRUN_PROGRESS_FILE", "touch $CHECKPOINTS/$n");
   Launch launch =
@@ -526,7 +526,7 @@ TEST_CASE("a job that makes progress outlives its restarts, and ends without it"
                             !ContainsSubstring("restart 5"));
 }
 
-TEST_CASE("with --max-same-failures=0 and no pause all restarts are used") {
+TEST_CASE("with --max-same-failures=0 and no backoff all restarts are used") {
   const Ended ended = run(shell_job({"--standalone", "--nproc_per_node=1", "--max-restarts=5",
                                      "--max-same-failures=0", "--restart-backoff=0"},
                                     "exit 3"),

@@ -1,4 +1,4 @@
-// Where workers run, what they are wrapped in, and what is refused before anything starts.
+// Tests where workers run, their wrapper commands, and invalid placement options.
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -30,7 +30,8 @@ nlohmann::json plan_of(const Words& options) {
   return nlohmann::json::parse(ended.out);
 }
 
-// A control group with `cpus` CPUs of quota, gone at the end; empty where none can be made.
+// A control group with a quota of `cpus` CPUs, removed at the end. The path is empty if none can be
+// created.
 class Quota {
  public:
   explicit Quota(int cpus) {
@@ -70,7 +71,7 @@ const std::string kTellCpus =
 
 }  // namespace
 
-TEST_CASE("workers bound to cores run where the plan and the report say, apart from each other") {
+TEST_CASE("workers bound to cores run on different CPUs, as in the plan and the report") {
   if (our_cpus().size() < 2) {
     WARN("skipped: only one CPU is allowed here");
     return;
@@ -95,7 +96,7 @@ TEST_CASE("workers bound to cores run where the plan and the report say, apart f
   CHECK(nlohmann::json::parse(read_file(directory.file("report.json")))["placement"] == places);
 }
 
-TEST_CASE("drun that may use one CPU binds to that one, and refuses a second worker") {
+TEST_CASE("with one allowed CPU drun binds a worker to it and rejects a second worker") {
   const std::string cpu = std::to_string(our_cpus().back());
   Launch launch = shell_job({"--standalone", "--bind-to=core"}, kTellCpus);
   launch.argv = Words{"taskset", "-c", cpu} + launch.argv;
@@ -111,14 +112,14 @@ TEST_CASE("drun that may use one CPU binds to that one, and refuses a second wor
                               ContainsSubstring("start fewer"));
 }
 
-TEST_CASE("without a wish workers are where drun is") {
+TEST_CASE("without placement options workers run on drun's CPUs") {
   const Ended plain = run(shell_job({"--standalone"}, kTellCpus));
   const Ended none = run(shell_job({"--standalone", "--bind-to=none"}, kTellCpus));
   CHECK(plain.out == none.out);
   CHECK(plan_of({"--standalone"})["placement"].is_null());
 }
 
-TEST_CASE("threads are given as asked, or as many as a worker has cores for") {
+TEST_CASE("OMP_NUM_THREADS is the requested number, or the number of a worker's cores") {
   const auto threads = [](const Words& options) {
     Launch launch = shell_job(Words{"--standalone"} + options, "echo $OMP_NUM_THREADS");
     launch.environment["OMP_NUM_THREADS"] = "77";
@@ -132,7 +133,7 @@ TEST_CASE("threads are given as asked, or as many as a worker has cores for") {
   CHECK(shared.substr(0, 2) == "1\n");
 }
 
-TEST_CASE("each worker sees GPUs of its own") {
+TEST_CASE("each worker sees different GPUs") {
   Launch launch = shell_job(
       {"--standalone", "--nproc-per-node=2", "--gpus-per-worker=2", "--virtual-local-rank"},
       "echo \"rank $RANK local $LOCAL_RANK sees $CUDA_VISIBLE_DEVICES\"");
@@ -148,7 +149,7 @@ TEST_CASE("each worker sees GPUs of its own") {
   CHECK_THAT(ended.out, ContainsSubstring("rank 1 local 0 sees 6,7\n"));
 }
 
-TEST_CASE("chosen ranks are wrapped in a real program, others are not") {
+TEST_CASE("only the chosen ranks are wrapped in a command") {
   const Ended ended =
       run(shell_job({"--standalone", "--nproc-per-node=3",
                      "--wrap=env 'WRAPPED=as ${rank} of ${local_rank}'", "--wrap-ranks=0,2"},
@@ -160,13 +161,13 @@ TEST_CASE("chosen ranks are wrapped in a real program, others are not") {
   CHECK_THAT(ended.out, ContainsSubstring("rank 2 as 2 of 2.\n"));
 }
 
-TEST_CASE("what a wrapped worker returns is what its wrapping command returns") {
+TEST_CASE("a wrapped worker's exit code is that of the wrapping command") {
   const Ended ended =
       run(shell_job({"--standalone", "--wrap=nice -n 5"}, "exit $(( $(nice) + 30 ))"));
   CHECK(ended.code == 30 + std::min(::getpriority(PRIO_PROCESS, 0) + 5, 19));
 }
 
-TEST_CASE("ranks count over all nodes, and one that is not there is warned of") {
+TEST_CASE("ranks to wrap are counted over all nodes, and a missing rank causes a warning") {
   Nodes nodes(2, {"--nproc-per-node=1", "--wrap=env WRAPPED=${rank}", "--wrap-ranks=1,9"});
   nodes.start(0, {}, "echo \"[$WRAPPED]\"");
   nodes.start(1, {}, "echo \"[$WRAPPED]\"");
@@ -177,7 +178,7 @@ TEST_CASE("ranks count over all nodes, and one that is not there is warned of") 
   CHECK(ended[1].err.empty());
 }
 
-TEST_CASE("a wish that cannot come true is refused before anything starts") {
+TEST_CASE("invalid placement options are rejected before anything starts") {
   const auto [options, code, reason] = GENERATE(table<Words, int, std::string>({
       {{"--bind-to=corner"}, 2, "--bind-to=corner: expected one of none, core, socket, numa, gpu"},
       {{"--numa-binding=core"}, 2, "--numa-binding=core: expected one of node, socket"},
@@ -197,7 +198,7 @@ TEST_CASE("a wish that cannot come true is refused before anything starts") {
   CHECK_THAT(ended.err, ContainsSubstring(reason));
 }
 
-TEST_CASE("a quota of one CPU makes one worker, and one thread") {
+TEST_CASE("with a quota of one CPU there is one worker with one thread") {
   const Quota quota(1);
   if (quota.path().empty()) {
     WARN("skipped: no control group with a quota can be made here");
@@ -218,7 +219,7 @@ TEST_CASE("a quota of one CPU makes one worker, and one thread") {
   CHECK(eventually([&] { return read_file(quota.path() + "/cgroup.procs").empty(); }));
 }
 
-TEST_CASE("what the kernel refuses at the start is said, and stops those who insist") {
+TEST_CASE("a placement that the kernel refuses is a warning, or an error if it was strict") {
   const auto under = [](const std::string& refused, const Words& options) {
     Launch launch = shell_job(Words{"--standalone", "--nproc-per-node=2"} + options, "echo ran");
     launch.argv = Words{built("workers/refuse"), refused} + launch.argv;

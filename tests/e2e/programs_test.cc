@@ -1,4 +1,4 @@
-// Programs of several kinds, as they are: drun needs nothing of them.
+// Runs unmodified programs of several kinds.
 
 #include "tests/support/catch.h"
 #include "tests/support/job.h"
@@ -6,10 +6,10 @@
 
 namespace drun::testing {
 
-TEST_CASE("scripts and modules run as their owner would run them") {
+TEST_CASE("scripts and modules run as they would without drun") {
   TemporaryDirectory directory;
   write_file(directory.file("script"), "#!/bin/sh\necho \"sh $RANK $1\"\n", true);
-  write_file(directory.file("plain"), "echo \"plain $RANK $1\"\n", true);  // no #!: sh reads it
+  write_file(directory.file("plain"), "echo \"plain $RANK $1\"\n", true);  // no #!: sh runs it
   write_file(directory.file("program.py"),
              "import os, sys\nprint('py', os.environ['RANK'], sys.argv[1])\n");
   write_file(directory.file("executable.py"), "#!/bin/sh\necho \"forced $RANK $1\"\n", true);
@@ -29,7 +29,7 @@ TEST_CASE("scripts and modules run as their owner would run them") {
   CHECK(ended.out == line);
 }
 
-TEST_CASE("a program's arguments are never taken for drun's") {
+TEST_CASE("a program's arguments are never parsed as drun's options") {
   const Ended ended = run(job(
       {"--standalone"}, {"printf", "%s\n", "--r=16", "--log", "--nproc-per-node=9", "--", "-m"}));
   INFO(ended.err);
@@ -40,15 +40,14 @@ TEST_CASE("pass-local-rank gives each program its local rank as an argument") {
   const Ended ended = run(job({"--standalone", "--nproc-per-node=2", "--pass-local-rank"},
                               {"sh", "-c", "echo $RANK $1", "sh"}));
   INFO(ended.err);
-  CHECK(ended.code !=
-        0);  // sh itself gets --local-rank: whoever asks for it has a program that takes it
+  CHECK(ended.code != 0);  // sh itself gets --local-rank and rejects it
   const Ended taken =
       run(job({"--standalone", "--nproc-per-node=2", "--pass-local-rank"}, {"echo", "hello"}));
   CHECK_THAT(taken.out, ContainsSubstring("--local-rank=0 hello\n") &&
                             ContainsSubstring("--local-rank=1 hello\n"));
 }
 
-TEST_CASE("C++ workers of worker_lib meet under drun, on one node and on three") {
+TEST_CASE("C++ workers with worker_lib form a group under drun, on one node and on three") {
   const auto [example, sign] = GENERATE(table<std::string, std::string>(
       {{"p2p", "rank"}, {"all_reduce", ""}, {"train", "all ranks have identical weights"}}));
   const Ended one =

@@ -1,5 +1,5 @@
-// Unmodified PyTorch programs under drun, with the distribution's PyTorch and with the current one
-// that DRUN_TORCH_PYTHON names.
+// Runs unmodified PyTorch programs under drun, with the distribution's PyTorch and with the current
+// one that DRUN_TORCH_PYTHON names.
 
 #include <cstdlib>
 
@@ -75,7 +75,7 @@ TEST_CASE("a PyTorch program runs on three nodes, by env:// and by tcp://") {
   }
 }
 
-TEST_CASE("a PyTorch program meets again after a restart, in a store without stale keys") {
+TEST_CASE("a PyTorch program initializes again after a restart, in a store without stale keys") {
   for (const std::string& python : torch_pythons()) {
     Launch launch = torch_job(python, {"--standalone", "--nproc_per_node=2", "--max-restarts=1"});
     launch.environment["FAIL_RANK"] = "1";

@@ -1,4 +1,4 @@
-// NCCL's RAS service as a sign and as evidence of a hang, with a stand-in for the service
+// Tests NCCL's RAS service as a sign and as evidence of a hang, with a stand-in for the service
 // (workers/ras_rank.cc).
 #include <nlohmann/json.hpp>
 
@@ -29,7 +29,7 @@ Ran run_ranks(const std::string& mode, const Words& options) {
 
 }  // namespace
 
-TEST_CASE("the rank that lags in NCCL is the root cause of a hang in which all sleep") {
+TEST_CASE("if all ranks sleep, the rank that is behind in NCCL is the root cause of the hang") {
   const Ran ran = run_ranks("lags", {"--hang-timeout=2", "--max-restarts=1"});
   CAPTURE(ran.ended.err);
   CHECK(ran.ended.code == 0);
@@ -40,7 +40,7 @@ TEST_CASE("the rank that lags in NCCL is the root cause of a hang in which all s
                                               "communicator of 3, the others at 812"));
 }
 
-TEST_CASE("a rank that spins behind the others in NCCL is found though it uses CPU time") {
+TEST_CASE("a rank that is behind in NCCL and uses CPU time is detected as hung") {
   const Ran ran = run_ranks("spins", {"--hang-timeout=2"});
   CAPTURE(ran.ended.err);
   CHECK(ran.ended.code == 123);
@@ -59,14 +59,14 @@ TEST_CASE("a rank that does not answer NCCL's service is the root cause") {
   CHECK_THAT(ran.ended.err, ContainsSubstring("NCCL: rank 2 does not answer"));
 }
 
-TEST_CASE("a silent job whose ranks go on in NCCL has not hung") {
+TEST_CASE("a job without output is not hung while its ranks make progress in NCCL") {
   const Ran ran = run_ranks("moves", {"--hang-timeout=1"});
   CAPTURE(ran.ended.err);
   CHECK(ran.ended.code == 0);
   CHECK(ran.report["restarts"] == 0);
 }
 
-TEST_CASE("of several nodes each finds its own ranks in what NCCL says") {
+TEST_CASE("each node finds its ranks in NCCL's answer") {
   const TemporaryDirectory directory;
   Nodes nodes(2, {"--nproc-per-node=2", "--hang-timeout=2"});
   for (int node = 0; node < 2; ++node)
@@ -83,7 +83,7 @@ TEST_CASE("of several nodes each finds its own ranks in what NCCL says") {
   }
 }
 
-TEST_CASE("stacks of a job tell where its ranks stand in NCCL") {
+TEST_CASE("the stacks of a job show its ranks' positions in NCCL") {
   const TemporaryDirectory directory;
   const std::string id = "ras-" + directory.path().substr(directory.path().rfind('/') + 1);
   Running running(job({"--nproc-per-node=3", "--hang-timeout=100", "--rdzv-id=" + id},
@@ -102,8 +102,7 @@ TEST_CASE("stacks of a job tell where its ranks stand in NCCL") {
   CHECK(is_told);
 }
 
-TEST_CASE(
-    "every job has a place for NCCL's service of its own and only where hangs are looked for") {
+TEST_CASE("every job with hang detection has a separate address for NCCL's RAS service") {
   const std::string script = "echo \"<$NCCL_RAS_ADDR>\"";
   const std::string one = run(shell_job({"--hang-timeout=60"}, script)).out;
   const std::string other = run(shell_job({"--hang-timeout=60"}, script)).out;

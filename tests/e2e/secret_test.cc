@@ -1,4 +1,4 @@
-// Jobs with a secret, as their users start them.
+// Tests jobs with a secret on the command line of users.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ void check_refused(const Ended& ended, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE("three nodes with one secret are a job; a fourth with another is refused in a line") {
+TEST_CASE("three nodes with one secret form a job, and a fourth with another secret is rejected") {
   Nodes nodes(3);
   const std::string file = secret_file(nodes.directory(), "secret", kSecret);
   const std::string other = secret_file(nodes.directory(), "other", "fedcba9876543210");
@@ -64,7 +64,7 @@ TEST_CASE("three nodes with one secret are a job; a fourth with another is refus
   CHECK(log.find(kSecret) == std::string::npos);
 }
 
-TEST_CASE("a node with a secret is refused by a job without one, which goes on") {
+TEST_CASE("a node with a secret is rejected by a job without one, which continues") {
   Nodes nodes(2);
   const std::string file = secret_file(nodes.directory(), "secret", kSecret);
   nodes.start(0, {}, "true");
@@ -77,7 +77,7 @@ TEST_CASE("a node with a secret is refused by a job without one, which goes on")
   }
 }
 
-TEST_CASE("a file that is not fit to hold a secret is an error before anything starts") {
+TEST_CASE("an unsuitable secret file is an error before anything starts") {
   const TemporaryDirectory directory;
   const std::string open = secret_file(directory, "open", kSecret, 0640);
   const std::string small = secret_file(directory, "small", "hunter2");
@@ -100,12 +100,12 @@ TEST_CASE("a file that is not fit to hold a secret is an error before anything s
   }
 }
 
-TEST_CASE("a link to a good file is good, and --pass-secret leaves workers the variable") {
+TEST_CASE("a secret file can be a link, and --pass-secret keeps the workers' variable") {
   const TemporaryDirectory directory;
   const std::string file = secret_file(directory, "secret", kSecret, 0400);
   const std::string link = directory.file("link");
   REQUIRE(symlink(file.c_str(), link.c_str()) == 0);
-  // drun has no longer what it was started with.
+  // drun erases the secret from its own environment.
   Launch launch = shell_job({"--pass-secret"},
                             "echo \"<$DRUN_SECRET>\"; tr '\\0' '\\n' </proc/$PPID/environ | "
                             "grep DRUN_SECRET");
@@ -117,13 +117,13 @@ TEST_CASE("a link to a good file is good, and --pass-secret leaves workers the v
   CHECK(ended.out == "<fedcba9876543210>\nDRUN_SECRET=\n");
 }
 
-TEST_CASE("the store alone cannot have a secret, and says why") {
+TEST_CASE("drun store rejects a secret with the reason") {
   const Ended ended = run(job({"store", "--secret-file=x"}, {}));
   CHECK(ended.code == 2);
   CHECK_THAT(ended.err, ContainsSubstring("clients of a TCPStore cannot authenticate"));
 }
 
-TEST_CASE("without a secret, who listens beyond loopback is warned once, and only there") {
+TEST_CASE("without a secret drun warns once if it listens beyond loopback") {
   const bool has_secret = GENERATE(false, true);
   const bool is_elastic = GENERATE(false, true);
   const TemporaryDirectory directory;

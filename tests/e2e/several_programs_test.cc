@@ -1,4 +1,4 @@
-// Several programs in one job: one machine, several nodes with one line, hosts, a file.
+// Tests jobs of several programs: on one machine, on several nodes, on hosts, and from a file.
 
 #include <sys/stat.h>
 
@@ -23,7 +23,8 @@ std::vector<std::string> sorted_lines(const std::string& text) {
   return lines;
 }
 
-// A server and some workers: scripts that say who they are, or do what is written to their files.
+// Scripts for a server and some workers. They print their ranks and run the commands in their
+// files.
 class Programs {
  public:
   Programs() {
@@ -49,7 +50,7 @@ class Programs {
 
 }  // namespace
 
-TEST_CASE("two programs of one job have ranks in a row and a role each") {
+TEST_CASE("two programs of one job have consecutive ranks and different roles") {
   const Programs programs;
   const Ended ended = run(programs.launch(
       {"-np", "1", "-x", "MARK=s"}, {"./server", ":", "-np", "2", "-x", "MARK=w", "./worker"}));
@@ -61,7 +62,7 @@ TEST_CASE("two programs of one job have ranks in a row and a role each") {
                                          "2/3 2/3 worker 1/2 ./worker w"});
 }
 
-TEST_CASE("nodes that are given the same line share the programs out among them") {
+TEST_CASE("nodes with the same command line divide the programs among themselves") {
   const Programs programs;
   const std::string port = std::to_string(free_port());
   std::vector<std::unique_ptr<Running>> nodes;
@@ -83,11 +84,11 @@ TEST_CASE("nodes that are given the same line share the programs out among them"
         Words{"3/5 0/2 worker 2/4 ./worker ", "4/5 1/2 worker 3/4 ./worker "});
 }
 
-TEST_CASE("a file of programs is as good as a line of them and labels and reports name roles") {
+TEST_CASE("programs can come from a file, and labels and reports show their roles") {
   Programs programs;
   write_file(programs.directory().file("job.app"),
              "# the server first\n-np 1 ./server --text 'a b'\n\n-np 2 --role trainer ./worker\n");
-  // The failure ends the job: not before the server has said its word.
+  // The failure ends the job, so it waits for the server's message.
   const std::string said = programs.directory().file("said");
   REQUIRE(mkfifo(said.c_str(), 0600) == 0);
   programs.does("worker", "[ $ROLE_RANK = 0 ] && exec sleep 30; read word < said; exit 7");
@@ -107,7 +108,7 @@ TEST_CASE("a file of programs is as good as a line of them and labels and report
   CHECK(report.at("root_cause").at("program") == "./worker");
 }
 
-TEST_CASE("a job of several programs begins again as a whole") {
+TEST_CASE("a job of several programs restarts as a whole") {
   Programs programs;
   programs.does("worker", "[ $ROLE_RANK$TORCHELASTIC_RESTART_COUNT != 10 ] || exit 3");
   const Ended ended = run(
@@ -118,7 +119,7 @@ TEST_CASE("a job of several programs begins again as a whole") {
   CHECK(std::count(lines.begin(), lines.end(), "2/3 2/3 worker 1/2 ./worker ") == 2);
 }
 
-TEST_CASE("a plain program keeps a colon and a missing one of several is named") {
+TEST_CASE("a single program keeps a colon, and a missing one of several programs is named") {
   const Ended plain = run(job({"--standalone"}, {"sh", "-c", "echo \"$@\"", "sh", "a", ":", "b"}));
   INFO(plain.err);
   CHECK(plain.code == 0);
@@ -131,9 +132,9 @@ TEST_CASE("a plain program keeps a colon and a missing one of several is named")
   CHECK_THAT(ended.err, ContainsSubstring("./not-there: no such file"));
 }
 
-TEST_CASE("programs are dealt out to hosts in order") {
+TEST_CASE("programs are assigned to hosts in order") {
   const Programs programs;
-  // What ssh would run there runs here: words travel as they do to other machines.
+  // Runs ssh's command on this machine: words are quoted as for other machines.
   write_file(programs.directory().file("ssh"),
              "#!/bin/sh\nfor word; do last=$word; done\nexec sh -c \"$last\"\n", true);
   const Ended ended = run(programs.launch(

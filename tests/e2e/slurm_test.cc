@@ -1,4 +1,4 @@
-// drun under a real Slurm, of three nodes on this machine.
+// Tests drun under a real Slurm with three nodes on this machine.
 #include <csignal>
 #include <nlohmann/json.hpp>
 
@@ -12,7 +12,7 @@
 namespace drun::testing {
 namespace {
 
-// Of the line that rank 0 printed: "0/6 node01:20001 slurm-1.0".
+// Extracts a word from rank 0's line: "0/6 node01:20001 slurm-1.0".
 std::string word_after(const std::string& text, const std::string& lead) {
   const std::size_t at = text.find(lead);
   if (at == std::string::npos) return "";
@@ -26,7 +26,7 @@ const std::string kWhoUnderSlurm =
 
 }  // namespace
 
-TEST_CASE("under srun, drun and the program are the whole command", "[slurm]") {
+TEST_CASE("under srun the command is only drun and the program", "[slurm]") {
   const SlurmCluster slurm;
   if (!is_there(slurm)) return;
 
@@ -38,7 +38,7 @@ TEST_CASE("under srun, drun and the program are the whole command", "[slurm]") {
     CHECK_THAT(ended.out, ContainsSubstring(rank + " node01:" + port + " slurm-1.0 procid=.\n"));
   }
 
-  // Without ports that Slurm set aside, and in another order than Slurm's own.
+  // Without ports reserved by Slurm, and in an order different from Slurm's.
   write_file(slurm.directory().file("order"), "node03\nnode01\nnode02\n");
   Launch arbitrary =
       slurm.launch({"srun", "-n3", "--distribution=arbitrary", "env", "-u", "SLURM_STEP_RESV_PORTS",
@@ -83,7 +83,7 @@ TEST_CASE("under srun, drun and the program are the whole command", "[slurm]") {
   CHECK_THAT(no_node.err, ContainsSubstring("does not set SLURM_NODEID"));
 }
 
-TEST_CASE("nodes whose names nothing resolves meet at the address that Slurm has", "[slurm]") {
+TEST_CASE("nodes with unresolvable names use the addresses that Slurm knows", "[slurm]") {
   const SlurmCluster slurm(false);
   if (!is_there(slurm)) return;
   const Ended ended = slurm.run({"srun", "-N3", drun_program(), "sh", "-c", kWhoUnderSlurm});
@@ -96,9 +96,8 @@ TEST_CASE("nodes whose names nothing resolves meet at the address that Slurm has
   CHECK(count(dry.out, "\"from\": \"SLURM_STEP_NODELIST and scontrol show node node01\"") == 2);
 }
 
-TEST_CASE(
-    "two jobs share Slurm's nodes, and scancel of one leaves nothing of it and all of the other",
-    "[slurm]") {
+TEST_CASE("two jobs share Slurm's nodes, and scancel ends only one of them, completely",
+          "[slurm]") {
   const SlurmCluster slurm;
   if (!is_there(slurm)) return;
   const std::string marker = "DRUN_SLURM_TEST=" + slurm.directory().path();
@@ -127,7 +126,7 @@ TEST_CASE(
   CHECK(count(done.out, "done.") == 6);
 }
 
-TEST_CASE("a node that is drained finishes its job, and one that is down ends the job on all nodes",
+TEST_CASE("a drained node finishes its job, and a node that is down ends its job on all nodes",
           "[slurm]") {
   const SlurmCluster slurm;
   if (!is_there(slurm)) return;
@@ -162,7 +161,7 @@ TEST_CASE("a node that is drained finishes its job, and one that is down ends th
   CHECK(eventually([&] { return processes_with(marker).empty(); }, 30s));
 }
 
-TEST_CASE("a batch job is requeued by the exit code of its workers, and is another run then",
+TEST_CASE("a batch job is requeued by its workers' exit code and then gets a new run id",
           "[slurm]") {
   const SlurmCluster slurm;
   if (!is_there(slurm)) return;
@@ -178,7 +177,7 @@ TEST_CASE("a batch job is requeued by the exit code of its workers, and is anoth
   INFO(submitted.err);
   REQUIRE(submitted.code == 0);
   const std::string id = submitted.out.substr(0, submitted.out.find_first_of(";\n"));
-  // Slurm lets a job rest for two minutes before it tries again.
+  // Slurm holds a requeued job for two minutes.
   const auto is_again = [&] {
     slurm.run({"scontrol", "update", "JobId=" + id, "StartTime=now"}, 20s);
     return count(read_file(log), "slurm-" + id + ".0-r1") == 2;
@@ -187,11 +186,11 @@ TEST_CASE("a batch job is requeued by the exit code of its workers, and is anoth
   const std::string text = read_file(log);
   INFO(text);
   CHECK_THAT(text, ContainsSubstring(" slurm-" + id + ".0\n"));
-  // The script's own drun, which nobody started on the second node.
+  // The script runs drun itself, without srun, so there is none on the second node.
   CHECK_THAT(text, ContainsSubstring("has 2 nodes, but srun did not start this drun"));
 }
 
-TEST_CASE("a job near its time limit saves its state, is requeued and goes on from there",
+TEST_CASE("a job near its time limit saves its state, is requeued and continues from there",
           "[slurm]") {
   const SlurmCluster slurm;
   if (!is_there(slurm)) return;
@@ -199,7 +198,7 @@ TEST_CASE("a job near its time limit saves its state, is requeued and goes on fr
   const std::string log = directory.file("log");
   const std::string state = directory.file("checkpoint");
   const std::string worker = directory.file("worker.sh");
-  // Each rank counts; rank 0 saves the count when the signal comes, and says where it began.
+  // Each rank counts steps. Rank 0 saves the count on the signal, and logs its first step.
   write_file(worker,
              "#!/bin/bash\nstep=$(cat " + state + " 2>/dev/null || echo 0)\n" +
                  "[ $RANK != 0 ] || echo \"run ${SLURM_RESTART_COUNT:-0} begins at $step\" >>" +
@@ -219,8 +218,8 @@ TEST_CASE("a job near its time limit saves its state, is requeued and goes on fr
   INFO(submitted.err);
   REQUIRE(submitted.code == 0);
   const std::string id = submitted.out.substr(0, submitted.out.find_first_of(";\n"));
-  // Slurm keeps a requeued job pending for two minutes. Without any pause the end of the first run
-  // would count as that of the second.
+  // Slurm keeps a requeued job pending for two minutes. Without any pause it would take the end of
+  // the first run for the end of the second.
   std::optional<std::chrono::steady_clock::time_point> pending_since;
   const auto is_again = [&] {
     const auto now = std::chrono::steady_clock::now();

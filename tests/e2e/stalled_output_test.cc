@@ -1,5 +1,5 @@
-// A terminal that is stopped, a pipe that is not read and a file system that hangs hold up what is
-// written to them, and never the job: heartbeats go on, and the exit code is the right one.
+// A suspended terminal, a pipe that is not read and a file system that hangs block only the output
+// written to them. The job keeps its heartbeats and its exit code.
 
 #include <fcntl.h>
 #include <pty.h>
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The same program with its stderr somewhere else than in the test's pipe.
+// The same program with its stderr redirected to `path`.
 Launch with_stderr(Launch launch, const std::string& path) {
   Words words{"sh", "-c", "path=$1; shift; exec \"$@\" 2>\"$path\"", "sh", path};
   words.insert(words.end(), launch.argv.begin(), launch.argv.end());
@@ -32,7 +32,7 @@ Launch with_stderr(Launch launch, const std::string& path) {
   return launch;
 }
 
-// Something that takes no bytes until read() is called for the first time.
+// Accepts no bytes until the first call of read().
 class StoppedReader {
  public:
   StoppedReader(const std::string& kind, const std::string& fifo) {
@@ -69,7 +69,7 @@ class StoppedReader {
   UniqueFd inner_;
 };
 
-// Whether that process is cat, and waits in the kernel for an answer of the FUSE file system.
+// Whether the process is cat and waits in the kernel for the FUSE file system.
 bool is_in_fuse(const std::string& pid) {
   const std::string where = read_file("/proc/" + pid + "/wchan");
   return read_file("/proc/" + pid + "/comm") == "cat\n" &&
@@ -80,12 +80,12 @@ const std::string kUntilGo = "until [ -e $DIR/go ]; do sleep 0.05; done; ";
 
 }  // namespace
 
-TEST_CASE("a node whose stderr takes nothing keeps its heartbeats, and its worker's exit code") {
+TEST_CASE("a node with a blocked stderr keeps its heartbeats and its worker's exit code") {
   const std::string kind = GENERATE("pipe", "terminal");
   CAPTURE(kind);
   Nodes nodes(2, {"--heartbeat-timeout=2", "--max-restarts=1"});
   StoppedReader reader(kind, nodes.directory().file("stderr"));
-  // Node 1 logs the first failure and the restart; then it has to live through many heartbeats.
+  // Node 1 logs the first failure and the restart, then has to send many heartbeats.
   const std::string script =
       "echo a line of the worker >&2; [ $RANK = 0 ] && exec sleep 600; "
       "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 4; " +
@@ -93,14 +93,13 @@ TEST_CASE("a node whose stderr takes nothing keeps its heartbeats, and its worke
   nodes.start(0, {}, script);
   Running stuck(with_stderr(nodes.launch(1, {}, script), reader.path()));
   REQUIRE(nodes[0].prints("restart 1 of 1"));
-  std::this_thread::sleep_for(
-      6s);  // three times the heartbeat timeout, of which nothing is to come
+  std::this_thread::sleep_for(6s);  // three heartbeat timeouts without any event
   write_file(nodes.directory().file("go"), "");
   const Ended ended = nodes[0].wait(40s);
   INFO(ended.err);
   CHECK(ended.code == 3);
   CHECK_THAT(ended.err, !ContainsSubstring("lost"));
-  // It waits for its reader, as any program does, and has lost nothing.
+  // At the end it waits for its reader, as any program does, and no output is lost.
   std::string text;
   REQUIRE(eventually([&] {
     text += reader.read();
@@ -120,7 +119,7 @@ TEST_CASE("a node whose stderr takes nothing keeps its heartbeats, and its worke
   CHECK(text.find("a line of the worker") != text.npos);
 }
 
-TEST_CASE("drun's log lines begin on a line of their own") {
+TEST_CASE("drun's log lines begin on a new line") {
   const Ended ended =
       run(shell_job({"--nproc-per-node=2"},
                     "[ $RANK = 0 ] || exec sleep 600; printf '\\r 50%%|####     |' >&2; exit 3"));
@@ -130,13 +129,13 @@ TEST_CASE("drun's log lines begin on a line of their own") {
   CHECK_FALSE(std::regex_search(ended.err, std::regex(R"([^\n]drun \d\d:\d\d:\d\d)")));
 }
 
-TEST_CASE("a file system that hangs for 15 s costs no node and loses no line") {
+TEST_CASE("a file system that hangs for 15 s loses no node and no line") {
   test::StallingFileSystem files;
   if (!files.is_mounted()) {
     WARN("skipped: cannot mount a FUSE file system: " << files.why());
     return;
   }
-  // Of the coordinator's files everything depends on its loop; of another node's, its heartbeats.
+  // Slow files must block neither the coordinator's loop nor another node's heartbeats.
   const auto [node, options] =
       GENERATE(table<int, Words>({{0, {"--gather-logs", "--tee=3"}},
                                   {1, {"--tee=3"}},
@@ -157,7 +156,7 @@ TEST_CASE("a file system that hangs for 15 s costs no node and loses no line") {
   REQUIRE(eventually([&] { return has_begun("0") && has_begun("1"); }, 20s));
   files.stall();
   write_file(nodes.directory().file("go"), "");
-  std::this_thread::sleep_for(15s);  // how long it hangs: five times the heartbeat timeout
+  std::this_thread::sleep_for(15s);  // the length of the hang: five heartbeat timeouts
   files.resume();
   const std::vector<Ended> ends = nodes.wait(60s);
   for (const Ended& ended : ends) {
@@ -165,14 +164,15 @@ TEST_CASE("a file system that hangs for 15 s costs no node and loses no line") {
     CHECK(ended.code == 0);
     CHECK_THAT(ended.err, !ContainsSubstring("lost"));
   }
-  const std::string rank = node == 0 ? "1" : "0";  // node 0 gathers; node 1's is local rank 0
+  const std::string rank = node == 0 ? "1" : "0";  // node 0 gathers both ranks; node 1 has only
+                                                   // local rank 0
   std::string expected = "begin\n";
   for (int i = 0; i < 200; ++i) expected += "line " + std::to_string(i) + "\n";
   CHECK(read_file(only_entry(logs) + "/attempt_0/" + rank + "/stdout.log") == expected);
   CHECK_THAT(read_file(files / "events"), ContainsSubstring("\"outcome\""));
 }
 
-TEST_CASE("no round starts beside a worker that SIGKILL does not end") {
+TEST_CASE("no round starts while SIGKILL has not ended a worker") {
   const test::StallingFileSystem files;
   if (!files.is_mounted()) {
     WARN("skipped: " << files.why());

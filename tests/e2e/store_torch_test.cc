@@ -1,5 +1,5 @@
-// PyTorch's clients on drun's store, and drun's client on PyTorch's stores, of the versions there
-// are: Debian's own and the one that DRUN_TORCH_PYTHON names.
+// Tests PyTorch's clients with drun's store, and drun's client with PyTorch's stores. The versions
+// are Debian's and the one that DRUN_TORCH_PYTHON names.
 
 #include <algorithm>
 #include <cstdlib>
@@ -21,7 +21,7 @@ const std::string kScript = testing::source_file("tests/interop/torch_store.py")
 
 const std::string kDebians = "/usr/bin/python3";
 
-// Empty, and said so: there is none.
+// Empty, with a printed reason, if there is none.
 std::string current_python() {
   const char* path = std::getenv("DRUN_TORCH_PYTHON");
   if (path != nullptr && *path != '\0') return path;
@@ -29,7 +29,7 @@ std::string current_python() {
   return "";
 }
 
-// Everything it prints, and its exit code.
+// Returns its output and its exit code.
 std::pair<std::string, int> run(const std::string& interpreter, Keys arguments) {
   arguments.insert(arguments.begin(), {interpreter, "-u", kScript});
   PipedChild child(arguments);
@@ -84,7 +84,7 @@ void exercise_current(StoreClient& client, StoreClient& other) {
   CHECK(must(other.get("log")) == "ab");
 }
 
-// What torch has had since 2.12 or so, in its libuv server.
+// Operations that torch's libuv server has had since about version 2.12.
 void exercise_newest(StoreClient& client, StoreClient& other) {
   must(client.queue_push("q", "first"));
   CHECK(must(client.queue_len("q")) == 1);
@@ -92,7 +92,7 @@ void exercise_newest(StoreClient& client, StoreClient& other) {
   CHECK(must(other.queue_pop("q", 0ms)) == std::nullopt);
   const Keys keys = must(client.list_keys());
   CHECK(std::find(keys.begin(), keys.end(), "key") != keys.end());
-  bool is_passed = false;  // Catch2's assertions are for one thread
+  bool is_passed = false;  // Catch2's assertions work on one thread only
   std::thread first([&] { is_passed = other.barrier("barrier", 2).has_value(); });
   must(client.barrier("barrier", 2));
   first.join();
@@ -135,18 +135,18 @@ void check_server(const std::string& interpreter, const std::string& backend) {
 
 }  // namespace
 
-TEST_CASE("the client of Debian's PyTorch finds drun's store to be one of its own") {
-  check_client(kDebians);
-}
+TEST_CASE("the client of Debian's PyTorch works with drun's store") { check_client(kDebians); }
 
-TEST_CASE("the client of a current PyTorch finds drun's store to be one of its own") {
+TEST_CASE("the client of a current PyTorch works with drun's store") {
   const std::string interpreter = current_python();
   if (!interpreter.empty()) check_client(interpreter);
 }
 
-TEST_CASE("drun's client finds the store of Debian's PyTorch") { check_server(kDebians, "poll"); }
+TEST_CASE("drun's client works with the store of Debian's PyTorch") {
+  check_server(kDebians, "poll");
+}
 
-TEST_CASE("drun's client finds both stores of a current PyTorch") {
+TEST_CASE("drun's client works with both stores of a current PyTorch") {
   const std::string interpreter = current_python();
   if (interpreter.empty()) return;
   const std::string backend = GENERATE("poll", "libuv");

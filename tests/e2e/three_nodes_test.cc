@@ -1,4 +1,4 @@
-// Several nodes: agreement on the world, and one outcome for all of them.
+// Tests several nodes: they agree on the world and on one outcome.
 
 #include <arpa/inet.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 namespace drun::testing {
 namespace {
 
-// A TCP port on 127.0.0.1 that is taken; accepts nobody, or answers everybody with `greeting`.
+// A TCP port on 127.0.0.1 that is in use. Accepts no connection, or sends `greeting` to each.
 class TakenPort {
  public:
   TakenPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -41,7 +41,7 @@ class TakenPort {
 
 }  // namespace
 
-TEST_CASE("nodes may start in any order and have different numbers of workers") {
+TEST_CASE("nodes can start in any order and have different numbers of workers") {
   std::vector<int> order = {0, 1, 2};
   const int permutation = GENERATE(range(0, 6));
   for (int i = 0; i < permutation; ++i) std::next_permutation(order.begin(), order.end());
@@ -66,7 +66,7 @@ TEST_CASE("nodes may start in any order and have different numbers of workers") 
   }
 }
 
-TEST_CASE("a failure on one node is the root cause, with its last words, on all of them") {
+TEST_CASE("a failure on one node is the root cause on all nodes, with its last stderr lines") {
   const int failing = GENERATE(0, 1, 2);
   Nodes nodes(3, {"--nproc_per_node=2"});
   for (const int node : {0, 1, 2}) {
@@ -120,7 +120,7 @@ TEST_CASE("restarts happen on all nodes together and are counted once") {
   }
 }
 
-TEST_CASE("a signal to one agent ends the whole job in order") {
+TEST_CASE("a signal to one agent stops the whole job gracefully") {
   const int node_to_signal = GENERATE(0, 2);
   Nodes nodes(3);
   for (const int node : {0, 1, 2}) {
@@ -138,7 +138,7 @@ TEST_CASE("a signal to one agent ends the whole job in order") {
   }
 }
 
-TEST_CASE("when an agent dies the others stop their workers and say which node was lost") {
+TEST_CASE("when an agent dies, the others stop their workers and name the lost node") {
   const int victim = GENERATE(0, 1);
   Nodes nodes(3);
   for (const int node : {0, 1, 2}) nodes.start(node, {}, "echo ready; exec sleep 600");
@@ -157,7 +157,9 @@ TEST_CASE("when an agent dies the others stop their workers and say which node w
   }
 }
 
-TEST_CASE("a node that does not fit is refused on both sides, and the job goes on without it") {
+TEST_CASE(
+    "a node with a wrong rank, node count or run id is rejected, and the job continues without "
+    "it") {
   const auto [options, reason] = GENERATE(table<std::string, std::string>({
       {"--node_rank=1", "node rank 1"},
       {"--nnodes=4", "nnodes"},
@@ -182,7 +184,7 @@ TEST_CASE("a node that does not fit is refused on both sides, and the job goes o
   }
 }
 
-TEST_CASE("a port that is taken is said clearly and nothing is started") {
+TEST_CASE("a port in use is reported and nothing is started") {
   const TakenPort taken;
   const Ended ended = run(
       shell_job({"--nnodes=1", "--master_port=" + std::to_string(taken.port())}, "echo started"));
@@ -192,7 +194,7 @@ TEST_CASE("a port that is taken is said clearly and nothing is started") {
              ContainsSubstring(std::to_string(taken.port())) && ContainsSubstring("in use"));
 }
 
-TEST_CASE("a port that is answered by something else is said clearly") {
+TEST_CASE("a port of another program is reported") {
   const TakenPort other;
   Running node(shell_job({"--nnodes=2", "--node_rank=1", "--master_addr=127.0.0.1",
                           "--master_port=" + std::to_string(other.port())},
@@ -206,7 +208,7 @@ TEST_CASE("a port that is answered by something else is said clearly") {
              ContainsSubstring("SSH-2.0") && ContainsSubstring(std::to_string(other.port())));
 }
 
-TEST_CASE("the join timeout names who is missing") {
+TEST_CASE("the error of the join timeout names the missing nodes") {
   Nodes nodes(3, {"--rdzv-conf=join_timeout=2"});
   nodes.start(0, {}, "echo started");
   nodes.start(2, {}, "echo started");
@@ -218,7 +220,7 @@ TEST_CASE("the join timeout names who is missing") {
   }
 }
 
-TEST_CASE("with the store left to a worker MASTER_PORT is free for rank 0") {
+TEST_CASE("if a worker hosts the store, MASTER_PORT is free for rank 0") {
   const int meeting_port = free_port();
   Nodes nodes(2, {"--store=worker", "--rdzv-endpoint=127.0.0.1:" + std::to_string(meeting_port)});
   const std::string script =

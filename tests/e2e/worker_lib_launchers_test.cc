@@ -1,4 +1,4 @@
-// One program, unchanged, under every launcher that is on this machine.
+// Runs one unchanged program under every launcher on this machine.
 #include <unistd.h>
 
 #include "tests/support/catch.h"
@@ -12,7 +12,7 @@ namespace {
 
 const std::string kAllReduce = built("examples/all_reduce");
 
-// Without what a launcher that runs these tests may have said.
+// Without the variables of a launcher that runs these tests.
 Launch under(Words argv) {
   Launch launch{.argv = std::move(argv)};
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
@@ -51,7 +51,7 @@ TEST_CASE("a worker runs under Open MPI's mpirun, without any address") {
   check_sums(run(under(kMpirun + Words{"3", kAllReduce}), 60s), 3);
 }
 
-TEST_CASE("a program started by mpirun uses MPI itself, when it is built with it") {
+TEST_CASE("a program started by mpirun uses MPI itself, if it is built with it") {
   const std::string program = kAllReduce.substr(0, kAllReduce.rfind('/')) + "/collectives_mpi";
   if (!ends_well(kMpirun + Words{"1", "true"}) || access(program.c_str(), X_OK) != 0) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin), or built without MPI (libopenmpi-dev)");
@@ -59,7 +59,7 @@ TEST_CASE("a program started by mpirun uses MPI itself, when it is built with it
   }
   for (const char* ranks : {"1", "3"}) {
     Launch launch = under(kMpirun + Words{ranks, program, "mpi"});
-    launch.environment["ASAN_OPTIONS"] = "detect_leaks=0";  // Open MPI has some of its own
+    launch.environment["ASAN_OPTIONS"] = "detect_leaks=0";  // Open MPI leaks some memory
     const Ended ended = run(launch, 60s);
     INFO(ended.out << ended.err);
     CHECK(ended.code == 0);
@@ -67,14 +67,15 @@ TEST_CASE("a program started by mpirun uses MPI itself, when it is built with it
   }
 }
 
-TEST_CASE("MPI refuses counts above its limit and frees nothing that a message is received into") {
+TEST_CASE(
+    "MPI rejects counts above its limit, and never frees a buffer that still receives a message") {
   const std::string program = built("workers/mpi_failures");
   if (!ends_well(kMpirun + Words{"1", "true"}) || access(program.c_str(), X_OK) != 0) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin), or built without MPI (libopenmpi-dev)");
     return;
   }
   Launch launch = under(kMpirun + Words{"2", program});
-  launch.environment["ASAN_OPTIONS"] = "detect_leaks=0";  // Open MPI has some of its own
+  launch.environment["ASAN_OPTIONS"] = "detect_leaks=0";  // Open MPI leaks some memory
   const Ended ended = run(launch, 60s);
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
@@ -111,7 +112,7 @@ TEST_CASE("a worker runs under torchrun") {
     WARN("skipped: no python3 with torch.distributed.run (python3-torch)");
     return;
   }
-  // Debian's torch 1.13 cannot read its own defaults of --redirects and --tee under Python 3.11.
+  // Debian's torch 1.13 cannot parse its default --redirects and --tee under Python 3.11.
   const TemporaryDirectory logs;
   const Words options = {"--nnodes=1",
                          "--nproc_per_node=2",
@@ -124,7 +125,7 @@ TEST_CASE("a worker runs under torchrun") {
   check_sums(run(under(torchrun + options + Words{kAllReduce}), 120s), 2);
 }
 
-TEST_CASE("a worker runs by hand, with nothing but variables") {
+TEST_CASE("a worker runs without a launcher if its variables are set") {
   const std::string script =
       "for r in 0 1 2; do MASTER_ADDR=127.0.0.1 MASTER_PORT=$1 RANK=$r WORLD_SIZE=3 $2 & done; "
       "wait";
@@ -132,7 +133,7 @@ TEST_CASE("a worker runs by hand, with nothing but variables") {
       run(under({"/bin/sh", "-c", script, "sh", std::to_string(free_port()), kAllReduce}), 60s), 3);
 }
 
-TEST_CASE("drun under mpirun is an agent, and its workers are its own") {
+TEST_CASE("drun under mpirun is an agent and starts its workers itself") {
   if (!ends_well(kMpirun + Words{"1", "true"})) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;
@@ -141,7 +142,7 @@ TEST_CASE("drun under mpirun is an agent, and its workers are its own") {
   check_sums(run(under(kMpirun + Words{"1"} + job), 60s), 2);
 }
 
-TEST_CASE("mpirun's own variables do not excuse half of an agent's") {
+TEST_CASE("an incomplete set of the agent's variables is an error even under mpirun") {
   if (!ends_well(kMpirun + Words{"1", "true"})) {
     WARN("skipped: no mpirun of Open MPI (openmpi-bin)");
     return;

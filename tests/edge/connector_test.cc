@@ -1,4 +1,4 @@
-// Connections to an endpoint whose host has reported its addresses.
+// Tests connections to an endpoint whose host has reported its addresses.
 #include "rendezvous/net/connector.h"
 
 #include <optional>
@@ -14,7 +14,7 @@ using namespace rendezvous;
 using namespace std::chrono_literals;
 using ConnectedSocket = Result<asio::ip::tcp::socket>;
 
-// Loopback addresses stand for a host's; 127.0.0.1 alone has somebody who listens.
+// Connects to a host with the given loopback addresses. Only 127.0.0.1 has a listener.
 class BookCaller {
  public:
   explicit BookCaller(const std::vector<std::string>& addresses, bool has_loopback = true)
@@ -22,7 +22,7 @@ class BookCaller {
             io_, no_names(),
             {{.endpoint = endpoint_, .addresses = addresses, .has_loopback = has_loopback}}) {}
 
-  // The address that was connected to, or why there is none.
+  // Returns the address that it connected to, or the error message.
   std::string connect() {
     std::optional<ConnectedSocket> made;
     connector_.start(endpoint_, Connector::OwnAddresses::Connect,
@@ -61,7 +61,7 @@ TEST_CASE("the addresses that a host reported are used instead of its name") {
   CHECK_THAT(BookCaller({"unknown"}).connect(), ContainsSubstring("no such name"));
 }
 
-TEST_CASE("loopback is another machine's unless all nodes are this one") {
+TEST_CASE("a loopback address is ignored unless all nodes run on this machine") {
   CHECK(BookCaller({"127.0.0.1"}, false).connect().find("127.0.0.1") == std::string::npos);
   CHECK(BookCaller({"known"}, false).connect().find("127.0.0.1") == std::string::npos);
 }
@@ -75,7 +75,7 @@ TEST_CASE("an address at which a wrong machine answers is not tried again") {
                          ContainsSubstring("(127.0.0.2)"));
 }
 
-TEST_CASE("an address that is avoided is tried after the others") {
+TEST_CASE("an avoided address is tried after the others") {
   BookCaller caller({"127.0.0.1", "127.0.0.2"});
   const RawSocket other = RawSocket::listening_at("127.0.0.2", caller.port());
   REQUIRE(other.is_open());

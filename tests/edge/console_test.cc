@@ -29,7 +29,7 @@ struct ConsoleRig {
     lines.take(bytes, console->queue());
     console->flush();
   }
-  // Lines until the console takes no more; what they were.
+  // Writes lines until the console is congested; returns their text.
   std::string fill() {
     std::string text;
     for (int i = 0; !console->is_congested() && i < 1000000; ++i) {
@@ -49,7 +49,7 @@ struct ConsoleRig {
   std::optional<Console> console;
 };
 
-// While it lives, what has mode 0 cannot be opened, by root neither.
+// While it exists, files with mode 0 cannot be opened, even when the test runs as root.
 class NoPrivilege {
  public:
   explicit NoPrivilege(bool is_wanted) {
@@ -73,7 +73,7 @@ Ends make_ends(const std::string& kind) {
     REQUIRE(::openpty(&fds[0], &fds[1], nullptr, nullptr, nullptr) == 0);
     termios settings{};
     REQUIRE(::tcgetattr(fds[1], &settings) == 0);
-    ::cfmakeraw(&settings);  // so that bytes arrive as they were written
+    ::cfmakeraw(&settings);  // the terminal passes bytes on unchanged
     REQUIRE(::tcsetattr(fds[1], TCSANOW, &settings) == 0);
   }
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
@@ -123,7 +123,7 @@ TEST_CASE("a file is written in order by its thread") {
   CHECK_FALSE(rig.console->is_terminal());
 }
 
-TEST_CASE("a console whose reader has gone is logged once and takes no more") {
+TEST_CASE("a console whose reader has exited is logged once and then discards its input") {
   const std::string kind = GENERATE("pipe", "socket", "terminal");
   CAPTURE(kind);
   Ends ends = make_ends(kind);
@@ -140,7 +140,7 @@ TEST_CASE("a console whose reader has gone is logged once and takes no more") {
   CHECK_THAT(rig.log[0], ContainsSubstring("stream=stdout"));
 }
 
-TEST_CASE("a descriptor that is closed is a console that is gone") {
+TEST_CASE("a closed descriptor makes the console gone") {
   ConsoleRig rig(::dup(-1));
   CHECK(rig.console->is_gone());
   rig.put("to nobody\n");

@@ -1,4 +1,4 @@
-// A control connection whose peer does not read; sockets on loopback.
+// Tests control connections whose peer does not read, on loopback sockets.
 #include "rendezvous/protocol/control_connection.h"
 
 #include <functional>
@@ -53,7 +53,7 @@ TEST_CASE("a peer that never reads is disconnected at the bound, with the reason
   const auto connection = server.accept();
   const Bytes frame = bytes_of(64 << 10);
   std::size_t sent = 0;
-  // The kernel takes some megabytes; the queue has its bound.
+  // The kernel buffers some megabytes; beyond that, the queue's limit applies.
   while (server.ends.count == 0 && sent < (std::size_t{256} << 20)) {
     connection->send(frame);
     sent += frame->size();
@@ -62,13 +62,13 @@ TEST_CASE("a peer that never reads is disconnected at the bound, with the reason
   }
   CHECK(server.ends.count == 1);
   CHECK_THAT(server.ends.reason, ContainsSubstring("it does not read: more than 4 MiB"));
-  connection->send(frame);  // into nothing
+  connection->send(frame);  // dropped: the connection has ended
   server.io.poll();
   CHECK(server.ends.count == 1);
   CHECK(frame.use_count() == 1);
 }
 
-TEST_CASE("what many peers that do not read are sent exists once") {
+TEST_CASE("data sent to many peers that do not read is stored only once") {
   Accepting server;
   constexpr int kPeers = 40;
   const Bytes body = bytes_of(kSendLimitBytes - 4096);
@@ -77,7 +77,7 @@ TEST_CASE("what many peers that do not read are sent exists once") {
   server.io.poll();
   for (const auto& connection : connections) connection->send(bytes_of(13), body);
   server.io.poll();
-  // One more share for each queue that still holds it, and no copy.
+  // Each queue that still holds the frame adds one reference and no copy.
   CHECK(body.use_count() > kPeers / 2);
   CHECK(server.ends.count == 0);
   for (const auto& connection : connections) connection->close();
@@ -85,7 +85,7 @@ TEST_CASE("what many peers that do not read are sent exists once") {
   CHECK(body.use_count() == 1);
 }
 
-TEST_CASE("a peer that reads gets everything in order, however much it is altogether") {
+TEST_CASE("a peer that reads gets everything in order, whatever the total size") {
   Accepting server;
   const auto connection = server.accept();
   std::string expected = encode_preamble();

@@ -1,4 +1,4 @@
-// The way to etcd: to servers that misbehave, and to a real etcd.
+// Tests the gateway to etcd, against misbehaving servers and against a real etcd.
 #include <sys/wait.h>
 
 #include <thread>
@@ -85,7 +85,7 @@ std::string http(const std::string& body, const std::string& head = "200 OK") {
          body;
 }
 
-// All calls, as a leader makes them.
+// Makes every call that a leader makes.
 void check_calls(Way& way) {
   const Leased lease = way.answer<Leased>(Grant{30s});
   CHECK(lease.ttl == 30s);
@@ -144,14 +144,14 @@ bool is_skipped(const EtcdServer& etcd) {
 
 }  // namespace
 
-TEST_CASE("a real etcd does what drun asks of it") {
+TEST_CASE("a real etcd supports every call that drun makes") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;
   Way way({local(etcd.port())});
   check_calls(way);
 }
 
-TEST_CASE("etcd is spoken to in TLS with certificates on both sides") {
+TEST_CASE("the gateway uses TLS with certificates on both sides") {
   const testing::TemporaryDirectory directory;
   if (!make_certificates(directory.path())) {
     WARN("skipped: there is no openssl here");
@@ -169,7 +169,7 @@ TEST_CASE("etcd is spoken to in TLS with certificates on both sides") {
   Way way({local(etcd.port())}, *tls);
   check_calls(way);
 
-  // Nobody whom this side believes; nobody whom etcd believes; not in TLS at all.
+  // The gateway does not trust etcd, etcd does not trust the gateway, the gateway does not use TLS.
   CertificateFiles files = all;
   files.authorities.clear();
   const auto doubting = HttpTls::make(files);
@@ -179,12 +179,12 @@ TEST_CASE("etcd is spoken to in TLS with certificates on both sides") {
   REQUIRE(unknown);
   CHECK_FALSE(Way({local(etcd.port())}, *unknown).reason(Look{}).empty());
   CHECK_FALSE(Way({local(etcd.port())}).reason(Look{}).empty());
-  // Its certificate is for 127.0.0.1.
+  // The server's certificate is valid for 127.0.0.1 only.
   CHECK_THAT(Way({{"localhost", static_cast<std::uint16_t>(etcd.port())}}, *tls).reason(Look{}),
              ContainsSubstring("verify"));
 }
 
-TEST_CASE("certificates that cannot be used are named with the reason") {
+TEST_CASE("an error about unusable certificates names the file and the reason") {
   const testing::TemporaryDirectory directory;
   testing::write_file(directory.file("rubbish.pem"), "not a certificate");
   const auto rubbish = HttpTls::make({"", "", directory.file("rubbish.pem")});
@@ -196,7 +196,7 @@ TEST_CASE("certificates that cannot be used are named with the reason") {
   CHECK_THAT(missing.error().message, ContainsSubstring("cert="));
 }
 
-TEST_CASE("after an endpoint that does not answer the next one is asked") {
+TEST_CASE("after a call to an unreachable endpoint fails, the next endpoint is used") {
   const EtcdServer etcd;
   if (is_skipped(etcd)) return;
   const int nobody = testing::free_port();
@@ -207,7 +207,7 @@ TEST_CASE("after an endpoint that does not answer the next one is asked") {
   CHECK_FALSE(way.answer<Seen>(Look{}).sight.leader);
 }
 
-TEST_CASE("an etcd that was started again is spoken to again") {
+TEST_CASE("the gateway reconnects to a restarted etcd") {
   EtcdServer etcd;
   if (is_skipped(etcd)) return;
   Way way({local(etcd.port())});
@@ -228,7 +228,7 @@ TEST_CASE("an etcd that was started again is spoken to again") {
   CHECK(way.answer<Leased>(Renew{lease.lease}).ttl == 60s);
 }
 
-TEST_CASE("a watch reports each change of the leader's key in a real etcd and its end") {
+TEST_CASE("a watch of a real etcd reports each change of the leader's key, and the watch's end") {
   EtcdServer etcd;
   if (is_skipped(etcd)) return;
   Way way({local(etcd.port())});
@@ -245,7 +245,7 @@ TEST_CASE("a watch reports each change of the leader's key in a real etcd and it
   REQUIRE(hears(2));
   CHECK(std::get<WatchMessage>(heard[1]) ==
         WatchMessage{won.sight.leader->changed, true, won.sight.leader});
-  // Its changes before it began are reported too.
+  // A watch also reports changes from before it started.
   std::vector<std::variant<WatchMessage, Failed>> late;
   Way second({local(etcd.port())});
   second.gateway.watch(before + 1, [&late](const auto& message) { late.push_back(message); });
@@ -263,7 +263,7 @@ TEST_CASE("a watch reports each change of the leader's key in a real etcd and it
   CHECK(late.size() == 2);
 }
 
-TEST_CASE("a watch of a server that is no etcd ends with the reason") {
+TEST_CASE("a watch of a server that is not etcd ends with the reason") {
   const auto [answer, reason] = GENERATE(table<std::string, std::string>({
       {http("404 page not found\n", "404 Not Found"), "HTTP status 404"},
       {http("{}\n"), "does not answer as etcd"},
@@ -282,7 +282,7 @@ TEST_CASE("a watch of a server that is no etcd ends with the reason") {
   CHECK_THAT(std::get<Failed>(*heard).reason, ContainsSubstring(reason));
 }
 
-TEST_CASE("what answers and is no etcd is said to be none") {
+TEST_CASE("a call to a server that is not etcd fails with the reason") {
   const auto [said, reason] = GENERATE(table<std::string, std::string>({
       {http("<html>"), "does not answer as etcd"},
       {http("404 page not found\n", "404 Not Found"), "HTTP status 404"},
@@ -302,13 +302,13 @@ TEST_CASE("what answers and is no etcd is said to be none") {
     CHECK_THAT(Way({local(parrot.port())}).reason(Look{}), ContainsSubstring(reason));
 }
 
-TEST_CASE("who listens and says nothing is given up in time") {
+TEST_CASE("a call to a server that accepts and sends nothing times out") {
   const RawSocket silent = RawSocket::listening();
   const auto began = std::chrono::steady_clock::now();
   Way way({local(silent.port())});
   CHECK_THAT(way.reason(Look{}, 200ms), ContainsSubstring("has not answered within 200ms"));
   CHECK(std::chrono::steady_clock::now() - began < test::scaled(3s));
-  // A call that was given up is forgotten by the next one.
+  // A new call cancels the pending one.
   bool was_called = false;
   way.gateway.ask(Look{}, 50ms, [&was_called](const auto&) { was_called = true; });
   CHECK_THAT(way.reason(Look{}, 200ms), ContainsSubstring("has not answered"));

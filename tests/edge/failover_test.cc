@@ -1,4 +1,5 @@
-// Several endpoints in one process, on loopback: a coordinator is lost, and another takes over.
+// Tests the loss of a coordinator and the takeover by another, with several endpoints in one
+// process on loopback.
 #include <future>
 
 #include "rendezvous/store/client.h"
@@ -12,7 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// An agent, and its seat if it has one.
+// An agent, and the server of its seat if it has one.
 struct Site {
   Site(asio::io_context& io, JoinSpec join) {
     if (join.seat) {
@@ -31,7 +32,7 @@ struct Site {
     agent = std::make_unique<TestAgent>(io, join);
     agent->client.start();
   }
-  // As if its process had been killed.
+  // Ends the site as if its process had been killed.
   void die() {
     agent->client.close();
     if (server) server->stop();
@@ -57,7 +58,7 @@ struct Sites {
   }
   Site& add(std::optional<std::size_t> seat) {
     JoinSpec join = spec;
-    join.node_rank = static_cast<int>(sites.size());  // for the host's name
+    join.node_rank = static_cast<int>(sites.size());  // the host is named after it
     join.seat = seat;
     join.is_coordinator = false;
     sites.push_back(std::make_unique<Site>(io, join));
@@ -71,7 +72,7 @@ struct Sites {
       });
     });
   }
-  // What a worker would do, on a thread of its own.
+  // Runs a store operation on another thread, as a worker would.
   template <typename Deed>
   auto with_store(std::size_t seat, Deed deed) {
     auto done = std::async(std::launch::async, [endpoint = spec.seats[seat], deed] {
@@ -89,7 +90,8 @@ struct Sites {
 
 }  // namespace
 
-TEST_CASE("the first endpoint coordinates; when it is lost the next, with a store of its own") {
+TEST_CASE(
+    "the first endpoint coordinates, and if it is lost, the next takes over with a new store") {
   const bool has_secret = GENERATE(false, true);
   Sites job(has_secret ? std::optional(test_secret()) : std::nullopt);
   job.add(std::nullopt);
@@ -126,7 +128,7 @@ TEST_CASE("the first endpoint coordinates; when it is lost the next, with a stor
     CHECK(job.sites[i]->agent->outcome->ending == Ending(Succeeded{}));
 }
 
-TEST_CASE("an endpoint that lists others is told so, and elects nobody") {
+TEST_CASE("an endpoint with a different endpoint list logs the mismatch and elects no leader") {
   Sites job;
   job.spec.elastic->last_call_timeout = 200ms;
   Site& first = job.add(0);
@@ -138,7 +140,7 @@ TEST_CASE("an endpoint that lists others is told so, and elects nobody") {
   CHECK_FALSE(other.server->is_leading());
 }
 
-TEST_CASE("a vote is not to be had where there is one endpoint") {
+TEST_CASE("a coordinator without an endpoint list rejects requests for votes") {
   TestCluster cluster(2);
   Sites job;
   job.spec.run_id = "edge";

@@ -1,4 +1,5 @@
-// Gathered lines on the agents' own connections: in order, within the window, behind other words.
+// Tests gathered lines on the agents' connections: their order, the window, and their priority
+// below other messages.
 #include "rendezvous/protocol/line_window.h"
 #include "tests/support/agents.h"
 #include "tests/support/catch.h"
@@ -10,7 +11,7 @@ using test::join_spec;
 using test::LogLines;
 using test::run_until;
 
-// A node that notes what it is told, and sends what the test says.
+// A node that records the messages it receives and sends lines for the test.
 class Node final : public Client::Listener, public Client::LineListener {
  public:
   Node(asio::io_context& io, const JoinSpec& spec)
@@ -80,7 +81,7 @@ struct Cluster {
 
 }  // namespace
 
-TEST_CASE("lines of a window come in order, and may be sent again once they are taken") {
+TEST_CASE("lines within the window arrive in order, and a confirmation opens the window again") {
   Cluster cluster(GENERATE(false, true));
   Node& node = *cluster.nodes[1];
   REQUIRE(node.window == line_window_bytes(2));
@@ -121,7 +122,7 @@ TEST_CASE("a failure overtakes the lines that were sent before it") {
   REQUIRE(run_until(cluster.io, [&] { return cluster.taker.cost == cost; }));
 }
 
-TEST_CASE("who sends more lines than it may is dropped, and what it had said before is kept") {
+TEST_CASE("a node that exceeds its window is disconnected, and its earlier lines are kept") {
   Cluster cluster(false);
   Node& node = *cluster.nodes[1];
   const Lines lines{.text = std::string(kMostLinesTextBytes, 'x')};
@@ -132,7 +133,7 @@ TEST_CASE("who sends more lines than it may is dropped, and what it had said bef
   CHECK(cluster.taker.ends == 1);
 }
 
-TEST_CASE("where nobody gathers there is no window, and lines are not taken") {
+TEST_CASE("a node has no window and sends no lines if the coordinator does not gather output") {
   Cluster cluster(false, false);
   CHECK(cluster.nodes[1]->window == 0);
   CHECK_FALSE(cluster.nodes[1]->send);

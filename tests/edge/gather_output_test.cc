@@ -1,4 +1,4 @@
-// Two nodes' outputs, one sending its lines to the other, without a network between them.
+// Tests the outputs of two nodes without a network. One node sends its lines to the other.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -39,7 +39,7 @@ struct Files {
   UniqueFd err;
 };
 
-// The node (rank 4 and on) and the coordinator, whose loops run together.
+// The node (ranks 4 and up) and the coordinator, whose loops run together.
 struct TwoNodes {
   TwoNodes(const Files& node_console, ConsoleFds coordinator_console,
            std::optional<std::string> log_dir = "")
@@ -73,8 +73,8 @@ struct TwoNodes {
       return condition();
     });
   }
-  // The node's workers are gone, and all that they have written has been handed over, and written
-  // where the coordinator's console and files are.
+  // Waits until the node's workers have exited, and all their output has been sent and written to
+  // the coordinator's console and files.
   bool drain() {
     bool is_drained = false;
     const auto all_gone = [this] {
@@ -120,7 +120,7 @@ TEST_CASE("gathered lines are on the coordinator's console and in a file for eac
   CHECK(test::split_lines(read_file(place + "5/stdout.log")).size() == 1001);
 }
 
-TEST_CASE("a console of the coordinator that is not read makes the node's workers wait") {
+TEST_CASE("an unread console of the coordinator blocks the node's workers") {
   const Files here;
   test::PipeEnds pipe = test::make_plain_pipe();
   TwoNodes nodes(here, {.out = pipe.write_end.get(), .err = pipe.write_end.get()});
@@ -163,7 +163,7 @@ TEST_CASE("lines longer than a message stay whole among those of other ranks") {
   CHECK(long_lines == 6);
 }
 
-TEST_CASE("what the coordinator has not confirmed is shown by the node when it is cut off") {
+TEST_CASE("a node that loses the coordinator prints the lines that were not confirmed") {
   const Files here;
   const Files there;
   TwoNodes nodes(here, there.fds());
@@ -180,7 +180,7 @@ TEST_CASE("what the coordinator has not confirmed is shown by the node when it i
   CHECK(read_file(there.directory / "out").empty());
 }
 
-TEST_CASE("lines of a connection that has ended are ended, however they stood") {
+TEST_CASE("an unfinished line is completed with a newline when its connection ends") {
   const Files here;
   const Files there;
   TwoNodes nodes(here, there.fds());
@@ -192,7 +192,7 @@ TEST_CASE("lines of a connection that has ended are ended, however they stood") 
   nodes.node.output.stop();
 }
 
-TEST_CASE("a node that gives up waits for the coordinator no more") {
+TEST_CASE("a node that gives up stops waiting for the coordinator") {
   const Files here;
   const Files there;
   TwoNodes nodes(here, there.fds());

@@ -1,4 +1,4 @@
-// GPU memory of workers that are gone, as a stand-in for NVML lists it.
+// Tests the wait for the release of GPU memory by exited workers, with a stand-in for NVML.
 #include "agent/supervise/gpu_release.h"
 
 #include <sys/wait.h>
@@ -36,7 +36,7 @@ class Gpus {
   }
   Gpus(const Gpus&) = delete;
   Gpus& operator=(const Gpus&) = delete;
-  // At once: the library may read at any time.
+  // Replaces the file atomically, because the library can read it at any time.
   void list(const std::string& pids) const {
     std::ofstream(path() + ".new") << pids;
     std::filesystem::rename(path() + ".new", path());
@@ -47,7 +47,7 @@ class Gpus {
   testing::TemporaryDirectory directory_;
 };
 
-// Of a process that has ended.
+// Returns the pid of a process that has exited.
 int gone_pid() {
   const pid_t child = fork();
   if (child == 0) _exit(0);
@@ -84,7 +84,7 @@ TEST_CASE("a restart waits until the driver no longer lists the old workers") {
   CHECK(*waiting.unfreed == "");
 }
 
-TEST_CASE("GPU memory that is not free in time is reported with its process") {
+TEST_CASE("GPU memory that is not released in time is reported with its process") {
   const Gpus gpus;
   const int pid = gone_pid();
   gpus.list(std::to_string(pid));
@@ -94,7 +94,7 @@ TEST_CASE("GPU memory that is not free in time is reported with its process") {
   CHECK_THAT(*waiting.unfreed, StartsWith("the GPU memory of pid " + std::to_string(pid)));
 }
 
-TEST_CASE("processes of others, and processes that run, are not waited for") {
+TEST_CASE("running processes and processes of other jobs are not waited for") {
   const Gpus gpus;
   gpus.list("1 " + std::to_string(getpid()));
   Waiting waiting;
@@ -103,7 +103,7 @@ TEST_CASE("processes of others, and processes that run, are not waited for") {
   CHECK(*waiting.unfreed == "");
 }
 
-TEST_CASE("without NVML, or when the job ends, nothing is waited for") {
+TEST_CASE("nothing is waited for without NVML or after a stop") {
   Waiting without("/nonexistent/libnvidia-ml.so.1");
   without.begin({gone_pid()}, 60s);
   REQUIRE(without.ends());

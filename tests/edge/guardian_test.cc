@@ -18,8 +18,8 @@
 namespace drun::agent {
 namespace {
 
-// The promise is one second, and tests/bench/orphans holds it to that. Here it is whether, not
-// when: a machine that runs twenty other things may take longer.
+// drun promises one second, and tests/bench/orphans checks that figure. This test only checks that
+// the processes end, with room for a busy machine.
 constexpr std::chrono::seconds kGoneWithin{15};
 
 using std::chrono::milliseconds;
@@ -27,7 +27,7 @@ using test::Pipe;
 using test::processes_with;
 using test::wait_until;
 
-// A launcher with a guardian (tests/workers/guarded_tree.cc), all of whose processes carry a tag.
+// A launcher with a guardian (tests/workers/guarded_tree.cc). All its processes carry a tag.
 class Guarded {
  public:
   explicit Guarded(const std::vector<std::string>& arguments, const std::string& prefix = "") {
@@ -59,7 +59,7 @@ class Guarded {
   bool is_gone_within(milliseconds limit) const {
     return wait_until([this] { return all().empty(); }, limit);
   }
-  // Guardian, agent and a family of seven for each worker.
+  // Guardian, agent and seven processes per worker.
   bool is_up(std::size_t workers) const {
     return wait_until([&] { return all().size() == 2 + 7 * workers; }, milliseconds(10'000));
   }
@@ -101,7 +101,8 @@ void stop_and_wait(pid_t pid) {
 
 }  // namespace
 
-TEST_CASE("the guardian ends with its agent's exit code and its reader sees the end") {
+TEST_CASE(
+    "the guardian ends with its agent's exit code, and the reader of its output sees the end") {
   Guarded good({"2", "1000", "/bin/true"});
   CHECK(good.output.read_all() == "succeeded\ngone leftovers=0 unkillable=0\n");
   CHECK(good.wait() == ExitStatus(Exited{0}));
@@ -109,7 +110,7 @@ TEST_CASE("the guardian ends with its agent's exit code and its reader sees the 
   CHECK(bad.wait() == ExitStatus(Exited{42}));
 }
 
-TEST_CASE("nothing is left after SIGKILL of any one process") {
+TEST_CASE("no process is left after SIGKILL of the guardian or the agent") {
   const std::string victim = GENERATE("guardian", "agent");
   const std::string stopped = GENERATE("nobody", "guardian", "agent");
   CAPTURE(victim, stopped);
@@ -123,11 +124,11 @@ TEST_CASE("nothing is left after SIGKILL of any one process") {
         (victim == "guardian" ? ExitStatus(Killed{.signal = SIGKILL}) : ExitStatus(Exited{137})));
 }
 
-TEST_CASE("nothing is left after SIGKILL at any moment of the start") {
+TEST_CASE("no process is left after SIGKILL at any moment of the start") {
   for (int moment = 0; moment < 24; ++moment) {
     CAPTURE(moment);
     Guarded run({"2", "60000", kTree, "stay"});
-    // From before the fork of the agent to about when the families are up.
+    // From before the fork of the agent until about when all processes are running.
     std::this_thread::sleep_for(std::chrono::microseconds(700 * (moment / 2)));
     const std::vector<pid_t> children = run.children_of(run.guardian());
     const bool is_agents_turn = moment % 2 == 1 && !children.empty();
@@ -136,7 +137,7 @@ TEST_CASE("nothing is left after SIGKILL at any moment of the start") {
   }
 }
 
-TEST_CASE("SIGKILL of a worker ends the job, its stubborn relatives included") {
+TEST_CASE("SIGKILL of a worker ends the job, including descendants that ignore SIGTERM") {
   Guarded run({"2", "100", kTree, "stay"});
   REQUIRE(run.is_up(2));
   const std::vector<pid_t> children = run.children_of(run.agent());
@@ -145,7 +146,7 @@ TEST_CASE("SIGKILL of a worker ends the job, its stubborn relatives included") {
   CHECK(run.wait() == ExitStatus(Exited{137}));
 }
 
-TEST_CASE("a signal to the guardian ends the job in order") {
+TEST_CASE("a termination signal to the guardian ends the job with 128 plus the signal") {
   const int signal = GENERATE(SIGTERM, SIGINT, SIGHUP, SIGQUIT);
   Guarded run({"1", "100", kTree, "stay"});
   REQUIRE(run.is_up(1));
@@ -154,7 +155,7 @@ TEST_CASE("a signal to the guardian ends the job in order") {
   CHECK(run.all().empty());
 }
 
-TEST_CASE("a signal nobody handles ends agent and job") {
+TEST_CASE("a signal that drun does not handle ends the agent and the job") {
   Guarded run({"1", "60000", kTree, "stay"});
   REQUIRE(run.is_up(1));
   kill(run.guardian(), SIGALRM);
@@ -162,7 +163,7 @@ TEST_CASE("a signal nobody handles ends agent and job") {
   CHECK(run.all().empty());
 }
 
-TEST_CASE("what was ignored at the start stays ignored") {
+TEST_CASE("the guardian keeps ignoring signals that were ignored at its start") {
   Guarded run({"1", "100", kTree, "stay"}, "trap '' HUP;");
   REQUIRE(run.is_up(1));
   kill(run.guardian(), SIGHUP);
@@ -170,7 +171,7 @@ TEST_CASE("what was ignored at the start stays ignored") {
   CHECK(run.wait() == ExitStatus(Exited{128 + SIGTERM}));
 }
 
-TEST_CASE("SIGUSR1 is passed on and ends nothing by itself") {
+TEST_CASE("SIGUSR1 is passed on and does not end the job") {
   Guarded run({"1", "1000", "/bin/sh", "-c",
                "exec 2>&-; trap \"echo got; exit 5\" USR1; echo up; while :; do sleep 0.01; done"});
   CHECK(run.output.read_line() == "up");
@@ -179,7 +180,7 @@ TEST_CASE("SIGUSR1 is passed on and ends nothing by itself") {
   CHECK(run.wait() == ExitStatus(Exited{5}));
 }
 
-TEST_CASE("children that were there before the guardian are left alone") {
+TEST_CASE("children from before the guardian started are left running") {
   const std::string end = GENERATE("by itself", "killed");
   Guarded run({"1", "1000", "/bin/sleep", end == "killed" ? "1000" : "0"}, "sleep 1000 & echo $!;");
   const pid_t sidecar = std::stoi(run.output.read_line());

@@ -1,5 +1,5 @@
-// The channel of a remote agent at both ends: consoles that write frames, and what the starter
-// makes of them.
+// Tests both ends of a remote agent's channel: consoles that write frames, and the starter's
+// handling of them.
 #include "agent/output/host_channel.h"
 
 #include <fcntl.h>
@@ -48,7 +48,7 @@ Console::Listener nothing() {
   return {.on_room = [] {}, .on_empty = [] {}};
 }
 
-// The starter's side of one host, with consoles that are pipes.
+// The starter's side of one host, with pipes as consoles.
 struct ReceiverRig {
   std::string shown_out() { return out_ends.read_all(); }
   std::string shown_err() { return err_ends.read_all(); }
@@ -70,7 +70,7 @@ struct ReceiverRig {
 
 }  // namespace
 
-TEST_CASE("a channel that is given up in the middle of a frame ends on a whole one") {
+TEST_CASE("a channel that is stopped within a frame can still complete that frame") {
   std::signal(SIGPIPE, SIG_IGN);
   const bool is_socket = GENERATE(false, true);
   const Ends ends(is_socket);
@@ -109,7 +109,8 @@ TEST_CASE("a channel that is given up in the middle of a frame ends on a whole o
   }
 }
 
-TEST_CASE("text of a host's login is its reason until Hello and lines behind its name afterwards") {
+TEST_CASE(
+    "login text is the failure reason before Hello, and is shown with the host name afterwards") {
   std::signal(SIGPIPE, SIG_IGN);
   ReceiverRig rig;
   rig.receiver.take_stray(false, "Welcome");
@@ -132,7 +133,7 @@ TEST_CASE("text of a host's login is its reason until Hello and lines behind its
   CHECK(rig.events == "hello room 9 end 3 ");
 }
 
-TEST_CASE("a login that prints more than is kept loses none of it") {
+TEST_CASE("a login that prints more than the limit loses no text") {
   std::signal(SIGPIPE, SIG_IGN);
   ReceiverRig rig;
   std::string shown;
@@ -144,7 +145,7 @@ TEST_CASE("a login that prints more than is kept loses none of it") {
   shown += rig.shown_err();
   CHECK(words.size() <= kMostWordsBytes);
   CHECK(rig.events.empty());
-  // The words are the reason that the report of the start shows.
+  // The retained text is the reason that the start report shows.
   std::string all = shown;
   for (std::size_t at = 0; at < words.size(); at = words.find('\n', at) + 1)
     all += "b: " + words.substr(at, words.find('\n', at) + 1 - at);

@@ -1,4 +1,4 @@
-// Host lists against ClusterShell, which expands them for a living.
+// Compares the expansion of host lists with ClusterShell's.
 #include <algorithm>
 #include <random>
 
@@ -11,7 +11,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// One list a line; the answer is a line of names, or "error".
+// Reads one list a line; prints a line of names, or "error".
 const std::string kOracle =
     "import sys\n"
     "from ClusterShell.NodeSet import NodeSet\n"
@@ -69,8 +69,8 @@ std::string joined(Words names) {
 
 }  // namespace
 
-TEST_CASE("host lists mean what ClusterShell takes them for") {
-  // Debian's, also where another python3 comes first.
+TEST_CASE("host lists expand as in ClusterShell") {
+  // Debian's Python, even if PATH has another python3 first.
   const Words python = {"/usr/bin/python3", "-c"};
   if (run({.argv = {python[0], python[1], "import ClusterShell.NodeSet"}}, 20s).code != 0) {
     WARN("skipped: no ClusterShell for /usr/bin/python3 (python3-clustershell)");
@@ -98,7 +98,8 @@ TEST_CASE("host lists mean what ClusterShell takes them for") {
     const Result<Words> expanded = engines::expand_host_list(list);
     CAPTURE(list, answer);
     if (answer == "error") {
-      ++errors;  // 9-011: it asks for one width, Slurm takes the low bound's
+      ++errors;  // 9-011: ClusterShell requires equal widths; Slurm uses the width of the lower
+                 // bound
       continue;
     }
     REQUIRE(expanded);

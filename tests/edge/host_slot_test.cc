@@ -17,7 +17,7 @@ TEST_CASE("an agent gets the lowest slot of its job that no living agent of this
   CHECK(HostSlot::take(job + "/other").number() == 0);
   first.reset();
   CHECK(HostSlot::take(job).number() == 0);
-  CHECK(HostSlot::take(job).number() == 0);  // the one before is gone already
+  CHECK(HostSlot::take(job).number() == 0);  // the previous slot has been released
 }
 
 }  // namespace drun::agent

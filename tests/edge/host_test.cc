@@ -13,7 +13,7 @@
 namespace drun {
 namespace {
 
-// An empty folder of its own, gone at the end.
+// A new empty folder, removed at the end.
 class Folder {
  public:
   Folder() {
@@ -44,7 +44,7 @@ std::string text_of(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("the host tells what this process is") {
+TEST_CASE("the host reports this process's properties") {
   setenv("DRUN_HOST_TEST", "a=b", 1);
   const HostFacts facts = look_at_host();
   char name[256] = {};
@@ -62,7 +62,7 @@ TEST_CASE("the host tells what this process is") {
   CHECK(facts.random_id != look_at_host().random_id);
 }
 
-TEST_CASE("fewer cores are usable when the process is bound to fewer") {
+TEST_CASE("fewer cores are usable if the process is bound to fewer") {
   cpu_set_t before;
   REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0);
   cpu_set_t one;
@@ -89,7 +89,7 @@ TEST_CASE("a path is missing, a folder, or a file with or without the right to e
   CHECK(probe(folder.at("link")) == FileKind::Missing);
 }
 
-TEST_CASE("a host file is read whole, and what is none, or too large, not at all") {
+TEST_CASE("a host file is read whole, and one that is too large or not regular is rejected") {
   const Folder folder;
   const HostFacts host = look_at_host();
   std::ofstream(folder.at("file")) << std::string(300000, 'x') << "\n";
@@ -102,10 +102,10 @@ TEST_CASE("a host file is read whole, and what is none, or too large, not at all
   CHECK_FALSE(host.file_text(folder.at("")));
   CHECK_FALSE(host.file_text(""));
   REQUIRE(mkfifo(folder.at("link").c_str(), 0600) == 0);
-  CHECK_FALSE(host.file_text(folder.at("link")));  // nobody writes to it: it would be for ever
+  CHECK_FALSE(host.file_text(folder.at("link")));  // a read of this FIFO would block forever
 }
 
-TEST_CASE("a file is written whole, over an old one and through a link") {
+TEST_CASE("a file is written whole, also over an existing file and through a link") {
   const Folder folder;
   REQUIRE(write_file(folder.at("file"), "old text"));
   REQUIRE(write_file(folder.at("file"), "new"));
@@ -121,7 +121,7 @@ TEST_CASE("a file is written whole, over an old one and through a link") {
   CHECK(S_ISCHR(facts.st_mode));
 }
 
-TEST_CASE("a new file is its owner's alone, one that is replaced stays as open as it was") {
+TEST_CASE("a new file is private to its owner, and a replaced file keeps its mode") {
   const Folder folder;
   const auto mode_of = [](const std::string& path) {
     struct stat facts {};
@@ -135,7 +135,7 @@ TEST_CASE("a new file is its owner's alone, one that is replaced stays as open a
   CHECK(mode_of(folder.at("file")) == 0644);
 }
 
-TEST_CASE("a link of another user's is not followed: it may be a trap") {
+TEST_CASE("a symbolic link of another user is not followed") {
   if (geteuid() != 0) {
     WARN("skipped: only root can give a link away");
     return;
@@ -150,7 +150,7 @@ TEST_CASE("a link of another user's is not followed: it may be a trap") {
   CHECK(text_of(folder.at("file")) == "precious");
 }
 
-TEST_CASE("a file that cannot be written is named, and nothing is left behind") {
+TEST_CASE("an error names a file that cannot be written, and no partial file remains") {
   const Result<void> missing = write_file("/nonexistent/x.json", "text");
   REQUIRE_FALSE(missing);
   CHECK(missing.error().message == "cannot write /nonexistent/x.json: no such file or directory");

@@ -14,7 +14,7 @@ namespace {
 
 using Heard = std::vector<std::string>;
 
-// A lifeline on a pipe, and what was heard of it.
+// A lifeline on a pipe, and the events that it reported.
 struct Line : Signals::Listener {
   explicit Line(const std::string& pending = "",
                 std::chrono::milliseconds silence = kLifelineSilence) {
@@ -45,7 +45,7 @@ struct Line : Signals::Listener {
 
 }  // namespace
 
-TEST_CASE("lines on the lifeline are what signals are elsewhere") {
+TEST_CASE("lines on the lifeline act as signals") {
   Line line;
   line.say("\n\npass 10\nsig");
   CHECK(line.hears({"pass 10"}));
@@ -55,20 +55,20 @@ TEST_CASE("lines on the lifeline are what signals are elsewhere") {
   line.io.run();
 }
 
-TEST_CASE("what was read before the lifeline began counts") {
+TEST_CASE("input that was read before the lifeline started is processed") {
   Line line("signal 15\npass 1");
   line.say("2\n");
   CHECK(line.hears({"terminate 15", "pass 12"}));
 }
 
-TEST_CASE("the lifeline's end is the end of the job, once") {
+TEST_CASE("the end of the lifeline's input ends the job, once") {
   Line line;
   line.write_end.reset();
-  line.io.run();  // and the loop has an end
+  line.io.run();  // and the loop can end
   CHECK(line.heard == Heard{"terminate 1"});
 }
 
-TEST_CASE("silence on the lifeline is its end, and every line puts that off") {
+TEST_CASE("a silent lifeline counts as ended, and every line restarts the timeout") {
   Line line("", std::chrono::milliseconds(400));
   const auto begun = std::chrono::steady_clock::now();
   asio::steady_timer tick(line.io);
@@ -79,7 +79,7 @@ TEST_CASE("silence on the lifeline is its end, and every line puts that off") {
   CHECK(std::chrono::steady_clock::now() - begun >= std::chrono::milliseconds(600));
 }
 
-TEST_CASE("an endless line is not kept") {
+TEST_CASE("a line without an end is not buffered without limit") {
   Line line;
   for (int i = 0; i < 100; ++i) {
     line.say(std::string(1000, 'x'));

@@ -16,7 +16,7 @@ namespace {
 using asio::ip::tcp;
 using namespace std::chrono_literals;
 
-// A listener and what it handed over, in the test's own thread.
+// A listener, and the connections that it accepted, on the test's thread.
 struct Stage {
   explicit Stage(ListenSpec spec = {.loopback_only = true}) {
     Listener::Handlers handlers;
@@ -53,7 +53,7 @@ struct Stage {
 
 }  // namespace
 
-TEST_CASE("the first byte says who gets a connection, and nothing that was read is lost") {
+TEST_CASE("the first byte selects the handler of a connection, and no byte is lost") {
   Stage stage;
   const int byte = GENERATE(0, 1, 12, 'd');
   const RawSocket peer = RawSocket::connect_to(stage.listener->port());
@@ -77,7 +77,7 @@ TEST_CASE("the first byte says who gets a connection, and nothing that was read 
   CHECK((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
 }
 
-TEST_CASE("a connection that speaks something else is closed, with a line about it") {
+TEST_CASE("a connection with an unknown first byte is closed and logged") {
   Stage stage;
   const RawSocket peer = RawSocket::connect_to(stage.listener->port());
   REQUIRE(peer.say("GET / HTTP/1.1\r\n"));
@@ -89,7 +89,7 @@ TEST_CASE("a connection that speaks something else is closed, with a line about 
   CHECK(stage.controls.empty());
 }
 
-TEST_CASE("many such connections write few lines") {
+TEST_CASE("log lines about many rejected connections are rate-limited") {
   Stage stage;
   std::vector<RawSocket> peers;
   for (int i = 0; i < 200; ++i) {
@@ -103,7 +103,7 @@ TEST_CASE("many such connections write few lines") {
   CHECK(stage.lines.size() < 100);
 }
 
-TEST_CASE("a connection that says nothing is closed after a while, unless it is worth keeping") {
+TEST_CASE("a silent connection is closed after the timeout, or handed over if silence is allowed") {
   ListenSpec spec{.loopback_only = true};
   spec.first_byte_timeout = 50ms;
   Stage stage(spec);
@@ -125,7 +125,7 @@ TEST_CASE("a connection that says nothing is closed after a while, unless it is 
   }
 }
 
-TEST_CASE("when too many say nothing, the oldest goes first") {
+TEST_CASE("when too many connections are silent, the oldest is closed first") {
   ListenSpec spec{.loopback_only = true};
   spec.most_silent = 2;
   Stage stage(spec);
@@ -143,7 +143,7 @@ TEST_CASE("when too many say nothing, the oldest goes first") {
   CHECK(stage.run_until([&] { return stage.stores.size() == 2; }));
 }
 
-TEST_CASE("what has arrived can be handed over without a turn of the loop") {
+TEST_CASE("accept_waiting hands over all pending connections without the event loop") {
   Stage stage;
   std::vector<RawSocket> peers;
   for (int i = 0; i < 20; ++i) {
@@ -154,7 +154,7 @@ TEST_CASE("what has arrived can be handed over without a turn of the loop") {
   CHECK(stage.stores.size() == 20);
 }
 
-TEST_CASE("bytes of an earlier round do not arrive after the silent connections are closed") {
+TEST_CASE("bytes of an earlier round do not arrive after close_silent") {
   Stage stage;
   const RawSocket ready = RawSocket::connect_to(stage.listener->port());
   REQUIRE(ready.say("\1"));
@@ -165,7 +165,7 @@ TEST_CASE("bytes of an earlier round do not arrive after the silent connections 
   stage.listener->accept_waiting();
   stage.listener->close_silent();
   CHECK(stage.listener->silent_count() == 0);
-  // What a dead worker sent is retransmitted only now.
+  // Simulates late retransmissions of a dead worker's bytes.
   silent.say("\1");
   waiting.say("\1");
   const RawSocket fresh = RawSocket::connect_to(stage.listener->port());
@@ -176,7 +176,7 @@ TEST_CASE("bytes of an earlier round do not arrive after the silent connections 
   CHECK(waiting.hears_end());
 }
 
-TEST_CASE("a taken port is refused with the port and a remedy") {
+TEST_CASE("the error about a port in use names the port and a remedy") {
   const RawSocket taken = RawSocket::listening();
   REQUIRE(taken.is_open());
   asio::io_context io;
@@ -190,7 +190,7 @@ TEST_CASE("a taken port is refused with the port and a remedy") {
                                       "choose another --master-port");
 }
 
-TEST_CASE("on loopback it answers 127.0.0.1, and the literal it was given, on one port") {
+TEST_CASE("a loopback listener accepts on 127.0.0.1 and on the given literal, on one port") {
   ListenSpec spec{.loopback_only = true};
   spec.loopback_host = "127.0.0.7";
   Stage stage(spec);
@@ -208,7 +208,7 @@ TEST_CASE("a literal that is not loopback is a usage error") {
   CHECK(opened.error().code == ErrorCode::Usage);
 }
 
-TEST_CASE("without loopback_only every address answers, of both families where there are two") {
+TEST_CASE("without loopback_only every address accepts, of both families if the host has both") {
   Stage stage(ListenSpec{});
   CHECK(RawSocket::connect_to(stage.listener->port(), "127.0.0.1").is_open());
   CHECK(RawSocket::connect_to(stage.listener->port(), "127.0.0.9").is_open());
@@ -225,7 +225,7 @@ TEST_CASE("without loopback_only every address answers, of both families where t
   CHECK_FALSE(ec);
 }
 
-TEST_CASE("after stop nobody is answered") {
+TEST_CASE("after stop no connection is accepted") {
   Stage stage;
   const RawSocket silent = RawSocket::connect_to(stage.listener->port());
   REQUIRE(stage.run_until([&] { return stage.listener->silent_count() == 1; }));
@@ -235,12 +235,12 @@ TEST_CASE("after stop nobody is answered") {
   CHECK_FALSE(RawSocket::connect_to(stage.listener->port()).is_open());
 }
 
-TEST_CASE("out of descriptors it says so, and accepts again when there are some") {
+TEST_CASE("a listener without descriptors logs that, and accepts again when some are free") {
   Stage stage;
   rlimit old_limit{};
   getrlimit(RLIMIT_NOFILE, &old_limit);
-  // The sanitizer that looks into objects needs descriptors to do it, once for each kind: the
-  // listener's timers are used before there are none, by a connection that is silent for a moment.
+  // UBSan needs descriptors to inspect an object, once per type. A connection that is silent for a
+  // moment makes the listener use its timers before the descriptors run out.
   const RawSocket silent = RawSocket::connect_to(stage.listener->port());
   const RawSocket second = RawSocket::connect_to(stage.listener->port());
   REQUIRE(second.say("\1"));
@@ -253,7 +253,7 @@ TEST_CASE("out of descriptors it says so, and accepts again when there are some"
   close(lowest_free);
   rlimit tight = old_limit;
   tight.rlim_cur = static_cast<rlim_t>(lowest_free);
-  // Nothing is asserted in between, for the same reason.
+  // No assertions until the limit is restored, for the same reason.
   const bool is_tight = setrlimit(RLIMIT_NOFILE, &tight) == 0;
   const bool has_complained = stage.run_until([&] { return !stage.lines.empty(); });
   setrlimit(RLIMIT_NOFILE, &old_limit);
@@ -265,12 +265,12 @@ TEST_CASE("out of descriptors it says so, and accepts again when there are some"
 
 namespace {
 
-// How many handlers the listener's stop leaves, after it has paused so often.
+// Returns the number of handlers that run after stop, if the listener has paused `pauses` times.
 std::size_t handlers_left_after(int pauses) {
   Stage stage({.loopback_only = true, .loopback_host = "127.0.0.2"});
   rlimit old_limit{};
   getrlimit(RLIMIT_NOFILE, &old_limit);
-  // As above, for the sanitizer.
+  // For the sanitizer, as above.
   const RawSocket silent = RawSocket::connect_to(stage.listener->port());
   const RawSocket first = RawSocket::connect_to(stage.listener->port());
   REQUIRE(first.say("\1"));
@@ -287,7 +287,7 @@ std::size_t handlers_left_after(int pauses) {
     rlimit tight = old_limit;
     tight.rlim_cur = static_cast<rlim_t>(lowest_free);
     const bool is_tight = setrlimit(RLIMIT_NOFILE, &tight) == 0;
-    // The one thing that is ready: the acceptor of that address, which cannot accept.
+    // Only the acceptor for that address is ready, and it cannot accept.
     stage.io.run_one_for(test::scaled(20s));
     setrlimit(RLIMIT_NOFILE, &old_limit);
     REQUIRE((is_tight && stage.stores.size() == before));
@@ -299,9 +299,9 @@ std::size_t handlers_left_after(int pauses) {
 
 }  // namespace
 
-TEST_CASE("a pause for want of descriptors arms no acceptor of another address twice") {
+TEST_CASE("a pause due to missing descriptors does not arm another address's acceptor twice") {
   const std::size_t once = handlers_left_after(1);
-  CHECK(once >= 2);  // a wait for each address
+  CHECK(once >= 2);  // one wait per address
   CHECK(handlers_left_after(4) == once);
 }
 

@@ -20,7 +20,7 @@ void write_file(const std::string& path, std::string_view text) { std::ofstream(
 
 }  // namespace
 
-TEST_CASE("a run id becomes a file name whatever it holds") {
+TEST_CASE("any run id becomes a valid file name") {
   CHECK(as_file_name("job-1_a.b") == "job-1_a.b");
   CHECK(as_file_name("a/b\n c") == "a_b__c");
   CHECK(as_file_name("../..") == "_._..");
@@ -28,7 +28,7 @@ TEST_CASE("a run id becomes a file name whatever it holds") {
   CHECK(as_file_name(std::string(300, 'x')).size() == 64);
 }
 
-TEST_CASE("the log directory is laid out as torchrun's") {
+TEST_CASE("the log directory has torchrun's layout") {
   const test::TemporaryDirectory directory;
   LogFiles files;
   REQUIRE(files.make(directory / "deep/er", "job", true));
@@ -56,7 +56,7 @@ TEST_CASE("the log directory is laid out as torchrun's") {
         files.place() + "/attempt_2/filtered_stdout.log");
 }
 
-TEST_CASE("an attempt directory that is there already is wiped") {
+TEST_CASE("an existing attempt directory is emptied") {
   const test::TemporaryDirectory directory;
   LogFiles files;
   REQUIRE(files.make(directory.path(), "job", true));
@@ -68,7 +68,7 @@ TEST_CASE("an attempt directory that is there already is wiped") {
   CHECK_FALSE(fs::exists(files.error_path(0, 0)));
 }
 
-TEST_CASE("a file where the log directory should be is a usage error that names it") {
+TEST_CASE("a file at the path of the log directory is a usage error that names it") {
   const test::TemporaryDirectory directory;
   write_file(directory / "file", "");
   const std::string path = directory / GENERATE("file", "file/below");
@@ -79,7 +79,7 @@ TEST_CASE("a file where the log directory should be is a usage error that names 
   CHECK_THAT(made.error().message, ContainsSubstring(path + ": not a directory"));
 }
 
-TEST_CASE("an empty log directory means no files at all") {
+TEST_CASE("with an empty log directory no files are written") {
   LogFiles files;
   REQUIRE(files.make("", "job", true));
   REQUIRE(files.make_attempt(0));
@@ -88,7 +88,7 @@ TEST_CASE("an empty log directory means no files at all") {
   CHECK(files.error_path(0, 0).empty());
 }
 
-TEST_CASE("without a log directory the temporary one is used, and can be removed") {
+TEST_CASE("without a log directory a temporary one is used, and can be removed") {
   const bool holds_streams = GENERATE(false, true);
   LogFiles files;
   REQUIRE(files.make(std::nullopt, "job", holds_streams));
@@ -102,7 +102,7 @@ TEST_CASE("without a log directory the temporary one is used, and can be removed
   CHECK_FALSE(files.has_place());
 }
 
-TEST_CASE("a worker's error file is read, or absent, or refused with its path") {
+TEST_CASE("a worker's error file is read, absent, or rejected with its path") {
   const test::TemporaryDirectory directory;
   const std::string path = directory / "error.json";
   REQUIRE(read_error_file(path));
@@ -118,7 +118,7 @@ TEST_CASE("a worker's error file is read, or absent, or refused with its path") 
   CHECK_THAT(read_error_file(path).error().message, ContainsSubstring("larger than 1 MiB"));
 }
 
-TEST_CASE("an error file that is no regular file is refused, not waited for") {
+TEST_CASE("an error file that is not a regular file is rejected without blocking") {
   const test::TemporaryDirectory directory;
   const std::string fifo = directory / "fifo";
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);

@@ -15,7 +15,7 @@
 namespace drun {
 namespace {
 
-// What `deed` writes to file descriptor 2.
+// Returns the function's output on file descriptor 2.
 std::string stderr_of(const std::function<void()>& deed) {
   std::FILE* file = std::tmpfile();
   REQUIRE(file != nullptr);
@@ -41,7 +41,7 @@ TEST_CASE("a log line has name, time, level, node and message") {
       text, std::regex(R"(drun \d\d:\d\d:\d\d\.\d\d\d warning node 1: lost a=\{\} 100% %n\n)")));
 }
 
-TEST_CASE("one node alone is not named, and a strange program name is no pattern") {
+TEST_CASE("a single node is not named, and the program name is not used as a format string") {
   const std::string text = stderr_of([] { console_log({.invoked_as = "my%n"}).info("hello"); });
   CAPTURE(text);
   CHECK(std::regex_match(text, std::regex(R"(my%n \d\d:\d\d:\d\d\.\d\d\d info: hello\n)")));
@@ -64,7 +64,7 @@ TEST_CASE("lines below the level are left out") {
   CHECK(lines(LogLevel::Error) == 1);
 }
 
-TEST_CASE("a log that is led elsewhere writes the same lines there, and none to stderr") {
+TEST_CASE("a redirected log writes the same lines to its new target, and none to stderr") {
   std::vector<std::string> lines;
   const std::string text = stderr_of([&lines] {
     const Log log = console_log({.level = LogLevel::Info,

@@ -1,4 +1,4 @@
-// The ports that tests use, and their time limits.
+// Tests the allocation of the tests' ports, and their time limits.
 #include "tests/support/machine.h"
 
 #include <fstream>
@@ -21,18 +21,18 @@ int first_ephemeral_port() {
 
 }  // namespace
 
-TEST_CASE("test processes that run at the same time take different ports below the ephemeral") {
+TEST_CASE("concurrent test processes get different ports, below the ephemeral range") {
   constexpr int kProcesses = 4;
   constexpr int kPorts = 2 * PortBlock::kSize;  // more than one block each
   std::set<int> taken;
-  // The parent has a block, too, which its children must not continue.
+  // The parent has a block too; its children must not continue it.
   for (int i = 0; i < 3; ++i) taken.insert(free_port());
   REQUIRE(taken.size() == 3);
   const StoreProcess store;
   const auto ends = run_ranks(
       {.size = kProcesses, .port = store.port()}, [port = store.port()](int, const Say& say) {
         for (int i = 0; i < kPorts; ++i) say(std::to_string(free_port()));
-        // Its blocks stay its own until all others have theirs.
+        // Each process keeps its blocks until all processes have theirs.
         const auto client = connect_key_store("127.0.0.1", port, scaled(std::chrono::seconds(20)));
         client->add("done", 1, scaled(std::chrono::seconds(20)));
         while (client->add("done", 0, scaled(std::chrono::seconds(20))) < kProcesses) {
@@ -57,7 +57,7 @@ TEST_CASE("a port on which something listens is not free") {
   if (server.is_open()) CHECK(free_port() != next);
 }
 
-TEST_CASE("time limits are as they stand in an ordinary build and longer under a sanitizer") {
+TEST_CASE("time limits are unchanged in an ordinary build and longer under a sanitizer") {
   STATIC_REQUIRE(scaled(std::chrono::seconds(2)) == std::chrono::seconds(2 * kSlowdown));
   STATIC_REQUIRE((kSlowdown == 1 || kSlowdown == 3 || kSlowdown == 5));
 }

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Workers of which one has ended, and a service that takes connections and says nothing.
+// A worker that has exited, and a RAS service that accepts connections and sends nothing.
 struct LookRig {
   LookRig() {
     spec.worker.environment = {{"NCCL_RAS_ADDR", "127.0.0.1:" + std::to_string(silent.port())}};
@@ -42,8 +42,7 @@ struct LookRig {
 
 }  // namespace
 
-TEST_CASE(
-    "a look goes on without NCCL's service when that is silent and all who asked hear of it") {
+TEST_CASE("a look continues without a silent RAS service, and every caller gets the result") {
   LookRig rig;
   const auto began = std::chrono::steady_clock::now();
   rig.take();
@@ -56,7 +55,7 @@ TEST_CASE(
   CHECK(test::run_until(rig.io, [&] { return rig.answers == 3; }));
 }
 
-TEST_CASE("a look that is stopped before stacks are read answers at once and reads none") {
+TEST_CASE("a look that is stopped before stacks are read answers at once without any") {
   LookRig rig;
   rig.take();
   rig.look->stop();
@@ -65,9 +64,9 @@ TEST_CASE("a look that is stopped before stacks are read answers at once and rea
   CHECK(rig.notes.size() == 1);
   rig.service->stop();
   rig.io.restart();
-  rig.io.run();  // ends: nothing is waited for
+  rig.io.run();  // returns: nothing is pending
   CHECK(rig.answers == 1);
-  // The next one is not disturbed by what the first left.
+  // The stopped look does not disturb the next one.
   rig.spec.worker.environment = {{"NCCL_RAS_ENABLE", "0"}};
   ras::Service off(rig.io, Log(), rig.spec);
   NodeLook next(rig.io, off, rig.collector);

@@ -88,7 +88,7 @@ TEST_CASE("stdout goes to stdout and stderr to stderr") {
   CHECK(rig.drained == 1);
 }
 
-TEST_CASE("a label says role, local rank, rank, node and host") {
+TEST_CASE("a label contains role, local rank, rank, node and host") {
   const FileConsole console;
   OutputSpec spec = spec_of(kLabelled, kLabelled);
   spec.label_template = "${role_name}/${local_rank}/${rank}/${node_rank}/${host}> ";
@@ -98,11 +98,12 @@ TEST_CASE("a label says role, local rank, rank, node and host") {
   CHECK(console.out_text() == "default/1/5/1/here> one\ndefault/1/5/1/here> two\n");
 }
 
-TEST_CASE("a console that is not read makes workers wait, and loses nothing") {
+TEST_CASE("an unread console blocks the workers, and no output is lost") {
   test::PipeEnds pipe = test::make_plain_pipe();
   OutputRig rig(spec_of(kConsole, kConsole),
                 {.out = pipe.write_end.get(), .err = pipe.write_end.get()});
-  // 32 MB: far more than pipes and queue hold, so the worker ends early only if memory takes it.
+  // 32 MB, far more than pipes and queue hold: the worker could exit early only if drun buffered
+  // everything in memory.
   rig.start({"exec " + kLines + " write 0 320000 100"});
   REQUIRE(test::run_until_blocked(rig.io, rig.workers[0].pid()));
   CHECK(rig.workers[0].is_running());
@@ -120,7 +121,7 @@ TEST_CASE("a console that is not read makes workers wait, and loses nothing") {
   CHECK(checker.wait() == 0);
 }
 
-TEST_CASE("a console that goes away does not touch workers, and their files get everything") {
+TEST_CASE("a console that goes away does not affect workers, and their files get everything") {
   FileConsole console;
   test::PipeEnds pipe = test::make_plain_pipe();
   OutputRig rig(spec_of(kTee, kConsole, console.directory / "logs"),
@@ -137,7 +138,7 @@ TEST_CASE("a console that goes away does not touch workers, and their files get 
   CHECK_THAT(rig.log[0], ContainsSubstring("console is gone"));
 }
 
-TEST_CASE("a teed stream is on the console with labels and in its file as it was written") {
+TEST_CASE("a teed stream is on the console with labels, and unchanged in its file") {
   const FileConsole console;
   OutputRig rig(spec_of(kTee, kTee, console.directory / "logs"), console.fds());
   rig.start({"printf 'one\\n\\r 10%%\\r 20%%\\nlast'; echo err >&2"});
@@ -152,7 +153,7 @@ TEST_CASE("a teed stream is on the console with labels and in its file as it was
   CHECK(rig.streams[0].stderr_file == place + "stderr.log");
 }
 
-TEST_CASE("a redirected stream is the file itself and nothing reaches the console") {
+TEST_CASE("a redirected stream is written to its file only") {
   const FileConsole console;
   OutputRig rig(spec_of(kRedirect, kRedirect, console.directory / "logs"), console.fds());
   rig.start({"test -f /proc/self/fd/1 && echo file; echo err >&2; kill -9 $$"});
@@ -160,11 +161,11 @@ TEST_CASE("a redirected stream is the file itself and nothing reaches the consol
   CHECK(console.out_text().empty());
   CHECK(console.err_text().empty());
   CHECK(read_file(rig.output.log_place() + "/attempt_0/0/stdout.log") == "file\n");
-  CHECK_FALSE(rig.output.stderr_tail(0));  // it is in the file alone
+  CHECK_FALSE(rig.output.stderr_tail(0));  // stderr is redirected to a file, so it has no tail
   CHECK(read_file(rig.streams[0].stderr_file) == "err\n");
 }
 
-TEST_CASE("a stream that nobody wants goes to /dev/null") {
+TEST_CASE("a stream without a destination goes to /dev/null") {
   const FileConsole console;
   OutputRig rig(spec_of(kNowhere, kConsole), console.fds());
   rig.start({"echo lost; readlink /proc/self/fd/1 >&2"});
@@ -173,7 +174,7 @@ TEST_CASE("a stream that nobody wants goes to /dev/null") {
   CHECK(rig.streams[0].error_file.empty());
 }
 
-TEST_CASE("raw output is drun's own descriptors, but for streams that go to files") {
+TEST_CASE("in raw mode workers inherit drun's descriptors, except for streams that go to files") {
   const FileConsole console;
   OutputSpec spec = spec_of(kConsole, kRedirect, console.directory / "logs");
   spec.mode = OutputMode::Raw;
@@ -185,10 +186,10 @@ TEST_CASE("raw output is drun's own descriptors, but for streams that go to file
   CHECK(console.err_text().empty());
 }
 
-TEST_CASE("teed lines that hold a filter's text are gathered, with labels, from all workers") {
+TEST_CASE("teed lines that match the filter are collected from all workers, with labels") {
   const FileConsole console;
   OutputSpec spec = spec_of(kTee, kConsole, console.directory / "logs");
-  spec.streams[1][0] = kConsole;  // not teed: not looked at
+  spec.streams[1][0] = kConsole;  // not teed, so not filtered
   spec.duplicate_stdout_filters = {"loss", "error"};
   spec.duplicate_stderr_filters = {"err"};
   OutputRig rig(spec, console.fds());
@@ -216,7 +217,7 @@ TEST_CASE("the last lines of stderr are complete as soon as the worker is reaped
   CHECK(rig.output.stderr_tail(0) == tail);
 }
 
-TEST_CASE("a descendant that keeps the pipe is not waited for longer than asked") {
+TEST_CASE("a descendant that keeps the pipe open is waited for until the timeout only") {
   const FileConsole console;
   OutputRig rig(spec_of(kConsole, kConsole), console.fds());
   rig.start({"sleep 600 & echo $!; echo last"});
@@ -229,7 +230,7 @@ TEST_CASE("a descendant that keeps the pipe is not waited for longer than asked"
   CHECK_THAT(rig.log[0], ContainsSubstring("processes of the workers"));
 }
 
-TEST_CASE("a descendant that ends in time is read to its end") {
+TEST_CASE("output of a descendant that exits before the timeout is read completely") {
   const FileConsole console;
   const std::string fifo = console.directory / "fifo";
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
@@ -259,7 +260,7 @@ TEST_CASE("stdout and stderr on one pipe keep lines whole across both") {
     if (line.size() != 99 || line.rfind('@') != 0) FAIL("torn: " << line);
 }
 
-TEST_CASE("a second round has an attempt of its own, and starts on a new line") {
+TEST_CASE("a second round has a separate attempt directory and starts on a new line") {
   const FileConsole console;
   OutputRig rig(spec_of(kConsole, kTee, console.directory / "logs"), console.fds());
   rig.start({"printf first; echo 1 >&2; exit 1"}, 0);
@@ -272,7 +273,7 @@ TEST_CASE("a second round has an attempt of its own, and starts on a new line") 
   CHECK(read_file(rig.output.log_place() + "/attempt_1/0/stderr.log") == "2\n");
 }
 
-TEST_CASE("the temporary directory is removed unless streams were sent there") {
+TEST_CASE("the temporary directory is removed unless it holds redirected streams") {
   const bool is_redirected = GENERATE(false, true);
   const FileConsole console;
   OutputRig rig(spec_of(is_redirected ? kRedirect : kConsole, kConsole, std::nullopt),
@@ -287,7 +288,7 @@ TEST_CASE("the temporary directory is removed unless streams were sent there") {
   fs::remove_all(place);
 }
 
-TEST_CASE("a log directory that cannot be used is found before anything starts") {
+TEST_CASE("an unusable log directory is reported before any worker starts") {
   const FileConsole console;
   OutputRig rig(spec_of(kConsole, kConsole, console.directory / "out"), console.fds());
   const Result<void> prepared = rig.output.prepare("job");
@@ -295,7 +296,7 @@ TEST_CASE("a log directory that cannot be used is found before anything starts")
   CHECK_THAT(prepared.error().message, ContainsSubstring(console.directory / "out"));
 }
 
-TEST_CASE("giving up ends a drain that waits for a console nobody reads") {
+TEST_CASE("giving up ends a drain that waits for an unread console") {
   const test::PipeEnds pipe = test::make_plain_pipe();
   OutputRig rig(spec_of(kConsole, kConsole),
                 {.out = pipe.write_end.get(), .err = pipe.write_end.get()});
@@ -311,7 +312,7 @@ TEST_CASE("giving up ends a drain that waits for a console nobody reads") {
   CHECK(rig.workers[0].wait() == 128 + SIGPIPE);
 }
 
-TEST_CASE("drun's own lines take their turn") {
+TEST_CASE("drun's own lines start on a new line") {
   const FileConsole console;
   OutputRig rig(spec_of(kConsole, kConsole), console.fds());
   rig.start({"printf 'no newline' >&2"});
@@ -334,7 +335,8 @@ TEST_CASE("a log line never lands inside a progress bar") {
   CHECK(console.err_text() == "\r 50%|####     |\nfrom drun\n\r100%|#########|");
 }
 
-TEST_CASE("a log that is not read never waits, and says later how many lines it dropped") {
+TEST_CASE(
+    "a log on an unread console never blocks, and reports the number of dropped lines later") {
   const FileConsole console;
   test::PipeEnds pipe = test::make_plain_pipe();
   OutputRig rig(spec_of(kConsole, kConsole),
@@ -356,7 +358,7 @@ TEST_CASE("a log that is not read never waits, and says later how many lines it 
   CHECK((kLines - dropped) * line.size() > kOwnLinesBytes);
 }
 
-TEST_CASE("a log directory that hangs holds up its writers, not the loop") {
+TEST_CASE("a log directory that hangs blocks its writer threads, not the loop") {
   test::StallingFileSystem files;
   if (!files.is_mounted()) {
     WARN("skipped: cannot mount a FUSE file system: " << files.why());
@@ -369,7 +371,7 @@ TEST_CASE("a log directory that hangs holds up its writers, not the loop") {
     return rig.output.printed(0) > 0U && read_file(rig.streams[1].stderr_file) == "1234\n";
   }));
   files.stall();
-  // Whatever is asked of it now, the loop goes on.
+  // No request blocks the loop now.
   auto slowest = std::chrono::steady_clock::duration::zero();
   const auto begin = std::chrono::steady_clock::now();
   auto before = begin;
@@ -408,7 +410,7 @@ TEST_CASE("giving up ends a drain that waits for a log directory that hangs") {
   const FileConsole console;
   OutputRig rig(spec_of(kTee, kConsole, files / "logs"), console.fds());
   rig.start({"exec " + kLines + " write 0 320000 100"});
-  // Its exec is over: that closes descriptors of log files, and would hang with them.
+  // Wait until its exec is over: exec closes descriptors of log files, and would hang with them.
   REQUIRE(test::run_until(rig.io, [&] { return rig.output.printed(0) > 0U; }));
   files.stall();
   REQUIRE(test::run_until_blocked(rig.io, rig.workers[0].pid()));

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// An engine's end of PMI_FD, which answers line after line and keeps what it was asked.
+// An engine's end of PMI_FD. It answers one line after the other and records the requests.
 class Server {
  public:
   explicit Server(std::vector<std::string> answers) {
@@ -27,7 +27,7 @@ class Server {
         char byte = 0;
         while (recv(fd.get(), &byte, 1, 0) == 1 && byte != '\n') line += byte;
         asked += line + "|";
-        // In two pieces: a line may come so.
+        // In two pieces, because a line can arrive in pieces.
         send(fd.get(), answer.data(), answer.size() / 2, MSG_NOSIGNAL);
         const std::string_view rest = std::string_view(answer).substr(answer.size() / 2);
         send(fd.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
@@ -43,7 +43,7 @@ class Server {
     if (serving_.joinable()) serving_.join();
   }
 
-  std::string asked;  // after join()
+  std::string asked;  // valid after join()
 
  private:
   UniqueFd client_;
@@ -65,7 +65,7 @@ std::string message_of(std::vector<std::string> answers) {
 
 }  // namespace
 
-TEST_CASE("over PMI rank 0 puts its text, and every rank gets it after the barrier") {
+TEST_CASE("over PMI rank 0 publishes its text, and every rank gets it after the barrier") {
   const bool is_first = GENERATE(true, false);
   Server server(is_first ? std::vector{kInit, kSpace, kPut, kBarrier, kGot, kFarewell}
                          : std::vector{kInit, kSpace, kBarrier, kGot, kFarewell});
@@ -80,12 +80,13 @@ TEST_CASE("over PMI rank 0 puts its text, and every rank gets it after the barri
   CHECK((fcntl(server.fd(), F_GETFD) & FD_CLOEXEC) != 0);
 }
 
-TEST_CASE("what answers PMI wrongly, not at all, or leaves, is said") {
+TEST_CASE("a PMI server that sends a wrong answer, none, or closes is an error with the reason") {
   CHECK_THAT(message_of({"cmd=response_to_init rc=-1\n"}), ContainsSubstring("rc=-1"));
   CHECK_THAT(message_of({kInit, "hello\n"}), ContainsSubstring("\"hello\" is the answer to"));
   CHECK_THAT(message_of({kInit, kSpace, kBarrier, "cmd=get_result rc=-1 msg=no\n"}),
              ContainsSubstring("msg=no"));
-  CHECK_THAT(message_of({kInit, kSpace}), ContainsSubstring("PMI_FD"));  // it has gone
+  CHECK_THAT(message_of({kInit, kSpace}), ContainsSubstring("PMI_FD"));  // the server has closed
+                                                                         // its end
   CHECK_THAT(message_of({std::string(8000, 'x')}), ContainsSubstring("without an end"));
 
   std::array<int, 2> ends{};

@@ -32,7 +32,7 @@ bool skips() {
 
 }  // namespace
 
-TEST_CASE("over PMIx rank 0 puts its text, and every rank gets it with the number of all") {
+TEST_CASE("over PMIx rank 0 publishes its text, and every rank gets it with the process count") {
   if (skips()) return;
   const Result<Met> first = meet("job", "gpu7/xyz");
   REQUIRE(first);
@@ -44,7 +44,7 @@ TEST_CASE("over PMIx rank 0 puts its text, and every rank gets it with the numbe
   CHECK(meet("sizeless")->processes == 0);
 }
 
-TEST_CASE("what PMIx refuses, cannot tell or never answers is said") {
+TEST_CASE("a PMIx that refuses, has no text or never answers is an error with the reason") {
   if (skips()) return;
   CHECK(meet("refuses").error() == Error{ErrorCode::Unreachable, "PMIx_Init: UNREACHABLE"});
   CHECK_THAT(meet("number").error().message, ContainsSubstring("no text"));
@@ -55,7 +55,7 @@ TEST_CASE("what PMIx refuses, cannot tell or never answers is said") {
   CHECK_THAT(without.error().message, ContainsSubstring("libdrun-none.so"));
 }
 
-TEST_CASE("the process that talks over PMIx ends with the one that started it") {
+TEST_CASE("the process that uses PMIx ends with the one that started it") {
   if (skips()) return;
   int ends[2];
   REQUIRE(pipe(ends) == 0);
@@ -77,7 +77,7 @@ TEST_CASE("the process that talks over PMIx ends with the one that started it") 
   CHECK(read_within(20s) == 1);  // it waits for other ranks
   REQUIRE(kill(asker, SIGKILL) == 0);
   REQUIRE(waitpid(asker, nullptr, 0) == asker);
-  CHECK(read_within(20s) == 0);  // both have closed their ends
+  CHECK(read_within(20s) == 0);  // both processes have closed their ends
   close(ends[0]);
 }
 

@@ -1,4 +1,4 @@
-// The probe's connections, on loopback.
+// Tests the probe's connections on loopback.
 #include <algorithm>
 #include <chrono>
 
@@ -18,7 +18,7 @@ const std::string kToken = "0123456789abcdef";
 
 }  // namespace
 
-TEST_CASE("a visitor with the token is answered, small and large, and clocks are compared") {
+TEST_CASE("a visitor with the token gets small and large answers, and clocks are compared") {
   const auto host = Host::open(kToken);
   REQUIRE(host);
   const std::uint16_t port = (*host)->port();
@@ -32,7 +32,7 @@ TEST_CASE("a visitor with the token is answered, small and large, and clocks are
     CHECK(visits[i].large_ones_too);
     CHECK(visits[i].reason.empty());
     CHECK(visits[i].round_trip_s > 0);
-    // The same clock, read between question and answer.
+    // Both ends use the same clock, so the offset lies within its bound.
     CHECK(std::abs(visits[i].clock_ahead_s) <= visits[i].clock_bound_s + 1e-6);
   }
   CHECK_FALSE(visits[2].has_arrived);
@@ -40,7 +40,7 @@ TEST_CASE("a visitor with the token is answered, small and large, and clocks are
   CHECK(visits[3].reason == "\"x\" is no address");
 }
 
-TEST_CASE("who does not know the token, or asks for too much, gets nothing") {
+TEST_CASE("a visitor without the token, or with too large a request, gets no answer") {
   const auto host = Host::open(kToken);
   REQUIRE(host);
   const auto visits = visit_all({{1, "127.0.0.1", (*host)->port()}}, "another token 16");
@@ -52,7 +52,7 @@ TEST_CASE("who does not know the token, or asks for too much, gets nothing") {
   CHECK(socket.hears_end());
 }
 
-TEST_CASE("this machine's facts are there, and the loopback is an interface with an MTU") {
+TEST_CASE("this machine's facts are found, and the loopback is an interface with an MTU") {
   NodeFacts facts;
   look_at_machine(facts);
   CHECK_FALSE(facts.host.empty());
@@ -64,7 +64,7 @@ TEST_CASE("this machine's facts are there, and the loopback is an interface with
   CHECK_FALSE(look_at_network(facts, "127.0.0.1", 29500, "no-such-interface"));
 }
 
-TEST_CASE("names are looked up both ways, and what comes too late is said to") {
+TEST_CASE("host names are looked up") {
   Names names({{.node = 3, .host = "localhost", .address = "127.0.0.1"}});
   const auto found = names.wait_until(std::chrono::steady_clock::now() + std::chrono::seconds(30));
   REQUIRE(found.size() == 1);

@@ -1,4 +1,4 @@
-// Programs that drun starts besides workers (ssh, gdb ...): an exec that takes long stops nothing.
+// Tests that a slow exec of a helper program (ssh, gdb ...) does not block the event loop.
 #include "agent/process/program_starter.h"
 
 #include <functional>
@@ -21,11 +21,11 @@ namespace {
 using namespace std::chrono_literals;
 using test::StalledProgram;
 
-// A loop with a clock that ticks in it.
+// An event loop with a periodic timer.
 struct Loop {
   Loop() { tick(); }
 
-  // Counts handlers of the clock: that the loop goes on is seen by them.
+  // The tick count shows that the loop runs.
   void tick() {
     timer.expires_after(5ms);
     timer.async_wait([this](const error_code& ec) {
@@ -39,7 +39,7 @@ struct Loop {
     while (!condition() && std::chrono::steady_clock::now() < deadline) io.run_one_for(100ms);
     return condition();
   }
-  // True: the loop goes on while the exec is waited for.
+  // Returns true if the loop runs while the exec is pending.
   bool goes_on_beside(const StalledProgram& program) {
     if (!run_until([&] { return StalledProgram::is_waited_for(); })) return false;
     const int before = ticks;
@@ -76,7 +76,7 @@ struct Session {
 
 }  // namespace
 
-TEST_CASE("a helper program whose exec takes long stops nothing") {
+TEST_CASE("a helper program whose exec is slow does not block the loop") {
   StalledProgram program;
   if (skips(program)) return;
   Loop loop;
@@ -93,7 +93,7 @@ TEST_CASE("a helper program whose exec takes long stops nothing") {
   CHECK(end->trouble.empty());
 }
 
-TEST_CASE("a helper program that still waits for its exec is ended at its limit") {
+TEST_CASE("a helper program whose exec is still pending at its limit is killed") {
   StalledProgram program;
   if (skips(program)) return;
   Loop loop;
@@ -106,12 +106,12 @@ TEST_CASE("a helper program that still waits for its exec is ended at its limit"
                 [&](const Helper::End& ended) { second_end = ended; });
   REQUIRE(loop.run_until([&] { return end.has_value(); }));
   CHECK(end->is_late);
-  // It held the only place.
+  // The first helper occupied the only slot.
   REQUIRE(loop.run_until([&] { return second_end.has_value(); }));
   CHECK(second_end->output == "hello\n");
 }
 
-TEST_CASE("a helper program that cannot be executed says why") {
+TEST_CASE("a helper program that cannot be executed reports the reason") {
   Loop loop;
   ProgramStarter starter(loop.io, 2);
   std::vector<Helper::End> ends;
@@ -125,13 +125,13 @@ TEST_CASE("a helper program that cannot be executed says why") {
   for (const Helper::End& end : ends) CHECK_THAT(end.trouble, ContainsSubstring("no such file"));
 }
 
-TEST_CASE("an ssh whose exec takes long stops nothing, and its end is its exit code") {
+TEST_CASE("an ssh whose exec is slow does not block the loop, and its exit code is reported") {
   StalledProgram program;
   if (skips(program)) return;
   Loop loop;
   ProgramStarter starter(loop.io, 1);
   Session session(loop, starter, program.path());
-  Session waiting(loop, starter, "/bin/true");  // for a place
+  Session waiting(loop, starter, "/bin/true");  // for a slot
   CHECK(loop.goes_on_beside(program));
   CHECK_FALSE((session.code || waiting.code));
   program.release();
@@ -139,7 +139,7 @@ TEST_CASE("an ssh whose exec takes long stops nothing, and its end is its exit c
   CHECK((*session.code == 0 && *waiting.code == 0));
 }
 
-TEST_CASE("an ssh that still waits for its exec, or to begin, can be killed") {
+TEST_CASE("an ssh whose exec is pending, or that waits for a slot, can be killed") {
   StalledProgram program;
   if (skips(program)) return;
   Loop loop;
@@ -166,7 +166,7 @@ TEST_CASE("an ssh that cannot be executed ends with 127 or 126 and the reason") 
   CHECK(*directory.code == 126);
 }
 
-TEST_CASE("sessions that end before their ssh was executed leave nothing that runs or waits") {
+TEST_CASE("sessions that end before the exec of their ssh leave no process and no pending work") {
   StalledProgram program;
   if (skips(program)) return;
   Loop loop;

@@ -1,4 +1,4 @@
-// What workers show of their progress, and checkpoints.
+// Tests how workers report their progress, and checkpoints as progress.
 #include "agent/supervise/progress_files.h"
 
 #include <sys/stat.h>
@@ -44,7 +44,7 @@ TEST_CASE("progress is the highest step of all workers, and any other line") {
   CHECK(collected(io, files) == WorkProgress{});
 }
 
-TEST_CASE("only the end of a long progress file is read, and what is no regular file is not") {
+TEST_CASE("only the end of a long progress file is read, and only if it is a regular file") {
   asio::io_context io;
   ProgressFiles files(io, kSilent, std::nullopt);
   files.begin_round(0, 3);
@@ -67,7 +67,7 @@ TEST_CASE("progress files are removed with their directory") {
   CHECK_FALSE(std::filesystem::exists(directory));
 }
 
-TEST_CASE("a checkpoint that is newer than all before is progress once") {
+TEST_CASE("a checkpoint newer than all earlier ones counts as progress once") {
   const testing::TemporaryDirectory place;
   const std::string directory = place.path() + "/checkpoints";
   std::filesystem::create_directories(directory + "/step1");
@@ -96,7 +96,7 @@ TEST_CASE("a checkpoint directory that does not exist yet shows no progress") {
   CHECK(collected(io, files) == WorkProgress{});
 }
 
-TEST_CASE("the first whole number of each line is a step") {
+TEST_CASE("the first integer of each line is a step") {
   CHECK(progress_in("epoch=2 step=7\n", false) == WorkProgress{.step = 2});
   CHECK(progress_in("12\n1", false) == WorkProgress{.step = 12});
   CHECK(progress_in("", false) == WorkProgress{});

@@ -20,7 +20,7 @@ struct Terminal {
     inner = UniqueFd(fds[1]);
     ::fcntl(outer.get(), F_SETFL, O_NONBLOCK);
   }
-  // All that was written to it so far.
+  // Returns everything written to the terminal so far.
   const std::string& text() {
     char bytes[256];
     for (ssize_t got = 0; (got = ::read(outer.get(), bytes, sizeof(bytes))) > 0;)
@@ -45,7 +45,9 @@ const std::string kErase = "\r\x1b[K";
 
 }  // namespace
 
-TEST_CASE("a terminal shows a line that is rewritten, makes room for a log, and goes") {
+TEST_CASE(
+    "a terminal shows a line that is rewritten, and that is erased before a log line and at the "
+    "end") {
   Terminal terminal;
   asio::io_context io(1);
   Progress progress(io, terminal.inner.get(), terminal.draw());
@@ -64,10 +66,10 @@ TEST_CASE("a terminal shows a line that is rewritten, makes room for a log, and 
   progress.stop();
   CHECK(terminal.text().ends_with("state 2" + kErase));
   io.restart();
-  CHECK(io.run_for(std::chrono::seconds(3)) <= 1);  // the cancelled timer
+  CHECK(io.run_for(std::chrono::seconds(3)) <= 1);  // the canceled timer
 }
 
-TEST_CASE("a line longer than the terminal is wide is cut, and controls are not passed on") {
+TEST_CASE("a line is cut to the terminal's width, and control characters are replaced") {
   Terminal terminal;
   asio::io_context io(1);
   Progress progress(io, terminal.inner.get(), terminal.draw());
@@ -76,7 +78,7 @@ TEST_CASE("a line longer than the terminal is wide is cut, and controls are not 
   CHECK(terminal.text() == kErase + "a?b?[2J" + std::string(19, 'x') + "...");
 }
 
-TEST_CASE("nothing is shown where there is no terminal") {
+TEST_CASE("nothing is shown if the output is not a terminal") {
   test::PipeEnds pipe = test::make_plain_pipe();
   asio::io_context io(1);
   Progress progress(io, pipe.write_end.get(), [](std::string_view) { FAIL("drawn"); });

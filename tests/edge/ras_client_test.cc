@@ -20,8 +20,7 @@ using test::kRasGreeting;
 using test::ras_json;
 using test::run_until;
 
-// Stands in for NCCL: what each connection is answered, in order; the last one for all further
-// ones.
+// Stands in for NCCL. Each connection gets the next answer; the last answer is repeated.
 class Server {
  public:
   using Answer = std::function<void(const RawSocket&)>;
@@ -55,7 +54,7 @@ class Server {
   std::thread thread_;
 };
 
-// Hears the question, says that, and closes.
+// Reads the question, sends the text, and closes the connection.
 Server::Answer says(std::string text) {
   return [text = std::move(text)](const RawSocket& socket) {
     const std::string question(kQuestion);
@@ -72,7 +71,7 @@ Result<Report> asked(std::uint16_t port, std::chrono::milliseconds limit = 5s) {
   Client client(io, limit);
   std::optional<Result<Report>> answer;
   client.ask("127.0.0.1", port, [&answer](const Result<Report>& result) { answer = result; });
-  CHECK_FALSE(answer);  // from the loop
+  CHECK_FALSE(answer);  // the callback is called from the loop only
   REQUIRE(run_until(io, [&answer] { return answer.has_value(); }));
   return *answer;
 }
@@ -88,7 +87,7 @@ const std::string kText = std::string(kOldRasGreeting) +
 
 }  // namespace
 
-TEST_CASE("NCCL's RAS service is asked and both of its dialects are understood") {
+TEST_CASE("answers in both dialects of NCCL's RAS service are parsed") {
   Server json({says(kJson)});
   const auto newer = asked(json.port());
   REQUIRE(newer);
@@ -99,7 +98,7 @@ TEST_CASE("NCCL's RAS service is asked and both of its dialects are understood")
   CHECK(older->communicators.at(0).ranks.at(0).process.pid == 483074);
 }
 
-TEST_CASE("an answer that comes byte by byte is read to its end") {
+TEST_CASE("an answer that arrives byte by byte is read completely") {
   Server slow({[](const RawSocket& socket) {
     for (const char byte : kText) {
       socket.say({&byte, 1});
@@ -110,7 +109,7 @@ TEST_CASE("an answer that comes byte by byte is read to its end") {
   CHECK(asked(slow.port(), 20s));
 }
 
-TEST_CASE("where nobody listens it is heard at once") {
+TEST_CASE("a port without a listener is reported at once") {
   const auto began = std::chrono::steady_clock::now();
   std::uint16_t port = 0;
   {
@@ -128,13 +127,13 @@ TEST_CASE("where nobody listens it is heard at once") {
   CHECK(run_until(io, [&] { return is_refused; }));
 }
 
-TEST_CASE("a process that is frozen is passed over for the next") {
+TEST_CASE("if a process does not answer, the next one is asked") {
   Server server({says_nothing, says(kJson)});
   CHECK(asked(server.port()));
   CHECK(server.served == 2);
 }
 
-TEST_CASE("where all are frozen it is given up in time") {
+TEST_CASE("if all processes are frozen, the query times out") {
   Server silent({says_nothing});
   const auto answer = asked(silent.port(), 20s);
   REQUIRE_FALSE(answer);
@@ -143,14 +142,14 @@ TEST_CASE("where all are frozen it is given up in time") {
   CHECK(silent.served == 4);
 }
 
-TEST_CASE("an answer that does not end is given up in time") {
+TEST_CASE("an answer that does not end times out") {
   Server server({[](const RawSocket& socket) { socket.say(kRasGreeting); }});
   const auto answer = asked(server.port(), 300ms);
   REQUIRE_FALSE(answer);
   CHECK(answer.error().code == ErrorCode::Timeout);
 }
 
-TEST_CASE("garbage from the port and answers that are cut off are refused") {
+TEST_CASE("garbage and truncated answers are rejected") {
   const std::string text = GENERATE(std::string(), std::string("220 smtp ready\r\n"),
                                     std::string(100'000, 'x'), kJson.substr(0, 300));
   Server server({says(text)});
@@ -159,7 +158,7 @@ TEST_CASE("garbage from the port and answers that are cut off are refused") {
   CHECK(answer.error().code == ErrorCode::Refused);
 }
 
-TEST_CASE("who asks during a question gets the same answer and nobody after stop") {
+TEST_CASE("concurrent callers share one answer, and none is called after stop") {
   Server server({says(kJson)});
   asio::io_context io{1};
   Client client(io);
@@ -176,11 +175,11 @@ TEST_CASE("who asks during a question gets the same answer and nobody after stop
   REQUIRE(run_until(io, [&] { return silent.served == 1; }));
   client.stop();
   io.restart();
-  io.run();  // ends: nothing is waited for
+  io.run();  // returns: nothing is pending
   CHECK(answers == 3);
 }
 
-TEST_CASE("the port that is held for NCCL can be had by it and by nobody else") {
+TEST_CASE("the port reserved for NCCL can be bound by NCCL and by no other program") {
   asio::io_context io{1};
   AgentSpec spec;
   spec.hang_timeout = 60s;
@@ -204,13 +203,14 @@ TEST_CASE("the port that is held for NCCL can be had by it and by nobody else") 
     REQUIRE(::listen(nccl.fd(), 8) == 0);
     const RawSocket client = RawSocket::connect_to(place->port);
     CHECK(client.is_open());
-    CHECK(nccl.has_something(20'000));  // it, not the one that holds the port
+    CHECK(nccl.has_something(20'000));  // NCCL gets the connection, not the socket that reserves
+                                        // the port
   }
   Service other(io, Log(), spec);
   CHECK(other.variable() != service.variable());
 }
 
-TEST_CASE("a service that is absent or answers nonsense gives no findings and one line for debug") {
+TEST_CASE("an absent service, or one that sends nonsense, gives no findings and one debug line") {
   Server garbage({says("nonsense\n")});
   asio::io_context io{1};
   std::vector<std::string> lines;

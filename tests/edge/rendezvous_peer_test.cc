@@ -1,4 +1,4 @@
-// What is not a drun of this version, on either end of the connection.
+// Tests peers, on either end of the connection, that are not a drun of this version.
 #include "rendezvous/net/frame_reader.h"
 #include "rendezvous/protocol/control_wire.h"
 #include "tests/support/agents.h"
@@ -10,7 +10,7 @@ namespace {
 using asio::ip::tcp;
 using namespace std::chrono_literals;
 
-// A service that accepts, says something or nothing, and stays open or closes.
+// Accepts connections, sends text or nothing, and keeps the connection open or closes it.
 class Service {
  public:
   Service(asio::io_context& io, std::string words, bool closes)
@@ -54,7 +54,7 @@ std::string outcome_at(const std::string& words, bool closes, int* tries = nullp
   return agent.error();
 }
 
-// What the server answers to these bytes, until it closes.
+// Returns what the server answers to these bytes, until it closes the connection.
 std::string answer_to(TestCluster& cluster, const std::string& bytes) {
   tcp::socket socket(cluster.io);
   socket.connect({asio::ip::make_address("127.0.0.1"), cluster.port()});
@@ -78,7 +78,7 @@ const std::string kOurs = "this drun speaks " + std::to_string(rendezvous::kCont
 
 }  // namespace
 
-TEST_CASE("a port that something else answers is named at once, with its first bytes") {
+TEST_CASE("a port of another program fails at once, and the error shows its first bytes") {
   int tries = 0;
   CHECK_THAT(outcome_at("HTTP/1.1 400 Bad Request\r\n", false, &tries),
              ContainsSubstring("is not a drun") &&
@@ -86,18 +86,19 @@ TEST_CASE("a port that something else answers is named at once, with its first b
   CHECK(tries == 1);
 }
 
-TEST_CASE("a coordinator of another protocol version is named with both versions") {
+TEST_CASE("the error about a coordinator of another protocol version names both versions") {
   CHECK_THAT(outcome_at(rendezvous::encode_preamble(99), false),
              ContainsSubstring("control protocol 99, " + kOurs));
 }
 
-TEST_CASE("a port that accepts and stays silent is tried until the join timeout, then named") {
+TEST_CASE(
+    "a port that accepts and sends nothing is retried until the join timeout, then reported") {
   int tries = 0;
   CHECK_THAT(outcome_at("", false, &tries), ContainsSubstring("has not answered for 300ms"));
   CHECK(tries >= 2);
 }
 
-TEST_CASE("a port that closes connections is tried until the join timeout, then named") {
+TEST_CASE("a port that closes connections is retried until the join timeout, then reported") {
   int tries = 0;
   CHECK_THAT(outcome_at("", true, &tries),
              ContainsSubstring("closes them without an answer") &&
@@ -105,24 +106,24 @@ TEST_CASE("a port that closes connections is tried until the join timeout, then 
   CHECK(tries >= 5);
 }
 
-TEST_CASE("a coordinator that closes connections after its preamble is named as overloaded") {
+TEST_CASE("a coordinator that closes connections after its preamble is reported as overloaded") {
   CHECK_THAT(outcome_at(rendezvous::encode_preamble(), true),
              ContainsSubstring("the coordinator is overloaded or about to end"));
 }
 
-TEST_CASE("a coordinator that sends nonsense after its preamble is named") {
+TEST_CASE("a coordinator that sends nonsense after its preamble is reported") {
   CHECK_THAT(
       outcome_at(rendezvous::encode_preamble() + std::string("\x01\x00\x00\x00\xFF", 5), false),
       ContainsSubstring("broke the control protocol"));
 }
 
-TEST_CASE("a member of another protocol version is told ours, and named on the coordinator") {
+TEST_CASE("a member of another protocol version gets the coordinator's version and is logged") {
   TestCluster cluster(1);
   CHECK(answer_to(cluster, rendezvous::encode_preamble(99)) == rendezvous::encode_preamble());
   CHECK(cluster.log.has("speaks drun's control protocol 99, " + kOurs));
 }
 
-TEST_CASE("bad bytes cost their connection alone, with a line in the log") {
+TEST_CASE("invalid bytes close only their connection, with a line in the log") {
   const auto [bytes, words] = GENERATE(table<std::string, std::string>({
       {"dialogue", "is not a drun"},
       {rendezvous::encode_preamble() + std::string(4, '\xFF'), "a frame of 4294967295 bytes"},
@@ -138,7 +139,7 @@ TEST_CASE("bad bytes cost their connection alone, with a line in the log") {
   CHECK(cluster.until_round(0));
 }
 
-TEST_CASE("a refusal arrives although more was sent than was read") {
+TEST_CASE("a rejection arrives even if unread bytes follow the hello") {
   TestCluster cluster(1);
   rendezvous::Hello hello{.run_id = "other", .node_rank = 0, .role = "", .host = "h"};
   const std::string answer =
@@ -148,9 +149,9 @@ TEST_CASE("a refusal arrives although more was sent than was read") {
   CHECK_THAT(answer, ContainsSubstring("belongs to run id \"other\""));
 }
 
-TEST_CASE("a member that falls silent is lost to the others") {
+TEST_CASE("a member that sends nothing is reported as lost") {
   JoinSpec spec;
-  spec.heartbeat_timeout = 2s;  // its quarter is well above what a busy machine holds us up
+  spec.heartbeat_timeout = 2s;  // a quarter of it is well above the delays on a busy machine
   TestCluster cluster(2, spec);
   cluster.add(0);
   tcp::socket silent(cluster.io);

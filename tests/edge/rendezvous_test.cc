@@ -50,7 +50,7 @@ TEST_CASE("a job whose workers all return succeeds on every node, and the coordi
   CHECK(cluster.until([&] { return cluster.is_finished; }));
 }
 
-TEST_CASE("a failure on one node stops the others, and all end with the same root cause, whole") {
+TEST_CASE("a failure on one node stops the others, and all report the same complete root cause") {
   TestCluster cluster(3);
   cluster.add_all();
   REQUIRE(cluster.until_round(0));
@@ -68,7 +68,7 @@ TEST_CASE("a failure on one node stops the others, and all end with the same roo
   }
 }
 
-TEST_CASE("the root cause is who failed first by steady clocks, on every node") {
+TEST_CASE("the root cause is the first failure by steady clocks, on every node") {
   TestCluster cluster(3);
   cluster.add_all();
   REQUIRE(cluster.until_round(0));
@@ -96,7 +96,7 @@ TEST_CASE("the root cause is who failed first by steady clocks, on every node") 
   }
 }
 
-TEST_CASE("a restart begins with an empty store whose old connections are closed") {
+TEST_CASE("a restart begins with an empty store and closes old store connections") {
   JoinSpec spec;
   spec.max_restarts = 1;
   TestCluster cluster(2, spec);
@@ -104,10 +104,10 @@ TEST_CASE("a restart begins with an empty store whose old connections are closed
   REQUIRE(cluster.until_round(0));
   tcp::socket old_worker(cluster.io);
   old_worker.connect({asio::ip::make_address("127.0.0.1"), cluster.port()});
-  // TCPStore's first words: validate, with its magic number; then a ping with a nonce.
+  // A TCPStore client begins with VALIDATE and a magic number, then a PING with a nonce.
   const std::string hello("\x00\xCE\xF7\x85\x3C\x0D\x01\x00\x00\x00", 10);
   asio::write(old_worker, asio::buffer(hello));
-  REQUIRE(cluster.until([&] { return old_worker.available() == 4; }));  // it is being served
+  REQUIRE(cluster.until([&] { return old_worker.available() == 4; }));  // the store serves it
   cluster.agents[0]->fail();
   REQUIRE(cluster.until_round(1));
   char byte[8];
@@ -140,7 +140,8 @@ TEST_CASE("a connection that was silent when a round began does not reach that r
   CHECK((ec == asio::error::eof || ec == asio::error::connection_reset));
 }
 
-TEST_CASE("the store is closed to the address of a lost member, until a member has it again") {
+TEST_CASE(
+    "the store rejects clients from a lost member's address until a member joins from it again") {
   TestCluster cluster(3);
   const auto connect_from = [&](const char* address) {
     tcp::socket socket(cluster.io, {asio::ip::make_address(address), 0});
@@ -155,7 +156,7 @@ TEST_CASE("the store is closed to the address of a lost member, until a member h
                                      rendezvous::encode(rendezvous::MemberMessage(hello))));
     return socket;
   };
-  // Whether a store client there gets an answer, rather than a closed connection.
+  // Whether a store client at that address gets an answer. If not, its connection is closed.
   const auto is_served = [&](const char* address) {
     tcp::socket worker = connect_from(address);
     asio::write(worker, asio::buffer(std::string("\x00\xCE\xF7\x85\x3C\x0D\x01\x00\x00\x00", 10)));
@@ -184,7 +185,7 @@ TEST_CASE("the store is closed to the address of a lost member, until a member h
   CHECK(is_served("127.0.0.5"));
 }
 
-TEST_CASE("two nodes of one rank: the second is told, the coordinator says so, the job goes on") {
+TEST_CASE("a second node with the same rank is rejected and logged, and the job continues") {
   TestCluster cluster(2);
   cluster.add(1);
   REQUIRE(cluster.until([&] { return cluster.log.has("node 1 (host1) joined"); }));
@@ -197,8 +198,8 @@ TEST_CASE("two nodes of one rank: the second is told, the coordinator says so, t
   REQUIRE(cluster.until_round(0));
 }
 
-TEST_CASE("a second node 0 on another address meets the first, and both say so") {
-  // On one host every address is its own: the probe is told to ask all the same.
+TEST_CASE("a second node 0 at another address finds the first, and both report the conflict") {
+  // All addresses are local on one host, so the probe is made to connect to local addresses.
   TestCluster cluster(2);
   cluster.add(0);
   REQUIRE(cluster.until([&] { return cluster.log.has("node 0 (host0) joined"); }));
@@ -225,7 +226,7 @@ TEST_CASE("a node that is killed is lost to all the others") {
   CHECK(cluster.agents[1]->outcome == cluster.agents[0]->outcome);
 }
 
-TEST_CASE("a coordinator that dies ends its members, after their workers") {
+TEST_CASE("if the coordinator dies, its members end after their workers have stopped") {
   TestCluster cluster(2);
   cluster.add_all();
   REQUIRE(cluster.until_round(0));
@@ -238,7 +239,7 @@ TEST_CASE("a coordinator that dies ends its members, after their workers") {
   CHECK(std::get<NodeLost>(cluster.agents[1]->outcome->ending).is_coordinator);
 }
 
-TEST_CASE("a signal to one agent ends the job on all") {
+TEST_CASE("a signal to one agent ends the job on all nodes") {
   TestCluster cluster(3);
   cluster.add_all();
   REQUIRE(cluster.until_round(0));
@@ -250,7 +251,7 @@ TEST_CASE("a signal to one agent ends the job on all") {
   }
 }
 
-TEST_CASE("a world that does not come together ends in time, naming who is missing") {
+TEST_CASE("a job with missing nodes fails at the join timeout and names them") {
   JoinSpec spec;
   spec.join_timeout = 300ms;
   TestCluster cluster(3, spec);
@@ -261,7 +262,7 @@ TEST_CASE("a world that does not come together ends in time, naming who is missi
   CHECK(cluster.until([&] { return cluster.is_finished; }));
 }
 
-TEST_CASE("a port that is taken is named with the remedy") {
+TEST_CASE("the error about a port in use names the port") {
   TestCluster cluster(1);
   asio::io_context io(1);
   const auto second = rendezvous::Server::open(io, join_spec(0, 1, cluster.port()), Log(), [] {});
@@ -269,7 +270,7 @@ TEST_CASE("a port that is taken is named with the remedy") {
   CHECK_THAT(second.error().message, ContainsSubstring(std::to_string(cluster.port())));
 }
 
-TEST_CASE("with the store left to the workers, the port serves members alone") {
+TEST_CASE("if a worker hosts the store, the port serves members only") {
   JoinSpec spec;
   spec.store_host = StoreHost::Worker;
   TestCluster cluster(1, spec);
@@ -282,7 +283,7 @@ TEST_CASE("with the store left to the workers, the port serves members alone") {
   CHECK_FALSE(cluster.agents[0]->world->use_agent_store);
 }
 
-TEST_CASE("nodes meet over IPv6 too") {
+TEST_CASE("nodes can connect over IPv6") {
   JoinSpec coordinator;
   coordinator.master_addr = "::1";
   TestCluster cluster(2, coordinator);
@@ -302,7 +303,9 @@ TEST_CASE("nodes meet over IPv6 too") {
   CHECK(cluster.agents[1]->world->master_addr == "::1");
 }
 
-TEST_CASE("a name is looked up, and one that cannot be is tried until the time is up") {
+TEST_CASE(
+    "a name is looked up case-insensitively, and an unresolvable one is retried until the "
+    "timeout") {
   TestCluster cluster(2);
   cluster.add(0);
   JoinSpec spec = join_spec(1, 2, cluster.port());

@@ -1,4 +1,4 @@
-// Name lookups that are slow, fail, or never end.
+// Tests name lookups that are slow, fail, or never end.
 #include "rendezvous/net/resolver.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using namespace rendezvous;
 using namespace std::chrono_literals;
 
-// Lookups that end when the test wants.
+// Lookups that end when the test allows it.
 class Names {
  public:
   std::shared_ptr<LookupThreads> threads(std::size_t most = LookupThreads::kMostThreads) {
@@ -66,7 +66,7 @@ class Names {
 
 }  // namespace
 
-TEST_CASE("a retry gets the result of the lookup that its first try did not wait for") {
+TEST_CASE("a retry gets the result of the lookup that its canceled first try had started") {
   asio::io_context io{1};
   Names names;
   Resolver resolver(io, names.threads());
@@ -87,7 +87,7 @@ TEST_CASE("a retry gets the result of the lookup that its first try did not wait
   CHECK(names.lookups() == 1);
 }
 
-TEST_CASE("a slow name delays no other name, and shares one lookup among its callers") {
+TEST_CASE("a slow name delays no other name, and its callers share one lookup") {
   asio::io_context io{1};
   Names names;
   const auto threads = names.threads();
@@ -109,7 +109,7 @@ TEST_CASE("a slow name delays no other name, and shares one lookup among its cal
   CHECK(names.lookups() == 2);
 }
 
-TEST_CASE("the number of lookup threads is bounded, and further names wait for one") {
+TEST_CASE("the number of lookup threads is limited, and further names wait for a free one") {
   asio::io_context io{1};
   Names names;
   const auto threads = names.threads(2);
@@ -140,7 +140,7 @@ TEST_CASE("a lookup that never ends does not delay the end of the loop") {
   names.answer("never");  // the thread drops the result
 }
 
-TEST_CASE("a connection is made again at the address known before, while the name is looked up") {
+TEST_CASE("a reconnect uses the last known address while the name is looked up again") {
   asio::io_context io{1};
   Names names;
   const RawSocket server = RawSocket::listening();
@@ -164,7 +164,7 @@ TEST_CASE("a connection is made again at the address known before, while the nam
   REQUIRE(run_until(io, [&] { return socket.has_value(); }));
   CHECK(socket->has_value());
   REQUIRE(run_until(io, [&] { return names.running() == 1; }));
-  // Without the address it does.
+  // Without the known address, the connection waits for the lookup.
   connector.forget_address();
   connect();
   io.poll();

@@ -11,7 +11,7 @@
 namespace drun::rendezvous {
 namespace {
 
-// A sender and the reader's end of its connection.
+// A sender, and the reader's end of its connection.
 struct Row {
   Row() {
     const RawSocket listening = RawSocket::listening();
@@ -20,7 +20,7 @@ struct Row {
     socket.non_blocking(true);
     reader.emplace(socket);
   }
-  // Loopback: what was said is there.
+  // On loopback everything that was sent has arrived.
   std::string read() { return std::string(reader->read(buffer)); }
   int bytes_in_socket() {
     int count = 0;
@@ -32,12 +32,12 @@ struct Row {
   RawSocket sender{-1};
   asio::ip::tcp::socket socket{io};
   std::vector<char> buffer = std::vector<char>(16);
-  std::optional<RowReader> reader;  // from the moment that there is a connection
+  std::optional<RowReader> reader;  // set once the connection exists
 };
 
 }  // namespace
 
-TEST_CASE("a row's bytes are read once each, and the last one stays in the socket until it ends") {
+TEST_CASE("RowReader returns each byte once, and keeps the last one in the socket until it ends") {
   Row row;
   const bool starts_empty = GENERATE(true, false);
   if (starts_empty) REQUIRE(row.read().empty());
@@ -57,7 +57,7 @@ TEST_CASE("a row's bytes are read once each, and the last one stays in the socke
   CHECK(row.bytes_in_socket() == 0);
 }
 
-TEST_CASE("a sender that leaves in a row is read to its last byte, and its end is seen after it") {
+TEST_CASE("RowReader reads up to the sender's last byte, then reports the end of the connection") {
   Row row;
   REQUIRE(row.sender.say("abc"));
   CHECK(row.read() == "abc");
@@ -71,7 +71,8 @@ TEST_CASE("a sender that leaves in a row is read to its last byte, and its end i
   CHECK(ec == asio::error::eof);
 }
 
-TEST_CASE("in a row its reader is not woken by each piece, and is again when it has ended") {
+TEST_CASE(
+    "arriving data does not wake the loop while a RowReader is active, and does after its end") {
   Row row;
   bool is_woken = false;
   row.socket.async_wait(asio::ip::tcp::socket::wait_read,

@@ -1,4 +1,4 @@
-// Jobs with a secret, and strangers at their door; real sockets on loopback.
+// Tests jobs with a secret, and clients without it, on loopback sockets.
 #include <random>
 
 #include "rendezvous/leader/coordinator_probe.h"
@@ -21,7 +21,7 @@ JoinSpec with_secret(const std::string& bytes = "0123456789abcdef") {
   return spec;
 }
 
-// Carries bytes between whoever connects to it and a port, and keeps a copy.
+// Forwards bytes between its clients and a port, and keeps a copy.
 class Relay {
  public:
   Relay(asio::io_context& io, std::uint16_t to)
@@ -71,7 +71,7 @@ class Relay {
   std::string seen_;
 };
 
-// What a relay sees of a node that joins, fails and hears the outcome.
+// Returns what a relay sees of a node that joins, fails and receives the outcome.
 std::string seen_of_a_job(const std::optional<Secret>& secret) {
   JoinSpec coordinator;
   coordinator.secret = secret;
@@ -90,7 +90,7 @@ std::string seen_of_a_job(const std::optional<Secret>& secret) {
 
 }  // namespace
 
-TEST_CASE("nodes with one secret are a job as any other: worlds, restarts, one root cause") {
+TEST_CASE("nodes that share a secret form a normal job with restarts and one root cause") {
   JoinSpec spec = with_secret();
   spec.max_restarts = 1;
   TestCluster cluster(3, spec);
@@ -104,7 +104,7 @@ TEST_CASE("nodes with one secret are a job as any other: worlds, restarts, one r
   CHECK(cluster.until([&] { return cluster.is_finished; }));
 }
 
-TEST_CASE("what goes over the wire shows nothing of the job when it has a secret") {
+TEST_CASE("traffic of a job with a secret reveals nothing about the job") {
   const std::string plain = seen_of_a_job(std::nullopt);
   const std::string sealed = seen_of_a_job(test_secret());
   for (const char* word : {"edge", "a-role-of-a-name", "host1", "the last line", "drun"}) {
@@ -116,7 +116,7 @@ TEST_CASE("what goes over the wire shows nothing of the job when it has a secret
   CHECK(sealed.find("0123456789abcdef") == sealed.npos);
 }
 
-TEST_CASE("who has not the job's secret is told so at once, and the others go on") {
+TEST_CASE("a node without the job's secret is rejected at once, and the other nodes continue") {
   struct Stranger {
     std::optional<std::string> jobs, own;
     std::string run_id, words, log_words;
@@ -146,7 +146,7 @@ TEST_CASE("who has not the job's secret is told so at once, and the others go on
   const auto began = std::chrono::steady_clock::now();
   agent.client.start();
   REQUIRE(cluster.until([&] { return agent.outcome.has_value(); }));
-  CHECK(std::chrono::steady_clock::now() - began < test::scaled(5s));  // it does not try again
+  CHECK(std::chrono::steady_clock::now() - began < test::scaled(5s));  // it does not retry
   CHECK_THAT(agent.error(), ContainsSubstring(stranger.words));
   CHECK(std::get<NotRun>(agent.outcome->ending).error.code == ErrorCode::Refused);
   REQUIRE(cluster.until([&] { return cluster.log.has(stranger.log_words); }));
@@ -157,7 +157,7 @@ TEST_CASE("who has not the job's secret is told so at once, and the others go on
 }
 
 TEST_CASE(
-    "a node 0 that meets another coordinator at its own address objects, whatever its secret") {
+    "a node 0 that finds another coordinator at its address reports it, whatever its secret") {
   const std::string own = GENERATE("0123456789abcdef", "fedcba9876543210");
   TestCluster cluster(2, with_secret());
   cluster.add(0);
@@ -188,7 +188,7 @@ TEST_CASE("the store of a job with a secret serves this host") {
   CHECK(worker.hear(4) == "\x01\x02\x03\x04");
 }
 
-TEST_CASE("a crowd that says nothing, little or nonsense keeps no node out") {
+TEST_CASE("many connections that send nothing, little or nonsense do not block any node") {
   const bool has_secret = GENERATE(true, false);
   JoinSpec spec;
   if (has_secret) spec.secret = test_secret();
@@ -205,10 +205,10 @@ TEST_CASE("a crowd that says nothing, little or nonsense keeps no node out") {
         case 0:
           continue;  // silent
         case 1:
-          bytes = "dru";  // a slow one
+          bytes = "dru";  // a slow client
           break;
         case 2:
-          bytes = "\x16\x03\x01\x01";  // the same in TLS
+          bytes = "\x16\x03\x01\x01";  // a slow TLS client
           break;
         case 3:
           bytes.replace(0, 3, "\x16\x03\x01");
@@ -228,11 +228,11 @@ TEST_CASE("a crowd that says nothing, little or nonsense keeps no node out") {
     come(20);
   }
   REQUIRE(cluster.until_round(0));
-  CHECK(cluster.log.lines.size() < 400);  // five a second, but for the nodes' own
+  CHECK(cluster.log.lines.size() < 400);  // at most five a second, in addition to the nodes' lines
   for (auto& agent : cluster.agents) CHECK_FALSE(agent->outcome);
 }
 
-TEST_CASE("who does not say hello in time is dropped, with TLS or without") {
+TEST_CASE("a connection without a hello is closed after the timeout, with TLS or without") {
   JoinSpec spec;
   spec.heartbeat_timeout = 300ms;
   const auto [has_secret, bytes] = GENERATE(table<bool, std::string>({

@@ -12,7 +12,7 @@ namespace {
 
 using testing::Launch;
 
-// What a shell makes of the words.
+// Returns the words as a shell parses them.
 std::string through_shell(const std::vector<std::string>& words) {
   std::string command = "printf '%s\\0'";
   for (const std::string& word : words) command += " " + shell_quoted(word);
@@ -21,7 +21,7 @@ std::string through_shell(const std::vector<std::string>& words) {
 
 }  // namespace
 
-TEST_CASE("quoted words come out of a shell as they were") {
+TEST_CASE("quoted words pass through a shell unchanged") {
   const auto seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937 random(seed);
@@ -38,14 +38,15 @@ TEST_CASE("quoted words come out of a shell as they were") {
   CHECK(through_shell(words) == expected);
 }
 
-TEST_CASE("words without a meaning to a shell stay readable") {
+TEST_CASE("words without special characters are not quoted") {
   CHECK(shell_quoted("/usr/bin/drun") == "/usr/bin/drun");
   CHECK(shell_quoted("--nnodes=2") == "--nnodes=2");
   CHECK(shell_quoted("me@node01") == "me@node01");
   CHECK(shell_quoted("A=1") == "'A=1'");
 }
 
-TEST_CASE("the remote command runs drun from its own place, else from PATH, else says so") {
+TEST_CASE(
+    "the remote command runs drun from the given path, else from PATH, else fails with a message") {
   const testing::TemporaryDirectory directory;
   const std::string place = directory.file("it's here");
   const auto run = [&](const std::string& path) {
@@ -62,7 +63,7 @@ TEST_CASE("the remote command runs drun from its own place, else from PATH, else
   CHECK(run(path).out == place + " --from-stdin\n");
 }
 
-TEST_CASE("the remote command that may copy passes over other versions of drun") {
+TEST_CASE("the remote command that may copy drun skips other versions of it") {
   const testing::TemporaryDirectory directory;
   const std::string place = directory.file("it's here");
   const auto run = [&] {

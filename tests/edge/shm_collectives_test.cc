@@ -45,7 +45,7 @@ void say_what_differs(ShmRank& self, const Say& say, const Call& call) {
 
 }  // namespace
 
-TEST_CASE("shared memory: every collective of every type and op gives exactly what it should") {
+TEST_CASE("shared memory: every collective is exact for every type and op") {
   const int size = GENERATE(1, 2, 3, 4, 8);
   INFO(size << " ranks");
   check_exited(run_shm_processes(size, [](ShmRank& self, const Say&) {
@@ -62,7 +62,7 @@ TEST_CASE("shared memory: every collective of every type and op gives exactly wh
   }));
 }
 
-TEST_CASE("shared memory: data of many stationfuls arrives whole") {
+TEST_CASE("shared memory: data larger than a rank's station arrives whole") {
   const int size = GENERATE(2, 3, 8);
   INFO(size << " ranks");
   check_exited(run_shm_processes(size, [size](ShmRank& self, const Say&) {
@@ -72,13 +72,15 @@ TEST_CASE("shared memory: data of many stationfuls arrives whole") {
       check_moves(rig, type, count);
       check_uneven(rig, type, count);
     };
-    if (size == 8) return check(DataType::I64, 70001);  // more than one stationful, for many
+    if (size == 8)
+      return check(DataType::I64, 70001);  // more than one station holds; other sizes
+                                           // would be slow with 8 ranks
     check(DataType::BF16, 300007);
     check(DataType::I64, 300007);
   }));
 }
 
-TEST_CASE("shared memory: buffers of alloc_shared give the same as others") {
+TEST_CASE("shared memory: buffers from alloc_shared give the same results as other buffers") {
   const int size = GENERATE(1, 2, 4);
   INFO(size << " ranks");
   check_exited(run_shm_processes(size, [](ShmRank& self, const Say&) {
@@ -96,13 +98,13 @@ TEST_CASE("shared memory: buffers of alloc_shared give the same as others") {
   }));
 }
 
-TEST_CASE("shared memory: one rank's ordinary buffer fits the others' shared ones") {
+TEST_CASE("shared memory: collectives work if only some ranks pass shared buffers") {
   check_exited(run_shm_processes(3, [](ShmRank& self, const Say&) {
     const std::size_t count = 400000;
     const auto first = self.backend().alloc_shared(count * sizeof(float), self.turn());
     const auto second = self.backend().alloc_shared(count * sizeof(float), self.turn());
     std::vector<float> own(count);
-    // Nobody's is another's: two regions and none.
+    // The ranks use two different shared regions and an ordinary buffer.
     auto* data = self.rank() == 0   ? static_cast<float*>(first.get())
                  : self.rank() == 1 ? static_cast<float*>(second.get())
                                     : own.data();
@@ -118,9 +120,9 @@ TEST_CASE("shared memory: one rank's ordinary buffer fits the others' shared one
   }));
 }
 
-TEST_CASE("shared memory: what is dropped gives its memory back and can be had again") {
+TEST_CASE("shared memory: freed memory is released and can be allocated again") {
   check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
-    // Together far more than this machine has.
+    // The total is far more than this machine's memory.
     for (int turn = 0; turn < 2000; ++turn) {
       const std::size_t bytes = std::size_t{256} << 20;
       const bool is_large = turn % 200 == 0;
@@ -132,7 +134,7 @@ TEST_CASE("shared memory: what is dropped gives its memory back and can be had a
   }));
 }
 
-TEST_CASE("shared memory: all ranks get the same bits, wherever the numbers lie") {
+TEST_CASE("shared memory: all ranks get the same bits from any kind of buffer") {
   const auto ends = run_shm_processes(3, [](ShmRank& self, const Say& say) {
     const std::size_t count = 200003;
     const auto shared = self.backend().alloc_shared(count * sizeof(float), self.turn());
@@ -164,7 +166,7 @@ TEST_CASE("shared memory: all ranks get the same bits, wherever the numbers lie"
   CHECK(ends[2].said == ends[0].said);
 }
 
-TEST_CASE("shared memory: ranks that disagree about a call all hear who called what") {
+TEST_CASE("shared memory: if ranks disagree about a call, every rank's error shows all calls") {
   struct Row {
     const char* name;
     std::function<void(ShmRank& self, const Say& say)> body;

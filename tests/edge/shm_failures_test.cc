@@ -43,7 +43,7 @@ std::string took(Clock::time_point began, milliseconds limit) {
   return Clock::now() - began < test::scaled(limit) ? "in time" : "too late";
 }
 
-// Groups of ranks that do not all come to a last barrier.
+// Runs groups of ranks that do not all reach a last barrier.
 std::vector<RankEnd> run_failing(int size, const test::ShmBody& body) {
   const StoreProcess store;
   return run_ranks({.size = size, .port = store.port()}, [&](int rank, const Say& say) {
@@ -52,14 +52,15 @@ std::vector<RankEnd> run_failing(int size, const test::ShmBody& body) {
   });
 }
 
-// The setting is that of a pid namespace, so nothing outside the child is changed.
+// The setting belongs to the pid namespace, so nothing outside the child changes.
 bool refuse_executable_memory() {
   std::ofstream setting("/proc/sys/vm/memfd_noexec");
   setting << 2 << std::flush;
   return setting.good();
 }
 
-// What `deed` returns in a process of a new pid namespace; nothing: there can be none here.
+// Runs the function in a process of a new pid namespace. Returns its result, or nothing if no
+// namespace can be created.
 std::optional<int> in_pid_namespace(const std::function<int()>& deed) {
   constexpr int kNoNamespace = 77;
   const auto exit_code = [](pid_t child) {
@@ -87,7 +88,7 @@ TEST_CASE("shared memory is created where the kernel refuses executable memory")
     try {
       const UniqueFd memory = worker::shm::create_memory(4096);
       const worker::shm::Mapping mapping(memory.get(), 0, 4096);
-      return 0;  // Linux 6.6 and later seal by themselves what is created without the flag
+      return 0;  // Linux 6.6 and later seal memory that is created without the flag
     } catch (const BackendFailure&) {
       return 1;
     }
@@ -102,7 +103,7 @@ TEST_CASE("shared memory is created where the kernel refuses executable memory")
   CHECK((fcntl(memory.get(), F_GET_SEALS) & kSealExec) != 0);
 }
 
-TEST_CASE("shared memory: a killed rank is named by every other at once, whatever it waits for") {
+TEST_CASE("shared memory: every other rank's operation fails at once and names a killed rank") {
   const int victim = GENERATE(0, 2);
   const std::size_t count = GENERATE(1u, 2u << 20);
   const auto ends = run_failing(4, [&](ShmRank& self, const Say& say) {
@@ -130,8 +131,8 @@ TEST_CASE("shared memory: a killed rank is named by every other at once, whateve
   }
 }
 
-// 16 MB, which two ranks read from each other's memory: that goes with its process.
-TEST_CASE("shared memory: a rank that is killed anywhere in a long sum is named") {
+// With 16 MB the ranks read from each other's memory, which disappears with the process.
+TEST_CASE("shared memory: a rank that is killed at any point of a long sum is named") {
   for (int moment = 0; moment < 20; ++moment) {
     const auto ends = run_failing(2, [moment](ShmRank& self, const Say& say) {
       std::vector<float> data(4U << 20);
@@ -155,7 +156,7 @@ TEST_CASE("shared memory: a rank that is killed anywhere in a long sum is named"
   }
 }
 
-TEST_CASE("shared memory: a rank that ends after its part of everything is no failure") {
+TEST_CASE("shared memory: a rank that ends after its last operation is not a failure") {
   const auto ends = run_failing(3, [](ShmRank& self, const Say&) {
     std::vector<float> data(1000, 1.0f);
     self.run(all_reduce_of(data));
@@ -163,7 +164,7 @@ TEST_CASE("shared memory: a rank that ends after its part of everything is no fa
     std::vector<float> one(1);
     if (self.rank() == 2) self.send(one, 0, 7);
     if (self.rank() == 2) return;
-    // The others still have something to say to each other, and to read of it.
+    // The other ranks still exchange messages, and read those that rank 2 sent.
     if (self.rank() == 1) self.recv(one, 0, 8);
     if (self.rank() == 0) {
       self.recv(one, 2, 7);
@@ -173,7 +174,7 @@ TEST_CASE("shared memory: a rank that ends after its part of everything is no fa
   check_exited(ends);
 }
 
-TEST_CASE("shared memory: who waits for a message of a lost rank hears of it") {
+TEST_CASE("shared memory: a send to or a receive from a lost rank fails and names it") {
   const auto ends = run_failing(3, [](ShmRank& self, const Say& say) {
     self.barrier();
     if (self.rank() == 1) raise(SIGKILL);
@@ -189,7 +190,7 @@ TEST_CASE("shared memory: who waits for a message of a lost rank hears of it") {
              ContainsSubstring("peer lost 1: lost rank 1: its process ended\nin time"));
 }
 
-TEST_CASE("shared memory: abort wakes everybody, here and elsewhere") {
+TEST_CASE("shared memory: abort wakes all waiting threads of this rank and of the others") {
   const auto ends = run_failing(3, [](ShmRank& self, const Say& say) {
     self.barrier();
     std::vector<float> data(10);
@@ -214,11 +215,11 @@ TEST_CASE("shared memory: abort wakes everybody, here and elsewhere") {
   CHECK_THAT(ends[2].said, ContainsSubstring("peer lost 0: rank 0 left the group\nin time"));
 }
 
-TEST_CASE("shared memory: a rank that does not come is named after the limit, and not before") {
+TEST_CASE("shared memory: a late rank is named after the timeout, and not before") {
   const auto ends = run_failing(4, [](ShmRank& self, const Say& say) {
     self.barrier();
     std::vector<float> data(10);
-    if (self.rank() % 2 == 1) {  // comes only when the others have given up
+    if (self.rank() % 2 == 1) {  // starts only after the others have timed out
       say(self.failure_of([&] { self.recv(data, 0, 5); }));
       return;
     }
@@ -234,7 +235,7 @@ TEST_CASE("shared memory: a rank that does not come is named after the limit, an
   CHECK_THAT(ends[1].said, ContainsSubstring("peer lost 0: rank 0 left the group"));
 }
 
-TEST_CASE("shared memory: a limit of a few milliseconds is as long as it says") {
+TEST_CASE("shared memory: a timeout of a few milliseconds is exact") {
   const milliseconds limit(GENERATE(1, 2, 3));
   const bool is_message = GENERATE(true, false);
   const auto ends = run_failing(2, [&](ShmRank& self, const Say& say) {
@@ -255,7 +256,7 @@ TEST_CASE("shared memory: a limit of a few milliseconds is as long as it says") 
   CHECK_THAT(ends[0].said, ContainsSubstring("timeout") && ContainsSubstring("after its limit"));
 }
 
-TEST_CASE("shared memory: who never connects is named by all who did") {
+TEST_CASE("shared memory: a rank that never connects is named by all others") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
     if (rank == 2) return;
@@ -269,7 +270,7 @@ TEST_CASE("shared memory: who never connects is named by all who did") {
   }
 }
 
-TEST_CASE("shared memory: without rank 0 the others say so") {
+TEST_CASE("shared memory: without rank 0 the other ranks time out and name it") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
     if (rank == 0) return;
@@ -279,7 +280,7 @@ TEST_CASE("shared memory: without rank 0 the others say so") {
   CHECK_THAT(ends[1].said, ContainsSubstring("timeout 0: rank 0 did not come to share its memory"));
 }
 
-TEST_CASE("shared memory: a silent stranger and one that talks nonsense hold nobody up") {
+TEST_CASE("shared memory: unknown clients that send nothing or nonsense do not block the ranks") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     const BackendContext context = shm_context(rank, 3, store.port());
@@ -306,10 +307,10 @@ TEST_CASE("shared memory: a silent stranger and one that talks nonsense hold nob
   for (const RankEnd& end : ends) CHECK(end.said == "3.000000\n");
 }
 
-TEST_CASE("shared memory: a rank knows the end of others by the process, not only the connection") {
+TEST_CASE("shared memory: a rank detects the end of a peer by its process and by its connection") {
   check_exited(run_shm_processes(3, [](ShmRank& self, const Say&) {
     const std::vector<Lifeline> lines = self.backend().lifelines();
-    // A connection and a pidfd each.
+    // A connection and a pidfd for each peer.
     const std::size_t peers = self.rank() == 0 ? 2 : 1;
     if (lines.size() != 2 * peers) throw std::runtime_error(std::to_string(lines.size()));
     for (const Lifeline& line : lines) {

@@ -50,12 +50,12 @@ TEST_CASE("shared memory: messages of any length arrive whole and in order") {
       reads_peers));
 }
 
-TEST_CASE("shared memory: short messages are done before anybody receives them") {
+TEST_CASE("shared memory: a short send completes before its receive is called") {
   check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
     const Integers data = numbers(2048, self.rank());
     for (int turn = 0; turn < 4; ++turn) self.send(data, 1 - self.rank(), turn);
     self.barrier();
-    for (int turn = 3; turn >= 0; --turn) {  // by tag, not as they came
+    for (int turn = 3; turn >= 0; --turn) {  // by tag, not in the order of arrival
       Integers got(2048);
       self.recv(got, 1 - self.rank(), turn);
       expect(got == numbers(2048, 1 - self.rank()), "the other's numbers");
@@ -63,7 +63,7 @@ TEST_CASE("shared memory: short messages are done before anybody receives them")
   }));
 }
 
-TEST_CASE("shared memory: long messages pass each other in both directions") {
+TEST_CASE("shared memory: long messages can be exchanged in both directions at once") {
   const bool reads_peers = GENERATE(true, false);
   INFO("reads from the sender's memory: " << reads_peers);
   check_exited(run_shm_processes(
@@ -81,9 +81,9 @@ TEST_CASE("shared memory: long messages pass each other in both directions") {
       reads_peers));
 }
 
-TEST_CASE("shared memory: thousands of messages nobody asks for do not block another tag") {
+TEST_CASE("shared memory: thousands of unreceived messages do not block another tag") {
   check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
-    constexpr int kMany = 3000;  // 3 MB, far more than is kept
+    constexpr int kMany = 3000;  // 3 MB, far more than the receiver buffers
     const Integers data = numbers(250, 1);
     std::vector<std::unique_ptr<Transfer>> sending;
     if (self.rank() == 0) {
@@ -104,19 +104,20 @@ TEST_CASE("shared memory: thousands of messages nobody asks for do not block ano
   }));
 }
 
-TEST_CASE("shared memory: a recv from anyone takes every rank's messages, each in its order") {
+TEST_CASE("shared memory: recv from any rank gets every rank's messages, each rank's in order") {
   check_exited(run_shm_processes(4, [](ShmRank& self, const Say&) {
     constexpr int kEach = 200;
     if (self.rank() != 0) {
       for (int i = 0; i < kEach; ++i) {
-        // Short and long ones in turn: no one overtakes the other.
+        // Alternating short and long messages must not overtake each other.
         const Integers message = numbers(i % 10 == 0 ? 5000 : 1, i);
         self.send(message, 0, 9);
       }
       return;
     }
     std::vector<int> seen(4);
-    // Of each rank the i-th is as long as everybody's i-th only if all come in step, so by rank.
+    // The ranks send at different speeds, so receive by rank: only then is the length of message i
+    // known.
     for (int i = 0; i < 3 * kEach; ++i) {
       const int expected = 1 + i / kEach;
       const int turn = seen[static_cast<std::size_t>(expected)]++;
@@ -145,7 +146,7 @@ TEST_CASE("shared memory: a recv from anyone takes every rank's messages, each i
   }));
 }
 
-TEST_CASE("shared memory: a message of another size or type is named on the receiver") {
+TEST_CASE("shared memory: the receiver reports a message of another size or type") {
   const bool is_long = GENERATE(false, true);
   const std::size_t count = is_long ? 100000 : 10;
   const auto ends = run_shm_processes(2, [&](ShmRank& self, const Say& say) {
@@ -160,12 +161,12 @@ TEST_CASE("shared memory: a message of another size or type is named on the rece
   const std::string text = std::to_string(count);
   CHECK_THAT(ends[1].said, ContainsSubstring("mismatch 0: rank 0 sends i32 x " + text +
                                              ", this rank receives f32 x " + text));
-  // A long one was not done yet; a short one was.
+  // A long send was still pending; a short one had completed.
   CHECK_THAT(ends[0].said,
              ContainsSubstring(is_long ? "peer lost 1: rank 1 left the group" : "no failure"));
 }
 
-TEST_CASE("shared memory: a message that does not come, or is not received, is a timeout") {
+TEST_CASE("shared memory: a send that is never received times out") {
   const auto ends = run_shm_processes(2, [](ShmRank& self, const Say& say) {
     Integers data(100000);
     self.barrier();
@@ -176,12 +177,12 @@ TEST_CASE("shared memory: a message that does not come, or is not received, is a
   CHECK_THAT(ends[0].said, ContainsSubstring("timeout 1: rank 1 has not received it in time"));
 }
 
-TEST_CASE("shared memory: a receiver keeps only so much that nobody has asked for") {
+TEST_CASE("shared memory: a receiver buffers a limited amount of unreceived messages") {
   const auto ends = run_shm_processes(2, [](ShmRank& self, const Say& say) {
     const Integers data = numbers(1000, 1);
     self.barrier();
     Integers never(1);
-    if (self.rank() == 1) {  // takes everything in, and keeps it
+    if (self.rank() == 1) {  // buffers everything that arrives
       say(self.failure_of([&] { self.recv(never, 0, 2); }));
       return;
     }
@@ -193,7 +194,7 @@ TEST_CASE("shared memory: a receiver keeps only so much that nobody has asked fo
   CHECK_THAT(ends[0].said, ContainsSubstring("no failure\ntimeout 1: rank 1 has not received it"));
 }
 
-TEST_CASE("shared memory: messages and collectives of several threads do not disturb each other") {
+TEST_CASE("shared memory: messages and collectives on several threads do not interfere") {
   check_exited(run_shm_processes(3, [](ShmRank& self, const Say&) {
     const int next = (self.rank() + 1) % 3;
     const int before = (self.rank() + 2) % 3;

@@ -45,7 +45,7 @@ bool reads(shm::PeerMemory& memory, int rank, std::string_view text) {
          seen == text;
 }
 
-// Memory of whole pages, which its process can close to everybody.
+// Whole pages of memory, which the process can make inaccessible.
 class Pages {
  public:
   explicit Pages(std::size_t count)
@@ -80,8 +80,9 @@ Integers numbers(int first) {
 
 }  // namespace
 
-// Rank 0 is this process, so that what it has is known.
-TEST_CASE("shared memory: another rank's memory is read where that rank says it is") {
+// This process acts as rank 0, so its memory's contents are known.
+TEST_CASE(
+    "shared memory: another rank's memory can be read once that rank has published its address") {
   const shm::Segment segment = new_segment(2);
   shm::PeerMemory mine(segment, 1, true);
   CHECK_FALSE(reads(mine, 0, "nobody has said anything"));
@@ -90,7 +91,7 @@ TEST_CASE("shared memory: another rank's memory is read where that rank says it 
   CHECK(reads(mine, 0, ""));
 }
 
-TEST_CASE("shared memory: a rank's memory that was not to be had once is left alone") {
+TEST_CASE("shared memory: after one failed read a rank's memory is not read again") {
   const shm::Segment segment = new_segment(2);
   shm::PeerMemory mine(segment, 1, true);
   const shm::PeerMemory theirs(segment, 0, true);
@@ -102,17 +103,17 @@ TEST_CASE("shared memory: a rank's memory that was not to be had once is left al
   CHECK_FALSE(reads(forbidden, 0, "some text"));
 }
 
-TEST_CASE("shared memory: a process that does not have the rank's number is not that rank") {
+TEST_CASE("shared memory: a process without the rank's token is not taken for that rank") {
   const shm::Segment segment = new_segment(2);
   shm::PeerMemory mine(segment, 1, true);
   const shm::PeerMemory theirs(segment, 0, true);
-  SECTION("another number") { segment.home(0).token.store(4711); }
-  SECTION("a process that has nothing there") { segment.home(0).address.store(8); }
+  SECTION("another token") { segment.home(0).token.store(4711); }
+  SECTION("a process with nothing mapped there") { segment.home(0).address.store(8); }
   SECTION("no process") { segment.home(0).pid.store(0x7fffffff); }
   CHECK_FALSE(reads(mine, 0, "some text"));
 }
 
-TEST_CASE("shared memory: messages go through the ring when a rank's memory is not to be had") {
+TEST_CASE("shared memory: messages go through the ring if a rank's memory cannot be read") {
   const StoreProcess store;
   const bool is_known = GENERATE(true, false);
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
@@ -133,7 +134,7 @@ TEST_CASE("shared memory: messages go through the ring when a rank's memory is n
   }));
 }
 
-TEST_CASE("shared memory: both ends of a buffer are tried, not what lies between") {
+TEST_CASE("shared memory: only both ends of a buffer are checked in advance") {
   const shm::Segment segment = new_segment(2);
   shm::PeerMemory mine(segment, 1, true);
   CHECK_FALSE(mine.seems_open());
@@ -151,8 +152,9 @@ TEST_CASE("shared memory: both ends of a buffer are tried, not what lies between
   CHECK_FALSE(buffers.are_there());
 }
 
-// 4 MB is read; what differs is who can.
-TEST_CASE("shared memory: long sums of two ranks, whether they can read each other or not") {
+// 4 MB or more is read from the peer's memory where that is possible.
+TEST_CASE(
+    "shared memory: long sums of two ranks are exact, whether they can read each other or not") {
   const StoreProcess store;
   const std::string unknown = GENERATE("nobody", "rank 0", "both");
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
@@ -170,19 +172,19 @@ TEST_CASE("shared memory: long sums of two ranks, whether they can read each oth
       bool is_right = true;
       for (std::size_t i = 0; i < count; ++i) is_right &= data[i] == static_cast<int>(2 * i + 1);
       expect(is_right, "the sum of " + std::to_string(count));
-      // It is this rank's again.
+      // The other rank no longer reads the buffer.
       std::fill(data.begin(), data.end(), -1);
     }
     self.barrier();
   }));
 }
 
-TEST_CASE("shared memory: a sum that cannot be read to its end fails on both ranks") {
+TEST_CASE("shared memory: a sum over a buffer that becomes unreadable fails on both ranks") {
   check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
     constexpr std::size_t kPages = 1024;
     const Pages pages(kPages);
     self.barrier();
-    // In rank 0's share, which this rank leaves alone until rank 0 has reduced it.
+    // The page lies in rank 0's share, which this rank does not touch before rank 0 has reduced it.
     if (self.rank() == 1) pages.close(kPages / 4);
     const Elements data(pages.data(), pages.size_bytes() / 4, DataType::F32);
     const std::string failure = self.failure_of([&] {
@@ -195,7 +197,7 @@ TEST_CASE("shared memory: a sum that cannot be read to its end fails on both ran
   }));
 }
 
-TEST_CASE("shared memory: what a sender has given up is not read from its memory any more") {
+TEST_CASE("shared memory: a message whose send timed out is not read from the sender's memory") {
   check_exited(run_shm_processes(2, [](ShmRank& self, const Say&) {
     Integers data = numbers(0);
     if (self.rank() == 0) {
@@ -208,7 +210,7 @@ TEST_CASE("shared memory: what a sender has given up is not read from its memory
       expect(failure != "no failure" || got == data, "no other memory is taken for the message");
     }
     self.failure_of([&] { self.barrier(); });
-    _exit(0);  // the last barrier of all tests fails here, as it should
+    _exit(0);  // skips the harness's last barrier, which would fail here
   }));
 }
 

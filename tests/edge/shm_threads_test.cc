@@ -1,4 +1,4 @@
-// Ranks as threads on one piece of memory: what a thread sanitizer can look at as a whole.
+// Runs ranks as threads that share memory in one process, so that a thread sanitizer sees them all.
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -17,7 +17,7 @@ using test::soon;
 
 }  // namespace
 
-TEST_CASE("shared memory: a random program of calls gives what it should, rank by rank") {
+TEST_CASE("shared memory: a random program of calls gives the expected results on every rank") {
   const int size = GENERATE(2, 3, 5);
   const unsigned seed = std::random_device{}();
   INFO("seed " << seed << ", " << size << " ranks");
@@ -37,7 +37,7 @@ TEST_CASE("shared memory: a random program of calls gives what it should, rank b
   }));
 }
 
-TEST_CASE("shared memory: every rank sends to every other at once, long and short") {
+TEST_CASE("shared memory: all ranks exchange long and short messages with each other at once") {
   CHECK_NOTHROW(run_shm_threads(4, [](ShmRank& self) {
     for (int turn = 0; turn < 30; ++turn) {
       const std::size_t count = turn % 3 == 0 ? 20000 : 20;

@@ -15,7 +15,7 @@ struct SignalRecorder : Signals::Listener {
   void on_kill_now() override { heard.push_back("kill"); }
   void on_pass_on(int signal) override { heard.push_back("pass " + std::to_string(signal)); }
 
-  // Sends it and lets everything that follows happen.
+  // Raises the signal and runs the loop until its effects are handled.
   void send(int signal, milliseconds before = milliseconds(0)) {
     io.restart();
     asio::steady_timer timer(io);
@@ -33,7 +33,7 @@ using Heard = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("the first termination signal is told, repeated ones are not") {
+TEST_CASE("the first termination signal is reported, repeated ones are not") {
   SignalRecorder recorder;
   recorder.signals.start();
   recorder.send(SIGTERM);
@@ -42,7 +42,7 @@ TEST_CASE("the first termination signal is told, repeated ones are not") {
   CHECK(recorder.heard == Heard{"terminate 15"});
 }
 
-TEST_CASE("a second Ctrl-C kills, one that comes twice at once does not") {
+TEST_CASE("a second Ctrl-C kills, but two at the same moment do not") {
   SignalRecorder recorder;
   recorder.signals.start();
   recorder.send(SIGINT);
@@ -60,7 +60,7 @@ TEST_CASE("USR1, USR2 and CONT are passed on") {
   CHECK(recorder.heard == Heard{"pass 10", "pass 12", "pass 18", "pass 10"});
 }
 
-TEST_CASE("an inherited ignore stays an ignore") {
+TEST_CASE("a signal that was ignored at the start stays ignored") {
   std::signal(SIGHUP, SIG_IGN);
   SignalRecorder recorder;
   recorder.signals.start();
@@ -69,7 +69,7 @@ TEST_CASE("an inherited ignore stays an ignore") {
   CHECK(recorder.heard.empty());
 }
 
-TEST_CASE("when stopped it lets the io_context end") {
+TEST_CASE("after stop the io_context can end") {
   SignalRecorder recorder;
   recorder.signals.start();
   recorder.signals.stop();

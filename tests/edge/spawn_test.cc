@@ -35,7 +35,7 @@ ExitStatus run(const Command& command) {
   return wait_for(std::get<Spawned>(result));
 }
 
-// Runs a shell's text and gives what it printed.
+// Runs a shell script and returns its output.
 std::string output_of(Command command) {
   Pipe pipe;
   command.stdout_fd = pipe.writing_end();
@@ -72,12 +72,12 @@ class TemporaryDirectory {
 
 }  // namespace
 
-TEST_CASE("a program runs and its exit code comes back") {
+TEST_CASE("a program runs and its exit code is returned") {
   CHECK(run({.argv = {"/bin/sh", "-c", "exit 42"}}) == ExitStatus(Exited{42}));
   CHECK(run({.argv = {"/bin/sh", "-c", "kill -9 $$"}}) == ExitStatus(Killed{.signal = 9}));
 }
 
-TEST_CASE("a program that cannot be executed is told at once, with the reason") {
+TEST_CASE("a program that cannot be executed is reported at once, with the reason") {
   const TemporaryDirectory directory;
   CHECK(run({.argv = {"/no/such/program"}}) == ExitStatus(NotStarted{ENOENT}));
   CHECK(run({.argv = {"no-such-program-anywhere"}}) == ExitStatus(NotStarted{ENOENT}));
@@ -88,10 +88,10 @@ TEST_CASE("a program that cannot be executed is told at once, with the reason") 
   const std::string lost = directory.write("lost", "#!/no/such/interpreter\n", 0755);
   CHECK(run({.argv = {lost}}) == ExitStatus(NotStarted{ENOENT}));
   CHECK(run({.argv = {"/bin/true"}, .stdout_fd = 999}) == ExitStatus(NotStarted{EBADF}));
-  CHECK(waitpid(-1, nullptr, WNOHANG) == -1);  // nothing is left behind
+  CHECK(waitpid(-1, nullptr, WNOHANG) == -1);  // no child process remains
 }
 
-TEST_CASE("a program is looked up on the worker's own PATH") {
+TEST_CASE("a program is looked up on the worker's PATH") {
   const TemporaryDirectory first;
   const TemporaryDirectory second;
   first.write("prog", "#!/bin/sh\nexit 1\n", 0644);
@@ -102,16 +102,16 @@ TEST_CASE("a program is looked up on the worker's own PATH") {
   CHECK(run(with_path(first.path() + ":" + second.path())) == ExitStatus(Exited{7}));
   CHECK(run(with_path("/nowhere:" + first.path())) == ExitStatus(NotStarted{EACCES}));
   CHECK(run(with_path("/nowhere")) == ExitStatus(NotStarted{ENOENT}));
-  CHECK(run({.argv = {"true"}}) == ExitStatus(Exited{0}));  // no PATH at all: /bin:/usr/bin
+  CHECK(run({.argv = {"true"}}) == ExitStatus(Exited{0}));  // without PATH: /bin:/usr/bin
 }
 
-TEST_CASE("a text without #! is given to the shell, as execvp does") {
+TEST_CASE("a script without #! is run by the shell, as execvp does") {
   const TemporaryDirectory directory;
   const std::string script = directory.write("script", "exit $1\n", 0755);
   CHECK(run({.argv = {script, "5"}}) == ExitStatus(Exited{5}));
 }
 
-TEST_CASE("the environment is exactly what was asked for") {
+TEST_CASE("a program gets exactly the given environment") {
   const std::vector<std::string> inherited =
       to_lines({{"A", "1"}, {"B", "2"}, {"LONG", std::string(100'000, 'x')}});
   const std::string text = output_of(Command{.argv = {"/usr/bin/env"},
@@ -120,13 +120,13 @@ TEST_CASE("the environment is exactly what was asked for") {
   CHECK(text == "A=1\nLONG=" + std::string(100'000, 'x') + "\nB=3\nC=with\nline\n");
 }
 
-TEST_CASE("a worker leads a process group of its own") {
+TEST_CASE("a worker leads a new process group") {
   const std::string text = output_of("set -- $(cat /proc/self/stat); echo $5; echo $$");
   const std::size_t end = text.find('\n');
   CHECK(text.substr(0, end + 1) == text.substr(end + 1));
 }
 
-TEST_CASE("signals are as in a fresh process, but for what the user ignored") {
+TEST_CASE("a worker has default signal handling, except for signals that the user ignored") {
   struct sigaction before {};
   struct sigaction handler {};
   handler.sa_handler = [](int) {};
@@ -146,14 +146,14 @@ TEST_CASE("signals are as in a fresh process, but for what the user ignored") {
   sigaction(SIGUSR1, &before, nullptr);
   CHECK_THAT(text, ContainsSubstring("SigBlk:\t0000000000000000\nSigIgn:\t0000000000000001\n"
                                      "SigCgt:\t0000000000000000\n"));
-  CHECK(sigismember(&mask_after, SIGTERM) == 1);  // ours is as it was
+  CHECK(sigismember(&mask_after, SIGTERM) == 1);  // the parent's mask is unchanged
 }
 
-TEST_CASE("descriptors are placed even when they stand in each other's way") {
+TEST_CASE("descriptors are placed correctly when they overlap") {
   Pipe out;
   Pipe error;
   const int saved[] = {dup(1), dup(2)};
-  dup2(out.writing_end(), 2);  // crossed: the worker's stdout is our 2, its stderr our 1
+  dup2(out.writing_end(), 2);  // swapped: the worker's stdout is our 2, its stderr our 1
   dup2(error.writing_end(), 1);
   const auto result =
       spawn({.argv = {"/bin/sh", "-c", "echo out; echo err >&2"}, .stdout_fd = 2, .stderr_fd = 1});
@@ -165,7 +165,7 @@ TEST_CASE("descriptors are placed even when they stand in each other's way") {
   CHECK(error.read_all() == "err\n");
 }
 
-TEST_CASE("nothing but 0, 1, 2 and what the user left open reaches a worker") {
+TEST_CASE("a worker inherits only 0, 1, 2 and descriptors that the user left open") {
   Pipe ours;
   const int users = open("/dev/null", O_RDONLY);  // not close-on-exec
   const std::string text = output_of(Command{.argv = {"/bin/ls", "-l", "/proc/self/fd"}});
@@ -175,7 +175,7 @@ TEST_CASE("nothing but 0, 1, 2 and what the user left open reaches a worker") {
   CHECK(text.find(ours_open) == std::string::npos);
 }
 
-TEST_CASE("with a table of its own a child has nothing that was opened since") {
+TEST_CASE("with a separate descriptor table a child inherits nothing that was opened later") {
   // None of these is close-on-exec.
   const int users = open("/dev/null", O_RDONLY);
   const int users_high = dup2(users, 300);
@@ -197,17 +197,17 @@ TEST_CASE("with a table of its own a child has nothing that was opened since") {
     command.stdout_fd = 999;
     CHECK(std::get<NotStarted>(spawner.begin(command)).error_number == EBADF);
   }
-  text = pipe.read_all();  // to its end: the spawner has let go of it
+  text = pipe.read_all();  // reads to the end: the spawner has closed its copy
   CHECK_THAT(text, ContainsSubstring(" " + std::to_string(users) + " -> /dev/null"));
   CHECK_THAT(text, ContainsSubstring(" " + std::to_string(users_high) + " -> /dev/null"));
   CHECK_THAT(text, !ContainsSubstring("/dev/zero"));
-  CHECK(fcntl(ours, F_GETFD) == 0);  // our own table is what it was
+  CHECK(fcntl(ours, F_GETFD) == 0);  // our table is unchanged
   for (const int fd : {ours, ours_high, users, users_high}) close(fd);
 }
 
-TEST_CASE("thousands of short programs one after the other all end as they should") {
+TEST_CASE("thousands of consecutive short programs all return their exit codes") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int kRuns = 100;  // a copy of the sanitizer's memory map each: 50 ms
+  constexpr int kRuns = 100;  // each run copies the sanitizer's memory map: 50 ms
 #else
   constexpr int kRuns = 2'000;
 #endif
@@ -219,7 +219,7 @@ TEST_CASE("thousands of short programs one after the other all end as they shoul
   }
 }
 
-TEST_CASE("a placed program is on its CPUs from the start, and so is its memory") {
+TEST_CASE("a placed program starts on its CPUs") {
   cpu_set_t ours;
   REQUIRE(sched_getaffinity(0, sizeof(ours), &ours) == 0);
   std::size_t last = 0;
@@ -232,10 +232,10 @@ TEST_CASE("a placed program is on its CPUs from the start, and so is its memory"
              ContainsSubstring("Cpus_allowed_list:\t" + std::to_string(last) + "\n"));
   cpu_set_t after;
   REQUIRE(sched_getaffinity(0, sizeof(after), &after) == 0);
-  CHECK(CPU_EQUAL(&ours, &after));  // ours is as it was
+  CHECK(CPU_EQUAL(&ours, &after));  // our own binding is unchanged
 }
 
-TEST_CASE("a program's memory is preferred on its nodes, or comes from there alone") {
+TEST_CASE("a program's memory comes from its nodes, preferred or only") {
   WorkerPlacement placement{.memory_nodes = {0}};
   placement.memory = GENERATE(MemoryPolicy::Prefer, MemoryPolicy::Strict, MemoryPolicy::None);
   const Command command{.argv = {"/bin/cat", "/proc/self/numa_maps"}, .placement = &placement};
@@ -259,7 +259,7 @@ TEST_CASE("a program's memory is preferred on its nodes, or comes from there alo
   CHECK((text.find(" bind:0 ") != text.npos) == is_strict);
 }
 
-TEST_CASE("a place that the kernel refuses is told with its reason, and nothing runs") {
+TEST_CASE("a placement that the kernel refuses is reported with the reason, and nothing runs") {
   const std::array<WorkerPlacement, 2> nowhere{
       WorkerPlacement{.cpus = {100'000}},
       WorkerPlacement{.memory_nodes = {1023}, .memory = MemoryPolicy::Strict}};

@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Running;
 
-// Tools are looked for in one folder; sh and sleep are found all the same.
+// Stack tools are searched for in one folder only. The test's own commands use the normal PATH.
 class StacksRig {
  public:
   explicit StacksRig(std::chrono::milliseconds limit = 5s)
@@ -62,7 +62,7 @@ constexpr const char* kGdbSays =
 
 }  // namespace
 
-TEST_CASE("without tools /proc tells what workers do, and why there is nothing better") {
+TEST_CASE("without tools stacks come from /proc, and a note gives the reason") {
   StacksRig rig;
   const Running one = sleeper();
   const Running other = sleeper();
@@ -78,7 +78,7 @@ TEST_CASE("without tools /proc tells what workers do, and why there is nothing b
   CHECK(found.notes.size() == 1);
 }
 
-TEST_CASE("a tool on PATH is asked for each process, and its answer is taken") {
+TEST_CASE("a tool on PATH is run for each process, and its output is used") {
   StacksRig rig;
   if (!is_allowed(rig)) return;
   rig.add_tool("gdb", kGdbSays);
@@ -91,7 +91,7 @@ TEST_CASE("a tool on PATH is asked for each process, and its answer is taken") {
   CHECK(found.notes.empty());
 }
 
-TEST_CASE("what runs below a worker belongs to it") {
+TEST_CASE("child processes of a worker are listed with it") {
   StacksRig rig;
   Running shell({.argv = {"sh", "-c", "sleep 100 & echo up; wait"}});
   REQUIRE(shell.prints("up"));
@@ -100,7 +100,7 @@ TEST_CASE("what runs below a worker belongs to it") {
   CHECK(rig.collect({shell.pid()}).workers[0].front().name == "sh");
 }
 
-TEST_CASE("a tool that fails gives way to /proc, with its complaint") {
+TEST_CASE("if a tool fails, /proc is used, and the tool's error is reported") {
   StacksRig rig;
   if (!is_allowed(rig)) return;
   rig.add_tool("gdb", "echo hello; echo 'ptrace: Operation not permitted (4711).' >&2; exit 1");
@@ -110,7 +110,7 @@ TEST_CASE("a tool that fails gives way to /proc, with its complaint") {
   CHECK(found.notes == std::vector<std::string>{"gdb: ptrace: Operation not permitted (####)."});
 }
 
-TEST_CASE("a tool that hangs is killed at the limit, and nothing of it is left") {
+TEST_CASE("a tool that hangs is killed at the limit and leaves no process") {
   StacksRig rig(300ms);
   if (!is_allowed(rig)) return;
   rig.add_tool("gdb", "echo $$ >> " + rig.file("pids") + "; exec /bin/sleep 100");
@@ -125,7 +125,7 @@ TEST_CASE("a tool that hangs is killed at the limit, and nothing of it is left")
       testing::eventually([&] { return access(("/proc/" + std::to_string(pid)).c_str(), F_OK); }));
 }
 
-TEST_CASE("a tool that prints without end is stopped") {
+TEST_CASE("a tool that prints endlessly is stopped") {
   StacksRig rig;
   if (!is_allowed(rig)) return;
   rig.add_tool("gdb", "while :; do echo '#0  0x7f in f ()'; done");
@@ -133,7 +133,7 @@ TEST_CASE("a tool that prints without end is stopped") {
   CHECK(rig.collect({one.pid()}).workers[0][0].source == "/proc");
 }
 
-TEST_CASE("who asks during a look gets the same answer, and a look that is stopped answers too") {
+TEST_CASE("concurrent calls get the same answer, and stop answers pending calls") {
   StacksRig rig;
   rig.add_tool("gdb", "exec /bin/sleep 100");
   const Running one = sleeper();

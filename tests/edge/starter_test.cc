@@ -1,4 +1,4 @@
-// Starting a node's workers: what an exec that takes long stops, and what it does not.
+// Tests the start of a node's workers with an exec that is slow.
 #include "agent/process/worker_starter.h"
 
 #include <fcntl.h>
@@ -49,7 +49,7 @@ struct StartRecorder : Workers::Listener {
     io.restart();
     io.run_for(std::chrono::seconds(60));
   }
-  // Every few milliseconds until `deed` returns true.
+  // Calls the function every few milliseconds until it returns true.
   void poll(std::function<bool()> deed) {
     auto timer = std::make_shared<asio::steady_timer>(io);
     timer->expires_after(milliseconds(5));
@@ -76,7 +76,7 @@ std::size_t open_descriptors() {
   return count;
 }
 
-// From here on clone(2) fails in this process where `flags & mask` are `refused`.
+// Makes clone(2) fail in this process from now on if `flags & mask` equals `refused`.
 bool refuse_clone(unsigned mask, unsigned refused, unsigned error) {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -92,8 +92,8 @@ bool refuse_clone(unsigned mask, unsigned refused, unsigned error) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-// 0: twenty workers of a round ran, and one that cannot be executed was refused; 2: no filters
-// here.
+// Returns 0 if a round of twenty workers ran and a worker that cannot be executed was rejected; 2
+// if seccomp filters are not available.
 int run_refused(unsigned mask, unsigned error) {
   const pid_t child = fork();
   if (child == 0) {
@@ -113,7 +113,7 @@ int run_refused(unsigned mask, unsigned error) {
 
 }  // namespace
 
-TEST_CASE("an exec that takes long stops neither the event loop nor the other workers") {
+TEST_CASE("a slow exec blocks neither the event loop nor the other workers") {
   StalledProgram program;
   if (skips(program)) return;
   StartRecorder recorder;
@@ -130,13 +130,13 @@ TEST_CASE("an exec that takes long stops neither the event loop nor the other wo
     return true;
   });
   recorder.run({{.argv = {program.path()}}, other});
-  CHECK(recorder.start_took < milliseconds(10'000));  // the kernel gives up on a lease after 45 s
+  CHECK(recorder.start_took < milliseconds(10'000));  // the kernel breaks a lease after 45 s
   CHECK(recorder.started == 1);
   CHECK(recorder.successes == 1);
   CHECK(recorder.gone == 1);
 }
 
-TEST_CASE("more workers than begin at one time wait for a place, and all of them run") {
+TEST_CASE("workers beyond the limit of concurrent starts wait for a slot, and all of them run") {
   StalledProgram program;
   if (skips(program)) return;
   constexpr std::size_t kStalled = ChildDescriptors::kSlots;
@@ -154,7 +154,7 @@ TEST_CASE("more workers than begin at one time wait for a place, and all of them
   CHECK(recorder.successes == 1);
 }
 
-TEST_CASE("a stop ends a worker that still waits for its exec, and those that have not begun") {
+TEST_CASE("a stop ends workers whose exec is pending, and those that have not started") {
   StalledProgram program;
   if (skips(program)) return;
   StartRecorder recorder;
@@ -170,7 +170,7 @@ TEST_CASE("a stop ends a worker that still waits for its exec, and those that ha
   CHECK(recorder.gone == 1);
 }
 
-TEST_CASE("of several workers that cannot be executed the first one fails the round") {
+TEST_CASE("if several workers cannot be executed, the first one fails the round") {
   StartRecorder recorder;
   std::vector<Command> commands(30, Command{.argv = {"/no/such/program"}});
   commands[0] = commands[1] = shell("sleep 60");
@@ -182,7 +182,7 @@ TEST_CASE("of several workers that cannot be executed the first one fails the ro
   CHECK(recorder.gone == 1);
 }
 
-TEST_CASE("workers that start together get no descriptor of one another's") {
+TEST_CASE("workers that start together do not inherit each other's descriptors") {
   const std::size_t before = open_descriptors();
   {
     StartRecorder recorder;
@@ -195,7 +195,7 @@ TEST_CASE("workers that start together get no descriptor of one another's") {
     }
     recorder.run(commands);
     CHECK(recorder.successes == 1);
-    // ls has one to grep, and what sh had besides the worker's own is ours by inheritance.
+    // Each count includes ls's pipe to grep, and pipes that the test itself inherited.
     const std::string first = pipes.front()->read_all();
     for (std::size_t i = 1; i < pipes.size(); ++i) CHECK(pipes[i]->read_all() == first);
     CHECK_FALSE(first.empty());
@@ -203,7 +203,7 @@ TEST_CASE("workers that start together get no descriptor of one another's") {
   CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("where a sandbox refuses a child that shares memory, workers start one by one") {
+TEST_CASE("if a sandbox refuses children that share memory, workers start one by one") {
   const unsigned error = GENERATE(EPERM, EINVAL);
   const int beside = run_refused(CLONE_VM | CLONE_VFORK | CLONE_THREAD, error);
   if (beside == 2) {

@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using Keys = std::vector<std::string>;
 
-// A client of the given dialect, or of the one that it finds out.
+// A client with the given dialect, or with the detected one.
 StoreClient client_of(const ServedStore& served, std::optional<Dialect> dialect = std::nullopt) {
   Result<StoreClient> client =
       StoreClient::connect({.endpoint = served.endpoint(), .timeout = 20s, .dialect = dialect});
@@ -35,7 +35,7 @@ void must(const Result<void>& result) {
 
 const std::string kEcho(4, '\xff');
 
-// A server that does to each connection, one after another, what it is told.
+// A server that accepts connections one after another and runs the next function on each.
 class Impostor {
  public:
   using Manner = std::function<void(const RawSocket&)>;
@@ -72,7 +72,7 @@ void greet(const RawSocket& peer) {
 
 }  // namespace
 
-TEST_CASE("a client does every operation that both dialects have") {
+TEST_CASE("a client performs every operation that both dialects have") {
   ServedStore served;
   const auto dialect = GENERATE(Dialect::Current, Dialect::Legacy);
   StoreClient client = client_of(served, dialect);
@@ -99,7 +99,7 @@ TEST_CASE("a client does every operation that both dialects have") {
   CHECK_FALSE(must(client.delete_key("k")));
 }
 
-TEST_CASE("a client does what only the current dialect has") {
+TEST_CASE("a client performs the operations that only the current dialect has") {
   ServedStore served;
   StoreClient client = client_of(served);
   REQUIRE(client.dialect() == Dialect::Current);
@@ -118,7 +118,7 @@ TEST_CASE("a client does what only the current dialect has") {
   must(client.barrier("b", 1));
 }
 
-TEST_CASE("a legacy server's client says which operations it cannot do, and goes on") {
+TEST_CASE("a legacy server's client rejects unsupported operations and remains usable") {
   ServedStore served;
   StoreClient client = client_of(served, Dialect::Legacy);
   const Result<void> appended = client.append("k", "v");
@@ -142,7 +142,7 @@ TEST_CASE("values of any bytes and any size arrive whole") {
   CHECK(must(client.check(Keys{std::string("k\0k", 3)})));
 }
 
-TEST_CASE("a get waits for whoever sets") {
+TEST_CASE("get waits until the key is set") {
   ServedStore served;
   StoreClient getter = client_of(served);
   std::thread setter([&] {
@@ -153,7 +153,7 @@ TEST_CASE("a get waits for whoever sets") {
   setter.join();
 }
 
-TEST_CASE("a wait that times out says what for, and leaves the client as good as before") {
+TEST_CASE("the error of a timed-out wait names the key, and the client remains usable") {
   ServedStore served;
   const auto dialect = GENERATE(Dialect::Current, Dialect::Legacy);
   const auto timeout = GENERATE(0ms, 30ms);
@@ -168,19 +168,19 @@ TEST_CASE("a wait that times out says what for, and leaves the client as good as
     CHECK(must(client.add("n", 1)) == i + 1);
   }
   CHECK(client.get("never", timeout).error().code == ErrorCode::Timeout);
-  // A late wake must not be taken for another operation's answer.
+  // A late wake-up must not be taken for another operation's answer.
   StoreClient other = client_of(served);
   must(other.multi_set(std::vector<StoreClient::KeyValue>{{"never", ""}, {"other", ""}}));
   CHECK(must(client.get("never")).empty());
   CHECK(must(client.add("n", 1)) == 4);
 }
 
-TEST_CASE("a wake that meets its cancel counts as a wake") {
+TEST_CASE("a wake-up that crosses the cancel request counts as a wake-up") {
   const std::string nothing_else(1, '\1');
   Impostor impostor({[](const RawSocket& peer) {
     greet(peer);
     peer.hear(1 + 8 + 8 + 2);  // WAIT for "/k"
-    peer.hear(1);              // CANCEL_WAIT: the client's time was up
+    peer.hear(1);              // CANCEL_WAIT: the client timed out
     peer.say(std::string("\0\1", 2));
     peer.hear(1);
     peer.say(std::string("\7\0\0\0\0\0\0\0", 8));
@@ -191,7 +191,7 @@ TEST_CASE("a wake that meets its cancel counts as a wake") {
   CHECK(must(client.num_keys()) == 7);
 }
 
-TEST_CASE("clients meet at a barrier") {
+TEST_CASE("all clients of a barrier return after the last one has entered") {
   ServedStore served;
   std::vector<std::thread> threads;
   std::atomic<int> arrived = 0;
@@ -210,7 +210,7 @@ TEST_CASE("clients meet at a barrier") {
   CHECK(late.barrier("c", 2, 20ms).error().code == ErrorCode::Timeout);
 }
 
-TEST_CASE("a queue's values reach each of its waiting clients once") {
+TEST_CASE("each value of a queue reaches exactly one waiting client") {
   ServedStore served;
   std::vector<std::thread> threads;
   std::mutex mutex;
@@ -235,7 +235,7 @@ TEST_CASE("a queue's values reach each of its waiting clients once") {
   CHECK(got == pushed);
 }
 
-TEST_CASE("a client waits for its server to come, by name") {
+TEST_CASE("a client waits for a named server that is not up yet") {
   const RawSocket reserved = RawSocket::listening();
   const std::uint16_t port = reserved.port();
   shutdown(reserved.fd(), SHUT_RDWR);  // keeps the port, refuses connections
@@ -268,7 +268,7 @@ TEST_CASE("a name that does not resolve is unreachable, after the timeout") {
   CHECK_THAT(client.error().message, ContainsSubstring("does not resolve"));
 }
 
-TEST_CASE("a server that accepts and says nothing is a timeout") {
+TEST_CASE("connecting to a server that sends nothing times out") {
   Impostor impostor({until_closed});
   const Result<StoreClient> client = StoreClient::connect(impostor.options(50ms));
   REQUIRE_FALSE(client.has_value());
@@ -276,7 +276,7 @@ TEST_CASE("a server that accepts and says nothing is a timeout") {
   CHECK_THAT(client.error().message, ContainsSubstring("does not answer"));
 }
 
-TEST_CASE("a server that goes silent later is a timeout, and then the client is closed") {
+TEST_CASE("if a server stops answering, the operation times out and the client is closed") {
   Impostor impostor({[](const RawSocket& peer) {
     greet(peer);
     until_closed(peer);
@@ -291,7 +291,7 @@ TEST_CASE("a server that goes silent later is a timeout, and then the client is 
   CHECK(client.set("n", "").error().code == ErrorCode::Closed);
 }
 
-TEST_CASE("a server that stops is told at once to those who wait, and to the next operation") {
+TEST_CASE("when a server stops, pending and later operations fail at once") {
   auto served = std::make_unique<ServedStore>();
   StoreClient waiting = client_of(*served);
   StoreClient idle = client_of(*served);
@@ -306,8 +306,8 @@ TEST_CASE("a server that stops is told at once to those who wait, and to the nex
   CHECK(idle.get("k").error().code == ErrorCode::Closed);
 }
 
-TEST_CASE("what is not a TCPStore is refused") {
-  SECTION("it answers something else") {
+TEST_CASE("a server that is not a TCPStore is rejected") {
+  SECTION("it sends another protocol's answer") {
     Impostor impostor({[](const RawSocket& peer) {
       peer.hear(1);
       peer.say("HTTP/1.1 400 Bad Request\r\n\r\n");
@@ -318,7 +318,7 @@ TEST_CASE("what is not a TCPStore is refused") {
     CHECK(client.error().code == ErrorCode::Refused);
     CHECK_THAT(client.error().message, ContainsSubstring("not a TCPStore"));
   }
-  SECTION("it closes whatever it is told") {
+  SECTION("it closes every connection") {
     Impostor impostor(std::vector<Impostor::Manner>(9, close_at_once));
     const Result<StoreClient> client = StoreClient::connect(impostor.options());
     REQUIRE_FALSE(client.has_value());
@@ -326,14 +326,14 @@ TEST_CASE("what is not a TCPStore is refused") {
   }
 }
 
-TEST_CASE("servers of every age are found out") {
+TEST_CASE("the dialect of servers of every version is detected") {
   std::vector<Impostor::Manner> manners;
   const int age = GENERATE(0, 1, 2);
   for (int i = 0; i < age; ++i) manners.emplace_back(close_at_once);
   if (age == 0) manners.emplace_back(greet);
   if (age == 1) {
     manners.emplace_back([](const RawSocket& peer) {
-      // What a legacy server would take for the length of a key is beyond any memory.
+      // A legacy server would parse this as a key length beyond any memory.
       if (peer.hear(5 + 4) == std::string(kValidate) + "\x0c\x0c\x0c\x0c") {
         peer.say("\1\1\1\1");
       }
@@ -350,11 +350,11 @@ TEST_CASE("servers of every age are found out") {
   CHECK(client->dialect() == (age == 2 ? Dialect::Legacy : Dialect::Current));
 }
 
-TEST_CASE("an answer that makes no sense closes the client") {
+TEST_CASE("a malformed answer closes the client") {
   const std::string answer = GENERATE(std::string(8, '\xff'), std::string(7, '\0') + "\1");
   Impostor impostor({[answer](const RawSocket& peer) {
     greet(peer);
-    peer.say(std::string(1, '\0') + answer);  // to WAIT, and a length
+    peer.say(std::string(1, '\0') + answer);  // the answer to WAIT, and a length
     until_closed(peer);
   }});
   StoreClient client = must(StoreClient::connect(impostor.options()));

@@ -48,7 +48,7 @@ TEST_CASE("clients of both dialects share one key space") {
   CHECK(legacy.hear(13) == u64(5) + "value");
 }
 
-TEST_CASE("VALIDATE may come byte by byte") {
+TEST_CASE("VALIDATE can arrive byte by byte") {
   ServedStore served;
   const RawSocket client = RawSocket::connect_to(served.port());
   for (const char& byte : kValidate) REQUIRE(client.say({&byte, 1}));
@@ -56,7 +56,7 @@ TEST_CASE("VALIDATE may come byte by byte") {
   CHECK(client.hear(8) == u64(0));
 }
 
-TEST_CASE("bad requests close that connection, with a line, and no other") {
+TEST_CASE("an invalid request closes only its connection, with a line in the log") {
   ServedStore served;
   const RawSocket good = current_client(served);
   REQUIRE(good.say(request(store::Set{"text", "x"}) + request(store::Wait{{"later"}})));
@@ -73,7 +73,7 @@ TEST_CASE("bad requests close that connection, with a line, and no other") {
   CHECK(good.hear(1) == kStop);
 }
 
-TEST_CASE("those woken by a request that came before a bad one are told") {
+TEST_CASE("a valid request before an invalid one still wakes waiting clients") {
   ServedStore served;
   const RawSocket waiting = current_client(served);
   REQUIRE(waiting.say(request(store::Wait{{"k"}}) + request(store::NumKeys{})));
@@ -83,7 +83,7 @@ TEST_CASE("those woken by a request that came before a bad one are told") {
   CHECK(waiting.hear(1) == kStop);
 }
 
-TEST_CASE("a peer that does not read is not read from, and gets everything once it does") {
+TEST_CASE("a client that does not read is not read from, and gets all answers once it reads") {
   ServedStore served;
   const RawSocket client = current_client(served);
   const std::string value(1 << 20, 'v');
@@ -93,7 +93,7 @@ TEST_CASE("a peer that does not read is not read from, and gets everything once 
   std::string gets;
   for (std::size_t i = 0; i < kGets; ++i) gets += request(store::Get{"k"});
   REQUIRE(client.say(gets));
-  // Meanwhile the others are served.
+  // Meanwhile other clients are served.
   const RawSocket other = current_client(served);
   REQUIRE(other.say(request(store::NumKeys{})));
   CHECK(other.hear(8) == u64(1));
@@ -106,7 +106,7 @@ TEST_CASE("a peer that does not read is not read from, and gets everything once 
 }
 
 TEST_CASE(
-    "long rows of requests without an answer are applied in order, and nobody waits for them") {
+    "thousands of requests without an answer are applied in order and do not delay other clients") {
   ServedStore served;
   constexpr int kRow = 20'000;
   const auto send_row = [&served](const std::string& key, int count) {
@@ -125,7 +125,7 @@ TEST_CASE(
   };
   std::thread a([&] { row("a", last_a); });
   std::thread b([&] { row("b", last_b); });
-  for (int i = 0; i < 20; ++i) send_row("c", 200);  // leaves in the middle of it
+  for (int i = 0; i < 20; ++i) send_row("c", 200);  // disconnects in the middle
   const RawSocket other = current_client(served);
   for (int i = 1; i <= 200; ++i) {
     REQUIRE(other.say(request(store::Add{"n", 1})));
@@ -137,7 +137,7 @@ TEST_CASE(
   CHECK(last_b == u64(5) + "20000");
 }
 
-TEST_CASE("a watcher that does not read its changes loses its connection") {
+TEST_CASE("a watcher that does not read its changes is disconnected") {
   rendezvous::StoreServerSpec spec = ServedStore::loopback();
   spec.limits.queued_bytes = 1 << 20;
   ServedStore served(spec);
@@ -146,7 +146,7 @@ TEST_CASE("a watcher that does not read its changes loses its connection") {
   CHECK(watcher.hear(1) == "\3");
   const RawSocket writer = current_client(served);
   const std::string set = request(store::Set{"k", std::string(1 << 20, 'v')});
-  // What the two sockets' buffers hold does not count; they end somewhere.
+  // The socket buffers hold some of it, but are limited.
   for (int i = 0; i < 64; ++i) REQUIRE(writer.say(set));
   REQUIRE(writer.say(request(store::NumKeys{})));
   CHECK(writer.hear(8) == u64(1));
@@ -154,7 +154,7 @@ TEST_CASE("a watcher that does not read its changes loses its connection") {
   CHECK_THAT(served.lines().at(0), ContainsSubstring("does not read"));
 }
 
-TEST_CASE("a full store closes who fills it, names the limit, and serves all others") {
+TEST_CASE("a full store disconnects the client that exceeds the limit, and serves all others") {
   rendezvous::StoreServerSpec spec = ServedStore::loopback();
   spec.limits.memory_bytes = 1 << 20;
   ServedStore served(spec);
@@ -163,7 +163,7 @@ TEST_CASE("a full store closes who fills it, names the limit, and serves all oth
   std::vector<RawSocket> strangers;
   for (int i = 0; i < 3; ++i) {
     strangers.push_back(current_client(served));
-    const bool is_stored = i == 0;  // the others: a request that never becomes whole
+    const bool is_stored = i == 0;  // the others send a request that is never completed
     const std::string bytes = request(store::Set{"his", std::string(900 << 10, 'x')});
     REQUIRE(strangers.back().say(is_stored ? bytes : bytes.substr(0, bytes.size() - 1)));
     if (is_stored) REQUIRE(strangers.back().say(request(store::NumKeys{})));
@@ -181,13 +181,13 @@ TEST_CASE("a full store closes who fills it, names the limit, and serves all oth
   CHECK(served.connection_count() == 2);
 }
 
-TEST_CASE("values that wait in answers count, and go with their connection") {
+TEST_CASE("values in unsent answers count towards the limit until their connection closes") {
   rendezvous::StoreServerSpec spec = ServedStore::loopback();
   spec.limits.memory_bytes = 24 << 20;
   ServedStore served(spec);
   const std::string set = request(store::Set{"k", std::string(8 << 20, 'x')});
   const RawSocket writer = current_client(served);
-  std::vector<RawSocket> readers;  // that read nothing: each holds a value of its own
+  std::vector<RawSocket> readers;  // that do not read: each holds a different value
   for (int i = 0; i < 2; ++i) {
     REQUIRE(writer.say(set + request(store::NumKeys{})));
     REQUIRE(writer.hear(8) == u64(1));
@@ -204,7 +204,7 @@ TEST_CASE("values that wait in answers count, and go with their connection") {
   CHECK(next.hear(8) == u64(1));
 }
 
-TEST_CASE("an endless row of requests does not keep others waiting") {
+TEST_CASE("an endless stream of requests does not block other clients") {
   ServedStore served;
   std::atomic<bool> is_over = false;
   std::thread flood([&] {
@@ -223,7 +223,8 @@ TEST_CASE("an endless row of requests does not keep others waiting") {
   flood.join();
 }
 
-TEST_CASE("who makes no whole request in time goes; who has made one may take its time") {
+TEST_CASE(
+    "a client that completes no request in time is closed, and after one request has no limit") {
   asio::io_context io{1};
   std::vector<std::string> lines;
   rendezvous::StoreService service(
@@ -247,7 +248,7 @@ TEST_CASE("who makes no whole request in time goes; who has made one may take it
   CHECK_FALSE(worker.has_something(0));
 }
 
-TEST_CASE("clear closes every connection and begins with an empty store") {
+TEST_CASE("clear closes every connection and empties the store") {
   asio::io_context io{1};
   rendezvous::StoreService service(io, StoreLimits{}, Log());
   rendezvous::Listener::Handlers handlers;
@@ -267,7 +268,7 @@ TEST_CASE("clear closes every connection and begins with an empty store") {
   const RawSocket old = connect();
   REQUIRE(old.say(set + request(store::Wait{{"k"}})));
   REQUIRE(run_until([&] { return service.key_count() == 1; }));
-  // A worker that died with its request still on the way belongs to the old round, too.
+  // A request of a dead worker that is still in transit belongs to the old round, too.
   const RawSocket late = connect();
   REQUIRE(late.say(set));
   (*listener)->accept_waiting();
@@ -286,7 +287,7 @@ TEST_CASE("clear closes every connection and begins with an empty store") {
   io.run();
 }
 
-TEST_CASE("a legacy client's second connection may stay silent for ever, a stranger's may not") {
+TEST_CASE("a legacy client's second connection can stay silent, but another silent one is closed") {
   rendezvous::StoreServerSpec spec = ServedStore::loopback();
   spec.listen.first_byte_timeout = 100ms;
   ServedStore served(spec);
@@ -295,14 +296,14 @@ TEST_CASE("a legacy client's second connection may stay silent for ever, a stran
   CHECK(main.hear(8) == u64(1));
   const RawSocket second = RawSocket::connect_to(served.port());
   const RawSocket third = RawSocket::connect_to(served.port());
-  // Of the two one is kept: which, depends on nothing but the order of arrival.
+  // The connection that arrived first is kept.
   CHECK(third.hears_end());
   CHECK(served.connection_count() == 2);
   REQUIRE(second.say(request(store::WatchKey{"k"}, Dialect::Legacy)));
   CHECK(second.hear(1) == "\3");
 }
 
-TEST_CASE("thousands of clients connect, are served and woken at once") {
+TEST_CASE("thousands of clients can connect at once, and are all served and woken") {
   constexpr int kClients = 2000;
   ServedStore served;
   std::vector<RawSocket> clients;

@@ -1,4 +1,4 @@
-// What still stops a job's processes where they cannot be seen.
+// Tests how a job's processes are stopped if they cannot be listed.
 #include "agent/process/sweep.h"
 
 #include <sched.h>
@@ -38,7 +38,7 @@ bool hide_proc() {
          mount("none", "/proc", "tmpfs", 0, nullptr) == 0;
 }
 
-// As strict overcommit does when little is left: the maps of a look do not fit.
+// Like strict overcommit when little memory is left: there is none for the list of processes.
 [[maybe_unused]] bool limit_memory() {
   std::ifstream file("/proc/self/statm");
   rlim_t pages = 0;
@@ -49,7 +49,7 @@ bool hide_proc() {
   return setrlimit(RLIMIT_AS, &limit) == 0;
 }
 
-// 0 when a worker and its child are killed although they are not seen.
+// Returns 0 if a worker and its child are killed although they cannot be listed.
 int sweep_unseen(const std::function<bool()>& blind) {
   share_groups();
   become_subreaper();
@@ -80,7 +80,7 @@ struct LeftoverRecorder : Workers::Listener {
 
 }  // namespace
 
-TEST_CASE("the sweep kills the workers' groups where /proc is hidden") {
+TEST_CASE("the sweep kills the workers' groups if /proc is hidden") {
   const int result = in_child([] { return sweep_unseen(hide_proc); });
   if (result == kSkipped) {
     WARN("skipped: /proc cannot be covered without root");
@@ -89,7 +89,7 @@ TEST_CASE("the sweep kills the workers' groups where /proc is hidden") {
   CHECK(result == 0);
 }
 
-TEST_CASE("the sweep kills the workers' groups where there is no memory for a look") {
+TEST_CASE("the sweep kills the workers' groups if there is no memory to list processes") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   WARN("skipped: a sanitizer needs more addresses than a limit leaves");
 #else
@@ -97,7 +97,8 @@ TEST_CASE("the sweep kills the workers' groups where there is no memory for a lo
 #endif
 }
 
-TEST_CASE("what a worker leaves in its group is stopped where /proc is hidden, with one warning") {
+TEST_CASE(
+    "leftover processes in a worker's group are stopped if /proc is hidden, with one warning") {
   const int result = in_child([] {
     if (!hide_proc()) return kSkipped;
     LeftoverRecorder recorder;

@@ -21,7 +21,7 @@ std::shared_ptr<const TlsContext> context_of(const std::string& secret, const st
   return *context;
 }
 
-// A session and what it made of what it was given.
+// One end: a session, the data that it decrypted, and its error.
 struct End {
   End(std::shared_ptr<const TlsContext> context, Side side) : session(std::move(context), side) {}
   void take(std::string_view bytes) {
@@ -38,7 +38,7 @@ struct Wire {
   std::string to_client{};
 };
 
-// Until neither has anything more to send; `piece`: bytes that arrive at a time.
+// Exchanges data until both ends have sent everything, in pieces of at most `piece` bytes.
 Wire exchange(End& client, End& server, std::size_t piece = 1 << 20) {
   Wire wire;
   for (;;) {
@@ -54,7 +54,8 @@ Wire exchange(End& client, End& server, std::size_t piece = 1 << 20) {
 
 }  // namespace
 
-TEST_CASE("with one secret and run id both sides hear what the other says, in pieces of any size") {
+TEST_CASE(
+    "with the same secret and run id each end receives the other's data, in pieces of any size") {
   const std::size_t piece = GENERATE(1U, 7U, 1U << 20U);
   const auto context = context_of(kSecret, "job7");
   End client(context, Side::Connecting);
@@ -73,8 +74,7 @@ TEST_CASE("with one secret and run id both sides hear what the other says, in pi
   CHECK_FALSE(server.trouble);
 }
 
-TEST_CASE(
-    "the wire shows neither run id nor secret nor what is said, and no two hellos are alike") {
+TEST_CASE("the traffic shows no run id, secret or plain text, and every hello is different") {
   const auto context = context_of(kSecret, "job-of-a-name");
   std::vector<std::string> hellos;
   for (int i = 0; i < 2; ++i) {
@@ -94,7 +94,7 @@ TEST_CASE(
   CHECK(hellos[0] != hellos[1]);
 }
 
-TEST_CASE("another secret, or another run, is told apart on both sides") {
+TEST_CASE("a different secret or run id is reported on both ends") {
   const auto [secret, run_id, words] = GENERATE(table<std::string, std::string, std::string>({
       {"fedcba9876543210", "job7", "has another secret than this "},
       {kSecret, "job8", "has the same secret, but another run id"},
@@ -114,7 +114,7 @@ TEST_CASE("another secret, or another run, is told apart on both sides") {
   CHECK(server.plain.empty());
 }
 
-TEST_CASE("a recorded hello proves nothing: its sender cannot end the handshake") {
+TEST_CASE("a replayed hello cannot complete the handshake") {
   const auto context = context_of(kSecret, "job7");
   End client(context, Side::Connecting);
   REQUIRE_FALSE(client.session.start());
@@ -135,7 +135,7 @@ TEST_CASE("a recorded hello proves nothing: its sender cannot end the handshake"
   CHECK(again.session.outgoing().empty());
 }
 
-TEST_CASE("a drun without a secret, and what is no drun, are recognised by their first bytes") {
+TEST_CASE("a drun without a secret, and other programs, are recognized by their first bytes") {
   const auto [bytes, words, is_other_job] = GENERATE(table<std::string, std::string, bool>({
       {encode_preamble(), "has no secret, but this node has one", true},
       {"HTTP/1.1 400 Bad Request", "is not a drun (its first bytes are \"HTTP/1.1 400 Bad", false},
@@ -150,7 +150,7 @@ TEST_CASE("a drun without a secret, and what is no drun, are recognised by their
   CHECK(client.trouble->is_other_job == is_other_job);
 }
 
-TEST_CASE("a byte changed on the way breaks the connection") {
+TEST_CASE("a byte changed in transit breaks the connection") {
   const auto context = context_of(kSecret, "job7");
   End client(context, Side::Connecting);
   End server(context, Side::Accepting);
@@ -165,11 +165,11 @@ TEST_CASE("a byte changed on the way breaks the connection") {
   CHECK(server.plain.empty());
 }
 
-TEST_CASE("random bytes after a TLS header, and changed hellos, only cost their session") {
+TEST_CASE("random bytes after a TLS header, and modified hellos, break only their session") {
   const auto seed = static_cast<unsigned>(GENERATE(1, 2, 3, 4));
   INFO("seed " << seed);
   std::mt19937 random(seed);
-  const auto context = context_of("0123456789abcdef", "run id");  // as fuzz_tls_session has it
+  const auto context = context_of("0123456789abcdef", "run id");  // the same as in fuzz_tls_session
   for (int i = 0; i < 300; ++i) {
     std::string bytes(random() % 600 + 6, '\0');
     for (char& byte : bytes) byte = static_cast<char>(random());
@@ -181,7 +181,7 @@ TEST_CASE("random bytes after a TLS header, and changed hellos, only cost their 
       bytes[at] = static_cast<char>(static_cast<unsigned char>(bytes[at]) ^ (1 + random() % 255));
     }
     bytes[0] = kTlsFirstByte;
-    if (random() % 4 != 0) {  // else even its length is random
+    if (random() % 4 != 0) {  // otherwise its length is random, too
       bytes[1] = 3;
       bytes[3] = static_cast<char>((bytes.size() - 5) >> 8U);
       bytes[4] = static_cast<char>(bytes.size() - 5);
@@ -192,7 +192,7 @@ TEST_CASE("random bytes after a TLS header, and changed hellos, only cost their 
 }
 
 TEST_CASE(
-    "changed, repeated, lost and foreign records after the handshake only end their session") {
+    "modified, repeated, lost and foreign records after the handshake break only their session") {
   const auto seed = static_cast<unsigned>(GENERATE(1, 2, 3, 4));
   INFO("seed " << seed);
   std::mt19937 random(seed);
@@ -203,7 +203,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("nothing is spent on a hello that claims to be long") {
+TEST_CASE("a hello that claims to be long is rejected before memory is allocated") {
   End server(context_of(kSecret, "job7"), Side::Accepting);
   server.take(std::string("\x16\x03\x01\x40\x00", 5));
   REQUIRE(server.trouble);

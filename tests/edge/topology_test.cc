@@ -34,7 +34,7 @@ std::vector<std::string> cpus_of(const Topology& topology, const PlacementWish& 
 
 }  // namespace
 
-TEST_CASE("hwloc's machine becomes a table of CPUs") {
+TEST_CASE("hwloc's description of a machine becomes a table of CPUs") {
   const Topology server = synthetic("pack:2 numa:2 l3:2 core:4 pu:2");
   CHECK(server.cpus.size() == 64);
   CHECK(all_of(server, &Cpu::package).size() == 2);
@@ -47,7 +47,7 @@ TEST_CASE("hwloc's machine becomes a table of CPUs") {
                     [](const Cpu& cpu) { return cpu.is_allowed; }));
 }
 
-TEST_CASE("caches that are not L3, and machines that tell nearly nothing") {
+TEST_CASE("machines without an L3 cache or with little information are read") {
   CHECK(all_of(synthetic("pack:1 l2:4 core:2 pu:1"), &Cpu::cache).size() == 4);
   const Topology plain = synthetic("pu:4");
   CHECK(all_of(plain, &Cpu::core).size() == 4);
@@ -57,7 +57,7 @@ TEST_CASE("caches that are not L3, and machines that tell nearly nothing") {
   CHECK_FALSE(read_synthetic_topology("no such machine"));
 }
 
-TEST_CASE("where ordinary and other memory lie around the same CPUs, the first counts") {
+TEST_CASE("if several memory nodes are local to a CPU, the first one counts") {
   const Topology two_kinds = synthetic("pack:2 [numa] [numa] core:2 pu:1");
   CHECK(two_kinds.memory_nodes.size() == 4);
   CHECK(all_of(two_kinds, &Cpu::memory_node).size() == 2);
@@ -76,13 +76,13 @@ TEST_CASE("workers are placed on machines that hwloc describes") {
         std::vector<std::string>{"16-23", "24-31", "0-15"});
 }
 
-TEST_CASE("a machine of 256 cores and as many workers") {
+TEST_CASE("256 workers get 256 different cores") {
   const auto lists = cpus_of(synthetic("pack:4 numa:2 l3:4 core:8 pu:2"),
                              {.bind_to = BindTo::Core, .workers = 256});
   CHECK(std::set<std::string>(lists.begin(), lists.end()).size() == 256);
 }
 
-TEST_CASE("of this machine just what this process may use is allowed") {
+TEST_CASE("on this machine the CPUs that this process may use are allowed, and no others") {
   cpu_set_t before;
   REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0);
   const auto check = [](const cpu_set_t& set) {

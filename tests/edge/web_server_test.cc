@@ -11,7 +11,7 @@
 namespace drun::agent::web {
 namespace {
 
-// A server in a thread of its own.
+// A server on a separate thread.
 class Served {
  public:
   Served() {
@@ -30,7 +30,7 @@ class Served {
   }
 
   std::uint16_t port() const { return port_; }
-  // All that is answered until the connection ends.
+  // Returns everything that the server sends before it closes the connection.
   std::string said_to(const std::string& request) const {
     const RawSocket socket = RawSocket::connect_to(port_);
     REQUIRE(socket.is_open());
@@ -47,7 +47,7 @@ class Served {
 
 }  // namespace
 
-TEST_CASE("a request over HTTP is answered and the connection ended") {
+TEST_CASE("an HTTP request is answered and the connection is closed") {
   const Served served;
   const std::string said = served.said_to("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
   CHECK_THAT(said, StartsWith("HTTP/1.1 200 OK\r\n"));
@@ -63,7 +63,7 @@ TEST_CASE("HEAD is answered without a body") {
   CHECK_THAT(said, EndsWith("\r\n\r\n"));
 }
 
-TEST_CASE("what is no request, too long or has a body ends its own connection alone") {
+TEST_CASE("an invalid or overlong request, or one with a body, closes only its connection") {
   const Served served;
   for (const std::string& bad :
        {std::string("\x16\x03\x01 hello\r\n\r\n"), "GET /" + std::string(20'000, 'x') + " HTTP/1.1",
@@ -74,7 +74,7 @@ TEST_CASE("what is no request, too long or has a body ends its own connection al
   CHECK_THAT(served.said_to("GET /a HTTP/1.0\r\n\r\n"), EndsWith("GET of /a"));
 }
 
-TEST_CASE("beyond 32 silent connections others are closed, until there is room") {
+TEST_CASE("beyond 32 silent connections new ones are closed until a slot is free") {
   const Served served;
   std::vector<RawSocket> silent;
   for (int i = 0; i < 32; ++i) silent.push_back(RawSocket::connect_to(served.port()));
@@ -88,7 +88,7 @@ TEST_CASE("beyond 32 silent connections others are closed, until there is room")
   CHECK_THAT(said, EndsWith("GET of /a"));
 }
 
-TEST_CASE("a port that is taken is refused by name") {
+TEST_CASE("the web server's error about a port in use names the port") {
   const Served served;
   asio::io_context io;
   const auto taken = Server::open(io, {"127.0.0.1", served.port()}, {});

@@ -33,7 +33,8 @@ std::shared_ptr<KeyStore> open_at(const std::string& path, int rank, int size) {
   return open_file_key_store({.path = path, .rank = rank, .size = size}, seconds(20));
 }
 
-// As a job leaves it whose ranks were killed: rank 0 of two had come, or both.
+// Leaves a file behind as a job does whose ranks were killed: `how_many` of two ranks had opened
+// it.
 void leave_behind(const std::string& path, int how_many) {
   const auto ends = test::run_ranks({.size = how_many}, [&](int rank, const Say&) {
     const auto store = open_at(path, rank, 2);
@@ -45,7 +46,7 @@ void leave_behind(const std::string& path, int how_many) {
 
 }  // namespace
 
-TEST_CASE("ranks meet in a file, and the last one removes it") {
+TEST_CASE("ranks share a file, and the last one removes it") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("store");
   check_exited(test::run_ranks({.size = 4}, [&](int rank, const Say&) {
@@ -59,7 +60,7 @@ TEST_CASE("ranks meet in a file, and the last one removes it") {
   CHECK_FALSE(std::filesystem::exists(path));
 }
 
-TEST_CASE("a file can be used again once all have left it") {
+TEST_CASE("a file can be used again after all ranks have closed it") {
   const TemporaryDirectory directory;
   for (int run = 0; run < 3; ++run) {
     const auto store = open_at(directory.file("store"), 0, 1);
@@ -68,7 +69,7 @@ TEST_CASE("a file can be used again once all have left it") {
   }
 }
 
-TEST_CASE("additions and exchanges of several processes are never lost") {
+TEST_CASE("concurrent additions and exchanges by several processes are never lost") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("store");
   check_exited(test::run_ranks({.size = 4}, [&](int rank, const Say&) {
@@ -86,7 +87,7 @@ TEST_CASE("additions and exchanges of several processes are never lost") {
   }));
 }
 
-TEST_CASE("ranks may be threads of one process") {
+TEST_CASE("ranks can be threads of one process") {
   const TemporaryDirectory directory;
   std::vector<std::thread> ranks;
   std::vector<std::string> errors(3);
@@ -105,7 +106,7 @@ TEST_CASE("ranks may be threads of one process") {
   for (const std::string& error : errors) CHECK(error == "no error");
 }
 
-TEST_CASE("a file left from an earlier run is an error on every rank, at once") {
+TEST_CASE("a stale store file is reported on every rank at once") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("store");
   leave_behind(path, GENERATE(1, 2));
@@ -124,14 +125,14 @@ TEST_CASE("a file left from an earlier run is an error on every rank, at once") 
   }
 }
 
-TEST_CASE("a file of a job of another size is not taken for this one's") {
+TEST_CASE("a file of a job with another size is rejected") {
   const TemporaryDirectory directory;
   const auto store = open_at(directory.file("store"), 0, 3);
   CHECK_THAT(error_of([&] { open_at(directory.file("store"), 1, 2); }),
              ContainsSubstring("left from an earlier run, or another job uses it"));
 }
 
-TEST_CASE("a key that does not come is named at the deadline") {
+TEST_CASE("the error about a missing key at the deadline names it") {
   const TemporaryDirectory directory;
   const auto store = open_at(directory.file("store"), 0, 2);
   store->set("here", "", seconds(1));
@@ -142,13 +143,13 @@ TEST_CASE("a key that does not come is named at the deadline") {
       ContainsSubstring("timeout: nobody set \"not here\"") && ContainsSubstring("within 60 ms"));
 }
 
-TEST_CASE("a value is seen by those who are waiting for it") {
+TEST_CASE("a value reaches a rank that is waiting for it") {
   const TemporaryDirectory directory;
   const auto waiting = open_at(directory.file("store"), 0, 2);
   const auto setting = open_at(directory.file("store"), 1, 2);
   std::string got;
   std::thread waiter([&] { got = waiting->get("key", seconds(20)); });
-  // What the waiting rank writes meanwhile is not held up by its wait.
+  // A wait does not block the same rank's writes.
   waiting->set("other", "", seconds(20));
   setting->get("other", seconds(20));
   setting->set("key", "value", seconds(20));
@@ -156,7 +157,7 @@ TEST_CASE("a value is seen by those who are waiting for it") {
   CHECK(got == "value");
 }
 
-TEST_CASE("what a writer left unfinished is written over") {
+TEST_CASE("a writer's incomplete record is overwritten") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("store");
   const auto first = open_at(path, 0, 2);
@@ -168,7 +169,7 @@ TEST_CASE("what a writer left unfinished is written over") {
   CHECK(second->get("a", seconds(1)) == "1");
 }
 
-TEST_CASE("a file that is something else is refused and left alone") {
+TEST_CASE("a file of another format is rejected and left unchanged") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("letter");
   const std::string text = GENERATE("Dear all,", "Dear all, this is longer than a header is.");
@@ -180,7 +181,7 @@ TEST_CASE("a file that is something else is refused and left alone") {
              ContainsSubstring("cannot open the store's file"));
 }
 
-TEST_CASE("a file that was damaged is refused, whatever byte it is") {
+TEST_CASE("a file with a damaged byte anywhere in its header is rejected") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("store");
   const auto first = open_at(path, 0, 3);
@@ -194,11 +195,11 @@ TEST_CASE("a file that was damaged is refused, whatever byte it is") {
     const std::string error = error_of([&] { open_at(path, 1, 3)->has("key", seconds(1)); });
     if (error != "no error") ++refused;
   }
-  CHECK(refused >= 24);  // at least all of the header; bytes of keys and values are anybody's
+  CHECK(refused >= 24);  // at least the whole header; bytes of keys and values are not checked
   testing::write_file(path, good);
 }
 
-TEST_CASE("too much for the file is refused and changes nothing") {
+TEST_CASE("a value that does not fit the file is rejected without any change") {
   const TemporaryDirectory directory;
   const auto store = open_at(directory.file("store"), 0, 1);
   CHECK_THAT(error_of([&] { store->set("big", std::string(17 << 20, 'x'), seconds(5)); }),
@@ -206,7 +207,7 @@ TEST_CASE("too much for the file is refused and changes nothing") {
   CHECK_FALSE(store->has("big", seconds(1)));
 }
 
-TEST_CASE("a sum beyond the largest number wraps around, as that of a store's server") {
+TEST_CASE("a sum beyond the largest integer wraps around, as in the store's server") {
   const TemporaryDirectory directory;
   const auto store =
       GENERATE(true, false) ? open_at(directory.file("store"), 0, 1) : make_memory_key_store();
@@ -223,7 +224,7 @@ TEST_CASE("an addition that does not fit the file leaves no key behind") {
   CHECK_FALSE(store->has(key, seconds(1)));
 }
 
-TEST_CASE("a lock that is not given back ends the wait at the deadline") {
+TEST_CASE("a lock that is never released ends the wait at the deadline") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("store");
   const auto store = open_at(path, 0, 2);

@@ -34,10 +34,10 @@ std::vector<std::string> cells_of(const std::string& line) {
 
 struct Table {
   std::vector<std::string> backends;
-  std::vector<std::vector<std::string>> rows;  // the first cell says what
+  std::vector<std::vector<std::string>> rows;  // the first cell names the capability
 };
 
-// The table below "Who moves the data".
+// Reads the table below "Who moves the data".
 Table read_table() {
   std::ifstream readme(testing::source_file("worker_lib/README.md"));
   Table table;
@@ -58,7 +58,7 @@ Table read_table() {
   return table;
 }
 
-// Numbers in the memory that the backend is for.
+// Numbers in the memory that the backend works on.
 template <typename T>
 class Numbers {
  public:
@@ -77,7 +77,7 @@ class Numbers {
 void exchange(ProcessGroup& group, bool is_on_gpu, bool is_any, int tag = 0) {
   Numbers<int> data(1, group.rank(), is_on_gpu);
   if (group.rank() == 0 && (is_any || tag != 0) && is_on_gpu) {
-    return static_cast<void>(group.recv_any(data, tag));  // refused, as its peer is
+    return static_cast<void>(group.recv_any(data, tag));  // rejected, like the peer's call
   }
   if (group.rank() == 0) return group.send(data, 1, tag);
   is_any ? static_cast<void>(group.recv_any(data, tag)) : group.recv(data, 0, tag);
@@ -100,7 +100,7 @@ Deed sum(bool is_on_gpu) {
       [is_on_gpu](ProcessGroup& group) { reduce_with<T>(group, is_on_gpu, ReduceOp::Sum, T(2)); };
 }
 
-// What the rows' words stand for, with two ranks.
+// The call for each word in the table's rows, with two ranks.
 std::map<std::string, Deed> deeds(bool is_on_gpu) {
   using Counts = ProcessGroup::Counts;
   static Numbers<int> one(1, 0, is_on_gpu);
@@ -175,7 +175,7 @@ std::vector<std::string> words_of(std::string what) {
   return words;
 }
 
-// "yes", "no", or what is wrong.
+// Returns "yes", "no", or an error.
 std::string answer_of(ProcessGroup& group, const std::vector<std::string>& words) {
   const std::map<std::string, Deed> known = deeds(group.backend() == "nccl");
   std::size_t refused = 0;
@@ -193,7 +193,7 @@ std::string answer_of(ProcessGroup& group, const std::vector<std::string>& words
   return refused == words.size() ? "no" : "some";
 }
 
-// What each row says of one backend, and is.
+// Reports each row whose entry for the backend differs from its behavior.
 void compare(const Table& table, std::size_t backend, const Say& say) {
   InitOptions options;
   options.backend = table.backends[backend];
@@ -209,13 +209,13 @@ void compare(const Table& table, std::size_t backend, const Say& say) {
 
 }  // namespace
 
-TEST_CASE("the README's table says what the backends can do") {
+TEST_CASE("the README's table matches what the backends can do") {
   const Table table = read_table();
   REQUIRE(table.backends ==
           std::vector<std::string>{"gloo", "tcp", "shm", "shm+gloo", "mpi", "nccl"});
   REQUIRE(table.rows.size() >= 13);
   const StoreProcess store;
-  const std::size_t backend = GENERATE(0u, 1u, 2u, 3u, 5u);  // mpi is toured under mpirun
+  const std::size_t backend = GENERATE(0u, 1u, 2u, 3u, 5u);  // mpi is tested under mpirun
   for (const auto& end : run_ranks({.size = 2, .port = store.port()},
                                    [&](int, const Say& say) { compare(table, backend, say); })) {
     CHECK(end.said == "");

@@ -22,7 +22,7 @@ using test::run_ranks;
 using test::Say;
 using test::StoreProcess;
 
-// Small whole numbers, different on each rank and at each place, also negative where there are.
+// Small integers, different for each rank and index, and negative for some if the type has a sign.
 template <typename T>
 T number(int rank, std::size_t i) {
   const int value = static_cast<int>(i % 5) + rank - (std::numeric_limits<T>::is_signed ? 2 : 0);
@@ -110,7 +110,7 @@ TEST_CASE("all_reduce and broadcast are exact for every type, op, root and size"
   }));
 }
 
-TEST_CASE("eight megabytes are summed exactly, and the same bits arrive everywhere") {
+TEST_CASE("eight megabytes are summed exactly, and all ranks get the same bits") {
   const StoreProcess store;
   const std::size_t count = GENERATE(2u << 20, (2u << 20) + 1);
   check_exited(run_ranks({.size = 3, .port = store.port()}, [count](int rank, const Say&) {
@@ -129,7 +129,7 @@ TEST_CASE("eight megabytes are summed exactly, and the same bits arrive everywhe
   }));
 }
 
-TEST_CASE("a rank knows who it is") {
+TEST_CASE("a rank knows its rank, size, local rank and restart count") {
   const StoreProcess store;
   const std::map<std::string, std::string> environment = {{"LOCAL_RANK", "1"},
                                                           {"TORCHELASTIC_RESTART_COUNT", "3"}};
@@ -143,7 +143,7 @@ TEST_CASE("a rank knows who it is") {
                          }));
 }
 
-TEST_CASE("nobody leaves a barrier before everybody has come") {
+TEST_CASE("a barrier returns only after every rank has entered it") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 4, .port = store.port()}, [&store](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect();
@@ -161,13 +161,14 @@ TEST_CASE("nobody leaves a barrier before everybody has come") {
   }));
 }
 
-TEST_CASE("messages reach their peer, in order for each tag and in any order of tags") {
+TEST_CASE("messages arrive in order for each tag, and can be received in any order of tags") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect();
     const int next = (rank + 1) % 3;
     const int before = (rank + 2) % 3;
-    std::thread sender([&] {  // everybody sends to the next while receiving from the one before
+    std::thread sender([&] {  // every rank sends to the next while it receives from the previous
+                              // one
       for (int i = 0; i < 10; ++i) {
         const std::vector<std::int64_t> number{rank * 100 + i};
         group.send(number, next);
@@ -198,14 +199,14 @@ TEST_CASE("messages reach their peer, in order for each tag and in any order of 
   }));
 }
 
-TEST_CASE("a message does not wait behind a collective") {
+TEST_CASE("a message does not wait for a pending collective") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect();
     std::vector<int> value{rank};
     if (rank == 0) {
       std::vector<int> sum{1};
-      std::thread collective([&] { group.all_reduce(sum); });  // rank 1 comes after the message
+      std::thread collective([&] { group.all_reduce(sum); });  // rank 1 joins after the message
       group.send(value, 1);
       collective.join();
       expect(sum[0] == 2, "sum");
@@ -217,7 +218,7 @@ TEST_CASE("a message does not wait behind a collective") {
   }));
 }
 
-TEST_CASE("two groups of the same ranks live side by side") {
+TEST_CASE("two groups of the same ranks work independently") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 2, .port = store.port()}, [](int, const Say&) {
     ProcessGroup first = ProcessGroup::connect();
@@ -230,7 +231,7 @@ TEST_CASE("two groups of the same ranks live side by side") {
   }));
 }
 
-TEST_CASE("programs that follow each other on one store never read each other's keys") {
+TEST_CASE("consecutive programs on one store never read each other's keys") {
   const StoreProcess store;
   for (int program = 0; program < 3; ++program) {
     check_exited(run_ranks({.size = 3, .port = store.port()}, [](int, const Say&) {

@@ -29,7 +29,7 @@ using worker::Errand;
 
 bool never() { return false; }
 
-// Who has done it, and how often.
+// Records the thread that ran the request, and the number of runs.
 struct Doer {
   std::atomic<int> times = 0;
   std::atomic<std::thread::id> by = {};
@@ -46,7 +46,7 @@ struct Doer {
 
 }  // namespace
 
-TEST_CASE("an errand whose end can be asked for is done by who waits") {
+TEST_CASE("a request that can be polled is run by its waiter") {
   Doer doer;
   Errand errand(doer.deed(7), never);
   CHECK_FALSE(errand.is_done());
@@ -59,7 +59,7 @@ TEST_CASE("an errand whose end can be asked for is done by who waits") {
   CHECK(doer.times == 1);
 }
 
-TEST_CASE("an errand of threads is not done by who waits") {
+TEST_CASE("a request without a poll function is not run by its waiter") {
   Doer doer;
   Errand errand(doer.deed(7));
   CHECK_FALSE(errand.is_done());
@@ -71,7 +71,7 @@ TEST_CASE("an errand of threads is not done by who waits") {
   CHECK_FALSE(doer.is_this_thread());
 }
 
-TEST_CASE("who asks does an errand that would end at once") {
+TEST_CASE("is_done runs a request that would end at once") {
   Doer doer;
   bool would_end = false;
   Errand errand(doer.deed(), [&] { return would_end; });
@@ -81,7 +81,7 @@ TEST_CASE("who asks does an errand that would end at once") {
   CHECK(doer.is_this_thread());
 }
 
-TEST_CASE("a wait with an end of its own does not begin with what may take longer") {
+TEST_CASE("a wait with a timeout does not run a request that can take longer") {
   Doer doer;
   Errand errand(doer.deed(), never);
   CHECK_FALSE(errand.wait_for(milliseconds(1)));
@@ -91,7 +91,7 @@ TEST_CASE("a wait with an end of its own does not begin with what may take longe
   thread.join();
 }
 
-TEST_CASE("whoever comes, an errand is done once, and all wait for that") {
+TEST_CASE("a request runs once for any order of callers, and all of them get its result") {
   for (int round = 0; round < 200; ++round) {
     Doer doer;
     Errand errand(doer.deed(5), [] { return true; });
@@ -114,7 +114,7 @@ TEST_CASE("whoever comes, an errand is done once, and all wait for that") {
   }
 }
 
-TEST_CASE("what an errand throws is kept, and what it held is let go") {
+TEST_CASE("a request keeps its exception and releases what it captured") {
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> watched = held;
   Errand errand([held]() -> int { throw std::runtime_error("rank " + std::to_string(*held)); },
@@ -126,7 +126,7 @@ TEST_CASE("what an errand throws is kept, and what it held is let go") {
   CHECK_THROWS_WITH(errand.get(), "rank 1");
 }
 
-TEST_CASE("an errand that was done on the spot is like one that was done later") {
+TEST_CASE("a request that was run immediately behaves like one that was run later") {
   const auto errand = Errand::done([] { return 7; });
   CHECK(errand->is_done());
   errand->run();
@@ -137,10 +137,10 @@ TEST_CASE("an errand that was done on the spot is like one that was done later")
   CHECK_THROWS_WITH(failed->get(), "too late");
 }
 
-TEST_CASE("what was sent is done by who waits for it at once") {
+TEST_CASE("a sent request is run by a caller that waits for it at once") {
   Couriers couriers;
   bool is_by_waiter = false;
-  // Unless this thread was kept from the processor for so long that the couriers came for it.
+  // The first attempts can fail: if this thread loses the CPU, a courier thread runs the request.
   for (int i = 0; i < 1000 && !is_by_waiter; ++i) {
     Doer doer;
     couriers.send(doer.deed())->wait();
@@ -149,7 +149,7 @@ TEST_CASE("what was sent is done by who waits for it at once") {
   CHECK(is_by_waiter);
 }
 
-TEST_CASE("what was sent is done by another thread when somebody asks for its end") {
+TEST_CASE("a sent request is run by another thread if its owner only polls") {
   Couriers couriers;
   Doer doer;
   const std::shared_ptr<Errand> errand = couriers.send(doer.deed());
@@ -160,7 +160,7 @@ TEST_CASE("what was sent is done by another thread when somebody asks for its en
   CHECK_FALSE(other.is_this_thread());
 }
 
-TEST_CASE("what was sent is done by another thread when nobody comes for it, soon or late") {
+TEST_CASE("a sent request without a waiter is run by another thread, soon or late") {
   Couriers couriers;
   for (const milliseconds idle : {milliseconds(0), milliseconds(5), milliseconds(300)}) {
     std::this_thread::sleep_for(idle);
@@ -172,7 +172,7 @@ TEST_CASE("what was sent is done by another thread when nobody comes for it, soo
   }
 }
 
-TEST_CASE("what was sent does not wait for others that were") {
+TEST_CASE("a sent request does not wait for other sent requests") {
   Couriers couriers;
   std::promise<void> word;
   const std::shared_ptr<Errand> first = couriers.send([heard = word.get_future().share()] {
@@ -187,7 +187,7 @@ TEST_CASE("what was sent does not wait for others that were") {
   CHECK(second->wait_for(seconds(60)));
 }
 
-TEST_CASE("what nobody waits for is asked after, soon or late, and done when it would end") {
+TEST_CASE("a request under supervision is polled, and run once it would end") {
   Couriers couriers;
   for (const milliseconds when : {milliseconds(0), milliseconds(5), milliseconds(300)}) {
     Doer doer;
@@ -203,7 +203,7 @@ TEST_CASE("what nobody waits for is asked after, soon or late, and done when it 
   }
 }
 
-TEST_CASE("an errand that is looked after is still done by who waits") {
+TEST_CASE("a request under supervision is still run by its waiter") {
   Couriers couriers;
   for (int i = 0; i < 1000; ++i) {
     Doer doer;
@@ -214,7 +214,7 @@ TEST_CASE("an errand that is looked after is still done by who waits") {
   }
 }
 
-TEST_CASE("stopped couriers have done all that was sent and looked after") {
+TEST_CASE("stopped couriers have run all sent and supervised requests") {
   Couriers couriers;
   Doer doer;
   for (int i = 0; i < 10; ++i) {
@@ -226,14 +226,16 @@ TEST_CASE("stopped couriers have done all that was sent and looked after") {
   couriers.stop();
 }
 
-TEST_CASE("a long message goes on while its sender does something else, and drops its Work") {
+TEST_CASE(
+    "a long message proceeds after its Work is dropped and while the sender is busy elsewhere") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
-    std::vector<int> data(1 << 20, rank);  // outlives the group, which alone knows when it is done
+    std::vector<int> data(1 << 20, rank);  // outlives the group, which alone knows when the message
+                                           // is complete
     ProcessGroup world = ProcessGroup::connect(over("shm"));
     if (rank == 0) {
       static_cast<void>(world.isend(data, 1));
-      world.monitored_barrier(seconds(60));  // over the store: it moves no message
+      world.monitored_barrier(seconds(60));  // over the store: it does not drive the message
     } else {
       world.recv(data, 0);
       world.monitored_barrier(seconds(60));
@@ -243,7 +245,7 @@ TEST_CASE("a long message goes on while its sender does something else, and drop
   }));
 }
 
-TEST_CASE("messages come to a rank that only asks for them, and to one that waits for a while") {
+TEST_CASE("a message completes for a rank that only polls, and for one that waits with a timeout") {
   const StoreProcess store;
   const std::size_t count = GENERATE(1, 1 << 18);
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {

@@ -32,12 +32,12 @@ TEST_CASE("the p2p example reaches every rank and gets every answer") {
   CHECK_THAT(said, ContainsSubstring("rank 0 of 4 got 11 21 31 back\n"));
 }
 
-TEST_CASE("the all_reduce example finds all sums exact") {
+TEST_CASE("the all_reduce example finds that all sums are exact") {
   CHECK_THAT(said_by_all(run_example("all_reduce", 3)),
              ContainsSubstring("3 ranks: 1000003 numbers summed, all exact\n"));
 }
 
-TEST_CASE("the collectives example finds every result as it should be") {
+TEST_CASE("the collectives example finds that every result is right") {
   const int size = GENERATE(1, 4);
   CHECK_THAT(said_by_all(run_example("collectives", size)),
              ContainsSubstring(std::to_string(size) +

@@ -22,7 +22,7 @@ using test::StoreProcess;
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
-// "mismatch peer=1: rank 0: all_reduce(...): ..." of whatever `work` throws.
+// Returns "mismatch peer=1: rank 0: all_reduce(...): ..." for the error that `work` throws.
 template <typename Work>
 std::string error_and_peer_of(Work&& work) {
   try {
@@ -89,7 +89,7 @@ const std::vector<Disagreement>& disagreements() {
 
 }  // namespace
 
-TEST_CASE("ranks that disagree about a collective all hear who called what") {
+TEST_CASE("if ranks disagree about a collective, every rank's error shows all calls") {
   const StoreProcess store;
   for (const Disagreement& each : disagreements()) {
     INFO(each.name);
@@ -106,7 +106,7 @@ TEST_CASE("ranks that disagree about a collective all hear who called what") {
   }
 }
 
-TEST_CASE("a message of another size or type is an error on both sides") {
+TEST_CASE("a message of another size or type is an error on both ends") {
   const StoreProcess store;
   const bool is_size = GENERATE(true, false);
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
@@ -125,7 +125,7 @@ TEST_CASE("a message of another size or type is an error on both sides") {
                            : "rank 0 sends f32 x 100000, this rank receives i32 x 100000");
 }
 
-TEST_CASE("a killed rank is noticed by every other within seconds, whatever it waits for") {
+TEST_CASE("a killed rank fails every other rank's operation within seconds") {
   const StoreProcess store;
   const int victim = GENERATE(0, 2);
   const std::size_t count = GENERATE(1u, 2u << 20);
@@ -159,7 +159,7 @@ TEST_CASE("a killed rank is noticed by every other within seconds, whatever it w
   }
 }
 
-TEST_CASE("an idle rank finds a killed peer at its next operation") {
+TEST_CASE("an idle rank detects a killed peer at its next operation") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
     ProcessGroup group = ProcessGroup::connect();
@@ -173,21 +173,21 @@ TEST_CASE("an idle rank finds a killed peer at its next operation") {
              ContainsSubstring("peer lost peer=1: rank 0: recv(f32 x 10, from rank 1)"));
 }
 
-TEST_CASE("a rank that does not come is a timeout for all who wait, after their limit") {
+TEST_CASE("a late rank is a timeout for all waiting ranks, after the first one's limit") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
     ProcessGroup group = ProcessGroup::connect();
     group.barrier();
     std::vector<float> data(1000);
     const auto began = Clock::now();
-    if (rank == 2) {  // comes only when the others have given up
+    if (rank == 2) {  // starts only after the others have timed out
       say(error_and_peer_of([&] { group.recv(data, 0, 5); }));
       return;
     }
     const std::chrono::milliseconds limit(rank == 0 ? 500 : 20000);
     say(error_and_peer_of([&] { group.all_reduce(data, ReduceOp::Sum, limit); }));
     const auto took = Clock::now() - began;
-    // Rank 1 may have come to its own call long after rank 0 did.
+    // Rank 1 can begin its call long after rank 0.
     const bool is_early = rank == 0 && took < std::chrono::milliseconds(450);
     if (is_early || took > test::scaled(seconds(15))) say("at the wrong time");
     say(error_and_peer_of([&] { group.barrier(); }));
@@ -209,14 +209,14 @@ TEST_CASE("two ranks that send to each other first time out instead of hanging")
     InitOptions options;
     options.timeout = std::chrono::milliseconds(400);
     ProcessGroup group = ProcessGroup::connect(options);
-    std::vector<float> data(100'000);  // too many to be kept for a receiver that has not come
+    std::vector<float> data(100'000);  // too large to be buffered before the receiver is ready
     say(error_and_peer_of([&] { group.send(data, 1 - rank); }));
   });
   check_exited(ends);
   check_said(ends, "timeout peer=");
 }
 
-TEST_CASE("an error in a message wakes this rank's other thread out of its collective") {
+TEST_CASE("a failed message wakes this rank's other thread from its collective") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
     ProcessGroup group = ProcessGroup::connect({.timeout = seconds(30)});
@@ -256,7 +256,7 @@ TEST_CASE("after a failure the same processes can form a new group") {
   check_exited(ends);
 }
 
-TEST_CASE("arguments that make no sense are refused at once and change nothing") {
+TEST_CASE("invalid arguments are rejected at once and change nothing") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say& say) {
     ProcessGroup group = ProcessGroup::connect();

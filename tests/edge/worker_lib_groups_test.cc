@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// As every rank brings its own number: 1 + 10 + 100 ... of the world's ranks that are in it.
+// Returns the sum of 10^rank over the group's ranks, numbered as in the world: 1 + 10 + 100 ...
 int sum_of(ProcessGroup& group, int world_rank) {
   int digit = 1;
   for (int i = 0; i < world_rank; ++i) digit *= 10;
@@ -39,7 +39,7 @@ int sum_of(ProcessGroup& group, int world_rank) {
 
 }  // namespace
 
-TEST_CASE("groups of some ranks work side by side with the world and each other") {
+TEST_CASE("groups of some ranks work independently of the world and of each other") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   check_exited(run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
@@ -58,7 +58,7 @@ TEST_CASE("groups of some ranks work side by side with the world and each other"
   }));
 }
 
-TEST_CASE("split makes a group of each colour, in the order of keys") {
+TEST_CASE("split makes a group of each color, in the order of keys") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 5, .port = store.port()}, [](int rank, const Say&) {
     ProcessGroup world = ProcessGroup::connect();
@@ -74,7 +74,7 @@ TEST_CASE("split makes a group of each colour, in the order of keys") {
   }));
 }
 
-TEST_CASE("ranks that make no sense make no group") {
+TEST_CASE("invalid ranks make no group") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 2, .port = store.port()}, [](int, const Say&) {
     ProcessGroup world = ProcessGroup::connect();
@@ -87,7 +87,7 @@ TEST_CASE("ranks that make no sense make no group") {
   }));
 }
 
-TEST_CASE("asynchronous calls are done in order, also among synchronous ones") {
+TEST_CASE("asynchronous calls complete in order, also between synchronous ones") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
@@ -108,7 +108,7 @@ TEST_CASE("asynchronous calls are done in order, also among synchronous ones") {
   }));
 }
 
-TEST_CASE("messages of a batch meet in whatever order") {
+TEST_CASE("messages of a batch match in any order") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   check_exited(run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say&) {
@@ -140,7 +140,7 @@ TEST_CASE("messages of a batch meet in whatever order") {
   }));
 }
 
-TEST_CASE("a monitored barrier names who is missing, and the group stays as it was") {
+TEST_CASE("a monitored barrier names the missing ranks, and the group remains usable") {
   const StoreProcess store;
   const bool names_all = GENERATE(false, true);
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
@@ -158,7 +158,7 @@ TEST_CASE("a monitored barrier names who is missing, and the group stays as it w
   CHECK_THAT(ends[0].said, ContainsSubstring("no error\n"));
 }
 
-TEST_CASE("the default group is made once, asked by anyone, and ended by hand") {
+TEST_CASE("the default group can be initialized once, queried anywhere, and destroyed explicitly") {
   const StoreProcess store;
   const Ranks ranks{
       .size = 2, .port = store.port(), .environment = {{"TORCHELASTIC_RUN_ID", "some run"}}};
@@ -187,11 +187,11 @@ TEST_CASE("the default group is made once, asked by anyone, and ended by hand") 
   }));
 }
 
-TEST_CASE("a group that is destroyed while another thread waits lets it go at once") {
+TEST_CASE("destroying a group wakes a waiting thread at once") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
-    // Rank 1 stays: one that leaves is lost, which may be heard before its message is sent.
+    // Rank 1 stays. A rank that leaves counts as lost, possibly before its message has been sent.
     const std::shared_ptr<KeyStore> word =
         connect_key_store("127.0.0.1", store.port(), seconds(40));
     ProcessGroup group = ProcessGroup::connect(over(backend));
@@ -212,7 +212,7 @@ TEST_CASE("a group that is destroyed while another thread waits lets it go at on
   }));
 }
 
-TEST_CASE("a child of fork may not use its parent's group, and harms nothing") {
+TEST_CASE("a forked child is refused the use of its parent's group, which remains intact") {
   const StoreProcess store;
   check_exited(run_ranks({.size = 2, .port = store.port()}, [](int rank, const Say&) {
     ProcessGroup group = ProcessGroup::connect();
@@ -231,7 +231,7 @@ TEST_CASE("a child of fork may not use its parent's group, and harms nothing") {
   }));
 }
 
-TEST_CASE("a backend is chosen by name, and one that is not there is named with those that are") {
+TEST_CASE("a backend is chosen by name, and the error about an unknown one lists the known ones") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [](int, const Say& say) {
     for (const char* name : {"gloo", "shm", "cpu:gloo", "shm+gloo", "tcp", "shm+tcp"}) {
@@ -259,7 +259,7 @@ TEST_CASE("a backend is chosen by name, and one that is not there is named with 
   CHECK_THAT(ends[0].said, ContainsSubstring("an average is made of floating-point numbers only"));
 }
 
-TEST_CASE("who leaves right after the last barrier harms nobody who is slower") {
+TEST_CASE("a rank that exits right after the last barrier does not disturb slower ranks") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   for (int turn = 0; turn < 20; ++turn) {
@@ -269,7 +269,7 @@ TEST_CASE("who leaves right after the last barrier harms nobody who is slower") 
   }
 }
 
-TEST_CASE("with DRUN_DEBUG=1 Gloo's ranks too hear who calls something else") {
+TEST_CASE("with DRUN_DEBUG=1 Gloo's ranks also report different calls") {
   const StoreProcess store;
   const auto ends =
       run_ranks({.size = 3, .port = store.port(), .environment = {{"DRUN_DEBUG", "1"}}},
@@ -286,7 +286,7 @@ TEST_CASE("with DRUN_DEBUG=1 Gloo's ranks too hear who calls something else") {
   }
 }
 
-TEST_CASE("a rank's end is known to all who wait at once, over any backend") {
+TEST_CASE("a rank's end wakes all waiting ranks at once, on any backend") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm+gloo", "gloo", "tcp");
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say& say) {
@@ -296,7 +296,7 @@ TEST_CASE("a rank's end is known to all who wait at once, over any backend") {
     if (rank == 2) raise(SIGKILL);
     const auto began = Clock::now();
     say(error_of([&] { group.all_reduce(data); }));
-    // Generous, as this machine may be busy; the bench has the real figure.
+    // Generous, because the machine can be busy; the benchmark measures the real figure.
     if (Clock::now() - began > test::scaled(seconds(2))) say("too late");
   });
   for (const std::size_t rank : {0, 1, 3}) {

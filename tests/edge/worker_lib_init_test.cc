@@ -40,7 +40,7 @@ TEST_CASE("without an agent's store rank 0 hosts one") {
       }));
 }
 
-TEST_CASE("tcp:// needs no environment at all") {
+TEST_CASE("tcp:// needs no environment variables") {
   const std::string address = "tcp://127.0.0.1:" + std::to_string(free_port());
   check_exited(run_ranks({.size = 2}, [&address](int rank, const Say&) {
     for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK",
@@ -53,7 +53,7 @@ TEST_CASE("tcp:// needs no environment at all") {
   }));
 }
 
-TEST_CASE("file:// needs no store, and leaves nothing behind") {
+TEST_CASE("file:// needs no store and removes its data") {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.file("job");
   const auto run = [&path] {
@@ -74,7 +74,7 @@ TEST_CASE("file:// needs no store, and leaves nothing behind") {
   check_exited(run());
 }
 
-TEST_CASE("a file left from an earlier run is an error on every rank") {
+TEST_CASE("init_process_group with a stale file fails on every rank") {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.file("job");
   const InitOptions options{.init_method = "file://" + path};
@@ -93,14 +93,14 @@ TEST_CASE("a file left from an earlier run is an error on every rank") {
   }
 }
 
-TEST_CASE("a world of one needs neither store nor peers") {
+TEST_CASE("a group of one rank needs neither store nor peers") {
   check_exited(run_ranks({.size = 1, .port = 1}, [](int, const Say&) {
     ProcessGroup group = ProcessGroup::connect();
     count_ranks(group);
   }));
 }
 
-TEST_CASE("ranks may be threads that share a store in memory") {
+TEST_CASE("ranks can be threads that share a store in memory") {
   const auto store = make_memory_key_store();
   std::vector<std::thread> ranks;
   std::vector<std::string> errors(3);
@@ -122,7 +122,7 @@ TEST_CASE("ranks may be threads that share a store in memory") {
   for (const std::string& error : errors) CHECK(error.empty());
 }
 
-TEST_CASE("who waits too long for the others says who is missing") {
+TEST_CASE("the error of a rank that times out names the missing ranks") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [](int rank, const Say& say) {
     if (rank == 1 || rank == 3) return;
@@ -140,7 +140,7 @@ TEST_CASE("who waits too long for the others says who is missing") {
   }
 }
 
-TEST_CASE("a store that is not there is named") {
+TEST_CASE("the error about an unreachable store names its address") {
   const auto ends = run_ranks({.size = 2, .port = free_port()}, [](int, const Say& say) {
     try {
       ProcessGroup::connect({.timeout = std::chrono::milliseconds(300)});
@@ -155,7 +155,9 @@ TEST_CASE("a store that is not there is named") {
   }
 }
 
-TEST_CASE("the interface can be chosen, and an unknown one is refused with those there are") {
+TEST_CASE(
+    "the network interface can be chosen, and the error about an unknown one lists the known "
+    "ones") {
   const StoreProcess store;
   const std::string name = GENERATE("lo", "nosuch0");
   const auto ends = run_ranks(
@@ -172,7 +174,7 @@ TEST_CASE("the interface can be chosen, and an unknown one is refused with those
   }
 }
 
-TEST_CASE("a worker started by hand hears what is missing") {
+TEST_CASE("a worker without the launcher's variables reports the missing variable") {
   const auto ends = run_ranks({.size = 1}, [](int, const Say&) {
     unsetenv("WORLD_SIZE");
     ProcessGroup::connect();

@@ -72,7 +72,8 @@ TEST_CASE("random programs of collectives over each transport match a sequential
   }));
 }
 
-TEST_CASE("messages of one pair and tag arrive in order, short, long and empty, finished in any") {
+TEST_CASE(
+    "messages of one pair and tag arrive in order, of any length and completed in any order") {
   const StoreProcess store;
   const std::string transport = GENERATE("gloo", "tcp");
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
@@ -88,7 +89,7 @@ TEST_CASE("messages of one pair and tag arrive in order, short, long and empty, 
       transfers.push_back(rank == 0 ? backend->start_send(data[i], 1, tag)
                                     : backend->start_recv(data[i], 0, tag));
     }
-    // Everybody begins elsewhere, from several threads.
+    // Each rank starts at another end, on several threads.
     std::vector<std::thread> threads;
     for (std::size_t thread = 0; thread < 3; ++thread) {
       threads.emplace_back([&, thread] {
@@ -106,7 +107,8 @@ TEST_CASE("messages of one pair and tag arrive in order, short, long and empty, 
   }));
 }
 
-TEST_CASE("a message from anybody says who sent it, beside messages from somebody") {
+TEST_CASE(
+    "a message received from any rank names its sender, also among receives from a given rank") {
   const StoreProcess store;
   const std::string transport = GENERATE("gloo", "tcp");
   check_exited(run_ranks({.size = 4, .port = store.port()}, [&](int rank, const Say&) {
@@ -121,7 +123,8 @@ TEST_CASE("a message from anybody says who sent it, beside messages from somebod
     }
     std::vector<int> next(4, 0);
     for (int i = 0; i < kEach; ++i) {
-      // The first of a round from whoever comes; then by name, who has come least.
+      // The first message of a round is received from any rank. The others are received from the
+      // rank with the fewest messages so far.
       for (int turn = 0; turn < 3; ++turn) {
         std::vector<int> got(i % 2 == 0 ? 1 : 5000);
         std::unique_ptr<Transfer> transfer;
@@ -140,7 +143,7 @@ TEST_CASE("a message from anybody says who sent it, beside messages from somebod
   }));
 }
 
-TEST_CASE("more short messages than anybody keeps arrive in order, received from anybody") {
+TEST_CASE("more short messages than are buffered arrive in order when received from any rank") {
   const StoreProcess store;
   const std::string transport = GENERATE("gloo", "tcp");
   check_exited(run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say&) {
@@ -162,7 +165,7 @@ TEST_CASE("more short messages than anybody keeps arrive in order, received from
   }));
 }
 
-TEST_CASE("a message of another size or type is refused by the receiver, who names both") {
+TEST_CASE("a message of another size or type is an error on the receiver that names both") {
   const StoreProcess store;
   const std::string transport = GENERATE("gloo", "tcp");
   const bool is_size = GENERATE(true, false);
@@ -187,7 +190,7 @@ TEST_CASE("a message of another size or type is refused by the receiver, who nam
   CHECK_THAT(ends[1].said, ContainsSubstring(sends + ", this rank receives " + expects));
 }
 
-TEST_CASE("calls that differ never meet: they end at their deadline, and no process dies") {
+TEST_CASE("different calls never match: they end at their deadline, and no process dies") {
   const StoreProcess store;
   const std::string transport = GENERATE("gloo", "tcp");
   const int difference = GENERATE(range(0, 4));
@@ -205,7 +208,7 @@ TEST_CASE("calls that differ never meet: they end at their deadline, and no proc
       call.root = 1;
     }
     if (difference == 3) {
-      call.operation = Operation::AllToAll;  // equal signatures, but counts that do not fit
+      call.operation = Operation::AllToAll;  // equal signatures, but incompatible counts
       call.output = out.data();
       call.is_uneven = true;
       call.counts_in = counts.data();
@@ -214,12 +217,12 @@ TEST_CASE("calls that differ never meet: they end at their deadline, and no proc
     say(failure_of([&] { backend->run(call, {1, in(milliseconds(100))}); }));
   });
   check_exited(ends);
-  // One of the two gives up first; the other sees it.
+  // One rank times out first; the other sees its end.
   CHECK_THAT(ends[0].said + ends[1].said, ContainsSubstring("timeout peer="));
   CHECK_THAT(ends[0].said + ends[1].said, ContainsSubstring("DRUN_DEBUG=1"));
 }
 
-TEST_CASE("with DRUN_DEBUG every rank hears at once who calls something else") {
+TEST_CASE("with DRUN_DEBUG every rank reports different calls at once") {
   const StoreProcess store;
   const std::string transport = GENERATE("gloo", "tcp");
   const int other = GENERATE(0, 2);
@@ -245,12 +248,12 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
   const std::string transport = GENERATE("gloo", "tcp");
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
     const auto backend = connect(transport, context_of(rank, 2));
-    std::vector<float> mine(16 << 20);  // takes far longer than it is left alone
+    std::vector<float> mine(16 << 20);  // takes far longer than the time until the abort
     std::vector<float> never(2 << 20);
     const Call call = all_reduce_of(mine);
     backend->run(call, {1, in(seconds(20))});
     if (rank == 1) {
-      // Half way through a large collective the other one stops.
+      // The other rank stops halfway through a large collective.
       say(failure_of([&] { backend->run(call, {2, in(seconds(50))}); }));
       return;
     }
@@ -269,14 +272,14 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
     start(2, [&] { backend->start_recv(never, std::nullopt, 2)->finish(in(seconds(50))); });
     start(3, [&] { backend->start_send(never, 1, 3)->finish(in(seconds(50))); });
     while (waiting != 4) std::this_thread::yield();
-    std::this_thread::sleep_for(milliseconds(5));  // most of them wait by then; any moment will do
+    std::this_thread::sleep_for(milliseconds(5));  // most threads wait by then; any moment works
     const auto began = Clock::now();
     backend->abort();
     for (std::thread& thread : threads) thread.join();
     const auto took = Clock::now() - began;
     if (took > test::scaled(seconds(5))) throw std::runtime_error("abort woke them late");
     for (const std::string& each : heard) say(each);
-    backend->abort();  // again: nothing
+    backend->abort();  // no effect
     say(failure_of([&] { backend->run(call, {3, in(seconds(50))}); }));
   });
   check_exited(ends);
@@ -286,13 +289,13 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
   CHECK(ends[1].took < test::scaled(seconds(25)));
 }
 
-TEST_CASE("a rank that is killed in the middle of anything is named by who waits for it") {
+TEST_CASE("a rank that is killed during any operation is named by the ranks that wait for it") {
   const StoreProcess store;
   const std::string transport = GENERATE("gloo", "tcp");
   const int work = GENERATE(range(0, 4));
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     const auto backend = connect(transport, context_of(rank, 3));
-    // A short message is sent when the transport has taken it.
+    // A short send completes as soon as the transport has buffered it.
     std::vector<float> data(work % 2 == 1 ? 2 << 20 : 100);
     std::uint32_t sequence = 0;
     backend->run(all_reduce_of(data), {++sequence, in(seconds(20))});
@@ -323,20 +326,21 @@ TEST_CASE("a rank that is killed in the middle of anything is named by who waits
   CHECK_THAT(ends[0].said + ends[2].said, ContainsSubstring("peer lost peer=1"));
 }
 
-TEST_CASE("who is told that a rank has ended waits for its last words, not for its deadline") {
+TEST_CASE(
+    "tell_lost makes receives return that rank's last messages, then fail before their deadline") {
   const StoreProcess store;
   const std::string transport = GENERATE("gloo", "tcp");
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     const auto backend = connect(transport, context_of(rank, 3));
     std::vector<int> data(1, rank);
     backend->run({.operation = Operation::Barrier}, {1, in(seconds(20))});
-    // Rank 1 tells rank 0 when rank 2 has spoken.
+    // Rank 1 notifies rank 0 once rank 2 has sent its messages.
     if (rank == 2) {
       message(*backend->start_send(data, 0, 1));
       message(*backend->start_send(data, 1, 3));
       return;
     }
-    if (rank == 1) {  // stays, and says nothing more, until rank 0 is done
+    if (rank == 1) {  // stays, without further messages, until rank 0 is done
       message(*backend->start_recv(data, 2, 3));
       message(*backend->start_send(data, 0, 3));
       say(failure_of([&] { backend->start_recv(data, 0, 7)->finish(in(seconds(20))); }));

@@ -1,4 +1,4 @@
-// Two pretended nodes of two ranks each, with one transport in both places.
+// Simulates two nodes of two ranks each, with one transport both within and between the nodes.
 #include <random>
 #include <stdexcept>
 #include <vector>
@@ -27,7 +27,7 @@ std::unique_ptr<Backend> connect_nodes(const std::string& transport, int rank,
 }  // namespace
 
 TEST_CASE(
-    "collectives over two nodes of two ranks match a sequential model, with messages beside") {
+    "collectives over two nodes of two ranks match a model, and messages work between the nodes") {
   const StoreProcess store;
   const std::string transport = GENERATE("gloo", "tcp");
   const bool is_debug = GENERATE(false, true);
@@ -52,7 +52,7 @@ TEST_CASE(
   check_exited(ends);
 }
 
-TEST_CASE("a dead rank on one node is heard of on the other when those who see it abort") {
+TEST_CASE("a dead rank is reported to the other node when the ranks that detect it abort") {
   const StoreProcess store;
   const std::string transport = GENERATE("gloo", "tcp");
   const int victim = GENERATE(0, 3);

@@ -42,7 +42,7 @@ TEST_CASE("a device mesh has a group along each dimension") {
   }));
 }
 
-TEST_CASE("meshes that do not fit or differ are refused on every rank") {
+TEST_CASE("meshes that do not fit or differ are rejected on every rank") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 4, .port = store.port()}, [](int rank, const Say& say) {
     ProcessGroup world = init_process_group();

@@ -1,5 +1,5 @@
-// Failures of the backend nccl, over stand-ins for NCCL and CUDA's driver (tests/standin) that are
-// told to fail.
+// Tests failures of the nccl backend, with stand-ins for NCCL and CUDA's driver (tests/standin)
+// that simulate failures.
 #include <signal.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ using test::StoreProcess;
 constexpr seconds kPatience{20};
 constexpr char kBoth[] = "cpu:shm+gloo,cuda:nccl";
 
-// "timeout| rank 0: all_reduce(...): ...", or "it works".
+// Returns "timeout| rank 0: all_reduce(...): ..." for an error, or "it works".
 std::string outcome_of(const std::function<void()>& deed) {
   try {
     deed();
@@ -44,7 +44,8 @@ std::string outcome_of(const std::function<void()>& deed) {
   }
 }
 
-// Each rank's deed; `fault` is that of `faulty`, from the start.
+// Runs the function on each rank, and returns their outcomes. Rank `faulty` has `fault` from the
+// start.
 std::vector<std::string> said_with(const std::string& fault, int faulty,
                                    const std::function<void(int rank)>& deed,
                                    std::map<std::string, std::string> environment = {}) {
@@ -71,7 +72,7 @@ void reduce_times(ProcessGroup& group, int times, ProcessGroup::Timeout timeout 
 
 }  // namespace
 
-TEST_CASE("connecting that is slow is waited for, over the stand-in") {
+TEST_CASE("a slow connect is waited for, over the stand-in") {
   for (const std::string& said : said_with("slow_init=300", 1, [](int) {
          ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
          reduce_times(group, 2);
@@ -89,7 +90,7 @@ TEST_CASE("a rank that never connects is a timeout for the others, over the stan
   CHECK(Clock::now() - began < test::scaled(seconds(30)));
 }
 
-TEST_CASE("a rank that does not come to the first operation is named, over the stand-in") {
+TEST_CASE("a rank that does not join the first operation is named, over the stand-in") {
   const auto said = said_with("", -1, [](int rank) {
     ProcessGroup group = ProcessGroup::connect(over(kBoth, kPatience));
     if (rank == 1) reduce_times(group, 1, milliseconds(500));
@@ -99,7 +100,7 @@ TEST_CASE("a rank that does not come to the first operation is named, over the s
                                         "come in time to connect the GPUs (500 ms)"));
 }
 
-TEST_CASE("connecting that fails is told in NCCL's words, over the stand-in") {
+TEST_CASE("a failed connect is reported with NCCL's message, over the stand-in") {
   const auto said = said_with("bad_init", 0,
                               [](int) { ProcessGroup::connect(over("nccl", milliseconds(1500))); });
   CHECK_THAT(said[0], ContainsSubstring("system| rank 0: init_process_group: NCCL 2.28.9: "
@@ -117,7 +118,7 @@ TEST_CASE("an asynchronous error names rank, operation and number, over the stan
   CHECK_THAT(said[0], ContainsSubstring("collective number 3"));
 }
 
-TEST_CASE("an operation that never ends is a timeout, and the group is broken, over the stand-in") {
+TEST_CASE("an operation that never ends times out and breaks the group, over the stand-in") {
   const auto began = Clock::now();
   const auto said = said_with("stuck=2", 0, [](int) {
     ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
@@ -135,7 +136,7 @@ TEST_CASE("an operation that never ends is a timeout, and the group is broken, o
   CHECK(Clock::now() - began < test::scaled(seconds(30)));
 }
 
-TEST_CASE("a message that nobody receives is a timeout that names the other, over the stand-in") {
+TEST_CASE("the timeout of a send that is never received names the peer, over the stand-in") {
   const auto said = said_with("", -1, [](int rank) {
     ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
     const OnGpu<int> big(100000, 1);
@@ -145,9 +146,9 @@ TEST_CASE("a message that nobody receives is a timeout that names the other, ove
   CHECK_THAT(said[0], ContainsSubstring("timeout| rank 0: send(i32 x 100000, to rank 1): "));
 }
 
-TEST_CASE("a rank that dies is named to those who wait on their GPUs, over the stand-in") {
+TEST_CASE("a collective on a GPU names the rank that died, over the stand-in") {
   const StoreProcess store;
-  // Who sees it: processes of one node by themselves, or those of several by their connections.
+  // On a single node the death is detected by the process, on several nodes by its connections.
   const std::string backend = GENERATE(kBoth, "cpu:gloo,cuda:nccl");
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
     test::use_standins();
@@ -175,13 +176,13 @@ TEST_CASE("a rank that dies is named to those who wait on their GPUs, over the s
   }
 }
 
-TEST_CASE("a group that is destroyed wakes who waits on the GPU, over the stand-in") {
+TEST_CASE("destroying a group wakes a thread that waits for the GPU, over the stand-in") {
   const auto said = said_with("", -1, [](int rank) {
     ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
     reduce_times(group, 1);
     if (rank == 1) return group.monitored_barrier(seconds(10));
     const OnGpu<float> numbers(4, 1);
-    const Work work = group.async_all_reduce(numbers.named());  // the other never comes
+    const Work work = group.async_all_reduce(numbers.named());  // the other rank never calls it
     group.monitored_barrier(seconds(10));
     group.destroy();
     work.wait();
@@ -190,7 +191,7 @@ TEST_CASE("a group that is destroyed wakes who waits on the GPU, over the stand-
   CHECK(said[1] == "it works\n");
 }
 
-TEST_CASE("with DRUN_DEBUG=1 ranks that call different things hear it, over the stand-in") {
+TEST_CASE("with DRUN_DEBUG=1 every rank reports different calls, over the stand-in") {
   const auto said = said_with("", -1,
                               [](int rank) {
                                 ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));
@@ -224,7 +225,7 @@ TEST_CASE("with DRUN_DEBUG=1 a message of another size is a mismatch, over the s
                                "f32 x 4, this rank receives f32 x 3"));
 }
 
-TEST_CASE("ranks with different NCCLs hear it, over the stand-in") {
+TEST_CASE("different NCCL versions are a mismatch, over the stand-in") {
   const auto said = said_with("version=22707", 0,
                               [](int) { ProcessGroup::connect(over("nccl", milliseconds(1500))); });
   CHECK_THAT(said[1], ContainsSubstring("mismatch| rank 1: init_process_group: rank 0 has NCCL "
@@ -232,7 +233,7 @@ TEST_CASE("ranks with different NCCLs hear it, over the stand-in") {
 }
 
 TEST_CASE("after a split every rank can use the world at once, over the stand-in") {
-  // On all ranks NCCL's thread stores the new communicator, or null, long after the call.
+  // On every rank NCCL's thread stores the new communicator, or null, long after the call.
   const StoreProcess store;
   const auto ends = run_ranks(
       {.size = 3, .port = store.port(), .environment = {{"STANDIN_NCCL_FAULT", "slow_split=300"}}},
@@ -252,7 +253,9 @@ TEST_CASE("after a split every rank can use the world at once, over the stand-in
   }
 }
 
-TEST_CASE("a split that ends after its deadline finds its memory still there, over the stand-in") {
+TEST_CASE(
+    "a split that ends after its deadline writes to memory that is still valid, over the "
+    "stand-in") {
   const StoreProcess store;
   const auto ends = run_ranks(
       {.size = 2, .port = store.port(), .environment = {{"STANDIN_NCCL_FAULT", "slow_split=1000"}}},
@@ -261,7 +264,7 @@ TEST_CASE("a split that ends after its deadline finds its memory still there, ov
         ProcessGroup world = ProcessGroup::connect(over("nccl", kPatience));
         reduce_times(world, 1);
         say(outcome_of([&] { world.new_group({0}, milliseconds(200)); }));
-        // Takes what was freed, if anything was.
+        // Reuses any memory that was freed.
         std::vector<std::unique_ptr<void*>> others(1000);
         for (auto& other : others) other = std::make_unique<void*>(&other);
         world.destroy();
@@ -290,8 +293,7 @@ TEST_CASE("with DRUN_DEBUG=1 a comparison that never ends is a timeout, over the
   CHECK(Clock::now() - began < seconds(30));
 }
 
-TEST_CASE(
-    "an NCCL that blocks the calling thread is aborted after the deadline, over the stand-in") {
+TEST_CASE("an NCCL call that blocks is aborted after the deadline, over the stand-in") {
   const auto began = Clock::now();
   const auto said = said_with("blocks=2", 0, [](int) {
     ProcessGroup group = ProcessGroup::connect(over("nccl", kPatience));

@@ -1,5 +1,5 @@
-// The backend nccl over stand-ins for NCCL and CUDA's driver (tests/standin), and, where there is
-// an NVIDIA GPU, over the real ones: alone, and with several ranks on one GPU.
+// Tests the nccl backend with stand-ins for NCCL and CUDA's driver (tests/standin) and, on a
+// machine with an NVIDIA GPU, with the real libraries: one rank, and several ranks on one GPU.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -43,7 +43,7 @@ void run_over_standins(int size, const Body& body) {
   }));
 }
 
-// As NCCL's check for duplicate GPUs wants it: each rank a host of its own.
+// NCCL rejects ranks of one host that share a GPU, so each rank claims another host.
 void run_on_one_gpu(int size, const Body& body) {
   const StoreProcess store;
   const Ranks ranks{
@@ -70,7 +70,7 @@ std::vector<Part> parts() {
   };
 }
 
-// Of the stand-in for CUDA's driver, which is loaded by now.
+// Looks up a function of the stand-in for CUDA's driver, which is already loaded.
 template <typename Function>
 Function* standins_function(const char* name) {
   void* const library = dlopen(std::getenv("DRUN_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
@@ -79,26 +79,26 @@ Function* standins_function(const char* name) {
 
 }  // namespace
 
-TEST_CASE("nccl's collectives give what they should, over the stand-in") {
+TEST_CASE("nccl's collectives give exact results, over the stand-in") {
   const int size = GENERATE(1, 2, 3);
   run_over_standins(size, test::check_nccl_collectives);
 }
 
-TEST_CASE("nccl's messages, async operations, groups and both memories, over the stand-in") {
+TEST_CASE("nccl's messages, async operations, groups and mixed memory work, over the stand-in") {
   const std::size_t which = GENERATE(1u, 2u, 3u, 4u);
   const Part part = parts()[which];
   INFO(part.what);
   run_over_standins(4, part.body);
 }
 
-TEST_CASE("a world of one does what nccl does alone, over the stand-in") {
+TEST_CASE("nccl works with one rank, over the stand-in") {
   for (const Part& part : parts()) {
     INFO(part.what);
     if (part.least_ranks == 1) run_over_standins(1, part.body);
   }
 }
 
-TEST_CASE("what the caller's stream was given comes first, over the stand-in") {
+TEST_CASE("earlier work on the caller's stream completes first, over the stand-in") {
   run_over_standins(2, [](const Ranks&, int rank) {
     ProcessGroup group = ProcessGroup::connect({.backend = "nccl"});
     const OnGpu<int> number(1, 0);
@@ -130,7 +130,7 @@ TEST_CASE("what the caller's stream was given comes first, over the stand-in") {
   });
 }
 
-TEST_CASE("each rank takes the GPU of its local rank, or of its memory, over the stand-in") {
+TEST_CASE("each rank uses the GPU of its local rank, or of its memory, over the stand-in") {
   run_over_standins(3, [](const Ranks&, int rank) {
     setenv("STANDIN_GPUS", "2", 1);
     ProcessGroup group = ProcessGroup::connect({.backend = "nccl"});
@@ -155,7 +155,8 @@ TEST_CASE("each rank takes the GPU of its local rank, or of its memory, over the
   });
 }
 
-TEST_CASE("what nccl cannot do is refused with who can, and changes nothing, over the stand-in") {
+TEST_CASE(
+    "an operation that nccl lacks is rejected with the capable backends named, over the stand-in") {
   run_over_standins(2, [](const Ranks&, int) {
     ProcessGroup group = ProcessGroup::connect({.backend = "nccl"});
     const OnGpu<int> numbers(2, 6);
@@ -183,7 +184,7 @@ TEST_CASE("what nccl cannot do is refused with who can, and changes nothing, ove
   });
 }
 
-TEST_CASE("on a GPU, nccl does the same alone") {
+TEST_CASE("on a GPU, nccl works with one rank") {
   const std::string reason = test::no_gpu_here();
   if (!reason.empty()) {
     WARN("skipped: " << reason);
@@ -195,7 +196,7 @@ TEST_CASE("on a GPU, nccl does the same alone") {
   }
 }
 
-TEST_CASE("on a GPU, nccl does the same with several ranks that share it") {
+TEST_CASE("on a GPU, nccl works with several ranks that share it") {
   const std::string reason = test::no_gpu_here();
   if (!reason.empty()) {
     WARN("skipped: " << reason);

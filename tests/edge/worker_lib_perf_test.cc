@@ -1,5 +1,5 @@
-// drun-perf, its peer and an example on memory of a GPU: over the stand-ins for NCCL and CUDA's
-// driver (tests/standin), and, where there is an NVIDIA GPU, over the real ones.
+// Tests drun-perf, the bare NCCL benchmark and an example on GPU memory, with stand-ins for NCCL
+// and CUDA's driver (tests/standin) and, on a machine with an NVIDIA GPU, with the real libraries.
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -25,7 +25,7 @@ Environment over_standins() {
           {"DRUN_NCCL_LIBRARY", testing::built("standin/libnccl_standin.so")}};
 }
 
-// What rank 0 said, if all went well.
+// Checks that all ranks succeed, and returns rank 0's output.
 std::string run_well(int size, const Environment& environment, const std::string& program,
                      const Words& arguments) {
   const test::StoreProcess store;
@@ -38,7 +38,7 @@ std::string run_well(int size, const Environment& environment, const std::string
   return ends[0].said;
 }
 
-// NCCL refuses ranks of one host that share a GPU: each is a host of its own.
+// NCCL rejects ranks of one host that share a GPU, so each rank claims another host.
 std::string run_program_on_one_gpu(int size, const std::string& program, const Words& arguments) {
   Words words{"-c", "NCCL_HOSTID=rank$RANK exec \"$0\" \"$@\"", program};
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -80,7 +80,7 @@ TEST_CASE("drun-perf times every operation on a GPU and finds its results right,
   CHECK(lines.back()["bytes"] == (operation == "barrier" ? 0 : 128));
 }
 
-TEST_CASE("drun-perf takes the GPU of its local rank, and its memory is there, over stand-ins") {
+TEST_CASE("drun-perf uses the GPU of its local rank, and allocates memory there, over stand-ins") {
   Environment environment = over_standins();
   environment["STANDIN_GPUS"] = "2";
   environment["LOCAL_RANK"] = "1";
@@ -93,7 +93,7 @@ TEST_CASE("drun-perf takes the GPU of its local rank, and its memory is there, o
   CHECK(lines[0]["count"] == 512);
 }
 
-TEST_CASE("drun-perf sees a wrong result on a GPU before it times anything, over stand-ins") {
+TEST_CASE("drun-perf detects a wrong result on a GPU before it times anything, over stand-ins") {
   Environment environment = over_standins();
   environment["STANDIN_NCCL_FAULT"] = "nothing=1";
   const test::StoreProcess store;
@@ -106,7 +106,7 @@ TEST_CASE("drun-perf sees a wrong result on a GPU before it times anything, over
   }
 }
 
-TEST_CASE("without a GPU drun-perf says so and measures nothing") {
+TEST_CASE("without a GPU drun-perf fails with the reason and measures nothing") {
   const Words arguments =
       GENERATE(Words{"--device", "cuda"}, Words{"--backend", "nccl"},
                Words{"--device", "cuda", "--backend", "cpu:shm+gloo,cuda:nccl"});
@@ -116,7 +116,7 @@ TEST_CASE("without a GPU drun-perf says so and measures nothing") {
   CHECK_THAT(ended.err, ContainsSubstring("cannot load /nowhere/libcuda.so.1 (the CUDA driver)"));
 }
 
-TEST_CASE("drun-perf refuses a device that does not go with the rest of its command line") {
+TEST_CASE("drun-perf rejects a device that does not match the rest of its command line") {
   const auto [arguments, text] = GENERATE(
       std::pair<Words, std::string>{{"--device", "cuda", "--backend", "gloo"}, "gloo does not"},
       std::pair<Words, std::string>{{"--device", "cpu", "--backend", "nccl"}, "GPUs only"},
@@ -129,7 +129,7 @@ TEST_CASE("drun-perf refuses a device that does not go with the rest of its comm
   CHECK_THAT(ended.err, ContainsSubstring(text));
 }
 
-TEST_CASE("what measures bare NCCL does so with either kind of communicator, over stand-ins") {
+TEST_CASE("the bare NCCL benchmark works with either kind of communicator, over stand-ins") {
   const std::string how = GENERATE("blocking", "nonblocking");
   std::istringstream said(run_well(2, over_standins(), testing::built("bench/nccl_all_reduce"),
                                    {how, "4", "16", "0.001"}));
@@ -142,7 +142,7 @@ TEST_CASE("what measures bare NCCL does so with either kind of communicator, ove
   }
 }
 
-TEST_CASE("on a GPU, drun-perf and what measures bare NCCL do the same, alone and sharing it") {
+TEST_CASE("on a GPU, drun-perf and the bare NCCL benchmark work with one rank and with two") {
   const std::string reason = test::no_gpu_here();
   if (!reason.empty()) {
     WARN("skipped: " << reason);
@@ -158,7 +158,7 @@ TEST_CASE("on a GPU, drun-perf and what measures bare NCCL do the same, alone an
   }
 }
 
-TEST_CASE("on a GPU, the train_gpu example ends as a run on the CPU, alone and sharing it") {
+TEST_CASE("on a GPU, the train_gpu example gets the same result with one rank and with two") {
   const std::string program = testing::built("examples/train_gpu");
   if (!std::filesystem::exists(program)) {
     WARN("skipped: this build has no CUDA compiler, or sanitizers");

@@ -1,4 +1,5 @@
-// How a group reports failures while its threads wait for the store, and the ends of processes.
+// Tests how a group reports failures while its threads wait for the store, and how it reports ended
+// processes.
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -41,17 +42,17 @@ using Clock = std::chrono::steady_clock;
 
 void wait_for_end_of(pid_t pid) {
   const auto process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (process < 0) return;  // it has ended and was waited for
+  if (process < 0) return;  // it has ended and was reaped
   pollfd end{.fd = process, .events = POLLIN, .revents = 0};
   expect(poll(&end, 1, 30000) == 1, "the end of the other process");
   close(process);
 }
 
-// From now on this process can start `more` threads, or none. False: that cannot be arranged here.
+// Limits this process to `more` additional threads. Returns false if that is not possible here.
 bool limit_threads(rlim_t more) {
   rlimit limit{.rlim_cur = 1, .rlim_max = 1};
   if (geteuid() == 0) {
-    // The limit does not hold for root. It counts the user's threads: nobody else has this user id.
+    // The limit does not apply to root. It counts all threads of a user id, so use a fresh one.
     const auto user = static_cast<uid_t>(1'000'000 + getpid());
     if (setresgid(user, user, user) != 0 || setresuid(user, user, user) != 0) return false;
     limit = {.rlim_cur = 20 + more, .rlim_max = 20 + more};
@@ -60,8 +61,8 @@ bool limit_threads(rlim_t more) {
   return setrlimit(RLIMIT_NPROC, &limit) == 0;
 }
 
-// Its first operation meets a process that has ended, or a failure of another kind. Remembers
-// whether the cause was in the store already when it was aborted first.
+// A backend whose first operation fails, with a lost peer or another error. Records whether the
+// cause was already in the store at the first abort.
 class FailingBackend final : public Backend {
  public:
   FailingBackend(bool peer_ends, std::uint16_t port) : peer_ends_(peer_ends), port_(port) {}
@@ -88,7 +89,7 @@ class FailingBackend final : public Backend {
 
 }  // namespace
 
-TEST_CASE("a cause is in the store before the backend is aborted") {
+TEST_CASE("a failure's cause is in the store before the backend is aborted") {
   const bool peer_ends = GENERATE(true, false);
   const StoreProcess store;
   test::Ranks ranks{.size = 2, .port = store.port()};
@@ -106,7 +107,7 @@ TEST_CASE("a cause is in the store before the backend is aborted") {
   CHECK_THAT(ends[0].said, ContainsSubstring("published"));
 }
 
-TEST_CASE("a get that waits holds up nothing else on the store") {
+TEST_CASE("a pending get blocks no other operation on the store") {
   const StoreProcess process;
   const auto store = connect_key_store("127.0.0.1", process.port(), seconds(10));
   std::array<std::string, 2> got;
@@ -114,7 +115,7 @@ TEST_CASE("a get that waits holds up nothing else on the store") {
   for (std::size_t i = 0; i < got.size(); ++i) {
     waiting.emplace_back([&, i] { got[i] = store->get("late/" + std::to_string(i), seconds(50)); });
   }
-  // Each of these would wait behind one that gets.
+  // Each of these would be delayed by a blocking get.
   for (int i = 0; i < 100; ++i) {
     CHECK(store->add("count", 1, seconds(10)) == i + 1);
     store->set("own", std::to_string(i), seconds(10));
@@ -134,7 +135,8 @@ TEST_CASE("a failure is reported while another thread waits in a monitored barri
     std::thread waiting;
     if (rank == 0) {
       waiting = std::thread([&] { error_of([&] { group.monitored_barrier(seconds(20)); }); });
-      std::this_thread::sleep_for(milliseconds(100));  // in the store's wait, usually
+      std::this_thread::sleep_for(milliseconds(100));  // usually enough to reach the wait for the
+                                                       // store
     }
     std::vector<int> number(1);
     const auto began = Clock::now();
@@ -150,7 +152,7 @@ TEST_CASE("a failure is reported while another thread waits in a monitored barri
   }
 }
 
-TEST_CASE("a monitored barrier names a rank that has died at once") {
+TEST_CASE("a monitored barrier names a dead rank at once") {
   const StoreProcess store;
   const std::string backend = GENERATE("shm", "gloo", "tcp");
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [&](int rank, const Say& say) {
@@ -171,7 +173,7 @@ TEST_CASE("a monitored barrier names a rank that has died at once") {
 TEST_CASE("a rank that dies after rank 0 has left is still named") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
-    // Never destroyed, as the default group at the end of a program.
+    // Never destroyed, like the default group at the end of a program.
     ProcessGroup& group = *new ProcessGroup(ProcessGroup::connect(over("shm", seconds(50))));
     std::vector<int> first{static_cast<int>(getpid())};
     group.broadcast(first, 0);
@@ -190,7 +192,7 @@ TEST_CASE("a rank that dies after rank 0 has left is still named") {
   CHECK_THAT(ends[2].said, ContainsSubstring("in time"));
 }
 
-TEST_CASE("over Gloo a killed rank's process is named, not its connection") {
+TEST_CASE("over Gloo the error names a killed rank's process, not its connection") {
   const StoreProcess store;
   const auto ends = run_ranks({.size = 3, .port = store.port()}, [](int rank, const Say& say) {
     ProcessGroup group = ProcessGroup::connect(over("gloo", seconds(50)));
@@ -207,7 +209,7 @@ TEST_CASE("over Gloo a killed rank's process is named, not its connection") {
   }
 }
 
-TEST_CASE("1,000 messages that nobody receives, where no thread may be started, are an error") {
+TEST_CASE("1,000 unreceived messages are an error if no thread can be started") {
   const StoreProcess store;
   const rlim_t more = GENERATE(0u, 10u);
   const auto ends = run_ranks({.size = 2, .port = store.port()}, [&](int rank, const Say& say) {
@@ -242,7 +244,7 @@ TEST_CASE("1,000 messages that nobody receives, where no thread may be started, 
   CHECK_THAT(ends[0].said, ContainsSubstring("all ended"));
 }
 
-TEST_CASE("ranks that are bound to a core each look for what they wait for before they sleep") {
+TEST_CASE("ranks that are bound to different cores poll before they sleep") {
   cpu_set_t cores;
   REQUIRE(sched_getaffinity(0, sizeof cores, &cores) == 0);
   if (CPU_COUNT(&cores) < 2 || worker::shm::usable_cores() < 2) {
@@ -268,9 +270,9 @@ TEST_CASE("ranks that are bound to a core each look for what they wait for befor
   for (const RankEnd& end : ends) CHECK(end.said == (are_apart ? "2\nlooks\n" : "1\nsleeps\n"));
 }
 
-TEST_CASE("a watch calls for each operation that is late, and for none that is not") {
+TEST_CASE("a watch reports every late operation and no others") {
   worker::Watch watch;
-  constexpr int kThreads = 40;  // more than it has slots for
+  constexpr int kThreads = 40;  // more than the watch has slots
   std::atomic<int> late = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {

@@ -8,7 +8,7 @@
 
 namespace drun {
 
-TEST_CASE("spawned ranks are a group, and what a rank throws stops them all") {
+TEST_CASE("spawned ranks form a group, and an exception on one rank stops them all") {
   spawn(
       [](int rank) {
         ProcessGroup group = init_process_group();

@@ -1,4 +1,4 @@
-// What a program hears that asks for nccl where it cannot be had.
+// Tests the errors of a program that requests nccl where it is not available.
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 using test::run_ranks;
 using test::Say;
 
-// Libraries are loaded once a process; so each attempt has its own.
+// Libraries are loaded once per process, so each attempt runs in a new process.
 std::string said_when(
     const std::function<void()>& prepare,
     const std::function<void()>& deed = [] { ProcessGroup::connect({.backend = "nccl"}); }) {
@@ -37,7 +37,7 @@ void set(const char* name, const char* value) { setenv(name, value, 1); }
 
 }  // namespace
 
-TEST_CASE("nccl without a driver, or without NCCL, says which library is missing") {
+TEST_CASE("without the CUDA driver or NCCL the error names the missing library") {
   CHECK_THAT(said_when([] { set("DRUN_CUDA_LIBRARY", "libnot_here.so.1"); }),
              ContainsSubstring("unsupported| ") &&
                  ContainsSubstring("cannot load libnot_here.so.1 (the CUDA driver)") &&
@@ -49,7 +49,7 @@ TEST_CASE("nccl without a driver, or without NCCL, says which library is missing
                  ContainsSubstring("LD_LIBRARY_PATH"));
 }
 
-TEST_CASE("a library that is too old, or another one, is told so") {
+TEST_CASE("a library that is too old, or another library, is an error with the reason") {
   CHECK_THAT(said_when([] { set("STANDIN_NCCL_FAULT", "version=21304"); }),
              ContainsSubstring("is version 2.13.4; 2.14.0 or later is needed"));
   CHECK_THAT(said_when([] { set("DRUN_NCCL_LIBRARY", "libm.so.6"); }),
@@ -59,24 +59,24 @@ TEST_CASE("a library that is too old, or another one, is told so") {
              ContainsSubstring("libm.so.6 (the CUDA driver) lacks cuInit, "));
 }
 
-TEST_CASE("a driver that finds no GPU is told so") {
+TEST_CASE("a driver that finds no GPU is an error") {
   CHECK_THAT(said_when([] { set("STANDIN_GPUS", "0"); }),
              ContainsSubstring("no GPU can be used") &&
                  ContainsSubstring("no CUDA-capable device is detected"));
 }
 
-TEST_CASE("nccl that is not here is told before anything waits for other ranks") {
+TEST_CASE("a missing NCCL is reported before waiting for other ranks") {
   const auto began = std::chrono::steady_clock::now();
   CHECK_THAT(said_when([] {
                set("DRUN_CUDA_LIBRARY", "libnot_here.so.1");
-               set("WORLD_SIZE", "2");  // nobody else comes
+               set("WORLD_SIZE", "2");  // no other rank exists
                set("MASTER_PORT", "1");
              }),
              ContainsSubstring("cannot load libnot_here.so.1"));
   CHECK(std::chrono::steady_clock::now() - began < test::scaled(std::chrono::seconds(20)));
 }
 
-TEST_CASE("the default backend does without a GPU until one is used") {
+TEST_CASE("the default backend works without a GPU until GPU memory is used") {
   const auto without_driver = [] { set("DRUN_CUDA_LIBRARY", "libnot_here.so.1"); };
   CHECK_THAT(said_when(without_driver,
                        [] {
@@ -97,7 +97,7 @@ TEST_CASE("the default backend does without a GPU until one is used") {
              ContainsSubstring("it works"));
 }
 
-TEST_CASE("the library that is installed here has all that is used") {
+TEST_CASE("the installed NCCL has every required function") {
   const std::string said =
       said_when([] { unsetenv("DRUN_NCCL_LIBRARY"); }, [] { worker::need_nccl(); });
   if (said.find("cannot load") != std::string::npos) {
@@ -107,7 +107,7 @@ TEST_CASE("the library that is installed here has all that is used") {
   CHECK_THAT(said, ContainsSubstring("it works"));
 }
 
-TEST_CASE("NCCL's versions are read as NCCL writes them") {
+TEST_CASE("NCCL's version numbers are formatted as in NCCL's messages") {
   CHECK(worker::version_text(22809) == "2.28.9");
   CHECK(worker::version_text(2804) == "2.8.4");
 }

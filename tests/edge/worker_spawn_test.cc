@@ -45,7 +45,7 @@ void sleep_for_ever() {
   while (true) pause();
 }
 
-// Spawns and returns what was thrown.
+// Spawns and returns the exception.
 SpawnError failure_of(const std::function<void(int)>& body, int process_count,
                       const SpawnOptions& options = {}) {
   const test::DefaultSigterm default_sigterm;
@@ -66,7 +66,7 @@ std::string refusal_of(const std::function<void()>& deed) {
   return "no error";
 }
 
-// A pipe whose reading end reports when nobody has the writing end any more.
+// A pipe whose read end reports when no process has the write end open.
 class Witness {
  public:
   Witness() {
@@ -100,7 +100,7 @@ class Witness {
 
 }  // namespace
 
-TEST_CASE("spawned ranks know who they are and meet at a store") {
+TEST_CASE("spawned ranks have the launcher's variables and share a store") {
   setenv("TORCHELASTIC_RUN_ID", "of the parent", 1);
   const TemporaryDirectory directory;
   spawn(
@@ -127,7 +127,7 @@ TEST_CASE("a program can spawn again and again") {
   }
 }
 
-TEST_CASE("a thread that has been joined is not in spawn's way") {
+TEST_CASE("a joined thread does not prevent spawn") {
   for (int i = 0; i < 3000; ++i) {
     std::thread([] {}).join();
     REQUIRE(worker::running_threads() == 1);
@@ -150,7 +150,7 @@ TEST_CASE("the first exception is thrown in the parent, and the others are stopp
   CHECK(std::chrono::steady_clock::now() - began < test::scaled(seconds(8)));
 }
 
-TEST_CASE("a rank that is killed is told with its signal") {
+TEST_CASE("the error about a killed rank names the signal") {
   const SpawnError error = failure_of(
       [](int rank) {
         if (rank == 0) raise(SIGKILL);
@@ -162,12 +162,12 @@ TEST_CASE("a rank that is killed is told with its signal") {
   CHECK(std::string(error.what()) == "rank 0 was killed by signal 9 (Killed)");
 }
 
-TEST_CASE("an exit code of a rank's own is a failure unless it is 0") {
+TEST_CASE("a nonzero exit code of a rank is a failure") {
   CHECK(failure_of([](int rank) { _exit(rank == 1 ? 7 : 0); }, 2).exit_code() == 7);
   spawn([](int) { _exit(0); }, 2);
 }
 
-TEST_CASE("whatever is thrown is told as far as it can be") {
+TEST_CASE("any exception is reported, as far as it has a message") {
   const SpawnError strange = failure_of([](int) { throw 3; }, 1);
   CHECK(strange.message() == "an exception that is not a std::exception");
   const SpawnError nested = failure_of(
@@ -186,7 +186,7 @@ TEST_CASE("whatever is thrown is told as far as it can be") {
   CHECK(lengthy.message().size() <= 4096);
 }
 
-TEST_CASE("a rank that will not be stopped is killed after the grace") {
+TEST_CASE("a rank that ignores SIGTERM is killed after the grace period") {
   const Witness witness;
   SpawnOptions options;
   options.grace = milliseconds(100);
@@ -224,7 +224,7 @@ TEST_CASE("no rank survives the program that spawned it") {
   CHECK(witness.are_all_gone(seconds(20)));
 }
 
-TEST_CASE("what was printed comes out once, and standard input is empty") {
+TEST_CASE("buffered output is written once, and standard input is empty") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("out");
   const int saved = dup(STDOUT_FILENO);
@@ -247,7 +247,7 @@ TEST_CASE("what was printed comes out once, and standard input is empty") {
   CHECK((said == "before printf cout after" || said == "before cout printf after"));
 }
 
-TEST_CASE("what spawn cannot do is refused before anything is started") {
+TEST_CASE("unsupported calls of spawn are rejected before any process starts") {
   CHECK_THAT(refusal_of([] { spawn([](int) {}, 0); }),
              ContainsSubstring("usage: spawn: 0 processes"));
   CHECK_THAT(refusal_of([] { spawn([](int) {}, 1'000'000); }), ContainsSubstring("1 to 4096"));

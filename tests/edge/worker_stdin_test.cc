@@ -1,4 +1,4 @@
-// Standard input over the lifeline, to a worker's pipe.
+// Tests the forwarding of standard input over the lifeline to a worker's pipe.
 #include "agent/output/worker_stdin.h"
 
 #include <unistd.h>
@@ -17,7 +17,7 @@ World world_from(int base_rank) {
   return world;
 }
 
-// An agent's input: what is told to the starter, and what a worker reads.
+// An agent's input: what it sends to the starter, and what a worker reads.
 struct StdinRig {
   int open(int base_rank = 0) {
     const Result<int> fd = input.open(StdinSource::Rank0, world_from(base_rank), 0);
@@ -25,7 +25,7 @@ struct StdinRig {
     return *fd;
   }
   std::size_t room() const { return std::accumulate(rooms.begin(), rooms.end(), std::size_t{0}); }
-  // What a worker gets, to the end of file.
+  // Returns what a worker reads until end of file.
   std::string read_all(int fd) {
     std::string all;
     const UniqueFd own(dup(fd));
@@ -51,7 +51,7 @@ struct StdinRig {
 
 }  // namespace
 
-TEST_CASE("rank 0 is told of once and reads what comes to its end") {
+TEST_CASE("room for rank 0 is announced once, and it reads the input to its end") {
   StdinRig rig;
   const int fd = rig.open();
   CHECK(rig.rooms == std::vector<std::size_t>{kInputRoomBytes});
@@ -63,7 +63,7 @@ TEST_CASE("rank 0 is told of once and reads what comes to its end") {
   rig.input.stop();
 }
 
-TEST_CASE("a worker that does not read gets no more than the room and holds up nothing") {
+TEST_CASE("input to a worker that does not read is bounded by the window and does not block") {
   StdinRig rig;
   const int fd = rig.open();
   const std::string block(16 << 10, 'x');
@@ -78,14 +78,14 @@ TEST_CASE("a worker that does not read gets no more than the room and holds up n
   }
   CHECK(sent >= kInputRoomBytes);
   CHECK(sent <= 2 * kInputRoomBytes);
-  rig.input.on_input("too much");  // is dropped: nobody was told that it may come
+  rig.input.on_input("too much");  // dropped: it exceeds the window
   CHECK(rig.read_all(fd).size() == sent);
   rig.input.stop();
   rig.io.restart();
-  rig.io.run();  // nothing waits
+  rig.io.run();  // nothing is pending
 }
 
-TEST_CASE("other ranks and other nodes read nothing") {
+TEST_CASE("other ranks and other nodes get end of file") {
   StdinRig rig;
   char byte = 0;
   CHECK(read(rig.open(4), &byte, 1) == 0);
@@ -106,7 +106,7 @@ TEST_CASE("without a starter the first worker reads drun's own standard input") 
   CHECK(*fd == STDIN_FILENO);
 }
 
-TEST_CASE("input on the lifeline is no line whatever is in it") {
+TEST_CASE("input on the lifeline is not parsed as commands") {
   struct Heard : Signals::Listener, Lifeline::Input {
     void on_terminate(int signal) override { text += "<" + std::to_string(signal) + ">"; }
     void on_kill_now() override { text += "<kill>"; }

@@ -4,7 +4,7 @@
 
 namespace drun {
 
-TEST_CASE("without Gloo several ranks are refused with the remedy, and one rank works") {
+TEST_CASE("without Gloo several ranks are rejected with a remedy, and one rank works") {
   const test::StoreProcess store;
   const int size = GENERATE(1, 2);
   const auto ends = test::run_ranks({.size = size, .port = store.port()},

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using test::Pipe;
 
-// Runs rounds and writes down what it is told.
+// Runs rounds and records the listener's calls.
 struct WorkersRecorder : Workers::Listener {
   explicit WorkersRecorder(WorkersSpec spec = {}) : workers(io, Log(), spec, *this) {}
 
@@ -42,7 +42,7 @@ struct WorkersRecorder : Workers::Listener {
     leftovers = left;
     if (next_rounds-- > 0) workers.start(commands);
   }
-  // Until all is gone; nothing may keep the io_context running after that.
+  // Runs until all processes are gone; after that, nothing must keep the io_context running.
   void run(std::vector<Command> all) {
     commands = std::move(all);
     const auto begin = steady_clock::now();
@@ -77,7 +77,7 @@ struct WorkersRecorder : Workers::Listener {
 Command shell(const std::string& script) { return {.argv = {"/bin/sh", "-c", script}}; }
 Command tree(const std::string& how) { return {.argv = {testing::built("workers/tree"), how}}; }
 
-// The calls wait for a line of the worker first: it is up, traps set.
+// The tests first wait for a line from the worker, which is printed once its traps are set.
 Command reporting(const Pipe& pipe, const std::string& script) {
   Command command = shell(script);
   command.stdout_fd = pipe.writing_end();
@@ -91,10 +91,10 @@ bool has_children() {
 
 }  // namespace
 
-TEST_CASE("workers that return 0 are a success, and nothing is left") {
+TEST_CASE("workers that return 0 are a success and leave nothing behind") {
   WorkersRecorder recorder;
   recorder.run(std::vector<Command>(64, shell("exit 0")));
-  // Also those that exited before the last one was started.
+  // Includes workers that exited before the last one was started.
   CHECK(recorder.started.size() == 64);
   CHECK(std::count(recorder.started.begin(), recorder.started.end(), 0) == 0);
   CHECK(recorder.successes == 1);
@@ -116,7 +116,7 @@ TEST_CASE("a failed worker is reported with its status and the others are stoppe
   CHECK(recorder.took < test::scaled(milliseconds(5'000)));
 }
 
-TEST_CASE("a worker killed by a stranger is a failure, with its signal") {
+TEST_CASE("a worker killed from outside is a failure with the signal") {
   WorkersRecorder recorder;
   recorder.run({shell("kill -9 $$"), shell("sleep 60")});
   REQUIRE(recorder.failures.size() == 1);
@@ -134,10 +134,9 @@ TEST_CASE("a program that cannot be executed fails the round after start() has r
   CHECK(recorder.gone == 1);
 }
 
-TEST_CASE(
-    "workers that had failed before the first one was seen are failures too, in the order seen") {
+TEST_CASE("all workers that failed before the loop ran are failures, in the order seen") {
   WorkersRecorder recorder;
-  // All have ended before the io_context runs.
+  // All have exited before the io_context runs.
   recorder.commands.assign(5, shell("exit 9"));
   recorder.workers.start(recorder.commands);
   REQUIRE(test::wait_until(
@@ -155,7 +154,7 @@ TEST_CASE(
   CHECK(recorder.gone == 1);
 }
 
-TEST_CASE("a worker that ignores TERM is killed at the deadline, and that is no failure") {
+TEST_CASE("a worker that ignores SIGTERM is killed at the deadline, which is not a failure") {
   WorkersRecorder recorder({.shutdown_timeout = milliseconds(300)});
   Pipe pipe;
   recorder.at(milliseconds(0), [&] {
@@ -182,7 +181,7 @@ TEST_CASE("a kill skips the wait for the deadline") {
   CHECK(recorder.took < test::scaled(milliseconds(30'000)));
 }
 
-TEST_CASE("the stop carries its signal, and every worker of the gang gets it") {
+TEST_CASE("stop sends the given signal to every worker") {
   WorkersRecorder recorder;
   Pipe pipe;
   recorder.at(milliseconds(0), [&] {
@@ -195,7 +194,7 @@ TEST_CASE("the stop carries its signal, and every worker of the gang gets it") {
   CHECK(recorder.successes == 0);
 }
 
-TEST_CASE("a stopped worker can handle TERM because it is continued") {
+TEST_CASE("a suspended worker is continued so that it can handle SIGTERM") {
   WorkersRecorder recorder;
   Pipe pipe;
   recorder.at(milliseconds(0), [&] {
@@ -212,7 +211,7 @@ TEST_CASE("a stopped worker can handle TERM because it is continued") {
   CHECK(recorder.took < test::scaled(milliseconds(5'000)));
 }
 
-TEST_CASE("signals are passed on to workers and change nothing else") {
+TEST_CASE("signals are forwarded to the workers and change nothing else") {
   WorkersRecorder recorder;
   Pipe pipe;
   recorder.at(milliseconds(0), [&] {
@@ -227,7 +226,7 @@ TEST_CASE("signals are passed on to workers and change nothing else") {
   CHECK(recorder.successes == 1);
 }
 
-TEST_CASE("the processes that workers leave running after success are terminated and reported") {
+TEST_CASE("processes that workers leave running after success are terminated and reported") {
   const auto policy = GENERATE(LeftoverPolicy::Wait, LeftoverPolicy::Kill);
   WorkersSpec spec{.shutdown_timeout = milliseconds(200), .leftovers = policy};
   WorkersRecorder recorder(spec);
@@ -249,8 +248,7 @@ TEST_CASE("a process that finishes after its worker is waited for, and reported 
   CHECK(recorder.gone == 1);
   CHECK(recorder.waits == 1);
   CHECK(recorder.leftovers == Leftovers{});
-  CHECK(recorder.took <
-        test::scaled(milliseconds(15'000)));  // it was not waited for any longer than it ran
+  CHECK(recorder.took < test::scaled(milliseconds(15'000)));  // the wait ended with the process
 }
 
 TEST_CASE("a stop ends the wait for leftover processes") {
@@ -266,7 +264,7 @@ TEST_CASE("a stop ends the wait for leftover processes") {
   CHECK_FALSE(has_children());
 }
 
-TEST_CASE("the end of leftover processes is seen where SIGCHLD is blocked at the start") {
+TEST_CASE("the end of leftover processes is noticed even if SIGCHLD was blocked at the start") {
   sigset_t child_ended;
   sigset_t before;
   sigemptyset(&child_ended);
@@ -280,7 +278,7 @@ TEST_CASE("the end of leftover processes is seen where SIGCHLD is blocked at the
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-TEST_CASE("kept processes are named and run on, until a stop") {
+TEST_CASE("kept processes are reported and run on until a stop") {
   WorkersRecorder recorder({.leftovers = LeftoverPolicy::Keep});
   Command worker = shell("sleep 100 & exit 0");
   worker.environment = {{"RANK", "7"}};
@@ -300,8 +298,8 @@ TEST_CASE("kept processes are named and run on, until a stop") {
   CHECK_FALSE(has_children());
 }
 
-// A shell without exec dies from the SIGTERM that goes to its process group; its child handles it.
-TEST_CASE("a stopped worker's child has the whole shutdown timeout when its leader is gone") {
+// A shell without exec dies from the SIGTERM to its process group; its child handles the signal.
+TEST_CASE("a stopped worker's child has the whole shutdown timeout after its leader has exited") {
   const bool is_failure = GENERATE(false, true);
   WorkersRecorder recorder;
   Pipe pipe;
@@ -327,10 +325,10 @@ TEST_CASE("a stopped worker's child has the whole shutdown timeout when its lead
   CHECK(recorder.gone == 1);
   CHECK(recorder.failures.size() == (is_failure ? 1 : 0));
   CHECK(recorder.took <
-        test::scaled(milliseconds(15'000)));  // the round is over when nothing is left
+        test::scaled(milliseconds(15'000)));  // the round ends when no process is left
 }
 
-TEST_CASE("a tool of the agent's own is ended with the workers, and is no leftover process") {
+TEST_CASE("the agent's tools are ended with the workers but are not leftover processes") {
   for (const bool is_own : {true, false}) {
     WorkersRecorder recorder({.shutdown_timeout = milliseconds(300)});
     recorder.on_success = [&] {
@@ -347,11 +345,11 @@ TEST_CASE("a tool of the agent's own is ended with the workers, and is no leftov
   }
 }
 
-TEST_CASE("an adopted orphan that ends in the middle of a round does not stay as a zombie") {
+TEST_CASE("an adopted orphan that exits during a round does not remain a zombie") {
   WorkersRecorder recorder;
   Pipe pipe;
   recorder.at(milliseconds(0), [&] { pipe.read_line(); });
-  // The worker ends only when no zombie is left among its launcher's children.
+  // The worker exits only when its launcher has no zombie children.
   recorder.run({reporting(
       pipe,
       "(sleep 0.02 & echo $! >&2) 2>/dev/null; echo up; parent=$PPID; "
@@ -360,7 +358,7 @@ TEST_CASE("an adopted orphan that ends in the middle of a round does not stay as
   CHECK(recorder.successes == 1);
 }
 
-TEST_CASE("nothing of a failed worker's family is left") {
+TEST_CASE("no descendant of a failed worker remains") {
   const auto shutdown = GENERATE(milliseconds(0), milliseconds(200));
   WorkersRecorder recorder({.shutdown_timeout = shutdown});
   recorder.run({tree("fail"), tree("stay"), tree("stay")});
@@ -370,7 +368,7 @@ TEST_CASE("nothing of a failed worker's family is left") {
   CHECK(recorder.took < test::scaled(milliseconds(3'000)));
 }
 
-TEST_CASE("rounds follow each other, begun from inside the end of the one before") {
+TEST_CASE("a new round can be started from inside the previous round's end") {
   WorkersRecorder recorder;
   recorder.next_rounds = 20;
   recorder.run({shell("exit 0"), shell("exit 1"), shell("sleep 60")});
@@ -378,7 +376,7 @@ TEST_CASE("rounds follow each other, begun from inside the end of the one before
   CHECK(recorder.failures.size() == 21);
 }
 
-TEST_CASE("several gangs share a process when they do not adopt orphans") {
+TEST_CASE("several worker groups can share a process if they do not adopt orphans") {
   WorkersRecorder first({.adopts_orphans = false});
   WorkersRecorder second({.adopts_orphans = false});
   second.commands = {shell("sleep 60")};
@@ -391,7 +389,7 @@ TEST_CASE("several gangs share a process when they do not adopt orphans") {
   CHECK(second.failures.empty());
 }
 
-TEST_CASE("a listener may stop the gang from inside a failure's report") {
+TEST_CASE("a listener can stop the workers from inside a failure report") {
   WorkersRecorder recorder;
   recorder.on_failed = [&recorder] { recorder.workers.kill_now(); };
   recorder.run({shell("exit 1"), shell("trap '' TERM; while :; do sleep 60; done")});

@@ -1,5 +1,5 @@
-// The text of --app=FILE: whatever it is, there are programs, each whole and within the limits, or
-// a usage error that says why.
+// Any text in --app=FILE gives either programs, each complete and within the limits, or a usage
+// error with a reason.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ void require(bool is_true) {
   if (!is_true) std::abort();
 }
 
-// An open file of this text, by a path.
+// Returns the path of an open file with this text.
 std::string app_file(std::string_view text) {
   static const int file = ::memfd_create("app", MFD_CLOEXEC);
   require(::ftruncate(file, 0) == 0);

@@ -1,5 +1,5 @@
-// libFuzzer on the control wire. Build with clang and -DDRUN_FUZZ=ON; run: control_wire_fuzz
-// -max_total_time=30
+// Fuzzes the control protocol. Build with clang and -DDRUN_FUZZ=ON, and run `control_wire_fuzz
+// -max_total_time=30`.
 #include <cstddef>
 #include <cstdint>
 

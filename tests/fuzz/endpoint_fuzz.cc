@@ -1,4 +1,4 @@
-// Endpoints as users and messages write them: any text is either refused or survives a round trip.
+// Any text of an endpoint, from users or messages, is either rejected or survives a round trip.
 #include <cstdlib>
 #include <string_view>
 

@@ -1,5 +1,4 @@
-// error.json, as any program may write it: refused, or read as what it says when drun writes it
-// anew.
+// Any error.json is either rejected or still means the same after drun has written it again.
 #include <cstdlib>
 #include <string_view>
 
@@ -17,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   const auto again = parse_error_record(format_error_record(*record));
   if (!again || again->message != record->message || again->traceback != record->traceback)
     std::abort();
-  // Who reads it next finds the same.
+  // The next reader must get the same record.
   if (!coded) std::abort();
   const auto next = parse_error_record(*coded);
   if (!next || next->message != record->message) std::abort();

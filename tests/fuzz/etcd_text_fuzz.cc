@@ -1,4 +1,4 @@
-// What an etcd, or who stands in its place, may answer, and what may stand in a job's keys.
+// Fuzzes the answers of an etcd (or another server in its place), and the values of a job's keys.
 #include <cstdlib>
 #include <string_view>
 #include <variant>
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   if (const auto leader = leader_of(text); leader && leader_of(text_of(*leader)) != leader)
     std::abort();
   const auto state = state_of(text);
-  // Names may be cut.
+  // Names can be truncated.
   if (state && !state_of(text_of(*state))) std::abort();
   return 0;
 }

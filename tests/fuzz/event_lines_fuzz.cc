@@ -1,5 +1,5 @@
-// Event files that `drun report` reads: whatever is in them, the phases sum to the wall time, the
-// page has no markup but its own, and the text no control character.
+// For any event files of `drun report`, the phases add up to the wall time, the page contains no
+// markup from the input, and the text contains no control character.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// A store's file, as anyone may have written it: refused, or its records are read, new ones are
-// added, and both are what every other reader finds.
+// Any store file is either rejected, or its records are read, new ones can be added, and every
+// other reader finds both.
 //
-// Input:   the first byte says whether a header that fits goes before the rest.
+// Input: the first byte selects whether a valid header precedes the rest.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ void require(bool is_true) {
   if (!is_true) std::abort();
 }
 
-// An open file of these bytes, by a path.
+// Returns the path of an open file with these bytes.
 std::string file_of(std::string_view bytes) {
   static const int file = ::memfd_create("store", MFD_CLOEXEC);
   require(::ftruncate(file, 0) == 0);
@@ -45,7 +45,7 @@ Records read(worker::FileLog& log) {
   return records;
 }
 
-// False: the file is refused.
+// Returns false if the file is rejected.
 bool check_log(const std::string& path) {
   worker::FileLog log(path);
   Records records;

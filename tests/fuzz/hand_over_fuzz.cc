@@ -1,4 +1,4 @@
-// The messages between starter, agent and relay: whatever arrives is read or refused.
+// Any message between starter, agent and relay is either read or rejected.
 #include <cstdlib>
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
-// The channel from a remote agent: nothing that goes in as text is lost or comes out as anything
-// else, for every byte sequence and however it is cut.
+// Fuzzes the channel from a remote agent: for every byte sequence and every division into pieces,
+// text is neither lost nor changed nor taken for a message.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -17,7 +17,7 @@ void require(bool is_true) {
   if (!is_true) std::abort();
 }
 
-// Depends on all of the input, so no input contains its own.
+// Depends on the whole input, so that no input can contain its nonce.
 std::string nonce_of(std::string_view bytes) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3U;
@@ -56,15 +56,15 @@ class Reading {
           }};
 };
 
-// A login prints it: all of it is text.
+// The bytes are printed by a login, so all of them are text.
 void check_login(std::string_view bytes, const std::string& nonce, std::size_t piece) {
   Reading reading(nonce);
   reading.take(bytes, piece);
   require(reading.end() == Seen{.stray = std::string(bytes), .frames = {}});
 }
 
-// Workers print it, in pieces, between an agent's own messages: it comes out as their text, and the
-// messages are the agent's and no others.
+// Workers print the bytes in pieces between an agent's messages. They arrive as text, and only the
+// agent's messages arrive as messages.
 void check_workers(std::string_view bytes, const std::string& nonce, std::size_t piece) {
   Seen expected{.stray = "Welcome\n", .frames = {}};
   expected.frames.emplace_back(FrameType::Control, "hello");
@@ -94,8 +94,8 @@ void check_workers(std::string_view bytes, const std::string& nonce, std::size_t
   }
 }
 
-// Something else than an agent goes on after the preamble. What came out, put together again, is
-// what went in, but for a last frame that is not whole.
+// Another program writes the bytes after the preamble. The output, joined again, equals the input
+// except for an incomplete last frame.
 void check_foreign(std::string_view bytes, const std::string& nonce, std::size_t piece) {
   Reading reading(nonce);
   reading.take(preamble(nonce), piece);

@@ -1,5 +1,5 @@
-// Hosts as users write them, in a file and on the command line: any text is either refused, or
-// gives hosts that ssh takes for hosts, each once, and that mean themselves when written again.
+// Any text of hosts, from a file or the command line, is either rejected, or gives distinct hosts
+// that ssh accepts as hosts and that parse to the same hosts when written again.
 #include <cstdlib>
 #include <set>
 #include <string>

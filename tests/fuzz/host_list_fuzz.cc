@@ -1,5 +1,5 @@
-// Host lists as engines and users write them: any text is either refused, or gives names that are
-// host lists of one host each, namely themselves.
+// Any host list from engines or users is either rejected, or gives names that are themselves host
+// lists of exactly that one host.
 #include <cstdlib>
 #include <string_view>
 

@@ -1,7 +1,7 @@
-// What a client of --metrics-port may send: a request is complete or not however it is divided, and
-// is answered as a whole or not at all.
+// Fuzzes requests to --metrics-port: whether a request is complete does not depend on its division
+// into pieces, and it is answered as a whole or not at all.
 //
-// Input:   the first byte is the size of the pieces.
+// Input: the first byte is the size of the pieces.
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -45,7 +45,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
       web::answer(whole.method(), whole.target(), [] { return NodeStatus{}; });
   const std::string response = whole.response(answer);
   require(response == parts.response(answer));
-  // The status line, the fields, and as many bytes as they say: nothing of the request.
+  // The response has the status line, the fields, and exactly the declared length, without any part
+  // of the request.
   const std::size_t head_end = response.find("\r\n\r\n");
   require(response.starts_with("HTTP/1.") && head_end != response.npos);
   const std::string_view head(response.data(), head_end);

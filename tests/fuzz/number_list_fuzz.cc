@@ -1,5 +1,4 @@
-// Lists of GPUs as Slurm writes them: any text is refused, or has as many as writing them one by
-// one would have.
+// Any GPU list in Slurm's format is either rejected, or its count equals that of its expansion.
 #include <cstdlib>
 #include <string_view>
 

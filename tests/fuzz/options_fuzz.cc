@@ -1,8 +1,8 @@
-// Command lines, their variables, and configuration files: whatever the words, there is a command,
-// or a usage error that says why.
+// Any command line, variables and configuration file give either a command or a usage error with a
+// reason.
 //
-// Input:   words that end in zero bytes; after an empty one NAME=VALUE variables; after another the
-//          text of the file that --config names.
+// Input: words that end in zero bytes. After an empty word NAME=VALUE variables follow, and after
+// another empty word the text of the file that --config names.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMostBytes = 4096;
 
-// Up to the next zero byte.
+// Returns the text up to the next zero byte.
 std::string next_word(std::string_view& rest) {
   const std::size_t end = std::min(rest.find('\0'), rest.size());
   std::string word(rest.substr(0, end));
@@ -26,7 +26,7 @@ std::string next_word(std::string_view& rest) {
   return word;
 }
 
-// Options that open files of any name: not those of this machine.
+// Options that open files by name. Skipped, because the names are this machine's files.
 bool opens_files(const std::string& word) {
   return word.starts_with("--co") || word.starts_with("--ap") || word.starts_with("-ap");
 }

@@ -1,7 +1,7 @@
-// What an engine, or who has its descriptor, answers over PMI: refused, or a text without blanks;
-// the same however it is cut.
+// Any PMI answer, from an engine or another program with its descriptor, is either rejected or
+// gives a text without blanks. The result does not depend on its division into pieces.
 //
-// Input:   the first byte chooses the rank, and how the answers are cut.
+// Input: the first byte selects the rank and the division of the answers.
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -25,7 +25,7 @@ struct End {
   bool operator==(const End&) const = default;
 };
 
-// Answers come when they are asked for: a line each, in pieces.
+// Passes answers as they are requested, a line each, in pieces.
 End meet(std::string_view answers, bool is_first, std::size_t piece) {
   End end;
   engines::PmiMeeting meeting(is_first ? std::optional<std::string>("gpu0/abc") : std::nullopt);

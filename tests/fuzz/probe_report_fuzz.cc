@@ -1,7 +1,8 @@
-// What probes of other nodes put into the store: refused, or judged and shown without harm, and the
-// same when it is written again.
+// Any probe report from other nodes in the store is either rejected, or judged and shown without
+// harm. It means the same when it is written again.
 //
-// Input:   reports of up to 8 nodes, each ends in a zero byte; the first is read as findings, too.
+// Input: reports of up to 8 nodes, each with a zero byte at its end. The first one is also parsed
+// as findings.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -22,7 +23,7 @@ void require(bool is_true) {
   if (!is_true) std::abort();
 }
 
-// Control characters would be the terminal's.
+// Control characters would affect the terminal.
 bool is_printable(std::string_view text) {
   for (const char c : text)
     if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) return false;

@@ -1,5 +1,5 @@
-// What NCCL's RAS service, or who listens in its place, may answer: read the same however it is
-// cut, and judged without harm.
+// Any answer from NCCL's RAS service, or from another program on its port, is read the same
+// independently of its division into pieces, and is judged without harm.
 #include <cstdlib>
 #include <string_view>
 
@@ -9,7 +9,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace drun::agent::ras;
   if (size == 0) return 0;
-  // The first byte says where it is cut, and in what dialect a greeting goes before it.
+  // The first byte selects the position of the cut, and whether a greeting precedes the text.
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::size_t cut = text.empty() ? 0 : data[0] % text.size();
   constexpr std::string_view kGreeting = "SERVER PROTOCOL 2\nOK\n";

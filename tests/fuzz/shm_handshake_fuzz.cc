@@ -1,7 +1,7 @@
-// What ranks of a node say before they share memory: refused, or read as what it says when it is
-// written again. A place is given to nobody twice, and to nobody who is not of the group.
+// Any handshake message between ranks of a node is either rejected, or means the same when it is
+// written again. No slot is assigned twice, or to a rank outside the group.
 //
-// Input:   the size of the group, the number of descriptors that came, a message.
+// Input: the size of the group, the number of received descriptors, and a message.
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -27,7 +27,7 @@ void check_hello(std::string_view text, std::size_t ranks) {
     const auto hello = parse_hello(message);
     if (!hello) continue;
     require(to_text(*hello) == message);
-    // As from a rank of this group, but for its number.
+    // Also checks the message with the group's sizes, as a member would send it.
     for (const Hello& each : {*hello, Hello{.rank = hello->rank,
                                       .size = static_cast<std::uint32_t>(ranks),
                                       .segment_bytes = kSegmentBytes}}) {

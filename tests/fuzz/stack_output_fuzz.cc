@@ -1,7 +1,7 @@
-// What gdb, py-spy and eu-stack print, and what the kernel says of a process: whatever it is, the
-// threads and frames stay within their limits and are lines.
+// For any output of gdb, py-spy and eu-stack, and any kernel files of a process, threads and frames
+// are within their limits and are single lines.
 //
-// Input:   the first byte chooses who printed the rest.
+// Input: the first byte selects the tool that printed the rest.
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -38,7 +38,7 @@ void check(const std::vector<ThreadStack>& threads) {
   for (const std::string& line : stack_lines({process, process})) require(is_line(line));
 }
 
-// Up to the next zero byte.
+// Returns the text up to the next zero byte.
 std::string next_text(std::string_view& rest) {
   const std::size_t end = std::min(rest.find('\0'), rest.size());
   std::string text(rest.substr(0, end));

@@ -1,8 +1,8 @@
-// What agents, or who listens in their place, answer `drun status` and `drun stacks`, and the list
-// of sockets that they are found in: read or left out, and nothing of it reaches a terminal as a
-// control character. (The agents' side reads nothing from its socket.)
+// Any answer to `drun status` and `drun stacks`, from agents or other programs, and any list of
+// sockets, is either read or skipped, and sends no control character to the terminal. (The agents'
+// side reads nothing from its socket.)
 //
-// Input:   an answer, a zero byte, a list of sockets.
+// Input: an answer, a zero byte, and a list of sockets.
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>

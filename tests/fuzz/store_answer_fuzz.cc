@@ -1,9 +1,9 @@
-// What a store, or who listens in its place, answers a client: an error that says why, or values;
-// after an answer that makes no sense nothing more is read. The bytes come over a socket pair whose
-// other end has been closed for writing, so that nothing waits.
+// Any answer from a store, or from another program in its place, gives an error with a reason, or
+// values. After a malformed answer nothing more is read. The bytes come over a socket pair whose
+// other end is closed for writing, so that nothing blocks.
 //
-// Input:   the first byte chooses the dialect, each further one until a 0xff an operation; the rest
-//          is what the store answers.
+// Input: the first byte selects the dialect, and each further one up to a 0xff an operation. The
+// rest is the store's answer.
 #include <fcntl.h>
 #include <sys/socket.h>
 
@@ -26,7 +26,7 @@ namespace {
 using namespace drun;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMostBytes = std::size_t{16} << 10;  // fits the socket's buffer
+constexpr std::size_t kMostBytes = std::size_t{16} << 10;  // fits into the socket's buffer
 constexpr milliseconds kLimit{10'000};
 
 void require(bool is_true) {
@@ -37,7 +37,7 @@ template <typename Value>
 bool is_good(const Result<Value>& result) {
   if (result) return true;
   require(!result.error().message.empty());
-  // Nothing here takes any time, and no server is looked for.
+  // No operation can take long, and no server is searched for.
   require(result.error().code != ErrorCode::Timeout);
   require(result.error().code != ErrorCode::Unreachable);
   return false;
@@ -45,7 +45,7 @@ bool is_good(const Result<Value>& result) {
 
 const std::vector<std::string> kKeys{"a", "b"};
 
-// False: it failed.
+// Returns false if the operation failed.
 bool perform(StoreClient& client, unsigned char operation) {
   switch (operation % 13) {
     case 0:
@@ -102,7 +102,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   bool is_open = true;
   for (const char operation : operations.substr(0, 32)) {
     const bool is_done = perform(client, static_cast<unsigned char>(operation));
-    // Only an operation that a legacy server lacks leaves the client as it was.
+    // A failed operation closes the client, unless a legacy server does not support the operation.
     require(is_open || !is_done);
     if (!is_done && dialect == Dialect::Current) is_open = false;
   }

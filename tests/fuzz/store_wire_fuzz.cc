@@ -1,4 +1,4 @@
-// libFuzzer's door to the store's decoder. Build with clang and -DDRUN_FUZZ=ON, then:
+// Fuzzes the store's decoder. Build with clang and -DDRUN_FUZZ=ON, then run
 //   bin/fuzz/store_wire_fuzz -max_total_time=30 -dict=tests/fuzz/store_wire.dict
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
-// The first message of a tcp connection and the heads of frames: rejected, or the same when encoded
-// and read again, and within the limits that the transport allocates memory by.
+// The first message of a tcp connection and the headers of frames are either rejected, or the same
+// when encoded and read again, and within the limits by which the transport allocates memory.
 //
-// Input:   what a connection carries, without payloads. A shorter rest is ignored.
+// Input: the bytes of a connection without payloads. An incomplete rest is ignored.
 #include <cstdlib>
 #include <string_view>
 

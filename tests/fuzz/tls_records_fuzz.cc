@@ -1,4 +1,4 @@
-// libFuzzer on what happens to an encrypted connection after its handshake.
+// Fuzzes an encrypted connection after its handshake.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// libFuzzer on TLS sessions. Build with clang and -DDRUN_FUZZ=ON; run: tls_session_fuzz
-// -max_total_time=30
+// Fuzzes TLS sessions. Build with clang and -DDRUN_FUZZ=ON, and run `tls_session_fuzz
+// -max_total_time=30`.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Links in .md files lead to files that exist, and so do all references to docs/ in the sources."""
+"""Checks that links in .md files, and references to docs/ in the sources, point to existing files."""
 
 import pathlib
 import re
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def tracked(*patterns):
-    """Files of this checkout; without git, all files outside build folders."""
+    """Returns the tracked files, or without git all files outside build folders."""
     listed = subprocess.run(["git", "ls-files", "-z", "--", *patterns], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode == 0:
         return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
@@ -20,7 +20,7 @@ def tracked(*patterns):
 
 
 def anchor(heading):
-    """The anchor that GitHub gives to a heading."""
+    """Returns the anchor that GitHub creates for a heading."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 

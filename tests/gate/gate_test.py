@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the gate itself: where CI is set, a missing tool and a skip without leave fail the run."""
+"""Tests the gate itself: if CI is set, a missing tool or a skip that is not allowed fails the run."""
 import pathlib
 import re
 import shutil
@@ -10,12 +10,12 @@ import unittest
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 SKIPS = TREE / "tests/gate/skips.py"
-# What the scripts run besides the tools that they look for.
+# Programs that the scripts run without looking for them first.
 PROGRAMS = "bash env sh dirname find sort sed mkdir basename grep nproc cat rm tail xargs".split()
 
 
 def skips(cases, *options):
-    """The exit code and the output of skips.py for test cases as CTest writes them: (name, status, output)."""
+    """Runs skips.py on test cases (name, status, output) in CTest's format. Returns its exit code and output."""
     with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
         file.write('<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="x">')
         for name, status, output in cases:
@@ -29,7 +29,7 @@ def skips(cases, *options):
 
 class Names(unittest.TestCase):
     def test_no_test_is_named_like_an_option(self):
-        """CTest gives a test's name to its program: Catch2 would take --help for its own option, and pass."""
+        """CTest passes a test's name to the test program. Catch2 would parse a name like --help as an option, and pass."""
         for source in (TREE / "tests").rglob("*.cc"):
             names = re.findall(r'TEST_CASE\("([^A-Za-z0-9$][^"]*)"', source.read_text(errors="replace"))
             self.assertEqual(names, [], source)
@@ -37,7 +37,7 @@ class Names(unittest.TestCase):
 
 class OtherSystems(unittest.TestCase):
     def ask(self, **programs):
-        """What install_packages prints on a system that has these programs (name: shell script) in place of apt-get."""
+        """Runs install_packages with these programs (name: shell script) instead of apt-get. Returns its exit code and output."""
         with tempfile.TemporaryDirectory() as directory:
             place = pathlib.Path(directory)
             for name in ("bash", "cat", "dirname", "mkdir", "sed"):
@@ -103,7 +103,7 @@ class Skips(unittest.TestCase):
 
 
 class Tools(unittest.TestCase):
-    """scripts/check and scripts/fuzz in a small tree, with a PATH on which tools are missing."""
+    """Runs scripts/check and scripts/fuzz in a small tree, with a PATH that lacks tools."""
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()

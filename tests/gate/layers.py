@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fails where an #include points back up: a source includes its own folder and those that LAYERS lists before
-it. A folder that is not listed, and a listed one without sources, are failures, too."""
+"""Checks the direction of #includes: a source may include its own folder and the folders before it in LAYERS.
+Also fails for a folder that is not listed, and for a listed folder without sources."""
 
 import pathlib
 import re
@@ -8,8 +8,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# From the bottom to the top. worker_lib is linked into users' programs: of the rest of drun it includes
-# only FOR_WORKERS.
+# From bottom to top. worker_lib is linked into users' programs, so of the rest of drun it may include only
+# FOR_WORKERS.
 LAYERS = """
 worker_lib/include/drun
 rendezvous/base rendezvous/net rendezvous/job rendezvous/protocol rendezvous/store rendezvous/leader

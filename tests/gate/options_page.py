@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""docs/reference/options.md has every option that drun --help-all and the helper commands list, with the same text.
+"""Checks that docs/reference/options.md has every option of drun --help-all and the helper commands, with the same text.
 
-usage: options_page.py DRUN [--write]       --write: write the page instead of comparing it
+usage: options_page.py DRUN [--write]       --write: writes the page instead of comparing it
 """
 import pathlib
 import re
@@ -28,7 +28,7 @@ COMMANDS = {
 
 
 def groups(text):
-    """[(title, [(names, text)])] of a help text."""
+    """Parses a help text. Returns [(title, [(names, text)])]."""
     found = []
     for line in text.splitlines():
         if re.match(r"\S.*:$", line):

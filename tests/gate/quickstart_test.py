@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""scripts/quickstart: its arguments, the packages it asks for, its build, and the job that it runs.
+"""Tests scripts/quickstart: its arguments, the packages that it installs, its build, and the job that it runs.
 
     quickstart_test.py BIN_DIRECTORY
 
-It runs in a copy of scripts/ with stand-ins for what installs and builds; the job also with the real programs.
+The tests run in a copy of scripts/ with stand-ins for the programs that install and build. The job also runs with
+the real programs.
 """
 import json
 import pathlib
@@ -18,7 +19,7 @@ TREE = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 PROGRAMS = "bash env sh cp dirname mkdir rm tail tee cat grep sort nproc".split()
 
-# Each logs its words; what else it does is in the test.
+# Each logs its arguments. The test adds further behavior.
 STAND_INS = {
     "id": "echo ${ID:-0}",
     "dpkg-query": 'echo "${STATUS:-installed}"',
@@ -146,7 +147,7 @@ class Quickstart(unittest.TestCase):
         for node in range(3):
             folder = self.place / f"build/quickstart/node{node}"
             self.assertEqual(len(list(folder.glob("*/attempt_0/*/stdout.log"))), 4)
-        # Its last words are commands and places to look at.
+        # The last lines of its output are commands and files.
         self.assertIn("  outcome  build/quickstart/report.json", output)
         self.assertIn("[node0:0]: ", output)
 

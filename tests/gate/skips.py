@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Reports the skipped tests of a CTest run, by reason, and with --strict fails for those that are not allowed.
+"""Reports the skipped tests of a CTest run by reason. With --strict it fails if a skip is not allowed.
 
     tests/gate/skips.py RESULTS.xml [--strict] [--allow REGEX]...
 
-RESULTS.xml is what `ctest --output-junit` wrote, with the whole output of tests that passed (--test-output-size-passed). A
-test skips when it prints "skipped: REASON", or when CTest did not run it. A test that skips only a part of what it
-checks counts, too. With --strict a reason must match a line of allowed_skips.txt or an --allow.
+RESULTS.xml is the output of `ctest --output-junit`, with the whole output of passed tests (--test-output-size-passed).
+A test is skipped if it prints "skipped: REASON", or if CTest did not run it. A test that skips only some of its checks
+counts, too. With --strict every reason must match a line of allowed_skips.txt or an --allow.
 """
 import argparse
 import pathlib
@@ -22,9 +22,9 @@ def allowed_patterns(path=ALLOWED):
 
 
 def reasons_of(case):
-    """Why a test case skipped, all or a part of it; empty: it did not."""
+    """Returns the reasons why a test case was skipped, fully or partly. Empty if it was not."""
     output = "\n".join(node.text or "" for node in case.iter("system-out"))
-    # Catch2 wraps a long reason, and ends it with an empty line; other tests print it on one line.
+    # Catch2 wraps a long reason and ends it with an empty line. Other tests print it on one line.
     found = [" ".join(text.split()) for text in re.findall(r"skipped: (.*?)(?=\n\s*\n|\n\S|\Z)", output, re.DOTALL)]
     if not found and (case.find("skipped") is not None or case.get("status") in ("notrun", "disabled")):
         node = case.find("skipped")

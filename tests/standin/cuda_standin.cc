@@ -1,8 +1,8 @@
-// edge. A stand-in for the CUDA driver, for tests on machines without a GPU: the functions that
-// worker_lib uses, over memory of the host. Streams are threads that do what they are given one
-// after the other; nothing here says anything about a real GPU.
+// edge. A stand-in for the CUDA driver, for tests on machines without a GPU. It implements the
+// functions that worker_lib uses, on host memory. A stream is a thread that runs its tasks in
+// order. Results say nothing about a real GPU.
 //
-// STANDIN_GPUS: how many there are (1).
+// STANDIN_GPUS: the number of GPUs (default 1).
 #include "tests/standin/cuda_standin.h"
 
 #include <condition_variable>
@@ -33,9 +33,9 @@ constexpr Result kNoDevice = 100;
 constexpr Result kInvalidContext = 201;
 constexpr Result kNotReady = 600;
 constexpr int kMostGpus = 16;
-char contexts[kMostGpus];  // their addresses alone
+char contexts[kMostGpus];  // only their addresses are used
 
-// What all streams have still to do.
+// Counts the pending tasks of all streams.
 class Unfinished {
  public:
   void begin() {
@@ -62,7 +62,7 @@ Unfinished& unfinished() {
   return the;
 }
 
-// A thread that does what it is given, in order.
+// A thread that runs its tasks in order.
 class Queue {
  public:
   Queue() : thread_([this] { run(); }) {}
@@ -108,7 +108,7 @@ class Queue {
   std::thread thread_;
 };
 
-// How often it was recorded, and how often that has been reached.
+// An event: how often it was recorded, and how many of these records have been reached.
 struct Mark {
   std::mutex mutex;
   std::condition_variable reached;
@@ -134,7 +134,7 @@ int gpus() {
   return text == nullptr ? 1 : std::atoi(text);
 }
 
-// The contexts that are current on this thread, innermost last.
+// The stack of contexts on this thread, the current one last.
 std::vector<int>& current() {
   thread_local std::vector<int> the;
   return the;
@@ -149,7 +149,7 @@ Queue& queue_of(Stream stream) {
 
 SharedMark& mark_of(Event event) { return *reinterpret_cast<SharedMark*>(event); }
 
-// The allocation that has all of it; null: none.
+// Returns the allocation that contains the whole range, or null.
 const std::pair<std::size_t, int>* find(Address address, std::size_t bytes) {
   auto after = state().memory.upper_bound(address);
   if (after == state().memory.begin()) return nullptr;
@@ -275,7 +275,7 @@ Result cuMemAlloc_v2(Address* address, std::size_t size_bytes) {
   state().memory[*address] = {size_bytes, current().back()};
   return kSuccess;
 }
-// As CUDA's own, not before all that was begun has ended: it may use that memory.
+// Like CUDA's, it first waits for all pending work, which may use the memory.
 Result cuMemFree_v2(Address address) {
   unfinished().wait();
   const std::lock_guard lock(state().mutex);

@@ -1,5 +1,5 @@
-// edge. What the stand-in for NCCL, and tests, ask of the one for CUDA beyond CUDA's functions.
-// Thread: any.
+// edge. Functions of the CUDA stand-in that CUDA does not have, for the NCCL stand-in and for
+// tests.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 extern "C" {
 
-// Does it in the stream's turn, on its thread.
+// Runs the function on the stream's thread, after the stream's earlier tasks.
 void standin_enqueue(drun::worker::cuda::Stream stream, void (*deed)(void*), void* argument);
-// Whose context is current on this thread; -1: none's.
+// The GPU of the current context on this thread, or -1.
 int standin_current_gpu();
 bool standin_is_gpu_memory(const void* memory, std::size_t bytes);
 

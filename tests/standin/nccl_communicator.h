@@ -1,8 +1,8 @@
-// edge. A communicator of the stand-in for NCCL, as one rank has it, and the faults it is told to
-// have (nccl_standin.cc lists them).
+// edge. One rank's communicator of the NCCL stand-in, and its injected faults (nccl_standin.cc
+// lists them).
 //
-// Thread:  any; `operations` the stream's, `splits` the caller's.
-// Owner:   whoever has a handle, and what is on a stream.
+// `operations` belongs to the stream's thread, `splits` to the caller's. Shared by all handles and
+// the operations on a stream.
 #pragma once
 
 #include <unistd.h>
@@ -17,7 +17,7 @@
 
 namespace standin {
 
-// Whether it is this fault that is asked for; its number, if it has one.
+// Whether the fault is requested; `value` gets its number, if it has one.
 bool is_asked(const char* fault, int* value = nullptr);
 
 struct Communicator {
@@ -27,18 +27,18 @@ struct Communicator {
   std::string path;
   Shared* shared = nullptr;
   std::atomic<int> state{drun::worker::nccl::kInProgress};
-  std::atomic<int> looks{0};  // left of which "in progress" is the answer
+  std::atomic<int> looks{0};  // how many more queries return "in progress"
   std::atomic<bool> is_aborted{false};
-  bool is_blocking = false;  // calls return when they are no longer in progress
+  bool is_blocking = false;  // calls return only once nothing is in progress
   int operations = 0;
   int splits = 0;
   int launches = 0;    // counted for the fault "blocks"
-  std::thread helper;  // connects, splits
+  std::thread helper;  // connects or splits
 
   ~Communicator() {
     is_aborted = true;
     if (helper.joinable()) helper.join();
-    unlink(path.c_str());  // if not all have come
+    unlink(path.c_str());  // in case not all ranks arrived
     if (shared != nullptr) unmap_shared(shared);
   }
   bool is_over() {
@@ -49,7 +49,7 @@ struct Communicator {
   }
   void nap() const { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 };
-// Meets the others; the state says how that ended.
+// Waits for the other ranks. The state has the result.
 void connect(Communicator& comm);
 
 }  // namespace standin

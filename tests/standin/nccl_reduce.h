@@ -1,5 +1,4 @@
-// core. How the stand-in for NCCL reduces: one rank after the other.
-// Thread: any.
+// core. The reductions of the NCCL stand-in, one rank after the other.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +53,7 @@ N combine(int op, N left, N right) {
   return static_cast<N>(left + right);
 }
 
-// `count` elements of each, beginning with the `from`th, into `out`.
+// Reduces `count` elements of each rank, starting at `from`, into `out`.
 inline void reduce(const std::vector<std::vector<char>>& all, std::size_t from, std::size_t count,
                    int type, int op, void* out) {
   drun::worker::with_type(type_of(type), [&](auto zero) {

@@ -10,7 +10,7 @@
 namespace standin {
 namespace {
 
-// As much as there is room for, or there is; true: something moved.
+// Writes as much as fits or is left. Returns whether anything moved.
 bool write_some(Channel& channel, Part& part) {
   const std::uint64_t written = channel.written.load(std::memory_order_relaxed);
   const std::uint64_t used = written - channel.read.load(std::memory_order_acquire);
@@ -37,7 +37,7 @@ bool read_some(Channel& channel, Part& part) {
   return count > 0;
 }
 
-// Moves what can be moved of the first unfinished part for each peer, and forgets the finished.
+// Advances the first unfinished part for each peer, and removes the finished parts.
 template <typename Move>
 bool advance(std::vector<Part>& parts, Move&& move) {
   bool has_moved = false;
@@ -62,7 +62,8 @@ Shared* map_shared(const std::string& path) {
     memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   }
   close(fd);
-  return memory == MAP_FAILED ? nullptr : static_cast<Shared*>(memory);  // zeros are its beginning
+  return memory == MAP_FAILED ? nullptr : static_cast<Shared*>(memory);  // all zeros is a valid
+                                                                         // initial state
 }
 
 void unmap_shared(Shared* shared) { munmap(shared, sizeof(Shared)); }

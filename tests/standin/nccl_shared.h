@@ -1,8 +1,7 @@
-// edge. What the processes of one communicator of the stand-in share: a file in memory with a
-// channel from each rank to each, and who has come, left or given up.
+// edge. Memory that the processes of one stand-in communicator share: a channel from each rank to
+// each, and which ranks have arrived or aborted.
 //
-// Owner:   a communicator; the file is removed when all have come.
-// Thread:  a channel's ends one thread each; the rest any.
+// The file is removed once all ranks have arrived. Each end of a channel is used by one thread.
 #pragma once
 
 #include <atomic>
@@ -27,21 +26,22 @@ struct Shared {
   std::atomic<int> came{0};
   std::atomic<bool> has_aborted[kMostRanks]{};
   Channel data[kMostRanks][kMostRanks];     // from, to
-  Channel control[kMostRanks][kMostRanks];  // of what is not on a stream
+  Channel control[kMostRanks][kMostRanks];  // for data that is not on a stream
 };
 
-// Maps the file, which is made if it is not there. Null: that cannot be.
+// Maps the file, and creates it if it does not exist. Returns null on failure.
 Shared* map_shared(const std::string& path);
 void unmap_shared(Shared* shared);
 
-// One side of a transfer: bytes to or from a peer.
+// One end of a transfer: bytes to or from a peer.
 struct Part {
   int peer = 0;
   char* data = nullptr;
   std::size_t bytes = 0;
 };
 
-// All at once, in order for each peer. False: is_over said so before it was done.
+// Transfers all parts concurrently, in order for each peer. Returns false if is_over became true
+// first.
 using Channels = Channel[kMostRanks][kMostRanks];
 bool exchange(Channels& channels, int rank, std::vector<Part> out, std::vector<Part> in,
               const std::function<bool()>& is_over);

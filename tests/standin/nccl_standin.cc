@@ -1,18 +1,18 @@
-// edge. A stand-in for NCCL, for tests on machines without a GPU: the functions that worker_lib
-// uses, between processes of one machine, over the memory of the stand-in for CUDA. It insists on
-// what NCCL insists on: nonblocking communicators are not used while in progress, memory is the
-// GPU's, its context is current. Nothing here says anything about the real one.
+// edge. A stand-in for NCCL, for tests on machines without a GPU. It implements the functions that
+// worker_lib uses, between processes of one machine, on the memory of the CUDA stand-in. It
+// enforces NCCL's rules: a nonblocking communicator must not be used while in progress, memory must
+// be the GPU's, and its context must be current. Results say nothing about the real NCCL.
 //
-// STANDIN_NCCL_FAULT, of this process, read when it matters:
-//   version=21300     this is what it is
-//   slow_init=500     connecting takes these milliseconds longer
-//   slow_split=500    ncclCommSplit takes these milliseconds longer
-//   absent            does not come when connecting; the others wait
+// STANDIN_NCCL_FAULT, per process, is read when it matters:
+//   version=21300     reports this version
+//   slow_init=500     connecting takes 500 ms longer
+//   slow_split=500    ncclCommSplit takes 500 ms longer
+//   absent            never connects; the others wait
 //   bad_init          connecting fails
 //   async_error=3     the third operation, counted from 1, fails after it was started
 //   stuck=3           the third operation never ends
 //   blocks=3          the call that starts the third operation returns once it is aborted
-//   nothing=3         the third operation moves nothing; on every rank, or the others wait
+//   nothing=3         the third operation moves nothing; set it on every rank, or the others wait
 #include <unistd.h>
 
 #include <atomic>
@@ -46,7 +46,7 @@ constexpr int kLooksInProgress = 3;  // after each call
 
 using Shares = std::shared_ptr<Communicator>;
 
-// The handle is a pointer to one, so that what is on a stream keeps it.
+// The handle is a pointer to a shared pointer, so that operations on a stream keep it alive.
 Shares& of(Comm comm) { return *reinterpret_cast<Shares*>(comm); }
 
 thread_local std::string last_error;
@@ -55,7 +55,7 @@ Result refuse(Result result, const std::string& why) {
   return result;
 }
 
-// What one operation moves, and what is left to do then.
+// The data that one operation moves, and a function to run afterwards.
 struct Operation {
   std::vector<Part> out;
   std::vector<Part> in;
@@ -98,7 +98,7 @@ void work(void* argument) {
 }
 
 Result launch_now(Launch launch) {
-  const Shares held = launch.comm;  // also when it is aborted meanwhile
+  const Shares held = launch.comm;  // keeps it alive if it is aborted meanwhile
   Communicator& comm = *held;
   int blocking = -1;
   if (is_asked("blocks", &blocking) && ++comm.launches == blocking) {
@@ -141,7 +141,7 @@ Result add(Comm handle, Stream stream, Operation operation) {
 
 char* bytes_of(const void* data) { return static_cast<char*>(const_cast<void*>(data)); }
 
-// Everybody's `bytes` from `in` to all of `receivers`, which do with all of them what they like.
+// Sends every rank's `bytes` from `in` to all receivers, which then call `use` with all of them.
 using Use = std::function<void(const std::vector<std::vector<char>>& all)>;
 Operation to_those(const Communicator& comm, const void* in, std::size_t bytes,
                    const std::function<bool(int rank)>& receives, Use use) {
@@ -163,7 +163,7 @@ Operation to_those(const Communicator& comm, const void* in, std::size_t bytes,
   return operation;
 }
 
-// What has no parts ends at once in NCCL too.
+// As in NCCL, operations without data end at once.
 Operation without_empty_parts(Operation operation) {
   const auto is_empty = [](const Part& part) { return part.bytes == 0; };
   std::erase_if(operation.out, is_empty);
@@ -214,15 +214,15 @@ Comm make(int rank, int size, const std::string& path, bool is_blocking) {
   return reinterpret_cast<Comm>(new Shares(std::move(comm)));
 }
 
-// What ncclCommSplit is asked for, and where the new communicator is to be stored.
+// The arguments of ncclCommSplit, and where to store the new communicator.
 struct Split {
   int color = 0;
   int key = 0;
   Comm* part = nullptr;
 };
 
-// Tells all ranks the color and key; those of one color connect over a new file. Null: no color, or
-// aborted.
+// Exchanges color and key with all ranks. Ranks of one color connect over a new file. Returns null
+// without a color, or after an abort.
 Comm make_part(Communicator& parent, const Split& asked) {
   const int color = asked.color;
   const int key = asked.key;
@@ -261,7 +261,7 @@ Comm make_part(Communicator& parent, const Split& asked) {
   return reinterpret_cast<Comm>(new Shares(std::move(child)));
 }
 
-// On a thread of NCCL's: stores in any case, null too, and only then ends the progress.
+// Runs on a thread of NCCL's. It always stores the result, also null, before it ends the progress.
 void split(Communicator& parent, const Split& asked) {
   int extra_ms = 0;
   is_asked("slow_split", &extra_ms);
@@ -315,8 +315,8 @@ Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Confi
   return is_blocking ? of(*comm)->state.load() : kInProgress;
 }
 
-// As NCCL 2.18 to 2.30 do: success, though the parent is in progress from now on, and *part is
-// written later, on ranks without a color too.
+// Like NCCL 2.18 to 2.30, it returns success although the parent is in progress from now on, and
+// *part is written later, also on ranks without a color.
 Result ncclCommSplit(Comm comm, int color, int key, Comm* part, Config*) {
   if (const Result wrong = check(comm); wrong != kSuccess) return wrong;
   Communicator& parent = *of(comm);

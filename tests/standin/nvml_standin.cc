@@ -1,11 +1,12 @@
-// A stand-in for NVIDIA's management library: GPUs and MIG instances as DRUN_TEST_NVML tells them.
+// A stand-in for NVIDIA's management library, with the GPUs and MIG instances in DRUN_TEST_NVML.
 //
 //   DRUN_TEST_NVML="gpu 3b GPU-aaaa; mig MIG-bbbb 1 0; gpu 5e GPU-cccc; denied"
 //
-// Each gpu has a PCI bus number and a UUID, and the MIG instances (UUID, GPU instance, compute
-// instance; "gap" for a place without one) that follow it; "divided" alone is MIG mode without
-// instances. The file named by DRUN_TEST_NVML_PROCESSES lists the process ids that use the first
-// GPU. "denied" is a GPU that this container was not given. "broken" does not begin.
+// Each "gpu" has a PCI bus number and a UUID. The MIG instances that follow it have a UUID, a GPU
+// instance and a compute instance; "gap" is an index without an instance. "divided" alone is MIG
+// mode without instances. "denied" is a GPU that this container has no access to. "broken" makes
+// the initialization fail. The file named by DRUN_TEST_NVML_PROCESSES lists the process ids that
+// use the first GPU.
 #include <cstdlib>
 #include <cstring>
 #include <fstream>

@@ -1,7 +1,7 @@
-// A stand-in for PMIx's client library, with pmix_common.h's layouts written down once more. What
-// it does stands in DRUN_TEST_PMIX: "job" is a job of 3 whose rank 0 has put "gpu0/abc" unless this
-// rank puts another text; "refuses", "number" (rank 0 has put one), "sizeless", "hangs" (and writes
-// a byte to the descriptor DRUN_TEST_PMIX_FD, if there is one), "crashes".
+// A stand-in for PMIx's client library, with its own copy of pmix_common.h's layouts.
+// DRUN_TEST_PMIX selects its behavior. "job": a job of 3, whose rank 0 has put "gpu0/abc" unless
+// this rank puts another text. "refuses". "number": rank 0 has put a number. "sizeless". "hangs":
+// also writes a byte to the descriptor DRUN_TEST_PMIX_FD, if set. "crashes".
 #include <unistd.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A coordinator and agents without workers, on loopback: they note what they are told, and do what
-// the test says.
+// A coordinator and agents without workers, on loopback. They record what they receive and act as
+// the test directs.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +63,7 @@ class TestAgent final : public rendezvous::Client::Listener {
     client.report_failure(seen);
     client.report_stopped(world->round, {seen});
   }
-  // Of its first worker, seen at that moment.
+  // A failure of its first worker, seen at the given time.
   rendezvous::SeenFailure failure(std::chrono::steady_clock::time_point seen) const {
     Failure failure;
     failure.rank = world->base_rank;
@@ -94,7 +94,7 @@ struct TestCluster {
   explicit TestCluster(int count, JoinSpec coordinator = {});
 
   TestAgent& add(int node_rank) { return add(spec_of(node_rank)); }
-  // As the coordinator's, with its secret.
+  // A spec that matches the coordinator's, including its secret.
   JoinSpec spec_of(int node_rank) const;
   TestAgent& add(const JoinSpec& spec);
   void add_all();

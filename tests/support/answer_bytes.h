@@ -1,4 +1,4 @@
-// A store's answer as it goes over the wire.
+// Encodes a store's answer.
 #pragma once
 
 #include <string>

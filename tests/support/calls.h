@@ -1,4 +1,4 @@
-// What calls of a backend are made of.
+// Helpers to build calls of a backend.
 #pragma once
 
 #include <chrono>

@@ -18,7 +18,7 @@ using worker::with_type;
 
 using Counts = std::vector<std::size_t>;
 
-// Small integers: sums of eight fit into i8, and their products are powers of two.
+// Small integers: sums of eight fit into i8, and products are powers of two.
 long long number(ReduceOp op, int rank, std::size_t i) {
   const auto r = rank_index(rank);
   if (op == ReduceOp::Product) return static_cast<long long>(1 + (r + i) % 2);
@@ -67,7 +67,7 @@ T reduced(ReduceOp op, int ranks, std::size_t i) {
   return T();
 }
 
-// Memory of the rig's kind.
+// Memory from the rig's allocator.
 template <typename T>
 class Buffer {
  public:
@@ -160,7 +160,7 @@ struct Model {
     expect_all<T>(rig, c, part, [&](std::size_t i) { return reduced<T>(op, rig.size, begin + i); });
   }
 
-  // Of the number that `rank` has at `i`, for moves.
+  // The number that `rank` has at index `i`, for operations that only move data.
   static T of(int rank, std::size_t i) {
     return as<T>(static_cast<long long>((rank_index(rank) * 31 + i) % 127));
   }
@@ -214,7 +214,7 @@ struct Model {
     });
   }
 
-  // Elements that `from` has for `to`.
+  // The number of elements that `from` sends to `to`.
   static std::size_t share(int from, int to, std::size_t most) {
     return (rank_index(from) * 5 + rank_index(to) * 3) % 4 * most / 3;
   }

@@ -1,7 +1,7 @@
-// core. What every collective must give, computed one element after the other: numbers for which
-// sums and products are exact in all types.
+// core. Checks the results of every collective against values computed one element at a time. The
+// numbers make sums and products exact in all types.
 //
-// Errors:  throws std::runtime_error that names the call and the first wrong element.
+// The checks throw std::runtime_error, which names the call and the first wrong element.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace drun::test {
 
-// How to run a call, and where its buffers come from.
+// Runs calls and allocates their buffers.
 struct CollectiveRig {
   int rank = 0;
   int size = 1;
@@ -22,7 +22,7 @@ struct CollectiveRig {
   std::function<std::shared_ptr<void>(std::size_t size_bytes)> alloc = {};
 };
 
-// Which combinations the type has.
+// Whether the operation is defined for the type.
 bool has_op(DataType type, ReduceOp op);
 const std::vector<DataType>& all_types();
 const std::vector<ReduceOp>& all_ops();

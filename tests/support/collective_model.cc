@@ -51,8 +51,8 @@ void put(char* to, DataType type, int value) {
   }
 }
 
-// What rank brings: products stay small enough to be exact. A period that no size of a piece is a
-// multiple of is repeated: large data is made at the speed of copying.
+// A rank's input numbers, small enough for exact products. They repeat with a prime period, which
+// no piece size is a multiple of, so large inputs are filled at the speed of memcpy.
 Bytes numbers(const Scenario& scenario, int rank, std::size_t count) {
   constexpr std::size_t kPeriod = 1009;
   const std::size_t element = size_bytes(scenario.type);
@@ -103,7 +103,7 @@ std::size_t sum(const Counts& counts) {
   return total;
 }
 
-// What rank's input holds, by the table in drun/backend.h.
+// A rank's input, as the table in drun/backend.h describes it.
 Bytes input_of(const Scenario& scenario, int rank) {
   switch (scenario.operation) {
     case Operation::Barrier:
@@ -197,7 +197,7 @@ std::size_t own_count(const Scenario& scenario, int rank) {
   }
 }
 
-// Memory of counts; pointed to by the call.
+// Storage for the counts that the call points to.
 struct CallCounts {
   Counts in;
   Counts out;

@@ -10,7 +10,7 @@ namespace {
 
 using namespace rendezvous;
 
-// Whatever is understood must survive the way back.
+// Every decoded message must be the same after it is encoded and decoded again.
 void check_frame(std::string_view frame) {
   constexpr std::size_t kLengthBytes = 4;
   if (const auto message = decode_member_message(frame)) {

@@ -1,6 +1,5 @@
-// edge. The default action on SIGTERM while it lives: forked children inherit handlers, and the
-// test framework's allocates memory, so it is not one to be called at any moment. Thread: the
-// test's only.
+// edge. Restores the default action of SIGTERM while it exists. Forked children inherit handlers,
+// and the test framework's handler allocates memory, which is not async-signal-safe.
 #pragma once
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// The coordinator of an elastic world whose nodes do what a test says; time moves by hand.
+// The coordinator of an elastic job with a simulated clock. The test makes the nodes' moves.
 #pragma once
 
 #include <optional>
@@ -22,14 +22,14 @@ inline rendezvous::RoundSpec elastic_spec(int least, int most) {
   return spec;
 }
 
-// The same without its elasticity.
+// The same spec for a fixed number of nodes.
 inline rendezvous::RoundSpec inelastic_spec(int node_count) {
   rendezvous::RoundSpec spec = elastic_spec(1, node_count);
   spec.elastic.reset();
   return spec;
 }
 
-// Node n's host is "host<n>"; node 0's agent is the coordinator's.
+// Node n's host is "host<n>". Node 0's agent runs on the coordinator's host.
 struct ElasticJob : RoundDriver {
   ElasticJob(int least, int most) : RoundDriver(elastic_spec(least, most)) {}
   explicit ElasticJob(const rendezvous::RoundSpec& spec) : RoundDriver(spec) {}
@@ -55,7 +55,7 @@ struct ElasticJob : RoundDriver {
   void stopped(int node, std::vector<rendezvous::AgedFailure> failures = {}) {
     say(peer(node), rendezvous::Stopped{state.round, std::move(failures), 0});
   }
-  // Time passes, everybody who is there shows signs of life.
+  // Lets time pass while all connected peers send heartbeats.
   void live(rendezvous::Milliseconds time) {
     constexpr rendezvous::Milliseconds kStep{500};
     std::vector<rendezvous::RoundAction> all;

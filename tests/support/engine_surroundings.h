@@ -1,4 +1,4 @@
-// Surroundings of a process as an engine would make them: variables and files from maps.
+// Builds a process's environment as an engine would set it up, from maps of variables and files.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ inline engines::Surroundings around(Variables variables, std::string hostname = 
           .file_text = lookup_in(std::move(files))};
 }
 
-// What is found there, which is something.
+// Returns the facts of the detected engine; requires that one is detected.
 inline engines::Facts facts_of(const Variables& variables, const std::string& hostname = "gpu0",
                                const Variables& files = {}) {
   const auto facts = engines::detect(around(variables, hostname, files));

@@ -69,7 +69,8 @@ void EtcdServer::kill() {
 }
 
 EtcdCluster::EtcdCluster(int members) {
-  // Short, as they are on one machine: who leads is found out anew in half a second.
+  // Short timeouts, because all members are on one machine: a new leader is elected in half a
+  // second.
   const std::vector<std::string> times{"--heartbeat-interval=50", "--election-timeout=500"};
   std::string all;
   for (int i = 0; i < members; ++i) {

@@ -1,6 +1,5 @@
-// A real etcd on this machine, on ports and in a directory of its own, alone or as a cluster of
-// several. It is not there everywhere (Debian's etcd-server): `why_not` says so, and a test is
-// skipped.
+// A real etcd on this machine, alone or as a cluster, on its own ports and in its own directory. It
+// is not installed everywhere (Debian: etcd-server). `why_not` then has the reason, and tests skip.
 #pragma once
 
 #include <memory>
@@ -13,21 +12,21 @@ namespace drun::testing {
 
 class EtcdServer {
  public:
-  // More arguments for it, such as certificates; `scheme` is how it is spoken to.
+  // `arguments`: additional ones, such as certificates. `scheme`: http or https.
   explicit EtcdServer(std::vector<std::string> arguments = {}, const std::string& scheme = "http");
 
-  // Empty once it answers.
+  // Empty if the server answers.
   const std::string& why_not() const { return why_not_; }
   int port() const { return port_; }
   std::string endpoint() const { return "127.0.0.1:" + std::to_string(port_); }
-  // SIGKILL, and start again with the same data.
+  // Sends SIGKILL; starts it again with the same data.
   void kill();
   void start();
   void signal(int number) const { running_->signal(number); }
-  // Whether it answers on its port; no certificate is shown.
+  // Whether it answers on its port. Uses no certificate.
   bool listens() const;
-  // Whether it takes part in a cluster that has a leader: a member that has just started listens
-  // before it does. Only over http.
+  // Whether it belongs to a cluster with a leader. A restarted member listens before it has joined.
+  // http only.
   bool is_healthy() const;
 
  private:
@@ -38,7 +37,7 @@ class EtcdServer {
 
   TemporaryDirectory directory_;
   std::string name_;
-  std::string members_;  // "name=peer" of all, with commas
+  std::string members_;  // "name=peer" of all members, separated by commas
   std::vector<std::string> arguments_;
   std::string scheme_;
   int port_ = 0;
@@ -53,7 +52,7 @@ class EtcdCluster {
 
   const std::string& why_not() const;
   EtcdServer& member(int index) { return *members_.at(static_cast<std::size_t>(index)); }
-  std::string endpoints() const;  // with commas
+  std::string endpoints() const;  // separated by commas
 
  private:
   std::vector<std::unique_ptr<EtcdServer>> members_;

@@ -1,4 +1,4 @@
-// Runs an io_context until a condition holds, or a deadline passes.
+// Runs an io_context until a condition is true or a deadline has passed.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace drun::test {
 
-// False: the deadline passed first. A condition is asked after every handler, and now and then
-// without one: it may be of a process or a file.
+// Returns false if the deadline passed first. Checks the condition after every handler, and also
+// periodically, because it can depend on a process or a file.
 inline bool run_until(asio::io_context& io, const std::function<bool()>& condition,
                       std::chrono::steady_clock::duration limit = std::chrono::seconds(30)) {
   const auto end = std::chrono::steady_clock::now() + scaled(limit);

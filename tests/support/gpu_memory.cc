@@ -19,7 +19,7 @@ std::size_t sum_of(const std::size_t* counts, int size) {
   return std::accumulate(counts, counts + size, std::size_t{0});
 }
 
-// Elements of the whole buffer: of every rank's parts.
+// The number of elements in the whole buffer, which has a part for every rank.
 std::size_t whole(const Call& call, const std::size_t* counts, int size) {
   return call.is_uneven ? sum_of(counts, size) : call.count * static_cast<std::size_t>(size);
 }

@@ -1,7 +1,6 @@
-// edge. Memory of a GPU for tests, the stand-in's or a real one's, and the stand-ins themselves.
+// edge. GPU memory for tests, on the stand-in or on a real GPU.
 //
-// Thread:  any one.
-// Errors:  BackendFailure.
+// The functions throw BackendFailure.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +16,19 @@
 
 namespace drun::test {
 
-// From then on this process takes the stand-ins (tests/standin) for CUDA's driver and NCCL; before
+// Makes this process load the stand-ins (tests/standin) for CUDA's driver and NCCL. Call it before
 // either is loaded.
 void use_standins();
 
-// Why tests of a real GPU cannot run here, to be said after "skipped: "; empty: they can. Asks in a
-// process of its own.
+// Returns why tests on a real GPU cannot run here, as a text after "skipped: ", or an empty string.
+// Checks this in a separate process.
 std::string no_gpu_here();
 
-// The environment of ranks that share the first GPU. NCCL refuses that to ranks of one host: each
-// needs an NCCL_HOSTID of its own, too.
+// The environment of ranks that share the first GPU. NCCL rejects that for ranks of one host, so
+// each rank also needs a different NCCL_HOSTID.
 std::map<std::string, std::string> environment_on_one_gpu();
 
-// Numbers on a GPU.
+// Numbers in GPU memory.
 template <typename T>
 class OnGpu {
  public:
@@ -38,9 +37,9 @@ class OnGpu {
     write(std::vector<T>(count, value));
   }
 
-  // Says where it is.
+  // Elements with the GPU's number.
   Elements named() const { return {memory_.data(), count_, data_type<T>(), gpu_->number()}; }
-  // Looks like memory of the host.
+  // Elements without a GPU number, like host memory.
   Elements unnamed() const { return {memory_.data(), count_, data_type<T>()}; }
   T* data() const { return static_cast<T*>(memory_.data()); }
 
@@ -60,7 +59,7 @@ class OnGpu {
   worker::GpuMemory memory_;
 };
 
-// For the generic checks, whose buffers are the host's: each call is made with copies on GPU 0.
+// For generic checks with host buffers: makes each call with copies on GPU 0.
 CollectiveRig rig_on_gpu(Backend& backend, int rank, int size, std::function<Turn()> next_turn);
 
 }  // namespace drun::test

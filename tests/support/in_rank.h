@@ -1,5 +1,5 @@
-// For tests whose deeds are done in ranks, where Catch is not: what a rank may not go on without,
-// what it says of itself, and the check of how it ended.
+// Assertions for code that runs in rank processes, where Catch2 is not available, and a check of
+// their exits.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,12 @@
 
 namespace drun::test {
 
-// Throws what was expected.
+// Throws std::runtime_error with `what` if `is_so` is false.
 inline void expect(bool is_so, const std::string& what) {
   if (!is_so) throw std::runtime_error("expected: " + what);
 }
 
-// "usage: ..." of the WorkerError that `deed` throws.
+// Returns "usage: ..." for the WorkerError that the function throws.
 inline std::string error_of(const std::function<void()>& deed) {
   try {
     deed();
@@ -36,7 +36,7 @@ inline InitOptions over(const std::string& backend,
   return options;
 }
 
-// Every rank ended by itself, with this exit code.
+// Checks that every rank exited with this code.
 void check_exited(const std::vector<RankEnd>& ends, int exit_code = 0);
 
 }  // namespace drun::test

@@ -1,4 +1,4 @@
-// The event lines of a job that was never run, for tests of timelines and reports.
+// Event lines of a simulated job, for tests of timelines and reports.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ class AgentEvents {
   AgentEvents(std::string host, int pid, double begin_s = 0)
       : place_{.run_id = "night", .host = std::move(host), .pid = pid}, begin_s_(begin_s) {}
 
-  // `at_s`: seconds of the job's time.
+  // `at_s`: the time in the job, in seconds.
   void add(double at_s, const agent::Event& event) {
     text_ +=
         event_line(event, place_, kSomeTime + micro(at_s + clock_error_s_), micro(at_s - begin_s_));
@@ -37,14 +37,14 @@ class AgentEvents {
 struct ModelJob {
   int nodes = 2;
   int ranks_per_node = 2;
-  int rounds = 1;             // each but the last one fails
+  int rounds = 1;             // all but the last one fail
   int failing_rank = 1;       // in each failing round; in the last one only with `fails`
   bool fails = true;          // the last round
-  bool is_cut_short = false;  // every agent is killed while the last round runs
+  bool is_cut_short = false;  // every agent is killed during the last round
   std::string last_line = "ValueError: bad batch";
 };
 
-// A round is 10 s: waiting 1, spawn 0.5, start 2, running, stopping 0.5, restarting 1.
+// A round takes 10 s: waiting 1, spawn 0.5, start 2, running, stopping 0.5, restarting 1.
 inline std::string events_of(const ModelJob& model) {
   using namespace agent;
   std::string text;

@@ -1,4 +1,4 @@
-// What a job has left to be looked at: its ends, its text, its log directory, its memory.
+// Helpers to inspect a job: exit codes, output, log directory, memory.
 #pragma once
 
 #include <sys/types.h>
@@ -10,15 +10,15 @@
 
 namespace drun::testing {
 
-// All of them end, with this exit code and with `words` on standard error.
+// Checks that all agents exit with this code and print `words` to standard error.
 void check_ends(const std::vector<Running*>& agents, int code, const std::string& words = "");
 
 int count(const std::string& text, const std::string& part);
 
-// The one directory that a job has made in `log_dir`.
+// Returns the only directory that a job created in `log_dir`.
 std::string only_entry(const std::string& log_dir);
 
-// The most memory that a process has ever had.
+// Returns the process's peak memory.
 long peak_kib(pid_t pid);
 
 }  // namespace drun::testing

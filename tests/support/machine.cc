@@ -19,8 +19,8 @@ namespace {
 constexpr int kLowest = 10'000;
 constexpr int kHighest = 29'000;
 
-// The default of Linux is 32768 to 60999. Where it begins below our range there is nothing to stay
-// below of, and free_port() depends on its look at each port.
+// Linux's default range is 32768 to 60999. If it begins below our range, the blocks cannot stay
+// below it, and free_port() relies on its check of each port.
 int end_of_range() {
   int lowest_ephemeral = kHighest;
   if (std::FILE* const file = std::fopen("/proc/sys/net/ipv4/ip_local_port_range", "re")) {
@@ -32,8 +32,8 @@ int end_of_range() {
 }
 
 // Binds a name in the abstract namespace of unix sockets (unix(7)). It is a lock that the kernel
-// releases when the last descriptor closes, and it is per network namespace, as ports are. The
-// descriptor stays open on purpose.
+// releases when the last descriptor closes. Like ports, it is per network namespace. The descriptor
+// is deliberately left open.
 bool lock_block(int number) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
@@ -88,8 +88,8 @@ std::uint16_t free_port() {
   static pid_t owner = 0;
   const std::lock_guard lock(mutex);
   while (true) {
-    // A forked child must not continue in its parent's block: the parent does not see what it
-    // takes.
+    // A forked child must not continue in its parent's block, because the parent does not see which
+    // ports the child takes.
     if (used == PortBlock::kSize || owner != getpid()) {
       block = take_port_block();
       owner = getpid();

@@ -1,5 +1,4 @@
-// edge. What tests need to know of the machine and the build: time limits that suit the build, and
-// TCP ports that no other test process uses.
+// edge. Time limits that fit the build, and TCP ports that no other test process uses.
 #pragma once
 
 #include <chrono>
@@ -7,8 +6,8 @@
 
 namespace drun::test {
 
-// How many times as long an operation may take in this build as in an ordinary one.
-// tests/CMakeLists.txt scales CTest's own limits alike.
+// How many times as long an operation may take as in an ordinary build. tests/CMakeLists.txt scales
+// CTest's limits equally.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kHasThreadSanitizer = true;
 inline constexpr int kSlowdown = 5;
@@ -23,26 +22,26 @@ inline constexpr bool kHasThreadSanitizer = false;
 inline constexpr int kSlowdown = 1;
 #endif
 
-// An upper bound on wall-clock time: `limit` in an ordinary build, more under a sanitizer. Every
-// upper bound and every deadline of a test passes through here. Lower bounds do not.
+// An upper limit of wall-clock time: `limit` in an ordinary build, more under a sanitizer. Use it
+// for every upper limit and deadline of a test, but not for lower limits.
 template <typename Rep, typename Period>
 constexpr std::chrono::duration<Rep, Period> scaled(std::chrono::duration<Rep, Period> limit) {
   return limit * kSlowdown;
 }
 
-// Consecutive ports, all below the ephemeral range: the kernel gives none of them to an outgoing
-// connection or to a server that binds port 0. A block belongs to one process, and to the children
-// that it forks, until the last of them exits; other network namespaces have blocks of their own.
+// Consecutive ports below the ephemeral range, so the kernel assigns none of them to an outgoing
+// connection or to a server that binds port 0. A block belongs to one process and the children that
+// it forks, until the last of them exits. Other network namespaces have separate blocks.
 struct PortBlock {
   static constexpr int kSize = 40;
   std::uint16_t first = 0;
 };
 
-// Throws std::runtime_error when all blocks are taken.
+// Throws std::runtime_error if all blocks are in use.
 PortBlock take_port_block();
 
-// A port of this process's own block on which nothing listens, at any address. It differs from the
-// previous ones as long as the process holds fewer than a few hundred.
+// Returns a port from this process's blocks on which nothing listens, at any address. It differs
+// from the previous ones as long as the process holds fewer than a few hundred.
 std::uint16_t free_port();
 
 }  // namespace drun::test

@@ -1,5 +1,5 @@
-// A member's machine with a clock moved by hand, and what it did last. It is node 1 of 3, with two
-// workers, ranks 4 and 5.
+// A member's state machine with a simulated clock, and its last actions. It is node 1 of 3, with
+// two workers, ranks 4 and 5.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace drun::test {
 
 struct MemberDriver {
   MemberDriver();
-  // Brought there by events.
+  // Brings a member to the phase through events.
   static MemberDriver in(rendezvous::MemberPhase phase);
   static rendezvous::Time start_time() { return rendezvous::Time(std::chrono::hours(1)); }
   static World world(int round);
@@ -26,7 +26,7 @@ struct MemberDriver {
   void hear(rendezvous::CoordinatorMessage message) {
     event(rendezvous::Heard{std::move(message)});
   }
-  // Heard without losing the actions of the event before.
+  // Handles the message and keeps the previous event's actions.
   void keep(rendezvous::CoordinatorMessage message) {
     const auto before = actions;
     hear(std::move(message));
@@ -36,7 +36,7 @@ struct MemberDriver {
     now += time;
     event(rendezvous::MemberTick{});
   }
-  // Ticks when it wants them, and nothing else.
+  // Sends ticks when the member requests them, and no other event.
   void be_silent(rendezvous::Time::duration time);
 
   template <typename Action>

@@ -43,7 +43,7 @@ class MemoryExchange final : public worker::Exchange {
       throw BackendFailure(WorkerError::Kind::Timeout, std::nullopt, "nobody came");
     }
     if (message.is_done) {
-      messages.erase(started.number);  // the second of the two
+      messages.erase(started.number);  // the second of the two ends
       return;
     }
     std::memcpy(message.target, message.source, std::get<3>(started.key));

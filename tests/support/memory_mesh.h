@@ -1,8 +1,9 @@
-// Ranks as threads of one process, whose messages are copies: for algorithms over an Exchange.
+// Ranks as threads of one process whose messages are memory copies, for algorithms over an
+// Exchange.
 //
-// A message is copied when one of its two sides waits for it, as late as the contract allows: who
-// changes what is being sent, or reads what has not arrived, gets wrong numbers. Ranks that wait
-// for each other for kLimit throw a Timeout.
+// A message is copied when one of its two ends waits for it, as late as the contract allows. Code
+// that changes a buffer during a send, or reads one before its receive completes, therefore gets
+// wrong numbers. A wait longer than kLimit throws a Timeout.
 #pragma once
 
 #include <chrono>
@@ -29,9 +30,9 @@ class MemoryMesh {
   explicit MemoryMesh(int size) : size_(size) {}
   int size() const { return size_; }
 
-  // `context` keeps exchanges apart, as a sequence number does.
+  // `context` separates exchanges, as a sequence number does.
   std::unique_ptr<worker::Exchange> exchange(int rank, std::uint64_t context = 0);
-  // How many messages were sent.
+  // The number of sent messages.
   std::size_t sent_count() const;
 
  private:
@@ -55,10 +56,10 @@ class MemoryMesh {
   std::size_t sent_count_ = 0;
 };
 
-// Runs `body` on a thread for each rank; throws what the first of them threw.
+// Runs `body` on one thread per rank. Throws the first exception of any thread.
 void run_threads(int size, const std::function<void(int rank)>& body);
 
-// A backend over a MemoryMesh; collectives only.
+// A backend over a MemoryMesh, for collectives only.
 std::unique_ptr<Backend> make_memory_backend(std::shared_ptr<MemoryMesh> mesh, int rank);
 
 }  // namespace drun::test

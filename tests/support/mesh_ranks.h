@@ -1,4 +1,4 @@
-// Ranks as processes, each with a backend of its own between processes.
+// Ranks as processes, each with a separate backend that connects the processes.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ inline Deadline in(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-// All on node 0; the store is the one that the rank's environment names.
+// All ranks are on node 0. The store is the one in the rank's environment.
 inline BackendContext context_of(int rank, int size, bool is_debug = false) {
   BackendContext context;
   context.rank = rank;
@@ -34,13 +34,13 @@ inline BackendContext context_of(int rank, int size, bool is_debug = false) {
   return context;
 }
 
-// "gloo" or "tcp".
+// `transport`: "gloo" or "tcp".
 inline std::unique_ptr<Backend> connect(const std::string& transport,
                                         const BackendContext& context) {
   return transport == "tcp" ? worker::connect_tcp(context) : worker::connect_gloo(context);
 }
 
-// "peer lost peer=1: lost the connection to ..." of whatever `deed` throws.
+// Returns "peer lost peer=1: lost the connection to ..." for the failure that the function throws.
 template <typename Deed>
 std::string failure_of(Deed&& deed) {
   try {

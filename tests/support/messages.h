@@ -1,4 +1,4 @@
-// Control messages for tests: one of each kind, with every field filled, or random ones.
+// Control messages for tests: one of each kind with every field filled, or random ones.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// etcd as far as drun uses it: two keys, leases, transactions. Its clock is given by the caller;
-// keys of a lease that has run out are there until `expire` is called, as with etcd itself.
+// A model of etcd as far as drun uses it: two keys, leases and transactions. The caller passes the
+// time. As in etcd itself, the keys of an expired lease exist until `expire` is called.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,8 @@ class ModelEtcd {
   Result apply(const rendezvous::etcd::Call& call, Time now) {
     return std::visit([this, now](const auto& asked) { return carry_out(asked, now); }, call);
   }
-  // Started again: every lease begins anew, and what was kept alive is not known.
+  // Simulates a restart: every lease starts again with its full time, because the remaining times
+  // are not stored.
   void restart(Time now) {
     for (auto& [lease, left] : leases_) left.until = now + left.ttl;
   }

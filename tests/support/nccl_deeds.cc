@@ -38,7 +38,7 @@ void check_nccl_collectives(const Ranks& ranks, int rank) {
       check_reductions(rig, type, op, 5);
     }
     check_moves(rig, type, 3);
-    if (type != DataType::I16) check_uneven(rig, type, 7);  // has a sum
+    if (type != DataType::I16) check_uneven(rig, type, 7);  // NCCL has no sums of i16
   }
   for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{40001}}) {
     check_reductions(rig, DataType::F32, ReduceOp::Sum, count);
@@ -53,7 +53,7 @@ void check_nccl_messages() {
   ProcessGroup group = ProcessGroup::connect(over("nccl"));
   const int next = (group.rank() + 1) % group.size();
   const int previous = (group.rank() + group.size() - 1) % group.size();
-  constexpr std::size_t kCount = 30000;  // more than is under way at once
+  constexpr std::size_t kCount = 30000;  // more operations than can be pending at once
   std::vector<Work> works;
   std::vector<std::unique_ptr<OnGpu<int>>> arrived;
   std::vector<std::unique_ptr<OnGpu<int>>> sent;
@@ -83,7 +83,7 @@ void check_nccl_async() {
   for (int i = 0; i < 8; ++i) {
     numbers.push_back(std::make_unique<OnGpu<float>>(1000, static_cast<float>(i)));
     works.push_back(group.async_all_reduce(numbers.back()->named()));
-    if (i == 4) group.all_reduce(numbers.back()->named());  // behind the asynchronous ones
+    if (i == 4) group.all_reduce(numbers.back()->named());  // queued after the asynchronous ones
   }
   for (std::size_t i = 0; i < works.size(); ++i) {
     works[i].wait();
@@ -97,7 +97,7 @@ void check_nccl_async() {
 
 void check_both_memories() {
   ProcessGroup group = ProcessGroup::connect(over(InitOptions().backend));
-  // Of a group whose GPUs are not connected yet there is nothing to split off.
+  // A group whose GPUs are not connected yet has nothing to split.
   const int last = group.size() - 1;
   const std::vector<int> ends = last > 0 ? std::vector<int>{last, 0} : std::vector<int>{0};
   std::optional<ProcessGroup> early = group.new_group(ends);
@@ -144,7 +144,7 @@ void check_nccl_groups() {
   for (int rank = half; rank < world.size(); rank += 2) sum += 1 << rank;
   expect(number.read()[0] == sum, "the sum of this half");
   const OnGpu<int> first(1, world.rank());
-  part->broadcast(first.named(), 0);  // the highest rank comes first
+  part->broadcast(first.named(), 0);  // the highest rank is the first
   const int last = world.size() - 1;
   expect(first.read()[0] == (last % 2 == half ? last : last - 1), "ordered by key");
   std::optional<ProcessGroup> two = world.new_group({1, 0});

@@ -71,7 +71,7 @@ bool is_non_blocking(int fd) { return (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; 
 Worker::Worker(const std::string& script, int stdout_fd, int stderr_fd) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // Through copies: one may be the other's number.
+  // Duplicates both, because one may have the other's target number.
   const UniqueFd out(::fcntl(stdout_fd, F_DUPFD_CLOEXEC, 100));
   const UniqueFd err(::fcntl(stderr_fd, F_DUPFD_CLOEXEC, 100));
   posix_spawn_file_actions_adddup2(&actions, out.get(), 1);

@@ -1,4 +1,5 @@
-// What tests of workers' output share: a directory, a console read in the loop, workers by hand.
+// Shared parts of tests of workers' output: a directory, a console that the loop reads, and
+// workers.
 #pragma once
 
 #include <sys/types.h>
@@ -30,7 +31,7 @@ class TemporaryDirectory {
 
 std::vector<std::string> split_lines(std::string_view text);
 
-// Runs the loop until it has nothing to do and `pid` sleeps: a writer that waits for its reader.
+// Runs the loop until it is idle and `pid` sleeps, which is a writer blocked by its reader.
 bool run_until_blocked(asio::io_context& io, pid_t pid);
 
 // Reads a descriptor to its end in the loop.
@@ -48,7 +49,7 @@ class Collector {
   bool is_at_end_ = false;
 };
 
-// A pipe whose ends are ordinary: blocking, close-on-exec.
+// A pipe with ordinary ends: blocking and close-on-exec.
 struct PipeEnds {
   UniqueFd read_end;
   UniqueFd write_end;
@@ -57,7 +58,7 @@ PipeEnds make_plain_pipe();
 
 bool is_non_blocking(int fd);
 
-// `sh -c script` with these as fd 1 and 2. Killed and reaped when it goes.
+// `sh -c script` with these descriptors as 1 and 2. The destructor kills and reaps it.
 class Worker {
  public:
   Worker(const std::string& script, int stdout_fd, int stderr_fd);
@@ -65,7 +66,7 @@ class Worker {
   ~Worker();
   pid_t pid() const { return pid_; }
   bool is_running();
-  // Its exit code, or 128 + signal.
+  // Returns the exit code, or 128 + signal.
   int wait();
 
  private:
@@ -73,13 +74,13 @@ class Worker {
   int code_ = -1;
 };
 
-// An Output, its loop and what it logs.
+// An Output with its loop and its log.
 struct OutputRig {
   explicit OutputRig(OutputSpec spec, agent::ConsoleFds console);
 
-  // Prepares, and opens a round of as many workers as there are scripts.
+  // Prepares the output, and opens a round with one worker per script.
   void start(const std::vector<std::string>& scripts, int round = 0);
-  // Waits for the workers, drains, and runs the loop until drained; false: not within 30 s.
+  // Waits for the workers, and drains. Returns false if it takes more than 30 s.
   bool drain(std::chrono::milliseconds at_most = std::chrono::seconds(30));
 
   asio::io_context io{1};

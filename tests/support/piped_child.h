@@ -1,4 +1,4 @@
-// A child process with a pipe in and a pipe out, ended and reaped with its object.
+// A child process with a pipe to it and a pipe from it. The destructor kills and reaps it.
 #pragma once
 
 #include <fcntl.h>
@@ -58,7 +58,7 @@ class PipedChild {
     if (in_ >= 0) close(in_);
     in_ = -1;
   }
-  // The next line without its end; absent: no more came within 60 s.
+  // Returns the next line without its newline, or nothing if none arrives within 60 s.
   std::optional<std::string> line() {
     const auto deadline = std::chrono::steady_clock::now() + test::scaled(std::chrono::seconds(60));
     while (true) {
@@ -78,7 +78,7 @@ class PipedChild {
       read_.append(buffer, static_cast<std::size_t>(count));
     }
   }
-  // 128 + n for a signal. Waits.
+  // Waits. Returns 128 + n for a signal.
   int exit_code() {
     int status = 0;
     waitpid(pid_, &status, 0);

@@ -1,4 +1,5 @@
-// In place of ssh, for jobs whose "hosts" are all this machine: no sshd, no key, the same command.
+// A replacement for ssh, for jobs whose hosts are all this machine. It needs no sshd and no key,
+// and runs the same command.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@ namespace drun::testing {
 
 class PlainSsh {
  public:
-  // A login runs `before`, then what drun asks for; $1 is the host.
+  // A login runs `before` and then drun's command. $1 is the host.
   explicit PlainSsh(const std::string& before = "");
 
   const TemporaryDirectory& directory() const { return directory_; }

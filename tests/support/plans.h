@@ -1,5 +1,5 @@
-// Command lines and options become plans, on hosts that a test describes. What does not end as a
-// name says fails the test.
+// Converts command lines and options to plans, on hosts that a test describes. The functions fail
+// the test if the outcome is not the one in their name.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,15 @@ namespace drun::test {
 
 using Words = std::vector<std::string>;
 
-// "gpu0", where there is /bin/train besides `files`; PATH is /usr/bin:/bin where it is not given.
+// "gpu0", which has /bin/train in addition to `files`. PATH defaults to /usr/bin:/bin.
 HostFacts train_host(std::map<std::string, FileKind> files = {},
                      std::vector<EnvironmentEntry> environment = {});
-// "desk", which has every program whose path is without "missing".
+// "desk", which has every program whose path does not contain "missing".
 HostFacts desk_with(std::vector<EnvironmentEntry> environment = {});
 
 Options running(const std::string& program);
 
-// The line "NAME WORDS...", with the host's variables.
+// Parses "NAME WORDS..." with the host's variables.
 Result<Command> parse_line(Words words, const HostFacts& host = {},
                            const std::string& name = "drun");
 Result<Options> parse_options(Words words, const HostFacts& host = {},
@@ -32,7 +32,7 @@ Result<Options> parse_options(Words words, const HostFacts& host = {},
 Options options_of(Words words, const HostFacts& host = {}, const std::string& name = "drun");
 
 Plan plan_of(const Options& options, const HostFacts& host = train_host());
-// Where no program is named it is "train".
+// The program defaults to "train".
 JoinSpec join_of(Options options, const HostFacts& host = train_host());
 std::string plan_error(Options options, const HostFacts& host = train_host());
 

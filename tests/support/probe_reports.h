@@ -1,4 +1,4 @@
-// What probes of a healthy job would tell.
+// Probe reports of a healthy job.
 #pragma once
 
 #include <string>

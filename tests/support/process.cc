@@ -60,7 +60,7 @@ int stdin_with(const std::string& text) {
   return fd;
 }
 
-// Appends what is there; false at the end of the file.
+// Appends the available text. Returns false at the end of the file.
 bool read_into(int fd, std::string& text) {
   char buffer[65536];
   const ssize_t size = read(fd, buffer, sizeof buffer);

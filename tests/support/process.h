@@ -1,5 +1,4 @@
-// Runs programs for tests: with a deadline, everything they print captured, nothing of them left
-// behind.
+// Runs programs for tests with a deadline, captures their output, and leaves no process behind.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +17,7 @@ namespace drun::testing {
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 
-// A directory of its own, removed with all in it.
+// A new directory, removed with its contents.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();
@@ -32,31 +31,31 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-std::string read_file(const std::string& path);  // "" when it cannot be read
+std::string read_file(const std::string& path);  // "" if it cannot be read
 void write_file(const std::string& path, const std::string& text, bool is_executable = false);
 
 using test::free_port;
 
-// Polls `condition` every few milliseconds until it holds; false when `at_most` passed first.
+// Polls `condition` every few milliseconds until it is true. Returns false after `at_most`.
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds at_most = 10s);
 
 struct Launch {
   std::vector<std::string> argv{};
   std::map<std::string, std::optional<std::string>>
-      environment{};         // set, or unset when absent; on top of ours
-  std::string directory{};   // empty: ours
-  std::string stdin_text{};  // its standard input, then end of file
-  bool new_session = false;  // as a shell without a terminal would
+      environment{};         // set, or unset if absent; in addition to the test's
+  std::string directory{};   // empty: the test's
+  std::string stdin_text{};  // standard input, followed by end of file
+  bool new_session = false;  // runs without a controlling terminal
 };
 
 struct Ended {
-  int code = -1;  // exit code, 128 + n for a signal
+  int code = -1;  // exit code, or 128 + n for a signal
   bool timed_out = false;
   std::string out;
   std::string err;
 };
 
-// A program that runs. Destroyed before its end: it is killed with everything in its process group.
+// A running program. The destructor kills its process group.
 class Running {
  public:
   explicit Running(const Launch& launch);
@@ -66,12 +65,13 @@ class Running {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
-  // What it has printed so far.
+  // The output so far.
   const std::string& out();
   const std::string& err();
-  // Until it has printed `text` to stdout or stderr; false when it ended or `at_most` passed first.
+  // Waits until it has printed `text` to stdout or stderr. Returns false if it ends first or
+  // `at_most` passes.
   bool prints(const std::string& text, std::chrono::milliseconds at_most = 20s);
-  // Until it ends; after `at_most` it is killed and `timed_out` is set.
+  // Waits until it ends. After `at_most` it is killed and `timed_out` is set.
   Ended wait(std::chrono::milliseconds at_most = 30s);
 
  private:
@@ -90,7 +90,7 @@ Ended run(const Launch& launch, std::chrono::milliseconds at_most = 30s);
 
 std::string drun_program();  // the drun that was built with these tests
 
-// Processes that have `NAME=value` in their environment: what a job has left behind.
+// Processes with `NAME=value` in their environment: what a job has left behind.
 std::vector<pid_t> processes_with(const std::string& entry);
 
 }  // namespace drun::testing

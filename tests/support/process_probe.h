@@ -1,4 +1,4 @@
-// What tests of processes need: a pipe to hear from them, and a look at who is still there.
+// Helpers for tests of processes: a pipe from them, and a search for remaining ones.
 #pragma once
 
 #include <sys/types.h>
@@ -19,19 +19,19 @@ class Pipe {
   ~Pipe();
   int writing_end() const { return ends_[1]; }
   void close_writing_end();
-  // Closes our writing end, then reads until everybody has closed his.
+  // Closes our writing end, then reads until all other writing ends are closed.
   std::string read_all();
-  // Waits for one line (without its end).
+  // Waits for one line (without its newline).
   std::string read_line();
 
  private:
   int ends_[2] = {-1, -1};
 };
 
-// Pids of processes that have "NAME=value" in their environment; the dead are left out.
+// Pids of live processes with "NAME=value" in their environment.
 std::vector<pid_t> processes_with(const std::string& variable);
 
-// True when it became true in time. Looks every few milliseconds: for conditions nobody reports.
+// Polls `condition` every few milliseconds. Returns true if it became true within `limit`.
 bool wait_until(const std::function<bool()>& condition, std::chrono::milliseconds limit);
 
 }  // namespace drun::test

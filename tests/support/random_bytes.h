@@ -1,4 +1,4 @@
-// Text of a wire's worst kind: up to 39 bytes, any of them.
+// Random text for wire tests: up to 39 arbitrary bytes.
 #pragma once
 
 #include <random>

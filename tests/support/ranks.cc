@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Child {
   pid_t pid = -1;
-  int pipe = -1;  // -1: at its end
+  int pipe = -1;  // -1: closed at its end
   RankEnd end;
 };
 
@@ -71,7 +71,7 @@ Child start(Body&& body) {
   return Child{.pid = pid, .pipe = ends[0], .end = {}};
 }
 
-// Reads what the pipe holds now.
+// Reads what the pipe contains now.
 void drain(Child& child, Clock::time_point began) {
   std::array<char, 4096> bytes{};
   const ssize_t count = read(child.pipe, bytes.data(), bytes.size());

@@ -1,6 +1,6 @@
-// edge. Ranks as child processes of a test, with a store to meet at: what an agent would set up.
+// edge. Ranks as child processes of a test, with a store, as an agent would set them up.
 //
-// Thread:  the test's only; fork wants no other threads.
+// Call it on the test's thread only: fork must not run beside other threads.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@
 
 namespace drun::test {
 
-// A store server in a process of its own, on a free port of loopback.
+// A store server in a separate process, on a free port of loopback.
 class StoreProcess {
  public:
   StoreProcess();
@@ -30,29 +30,29 @@ class StoreProcess {
 };
 
 struct RankEnd {
-  int exit_code = -1;     // of a process that exited
-  int signal = 0;         // of one that was killed
-  std::string said = "";  // what the body said, and the message of an exception that left it
+  int exit_code = -1;     // if the process exited
+  int signal = 0;         // if it was killed
+  std::string said = "";  // the body's lines, and the message of an uncaught exception
   std::chrono::milliseconds took{0};
 };
 
 struct Ranks {
   int size = 2;
-  std::uint16_t port = 0;  // of the store
+  std::uint16_t port = 0;  // the store's
   bool has_agent_store = true;
-  std::map<std::string, std::string> environment = {};  // on top
-  // Late ones are killed: their `signal` is SIGKILL.
+  std::map<std::string, std::string> environment = {};  // additional variables
+  // Later ranks are killed: their `signal` is SIGKILL.
   std::chrono::seconds deadline{55};
 };
 
 using Say = std::function<void(const std::string& line)>;
 
-// Runs `body` in `size` processes with RANK, WORLD_SIZE, MASTER_ADDR ... set; the exit code is 0,
+// Runs `body` in `size` processes with RANK, WORLD_SIZE, MASTER_ADDR ... set. The exit code is 0,
 // or 1 if it throws. Results are in rank order.
 std::vector<RankEnd> run_ranks(const Ranks& ranks,
                                const std::function<void(int rank, const Say& say)>& body);
 
-// The program at `path` instead; `said` is its standard output.
+// Runs the program at `path` instead; `said` is its standard output.
 std::vector<RankEnd> run_programs(const Ranks& ranks, const std::string& path,
                                   const std::vector<std::string>& arguments = {});
 

@@ -1,4 +1,4 @@
-// Answers of NCCL's RAS service, as its sources write them: for tests of who reads them, and for
+// Answers of NCCL's RAS service in the format of NCCL's sources, for tests of their readers and for
 // the stand-in that workers serve.
 #pragma once
 
@@ -32,7 +32,7 @@ inline std::string ras_member(std::size_t rank, const RasRank& one) {
 )";
 }
 
-// One communicator of all of them. `has_comma`: as from NCCL 2.29 on.
+// One communicator with all ranks. `has_comma`: the format of NCCL 2.29 and later.
 inline std::string ras_json(const std::vector<RasRank>& ranks, bool has_comma = true) {
   std::string present;
   std::string missing;

@@ -1,4 +1,4 @@
-// A plain TCP connection that says exactly what a test wants said, and servers that misbehave.
+// A plain TCP connection that sends arbitrary bytes, and servers that misbehave.
 #pragma once
 
 #include <arpa/inet.h>
@@ -26,7 +26,7 @@ class RawSocket {
     if (fd_ >= 0) close(fd_);
   }
 
-  // Not open (`is_open`) if nobody listens there.
+  // Not open (`is_open`) if nothing listens there.
   static RawSocket connect_to(std::uint16_t port, const char* host = "127.0.0.1") {
     RawSocket one(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const sockaddr_in address = at(port, host);
@@ -66,7 +66,7 @@ class RawSocket {
     }
     return true;
   }
-  // So many bytes, or fewer if it was closed or 20 s passed.
+  // Returns `count` bytes, or fewer if the peer closed or 20 s passed.
   std::string hear(std::size_t count) const {
     std::string bytes(count, '\0');
     std::size_t got = 0;
@@ -78,7 +78,7 @@ class RawSocket {
     bytes.resize(got);
     return bytes;
   }
-  // Closed by the other side, without another byte, within 20 s.
+  // Whether the peer closes within 20 s without sending another byte.
   bool hears_end() const {
     char byte = 0;
     return has_something(20'000) && recv(fd_, &byte, 1, 0) <= 0;

@@ -1,4 +1,4 @@
-// What a test wants of a Result: its value, or the words of a usage error. Anything else fails it.
+// Unwraps a Result: its value, or the message of its usage error. Anything else fails the test.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A coordinator's machine with a clock moved by hand, and what it did last.
+// A coordinator's state machine with a simulated clock, and its last actions.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace drun::test {
 
-// Of nodes that neither come nor go.
+// A job with a fixed set of nodes.
 rendezvous::RoundSpec fixed_spec(int node_count, int max_restarts = 0);
 
 inline rendezvous::CoordinatorMessage answer_to(const rendezvous::Asker& asker,
@@ -27,9 +27,9 @@ struct RoundDriver {
   void event(const rendezvous::RoundEvent& event);
   void say(rendezvous::Peer peer, const rendezvous::MemberMessage& message);
   void leave(rendezvous::Peer peer);
-  // To the moment it asked for, or further; then a tick.
+  // Advances to the time that the machine requested, or further, then sends a tick.
   void wait(rendezvous::Milliseconds time);
-  // A member of node rank r is peer 100 + r; its instance is the peer.
+  // The member with node rank r is peer 100 + r and has the same number as its instance.
   rendezvous::Hello hello(int node_rank) const {
     return {.run_id = state.spec.run_id,
             .node_rank = node_rank,
@@ -72,7 +72,7 @@ struct RoundDriver {
     }
     return messages;
   }
-  // Of any kind to any peer, among the last actions.
+  // Messages of any kind to any peer, among the last actions.
   std::size_t message_count() const {
     std::size_t messages = 0;
     for (const auto& action : actions) {
@@ -110,10 +110,10 @@ struct RoundDriver {
   std::vector<rendezvous::RoundAction> actions;
 };
 
-// With a spec of these, and all nodes in it.
+// A driver with fixed_spec of these, and all nodes joined.
 RoundDriver running_round(int node_count, int max_restarts = 0);
 
-// A brief failure of the first worker of a node (two workers a node).
+// A minimal failure of a node's first worker (two workers a node).
 inline rendezvous::AgedFailure aged_failure(int node_rank, std::chrono::microseconds age = {}) {
   Failure failure;
   failure.rank = 2 * node_rank;

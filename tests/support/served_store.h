@@ -1,6 +1,6 @@
-// A store server on a thread of its own, for tests whose clients block.
+// A store server on a separate thread, for tests whose clients block.
 //
-// Everything that is drun's runs on that one thread; `on_loop` goes there and comes back.
+// All server code runs on that thread. `on_loop` runs a function there and returns its result.
 #pragma once
 
 #include <functional>
@@ -72,7 +72,7 @@ class ServedStore {
   std::thread thread_;
 };
 
-// Waits for a condition, at most `limit`.
+// Waits at most `limit` for the condition.
 inline bool eventually(const std::function<bool()>& holds,
                        std::chrono::seconds limit = std::chrono::seconds(20)) {
   const auto deadline = std::chrono::steady_clock::now() + test::scaled(limit);

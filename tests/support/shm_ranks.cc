@@ -13,7 +13,7 @@
 namespace drun::test {
 namespace {
 
-// Until `stop` can be read.
+// Watches the peers until `stop` is readable.
 void watch(Backend& backend, int stop) {
   std::vector<pollfd> waiting = {{.fd = stop, .events = POLLIN, .revents = 0}};
   const std::vector<Lifeline> lines = backend.lifelines();
@@ -73,7 +73,7 @@ std::vector<RankEnd> run_shm_processes(int size, const ShmBody& body, bool reads
     parts.reads_peers = reads_peers;
     ShmRank self(worker::shm::make_backend(std::move(parts)), rank, size);
     body(self, say);
-    self.barrier();  // nobody is lost before all are done
+    self.barrier();  // no rank may leave before all are done
   });
 }
 

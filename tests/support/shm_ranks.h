@@ -1,7 +1,7 @@
 // edge. Groups of the shared-memory backend for tests: ranks as processes that really connect, or
-// as threads on one piece of memory, where a thread sanitizer sees all of them.
+// as threads with shared memory, so that a thread sanitizer sees all of them.
 //
-// Errors:  what a rank throws is in its RankEnd; of threads, the first is thrown again.
+// A rank's exception is in its RankEnd. With threads, the first exception is rethrown.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,8 @@
 
 namespace drun::test {
 
-// A rank's backend, its calls numbered, and a thread that tells it who was lost, as a group would.
+// A rank's backend with numbered calls, and a thread that tells it about lost peers as a group
+// does.
 class ShmRank {
  public:
   ShmRank(std::unique_ptr<Backend> backend, int rank, int size);
@@ -35,7 +36,7 @@ class ShmRank {
   void barrier() { run({.operation = Operation::Barrier}); }
   void send(const ConstElements& data, int to, int tag = 0);
   int recv(const Elements& data, std::optional<int> from, int tag = 0);
-  // See below; after a failure it aborts, as a group would.
+  // Like failure_of below. After a failure it aborts, as a group does.
   std::string failure_of(const std::function<void()>& deed);
 
  private:
@@ -52,12 +53,13 @@ using ShmBody = std::function<void(ShmRank& rank, const Say& say)>;
 BackendContext shm_context(int rank, int size, std::uint16_t store_port,
                            std::chrono::milliseconds limit = std::chrono::seconds(40));
 
-// reads_peers: long messages are read from their senders' memory, not sent through rings.
+// reads_peers: long messages are read from their senders' memory instead of through rings.
 std::vector<RankEnd> run_shm_processes(int size, const ShmBody& body, bool reads_peers = true);
-// Through rings.
+// Uses rings.
 void run_shm_threads(int size, const std::function<void(ShmRank& rank)>& body);
 
-// Kind, peer and text of the BackendFailure that `deed` throws: "peer lost 1: lost rank 1".
+// Returns kind, peer and text of the BackendFailure that the function throws, such as
+// "peer lost 1: lost rank 1".
 std::string failure_of(const std::function<void()>& deed);
 
 }  // namespace drun::test

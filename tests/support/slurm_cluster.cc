@@ -87,7 +87,7 @@ std::string SlurmCluster::what_is_missing() const {
   return "";
 }
 
-// Slurm wants to see a GPU's device: these are /dev/null by another name.
+// Slurm requires a device for each GPU: these are device nodes equal to /dev/null.
 bool SlurmCluster::make_gpus() const {
   for (int gpu = 0; gpu < kGpus; ++gpu) {
     const std::string device = directory_.file("gpu" + std::to_string(gpu));
@@ -128,11 +128,11 @@ void SlurmCluster::configure(bool has_names) const {
             (has_gpus_ && node < kNodesWithGpus ? " Gres=gpu:" + std::to_string(kGpus) : "") + "\n";
   }
   write_file(place + "slurm.conf", text);
-  // Else it wants a control group of its own on this machine. Older ones know only to look for one.
+  // By default Slurm requires a control group. Versions before 23 only look for one.
   if (major_version() >= 23) write_file(place + "cgroup.conf", "CgroupPlugin=disabled\n");
 }
 
-// Their words go to files: nobody would read a pipe.
+// The daemons write to files, because nothing reads a pipe.
 void SlurmCluster::start(const std::string& name, const std::string& command) {
   const std::string place = directory_.file(name + ".out");
   daemons_.push_back(

@@ -1,6 +1,6 @@
-// A Slurm of three nodes on this machine: slurmctld, three slurmd and munged, in a directory and
-// on ports of their own, with nothing of the machine's own Slurm touched. Needs root; the nodes'
-// names are known to their own tasks only (a mount namespace with another /etc/hosts).
+// A Slurm with three nodes on this machine: slurmctld, three slurmd and munged, in a separate
+// directory and on separate ports, without using the machine's own Slurm. It needs root. Only the
+// nodes' tasks can resolve the nodes' names (a mount namespace with another /etc/hosts).
 #pragma once
 
 #include <memory>
@@ -14,19 +14,19 @@ namespace drun::testing {
 
 class SlurmCluster {
  public:
-  // `has_names`: the nodes' tasks resolve the nodes' names.
+  // `has_names`: the nodes' tasks can resolve the nodes' names.
   explicit SlurmCluster(bool has_names = true);
   ~SlurmCluster();
   SlurmCluster(const SlurmCluster&) = delete;
   SlurmCluster& operator=(const SlurmCluster&) = delete;
 
-  // Empty when all three nodes are idle; else why they are not.
+  // Empty if all three nodes are idle; otherwise the reason.
   const std::string& why_not() const { return why_not_; }
-  // node01 and node02 have four GPUs each, which are devices that give nothing; false: none, as no
-  // device can be made here.
+  // Whether node01 and node02 have four simulated GPUs each. False if device nodes cannot be
+  // created.
   bool has_gpus() const { return has_gpus_; }
   const TemporaryDirectory& directory() const { return directory_; }
-  // A command that talks to this Slurm.
+  // A command that uses this Slurm.
   Launch launch(const Words& argv) const;
   Ended run(const Words& argv, std::chrono::milliseconds at_most = 60s) const;
 
@@ -40,10 +40,10 @@ class SlurmCluster {
   TemporaryDirectory directory_;
   std::string why_not_;
   bool has_gpus_ = false;
-  std::vector<std::unique_ptr<Running>> daemons_;  // ended in reverse order
+  std::vector<std::unique_ptr<Running>> daemons_;  // stopped in reverse order
 };
 
-// Says so when it is not.
+// Prints the reason if it is not.
 bool is_there(const SlurmCluster& slurm);
 
 }  // namespace drun::testing

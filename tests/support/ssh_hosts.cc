@@ -54,7 +54,7 @@ bool SshHosts::shell(const std::string& script) {
   return ended.code == 0;
 }
 
-// A bridge in a namespace of its own, from where jobs are started, and a wire to each host.
+// Creates a bridge in a separate namespace, from which jobs are started, and a link to each host.
 bool SshHosts::connect() {
   const std::string hub = name_ + "s";
   bool is_up = shell("ip netns add " + hub + " && ip -n " + hub + " link set lo up && ip -n " +
@@ -90,7 +90,7 @@ bool SshHosts::configure() {
                    number(host) +
                    "\nStrictModes no\nUsePAM no\nMaxStartups 200\nPermitRootLogin yes\n"
                    "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPrintMotd no\n"
-                   // what this machine's user has in the files of its shell is no part of a test
+                   // the shell startup files of this machine's user must not affect the test
                    "SetEnv HOME=" +
                    place + "\n");
   }
@@ -102,7 +102,7 @@ bool SshHosts::configure() {
   return true;
 }
 
-// `ip netns exec` gives a mount namespace of its own, too.
+// `ip netns exec` also creates a mount namespace.
 void SshHosts::start_sshd(int host, const std::string& preparation) {
   const std::string place = directory_.path() + "/";
   const std::string script =

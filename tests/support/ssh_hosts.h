@@ -1,6 +1,6 @@
-// Three machines with an sshd each, and one to start jobs from: network namespaces with addresses
-// and host names of their own, keys made for the test, nothing of the machine's own sshd or
-// configuration touched. Needs root.
+// Three machines with an sshd each, and one to start jobs from. They are network namespaces with
+// separate addresses and host names, and with new keys. The machine's own sshd and configuration
+// are not used. It needs root.
 #pragma once
 
 #include <array>
@@ -17,31 +17,32 @@ class SshHosts {
  public:
   static constexpr int kHosts = 3;
 
-  // `preparations`: of each host, shell commands in its mount namespace before its sshd starts.
+  // `preparations`: shell commands for each host, run in its mount namespace before its sshd
+  // starts.
   explicit SshHosts(const std::array<std::string, kHosts>& preparations = {});
   ~SshHosts();
   SshHosts(const SshHosts&) = delete;
   SshHosts& operator=(const SshHosts&) = delete;
 
-  // Empty when a login on each host works; else why not.
+  // Empty if a login works on each host; otherwise the reason.
   const std::string& why_not() const { return why_not_; }
   const TemporaryDirectory& directory() const { return directory_; }
-  // `drun <options> <program>` on the machine to start from, over this test's ssh; node1, node2
-  // and node3 are the hosts.
+  // `drun <options> <program>` on the starting machine with this test's ssh. The hosts are node1,
+  // node2 and node3.
   Launch launch(const Words& options, const Words& program) const;
   Ended run(const Words& options, const Words& program) const;
 
   void stop_sshd(int host);
   void forget_key(int host) const;
   void cut_cable(int host);
-  // From then on no name is known anywhere but host1, host2 and host3, which this test's ssh alone
-  // knows. `jump`: host1 is the only way to the other two.
+  // From now on the only known names are host1, host2 and host3, and only this test's ssh knows
+  // them. `has_jump`: the other two hosts can only be reached through host1.
   void know_by_aliases(bool has_jump = false);
-  // Hosts reach each other over the first network no longer, and drop what they send there.
+  // The first network silently drops packets between hosts from now on.
   void separate_hosts();
-  // A second network of the hosts alone: 10.79.0.1, 10.79.0.2, 10.79.0.3.
+  // Adds a second network between the hosts only: 10.79.0.1, 10.79.0.2, 10.79.0.3.
   void add_network();
-  // Processes there other than its sshd that listens.
+  // Processes on the host, except its listening sshd.
   std::vector<int> left_on(int host) const;
   bool are_empty() const;
 
@@ -60,7 +61,7 @@ class SshHosts {
   std::array<std::unique_ptr<Running>, kHosts> daemons_;
 };
 
-// Says so when they are not.
+// Prints the reason if they are not.
 bool is_there(const SshHosts& hosts);
 
 }  // namespace drun::testing

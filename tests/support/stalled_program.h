@@ -1,4 +1,4 @@
-// A program whose exec waits until the test says otherwise, as on a cold shared file system.
+// A program whose exec blocks until the test releases it, as on a cold shared file system.
 #pragma once
 
 #include <fcntl.h>
@@ -13,9 +13,9 @@
 
 namespace drun::test {
 
-// A copy of /bin/true: a write lease lies on it, as on a file that another client of a network file
-// system has open, and open(2) waits for its holder (fcntl(2), F_SETLEASE). The kernel gives up on
-// a lease after 45 s.
+// A copy of /bin/true with a write lease on it. The lease makes open(2) wait for the holder
+// (fcntl(2), F_SETLEASE), as if another client of a network file system had the file open. The
+// kernel breaks a lease after 45 s.
 class StalledProgram {
  public:
   StalledProgram() {

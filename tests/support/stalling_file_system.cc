@@ -29,7 +29,7 @@ StallingFileSystem::~StallingFileSystem() {
   if (!is_mounted()) return;
   server_->signal(SIGTERM);
   server_->wait();
-  ::umount2(mount_.c_str(), MNT_DETACH);  // fails when it is not mounted any more
+  ::umount2(mount_.c_str(), MNT_DETACH);  // fails if it is no longer mounted
 }
 
 void StallingFileSystem::stall() const { testing::write_file(directory_.file("stall"), ""); }

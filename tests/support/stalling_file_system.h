@@ -17,11 +17,11 @@ class StallingFileSystem {
   StallingFileSystem& operator=(const StallingFileSystem&) = delete;
 
   bool is_mounted() const { return why_.empty(); }
-  // Why it is not.
+  // The reason if it is not mounted.
   const std::string& why() const { return why_; }
   std::string operator/(std::string_view name) const { return mount_ + "/" + std::string(name); }
 
-  // Every operation on it waits until resume().
+  // Makes every operation on it wait until resume().
   void stall() const;
   void resume() const;
 

@@ -17,7 +17,7 @@ void require(bool holds, const char* what) {
   std::abort();
 }
 
-// Small, so that the limits are met.
+// Small limits, so that inputs reach them.
 StoreLimits small_limits() {
   StoreLimits limits;
   limits.key_bytes = 64;
@@ -29,7 +29,7 @@ StoreLimits small_limits() {
 
 struct Story {
   std::vector<std::string> requests;  // encoded again
-  std::string end;                    // the reason it was malformed; empty: it was not
+  std::string end;                    // the reason why the input was malformed; empty if it was not
   std::string replies;
   std::size_t left_bytes = 0;
   bool operator==(const Story&) const = default;
@@ -88,7 +88,7 @@ void abuse_store(std::string_view input) {
   const Story whole = tell(input, input.size() + 1);
   const Story split = tell(input, 1);
   require(whole == split, "split into bytes it means something else");
-  // What was understood is what was sent, but for a half request at the end.
+  // The decoded requests must equal the input, except for an incomplete request at the end.
   std::string sent;
   for (const std::string& request : whole.requests) sent += request;
   const std::size_t hello_bytes = input.starts_with(kValidate) ? kValidate.size() : 0;

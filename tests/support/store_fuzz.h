@@ -1,5 +1,5 @@
-// One step of abuse for the store, fed by libFuzzer (store_wire_fuzz.cc) and by a seeded random
-// test.
+// Feeds one arbitrary input to the store. Used by libFuzzer (store_wire_fuzz.cc) and by a seeded
+// random test.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace drun {
 
-// Decodes `input` whole and byte by byte, serves both and requires that they agree, and that what
-// was understood means the same after being encoded again. Aborts when they don't.
+// Decodes and serves `input` whole and byte by byte. Aborts unless both agree and the decoded
+// requests are the same after encoding.
 void abuse_store(std::string_view input);
 
 }  // namespace drun

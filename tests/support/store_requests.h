@@ -1,4 +1,4 @@
-// Random requests to a store, for tests that compare and tests that abuse.
+// Random requests to a store, for comparison tests and fuzz tests.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ using Random = std::mt19937_64;
 
 inline std::size_t below(Random& random, std::size_t limit) { return random() % limit; }
 
-// Few enough that they meet.
+// Few different keys, so that requests collide.
 inline std::string random_key(Random& random) {
   return std::string(1, static_cast<char>('a' + below(random, 6)));
 }

@@ -1,4 +1,4 @@
-// What a channel comes to whose bytes arrive in pieces.
+// Parses a channel whose bytes arrive in pieces.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct Parts {
   bool operator==(const Parts&) const = default;
 };
 
-// Takes `piece` bytes at a time; the stream then ends.
+// Passes `piece` bytes at a time, then ends the stream.
 inline Parts taken_apart(std::string_view bytes, std::size_t piece,
                          std::string_view nonce = kNonce) {
   Parts parts;

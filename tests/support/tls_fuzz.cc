@@ -18,14 +18,14 @@ std::shared_ptr<const TlsContext> context_of_job() {
   return *TlsContext::make(*Secret::make("0123456789abcdef", "fuzz"), "run id");
 }
 
-// The first byte of what is left; 0: nothing is.
+// Removes and returns the first byte of `rest`, or returns 0 if it is empty.
 unsigned next_byte(std::string_view& rest) {
   const unsigned byte = rest.empty() ? 0 : static_cast<unsigned char>(rest.front());
   rest.remove_prefix(std::min<std::size_t>(1, rest.size()));
   return byte;
 }
 
-// Two sessions of one job that have shaken hands, and the way from one to the other.
+// Two sessions of one job after their handshake, and one direction between them.
 class Way {
  public:
   explicit Way(bool is_to_accepting)
@@ -43,7 +43,7 @@ class Way {
     assert(connecting_.is_established() && accepting_.is_established());
   }
 
-  // What would go over the wire.
+  // Seals new data and returns its bytes on the wire.
   std::string sealed(std::size_t size_bytes) {
     std::string plain;
     for (std::size_t i = 0; i < size_bytes; ++i)
@@ -86,11 +86,11 @@ void fuzz_tls_records(std::string_view bytes) {
   constexpr int kMostRecords = 32;
   if (bytes.empty()) return;
   Way way((next_byte(bytes) & 1) != 0);
-  std::string held;  // overtaken by the next
+  std::string held;  // overtaken by the next record
   for (int i = 0; i < kMostRecords && !bytes.empty(); ++i) {
     const unsigned deed = next_byte(bytes);
     const unsigned number = next_byte(bytes);
-    if (deed % 8 == 0) {  // a stranger's bytes
+    if (deed % 8 == 0) {  // an attacker's bytes
       const std::string_view noise = bytes.substr(0, number);
       bytes.remove_prefix(noise.size());
       way.is_intact = way.is_intact && noise.empty();

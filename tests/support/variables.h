@@ -19,7 +19,7 @@ inline Lookup lookup_in(Variables variables) {
   };
 }
 
-// `base` with some changed; to most readers an empty value is as good as unset.
+// Returns `base` with the changes. Most readers treat an empty value as unset.
 inline Variables with(Variables base, const Variables& changes) {
   for (const auto& [name, value] : changes) base[name] = value;
   return base;

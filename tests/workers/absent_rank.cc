@@ -1,5 +1,5 @@
-// absent_rank R N: after N all_reduces rank R sleeps for good, and all others go on. In the round
-// after that everybody returns at once.
+// absent_rank R N: after N all_reduces rank R sleeps forever, and all others continue. In the next
+// round all ranks return at once.
 #include <unistd.h>
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// A launcher in small: guardian, signals and workers, without rendezvous and output.
+// A minimal launcher: guardian, signals and workers, without rendezvous and output.
 //   guarded_tree <workers> <shutdown ms> program arguments...
-// Says what happens on stdout, a line each: "failed <rank> <status>", "succeeded",
-// "gone leftovers=<n> unkillable=<n>".
+// Prints events to stdout, one a line: "failed <rank> <status>", "succeeded", "gone leftovers=<n>
+// unkillable=<n>".
 #include <unistd.h>
 
 #include <csignal>

@@ -1,5 +1,6 @@
-// A program of two MPI ranks: what the backend mpi refuses changes nothing, and what a timeout
-// leaves under way is not written into memory that was freed. Prints "as it should be" on rank 0.
+// A program of two MPI ranks. Checks that calls which the mpi backend rejects change nothing, and
+// that a message pending after a timeout is not written into freed memory. Rank 0 prints "as it
+// should be".
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -42,7 +43,7 @@ ProcessGroup connect() {
   return ProcessGroup::connect(options);
 }
 
-// Memory as freed blocks of any size get it, all of one number.
+// Allocates many blocks of every size with a fixed content, to reuse freed memory.
 class Filling {
  public:
   Filling() {
@@ -84,7 +85,7 @@ void run() {
            "a timeout");
     const Filling filling;
     later.barrier();
-    // MPI moves the message that comes now while it is asked for others.
+    // MPI progresses the late message during calls for other messages.
     std::this_thread::sleep_for(milliseconds(200));
     later.barrier();
     expect(filling.is_unchanged(), "memory that was freed is not written");

@@ -1,9 +1,10 @@
-// ras_rank DIRECTORY MODE: one rank of a job that uses NCCL, as far as its RAS service tells. Local
-// rank 0 serves that at NCCL_RAS_ADDR; all write their pids to the directory, and print nothing.
-//   lags    the last rank is one operation behind, for good; all sleep
-//   spins   the same, and all use CPU time
+// ras_rank DIRECTORY MODE: one rank of a job that seems to use NCCL, according to its RAS service.
+// Local rank 0 serves RAS at NCCL_RAS_ADDR. All ranks write their pids to the directory and print
+// nothing.
+//   lags    the last rank stays one operation behind; all sleep
+//   spins   the same, but all use CPU time
 //   lost    the last rank does not answer; all sleep
-//   moves   with each question all have gone on by one; after 6 s they return
+//   moves   all ranks advance by one operation with each question, and return after 6 s
 // In the round after a restart all return at once.
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -43,7 +44,7 @@ int pid_in(const std::string& path) {
   return pid;
 }
 
-// As NCCL does it.
+// The same socket options as NCCL.
 int listen_at(const std::string& place) {
   const std::size_t colon = place.rfind(':');
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

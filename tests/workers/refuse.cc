@@ -1,5 +1,6 @@
-// refuse affinity|memory PROGRAM [ARGUMENT...]: runs PROGRAM where the kernel refuses to bind
-// processes to CPUs, or their memory to nodes, as containers do that lack the right. 77: cannot.
+// refuse affinity|memory PROGRAM [ARGUMENT...]: runs PROGRAM with a kernel filter that refuses to
+// bind processes to CPUs, or their memory to nodes, as in containers without the permission. Exits
+// with 77 if it cannot install the filter.
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,9 +1,9 @@
-// A FUSE file system that shows a directory, and on which every operation waits while a file
-// exists: what a stalled NFS or Lustre looks like to its users.
+// A FUSE file system that mirrors a directory and blocks every operation while a certain file
+// exists, like a stalled NFS or Lustre.
 //
 //   stalling_fs BACKING_DIRECTORY STALL_FILE MOUNT_POINT      prints "mounted", ends on SIGTERM
 //
-// Exit code 77 where it was built without libfuse3.
+// Exits with 77 if it was built without libfuse3.
 #include <cstdio>
 
 #ifndef DRUN_HAS_FUSE
@@ -65,7 +65,7 @@ int read_file(const char*, char* buffer, size_t size, off_t offset, fuse_file_in
   const ssize_t got = ::pread(file_of(info), buffer, size, offset);
   return got < 0 ? -errno : static_cast<int>(got);
 }
-// pwrite() on a descriptor with O_APPEND appends; the kernel gives the file's end anyway.
+// pwrite() on a descriptor with O_APPEND appends; the kernel passes the end of the file anyway.
 int write_file(const char*, const char* bytes, size_t size, off_t offset, fuse_file_info* info) {
   below("");
   const ssize_t written = ::pwrite(file_of(info), bytes, size, offset);
@@ -85,7 +85,7 @@ int make_directory(const char* path, mode_t mode) {
 int remove_directory(const char* path) { return code(::rmdir(below(path).c_str())); }
 int remove_file(const char* path) { return code(::unlink(below(path).c_str())); }
 void* begin(fuse_conn_info*, fuse_config* config) {
-  config->attr_timeout = 0;  // so that stat() reaches this program, and waits here
+  config->attr_timeout = 0;  // so that stat() reaches this program and blocks here
   config->entry_timeout = 0;
   std::puts("mounted");
   std::fflush(stdout);

@@ -1,6 +1,6 @@
-// A worker for measuring how fast a failure travels: writes the monotonic clock, in nanoseconds, to
-// the file DIR/<rank> when it gets SIGTERM; with argument "fail" it writes it and fails once every
-// DIR/ready.<rank> is there. usage: stamp wait|fail WORLD_SIZE DIR RANK
+// A worker to measure how fast a failure propagates. On SIGTERM it writes the monotonic clock, in
+// nanoseconds, to DIR/<rank>. With "fail" it writes the clock and fails once every DIR/ready.<rank>
+// exists. Usage: stamp wait|fail WORLD_SIZE DIR RANK
 
 #include <fcntl.h>
 #include <signal.h>

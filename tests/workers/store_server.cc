@@ -1,5 +1,5 @@
-// A store on a free port of loopback, for tests in other languages: prints the port, serves until
-// its standard input ends.
+// A store on a free port of loopback, for tests in other languages. Prints the port and serves
+// until its standard input ends.
 #include <cstdio>
 
 #include "rendezvous/store/server.h"

@@ -1,4 +1,4 @@
-"""An ordinary PyTorch program: it knows nothing of drun. Fails once on FAIL_RANK in the first round, if asked to."""
+"""An ordinary PyTorch program without any use of drun. If FAIL_RANK is set, that rank fails in the first round."""
 import os
 import sys
 

@@ -1,8 +1,8 @@
-// Grows a family that is hard to get rid of, tells how many it is, and then does what it is told:
+// Starts child processes that are hard to stop, prints their number, and then follows the argument:
 //   tree stay | leave | fail     (leave: exit code 0, fail: exit code 3, both at once)
-// The family: itself, a plain child, a child in a session of its own that ignores TERM, a stopped
-// child, and a daemon (twice forked) with a child, both ignoring all they can. Seven in all, with
-// the daemon's brother: six are left when it leaves.
+// The processes are: itself, a plain child, a child in a new session that ignores SIGTERM, a
+// stopped child, and a daemon (forked twice) with a child and a sibling. The daemon and its child
+// ignore every signal that they can. That is seven processes. Six remain when it exits.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ void ignore_all() {
   while (true) pause();
 }
 
-// The child tells that it is ready by closing `ready`, which the family waits for.
+// The child writes a byte to the pipe `ready` when it is ready.
 void child(const std::function<void()>& body) {
   if (fork() != 0) return;
   body();
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
     raise(SIGSTOP);
     stay();
   });
-  child([&] {  // gone at once: the daemons' parent
+  child([&] {  // the daemons' parent, which exits at once
     setsid();
     child([&] {
       ignore_all();
