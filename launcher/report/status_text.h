@@ -9,28 +9,28 @@
 
 namespace drun {
 
-// What `drun status` finds a job by.
+// Identifies a job for `drun status`.
 struct StatusNames {
   std::string run_id;
   int agent_pid = 0;
   int drun_pid = 0;
-  std::string meeting_point{};  // what agents of one job share, with the run id
-  bool has_met() const { return meeting_point != "null null"; }  // before the first world
+  std::string meeting_point{};  // with the run id, common to all agents of a job
+  bool has_met() const { return meeting_point != "null null"; }  // false before the first world
 };
 
-// By what a user may call a job: its run id, or the pid of its agent here or of drun.
+// Whether `job` is the run id, or the pid of the agent on this machine or of drun.
 bool is_called(const StatusNames& names, std::string_view job);
 
-// `json` as it came from an agent. Errors: Refused; it is not a status that this drun understands.
+// Parses an agent's status. Errors: Refused, if this drun does not understand it.
 Result<StatusNames> status_names(std::string_view json);
 
-// Of one node: several lines, the last one ended. Empty if `json` is no such status.
+// Of one node: several lines, each ending with a newline. Empty if `json` is not its status.
 std::string status_text(std::string_view json);
 
 // Whether `json` has the schema that job_text reads.
 bool is_job_status(std::string_view json);
 
-// Of a whole job: several lines, the last one ended. Empty if `json` is no such status.
+// Of a whole job: several lines, each ending with a newline. Empty if `json` is not its status.
 std::string job_text(std::string_view json);
 
 }  // namespace drun
