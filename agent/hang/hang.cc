@@ -166,10 +166,10 @@ bool wants_nccl(const State& state, Time now) {
 
 void note_asked(State& state, Time now) { state.asked_at = now; }
 
-void hear(State& state, const std::vector<ras::Standing>& standings, Time now) {
+void hear(State& state, const std::vector<ras::RankPosition>& standings, Time now) {
   for (std::size_t i = 0; i < std::min(standings.size(), state.workers.size()); ++i) {
     Worker& worker = state.workers[i];
-    const ras::Standing& standing = standings[i];
+    const ras::RankPosition& standing = standings[i];
     if (!standing.is_known) {
       worker.nccl.reset();
       continue;
@@ -180,7 +180,7 @@ void hear(State& state, const std::vector<ras::Standing>& standings, Time now) {
     nccl.is_heard_twice = !is_first;
     const bool has_moved = !is_first && standing.progress != nccl.progress;
     if (has_moved) nccl.moved_at = now;
-    if (standing.stand != NcclStand::Behind)
+    if (standing.stand != NcclPosition::Behind)
       nccl.behind_at.reset();
     else if (!nccl.behind_at || has_moved)
       nccl.behind_at = now;

@@ -27,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/nccl_ras/ras_standing.h"
+#include "agent/nccl_ras/ras_position.h"
 
 namespace drun::agent::hang {
 
@@ -97,7 +97,7 @@ Milliseconds ask_interval(Milliseconds timeout, int nodes);
 bool wants_nccl(const State& state, Time now);
 void note_asked(State& state, Time now);
 // `standings` by local rank. Workers that it does not know are judged without it.
-void hear(State& state, const std::vector<ras::Standing>& standings, Time now);
+void hear(State& state, const std::vector<ras::RankPosition>& standings, Time now);
 
 // By the samples so far.
 bool is_quiet(const State& state, std::size_t local_rank);

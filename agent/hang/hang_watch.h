@@ -58,7 +58,7 @@ class HangWatch {
   Output& output_;
   ras::Service& ras_;
   int base_rank_ = 0;
-  std::vector<ras::Standing> standings_;  // by the latest answer; empty: there is none
+  std::vector<ras::RankPosition> standings_;  // by the latest answer; empty: there is none
   HeartbeatFiles files_;
   hang::State state_;
   Pids pids_;

@@ -9,7 +9,7 @@ namespace {
 std::string doing_of(const WorkerFacts& known) {
   constexpr std::string_view kIs = "is ";
   const std::string& words = known.nccl.words;
-  if (!known.pulse.doing.empty() || known.nccl.stand != NcclStand::Behind || words.empty())
+  if (!known.pulse.doing.empty() || known.nccl.stand != NcclPosition::Behind || words.empty())
     return known.pulse.doing;
   return words.substr(words.starts_with(kIs) ? kIs.size() : 0) + " (NCCL)";
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "agent/hang/heartbeat_files.h"
-#include "agent/nccl_ras/ras_standing.h"
+#include "agent/nccl_ras/ras_position.h"
 #include "agent/stacks/stacks.h"
 #include "rendezvous/job/evidence.h"
 
@@ -15,7 +15,7 @@ namespace drun::agent {
 struct WorkerFacts {
   Pulse pulse{};
   bool is_quiet = false;  // no sign of life for the hang timeout
-  ras::Standing nccl{};
+  ras::RankPosition nccl{};
 };
 
 // `facts` by local rank, as found.workers. `notes`: what else is known. `base_rank`: that of local

@@ -37,18 +37,18 @@ struct Rank {
 };
 
 // Ranks that are not named one by one.
-struct Crowd {
+struct RankGroup {
   std::size_t kind = 0;
   std::uint64_t count = 0;
   int ranks = 0;
-  bool operator==(const Crowd&) const = default;
+  bool operator==(const RankGroup&) const = default;
 };
 
 struct Communicator {
   std::string hash{};
   int size = 0;  // 0: not known
   std::vector<Rank> ranks{};
-  std::vector<Crowd> crowds{};
+  std::vector<RankGroup> crowds{};
   bool operator==(const Communicator&) const = default;
 };
 

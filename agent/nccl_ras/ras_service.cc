@@ -31,8 +31,8 @@ const std::string* value_of(const WorkerSpec& spec, std::string_view name) {
 
 }  // namespace
 
-Wish wish_of(const WorkerSpec& spec) {
-  Wish wish;
+RasSettings settings_of(const WorkerSpec& spec) {
+  RasSettings wish;
   const std::string* enabled = value_of(spec, kEnableVariable);
   wish.is_off = enabled != nullptr && *enabled == "0";
   const std::string* address = value_of(spec, kAddressVariable);
@@ -44,7 +44,7 @@ Wish wish_of(const WorkerSpec& spec) {
 }
 
 bool gives_place(const AgentSpec& spec) {
-  const Wish wish = wish_of(spec.worker);
+  const RasSettings wish = settings_of(spec.worker);
   return spec.hang_timeout.count() > 0 && !wish.is_off && !wish.names_place;
 }
 
@@ -89,7 +89,7 @@ Own own_of(const std::vector<int>& pids) {
 
 Service::Service(asio::io_context& io, const Log& log, const AgentSpec& spec)
     : io_(io), log_(log), client_(io) {
-  const Wish wish = wish_of(spec.worker);
+  const RasSettings wish = settings_of(spec.worker);
   if (!wish.is_off) place_ = wish.place;
   if (gives_place(spec)) hold_port();
 }

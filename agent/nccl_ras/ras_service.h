@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "agent/nccl_ras/ras_client.h"
-#include "agent/nccl_ras/ras_standing.h"
+#include "agent/nccl_ras/ras_position.h"
 #include "agent/spec.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/unique_fd.h"
@@ -29,15 +29,15 @@ namespace drun::agent::ras {
 constexpr const char* kAddressVariable = "NCCL_RAS_ADDR";
 constexpr const char* kEnableVariable = "NCCL_RAS_ENABLE";
 
-struct Wish {
+struct RasSettings {
   bool is_off = false;              // NCCL_RAS_ENABLE=0
   bool names_place = false;         // NCCL_RAS_ADDR is set
   std::optional<Endpoint> place{};  // ... and says where
-  bool operator==(const Wish&) const = default;
+  bool operator==(const RasSettings&) const = default;
 };
 
 // From what workers inherit, and the -x of the first program that says something.
-Wish wish_of(const WorkerSpec& spec);
+RasSettings settings_of(const WorkerSpec& spec);
 
 // drun gives the workers of a job a separate address. It is only useful for hang detection; without
 // that, workers get only torchrun's environment.

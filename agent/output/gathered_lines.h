@@ -26,7 +26,7 @@
 
 namespace drun::agent {
 
-class GatheredLines final : public rendezvous::LineTaker {
+class GatheredLines final : public rendezvous::LogSink {
  public:
   struct Listener {
     std::function<void(rendezvous::Peer, std::size_t cost)> on_taken;
@@ -57,7 +57,7 @@ class GatheredLines final : public rendezvous::LineTaker {
   };
   struct Stream {
     std::uint64_t number = 0;
-    std::optional<FormedLines> form;
+    std::optional<FormattedLines> form;
     std::shared_ptr<FileWriter::File> file;
     std::string held;  // of a line whose rest is still to come
     bool is_stderr = false;

@@ -232,25 +232,26 @@ std::string label_of(const OutputSpec& spec, const LineOrigin& origin) {
                                           .host = origin.host});
 }
 
-LineForm form_of(const OutputSpec& spec, LineOrigin origin, bool is_labelled) {
-  LineForm form{.is_json = spec.mode == OutputMode::Json,
-                .has_time = spec.has_timestamps,
-                .label = is_labelled ? label_of(spec, origin) : "",
-                .origin = {}};
+LineFormat form_of(const OutputSpec& spec, LineOrigin origin, bool is_labelled) {
+  LineFormat form{.is_json = spec.mode == OutputMode::Json,
+                  .has_time = spec.has_timestamps,
+                  .label = is_labelled ? label_of(spec, origin) : "",
+                  .origin = {}};
   form.origin = std::move(origin);
   return form;
 }
 
-FormedLines::FormedLines(std::uint64_t stream, LineForm form, std::size_t longest_held_bytes)
+FormattedLines::FormattedLines(std::uint64_t stream, LineFormat form,
+                               std::size_t longest_held_bytes)
     : form_(std::move(form)), lines_(stream, form_.is_json ? "" : form_.label, longest_held_bytes) {
   if (form_.is_json) json_.emplace(form_.origin);
 }
 
-void FormedLines::stamp(WallTime read_at) {
+void FormattedLines::stamp(WallTime read_at) {
   if (form_.has_time && !form_.is_json) lines_.set_label(utc_time(read_at) + " " + form_.label);
 }
 
-void FormedLines::take(std::string_view bytes, WallTime read_at, LineQueue& queue) {
+void FormattedLines::take(std::string_view bytes, WallTime read_at, LineQueue& queue) {
   stamp(read_at);
   if (!json_) return lines_.take(bytes, queue);
   objects_.clear();
@@ -258,7 +259,7 @@ void FormedLines::take(std::string_view bytes, WallTime read_at, LineQueue& queu
   if (!objects_.empty()) lines_.take(objects_, queue);
 }
 
-void FormedLines::end_of_stream(WallTime read_at, LineQueue& queue) {
+void FormattedLines::end_of_stream(WallTime read_at, LineQueue& queue) {
   stamp(read_at);
   if (json_) {
     objects_.clear();

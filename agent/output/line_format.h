@@ -84,13 +84,14 @@ std::string fill_label(std::string_view label_template, const LabelValues& value
 // core. How a worker's lines look on the console: as they are, behind a label, behind a time, or as
 // JSON objects.
 //
-// Owner:   LineForm: a value. FormedLines: a resource of one stream; needs the LineQueue during its
+// Owner:   LineFormat: a value. FormattedLines: a resource of one stream; needs the LineQueue
+// during its
 //          calls alone, and must always get the same one.
 // Thread:  any, one at a time.   Errors: none.
 
 namespace drun::agent {
 
-struct LineForm {
+struct LineFormat {
   bool is_json = false;
   bool has_time = false;  // --timestamps
   std::string label;      // empty: none
@@ -98,15 +99,15 @@ struct LineForm {
 };
 
 // What `spec` says of the lines of one stream.
-LineForm form_of(const OutputSpec& spec, LineOrigin origin, bool is_labelled);
+LineFormat form_of(const OutputSpec& spec, LineOrigin origin, bool is_labelled);
 // The label of that stream's lines, whether or not they have one on the console.
 std::string label_of(const OutputSpec& spec, const LineOrigin& origin);
 
-class FormedLines {
+class FormattedLines {
  public:
   // `stream`, `longest_held_bytes`: line_buffer.h; of JSON line_format.h says how much is held.
-  FormedLines(std::uint64_t stream, LineForm form,
-              std::size_t longest_held_bytes = kLongestHeldBytes);
+  FormattedLines(std::uint64_t stream, LineFormat form,
+                 std::size_t longest_held_bytes = kLongestHeldBytes);
 
   void take(std::string_view bytes, WallTime read_at, LineQueue& queue);
   void end_of_stream(WallTime read_at, LineQueue& queue);
@@ -114,7 +115,7 @@ class FormedLines {
  private:
   void stamp(WallTime read_at);
 
-  LineForm form_;
+  LineFormat form_;
   LineBuffer lines_;
   std::optional<JsonLines> json_;
   std::string objects_;

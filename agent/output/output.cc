@@ -63,7 +63,7 @@ class Output::Impl {
   void watch_first_prints(std::function<void(int)> on_first) {
     on_first_print_ = std::move(on_first);
   }
-  rendezvous::LineTaker* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
+  rendezvous::LogSink* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
   rendezvous::Client::LineListener* line_listener() {
     return link_ && !to_stdout_ ? &*link_ : nullptr;
   }
@@ -142,8 +142,8 @@ class Output::Impl {
   void note_print(int local_rank);
   bool is_flushed() const;
   int hand_out(UniqueFd fd);
-  template <typename Deed>
-  void for_each_stream(Deed deed);
+  template <typename Action>
+  void for_each_stream(Action action);
   void take_last();
   void check_drained();
 
@@ -184,11 +184,11 @@ class Output::Impl {
   bool keeps_streams_ = false;  // in files
 };
 
-template <typename Deed>
-void Output::Impl::for_each_stream(Deed deed) {
+template <typename Action>
+void Output::Impl::for_each_stream(Action action) {
   for (Worker& worker : workers_)
     for (const auto& stream : worker.streams)
-      if (stream && !stream->is_closed()) deed(*stream);
+      if (stream && !stream->is_closed()) action(*stream);
 }
 
 }  // namespace drun::agent
@@ -250,7 +250,7 @@ void Output::Impl::open_gathering() {
           .on_empty = [this] { check_drained(); }});
 }
 
-rendezvous::LineTaker* Output::Impl::line_taker(
+rendezvous::LogSink* Output::Impl::line_taker(
     std::function<void(std::uint64_t, std::size_t)> on_taken) {
   on_taken_ = std::move(on_taken);
   return gathered_.get();
@@ -474,8 +474,7 @@ std::optional<std::uint64_t> Output::printed(int local_rank) { return impl_->pri
 void Output::watch_first_prints(std::function<void(int)> on_first) {
   impl_->watch_first_prints(std::move(on_first));
 }
-rendezvous::LineTaker* Output::line_taker(
-    std::function<void(std::uint64_t, std::size_t)> on_taken) {
+rendezvous::LogSink* Output::line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken) {
   return impl_->line_taker(std::move(on_taken));
 }
 bool Output::is_held_up() const { return impl_->is_held_up(); }

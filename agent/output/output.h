@@ -103,7 +103,7 @@ class Output {
 
   // After prepare(), with OutputSpec::gathers; else null. `on_taken` is called for what
   // line_taker() has passed on.
-  rendezvous::LineTaker* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
+  rendezvous::LogSink* line_taker(std::function<void(std::uint64_t, std::size_t)> on_taken);
   rendezvous::Client::LineListener* line_listener();
 
   // The console does not take what there is.

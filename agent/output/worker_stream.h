@@ -121,7 +121,7 @@ class WorkerStream {
  public:
   struct Setup {
     std::uint64_t number = 0;               // unique among all streams of all rounds, not 0
-    LineForm form;                          // on the console
+    LineFormat form;                        // on the console
     bool keeps_tail = false;                // stderr
     std::shared_ptr<FileWriter::File> tee;  // null: not teed
     std::optional<LineFilter> filter;       // needs `filtered`
@@ -169,7 +169,7 @@ class WorkerStream {
   Console& console_;
   FileWriter& writer_;
   Setup setup_;
-  FormedLines lines_;
+  FormattedLines lines_;
   LineBuffer sent_lines_;
   LineQueue to_send_;
   Tail tail_;

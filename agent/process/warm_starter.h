@@ -1,5 +1,5 @@
 // edge. Starts workers without an exec: as forks of a process that has loaded their program's
-// modules already (agent/preload). Used by Starter in place of Spawner, worker by worker.
+// modules already (agent/preload). Used by WorkerStarter in place of Spawner, worker by worker.
 #pragma once
 
 #include <functional>

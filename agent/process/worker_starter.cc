@@ -11,7 +11,7 @@
 
 namespace drun::agent {
 
-struct Starter::Pending {
+struct WorkerStarter::Pending {
   Pending(asio::io_context& io, std::unique_ptr<Start> begun)
       : start(std::move(begun)), sign(io, start->sign()) {}
   Pending(const Pending&) = delete;
@@ -23,11 +23,12 @@ struct Starter::Pending {
   std::shared_ptr<char> alive = std::make_shared<char>();
 };
 
-Starter::Starter(asio::io_context& io, Listener& listener) : io_(io), listener_(listener) {}
+WorkerStarter::WorkerStarter(asio::io_context& io, Listener& listener)
+    : io_(io), listener_(listener) {}
 
-Starter::~Starter() = default;
+WorkerStarter::~WorkerStarter() = default;
 
-void Starter::start(std::vector<Command> commands, WarmStarter* warm) {
+void WorkerStarter::start(std::vector<Command> commands, WarmStarter* warm) {
   assert(!commands.empty() && pending_.empty());
   warm_ = warm;
   is_asked_ = false;
@@ -53,7 +54,7 @@ void Starter::start(std::vector<Command> commands, WarmStarter* warm) {
   begin_more();
 }
 
-void Starter::begin_more() {
+void WorkerStarter::begin_more() {
   is_posted_ = false;
   while (next_ < commands_.size() && !is_stopped_ && !is_asked_ && spawner_.has_room()) {
     const auto local_rank = static_cast<int>(next_++);
@@ -75,11 +76,11 @@ void Starter::begin_more() {
   });
 }
 
-void Starter::begin_one(int local_rank) {
+void WorkerStarter::begin_one(int local_rank) {
   if (warm_ == nullptr || !ask_warm(local_rank)) begin_plainly(local_rank);
 }
 
-bool Starter::ask_warm(int local_rank) {
+bool WorkerStarter::ask_warm(int local_rank) {
   is_asked_ =
       warm_->start(commands_[static_cast<std::size_t>(local_rank)], local_rank,
                    [this, local_rank, round = round_,
@@ -102,7 +103,7 @@ bool Starter::ask_warm(int local_rank) {
   return is_asked_;
 }
 
-void Starter::begin_plainly(int local_rank) {
+void WorkerStarter::begin_plainly(int local_rank) {
   auto result = spawner_.begin(commands_[static_cast<std::size_t>(local_rank)]);
   if (const auto* not_started = std::get_if<NotStarted>(&result))
     return refuse(local_rank, *not_started);
@@ -110,7 +111,7 @@ void Starter::begin_plainly(int local_rank) {
   take(local_rank, std::move(std::get<Spawner::Begun>(result)));
 }
 
-void Starter::take(int local_rank, Spawner::Begun begun) {
+void WorkerStarter::take(int local_rank, Spawner::Begun begun) {
   listener_.on_begun(local_rank, begun.spawned);
   if (begun.start == nullptr) {
     if (begun.spawned.memory_error != 0) listener_.on_memory_not_placed(begun.spawned.memory_error);
@@ -126,7 +127,7 @@ void Starter::take(int local_rank, Spawner::Begun begun) {
   watch(local_rank, pending->second);
 }
 
-void Starter::watch(int local_rank, Pending& pending) {
+void WorkerStarter::watch(int local_rank, Pending& pending) {
   pending.sign.async_wait(
       asio::posix::stream_descriptor::wait_read,
       [this, local_rank, alive = std::weak_ptr<char>(pending.alive)](const error_code& ec) {
@@ -139,7 +140,7 @@ void Starter::watch(int local_rank, Pending& pending) {
 }
 
 // Its program is executed, or it was killed before.
-void Starter::settle(int local_rank) {
+void WorkerStarter::settle(int local_rank) {
   const auto pending = pending_.find(local_rank);
   const int memory_error = pending->second.start->memory_error();
   pending_.erase(pending);
@@ -149,7 +150,7 @@ void Starter::settle(int local_rank) {
   report_if_done();
 }
 
-bool Starter::ended(int local_rank) {
+bool WorkerStarter::ended(int local_rank) {
   const auto pending = pending_.find(local_rank);
   if (pending == pending_.end()) return false;
   pending->second.start->ended();
@@ -164,18 +165,18 @@ bool Starter::ended(int local_rank) {
   return true;
 }
 
-bool Starter::is_starting(int local_rank) const {
+bool WorkerStarter::is_starting(int local_rank) const {
   const auto pending = pending_.find(local_rank);
   return pending != pending_.end() && !pending->second.start->look();
 }
 
-void Starter::refuse(int local_rank, const Refusal& refusal) {
+void WorkerStarter::refuse(int local_rank, const Refusal& refusal) {
   is_stopped_ = true;
   refusals_.emplace(local_rank, refusal);
   report_refusals();
 }
 
-void Starter::report_refusals() {
+void WorkerStarter::report_refusals() {
   while (!refusals_.empty()) {
     const auto [local_rank, refusal] = *refusals_.begin();
     const bool is_in_turn = pending_.empty() || pending_.begin()->first > local_rank;
@@ -186,20 +187,20 @@ void Starter::report_refusals() {
   }
 }
 
-void Starter::report_if_done() {
+void WorkerStarter::report_if_done() {
   const bool has_more = next_ < commands_.size() && !is_stopped_;
   if (has_more || is_asked_ || !pending_.empty() || !refusals_.empty()) return;
   if (std::exchange(is_open_, false)) listener_.on_all_started();
 }
 
-std::size_t Starter::stop() {
+std::size_t WorkerStarter::stop() {
   is_stopped_ = true;
   is_refused_ = is_refused_ || !refusals_.empty();
   report_refusals();
   return next_;
 }
 
-void Starter::abandon() {
+void WorkerStarter::abandon() {
   is_stopped_ = true;
   is_open_ = false;
   is_asked_ = false;

@@ -24,7 +24,7 @@
 
 namespace drun::agent {
 
-class Starter {
+class WorkerStarter {
  public:
   struct Listener {
     virtual ~Listener() = default;
@@ -39,10 +39,10 @@ class Starter {
     virtual void on_all_started() = 0;
   };
 
-  Starter(asio::io_context& io, Listener& listener);
-  Starter(const Starter&) = delete;
-  Starter& operator=(const Starter&) = delete;
-  ~Starter();
+  WorkerStarter(asio::io_context& io, Listener& listener);
+  WorkerStarter(const WorkerStarter&) = delete;
+  WorkerStarter& operator=(const WorkerStarter&) = delete;
+  ~WorkerStarter();
 
   // Keeps what it needs of the commands and of what they borrow, but not their descriptors.
   // `warm` starts the workers that it can; null: none. It outlives the round.

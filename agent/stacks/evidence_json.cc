@@ -13,7 +13,7 @@ constexpr const char* kSchema = "drun.stacks/1";
 
 constexpr int kMostRank = 1 << 30;  // so that ranks can be counted
 
-// In the order of NcclStand.
+// In the order of NcclPosition.
 const Json kStands[] = {nullptr, "ahead", "behind"};
 
 Json to_json(const StackGroup& group) {
@@ -40,8 +40,8 @@ StackGroup to_group(const Json& json) {
     group.arrived = json.at("operations_begun").get<std::uint64_t>();
   group.is_quiet = json.at("is_quiet").get<bool>();
   if (const auto stand = json.find("nccl"); stand != json.end()) {
-    if (*stand == kStands[1]) group.nccl = NcclStand::Ahead;
-    if (*stand == kStands[2]) group.nccl = NcclStand::Behind;
+    if (*stand == kStands[1]) group.nccl = NcclPosition::Ahead;
+    if (*stand == kStands[2]) group.nccl = NcclPosition::Behind;
   }
   group.source = json.at("source").get<std::string>();
   group.lines = json.at("stacks").get<std::vector<std::string>>();

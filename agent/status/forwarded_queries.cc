@@ -4,15 +4,15 @@
 
 namespace drun::agent {
 
-PassedQuestions::PassedQuestions(asio::io_context& io, const Log& log, const std::string& word,
-                                 std::chrono::seconds limit, Ask ask, Unanswered unanswered)
+ForwardedQueries::ForwardedQueries(asio::io_context& io, const Log& log, const std::string& word,
+                                   std::chrono::seconds limit, Ask ask, Unanswered unanswered)
     : io_(io),
       limit_(limit),
       ask_(std::move(ask)),
       unanswered_(std::move(unanswered)),
       socket_(io, log, word, [this](StatusSocket::Reply reply) { this->ask(std::move(reply)); }) {}
 
-void PassedQuestions::ask(StatusSocket::Reply reply) {
+void ForwardedQueries::ask(StatusSocket::Reply reply) {
   const std::uint64_t number = ++last_question_;
   auto timer = std::make_unique<asio::steady_timer>(io_, limit_);
   timer->async_wait([this, number](const error_code& ec) {
@@ -26,7 +26,7 @@ void PassedQuestions::ask(StatusSocket::Reply reply) {
   ask_(number);
 }
 
-void PassedQuestions::answer(std::uint64_t question, const std::function<std::string()>& text) {
+void ForwardedQueries::answer(std::uint64_t question, const std::function<std::string()>& text) {
   const auto found = questions_.find(question);
   if (found == questions_.end()) return;
   const StatusSocket::Reply reply = std::move(found->second.reply);

@@ -2,7 +2,7 @@
 // forwarded to the coordinator, and answered with its answer, or with a note that it did not answer
 // in time.
 //
-// Owner:   Lookers; keeps the io_context running until it is destroyed.
+// Owner:   Observers; keeps the io_context running until it is destroyed.
 // Thread:  the io_context's only.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace drun::agent {
 
-class PassedQuestions {
+class ForwardedQueries {
  public:
   // To the coordinator; `answer` below brings the answer.
   using Ask = std::function<void(std::uint64_t question)>;
@@ -27,8 +27,8 @@ class PassedQuestions {
   using Unanswered = std::function<std::string(const std::string& why)>;
 
   // Opens the socket of that word (status_socket.h). `limit`: for the coordinator's answer.
-  PassedQuestions(asio::io_context& io, const Log& log, const std::string& word,
-                  std::chrono::seconds limit, Ask ask, Unanswered unanswered);
+  ForwardedQueries(asio::io_context& io, const Log& log, const std::string& word,
+                   std::chrono::seconds limit, Ask ask, Unanswered unanswered);
 
   // Passes the answer to the socket; drops an answer without a question, or to an expired one.
   void answer(std::uint64_t question, const std::function<std::string()>& text);

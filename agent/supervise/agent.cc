@@ -184,7 +184,7 @@ class Agent final : rendezvous::Client::Listener,
   bool is_ending_ = false;
   std::string unusable_;  // why no other round may run on this node; empty: it may
   std::optional<Outcome> outcome_;
-  Lookers lookers_;
+  Observers lookers_;
   Clock::time_point round_began_;
   std::optional<Failure> last_failure_;
 };
@@ -636,7 +636,7 @@ void Agent::on_terminate(int signal) {
 void Agent::on_outcome(const Outcome& outcome) {
   outcome_ = outcome;
   was_coordinator_ = server_ && server_->is_leading();
-  if (server_ && !server_->host_ended()) server_.reset();
+  if (server_ && !server_->coordinator_ended()) server_.reset();
   if (preloader_) preloader_->stop_waiting();
   stop_looking();
   gpus_.stop();

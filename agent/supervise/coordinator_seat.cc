@@ -25,7 +25,7 @@ JoinSpec as_candidate(const JoinSpec& join) {
 
 Result<std::unique_ptr<Server>> take_seat(asio::io_context& io, JoinSpec& join, const Log& log,
                                           std::function<void()> on_finished,
-                                          Server::OnLeader on_leader, rendezvous::LineTaker* lines,
+                                          Server::OnLeader on_leader, rendezvous::LogSink* lines,
                                           Server::OnTrouble on_trouble) {
   if (join.etcd) {
     auto server = Server::open(io, as_candidate(join), log, std::move(on_finished),

@@ -24,7 +24,7 @@ Result<std::unique_ptr<rendezvous::Server>> take_seat(asio::io_context& io, Join
                                                       const Log& log,
                                                       std::function<void()> on_finished,
                                                       rendezvous::Server::OnLeader on_leader,
-                                                      rendezvous::LineTaker* lines,
+                                                      rendezvous::LogSink* lines,
                                                       rendezvous::Server::OnTrouble on_trouble);
 
 // The rendezvous endpoint, in the form that is common to all agents of a job.

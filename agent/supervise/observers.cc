@@ -28,8 +28,8 @@ bool keeps_logs(const OutputSpec& output) {
 
 }  // namespace
 
-Result<void> Lookers::open(asio::io_context& io, const AgentSpec& spec, const Log& log,
-                           Sources sources) {
+Result<void> Observers::open(asio::io_context& io, const AgentSpec& spec, const Log& log,
+                             Sources sources) {
   sources_ = std::move(sources);
   run_id_ = spec.join.run_id;
   Result<void> events =
@@ -59,7 +59,7 @@ Result<void> Lookers::open(asio::io_context& io, const AgentSpec& spec, const Lo
   return spec.web ? open_web(io, *spec.web, log) : Result<void>();
 }
 
-Result<void> Lookers::open_web(asio::io_context& io, const Endpoint& place, const Log& log) {
+Result<void> Observers::open_web(asio::io_context& io, const Endpoint& place, const Log& log) {
   auto web = web::Server::open(io, place, [this](std::string_view method, auto page) {
     return web::answer(method, page, sources_.status);
   });
@@ -69,15 +69,15 @@ Result<void> Lookers::open_web(asio::io_context& io, const Endpoint& place, cons
   return {};
 }
 
-void Lookers::answer(std::uint64_t question, const Census& census) {
+void Observers::answer(std::uint64_t question, const Census& census) {
   if (job_) job_->answer(question, [&] { return job_json(sources_.status(), census); });
 }
 
-void Lookers::answer(std::uint64_t question, const Evidence& evidence) {
+void Observers::answer(std::uint64_t question, const Evidence& evidence) {
   if (stacks_) stacks_->answer(question, [&] { return evidence_json(evidence, run_id_); });
 }
 
-void Lookers::close() {
+void Observers::close() {
   status_socket_.reset();
   job_.reset();
   stacks_.reset();

@@ -22,13 +22,13 @@
 
 namespace drun::agent {
 
-class Lookers {
+class Observers {
  public:
   // Sources of the answers: this agent, and the coordinator, whose answers are passed to answer().
   struct Sources {
     std::function<NodeStatus()> status;
-    PassedQuestions::Ask ask_job;
-    PassedQuestions::Ask ask_stacks;
+    ForwardedQueries::Ask ask_job;
+    ForwardedQueries::Ask ask_stacks;
   };
 
   // Errors: those of EventFile and web::Server, if the user enabled them.
@@ -47,8 +47,8 @@ class Lookers {
   std::string run_id_;
   EventLog events_;
   std::optional<StatusSocket> status_socket_;
-  std::optional<PassedQuestions> job_;
-  std::optional<PassedQuestions> stacks_;
+  std::optional<ForwardedQueries> job_;
+  std::optional<ForwardedQueries> stacks_;
   std::unique_ptr<web::Server> web_;
 };
 

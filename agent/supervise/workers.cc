@@ -43,7 +43,7 @@ std::string bound_message(int local_rank, const WorkerPlacement& placement,
 
 // Queues all events in `events_` and processes those of a loop turn together. If 256 workers end
 // together, orphans are looked for only once, and no callback is called from within a method.
-class Workers::Impl final : private Starter::Listener {
+class Workers::Impl final : private WorkerStarter::Listener {
  public:
   Impl(asio::io_context& io, Log log, WorkersSpec spec, Workers::Listener& listener)
       : io_(io),
@@ -112,7 +112,7 @@ class Workers::Impl final : private Starter::Listener {
   Log log_;
   WorkersSpec spec_;
   Workers::Listener& listener_;
-  Starter starter_;
+  WorkerStarter starter_;
 
   gang::State gang_;
   std::deque<gang::Event> events_;

@@ -338,7 +338,7 @@ void declare_accepted(OptionTable& table, Options& options) {
                            "plug-ins are not supported", kWithoutVariable);
 }
 
-void declare_doctor(OptionTable& table, DoctorWishes& wishes) {
+void declare_doctor(OptionTable& table, DoctorOptions& wishes) {
   table.group("drun doctor");
   table.flag("--json", wishes.is_json, "print all findings as one JSON object",
              kOwnWithoutVariable);
@@ -713,7 +713,7 @@ std::vector<CommandSyntax> command_syntaxes() {
   Printed printed;
   OptionTable launcher(no_variables);
   declare_launcher(launcher, options, printed);
-  DoctorWishes wishes;
+  DoctorOptions wishes;
   OptionTable doctor(no_variables);
   declare_doctor(doctor, wishes);
   declare_launcher(doctor, options, printed);

@@ -127,9 +127,9 @@ struct AutoThreads {  // --omp-threads=auto
 using OmpThreads = std::variant<AutoThreads, int>;
 
 // `drun doctor` (launcher/plan/doctor.h): options in addition to those of the job.
-struct DoctorWishes {
+struct DoctorOptions {
   bool is_json = false;
-  bool operator==(const DoctorWishes&) const = default;
+  bool operator==(const DoctorOptions&) const = default;
 };
 
 struct Options {
@@ -171,7 +171,7 @@ struct Options {
   bool is_placed_later = false;
   std::optional<std::size_t> own_seat{};  // then: index of this host's endpoint
   bool is_checked_first = false;          // the launcher checks all hosts before anything starts
-  std::optional<DoctorWishes> doctor{};
+  std::optional<DoctorOptions> doctor{};
   // The program.
   bool module = false;
   bool no_python = false;

@@ -101,9 +101,9 @@ Outcome not_started(const Plan& plan) {
 void requeue(const std::string& job, const HostFacts& host, const Log& log) {
   constexpr std::chrono::seconds kLimit{30};
   asio::io_context io{1};
-  agent::ProgramStarter starter(io, 1);
+  agent::ProgramStarter launcher(io, 1);
   const std::vector<std::string> environment = agent::to_lines(host.environment);
-  const agent::Helper scontrol(io, starter, {"scontrol", "requeue", job}, environment, kLimit,
+  const agent::Helper scontrol(io, launcher, {"scontrol", "requeue", job}, environment, kLimit,
                                [&](const agent::Helper::End& end) {
                                  std::string reason =
                                      end.trouble.empty() ? end.output : end.trouble;

@@ -8,7 +8,7 @@
 
 namespace drun::engines {
 
-std::optional<Facts> detect(const Surroundings& around) {
+std::optional<Facts> detect(const EngineContext& around) {
   if (!is_started_within_step(around)) {
     if (auto facts = slurm_step(around)) return facts;
   }

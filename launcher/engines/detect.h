@@ -14,6 +14,6 @@
 
 namespace drun::engines {
 
-std::optional<Facts> detect(const Surroundings& around);
+std::optional<Facts> detect(const EngineContext& around);
 
 }  // namespace drun::engines

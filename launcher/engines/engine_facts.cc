@@ -13,7 +13,7 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return value;
 }
 
-std::string shown(const Told<std::string>& told) {
+std::string shown(const EngineFact<std::string>& told) {
   constexpr std::size_t kMostBytes = 80;
   const bool is_long = told.value.size() > kMostBytes;
   return told.from + "=\"" + told.value.substr(0, kMostBytes) + (is_long ? "...\"" : "\"");
@@ -41,30 +41,30 @@ int derived_port(std::string_view job) {
   return kFirstDerivedPort + static_cast<int>(hash % kDerivedPorts);
 }
 
-std::optional<Told<std::string>> Reading::text(std::string_view name) const {
+std::optional<EngineFact<std::string>> Reading::text(std::string_view name) const {
   std::optional<std::string> value = surroundings_.variables(name);
   if (!value || value->empty()) return std::nullopt;
-  return Told<std::string>{.value = *std::move(value), .from = std::string(name)};
+  return EngineFact<std::string>{.value = *std::move(value), .from = std::string(name)};
 }
 
-std::optional<Told<int>> Reading::number(std::string_view name, int least) {
-  const std::optional<Told<std::string>> told = text(name);
+std::optional<EngineFact<int>> Reading::number(std::string_view name, int least) {
+  const std::optional<EngineFact<std::string>> told = text(name);
   if (!told) return std::nullopt;
   const std::optional<std::int64_t> value = whole_number(told->value);
   if (value && *value >= least && *value <= kMostCount)
-    return Told<int>{.value = static_cast<int>(*value), .from = told->from};
+    return EngineFact<int>{.value = static_cast<int>(*value), .from = told->from};
   blame(shown(*told) + " is not a whole number from " + std::to_string(least) + " to " +
         std::to_string(kMostCount) + "; unset it, or give the flags");
   return std::nullopt;
 }
 
-std::optional<Told<int>> Reading::needed_number(std::string_view name, int least) {
+std::optional<EngineFact<int>> Reading::needed_number(std::string_view name, int least) {
   if (!is_set(name)) miss(name);
   return number(name, least);
 }
 
-std::optional<Told<std::string>> Reading::needed_text(std::string_view name) {
-  std::optional<Told<std::string>> told = text(name);
+std::optional<EngineFact<std::string>> Reading::needed_text(std::string_view name) {
+  std::optional<EngineFact<std::string>> told = text(name);
   if (!told) miss(name);
   return told;
 }

@@ -20,23 +20,23 @@
 namespace drun::engines {
 
 template <typename T>
-struct Told {
+struct EngineFact {
   T value{};
   std::string from{};  // "SLURM_NODEID"
-  bool operator==(const Told&) const = default;
+  bool operator==(const EngineFact&) const = default;
 };
 
 struct Facts {
   std::string engine{};  // "Slurm, step 7.0"
-  std::optional<Told<int>> nodes{};
-  std::optional<Told<int>> node_rank{};
-  std::optional<Told<std::string>> master_addr{};
+  std::optional<EngineFact<int>> nodes{};
+  std::optional<EngineFact<int>> node_rank{};
+  std::optional<EngineFact<std::string>> master_addr{};
   bool is_slurm_name = false;  // master_addr may need Slurm to resolve it
-  std::optional<Told<int>> master_port{};
-  std::optional<Told<int>> meeting_port{};  // for drun, if rank 0 serves the store itself
-  std::optional<Told<std::string>> run_id{};
-  std::optional<Told<int>> workers{};  // one per granted resource
-  std::optional<Told<int>> cpus{};     // granted on this node
+  std::optional<EngineFact<int>> master_port{};
+  std::optional<EngineFact<int>> meeting_port{};  // for drun, if rank 0 serves the store itself
+  std::optional<EngineFact<std::string>> run_id{};
+  std::optional<EngineFact<int>> workers{};  // one per granted resource
+  std::optional<EngineFact<int>> cpus{};     // granted on this node
   // Required variables that are not set: "SLURM_NODEID, SLURM_STEP_NODELIST".
   std::string missing{};
   // The first contradiction and its remedy. If set, the facts must not be used.
@@ -53,18 +53,18 @@ using FileText = std::function<std::optional<std::string>(const std::string& pat
 // Passes one text (without blanks) from rank 0 to every process that the engine started. Each
 // process calls it once, and rank 0 provides the text. Blocks until all have called. Error
 // Unreachable: the engine supports it, but this machine lacks the means, such as a library.
-struct Met {
+struct MeetingResult {
   std::string told{};
   int processes = 0;  // number of started processes; 0: unknown
 };
 // The key of that text.
 inline constexpr const char* kMeetingKey = "drun-node-0";
-using Meeting = std::function<Result<Met>(const std::optional<std::string>& told)>;
+using Meeting = std::function<Result<MeetingResult>(const std::optional<std::string>& told)>;
 
 using AddressLookup = std::function<std::vector<std::string>(const std::string& name)>;
 
 // Inputs of the rules.
-struct Surroundings {
+struct EngineContext {
   Lookup variables{};
   std::string hostname{};
   FileText file_text{};
@@ -86,29 +86,29 @@ inline constexpr long kMostCount = 1L << 20;
 
 class Reading {
  public:
-  Reading(const Surroundings& surroundings, Facts& facts)
+  Reading(const EngineContext& surroundings, Facts& facts)
       : surroundings_(surroundings), facts_(facts) {}
 
   // Absent if not set. text() and is_set() record no error.
-  std::optional<Told<std::string>> text(std::string_view name) const;
+  std::optional<EngineFact<std::string>> text(std::string_view name) const;
   bool is_set(std::string_view name) const { return text(name).has_value(); }
 
   // An integer from `least` to kMostCount; any other value is recorded as wrong. An unset variable
   // gives nullopt, and is recorded as missing by the needed_ functions.
-  std::optional<Told<int>> number(std::string_view name, int least);
-  std::optional<Told<int>> needed_number(std::string_view name, int least);
-  std::optional<Told<std::string>> needed_text(std::string_view name);
+  std::optional<EngineFact<int>> number(std::string_view name, int least);
+  std::optional<EngineFact<int>> needed_number(std::string_view name, int least);
+  std::optional<EngineFact<std::string>> needed_text(std::string_view name);
 
   void miss(std::string_view name);
   void blame(std::string sentence);  // keeps the first one
 
  private:
-  const Surroundings& surroundings_;
+  const EngineContext& surroundings_;
   Facts& facts_;
 };
 
 // NAME="value", shortened if the value is long.
-std::string shown(const Told<std::string>& told);
+std::string shown(const EngineFact<std::string>& told);
 
 // Parses all of `text` as a decimal number without a sign.
 std::optional<std::int64_t> whole_number(std::string_view text);

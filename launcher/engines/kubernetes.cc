@@ -33,7 +33,7 @@ std::optional<std::string> domain_of(std::string_view hosts, const std::string& 
 
 }  // namespace
 
-std::optional<Facts> kubernetes(const Surroundings& around) {
+std::optional<Facts> kubernetes(const EngineContext& around) {
   Facts facts;
   Reading reading(around, facts);
   const auto index = reading.text("JOB_COMPLETION_INDEX");
@@ -52,7 +52,7 @@ std::optional<Facts> kubernetes(const Surroundings& around) {
   }
   const std::string job = host.substr(0, host.size() - suffix.size());
   if (const auto id = run_id_from("", job))
-    facts.run_id = Told<std::string>{.value = *id, .from = "the host name"};
+    facts.run_id = EngineFact<std::string>{.value = *id, .from = "the host name"};
   const auto domain = domain_of(around.file_text("/etc/hosts").value_or(""), host);
   if (!domain) {
     facts.no_master +=
@@ -61,8 +61,8 @@ std::optional<Facts> kubernetes(const Surroundings& around) {
     return facts;
   }
   facts.no_master.clear();
-  facts.master_addr =
-      Told<std::string>{.value = job + "-0." + *domain, .from = "/etc/hosts and the host name"};
+  facts.master_addr = EngineFact<std::string>{.value = job + "-0." + *domain,
+                                              .from = "/etc/hosts and the host name"};
   return facts;
 }
 

@@ -14,6 +14,6 @@
 namespace drun::engines {
 
 // Absent without a completion index.
-std::optional<Facts> kubernetes(const Surroundings& around);
+std::optional<Facts> kubernetes(const EngineContext& around);
 
 }  // namespace drun::engines

@@ -7,7 +7,7 @@ namespace drun::engines {
 namespace {
 
 // LSB_HOSTS is not set in large jobs; the file is the most complete source.
-std::optional<SlotList> hosts_of(Reading& reading, const Surroundings& around) {
+std::optional<SlotList> hosts_of(Reading& reading, const EngineContext& around) {
   if (reading.is_set("LSB_DJOB_HOSTFILE"))
     return slots_from_file(reading, around.file_text, "LSB_DJOB_HOSTFILE");
   if (const auto pairs = reading.text("LSB_MCPU_HOSTS")) {
@@ -25,18 +25,19 @@ std::optional<SlotList> hosts_of(Reading& reading, const Surroundings& around) {
 
 }  // namespace
 
-std::optional<Facts> lsf(const Surroundings& around) {
+std::optional<Facts> lsf(const EngineContext& around) {
   Facts facts;
   Reading reading(around, facts);
   const auto job = reading.text("LSB_JOBID");
   if (!job) return std::nullopt;
   facts.engine = "LSF, job " + job->value;
   if (const auto id = run_id_from("lsf-", job->value))
-    facts.run_id = Told<std::string>{.value = *id, .from = job->from};
-  facts.master_port = Told<int>{.value = derived_port(job->value), .from = job->from};
-  facts.meeting_port = Told<int>{.value = derived_port(job->value + " meeting"), .from = job->from};
-  const std::optional<Told<int>> task = reading.number("LSF_PM_TASKID", 1);
-  if (task) facts.node_rank = Told<int>{.value = task->value - 1, .from = task->from};
+    facts.run_id = EngineFact<std::string>{.value = *id, .from = job->from};
+  facts.master_port = EngineFact<int>{.value = derived_port(job->value), .from = job->from};
+  facts.meeting_port =
+      EngineFact<int>{.value = derived_port(job->value + " meeting"), .from = job->from};
+  const std::optional<EngineFact<int>> task = reading.number("LSF_PM_TASKID", 1);
+  if (task) facts.node_rank = EngineFact<int>{.value = task->value - 1, .from = task->from};
   const std::optional<SlotList> hosts = hosts_of(reading, around);
   if (!hosts) {
     facts.no_master = "LSF's list of hosts is missing; give --master-addr";
@@ -44,7 +45,7 @@ std::optional<Facts> lsf(const Surroundings& around) {
     return facts;
   }
   const std::size_t count = hosts->hosts.size();
-  if (count == 1) facts.node_rank = Told<int>{.value = 0, .from = "there being one node"};
+  if (count == 1) facts.node_rank = EngineFact<int>{.value = 0, .from = "there being one node"};
   if (!facts.node_rank && facts.wrong.empty()) {
     reading.blame("job " + job->value + " has " + std::to_string(count) +
                   " nodes, but LSF_PM_TASKID, by which blaunch tells which one this is, is not "
@@ -55,12 +56,12 @@ std::optional<Facts> lsf(const Surroundings& around) {
   return facts;
 }
 
-std::optional<Told<std::string>> lsf_first_host(const Surroundings& around) {
+std::optional<EngineFact<std::string>> lsf_first_host(const EngineContext& around) {
   Facts facts;
   Reading reading(around, facts);
   const auto hosts = reading.is_set("LSB_JOBID") ? hosts_of(reading, around) : std::nullopt;
   if (!hosts) return std::nullopt;
-  return Told<std::string>{.value = hosts->hosts.front().host, .from = hosts->from};
+  return EngineFact<std::string>{.value = hosts->hosts.front().host, .from = hosts->from};
 }
 
 }  // namespace drun::engines

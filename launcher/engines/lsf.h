@@ -11,9 +11,9 @@
 namespace drun::engines {
 
 // Absent outside an LSF job.
-std::optional<Facts> lsf(const Surroundings& around);
+std::optional<Facts> lsf(const EngineContext& around);
 
 // The first host of the job, for launchers inside it that report no addresses.
-std::optional<Told<std::string>> lsf_first_host(const Surroundings& around);
+std::optional<EngineFact<std::string>> lsf_first_host(const EngineContext& around);
 
 }  // namespace drun::engines

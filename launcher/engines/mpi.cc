@@ -55,7 +55,7 @@ void read_ranks(Reading& reading, const Names& names, Facts& facts) {
   }
 }
 
-std::optional<Told<std::string>> first_host_of_job(const Surroundings& around) {
+std::optional<EngineFact<std::string>> first_host_of_job(const EngineContext& around) {
   if (auto host = slurm_first_host(around)) return host;
   if (auto host = pbs_first_host(around)) return host;
   return lsf_first_host(around);
@@ -63,7 +63,7 @@ std::optional<Told<std::string>> first_host_of_job(const Surroundings& around) {
 
 // The machine of Open MPI 4's mpirun: the IPv4 address in "529989632.0;tcp://192.0.2.2:32903". With
 // several addresses it is unknown which one other machines can reach.
-std::optional<Told<std::string>> mpirun_host(const Reading& reading) {
+std::optional<EngineFact<std::string>> mpirun_host(const Reading& reading) {
   const auto uri = reading.text("OMPI_MCA_orte_hnp_uri");
   constexpr std::string_view kScheme = ";tcp://";
   const std::size_t at = uri ? uri->value.find(kScheme) : std::string::npos;
@@ -72,7 +72,7 @@ std::optional<Told<std::string>> mpirun_host(const Reading& reading) {
   address = address.substr(0, address.find(':'));
   const bool is_one = address.find_first_not_of("0123456789.") == address.npos;
   if (address.empty() || !is_one || is_loopback(address)) return std::nullopt;
-  return Told<std::string>{.value = address, .from = uri->from};
+  return EngineFact<std::string>{.value = address, .from = uri->from};
 }
 
 // Whether mpirun itself started this process, not one of its daemons on another machine.
@@ -88,7 +88,7 @@ bool is_reachable(const std::string& address) {
 
 // An address of this machine for others: its name, if it resolves to an address of an interface, or
 // else its address, if it has only one. Empty if unknown.
-std::string own_place(const Surroundings& around) {
+std::string own_place(const EngineContext& around) {
   const auto& own = around.addresses;
   const auto is_own = [&own](const std::string& address) {
     return is_reachable(address) && std::find(own.begin(), own.end(), address) != own.end();
@@ -104,11 +104,11 @@ std::string own_place(const Surroundings& around) {
 }
 
 // Rank 0 sends "PLACE/JOB" to all ranks: its address, and a unique name of the job.
-void meet(Reading& reading, const Surroundings& around, const Names& names, Facts& facts) {
+void meet(Reading& reading, const EngineContext& around, const Names& names, Facts& facts) {
   if (!around.meeting || !facts.node_rank || !facts.wrong.empty()) return;
   std::optional<std::string> told;
   if (facts.node_rank->value == 0) told = own_place(around) + "/" + around.random_id;
-  const Result<Met> met = around.meeting(told);
+  const Result<MeetingResult> met = around.meeting(told);
   if (!met && met.error().code == ErrorCode::Unreachable) return;
   const std::size_t slash = met ? met->told.find('/') : std::string::npos;
   if (slash == std::string::npos) {
@@ -119,27 +119,27 @@ void meet(Reading& reading, const Surroundings& around, const Names& names, Fact
   }
   const std::string from = std::string(names.meeting) + ", from rank 0";
   if (slash > 0)
-    facts.master_addr = Told<std::string>{.value = met->told.substr(0, slash), .from = from};
+    facts.master_addr = EngineFact<std::string>{.value = met->told.substr(0, slash), .from = from};
   const auto id = run_id_from("mpi-", met->told.substr(slash + 1));
-  if (id && !facts.run_id) facts.run_id = Told<std::string>{.value = *id, .from = from};
+  if (id && !facts.run_id) facts.run_id = EngineFact<std::string>{.value = *id, .from = from};
   if (met->processes > 0 && !facts.nodes)
-    facts.nodes = Told<int>{.value = met->processes, .from = names.meeting};
+    facts.nodes = EngineFact<int>{.value = met->processes, .from = names.meeting};
 }
 
-bool is_this_machine(const Surroundings& around, const std::string& host) {
+bool is_this_machine(const EngineContext& around, const std::string& host) {
   const auto slurms = around.variables("SLURMD_NODENAME");
   return short_name(host) == short_name(around.hostname) || (slurms && host == *slurms);
 }
 
 bool is_one_machine(Reading& reading, const Names& names, const Facts& facts) {
-  const std::optional<Told<int>> local = reading.number(names.local_size, 1);
+  const std::optional<EngineFact<int>> local = reading.number(names.local_size, 1);
   return local && facts.nodes && local->value == facts.nodes->value;
 }
 
-void find_master(Reading& reading, const Surroundings& around, const Names& names, Facts& facts) {
+void find_master(Reading& reading, const EngineContext& around, const Names& names, Facts& facts) {
   const std::string remedy = std::string(names.export_option) +
                              " (the machine of rank 0, as the others reach it), or --master-addr";
-  const std::optional<Told<int>> local = reading.number(names.local_size, 1);
+  const std::optional<EngineFact<int>> local = reading.number(names.local_size, 1);
   const bool is_one = is_one_machine(reading, names, facts);
   const auto given = reading.text("MASTER_ADDR");
   if (given && is_loopback(given->value) && local && !is_one) {
@@ -149,8 +149,8 @@ void find_master(Reading& reading, const Surroundings& around, const Names& name
   if (given) facts.master_addr = given;
   if (given) return;
   if (is_one) {
-    facts.master_addr =
-        Told<std::string>{.value = "127.0.0.1", .from = local->from + ": all are on this machine"};
+    facts.master_addr = EngineFact<std::string>{.value = "127.0.0.1",
+                                                .from = local->from + ": all are on this machine"};
     return;
   }
   if (facts.master_addr) {  // received from rank 0
@@ -183,13 +183,13 @@ void find_port(Reading& reading, Facts& facts) {
   if (!facts.run_id) return;
   const std::string& id = facts.run_id->value;
   if (!facts.master_port)
-    facts.master_port = Told<int>{.value = derived_port(id), .from = facts.run_id->from};
+    facts.master_port = EngineFact<int>{.value = derived_port(id), .from = facts.run_id->from};
   facts.meeting_port =
-      Told<int>{.value = derived_port(id + " meeting"), .from = facts.run_id->from};
+      EngineFact<int>{.value = derived_port(id + " meeting"), .from = facts.run_id->from};
 }
 
 void remark_neighbours(Reading& reading, const Names& names, Facts& facts) {
-  const std::optional<Told<int>> local = reading.number(names.local_size, 1);
+  const std::optional<EngineFact<int>> local = reading.number(names.local_size, 1);
   const bool is_first = facts.node_rank && facts.node_rank->value == 0;
   if (!is_first || !local || local->value == 1) return;  // log it once per job
   facts.warnings.push_back(
@@ -201,13 +201,13 @@ void remark_neighbours(Reading& reading, const Names& names, Facts& facts) {
 
 }  // namespace
 
-bool is_started_within_step(const Surroundings& around) {
+bool is_started_within_step(const EngineContext& around) {
   Facts facts;
   const Reading reading(around, facts);
   return reading.is_set(kOpenMpi.rank) || reading.is_set("MPI_LOCALRANKID");
 }
 
-std::optional<Facts> open_mpi(const Surroundings& around) {
+std::optional<Facts> open_mpi(const EngineContext& around) {
   Facts facts;
   Reading reading(around, facts);
   if (!reading.is_set(kOpenMpi.rank) && !reading.is_set(kOpenMpi.size)) return std::nullopt;
@@ -216,7 +216,7 @@ std::optional<Facts> open_mpi(const Surroundings& around) {
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
     const auto job = reading.text(name);
     const auto id = job ? run_id_from("mpi-", job->value) : std::nullopt;
-    if (id && !facts.run_id) facts.run_id = Told<std::string>{.value = *id, .from = name};
+    if (id && !facts.run_id) facts.run_id = EngineFact<std::string>{.value = *id, .from = name};
   }
   // Open MPI names the job already, so exchange only the address, and only if it is unknown.
   if (facts.nodes && !reading.is_set("MASTER_ADDR") && !is_one_machine(reading, kOpenMpi, facts))
@@ -227,7 +227,7 @@ std::optional<Facts> open_mpi(const Surroundings& around) {
   return facts;
 }
 
-std::optional<Facts> hydra(const Surroundings& around) {
+std::optional<Facts> hydra(const EngineContext& around) {
   Facts facts;
   Reading reading(around, facts);
   if (!reading.is_set(kHydra.rank) && !reading.is_set(kHydra.size) && !reading.is_set("PMI_ID"))
@@ -241,7 +241,7 @@ std::optional<Facts> hydra(const Surroundings& around) {
   return facts;
 }
 
-std::optional<Facts> pmix(const Surroundings& around) {
+std::optional<Facts> pmix(const EngineContext& around) {
   Facts facts;
   Reading reading(around, facts);
   if (!reading.is_set("PMIX_RANK")) return std::nullopt;
@@ -249,7 +249,7 @@ std::optional<Facts> pmix(const Surroundings& around) {
   facts.node_rank = reading.number(kPmix.rank, 0);
   if (const auto job = reading.text("PMIX_NAMESPACE")) {
     if (const auto id = run_id_from("pmix-", job->value))
-      facts.run_id = Told<std::string>{.value = *id, .from = job->from};
+      facts.run_id = EngineFact<std::string>{.value = *id, .from = job->from};
   }
   meet(reading, around, kPmix, facts);
   if (const auto given = reading.text("MASTER_ADDR")) facts.master_addr = given;

@@ -15,16 +15,17 @@ bool is_script(const Reading& reading) {
 
 }  // namespace
 
-std::optional<Facts> pbs(const Surroundings& around) {
+std::optional<Facts> pbs(const EngineContext& around) {
   Facts facts;
   Reading reading(around, facts);
   const auto job = reading.text("PBS_JOBID");
   if (!job) return std::nullopt;
   facts.engine = "PBS, job " + job->value;
   if (const auto id = run_id_from("pbs-", job->value))
-    facts.run_id = Told<std::string>{.value = *id, .from = job->from};
-  facts.master_port = Told<int>{.value = derived_port(job->value), .from = job->from};
-  facts.meeting_port = Told<int>{.value = derived_port(job->value + " meeting"), .from = job->from};
+    facts.run_id = EngineFact<std::string>{.value = *id, .from = job->from};
+  facts.master_port = EngineFact<int>{.value = derived_port(job->value), .from = job->from};
+  facts.meeting_port =
+      EngineFact<int>{.value = derived_port(job->value + " meeting"), .from = job->from};
   facts.node_rank = reading.number("PBS_NODENUM", 0);
   if (!reading.is_set("PBS_NODEFILE")) reading.miss("PBS_NODEFILE");
   const auto hosts = slots_from_file(reading, around.file_text, "PBS_NODEFILE");
@@ -33,7 +34,7 @@ std::optional<Facts> pbs(const Surroundings& around) {
     return facts;
   }
   if (hosts->hosts.size() == 1 && !facts.node_rank)
-    facts.node_rank = Told<int>{.value = 0, .from = "there being one node"};
+    facts.node_rank = EngineFact<int>{.value = 0, .from = "there being one node"};
   if (hosts->hosts.size() > 1 && is_script(reading)) {
     reading.blame("job " + job->value + " has " + std::to_string(hosts->hosts.size()) +
                   " nodes, but this drun is in its script, on the first alone; start one on each, "
@@ -44,12 +45,12 @@ std::optional<Facts> pbs(const Surroundings& around) {
   return facts;
 }
 
-std::optional<Told<std::string>> pbs_first_host(const Surroundings& around) {
+std::optional<EngineFact<std::string>> pbs_first_host(const EngineContext& around) {
   Facts facts;
   Reading reading(around, facts);
   const auto hosts = slots_from_file(reading, around.file_text, "PBS_NODEFILE");
   if (!hosts) return std::nullopt;
-  return Told<std::string>{.value = hosts->hosts.front().host, .from = hosts->from};
+  return EngineFact<std::string>{.value = hosts->hosts.front().host, .from = hosts->from};
 }
 
 }  // namespace drun::engines

@@ -157,14 +157,15 @@ std::optional<std::string> read_all(int from, Clock::time_point deadline) {
   }
 }
 
-Result<Met> understood(const std::string& answer) {
+Result<MeetingResult> understood(const std::string& answer) {
   const char kind = answer.empty() ? ' ' : answer.front();
   const std::string rest = answer.substr(answer.empty() ? 0 : 1);
   const std::size_t blank = rest.find(' ');
   if (kind == 'M' && blank != rest.npos) {
     const auto processes = whole_number(rest.substr(0, blank));
-    return Met{.told = rest.substr(blank + 1),
-               .processes = static_cast<int>(std::min<long long>(processes.value_or(0), 1 << 30))};
+    return MeetingResult{
+        .told = rest.substr(blank + 1),
+        .processes = static_cast<int>(std::min<long long>(processes.value_or(0), 1 << 30))};
   }
   if (kind == 'U') return Error{ErrorCode::Unreachable, rest};
   return Error{ErrorCode::Refused, kind == 'R' ? rest : "the talk over PMIx has crashed"};
@@ -178,8 +179,8 @@ Result<Met> understood(const std::string& answer) {
 
 bool has_pmix() { return true; }
 
-Result<Met> meet_by_pmix(const std::optional<std::string>& told, milliseconds limit,
-                         const std::string& library) {
+Result<MeetingResult> meet_by_pmix(const std::optional<std::string>& told, milliseconds limit,
+                                   const std::string& library) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return system_error("make a pipe for PMIx", errno);
   const UniqueFd ours(ends[0]);
@@ -202,7 +203,8 @@ Result<Met> meet_by_pmix(const std::optional<std::string>& told, milliseconds li
 
 bool has_pmix() { return false; }
 
-Result<Met> meet_by_pmix(const std::optional<std::string>&, milliseconds, const std::string&) {
+Result<MeetingResult> meet_by_pmix(const std::optional<std::string>&, milliseconds,
+                                   const std::string&) {
   return Error{ErrorCode::Unreachable,
                "this drun was built without PMIx; build it where libpmix-dev is installed"};
 }

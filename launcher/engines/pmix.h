@@ -19,7 +19,8 @@ inline constexpr const char* kPmixLibrary = "libpmix.so.2";
 // Whether drun was built with PMIx's headers.
 bool has_pmix();
 
-Result<Met> meet_by_pmix(const std::optional<std::string>& told, std::chrono::milliseconds limit,
-                         const std::string& library = kPmixLibrary);
+Result<MeetingResult> meet_by_pmix(const std::optional<std::string>& told,
+                                   std::chrono::milliseconds limit,
+                                   const std::string& library = kPmixLibrary);
 
 }  // namespace drun::engines

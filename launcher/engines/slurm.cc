@@ -9,7 +9,7 @@ namespace {
 // Slurm's special steps, such as that of a batch script, have numbers from this one on.
 constexpr std::int64_t kFirstSpecialStep = 0xFFFFFFF0;
 
-std::optional<Told<std::string>> step_of(const Reading& reading) {
+std::optional<EngineFact<std::string>> step_of(const Reading& reading) {
   for (const char* name : {"SLURM_STEP_ID", "SLURM_STEPID"}) {
     const auto told = reading.text(name);
     if (!told) continue;
@@ -20,17 +20,17 @@ std::optional<Told<std::string>> step_of(const Reading& reading) {
 }
 
 // The number of GPUs in a list such as "0-3,6".
-std::optional<Told<int>> listed_gpus(Reading& reading, std::string_view name) {
+std::optional<EngineFact<int>> listed_gpus(Reading& reading, std::string_view name) {
   const auto list = reading.text(name);
   if (!list) return std::nullopt;
   const std::optional<int> count = size_of_list(list->value);
-  if (count) return Told<int>{.value = *count, .from = list->from};
+  if (count) return EngineFact<int>{.value = *count, .from = list->from};
   reading.blame(shown(*list) + " is no list of GPUs; unset it, or give --nproc-per-node");
   return std::nullopt;
 }
 
 // A number, or a list in some versions of Slurm.
-std::optional<Told<int>> gpus_on_node(Reading& reading) {
+std::optional<EngineFact<int>> gpus_on_node(Reading& reading) {
   constexpr std::string_view kName = "SLURM_GPUS_ON_NODE";
   const auto told = reading.text(kName);
   const bool is_listed = told && is_list(told->value);
@@ -52,11 +52,11 @@ void read_reserved_ports(Reading& reading, Facts& facts) {
   const auto told = reading.text("SLURM_STEP_RESV_PORTS");
   if (!told) return;
   const auto ports = expand_host_list("[" + told->value + "]");
-  const auto port_at = [&](std::size_t at) -> std::optional<Told<int>> {
+  const auto port_at = [&](std::size_t at) -> std::optional<EngineFact<int>> {
     if (!ports || ports->size() <= at) return std::nullopt;
     const std::optional<std::int64_t> port = whole_number((*ports)[at]);
     if (!port || *port < 1 || *port > 65535) return std::nullopt;
-    return Told<int>{.value = static_cast<int>(*port), .from = told->from};
+    return EngineFact<int>{.value = static_cast<int>(*port), .from = told->from};
   };
   facts.master_port = port_at(0);
   facts.meeting_port = port_at(1);
@@ -74,9 +74,9 @@ void derive_ports(const std::string& job, const std::string& step, Facts& facts)
     return kFirstDerivedPort + static_cast<int>(at % kDerivedPorts);
   };
   const std::string from = "SLURM_JOB_ID and SLURM_STEP_ID";
-  if (!facts.master_port) facts.master_port = Told<int>{.value = port_of(0), .from = from};
+  if (!facts.master_port) facts.master_port = EngineFact<int>{.value = port_of(0), .from = from};
   if (!facts.meeting_port)
-    facts.meeting_port = Told<int>{.value = port_of(kDerivedPorts / 2), .from = from};
+    facts.meeting_port = EngineFact<int>{.value = port_of(kDerivedPorts / 2), .from = from};
 }
 
 std::string run_id_of(const Reading& reading, const std::string& job, const std::string& step) {
@@ -98,7 +98,7 @@ void read_hosts(Reading& reading, Facts& facts) {
                          facts.nodes->from + "=" + std::to_string(count) +
                          "; give --nnodes, --node-rank and --master-addr");
   }
-  facts.master_addr = Told<std::string>{.value = hosts->front(), .from = list->from};
+  facts.master_addr = EngineFact<std::string>{.value = hosts->front(), .from = list->from};
   facts.is_slurm_name = true;
   if (!facts.node_rank) return;
   if (facts.node_rank->value >= facts.nodes->value) {
@@ -118,7 +118,7 @@ void read_hosts(Reading& reading, Facts& facts) {
 // Requires one task per node: Slurm binds each task to its share of the cores and GPUs, so one of
 // several tasks could not start workers on all of them.
 void check_tasks(Reading& reading, const Facts& facts) {
-  std::optional<Told<int>> tasks = reading.number("SLURM_STEP_NUM_TASKS", 1);
+  std::optional<EngineFact<int>> tasks = reading.number("SLURM_STEP_NUM_TASKS", 1);
   if (!tasks) tasks = reading.needed_number("SLURM_NTASKS", 1);
   if (!tasks || !facts.nodes || tasks->value == facts.nodes->value) return;
   const std::string nodes = std::to_string(facts.nodes->value);
@@ -133,7 +133,7 @@ void check_tasks(Reading& reading, const Facts& facts) {
 
 }  // namespace
 
-std::optional<Facts> slurm_step(const Surroundings& around) {
+std::optional<Facts> slurm_step(const EngineContext& around) {
   Facts facts;
   Reading reading(around, facts);
   const auto step = step_of(reading);
@@ -153,11 +153,11 @@ std::optional<Facts> slurm_step(const Surroundings& around) {
   }
   derive_ports(job->value, step->value, facts);
   if (const auto id = run_id_from("", run_id_of(reading, job->value, step->value)))
-    facts.run_id = Told<std::string>{.value = *id, .from = "SLURM_JOB_ID and " + step->from};
+    facts.run_id = EngineFact<std::string>{.value = *id, .from = "SLURM_JOB_ID and " + step->from};
   return facts;
 }
 
-std::optional<Facts> slurm_allocation(const Surroundings& around) {
+std::optional<Facts> slurm_allocation(const EngineContext& around) {
   Facts facts;
   Reading reading(around, facts);
   const auto job = reading.text("SLURM_JOB_ID");
@@ -172,20 +172,20 @@ std::optional<Facts> slurm_allocation(const Surroundings& around) {
                   " nodes, but srun did not start this drun; write srun -N" + nodes + " -n" +
                   nodes + " drun ..., or for this node alone --nnodes=1");
   }
-  facts.node_rank = Told<int>{.value = 0, .from = "there being one node"};
+  facts.node_rank = EngineFact<int>{.value = 0, .from = "there being one node"};
   facts.no_master = "of one node's job there is no address for others; give --master-addr";
   read_grants(reading, facts, "SLURM_JOB_GPUS");
   return facts;
 }
 
-std::optional<Told<std::string>> slurm_first_host(const Surroundings& around) {
+std::optional<EngineFact<std::string>> slurm_first_host(const EngineContext& around) {
   Facts facts;
   const Reading reading(around, facts);
   const auto list = reading.text("SLURM_JOB_NODELIST");
   if (!list) return std::nullopt;
   const auto hosts = expand_host_list(list->value);
   if (!hosts) return std::nullopt;
-  return Told<std::string>{.value = hosts->front(), .from = list->from};
+  return EngineFact<std::string>{.value = hosts->front(), .from = list->from};
 }
 
 std::vector<std::string> slurm_node_addresses(std::string_view record) {

@@ -226,12 +226,12 @@ engines::Meeting meeting_of(const HostFacts& facts) {
   if (!fd || *fd > INT_MAX || fstat(static_cast<int>(*fd), &status) != 0 ||
       !S_ISSOCK(status.st_mode))
     return {};
-  return
-      [fd = static_cast<int>(*fd)](const std::optional<std::string>& told) -> Result<engines::Met> {
-        Result<std::string> heard = engines::meet_by_pmi(fd, told, kLimit);
-        if (!heard) return heard.error();
-        return engines::Met{.told = *std::move(heard)};
-      };
+  return [fd = static_cast<int>(*fd)](
+             const std::optional<std::string>& told) -> Result<engines::MeetingResult> {
+    Result<std::string> heard = engines::meet_by_pmi(fd, told, kLimit);
+    if (!heard) return heard.error();
+    return engines::MeetingResult{.told = *std::move(heard)};
+  };
 }
 
 FileKind look_at_file(const std::string& path) {

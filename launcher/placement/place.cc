@@ -59,7 +59,7 @@ std::map<int, int> lowest_cpus(const Topology& topology, int Cpu::*group) {
 // around it.
 class ByCore {
  public:
-  ByCore(const Topology& topology, const PlacementWish& wish)
+  ByCore(const Topology& topology, const PlacementRequest& wish)
       : wish_(wish), cpus_(allowed(topology)), cores_(core_leaders(cpus_)) {}
 
   Result<Cpus> of_worker(int local_rank) const {
@@ -78,7 +78,7 @@ class ByCore {
   }
 
  private:
-  const PlacementWish& wish_;
+  const PlacementRequest& wish_;
   Cpus cpus_;
   Cpus cores_;
 };
@@ -86,7 +86,7 @@ class ByCore {
 // With GPUs: the union of the CPUs that torchrun would assign for each GPU of the worker.
 class ByGpu {
  public:
-  ByGpu(const Topology& topology, const PlacementWish& wish)
+  ByGpu(const Topology& topology, const PlacementRequest& wish)
       : topology_(topology), wish_(wish), cpus_(allowed(topology)) {}
 
   Result<Cpus> of_worker(int local_rank) const {
@@ -209,7 +209,7 @@ class ByGpu {
   }
 
   const Topology& topology_;
-  const PlacementWish& wish_;
+  const PlacementRequest& wish_;
   Cpus cpus_;
 };
 
@@ -237,7 +237,7 @@ Result<WorkerPlacement> placement(const Cpus& cpus, const Topology& topology, Me
 
 template <typename By>
 Result<std::vector<WorkerPlacement>> place_all(const By& by, const Topology& topology,
-                                               const PlacementWish& wish) {
+                                               const PlacementRequest& wish) {
   std::vector<WorkerPlacement> places;
   for (int local_rank = 0; local_rank < wish.workers; ++local_rank) {
     const Result<Cpus> cpus = by.of_worker(local_rank);
@@ -256,7 +256,7 @@ Result<std::vector<WorkerPlacement>> place_all(const By& by, const Topology& top
 }  // namespace
 
 Result<std::vector<WorkerPlacement>> place_workers(const Topology& topology,
-                                                   const PlacementWish& wish) {
+                                                   const PlacementRequest& wish) {
   if (wish.bind_to == BindTo::None)
     return std::vector<WorkerPlacement>(static_cast<std::size_t>(wish.workers));
   if (allowed(topology).empty())

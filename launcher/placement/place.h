@@ -24,7 +24,7 @@ enum class BindTo {
   GpuCoreComplex,  // the cores of one last-level cache of that node
 };
 
-struct PlacementWish {
+struct PlacementRequest {
   BindTo bind_to = BindTo::None;
   MemoryPolicy memory = MemoryPolicy::Prefer;
   int workers = 1;
@@ -36,7 +36,7 @@ struct PlacementWish {
 
 // One entry per worker, in local-rank order. With BindTo::None the entries are empty.
 Result<std::vector<WorkerPlacement>> place_workers(const Topology& topology,
-                                                   const PlacementWish& wish);
+                                                   const PlacementRequest& wish);
 
 // Threads per worker. A core shared by n workers counts as 1/n; the sum is rounded down, but is at
 // least 1. A worker that is not bound shares all allowed cores. `usable_cpus` is divided evenly and

@@ -10,8 +10,8 @@
 namespace drun {
 namespace {
 
+using engines::EngineFact;
 using engines::Facts;
-using engines::Told;
 
 bool has_place(const Options& options) {
   return is_given(options.master_addr) || is_given(options.rdzv_endpoint);
@@ -65,7 +65,8 @@ Result<void> check(const Facts& facts, const Options& options) {
 
 // Uses the engine's value if the user gave none.
 template <typename Field, typename T>
-void fill(Options& options, Field& field, const char* name, const std::optional<Told<T>>& told) {
+void fill(Options& options, Field& field, const char* name,
+          const std::optional<EngineFact<T>>& told) {
   if (field || !told) return;
   field = told->value;
   options.sources[name] = told->from;
@@ -77,7 +78,7 @@ void fill_in_places(Options& options, const Facts& facts) {
   const bool is_workers_store = options.store == StoreHost::Worker;
   if (!is_given(options.master_addr)) options.master_addr.reset();
   if (is_c10d || is_workers_store) {
-    const std::optional<Told<int>>& port = is_c10d ? facts.master_port : facts.meeting_port;
+    const std::optional<EngineFact<int>>& port = is_c10d ? facts.master_port : facts.meeting_port;
     const std::string addr = options.master_addr ? *options.master_addr : facts.master_addr->value;
     const int number = port ? port->value : kMeetingPort;
     options.rdzv_endpoint =
@@ -92,14 +93,14 @@ void fill_in_places(Options& options, const Facts& facts) {
 }
 
 // Resolves the name of a Slurm node that name services do not know.
-void resolve_master(Facts& facts, const Options& given, const HostFacts& host, Remarks& remarks) {
+void resolve_master(Facts& facts, const Options& given, const HostFacts& host, PlanNotes& remarks) {
   if (has_place(given) || !facts.is_slurm_name || !host.addresses_of || !host.slurm_addresses)
     return;
   const std::string name = facts.master_addr->value;
   if (!host.addresses_of(name).empty()) return;
   for (const std::string& address : host.slurm_addresses(name)) {
     if (host.addresses_of(address).empty()) continue;
-    facts.master_addr = Told<std::string>{
+    facts.master_addr = EngineFact<std::string>{
         .value = address, .from = facts.master_addr->from + " and scontrol show node " + name};
     return;
   }
@@ -110,7 +111,7 @@ void resolve_master(Facts& facts, const Options& given, const HostFacts& host, R
 
 // torchrun ignores MASTER_ADDR. Warn if it differs from the engine's address.
 void remark_master(const Facts& facts, const Options& given, const HostFacts& host,
-                   Remarks& remarks) {
+                   PlanNotes& remarks) {
   const auto exported = variable(host, "MASTER_ADDR");
   if (has_place(given) || !is_given(exported) || !facts.master_addr) return;
   if (*exported == facts.master_addr->value) return;
@@ -119,7 +120,7 @@ void remark_master(const Facts& facts, const Options& given, const HostFacts& ho
                              "; to use the other one, set --master-addr=" + *exported);
 }
 
-void take(const Facts& facts, Settled& settled) {
+void take(const Facts& facts, ResolvedOptions& settled) {
   Options& options = settled.options;
   if (!options.nnodes) {
     options.nnodes = NodeRange{facts.nodes->value, facts.nodes->value};
@@ -128,7 +129,7 @@ void take(const Facts& facts, Settled& settled) {
   if (!is_range(options)) fill(options, options.node_rank, "--node-rank", facts.node_rank);
   fill(options, options.rdzv_id, "--rdzv-id", facts.run_id);
   // Use only the granted GPUs that this process sees.
-  std::optional<Told<int>> workers = facts.workers;
+  std::optional<EngineFact<int>> workers = facts.workers;
   const bool are_gpus = workers && workers->from.find("GPUS") != std::string::npos;
   if (are_gpus && settled.host.gpus > 0)
     workers->value = std::min(workers->value, settled.host.gpus);
@@ -137,7 +138,7 @@ void take(const Facts& facts, Settled& settled) {
   if (options.nnodes->max > 1) fill_in_places(options, facts);
 }
 
-void remove_foreign(Settled& settled) {
+void remove_foreign(ResolvedOptions& settled) {
   auto& environment = settled.host.environment;
   for (const auto& [name, value] : environment) {
     if (engines::is_foreign(name)) settled.removed.push_back(name);
@@ -147,14 +148,14 @@ void remove_foreign(Settled& settled) {
 
 }  // namespace
 
-Result<Settled> settle(const Options& options, const HostFacts& host, Remarks& remarks) {
-  Settled settled{.options = options, .host = host};
+Result<ResolvedOptions> settle(const Options& options, const HostFacts& host, PlanNotes& remarks) {
+  ResolvedOptions settled{.options = options, .host = host};
   if (options.engine == EngineChoice::Auto) remove_foreign(settled);
   if (const auto reason = reason_not_to_ask(options, host)) {
     settled.engine = "not asked: " + *reason;
     return settled;
   }
-  const engines::Surroundings around{
+  const engines::EngineContext around{
       .variables = [&host](std::string_view name) { return variable(host, name); },
       .hostname = host.hostname,
       .file_text = host.file_text,
@@ -179,7 +180,7 @@ Result<Settled> settle(const Options& options, const HostFacts& host, Remarks& r
   return settled;
 }
 
-Origins origins_of(const Settled& settled, const JoinSpec& join) {
+Origins origins_of(const ResolvedOptions& settled, const JoinSpec& join) {
   Origins origins{.engine = settled.engine, .values = {}, .removed = settled.removed};
   const auto add = [&](const char* what, const std::string& value, const char* option) {
     const auto found = settled.options.sources.find(option);

@@ -17,14 +17,14 @@
 namespace drun {
 
 // Input for the rest of the plan.
-struct Settled {
+struct ResolvedOptions {
   Options options{};                   // `sources` includes variables of the engine
   HostFacts host{};                    // without `removed`; only the granted CPUs
   std::string engine{};                // "Slurm, step 7.0", or why no engine was queried
   std::vector<std::string> removed{};  // variables that would be false for workers
 };
 
-Result<Settled> settle(const Options& options, const HostFacts& host, Remarks& remarks);
+Result<ResolvedOptions> settle(const Options& options, const HostFacts& host, PlanNotes& remarks);
 
 // One value of the plan.
 struct Origin {
@@ -41,7 +41,7 @@ struct Origins {
   bool operator==(const Origins&) const = default;
 };
 
-Origins origins_of(const Settled& settled, const JoinSpec& join);
+Origins origins_of(const ResolvedOptions& settled, const JoinSpec& join);
 
 // For --explain and the plan; every line ends with a newline.
 std::string origins_text(const Origins& origins);

@@ -10,7 +10,7 @@ namespace drun::hosts {
 namespace {
 
 void export_from_here(std::vector<EnvironmentEntry>& entries, const std::string& name,
-                      const Lookup& here, Remarks& remarks) {
+                      const Lookup& here, PlanNotes& remarks) {
   if (const std::optional<std::string> value = here(name)) {
     put(entries, {name, *value});
   } else {
@@ -26,7 +26,7 @@ void put(std::vector<EnvironmentEntry>& environment, EnvironmentEntry entry) {
 }
 
 Result<std::vector<EnvironmentEntry>> exported(const std::vector<std::string>& exports,
-                                               const Lookup& here, Remarks& remarks) {
+                                               const Lookup& here, PlanNotes& remarks) {
   std::vector<EnvironmentEntry> entries;
   for (const std::string& text : exports) {
     const std::size_t equals = text.find('=');

@@ -123,10 +123,10 @@ Result<void> check_inject(const Options& options, const std::vector<Share>& shar
   return {};
 }
 
-Wish wish_of(const Options& options) {
-  Wish wish{.np = options.hosts.np,
-            .map_by = options.hosts.map_by.value_or(MapBy{}),
-            .oversubscribe = options.hosts.oversubscribe};
+SpreadRequest wish_of(const Options& options) {
+  SpreadRequest wish{.np = options.hosts.np,
+                     .map_by = options.hosts.map_by.value_or(MapBy{}),
+                     .oversubscribe = options.hosts.oversubscribe};
   if (!options.nproc_per_node) return wish;
   if (const int* count = std::get_if<int>(&*options.nproc_per_node))
     wish.per_node = *count;
@@ -262,7 +262,7 @@ std::vector<HostNode> nodes_of(const std::vector<Share>& shares,
 // Ranks are consecutive over programs as they are over hosts. If numbers are given per host, every
 // host runs every program.
 Result<void> deal_programs(HostPlan& plan, const Options& options, const HostFacts& host,
-                           Remarks& remarks) {
+                           PlanNotes& remarks) {
   if (options.programs.empty()) return {};
   if (options.hosts.np && is_elastic_wish(options))
     return usage_error("-np",
@@ -311,7 +311,7 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   if (!shares) return shares.error();
   if (Result<void> fits = check_inject(options, *shares); !fits) return fits.error();
   if (Result<void> fits = check_node_count(options, shares->size()); !fits) return fits.error();
-  Remarks remarks;
+  PlanNotes remarks;
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
   const auto exports = exported(options.hosts.exports, here, remarks);
   if (!exports) return exports.error();
@@ -346,7 +346,7 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   return plan;
 }
 
-Result<void> settle_without_hosts(Options& options, HostFacts& host, Remarks& remarks) {
+Result<void> settle_without_hosts(Options& options, HostFacts& host, PlanNotes& remarks) {
   const HostOptions& wishes = options.hosts;
   for (const char* option : {"--include", "--exclude", "--ssh", "--ssh-args", "--fanout",
                              "--login-timeout", "--no-gather-logs", "--ssh-tree", "--no-copy"}) {

@@ -63,7 +63,7 @@ std::vector<int> dealt(const std::vector<int>& room, std::int64_t np) {
   return counts;
 }
 
-Result<std::vector<int>> counts_of_np(const Pool& pool, const Wish& wish) {
+Result<std::vector<int>> counts_of_np(const Pool& pool, const SpreadRequest& wish) {
   std::vector<int> room;
   for (const PoolHost& host : pool) room.push_back(slots_of(host));
   const std::int64_t slots = all_slots(pool);
@@ -76,7 +76,8 @@ Result<std::vector<int>> counts_of_np(const Pool& pool, const Wish& wish) {
   return counts;
 }
 
-Result<std::vector<int>> counts_per_node(const Pool& pool, const Wish& wish, int per_node) {
+Result<std::vector<int>> counts_per_node(const Pool& pool, const SpreadRequest& wish,
+                                         int per_node) {
   for (const PoolHost& host : pool) {
     if (!is_counted(host) || per_node <= slots_of(host) || wish.oversubscribe) continue;
     return bad(std::to_string(per_node) + " workers on each host: " + host.name + " has " +
@@ -93,7 +94,7 @@ Result<std::vector<int>> counts_per_node(const Pool& pool, const Wish& wish, int
 
 }  // namespace
 
-Result<std::vector<Share>> spread(const Pool& pool, const Wish& wish) {
+Result<std::vector<Share>> spread(const Pool& pool, const SpreadRequest& wish) {
   const std::optional<int> per_node = wish.map_by.per_node ? wish.map_by.per_node : wish.per_node;
   if (wish.map_by.per_node &&
       (wish.has_per_node_word || (wish.per_node && *wish.per_node != *per_node)))

@@ -19,7 +19,7 @@
 
 namespace drun::hosts {
 
-struct Wish {
+struct SpreadRequest {
   std::optional<int> np{};
   std::optional<int> per_node{};   // --nproc-per-node=N
   bool has_per_node_word = false;  // --nproc-per-node=gpu: the agent counts
@@ -33,6 +33,6 @@ struct Share {
   bool operator==(const Share&) const = default;
 };
 
-Result<std::vector<Share>> spread(const Pool& pool, const Wish& wish);
+Result<std::vector<Share>> spread(const Pool& pool, const SpreadRequest& wish);
 
 }  // namespace drun::hosts

@@ -90,10 +90,10 @@ Result<Asked> asked_binding(const Options& options) {
 Result<std::vector<WorkerPlacement>> bound_places(const Topology& topology, const Asked& asked,
                                                   const Options& options, const HostFacts& host,
                                                   int workers) {
-  PlacementWish wish{.bind_to = asked.bind_to,
-                     .memory = options.bind_memory.value_or(MemoryPolicy::Prefer),
-                     .workers = workers,
-                     .gpus_of = gpus_of_workers(options, workers)};
+  PlacementRequest wish{.bind_to = asked.bind_to,
+                        .memory = options.bind_memory.value_or(MemoryPolicy::Prefer),
+                        .workers = workers,
+                        .gpus_of = gpus_of_workers(options, workers)};
   if (host.gpus > 0) wish.gpus = gpus_named(device_names(host), host.installed_gpus);
   Result<std::vector<WorkerPlacement>> places = place_workers(topology, wish);
   if (!places) return usage_error(asked.option, places.error().message);
@@ -101,7 +101,7 @@ Result<std::vector<WorkerPlacement>> bound_places(const Topology& topology, cons
 }
 
 void remark_unplaced_memory(const std::vector<WorkerPlacement>& places, const Options& options,
-                            Remarks& remarks) {
+                            PlanNotes& remarks) {
   if (options.bind_memory.value_or(MemoryPolicy::Prefer) == MemoryPolicy::None) return;
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (places[i].cpus.empty() || !places[i].memory_nodes.empty()) continue;
@@ -131,7 +131,7 @@ Result<void> plan_wrap(WrapSpec& wrap, const Options& options, const JoinSpec& j
 }  // namespace
 
 Result<void> plan_placement(WorkerSpec& worker, const Options& options, const HostFacts& host,
-                            const JoinSpec& join, Remarks& remarks) {
+                            const JoinSpec& join, PlanNotes& remarks) {
   if (Result<void> wrap = plan_wrap(worker.wrap, options, join); !wrap) return wrap.error();
   const Result<Asked> asked = asked_binding(options);
   if (!asked) return asked.error();

@@ -13,6 +13,6 @@ namespace drun {
 // Sets the worker's placements, device variable and wrapper command; leaves them empty if no option
 // asks for them. Adds to `remarks`.
 Result<void> plan_placement(WorkerSpec& worker, const Options& options, const HostFacts& host,
-                            const JoinSpec& join, Remarks& remarks);
+                            const JoinSpec& join, PlanNotes& remarks);
 
 }  // namespace drun

@@ -28,7 +28,7 @@ std::vector<std::string> signal_names(const Options& options) {
       std::vector<std::string>(std::begin(kTerminationSignals), std::end(kTerminationSignals)));
 }
 
-std::vector<int> plan_signals(const Options& options, Remarks& remarks) {
+std::vector<int> plan_signals(const Options& options, PlanNotes& remarks) {
   std::vector<int> signals;
   for (const std::string& name : signal_names(options)) {
     const std::optional<int> signal = signal_number(name);
@@ -158,7 +158,7 @@ Result<void> check_virtual_ranks(const Options& options, const HostFacts& host, 
 }
 
 std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int workers,
-                                               const Options& options, Remarks& remarks) {
+                                               const Options& options, PlanNotes& remarks) {
   std::vector<EnvironmentEntry> environment = inherited_environment(host);
   if (!options.pass_secret) {
     std::erase_if(environment, [](const auto& entry) { return entry.first == kSecretVariable; });
@@ -183,7 +183,7 @@ std::vector<EnvironmentEntry> plan_environment(const HostFacts& host, int worker
 
 // Workers that are not Python programs start as usual.
 Result<void> plan_preload(PreloadSpec& preload, const std::vector<std::string>& argv,
-                          const Options& options, Remarks& remarks) {
+                          const Options& options, PlanNotes& remarks) {
   for (const std::string& module : options.preload) {
     const bool is_name = std::all_of(module.begin(), module.end(), [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '_' || c == '.' || c >= 0x80;
@@ -210,7 +210,7 @@ Result<void> plan_preload(PreloadSpec& preload, const std::vector<std::string>& 
 }
 
 Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, int workers,
-                               Remarks& remarks, std::optional<CannotStart>& cannot_start) {
+                               PlanNotes& remarks, std::optional<CannotStart>& cannot_start) {
   const bool has_several = !options.doctor && !options.programs.empty();
   Result<Program> program = Program();
   if (options.doctor)
@@ -243,7 +243,7 @@ Result<WorkerSpec> plan_worker(const Options& options, const HostFacts& host, in
 }
 
 // Hang detection relies on the workers' output, resource use and heartbeats.
-Result<void> plan_hang(AgentSpec& agent, const Options& options, Remarks& remarks) {
+Result<void> plan_hang(AgentSpec& agent, const Options& options, PlanNotes& remarks) {
   if (!options.hang_timeout) return {};
   if (*options.hang_timeout < std::chrono::seconds(1))
     return usage_error("--hang-timeout", "expected at least one second");
@@ -279,14 +279,15 @@ Result<void> plan_faults(AgentSpec& agent, const Options& options) {
 
 // Options of --hosts also apply to a job without it, unless the launcher that started this agent
 // has processed them already.
-Result<Settled> settle_all(const Options& given, const HostFacts& whole_host, Remarks& remarks) {
+Result<ResolvedOptions> settle_all(const Options& given, const HostFacts& whole_host,
+                                   PlanNotes& remarks) {
   Options options = given;
   HostFacts host = whole_host;
   if (!given.is_checked_first) {
     Result<void> done = hosts::settle_without_hosts(options, host, remarks);
     if (!done) return done.error();
   }
-  Result<Settled> settled = settle(options, host, remarks);
+  Result<ResolvedOptions> settled = settle(options, host, remarks);
   if (!settled) return settled;
   Result<void> counted = settle_programs(settled->options, settled->host);
   return counted ? std::move(settled) : counted.error();
@@ -319,8 +320,8 @@ Result<ReportFiles> report_files(const std::vector<std::string>& names, const Ho
 }
 
 Result<Plan> make_plan(const Options& given, const HostFacts& whole_host) {
-  Remarks remarks;
-  const Result<Settled> settled = settle_all(given, whole_host, remarks);
+  PlanNotes remarks;
+  const Result<ResolvedOptions> settled = settle_all(given, whole_host, remarks);
   if (!settled) return settled.error();
   const Options& options = settled->options;
   const HostFacts& host = settled->host;

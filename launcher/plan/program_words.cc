@@ -41,7 +41,7 @@ std::string separator_for(const std::vector<ProgramOptions>& programs) {
 }  // namespace
 
 Result<std::vector<ProgramOptions>> with_values(std::vector<ProgramOptions> programs,
-                                                const HostFacts& host, Remarks& remarks) {
+                                                const HostFacts& host, PlanNotes& remarks) {
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };
   for (ProgramOptions& program : programs) {
     const auto entries = hosts::exported(std::exchange(program.exports, {}), here, remarks);

@@ -35,7 +35,7 @@ std::string ranks_text(int first, int workers) {
 }  // namespace
 
 Result<std::vector<ProgramSpec>> plan_programs(const Options& options, const HostFacts& host,
-                                               Remarks& remarks,
+                                               PlanNotes& remarks,
                                                std::optional<CannotStart>& cannot_start) {
   std::vector<ProgramSpec> specs;
   const Lookup here = [&host](std::string_view name) { return variable(host, name); };

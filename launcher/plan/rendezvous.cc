@@ -31,7 +31,7 @@ Result<Backend> backend_of(const Options& options) {
       "the address of etcd is missing; set --rdzv-endpoint=HOST:PORT[,HOST:PORT...], or use c10d");
 }
 
-Result<int> node_count_of(const Options& options, Backend backend, Remarks& remarks) {
+Result<int> node_count_of(const Options& options, Backend backend, PlanNotes& remarks) {
   const NodeRange nodes = options.nnodes.value_or(NodeRange{});
   const std::string given =
       "--nnodes=" + (nodes.min == nodes.max ? "" : std::to_string(nodes.min) + ":") +
@@ -66,7 +66,7 @@ Result<std::string> role_of(const Options& options) {
 }
 
 Result<std::string> run_id_of(const Options& options, const HostFacts& host, bool is_alone,
-                              Remarks& remarks) {
+                              PlanNotes& remarks) {
   if (!options.rdzv_id) return is_alone ? host.random_id : "none";
   const std::string& id = *options.rdzv_id;
   if (id.empty()) {
@@ -154,7 +154,7 @@ Result<void> fill_in_places(JoinSpec& join, const Options& options, Backend back
   return {};
 }
 
-void remark_unused(const Options& options, Backend backend, bool is_alone, Remarks& remarks) {
+void remark_unused(const Options& options, Backend backend, bool is_alone, PlanNotes& remarks) {
   const bool has_endpoint = is_given(options.rdzv_endpoint);
   const auto unused = [&remarks](const std::string& option, const std::string& reason) {
     remarks.warnings.push_back(option + " is ignored: " + reason);
@@ -189,7 +189,7 @@ constexpr std::string_view kSilentKeys[] = {
     "store_type",        "rank",          "cas_backoff_max_seconds",
 };
 
-Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, Remarks& remarks) {
+Result<void> fill_in_timeouts(JoinSpec& join, const Options& options, PlanNotes& remarks) {
   std::optional<std::chrono::milliseconds> timeout, join_timeout, interval;
   std::optional<int> attempts;
   for (const auto& [key, value] : options.rdzv_conf) {
@@ -266,7 +266,7 @@ std::optional<std::string> rdzv_conf(const Options& options, std::string_view ke
   return value;
 }
 
-Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remarks& remarks) {
+Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNotes& remarks) {
   const Result<Backend> backend = backend_of(options);
   if (!backend) return backend.error();
   const Result<int> node_count = node_count_of(options, *backend, remarks);
@@ -382,7 +382,7 @@ Result<void> plan_seats(JoinSpec& join, const Options& options) {
   return {};
 }
 
-void remark_seats(const JoinSpec& join, const Options& options, Remarks& remarks) {
+void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& remarks) {
   if (!join.elastic || join.etcd || listed_endpoints(options).size() != 2) return;
   remarks.warnings.push_back(
       "--rdzv-endpoint=" + *options.rdzv_endpoint + ": one of two hosts is not a majority, so " +
@@ -527,7 +527,7 @@ void plan_restarts(JoinSpec& join, const Options& options) {
   join.preflight = options.preflight;
 }
 
-void remark_elastic(const JoinSpec& join, const Options& options, Remarks& remarks) {
+void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& remarks) {
   const auto unused = [&remarks](const std::string& option, const std::string& reason) {
     remarks.warnings.push_back(option + " is ignored: " + reason);
   };

@@ -17,7 +17,7 @@ namespace drun {
 inline constexpr int kMasterPort = 29500;
 inline constexpr int kMeetingPort = 29400;
 
-struct Remarks {
+struct PlanNotes {
   std::vector<std::string> notes{};
   std::vector<std::string> warnings{};
 };
@@ -29,7 +29,7 @@ inline bool is_given(const std::optional<std::string>& text) { return text && !t
 std::optional<std::string> rdzv_conf(const Options& options, std::string_view key);
 
 // Adds to `remarks` even on failure.
-Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, Remarks& remarks);
+Result<JoinSpec> plan_join(const Options& options, const HostFacts& host, PlanNotes& remarks);
 
 // The number of workers on this machine by --nproc-per-node.
 Result<int> plan_workers(const Options& options, const HostFacts& host);
@@ -49,7 +49,7 @@ std::vector<std::string> listed_endpoints(const Options& options);
 // master's address unset, because it depends on the election.
 Result<void> plan_seats(JoinSpec& join, const Options& options);
 
-void remark_seats(const JoinSpec& join, const Options& options, Remarks& remarks);
+void remark_seats(const JoinSpec& join, const Options& options, PlanNotes& remarks);
 
 }  // namespace drun
 
@@ -83,6 +83,6 @@ Result<void> plan_elastic(JoinSpec& join, const Options& options, const HostFact
 void plan_restarts(JoinSpec& join, const Options& options);
 
 // Warns about options that have no effect in this kind of world, elastic or not.
-void remark_elastic(const JoinSpec& join, const Options& options, Remarks& remarks);
+void remark_elastic(const JoinSpec& join, const Options& options, PlanNotes& remarks);
 
 }  // namespace drun

@@ -206,7 +206,7 @@ Result<Start> parse_start(std::string_view line) {
   start.interface = fields.text("interface", false);
   start.cpus = fields.numbers("cpus");
   start.secret = fields.text("secret", false);
-  return fields.take(std::move(start), "the starter's first line");
+  return fields.take(std::move(start), "the launcher's first line");
 }
 
 Result<Hello> parse_hello(std::string_view line) {
@@ -240,20 +240,20 @@ Result<End> parse_end(std::string_view line) {
 namespace drun::hosts {
 namespace {
 
-using Deed = RelayCommand::Deed;
+using Action = RelayCommand::Action;
 
 constexpr std::size_t kMostHostNumber = std::size_t{1} << 20;
 constexpr std::size_t kMostExitCode = 255;
 constexpr std::size_t kMostNonceBytes = 64;
 
 struct Word {
-  Deed deed;
+  Action action;
   std::string_view text;
   bool has_bytes;
 };
-constexpr std::array<Word, 4> kWords{Word{Deed::Start, "start ", true}, Word{Deed::To, "to ", true},
-                                     Word{Deed::Eof, "eof ", false},
-                                     Word{Deed::Kill, "kill ", false}};
+constexpr std::array<Word, 4> kWords{
+    Word{Action::Start, "start ", true}, Word{Action::To, "to ", true},
+    Word{Action::Eof, "eof ", false}, Word{Action::Kill, "kill ", false}};
 
 std::optional<std::size_t> take_number(std::string_view& text, std::size_t most) {
   std::size_t number = 0;
@@ -281,7 +281,7 @@ std::optional<RelayLine> parse_relay_line(std::string_view line) {
 
 std::string to_line(const RelayCommand& command) {
   for (const Word& word : kWords) {
-    if (word.deed != command.deed) continue;
+    if (word.action != command.action) continue;
     std::string line = std::string(word.text) + std::to_string(command.host);
     return line + (word.has_bytes ? " " + std::to_string(command.bytes) : "") + "\n";
   }
@@ -300,7 +300,7 @@ std::optional<RelayCommand> parse_relay_command(std::string_view line) {
       bytes = take_number(line, 2 * kMostLineBytes);
     }
     if (!host || !bytes || !line.empty()) return std::nullopt;
-    return RelayCommand{.deed = word.deed, .host = *host, .bytes = *bytes};
+    return RelayCommand{.action = word.action, .host = *host, .bytes = *bytes};
   }
   return std::nullopt;
 }

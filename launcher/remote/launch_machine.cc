@@ -29,10 +29,10 @@ class Step {
  private:
   HostProgress& host(std::size_t index) { return state_.hosts.at(index); }
 
-  template <typename Deed>
-  void each(std::initializer_list<HostState> states, Deed deed) {
+  template <typename Action>
+  void each(std::initializer_list<HostState> states, Action action) {
     for (std::size_t i = 0; i < state_.hosts.size(); ++i)
-      if (std::find(states.begin(), states.end(), host(i).state) != states.end()) deed(i);
+      if (std::find(states.begin(), states.end(), host(i).state) != states.end()) action(i);
   }
   bool has(std::initializer_list<HostState> states) {
     bool found = false;
@@ -59,7 +59,7 @@ class Step {
     from.place = event.hello.place;
     from.machine = event.hello.machine;
     from.state = from.problem.empty() ? HostState::Ready : HostState::Leaving;
-    if (from.state == HostState::Leaving) actions_.emplace_back(LetGo{event.host});
+    if (from.state == HostState::Leaving) actions_.emplace_back(CloseStdin{event.host});
   }
 
   void take(const EndCame& event) {
@@ -77,12 +77,12 @@ class Step {
       int left = 0;
       each({HostState::Running}, [&](std::size_t i) { left += host(i).end ? 0 : 1; });
       if (left >= state_.least_hosts) {
-        actions_.emplace_back(GoWithout{index, host(index).end->text});
+        actions_.emplace_back(ContinueWithout{index, host(index).end->text});
         return;
       }
       state_.left_early = index;
       each({HostState::Running}, [this](std::size_t i) {
-        if (!host(i).end) actions_.emplace_back(Say{i, terminate_line()});
+        if (!host(i).end) actions_.emplace_back(SendLine{i, terminate_line()});
       });
       return;
     }
@@ -101,7 +101,7 @@ class Step {
            hello.place.master_port <= 65535;
   }
   static std::string terminate_line() { return "signal " + std::to_string(SIGTERM); }
-  void end_node_0() { actions_.emplace_back(Say{0, terminate_line()}); }
+  void end_node_0() { actions_.emplace_back(SendLine{0, terminate_line()}); }
 
   Go go() {
     Go go;
@@ -152,7 +152,7 @@ class Step {
     const bool is_over = state_.said_last && !is_about_itself(*said_last().end);
     if (is_over && !state_.end_by) state_.end_by = now_ + kEndGrace;
     if (!from.end && before == HostState::Running && !is_over && !state_.signal)
-      actions_.emplace_back(GoWithout{index, ""});
+      actions_.emplace_back(ContinueWithout{index, ""});
   }
 
   static void note_early_end(HostProgress& from, const SessionEnded& event,
@@ -173,27 +173,29 @@ class Step {
     if (state_.phase != Phase::Running) return give_up();
     const std::string line = "signal " + std::to_string(event.signal);
     if (host(0).state == HostState::Running && state_.least_hosts == 0) {
-      actions_.emplace_back(Say{0, line});
+      actions_.emplace_back(SendLine{0, line});
     } else {
-      each({HostState::Running}, [&](std::size_t i) { actions_.emplace_back(Say{i, line}); });
+      each({HostState::Running}, [&](std::size_t i) { actions_.emplace_back(SendLine{i, line}); });
     }
   }
 
   void take(const KillCame&) {
     if (state_.phase != Phase::Running) return kill_all();
-    each({HostState::Running}, [this](std::size_t i) { actions_.emplace_back(Say{i, "kill"}); });
+    each({HostState::Running}, [this](std::size_t i) {
+      actions_.emplace_back(SendLine{i, "kill"});
+    });
     state_.end_by = now_ + kEndGrace;
   }
 
-  void take(const PassOn& event) {
+  void take(const ForwardSignal& event) {
     const std::string line = "pass " + std::to_string(event.signal);
-    each({HostState::Running}, [&](std::size_t i) { actions_.emplace_back(Say{i, line}); });
+    each({HostState::Running}, [&](std::size_t i) { actions_.emplace_back(SendLine{i, line}); });
   }
 
-  void take(const Woken&) {
+  void take(const TimerExpired&) {
     if (state_.remind_at && *state_.remind_at <= now_) {
       state_.remind_at.reset();
-      if (state_.phase == Phase::Starting) actions_.emplace_back(Remind{});
+      if (state_.phase == Phase::Starting) actions_.emplace_back(RemindOfHosts{});
     }
     each({HostState::LoggingIn}, [this](std::size_t i) {
       if (state_.phase == Phase::Starting && host(i).since + state_.login_timeout <= now_)
@@ -221,7 +223,7 @@ class Step {
 
   void let_go(std::size_t i) {
     host(i).state = HostState::Leaving;
-    actions_.emplace_back(LetGo{i});
+    actions_.emplace_back(CloseStdin{i});
   }
 
   void kill_all() {
@@ -264,11 +266,11 @@ class Step {
     state_.phase = Phase::Running;
     state_.remind_at.reset();
     for (std::size_t i = 0; i < state_.hosts.size(); ++i)
-      if (!host(i).problem.empty()) actions_.emplace_back(GoWithout{i, host(i).problem});
+      if (!host(i).problem.empty()) actions_.emplace_back(ContinueWithout{i, host(i).problem});
     const std::string line = to_line(go());
     each({HostState::Ready}, [this, &line](std::size_t i) {
       host(i).state = HostState::Running;
-      actions_.emplace_back(Say{i, line});
+      actions_.emplace_back(SendLine{i, line});
     });
   }
 
@@ -440,7 +442,7 @@ LaunchEnd launch_end(const Error& error, const HostPlan& plan, const std::string
           .report = {}};
 }
 
-std::string going_without_text(const GoWithout& without, const HostPlan& plan) {
+std::string going_without_text(const ContinueWithout& without, const HostPlan& plan) {
   const std::string& name = plan.nodes[without.host].name;
   if (without.problem.empty())
     return "lost " + name + (plan.local_nodes ? ": its agent" : ": its ssh connection") +

@@ -95,38 +95,38 @@ struct SignalCame {
   int signal = 0;
 };
 struct KillCame {};
-struct PassOn {  // forward to the workers
+struct ForwardSignal {  // forward to the workers
   int signal = 0;
 };
-struct Woken {};
-using Event =
-    std::variant<Began, HelloCame, EndCame, SessionEnded, SignalCame, KillCame, PassOn, Woken>;
+struct TimerExpired {};
+using Event = std::variant<Began, HelloCame, EndCame, SessionEnded, SignalCame, KillCame,
+                           ForwardSignal, TimerExpired>;
 
 struct LogIn {
   std::size_t host = 0;
   bool operator==(const LogIn&) const = default;
 };
-struct Say {  // send a line to the agent
+struct SendLine {  // send a line to the agent
   std::size_t host = 0;
   std::string line{};
-  bool operator==(const Say&) const = default;
+  bool operator==(const SendLine&) const = default;
 };
-struct LetGo {  // close its standard input
+struct CloseStdin {  // close its standard input
   std::size_t host = 0;
-  bool operator==(const LetGo&) const = default;
+  bool operator==(const CloseStdin&) const = default;
 };
 struct KillSsh {
   std::size_t host = 0;
   bool operator==(const KillSsh&) const = default;
 };
-struct Remind {};
+struct RemindOfHosts {};
 // The job continues without that host. `problem`: why it does not start there; empty: it was lost.
-struct GoWithout {
+struct ContinueWithout {
   std::size_t host = 0;
   std::string problem{};
-  bool operator==(const GoWithout&) const = default;
+  bool operator==(const ContinueWithout&) const = default;
 };
-using Action = std::variant<LogIn, Say, LetGo, KillSsh, Remind, GoWithout>;
+using Action = std::variant<LogIn, SendLine, CloseStdin, KillSsh, RemindOfHosts, ContinueWithout>;
 
 std::vector<Action> step(Launching& state, const Event& event, Time now);
 std::optional<Time> deadline(const Launching& state);
@@ -154,7 +154,7 @@ LaunchEnd launch_end(const Launching& state, const HostPlan& plan, const std::st
 LaunchEnd launch_end(const Error& error, const HostPlan& plan, const std::string& invoked_as);
 
 // "node03 is left out: Connection refused".
-std::string going_without_text(const GoWithout& without, const HostPlan& plan);
+std::string going_without_text(const ContinueWithout& without, const HostPlan& plan);
 
 // "no answer yet from node03, node04".
 std::string reminder_text(const Launching& state, const HostPlan& plan);

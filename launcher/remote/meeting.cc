@@ -129,11 +129,11 @@ Result<Go> parse_go(std::string_view line) {
   for (const Json& each : fields.list("places")) {
     std::optional<Place> place = to_place(each);
     if (!place || go.places.size() == kMostPlaces)
-      return Error{ErrorCode::Refused, "the starter's go: no proper \"places\""};
+      return Error{ErrorCode::Refused, "the launcher's go: no proper \"places\""};
     place->addresses = usable_addresses(place->addresses);
     go.places.push_back(*std::move(place));
   }
-  return fields.take(std::move(go), "the starter's go");
+  return fields.take(std::move(go), "the launcher's go");
 }
 
 void settle_places(JoinSpec& join, const Go& go, bool has_own_address) {

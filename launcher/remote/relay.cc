@@ -72,7 +72,7 @@ int Relay::run() {
   std::signal(SIGPIPE, SIG_IGN);
   agent::raise_descriptor_limit();
   out_ = std::make_unique<agent::Console>(
-      io_, log_, channel_.fd, "the channel to the starter",
+      io_, log_, channel_.fd, "the channel to the launcher",
       agent::Console::Listener{.on_room =
                                    [this] {
                                      for (const auto& [host, session] : sessions_) session->wake();
@@ -146,13 +146,13 @@ void Relay::take() {
 }
 
 void Relay::obey(const RelayCommand& command, std::string_view bytes) {
-  if (command.deed == RelayCommand::Deed::Start) return begin(command.host, bytes);
+  if (command.action == RelayCommand::Action::Start) return begin(command.host, bytes);
   const auto found = sessions_.find(command.host);
   if (found == sessions_.end()) return;
   SshSession& session = *found->second;
-  if (command.deed == RelayCommand::Deed::To) session.send(bytes);
-  if (command.deed == RelayCommand::Deed::Eof) session.let_go();
-  if (command.deed == RelayCommand::Deed::Kill) session.kill();
+  if (command.action == RelayCommand::Action::To) session.send(bytes);
+  if (command.action == RelayCommand::Action::Eof) session.let_go();
+  if (command.action == RelayCommand::Action::Kill) session.kill();
 }
 
 void Relay::begin(std::size_t host, std::string_view text) {

@@ -34,16 +34,16 @@
 
 namespace drun::hosts {
 
-StarterInput::StarterInput(asio::io_context& io, int fd, Listener listener)
+LauncherInput::LauncherInput(asio::io_context& io, int fd, Listener listener)
     : fd_(fd), listener_(std::move(listener)), readiness_(io) {}
 
-void StarterInput::set_room(std::size_t bytes) {
+void LauncherInput::set_room(std::size_t bytes) {
   room_bytes_ = bytes;
   wait();
 }
 
 // Called when rank 0 first has room for input.
-bool StarterInput::open() {
+bool LauncherInput::open() {
   if (readiness_.is_open() || is_file_) return true;
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{};
@@ -59,7 +59,7 @@ bool StarterInput::open() {
   return !ec;
 }
 
-void StarterInput::wait() {
+void LauncherInput::wait() {
   if (has_ended_ || is_stopped_ || is_waiting_ || room_bytes_ == 0) return;
   if (!open()) return end();
   is_waiting_ = true;
@@ -73,7 +73,7 @@ void StarterInput::wait() {
     readiness_.async_wait(asio::posix::stream_descriptor::wait_read, go_on);
 }
 
-void StarterInput::read_some() {
+void LauncherInput::read_some() {
   pollfd asked{.fd = fd_, .events = POLLIN, .revents = 0};
   // Another process may have read it.
   if (!is_file_ && ::poll(&asked, 1, 0) != 1) return wait();
@@ -86,12 +86,12 @@ void StarterInput::read_some() {
   wait();
 }
 
-void StarterInput::end() {
+void LauncherInput::end() {
   if (std::exchange(has_ended_, true)) return;
   listener_.on_end();
 }
 
-void StarterInput::stop() {
+void LauncherInput::stop() {
   is_stopped_ = true;
   error_code ignored;
   readiness_.close(ignored);
@@ -123,16 +123,16 @@ std::string new_nonce() {
   return nonce;
 }
 
-class Starter final : agent::Signals::Listener {
+class RemoteLauncher final : agent::Signals::Listener {
  public:
-  Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
-          const StarterStyle& style, const Log& log);
+  RemoteLauncher(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
+                 const LauncherStyle& style, const Log& log);
   LaunchEnd run();
 
  private:
   void on_terminate(int signal) override { take(SignalCame{signal}); }
   void on_kill_now() override;
-  void on_pass_on(int signal) override { take(PassOn{signal}); }
+  void on_pass_on(int signal) override { take(ForwardSignal{signal}); }
 
   void take(const Event& event);
   void log_in(std::size_t host);
@@ -156,7 +156,7 @@ class Starter final : agent::Signals::Listener {
   std::unique_ptr<agent::Console> make_console(int fd, const char* name);
 
   const HostPlan& plan_;
-  StarterStyle style_;
+  LauncherStyle style_;
   asio::io_context io_{1};
   agent::Progress progress_{io_, STDERR_FILENO, [this](std::string_view bytes) {
                               if (own_lines_) own_lines_->draw(bytes);
@@ -173,7 +173,7 @@ class Starter final : agent::Signals::Listener {
   std::unique_ptr<agent::Console> err_;  // null: the same file as out_
   std::optional<agent::OwnLines> own_lines_;
   std::unique_ptr<HostLines> lines_;  // null: lines arrive as text
-  StarterInput input_;
+  LauncherInput input_;
   std::optional<std::size_t> reader_;  // for input_: the host of rank 0
   agent::Signals signals_;
   std::optional<LocalNetwork> network_;
@@ -183,8 +183,9 @@ class Starter final : agent::Signals::Listener {
   std::vector<std::unique_ptr<HostSession>> sessions_;
 };
 
-Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
-                 const StarterStyle& style, const Log& log)
+RemoteLauncher::RemoteLauncher(const HostPlan& plan,
+                               const std::vector<EnvironmentEntry>& environment,
+                               const LauncherStyle& style, const Log& log)
     : plan_(plan),
       style_(style),
       log_(progress_.around(log.via([this](std::string_view line) {
@@ -213,14 +214,14 @@ Starter::Starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& envi
   state_.endpoints = plan.endpoints;
 }
 
-std::unique_ptr<agent::Console> Starter::make_console(int fd, const char* name) {
+std::unique_ptr<agent::Console> RemoteLauncher::make_console(int fd, const char* name) {
   return std::make_unique<agent::Console>(
       io_, log_, fd, name,
       agent::Console::Listener{.on_room = [this] { wake_all(); },
                                .on_empty = [this] { end_when_over(); }});
 }
 
-LaunchEnd Starter::run() {
+LaunchEnd RemoteLauncher::run() {
   agent::raise_descriptor_limit();  // three per host
   signals_.start();                 // also ignores SIGPIPE, as the consoles require
   out_ = make_console(STDOUT_FILENO, "stdout");
@@ -244,12 +245,12 @@ LaunchEnd Starter::run() {
   return end;
 }
 
-Result<void> Starter::prepare() {
+Result<void> RemoteLauncher::prepare() {
   if (Result<void> prepared = prepare_network(); !prepared) return prepared;
   return prepare_lines();
 }
 
-Result<void> Starter::prepare_network() {
+Result<void> RemoteLauncher::prepare_network() {
   if (!plan_.local_nodes || !plan_.local_nodes->has_networks) return {};
   std::vector<LocalNetwork::Node> nodes;
   for (const HostNode& node : plan_.nodes) nodes.push_back({node.address});
@@ -259,7 +260,7 @@ Result<void> Starter::prepare_network() {
   return {};
 }
 
-Result<void> Starter::prepare_lines() {
+Result<void> RemoteLauncher::prepare_lines() {
   if (!plan_.lines) return {};
   lines_ =
       std::make_unique<HostLines>(io_, log_, *plan_.lines, HostLines::Consoles{*out_, err()},
@@ -268,14 +269,14 @@ Result<void> Starter::prepare_lines() {
   return lines_->prepare(plan_.run_id);
 }
 
-void Starter::take(const Event& event) {
+void RemoteLauncher::take(const Event& event) {
   for (const Action& action : step(state_, event, Clock::now())) {
     std::visit(Overloaded{[this](const LogIn& login) { log_in(login.host); },
-                          [this](const Say& say) { sessions_[say.host]->say(say.line); },
-                          [this](const LetGo& go) { sessions_[go.host]->let_go(); },
+                          [this](const SendLine& say) { sessions_[say.host]->say(say.line); },
+                          [this](const CloseStdin& go) { sessions_[go.host]->let_go(); },
                           [this](const KillSsh& kill) { sessions_[kill.host]->kill(); },
-                          [this](const Remind&) { remind(); },
-                          [this](const GoWithout& without) {
+                          [this](const RemindOfHosts&) { remind(); },
+                          [this](const ContinueWithout& without) {
                             log_.warning(going_without_text(without, plan_));
                           }},
                action);
@@ -286,11 +287,11 @@ void Starter::take(const Event& event) {
 }
 
 // On a terminal the progress line shows the same all the time.
-void Starter::remind() {
+void RemoteLauncher::remind() {
   if (!progress_.is_shown()) log_.info(reminder_text(state_, plan_));
 }
 
-std::string Starter::first_line(std::size_t host, const std::string& nonce) const {
+std::string RemoteLauncher::first_line(std::size_t host, const std::string& nonce) const {
   const HostNode& node = plan_.nodes[host];
   const auto seat = std::find(plan_.endpoints.begin(), plan_.endpoints.end(), host);
   return to_line(Start{
@@ -317,7 +318,7 @@ std::string Starter::first_line(std::size_t host, const std::string& nonce) cons
       .utc_offset_s = style_.utc_offset_s});
 }
 
-SshSpec Starter::spec_of(std::size_t host) const {
+SshSpec RemoteLauncher::spec_of(std::size_t host) const {
   const HostNode& node = plan_.nodes[host];
   const std::string nonce = new_nonce();
   return {.argv = node.ssh_command,
@@ -329,14 +330,14 @@ SshSpec Starter::spec_of(std::size_t host) const {
           .nonce = nonce};
 }
 
-void Starter::log_in(std::size_t host) {
+void RemoteLauncher::log_in(std::size_t host) {
   log_.debug((plan_.local_nodes ? "starting the agent of host=" : "logging in host=") +
              plan_.nodes[host].name);
   sessions_[host] = session_of(host);
   sessions_[host]->start();
 }
 
-std::unique_ptr<HostSession> Starter::session_of(std::size_t host) {
+std::unique_ptr<HostSession> RemoteLauncher::session_of(std::size_t host) {
   SshSpec spec = spec_of(host);
   for (std::size_t i = 0; i < plan_.branches.size(); ++i) {
     const auto& hosts = plan_.branches[i];
@@ -351,7 +352,7 @@ std::unique_ptr<HostSession> Starter::session_of(std::size_t host) {
                                       std::move(spec), listener_of(host));
 }
 
-Branch& Starter::branch_at(std::size_t index) {
+Branch& RemoteLauncher::branch_at(std::size_t index) {
   auto& branch = branches_[index];
   const std::size_t first = plan_.branches[index].front();
   if (!branch)
@@ -360,7 +361,7 @@ Branch& Starter::branch_at(std::size_t index) {
   return *branch;
 }
 
-HostReceiver& Starter::receiver_at(std::size_t host) {
+HostReceiver& RemoteLauncher::receiver_at(std::size_t host) {
   auto& receiver = receivers_[host];
   if (receiver) return *receiver;
   HostReceiver::Listener listener{.on_hello =
@@ -383,7 +384,7 @@ HostReceiver& Starter::receiver_at(std::size_t host) {
   return *receiver;
 }
 
-SessionListener Starter::listener_of(std::size_t host) {
+SessionListener RemoteLauncher::listener_of(std::size_t host) {
   HostReceiver& receiver = receiver_at(host);
   return {
       .on_frame = [&receiver](const agent::Frame& frame) { receiver.take(frame); },
@@ -400,21 +401,21 @@ SessionListener Starter::listener_of(std::size_t host) {
 }
 
 // After a restart rank 0 may be on another host; input that the previous one has not read is lost.
-void Starter::take_room(std::size_t host, std::size_t bytes) {
+void RemoteLauncher::take_room(std::size_t host, std::size_t bytes) {
   const bool is_new = std::exchange(reader_, host) != host;
   if (is_new && input_.has_ended()) return send_input({});
   input_.set_room(bytes + (is_new ? 0 : input_.room()));
 }
 
 // Empty `bytes` mean end of input.
-void Starter::send_input(std::string_view bytes) {
+void RemoteLauncher::send_input(std::string_view bytes) {
   HostSession& session = *sessions_[*reader_];
   if (bytes.empty()) return session.send(agent::kInputEnd);
   session.send(agent::input_line(bytes.size()));
   session.send(bytes);
 }
 
-void Starter::arm() {
+void RemoteLauncher::arm() {
   const std::optional<Time> when = deadline(state_);
   if (!when || is_over(state_)) {
     timer_.cancel();
@@ -422,12 +423,12 @@ void Starter::arm() {
   }
   timer_.expires_at(*when);
   timer_.async_wait([this](const error_code& ec) {
-    if (!ec) take(Woken{});
+    if (!ec) take(TimerExpired{});
   });
 }
 
 // A heartbeat for the agents.
-void Starter::tick() {
+void RemoteLauncher::tick() {
   if (is_over(state_)) return;
   ticks_.expires_after(agent::kLifelineTick);
   ticks_.async_wait([this](const error_code& ec) {
@@ -438,7 +439,7 @@ void Starter::tick() {
   });
 }
 
-void Starter::on_kill_now() {
+void RemoteLauncher::on_kill_now() {
   take(KillCame{});
   give_up_.expires_after(kConsoleAtMost);
   give_up_.async_wait([this](const error_code& ec) {
@@ -450,14 +451,14 @@ void Starter::on_kill_now() {
   });
 }
 
-void Starter::wake_all() {
+void RemoteLauncher::wake_all() {
   for (const auto& session : sessions_)
     if (session) session->wake();
   if (lines_) lines_->wake();
   if (own_lines_) own_lines_->note_room();
 }
 
-void Starter::end_when_over() {
+void RemoteLauncher::end_when_over() {
   if (!is_over(state_) || !out_->is_empty() || (err_ && !err_->is_empty())) return;
   if (lines_ && !lines_->is_empty()) return;
   signals_.stop();
@@ -470,9 +471,9 @@ void Starter::end_when_over() {
 }  // namespace
 
 LaunchEnd run_starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
-                      const StarterStyle& style, const Log& log) {
-  Starter starter(plan, environment, style, log);
-  return starter.run();
+                      const LauncherStyle& style, const Log& log) {
+  RemoteLauncher launcher(plan, environment, style, log);
+  return launcher.run();
 }
 
 }  // namespace drun::hosts

@@ -19,16 +19,16 @@
 
 namespace drun::hosts {
 
-class StarterInput {
+class LauncherInput {
  public:
   struct Listener {
     std::function<void(std::string_view)> on_bytes;
     std::function<void()> on_end;  // once
   };
 
-  StarterInput(asio::io_context& io, int fd, Listener listener);
-  StarterInput(const StarterInput&) = delete;
-  StarterInput& operator=(const StarterInput&) = delete;
+  LauncherInput(asio::io_context& io, int fd, Listener listener);
+  LauncherInput(const LauncherInput&) = delete;
+  LauncherInput& operator=(const LauncherInput&) = delete;
 
   // Allows reading `bytes` bytes from now on.
   void set_room(std::size_t bytes);
@@ -59,7 +59,7 @@ class StarterInput {
 
 namespace drun::hosts {
 
-struct StarterStyle {
+struct LauncherStyle {
   std::string invoked_as{};
   int columns = 0;
   bool has_colour = false;
@@ -70,6 +70,6 @@ struct StarterStyle {
 // io_context. All output of the hosts has been written to fd 1 and 2 when it returns.
 // `environment`: for each ssh. Never throws.
 LaunchEnd run_starter(const HostPlan& plan, const std::vector<EnvironmentEntry>& environment,
-                      const StarterStyle& style, const Log& log);
+                      const LauncherStyle& style, const Log& log);
 
 }  // namespace drun::hosts

@@ -146,7 +146,7 @@ void SshSession::Impl::start_ssh(UniqueFd in, UniqueFd out, UniqueFd err) {
   command.network_fd = spec_.network_fd;
   std::vector<UniqueFd> ends;
   for (UniqueFd* end : {&in, &out, &err}) ends.push_back(std::move(*end));
-  start_ = means_.starter.start(
+  start_ = means_.launcher.start(
       command, std::move(ends), [self = shared_from_this()](const auto& begun) {
         if (const auto* child = std::get_if<agent::Spawned>(&begun)) {
           self->process_.emplace(self->io_, *child,

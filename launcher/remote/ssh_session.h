@@ -72,7 +72,7 @@ struct SshSpec {
 // Shared by the sessions of one process; outlives them.
 struct SshMeans {
   std::vector<char>& buffer;
-  agent::ProgramStarter& starter;
+  agent::ProgramStarter& launcher;
   OwnProgram& own_program;
 };
 

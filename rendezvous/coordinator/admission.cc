@@ -26,10 +26,11 @@ std::string nodes_text(const Hello& hello) {
 
 const Hello* host_of(const RoundState& state) {
   for (const RoundNode& node : state.nodes) {
-    if (node.presence == RoundNode::Presence::Present && node.hello.is_host) return &node.hello;
+    if (node.presence == RoundNode::Presence::Present && node.hello.is_coordinator)
+      return &node.hello;
   }
   for (const auto& [peer, candidate] : state.line) {
-    if (candidate.hello.is_host) return &candidate.hello;
+    if (candidate.hello.is_coordinator) return &candidate.hello;
   }
   return nullptr;
 }
@@ -40,7 +41,7 @@ std::optional<Error> line_objection(const RoundState& state, const Hello& hello)
                    ", but this job's nodes get their numbers from the coordinator; leave it out");
   if (state.line.size() >= most_in_line(state))
     return refused("too many nodes wait there already (" + std::to_string(state.line.size()) + ")");
-  const Hello* host = hello.is_host ? host_of(state) : nullptr;
+  const Hello* host = hello.is_coordinator ? host_of(state) : nullptr;
   if (host == nullptr || host->instance == hello.instance) return std::nullopt;
   return refused("host " + host->host + " (pid " + std::to_string(host->pid) +
                  ") is the coordinator there already; give is_host=1 to one node, or none");

@@ -48,7 +48,7 @@ Applicant applicant_of(const RoundState& state, const Candidate& candidate) {
   return {.host = candidate.hello.host,
           .slot = candidate.hello.slot,
           .arrival = candidate.arrival,
-          .is_host = candidate.hello.is_host,
+          .is_coordinator = candidate.hello.is_coordinator,
           .stays = candidate.stays,
           .last_rank = found == state.known.end() ? std::nullopt : found->second.rank};
 }
@@ -67,7 +67,7 @@ std::size_t most_in_line(const RoundState& state) {
 std::optional<Peer> stand_in_line(RoundState& state, Peer peer, const Hello& hello,
                                   const AgentId& id, Time now) {
   forget_some(state);
-  Acquaintance& self = state.known[id];
+  KnownAgent& self = state.known[id];
   const std::optional<Peer> before = std::exchange(self.peer, peer);
   Candidate candidate{.id = id,
                       .hello = hello,
@@ -105,7 +105,7 @@ void note_leaving(RoundState& state, const RoundNode& node) {
 
 void note_loss(RoundState& state, const RoundNode& node, Time now) {
   note_leaving(state, node);
-  Acquaintance& self = state.known[node.id];
+  KnownAgent& self = state.known[node.id];
   const bool was_steady = now - node.since >= uptime_needed(state, kMostDoublings + 1);
   self.losses = was_steady ? 1 : std::min(self.losses + 1, kMostDoublings + 1);
 }
@@ -118,11 +118,11 @@ std::vector<Peer> next_nodes(const RoundState& state, Time now) {
   std::sort(eligible.begin(), eligible.end(), [](const auto& left, const auto& right) {
     const Candidate& one = *left.first;
     const Candidate& other = *right.first;
-    if (one.hello.is_host != other.hello.is_host) return one.hello.is_host;
+    if (one.hello.is_coordinator != other.hello.is_coordinator) return one.hello.is_coordinator;
     if (one.stays != other.stays) return one.stays;
     return one.arrival < other.arrival;
   });
-  if (eligible.empty() || !eligible.front().first->hello.is_host) return {};
+  if (eligible.empty() || !eligible.front().first->hello.is_coordinator) return {};
   const std::size_t most = static_cast<std::size_t>(state.spec.node_count);
   if (eligible.size() > most) eligible.resize(most);
   std::vector<Peer> peers;

@@ -8,7 +8,7 @@
 namespace drun::rendezvous {
 namespace {
 
-using Place = Standings::Place;
+using Place = RankPositions::Place;
 
 std::uint64_t hash_of(const std::vector<std::string>& lines) {
   std::uint64_t hash = lines.size();
@@ -18,7 +18,7 @@ std::uint64_t hash_of(const std::vector<std::string>& lines) {
 }
 
 template <typename Is>
-RankRanges ranks_where(const Standings& standings, Is is) {
+RankRanges ranks_where(const RankPositions& standings, Is is) {
   RankRanges ranks;
   for (const auto& [place, there] : standings.places)
     if (is(place)) ranks.insert(ranks.end(), there.begin(), there.end());
@@ -27,19 +27,19 @@ RankRanges ranks_where(const Standings& standings, Is is) {
 }
 
 // Of the lowest rank.
-std::string doing_of(const Standings& standings, const RankRanges& ranks) {
+std::string doing_of(const RankPositions& standings, const RankRanges& ranks) {
   for (const auto& [place, there] : standings.places)
     if (!ranks.empty() && contains(there, ranks.front().first)) return place.doing;
   return "";
 }
 
-HangVerdict blame(const Standings& standings, RankRanges culprits) {
+HangVerdict blame(const RankPositions& standings, RankRanges culprits) {
   std::string words = doing_of(standings, culprits);
   return {.culprits = std::move(culprits), .words = std::move(words)};
 }
 
 // Rule 1; nothing when the counts do not tell.
-std::optional<HangVerdict> by_counts(const Standings& standings, const RankRanges& silent) {
+std::optional<HangVerdict> by_counts(const RankPositions& standings, const RankRanges& silent) {
   std::optional<std::uint64_t> least;
   bool do_differ = false;
   for (const auto& [place, there] : standings.places) {
@@ -61,21 +61,21 @@ std::optional<HangVerdict> by_counts(const Standings& standings, const RankRange
 }
 
 // Rule 2; nothing when NCCL does not tell.
-std::optional<HangVerdict> by_nccl(const Standings& standings, const RankRanges& silent) {
-  const auto ranks_of = [&standings](NcclStand stand) {
+std::optional<HangVerdict> by_nccl(const RankPositions& standings, const RankRanges& silent) {
+  const auto ranks_of = [&standings](NcclPosition stand) {
     return ranks_where(standings, [stand](const Place& place) { return place.nccl == stand; });
   };
-  const RankRanges behind = ranks_of(NcclStand::Behind);
+  const RankRanges behind = ranks_of(NcclPosition::Behind);
   if (behind.empty()) return std::nullopt;
   const RankRanges culprits = intersection(silent, behind);
   if (!culprits.empty()) return blame(standings, culprits);
-  if (!difference(silent, ranks_of(NcclStand::Ahead)).empty()) return std::nullopt;
+  if (!difference(silent, ranks_of(NcclPosition::Ahead)).empty()) return std::nullopt;
   return HangVerdict{.words = ranks_text(silent) + " wait in NCCL for " + ranks_text(behind) +
                               ", not silent"};
 }
 
 // Rule 4.
-RankRanges outsiders(const Standings& standings, const RankRanges& silent) {
+RankRanges outsiders(const RankPositions& standings, const RankRanges& silent) {
   std::map<std::uint64_t, std::size_t> sizes;
   std::size_t total = 0;
   for (const auto& [place, there] : standings.places) {
@@ -93,7 +93,7 @@ RankRanges outsiders(const Standings& standings, const RankRanges& silent) {
 
 }  // namespace
 
-void note(Standings& standings, const Evidence& evidence) {
+void note(RankPositions& standings, const Evidence& evidence) {
   for (const StackGroup& group : evidence.groups) {
     RankRanges& ranks = standings.places[{.stack = hash_of(group.lines),
                                           .arrived = group.arrived,
@@ -105,7 +105,7 @@ void note(Standings& standings, const Evidence& evidence) {
   }
 }
 
-HangVerdict judge(const Standings& standings, const RankRanges& suspects) {
+HangVerdict judge(const RankPositions& standings, const RankRanges& suspects) {
   const RankRanges alive =
       ranks_where(standings, [](const Place& place) { return !place.is_quiet; });
   const RankRanges silent = difference(suspects, alive);

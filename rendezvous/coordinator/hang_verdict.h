@@ -25,13 +25,13 @@
 namespace drun::rendezvous {
 
 // Where ranks stand, without their stacks: no rank is left out to save space, as in Evidence.
-struct Standings {
+struct RankPositions {
   struct Place {
     std::uint64_t stack = 0;  // a hash of the group's lines
     std::uint64_t arrived = 0;
     bool is_inside = false;
     bool is_quiet = false;
-    NcclStand nccl = NcclStand::None;
+    NcclPosition nccl = NcclPosition::None;
     std::string doing{};
     // clang-tidy 14 takes the 0 that a defaulted comparison implies for a null pointer.
     auto operator<=>(const Place&) const = default;  // NOLINT(modernize-use-nullptr)
@@ -40,7 +40,7 @@ struct Standings {
 };
 
 // One node's answer. Ranks are counted once: answers are of different ranks.
-void note(Standings& standings, const Evidence& evidence);
+void note(RankPositions& standings, const Evidence& evidence);
 
 struct HangVerdict {
   RankRanges culprits{};  // suspects all; empty: no hang
@@ -50,6 +50,6 @@ struct HangVerdict {
 };
 
 // `suspects`: ranks that were silent; those that are shown alive again are none any more.
-HangVerdict judge(const Standings& standings, const RankRanges& suspects);
+HangVerdict judge(const RankPositions& standings, const RankRanges& suspects);
 
 }  // namespace drun::rendezvous

@@ -4,7 +4,7 @@
 
 namespace drun::rendezvous {
 
-bool LineDesk::take(const RoundState& state, Peer peer, Lines lines) {
+bool LogCollector::take(const RoundState& state, Peer peer, Lines lines) {
   const auto seat = state.node_of.find(peer);
   if (taker_ == nullptr || seat == state.node_of.end() || !state.first_world) return false;
   const RoundNode& node = state.nodes[static_cast<std::size_t>(seat->second)];
@@ -22,7 +22,7 @@ bool LineDesk::take(const RoundState& state, Peer peer, Lines lines) {
   return true;
 }
 
-void LineDesk::forget(Peer peer) {
+void LogCollector::forget(Peer peer) {
   if (ledger_.forget(peer) && taker_ != nullptr) taker_->on_lines_end(peer);
 }
 

@@ -2,7 +2,7 @@
 // where they go.
 //
 // Order:   of one node as its workers wrote them; on_lines_end after its last lines.
-// Owner:   Server; the LineTaker must outlive it.
+// Owner:   Server; the LogSink must outlive it.
 // Thread:  the io_context's only.   Errors: none; take() returns false for a member that
 //          breaks the rules.
 #pragma once
@@ -24,7 +24,7 @@ struct LinesFrom {
 };
 
 // Where gathered lines go. May not call back from within a call.
-class LineTaker {
+class LogSink {
  public:
   // Once they are passed on, Server::lines_taken is to be called.
   virtual void on_lines(const LinesFrom& from, Lines lines) = 0;
@@ -32,13 +32,13 @@ class LineTaker {
   virtual void on_lines_end(Peer peer) = 0;
 
  protected:
-  ~LineTaker() = default;
+  ~LogSink() = default;
 };
 
-class LineDesk {
+class LogCollector {
  public:
   // Without a taker no member may send lines.
-  LineDesk(std::size_t window_bytes, LineTaker* taker) : ledger_(window_bytes), taker_(taker) {}
+  LogCollector(std::size_t window_bytes, LogSink* taker) : ledger_(window_bytes), taker_(taker) {}
 
   // False: it may not send these.
   bool take(const RoundState& state, Peer peer, Lines lines);
@@ -48,7 +48,7 @@ class LineDesk {
 
  private:
   LineLedger ledger_;
-  LineTaker* taker_;
+  LogSink* taker_;
 };
 
 }  // namespace drun::rendezvous

@@ -49,7 +49,8 @@ std::vector<std::size_t> newcomers_order(std::span<const Applicant> applicants, 
   std::sort(sorted.begin(), sorted.end(), [&](std::size_t left, std::size_t right) {
     const Applicant& one = applicants[left];
     const Applicant& other = applicants[right];
-    if (order == RankOrder::Endpoint && one.is_host != other.is_host) return one.is_host;
+    if (order == RankOrder::Endpoint && one.is_coordinator != other.is_coordinator)
+      return one.is_coordinator;
     if (!is_natural) return one.arrival < other.arrival;
     if (const auto by_name = compare_naturally(one.host, other.host); std::is_neq(by_name))
       return std::is_lt(by_name);

@@ -20,10 +20,10 @@ namespace drun::rendezvous {
 
 struct Applicant {
   std::string host;
-  int slot = 0;               // tells agents of one host apart
-  std::uint64_t arrival = 0;  // earlier is less
-  bool is_host = false;       // its agent is the coordinator's
-  bool stays = false;         // it was in the world before, with `last_rank`
+  int slot = 0;                 // tells agents of one host apart
+  std::uint64_t arrival = 0;    // earlier is less
+  bool is_coordinator = false;  // its agent is the coordinator's
+  bool stays = false;           // it was in the world before, with `last_rank`
   std::optional<int> last_rank{};
 };
 

@@ -10,7 +10,7 @@ constexpr std::size_t kMostGroupsAtOnce = 256;  // while a look is taken; some 3
 
 }  // namespace
 
-void open_look(Looking& looking, std::map<int, std::string> nodes, Looking::Time now) {
+void open_look(StackQuery& looking, std::map<int, std::string> nodes, StackQuery::Time now) {
   ++looking.number;
   looking.is_open = true;
   looking.answer_by = now + kLookLimit;
@@ -19,12 +19,12 @@ void open_look(Looking& looking, std::map<int, std::string> nodes, Looking::Time
   looking.standings = {};
 }
 
-bool is_awaited(const Looking& looking, const Answer& answer) {
+bool is_awaited(const StackQuery& looking, const Answer& answer) {
   return looking.is_open && answer.number == looking.number &&
          looking.missing.contains(answer.node);
 }
 
-void take_answer(Looking& looking, const Answer& answer, const Evidence& evidence) {
+void take_answer(StackQuery& looking, const Answer& answer, const Evidence& evidence) {
   if (!is_awaited(looking, answer)) return;
   looking.missing.erase(answer.node);
   note(looking.standings, evidence);
@@ -34,18 +34,18 @@ void take_answer(Looking& looking, const Answer& answer, const Evidence& evidenc
   shrink(looking.found);
 }
 
-void lose_answer(Looking& looking, int node, const std::string& reason) {
+void lose_answer(StackQuery& looking, int node, const std::string& reason) {
   const auto found = looking.missing.find(node);
   if (!looking.is_open || found == looking.missing.end()) return;
   gather(looking.found, {.notes = {found->second + ": lost, " + reason}});
   looking.missing.erase(found);
 }
 
-bool is_complete(const Looking& looking, Looking::Time now) {
+bool is_complete(const StackQuery& looking, StackQuery::Time now) {
   return looking.is_open && (looking.missing.empty() || now >= looking.answer_by);
 }
 
-Evidence close_look(Looking& looking) {
+Evidence close_look(StackQuery& looking) {
   looking.is_open = false;
   for (const auto& [node, name] : looking.missing) {
     looking.found.notes.push_back(name + ": no answer in " + std::to_string(kLookLimit.count()) +
@@ -57,7 +57,7 @@ Evidence close_look(Looking& looking) {
   return std::exchange(looking.found, {});
 }
 
-std::optional<Looking::Time> deadline(const Looking& looking) {
+std::optional<StackQuery::Time> deadline(const StackQuery& looking) {
   if (looking.is_open) return looking.answer_by;
   return looking.suspects_at;
 }

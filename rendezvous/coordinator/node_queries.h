@@ -35,7 +35,7 @@ constexpr std::chrono::seconds kLookLimit{10};
 constexpr std::size_t kMostAskers = 64;
 constexpr std::chrono::milliseconds kMostSettle{5000};
 
-struct Looking {
+struct StackQuery {
   using Time = std::chrono::steady_clock::time_point;
 
   std::uint64_t number = 0;  // of the latest look
@@ -43,7 +43,7 @@ struct Looking {
   Time answer_by{};
   std::map<int, std::string> missing{};  // asked and not answered: node rank, name
   Evidence found{};                      // for people: what a message carries
-  Standings standings{};                 // for the verdict: of all ranks
+  RankPositions standings{};             // for the verdict: of all ranks
   std::vector<Asker> askers{};
   Suspects suspects{};
   // When they are looked into: others of the same hang are noticed a little later.
@@ -51,25 +51,25 @@ struct Looking {
 };
 
 // `nodes`: node rank and name of all that are to answer.
-void open_look(Looking& looking, std::map<int, std::string> nodes, Looking::Time now);
+void open_look(StackQuery& looking, std::map<int, std::string> nodes, StackQuery::Time now);
 
 struct Answer {
   int node = 0;
   std::uint64_t number = 0;
 };
-bool is_awaited(const Looking& looking, const Answer& answer);
+bool is_awaited(const StackQuery& looking, const Answer& answer);
 // Nothing when it is not awaited.
-void take_answer(Looking& looking, const Answer& answer, const Evidence& evidence);
+void take_answer(StackQuery& looking, const Answer& answer, const Evidence& evidence);
 
 // A node that was asked will not answer.
-void lose_answer(Looking& looking, int node, const std::string& reason);
+void lose_answer(StackQuery& looking, int node, const std::string& reason);
 
-bool is_complete(const Looking& looking, Looking::Time now);
+bool is_complete(const StackQuery& looking, StackQuery::Time now);
 
 // Ends the query. Returns what was found, with a note for each silent node.
-Evidence close_look(Looking& looking);
+Evidence close_look(StackQuery& looking);
 
-std::optional<Looking::Time> deadline(const Looking& looking);
+std::optional<StackQuery::Time> deadline(const StackQuery& looking);
 
 }  // namespace drun::rendezvous
 
@@ -97,7 +97,7 @@ struct CensusTaking {
   std::unordered_set<std::uint64_t> missing{};               // peers asked and not answered
   std::unordered_map<std::uint64_t, NodeSummary> answers{};  // by peer
   std::vector<Asker> askers{};
-  std::shared_ptr<const CoordinatorMessage> last{};  // CensusTold, for who asks until then
+  std::shared_ptr<const CoordinatorMessage> last{};  // CensusReply, for who asks until then
   Time last_until{};
 };
 

@@ -34,7 +34,7 @@ class RoundTurn {
   void handle(const PeerArrived& arrived);
   void handle(const PeerSaid& said);
   void handle(const PeerLeft& left);
-  void handle(const HostEnded&);
+  void handle(const CoordinatorEnded&);
   void handle(const SuccessorKnown& known) { state_.has_successor = known.is_there; }
   void handle(const DeadlineKnown& known) { state_.deadline = known.deadline; }
   void handle(const RoundTick&);
@@ -55,16 +55,16 @@ class RoundTurn {
   void time_is_up();
 
   // round.cc
-  void say(int node, const Hello&) { drop_member(node, "a second hello"); }
-  void say(int node, const Failed& failed);
-  void say(int node, const AllReturned& returned);
-  void say(int node, const Stopped& stopped);
-  void say(int node, const Signalled& signalled);
-  void say(int node, const Ping&) { send(node_at(node).peer, Pong{}); }
-  void say(int node, const Ballot&) { drop_member(node, kBrokeProtocol); }
-  void say(int node, const FaultInjected& told);
-  void say(int node, const TimesTold& told);
-  void say(int, const Lines&) {}  // for the desk (rendezvous/coordinator/log_collector.h)
+  void receive(int node, const Hello&) { drop_member(node, "a second hello"); }
+  void receive(int node, const Failed& failed);
+  void receive(int node, const AllReturned& returned);
+  void receive(int node, const Stopped& stopped);
+  void receive(int node, const Signalled& signalled);
+  void receive(int node, const Ping&) { send(node_at(node).peer, Pong{}); }
+  void receive(int node, const Ballot&) { drop_member(node, kBrokeProtocol); }
+  void receive(int node, const FaultInjected& told);
+  void receive(int node, const TimesReport& told);
+  void receive(int, const Lines&) {}  // for the desk (rendezvous/coordinator/log_collector.h)
   void begin_world();
   void stop_round(std::string cause, bool is_failure, std::optional<StopNotice> notice = {});
   void end_with(Ending ending, std::string cause, std::optional<StopNotice> notice = {});
@@ -86,9 +86,9 @@ class RoundTurn {
   void note_progress(const WorkProgress& progress);
 
   // round.cc
-  void say(int node, const StacksAsked& asked);
-  void say(int node, const EvidenceGiven& given);
-  void say(int node, const HangSuspected& suspected);
+  void receive(int node, const StacksRequest& asked);
+  void receive(int node, const EvidenceReply& given);
+  void receive(int node, const HangSuspected& suspected);
   void look();
   void look_tick();
   void look_lost(int node, const std::string& reason);
@@ -105,14 +105,16 @@ class RoundTurn {
   void turn_out(const AgentId& id);
 
   // round.cc
-  void say(int node, const CensusAsked& asked) { census_asked(node_at(node).peer, asked.question); }
-  void say(int node, const NodeTold& told) { node_told(node_at(node).peer, told); }
+  void receive(int node, const CensusRequest& asked) {
+    census_asked(node_at(node).peer, asked.question);
+  }
+  void receive(int node, const SummaryReply& told) { node_told(node_at(node).peer, told); }
   void census_asked(Peer peer, std::uint64_t question);
-  void node_told(Peer peer, const NodeTold& told);
+  void node_told(Peer peer, const SummaryReply& told);
   void take_census();
 
   // round.cc
-  void say(int node, const LivenessReply& reply) {
+  void receive(int node, const LivenessReply& reply) {
     refuse_claimants(node_at(node).peer, reply.check);
   }
   bool is_contested(Peer peer, const Hello& hello, const std::string& address);
@@ -129,7 +131,7 @@ class RoundTurn {
   void let_go(int node, int signal);
   void dismiss(int node);
   void vacate(int node, const Ending& ending);
-  std::optional<int> leaving_host() const;
+  std::optional<int> leaving_coordinator() const;
   void step_down();
   void leave_out_culprit();
   void leave_out_node(int node, std::string reason, Ending ending);
@@ -178,11 +180,11 @@ constexpr std::chrono::seconds kRollCallInterval{10};
 std::optional<Peer> host_peer(const RoundState& state) {
   for (std::size_t i = 0; i < state.nodes.size(); ++i) {
     const RoundNode& node = state.nodes[i];
-    const bool is_host = state.spec.elastic ? node.hello.is_host : i == 0;
-    if (is_host && node.presence == Presence::Present) return node.peer;
+    const bool is_coordinator = state.spec.elastic ? node.hello.is_coordinator : i == 0;
+    if (is_coordinator && node.presence == Presence::Present) return node.peer;
   }
   for (const auto& [peer, candidate] : state.line) {
-    if (candidate.hello.is_host) return peer;
+    if (candidate.hello.is_coordinator) return peer;
   }
   return std::nullopt;
 }
@@ -216,7 +218,7 @@ void RoundTurn::handle(const PeerSaid& said) {
   if (found == state_.node_of.end()) return;  // was still on its way when we dropped it
   const int node = found->second;
   node_at(node).heard = now_;
-  std::visit([this, node](const auto& message) { say(node, message); }, said.message);
+  std::visit([this, node](const auto& message) { receive(node, message); }, said.message);
 }
 
 void RoundTurn::handle(const PeerLeft& left) {
@@ -234,7 +236,7 @@ void RoundTurn::handle(const PeerLeft& left) {
 }
 
 // For example, its agent was stopped before it joined: nothing else would end this coordinator.
-void RoundTurn::handle(const HostEnded&) {
+void RoundTurn::handle(const CoordinatorEnded&) {
   if (state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over) return;
   const std::string reason = "the coordinator's agent has ended";
   if (const std::optional<Peer> host = host_peer(state_)) {
@@ -523,22 +525,22 @@ void RoundTurn::admit_to_line(Peer peer, const Hello& hello, const std::string& 
 
 void RoundTurn::waiter_said(Peer peer, const MemberMessage& message) {
   if (std::holds_alternative<Ping>(message)) return send(peer, Pong{});
-  if (std::holds_alternative<TimesTold>(message)) return;  // it is not in the world
-  if (const auto* told = std::get_if<NodeTold>(&message)) return node_told(peer, *told);
+  if (std::holds_alternative<TimesReport>(message)) return;  // it is not in the world
+  if (const auto* told = std::get_if<SummaryReply>(&message)) return node_told(peer, *told);
   if (const auto* reply = std::get_if<LivenessReply>(&message))
     return refuse_claimants(peer, reply->check);
-  if (const auto* asked = std::get_if<CensusAsked>(&message))
+  if (const auto* asked = std::get_if<CensusRequest>(&message))
     return census_asked(peer, asked->question);
   if (const auto* signalled = std::get_if<Signalled>(&message)) {
     const Candidate waiter = state_.line.at(peer);
     const Hello& hello = waiter.hello;
     const Interrupted ending{signalled->signal, rank_of(state_, waiter.id), hello.host};
     if (state_.phase == RoundPhase::Ending) return;
-    if (hello.is_host && !state_.has_successor)
+    if (hello.is_coordinator && !state_.has_successor)
       return end_with(ending, hello.host + " was sent a signal");
     send(peer, Finish{outcome_of(state_, ending, now_)});
     drop(peer);
-    if (hello.is_host) {
+    if (hello.is_coordinator) {
       leave_line(state_, peer);
       return step_down();
     }
@@ -563,7 +565,7 @@ void RoundTurn::waiter_left(Peer peer, const std::string& reason) {
   log(LogLevel::Warning, name + " left before the world was complete: " + reason);
   // One that was elected a moment ago may just have asked its own agent for too long: it comes
   // back.
-  if (candidate.hello.is_host && state_.spec.term == 0)
+  if (candidate.hello.is_coordinator && state_.spec.term == 0)
     return finish(NodeLost{0, candidate.hello.host, true, reason});
   form_world(false);
 }
@@ -591,9 +593,10 @@ void RoundTurn::lose_seat(int node, const std::string& reason) {
   if (state_.phase == RoundPhase::Stopping) mark_done(node);
   // An elected coordinator hands the job over if another one can lead: after a suspension it loses
   // its own agent and all members at the same moment, and no member is left to get an outcome.
-  if (self.hello.is_host && state_.spec.term > 0 && state_.has_successor) return step_down();
+  if (self.hello.is_coordinator && state_.spec.term > 0 && state_.has_successor) return step_down();
   // The coordinator's own agent is in the same process: it cannot reconnect.
-  if (self.hello.is_host) return end_with(NodeLost{node, self.hello.host, true, reason}, cause);
+  if (self.hello.is_coordinator)
+    return end_with(NodeLost{node, self.hello.host, true, reason}, cause);
   // Its work was done, so it is not needed any more.
   if (state_.phase == RoundPhase::Running && self.is_done) return;
   if (state_.phase == RoundPhase::Running) stop_round(cause, false);
@@ -604,7 +607,8 @@ bool RoundTurn::can_leave(int node) const {
   const bool is_between = state_.phase == RoundPhase::Running ||
                           state_.phase == RoundPhase::Stopping ||
                           state_.phase == RoundPhase::Pausing;
-  return is_between && !state_.ending && (!node_at(node).hello.is_host || state_.has_successor) &&
+  return is_between && !state_.ending &&
+         (!node_at(node).hello.is_coordinator || state_.has_successor) &&
          nodes_without(state_, node, now_) >= state_.spec.elastic->min_nodes;
 }
 
@@ -612,13 +616,13 @@ void RoundTurn::let_go(int node, int signal) {
   RoundNode& self = node_at(node);
   if (self.leave_signal) return;
   self.leave_signal = signal;
-  const bool is_host = self.hello.is_host;
+  const bool is_coordinator = self.hello.is_coordinator;
   const std::string cause = name_of(node) + " leaves: it was sent " + signal_name(signal) +
-                            (is_host ? "; another node is to coordinate the job" : "");
+                            (is_coordinator ? "; another node is to coordinate the job" : "");
   log(LogLevel::Info, cause);
-  if (is_host && state_.phase == RoundPhase::Pausing) return next_world();
+  if (is_coordinator && state_.phase == RoundPhase::Pausing) return next_world();
   const bool is_idle = state_.phase == RoundPhase::Pausing || self.is_done;
-  if (is_idle && !is_host) return dismiss(node);
+  if (is_idle && !is_coordinator) return dismiss(node);
   if (state_.phase == RoundPhase::Running) stop_round(cause, false);
 }
 
@@ -630,9 +634,10 @@ void RoundTurn::dismiss(int node) {
   vacate(node, Interrupted{*self.leave_signal, node, self.hello.host});
 }
 
-std::optional<int> RoundTurn::leaving_host() const {
+std::optional<int> RoundTurn::leaving_coordinator() const {
   for (std::size_t i = 0; i < state_.nodes.size(); ++i) {
-    if (state_.nodes[i].hello.is_host && state_.nodes[i].leave_signal) return static_cast<int>(i);
+    if (state_.nodes[i].hello.is_coordinator && state_.nodes[i].leave_signal)
+      return static_cast<int>(i);
   }
   return std::nullopt;
 }
@@ -669,7 +674,7 @@ void RoundTurn::leave_out_culprit() {
   const int failures = count_failure(state_.exclusions, self.id);
   if (most == 0 || failures < most) return;
   const std::string reason = left_out_reason(failures, most);
-  if (self.hello.is_host)
+  if (self.hello.is_coordinator)
     return log(LogLevel::Warning,
                name_of(node) + " is not left out, as the others have joined it: " + reason);
   leave_out_node(node, reason, WorkersFailed{state_.failures.failures()});
@@ -766,7 +771,7 @@ void RoundTurn::census_asked(Peer peer, std::uint64_t question) {
   if (!census.is_open && census.last && now_ < census.last_until)
     return answer({{peer, question}}, census.last);
   if (census.askers.size() >= kMostAskers)
-    return send(peer, CensusTold{question, {.note = "too many ask at the same time"}});
+    return send(peer, CensusReply{question, {.note = "too many ask at the same time"}});
   census.askers.push_back({peer, question});
   if (!census.is_open) take_census();
 }
@@ -782,10 +787,10 @@ void RoundTurn::take_census() {
   if (state_.phase == RoundPhase::Ending || state_.phase == RoundPhase::Over) return;
   std::vector<Peer> peers = census_peers(state_);
   census.missing.insert(peers.begin(), peers.end());
-  actions_.emplace_back(SendAll{std::move(peers), TellNode{census.number}});
+  actions_.emplace_back(SendAll{std::move(peers), SummaryRequest{census.number}});
 }
 
-void RoundTurn::node_told(Peer peer, const NodeTold& told) {
+void RoundTurn::node_told(Peer peer, const SummaryReply& told) {
   CensusTaking& census = state_.census;
   if (!census.is_open || told.census != census.number || census.missing.erase(peer) == 0) return;
   census.answers.emplace(peer, told.summary);
@@ -796,7 +801,7 @@ void RoundTurn::conclude_census() {
   CensusTaking& census = state_.census;
   const bool is_complete = census.missing.empty() || now_ >= census.answer_by;
   if (!census.is_open || !is_complete) return;
-  census.last = std::make_shared<const CoordinatorMessage>(CensusTold{0, census_of(state_, now_)});
+  census.last = std::make_shared<const CoordinatorMessage>(CensusReply{0, census_of(state_, now_)});
   census.last_until = now_ + kCensusFresh;
   census.is_open = false;
   answer(std::exchange(census.askers, {}), census.last);
@@ -824,20 +829,20 @@ std::string text_of(const Evidence& evidence) {
 
 }  // namespace
 
-void RoundTurn::say(int node, const StacksAsked& asked) {
-  Looking& looking = state_.looking;
+void RoundTurn::receive(int node, const StacksRequest& asked) {
+  StackQuery& looking = state_.looking;
   const Peer peer = node_at(node).peer;
   const bool has_world =
       state_.phase == RoundPhase::Running || state_.phase == RoundPhase::Stopping;
   if (!has_world || looking.askers.size() >= kMostAskers) {
     const char* reason = has_world ? "too many ask at the same time" : "no workers run";
-    return send(peer, StacksTold{asked.question, {.notes = {reason}}});
+    return send(peer, StacksReply{asked.question, {.notes = {reason}}});
   }
   looking.askers.push_back({peer, asked.question});
   if (!looking.is_open) look();
 }
 
-void RoundTurn::say(int node, const EvidenceGiven& given) {
+void RoundTurn::receive(int node, const EvidenceReply& given) {
   if (!is_awaited(state_.looking, {node, given.look})) return;
   const RoundNode& self = node_at(node);
   const int last = self.base_rank + self.hello.local_world_size - 1;
@@ -850,9 +855,9 @@ void RoundTurn::say(int node, const EvidenceGiven& given) {
   conclude_look();
 }
 
-void RoundTurn::say(int node, const HangSuspected& suspected) {
+void RoundTurn::receive(int node, const HangSuspected& suspected) {
   if (!is_current(node, suspected.round) || state_.phase != RoundPhase::Running) return;
-  Looking& looking = state_.looking;
+  StackQuery& looking = state_.looking;
   const RoundNode& self = node_at(node);
   if (!looking.suspects.add({node, self.base_rank, self.hello.local_world_size}, suspected.groups))
     return drop_member(node, kBrokeProtocol);
@@ -869,11 +874,11 @@ void RoundTurn::look() {
     peers.push_back(node_at(node).peer);
   }
   open_look(state_.looking, std::move(nodes), now_);
-  actions_.emplace_back(SendAll{std::move(peers), TellStacks{state_.looking.number}});
+  actions_.emplace_back(SendAll{std::move(peers), EvidenceRequest{state_.looking.number}});
 }
 
 void RoundTurn::look_tick() {
-  Looking& looking = state_.looking;
+  StackQuery& looking = state_.looking;
   if (looking.is_open) return conclude_look();
   if (!looking.suspects_at || now_ < *looking.suspects_at) return;
   looking.suspects_at.reset();
@@ -886,11 +891,11 @@ void RoundTurn::look_lost(int node, const std::string& reason) {
 }
 
 void RoundTurn::conclude_look() {
-  Looking& looking = state_.looking;
+  StackQuery& looking = state_.looking;
   if (!is_complete(looking, now_)) return;
   const Evidence evidence = close_look(looking);
   answer(std::exchange(looking.askers, {}),
-         std::make_shared<const CoordinatorMessage>(StacksTold{0, evidence}));
+         std::make_shared<const CoordinatorMessage>(StacksReply{0, evidence}));
   looking.suspects_at.reset();
   if (!looking.suspects.empty() && state_.phase == RoundPhase::Running) judge_hang(evidence);
   looking.suspects.clear();
@@ -930,7 +935,7 @@ void RoundTurn::judge_hang(const Evidence& evidence) {
 
 // Nothing of the old world is asked or judged in the new one.
 void RoundTurn::end_look() {
-  Looking& looking = state_.looking;
+  StackQuery& looking = state_.looking;
   if (looking.is_open) {
     looking.answer_by = now_;
     looking.suspects.clear();
@@ -1003,7 +1008,9 @@ void RoundTurn::turn_out(const AgentId& id) {
   log(LogLevel::Warning, id.first + ": " + error.message);
   send(peer, Finish{outcome_of(state_, NotRun{error}, now_)});
   // The coordinator's own: its agent gives up the lead with it, and the others elect another.
-  if (is_waiting ? state_.line.at(peer).hello.is_host : node_at(seat->second).hello.is_host) return;
+  if (is_waiting ? state_.line.at(peer).hello.is_coordinator
+                 : node_at(seat->second).hello.is_coordinator)
+    return;
   is_waiting ? drop_waiter(peer, "it was left out of this job")
              : drop_member(seat->second, "it was left out of this job");
 }
@@ -1067,7 +1074,7 @@ bool RoundTurn::add_failure(int node, const AgedFailure& aged) {
   return true;
 }
 
-void RoundTurn::say(int node, const Failed& failed) {
+void RoundTurn::receive(int node, const Failed& failed) {
   if (!is_current(node, failed.round) || !add_failure(node, failed.first)) return;
   if (state_.phase != RoundPhase::Running) return;
   const Failure& failure = state_.failures.first();
@@ -1076,7 +1083,7 @@ void RoundTurn::say(int node, const Failed& failed) {
              true);
 }
 
-void RoundTurn::say(int node, const AllReturned& returned) {
+void RoundTurn::receive(int node, const AllReturned& returned) {
   if (!is_current(node, returned.round)) return;
   node_at(node).has_returned = true;
   if (state_.phase != RoundPhase::Running) return;
@@ -1086,7 +1093,7 @@ void RoundTurn::say(int node, const AllReturned& returned) {
   stop_round("the preflight check is done", false);
 }
 
-void RoundTurn::say(int node, const Stopped& stopped) {
+void RoundTurn::receive(int node, const Stopped& stopped) {
   if (!is_current(node, stopped.round)) return;
   if (state_.phase == RoundPhase::Running && stopped.failures.empty())
     return drop_member(node, "it stopped without being told to");
@@ -1099,12 +1106,12 @@ void RoundTurn::say(int node, const Stopped& stopped) {
   if (state_.phase == RoundPhase::Running)
     stop_round("workers on " + name_of(node) + " failed", true);
   mark_done(node);
-  if (node_at(node).leave_signal && !node_at(node).hello.is_host) dismiss(node);
+  if (node_at(node).leave_signal && !node_at(node).hello.is_coordinator) dismiss(node);
   conclude_if_stopped();
 }
 
 // One of a round that is over, or that is being stopped, is left for the next one.
-void RoundTurn::say(int node, const FaultInjected& told) {
+void RoundTurn::receive(int node, const FaultInjected& told) {
   if (!is_current(node, told.fault.round) || state_.phase != RoundPhase::Running) return;
   if (state_.faults_told++ >= kMostFaultsTold) return;
   FaultInjected message = told;
@@ -1112,12 +1119,12 @@ void RoundTurn::say(int node, const FaultInjected& told) {
   send_all(std::move(message));
 }
 
-void RoundTurn::say(int node, const TimesTold& told) {
+void RoundTurn::receive(int node, const TimesReport& told) {
   node_at(node).times = told.times;
   node_at(node).times_at = now_;
 }
 
-void RoundTurn::say(int node, const Signalled& signalled) {
+void RoundTurn::receive(int node, const Signalled& signalled) {
   if (is_elastic() && can_leave(node)) return let_go(node, signalled.signal);
   const std::string cause = name_of(node) + " was sent " + signal_name(signalled.signal);
   end_with(Interrupted{signalled.signal, node, node_at(node).hello.host}, cause);
@@ -1219,13 +1226,13 @@ bool RoundTurn::leave_out_unusable() {
     const RoundNode& self = node_at(node);
     if (self.presence != Presence::Present || self.unusable.empty()) continue;
     if (self.leave_signal) continue;  // leaves anyway
-    NodeLost lost{node, self.hello.host, is_elastic() && self.hello.is_host, self.unusable};
+    NodeLost lost{node, self.hello.host, is_elastic() && self.hello.is_coordinator, self.unusable};
     if (!state_.failures.empty()) {
       const Failure& failure = state_.failures.first();
       lost.reason += "; before that, rank " + std::to_string(failure.rank) +
                      " failed: " + to_string(failure.status);
     }
-    if (!is_elastic() || self.hello.is_host) return finish(std::move(lost)), false;
+    if (!is_elastic() || self.hello.is_coordinator) return finish(std::move(lost)), false;
     leave_out_node(node, self.unusable, lost);
     state_.last_loss = std::move(lost);  // leave_out_node() cleared it
   }
@@ -1260,14 +1267,14 @@ void RoundTurn::restart() {
           (pause.count() > 0 ? ", in " + duration_text(pause) : "") + ": " + cause);
   if (is_elastic()) leave_out_culprit();
   tell_restarts();
-  if (pause.count() == 0 || leaving_host()) return next_world();
+  if (pause.count() == 0 || leaving_coordinator()) return next_world();
   state_.phase = RoundPhase::Pausing;
   state_.resume_at = now_ + pause;
 }
 
 // A fixed world needs every node; an elastic one also counts the nodes that wait to join.
 bool RoundTurn::can_do_without(int node) const {
-  return is_elastic() && !node_at(node).hello.is_host &&
+  return is_elastic() && !node_at(node).hello.is_coordinator &&
          nodes_without(state_, node, now_) >= state_.spec.elastic->min_nodes;
 }
 
@@ -1296,7 +1303,7 @@ bool RoundTurn::ends_by_failure() const {
 
 void RoundTurn::next_world() {
   if (!is_elastic()) return begin_world();
-  if (const std::optional<int> host = leaving_host()) {
+  if (const std::optional<int> host = leaving_coordinator()) {
     dismiss(*host);
     return step_down();
   }

@@ -41,8 +41,8 @@
 //   Signalled       end              stop, then end     no restart end       ignored    -
 //   HangSuspected   drop             a look, then maybe ignored    ignored   ignored    -
 //                                    a failure, stop
-//   StacksAsked     "no workers"     a look (node_queries.h) a look     as Joining ...       -
-//   CensusAsked     a census (node_queries.h), in every phase
+//   StacksRequest     "no workers"     a look (node_queries.h) a look     as Joining ...       -
+//   CensusRequest     a census (node_queries.h), in every phase
 //   PeerLeft        may rejoin       stop, then end     no restart end       goodbye    -
 //   silent too long as PeerLeft      as PeerLeft        as PeerLeft   ...    as PeerLeft
 //
@@ -114,7 +114,7 @@ struct Candidate {
   std::uint64_t arrival = 0;
   bool stays = false;  // it was in the world before
 };
-struct Acquaintance {
+struct KnownAgent {
   std::optional<Peer> peer{};  // while it is here
   std::optional<int> rank{};   // in the last world
   int losses = 0;
@@ -153,13 +153,13 @@ struct RoundState {
   Time next_sweep;
   Time next_roll_call;
   Time end_by;
-  Looking looking;
+  StackQuery looking;
   CensusTaking census;
   std::optional<Failure> last_failure;    // brief; of a round before
   std::optional<Time> inherited_failure;  // its moment, if a coordinator before led that round
   // Elastic worlds.
   std::map<Peer, Candidate> line;
-  std::map<AgentId, Acquaintance> known;
+  std::map<AgentId, KnownAgent> known;
   std::uint64_t arrivals = 0;
   int line_workers = 0;
   std::optional<Time> last_call;      // Joining, with enough nodes: when the world begins

@@ -60,7 +60,7 @@ struct PeerLeft {
   std::string reason;  // "its connection closed"
 };
 // The coordinator's own agent has its outcome and will not join, or is no longer a member.
-struct HostEnded {};
+struct CoordinatorEnded {};
 // Whether another agent can take over as coordinator if this one leaves. Updated before each
 // signal.
 struct SuccessorKnown {
@@ -78,7 +78,7 @@ struct DeadlineKnown {
   std::optional<JobDeadline> deadline{};
 };
 struct RoundTick {};
-using RoundEvent = std::variant<PeerArrived, PeerSaid, PeerLeft, HostEnded, SuccessorKnown,
+using RoundEvent = std::variant<PeerArrived, PeerSaid, PeerLeft, CoordinatorEnded, SuccessorKnown,
                                 DeadlineKnown, RoundTick>;
 
 struct SendTo {
@@ -90,8 +90,8 @@ struct SendAll {
   std::vector<Peer> peers;
   CoordinatorMessage message;
 };
-// Sends one answer (StacksTold or CensusTold) to several askers, each with its own question number.
-// The answer is encoded once and reused until `answer` changes.
+// Sends one answer (StacksReply or CensusReply) to several askers, each with its own question
+// number. The answer is encoded once and reused until `answer` changes.
 struct Asker {
   Peer peer = 0;
   std::uint64_t question = 0;  // the number that the peer chose

@@ -6,7 +6,8 @@
 
 namespace drun::rendezvous {
 
-RoundState Tenure::begin(RoundSpec spec, std::uint64_t term, const RoundRecord& before, Time now) {
+RoundState RoundFence::begin(RoundSpec spec, std::uint64_t term, const RoundRecord& before,
+                             Time now) {
   spec.term = term;
   spec.rounds = known_rounds_ = before.rounds;
   spec.is_back = led_rounds_ == before.rounds;
@@ -17,7 +18,7 @@ RoundState Tenure::begin(RoundSpec spec, std::uint64_t term, const RoundRecord& 
 }
 
 // Nothing of a new world is sent before its number is safe (election.h).
-Tenure::Verdict Tenure::judge(const RoundState& state, const RoundAction& action) {
+RoundFence::Verdict RoundFence::judge(const RoundState& state, const RoundAction& action) {
   const bool is_unknown =
       std::holds_alternative<ClearStore>(action) && known_rounds_ < state.next_round;
   // It has its own time limit, and says nothing about a world.
@@ -30,13 +31,13 @@ Tenure::Verdict Tenure::judge(const RoundState& state, const RoundAction& action
   return is_unknown ? Verdict::Ask : Verdict::Hold;
 }
 
-std::vector<RoundAction> Tenure::know(int rounds) {
+std::vector<RoundAction> RoundFence::know(int rounds) {
   known_rounds_ = rounds;
   if (rounds < asked_rounds_) return {};
   return std::exchange(held_, {});
 }
 
-Tenure::Loss Tenure::lose(const RoundState& state) {
+RoundFence::Loss RoundFence::lose(const RoundState& state) {
   if (tells_the_end(state) && held_.empty()) return Loss::Kept;
   held_.clear();
   if (state.phase == RoundPhase::Over) return Loss::Over;

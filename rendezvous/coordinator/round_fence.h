@@ -21,7 +21,7 @@
 
 namespace drun::rendezvous {
 
-class Tenure {
+class RoundFence {
  public:
   RoundState begin(RoundSpec spec, std::uint64_t term, const RoundRecord& before, Time now);
 

@@ -48,10 +48,10 @@ using asio::ip::tcp;
 
 class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
                            private ControlConnection::Listener,
-                           private Council::Listener {
+                           private ElectionDriver::Listener {
  public:
   Impl(asio::io_context& io, const JoinSpec& spec, Log log, std::function<void()> on_finished,
-       OnLeader on_leader, LineTaker* lines, OnTrouble on_trouble);
+       OnLeader on_leader, LogSink* lines, OnTrouble on_trouble);
   Result<void> open(const JoinSpec& spec);
 
   std::uint16_t port() const { return listener_->port(); }
@@ -59,7 +59,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   std::optional<std::string> roll_call() const;
   std::optional<JobFacts> facts() const;
   void lines_taken(Peer peer, std::size_t cost);
-  bool host_ended();
+  bool coordinator_ended();
   void set_deadline(std::optional<JobDeadline> deadline);
 
   void stop();
@@ -127,10 +127,10 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   std::shared_ptr<const TlsContext> tls_;  // null: no secret
   PendingConnections pending_;             // of connections_, those without a hello so far
   bool is_pending_timed_ = false;
-  TurnedAway turned_away_;
+  RejectedConnections turned_away_;
   std::unordered_map<Peer, std::vector<std::string>> told_;  // addresses, until it is a member
   MemberAddresses addresses_;
-  LineDesk desk_;
+  LogCollector desk_;
   std::optional<StoreService> store_;
   std::unique_ptr<rendezvous::Listener> listener_;
   std::unordered_map<Peer, std::shared_ptr<ControlConnection>> connections_;
@@ -148,11 +148,11 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   bool is_stepping_down_ = false;  // others are being told
   std::optional<JobDeadline> job_deadline_;
   // Where others may coordinate, too.
-  std::shared_ptr<Authority> authority_;  // null: no other agent may
-  std::shared_ptr<Council> council_;      // the same, with several endpoints
-  std::set<Peer> voters_;                 // connections that ask for votes
-  Seekers seekers_;
-  Tenure tenure_;
+  std::shared_ptr<LeaderElection> authority_;  // null: no other agent may
+  std::shared_ptr<ElectionDriver> council_;    // the same, with several endpoints
+  std::set<Peer> voters_;                      // connections that ask for votes
+  LeaderLookups seekers_;
+  RoundFence tenure_;
 };
 
 }  // namespace drun::rendezvous
@@ -169,14 +169,14 @@ constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
 
 CoordinatorMessage busy_answer(bool is_census, std::uint64_t question) {
   const char* reason = "too many ask at the same time";
-  if (is_census) return CensusTold{question, {.note = reason}};
-  return StacksTold{question, {.notes = {reason}}};
+  if (is_census) return CensusReply{question, {.note = reason}};
+  return StacksReply{question, {.notes = {reason}}};
 }
 
 }  // namespace
 
 Server::Impl::Impl(asio::io_context& io, const JoinSpec& spec, Log log,
-                   std::function<void()> on_finished, OnLeader on_leader, LineTaker* lines,
+                   std::function<void()> on_finished, OnLeader on_leader, LogSink* lines,
                    OnTrouble on_trouble)
     : io_(io),
       timer_(io),
@@ -231,13 +231,13 @@ void Server::Impl::set_deadline(std::optional<JobDeadline> deadline) {
 }
 
 // Of several endpoints another takes over, unless the job is over.
-bool Server::Impl::host_ended() {
+bool Server::Impl::coordinator_ended() {
   if (is_stepping_down_) return true;
   if (!is_leading_) return false;
   if (authority_ && !tells_the_end(state_))
     perform(StepDown{});
   else
-    handle(HostEnded{});
+    handle(CoordinatorEnded{});
   return true;
 }
 
@@ -411,7 +411,7 @@ void Server::Impl::turn() {
     const auto now = std::chrono::steady_clock::now();
     if (authority_) step(state_, SuccessorKnown{authority_->has_successor()}, now);
     for (const RoundAction& action : step(state_, next, now)) {
-      if (!must_wait(action)) std::visit([this](const auto& deed) { perform(deed); }, action);
+      if (!must_wait(action)) std::visit([this](const auto& action) { perform(action); }, action);
     }
   }
   is_turning_ = false;
@@ -444,7 +444,7 @@ void Server::Impl::perform(const SendAnswer& send) {
     ControlConnection& connection = *found->second;
     // Answers are large, and a member can ask for any number: beyond this it gets a short one.
     if (connection.queued_bytes() > kMostAnswerBytes) {
-      const bool is_census = std::holds_alternative<CensusTold>(*send.answer);
+      const bool is_census = std::holds_alternative<CensusReply>(*send.answer);
       reply(asker.peer, busy_answer(is_census, asker.question));
       continue;
     }
@@ -496,7 +496,7 @@ void Server::Impl::arm_pending_timer() {
 
 Result<std::unique_ptr<Server>> Server::open(asio::io_context& io, const JoinSpec& spec, Log log,
                                              std::function<void()> on_finished, OnLeader on_leader,
-                                             LineTaker* lines, OnTrouble on_trouble) {
+                                             LogSink* lines, OnTrouble on_trouble) {
   auto impl = std::make_shared<Impl>(io, spec, std::move(log), std::move(on_finished),
                                      std::move(on_leader), lines, std::move(on_trouble));
   Result<void> opened = impl->open(spec);
@@ -513,7 +513,7 @@ void Server::lines_taken(std::uint64_t peer, std::size_t cost) { impl_->lines_ta
 void Server::set_deadline(std::optional<JobDeadline> deadline) {
   impl_->set_deadline(std::move(deadline));
 }
-bool Server::host_ended() { return impl_->host_ended(); }
+bool Server::coordinator_ended() { return impl_->coordinator_ended(); }
 bool Server::is_leading() const { return impl_->is_leading(); }
 void Server::stop() { impl_->stop(); }
 
@@ -530,12 +530,12 @@ constexpr std::size_t kMostVotersForSeat = 4;
 
 Result<void> Server::Impl::stand(const JoinSpec& spec) {
   if (spec.etcd) {
-    auto candidacy = Candidacy::make(io_, spec, self(), log_, *this);
+    auto candidacy = EtcdElectionDriver::make(io_, spec, self(), log_, *this);
     if (!candidacy) return candidacy.error();
     authority_ = *std::move(candidacy);
   } else {
-    Council::Listener& listener = *this;
-    authority_ = council_ = std::make_shared<Council>(io_, spec, tls_, log_, listener);
+    ElectionDriver::Listener& listener = *this;
+    authority_ = council_ = std::make_shared<ElectionDriver>(io_, spec, tls_, log_, listener);
   }
   authority_->start();
   return {};
@@ -582,16 +582,16 @@ void Server::Impl::on_lead(std::uint64_t term, const RoundRecord& before) {
              "this node coordinates the job from here on, at " + state_.spec.endpoint);
   name_leader(self(), term);
   handle(DeadlineKnown{job_deadline_});
-  for (Seekers::Asking& asking : seekers_.take_all()) {
+  for (LeaderLookups::Asking& asking : seekers_.take_all()) {
     handle(PeerArrived{asking.peer, asking.address, std::move(asking.hello)});
   }
   arm_timer();
 }
 
 void Server::Impl::on_lead_lost(const std::string& reason) {
-  const Tenure::Loss loss = tenure_.lose(state_);
-  if (loss == Tenure::Loss::Over) return perform(RoundOver{});
-  if (loss == Tenure::Loss::Kept) return;
+  const RoundFence::Loss loss = tenure_.lose(state_);
+  if (loss == RoundFence::Loss::Over) return perform(RoundOver{});
+  if (loss == RoundFence::Loss::Kept) return;
   log_.error("this node does not coordinate the job any more: " + reason);
   release_members();
 }
@@ -631,15 +631,15 @@ void Server::Impl::on_round_known(int rounds) {
   if (held.empty()) return;
   const bool was_turning = std::exchange(is_turning_, true);
   for (const RoundAction& action : held)
-    std::visit([this](const auto& deed) { perform(deed); }, action);
+    std::visit([this](const auto& action) { perform(action); }, action);
   if (!was_turning) turn();
 }
 
 bool Server::Impl::must_wait(const RoundAction& action) {
   if (!authority_) return false;
-  const Tenure::Verdict verdict = tenure_.judge(state_, action);
-  if (verdict == Tenure::Verdict::Ask) authority_->want_round(record_of(state_));
-  return verdict != Tenure::Verdict::Do;
+  const RoundFence::Verdict verdict = tenure_.judge(state_, action);
+  if (verdict == RoundFence::Verdict::Ask) authority_->want_round(record_of(state_));
+  return verdict != RoundFence::Verdict::Do;
 }
 
 // Another coordinator continues the job.

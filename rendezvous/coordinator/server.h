@@ -50,7 +50,7 @@ class Server {
   using OnLeader = std::function<void(const Endpoint& leader, std::uint64_t term)>;
   static Result<std::unique_ptr<Server>> open(asio::io_context& io, const JoinSpec& spec, Log log,
                                               std::function<void()> on_finished,
-                                              OnLeader on_leader = {}, LineTaker* lines = nullptr,
+                                              OnLeader on_leader = {}, LogSink* lines = nullptr,
                                               OnTrouble on_trouble = {});
   ~Server();
   Server(const Server&) = delete;
@@ -75,7 +75,7 @@ class Server {
 
   // The agent that it belongs to has its outcome. False: drop it. True: on_finished will say when
   // all members have heard the end as well, or the electors of another coordinator that they may.
-  bool host_ended();
+  bool coordinator_ended();
 
   // Whether it is the coordinator: always, unless others may be elected.
   bool is_leading() const;

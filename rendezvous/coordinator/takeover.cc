@@ -42,7 +42,7 @@ std::vector<AgentId> inherit_records(RoundState& state, const std::vector<NodeRe
   std::vector<AgentId> news;
   for (const NodeRecord& record : records) {
     const AgentId id{record.name, record.slot};
-    Acquaintance& self = state.known[id];
+    KnownAgent& self = state.known[id];
     self.losses = std::max(self.losses, std::min(record.losses, kMostLosses));
     if (record.is_left_out && inherit_left_out(state.exclusions, id, left_out_of(record)))
       news.push_back(id);

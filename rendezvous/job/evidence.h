@@ -22,7 +22,7 @@ struct RankRange {
 using RankRanges = std::vector<RankRange>;
 
 // By NCCL's own count of operations (agent/ras).
-enum class NcclStand : std::uint8_t {
+enum class NcclPosition : std::uint8_t {
   None,    // level with the others, or not known
   Ahead,   // it waits for others of a communicator
   Behind,  // others wait for it, or it does not answer
@@ -34,7 +34,7 @@ struct StackGroup {
   std::uint64_t arrived = 0;  // operations of the whole world it has begun; 0: not known
   bool is_inside = false;     // ... and it is in the last one
   bool is_quiet = false;      // no sign of life for as long as a hang takes (--hang-timeout)
-  NcclStand nccl = NcclStand::None;
+  NcclPosition nccl = NcclPosition::None;
   std::string source{};              // where the stacks come from: "py-spy", "gdb", "/proc" ...
   std::vector<std::string> lines{};  // processes, threads, frames; the innermost frame first
   bool operator==(const StackGroup&) const = default;

@@ -111,8 +111,9 @@ ElectionSpec election_spec(const JoinSpec& spec) {
 
 }  // namespace
 
-Council::Council(asio::io_context& io, const JoinSpec& spec,
-                 const std::shared_ptr<const TlsContext>& tls, const Log& log, Listener& listener)
+ElectionDriver::ElectionDriver(asio::io_context& io, const JoinSpec& spec,
+                               const std::shared_ptr<const TlsContext>& tls, const Log& log,
+                               Listener& listener)
     : timer_(io),
       log_(log),
       seats_(spec.seats),
@@ -128,7 +129,7 @@ Council::Council(asio::io_context& io, const JoinSpec& spec,
   }
 }
 
-void Council::stop() {
+void ElectionDriver::stop() {
   listener_ = nullptr;
   timer_.cancel();
   for (const auto& link : links_) {
@@ -136,27 +137,27 @@ void Council::stop() {
   }
 }
 
-bool Council::leads() {
+bool ElectionDriver::leads() {
   const Time now = LeaseClock::now();
   if (timer_.is_overdue(now)) handle(ElectionTick{});
   return is_leading(state_, now);
 }
 
-void Council::handle(const ElectionEvent& event) {
+void ElectionDriver::handle(const ElectionEvent& event) {
   if (listener_ == nullptr) return;
   for (const ElectionAction& action : step(state_, event, LeaseClock::now())) {
     if (listener_ == nullptr) return;
-    std::visit([this](const auto& deed) { perform(deed); }, action);
+    std::visit([this](const auto& action) { perform(action); }, action);
   }
   if (listener_ == nullptr) return;
   timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(ElectionTick{}); });
 }
 
-void Council::perform(const RefuseBallot& refusal) {
+void ElectionDriver::perform(const RefuseBallot& refusal) {
   listener_->on_refusal(refusal.caller, refusal.error);
 }
 
-void Council::perform(const Following& following) {
+void ElectionDriver::perform(const Following& following) {
   listener_->on_following(seats_[static_cast<std::size_t>(following.seat)], following.term);
 }
 

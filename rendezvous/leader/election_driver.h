@@ -27,7 +27,7 @@
 // edge. The way to one other seat: ballots go out on a connection that is made when there is none.
 // What to ask and when is decided by election.h.
 //
-// Owner:   Council; destruction closes it silently.
+// Owner:   ElectionDriver; destruction closes it silently.
 // Limits:  a link may take what connector.h allows, and 5 s more until the other seat's process has
 //          answered it.
 // Thread:  the io_context's only.
@@ -90,12 +90,12 @@ class SeatLink final : private ControlConnection::Listener {
 
 namespace drun::rendezvous {
 
-class Council final : public Authority,
-                      public std::enable_shared_from_this<Council>,
-                      private SeatLink::Listener {
+class ElectionDriver final : public LeaderElection,
+                             public std::enable_shared_from_this<ElectionDriver>,
+                             private SeatLink::Listener {
  public:
   // Called from the loop, or from within `hear` and `leads`.
-  class Listener : public Authority::Listener {
+  class Listener : public LeaderElection::Listener {
    public:
     virtual void on_answer(Caller caller, const Vote& vote) = 0;
     virtual void on_refusal(Caller caller, const Error& error) = 0;
@@ -105,8 +105,8 @@ class Council final : public Authority,
   };
 
   // `spec.seat` is set. `tls`: null without a secret.
-  Council(asio::io_context& io, const JoinSpec& spec, const std::shared_ptr<const TlsContext>& tls,
-          const Log& log, Listener& listener);
+  ElectionDriver(asio::io_context& io, const JoinSpec& spec,
+                 const std::shared_ptr<const TlsContext>& tls, const Log& log, Listener& listener);
   void start() override { handle(ElectionStart{}); }
   void stop() override;
 

@@ -27,28 +27,30 @@ etcd::CampaignSpec campaign_spec(const JoinSpec& spec, const Endpoint& own) {
 
 }  // namespace
 
-Result<std::shared_ptr<Candidacy>> Candidacy::make(asio::io_context& io, const JoinSpec& spec,
-                                                   const Endpoint& own, const Log& log,
-                                                   Authority::Listener& listener) {
+Result<std::shared_ptr<EtcdElectionDriver>> EtcdElectionDriver::make(
+    asio::io_context& io, const JoinSpec& spec, const Endpoint& own, const Log& log,
+    LeaderElection::Listener& listener) {
   std::shared_ptr<etcd::HttpTls> tls;
   if (spec.etcd->is_https) {
     auto made = etcd::HttpTls::make(spec.etcd->files);
     if (!made) return made.error();
     tls = *std::move(made);
   }
-  return std::shared_ptr<Candidacy>(new Candidacy(io, spec, own, tls, log, listener));
+  return std::shared_ptr<EtcdElectionDriver>(
+      new EtcdElectionDriver(io, spec, own, tls, log, listener));
 }
 
-Candidacy::Candidacy(asio::io_context& io, const JoinSpec& spec, const Endpoint& own,
-                     const std::shared_ptr<etcd::HttpTls>& tls, const Log& log,
-                     Authority::Listener& listener)
+EtcdElectionDriver::EtcdElectionDriver(asio::io_context& io, const JoinSpec& spec,
+                                       const Endpoint& own,
+                                       const std::shared_ptr<etcd::HttpTls>& tls, const Log& log,
+                                       LeaderElection::Listener& listener)
     : timer_(io),
       log_(log),
       gateway_(io, spec.etcd->endpoints, keys_of(spec), tls),
       listener_(&listener),
       state_(open_campaign(campaign_spec(spec, own), LeaseClock::now())) {}
 
-void Candidacy::stop() {
+void EtcdElectionDriver::stop() {
   listener_ = nullptr;
   if (is_finishing_) return;
   is_closed_ = true;
@@ -56,31 +58,31 @@ void Candidacy::stop() {
   gateway_.close();
 }
 
-void Candidacy::finish() {
+void EtcdElectionDriver::finish() {
   is_finishing_ = true;
   handle(etcd::JobOver{});
 }
 
-void Candidacy::resign() {
+void EtcdElectionDriver::resign() {
   is_resigning_ = true;
   handle(etcd::Resign{});
 }
 
-bool Candidacy::leads() {
+bool EtcdElectionDriver::leads() {
   const etcd::Time now = LeaseClock::now();
   if (timer_.is_overdue(now)) handle(etcd::CampaignTick{});
   return is_leading(state_, now);
 }
 
-void Candidacy::handle(const etcd::CampaignEvent& event) {
+void EtcdElectionDriver::handle(const etcd::CampaignEvent& event) {
   if (is_closed_) return;
   for (const etcd::CampaignAction& action : step(state_, event, LeaseClock::now()))
-    std::visit([this](const auto& deed) { perform(deed); }, action);
+    std::visit([this](const auto& action) { perform(action); }, action);
   if (is_closed_) return;
   timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(etcd::CampaignTick{}); });
 }
 
-void Candidacy::perform(const etcd::AskEtcd& ask) {
+void EtcdElectionDriver::perform(const etcd::AskEtcd& ask) {
   gateway_.ask(ask.call, ask.limit,
                [self = shared_from_this(), number = ask.number](const auto& result) {
                  if (const auto* failed = std::get_if<etcd::Failed>(&result))
@@ -89,7 +91,7 @@ void Candidacy::perform(const etcd::AskEtcd& ask) {
                });
 }
 
-void Candidacy::perform(const etcd::WatchLeader& watch) {
+void EtcdElectionDriver::perform(const etcd::WatchLeader& watch) {
   gateway_.watch(watch.from, [self = shared_from_this(), number = watch.number](const auto& news) {
     if (const auto* failed = std::get_if<etcd::Failed>(&news))
       return self->handle(etcd::WatchEnded{number, failed->reason});
@@ -97,31 +99,31 @@ void Candidacy::perform(const etcd::WatchLeader& watch) {
   });
 }
 
-void Candidacy::perform(const etcd::Leading& leading) {
+void EtcdElectionDriver::perform(const etcd::Leading& leading) {
   if (listener_ != nullptr) listener_->on_lead(leading.term, leading.record);
 }
 
-void Candidacy::perform(const etcd::LeadLost& lost) {
+void EtcdElectionDriver::perform(const etcd::LeadLost& lost) {
   if (listener_ != nullptr) listener_->on_lead_lost(lost.reason);
 }
 
-void Candidacy::perform(const etcd::Following& following) {
+void EtcdElectionDriver::perform(const etcd::Following& following) {
   if (listener_ != nullptr) listener_->on_following(following.endpoint, following.term);
 }
 
-void Candidacy::perform(const etcd::Vacant&) {
+void EtcdElectionDriver::perform(const etcd::Vacant&) {
   if (listener_ != nullptr) listener_->on_vacant();
 }
 
-void Candidacy::perform(const etcd::RecordKept& kept) {
+void EtcdElectionDriver::perform(const etcd::RecordKept& kept) {
   if (listener_ != nullptr) listener_->on_round_known(kept.rounds);
 }
 
-void Candidacy::perform(const etcd::Trouble& trouble) {
+void EtcdElectionDriver::perform(const etcd::Trouble& trouble) {
   if (listener_ != nullptr) listener_->on_trouble(trouble.reason);
 }
 
-void Candidacy::perform(const etcd::Closed&) {
+void EtcdElectionDriver::perform(const etcd::Closed&) {
   is_closed_ = true;
   timer_.cancel();
   gateway_.close();

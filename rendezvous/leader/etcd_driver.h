@@ -20,18 +20,21 @@
 
 namespace drun::rendezvous {
 
-class Candidacy final : public Authority, public std::enable_shared_from_this<Candidacy> {
+class EtcdElectionDriver final : public LeaderElection,
+                                 public std::enable_shared_from_this<EtcdElectionDriver> {
  public:
   // `spec.etcd` is set. `own`: where others reach this agent.
-  static Result<std::shared_ptr<Candidacy>> make(asio::io_context& io, const JoinSpec& spec,
-                                                 const Endpoint& own, const Log& log,
-                                                 Authority::Listener& listener);
+  static Result<std::shared_ptr<EtcdElectionDriver>> make(asio::io_context& io,
+                                                          const JoinSpec& spec, const Endpoint& own,
+                                                          const Log& log,
+                                                          LeaderElection::Listener& listener);
 
   void start() override { handle(etcd::CampaignTick{}); }
   void stop() override;
   void want_round(const RoundRecord& record) override { handle(etcd::RecordWanted{record}); }
   bool leads() override;
-  // Any other agent of the job that was not started with is_host=0; this one does not know which.
+  // Any other agent of the job that was not started with is_coordinator=0; this one does not know
+  // which.
   bool has_successor() const override { return is_leading(state_, LeaseClock::now()); }
   void resign() override;
   void doubt() override { handle(etcd::LeaderDoubted{}); }
@@ -39,9 +42,9 @@ class Candidacy final : public Authority, public std::enable_shared_from_this<Ca
   void finish() override;
 
  private:
-  Candidacy(asio::io_context& io, const JoinSpec& spec, const Endpoint& own,
-            const std::shared_ptr<etcd::HttpTls>& tls, const Log& log,
-            Authority::Listener& listener);
+  EtcdElectionDriver(asio::io_context& io, const JoinSpec& spec, const Endpoint& own,
+                     const std::shared_ptr<etcd::HttpTls>& tls, const Log& log,
+                     LeaderElection::Listener& listener);
   void handle(const etcd::CampaignEvent& event);
   void perform(const etcd::AskEtcd& ask);
   void perform(const etcd::WatchLeader& watch);
@@ -58,7 +61,7 @@ class Candidacy final : public Authority, public std::enable_shared_from_this<Ca
   LeaseTimer timer_;
   const Log log_;
   etcd::Gateway gateway_;
-  Authority::Listener* listener_;  // null after stop
+  LeaderElection::Listener* listener_;  // null after stop
   bool is_finishing_ = false;
   bool is_resigning_ = false;
   bool is_closed_ = false;

@@ -1,7 +1,7 @@
 // edge. The connections to etcd: one call at a time is sent to one of its endpoints, and to the
 // next one if an endpoint does not answer. A watch has a separate connection.
 //
-// Owner:   Candidacy; destruction closes it silently.
+// Owner:   EtcdElectionDriver; destruction closes it silently.
 // Thread:  the io_context's only.
 // Errors:  Failed, naming the endpoint. Nothing is asked twice here: etcd_election.h knows what may
 // be.

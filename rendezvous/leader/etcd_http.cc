@@ -117,12 +117,12 @@ class HttpClient::Connection final : public std::enable_shared_from_this<Connect
 
  private:
   // What runs on either kind of stream.
-  template <typename Deed>
-  void on_stream(Deed deed) {
+  template <typename Action>
+  void on_stream(Action action) {
     if (stream_)
-      deed(*stream_);
+      action(*stream_);
     else
-      deed(socket_);
+      action(socket_);
   }
 
   void connected(Result<tcp::socket> socket) {

@@ -45,10 +45,10 @@ GatewayJson is_changed(const std::string& key, Revision revision) {
 }
 
 // Whatever comes of it, the answer shows both keys.
-Request transaction(const Keys& keys, GatewayJson compare, GatewayJson deeds) {
-  for (const std::string& key : {keys.leader, keys.state}) deeds.push_back(range(key));
+Request transaction(const Keys& keys, GatewayJson compare, GatewayJson actions) {
+  for (const std::string& key : {keys.leader, keys.state}) actions.push_back(range(key));
   const GatewayJson body = {{"compare", std::move(compare)},
-                            {"success", std::move(deeds)},
+                            {"success", std::move(actions)},
                             {"failure", {range(keys.leader), range(keys.state)}}};
   return {"/v3/kv/txn", body.dump()};
 }

@@ -14,7 +14,7 @@
 
 namespace drun::rendezvous {
 
-class Authority {
+class LeaderElection {
  public:
   // Called from the loop, or from within `leads`.
   class Listener {
@@ -35,7 +35,7 @@ class Authority {
     ~Listener() = default;
   };
 
-  virtual ~Authority() = default;
+  virtual ~LeaderElection() = default;
   virtual void start() = 0;
   virtual void stop() = 0;
   // on_round_known follows, unless the lead is lost.

@@ -2,7 +2,7 @@
 //
 // Shape:   answered immediately if a leader is known that the member has not lost. Otherwise the
 //          member waits until one is known, or this seat leads.
-// Limits:  at most kMostSeekers wait; others are refused.
+// Limits:  at most kMostLeaderLookups wait; others are refused.
 // Owner:   a value, beside the connections it counts.   Thread: any, one at a time.
 // Errors:  none.
 #pragma once
@@ -19,9 +19,9 @@
 
 namespace drun::rendezvous {
 
-constexpr std::size_t kMostSeekers = 8192;
+constexpr std::size_t kMostLeaderLookups = 8192;
 
-class Seekers {
+class LeaderLookups {
  public:
   using Peer = std::uint64_t;
   struct Asking {
@@ -33,7 +33,7 @@ class Seekers {
   // The answer, if there is one yet; without, it waits, unless there are too many.
   std::optional<Follow> ask(Asking asking) {
     if (leader_ && leader_->term > asking.hello.lost_term) return leader_;
-    if (waiting_.size() < kMostSeekers) waiting_.emplace(asking.peer, std::move(asking));
+    if (waiting_.size() < kMostLeaderLookups) waiting_.emplace(asking.peer, std::move(asking));
     return std::nullopt;
   }
   bool has(Peer peer) const { return waiting_.contains(peer); }

@@ -52,7 +52,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   void handle(const MemberEvent& event) {
     if (listener_ == nullptr) return;
     for (MemberAction& action : step(state_, event, std::chrono::steady_clock::now()))
-      std::visit([this](auto& deed) { perform(deed); }, action);
+      std::visit([this](auto& action) { perform(action); }, action);
     if (listener_ == nullptr) return;
     timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(MemberTick{}); });
   }
@@ -87,7 +87,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
         dialled(state_.spec.join), Connector::OwnAddresses::Connect,
         [this](Result<asio::ip::tcp::socket> socket) { dialled_up(std::move(socket)); });
   }
-  void perform(Say& said) {
+  void perform(SendToCoordinator& said) {
     if (connection_) connection_->send(std::make_shared<const std::string>(encode(said.message)));
   }
   void perform(Disconnect&) {
@@ -110,18 +110,18 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
     probe_.stop();
     deliver([outcome = std::move(end.outcome)](Client::Listener& to) { to.on_outcome(outcome); });
   }
-  void perform(LookAtWorkers& look) {
+  void perform(CollectEvidence& look) {
     deliver([number = look.look](Client::Listener& to) { to.on_look(number); });
   }
-  void perform(Told& told) {
+  void perform(StacksResult& told) {
     deliver([told = std::move(told)](Client::Listener& to) {
       to.on_told(told.question, told.evidence);
     });
   }
-  void perform(SummariseNode& wanted) {
+  void perform(SummarizeNode& wanted) {
     deliver([number = wanted.census](Client::Listener& to) { to.on_census(number); });
   }
-  void perform(CensusHeard& heard) {
+  void perform(CensusResult& heard) {
     deliver([heard = std::move(heard)](Client::Listener& to) {
       to.on_census_told(heard.question, heard.census);
     });

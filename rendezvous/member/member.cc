@@ -48,25 +48,25 @@ class MemberTurn {
   std::vector<MemberAction> take_actions() { return std::move(actions_); }
 
  private:
-  void hear(const Welcome& welcome);
-  void hear(const Waiting& waiting);
-  void hear(const Refused& refused);
-  void hear(const WorldReady& ready);
-  void hear(const Stop& stop);
-  void hear(const Finish& finish);
-  void hear(const Pong&) {}
-  void hear(const LinesTaken&) {}  // for who sends them (client.h)
-  void hear(const TellStacks& tell);
-  void hear(const StacksTold& told);
-  void hear(const HangFound& found);
-  void hear(const NodeLeftOut& told);
-  void hear(const FaultInjected& told);
-  void hear(const Remember& told);
-  void hear(const TellNode& tell);
-  void hear(const CensusTold& told);
-  void hear(const LivenessCheck& check);
-  void hear(const Vote&) { broken("a vote"); }
-  void hear(const Follow& follow);
+  void receive(const Welcome& welcome);
+  void receive(const Waiting& waiting);
+  void receive(const Refused& refused);
+  void receive(const WorldReady& ready);
+  void receive(const Stop& stop);
+  void receive(const Finish& finish);
+  void receive(const Pong&) {}
+  void receive(const LinesTaken&) {}  // for who sends them (client.h)
+  void receive(const EvidenceRequest& tell);
+  void receive(const StacksReply& told);
+  void receive(const HangFound& found);
+  void receive(const NodeLeftOut& told);
+  void receive(const FaultInjected& told);
+  void receive(const Remember& told);
+  void receive(const SummaryRequest& tell);
+  void receive(const CensusReply& told);
+  void receive(const LivenessCheck& check);
+  void receive(const Vote&) { broken("a vote"); }
+  void receive(const Follow& follow);
 
   void aim(const Endpoint& endpoint);
   void aim_at_next();
@@ -113,7 +113,7 @@ class MemberTurn {
   Milliseconds time_left() const {
     return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(join_by() - now_));
   }
-  void say(MemberMessage message) { actions_.emplace_back(Say{std::move(message)}); }
+  void send(MemberMessage message) { actions_.emplace_back(SendToCoordinator{std::move(message)}); }
   void log(LogLevel level, std::string text) {
     actions_.emplace_back(MemberLog{level, std::move(text)});
   }
@@ -131,10 +131,10 @@ using Phase = MemberPhase;
 
 void MemberTurn::handle(const OwnCensusQuestion& own) {
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    return say(CensusAsked{own.question});
+    return send(CensusRequest{own.question});
   if (state_.phase == Phase::Ended) return;
   const bool is_ending = is_in({Phase::Leaving, Phase::Ending});
-  actions_.emplace_back(CensusHeard{
+  actions_.emplace_back(CensusResult{
       own.question,
       {.note = is_ending ? "this node leaves the job" : "this node is not in touch with its job"}});
 }
@@ -142,21 +142,21 @@ void MemberTurn::handle(const OwnCensusQuestion& own) {
 void MemberTurn::handle(const OwnSummary& own) {
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped,
              Phase::Leaving}))
-    say(NodeTold{own.census, own.summary});
+    send(SummaryReply{own.census, own.summary});
 }
 
 void MemberTurn::handle(const OwnTimes& own) {
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    say(TimesTold{own.times});
+    send(TimesReport{own.times});
 }
 
-void MemberTurn::hear(const TellNode& tell) {
+void MemberTurn::receive(const SummaryRequest& tell) {
   if (state_.phase == Phase::Greeting) return broken("a question before the welcome");
-  actions_.emplace_back(SummariseNode{tell.census});
+  actions_.emplace_back(SummarizeNode{tell.census});
 }
 
-void MemberTurn::hear(const CensusTold& told) {
-  actions_.emplace_back(CensusHeard{told.question, told.census});
+void MemberTurn::receive(const CensusReply& told) {
+  actions_.emplace_back(CensusResult{told.question, told.census});
 }
 
 }  // namespace drun::rendezvous
@@ -167,35 +167,35 @@ using Phase = MemberPhase;
 
 void MemberTurn::handle(const OwnQuestion& own) {
   if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    return say(StacksAsked{own.question});
+    return send(StacksRequest{own.question});
   if (state_.phase == Phase::Ended) return;
   const bool is_new = !state_.world.has_value();
-  actions_.emplace_back(
-      Told{own.question,
-           {.notes = {is_new ? "no workers run yet" : "this node is not in touch with its job"}}});
+  actions_.emplace_back(StacksResult{
+      own.question,
+      {.notes = {is_new ? "no workers run yet" : "this node is not in touch with its job"}}});
 }
 
 void MemberTurn::handle(const OwnEvidence& own) {
   if (is_in({Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    say(EvidenceGiven{own.look, own.evidence});
+    send(EvidenceReply{own.look, own.evidence});
 }
 
 void MemberTurn::handle(const OwnSuspicion& own) {
   if (!is_round(own.round) || state_.phase != Phase::Running) return;
   for (std::vector<SuspectGroup>& groups : suspect_messages(own.suspects))
-    say(HangSuspected{own.round, own.settle, std::move(groups)});
+    send(HangSuspected{own.round, own.settle, std::move(groups)});
 }
 
-void MemberTurn::hear(const TellStacks& tell) {
+void MemberTurn::receive(const EvidenceRequest& tell) {
   if (!state_.world) return;  // a look at a world that it never got
-  actions_.emplace_back(LookAtWorkers{tell.look});
+  actions_.emplace_back(CollectEvidence{tell.look});
 }
 
-void MemberTurn::hear(const StacksTold& told) {
-  actions_.emplace_back(Told{told.question, told.evidence});
+void MemberTurn::receive(const StacksReply& told) {
+  actions_.emplace_back(StacksResult{told.question, told.evidence});
 }
 
-void MemberTurn::hear(const HangFound& found) {
+void MemberTurn::receive(const HangFound& found) {
   if (is_round(found.round) && is_in({Phase::Running, Phase::Done, Phase::Stopping}))
     actions_.emplace_back(ShowHang{found});
 }
@@ -265,16 +265,16 @@ void MemberTurn::dial() {
 
 // Nothing listens there, or it does not know the leader.
 void MemberTurn::ask_elsewhere(std::string trouble) {
-  Seeking& seeking = state_.seeking;
+  LeaderSearch& seeking = state_.seeking;
   // The named leader does not lead any more, or cannot be reached from here: try the next seat.
   seeking.lost_term = seeking.was_sent_on ? seeking.term : 0;
   actions_.emplace_back(Disconnect{});
   rest(std::move(trouble));
 }
 
-void MemberTurn::hear(const Follow& follow) {
+void MemberTurn::receive(const Follow& follow) {
   if (state_.phase != Phase::Greeting || !has_seats()) return broken("a word of who leads");
-  Seeking& seeking = state_.seeking;
+  LeaderSearch& seeking = state_.seeking;
   // Of several endpoints this one at least is right. With etcd it is this agent itself that says
   // so.
   if (!state_.spec.join.etcd) seeking.wrong_answers = 0;
@@ -289,7 +289,7 @@ void MemberTurn::hear(const Follow& follow) {
   dial();
 }
 
-void MemberTurn::hear(const Remember& told) {
+void MemberTurn::receive(const Remember& told) {
   if (!is_elastic() || state_.phase == Phase::Greeting)
     return broken("what to remember, before the welcome");
   for (const NodeRecord& record : told.records) note_record(state_.memory.records, record);
@@ -325,10 +325,10 @@ void MemberTurn::handle(const Heard& heard) {
   const bool is_connected = !is_in({Phase::Resting, Phase::Dialing, Phase::Ending, Phase::Ended});
   if (!is_connected) return;  // was still on its way when we disconnected
   state_.heard = now_;
-  std::visit([this](const auto& message) { hear(message); }, heard.message);
+  std::visit([this](const auto& message) { receive(message); }, heard.message);
 }
 
-void MemberTurn::hear(const Welcome& welcome) {
+void MemberTurn::receive(const Welcome& welcome) {
   if (state_.phase != Phase::Greeting) return broken("a second welcome");
   state_.phase = Phase::Joined;
   state_.has_been_welcome = true;
@@ -338,7 +338,7 @@ void MemberTurn::hear(const Welcome& welcome) {
   state_.next_ping = now_ + state_.heartbeat_timeout / 4;
 }
 
-void MemberTurn::hear(const Waiting& waiting) {
+void MemberTurn::receive(const Waiting& waiting) {
   if (!is_in({Phase::Joined, Phase::Stopped})) return;
   state_.waiting = waiting;
   const JoinSpec& join = state_.spec.join;
@@ -347,12 +347,12 @@ void MemberTurn::hear(const Waiting& waiting) {
                    : waiting_text(waiting, state_.endpoint, time_left()));
 }
 
-void MemberTurn::hear(const Refused& refused) {
+void MemberTurn::receive(const Refused& refused) {
   if (!is_in({Phase::Greeting, Phase::Joined})) return broken("a refusal after the welcome");
   give_up(refused.error);
 }
 
-void MemberTurn::hear(const WorldReady& ready) {
+void MemberTurn::receive(const WorldReady& ready) {
   if (state_.phase == Phase::Leaving) {  // it crossed our signal: nothing is started
     state_.world = ready.world;
     state_.leave_by.reset();  // it lives: an outcome follows
@@ -379,11 +379,11 @@ void MemberTurn::hear(const WorldReady& ready) {
   actions_.emplace_back(StartWorkers{*state_.world});
 }
 
-void MemberTurn::hear(const Stop& stop) {
+void MemberTurn::receive(const Stop& stop) {
   if (is_in({Phase::Greeting, Phase::Joined})) return broken("a stop before any world");
   if (!is_round(stop.round)) return;
   if (state_.phase == Phase::Leaving) {
-    say(Stopped{.round = stop.round});
+    send(Stopped{.round = stop.round});
     return;
   }
   if (!is_in({Phase::Running, Phase::Done})) return;
@@ -392,7 +392,7 @@ void MemberTurn::hear(const Stop& stop) {
   actions_.emplace_back(StopWorkers{stop.round, stop.notice});
 }
 
-void MemberTurn::hear(const Finish& finish) {
+void MemberTurn::receive(const Finish& finish) {
   if (state_.phase == Phase::Greeting) return broken("an outcome before the welcome");
   // A node that is done, has stopped or never started has no workers left to wait for.
   if (is_in({Phase::Joined, Phase::Done, Phase::Stopped, Phase::Leaving}))
@@ -400,14 +400,14 @@ void MemberTurn::hear(const Finish& finish) {
   end_once_stopped(finish.outcome);
 }
 
-void MemberTurn::hear(const NodeLeftOut& told) {
+void MemberTurn::receive(const NodeLeftOut& told) {
   if (!is_elastic() || state_.phase == Phase::Greeting)
     return broken("a node left out of a world that has no line");
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
     actions_.emplace_back(ShowLeftOut{told.node});
 }
 
-void MemberTurn::hear(const FaultInjected& told) {
+void MemberTurn::receive(const FaultInjected& told) {
   if (state_.phase == Phase::Greeting) return broken("a fault before the welcome");
   actions_.emplace_back(ShowFault{told.fault});
 }
@@ -415,25 +415,25 @@ void MemberTurn::hear(const FaultInjected& told) {
 // Without a coordinator there is no one to notify.
 void MemberTurn::handle(const OwnFault& own) {
   if (is_in({Phase::Joined, Phase::Running, Phase::Done, Phase::Stopping, Phase::Stopped}))
-    say(FaultInjected{own.fault});
+    send(FaultInjected{own.fault});
 }
 
-void MemberTurn::hear(const LivenessCheck& check) {
+void MemberTurn::receive(const LivenessCheck& check) {
   if (state_.phase == Phase::Greeting) return broken("a liveness check before the welcome");
-  say(LivenessReply{check.check});
+  send(LivenessReply{check.check});
 }
 
 void MemberTurn::handle(const OwnFailure& own) {
   if (!is_round(own.failure.failure.round) || state_.phase != Phase::Running) return;
   state_.phase = Phase::Stopping;
   state_.own_failures.add(own.failure.failure, now_ - own.failure.age);
-  say(Failed{own.failure.failure.round, {brief(own.failure.failure), own.failure.age}});
+  send(Failed{own.failure.failure.round, {brief(own.failure.failure), own.failure.age}});
 }
 
 void MemberTurn::handle(const OwnSuccess& own) {
   if (!is_round(own.round) || state_.phase != Phase::Running) return;
   state_.phase = Phase::Done;
-  say(AllReturned{own.round});
+  send(AllReturned{own.round});
 }
 
 void MemberTurn::handle(const OwnStopped& own) {
@@ -461,7 +461,7 @@ void MemberTurn::handle(const OwnStopped& own) {
   stopped.left_out = state_.own_failures.left_out();
   stopped.unusable = state_.unusable;
   stopped.progress = own.progress;
-  say(std::move(stopped));
+  send(std::move(stopped));
   if (state_.signal) leave(std::nullopt);
 }
 
@@ -471,7 +471,7 @@ void MemberTurn::handle(const OwnSignal& own) {
   if (state_.signal || is_in({Phase::Ending, Phase::Ended})) return;
   state_.signal = own.signal;
   if (state_.phase == Phase::Parting) return;
-  say(Signalled{own.signal});
+  send(Signalled{own.signal});
   if (state_.phase == Phase::Joined) return leave(now_ + kLeaveLimit);
   if (state_.phase == Phase::Stopped) return leave(std::nullopt);
   if (!is_in({Phase::Running, Phase::Done})) return;
@@ -514,7 +514,7 @@ Hello hello_of(const MemberSpec& spec) {
           .instance = spec.instance,
           .least_node_count = is_elastic ? join.elastic->min_nodes : join.node_count,
           .slot = join.slot,
-          .is_host = is_elastic && join.is_coordinator,
+          .is_coordinator = is_elastic && join.is_coordinator,
           .addresses = join.secret ? join.addresses : std::vector<std::string>(),
           .gathers = join.gathers_lines,
           .roles = join.roles};
@@ -694,7 +694,7 @@ void MemberTurn::handle(const Connected& connected) {
     hello.past = past_of(state_.memory, *state_.world, *state_.first_world, now_);
     if (!state_.own_failures.empty()) hello.past->failure = first_own_failure();
   }
-  say(std::move(hello));
+  send(std::move(hello));
 }
 
 void MemberTurn::handle(const ConnectFailed& failed) {
@@ -759,7 +759,7 @@ void MemberTurn::keep_alive() {
   }
   if (now_ < state_.next_ping) return;
   state_.next_ping = now_ + interval;
-  say(Ping{});
+  send(Ping{});
 }
 
 void MemberTurn::report_trouble() {

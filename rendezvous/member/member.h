@@ -76,22 +76,22 @@
 namespace drun::rendezvous {
 
 // Events.
-// A program on this node asks for the job's status. The answer is CensusHeard, unless the
+// A program on this node asks for the job's status. The answer is CensusResult, unless the
 // coordinator is lost meanwhile.
 struct OwnCensusQuestion {
   std::uint64_t question = 0;
 };
-// The answer to SummariseNode.
+// The answer to SummarizeNode.
 struct OwnSummary {
   std::uint64_t census = 0;
   NodeSummary summary;
 };
 
 // Actions.
-struct SummariseNode {
+struct SummarizeNode {
   std::uint64_t census = 0;
 };
-struct CensusHeard {
+struct CensusResult {
   std::uint64_t question = 0;
   Census census;  // only a note: there is no coordinator to ask
 };
@@ -105,12 +105,12 @@ struct CensusHeard {
 namespace drun::rendezvous {
 
 // Events.
-// A program on this node asks for the stacks of all workers. The answer is Told, unless the
+// A program on this node asks for the stacks of all workers. The answer is StacksResult, unless the
 // coordinator is lost meanwhile.
 struct OwnQuestion {
   std::uint64_t question = 0;
 };
-// The answer to LookAtWorkers.
+// The answer to CollectEvidence.
 struct OwnEvidence {
   std::uint64_t look = 0;
   Evidence evidence;
@@ -123,10 +123,10 @@ struct OwnSuspicion {
 };
 
 // Actions.
-struct LookAtWorkers {
+struct CollectEvidence {
   std::uint64_t look = 0;
 };
-struct Told {
+struct StacksResult {
   std::uint64_t question = 0;
   Evidence evidence;
 };
@@ -161,7 +161,7 @@ struct LeaderUnknown {
   std::string reason;
 };
 
-struct Seeking {
+struct LeaderSearch {
   std::size_t next = 0;      // in the list: whom to ask next
   bool was_sent_on = false;  // it dials whom a seat named
   std::uint64_t term = 0;    // of the leader that it has joined or was sent to
@@ -248,7 +248,7 @@ using MemberEvent =
 
 // Answered by Connected, ConnectFailed; later WrongPeer or ConnectionLost, unless Disconnect came.
 struct Connect {};
-struct Say {
+struct SendToCoordinator {
   MemberMessage message;
 };
 // After what was said has gone out. Nothing is heard from that connection again.
@@ -277,8 +277,9 @@ struct MemberLog {
   std::string text;
 };
 using MemberAction =
-    std::variant<Connect, Say, Disconnect, AvoidAddress, StartWorkers, StopWorkers, End, MemberLog,
-                 LookAtWorkers, Told, ShowHang, ShowLeftOut, ShowFault, SummariseNode, CensusHeard>;
+    std::variant<Connect, SendToCoordinator, Disconnect, AvoidAddress, StartWorkers, StopWorkers,
+                 End, MemberLog, CollectEvidence, StacksResult, ShowHang, ShowLeftOut, ShowFault,
+                 SummarizeNode, CensusResult>;
 
 enum class MemberPhase {
   Resting,
@@ -315,7 +316,7 @@ struct MemberState {
   Milliseconds heartbeat_timeout{0};       // the coordinator's
   Time heard;
   Time next_ping;
-  Seeking seeking;           // with several endpoints
+  LeaderSearch seeking;      // with several endpoints
   std::string etcd_trouble;  // empty: none
   Memory memory;             // elastic worlds
   std::optional<Waiting> waiting;

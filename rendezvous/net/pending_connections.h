@@ -55,21 +55,21 @@ class PendingConnections {
     Time expiry;
   };
   // An origin in eviction order: the largest first, then the one with the oldest connection.
-  struct Crowd {
+  struct OriginGroup {
     std::size_t count = 0;
     Id oldest = 0;
-    bool operator<(const Crowd& other) const {
+    bool operator<(const OriginGroup& other) const {
       return count != other.count ? count > other.count : oldest < other.oldest;
     }
   };
 
-  static Crowd crowd_of(const std::set<Id>& ids) { return {ids.size(), *ids.begin()}; }
+  static OriginGroup crowd_of(const std::set<Id>& ids) { return {ids.size(), *ids.begin()}; }
 
   std::size_t max_count_;
   std::chrono::milliseconds timeout_;
   std::map<Id, Connection> connections_;  // the oldest first
   std::unordered_map<std::string, std::set<Id>> ids_by_origin_;
-  std::set<Crowd> crowds_;
+  std::set<OriginGroup> crowds_;
 };
 
 }  // namespace drun::rendezvous

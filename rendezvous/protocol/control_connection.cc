@@ -277,8 +277,8 @@ constexpr std::size_t kMost = 64;
 }  // namespace
 
 // A drun with a secret recognises the preamble of one without.
-std::string TurnedAway::add(asio::ip::tcp::socket socket, bool is_tls,
-                            const std::string& endpoint) {
+std::string RejectedConnections::add(asio::ip::tcp::socket socket, bool is_tls,
+                                     const std::string& endpoint) {
   const auto connection = std::make_shared<ControlConnection>(
       std::move(socket), ControlConnection::Side::Accepting, kHelloFrameLimitBytes, 0,
       static_cast<ControlConnection::Listener&>(*this));
@@ -306,7 +306,7 @@ std::string TurnedAway::add(asio::ip::tcp::socket socket, bool is_tls,
                  : ": it has no secret, and this job has one; give it the same --secret-file");
 }
 
-void TurnedAway::close() {
+void RejectedConnections::close() {
   for (const auto& connection : connections_) connection->close();
   connections_.clear();
 }

@@ -135,7 +135,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
 
 namespace drun::rendezvous {
 
-class TurnedAway final : private ControlConnection::Listener {
+class RejectedConnections final : private ControlConnection::Listener {
  public:
   // `is_tls`: it is the one that has a secret. Gives the line for this side's log.
   std::string add(asio::ip::tcp::socket socket, bool is_tls, const std::string& endpoint);

@@ -71,27 +71,27 @@ struct Follow {
 
 namespace drun::rendezvous {
 
-// From a member, for `drun status` on its node. Answered by CensusTold.
-struct CensusAsked {
+// From a member, for `drun status` on its node. Answered by CensusReply.
+struct CensusRequest {
   std::uint64_t question = 0;
-  bool operator==(const CensusAsked&) const = default;
+  bool operator==(const CensusRequest&) const = default;
 };
-// The answer to TellNode.
-struct NodeTold {
+// The answer to SummaryRequest.
+struct SummaryReply {
   std::uint64_t census = 0;
   NodeSummary summary;
-  bool operator==(const NodeTold&) const = default;
+  bool operator==(const SummaryReply&) const = default;
 };
 
-// From the coordinator: asks for the node's state. Answered by NodeTold.
-struct TellNode {
+// From the coordinator: asks for the node's state. Answered by SummaryReply.
+struct SummaryRequest {
   std::uint64_t census = 0;
-  bool operator==(const TellNode&) const = default;
+  bool operator==(const SummaryRequest&) const = default;
 };
-struct CensusTold {
+struct CensusReply {
   std::uint64_t question = 0;
   Census census;
-  bool operator==(const CensusTold&) const = default;
+  bool operator==(const CensusReply&) const = default;
 };
 
 }  // namespace drun::rendezvous
@@ -109,11 +109,11 @@ struct Hello {
   std::string role;
   std::string host;
   int pid = 0;
-  std::uint64_t instance = 0;  // random; distinguishes a reconnected member from another one
-  bool is_probe = false;       // only checks for objections (coordinator_probe.h); gets Refused
-  int least_node_count = 1;    // this and the next two fields: elastic jobs only
-  int slot = 0;                // distinguishes agents of one host
-  bool is_host = false;        // the coordinator's own agent
+  std::uint64_t instance = 0;   // random; distinguishes a reconnected member from another one
+  bool is_probe = false;        // only checks for objections (coordinator_probe.h); gets Refused
+  int least_node_count = 1;     // this and the next two fields: elastic jobs only
+  int slot = 0;                 // distinguishes agents of one host
+  bool is_coordinator = false;  // the coordinator's own agent
   // Numeric addresses of its host's interfaces, from which its workers may connect to the store.
   // Sent only with a secret.
   std::vector<std::string> addresses{};
@@ -153,16 +153,16 @@ struct Signalled {
 struct Ping {
   bool operator==(const Ping&) const = default;
 };
-// From a member, for `drun stacks` on its node. Answered by StacksTold.
-struct StacksAsked {
+// From a member, for `drun stacks` on its node. Answered by StacksReply.
+struct StacksRequest {
   std::uint64_t question = 0;
-  bool operator==(const StacksAsked&) const = default;
+  bool operator==(const StacksRequest&) const = default;
 };
-// The answer to TellStacks.
-struct EvidenceGiven {
+// The answer to EvidenceRequest.
+struct EvidenceReply {
   std::uint64_t look = 0;
   Evidence evidence;
-  bool operator==(const EvidenceGiven&) const = default;
+  bool operator==(const EvidenceReply&) const = default;
 };
 // Workers of one node that are silent in the same way.
 struct SuspectGroup {
@@ -199,19 +199,20 @@ struct FaultInjected {
   InjectedFault fault;  // without `followed`
   bool operator==(const FaultInjected&) const = default;
 };
-// How long this node has been in each phase. Sent before AllReturned, Stopped and NodeTold.
-struct TimesTold {
+// How long this node has been in each phase. Sent before AllReturned, Stopped and SummaryReply.
+struct TimesReport {
   NodeTimes times;
-  bool operator==(const TimesTold&) const = default;
+  bool operator==(const TimesReport&) const = default;
 };
 // The answer to LivenessCheck.
 struct LivenessReply {
   std::uint64_t check = 0;
   bool operator==(const LivenessReply&) const = default;
 };
-using MemberMessage = std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping,
-                                   StacksAsked, EvidenceGiven, HangSuspected, Ballot, Lines,
-                                   CensusAsked, NodeTold, LivenessReply, FaultInjected, TimesTold>;
+using MemberMessage =
+    std::variant<Hello, Failed, AllReturned, Stopped, Signalled, Ping, StacksRequest, EvidenceReply,
+                 HangSuspected, Ballot, Lines, CensusRequest, SummaryReply, LivenessReply,
+                 FaultInjected, TimesReport>;
 
 // The answer to a Hello that was accepted.
 struct Welcome {
@@ -266,15 +267,15 @@ struct Finish {
 struct Pong {
   bool operator==(const Pong&) const = default;
 };
-// Asks for the stacks of the node's workers. Answered by EvidenceGiven.
-struct TellStacks {
+// Asks for the stacks of the node's workers. Answered by EvidenceReply.
+struct EvidenceRequest {
   std::uint64_t look = 0;
-  bool operator==(const TellStacks&) const = default;
+  bool operator==(const EvidenceRequest&) const = default;
 };
-struct StacksTold {
+struct StacksReply {
   std::uint64_t question = 0;
   Evidence evidence;
-  bool operator==(const StacksTold&) const = default;
+  bool operator==(const StacksReply&) const = default;
 };
 // Why the round is being stopped, for the console of every node. Stop follows.
 struct HangFound {
@@ -308,8 +309,8 @@ struct LivenessCheck {
   bool operator==(const LivenessCheck&) const = default;
 };
 using CoordinatorMessage =
-    std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, TellStacks, StacksTold,
-                 HangFound, NodeLeftOut, Vote, Follow, LinesTaken, TellNode, CensusTold, Remember,
-                 LivenessCheck, FaultInjected>;
+    std::variant<Welcome, Waiting, Refused, WorldReady, Stop, Finish, Pong, EvidenceRequest,
+                 StacksReply, HangFound, NodeLeftOut, Vote, Follow, LinesTaken, SummaryRequest,
+                 CensusReply, Remember, LivenessCheck, FaultInjected>;
 
 }  // namespace drun::rendezvous

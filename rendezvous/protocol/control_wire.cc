@@ -68,7 +68,7 @@ void fields(Archive& archive, StackGroup& group) {
   archive.flag(group.is_quiet);
   auto nccl = static_cast<std::uint8_t>(group.nccl);
   archive.kind(nccl, 3);
-  group.nccl = static_cast<NcclStand>(nccl);
+  group.nccl = static_cast<NcclPosition>(nccl);
   archive.text(group.source, kStackLineBytes);
   archive.list(group.lines, kMostStackLines,
                [](auto& each, std::string& line) { each.text(line, kStackLineBytes); });
@@ -132,7 +132,7 @@ void fields(Archive& archive, Hello& hello) {
   archive.flag(hello.is_probe);
   archive.integer(hello.least_node_count, kCount);
   archive.integer(hello.slot, kCount);
-  archive.flag(hello.is_host);
+  archive.flag(hello.is_coordinator);
   archive.list(hello.addresses, kMostAddressesTold, [](auto& each, std::string& address) {
     each.text(address, kMostAddressesToldBytes);
   });
@@ -176,11 +176,11 @@ void fields(Archive& archive, Signalled& signalled) {
 template <typename Archive>
 void fields(Archive&, Ping&) {}
 template <typename Archive>
-void fields(Archive& archive, StacksAsked& asked) {
+void fields(Archive& archive, StacksRequest& asked) {
   archive.bits(asked.question);
 }
 template <typename Archive>
-void fields(Archive& archive, EvidenceGiven& given) {
+void fields(Archive& archive, EvidenceReply& given) {
   archive.bits(given.look);
   fields(archive, given.evidence);
 }
@@ -219,17 +219,17 @@ void fields(Archive& archive, Lines& lines) {
 }
 
 template <typename Archive>
-void fields(Archive& archive, CensusAsked& asked) {
+void fields(Archive& archive, CensusRequest& asked) {
   archive.bits(asked.question);
 }
 template <typename Archive>
-void fields(Archive& archive, NodeTold& told) {
+void fields(Archive& archive, SummaryReply& told) {
   archive.bits(told.census);
   fields(archive, told.summary);
 }
 
 template <typename Archive>
-void fields(Archive& archive, TimesTold& told) {
+void fields(Archive& archive, TimesReport& told) {
   fields(archive, told.times);
 }
 
@@ -289,11 +289,11 @@ void fields(Archive& archive, Finish& finish) {
 template <typename Archive>
 void fields(Archive&, Pong&) {}
 template <typename Archive>
-void fields(Archive& archive, TellStacks& tell) {
+void fields(Archive& archive, EvidenceRequest& tell) {
   archive.bits(tell.look);
 }
 template <typename Archive>
-void fields(Archive& archive, StacksTold& told) {
+void fields(Archive& archive, StacksReply& told) {
   archive.bits(told.question);
   fields(archive, told.evidence);
 }
@@ -338,11 +338,11 @@ void fields(Archive& archive, Follow& follow) {
 }
 
 template <typename Archive>
-void fields(Archive& archive, TellNode& tell) {
+void fields(Archive& archive, SummaryRequest& tell) {
   archive.bits(tell.census);
 }
 template <typename Archive>
-void fields(Archive& archive, CensusTold& told) {
+void fields(Archive& archive, CensusReply& told) {
   archive.bits(told.question);
   fields(archive, told.census);
 }
@@ -398,7 +398,8 @@ std::string encode(const CoordinatorMessage& message) { return encode_frame(mess
 SharedAnswer::SharedAnswer(const CoordinatorMessage& answer) {
   constexpr std::size_t kBeforeQuestionBytes = 4 + 1;
   constexpr std::size_t kQuestionBytes = 8;
-  assert(std::holds_alternative<StacksTold>(answer) || std::holds_alternative<CensusTold>(answer));
+  assert(std::holds_alternative<StacksReply>(answer) ||
+         std::holds_alternative<CensusReply>(answer));
   std::string frame = encode(answer);
   head_ = frame.substr(0, kBeforeQuestionBytes);
   frame.erase(0, kBeforeQuestionBytes + kQuestionBytes);

@@ -36,7 +36,7 @@ constexpr std::size_t kMostSuspectPids = 16384;
 std::string encode(const MemberMessage& message);
 std::string encode(const CoordinatorMessage& message);
 
-// A StacksTold or CensusTold for many: encoded once, and only the frame's head differs between
+// A StacksReply or CensusReply for many: encoded once, and only the frame's head differs between
 // the recipients. The frame is head and body.
 class SharedAnswer {
  public:

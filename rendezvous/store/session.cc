@@ -95,13 +95,13 @@ void StoreSession::flush() {
 }
 
 // The client that exceeds the memory limit is closed.
-void StoreSession::count(const char* deed) {
+void StoreSession::count(const char* action) {
   if (!is_open()) return;
   StoreMemory& memory = host_->memory();
   const std::size_t held = decoder_.held_bytes() + undecoded_.size() + unsent_.own_bytes();
   const bool has_grown = held > counted_bytes_;
   memory.change(counted_bytes_, held);
-  if (has_grown && memory.is_over()) end(too_much_memory(deed, memory));
+  if (has_grown && memory.is_over()) end(too_much_memory(action, memory));
 }
 
 void StoreSession::end(std::string_view reason) {

@@ -139,7 +139,7 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   void read_row();
   void take_turn(std::string_view bytes);
   void take(std::string_view bytes);
-  void count(const char* deed);
+  void count(const char* action);
   void resume();
 
   asio::ip::tcp::socket socket_;

@@ -59,8 +59,8 @@ def in_turns(contenders, rounds):
     """Runs {name: function} in turns. Returns {name: median}."""
     times = {name: [] for name in contenders}
     for _ in range(rounds):
-        for name, deed in contenders.items():
-            times[name].append(deed())
+        for name, action in contenders.items():
+            times[name].append(action())
     return {name: statistics.median(each) for name, each in times.items()}
 
 

@@ -140,11 +140,11 @@ std::uint64_t rank_in(const char* text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view deed = argc > 1 ? argv[1] : "";
-  if (deed == "write" && (argc == 5 || argc == 6))
+  const std::string_view action = argc > 1 ? argv[1] : "";
+  if (action == "write" && (argc == 5 || argc == 6))
     return write_lines(rank_in(argv[2]), number_in(argv[3]), number_in(argv[4]),
                        argc == 6 ? number_in(argv[5]) : 65536);
-  if (deed == "check" && argc > 5)
+  if (action == "check" && argc > 5)
     return check_lines(number_in(argv[2]), number_in(argv[3]), number_in(argv[4]), argv + 5);
   std::fputs(
       "usage: lines write RANK COUNT BYTES [WRITE_BYTES]\n"

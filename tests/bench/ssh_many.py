@@ -23,9 +23,9 @@ from ssh_hosts import SshHosts
 DRUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/bin/drun")
 
 
-def wall_ms(deed):
+def wall_ms(action):
     begin = time.monotonic()
-    deed()
+    action()
     return (time.monotonic() - begin) * 1000
 
 

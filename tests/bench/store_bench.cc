@@ -118,14 +118,14 @@ struct Client {
   std::size_t heard_bytes = 0;
 };
 
-class Crowd {
+class RankGroup {
  public:
-  Crowd(std::uint16_t port, std::size_t count) : clients_(count), epoll_(epoll_create1(0)) {
+  RankGroup(std::uint16_t port, std::size_t count) : clients_(count), epoll_(epoll_create1(0)) {
     address_.sin_family = AF_INET;
     address_.sin_port = htons(port);
     address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   }
-  ~Crowd() {
+  ~RankGroup() {
     for (const Client& client : clients_) close(client.fd);
     close(epoll_);
   }
@@ -234,7 +234,7 @@ void measure_other(std::size_t clients, int rounds, std::uint16_t port) {
   const auto steps = first_requests(clients);
   std::vector<double> seconds;
   for (int round = 0; round < rounds; ++round) {
-    Crowd crowd(port, clients);
+    RankGroup crowd(port, clients);
     seconds.push_back(crowd.connect_and_run(steps));
     std::printf("%zu clients, server at %u: %.3f s\n", clients, static_cast<unsigned>(port),
                 seconds.back());
@@ -247,7 +247,7 @@ void measure(std::size_t clients, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     const Server server = start_server();
     {
-      Crowd crowd(server.port, clients);
+      RankGroup crowd(server.port, clients);
       const auto steps = first_requests(clients);
       const double client_before = processor_seconds(0);
       const double server_before = processor_seconds(server.pid);
@@ -276,7 +276,7 @@ void measure(std::size_t clients, int rounds) {
 void measure_one() {
   const Server server = start_server();
   {
-    Crowd crowd(server.port, 1);
+    RankGroup crowd(server.port, 1);
     crowd.connect_and_run({{{std::string(kValidate) + request(store::Ping{1}), 4}}});
     const std::size_t times = 50'000;
     const double adds = crowd.repeat({request(store::Add{"n", 1}), 8}, times);

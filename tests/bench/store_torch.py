@@ -31,10 +31,10 @@ def pin(pid, core):
         os.sched_setaffinity(int(thread), {core})
 
 
-def seconds(deed, times):
+def seconds(action, times):
     begin = time.perf_counter()
     for i in range(times):
-        deed(i)
+        action(i)
     return time.perf_counter() - begin
 
 
@@ -84,9 +84,9 @@ def measure(client_core, server_core):
         runs = {name: list(operations(store)) for name, store in stores.items()}
         for at in range(len(runs["drun"])):
             for name in runs:
-                what, deed, share = runs[name][at]
+                what, action, share = runs[name][at]
                 times = max(1, int(count * share))
-                rates.setdefault(what, {}).setdefault(name, []).append(times / deed(times))
+                rates.setdefault(what, {}).setdefault(name, []).append(times / action(times))
     where = "the servers' core" if client_core == server_core else "another core"
     print(f"torch {torch.__version__}, one client on {where}, operations a second, median of {rounds} rounds")
     for what, by_server in rates.items():

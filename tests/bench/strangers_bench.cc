@@ -34,7 +34,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Crowd {
+struct RankGroup {
   int silent = 10'000;
   int per_second = 1'000;
 };
@@ -71,7 +71,7 @@ std::string nonsense(std::mt19937& random) {
 }
 
 // Until it is killed. A byte to `ready` once all the silent ones stand there.
-[[noreturn]] void be_crowd(const Crowd& crowd, std::uint16_t port, int ready) {
+[[noreturn]] void be_crowd(const RankGroup& crowd, std::uint16_t port, int ready) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::mt19937 random(1);
   for (int i = 0; i < crowd.silent; ++i) connected_to(port);
@@ -126,7 +126,7 @@ JoinSpec join_spec(int node_rank, int node_count, std::uint16_t port, bool has_s
   return spec;
 }
 
-int measure(const Crowd& crowd, int node_count, bool has_secret) {
+int measure(const RankGroup& crowd, int node_count, bool has_secret) {
   asio::io_context io(1);
   auto opened = rendezvous::Server::open(io, join_spec(0, node_count, 0, has_secret), Log(), [] {});
   if (!opened) return 1;

@@ -30,12 +30,12 @@ class Programs {
   Programs() {
     for (const std::string name : {"server", "worker"})
       write_file(directory_.file(name),
-                 "#!/bin/sh\n" + std::string(kWhoOfRole) + "\n. ./" + name + ".deed\n", true);
+                 "#!/bin/sh\n" + std::string(kWhoOfRole) + "\n. ./" + name + ".action\n", true);
     does("server", "");
     does("worker", "");
   }
   void does(const std::string& name, const std::string& script) {
-    write_file(directory_.file(name + ".deed"), script + "\n");
+    write_file(directory_.file(name + ".action"), script + "\n");
   }
   Launch launch(const Words& options, const Words& program) const {
     Launch launch = job(options, program);

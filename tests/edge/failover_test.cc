@@ -73,11 +73,11 @@ struct Sites {
     });
   }
   // Runs a store operation on another thread, as a worker would.
-  template <typename Deed>
-  auto with_store(std::size_t seat, Deed deed) {
-    auto done = std::async(std::launch::async, [endpoint = spec.seats[seat], deed] {
+  template <typename Action>
+  auto with_store(std::size_t seat, Action action) {
+    auto done = std::async(std::launch::async, [endpoint = spec.seats[seat], action] {
       auto store = StoreClient::connect({.endpoint = endpoint, .timeout = 10s});
-      return deed(*store);
+      return action(*store);
     });
     REQUIRE(until([&] { return done.wait_for(0s) == std::future_status::ready; }));
     return done.get();

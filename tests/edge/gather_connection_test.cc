@@ -42,7 +42,7 @@ class Node final : public Client::Listener, public Client::LineListener {
   Client client;
 };
 
-struct Taker final : LineTaker {
+struct Taker final : LogSink {
   void on_lines(const LinesFrom& from, Lines lines) override {
     peer = from.peer;
     text += lines.text;

@@ -95,7 +95,7 @@ struct TwoNodes {
   OutputRig node;
   OutputRig coordinator;
   rendezvous::LineLedger ledger{kWindow};
-  rendezvous::LineTaker* taker = nullptr;
+  rendezvous::LogSink* taker = nullptr;
   bool is_cut = false;
 };
 

@@ -16,12 +16,12 @@ namespace drun {
 namespace {
 
 // Returns the function's output on file descriptor 2.
-std::string stderr_of(const std::function<void()>& deed) {
+std::string stderr_of(const std::function<void()>& action) {
   std::FILE* file = std::tmpfile();
   REQUIRE(file != nullptr);
   const int saved = dup(STDERR_FILENO);
   dup2(fileno(file), STDERR_FILENO);
-  deed();
+  action();
   dup2(saved, STDERR_FILENO);
   close(saved);
   std::rewind(file);

@@ -18,9 +18,10 @@ using namespace std::chrono_literals;
 
 const std::string kLibrary = testing::built("standin/libpmix_standin.so");
 
-Result<Met> meet(const char* deed, const std::optional<std::string>& told = std::nullopt,
-                 std::chrono::milliseconds limit = 20s) {
-  setenv("DRUN_TEST_PMIX", deed, 1);
+Result<MeetingResult> meet(const char* action,
+                           const std::optional<std::string>& told = std::nullopt,
+                           std::chrono::milliseconds limit = 20s) {
+  setenv("DRUN_TEST_PMIX", action, 1);
   return meet_by_pmix(told, limit, kLibrary);
 }
 
@@ -34,11 +35,11 @@ bool skips() {
 
 TEST_CASE("over PMIx rank 0 publishes its text, and every rank gets it with the process count") {
   if (skips()) return;
-  const Result<Met> first = meet("job", "gpu7/xyz");
+  const Result<MeetingResult> first = meet("job", "gpu7/xyz");
   REQUIRE(first);
   CHECK(first->told == "gpu7/xyz");
   CHECK(first->processes == 3);
-  const Result<Met> other = meet("job");
+  const Result<MeetingResult> other = meet("job");
   REQUIRE(other);
   CHECK(other->told == "gpu0/abc");
   CHECK(meet("sizeless")->processes == 0);
@@ -50,7 +51,7 @@ TEST_CASE("a PMIx that refuses, has no text or never answers is an error with th
   CHECK_THAT(meet("number").error().message, ContainsSubstring("no text"));
   CHECK_THAT(meet("crashes").error().message, ContainsSubstring("crashed"));
   CHECK(meet("hangs", std::nullopt, 50ms).error().code == ErrorCode::Timeout);
-  const Result<Met> without = meet_by_pmix(std::nullopt, 20s, "libdrun-none.so");
+  const Result<MeetingResult> without = meet_by_pmix(std::nullopt, 20s, "libdrun-none.so");
   CHECK(without.error().code == ErrorCode::Unreachable);
   CHECK_THAT(without.error().message, ContainsSubstring("libdrun-none.so"));
 }

@@ -61,7 +61,7 @@ bool refuse_executable_memory() {
 
 // Runs the function in a process of a new pid namespace. Returns its result, or nothing if no
 // namespace can be created.
-std::optional<int> in_pid_namespace(const std::function<int()>& deed) {
+std::optional<int> in_pid_namespace(const std::function<int()>& action) {
   constexpr int kNoNamespace = 77;
   const auto exit_code = [](pid_t child) {
     int status = -1;
@@ -72,7 +72,7 @@ std::optional<int> in_pid_namespace(const std::function<int()>& deed) {
   if (outer == 0) {
     if (unshare(CLONE_NEWPID) != 0) _exit(kNoNamespace);
     const pid_t inner = fork();
-    if (inner == 0) _exit(deed());
+    if (inner == 0) _exit(action());
     _exit(exit_code(inner));
   }
   const int code = exit_code(outer);

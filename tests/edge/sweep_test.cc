@@ -24,9 +24,9 @@ namespace {
 
 constexpr int kSkipped = 77;
 
-int in_child(const std::function<int()>& deed) {
+int in_child(const std::function<int()>& action) {
   const pid_t child = fork();
-  if (child == 0) _exit(deed());
+  if (child == 0) _exit(action());
   int status = -1;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

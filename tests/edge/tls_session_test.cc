@@ -197,9 +197,9 @@ TEST_CASE(
   INFO("seed " << seed);
   std::mt19937 random(seed);
   for (int i = 0; i < 100; ++i) {
-    std::string deeds(random() % 200, '\0');
-    for (char& byte : deeds) byte = static_cast<char>(random());
-    test::fuzz_tls_records(deeds);
+    std::string actions(random() % 200, '\0');
+    for (char& byte : actions) byte = static_cast<char>(random());
+    test::fuzz_tls_records(actions);
   }
 }
 

@@ -24,7 +24,7 @@ std::set<int> all_of(const Topology& topology, int Cpu::*field) {
   return values;
 }
 
-std::vector<std::string> cpus_of(const Topology& topology, const PlacementWish& wish) {
+std::vector<std::string> cpus_of(const Topology& topology, const PlacementRequest& wish) {
   const auto places = place_workers(topology, wish);
   REQUIRE(places);
   std::vector<std::string> lists;

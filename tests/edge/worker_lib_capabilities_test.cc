@@ -92,16 +92,16 @@ void reduce_with(ProcessGroup& group, bool is_on_gpu, ReduceOp op, T result) {
   }
 }
 
-using Deed = std::function<void(ProcessGroup& group)>;
+using Action = std::function<void(ProcessGroup& group)>;
 
 template <typename T>
-Deed sum(bool is_on_gpu) {
+Action sum(bool is_on_gpu) {
   return
       [is_on_gpu](ProcessGroup& group) { reduce_with<T>(group, is_on_gpu, ReduceOp::Sum, T(2)); };
 }
 
 // The call for each word in the table's rows, with two ranks.
-std::map<std::string, Deed> deeds(bool is_on_gpu) {
+std::map<std::string, Action> actions(bool is_on_gpu) {
   using Counts = ProcessGroup::Counts;
   static Numbers<int> one(1, 0, is_on_gpu);
   static Numbers<int> two(2, 0, is_on_gpu);
@@ -177,13 +177,13 @@ std::vector<std::string> words_of(std::string what) {
 
 // Returns "yes", "no", or an error.
 std::string answer_of(ProcessGroup& group, const std::vector<std::string>& words) {
-  const std::map<std::string, Deed> known = deeds(group.backend() == "nccl");
+  const std::map<std::string, Action> known = actions(group.backend() == "nccl");
   std::size_t refused = 0;
   for (const std::string& word : words) {
-    const auto deed = known.find(word);
-    if (deed == known.end()) return "an unknown word: " + word;
+    const auto action = known.find(word);
+    if (action == known.end()) return "an unknown word: " + word;
     try {
-      deed->second(group);
+      action->second(group);
     } catch (const WorkerError& error) {
       if (error.kind() != WorkerError::Kind::Unsupported) return error.what();
       ++refused;

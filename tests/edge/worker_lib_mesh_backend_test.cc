@@ -261,10 +261,10 @@ TEST_CASE("abort wakes every kind of waiter within milliseconds, and peers see i
     std::vector<std::string> heard(4);
     std::vector<std::thread> threads;
     std::atomic<int> waiting = 0;
-    const auto start = [&](std::size_t at, auto deed) {
-      threads.emplace_back([&, at, deed] {
+    const auto start = [&](std::size_t at, auto action) {
+      threads.emplace_back([&, at, action] {
         ++waiting;
-        heard[at] = failure_of(deed);
+        heard[at] = failure_of(action);
       });
     };
     start(0, [&] { backend->run(call, {2, in(seconds(50))}); });

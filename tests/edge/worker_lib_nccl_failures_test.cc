@@ -35,9 +35,9 @@ constexpr seconds kPatience{20};
 constexpr char kBoth[] = "cpu:shm+gloo,cuda:nccl";
 
 // Returns "timeout| rank 0: all_reduce(...): ..." for an error, or "it works".
-std::string outcome_of(const std::function<void()>& deed) {
+std::string outcome_of(const std::function<void()>& action) {
   try {
-    deed();
+    action();
     return "it works";
   } catch (const WorkerError& error) {
     return std::string(to_string(error.kind())) + "| " + error.what();
@@ -47,7 +47,7 @@ std::string outcome_of(const std::function<void()>& deed) {
 // Runs the function on each rank, and returns their outcomes. Rank `faulty` has `fault` from the
 // start.
 std::vector<std::string> said_with(const std::string& fault, int faulty,
-                                   const std::function<void(int rank)>& deed,
+                                   const std::function<void(int rank)>& action,
                                    std::map<std::string, std::string> environment = {}) {
   const StoreProcess store;
   const auto ends =
@@ -55,7 +55,7 @@ std::vector<std::string> said_with(const std::string& fault, int faulty,
                 [&](int rank, const Say& say) {
                   test::use_standins();
                   if (rank == faulty) setenv("STANDIN_NCCL_FAULT", fault.c_str(), 1);
-                  say(outcome_of([&] { deed(rank); }));
+                  say(outcome_of([&] { action(rank); }));
                 });
   std::vector<std::string> said;
   for (const RankEnd& end : ends) {

@@ -162,9 +162,9 @@ TEST_CASE(
     const OnGpu<int> numbers(2, 6);
     const OnGpu<std::int16_t> small(2, 1);
     std::vector<int> of_host(2);
-    const auto is_refused = [](const std::function<void()>& deed, const std::string& text) {
+    const auto is_refused = [](const std::function<void()>& action, const std::string& text) {
       try {
-        deed();
+        action();
       } catch (const WorkerError& error) {
         expect(error.kind() == WorkerError::Kind::Unsupported, error.what());
         expect(error.message().find(text) != std::string::npos, error.what());

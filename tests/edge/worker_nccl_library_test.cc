@@ -19,12 +19,12 @@ using test::Say;
 // Libraries are loaded once per process, so each attempt runs in a new process.
 std::string said_when(
     const std::function<void()>& prepare,
-    const std::function<void()>& deed = [] { ProcessGroup::connect({.backend = "nccl"}); }) {
+    const std::function<void()>& action = [] { ProcessGroup::connect({.backend = "nccl"}); }) {
   const auto ends = run_ranks({.size = 1, .port = 1}, [&](int, const Say& say) {
     test::use_standins();
     prepare();
     try {
-      deed();
+      action();
       say("it works");
     } catch (const WorkerError& error) {
       say(std::string(to_string(error.kind())) + "| " + error.what());

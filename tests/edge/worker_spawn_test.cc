@@ -57,9 +57,9 @@ SpawnError failure_of(const std::function<void(int)>& body, int process_count,
   throw std::runtime_error("spawn threw nothing");
 }
 
-std::string refusal_of(const std::function<void()>& deed) {
+std::string refusal_of(const std::function<void()>& action) {
   try {
-    deed();
+    action();
   } catch (const WorkerError& error) {
     return std::string(to_string(error.kind())) + ": " + error.what();
   }

@@ -52,10 +52,10 @@ struct WorkersRecorder : Workers::Listener {
     io.run_for(std::chrono::seconds(20));
     took = std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin);
   }
-  void at(milliseconds time, std::function<void()> deed) {
+  void at(milliseconds time, std::function<void()> action) {
     auto timer = std::make_shared<asio::steady_timer>(io);
     timer->expires_after(time);
-    timer->async_wait([timer, deed = std::move(deed)](error_code) { deed(); });
+    timer->async_wait([timer, action = std::move(action)](error_code) { action(); });
   }
 
   asio::io_context io{1};

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "agent/nccl_ras/ras_answer.h"
-#include "agent/nccl_ras/ras_standing.h"
+#include "agent/nccl_ras/ras_position.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace drun::agent::ras;

@@ -28,9 +28,9 @@ def check(what, holds):
         sys.exit(1)
 
 
-def raises(deed, *kinds):
+def raises(action, *kinds):
     try:
-        deed()
+        action()
     except kinds or Exception:
         return True
     return False

@@ -89,8 +89,8 @@ void Cluster::plan_accidents(const Weather& weather) {
   }
 }
 
-void Cluster::at(Time when, std::function<void()> deed) {
-  pending_.push({when, ++last_number_, std::move(deed)});
+void Cluster::at(Time when, std::function<void()> action) {
+  pending_.push({when, ++last_number_, std::move(action)});
 }
 
 void Cluster::run() {
@@ -101,29 +101,29 @@ void Cluster::run() {
     if (next.when > horizon) return require(false, "it goes on for ever");
     now_ = next.when;
     hash_.add(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
-    next.deed();
+    next.action();
   }
 }
 
 // --- the network
 
-void Cluster::carry_up(Peer peer, std::function<void()> deed) {
+void Cluster::carry_up(Peer peer, std::function<void()> action) {
   Link& link = links_[peer];
   if (link.is_cut) return;
   link.up_free = std::max(link.up_free, now_ + between(0, kLongestDelay));
-  at(link.up_free, [this, peer, deed = std::move(deed)] {
+  at(link.up_free, [this, peer, action = std::move(action)] {
     const Link& arrived = links_[peer];
-    if (arrived.is_open_there && !arrived.is_cut && is_master_up_) deed();
+    if (arrived.is_open_there && !arrived.is_cut && is_master_up_) action();
   });
 }
 
-void Cluster::carry_down(Peer peer, std::function<void()> deed) {
+void Cluster::carry_down(Peer peer, std::function<void()> action) {
   Link& link = links_[peer];
   if (link.is_cut) return;
   link.down_free = std::max(link.down_free, now_ + between(0, kLongestDelay));
-  at(link.down_free, [this, peer, deed = std::move(deed)] {
+  at(link.down_free, [this, peer, action = std::move(action)] {
     const Link& arrived = links_[peer];
-    if (arrived.is_open_here && !arrived.is_cut && node_at(arrived.node).is_alive) deed();
+    if (arrived.is_open_here && !arrived.is_cut && node_at(arrived.node).is_alive) action();
   });
 }
 
@@ -141,7 +141,7 @@ void Cluster::tell_member(int node, const MemberEvent& event) {
   Node& self = node_at(node);
   if (!self.is_alive) return;
   for (const MemberAction& action : step(self.member, event, now_))
-    std::visit([this, node](const auto& deed) { act(node, deed); }, action);
+    std::visit([this, node](const auto& action) { act(node, action); }, action);
   const long tick = ++self.tick;
   if (const auto wanted = deadline(self.member)) {
     at(std::max(*wanted, now_), [this, node, tick] {
@@ -162,7 +162,7 @@ void Cluster::act(int node, const Connect&) {
   });
 }
 
-void Cluster::act(int node, const Say& say) {
+void Cluster::act(int node, const SendToCoordinator& say) {
   if (!node_at(node).link) return;
   const Peer peer = *node_at(node).link;
   carry_up(peer, [this, peer, frame = encode(say.message)] {
@@ -276,7 +276,7 @@ void Cluster::kill(int node) {
 void Cluster::tell_round(const RoundEvent& event) {
   if (!is_master_up_) return;
   for (const RoundAction& action : step(round_, event, now_))
-    std::visit([this](const auto& deed) { act(deed); }, action);
+    std::visit([this](const auto& action) { act(action); }, action);
   const long tick = ++round_tick_;
   if (const auto wanted = deadline(round_)) {
     at(std::max(*wanted, now_), [this, tick] {

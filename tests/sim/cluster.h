@@ -104,34 +104,36 @@ class Cluster {
   Milliseconds between(int low, int high) {
     return Milliseconds(low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1)));
   }
-  void at(Time when, std::function<void()> deed);
-  void later(Milliseconds delay, std::function<void()> deed) { at(now_ + delay, std::move(deed)); }
+  void at(Time when, std::function<void()> action);
+  void later(Milliseconds delay, std::function<void()> action) {
+    at(now_ + delay, std::move(action));
+  }
   void plan_accidents(const Weather& weather);
   Node& node_at(int node) { return nodes_[static_cast<std::size_t>(node)]; }
 
   // The network. A message is lost if its link is cut, or closed at the receiver.
-  void carry_up(Peer peer, std::function<void()> deed);
-  void carry_down(Peer peer, std::function<void()> deed);
+  void carry_up(Peer peer, std::function<void()> action);
+  void carry_down(Peer peer, std::function<void()> action);
   void close_here(Peer peer);
   void close_there(Peer peer);
 
   // The nodes.
   void tell_member(int node, const rendezvous::MemberEvent& event);
   void act(int node, const rendezvous::Connect&);
-  void act(int node, const rendezvous::Say& say);
+  void act(int node, const rendezvous::SendToCoordinator& say);
   void act(int node, const rendezvous::Disconnect&);
   void act(int node, const rendezvous::StartWorkers& start);
   void act(int node, const rendezvous::StopWorkers& stop);
   void act(int node, const rendezvous::End& end);
   void act(int, const rendezvous::MemberLog&) {}
-  void act(int node, const rendezvous::LookAtWorkers& look);
-  void act(int node, const rendezvous::Told& told);
+  void act(int node, const rendezvous::CollectEvidence& look);
+  void act(int node, const rendezvous::StacksResult& told);
   void act(int node, const rendezvous::ShowHang& hang);
   void act(int, const rendezvous::AvoidAddress&) {}
   void act(int, const rendezvous::ShowLeftOut&) {}  // see elastic_cluster.h
   void act(int, const rendezvous::ShowFault&) {}    // simulations inject their own faults
-  void act(int node, const rendezvous::SummariseNode& wanted);
-  void act(int node, const rendezvous::CensusHeard& heard);
+  void act(int node, const rendezvous::SummarizeNode& wanted);
+  void act(int node, const rendezvous::CensusResult& heard);
   void worker_hangs(int node, int round);
   void ask(int node);
   void worker_fails(int node, int round);
@@ -157,7 +159,7 @@ class Cluster {
   struct Pending {
     Time when;
     long number = 0;
-    std::function<void()> deed;
+    std::function<void()> action;
     bool operator<(const Pending& other) const {
       return when != other.when ? when > other.when : number > other.number;
     }

@@ -19,7 +19,7 @@ void Cluster::worker_hangs(int node, int round) {
   later(kHangTimeout, [this, node, round] { worker_hangs(node, round); });
 }
 
-void Cluster::act(int node, const LookAtWorkers& look) {
+void Cluster::act(int node, const CollectEvidence& look) {
   if (percent() < mute_chance_) return;
   later(between(0, kLongestLook), [this, node, look] {
     const Node& self = node_at(node);
@@ -48,7 +48,7 @@ void Cluster::ask(int node) {
   tell_member(node, OwnCensusQuestion{static_cast<std::uint64_t>(self.census_questions)});
 }
 
-void Cluster::act(int node, const SummariseNode& wanted) {
+void Cluster::act(int node, const SummarizeNode& wanted) {
   if (percent() < mute_chance_) return;
   later(between(0, 300), [this, node, wanted] {
     const Node& self = node_at(node);
@@ -58,7 +58,7 @@ void Cluster::act(int node, const SummariseNode& wanted) {
 }
 
 // The census lists every node exactly once.
-void Cluster::act(int node, const CensusHeard& heard) {
+void Cluster::act(int node, const CensusResult& heard) {
   Node& self = node_at(node);
   require(heard.question == 1 && ++self.census_answers <= self.census_questions,
           "a census that nobody asked for, or a second one");
@@ -70,7 +70,7 @@ void Cluster::act(int node, const CensusHeard& heard) {
   require(seen.size() == nodes_.size(), "a node stands in no place");
 }
 
-void Cluster::act(int node, const Told& told) {
+void Cluster::act(int node, const StacksResult& told) {
   Node& self = node_at(node);
   require(told.question == 1 && ++self.answers <= self.open_questions,
           "an answer to a question that nobody asked, or a second one");

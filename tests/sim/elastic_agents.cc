@@ -34,15 +34,15 @@ std::size_t ElasticAgents::index_of(const Agent& agent) const {
 
 // --- the network
 
-void ElasticAgents::carry(Peer peer, bool is_up, std::function<void()> deed) {
+void ElasticAgents::carry(Peer peer, bool is_up, std::function<void()> action) {
   Link& link = links_[peer];
   if (link.is_cut) return;
   Way& way = is_up ? link.up : link.down;
   way.free = std::max(way.free, now_ + between(0, longest_delay_ms_));
-  at(way.free, [this, peer, is_up, deed = std::move(deed)]() mutable {
+  at(way.free, [this, peer, is_up, action = std::move(action)]() mutable {
     Link& arrived = links_[peer];
     Way& there = is_up ? arrived.up : arrived.down;
-    there.arrived.push_back(std::move(deed));
+    there.arrived.push_back(std::move(action));
     if (!there.is_stalled) flow(peer, is_up);
   });
 }
@@ -57,11 +57,11 @@ void ElasticAgents::flow(Peer peer, bool is_up) {
     way.is_stalled = is_way_cut(from, to);
     if (way.is_stalled)
       return later(between(200, 1500), [this, peer, is_up] { flow(peer, is_up); });
-    const std::function<void()> deed = std::move(way.arrived.front());
+    const std::function<void()> action = std::move(way.arrived.front());
     way.arrived.pop_front();
     const bool is_open = is_up ? link.is_open_there && listens(link.host)
                                : link.is_open_here && agents_[link.agent].is_alive;
-    if (is_open && !link.is_cut) deed();
+    if (is_open && !link.is_cut) action();
   }
   way.is_stalled = false;
 }
@@ -111,7 +111,7 @@ void ElasticAgents::tell_member(std::size_t agent, const MemberEvent& event) {
   if (!self.is_alive || self.outcome) return;
   if (self.is_frozen) return delay(self, event);
   for (const MemberAction& action : step(self.member, event, local(self.host)))
-    std::visit([this, agent](const auto& deed) { act(agent, deed); }, action);
+    std::visit([this, agent](const auto& action) { act(agent, action); }, action);
   const long tick = ++self.tick;
   if (const auto wanted = deadline(self.member)) {
     at_local(self.host, *wanted, [this, agent, tick] {
@@ -157,7 +157,7 @@ void ElasticAgents::act(std::size_t agent, const Connect&) {
   });
 }
 
-void ElasticAgents::act(std::size_t agent, const Say& say) {
+void ElasticAgents::act(std::size_t agent, const SendToCoordinator& say) {
   if (!agents_[agent].link) return;
   const Peer peer = *agents_[agent].link;
   carry(peer, true, [this, peer, frame = encode(say.message)] {

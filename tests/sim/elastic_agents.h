@@ -120,13 +120,13 @@ class ElasticAgents : public virtual Simulation {
   std::map<Peer, Link> links_;
 
  private:
-  void carry(Peer peer, bool is_up, std::function<void()> deed);
+  void carry(Peer peer, bool is_up, std::function<void()> action);
   void flow(Peer peer, bool is_up);
   void close_here(Peer peer);
   static void delay(Agent& agent, const rendezvous::MemberEvent& event);
 
   void act(std::size_t agent, const rendezvous::Connect&);
-  void act(std::size_t agent, const rendezvous::Say& say);
+  void act(std::size_t agent, const rendezvous::SendToCoordinator& say);
   void act(std::size_t agent, const rendezvous::Disconnect&);
   void act(std::size_t agent, const rendezvous::StartWorkers& start);
   void act(std::size_t agent, const rendezvous::StopWorkers& stop);
@@ -134,14 +134,14 @@ class ElasticAgents : public virtual Simulation {
   void act(std::size_t agent, const rendezvous::MemberLog& line) {
     trace(agents_[agent].host, "member: " + line.text);
   }
-  void act(std::size_t agent, const rendezvous::LookAtWorkers& look);
-  void act(std::size_t agent, const rendezvous::Told& told);
+  void act(std::size_t agent, const rendezvous::CollectEvidence& look);
+  void act(std::size_t agent, const rendezvous::StacksResult& told);
   void act(std::size_t agent, const rendezvous::ShowHang& hang);
   void act(std::size_t, const rendezvous::ShowLeftOut&) {}
   void act(std::size_t, const rendezvous::ShowFault&) {}  // simulations inject their own faults
   void act(std::size_t, const rendezvous::AvoidAddress&) {}
-  void act(std::size_t agent, const rendezvous::SummariseNode& wanted);
-  void act(std::size_t agent, const rendezvous::CensusHeard& heard);
+  void act(std::size_t agent, const rendezvous::SummarizeNode& wanted);
+  void act(std::size_t agent, const rendezvous::CensusResult& heard);
   bool has_workers(std::size_t agent, int round) const;
   void worker_fails(std::size_t agent, int round);
   void failure_noticed(std::size_t agent, int round);

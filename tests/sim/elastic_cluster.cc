@@ -126,7 +126,7 @@ void ElasticCluster::worker_failed(std::size_t agent, int round) {
 void ElasticCluster::agent_ended(std::size_t agent) {
   const Agent& self = agents_[agent];
   if (std::holds_alternative<NodeLost>(self.outcome->ending)) come_back(self.host);
-  if (self.host == 0) later(Milliseconds(0), [this] { tell_round(HostEnded{}); });
+  if (self.host == 0) later(Milliseconds(0), [this] { tell_round(CoordinatorEnded{}); });
 }
 
 void ElasticCluster::kill_master() {
@@ -144,7 +144,7 @@ void ElasticCluster::tell_round(const RoundEvent& event) {
   if (!is_master_up_ || is_over_) return;
   told_.clear();
   for (const RoundAction& action : step(round_, event, now_))
-    std::visit([this](const auto& deed) { act(deed); }, action);
+    std::visit([this](const auto& action) { act(action); }, action);
   if (!told_.empty()) check_worlds();
   const long tick = ++round_tick_;
   if (const auto wanted = deadline(round_)) {

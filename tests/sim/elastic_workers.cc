@@ -112,7 +112,7 @@ void ElasticAgents::worker_hangs(std::size_t agent, int round) {
   later(kHangTimeout, [this, agent, round] { worker_hangs(agent, round); });
 }
 
-void ElasticAgents::act(std::size_t agent, const LookAtWorkers& look) {
+void ElasticAgents::act(std::size_t agent, const CollectEvidence& look) {
   if (percent() < workers_.mute_chance) return;
   later(between(0, kLongestLook), [this, agent, look] {
     const Agent& self = agents_[agent];
@@ -139,7 +139,7 @@ void ElasticAgents::ask(std::size_t agent) {
   tell_member(agent, OwnCensusQuestion{question});
 }
 
-void ElasticAgents::act(std::size_t agent, const Told& told) {
+void ElasticAgents::act(std::size_t agent, const StacksResult& told) {
   require(told.question <= static_cast<std::uint64_t>(agents_[agent].questions) &&
               agents_[agent].told.insert(told.question).second,
           "an answer to a question that nobody asked, or a second one");
@@ -152,7 +152,7 @@ void ElasticAgents::act(std::size_t agent, const Told& told) {
   }
 }
 
-void ElasticAgents::act(std::size_t agent, const SummariseNode& wanted) {
+void ElasticAgents::act(std::size_t agent, const SummarizeNode& wanted) {
   if (percent() < workers_.mute_chance) return;
   later(between(0, 300), [this, agent, wanted] {
     tell_member(agent, OwnSummary{wanted.census, {}});
@@ -160,7 +160,7 @@ void ElasticAgents::act(std::size_t agent, const SummariseNode& wanted) {
 }
 
 // The census lists each node and each host once, with or without a node rank.
-void ElasticAgents::act(std::size_t agent, const CensusHeard& heard) {
+void ElasticAgents::act(std::size_t agent, const CensusResult& heard) {
   require(heard.question <= static_cast<std::uint64_t>(agents_[agent].questions) &&
               agents_[agent].censuses.insert(heard.question).second,
           "a census that nobody asked for, or a second one");

@@ -21,8 +21,8 @@ EtcdNetwork::Milliseconds EtcdNetwork::between(int low, int high) {
   return Milliseconds(low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1)));
 }
 
-void EtcdNetwork::later(Milliseconds delay, std::function<void()> deed) {
-  pending_.push({now_ + delay, ++last_number_, std::move(deed)});
+void EtcdNetwork::later(Milliseconds delay, std::function<void()> action) {
+  pending_.push({now_ + delay, ++last_number_, std::move(action)});
 }
 
 EtcdNetwork::Time EtcdNetwork::by_rate(double rate) const {
@@ -37,7 +37,7 @@ void EtcdNetwork::run_for(Milliseconds time) {
     pending_.pop();
     now_ = next.when;
     hash_.add(static_cast<std::uint64_t>(now_.time_since_epoch().count()));
-    next.deed();
+    next.action();
     check_leaders();
   }
   now_ = until;
@@ -161,7 +161,7 @@ void EtcdNetwork::tell(int index, const etcd::CampaignEvent& event) {
     return;
   }
   for (const etcd::CampaignAction& action : step(self.state, event, local(self)))
-    std::visit([this, index](const auto& deed) { act(index, deed); }, action);
+    std::visit([this, index](const auto& action) { act(index, action); }, action);
   const long tick = ++self.tick;
   const auto wanted = deadline(self.state);
   if (!wanted) return;

@@ -104,7 +104,7 @@ class EtcdNetwork {
   struct Pending {
     Time when;
     long number = 0;
-    std::function<void()> deed;
+    std::function<void()> action;
     bool operator<(const Pending& other) const {
       return when != other.when ? when > other.when : number > other.number;
     }
@@ -115,7 +115,7 @@ class EtcdNetwork {
   Time by_rate(double rate) const;
   Milliseconds between(int low, int high);
   bool happens(int percent) { return static_cast<int>(random_() % 100U) < percent; }
-  void later(Milliseconds delay, std::function<void()> deed);
+  void later(Milliseconds delay, std::function<void()> action);
   void plan_accidents();
   void expire_some();
   void tell(int index, const rendezvous::etcd::CampaignEvent& event);

@@ -85,8 +85,8 @@ void JointCluster::agent_ended(std::size_t agent) {
     const Office& self = office(host);
     if (!self.is_up || living(host) != nullptr || self.is_stepping_down) return;
     if (!self.is_leading) return close_office(host);
-    if (tells_the_end(self.round)) return handle(host, HostEnded{});
-    deed(host, StepDown{});
+    if (tells_the_end(self.round)) return handle(host, CoordinatorEnded{});
+    action(host, StepDown{});
   });
 }
 
@@ -215,17 +215,17 @@ void JointCluster::go_on(int host) {
   Agent* const agent = living(host);
   if (agent == nullptr) return;
   agent->is_frozen = false;
-  std::vector<std::function<void()>> deeds{[this, i = index_of(*agent)] { thaw(i); }};
+  std::vector<std::function<void()>> actions{[this, i = index_of(*agent)] { thaw(i); }};
   if (has_seat(host)) {
     wake(host);
-    deeds.emplace_back([this, host] { catch_up(host); });
-    deeds.emplace_back([this, host] {
+    actions.emplace_back([this, host] { catch_up(host); });
+    actions.emplace_back([this, host] {
       for (const RoundEvent& event : std::exchange(office(host).backlog, {})) hear(host, event);
       if (office(host).is_up && office(host).is_leading) handle(host, RoundTick{});
     });
   }
-  std::shuffle(deeds.begin(), deeds.end(), random_);
-  for (const auto& deed : deeds) deed();
+  std::shuffle(actions.begin(), actions.end(), random_);
+  for (const auto& action : actions) action();
 }
 
 // Ends all faults and starts every seat's host that is down, unless the job has ended.

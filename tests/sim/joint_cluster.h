@@ -1,9 +1,9 @@
 // Simulates a whole job with an elected coordinator in one process. Each host has an agent
 // (elastic_agents.h). The first hosts also have a seat (election_network.h) and its office, which
-// does what coordinator/server.cc does for a seat: it coordinates, with the real Round and Tenure,
-// or redirects members to the leader. Hosts crash, restart, freeze and are cut off, and their
-// clocks run at different rates. Invariants are checked during the run, and `check_end` checks the
-// final state.
+// does what coordinator/server.cc does for a seat: it coordinates, with the real Round and
+// RoundFence, or redirects members to the leader. Hosts crash, restart, freeze and are cut off, and
+// their clocks run at different rates. Invariants are checked during the run, and `check_end`
+// checks the final state.
 #pragma once
 
 #include <cstdint>
@@ -82,8 +82,8 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
     bool is_leading = false;
     bool is_stepping_down = false;
     rendezvous::RoundState round;
-    rendezvous::Tenure tenure;
-    rendezvous::Seekers seekers;
+    rendezvous::RoundFence tenure;
+    rendezvous::LeaderLookups seekers;
     std::map<Peer, std::string> connections;  // addresses by peer
     std::deque<rendezvous::RoundEvent> events;
     std::deque<rendezvous::RoundEvent> backlog;  // held back while frozen
@@ -169,14 +169,14 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void on_round_known(int host, int rounds) override;
   void on_resigned(int host) override { close_soon(host); }
   void perform(int host, const rendezvous::RoundAction& action);
-  void deed(int host, const rendezvous::SendTo& send);
-  void deed(int host, const rendezvous::SendAll& send);
-  void deed(int host, const rendezvous::SendAnswer& send);
-  void deed(int host, const rendezvous::Drop& drop) { hang_up(host, drop.peer); }
-  void deed(int host, const rendezvous::ClearStore&);
-  void deed(int host, const rendezvous::RoundLog& line) { trace(host, "round: " + line.text); }
-  void deed(int host, const rendezvous::RoundOver&) { close_soon(host); }
-  void deed(int host, const rendezvous::StepDown&);
+  void action(int host, const rendezvous::SendTo& send);
+  void action(int host, const rendezvous::SendAll& send);
+  void action(int host, const rendezvous::SendAnswer& send);
+  void action(int host, const rendezvous::Drop& drop) { hang_up(host, drop.peer); }
+  void action(int host, const rendezvous::ClearStore&);
+  void action(int host, const rendezvous::RoundLog& line) { trace(host, "round: " + line.text); }
+  void action(int host, const rendezvous::RoundOver&) { close_soon(host); }
+  void action(int host, const rendezvous::StepDown&);
   void arm(int host);
 
   // --- invariants

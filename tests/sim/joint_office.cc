@@ -125,9 +125,9 @@ bool JointCluster::may_act(int host) {
 
 bool JointCluster::must_wait(int host, const RoundAction& action) {
   Office& self = office(host);
-  const Tenure::Verdict verdict = self.tenure.judge(self.round, action);
-  if (verdict == Tenure::Verdict::Ask) tell(host, RoundWanted{record_of(self.round).rounds});
-  return verdict != Tenure::Verdict::Do;
+  const RoundFence::Verdict verdict = self.tenure.judge(self.round, action);
+  if (verdict == RoundFence::Verdict::Ask) tell(host, RoundWanted{record_of(self.round).rounds});
+  return verdict != RoundFence::Verdict::Do;
 }
 
 void JointCluster::arm(int host) {
@@ -157,7 +157,7 @@ void JointCluster::on_leading(int host, const Leading& leading) {
       self.tenure.begin(round_of(host), leading.term, {.rounds = leading.rounds}, local(host));
   self.is_leading = true;
   name_leader(host, host, leading.term);
-  for (Seekers::Asking& asking : self.seekers.take_all()) {
+  for (LeaderLookups::Asking& asking : self.seekers.take_all()) {
     handle(host, PeerArrived{asking.peer, asking.address, std::move(asking.hello)});
   }
   arm(host);
@@ -165,9 +165,9 @@ void JointCluster::on_leading(int host, const Leading& leading) {
 
 void JointCluster::on_lead_lost(int host) {
   Office& self = office(host);
-  const Tenure::Loss loss = self.tenure.lose(self.round);
-  if (loss == Tenure::Loss::Over) return deed(host, RoundOver{});
-  if (loss == Tenure::Loss::Kept) return;
+  const RoundFence::Loss loss = self.tenure.lose(self.round);
+  if (loss == RoundFence::Loss::Over) return action(host, RoundOver{});
+  if (loss == RoundFence::Loss::Kept) return;
   trace(host, "does not lead any more");
   release_members(host);
 }
@@ -208,10 +208,10 @@ void JointCluster::on_round_known(int host, int rounds) {
 // --- actions of the round
 
 void JointCluster::perform(int host, const RoundAction& action) {
-  std::visit([this, host](const auto& wanted) { deed(host, wanted); }, action);
+  std::visit([this, host](const auto& wanted) { action(host, wanted); }, action);
 }
 
-void JointCluster::deed(int host, const SendTo& send) {
+void JointCluster::action(int host, const SendTo& send) {
   Office& self = office(host);
   if (const auto* ready = std::get_if<WorldReady>(&send.message)) {
     const std::size_t agent = links_[send.peer].agent;
@@ -220,14 +220,14 @@ void JointCluster::deed(int host, const SendTo& send) {
   if (self.connections.contains(send.peer)) send_down(send.peer, send.message);
 }
 
-void JointCluster::deed(int host, const SendAnswer& send) {
+void JointCluster::action(int host, const SendAnswer& send) {
   for (const Asker& asker : send.askers) {
     if (office(host).connections.contains(asker.peer))
       send_down(asker.peer, answer_to(asker, send));
   }
 }
 
-void JointCluster::deed(int host, const SendAll& send) {
+void JointCluster::action(int host, const SendAll& send) {
   Office& self = office(host);
   check_world(host);  // worlds sent before this message
   if (const auto* stop = std::get_if<Stop>(&send.message)) {
@@ -244,12 +244,12 @@ void JointCluster::deed(int host, const SendAll& send) {
   }
 }
 
-void JointCluster::deed(int host, const ClearStore&) {
+void JointCluster::action(int host, const ClearStore&) {
   require(is_leading(election(host), local(host)), "a world is begun without a lead");
   office(host).told.clear();
 }
 
-void JointCluster::deed(int host, const StepDown&) {
+void JointCluster::action(int host, const StepDown&) {
   Office& self = office(host);
   trace(host, "hands the job over");
   ++handovers_;

@@ -42,10 +42,12 @@ class Simulation {
   Milliseconds between(int low, int high) {
     return Milliseconds(low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1)));
   }
-  void at(Time when, std::function<void()> deed) {
-    pending_.push({when, ++last_number_, std::move(deed)});
+  void at(Time when, std::function<void()> action) {
+    pending_.push({when, ++last_number_, std::move(action)});
   }
-  void later(Milliseconds delay, std::function<void()> deed) { at(now_ + delay, std::move(deed)); }
+  void later(Milliseconds delay, std::function<void()> action) {
+    at(now_ + delay, std::move(action));
+  }
 
   // Runs the next event if it is not after `until`. Returns false otherwise, or after a violation.
   bool turn(Time until) {
@@ -54,7 +56,7 @@ class Simulation {
     pending_.pop();
     now_ = next.when;
     note_time();
-    next.deed();
+    next.action();
     return true;
   }
 
@@ -64,12 +66,12 @@ class Simulation {
     const auto passed = std::chrono::duration<double, std::nano>(now_.time_since_epoch());
     return Time(std::chrono::duration_cast<Time::duration>(passed * rate_of(host)));
   }
-  // Runs `deed` once the host's clock shows `when`, at the earliest 1 us from now.
-  void at_local(int host, Time when, std::function<void()> deed) {
+  // Runs `action` once the host's clock shows `when`, at the earliest 1 us from now.
+  void at_local(int host, Time when, std::function<void()> action) {
     const auto left = std::chrono::duration<double, std::nano>(when - local(host)) / rate_of(host);
     const auto delay =
         std::chrono::duration_cast<Time::duration>(left) + std::chrono::microseconds(1);
-    at(now_ + std::max<Time::duration>(delay, std::chrono::microseconds(1)), std::move(deed));
+    at(now_ + std::max<Time::duration>(delay, std::chrono::microseconds(1)), std::move(action));
   }
 
   void require(bool is_good, const std::string& what) {
@@ -95,7 +97,7 @@ class Simulation {
   struct Pending {
     Time when;
     long number = 0;
-    std::function<void()> deed;
+    std::function<void()> action;
     bool operator<(const Pending& other) const {
       return when != other.when ? when > other.when : number > other.number;
     }

@@ -169,8 +169,8 @@ void* pointer(Address address) { return reinterpret_cast<void*>(address); }
 
 extern "C" {
 
-void standin_enqueue(Stream stream, void (*deed)(void*), void* argument) {
-  queue_of(stream).add([=] { deed(argument); });
+void standin_enqueue(Stream stream, void (*action)(void*), void* argument) {
+  queue_of(stream).add([=] { action(argument); });
 }
 int standin_current_gpu() { return current().empty() ? -1 : current().back(); }
 bool standin_is_gpu_memory(const void* memory, std::size_t bytes) {

@@ -30,7 +30,7 @@ struct Value {
   };
 };
 
-std::string deed() {
+std::string action() {
   const char* const value = std::getenv("DRUN_TEST_PMIX");
   return value == nullptr ? "" : value;
 }
@@ -43,7 +43,7 @@ std::string text;
 extern "C" {
 
 int PMIx_Init(Proc* self, void*, std::size_t) {
-  if (deed() == "refuses") return kUnreachable;
+  if (action() == "refuses") return kUnreachable;
   std::strcpy(self->space, "job@1");
   self->rank = 2;
   return 0;
@@ -59,12 +59,12 @@ int PMIx_Put(std::uint8_t scope, const char* key, Value* value) {
 int PMIx_Commit() { return 0; }
 
 int PMIx_Fence(const Proc*, std::size_t, const void*, std::size_t) {
-  if (deed() == "hangs") {
+  if (action() == "hangs") {
     const char* const fd = std::getenv("DRUN_TEST_PMIX_FD");
     if (fd != nullptr && write(std::atoi(fd), "h", 1) != 1) return kNotFound;
     sleep(100);
   }
-  if (deed() == "crashes") std::_Exit(3);
+  if (action() == "crashes") std::_Exit(3);
   return 0;
 }
 
@@ -74,10 +74,10 @@ int PMIx_Get(const Proc* whose, const char* key, const void*, std::size_t, Value
   if (std::strcmp(key, "pmix.job.size") == 0) {
     answer.type = kUint32;
     answer.number = 3;
-    return deed() == "sizeless" || whose->rank != 0xfffffffe ? kNotFound : 0;
+    return action() == "sizeless" || whose->rank != 0xfffffffe ? kNotFound : 0;
   }
   if (std::strcmp(key, "drun-node-0") != 0 || whose->rank != 0) return kNotFound;
-  answer.type = deed() == "number" ? kUint32 : kString;
+  answer.type = action() == "number" ? kUint32 : kString;
   if (text.empty()) text = "gpu0/abc";
   answer.text = text.data();
   return 0;

@@ -38,7 +38,7 @@ struct ElasticJob : RoundDriver {
     rendezvous::Hello own = hello(node);
     own.node_rank.reset();
     own.least_node_count = state.spec.elastic->min_nodes;
-    own.is_host = node == 0;
+    own.is_coordinator = node == 0;
     return own;
   }
   void come(int node) { join(peer(node), hello_of(node)); }
@@ -53,7 +53,7 @@ struct ElasticJob : RoundDriver {
   }
   std::optional<World> world_of(int node) const { return world(peer(node)); }
   void stopped(int node, std::vector<rendezvous::AgedFailure> failures = {}) {
-    say(peer(node), rendezvous::Stopped{state.round, std::move(failures), 0});
+    receive(peer(node), rendezvous::Stopped{state.round, std::move(failures), 0});
   }
   // Lets time pass while all connected peers send heartbeats.
   void live(rendezvous::Milliseconds time) {

@@ -11,8 +11,8 @@
 
 namespace drun::test {
 
-inline engines::Surroundings around(Variables variables, std::string hostname = "gpu0",
-                                    Variables files = {}) {
+inline engines::EngineContext around(Variables variables, std::string hostname = "gpu0",
+                                     Variables files = {}) {
   return {.variables = lookup_in(std::move(variables)),
           .hostname = std::move(hostname),
           .file_text = lookup_in(std::move(files))};

@@ -19,9 +19,9 @@ inline void expect(bool is_so, const std::string& what) {
 }
 
 // Returns "usage: ..." for the WorkerError that the function throws.
-inline std::string error_of(const std::function<void()>& deed) {
+inline std::string error_of(const std::function<void()>& action) {
   try {
-    deed();
+    action();
   } catch (const WorkerError& error) {
     return std::string(to_string(error.kind())) + ": " + error.what();
   }

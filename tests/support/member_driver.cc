@@ -65,15 +65,15 @@ MemberDriver MemberDriver::in(Phase phase) {
   if (phase == Phase::Resting) return member.event(ConnectFailed{"connection refused"}), member;
   member.event(Connected{});
   if (phase == Phase::Greeting) return member;
-  if (phase == Phase::Ended) return member.hear(Refused{{ErrorCode::Refused, "no"}}), member;
-  member.hear(Welcome{Milliseconds(15000)});
+  if (phase == Phase::Ended) return member.receive(Refused{{ErrorCode::Refused, "no"}}), member;
+  member.receive(Welcome{Milliseconds(15000)});
   if (phase == Phase::Joined) return member;
   if (phase == Phase::Leaving) return member.event(OwnSignal{15}), member;
-  member.hear(WorldReady{world(0)});
+  member.receive(WorldReady{world(0)});
   if (phase == Phase::Running) return member;
   if (phase == Phase::Done) return member.event(OwnSuccess{0}), member;
   if (phase == Phase::Ending) return member.event(ConnectionLost{"gone"}), member;
-  member.hear(Stop{0, "rank 0 failed"});
+  member.receive(Stop{0, "rank 0 failed"});
   if (phase == Phase::Stopped) member.event(OwnStopped{0, {}});
   return member;
 }
@@ -101,23 +101,23 @@ void MemberDriver::provoke(int kind) {
       [this] { event(ConnectFailed{"refused"}); },
       [this] { event(WrongPeer{"is not a drun"}); },
       [this] { event(ConnectionLost{"its connection closed"}); },
-      [this] { hear(Welcome{Milliseconds(1000)}); },
+      [this] { receive(Welcome{Milliseconds(1000)}); },
       [this] {
-        hear(Waiting{3, 1, {}, {}});
+        receive(Waiting{3, 1, {}, {}});
       },
       [this] {
-        hear(Refused{{ErrorCode::Closed, "over"}});
+        receive(Refused{{ErrorCode::Closed, "over"}});
       },
-      [this] { hear(WorldReady{world(0)}); },
-      [this] { hear(WorldReady{world(1)}); },
+      [this] { receive(WorldReady{world(0)}); },
+      [this] { receive(WorldReady{world(1)}); },
       [this] {
-        hear(Stop{0, "x"});
+        receive(Stop{0, "x"});
       },
       [this] {
-        hear(Stop{1, "x"});
+        receive(Stop{1, "x"});
       },
-      [this] { hear(Finish{outcome_of(Succeeded{})}); },
-      [this] { hear(Pong{}); },
+      [this] { receive(Finish{outcome_of(Succeeded{})}); },
+      [this] { receive(Pong{}); },
       [this] { event(OwnFailure{own_failure(0)}); },
       [this] { event(OwnFailure{own_failure(1)}); },
       [this] { event(OwnSuccess{0}); },
@@ -139,20 +139,20 @@ void MemberDriver::provoke(int kind) {
       [this] {
         event(OwnSuspicion{0, Milliseconds(100), {own_failure(0).failure}});
       },
-      [this] { hear(TellStacks{1}); },
+      [this] { receive(EvidenceRequest{1}); },
       [this] {
-        hear(StacksTold{1, {}});
+        receive(StacksReply{1, {}});
       },
       [this] {
-        hear(HangFound{0, "x", {}});
+        receive(HangFound{0, "x", {}});
       },
-      [this] { hear(NodeLeftOut{}); },
-      [this] { hear(FaultInjected{}); },
+      [this] { receive(NodeLeftOut{}); },
+      [this] { receive(FaultInjected{}); },
       [this] { event(OwnFault{}); },
       [this] { event(OwnTimes{}); },
-      [this] { hear(Vote{}); },
+      [this] { receive(Vote{}); },
       [this] {
-        hear(Follow{"b", 29400, 1});
+        receive(Follow{"b", 29400, 1});
       },
       [this] {
         event(LeaderNamed{{"b", 29400}, 1});
@@ -161,14 +161,14 @@ void MemberDriver::provoke(int kind) {
       [this] {
         event(OwnSummary{1, {}});
       },
-      [this] { hear(TellNode{1}); },
+      [this] { receive(SummaryRequest{1}); },
       [this] {
-        hear(Remember{{{"b", 0, 1}}});
+        receive(Remember{{{"b", 0, 1}}});
       },
       [this] {
-        hear(CensusTold{1, {}});
+        receive(CensusReply{1, {}});
       },
-      [this] { hear(LivenessCheck{1}); },
+      [this] { receive(LivenessCheck{1}); },
   };
   REQUIRE(events.size() == kEventKinds);
   events[static_cast<std::size_t>(kind)]();

@@ -23,13 +23,13 @@ struct MemberDriver {
   void provoke(int event);
 
   void event(const rendezvous::MemberEvent& event) { actions = step(state, event, now); }
-  void hear(rendezvous::CoordinatorMessage message) {
+  void receive(rendezvous::CoordinatorMessage message) {
     event(rendezvous::Heard{std::move(message)});
   }
   // Handles the message and keeps the previous event's actions.
   void keep(rendezvous::CoordinatorMessage message) {
     const auto before = actions;
-    hear(std::move(message));
+    receive(std::move(message));
     actions.insert(actions.begin(), before.begin(), before.end());
   }
   void wait(rendezvous::Time::duration time) {
@@ -54,9 +54,9 @@ struct MemberDriver {
     return {};
   }
   template <typename Message>
-  Message said() const {
+  Message sent() const {
     for (const auto& action : actions) {
-      const auto* say = std::get_if<rendezvous::Say>(&action);
+      const auto* say = std::get_if<rendezvous::SendToCoordinator>(&action);
       const auto* wanted = say == nullptr ? nullptr : std::get_if<Message>(&say->message);
       if (wanted != nullptr) return *wanted;
     }

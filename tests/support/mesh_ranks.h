@@ -41,10 +41,10 @@ inline std::unique_ptr<Backend> connect(const std::string& transport,
 }
 
 // Returns "peer lost peer=1: lost the connection to ..." for the failure that the function throws.
-template <typename Deed>
-std::string failure_of(Deed&& deed) {
+template <typename Action>
+std::string failure_of(Action&& action) {
   try {
-    deed();
+    action();
   } catch (const BackendFailure& failure) {
     return std::string(to_string(failure.kind)) +
            (failure.peer ? " peer=" + std::to_string(*failure.peer) : "") + ": " + failure.what();

@@ -29,8 +29,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-[[noreturn]] void give_up(const std::string& deed) {
-  throw std::runtime_error("test support: cannot " + deed + ": " + std::strerror(errno));
+[[noreturn]] void give_up(const std::string& action) {
+  throw std::runtime_error("test support: cannot " + action + ": " + std::strerror(errno));
 }
 
 std::vector<std::string> merged_environment(const Launch& launch) {

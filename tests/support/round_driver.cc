@@ -26,7 +26,9 @@ RoundDriver running_round(int node_count, int max_restarts) {
 
 void RoundDriver::event(const RoundEvent& event) { actions = step(state, event, now); }
 
-void RoundDriver::say(Peer peer, const MemberMessage& message) { event(PeerSaid{peer, message}); }
+void RoundDriver::receive(Peer peer, const MemberMessage& message) {
+  event(PeerSaid{peer, message});
+}
 
 void RoundDriver::leave(Peer peer) { event(PeerLeft{peer, "its connection closed"}); }
 

@@ -14,9 +14,9 @@ rendezvous::RoundSpec fixed_spec(int node_count, int max_restarts = 0);
 inline rendezvous::CoordinatorMessage answer_to(const rendezvous::Asker& asker,
                                                 const rendezvous::SendAnswer& send) {
   rendezvous::CoordinatorMessage message = *send.answer;
-  if (auto* stacks = std::get_if<rendezvous::StacksTold>(&message))
+  if (auto* stacks = std::get_if<rendezvous::StacksReply>(&message))
     stacks->question = asker.question;
-  if (auto* census = std::get_if<rendezvous::CensusTold>(&message))
+  if (auto* census = std::get_if<rendezvous::CensusReply>(&message))
     census->question = asker.question;
   return message;
 }
@@ -25,7 +25,7 @@ struct RoundDriver {
   explicit RoundDriver(rendezvous::RoundSpec spec) : state(rendezvous::open_round(spec, now)) {}
 
   void event(const rendezvous::RoundEvent& event);
-  void say(rendezvous::Peer peer, const rendezvous::MemberMessage& message);
+  void receive(rendezvous::Peer peer, const rendezvous::MemberMessage& message);
   void leave(rendezvous::Peer peer);
   // Advances to the time that the machine requested, or further, then sends a tick.
   void wait(rendezvous::Milliseconds time);

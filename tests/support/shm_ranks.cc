@@ -106,9 +106,9 @@ void run_shm_threads(int size, const std::function<void(ShmRank& rank)>& body) {
   if (first) std::rethrow_exception(first);
 }
 
-std::string failure_of(const std::function<void()>& deed) {
+std::string failure_of(const std::function<void()>& action) {
   try {
-    deed();
+    action();
   } catch (const BackendFailure& failure) {
     return std::string(to_string(failure.kind)) +
            (failure.peer ? " " + std::to_string(*failure.peer) : "") + ": " + failure.what();
@@ -116,8 +116,8 @@ std::string failure_of(const std::function<void()>& deed) {
   return "no failure";
 }
 
-std::string ShmRank::failure_of(const std::function<void()>& deed) {
-  const std::string text = test::failure_of(deed);
+std::string ShmRank::failure_of(const std::function<void()>& action) {
+  const std::string text = test::failure_of(action);
   if (text != "no failure") backend_->abort();
   return text;
 }

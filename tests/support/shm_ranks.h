@@ -37,7 +37,7 @@ class ShmRank {
   void send(const ConstElements& data, int to, int tag = 0);
   int recv(const Elements& data, std::optional<int> from, int tag = 0);
   // Like failure_of below. After a failure it aborts, as a group does.
-  std::string failure_of(const std::function<void()>& deed);
+  std::string failure_of(const std::function<void()>& action);
 
  private:
   std::unique_ptr<Backend> backend_;
@@ -60,6 +60,6 @@ void run_shm_threads(int size, const std::function<void(ShmRank& rank)>& body);
 
 // Returns kind, peer and text of the BackendFailure that the function throws, such as
 // "peer lost 1: lost rank 1".
-std::string failure_of(const std::function<void()>& deed);
+std::string failure_of(const std::function<void()>& action);
 
 }  // namespace drun::test

@@ -88,19 +88,19 @@ void fuzz_tls_records(std::string_view bytes) {
   Way way((next_byte(bytes) & 1) != 0);
   std::string held;  // overtaken by the next record
   for (int i = 0; i < kMostRecords && !bytes.empty(); ++i) {
-    const unsigned deed = next_byte(bytes);
+    const unsigned action = next_byte(bytes);
     const unsigned number = next_byte(bytes);
-    if (deed % 8 == 0) {  // an attacker's bytes
+    if (action % 8 == 0) {  // an attacker's bytes
       const std::string_view noise = bytes.substr(0, number);
       bytes.remove_prefix(noise.size());
       way.is_intact = way.is_intact && noise.empty();
       way.deliver(noise);
       continue;
     }
-    std::string record = way.sealed(deed % 16 == 1 ? number * 200U : 1 + number);
-    const bool is_changed = deed % 8 >= 4 && !record.empty();
+    std::string record = way.sealed(action % 16 == 1 ? number * 200U : 1 + number);
+    const bool is_changed = action % 8 >= 4 && !record.empty();
     way.is_intact = way.is_intact && !is_changed && held.empty();
-    switch (is_changed ? deed % 8 : 0U) {
+    switch (is_changed ? action % 8 : 0U) {
       case 4: {
         char& byte = record[(number + next_byte(bytes) * 7U) % record.size()];
         byte = static_cast<char>(static_cast<unsigned char>(byte) ^ 1U << next_byte(bytes) % 8);
@@ -118,7 +118,7 @@ void fuzz_tls_records(std::string_view bytes) {
       default:
         break;
     }
-    const std::size_t piece = deed % 8 == 3 ? 1 + number : record.size() + 1;
+    const std::size_t piece = action % 8 == 3 ? 1 + number : record.size() + 1;
     for (std::string_view rest = record; !rest.empty();
          rest.remove_prefix(std::min(piece, rest.size())))
       way.deliver(rest.substr(0, piece));

@@ -36,8 +36,8 @@ TEST_CASE("every control message is decoded unchanged") {
 
 TEST_CASE("a shared answer has the same bytes as an answer to one recipient") {
   for (const CoordinatorMessage& message : test::coordinator_messages()) {
-    const auto* stacks = std::get_if<StacksTold>(&message);
-    const auto* census = std::get_if<CensusTold>(&message);
+    const auto* stacks = std::get_if<StacksReply>(&message);
+    const auto* census = std::get_if<CensusReply>(&message);
     if (stacks == nullptr && census == nullptr) continue;
     const SharedAnswer answer(message);
     const std::uint64_t question = stacks != nullptr ? stacks->question : census->question;

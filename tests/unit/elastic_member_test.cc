@@ -28,28 +28,28 @@ TEST_CASE("an elastic member's hello has its node range and slot but no node ran
   MemberDriver member = elastic(Phase::Dialing);
   member.state.spec.join.slot = 2;
   member.event(Connected{});
-  const Hello hello = member.said<Hello>();
+  const Hello hello = member.sent<Hello>();
   CHECK_FALSE(hello.node_rank.has_value());
   CHECK(hello.least_node_count == 2);
   CHECK(hello.node_count == 3);
   CHECK(hello.slot == 2);
-  CHECK_FALSE(hello.is_host);
+  CHECK_FALSE(hello.is_coordinator);
 }
 
 TEST_CASE("an elastic member uses the node rank that each round assigns") {
   MemberDriver member = elastic(Phase::Joined);
-  member.hear(WorldReady{world(3, 0)});
+  member.receive(WorldReady{world(3, 0)});
   CHECK(member.only<StartWorkers>().world.node_rank == 0);
-  member.hear(Stop{3, "a node joins"});
+  member.receive(Stop{3, "a node joins"});
   member.event(OwnStopped{3, {}});
-  member.hear(WorldReady{world(4, 2)});
+  member.receive(WorldReady{world(4, 2)});
   CHECK(member.only<StartWorkers>().world.node_rank == 2);
 }
 
 TEST_CASE("a member reports an excluded node and stays in its phase") {
   const Phase phase = GENERATE(Phase::Joined, Phase::Running, Phase::Stopped);
   MemberDriver member = elastic(phase);
-  member.hear(NodeLeftOut{{1, "b", 0, "it fails"}});
+  member.receive(NodeLeftOut{{1, "b", 0, "it fails"}});
   CHECK(member.only<ShowLeftOut>().node.host == "b");
   CHECK(member.state.phase == phase);
 }
@@ -57,13 +57,13 @@ TEST_CASE("a member reports an excluded node and stays in its phase") {
 TEST_CASE("a spare waits indefinitely while the coordinator is alive") {
   MemberDriver member = elastic(Phase::Joined);
   Waiting waiting{.node_count = 3, .joined_count = 3, .least_node_count = 2, .is_spare = true};
-  member.hear(waiting);
+  member.receive(waiting);
   CHECK_THAT(member.log(), ContainsSubstring("runs on 3 nodes without this one"));
   const Time until = member.now + 24h;
   while (member.now < until) {
     member.now = *deadline(member.state);
     member.event(MemberTick{});
-    member.hear(Pong{});
+    member.receive(Pong{});
   }
   CHECK(member.state.phase == Phase::Joined);
 }
@@ -82,8 +82,8 @@ TEST_CASE("an elastic member that loses its connection stops its workers and rec
   CHECK(member.count<Connect>() == 1);
   SECTION("the coordinator accepts it again") {
     member.event(Connected{});
-    member.hear(Welcome{15s});
-    member.hear(WorldReady{world(1, 0)});
+    member.receive(Welcome{15s});
+    member.receive(WorldReady{world(1, 0)});
     CHECK(member.only<StartWorkers>().world.round == 1);
   }
   SECTION("the connection is refused") {
@@ -103,7 +103,7 @@ TEST_CASE("an elastic member that loses its connection stops its workers and rec
   }
   SECTION("the coordinator rejects it") {
     member.event(Connected{});
-    member.hear(Refused{{ErrorCode::Closed, "the job there is over"}});
+    member.receive(Refused{{ErrorCode::Closed, "the job there is over"}});
     CHECK(std::get<NodeLost>(member.outcome().ending).reason ==
           "its connection was reset; then the job there is over");
   }

@@ -124,11 +124,11 @@ TEST_CASE("a new node stops a running world after it has been connected long eno
 
 TEST_CASE("a world is not stopped for a new node once workers have returned") {
   ElasticJob job = running_elastic(2, 3, 2);
-  job.say(RoundDriver::peer(1), AllReturned{0});
+  job.receive(RoundDriver::peer(1), AllReturned{0});
   job.come(2);
   job.live(60s);
   CHECK(job.state.phase == RoundPhase::Running);
-  job.say(RoundDriver::peer(0), AllReturned{0});
+  job.receive(RoundDriver::peer(0), AllReturned{0});
   CHECK(std::holds_alternative<Succeeded>(
       job.sent<Finish>(RoundDriver::peer(2)).at(0).outcome.ending));
 }
@@ -138,7 +138,7 @@ TEST_CASE("a world that completes while it stops for a new node is not run again
   job.come(2);
   job.live(6s);
   REQUIRE(job.state.phase == RoundPhase::Stopping);
-  for (const int node : {0, 1}) job.say(RoundDriver::peer(node), AllReturned{0});
+  for (const int node : {0, 1}) job.receive(RoundDriver::peer(node), AllReturned{0});
   for (const int node : {0, 1}) job.stopped(node);
   CHECK(std::holds_alternative<Succeeded>(
       job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending));
@@ -146,10 +146,10 @@ TEST_CASE("a world that completes while it stops for a new node is not run again
 
 TEST_CASE("a node whose workers have returned can leave without stopping the others") {
   ElasticJob job = running_elastic(2, 3, 3);
-  job.say(RoundDriver::peer(2), AllReturned{0});
+  job.receive(RoundDriver::peer(2), AllReturned{0});
   job.leave(RoundDriver::peer(2));
   CHECK(job.state.phase == RoundPhase::Running);
-  for (const int node : {0, 1}) job.say(RoundDriver::peer(node), AllReturned{0});
+  for (const int node : {0, 1}) job.receive(RoundDriver::peer(node), AllReturned{0});
   CHECK(std::holds_alternative<Succeeded>(
       job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending));
 }
@@ -245,9 +245,9 @@ TEST_CASE("a second agent with the identity of a live member is rejected with a 
     CHECK(deadline(job.state).value() <= job.now + 1s);
     const auto checks = job.sent<LivenessCheck>(holder);
     REQUIRE(checks.size() == 1);
-    job.say(holder, Ping{});  // may have been sent before the liveness check
+    job.receive(holder, Ping{});  // may have been sent before the liveness check
     CHECK(job.sent<Refused>(newcomer).empty());
-    job.say(holder, LivenessReply{checks[0].check});
+    job.receive(holder, LivenessReply{checks[0].check});
     REQUIRE(job.sent<Refused>(newcomer).size() == 1);
     const Error error = job.sent<Refused>(newcomer)[0].error;
     CHECK(error.code == ErrorCode::Refused);
@@ -290,7 +290,7 @@ TEST_CASE("a restarted agent is accepted once its old connection has been silent
   // Peer 51 now claims the identity of peer 50, which answers.
   const auto checks = job.sent<LivenessCheck>(50);
   REQUIRE(checks.size() == 1);
-  job.say(50, LivenessReply{checks[0].check});
+  job.receive(50, LivenessReply{checks[0].check});
   CHECK(job.sent<Refused>(51).size() == 1);
 }
 
@@ -301,7 +301,7 @@ TEST_CASE("a delayed coordinator still gives the holder of an identity time to a
   job.wait(5s);
   CHECK_FALSE(job.dropped(RoundDriver::peer(1)));
   SECTION("an answer that was already queued counts") {
-    job.say(RoundDriver::peer(1), LivenessReply{checks.at(0).check});
+    job.receive(RoundDriver::peer(1), LivenessReply{checks.at(0).check});
     CHECK(job.sent<Refused>(50).size() == 1);
   }
   SECTION("the holder does not answer") {
@@ -331,7 +331,7 @@ TEST_CASE(
 TEST_CASE("connections that claim an identity are dropped when the job ends") {
   ElasticJob job = running_elastic(2, 3, 3);
   job.come_as(50, 1, 4711);
-  for (const int node : {0, 1, 2}) job.say(RoundDriver::peer(node), AllReturned{0});
+  for (const int node : {0, 1, 2}) job.receive(RoundDriver::peer(node), AllReturned{0});
   REQUIRE(job.state.phase == RoundPhase::Ending);
   bool was_answered = false;
   for (const int node : {0, 1, 2}) {
@@ -362,7 +362,7 @@ TEST_CASE("a node that is lost repeatedly must stay connected longer each time")
 
 TEST_CASE("an agent that receives a signal leaves alone if enough nodes remain") {
   ElasticJob job = running_elastic(2, 3, 3);
-  job.say(RoundDriver::peer(2), Signalled{15});
+  job.receive(RoundDriver::peer(2), Signalled{15});
   CHECK(job.sent<Stop>(RoundDriver::peer(0)).size() == 1);
   job.stopped(2);
   const auto finish = job.sent<Finish>(RoundDriver::peer(2));
@@ -378,7 +378,7 @@ TEST_CASE("an agent that receives a signal leaves alone if enough nodes remain")
 TEST_CASE("a signal to the coordinator's node, or one that leaves too few nodes, ends the job") {
   const int node = GENERATE(0, 1);
   ElasticJob job = running_elastic(node == 0 ? 1 : 2, 2, 2);
-  job.say(RoundDriver::peer(node), Signalled{2});
+  job.receive(RoundDriver::peer(node), Signalled{2});
   job.stopped(0);
   job.stopped(1);
   CHECK(job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.ending ==
@@ -405,7 +405,7 @@ TEST_CASE("a waiting node that receives a signal leaves alone and has no node ra
   ElasticJob job(3, 3);
   job.come(0);
   job.come(1);
-  job.say(RoundDriver::peer(1), Signalled{2});
+  job.receive(RoundDriver::peer(1), Signalled{2});
   CHECK(job.sent<Finish>(RoundDriver::peer(1)).at(0).outcome.ending ==
         Ending(Interrupted{2, std::nullopt, "host1"}));
   CHECK(job.state.phase == RoundPhase::Joining);
@@ -418,11 +418,11 @@ TEST_CASE("a worker failure restarts an elastic world at once and uses a restart
   ElasticJob job(spec);
   job.come(0);
   job.come(1);
-  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   job.stopped(0);
   job.stopped(1, {aged_failure(1)});
   CHECK(job.world_of(1)->restarts == 1);
-  job.say(RoundDriver::peer(1), Failed{1, aged_failure(1)});
+  job.receive(RoundDriver::peer(1), Failed{1, aged_failure(1)});
   job.stopped(0);
   job.stopped(1, {aged_failure(1)});
   CHECK(std::holds_alternative<WorkersFailed>(
@@ -436,8 +436,8 @@ TEST_CASE("a restart waits for its pause, and a signal or lost node meanwhile en
   spec.restart.pause = 3s;
   RoundDriver job(spec);
   job.join_all();
-  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
-  for (const int node : {0, 1}) job.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  for (const int node : {0, 1}) job.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   CHECK(job.state.phase == RoundPhase::Pausing);
   SECTION("the pause ends") {
     job.wait(2999ms);
@@ -446,7 +446,7 @@ TEST_CASE("a restart waits for its pause, and a signal or lost node meanwhile en
     CHECK(job.sent<WorldReady>(RoundDriver::peer(1)).at(0).world.restarts == 1);
   }
   SECTION("a signal arrives") {
-    job.say(RoundDriver::peer(1), Signalled{15});
+    job.receive(RoundDriver::peer(1), Signalled{15});
     CHECK(job.sent<Finish>(RoundDriver::peer(0)).size() == 1);
   }
   SECTION("a node is lost") {
@@ -461,7 +461,7 @@ TEST_CASE(
   ElasticJob job = running_elastic(1, 2, 2);
   const Time silent_since = job.now;
   while (job.state.phase == RoundPhase::Running && job.now < silent_since + 1min) {
-    job.say(RoundDriver::peer(0), Ping{});
+    job.receive(RoundDriver::peer(0), Ping{});
     job.now = *deadline(job.state);
     job.event(RoundTick{});
   }
@@ -483,7 +483,7 @@ TEST_CASE("a node with conflicting settings is rejected from an elastic job with
     words = "--nnodes=1:3, but the coordinator with --nnodes=2:3";
   }
   SECTION("a second coordinator") {
-    hello.is_host = true;
+    hello.is_coordinator = true;
     hello.is_probe = true;
     words = "host host0 (pid 1000) is the coordinator there already";
   }

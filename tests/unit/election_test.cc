@@ -449,11 +449,11 @@ TEST_CASE("random ballots, votes and failures never leave a seat without a next 
 }
 
 TEST_CASE("a seat that does not lead redirects callers to the leader at once or when it is known") {
-  Seekers seekers;
+  LeaderLookups seekers;
   const auto asking = [](std::uint64_t peer, std::uint64_t lost_term) {
     Hello hello;
     hello.lost_term = lost_term;
-    return Seekers::Asking{peer, "10.0.0.1:1", hello};
+    return LeaderLookups::Asking{peer, "10.0.0.1:1", hello};
   };
   CHECK_FALSE(seekers.ask(asking(1, 0)));
   CHECK_FALSE(seekers.ask(asking(2, 3)));

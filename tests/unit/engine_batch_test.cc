@@ -36,10 +36,10 @@ TEST_CASE("PBS: hosts and workers come from the node file, and the node number i
   CHECK(facts.wrong == "");
   CHECK(facts.missing == "");
   CHECK(facts.engine == "PBS, job 12.server");
-  CHECK(facts.nodes == Told<int>{3, "PBS_NODEFILE"});
-  CHECK(facts.node_rank == Told<int>{1, "PBS_NODENUM"});
-  CHECK(facts.workers == Told<int>{3, "PBS_NODEFILE"});
-  CHECK(facts.master_addr == Told<std::string>{"a.x", "PBS_NODEFILE"});
+  CHECK(facts.nodes == EngineFact<int>{3, "PBS_NODEFILE"});
+  CHECK(facts.node_rank == EngineFact<int>{1, "PBS_NODENUM"});
+  CHECK(facts.workers == EngineFact<int>{3, "PBS_NODEFILE"});
+  CHECK(facts.master_addr == EngineFact<std::string>{"a.x", "PBS_NODEFILE"});
   CHECK(facts.run_id->value == "pbs-12.server");
   CHECK(facts.master_port->value >= 61440);
 }
@@ -65,15 +65,15 @@ TEST_CASE(
   const Facts pairs = facts_of(kLsf);
   CHECK(pairs.wrong == "");
   CHECK(pairs.engine == "LSF, job 88");
-  CHECK(pairs.nodes == Told<int>{2, "LSB_MCPU_HOSTS"});
-  CHECK(pairs.node_rank == Told<int>{1, "LSF_PM_TASKID"});
-  CHECK(pairs.workers == Told<int>{2, "LSB_MCPU_HOSTS"});
+  CHECK(pairs.nodes == EngineFact<int>{2, "LSB_MCPU_HOSTS"});
+  CHECK(pairs.node_rank == EngineFact<int>{1, "LSF_PM_TASKID"});
+  CHECK(pairs.workers == EngineFact<int>{2, "LSB_MCPU_HOSTS"});
   CHECK(pairs.master_addr->value == "hostA");
   const Facts words = facts_of(with(kLsf, {{"LSB_MCPU_HOSTS", ""}, {"LSB_HOSTS", "x x y"}}));
-  CHECK(words.nodes == Told<int>{2, "LSB_HOSTS"});
+  CHECK(words.nodes == EngineFact<int>{2, "LSB_HOSTS"});
   const Facts file =
       facts_of(with(kLsf, {{"LSB_DJOB_HOSTFILE", "/h"}}), "p", {{"/h", "p\np\nq\nq\nq\n"}});
-  CHECK(file.nodes == Told<int>{2, "LSB_DJOB_HOSTFILE"});
+  CHECK(file.nodes == EngineFact<int>{2, "LSB_DJOB_HOSTFILE"});
   CHECK(file.workers->value == 3);
   CHECK(file.run_id->value == "lsf-88");
 }
@@ -96,7 +96,7 @@ TEST_CASE(
     "Kubernetes: the completion index is the rank, and node 0 has this pod's name with index 0") {
   const Facts facts = facts_of({{"JOB_COMPLETION_INDEX", "2"}}, "train-2", kHosts);
   CHECK(facts.wrong == "");
-  CHECK(facts.node_rank == Told<int>{2, "JOB_COMPLETION_INDEX"});
+  CHECK(facts.node_rank == EngineFact<int>{2, "JOB_COMPLETION_INDEX"});
   CHECK(facts.master_addr->value == "train-0.net.default.svc.cluster.local");
   CHECK(facts.run_id->value == "train");
   CHECK_FALSE(facts.nodes);

@@ -29,15 +29,15 @@ const Variables kHydra = {
 TEST_CASE("each mpirun process is a node, and its global rank is the node rank") {
   const Facts facts = facts_of(with(kOpenMpi, {{"MASTER_ADDR", "gpu7"}}));
   CHECK(facts.engine == "Open MPI");
-  CHECK(facts.nodes == Told<int>{3, "OMPI_COMM_WORLD_SIZE"});
-  CHECK(facts.node_rank == Told<int>{1, "OMPI_COMM_WORLD_RANK"});
-  CHECK(facts.master_addr == Told<std::string>{"gpu7", "MASTER_ADDR"});
-  CHECK(facts.run_id == Told<std::string>{"mpi-529989633", "PMIX_NAMESPACE"});
+  CHECK(facts.nodes == EngineFact<int>{3, "OMPI_COMM_WORLD_SIZE"});
+  CHECK(facts.node_rank == EngineFact<int>{1, "OMPI_COMM_WORLD_RANK"});
+  CHECK(facts.master_addr == EngineFact<std::string>{"gpu7", "MASTER_ADDR"});
+  CHECK(facts.run_id == EngineFact<std::string>{"mpi-529989633", "PMIX_NAMESPACE"});
   CHECK(facts.master_port->from == "PMIX_NAMESPACE");
   CHECK(facts.master_port->value >= 61440);
   CHECK(facts.warnings.empty());
   CHECK(facts_of(with(kOpenMpi, {{"MASTER_PORT", "1234"}})).master_port ==
-        Told<int>{1234, "MASTER_PORT"});
+        EngineFact<int>{1234, "MASTER_PORT"});
 }
 
 TEST_CASE("mpirun on several machines provides no master address, and drun does not guess one") {
@@ -53,11 +53,11 @@ TEST_CASE("mpirun on several machines provides no master address, and drun does 
 
 TEST_CASE("rank 0 shares its address and the run id with the other ranks over PMI") {
   std::optional<std::string> heard;
-  engines::Surroundings first = around(with(kHydra, {{"PMI_RANK", "0"}}), "gpu0");
+  engines::EngineContext first = around(with(kHydra, {{"PMI_RANK", "0"}}), "gpu0");
   first.random_id = "abc123";
-  first.meeting = [&heard](const std::optional<std::string>& told) -> Result<Met> {
+  first.meeting = [&heard](const std::optional<std::string>& told) -> Result<MeetingResult> {
     if (told) heard = told;
-    return Met{.told = *heard};
+    return MeetingResult{.told = *heard};
   };
   const Variables names = {{"gpu0", "192.0.2.1"}};
   first.addresses_of = [names](const std::string& name) -> std::vector<std::string> {
@@ -68,12 +68,12 @@ TEST_CASE("rank 0 shares its address and the run id with the other ranks over PM
   first.addresses = {"127.0.0.1", "192.0.2.1", "198.51.100.7", "fe80::1"};
   const auto told = hydra(first);
   CHECK(heard == "gpu0/abc123");
-  CHECK(told->master_addr == Told<std::string>{"gpu0", "PMI, from rank 0"});
-  CHECK(told->run_id == Told<std::string>{"mpi-abc123", "PMI, from rank 0"});
+  CHECK(told->master_addr == EngineFact<std::string>{"gpu0", "PMI, from rank 0"});
+  CHECK(told->run_id == EngineFact<std::string>{"mpi-abc123", "PMI, from rank 0"});
   CHECK(told->master_port->value >= 61440);
   CHECK(told->wrong.empty());
 
-  engines::Surroundings other = around(kHydra, "gpu1");
+  engines::EngineContext other = around(kHydra, "gpu1");
   other.meeting = first.meeting;
   CHECK(hydra(other)->master_addr == told->master_addr);
   CHECK(hydra(other)->master_port == told->master_port);
@@ -93,14 +93,14 @@ TEST_CASE("rank 0 shares its address and the run id with the other ranks over PM
 
 TEST_CASE("ranks exchange nothing if MASTER_ADDR is set, and only the run id on one machine") {
   int meetings = 0;
-  engines::Surroundings one = around(with(kHydra, {{"MASTER_ADDR", "gpu7"}}));
-  one.meeting = [&meetings](const auto&) -> Result<Met> {
+  engines::EngineContext one = around(with(kHydra, {{"MASTER_ADDR", "gpu7"}}));
+  one.meeting = [&meetings](const auto&) -> Result<MeetingResult> {
     ++meetings;
-    return Met{.told = "gpu0/abc"};
+    return MeetingResult{.told = "gpu0/abc"};
   };
   CHECK(hydra(one)->master_addr->value == "gpu7");
   CHECK(meetings == 0);
-  engines::Surroundings together = around(with(kHydra, {{"MPI_LOCALNRANKS", "3"}}));
+  engines::EngineContext together = around(with(kHydra, {{"MPI_LOCALNRANKS", "3"}}));
   together.meeting = one.meeting;
   const auto facts = hydra(together);
   CHECK(facts->master_addr->value == "127.0.0.1");
@@ -109,25 +109,27 @@ TEST_CASE("ranks exchange nothing if MASTER_ADDR is set, and only the run id on 
 }
 
 TEST_CASE("a failed exchange between ranks is an error with a remedy") {
-  engines::Surroundings one = around(kHydra);
-  one.meeting = [](const auto&) -> Result<Met> {
+  engines::EngineContext one = around(kHydra);
+  one.meeting = [](const auto&) -> Result<MeetingResult> {
     return Error{ErrorCode::Timeout, "no answer within 9 ms"};
   };
   CHECK_THAT(hydra(one)->wrong, ContainsSubstring("no answer within 9 ms") &&
                                     ContainsSubstring("mpiexec -genv MASTER_ADDR HOST"));
-  one.meeting = [](const auto&) -> Result<Met> { return Met{.told = "nonsense"}; };
+  one.meeting = [](const auto&) -> Result<MeetingResult> {
+    return MeetingResult{.told = "nonsense"};
+  };
   CHECK_THAT(hydra(one)->wrong, ContainsSubstring("\"nonsense\" is not what rank 0 tells"));
 }
 
 TEST_CASE("under Open MPI rank 0 shares its address over PMIx if ranks run on several machines") {
   int meetings = 0;
-  engines::Surroundings one = around(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-a-7@1"}}));
-  one.meeting = [&meetings](const auto&) -> Result<Met> {
+  engines::EngineContext one = around(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-a-7@1"}}));
+  one.meeting = [&meetings](const auto&) -> Result<MeetingResult> {
     ++meetings;
-    return Met{.told = "gpu0/abc", .processes = 3};
+    return MeetingResult{.told = "gpu0/abc", .processes = 3};
   };
   const auto facts = open_mpi(one);
-  CHECK(facts->master_addr == Told<std::string>{"gpu0", "PMIx, from rank 0"});
+  CHECK(facts->master_addr == EngineFact<std::string>{"gpu0", "PMIx, from rank 0"});
   CHECK(facts->run_id->value == "mpi-prterun-a-7@1");
   CHECK(meetings == 1);
   one.variables = around(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}})).variables;
@@ -138,12 +140,12 @@ TEST_CASE("under Open MPI rank 0 shares its address over PMIx if ranks run on se
 
   // A missing PMIx library is not an error, but an error from PMIx is.
   one.variables = around(kOpenMpi).variables;
-  one.meeting = [](const auto&) -> Result<Met> {
+  one.meeting = [](const auto&) -> Result<MeetingResult> {
     return Error{ErrorCode::Unreachable, "libpmix.so.2: cannot open shared object file"};
   };
   CHECK(open_mpi(one)->wrong.empty());
   CHECK_THAT(open_mpi(one)->no_master, ContainsSubstring("mpirun -x MASTER_ADDR=HOST"));
-  one.meeting = [](const auto&) -> Result<Met> {
+  one.meeting = [](const auto&) -> Result<MeetingResult> {
     return Error{ErrorCode::Refused, "PMIx_Init: UNREACHABLE"};
   };
   CHECK_THAT(open_mpi(one)->wrong, ContainsSubstring("cannot meet over PMIx: PMIx_Init"));
@@ -151,10 +153,12 @@ TEST_CASE("under Open MPI rank 0 shares its address over PMIx if ranks run on se
 
 TEST_CASE(
     "PMIx alone provides the node count and node 0's address if its ranks can exchange data") {
-  engines::Surroundings one = around({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-a-7@1"}});
-  one.meeting = [](const auto&) -> Result<Met> { return Met{.told = "gpu0/abc", .processes = 4}; };
+  engines::EngineContext one = around({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-a-7@1"}});
+  one.meeting = [](const auto&) -> Result<MeetingResult> {
+    return MeetingResult{.told = "gpu0/abc", .processes = 4};
+  };
   const auto facts = pmix(one);
-  CHECK(facts->nodes == Told<int>{4, "PMIx"});
+  CHECK(facts->nodes == EngineFact<int>{4, "PMIx"});
   CHECK(facts->node_rank->value == 1);
   CHECK(facts->master_addr->value == "gpu0");
   CHECK(facts->run_id->value == "pmix-prterun-a-7@1");
@@ -181,7 +185,7 @@ TEST_CASE("localhost is accepted only if all ranks are on this machine") {
 
 TEST_CASE("within a Slurm, PBS or LSF job node 0 is the first host, if rank 0 runs there") {
   const Variables slurm = with(kOpenMpi, {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[4-6]"}});
-  CHECK(facts_of(slurm).master_addr == Told<std::string>{"n4", "SLURM_JOB_NODELIST"});
+  CHECK(facts_of(slurm).master_addr == EngineFact<std::string>{"n4", "SLURM_JOB_NODELIST"});
   CHECK(facts_of(slurm).is_slurm_name);
   const Variables first = with(slurm, {{"OMPI_COMM_WORLD_RANK", "0"}});
   CHECK(facts_of(first, "n4.cluster.example").wrong == "");
@@ -190,10 +194,10 @@ TEST_CASE("within a Slurm, PBS or LSF job node 0 is the first host, if rank 0 ru
              ContainsSubstring("rank 0 is on login, but the first host of SLURM_JOB_NODELIST"));
   const Variables pbs = with(kHydra, {{"PBS_JOBID", "9.srv"}, {"PBS_NODEFILE", "/n"}});
   CHECK(facts_of(pbs, "b", {{"/n", "a\na\nb\nc\n"}}).master_addr ==
-        Told<std::string>{"a", "PBS_NODEFILE"});
+        EngineFact<std::string>{"a", "PBS_NODEFILE"});
   CHECK_FALSE(facts_of(pbs, "b", {{"/n", "a\na\nb\nc\n"}}).is_slurm_name);
   const Variables lsf = with(kHydra, {{"LSB_JOBID", "9"}, {"LSB_MCPU_HOSTS", "x 4 y 4 z 4"}});
-  CHECK(facts_of(lsf).master_addr == Told<std::string>{"x", "LSB_MCPU_HOSTS"});
+  CHECK(facts_of(lsf).master_addr == EngineFact<std::string>{"x", "LSB_MCPU_HOSTS"});
 }
 
 TEST_CASE("with Open MPI 4 node 0 is the host of mpirun, if it has one address and runs rank 0") {
@@ -202,7 +206,7 @@ TEST_CASE("with Open MPI 4 node 0 is the host of mpirun, if it has one address a
                       "529989632.0;tcp://" + addresses + ":32903;tcp6://[fd00::2]:60963"}};
   };
   const Facts facts = facts_of(with(kOpenMpi, uri("192.0.2.2")));
-  CHECK(facts.master_addr == Told<std::string>{"192.0.2.2", "OMPI_MCA_orte_hnp_uri"});
+  CHECK(facts.master_addr == EngineFact<std::string>{"192.0.2.2", "OMPI_MCA_orte_hnp_uri"});
   CHECK(facts.wrong == "");
   for (const char* none : {"192.0.2.2,172.17.0.1", "127.0.0.1", "", "host"})
     CHECK_FALSE(facts_of(with(kOpenMpi, uri(none))).master_addr);
@@ -230,7 +234,7 @@ TEST_CASE("an incomplete set of launcher variables is an error that names the mi
 TEST_CASE("PMIx alone provides a rank but no node count") {
   const Facts facts = facts_of({{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "prterun-a-1@1"}});
   CHECK(facts.engine == "PMIx");
-  CHECK(facts.node_rank == Told<int>{2, "PMIX_RANK"});
+  CHECK(facts.node_rank == EngineFact<int>{2, "PMIX_RANK"});
   CHECK_FALSE(facts.nodes);
   CHECK_THAT(facts.missing, ContainsSubstring("give --nnodes"));
   CHECK(facts.run_id->value == "pmix-prterun-a-1@1");
@@ -240,7 +244,7 @@ TEST_CASE("PMIx alone provides a rank but no node count") {
 TEST_CASE("a launcher's job name that cannot be part of a path is not used as the run id") {
   const Facts facts =
       facts_of(with(kOpenMpi, {{"PMIX_NAMESPACE", "../../x"}, {"OMPI_MCA_ess_base_jobid", "77"}}));
-  CHECK(facts.run_id == Told<std::string>{"mpi-77", "OMPI_MCA_ess_base_jobid"});
+  CHECK(facts.run_id == EngineFact<std::string>{"mpi-77", "OMPI_MCA_ess_base_jobid"});
   CHECK_FALSE(facts_of(with(kOpenMpi, {{"PMIX_NAMESPACE", std::string(999, 'x')}})).run_id);
 }
 

@@ -60,9 +60,9 @@ TEST_CASE("a node's identity comes from the step's node list, not from the alloc
   CHECK(facts.wrong == "");
   CHECK(facts.missing == "");
   CHECK(facts.engine == "Slurm, step 7.2");
-  CHECK(facts.nodes == Told<int>{3, "SLURM_STEP_NUM_NODES"});
-  CHECK(facts.node_rank == Told<int>{1, "SLURM_NODEID"});
-  CHECK(facts.master_addr == Told<std::string>{"node02", "SLURM_STEP_NODELIST"});
+  CHECK(facts.nodes == EngineFact<int>{3, "SLURM_STEP_NUM_NODES"});
+  CHECK(facts.node_rank == EngineFact<int>{1, "SLURM_NODEID"});
+  CHECK(facts.master_addr == EngineFact<std::string>{"node02", "SLURM_STEP_NODELIST"});
   CHECK(facts.run_id->value == "slurm-7.2");
   CHECK_FALSE(facts.workers);
 }
@@ -114,18 +114,18 @@ TEST_CASE("several tasks per node are rejected with the command to use") {
 
 TEST_CASE("the worker count is the number of granted GPUs, or else the requested CPUs") {
   CHECK(step({{"SLURM_GPUS_ON_NODE", "8"}, {"SLURM_CPUS_PER_TASK", "96"}}).workers ==
-        Told<int>{8, "SLURM_GPUS_ON_NODE"});
-  CHECK(step({{"SLURM_STEP_GPUS", "0,2,5"}}).workers == Told<int>{3, "SLURM_STEP_GPUS"});
-  CHECK(step({{"SLURM_STEP_GPUS", "0-3,6"}}).workers == Told<int>{5, "SLURM_STEP_GPUS"});
-  CHECK(step({{"SLURM_GPUS_ON_NODE", "0-3"}}).workers == Told<int>{4, "SLURM_GPUS_ON_NODE"});
-  CHECK(step({{"SLURM_GPUS_ON_NODE", "2,3"}}).workers == Told<int>{2, "SLURM_GPUS_ON_NODE"});
+        EngineFact<int>{8, "SLURM_GPUS_ON_NODE"});
+  CHECK(step({{"SLURM_STEP_GPUS", "0,2,5"}}).workers == EngineFact<int>{3, "SLURM_STEP_GPUS"});
+  CHECK(step({{"SLURM_STEP_GPUS", "0-3,6"}}).workers == EngineFact<int>{5, "SLURM_STEP_GPUS"});
+  CHECK(step({{"SLURM_GPUS_ON_NODE", "0-3"}}).workers == EngineFact<int>{4, "SLURM_GPUS_ON_NODE"});
+  CHECK(step({{"SLURM_GPUS_ON_NODE", "2,3"}}).workers == EngineFact<int>{2, "SLURM_GPUS_ON_NODE"});
   // SLURM_JOB_GPUS lists the GPUs of the job's first node, not those of this step.
   CHECK(step({{"SLURM_JOB_GPUS", "0-7"}}).workers == step({}).workers);
   CHECK_THAT(step({{"SLURM_STEP_GPUS", "3-1"}}).wrong,
              ContainsSubstring("SLURM_STEP_GPUS=\"3-1\" is no list of GPUs"));
   CHECK_THAT(step({{"SLURM_GPUS_ON_NODE", "-1"}}).wrong, ContainsSubstring("no list of GPUs"));
   CHECK(step({{"SLURM_CPUS_PER_TASK", "4"}, {"SLURM_CPUS_ON_NODE", "64"}}).workers ==
-        Told<int>{4, "SLURM_CPUS_PER_TASK"});
+        EngineFact<int>{4, "SLURM_CPUS_PER_TASK"});
   const Facts neither = step({{"SLURM_CPUS_ON_NODE", "64"}});
   CHECK_FALSE(neither.workers);
   CHECK(neither.cpus->value == 64);
@@ -133,8 +133,8 @@ TEST_CASE("the worker count is the number of granted GPUs, or else the requested
 
 TEST_CASE("ports that Slurm reserved are used if there are any") {
   const Facts facts = step({{"SLURM_STEP_RESV_PORTS", "17123-17124"}});
-  CHECK(facts.master_port == Told<int>{17123, "SLURM_STEP_RESV_PORTS"});
-  CHECK(facts.meeting_port == Told<int>{17124, "SLURM_STEP_RESV_PORTS"});
+  CHECK(facts.master_port == EngineFact<int>{17123, "SLURM_STEP_RESV_PORTS"});
+  CHECK(facts.meeting_port == EngineFact<int>{17124, "SLURM_STEP_RESV_PORTS"});
   CHECK(step({{"SLURM_STEP_RESV_PORTS", "17123,17130"}}).meeting_port->value == 17130);
   const Facts one = step({{"SLURM_STEP_RESV_PORTS", "17123"}});
   CHECK(one.master_port->value == 17123);
@@ -207,7 +207,7 @@ TEST_CASE("an MPI launcher whose daemons run in a step takes precedence over the
   CHECK(facts->engine == "Open MPI");
   CHECK(facts->node_rank->value == 2);
   CHECK(facts->nodes->value == 4);
-  CHECK(facts->master_addr == Told<std::string>{"node01", "SLURM_JOB_NODELIST"});
+  CHECK(facts->master_addr == EngineFact<std::string>{"node01", "SLURM_JOB_NODELIST"});
   const Variables hydra = {
       {"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}};
   CHECK(detect(around(with(kStep, hydra)))->engine == "PMI (Hydra)");

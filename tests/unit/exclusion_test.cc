@@ -28,12 +28,12 @@ struct ExclusionJob : test::ElasticJob {
     const int round = state.round;
     std::vector<RoundAction> all;
     const auto keep = [&] { all.insert(all.end(), actions.begin(), actions.end()); };
-    say(peers[static_cast<std::size_t>(node)], Failed{round, aged_failure(node)});
+    receive(peers[static_cast<std::size_t>(node)], Failed{round, aged_failure(node)});
     keep();
     for (int each = 0; each < count; ++each) {
       std::vector<AgedFailure> failures;
       if (each == node) failures.push_back(aged_failure(node));
-      say(peers[static_cast<std::size_t>(each)], Stopped{round, failures, 0});
+      receive(peers[static_cast<std::size_t>(each)], Stopped{round, failures, 0});
       keep();
     }
     actions = all;
@@ -92,7 +92,7 @@ TEST_CASE(
   REQUIRE(job.state.phase == RoundPhase::Running);
   CHECK(job.world_of(3)->node_rank == 1);
   CHECK(job.world_of(3)->restarts == 2);
-  for (const int node : {0, 2, 3}) job.say(RoundDriver::peer(node), AllReturned{2});
+  for (const int node : {0, 2, 3}) job.receive(RoundDriver::peer(node), AllReturned{2});
   const Outcome outcome = job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome;
   CHECK(outcome.ending == Ending(Succeeded{}));
   CHECK(outcome.left_out == std::vector<LeftOut>{told});
@@ -135,7 +135,7 @@ TEST_CASE("an excluded node is rejected on any later connection") {
 
 TEST_CASE("a failed node that reconnects while the others stop is excluded, too") {
   ExclusionJob job = running_with_exclusion(2, 1);
-  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   job.leave(RoundDriver::peer(1));
   job.come_as(77, 1, 77);
   job.stopped(0);
@@ -159,7 +159,7 @@ TEST_CASE("without a restart left the job ends without an exclusion") {
   spec.max_restarts = 0;
   test::ElasticJob job(spec);
   for (int node = 0; node < 3; ++node) job.come(node);
-  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   job.stopped(0);
   job.stopped(1, {aged_failure(1)});
   job.stopped(2);

@@ -10,10 +10,10 @@ namespace drun::agent {
 namespace {
 
 using rendezvous::cost_bytes;
-using rendezvous::LineDesk;
 using rendezvous::LineLedger;
 using rendezvous::Lines;
 using rendezvous::LinesFrom;
+using rendezvous::LogCollector;
 
 constexpr std::size_t kWindow = std::size_t{64} << 10;
 
@@ -21,7 +21,7 @@ Lines like(int local_rank, bool is_end = false) {
   return {.local_rank = local_rank, .is_end = is_end};
 }
 
-struct Taker final : rendezvous::LineTaker {
+struct Taker final : rendezvous::LogSink {
   void on_lines(const LinesFrom& from, Lines lines) override {
     froms.push_back(from);
     texts.push_back(lines.text);
@@ -179,7 +179,7 @@ TEST_CASE(
 
 TEST_CASE("the log collector forwards a node's lines with their origin and reports their end") {
   Taker taker;
-  LineDesk desk(kWindow, &taker);
+  LogCollector desk(kWindow, &taker);
   const auto state = running_round();
   REQUIRE(desk.take(state, 11, {.round = 3, .local_rank = 1, .text = "hello\n"}));
   REQUIRE(taker.froms.size() == 1);
@@ -198,7 +198,7 @@ TEST_CASE(
     "the log collector rejects lines of unknown peers, other workers and other rounds, and excess "
     "lines") {
   Taker taker;
-  LineDesk desk(kWindow, &taker);
+  LogCollector desk(kWindow, &taker);
   const auto state = running_round();
   CHECK_FALSE(desk.take(state, 12, {.round = 3}));
   CHECK_FALSE(desk.take(state, 10, {.round = 2}));
@@ -207,7 +207,7 @@ TEST_CASE(
   rendezvous::RoundState fresh = running_round();
   fresh.first_world.reset();
   CHECK_FALSE(desk.take(fresh, 10, {.round = 3}));
-  CHECK_FALSE(LineDesk(kWindow, nullptr).take(state, 10, {.round = 3}));
+  CHECK_FALSE(LogCollector(kWindow, nullptr).take(state, 10, {.round = 3}));
   const Lines quarter{.round = 3, .text = std::string(rendezvous::most_text_bytes(kWindow), 'x')};
   for (int i = 0; i < 4; ++i) REQUIRE(desk.take(state, 10, quarter));
   CHECK_FALSE(desk.take(state, 10, {.round = 3}));

@@ -24,7 +24,7 @@ ElasticJob elected_job(int least, int nodes) {
 
 void signal(ElasticJob& job, Peer peer, bool has_successor) {
   job.event(SuccessorKnown{has_successor});
-  job.say(peer, Signalled{15});
+  job.receive(peer, Signalled{15});
 }
 
 // Checks that the last event ended the job only for node 0 and dropped the other nodes, which
@@ -120,7 +120,7 @@ TEST_CASE("a coordinator in its restart pause hands the job over at once") {
   ElasticJob job = elected_job(2, 3);
   job.state.spec.max_restarts = 3;
   job.state.spec.restart.pause = 10s;
-  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   for (int node = 0; node < 3; ++node) job.stopped(node);
   REQUIRE(job.state.phase == RoundPhase::Pausing);
   signal(job, kHost, true);
@@ -130,7 +130,7 @@ TEST_CASE("a coordinator in its restart pause hands the job over at once") {
 TEST_CASE("a failure uses a restart even if the coordinator hands the job over") {
   ElasticJob job = elected_job(2, 3);
   job.state.spec.max_restarts = 3;
-  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   signal(job, kHost, true);
   for (int node = 0; node < 3; ++node) job.stopped(node);
   check_handed_over(job, 0);
@@ -142,7 +142,7 @@ TEST_CASE("a failure uses a restart even if the coordinator hands the job over")
 TEST_CASE(
     "a failure without restarts left ends the job even if the coordinator could hand it over") {
   ElasticJob job = elected_job(2, 3);
-  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   signal(job, kHost, true);
   for (int node = 0; node < 3; ++node) job.stopped(node);
   CHECK(job.count<StepDown>() == 0);

@@ -30,7 +30,7 @@ class Asked {
 
   static constexpr Milliseconds kTimeout = 60s;
   Sample sample{.is_running = true, .output = 0, .processes = 1, .channel = "futex_wait_queue"};
-  ras::Standing standing{.is_known = true};
+  ras::RankPosition standing{.is_known = true};
   bool answers = true;
   int asked = 0;
 
@@ -75,19 +75,19 @@ TEST_CASE("a silent worker that launches NCCL operations is not hung") {
 TEST_CASE(
     "a worker that spins behind the others in NCCL is hung after the timeout, one ahead is not") {
   Asked worker;
-  worker.standing.stand = NcclStand::Behind;
+  worker.standing.stand = NcclPosition::Behind;
   CHECK_FALSE(worker.after(85s, spins).has_value());
   const auto suspect = worker.after(40s, spins);
   REQUIRE(suspect.has_value());
   CHECK_THAT(suspect->how, StartsWith("no output and others waiting for it in NCCL for "));
   Asked waits;
-  waits.standing.stand = NcclStand::Ahead;
+  waits.standing.stand = NcclPosition::Ahead;
   CHECK_FALSE(waits.after(600s, spins).has_value());
 }
 
 TEST_CASE("a worker that lags but makes progress is not hung") {
   Asked worker;
-  worker.standing.stand = NcclStand::Behind;
+  worker.standing.stand = NcclPosition::Behind;
   CHECK_FALSE(worker
                   .after(600s,
                          [](Asked& self) {
@@ -102,7 +102,7 @@ TEST_CASE("a worker that lags but makes progress is not hung") {
                          [](Asked& self) {
                            spins(self);
                            const bool is_odd = self.asked % 2 == 1;
-                           self.standing.stand = is_odd ? NcclStand::Behind : NcclStand::None;
+                           self.standing.stand = is_odd ? NcclPosition::Behind : NcclPosition::None;
                          })
                   .has_value());
 }

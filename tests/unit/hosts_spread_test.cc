@@ -8,7 +8,7 @@ namespace {
 Pool pool(const std::string& list) { return *parse_hosts(list); }
 
 // Returns text such as "a2 b1", with '?' for a host whose agent determines the count.
-std::string spread_text(const std::string& list, const Wish& wish) {
+std::string spread_text(const std::string& list, const SpreadRequest& wish) {
   const Result<std::vector<Share>> shares = spread(pool(list), wish);
   if (!shares) return shares.error().message;
   std::string text;

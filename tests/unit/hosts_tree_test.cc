@@ -46,10 +46,10 @@ TEST_CASE("the plan names the first host of each branch") {
 }
 
 TEST_CASE("commands to a relay are decoded unchanged") {
-  using Deed = RelayCommand::Deed;
-  for (const Deed deed : {Deed::Start, Deed::To, Deed::Eof, Deed::Kill}) {
-    const bool has_bytes = deed == Deed::Start || deed == Deed::To;
-    const RelayCommand command{.deed = deed, .host = 77, .bytes = has_bytes ? 5U : 0U};
+  using Action = RelayCommand::Action;
+  for (const Action action : {Action::Start, Action::To, Action::Eof, Action::Kill}) {
+    const bool has_bytes = action == Action::Start || action == Action::To;
+    const RelayCommand command{.action = action, .host = 77, .bytes = has_bytes ? 5U : 0U};
     const std::string line = to_line(command);
     REQUIRE(line.ends_with('\n'));
     CHECK(parse_relay_command(line.substr(0, line.size() - 1)) == command);

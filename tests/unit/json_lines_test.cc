@@ -119,7 +119,7 @@ TEST_CASE("a timestamp precedes each line and its label, if any") {
   const bool is_labelled = GENERATE(false, true);
   OutputSpec spec;
   spec.has_timestamps = true;
-  FormedLines lines(1, form_of(spec, kOrigin, is_labelled));
+  FormattedLines lines(1, form_of(spec, kOrigin, is_labelled));
   LineQueue queue;
   lines.take("one\ntwo\nhal", kTime, queue);
   lines.take("f\n", kTime + std::chrono::seconds(1), queue);

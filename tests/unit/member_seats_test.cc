@@ -43,13 +43,13 @@ MemberDriver following(std::optional<std::size_t> seat = std::nullopt) {
   MemberDriver member = seeker(seat);
   member.event(Connected{});
   if (seat && *seat != 0) {
-    member.hear(Follow{"a", 1, 3});
+    member.receive(Follow{"a", 1, 3});
     member.event(Connected{});
   }
-  member.hear(Welcome{15s, 3});
+  member.receive(Welcome{15s, 3});
   World world = MemberDriver::world(4);
   world.restarts = 1;
-  member.hear(WorldReady{world});
+  member.receive(WorldReady{world});
   REQUIRE(member.state.phase == Phase::Running);
   return member;
 }
@@ -65,14 +65,14 @@ TEST_CASE("a member without a seat asks the endpoints one after the other") {
     dial_next(member);
   }
   member.event(Connected{});
-  CHECK_FALSE(member.said<Hello>().is_host);
-  member.hear(Follow{"c", 3, 7});
+  CHECK_FALSE(member.sent<Hello>().is_coordinator);
+  member.receive(Follow{"c", 3, 7});
   CHECK(member.count<Disconnect>() == 1);
   CHECK(member.count<Connect>() == 1);
   CHECK(dialled(member) == kSeats[2]);
   member.event(Connected{});
-  CHECK(member.said<Hello>().lost_term == 0);
-  member.hear(Welcome{15s, 7});
+  CHECK(member.sent<Hello>().lost_term == 0);
+  member.receive(Welcome{15s, 7});
   CHECK(member.state.phase == Phase::Joined);
 }
 
@@ -81,25 +81,25 @@ TEST_CASE("a member with a seat asks its own endpoint first and is the host when
   CHECK(dialled(member) == kSeats[1]);
   CHECK(member.state.spec.join.is_coordinator);
   member.event(Connected{});
-  CHECK(member.said<Hello>().is_host);
-  member.hear(Follow{"a", 1, 3});
+  CHECK(member.sent<Hello>().is_coordinator);
+  member.receive(Follow{"a", 1, 3});
   CHECK_FALSE(member.state.spec.join.is_coordinator);
   member.event(Connected{});
-  CHECK_FALSE(member.said<Hello>().is_host);
+  CHECK_FALSE(member.sent<Hello>().is_coordinator);
   member.event(ConnectionLost{"reset"});
   dial_next(member);
   CHECK(dialled(member) == kSeats[1]);
   member.event(Connected{});
   // The named leader could not be reached, so the member waits for a later one.
-  CHECK(member.said<Hello>().lost_term == 3);
+  CHECK(member.sent<Hello>().lost_term == 3);
 }
 
 TEST_CASE("a member that is redirected twice in a row pauses before it asks again") {
   MemberDriver member = seeker();
   member.event(Connected{});
-  member.hear(Follow{"b", 2, 3});
+  member.receive(Follow{"b", 2, 3});
   member.event(Connected{});
-  member.hear(Follow{"a", 1, 3});
+  member.receive(Follow{"a", 1, 3});
   CHECK(member.state.phase == Phase::Resting);
   CHECK(member.count<Connect>() == 0);
 }
@@ -113,7 +113,7 @@ TEST_CASE("a member that has lost its coordinator sends its job record to the ne
   member.event(OwnStopped{4, {}});
   dial_next(member);
   member.event(Connected{});
-  const Hello hello = member.said<Hello>();
+  const Hello hello = member.sent<Hello>();
   CHECK(hello.lost_term == 3);
   REQUIRE(hello.past);
   CHECK(hello.past->rounds == 5);
@@ -127,13 +127,13 @@ TEST_CASE("a member that has lost its coordinator sends its job record to the ne
     lose_patience(member);
     dial_next(member);
     member.event(Connected{});
-    CHECK(member.said<Hello>().lost_term == 0);
+    CHECK(member.sent<Hello>().lost_term == 0);
   }
   SECTION("a new leader welcomes it") {
-    member.hear(Welcome{15s, 4});
+    member.receive(Welcome{15s, 4});
     World next = MemberDriver::world(5);
     next.node_rank = 0;
-    member.hear(WorldReady{next});
+    member.receive(WorldReady{next});
     CHECK(member.only<StartWorkers>().world.round == 5);
     CHECK(member.state.memory.restarts.size() == 1);
   }
@@ -203,13 +203,13 @@ TEST_CASE("only the most recent restarts are reported individually") {
 TEST_CASE("a member sends the records it was given to the next coordinator") {
   MemberDriver member = following();
   const NodeRecord left_out{.name = "d at 10.0.0.4", .is_left_out = true, .reason = "it fails"};
-  member.hear(Remember{{left_out, {.name = "c at 10.0.0.3", .losses = 1}}});
-  member.hear(Remember{{{.name = "c at 10.0.0.3", .losses = 2}}});
+  member.receive(Remember{{left_out, {.name = "c at 10.0.0.3", .losses = 1}}});
+  member.receive(Remember{{{.name = "c at 10.0.0.3", .losses = 2}}});
   member.event(ConnectionLost{"reset"});
   member.event(OwnStopped{4, {}});
   dial_next(member);
   member.event(Connected{});
-  const Hello hello = member.said<Hello>();
+  const Hello hello = member.sent<Hello>();
   REQUIRE(hello.past);
   CHECK(hello.past->records ==
         std::vector<NodeRecord>{left_out, {.name = "c at 10.0.0.3", .losses = 2}});

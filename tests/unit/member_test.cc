@@ -121,7 +121,7 @@ TEST_CASE("a foreign program at the endpoint ends the job at once") {
 
 TEST_CASE("a refusal becomes the outcome") {
   MemberDriver member = MemberDriver::in(Phase::Greeting);
-  member.hear(Refused{{ErrorCode::Refused, "rank taken"}});
+  member.receive(Refused{{ErrorCode::Refused, "rank taken"}});
   CHECK(member.outcome().ending == Ending(NotRun{{ErrorCode::Refused, "rank taken"}}));
   CHECK(member.state.phase == Phase::Ended);
 }
@@ -140,7 +140,7 @@ TEST_CASE("workers get the master address and port that this node was given") {
   World world = MemberDriver::world(0);
   world.master_addr = "localhost";
   world.master_port = 1;
-  member.hear(WorldReady{world});
+  member.receive(WorldReady{world});
   CHECK(member.only<StartWorkers>().world.master_addr == "10.0.0.1");
   CHECK(member.only<StartWorkers>().world.master_port == 29500);
 }
@@ -150,14 +150,14 @@ TEST_CASE("a member without a master port passes on the coordinator's") {
   member.state.spec.join.master_port = 0;
   World world = MemberDriver::world(0);
   world.master_port = 4242;
-  member.hear(WorldReady{world});
+  member.receive(WorldReady{world});
   CHECK(member.only<StartWorkers>().world.master_port == 4242);
 }
 
 TEST_CASE("a failure is reported at once in brief, and in full when all workers have exited") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.event(OwnFailure{{failure_of(4), 7ms}});
-  const Failed failed = member.said<Failed>();
+  const Failed failed = member.sent<Failed>();
   CHECK(failed.round == 0);
   CHECK(failed.first.age == 7ms);
   CHECK(failed.first.failure.stderr_tail.empty());
@@ -165,11 +165,11 @@ TEST_CASE("a failure is reported at once in brief, and in full when all workers 
   CHECK(member.count<StopWorkers>() == 0);
   member.event(OwnFailure{{failure_of(5), 0ms}});
   CHECK(member.actions.empty());  // only the first is reported
-  member.hear(Stop{0, "rank 4 failed"});
+  member.receive(Stop{0, "rank 4 failed"});
   CHECK(member.count<StopWorkers>() == 0);  // they are already being stopped
   member.now += 100ms;
   member.event(OwnStopped{0, {{failure_of(5), 80ms}, {failure_of(4), 100ms}}});
-  const auto stopped = member.said<rendezvous::Stopped>();
+  const auto stopped = member.sent<rendezvous::Stopped>();
   REQUIRE(stopped.failures.size() == 2);
   CHECK(stopped.failures[0].failure == failure_of(4));
   CHECK(stopped.failures[0].age == 107ms);
@@ -180,19 +180,19 @@ TEST_CASE(
     "a round that ended elsewhere stops the workers once, and the next round starts them again") {
   const auto phase = GENERATE(Phase::Running, Phase::Done);
   MemberDriver member = MemberDriver::in(phase);
-  member.hear(Stop{0, "rank 0 failed"});
+  member.receive(Stop{0, "rank 0 failed"});
   CHECK(member.only<StopWorkers>().round == 0);
-  member.hear(Stop{0, "rank 0 failed"});
+  member.receive(Stop{0, "rank 0 failed"});
   CHECK(member.actions.empty());
   const WorkProgress progress{.step = 1200};
   member.event(OwnStopped{.round = 0, .progress = progress});
-  CHECK(member.said<rendezvous::Stopped>().failures.empty());
-  CHECK(member.said<rendezvous::Stopped>().progress == progress);
-  member.hear(WorldReady{MemberDriver::world(1)});
+  CHECK(member.sent<rendezvous::Stopped>().failures.empty());
+  CHECK(member.sent<rendezvous::Stopped>().progress == progress);
+  member.receive(WorldReady{MemberDriver::world(1)});
   CHECK(member.only<StartWorkers>().world.round == 1);
   member.event(OwnStopped{0, {}});  // late, from the old round
   member.event(OwnSuccess{0});
-  member.hear(Stop{0, "old"});
+  member.receive(Stop{0, "old"});
   CHECK(member.state.phase == Phase::Running);
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("a world that cannot be the next one is treated as a broken coordinato
     world.round = 1;
     world.local_world_size = 3;
   }
-  member.hear(WorldReady{world});
+  member.receive(WorldReady{world});
   CHECK(member.count<StartWorkers>() == 0);
   CHECK_THAT(std::get<NodeLost>(member.outcome().ending).reason,
              ContainsSubstring("a world that is not ours"));
@@ -258,12 +258,12 @@ TEST_CASE("a member that was itself suspended does not treat its coordinator as 
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.wait(1h);
   CHECK(member.state.phase == Phase::Running);
-  CHECK(member.said<Ping>() == Ping{});
+  CHECK(member.sent<Ping>() == Ping{});
 }
 
 TEST_CASE("a join timeout names the missing nodes") {
   MemberDriver member = MemberDriver::in(Phase::Joined);
-  member.hear(Waiting{3, 1, {{1, "host1"}}, {0, 2}});
+  member.receive(Waiting{3, 1, {{1, "host1"}}, {0, 2}});
   CHECK_THAT(member.log(), ContainsSubstring("waiting for 2 of 3 nodes at 10.0.0.1:29500: node 0, "
                                              "node 2 missing (joined: node 1 (host1)); 15m left"));
   while (member.state.phase == Phase::Joined) {
@@ -286,17 +286,17 @@ TEST_CASE("before a connection is made a signal ends the job only here") {
 TEST_CASE("a signal while joined is forwarded, and the wait for the outcome is limited") {
   MemberDriver member = MemberDriver::in(Phase::Joined);
   member.event(OwnSignal{15});
-  CHECK(member.said<Signalled>().signal == 15);
+  CHECK(member.sent<Signalled>().signal == 15);
   CHECK(member.state.phase == Phase::Leaving);
   SECTION("the outcome arrives") {
-    member.hear(Finish{MemberDriver::outcome_of(Interrupted{15, 1, "host1"})});
+    member.receive(Finish{MemberDriver::outcome_of(Interrupted{15, 1, "host1"})});
     CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
   }
   SECTION("a world arrives meanwhile: no worker is started, and its stop is answered") {
-    member.hear(WorldReady{MemberDriver::world(0)});
+    member.receive(WorldReady{MemberDriver::world(0)});
     CHECK(member.actions.empty());
-    member.hear(Stop{0, "signal"});
-    CHECK(member.said<rendezvous::Stopped>().round == 0);
+    member.receive(Stop{0, "signal"});
+    CHECK(member.sent<rendezvous::Stopped>().round == 0);
   }
   SECTION("nothing arrives") {
     member.wait(2s);
@@ -307,12 +307,12 @@ TEST_CASE("a signal while joined is forwarded, and the wait for the outcome is l
 TEST_CASE("the first signal while workers run stops them, and later ones do nothing") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.event(OwnSignal{15});
-  CHECK(member.said<Signalled>().signal == 15);
+  CHECK(member.sent<Signalled>().signal == 15);
   CHECK(member.only<StopWorkers>().round == 0);
   member.event(OwnSignal{15});
   CHECK(member.actions.empty());
   member.event(OwnStopped{0, {}});
-  CHECK(member.said<rendezvous::Stopped>().round == 0);
+  CHECK(member.sent<rendezvous::Stopped>().round == 0);
   CHECK(member.state.phase == Phase::Leaving);
   member.event(ConnectionLost{"its connection closed"});
   CHECK(member.outcome().ending == Ending(Interrupted{15, 1, "host1"}));
@@ -321,7 +321,7 @@ TEST_CASE("the first signal while workers run stops them, and later ones do noth
 TEST_CASE("an outcome that arrives while workers run takes effect after they have exited") {
   const auto phase = GENERATE(Phase::Running, Phase::Stopping);
   MemberDriver member = MemberDriver::in(phase);
-  member.hear(Finish{MemberDriver::outcome_of(Interrupted{15, 0, "a"})});
+  member.receive(Finish{MemberDriver::outcome_of(Interrupted{15, 0, "a"})});
   CHECK(member.count<End>() == 0);
   CHECK(member.count<StopWorkers>() == (phase == Phase::Running ? 1 : 0));
   member.event(OwnStopped{0, {}});
@@ -384,7 +384,7 @@ TEST_CASE("the reach timeout does not apply once connected, except to a wrong ma
   MemberDriver member = with_reach_timeout();
   member.event(Connected{"10.0.0.1"});
   SECTION("a coordinator") {
-    member.hear(Welcome{Milliseconds(60000)});
+    member.receive(Welcome{Milliseconds(60000)});
     member.be_silent(30s);
     CHECK(member.state.phase == Phase::Joined);
   }
@@ -403,8 +403,8 @@ TEST_CASE("the reach timeout does not apply once connected, except to a wrong ma
 TEST_CASE("workers get the address that the member connected to as master address") {
   MemberDriver member = with_reach_timeout();
   member.event(Connected{"10.1.0.1"});
-  member.hear(Welcome{Milliseconds(15000)});
-  member.hear(WorldReady{MemberDriver::world(0)});
+  member.receive(Welcome{Milliseconds(15000)});
+  member.receive(WorldReady{MemberDriver::world(0)});
   CHECK(member.only<StartWorkers>().world.master_addr == "10.1.0.1");
 }
 

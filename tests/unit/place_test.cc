@@ -49,7 +49,7 @@ std::vector<Gpu> gpus_on(const std::vector<int>& nodes) {
   return gpus;
 }
 
-std::vector<WorkerPlacement> places_of(const Topology& topology, const PlacementWish& wish) {
+std::vector<WorkerPlacement> places_of(const Topology& topology, const PlacementRequest& wish) {
   const auto places = place_workers(topology, wish);
   INFO((places ? "" : places.error().message));
   REQUIRE(places);
@@ -57,14 +57,14 @@ std::vector<WorkerPlacement> places_of(const Topology& topology, const Placement
   return *places;
 }
 
-Lists cpus_of(const Topology& topology, const PlacementWish& wish) {
+Lists cpus_of(const Topology& topology, const PlacementRequest& wish) {
   Lists lists;
   for (const WorkerPlacement& place : places_of(topology, wish))
     lists.push_back(ranges_text(place.cpus));
   return lists;
 }
 
-std::string refusal_of(const Topology& topology, const PlacementWish& wish) {
+std::string refusal_of(const Topology& topology, const PlacementRequest& wish) {
   const auto places = place_workers(topology, wish);
   REQUIRE_FALSE(places);
   CHECK(places.error().code == ErrorCode::Usage);
@@ -200,7 +200,7 @@ TEST_CASE(
 
 TEST_CASE("core complexes are assigned in turn, those with the most allowed CPUs first") {
   Topology chiplets = machine({.caches = 3, .cores = 2});
-  const PlacementWish wish{
+  const PlacementRequest wish{
       .bind_to = BindTo::GpuCoreComplex, .workers = 4, .gpus = gpus_on({0, 0, 0, 0})};
   CHECK(cpus_of(chiplets, wish) == Lists{"0-1", "2-3", "4-5", "0-1"});
   allow_only(chiplets, {1, 2, 3, 4, 5});
@@ -208,7 +208,7 @@ TEST_CASE("core complexes are assigned in turn, those with the most allowed CPUs
 }
 
 TEST_CASE("a worker with several GPUs gets the CPUs of all of them") {
-  PlacementWish wish{
+  PlacementRequest wish{
       .bind_to = BindTo::GpuNode, .workers = 2, .gpus_of = {2, 2}, .gpus = gpus_on({0, 1, 3, 3})};
   CHECK(cpus_of(kServer, wish) == Lists{"0-7,16-23", "12-15,28-31"});
   CHECK(places_of(kServer, wish)[0].memory_nodes == std::vector<int>{0, 1});
@@ -222,7 +222,7 @@ TEST_CASE("a worker with several GPUs gets the CPUs of all of them") {
 
 TEST_CASE("GPUs that are missing, have no known NUMA node or have no allowed CPUs are rejected") {
   CHECK_THAT(refusal_of(kServer, {.bind_to = BindTo::GpuNode}), ContainsSubstring("no GPU"));
-  const PlacementWish nowhere{.bind_to = BindTo::GpuNode, .gpus = {Gpu{}}};
+  const PlacementRequest nowhere{.bind_to = BindTo::GpuNode, .gpus = {Gpu{}}};
   CHECK_THAT(refusal_of(kServer, nowhere), ContainsSubstring("does not say"));
   CHECK(cpus_of(machine({.cores = 4}), nowhere) == Lists{"0-3"});  // there is only one NUMA node
   Topology cut = kServer;
@@ -232,7 +232,7 @@ TEST_CASE("GPUs that are missing, have no known NUMA node or have no allowed CPU
 }
 
 TEST_CASE("the thread count is a worker's share of its cores, within the CPU quota") {
-  const auto threads = [](const PlacementWish& wish, int usable_cpus) {
+  const auto threads = [](const PlacementRequest& wish, int usable_cpus) {
     return fair_threads(kServer, places_of(kServer, wish), usable_cpus);
   };
   using Threads = std::vector<int>;

@@ -29,7 +29,7 @@ test::ElasticJob checking(const RoundSpec& spec = checked_elastic_spec()) {
 }
 
 void all_return(RoundDriver& job, std::initializer_list<int> nodes) {
-  for (const int node : nodes) job.say(RoundDriver::peer(node), AllReturned{job.state.round});
+  for (const int node : nodes) job.receive(RoundDriver::peer(node), AllReturned{job.state.round});
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ TEST_CASE(
   all_return(job, {0, 1});
   CHECK(job.sent<Finish>(RoundDriver::peer(0)).empty());
   REQUIRE(job.sent<Stop>(RoundDriver::peer(0)).size() == 1);
-  for (const int node : {0, 1}) job.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  for (const int node : {0, 1}) job.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   const World world = job.sent<WorldReady>(RoundDriver::peer(1)).at(0).world;
   CHECK_FALSE(world.is_preflight);
   CHECK(world.round == 1);
@@ -57,9 +57,9 @@ TEST_CASE("a failed probe ends a fixed job before the program starts, even if re
   spec.max_restarts = 3;
   RoundDriver job(spec);
   job.join_all();
-  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
-  job.say(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
-  job.say(RoundDriver::peer(0), Stopped{0, {}, 0});
+  job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.receive(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
+  job.receive(RoundDriver::peer(0), Stopped{0, {}, 0});
   const Outcome outcome = job.sent<Finish>(RoundDriver::peer(0)).at(0).outcome;
   CHECK(std::get<WorkersFailed>(outcome.ending).failures.front().node_rank == 1);
   CHECK(outcome.restarts == 0);
@@ -68,7 +68,7 @@ TEST_CASE("a failed probe ends a fixed job before the program starts, even if re
 TEST_CASE("a spare node replaces a node that failed the check, and is checked too") {
   test::ElasticJob job = checking();
   job.come(3);
-  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   job.stopped(0);
   job.stopped(1, {aged_failure(1)});
   job.stopped(2);
@@ -88,7 +88,7 @@ TEST_CASE("a failed check ends the job if the node is the coordinator's or canno
   RoundSpec spec = checked_elastic_spec();
   spec.elastic->min_nodes = bad == 0 ? 1 : 3;
   test::ElasticJob job = checking(spec);
-  job.say(RoundDriver::peer(bad), Failed{0, aged_failure(bad)});
+  job.receive(RoundDriver::peer(bad), Failed{0, aged_failure(bad)});
   for (int node = 0; node < 3; ++node)
     job.stopped(node, node == bad ? std::vector{aged_failure(bad)} : std::vector<AgedFailure>{});
   const Outcome outcome = job.sent<Finish>(RoundDriver::peer(2)).at(0).outcome;
@@ -111,10 +111,10 @@ TEST_CASE("a failure of the program after the preflight check uses a restart") {
   RoundDriver job(spec);
   job.join_all();
   all_return(job, {0, 1});
-  for (const int node : {0, 1}) job.say(RoundDriver::peer(node), Stopped{0, {}, 0});
-  job.say(RoundDriver::peer(1), Failed{1, aged_failure(1)});
-  job.say(RoundDriver::peer(0), Stopped{1, {}, 0});
-  job.say(RoundDriver::peer(1), Stopped{1, {aged_failure(1)}, 0});
+  for (const int node : {0, 1}) job.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
+  job.receive(RoundDriver::peer(1), Failed{1, aged_failure(1)});
+  job.receive(RoundDriver::peer(0), Stopped{1, {}, 0});
+  job.receive(RoundDriver::peer(1), Stopped{1, {aged_failure(1)}, 0});
   const World world = job.sent<WorldReady>(RoundDriver::peer(0)).at(0).world;
   CHECK(world.restarts == 1);
   CHECK_FALSE(world.is_preflight);
@@ -122,10 +122,10 @@ TEST_CASE("a failure of the program after the preflight check uses a restart") {
 
 TEST_CASE("a signal during a failed check that would be repeated ends the job") {
   test::ElasticJob job = checking();
-  job.say(RoundDriver::peer(2), Failed{0, aged_failure(2)});
-  job.say(RoundDriver::peer(0), Signalled{15});
+  job.receive(RoundDriver::peer(2), Failed{0, aged_failure(2)});
+  job.receive(RoundDriver::peer(0), Signalled{15});
   for (const int node : {0, 1}) job.stopped(node);
-  job.say(RoundDriver::peer(2), Stopped{0, {aged_failure(2)}, 0});
+  job.receive(RoundDriver::peer(2), Stopped{0, {aged_failure(2)}, 0});
   const auto finish = job.sent<Finish>(RoundDriver::peer(1));
   REQUIRE(finish.size() == 1);
   CHECK(std::holds_alternative<Interrupted>(finish[0].outcome.ending));
@@ -134,10 +134,10 @@ TEST_CASE("a signal during a failed check that would be repeated ends the job") 
 TEST_CASE("a signal after a failed check that ends the job does not hide the failure") {
   RoundDriver job(checked_fixed_spec());
   job.join_all();
-  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
-  job.say(RoundDriver::peer(0), Signalled{15});
-  job.say(RoundDriver::peer(0), Stopped{0, {}, 0});
-  job.say(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
+  job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.receive(RoundDriver::peer(0), Signalled{15});
+  job.receive(RoundDriver::peer(0), Stopped{0, {}, 0});
+  job.receive(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
   const auto finish = job.sent<Finish>(RoundDriver::peer(1));
   REQUIRE(finish.size() == 1);
   CHECK(std::holds_alternative<WorkersFailed>(finish[0].outcome.ending));

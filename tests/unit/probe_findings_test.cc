@@ -71,7 +71,7 @@ TEST_CASE("several nodes with the same problem share one line") {
 TEST_CASE("a difference in any property is found") {
   Reports reports = healthy_reports(3);
   NodeFacts& facts = reports[1]->facts;
-  const auto [deed, text, is_problem] = GENERATE(table<int, std::string, bool>({
+  const auto [action, text, is_problem] = GENERATE(table<int, std::string, bool>({
       {0, "has drun 0.2.0, the others 0.1.0", true},
       {1, "has NCCL none, the others 2.21.5", true},
       {2, "has GPU driver 535, the others 550.54.15", false},
@@ -97,25 +97,25 @@ TEST_CASE("a difference in any property is found") {
       }
     }
   };
-  if (deed == 0) facts.version = "0.2.0";
-  if (deed == 1) facts.nccl = "";
-  if (deed == 2) facts.driver = "535";
-  if (deed == 3) facts.mtu = 1500;
-  if (deed == 4) facts.memory_bytes = std::uint64_t{256} << 30;
-  if (deed == 5) facts.cores = 32;
-  if (deed == 6) facts.shm_bytes = std::uint64_t{100} << 30;
-  if (deed == 7) facts.nproc = 100;
-  if (deed == 8) facts.memlock_bytes = 65536;
-  if (deed == 9) {
+  if (action == 0) facts.version = "0.2.0";
+  if (action == 1) facts.nccl = "";
+  if (action == 2) facts.driver = "535";
+  if (action == 3) facts.mtu = 1500;
+  if (action == 4) facts.memory_bytes = std::uint64_t{256} << 30;
+  if (action == 5) facts.cores = 32;
+  if (action == 6) facts.shm_bytes = std::uint64_t{100} << 30;
+  if (action == 7) facts.nproc = 100;
+  if (action == 8) facts.memlock_bytes = 65536;
+  if (action == 9) {
     for (auto& report : reports) report->facts.nofile = 256;
   }
-  if (deed == 10) facts.shm_free_bytes = 4096;
-  if (deed == 11) facts.problem = "./train is not on PATH";
-  if (deed == 12) visit_of(reports, 1, 0).clock_ahead_s = 7.5;
-  if (deed == 13) all_names([](NameLookup& lookup) { lookup.addresses.clear(); });
-  if (deed == 14) all_names([](NameLookup& lookup) { lookup.addresses = {"127.0.1.1"}; });
-  if (deed == 15) all_names([](NameLookup& lookup) { lookup.name_back = "gpu9"; });
-  if (deed == 16) reports[1]->names[0].is_done = false;
+  if (action == 10) facts.shm_free_bytes = 4096;
+  if (action == 11) facts.problem = "./train is not on PATH";
+  if (action == 12) visit_of(reports, 1, 0).clock_ahead_s = 7.5;
+  if (action == 13) all_names([](NameLookup& lookup) { lookup.addresses.clear(); });
+  if (action == 14) all_names([](NameLookup& lookup) { lookup.addresses = {"127.0.1.1"}; });
+  if (action == 15) all_names([](NameLookup& lookup) { lookup.name_back = "gpu9"; });
+  if (action == 16) reports[1]->names[0].is_done = false;
   const std::vector<Finding> findings = findings_of(reports);
   const std::string lines = findings_text(findings);
   CHECK_THAT(lines, ContainsSubstring(text));

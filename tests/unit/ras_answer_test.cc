@@ -118,7 +118,7 @@ TEST_CASE("a text answer of NCCL's RAS service is parsed") {
   const Communicator& one = report->communicators[0];
   CHECK(one.hash == "0xcf264af53edbe986");
   CHECK(one.size == 32);
-  CHECK(one.crowds == std::vector<Crowd>{{0, 7, 29}, {1, 6650, 28}, {1, 6649, 2}});
+  CHECK(one.crowds == std::vector<RankGroup>{{0, 7, 29}, {1, 6650, 28}, {1, 6649, 2}});
   REQUIRE(one.ranks.size() == 2);
   CHECK(one.ranks[0].rank == 9);
   CHECK(one.ranks[0].process == Process{509, "172.16.64.211"});

@@ -5,9 +5,9 @@
 namespace drun::agent {
 namespace {
 
-const ras::Standing kLags{
+const ras::RankPosition kLags{
     .is_known = true,
-    .stand = NcclStand::Behind,
+    .stand = NcclPosition::Behind,
     .words = "is at all_reduce 811 in a communicator of 8, the others at 812"};
 
 FoundStacks two_trains() {
@@ -21,8 +21,8 @@ TEST_CASE("a rank that lags in NCCL has its own group in the evidence, with a no
   const Evidence evidence =
       evidence_of(two_trains(), 6, {WorkerFacts(), {.nccl = kLags}}, {"NCCL: a sentence"});
   REQUIRE(evidence.groups.size() == 2);
-  CHECK(evidence.groups[0].nccl == NcclStand::None);
-  CHECK(evidence.groups[1].nccl == NcclStand::Behind);
+  CHECK(evidence.groups[0].nccl == NcclPosition::None);
+  CHECK(evidence.groups[1].nccl == NcclPosition::Behind);
   const std::vector<std::string> lines = evidence_lines(evidence, 100);
   CHECK(lines.at(2) ==
         "rank 7: at all_reduce 811 in a communicator of 8, the others at 812 (NCCL) (/proc)");
@@ -33,15 +33,16 @@ TEST_CASE("a worker's own report takes precedence over NCCL's") {
   const Evidence evidence = evidence_of(
       two_trains(), 0, {WorkerFacts(), {.pulse = {.doing = "in barrier #2"}, .nccl = kLags}});
   CHECK(evidence.groups.at(1).doing == "in barrier #2");
-  CHECK(evidence.groups[1].nccl == NcclStand::Behind);
+  CHECK(evidence.groups[1].nccl == NcclPosition::Behind);
   // For a rank that waits, NCCL's text would describe another communicator, where the rank lags.
-  ras::Standing waits = kLags;
-  waits.stand = NcclStand::Ahead;
+  ras::RankPosition waits = kLags;
+  waits.stand = NcclPosition::Ahead;
   CHECK(evidence_of(two_trains(), 0, {{.nccl = waits}, {}}).groups.at(0).doing.empty());
 }
 
 TEST_CASE("drun stacks shows the state of ranks in NCCL") {
-  const NcclStand stand = GENERATE(NcclStand::None, NcclStand::Ahead, NcclStand::Behind);
+  const NcclPosition stand =
+      GENERATE(NcclPosition::None, NcclPosition::Ahead, NcclPosition::Behind);
   const Evidence evidence{.groups = {{.ranks = {{0, 3}}, .nccl = stand, .source = "gdb"}}};
   const auto read = parse_evidence_json(evidence_json(evidence, "night"));
   REQUIRE(read);

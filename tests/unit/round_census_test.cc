@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 RoundDriver three_nodes() { return RoundDriver(test::fixed_spec(3, 2)); }
 
 std::uint64_t census_of_round(const RoundDriver& round, int node) {
-  const auto told = round.sent<TellNode>(RoundDriver::peer(node));
+  const auto told = round.sent<SummaryRequest>(RoundDriver::peer(node));
   REQUIRE(told.size() == 1);
   return told[0].census;
 }
@@ -24,7 +24,7 @@ NodeSummary running_summary() {
 }
 
 Census only_census(const RoundDriver& round, int node, std::uint64_t question) {
-  const auto told = round.sent<CensusTold>(RoundDriver::peer(node));
+  const auto told = round.sent<CensusReply>(RoundDriver::peer(node));
   REQUIRE(told.size() == 1);
   CHECK(told[0].question == question);
   return told[0].census;
@@ -35,16 +35,16 @@ Census only_census(const RoundDriver& round, int node, std::uint64_t question) {
 TEST_CASE("a status query is answered with all nodes when all of them have answered") {
   RoundDriver round = three_nodes();
   round.join_all();
-  round.say(RoundDriver::peer(1), CensusAsked{7});
+  round.receive(RoundDriver::peer(1), CensusRequest{7});
   const std::uint64_t census = census_of_round(round, 0);
   CHECK(census_of_round(round, 2) == census);
-  round.say(RoundDriver::peer(2), CensusAsked{9});  // joins the census in progress
-  CHECK(round.sent<TellNode>(RoundDriver::peer(0)).empty());
+  round.receive(RoundDriver::peer(2), CensusRequest{9});  // joins the census in progress
+  CHECK(round.sent<SummaryRequest>(RoundDriver::peer(0)).empty());
   for (const int node : {2, 0}) {
-    round.say(RoundDriver::peer(node), NodeTold{census, running_summary()});
-    CHECK(round.sent<CensusTold>(RoundDriver::peer(1)).empty());
+    round.receive(RoundDriver::peer(node), SummaryReply{census, running_summary()});
+    CHECK(round.sent<CensusReply>(RoundDriver::peer(1)).empty());
   }
-  round.say(RoundDriver::peer(1), NodeTold{census, {NodePhase::Stopping, 1, 1, 4s}});
+  round.receive(RoundDriver::peer(1), SummaryReply{census, {NodePhase::Stopping, 1, 1, 4s}});
   CHECK(only_census(round, 2, 9) == only_census(round, 1, 7));
   const Census told = only_census(round, 1, 7);
   CHECK(told.job.phase == JobPhase::Running);
@@ -62,12 +62,12 @@ TEST_CASE("a status query is answered with all nodes when all of them have answe
 TEST_CASE("a node that does not answer is shown as silent after two seconds and is not dropped") {
   RoundDriver round = three_nodes();
   round.join_all();
-  round.say(RoundDriver::peer(1), CensusAsked{7});
+  round.receive(RoundDriver::peer(1), CensusRequest{7});
   const std::uint64_t census = census_of_round(round, 0);
-  round.say(RoundDriver::peer(1), NodeTold{census, running_summary()});
-  round.say(RoundDriver::peer(1), NodeTold{census, {}});            // a duplicate
-  round.say(RoundDriver::peer(0), NodeTold{census + 1, {}});        // an unknown census
-  REQUIRE(*deadline(round.state) <= round.state.census.answer_by);  // it sets its own deadline
+  round.receive(RoundDriver::peer(1), SummaryReply{census, running_summary()});
+  round.receive(RoundDriver::peer(1), SummaryReply{census, {}});      // a duplicate
+  round.receive(RoundDriver::peer(0), SummaryReply{census + 1, {}});  // an unknown census
+  REQUIRE(*deadline(round.state) <= round.state.census.answer_by);    // it sets its own deadline
   round.wait(1999ms);
   CHECK(round.actions.empty());
   round.wait(1ms);
@@ -75,7 +75,7 @@ TEST_CASE("a node that does not answer is shown as silent after two seconds and 
   CHECK(told.nodes[0].presence == NodePresence::Asked);
   CHECK(told.nodes[0].heard == 2s);
   CHECK(told.nodes[1].told == running_summary());
-  round.say(RoundDriver::peer(0), NodeTold{census, running_summary()});  // late
+  round.receive(RoundDriver::peer(0), SummaryReply{census, running_summary()});  // late
   CHECK(round.actions.empty());
   CHECK(round.state.phase == RoundPhase::Running);
 }
@@ -83,9 +83,9 @@ TEST_CASE("a node that does not answer is shown as silent after two seconds and 
 TEST_CASE("a census does not wait for a node that is lost meanwhile") {
   RoundDriver round = three_nodes();
   round.join_all();
-  round.say(RoundDriver::peer(1), CensusAsked{7});
+  round.receive(RoundDriver::peer(1), CensusRequest{7});
   const std::uint64_t census = census_of_round(round, 0);
-  for (const int node : {0, 1}) round.say(RoundDriver::peer(node), NodeTold{census, {}});
+  for (const int node : {0, 1}) round.receive(RoundDriver::peer(node), SummaryReply{census, {}});
   round.leave(RoundDriver::peer(2));
   const Census told = only_census(round, 1, 7);
   CHECK(told.nodes[2].presence == NodePresence::Lost);
@@ -95,15 +95,15 @@ TEST_CASE("a census does not wait for a node that is lost meanwhile") {
 TEST_CASE("a query within half a second gets the same answer without another census") {
   RoundDriver round = three_nodes();
   round.join_all();
-  round.say(RoundDriver::peer(1), CensusAsked{7});
+  round.receive(RoundDriver::peer(1), CensusRequest{7});
   const std::uint64_t census = census_of_round(round, 0);
-  for (const int node : {0, 1, 2}) round.say(RoundDriver::peer(node), NodeTold{census, {}});
+  for (const int node : {0, 1, 2}) round.receive(RoundDriver::peer(node), SummaryReply{census, {}});
   round.now += 499ms;
-  round.say(RoundDriver::peer(0), CensusAsked{1});
+  round.receive(RoundDriver::peer(0), CensusRequest{1});
   CHECK(only_census(round, 0, 1).nodes.size() == 3);
   CHECK(round.count<SendAll>() == 0);
   round.now += 1ms;
-  round.say(RoundDriver::peer(0), CensusAsked{2});
+  round.receive(RoundDriver::peer(0), CensusRequest{2});
   CHECK(census_of_round(round, 2) == census + 1);
 }
 
@@ -112,9 +112,10 @@ TEST_CASE("ten thousand queries within half a second share one encoded answer") 
   spec.node_count = 2000;
   RoundDriver round(spec);
   round.join_all();
-  round.say(RoundDriver::peer(1), CensusAsked{0});
+  round.receive(RoundDriver::peer(1), CensusRequest{0});
   const std::uint64_t census = census_of_round(round, 0);
-  for (int node = 0; node < 2000; ++node) round.say(RoundDriver::peer(node), NodeTold{census, {}});
+  for (int node = 0; node < 2000; ++node)
+    round.receive(RoundDriver::peer(node), SummaryReply{census, {}});
   struct Queued {
     std::string head;
     SharedAnswer::Bytes body;
@@ -124,7 +125,7 @@ TEST_CASE("ten thousand queries within half a second share one encoded answer") 
   std::optional<SharedAnswer> frames;
   std::size_t encodings = 0;
   for (std::uint64_t i = 1; i <= 10'000; ++i) {
-    round.say(RoundDriver::peer(static_cast<int>(i % 2000)), CensusAsked{i});
+    round.receive(RoundDriver::peer(static_cast<int>(i % 2000)), CensusRequest{i});
     REQUIRE(round.actions.size() == 1);
     const auto& send = std::get<SendAnswer>(round.actions[0]);
     if (send.answer != encoded) {  // as the server does
@@ -148,16 +149,17 @@ TEST_CASE("ten thousand queries within half a second share one encoded answer") 
 TEST_CASE("queries beyond the limit are answered with a note") {
   RoundDriver round = three_nodes();
   round.join_all();
-  for (std::size_t i = 0; i < kMostAskers; ++i) round.say(RoundDriver::peer(1), CensusAsked{i});
-  round.say(RoundDriver::peer(1), CensusAsked{99});
+  for (std::size_t i = 0; i < kMostAskers; ++i)
+    round.receive(RoundDriver::peer(1), CensusRequest{i});
+  round.receive(RoundDriver::peer(1), CensusRequest{99});
   CHECK_THAT(only_census(round, 1, 99).note, ContainsSubstring("too many ask"));
 }
 
 TEST_CASE("before the first world a census lists the missing nodes") {
   RoundDriver round = three_nodes();
   round.join(1);
-  round.say(RoundDriver::peer(1), CensusAsked{7});
-  round.say(RoundDriver::peer(1), NodeTold{census_of_round(round, 1), {}});
+  round.receive(RoundDriver::peer(1), CensusRequest{7});
+  round.receive(RoundDriver::peer(1), SummaryReply{census_of_round(round, 1), {}});
   const Census told = only_census(round, 1, 7);
   CHECK(told.job.phase == JobPhase::Joining);
   CHECK_FALSE(told.job.round);
@@ -170,10 +172,10 @@ TEST_CASE("the last failure is remembered in later rounds, without its long text
   round.join_all();
   AgedFailure failed = aged_failure(2);
   failed.failure.stderr_tail = {"boom"};
-  round.say(RoundDriver::peer(2), Failed{0, failed});
+  round.receive(RoundDriver::peer(2), Failed{0, failed});
   CHECK(facts_of(round.state, round.now).last_failure->rank == 4);
-  for (const int node : {0, 1}) round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
-  round.say(RoundDriver::peer(2), Stopped{0, {failed}, 0});
+  for (const int node : {0, 1}) round.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(2), Stopped{0, {failed}, 0});
   const JobFacts facts = facts_of(round.state, round.now);
   CHECK(facts.round == 1);
   CHECK(facts.restarts == 1);
@@ -186,10 +188,10 @@ TEST_CASE("the last failure is remembered in later rounds, without its long text
 TEST_CASE("spares are queried, may query, and are listed after the nodes of the world") {
   test::ElasticJob job(1, 2);
   for (const int node : {0, 1, 2}) job.come(node);
-  job.say(RoundDriver::peer(2), CensusAsked{7});
+  job.receive(RoundDriver::peer(2), CensusRequest{7});
   const std::uint64_t census = census_of_round(job, 0);
   CHECK(census_of_round(job, 2) == census);
-  for (const int node : {0, 1, 2}) job.say(RoundDriver::peer(node), NodeTold{census, {}});
+  for (const int node : {0, 1, 2}) job.receive(RoundDriver::peer(node), SummaryReply{census, {}});
   const Census told = only_census(job, 2, 7);
   CHECK(told.job.joined_nodes == 2);
   CHECK(told.job.spares == 1);
@@ -201,10 +203,10 @@ TEST_CASE("spares are queried, may query, and are listed after the nodes of the 
 TEST_CASE("a node that has received the outcome is not queried") {
   RoundDriver round = three_nodes();
   round.join_all();
-  round.say(RoundDriver::peer(0), Signalled{15});
-  for (const int node : {0, 1, 2}) round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(0), Signalled{15});
+  for (const int node : {0, 1, 2}) round.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   REQUIRE(round.state.phase == RoundPhase::Ending);
-  round.say(RoundDriver::peer(1), CensusAsked{7});
+  round.receive(RoundDriver::peer(1), CensusRequest{7});
   CHECK(only_census(round, 1, 7).job.phase == JobPhase::Finishing);
 }
 
@@ -220,7 +222,7 @@ TEST_CASE("the census of a very large job fits into a frame and counts the nodes
   const Census census = census_of(round.state, round.now);
   CHECK(census.nodes.size() > 500);
   CHECK(census.nodes.size() + static_cast<std::size_t>(census.nodes_not_listed) == 5000);
-  const std::string frame = encode(CoordinatorMessage(CensusTold{1, census}));
+  const std::string frame = encode(CoordinatorMessage(CensusReply{1, census}));
   CHECK(frame.size() <= kFrameLimitBytes);
   CHECK(decode_coordinator_message(std::string_view(frame).substr(4)).has_value());
 }
@@ -230,8 +232,8 @@ TEST_CASE(
   RoundDriver round = three_nodes();
   round.join_all();
   const auto report = [&round](int node, const NodeTimes& times) {
-    round.say(RoundDriver::peer(node), TimesTold{times});
-    round.say(RoundDriver::peer(node), AllReturned{0});
+    round.receive(RoundDriver::peer(node), TimesReport{times});
+    round.receive(RoundDriver::peer(node), AllReturned{0});
   };
   report(0, {.phases = {1s, 0s, 0s, 0s, 4s}, .current = Phase::Waiting});
   round.now += 2s;
@@ -249,11 +251,11 @@ TEST_CASE(
 TEST_CASE("a node that waits for the outcome of a failed job is not restarting") {
   RoundDriver round = RoundDriver(test::fixed_spec(2, 0));
   round.join_all();
-  round.say(RoundDriver::peer(1), TimesTold{{.current = Phase::Restarting}});
-  round.say(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
+  round.receive(RoundDriver::peer(1), TimesReport{{.current = Phase::Restarting}});
+  round.receive(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
   round.now += 3s;
-  round.say(RoundDriver::peer(0), TimesTold{{.current = Phase::Restarting}});
-  round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(0), TimesReport{{.current = Phase::Restarting}});
+  round.receive(RoundDriver::peer(0), Stopped{0, {}, 0});
   const JobTimes times = round.sent<Finish>(RoundDriver::peer(0)).at(0).outcome.times;
   CHECK(times.longest[index_of(Phase::Stopping)] == LongestTime{3s, 1, {}});
   CHECK(times.longest[index_of(Phase::Restarting)] == LongestTime{});

@@ -27,8 +27,8 @@ T ending_of(const RoundDriver& round, Peer peer) {
 void stop_all(RoundDriver& round, std::vector<AgedFailure> failures_of_first = {}) {
   const int current = round.state.round;
   for (int node = 0; node < round.state.spec.node_count; ++node)
-    round.say(RoundDriver::peer(node),
-              Stopped{current, node == 0 ? failures_of_first : std::vector<AgedFailure>(), 0});
+    round.receive(RoundDriver::peer(node),
+                  Stopped{current, node == 0 ? failures_of_first : std::vector<AgedFailure>(), 0});
 }
 
 // Sends one event of each kind, selected by number.
@@ -38,30 +38,30 @@ void provoke(RoundDriver& round, int event) {
       [&round] {
         round.event(PeerArrived{900, "x", Ping{}});
       },
-      [&round, peer] { round.say(peer, round.hello(1)); },
+      [&round, peer] { round.receive(peer, round.hello(1)); },
       [&round, peer] {
-        round.say(peer, Failed{0, aged_failure(1)});
+        round.receive(peer, Failed{0, aged_failure(1)});
       },
       [&round, peer] {
-        round.say(peer, Failed{1, aged_failure(1)});
+        round.receive(peer, Failed{1, aged_failure(1)});
       },
-      [&round, peer] { round.say(peer, AllReturned{0}); },
+      [&round, peer] { round.receive(peer, AllReturned{0}); },
       [&round, peer] {
-        round.say(peer, Stopped{0, {}, 0});
-      },
-      [&round, peer] {
-        round.say(peer, Stopped{0, {aged_failure(1)}, 0});
-      },
-      [&round, peer] { round.say(peer, Signalled{2}); },
-      [&round, peer] { round.say(peer, Ping{}); },
-      [&round, peer] { round.say(peer, StacksAsked{1}); },
-      [&round, peer] {
-        round.say(peer, EvidenceGiven{1, {}});
+        round.receive(peer, Stopped{0, {}, 0});
       },
       [&round, peer] {
-        round.say(peer, HangSuspected{0, Milliseconds(100), {}});
+        round.receive(peer, Stopped{0, {aged_failure(1)}, 0});
       },
-      [&round] { round.say(12345, Ping{}); },  // an unknown peer
+      [&round, peer] { round.receive(peer, Signalled{2}); },
+      [&round, peer] { round.receive(peer, Ping{}); },
+      [&round, peer] { round.receive(peer, StacksRequest{1}); },
+      [&round, peer] {
+        round.receive(peer, EvidenceReply{1, {}});
+      },
+      [&round, peer] {
+        round.receive(peer, HangSuspected{0, Milliseconds(100), {}});
+      },
+      [&round] { round.receive(12345, Ping{}); },  // an unknown peer
       [&round, peer] { round.leave(peer); },
       [&round] { round.event(RoundTick{}); },
   };
@@ -103,26 +103,26 @@ TEST_CASE("a fault is forwarded to all members only while its round runs") {
   RoundDriver round = running_round(3, 1);
   const Peer peer = RoundDriver::peer(1);
   const FaultInjected told{{.fault = "kill:node=1@1s", .time = WallTime{}, .round = 0}};
-  round.say(peer, told);
+  round.receive(peer, told);
   for (int node = 0; node < 3; ++node) {
     const auto faults = round.sent<FaultInjected>(RoundDriver::peer(node));
     REQUIRE(faults.size() == 1);
     CHECK(faults[0].fault.fault == "kill:node=1@1s");
     CHECK(faults[0].fault.node_rank == 1);
   }
-  round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
-  round.say(peer, told);
+  round.receive(RoundDriver::peer(0), Failed{0, aged_failure(0)});
+  round.receive(peer, told);
   CHECK(round.message_count() == 0);
   stop_all(round, {aged_failure(0)});
   REQUIRE(round.state.round == 1);
-  round.say(peer, told);
+  round.receive(peer, told);
   CHECK(round.message_count() == 0);
   FaultInjected next = told;
   next.fault.round = 1;
-  round.say(peer, next);
+  round.receive(peer, next);
   CHECK(round.sent<FaultInjected>(RoundDriver::peer(2)).size() == 1);
   next.fault.round = 2;
-  round.say(peer, next);
+  round.receive(peer, next);
   CHECK(round.dropped(peer));
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("with several programs workers are counted by role over all nodes") {
 
 TEST_CASE("the store is emptied before any node gets the new world") {
   RoundDriver round = running_round(2, 1);
-  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  round.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   stop_all(round);
   const auto is_clear = [](const RoundAction& a) { return std::holds_alternative<ClearStore>(a); };
   const auto is_send = [](const RoundAction& a) { return std::holds_alternative<SendTo>(a); };
@@ -271,12 +271,12 @@ TEST_CASE("after the join timeout all nodes get the list of missing nodes") {
 
 TEST_CASE("the job succeeds only when every node has reported success") {
   RoundDriver round = running_round(3);
-  round.say(RoundDriver::peer(1), AllReturned{0});
-  round.say(RoundDriver::peer(1), AllReturned{0});
-  round.say(RoundDriver::peer(0), AllReturned{0});
+  round.receive(RoundDriver::peer(1), AllReturned{0});
+  round.receive(RoundDriver::peer(1), AllReturned{0});
+  round.receive(RoundDriver::peer(0), AllReturned{0});
   CHECK(round.state.phase == RoundPhase::Running);
   round.now += 5s;
-  round.say(RoundDriver::peer(2), AllReturned{0});
+  round.receive(RoundDriver::peer(2), AllReturned{0});
   ending_of<Succeeded>(round, RoundDriver::peer(0));
   const Outcome outcome = round.sent<Finish>(RoundDriver::peer(2)).at(0).outcome;
   CHECK(outcome.duration == 5s);
@@ -291,7 +291,7 @@ TEST_CASE("the job succeeds only when every node has reported success") {
 
 TEST_CASE("a failure stops every node at once, including the reporter") {
   RoundDriver round = running_round(3);
-  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  round.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   for (int node = 0; node < 3; ++node) {
     const auto stops = round.sent<Stop>(RoundDriver::peer(node));
     REQUIRE(stops.size() == 1);
@@ -305,13 +305,13 @@ TEST_CASE("restarts are counted once per job, up to the limit") {
   RoundDriver round = running_round(3, limit);
   for (int restart = 0; restart < limit; ++restart) {
     // Failures on several nodes in one round use one restart.
-    round.say(RoundDriver::peer(1), Failed{restart, aged_failure(1)});
-    round.say(RoundDriver::peer(2), Failed{restart, aged_failure(2)});
+    round.receive(RoundDriver::peer(1), Failed{restart, aged_failure(1)});
+    round.receive(RoundDriver::peer(2), Failed{restart, aged_failure(2)});
     stop_all(round);
     REQUIRE(round.state.phase == RoundPhase::Running);
     CHECK(round.sent<WorldReady>(RoundDriver::peer(2)).at(0).world.round == restart + 1);
   }
-  round.say(RoundDriver::peer(0), Failed{limit, aged_failure(0)});
+  round.receive(RoundDriver::peer(0), Failed{limit, aged_failure(0)});
   stop_all(round);
   const WorkersFailed failed = ending_of<WorkersFailed>(round, RoundDriver::peer(2));
   CHECK(failed.failures.size() == 1);
@@ -324,7 +324,7 @@ TEST_CASE("a job that repeats the same start-up failure ends before its restarts
   round.state.spec.restart.max_same_failures = 3;
   for (int failure = 0; failure < 3; ++failure) {
     REQUIRE(round.state.phase == RoundPhase::Running);
-    round.say(RoundDriver::peer(1), Failed{failure, aged_failure(1)});
+    round.receive(RoundDriver::peer(1), Failed{failure, aged_failure(1)});
     stop_all(round);
   }
   const Outcome outcome = round.sent<Finish>(RoundDriver::peer(0)).at(0).outcome;
@@ -337,7 +337,7 @@ TEST_CASE("failures long after the start of a round do not count as repeated") {
   round.state.spec.restart.max_same_failures = 3;
   for (int failure = 0; failure < 20; ++failure) {
     round.now += round.state.spec.restart.startup_time;
-    round.say(RoundDriver::peer(1), Failed{failure, aged_failure(1)});
+    round.receive(RoundDriver::peer(1), Failed{failure, aged_failure(1)});
     stop_all(round);
     REQUIRE(round.state.phase == RoundPhase::Running);
   }
@@ -348,11 +348,11 @@ namespace {
 // Rank 1 fails, and node 2 has reported `progress` in the round.
 void fail_after(RoundDriver& round, const WorkProgress& progress) {
   const int current = round.state.round;
-  round.say(RoundDriver::peer(1), Failed{current, aged_failure(1)});
+  round.receive(RoundDriver::peer(1), Failed{current, aged_failure(1)});
   for (int node = 0; node < 3; ++node) {
     Stopped stopped{.round = current};
     if (node == 2) stopped.progress = progress;
-    round.say(RoundDriver::peer(node), stopped);
+    round.receive(RoundDriver::peer(node), stopped);
   }
 }
 
@@ -395,7 +395,7 @@ TEST_CASE("the pause after each start-up failure is twice as long as the last") 
   RoundDriver round = running_round(3, 100);
   round.state.spec.restart.startup_pause = 1s;
   for (const std::chrono::milliseconds pause : {1s, 2s, 4s}) {
-    round.say(RoundDriver::peer(1), Failed{round.state.round, aged_failure(1)});
+    round.receive(RoundDriver::peer(1), Failed{round.state.round, aged_failure(1)});
     stop_all(round);
     REQUIRE(round.state.phase == RoundPhase::Pausing);
     CHECK(round.state.resume_at - round.now >= pause);
@@ -422,9 +422,9 @@ TEST_CASE("before the job's deadline its workers get a notice, and the job ends 
     CHECK(stops[0].notice == StopNotice{10, 28s});
   }
   // Workers that save their state and exit with an error have not failed.
-  round.say(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
-  round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
-  round.say(RoundDriver::peer(2), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(1), Stopped{0, {aged_failure(1)}, 0});
+  round.receive(RoundDriver::peer(0), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(2), Stopped{0, {}, 0});
   CHECK(ending_of<Preempted>(round, RoundDriver::peer(2)).reason == "its time limit ends");
 }
 
@@ -434,7 +434,7 @@ TEST_CASE("a changed deadline replaces the old one, and a deadline between round
   round.event(DeadlineKnown{JobDeadline{round.now + 1h, round.now + 2h, 15, "late"}});
   round.state.spec.restart.pause = 2h;
   round.state.spec.restart.most_pause = 2h;
-  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  round.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   stop_all(round);
   REQUIRE(round.state.phase == RoundPhase::Pausing);
   round.now += 59min;
@@ -448,14 +448,14 @@ TEST_CASE("a changed deadline replaces the old one, and a deadline between round
 TEST_CASE("the root cause is the earliest failure by age, with its full text") {
   RoundDriver round = running_round(3);
   round.now += 10s;
-  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  round.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   round.now += 20ms;
-  round.say(RoundDriver::peer(2), Failed{0, aged_failure(2, 50ms)});  // reported late
+  round.receive(RoundDriver::peer(2), Failed{0, aged_failure(2, 50ms)});  // reported late
   AgedFailure full = aged_failure(2, 60ms);
   full.failure.traceback = "why";
-  round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
-  round.say(RoundDriver::peer(1), Stopped{0, {aged_failure(1, 30ms)}, 2});
-  round.say(RoundDriver::peer(2), Stopped{0, {full}, 0});
+  round.receive(RoundDriver::peer(0), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(1), Stopped{0, {aged_failure(1, 30ms)}, 2});
+  round.receive(RoundDriver::peer(2), Stopped{0, {full}, 0});
   const WorkersFailed failed = ending_of<WorkersFailed>(round, RoundDriver::peer(0));
   REQUIRE(failed.failures.size() == 2);
   CHECK(failed.failures[0].rank == 4);
@@ -469,25 +469,25 @@ TEST_CASE("wall clocks and the order of arrival do not change the root cause") {
   // Node 1 fails first, node 2 0.3 ms later, then node 0. Their wall clocks show the opposite
   // order, an hour apart: clocks differ and are set, and error files store whole seconds.
   const Time start = RoundDriver(test::fixed_spec(1)).now + 10s;
-  struct Told {
+  struct EngineFact {
     int node = 0;
     Time seen;
     WallTime time;
   };
   const WallTime noon{std::chrono::hours(500'000)};
-  std::vector<Told> order{
+  std::vector<EngineFact> order{
       {0, start + 400us, noon - 1h}, {1, start, noon}, {2, start + 300us, noon - 2h}};
   do {
     RoundDriver round = running_round(3);
     round.now = start + 1ms;
-    for (const Told& told : order) {
+    for (const EngineFact& told : order) {
       AgedFailure failure = aged_failure(
           told.node, std::chrono::duration_cast<std::chrono::microseconds>(round.now - told.seen));
       failure.failure.time = told.time;
       const auto frame = encode(MemberMessage(Failed{0, failure}));
       const auto sent = decode_member_message(std::string_view(frame).substr(4));
       REQUIRE(sent.has_value());
-      round.say(RoundDriver::peer(told.node), *sent);
+      round.receive(RoundDriver::peer(told.node), *sent);
       round.now += 5ms;
     }
     stop_all(round);
@@ -500,34 +500,35 @@ TEST_CASE("wall clocks and the order of arrival do not change the root cause") {
     }
   } while (std::next_permutation(
       order.begin(), order.end(),
-      [](const Told& one, const Told& other) { return one.node < other.node; }));
+      [](const EngineFact& one, const EngineFact& other) { return one.node < other.node; }));
 }
 
 TEST_CASE("an age reaches back at most to the start of the round") {
   RoundDriver round = running_round(2);
   round.now += 1s;
-  round.say(RoundDriver::peer(0), Failed{0, aged_failure(0, 1s)});
-  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1, 1000h)});
+  round.receive(RoundDriver::peer(0), Failed{0, aged_failure(0, 1s)});
+  round.receive(RoundDriver::peer(1), Failed{0, aged_failure(1, 1000h)});
   CHECK(round.state.failures.first().rank == 0);
 }
 
 TEST_CASE("a lost node ends the job without using a restart") {
   const auto phase = GENERATE(RoundPhase::Running, RoundPhase::Stopping);
   RoundDriver round = running_round(3, 5);
-  if (phase == RoundPhase::Stopping) round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
+  if (phase == RoundPhase::Stopping)
+    round.receive(RoundDriver::peer(0), Failed{0, aged_failure(0)});
   round.leave(RoundDriver::peer(1));
-  round.say(RoundDriver::peer(0), Stopped{0, {aged_failure(0)}, 0});
+  round.receive(RoundDriver::peer(0), Stopped{0, {aged_failure(0)}, 0});
   CHECK(round.state.phase == RoundPhase::Stopping);
-  round.say(RoundDriver::peer(2), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(2), Stopped{0, {}, 0});
   const NodeLost lost = ending_of<NodeLost>(round, RoundDriver::peer(2));
   CHECK(lost == NodeLost{1, "host1", false, "its connection closed"});
 }
 
 TEST_CASE("a node lost while the last round is stopped does not hide the failure") {
   RoundDriver round = running_round(2, 0);
-  round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
+  round.receive(RoundDriver::peer(0), Failed{0, aged_failure(0)});
   round.leave(RoundDriver::peer(0));
-  round.say(RoundDriver::peer(1), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(1), Stopped{0, {}, 0});
   CHECK(ending_of<WorkersFailed>(round, RoundDriver::peer(1)).failures.at(0).rank == 0);
 }
 
@@ -535,13 +536,13 @@ TEST_CASE("a node that misses its heartbeats is lost, and one that pings is not"
   RoundDriver round = running_round(2);
   for (int i = 0; i < 5; ++i) {
     round.now += 3750ms;
-    round.say(RoundDriver::peer(0), Ping{});
+    round.receive(RoundDriver::peer(0), Ping{});
     CHECK(round.sent<Pong>(RoundDriver::peer(0)).size() == 1);
     round.event(RoundTick{});
   }
   CHECK(round.dropped(RoundDriver::peer(1)));
   CHECK(round.sent<Stop>(RoundDriver::peer(0)).size() == 1);
-  round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(0), Stopped{0, {}, 0});
   CHECK(ending_of<NodeLost>(round, RoundDriver::peer(0)).reason == "no sign of life for 15s");
 }
 
@@ -558,8 +559,8 @@ TEST_CASE("a signal to one agent ends the job on all nodes in every phase") {
   round.join(0);
   round.join(1);
   if (when != RoundPhase::Joining) round.join(2);
-  if (when == RoundPhase::Stopping) round.say(RoundDriver::peer(2), Failed{0, aged_failure(2)});
-  round.say(RoundDriver::peer(1), Signalled{15});
+  if (when == RoundPhase::Stopping) round.receive(RoundDriver::peer(2), Failed{0, aged_failure(2)});
+  round.receive(RoundDriver::peer(1), Signalled{15});
   if (when != RoundPhase::Joining) {
     CHECK(round.state.phase == RoundPhase::Stopping);
     stop_all(round);
@@ -573,16 +574,16 @@ TEST_CASE(
     "messages from an old round are ignored, and messages from a future round close the "
     "connection") {
   RoundDriver round = running_round(2, 2);
-  round.say(RoundDriver::peer(0), Failed{0, aged_failure(0)});
+  round.receive(RoundDriver::peer(0), Failed{0, aged_failure(0)});
   stop_all(round);
   REQUIRE(round.state.round == 1);
-  round.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  round.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   CHECK(round.actions.empty());
-  round.say(RoundDriver::peer(1), AllReturned{0});
-  round.say(RoundDriver::peer(1), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(1), AllReturned{0});
+  round.receive(RoundDriver::peer(1), Stopped{0, {}, 0});
   CHECK(round.actions.empty());
   CHECK(round.state.phase == RoundPhase::Running);
-  round.say(RoundDriver::peer(1), AllReturned{2});
+  round.receive(RoundDriver::peer(1), AllReturned{2});
   CHECK(round.dropped(RoundDriver::peer(1)));
   CHECK(round.state.phase == RoundPhase::Stopping);
 }
@@ -590,11 +591,11 @@ TEST_CASE(
 TEST_CASE("a member that breaks the protocol is dropped and counts as lost") {
   const int kind = GENERATE(0, 1, 2);
   RoundDriver round = running_round(2);
-  if (kind == 0) round.say(RoundDriver::peer(1), round.hello(1));
-  if (kind == 1) round.say(RoundDriver::peer(1), Stopped{0, {}, 0});           // unsolicited
-  if (kind == 2) round.say(RoundDriver::peer(1), Failed{0, aged_failure(0)});  // not its rank
+  if (kind == 0) round.receive(RoundDriver::peer(1), round.hello(1));
+  if (kind == 1) round.receive(RoundDriver::peer(1), Stopped{0, {}, 0});           // unsolicited
+  if (kind == 2) round.receive(RoundDriver::peer(1), Failed{0, aged_failure(0)});  // not its rank
   CHECK(round.dropped(RoundDriver::peer(1)));
-  round.say(RoundDriver::peer(0), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(0), Stopped{0, {}, 0});
   CHECK(ending_of<NodeLost>(round, RoundDriver::peer(0)).node_rank == 1);
 }
 
@@ -603,14 +604,14 @@ TEST_CASE("a connection that does not begin with hello is dropped") {
   round.event(PeerArrived{1, "10.0.0.9:1", Ping{}});
   CHECK(round.dropped(1));
   CHECK_THAT(round.log(), ContainsSubstring("10.0.0.9:1"));
-  round.say(1, round.hello(0));  // was already in flight
+  round.receive(1, round.hello(0));  // was already in flight
   CHECK(round.state.present_count == 0);
 }
 
 TEST_CASE("members that never read their outcome do not block the coordinator") {
   RoundDriver round = running_round(2);
-  round.say(RoundDriver::peer(0), AllReturned{0});
-  round.say(RoundDriver::peer(1), AllReturned{0});
+  round.receive(RoundDriver::peer(0), AllReturned{0});
+  round.receive(RoundDriver::peer(1), AllReturned{0});
   round.leave(RoundDriver::peer(0));
   CHECK(round.count<RoundOver>() == 0);
   round.wait(15s);
@@ -627,9 +628,10 @@ TEST_CASE("every event in every phase leaves the round consistent") {
   round.join(0);
   round.join(1);
   if (phase != RoundPhase::Joining) round.join(2);
-  if (phase == RoundPhase::Stopping) round.say(RoundDriver::peer(2), Failed{0, aged_failure(2)});
+  if (phase == RoundPhase::Stopping)
+    round.receive(RoundDriver::peer(2), Failed{0, aged_failure(2)});
   if (phase == RoundPhase::Ending || phase == RoundPhase::Over) {
-    for (int node = 0; node < 3; ++node) round.say(RoundDriver::peer(node), AllReturned{0});
+    for (int node = 0; node < 3; ++node) round.receive(RoundDriver::peer(node), AllReturned{0});
   }
   if (phase == RoundPhase::Over) {
     for (int node = 0; node < 3; ++node) round.leave(RoundDriver::peer(node));

@@ -17,13 +17,13 @@ constexpr const char* kReason = "SIGKILL does not end pid 7 (python, rank 1)";
 // Makes the first round fail on node 1. Node `unusable` reports a process that survives SIGKILL.
 void fail_round(RoundDriver& job, int unusable) {
   const int nodes = static_cast<int>(job.state.nodes.size());
-  job.say(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.send(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   std::vector<RoundAction> all;
   for (int node = 0; node < nodes; ++node) {
     Stopped stopped{.round = 0};
     if (node == 1) stopped.failures.push_back(aged_failure(1));
     if (node == unusable) stopped.unusable = kReason;
-    job.say(RoundDriver::peer(node), stopped);
+    job.send(RoundDriver::peer(node), stopped);
     all.insert(all.end(), job.actions.begin(), job.actions.end());
   }
   job.actions = all;
@@ -102,7 +102,7 @@ TEST_CASE("an elastic job ends if a process on the coordinator's node survives S
 TEST_CASE("a member with a process that survives SIGKILL does not join again") {
   MemberDriver member = MemberDriver::in(MemberPhase::Stopping);
   member.event(OwnStopped{.round = 0, .unusable = kReason});
-  CHECK(member.said<Stopped>().unusable == kReason);
+  CHECK(member.sent<Stopped>().unusable == kReason);
 }
 
 }  // namespace drun::rendezvous

@@ -22,10 +22,10 @@ using drun::WorkerError;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-template <typename Deed>
-WorkerError::Kind kind_of(Deed&& deed) {
+template <typename Action>
+WorkerError::Kind kind_of(Action&& action) {
   try {
-    deed();
+    action();
   } catch (const WorkerError& error) {
     return error.kind();
   }

@@ -102,7 +102,7 @@ ProcessGroup::Group::~Group() {
   }
   destroy();
   executor_.stop();
-  couriers_.stop();
+  request_threads_.stop();
   if (lifelines_ != 0) parts_.job->watch.remove(lifelines_);
 }
 
@@ -158,8 +158,8 @@ void ProcessGroup::Group::check_possible(const Message& message) const {
   if (!refusal.empty()) throw error(Kind::Unsupported, to_string(message), refusal);
 }
 
-template <typename Namer, typename Deed>
-auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Deed&& deed) {
+template <typename Namer, typename Action>
+auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Action&& action) {
   const auto on_late = [&] { static_cast<void>(fail(name(), late(limit))); };
   try {
     std::optional<DeadlineGuard> guard;
@@ -168,7 +168,7 @@ auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Deed&& 
     } else if (parts_.size > 1) {
       guard.emplace(parts_.job->watch, limit.deadline + kBackstop, on_late);
     }
-    return deed();
+    return action();
   } catch (const BackendFailure& failure) {
     if (failure.kind != Kind::Timeout) throw fail(name(), failure);
     throw fail(name(),
@@ -178,21 +178,21 @@ auto ProcessGroup::Group::guarded(const Namer& name, const Limit& limit, Deed&& 
   }
 }
 
-template <typename Namer, typename Deed>
-void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Deed&& deed) {
+template <typename Namer, typename Action>
+void ProcessGroup::Group::in_turn(const Namer& name, const Limit& limit, Action&& action) {
   // Nearly always it is alone, and there is nothing to be ordered.
   std::unique_lock running(running_, std::defer_lock);
   if (unfinished_ > 0 || !running.try_lock()) {
     std::unique_lock submitting(submitting_);
     if (unfinished_ > 0) {
-      const Work work = queue(name, limit, deed);
+      const Work work = queue(name, limit, action);
       submitting.unlock();
       return work.wait();
     }
     if (!running.try_lock_until(limit.deadline)) throw fail(name(), late(limit));
   }
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
-  guarded(name, limit, [&] { deed(turn); });
+  guarded(name, limit, [&] { action(turn); });
 }
 
 void ProcessGroup::Group::start_thread_of(const Name& name, const std::function<void()>& start) {
@@ -204,20 +204,20 @@ void ProcessGroup::Group::start_thread_of(const Name& name, const std::function<
 }
 
 Work ProcessGroup::Group::queue(Name name, Limit limit,
-                                std::function<void(const Turn& turn)> deed) {
+                                std::function<void(const Turn& turn)> action) {
   start_thread_of(name, [this] { executor_.start(); });
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
   ++unfinished_;
-  const auto errand = std::make_shared<worker::Errand>(
-      [this, name = std::move(name), deed = std::move(deed), limit, turn] {
+  const auto request = std::make_shared<worker::Request>(
+      [this, name = std::move(name), action = std::move(action), limit, turn] {
         // Decrement before the operation completes and its waiters continue.
         const std::shared_ptr<void> finished(nullptr, [this](void*) { --unfinished_; });
         const std::lock_guard running(running_);
-        guarded(name, limit, [&] { deed(turn); });
+        guarded(name, limit, [&] { action(turn); });
         return 0;
       });
-  executor_.submit([errand] { errand->run(); });
-  return Work(errand);
+  executor_.submit([request] { request->run(); });
+  return Work(request);
 }
 
 void ProcessGroup::Group::run(const Call& call, Timeout timeout) {
@@ -247,13 +247,14 @@ std::optional<Work> ProcessGroup::Group::start_now(const Name& name, const Limit
   const Turn turn{.sequence = ++sequence_, .deadline = limit.deadline};
   std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return begin(call, turn); });
   running.unlock();
-  const auto errand = std::make_shared<worker::Errand>(finishing(name, limit, std::move(transfer)));
-  executor_.submit([errand] { errand->run(); });
-  return Work(errand);
+  const auto request =
+      std::make_shared<worker::Request>(finishing(name, limit, std::move(transfer)));
+  executor_.submit([request] { request->run(); });
+  return Work(request);
 }
 
-worker::Errand::Deed ProcessGroup::Group::finishing(const Name& name, const Limit& limit,
-                                                    std::shared_ptr<Transfer> transfer) {
+worker::Request::Action ProcessGroup::Group::finishing(const Name& name, const Limit& limit,
+                                                       std::shared_ptr<Transfer> transfer) {
   return [this, name, limit, transfer = std::move(transfer)] {
     return guarded(name, limit, [&] { return transfer->finish(limit.deadline); });
   };
@@ -274,20 +275,20 @@ Work ProcessGroup::Group::start(const Message& message, Timeout timeout) {
   Limit limit = admit(name, timeout);
   check_possible(message);
   limit.peer = message.peer;
-  start_thread_of(name, [this] { couriers_.start(); });
+  start_thread_of(name, [this] { request_threads_.start(); });
   const std::shared_ptr<Transfer> transfer = guarded(name, limit, [&] { return post(message); });
   const std::optional<bool> is_done = transfer->is_done();
-  if (!is_done) return Work(couriers_.send(finishing(name, limit, transfer)));
+  if (!is_done) return Work(request_threads_.send(finishing(name, limit, transfer)));
   if (*is_done) {
-    return Work(worker::Errand::done(
+    return Work(worker::Request::done(
         [&] { return guarded(name, limit, [&] { return transfer->finish(limit.deadline); }); }));
   }
-  const auto errand = std::make_shared<worker::Errand>(
+  const auto request = std::make_shared<worker::Request>(
       finishing(name, limit, transfer), [transfer, deadline = limit.deadline] {
         return transfer->is_done().value_or(false) || Deadline::clock::now() >= deadline;
       });
-  couriers_.look_after(errand);
-  return Work(errand);
+  request_threads_.look_after(request);
+  return Work(request);
 }
 
 std::shared_ptr<void> ProcessGroup::Group::alloc_shared(std::size_t size_bytes, Timeout timeout) {

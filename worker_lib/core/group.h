@@ -15,7 +15,7 @@
 //          So a rank that sees a connection close finds the cause in the store, or else the peer's
 //          process has ended.
 // Threads: the caller's, for what is synchronous, and for messages it waits for; executor_ for
-//          asynchronous collectives, couriers_ for other messages; the job's watch.
+//          asynchronous collectives, request_threads_ for other messages; the job's watch.
 // Destroy: threads, backend, store, hosted store: in this order.
 #pragma once
 
@@ -113,23 +113,23 @@ class ProcessGroup::Group {
   Limit admit(const Namer& name, Timeout timeout);
   void check_possible(const Call& call) const;
   void check_possible(const worker::Message& message) const;
-  // Runs `deed`. An exception becomes the group's failure.
-  template <typename Namer, typename Deed>
-  auto guarded(const Namer& name, const Limit& limit, Deed&& deed);
-  // Runs `deed` after all earlier operations.
-  template <typename Namer, typename Deed>
-  void in_turn(const Namer& name, const Limit& limit, Deed&& deed);
+  // Runs `action`. An exception becomes the group's failure.
+  template <typename Namer, typename Action>
+  auto guarded(const Namer& name, const Limit& limit, Action&& action);
+  // Runs `action` after all earlier operations.
+  template <typename Namer, typename Action>
+  void in_turn(const Namer& name, const Limit& limit, Action&& action);
   // nullopt if it cannot be started immediately. Requires that `submitting_` is held.
   std::optional<Work> start_now(const Name& name, const Limit& limit, const Call& call);
-  worker::Errand::Deed finishing(const Name& name, const Limit& limit,
-                                 std::shared_ptr<Transfer> transfer);
+  worker::Request::Action finishing(const Name& name, const Limit& limit,
+                                    std::shared_ptr<Transfer> transfer);
   // A failure is thrown as the operation's, and breaks nothing.
   void start_thread_of(const Name& name, const std::function<void()>& start);
   // The resources that a group of `ranks` can share with this one.
   std::shared_ptr<void> split_off(const std::string& name, const Limit& limit,
                                   const std::vector<int>& ranks);
   // Puts it behind everything that was started before; `submitting_` is held.
-  Work queue(Name name, Limit limit, std::function<void(const Turn& turn)> deed);
+  Work queue(Name name, Limit limit, std::function<void(const Turn& turn)> action);
   // Each with its mark in the page of signs of life (pulse.h).
   void run_now(const Call& call, const Turn& turn);
   std::unique_ptr<Transfer> begin(const Call& call, const Turn& turn);
@@ -172,7 +172,7 @@ class ProcessGroup::Group {
   bool is_backend_told_ = false;
   worker::Watch::Id lifelines_ = 0;
   worker::Executor executor_;
-  worker::Couriers couriers_;
+  worker::RequestThreads request_threads_;
 };
 
 }  // namespace drun

@@ -10,47 +10,47 @@
 
 namespace drun::worker {
 
-void Errand::run() {
+void Request::run() {
   std::unique_lock lock(mutex_);
   if (state_ == State::Open) perform(lock);
 }
 
-void Errand::wait() {
+void Request::wait() {
   std::unique_lock lock(mutex_);
   if (state_ == State::Open && would_end_) return perform(lock);
   done_.wait(lock, [this] { return state_ == State::Done; });
 }
 
-bool Errand::wait_for(std::chrono::milliseconds time) {
+bool Request::wait_for(std::chrono::milliseconds time) {
   if (is_done()) return true;
   std::unique_lock lock(mutex_);
   return done_.wait_for(lock, time, [this] { return state_ == State::Done; });
 }
 
-bool Errand::is_open() const {
+bool Request::is_open() const {
   const std::lock_guard lock(mutex_);
   return state_ == State::Open;
 }
 
-bool Errand::is_done() {
+bool Request::is_done() {
   std::unique_lock lock(mutex_);
   if (state_ == State::Open && would_end_ && would_end_()) perform(lock);
   return state_ == State::Done;
 }
 
-int Errand::get() const {
+int Request::get() const {
   const std::lock_guard lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   return result_;
 }
 
-void Errand::perform(std::unique_lock<std::mutex>& lock) {
+void Request::perform(std::unique_lock<std::mutex>& lock) {
   state_ = State::Begun;
-  Deed deed = std::exchange(deed_, nullptr);
+  Action action = std::exchange(action_, nullptr);
   would_end_ = nullptr;
   lock.unlock();
-  keep_end_of(deed);
-  deed = nullptr;
+  keep_end_of(action);
+  action = nullptr;
   lock.lock();
   state_ = State::Done;
   done_.notify_all();
@@ -70,7 +70,7 @@ constexpr int kIdleTicks = 100;
 
 }  // namespace
 
-void Couriers::start() {
+void RequestThreads::start() {
   watcher_.start();
   const std::size_t open = open_;
   if (without_thread_ == 0 &&
@@ -83,10 +83,10 @@ void Couriers::start() {
                            "processes (ulimit -u, or the cgroup's pids.max)");
 }
 
-std::shared_ptr<Errand> Couriers::send(Errand::Deed deed) {
+std::shared_ptr<Request> RequestThreads::send(Request::Action action) {
   // Destroyed with the Question, when the operation begins.
   struct Asked {
-    explicit Asked(Couriers& couriers) : owner(couriers) { ++owner.open_; }
+    explicit Asked(RequestThreads& request_threads) : owner(request_threads) { ++owner.open_; }
     ~Asked() {
       --owner.open_;
       if (is_without_thread) --owner.without_thread_;
@@ -94,31 +94,31 @@ std::shared_ptr<Errand> Couriers::send(Errand::Deed deed) {
     Asked(const Asked&) = delete;
     Asked& operator=(const Asked&) = delete;
     void give_thread() {
-      std::shared_ptr<Errand> open = self.lock();
+      std::shared_ptr<Request> open = self.lock();
       if (has_thread || !open) return;
       has_thread = owner.threads_.try_submit([open = std::move(open)] { open->run(); });
       const bool was_without_thread = std::exchange(is_without_thread, !has_thread);
       if (is_without_thread && !was_without_thread) ++owner.without_thread_;
       if (was_without_thread && !is_without_thread) --owner.without_thread_;
     }
-    Couriers& owner;
-    std::weak_ptr<Errand> self{};
+    RequestThreads& owner;
+    std::weak_ptr<Request> self{};
     bool has_thread = false;
     bool is_without_thread = false;
   };
   const auto asked = std::make_shared<Asked>(*this);
-  auto errand = std::make_shared<Errand>(std::move(deed), [asked] {
+  auto request = std::make_shared<Request>(std::move(action), [asked] {
     asked->give_thread();
     return false;
   });
-  asked->self = errand;
-  look_after(errand);
-  return errand;
+  asked->self = request;
+  look_after(request);
+  return request;
 }
 
-void Couriers::look_after(std::shared_ptr<Errand> errand) {
+void RequestThreads::look_after(std::shared_ptr<Request> request) {
   const std::lock_guard lock(mutex_);
-  fresh_.push_back(std::move(errand));
+  fresh_.push_back(std::move(request));
   if (!is_watching_) {
     watcher_.start();
     is_watching_ = true;
@@ -127,7 +127,7 @@ void Couriers::look_after(std::shared_ptr<Errand> errand) {
   if (is_slow_) changed_.notify_one();
 }
 
-void Couriers::stop() {
+void RequestThreads::stop() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
@@ -139,8 +139,8 @@ void Couriers::stop() {
 
 // It continues for some ticks without messages, because waking it for each one would cost what it
 // saves. For the first tick a new message is left to its program.
-void Couriers::watch() {
-  Errands all;
+void RequestThreads::watch() {
+  Requests all;
   std::unique_lock lock(mutex_);
   const auto has_any = [&] { return !all.empty() || !fresh_.empty(); };
   for (int idle = 0; has_any() || (idle <= kIdleTicks && !is_stopping_);
@@ -153,10 +153,10 @@ void Couriers::watch() {
     const bool is_last = is_stopping_;
     lock.unlock();
     if (is_last) {
-      for (const std::shared_ptr<Errand>& errand : all) errand->run();
+      for (const std::shared_ptr<Request>& request : all) request->run();
     }
     const auto open = std::remove_if(all.begin(), all.end(),
-                                     [](const auto& errand) { return errand->is_done(); });
+                                     [](const auto& request) { return request->is_done(); });
     if (open != all.end()) idle = 0;
     all.erase(open, all.end());
     lock.lock();

@@ -26,37 +26,37 @@
 //
 //     open --run() or a permitted wait()--> begun --> done      (with its result or exception)
 //
-// Waiter:  an Errand that can be polled is run by its first waiter, because waking another thread
+// Waiter:  an Request that can be polled is run by its first waiter, because waking another thread
 //          costs ten times as much as a short message.
-// Owner:   shared by its Works and the thread that runs it. The Deed and everything it holds are
+// Owner:   shared by its Works and the thread that runs it. The Action and everything it holds are
 //          destroyed on completion.
 // Thread:  any.
 
 namespace drun::worker {
 
-class Errand {
+class Request {
  public:
   // Returns the other rank of a message, and any number otherwise.
-  using Deed = std::function<int()>;
+  using Action = std::function<int()>;
   // Whether the operation would return at once. Must not block. Not called after the operation has
   // begun.
   using Question = std::function<bool()>;
 
   // Can only be run by run().
-  explicit Errand(Deed deed) : deed_(std::move(deed)) {}
+  explicit Request(Action action) : action_(std::move(action)) {}
   // Can also be run by waiters.
-  Errand(Deed deed, Question would_end)
-      : deed_(std::move(deed)), would_end_(std::move(would_end)) {}
+  Request(Action action, Question would_end)
+      : action_(std::move(action)), would_end_(std::move(would_end)) {}
   // Done here and now.
   template <typename Now>
-  static std::shared_ptr<Errand> done(Now&& now) {
-    auto errand = std::make_shared<Errand>(Deed());
-    errand->keep_end_of(now);
-    errand->state_ = State::Done;
-    return errand;
+  static std::shared_ptr<Request> done(Now&& now) {
+    auto request = std::make_shared<Request>(Action());
+    request->keep_end_of(now);
+    request->state_ = State::Done;
+    return request;
   }
-  Errand(const Errand&) = delete;
-  Errand& operator=(const Errand&) = delete;
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
 
   // Runs it, unless a thread has begun to. Does not throw; get() does.
   void run();
@@ -88,7 +88,7 @@ class Errand {
   mutable std::mutex mutex_;
   std::condition_variable done_;
   State state_ = State::Open;
-  Deed deed_;
+  Action action_;
   Question would_end_;
   int result_ = 0;
   std::exception_ptr failure_;
@@ -98,16 +98,16 @@ class Errand {
 
 namespace drun::worker {
 
-class Couriers {
+class RequestThreads {
  public:
   static constexpr std::size_t kMostThreads = 1024;
   // Messages that may be under way beyond those that have a thread: most are waited for at once.
   static constexpr std::size_t kMostWithoutThread = 256;
 
-  Couriers() = default;
-  ~Couriers() { stop(); }
-  Couriers(const Couriers&) = delete;
-  Couriers& operator=(const Couriers&) = delete;
+  RequestThreads() = default;
+  ~RequestThreads() { stop(); }
+  RequestThreads(const RequestThreads&) = delete;
+  RequestThreads& operator=(const RequestThreads&) = delete;
 
   // Before a message is started that send or look_after will be given. Throws BackendFailure
   // (System) where the system allows no thread for it, or where earlier messages still wait for
@@ -115,21 +115,21 @@ class Couriers {
   void start();
   // Run by its waiter, or by a thread when the program has asked whether it is done or does not
   // wait for it within a few milliseconds.
-  std::shared_ptr<Errand> send(Errand::Deed deed);
+  std::shared_ptr<Request> send(Request::Action action);
   // To be asked after until it is done: every millisecond, every ten where it takes long. Requires
   // one whose end can be asked for.
-  void look_after(std::shared_ptr<Errand> errand);
+  void look_after(std::shared_ptr<Request> request);
   // Afterwards nothing may be sent. The second call does nothing.
   void stop();
 
  private:
-  using Errands = std::vector<std::shared_ptr<Errand>>;
+  using Requests = std::vector<std::shared_ptr<Request>>;
 
   void watch();
 
   std::mutex mutex_;
   std::condition_variable changed_;  // what the watcher waits for
-  Errands fresh_;                    // since it last looked
+  Requests fresh_;                   // since it last looked
   bool is_watching_ = false;
   bool is_slow_ = false;
   bool is_stopping_ = false;

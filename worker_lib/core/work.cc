@@ -8,27 +8,27 @@
 
 namespace drun {
 
-Work::Work(std::shared_ptr<worker::Errand> errand) : errand_(std::move(errand)) {}
+Work::Work(std::shared_ptr<worker::Request> request) : request_(std::move(request)) {}
 
 void Work::wait(Timeout timeout) const {
-  if (!errand_) return;
+  if (!request_) return;
   if (!timeout) {
-    errand_->wait();
-  } else if (!errand_->wait_for(*timeout)) {
+    request_->wait();
+  } else if (!request_->wait_for(*timeout)) {
     throw WorkerError({.kind = WorkerError::Kind::Timeout,
                        .operation = "Work::wait",
                        .message = "the operation is not done after " +
                                   std::to_string(timeout->count()) + " ms; it goes on"});
   }
-  errand_->get();
+  request_->get();
 }
 
-bool Work::is_completed() const { return !errand_ || errand_->is_done(); }
+bool Work::is_completed() const { return !request_ || request_->is_done(); }
 
 std::exception_ptr Work::error() const {
-  if (!errand_ || !errand_->is_done()) return nullptr;
+  if (!request_ || !request_->is_done()) return nullptr;
   try {
-    errand_->get();
+    request_->get();
     return nullptr;
   } catch (...) {
     return std::current_exception();
@@ -36,9 +36,9 @@ std::exception_ptr Work::error() const {
 }
 
 int Work::peer() const {
-  if (!errand_) return 0;
-  errand_->wait();
-  return errand_->get();
+  if (!request_) return 0;
+  request_->wait();
+  return request_->get();
 }
 
 }  // namespace drun

@@ -43,10 +43,10 @@ class MeshExchange final : public Exchange {
     stopping_all([&] { messages_.push_back(start()); });
     return messages_.size() - 1;
   }
-  template <typename Deed>
-  void stopping_all(Deed&& deed) {
+  template <typename Action>
+  void stopping_all(Action&& action) {
     try {
-      deed();
+      action();
     } catch (...) {
       messages_.clear();  // before the algorithm's memory is gone
       throw;

@@ -8,20 +8,21 @@ namespace drun::worker {
 
 using std::chrono::microseconds;
 
-void Stop::raise() {
+void CancelToken::raise() {
   change([this] { is_raised_ = true; });
 }
 
-void Stop::tell_lost(int rank) {
+void CancelToken::tell_lost(int rank) {
   change([this, rank] { lost_.emplace(rank, std::chrono::steady_clock::now()); });
 }
 
-bool Stop::is_raised() const {
+bool CancelToken::is_raised() const {
   const std::lock_guard lock(mutex_);
   return is_raised_;
 }
 
-std::optional<int> Stop::lost_rank(std::optional<int> which, std::chrono::milliseconds ago) const {
+std::optional<int> CancelToken::lost_rank(std::optional<int> which,
+                                          std::chrono::milliseconds ago) const {
   const std::lock_guard lock(mutex_);
   const Deadline since = std::chrono::steady_clock::now() - ago;
   for (const auto& [rank, when] : lost_) {
@@ -30,26 +31,26 @@ std::optional<int> Stop::lost_rank(std::optional<int> which, std::chrono::millis
   return std::nullopt;
 }
 
-void Stop::pause(microseconds time) {
+void CancelToken::pause(microseconds time) {
   std::unique_lock lock(mutex_);
   if (!is_raised_) told_.wait_for(lock, time);
 }
 
-bool Stop::wait_until(Deadline deadline, const std::function<bool()>& is_true) {
+bool CancelToken::wait_until(Deadline deadline, const std::function<bool()>& is_true) {
   std::unique_lock lock(mutex_);
   told_.wait_until(lock, deadline, [&] { return is_raised_ || is_true(); });
   return !is_raised_ && is_true();
 }
 
-void Stop::change(const std::function<void()>& deed) {
+void CancelToken::change(const std::function<void()>& action) {
   {
     const std::lock_guard lock(mutex_);
-    deed();
+    action();
   }
   told_.notify_all();
 }
 
-void Pace::wait(Stop& stop) {
+void Backoff::wait(CancelToken& stop) {
   constexpr microseconds kEager{100};
   constexpr microseconds kLeast{20};
   constexpr microseconds kMost{1000};

@@ -19,7 +19,7 @@
 
 namespace drun::worker {
 
-class Stop {
+class CancelToken {
  public:
   void raise();
   void tell_lost(int rank);
@@ -31,7 +31,7 @@ class Stop {
   void pause(std::chrono::microseconds time);
   // False: the deadline passed, or was_raised, before `is_true`, which changes under change().
   bool wait_until(Deadline deadline, const std::function<bool()>& is_true);
-  void change(const std::function<void()>& deed);
+  void change(const std::function<void()>& action);
 
  private:
   mutable std::mutex mutex_;
@@ -41,9 +41,9 @@ class Stop {
 };
 
 // One wait: between two looks.
-class Pace {
+class Backoff {
  public:
-  void wait(Stop& stop);
+  void wait(CancelToken& stop);
 
  private:
   const Deadline began_ = std::chrono::steady_clock::now();

@@ -32,7 +32,7 @@ class Together {
 
 class Issue {
  public:
-  Issue(const Gpu& gpu, const Line::Seat& seat, const Call& call, nccl::Comm comm,
+  Issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call, nccl::Comm comm,
         cuda::Stream stream)
       : gpu_(gpu),
         seat_(seat),
@@ -159,7 +159,7 @@ class Issue {
 
   const nccl::Api& api_ = need_nccl();
   const Gpu& gpu_;
-  const Line::Seat& seat_;
+  const Communicator::RankInfo& seat_;
   const Call& call_;
   nccl::Comm comm_;
   cuda::Stream stream_;
@@ -169,8 +169,8 @@ class Issue {
 
 }  // namespace
 
-nccl::Result issue(const Gpu& gpu, const Line::Seat& seat, const Call& call, nccl::Comm comm,
-                   cuda::Stream stream) {
+nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call,
+                   nccl::Comm comm, cuda::Stream stream) {
   const Issue issue(gpu, seat, call, comm, stream);
   switch (call.operation) {
     case Operation::Barrier:

@@ -11,7 +11,7 @@
 namespace drun::worker {
 
 // Any but Barrier.
-nccl::Result issue(const Gpu& gpu, const Line::Seat& seat, const Call& call, nccl::Comm comm,
-                   cuda::Stream stream);
+nccl::Result issue(const Gpu& gpu, const Communicator::RankInfo& seat, const Call& call,
+                   nccl::Comm comm, cuda::Stream stream);
 
 }  // namespace drun::worker

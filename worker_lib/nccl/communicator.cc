@@ -35,14 +35,15 @@ BackendFailure nccl_failure(nccl::Result result, nccl::Comm comm, const std::str
   return {result == nccl::kRemoteError ? Kind::PeerLost : Kind::System, std::nullopt, message};
 }
 
-Line::Line(std::shared_ptr<const Gpu> gpu, Stop& stop)
+Communicator::Communicator(std::shared_ptr<const Gpu> gpu, CancelToken& stop)
     : gpu_(std::move(gpu)), api_(need_nccl()), stop_(&stop), stream_(gpu_) {}
 
-Line::~Line() { close(); }
+Communicator::~Communicator() { close(); }
 
-std::unique_ptr<Line> Line::connect(std::shared_ptr<const Gpu> gpu, Stop& stop,
-                                    const nccl::UniqueId& id, Seat seat, const Awaited& awaited) {
-  std::unique_ptr<Line> line(new Line(std::move(gpu), stop));
+std::unique_ptr<Communicator> Communicator::connect(std::shared_ptr<const Gpu> gpu,
+                                                    CancelToken& stop, const nccl::UniqueId& id,
+                                                    RankInfo seat, const Awaited& awaited) {
+  std::unique_ptr<Communicator> line(new Communicator(std::move(gpu), stop));
   const Current current(*line->gpu_);
   const std::lock_guard lock(line->using_);
   nccl::Config config;
@@ -55,17 +56,17 @@ std::unique_ptr<Line> Line::connect(std::shared_ptr<const Gpu> gpu, Stop& stop,
   return line;
 }
 
-Event Line::start(const Event& after, const Awaited& awaited, const Deed& deed) {
+Event Communicator::start(const Event& after, const Awaited& awaited, const Action& action) {
   const std::lock_guard lock(using_);
   need_open();
   const Current current(*gpu_);
   stream_.wait_for(after);
   ++unfinished_;
-  settle(deed(comm_, stream_.get()), awaited);
+  settle(action(comm_, stream_.get()), awaited);
   return Event(gpu_, stream_.get());
 }
 
-void Line::wait(const Event& end, const Awaited& awaited) {
+void Communicator::wait(const Event& end, const Awaited& awaited) {
   const Current current(*gpu_);
   look_until(awaited, [&] {
     const bool is_reached = end.is_reached();
@@ -79,11 +80,11 @@ void Line::wait(const Event& end, const Awaited& awaited) {
   --unfinished_;
 }
 
-std::unique_ptr<Line> Line::split(std::optional<int> key, const Awaited& awaited) {
+std::unique_ptr<Communicator> Communicator::split(std::optional<int> key, const Awaited& awaited) {
   const std::lock_guard lock(using_);
   need_open();
   const Current current(*gpu_);
-  std::unique_ptr<Line> part(key ? new Line(gpu_, *stop_) : nullptr);
+  std::unique_ptr<Communicator> part(key ? new Communicator(gpu_, *stop_) : nullptr);
   const std::atomic_ref<nccl::Comm> child(child_);
   child = nullptr;
   const nccl::Result said =
@@ -99,9 +100,9 @@ std::unique_ptr<Line> Line::split(std::optional<int> key, const Awaited& awaited
   return part;
 }
 
-void Line::close() noexcept {
+void Communicator::close() noexcept {
   // ncclCommAbort may be called while another thread is inside a call with the communicator; that
-  // thread finds the Stop raised when the call returns.
+  // thread finds the CancelToken raised when the call returns.
   std::unique_lock lock(using_, std::defer_lock);
   const bool is_unused = lock.try_lock_for(kClosingTime);
   const nccl::Comm comm = comm_.exchange(nullptr);
@@ -119,9 +120,9 @@ void Line::close() noexcept {
 }
 
 // Whether all that was sent has left.
-bool Line::finalize(nccl::Comm comm) const noexcept {
-  Stop nobody_interrupts;
-  Pace pace;
+bool Communicator::finalize(nccl::Comm comm) const noexcept {
+  CancelToken nobody_interrupts;
+  Backoff pace;
   const Deadline deadline = Clock::now() + kClosingTime;
   nccl::Result state = api_.finalize(comm);
   while (state == nccl::kInProgress && Clock::now() < deadline) {
@@ -131,7 +132,7 @@ bool Line::finalize(nccl::Comm comm) const noexcept {
   return state == nccl::kSuccess;
 }
 
-void Line::settle(nccl::Result said, const Awaited& awaited) {
+void Communicator::settle(nccl::Result said, const Awaited& awaited) {
   if (stop_->is_raised() || comm_ == nullptr) {
     has_failed_ = true;
     need_open();  // close() may have aborted comm_ while NCCL was being called
@@ -149,7 +150,7 @@ void Line::settle(nccl::Result said, const Awaited& awaited) {
   throw failure(state, awaited);
 }
 
-void Line::check_for_errors(const Awaited& awaited) {
+void Communicator::check_for_errors(const Awaited& awaited) {
   const std::unique_lock lock(using_, std::try_to_lock);
   if (!lock.owns_lock() || comm_ == nullptr) return;  // the thread that uses it gets its errors
   nccl::Result state = nccl::kSuccess;
@@ -159,21 +160,21 @@ void Line::check_for_errors(const Awaited& awaited) {
   throw failure(state, awaited);
 }
 
-void Line::need_open() const {
+void Communicator::need_open() const {
   if (stop_->is_raised() || comm_ == nullptr) {
     throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
   }
 }
 
-BackendFailure Line::failure(nccl::Result result, const Awaited& awaited) const {
+BackendFailure Communicator::failure(nccl::Result result, const Awaited& awaited) const {
   BackendFailure failure = nccl_failure(result, comm_, text_of(awaited));
   failure.peer = awaited.peer;
   return failure;
 }
 
 template <typename Done>
-void Line::look_until(const Awaited& awaited, Done&& is_done) {
-  Pace pace;
+void Communicator::look_until(const Awaited& awaited, Done&& is_done) {
+  Backoff pace;
   const Deadline began = Clock::now();
   try {
     while (!is_done()) {

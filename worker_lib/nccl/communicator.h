@@ -7,10 +7,10 @@
 //          does; so a thread that starts something waits for that, until the deadline, close() or
 //          a lost rank.
 // Thread:  any; what is started in one after the other is done in that order. close() from any, at
-//          any time after the Stop has been raised, or when nothing is going on.
+//          any time after the CancelToken has been raised, or when nothing is going on.
 // Errors:  BackendFailure: Timeout; PeerLost for a rank told lost or what NCCL calls a remote
-//          error; Broken when the Stop was raised; System with NCCL's own words.
-// Owner:   the backend; the Stop outlives it.
+//          error; Broken when the CancelToken was raised; System with NCCL's own words.
+// Owner:   the backend; the CancelToken outlives it.
 #pragma once
 
 #include <atomic>
@@ -33,43 +33,44 @@ struct Awaited {
   Deadline deadline{};
 };
 
-class Line {
+class Communicator {
  public:
-  struct Seat {
+  struct RankInfo {
     int rank = 0;
     int size = 1;
   };
   // Issues operations; returns what NCCL said.
-  using Deed = std::function<nccl::Result(nccl::Comm comm, cuda::Stream stream)>;
+  using Action = std::function<nccl::Result(nccl::Comm comm, cuda::Stream stream)>;
 
   // Connects to the other ranks that have the same id.
-  static std::unique_ptr<Line> connect(std::shared_ptr<const Gpu> gpu, Stop& stop,
-                                       const nccl::UniqueId& id, Seat seat, const Awaited& awaited);
-  ~Line();
-  Line(const Line&) = delete;
-  Line& operator=(const Line&) = delete;
+  static std::unique_ptr<Communicator> connect(std::shared_ptr<const Gpu> gpu, CancelToken& stop,
+                                               const nccl::UniqueId& id, RankInfo seat,
+                                               const Awaited& awaited);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
 
   const std::shared_ptr<const Gpu>& gpu() const { return gpu_; }
 
-  // Runs the work that `deed` issues after `after` and all earlier work. Returns the event at its
+  // Runs the work that `action` issues after `after` and all earlier work. Returns the event at its
   // end.
-  Event start(const Event& after, const Awaited& awaited, const Deed& deed);
+  Event start(const Event& after, const Awaited& awaited, const Action& action);
   // Waits for the event that start() returned.
   void wait(const Event& end, const Awaited& awaited);
 
   // A collective: the ranks that give a key get a new line together, in the order of their keys;
   // the others get null. Requires can_split(). Returns when this line can be used again.
-  std::unique_ptr<Line> split(std::optional<int> key, const Awaited& awaited);
+  std::unique_ptr<Communicator> split(std::optional<int> key, const Awaited& awaited);
   bool can_split() const { return api_.split != nullptr; }
   // From then on, instead of the one it began with. While nothing is going on.
-  void obey(Stop& stop) { stop_ = &stop; }
+  void use_cancel_token(CancelToken& stop) { stop_ = &stop; }
 
   // Aborts what is in progress; otherwise what has been sent arrives. Bounded in time, also while
   // another thread is stuck in a call of NCCL's. The second call does nothing.
   void close() noexcept;
 
  private:
-  Line(std::shared_ptr<const Gpu> gpu, Stop& stop);
+  Communicator(std::shared_ptr<const Gpu> gpu, CancelToken& stop);
 
   // Waits until comm_ is no longer in progress.
   void settle(nccl::Result said, const Awaited& awaited);
@@ -82,7 +83,7 @@ class Line {
 
   const std::shared_ptr<const Gpu> gpu_;
   const nccl::Api& api_;
-  Stop* stop_;
+  CancelToken* stop_;
   const OwnStream stream_;
   std::timed_mutex using_;  // the communicator
   std::atomic<nccl::Comm> comm_ = nullptr;

@@ -16,48 +16,49 @@ using Milliseconds = std::chrono::milliseconds;
 
 }  // namespace
 
-std::shared_ptr<const Gpu> Lines::gpu(std::optional<int> number) {
+std::shared_ptr<const Gpu> Communicators::gpu(std::optional<int> number) {
   const int count = gpu_count();
   const std::lock_guard lock(mutex_);
   if (!gpu_) gpu_ = std::make_shared<Gpu>(number.value_or(context_.local_rank % count));
   return gpu_;
 }
 
-std::shared_ptr<const Gpu> Lines::known_gpu() const {
+std::shared_ptr<const Gpu> Communicators::known_gpu() const {
   const std::lock_guard lock(mutex_);
   return gpu_;
 }
 
-std::shared_ptr<Line> Lines::connect(const std::string& name, int first, Line::Seat seat,
-                                     const Awaited& awaited) {
+std::shared_ptr<Communicator> Communicators::connect(const std::string& name, int first,
+                                                     Communicator::RankInfo seat,
+                                                     const Awaited& awaited) {
   const std::string key = "nccl/" + name;
   need_nccl();
   const std::shared_ptr<const Gpu> at = gpu(std::nullopt);
   const nccl::UniqueId id = seat.rank == 0 ? make_id(key, seat.size == 1, awaited.deadline)
                                            : read_id(key, first, awaited);
-  return adopt(Line::connect(at, stop_, id, seat, awaited));
+  return adopt(Communicator::connect(at, stop_, id, seat, awaited));
 }
 
-std::shared_ptr<Line> Lines::adopt(std::shared_ptr<Line> line) {
+std::shared_ptr<Communicator> Communicators::adopt(std::shared_ptr<Communicator> line) {
   const std::lock_guard lock(mutex_);
   if (stop_.is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
   if (!gpu_) gpu_ = line->gpu();
-  line->obey(stop_);
+  line->use_cancel_token(stop_);
   lines_.push_back(line);
   return line;
 }
 
-void Lines::close() noexcept {
+void Communicators::close() noexcept {
   stop_.raise();
-  std::vector<std::shared_ptr<Line>> lines;
+  std::vector<std::shared_ptr<Communicator>> lines;
   {
     const std::lock_guard lock(mutex_);
     lines = lines_;
   }
-  for (const std::shared_ptr<Line>& line : lines) line->close();
+  for (const std::shared_ptr<Communicator>& line : lines) line->close();
 }
 
-nccl::UniqueId Lines::make_id(const std::string& key, bool is_alone, Deadline deadline) {
+nccl::UniqueId Communicators::make_id(const std::string& key, bool is_alone, Deadline deadline) {
   nccl::UniqueId id;
   const nccl::Result result = need_nccl().get_unique_id(&id);
   if (result != nccl::kSuccess) throw nccl_failure(result, nullptr, "ncclGetUniqueId");
@@ -68,7 +69,7 @@ nccl::UniqueId Lines::make_id(const std::string& key, bool is_alone, Deadline de
 }
 
 // In short waits, so that an abort is heard.
-nccl::UniqueId Lines::read_id(const std::string& key, int first, const Awaited& awaited) {
+nccl::UniqueId Communicators::read_id(const std::string& key, int first, const Awaited& awaited) {
   constexpr Milliseconds kBetweenLooks{200};
   std::string value;
   while (value.empty()) {

@@ -12,9 +12,9 @@ namespace {
 
 using Kind = WorkerError::Kind;
 
-class Crossing final : public Transfer {
+class PendingMessage final : public Transfer {
  public:
-  Crossing(Lines& lines, Lane& lane, const Elements& data, std::uint64_t number)
+  PendingMessage(Communicators& lines, Channel& lane, const Elements& data, std::uint64_t number)
       : lines_(lines),
         lane_(lane),
         data_(data),
@@ -43,7 +43,7 @@ class Crossing final : public Transfer {
   }
 
   void wait_for_turn(const Awaited& awaited) const {
-    Stop& stop = lines_.stop();
+    CancelToken& stop = lines_.stop();
     if (stop.wait_until(awaited.deadline, [this] { return lane_.started == number_; })) return;
     if (stop.is_raised()) throw BackendFailure(Kind::Broken, std::nullopt, "aborted");
     throw BackendFailure(Kind::Timeout, other(),
@@ -90,8 +90,8 @@ class Crossing final : public Transfer {
                              ", this rank receives " + describe(mine));
   }
 
-  Lines& lines_;
-  Lane& lane_;
+  Communicators& lines_;
+  Channel& lane_;
   const Elements data_;
   const std::uint64_t number_;
   const Event after_;
@@ -112,8 +112,8 @@ std::unique_ptr<Transfer> NcclMessages::start_recv(const Elements& data, int fro
 std::unique_ptr<Transfer> NcclMessages::start(const Elements& data, int from, int to) {
   const std::lock_guard lock(mutex_);
   // Its ends never change: messages that are under way read them without the mutex.
-  Lane& lane = lanes_.try_emplace({from, to}, Lane{from, to}).first->second;
-  auto crossing = std::make_unique<Crossing>(lines_, lane, data, lane.posted);
+  Channel& lane = channels_.try_emplace({from, to}, Channel{from, to}).first->second;
+  auto crossing = std::make_unique<PendingMessage>(lines_, lane, data, lane.posted);
   ++lane.posted;
   return crossing;
 }

@@ -4,7 +4,7 @@
 // the store.
 //
 // Thread:  any.
-// Owner:   the backend; the Lines outlive it.
+// Owner:   the backend; the Communicators outlive it.
 #pragma once
 
 #include <map>
@@ -18,17 +18,17 @@
 namespace drun::worker {
 
 // One direction.
-struct Lane {
+struct Channel {
   int from = 0;
   int to = 0;
-  std::uint64_t posted = 0;              // messages
-  std::uint64_t started = 0;             // of those; changes under the Stop
-  std::shared_ptr<Line> line = nullptr;  // of whose turn it is to be started
+  std::uint64_t posted = 0;                      // messages
+  std::uint64_t started = 0;                     // of those; changes under the CancelToken
+  std::shared_ptr<Communicator> line = nullptr;  // of whose turn it is to be started
 };
 
 class NcclMessages {
  public:
-  explicit NcclMessages(Lines& lines) : lines_(lines) {}
+  explicit NcclMessages(Communicators& lines) : lines_(lines) {}
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to);
   std::unique_ptr<Transfer> start_recv(const Elements& data, int from);
@@ -36,9 +36,9 @@ class NcclMessages {
  private:
   std::unique_ptr<Transfer> start(const Elements& data, int from, int to);
 
-  Lines& lines_;
+  Communicators& lines_;
   std::mutex mutex_;
-  std::map<std::pair<int, int>, Lane> lanes_;
+  std::map<std::pair<int, int>, Channel> channels_;
 };
 
 }  // namespace drun::worker

@@ -25,9 +25,9 @@ Awaited awaited_by(const Turn& turn) {
 }
 
 // A collective on its way.
-class Flight final : public Transfer {
+class PendingCollective final : public Transfer {
  public:
-  Flight(std::shared_ptr<Line> line, Event end, const Awaited& awaited)
+  PendingCollective(std::shared_ptr<Communicator> line, Event end, const Awaited& awaited)
       : line_(std::move(line)), end_(std::move(end)), awaited_(awaited) {}
   int finish(Deadline deadline) override {
     awaited_.deadline = deadline;
@@ -36,7 +36,7 @@ class Flight final : public Transfer {
   }
 
  private:
-  std::shared_ptr<Line> line_;
+  std::shared_ptr<Communicator> line_;
   Event end_;
   Awaited awaited_;
 };
@@ -46,7 +46,7 @@ class NcclBackend final : public Backend {
   explicit NcclBackend(const BackendContext& context)
       : lines_(context), seat_{context.rank, context.size}, messages_(lines_) {
     if (context.split_off) {
-      use(lines_.adopt(std::static_pointer_cast<Line>(context.split_off)));
+      use(lines_.adopt(std::static_pointer_cast<Communicator>(context.split_off)));
       is_wanted_ = true;
     } else if (!context.connects_later) {
       check_nccl_is_here();
@@ -88,7 +88,7 @@ class NcclBackend final : public Backend {
     Event end = all_->start(after, awaited, [&](nccl::Comm comm, cuda::Stream stream) {
       return issue(*gpu, seat_, done, comm, stream);
     });
-    return std::make_unique<Flight>(all_, std::move(end), awaited);
+    return std::make_unique<PendingCollective>(all_, std::move(end), awaited);
   }
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int) override {
@@ -128,7 +128,7 @@ class NcclBackend final : public Backend {
 
   void connect(const Awaited& awaited) { use(lines_.connect("all", 0, seat_, awaited)); }
 
-  void use(std::shared_ptr<Line> line) {
+  void use(std::shared_ptr<Communicator> line) {
     all_ = std::move(line);
     barrier_word_.emplace(all_->gpu(), sizeof(std::uint32_t));
     if (lines_.context().is_debug) {
@@ -179,8 +179,8 @@ class NcclBackend final : public Backend {
     the.mine = signature_of(call, seat_.size);
     constexpr std::size_t kBytes = sizeof the.mine;
     const cuda::Address all = the.memory.address() + kBytes;
-    const auto in_order = [&](const Line::Deed& deed) {
-      all_->wait(all_->start(Event(gpu, nullptr), awaited, deed), awaited);
+    const auto in_order = [&](const Communicator::Action& action) {
+      all_->wait(all_->start(Event(gpu, nullptr), awaited, action), awaited);
     };
     in_order([&](nccl::Comm comm, cuda::Stream stream) {
       gpu->must(gpu->api().copy_to_device(the.memory.address(), &the.mine, kBytes, stream),
@@ -200,10 +200,10 @@ class NcclBackend final : public Backend {
                              describe_disagreement(the.told));
   }
 
-  Lines lines_;
-  const Line::Seat seat_;
+  Communicators lines_;
+  const Communicator::RankInfo seat_;
   NcclMessages messages_;
-  std::shared_ptr<Line> all_;              // changes within collectives only
+  std::shared_ptr<Communicator> all_;      // changes within collectives only
   std::optional<GpuMemory> barrier_word_;  // these two: as long as all_
   std::optional<Comparison> comparison_;
   // A collective has been asked for, as on every rank; so there is something to split when all

@@ -66,32 +66,32 @@ void Collectives::run(const Call& call, const Turn& turn) {
   perform(call, turn, exchange, is_told);
 }
 
-void Collectives::perform(const Call& call, const Turn& turn, Motion& motion, bool is_open) {
-  if (is_open) return move_in_turns(motion, 0, turn.deadline);
-  const std::optional<Place> place = place_of(call, motion);
-  if (!place && motion.turns() > 0) motion.put(0);
+void Collectives::perform(const Call& call, const Turn& turn, Algorithm& algorithm, bool is_open) {
+  if (is_open) return move_in_turns(algorithm, 0, turn.deadline);
+  const std::optional<Place> place = place_of(call, algorithm);
+  if (!place && algorithm.turns() > 0) algorithm.put(0);
   switch (open(signature_of(call, rounds_.size()), place, turn)) {
     case Way::Direct:
-      return move_directly(call, motion, turn.deadline);
+      return move_directly(call, algorithm, turn.deadline);
     case Way::Read:
-      return move_by_reading(call, motion, turn.deadline);
+      return move_by_reading(call, algorithm, turn.deadline);
     case Way::InTurns:
-      return move_in_turns(motion, 0, turn.deadline);
+      return move_in_turns(algorithm, 0, turn.deadline);
     case Way::WithData:
-      if (motion.turns() > 0) motion.take(0);
-      return move_in_turns(motion, 1, turn.deadline);
+      if (algorithm.turns() > 0) algorithm.take(0);
+      return move_in_turns(algorithm, 1, turn.deadline);
   }
 }
 
-void Collectives::move_in_turns(Motion& motion, std::size_t first, Deadline deadline) {
-  for (std::size_t turn = first; turn < motion.turns(); ++turn) {
-    motion.put(turn);
+void Collectives::move_in_turns(Algorithm& algorithm, std::size_t first, Deadline deadline) {
+  for (std::size_t turn = first; turn < algorithm.turns(); ++turn) {
+    algorithm.put(turn);
     rounds_.meet(deadline);
-    motion.take(turn);
+    algorithm.take(turn);
   }
 }
 
-void Collectives::move_directly(const Call& call, Motion& motion, Deadline deadline) {
+void Collectives::move_directly(const Call& call, Algorithm& algorithm, Deadline deadline) {
   const std::size_t bytes = buffer_of(call, rounds_.size()).bytes;
   std::vector<std::byte*> buffers;
   for (int rank = 0; rank < rounds_.size(); ++rank) {
@@ -102,12 +102,12 @@ void Collectives::move_directly(const Call& call, Motion& motion, Deadline deadl
     throw BackendFailure(Kind::System, rank,
                          "rank " + std::to_string(rank) + "'s buffer is outside its region");
   }
-  motion.take_directly(buffers);
+  algorithm.take_directly(buffers);
   rounds_.check_alarm();
   rounds_.meet(deadline);
 }
 
-void Collectives::move_by_reading(const Call& call, Motion& motion, Deadline deadline) {
+void Collectives::move_by_reading(const Call& call, Algorithm& algorithm, Deadline deadline) {
   std::vector<std::uint64_t> addresses;
   addresses.reserve(static_cast<std::size_t>(rounds_.size()));
   for (int rank = 0; rank < rounds_.size(); ++rank) {
@@ -115,9 +115,9 @@ void Collectives::move_by_reading(const Call& call, Motion& motion, Deadline dea
   }
   const PeerBuffers buffers(peers_, rounds_.rank(), std::move(addresses),
                             buffer_of(call, rounds_.size()).bytes);
-  if (!are_all_well(buffers.are_there(), deadline)) return move_in_turns(motion, 0, deadline);
-  for (std::size_t step = 0; step < motion.reads(); ++step) {
-    const bool is_well = motion.read(step, buffers);
+  if (!are_all_well(buffers.are_there(), deadline)) return move_in_turns(algorithm, 0, deadline);
+  for (std::size_t step = 0; step < algorithm.reads(); ++step) {
+    const bool is_well = algorithm.read(step, buffers);
     rounds_.check_alarm();
     if (are_all_well(is_well, deadline)) continue;
     // A rank that has ended, and its memory with it, may have got here, but not any further.
@@ -190,11 +190,11 @@ std::size_t Collectives::agree_on_sizes(const Call& call, const Turn& turn) {
   return longest_of(all) * size_bytes(call.type);
 }
 
-std::optional<Place> Collectives::place_of(const Call& call, const Motion& motion) const {
+std::optional<Place> Collectives::place_of(const Call& call, const Algorithm& algorithm) const {
   const Buffer buffer = buffer_of(call, rounds_.size());
   if (buffer.bytes <= kDirectBytes) return {};
   if (auto place = regions_.find(buffer.data, buffer.bytes)) return place;
-  if (motion.reads() == 0 || !peers_.seems_open()) return {};
+  if (algorithm.reads() == 0 || !peers_.seems_open()) return {};
   return Place{.region = kOwnMemory, .offset = reinterpret_cast<std::uintptr_t>(buffer.data)};
 }
 

@@ -19,7 +19,7 @@
 #include <optional>
 #include <vector>
 
-#include "worker_lib/shm/motion.h"
+#include "worker_lib/shm/algorithm.h"
 #include "worker_lib/shm/regions.h"
 #include "worker_lib/shm/rounds.h"
 
@@ -27,8 +27,8 @@ namespace drun::worker::shm {
 
 class Collectives {
  public:
-  Collectives(const Segment& segment, int rank, Patience patience, Alarm& alarm, Regions& regions,
-              PeerMemory& peers)
+  Collectives(const Segment& segment, int rank, SpinPolicy patience, AbortFlag& alarm,
+              Regions& regions, PeerMemory& peers)
       : rounds_(segment, rank, patience, alarm), regions_(regions), peers_(peers) {}
 
   void run(const Call& call, const Turn& turn);
@@ -38,10 +38,10 @@ class Collectives {
  private:
   enum class Way { WithData, InTurns, Direct, Read };
 
-  void perform(const Call& call, const Turn& turn, Motion& motion, bool is_open);
-  void move_in_turns(Motion& motion, std::size_t first, Deadline deadline);
-  void move_directly(const Call& call, Motion& motion, Deadline deadline);
-  void move_by_reading(const Call& call, Motion& motion, Deadline deadline);
+  void perform(const Call& call, const Turn& turn, Algorithm& algorithm, bool is_open);
+  void move_in_turns(Algorithm& algorithm, std::size_t first, Deadline deadline);
+  void move_directly(const Call& call, Algorithm& algorithm, Deadline deadline);
+  void move_by_reading(const Call& call, Algorithm& algorithm, Deadline deadline);
   // A meeting at which each rank says whether it is well; whether all are.
   bool are_all_well(bool is_well, Deadline deadline);
   // Meets, compares, and says how the data goes.
@@ -49,7 +49,7 @@ class Collectives {
   [[noreturn]] void throw_mismatch(const Turn& turn) const;
   // For a call whose sizes not every rank knows; returns the longest part in bytes.
   std::size_t agree_on_sizes(const Call& call, const Turn& turn);
-  std::optional<Place> place_of(const Call& call, const Motion& motion) const;
+  std::optional<Place> place_of(const Call& call, const Algorithm& algorithm) const;
 
   Rounds rounds_;
   Regions& regions_;

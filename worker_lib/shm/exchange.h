@@ -5,12 +5,12 @@
 //          station has as many lanes as ranks.
 #pragma once
 
-#include "worker_lib/shm/motion.h"
+#include "worker_lib/shm/algorithm.h"
 #include "worker_lib/shm/reduce.h"
 
 namespace drun::worker::shm {
 
-class Exchange final : public Motion {
+class Exchange final : public Algorithm {
  public:
   // longest_bytes: the longest part of all that go from any rank to any other.
   Exchange(Rounds& rounds, const Call& call, std::size_t longest_bytes);

@@ -84,7 +84,7 @@ class Messages::Receiving final : public Transfer {
   const std::optional<int> from_;  // as it was asked for
 };
 
-Messages::Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm,
+Messages::Messages(const Segment& segment, int rank, SpinPolicy patience, AbortFlag& alarm,
                    PeerMemory& peers)
     : segment_(segment), alarm_(alarm), peers_(peers), rank_(rank), patience_(patience) {
   for (int peer = 0; peer < segment.size(); ++peer) {
@@ -145,7 +145,7 @@ bool Messages::would_end(std::optional<int> peer, Question&& is_done) {
 
 template <typename Question>
 bool Messages::wait_until(Deadline deadline, std::optional<int> peer, Question&& is_done) {
-  Bell& bell = segment_.message_bell(rank_);
+  WakeFlag& bell = segment_.message_bell(rank_);
   // Known here before the ring is.
   const LongWord& written = segment_.ring_ends(peer.value_or(rank_), rank_).written;
   std::unique_lock lock(mutex_);

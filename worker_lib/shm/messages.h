@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "drun/backend.h"
-#include "worker_lib/shm/alarm.h"
+#include "worker_lib/shm/abort_flag.h"
 #include "worker_lib/shm/link.h"
 #include "worker_lib/shm/peer_memory.h"
 #include "worker_lib/shm/wait.h"
@@ -29,7 +29,8 @@ namespace drun::worker::shm {
 
 class Messages {
  public:
-  Messages(const Segment& segment, int rank, Patience patience, Alarm& alarm, PeerMemory& peers);
+  Messages(const Segment& segment, int rank, SpinPolicy patience, AbortFlag& alarm,
+           PeerMemory& peers);
 
   std::unique_ptr<Transfer> start_send(const ConstElements& data, int to, int tag);
   std::unique_ptr<Transfer> start_recv(const Elements& data, std::optional<int> from, int tag);
@@ -71,10 +72,10 @@ class Messages {
   Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
 
   Segment segment_;
-  Alarm& alarm_;
+  AbortFlag& alarm_;
   PeerMemory& peers_;
   const int rank_;
-  const Patience patience_;
+  const SpinPolicy patience_;
 
   std::mutex mutex_;                          // for all that follows
   std::vector<std::unique_ptr<Link>> links_;  // by rank; none to itself

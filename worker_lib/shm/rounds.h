@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "drun/backend.h"
-#include "worker_lib/shm/alarm.h"
+#include "worker_lib/shm/abort_flag.h"
 #include "worker_lib/shm/segment.h"
 #include "worker_lib/shm/wait.h"
 
@@ -24,7 +24,7 @@ namespace drun::worker::shm {
 
 class Rounds {
  public:
-  Rounds(const Segment& segment, int rank, Patience patience, Alarm& alarm)
+  Rounds(const Segment& segment, int rank, SpinPolicy patience, AbortFlag& alarm)
       : segment_(segment), alarm_(alarm), rank_(rank), patience_(patience) {}
 
   int rank() const { return rank_; }
@@ -53,9 +53,9 @@ class Rounds {
   void throw_timeout() const;
 
   Segment segment_;
-  Alarm& alarm_;
+  AbortFlag& alarm_;
   int rank_;
-  Patience patience_;
+  SpinPolicy patience_;
   std::uint32_t round_ = 0;
 };
 

@@ -35,7 +35,7 @@ struct alignas(kLineBytes) AlarmWords {
 };
 
 // The futex on which a rank sleeps; see wait.h.
-struct alignas(kLineBytes) Bell {
+struct alignas(kLineBytes) WakeFlag {
   Word rings;
   Word sleepers;
 };
@@ -80,8 +80,8 @@ class Layout {
   // A word for each rank whose process has ended.
   static std::size_t lost(int rank) { return sizeof(AlarmWords) + at(rank) * sizeof(Word); }
   // Rung for a rank when others reach a round, and for messages.
-  std::size_t round_bell(int rank) const { return bells() + at(rank) * sizeof(Bell); }
-  std::size_t message_bell(int rank) const { return round_bell(rank) + size_ * sizeof(Bell); }
+  std::size_t round_bell(int rank) const { return bells() + at(rank) * sizeof(WakeFlag); }
+  std::size_t message_bell(int rank) const { return round_bell(rank) + size_ * sizeof(WakeFlag); }
   std::size_t home(int rank) const { return homes() + at(rank) * sizeof(Home); }
   std::size_t station(int rank, std::uint32_t round) const {
     return stations() + (at(rank) * 2 + round % 2) * kStationBytes;
@@ -101,7 +101,7 @@ class Layout {
   std::size_t bells() const {
     return round_up(sizeof(AlarmWords) + size_ * sizeof(Word), kLineBytes);
   }
-  std::size_t homes() const { return bells() + 2 * size_ * sizeof(Bell); }
+  std::size_t homes() const { return bells() + 2 * size_ * sizeof(WakeFlag); }
   std::size_t stations() const {
     constexpr std::size_t kPageBytes = 4096;
     return round_up(homes() + size_ * sizeof(Home), kPageBytes);
@@ -161,8 +161,8 @@ class Segment {
   int size() const { return size_; }
   AlarmWords& alarm() const { return at<AlarmWords>(Layout::alarm()); }
   Word& lost(int rank) const { return at<Word>(Layout::lost(rank)); }
-  Bell& round_bell(int rank) const { return at<Bell>(layout_.round_bell(rank)); }
-  Bell& message_bell(int rank) const { return at<Bell>(layout_.message_bell(rank)); }
+  WakeFlag& round_bell(int rank) const { return at<WakeFlag>(layout_.round_bell(rank)); }
+  WakeFlag& message_bell(int rank) const { return at<WakeFlag>(layout_.message_bell(rank)); }
   Home& home(int rank) const { return at<Home>(layout_.home(rank)); }
   Station& station(int rank, std::uint32_t round) const {
     return at<Station>(layout_.station(rank, round));

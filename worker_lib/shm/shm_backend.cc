@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "worker_lib/math/reduce.h"
-#include "worker_lib/shm/alarm.h"
+#include "worker_lib/shm/abort_flag.h"
 #include "worker_lib/shm/collectives.h"
 #include "worker_lib/shm/messages.h"
 #include "worker_lib/shm/regions.h"
@@ -17,7 +17,7 @@ namespace {
 class ShmBackend final : public Backend {
  public:
   explicit ShmBackend(Parts parts)
-      : patience_(patience_for(parts.segment.size(), parts.cores)),
+      : patience_(spin_policy_for(parts.segment.size(), parts.cores)),
         lifelines_(std::move(parts.lifelines)),
         alarm_(parts.segment, parts.rank),
         regions_(std::move(parts.regions), parts.rank),
@@ -61,9 +61,9 @@ class ShmBackend final : public Backend {
   std::vector<Lifeline> lifelines() const override { return lifelines_.lines; }
 
  private:
-  const Patience patience_;
+  const SpinPolicy patience_;
   const Lifelines lifelines_;
-  Alarm alarm_;
+  AbortFlag alarm_;
   Regions regions_;
   PeerMemory peers_;
   Collectives collectives_;

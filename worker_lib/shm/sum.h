@@ -8,12 +8,12 @@
 //          the others' shares.
 #pragma once
 
-#include "worker_lib/shm/motion.h"
+#include "worker_lib/shm/algorithm.h"
 #include "worker_lib/shm/reduce.h"
 
 namespace drun::worker::shm {
 
-class Sum final : public Motion {
+class Sum final : public Algorithm {
  public:
   // The deadline of the second meeting.
   Sum(Rounds& rounds, const Call& call, Deadline deadline);

@@ -36,17 +36,17 @@ void wake_all(Word& word) noexcept {
 
 }  // namespace
 
-void wake_sleepers(Bell& bell) noexcept {
+void wake_sleepers(WakeFlag& bell) noexcept {
   if (bell.sleepers.fetch_add(0) != 0) ring(bell);
 }
 
-void ring(Bell& bell) noexcept {
+void ring(WakeFlag& bell) noexcept {
   bell.rings.fetch_add(1);
   if (bell.sleepers.load() != 0) wake_all(bell.rings);
 }
 
-Patience patience_for(int ranks, const CoreMask& cores) {
-  Patience patience;
+SpinPolicy spin_policy_for(int ranks, const CoreMask& cores) {
+  SpinPolicy patience;
   if (ranks <= usable_cores(cores)) patience.looks = kLooks;
   return patience;
 }

@@ -1,7 +1,8 @@
 // edge. Waiting for another process: first polls as long as a core can be spared, then yields, then
 // sleeps on a bell (a futex).
 //
-// Bell:    a waiting thread sleeps on it; a thread that changes the awaited state rings it. No ring
+// WakeFlag:    a waiting thread sleeps on it; a thread that changes the awaited state rings it. No
+// ring
 //          is missed: one side makes the change, then checks for sleepers; the other registers as a
 //          sleeper, then checks the state again. The check for sleepers is a write, too: either it
 //          follows the registration and finds it, or the sleeper finds the change.
@@ -17,18 +18,18 @@
 namespace drun::worker::shm {
 
 // After a change of what is waited for, in any order: wakes who sleeps.
-void wake_sleepers(Bell& bell) noexcept;
+void wake_sleepers(WakeFlag& bell) noexcept;
 // The ring is itself the change that is waited for.
-void ring(Bell& bell) noexcept;
+void ring(WakeFlag& bell) noexcept;
 
 // How long a rank looks before it sleeps.
-struct Patience {
+struct SpinPolicy {
   int looks = 0;     // without giving the core away
   int yields = 100;  // yielding the core; a sleep costs ten times as much
 };
 // For `ranks` ranks that may all wait at the same time, bound to `cores` altogether: they look for
 // as long as there is a core for each.
-Patience patience_for(int ranks, const CoreMask& cores);
+SpinPolicy spin_policy_for(int ranks, const CoreMask& cores);
 
 namespace detail {
 inline void relax() {
@@ -50,7 +51,7 @@ inline void claim_line(void* line) {
 
 class Sleeper {
  public:
-  explicit Sleeper(Bell& bell) : bell_(bell) { bell_.sleepers.fetch_add(1); }
+  explicit Sleeper(WakeFlag& bell) : bell_(bell) { bell_.sleepers.fetch_add(1); }
   ~Sleeper() { bell_.sleepers.fetch_sub(1); }
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
@@ -58,14 +59,14 @@ class Sleeper {
   bool sleep(std::uint32_t rings, Deadline deadline) const;
 
  private:
-  Bell& bell_;
+  WakeFlag& bell_;
 };
 }  // namespace detail
 
 // Waits until is_done(); false: the deadline passed first. is_done is called often, and reads the
 // state in sequentially consistent order.
 template <typename Question>
-bool wait_at(Bell& bell, Patience patience, Deadline deadline, Question&& is_done) {
+bool wait_at(WakeFlag& bell, SpinPolicy patience, Deadline deadline, Question&& is_done) {
   for (int i = 0; i < patience.looks; ++i) {
     // A pause lasts as long as two ranks take to hear of each other.
     for (int eager = 0; eager < 8; ++eager) {

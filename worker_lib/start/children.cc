@@ -25,9 +25,9 @@ namespace {
 // Not in every libc's headers; waitid(2), Linux 5.4.
 constexpr auto kPidfd = static_cast<idtype_t>(3);
 
-[[noreturn]] void fail_to(const char* deed) {
+[[noreturn]] void fail_to(const char* action) {
   throw WorkerError({.kind = WorkerError::Kind::System,
-                     .message = std::string("cannot ") + deed + ": " + system_message(errno)});
+                     .message = std::string("cannot ") + action + ": " + system_message(errno)});
 }
 
 void flush_all() {

@@ -31,8 +31,9 @@ constexpr std::uint64_t kMostFileBytes = 256 << 20;
 [[noreturn]] void fail(Kind kind, const std::string& message) {
   throw WorkerError({.kind = kind, .message = message});
 }
-[[noreturn]] void fail_to(const std::string& deed, const std::string& path) {
-  fail(Kind::System, "cannot " + deed + " the store's file " + path + ": " + system_message(errno));
+[[noreturn]] void fail_to(const std::string& action, const std::string& path) {
+  fail(Kind::System,
+       "cannot " + action + " the store's file " + path + ": " + system_message(errno));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ bool is_same(const Key& left, const Key& right) {
   return difference == 0;
 }
 
-enum class Source : std::uint32_t { Bell, Listener, In, Out };
+enum class Source : std::uint32_t { WakeFlag, Listener, In, Out };
 
 std::uint64_t token_of(Source source, std::uint32_t which = 0) {
   return static_cast<std::uint64_t>(source) << 32 | which;
@@ -72,7 +72,7 @@ Engine::Engine(const BackendContext& context)
   const std::string address = context.address.empty() ? "127.0.0.1" : context.address;
   listener_ = listen_at(address);
   own_ = {address, listener_.port, make_key()};
-  watch(bell_.get(), EPOLLIN, token_of(Source::Bell), true);
+  watch(bell_.get(), EPOLLIN, token_of(Source::WakeFlag), true);
   watch(listener_.fd.get(), EPOLLIN, token_of(Source::Listener), true);
   store_->set("tcp/" + std::to_string(rank_), to_string(own_), left_until(context.deadline));
   if (!context.is_lookout) return;
@@ -433,7 +433,7 @@ void Engine::handle(const epoll_event& event) {
   const auto source = static_cast<Source>(event.data.u64 >> 32);
   const auto which = static_cast<std::uint32_t>(event.data.u64);
   switch (source) {
-    case Source::Bell: {
+    case Source::WakeFlag: {
       std::uint64_t rings = 0;
       [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &rings, sizeof rings);
       return;

@@ -18,7 +18,7 @@
 namespace drun {
 
 namespace worker {
-class Errand;
+class Request;
 }
 
 class Work {
@@ -27,7 +27,7 @@ class Work {
 
   // Done already.
   Work() = default;
-  explicit Work(std::shared_ptr<worker::Errand> errand);
+  explicit Work(std::shared_ptr<worker::Request> request);
 
   // Blocks until the operation is done or has failed. Without a timeout, the operation's timeout
   // applies. If this timeout ends first: WorkerError (Timeout), and the operation continues.
@@ -40,7 +40,7 @@ class Work {
   int peer() const;
 
  private:
-  std::shared_ptr<worker::Errand> errand_;  // none: done already
+  std::shared_ptr<worker::Request> request_;  // none: done already
 };
 
 }  // namespace drun

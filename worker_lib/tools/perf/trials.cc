@@ -13,8 +13,8 @@ int brought(int rank, std::size_t place) {
 }
 
 double combined(ReduceOp op, double left, double right) {
-  const auto bits = [left, right](auto deed) {
-    return static_cast<double>(deed(static_cast<long>(left), static_cast<long>(right)));
+  const auto bits = [left, right](auto action) {
+    return static_cast<double>(action(static_cast<long>(left), static_cast<long>(right)));
   };
   switch (op) {
     case ReduceOp::Sum:

@@ -1,4 +1,4 @@
-#include "agent/nccl_ras/ras_standing.h"
+#include "agent/nccl_ras/ras_position.h"
 
 #include <algorithm>
 #include <cctype>
@@ -43,7 +43,7 @@ Spreads spreads_of(const Communicator& communicator) {
   for (const Rank& rank : communicator.ranks)
     for (std::size_t kind = 0; kind < kMostKinds; ++kind)
       if (rank.counts[kind]) count(spreads[kind], *rank.counts[kind]);
-  for (const Crowd& crowd : communicator.crowds) count(spreads[crowd.kind], crowd.count);
+  for (const RankGroup& crowd : communicator.crowds) count(spreads[crowd.kind], crowd.count);
   return spreads;
 }
 
@@ -85,7 +85,7 @@ class Finder {
     gaps_.resize(own.pids.size());
   }
 
-  std::vector<Standing> standings() {
+  std::vector<RankPosition> standings() {
     for (const Communicator& communicator : report_.communicators) take(communicator);
     for (const Lost& lost : report_.lost) take(lost);
     const bool has_root = has_lost_ || std::any_of(places_.begin(), places_.end(), [](auto& each) {
@@ -93,9 +93,9 @@ class Finder {
                           });
     for (const auto& [key, place] : places_) {
       const auto own = local_rank_of({.pid = key.first, .host = key.second});
-      if (!own || standings_[*own].stand == NcclStand::Behind) continue;
+      if (!own || standings_[*own].stand == NcclPosition::Behind) continue;
       const bool is_behind = place.is_behind && (!place.is_ahead || !has_root);
-      standings_[*own].stand = is_behind ? NcclStand::Behind : NcclStand::Ahead;
+      standings_[*own].stand = is_behind ? NcclPosition::Behind : NcclPosition::Ahead;
     }
     return std::move(standings_);
   }
@@ -125,7 +125,7 @@ class Finder {
     const auto own = local_rank_of(lost.process);
     if (!own) return;
     standings_[*own].is_known = true;
-    standings_[*own].stand = NcclStand::Behind;
+    standings_[*own].stand = NcclPosition::Behind;
     standings_[*own].words = lost.is_dead ? "is taken for dead" : "does not answer";
   }
 
@@ -138,7 +138,7 @@ class Finder {
 
   void take_own(std::size_t local_rank, const Communicator& communicator, std::size_t kind,
                 std::uint64_t value, const Spread& spread) {
-    Standing& standing = standings_[local_rank];
+    RankPosition& standing = standings_[local_rank];
     for (const char c : communicator.hash)
       standing.progress = mixed(standing.progress, static_cast<unsigned char>(c));
     standing.progress = mixed(mixed(standing.progress, value), spread.least);
@@ -150,7 +150,7 @@ class Finder {
   const Report& report_;
   const Own& own_;
   std::map<int, std::size_t> local_ranks_{};  // by pid
-  std::vector<Standing> standings_{};
+  std::vector<RankPosition> standings_{};
   std::vector<std::uint64_t> gaps_{};  // by local rank, the widest so far
   Places places_{};
   bool has_lost_ = false;
@@ -167,10 +167,10 @@ std::string sentence(const RankRanges& ranks, std::string words) {
   return "NCCL: " + ranks_text(ranks) + " " + words;
 }
 
-std::vector<std::string> sentences(const std::vector<Standing>& standings, int base_rank) {
+std::vector<std::string> sentences(const std::vector<RankPosition>& standings, int base_rank) {
   std::map<std::string, RankRanges> alike;
   for (std::size_t i = 0; i < standings.size(); ++i)
-    if (standings[i].stand == NcclStand::Behind && !standings[i].words.empty())
+    if (standings[i].stand == NcclPosition::Behind && !standings[i].words.empty())
       add_rank(alike[standings[i].words], base_rank + static_cast<int>(i));
   std::vector<std::string> notes;
   for (const auto& [words, ranks] : alike)

@@ -50,11 +50,11 @@ struct StartRecorder : Workers::Listener {
     io.run_for(std::chrono::seconds(60));
   }
   // Calls the function every few milliseconds until it returns true.
-  void poll(std::function<bool()> deed) {
+  void poll(std::function<bool()> action) {
     auto timer = std::make_shared<asio::steady_timer>(io);
     timer->expires_after(milliseconds(5));
-    timer->async_wait([this, timer, deed = std::move(deed)](error_code) {
-      if (!deed()) poll(deed);
+    timer->async_wait([this, timer, action = std::move(action)](error_code) {
+      if (!action()) poll(action);
     });
   }
 

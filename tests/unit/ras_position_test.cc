@@ -1,4 +1,4 @@
-#include "agent/nccl_ras/ras_standing.h"
+#include "agent/nccl_ras/ras_position.h"
 
 #include "tests/support/catch.h"
 
@@ -32,8 +32,8 @@ TEST_CASE("a rank that lags behind its communicator is named by its global rank"
   const Findings found = find(report_of({four({812, 811, 812, 812})}), kOwn, 6);
   REQUIRE(found.standings.size() == 2);
   CHECK(found.standings[0].is_known);
-  CHECK(found.standings[0].stand == NcclStand::Ahead);
-  CHECK(found.standings[1].stand == NcclStand::Behind);
+  CHECK(found.standings[0].stand == NcclPosition::Ahead);
+  CHECK(found.standings[1].stand == NcclPosition::Behind);
   CHECK(found.notes == std::vector<std::string>{
                            "NCCL: rank 7 is at all_reduce 811 in a communicator of 4, the others "
                            "at 812"});
@@ -60,9 +60,9 @@ TEST_CASE("processes are identified by host and pid, also if they are children o
   Communicator one{.hash = "0x1", .size = 2};
   one.ranks = {rank_of(0, {1100, "127.0.0.1"}, 3), rank_of(1, {101, "10.0.0.2"}, 4)};
   const Findings found = find(report_of({one}), kOwn, 0);
-  CHECK(found.standings[0].stand == NcclStand::Behind);
+  CHECK(found.standings[0].stand == NcclPosition::Behind);
   CHECK_FALSE(found.standings[1].is_known);
-  CHECK(found.standings[1] == Standing{});
+  CHECK(found.standings[1] == RankPosition{});
 }
 
 TEST_CASE("if text names only the minority, only ranks that lag are known") {
@@ -80,14 +80,14 @@ TEST_CASE("a rank that waits in one communicator is not blamed for the lag in an
   // deadlock.
   const Report report = report_of({four({9, 8, 9, 9}, "0x1"), four({3, 4, 4, 4}, "0x2")});
   const Findings found = find(report, kOwn, 0);
-  CHECK(found.standings[0].stand == NcclStand::Behind);
-  CHECK(found.standings[1].stand == NcclStand::Behind);
+  CHECK(found.standings[0].stand == NcclPosition::Behind);
+  CHECK(found.standings[1].stand == NcclPosition::Behind);
   // Rank 1 is not in the second communicator.
   Report clear = report;
   clear.communicators[1].ranks[1].counts[0].reset();
   const Findings clearer = find(clear, kOwn, 0);
-  CHECK(clearer.standings[0].stand == NcclStand::Ahead);
-  CHECK(clearer.standings[1].stand == NcclStand::Behind);
+  CHECK(clearer.standings[0].stand == NcclPosition::Ahead);
+  CHECK(clearer.standings[1].stand == NcclPosition::Behind);
 }
 
 TEST_CASE(
@@ -95,7 +95,7 @@ TEST_CASE(
   Report report = report_of({four({5, 5, 5, 5})});
   report.lost = {{{101, "10.0.0.1"}, false}, {{4711, "10.0.0.3"}, false}, {{4712, ""}, true}};
   const Findings found = find(report, kOwn, 2);
-  CHECK(found.standings[1].stand == NcclStand::Behind);
+  CHECK(found.standings[1].stand == NcclPosition::Behind);
   CHECK(found.notes == std::vector<std::string>{"NCCL: rank 3 does not answer",
                                                 "NCCL: process 4711 on 10.0.0.3 does not answer",
                                                 "NCCL: process 4712 on a node is taken for dead"});

@@ -17,9 +17,9 @@
 
 namespace drun::worker::shm {
 
-class Alarm {
+class AbortFlag {
  public:
-  Alarm(const Segment& segment, int rank) : segment_(segment), rank_(rank) {}
+  AbortFlag(const Segment& segment, int rank) : segment_(segment), rank_(rank) {}
 
   // Different after every change.
   std::uint32_t changes() const { return segment_.alarm().changes.load(); }

@@ -24,8 +24,8 @@ using test::over;
 using test::run_ranks;
 using test::Say;
 using test::StoreProcess;
-using worker::Couriers;
-using worker::Errand;
+using worker::Request;
+using worker::RequestThreads;
 
 bool never() { return false; }
 
@@ -34,7 +34,7 @@ struct Doer {
   std::atomic<int> times = 0;
   std::atomic<std::thread::id> by = {};
 
-  Errand::Deed deed(int result = 0) {
+  Request::Action action(int result = 0) {
     return [this, result] {
       ++times;
       by = std::this_thread::get_id();
@@ -48,66 +48,66 @@ struct Doer {
 
 TEST_CASE("a request that can be polled is run by its waiter") {
   Doer doer;
-  Errand errand(doer.deed(7), never);
-  CHECK_FALSE(errand.is_done());
-  CHECK(errand.is_open());
-  errand.wait();
-  CHECK(errand.get() == 7);
+  Request request(doer.action(7), never);
+  CHECK_FALSE(request.is_done());
+  CHECK(request.is_open());
+  request.wait();
+  CHECK(request.get() == 7);
   CHECK(doer.is_this_thread());
-  errand.wait();
-  errand.run();
+  request.wait();
+  request.run();
   CHECK(doer.times == 1);
 }
 
 TEST_CASE("a request without a poll function is not run by its waiter") {
   Doer doer;
-  Errand errand(doer.deed(7));
-  CHECK_FALSE(errand.is_done());
-  CHECK_FALSE(errand.wait_for(milliseconds(1)));
-  std::thread thread([&] { errand.run(); });
-  errand.wait();
+  Request request(doer.action(7));
+  CHECK_FALSE(request.is_done());
+  CHECK_FALSE(request.wait_for(milliseconds(1)));
+  std::thread thread([&] { request.run(); });
+  request.wait();
   thread.join();
-  CHECK(errand.get() == 7);
+  CHECK(request.get() == 7);
   CHECK_FALSE(doer.is_this_thread());
 }
 
 TEST_CASE("is_done runs a request that would end at once") {
   Doer doer;
   bool would_end = false;
-  Errand errand(doer.deed(), [&] { return would_end; });
-  CHECK_FALSE(errand.is_done());
+  Request request(doer.action(), [&] { return would_end; });
+  CHECK_FALSE(request.is_done());
   would_end = true;
-  CHECK(errand.is_done());
+  CHECK(request.is_done());
   CHECK(doer.is_this_thread());
 }
 
 TEST_CASE("a wait with a timeout does not run a request that can take longer") {
   Doer doer;
-  Errand errand(doer.deed(), never);
-  CHECK_FALSE(errand.wait_for(milliseconds(1)));
+  Request request(doer.action(), never);
+  CHECK_FALSE(request.wait_for(milliseconds(1)));
   CHECK(doer.times == 0);
-  std::thread thread([&] { errand.run(); });
-  CHECK(errand.wait_for(seconds(60)));
+  std::thread thread([&] { request.run(); });
+  CHECK(request.wait_for(seconds(60)));
   thread.join();
 }
 
 TEST_CASE("a request runs once for any order of callers, and all of them get its result") {
   for (int round = 0; round < 200; ++round) {
     Doer doer;
-    Errand errand(doer.deed(5), [] { return true; });
+    Request request(doer.action(5), [] { return true; });
     std::atomic<int> fives = 0;
     const auto with = [&](auto come) {
       return std::thread([&, come] {
         come();
-        errand.wait();
-        if (errand.get() == 5) ++fives;
+        request.wait();
+        if (request.get() == 5) ++fives;
       });
     };
     std::vector<std::thread> threads;
-    threads.push_back(with([&] { errand.run(); }));
-    threads.push_back(with([&] { errand.wait(); }));
-    threads.push_back(with([&] { errand.wait_for(seconds(60)); }));
-    threads.push_back(with([&] { errand.is_done(); }));
+    threads.push_back(with([&] { request.run(); }));
+    threads.push_back(with([&] { request.wait(); }));
+    threads.push_back(with([&] { request.wait_for(seconds(60)); }));
+    threads.push_back(with([&] { request.is_done(); }));
     for (std::thread& thread : threads) thread.join();
     CHECK(doer.times == 1);
     CHECK(fives == 4);
@@ -117,69 +117,69 @@ TEST_CASE("a request runs once for any order of callers, and all of them get its
 TEST_CASE("a request keeps its exception and releases what it captured") {
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> watched = held;
-  Errand errand([held]() -> int { throw std::runtime_error("rank " + std::to_string(*held)); },
-                [held] { return false; });
+  Request request([held]() -> int { throw std::runtime_error("rank " + std::to_string(*held)); },
+                  [held] { return false; });
   held.reset();
-  errand.wait();
+  request.wait();
   CHECK(watched.expired());
-  CHECK_THROWS_WITH(errand.get(), "rank 1");
-  CHECK_THROWS_WITH(errand.get(), "rank 1");
+  CHECK_THROWS_WITH(request.get(), "rank 1");
+  CHECK_THROWS_WITH(request.get(), "rank 1");
 }
 
 TEST_CASE("a request that was run immediately behaves like one that was run later") {
-  const auto errand = Errand::done([] { return 7; });
-  CHECK(errand->is_done());
-  errand->run();
-  errand->wait();
-  CHECK(errand->get() == 7);
-  const auto failed = Errand::done([]() -> int { throw std::runtime_error("too late"); });
+  const auto request = Request::done([] { return 7; });
+  CHECK(request->is_done());
+  request->run();
+  request->wait();
+  CHECK(request->get() == 7);
+  const auto failed = Request::done([]() -> int { throw std::runtime_error("too late"); });
   CHECK(failed->wait_for(milliseconds(1)));
   CHECK_THROWS_WITH(failed->get(), "too late");
 }
 
 TEST_CASE("a sent request is run by a caller that waits for it at once") {
-  Couriers couriers;
+  RequestThreads request_threads;
   bool is_by_waiter = false;
   // The first attempts can fail: if this thread loses the CPU, a courier thread runs the request.
   for (int i = 0; i < 1000 && !is_by_waiter; ++i) {
     Doer doer;
-    couriers.send(doer.deed())->wait();
+    request_threads.send(doer.action())->wait();
     is_by_waiter = doer.is_this_thread();
   }
   CHECK(is_by_waiter);
 }
 
 TEST_CASE("a sent request is run by another thread if its owner only polls") {
-  Couriers couriers;
+  RequestThreads request_threads;
   Doer doer;
-  const std::shared_ptr<Errand> errand = couriers.send(doer.deed());
-  while (!errand->is_done()) std::this_thread::yield();
+  const std::shared_ptr<Request> request = request_threads.send(doer.action());
+  while (!request->is_done()) std::this_thread::yield();
   CHECK_FALSE(doer.is_this_thread());
   Doer other;
-  CHECK(couriers.send(other.deed())->wait_for(seconds(60)));
+  CHECK(request_threads.send(other.action())->wait_for(seconds(60)));
   CHECK_FALSE(other.is_this_thread());
 }
 
 TEST_CASE("a sent request without a waiter is run by another thread, soon or late") {
-  Couriers couriers;
+  RequestThreads request_threads;
   for (const milliseconds idle : {milliseconds(0), milliseconds(5), milliseconds(300)}) {
     std::this_thread::sleep_for(idle);
     Doer doer;
-    const std::shared_ptr<Errand> errand = couriers.send(doer.deed());
-    while (errand->is_open()) std::this_thread::yield();
-    errand->wait();
+    const std::shared_ptr<Request> request = request_threads.send(doer.action());
+    while (request->is_open()) std::this_thread::yield();
+    request->wait();
     CHECK_FALSE(doer.is_this_thread());
   }
 }
 
 TEST_CASE("a sent request does not wait for other sent requests") {
-  Couriers couriers;
+  RequestThreads request_threads;
   std::promise<void> word;
-  const std::shared_ptr<Errand> first = couriers.send([heard = word.get_future().share()] {
+  const std::shared_ptr<Request> first = request_threads.send([heard = word.get_future().share()] {
     heard.wait();
     return 1;
   });
-  const std::shared_ptr<Errand> second = couriers.send([&word] {
+  const std::shared_ptr<Request> second = request_threads.send([&word] {
     word.set_value();
     return 2;
   });
@@ -188,42 +188,42 @@ TEST_CASE("a sent request does not wait for other sent requests") {
 }
 
 TEST_CASE("a request under supervision is polled, and run once it would end") {
-  Couriers couriers;
+  RequestThreads request_threads;
   for (const milliseconds when : {milliseconds(0), milliseconds(5), milliseconds(300)}) {
     Doer doer;
     std::atomic<bool> would_end = false;
-    const auto errand = std::make_shared<Errand>(doer.deed(), [&] { return would_end.load(); });
-    couriers.look_after(errand);
+    const auto request = std::make_shared<Request>(doer.action(), [&] { return would_end.load(); });
+    request_threads.look_after(request);
     std::this_thread::sleep_for(when);
-    CHECK(errand->is_open());
+    CHECK(request->is_open());
     would_end = true;
-    while (errand->is_open()) std::this_thread::yield();
-    CHECK(errand->wait_for(seconds(60)));
+    while (request->is_open()) std::this_thread::yield();
+    CHECK(request->wait_for(seconds(60)));
     CHECK_FALSE(doer.is_this_thread());
   }
 }
 
 TEST_CASE("a request under supervision is still run by its waiter") {
-  Couriers couriers;
+  RequestThreads request_threads;
   for (int i = 0; i < 1000; ++i) {
     Doer doer;
-    const auto errand = std::make_shared<Errand>(doer.deed(), never);
-    couriers.look_after(errand);
-    errand->wait();
+    const auto request = std::make_shared<Request>(doer.action(), never);
+    request_threads.look_after(request);
+    request->wait();
     CHECK(doer.is_this_thread());
   }
 }
 
-TEST_CASE("stopped couriers have run all sent and supervised requests") {
-  Couriers couriers;
+TEST_CASE("stopped request threads have run all sent and supervised requests") {
+  RequestThreads request_threads;
   Doer doer;
   for (int i = 0; i < 10; ++i) {
-    couriers.look_after(std::make_shared<Errand>(doer.deed(), never));
-    couriers.send(doer.deed());
+    request_threads.look_after(std::make_shared<Request>(doer.action(), never));
+    request_threads.send(doer.action());
   }
-  couriers.stop();
+  request_threads.stop();
   CHECK(doer.times == 20);
-  couriers.stop();
+  request_threads.stop();
 }
 
 TEST_CASE(

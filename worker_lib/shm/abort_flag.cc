@@ -1,4 +1,4 @@
-#include "worker_lib/shm/alarm.h"
+#include "worker_lib/shm/abort_flag.h"
 
 #include <string>
 
@@ -18,13 +18,13 @@ BackendFailure loss_of(int rank) {
 
 }  // namespace
 
-void Alarm::tell_lost(int rank) noexcept {
+void AbortFlag::tell_lost(int rank) noexcept {
   if (rank < 0 || rank >= segment_.size()) return;
   segment_.lost(rank).store(1);
   wake_all();
 }
 
-void Alarm::raise() noexcept {
+void AbortFlag::raise() noexcept {
   const int lost = found_;
   const auto reason = lost >= 0 ? kLost | static_cast<std::uint32_t>(lost + 1)
                                 : static_cast<std::uint32_t>(rank_ + 1);
@@ -32,7 +32,7 @@ void Alarm::raise() noexcept {
   if (segment_.alarm().reason.compare_exchange_strong(quiet, reason)) wake_all();
 }
 
-void Alarm::wake_all() noexcept {
+void AbortFlag::wake_all() noexcept {
   segment_.alarm().changes.fetch_add(1);
   for (int rank = 0; rank < segment_.size(); ++rank) {
     ring(segment_.round_bell(rank));
@@ -40,7 +40,7 @@ void Alarm::wake_all() noexcept {
   }
 }
 
-void Alarm::check_lost(const std::vector<int>& ranks) const {
+void AbortFlag::check_lost(const std::vector<int>& ranks) const {
   for (const int rank : ranks) {
     if (!is_lost(rank)) continue;
     int none = -1;
@@ -49,7 +49,7 @@ void Alarm::check_lost(const std::vector<int>& ranks) const {
   }
 }
 
-void Alarm::check() const {
+void AbortFlag::check() const {
   const std::uint32_t reason = segment_.alarm().reason.load();
   if (reason == 0) return;
   const int rank = static_cast<int>(reason & ~kLost) - 1;

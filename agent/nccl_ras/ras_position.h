@@ -23,19 +23,19 @@ struct Own {
   std::vector<std::vector<int>> pids{};  // by local rank
 };
 
-struct Standing {
+struct RankPosition {
   bool is_known = false;  // else the rest says nothing
-  NcclStand stand = NcclStand::None;
+  NcclPosition stand = NcclPosition::None;
   // Changes when it launches operations, or when the last rank of one of its communicators does.
   std::uint64_t progress = 0;
   // How it is behind: "is at all_reduce 811 in a communicator of 8, the others at 812".
   std::string words{};
-  bool operator==(const Standing&) const = default;
+  bool operator==(const RankPosition&) const = default;
 };
 
 struct Findings {
-  std::vector<Standing> standings{};  // by local rank; empty: nothing was answered
-  std::vector<std::string> notes{};   // sentences for the evidence
+  std::vector<RankPosition> standings{};  // by local rank; empty: nothing was answered
+  std::vector<std::string> notes{};       // sentences for the evidence
 };
 
 // `base_rank`: that of local rank 0.

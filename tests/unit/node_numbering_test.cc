@@ -33,7 +33,7 @@ TEST_CASE("numbers in names compare as numbers, at any length") {
 TEST_CASE("the endpoint's node comes first, then the others by the numbers in their names") {
   std::vector<Applicant> nodes = {{.host = "n10", .arrival = 1},
                                   {.host = "n2", .arrival = 2},
-                                  {.host = "n7", .arrival = 3, .is_host = true}};
+                                  {.host = "n7", .arrival = 3, .is_coordinator = true}};
   CHECK(numbered(nodes) == Names{"n7", "n2", "n10"});
   CHECK(numbered(nodes, RankOrder::Natural) == Names{"n2", "n7", "n10"});
   CHECK(numbered(nodes, RankOrder::Arrival) == Names{"n10", "n2", "n7"});
@@ -42,7 +42,7 @@ TEST_CASE("the endpoint's node comes first, then the others by the numbers in th
 TEST_CASE("nodes are ordered by arrival if a name has no number") {
   const std::vector<Applicant> nodes = {{.host = "n10", .arrival = 3},
                                         {.host = "alice", .arrival = 2},
-                                        {.host = "n2", .arrival = 1, .is_host = true}};
+                                        {.host = "n2", .arrival = 1, .is_coordinator = true}};
   CHECK(numbered(nodes) == Names{"n2", "alice", "n10"});
   CHECK(numbered(nodes, RankOrder::Natural) == Names{"alice", "n2", "n10"});
 }
@@ -56,7 +56,7 @@ TEST_CASE("agents of one host are ordered by slot") {
 
 TEST_CASE("nodes that stay keep their number, and new nodes fill the gaps") {
   const std::vector<Applicant> nodes = {
-      {.host = "n9", .arrival = 1, .is_host = true, .stays = true, .last_rank = 0},
+      {.host = "n9", .arrival = 1, .is_coordinator = true, .stays = true, .last_rank = 0},
       {.host = "n8", .arrival = 2, .stays = true, .last_rank = 3},
       {.host = "n1", .arrival = 3},
       {.host = "n5", .arrival = 4, .stays = true, .last_rank = 1}};
@@ -65,7 +65,7 @@ TEST_CASE("nodes that stay keep their number, and new nodes fill the gaps") {
 
 TEST_CASE("in a smaller world the last nodes move into the gaps") {
   const std::vector<Applicant> nodes = {
-      {.host = "n0", .is_host = true, .stays = true, .last_rank = 0},
+      {.host = "n0", .is_coordinator = true, .stays = true, .last_rank = 0},
       {.host = "n4", .stays = true, .last_rank = 4},
       {.host = "n3", .stays = true, .last_rank = 3},
       {.host = "n2", .stays = true, .last_rank = 2}};
@@ -74,7 +74,7 @@ TEST_CASE("in a smaller world the last nodes move into the gaps") {
 
 TEST_CASE("a returning node gets its number back unless a node that stayed has it") {
   std::vector<Applicant> nodes = {
-      {.host = "n0", .is_host = true, .stays = true, .last_rank = 0},
+      {.host = "n0", .is_coordinator = true, .stays = true, .last_rank = 0},
       {.host = "n1", .arrival = 8},
       {.host = "n5", .arrival = 9, .last_rank = 1},
   };

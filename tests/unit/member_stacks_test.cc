@@ -27,25 +27,26 @@ TEST_CASE(
   for (const Phase phase : kInTouch) {
     MemberDriver member = MemberDriver::in(phase);
     member.event(OwnQuestion{7});
-    CHECK(member.said<StacksAsked>().question == 7);
-    member.hear(StacksTold{7, {.notes = {"x"}}});
-    const Told told = member.only<Told>();
+    CHECK(member.sent<StacksRequest>().question == 7);
+    member.receive(StacksReply{7, {.notes = {"x"}}});
+    const StacksResult told = member.only<StacksResult>();
     CHECK(told.question == 7);
     CHECK(told.evidence.notes.size() == 1);
   }
   for (const Phase phase : {Phase::Resting, Phase::Dialing, Phase::Greeting, Phase::Joined}) {
     MemberDriver member = MemberDriver::in(phase);
     member.event(OwnQuestion{7});
-    CHECK(member.only<Told>().evidence.notes == std::vector<std::string>{"no workers run yet"});
+    CHECK(member.only<StacksResult>().evidence.notes ==
+          std::vector<std::string>{"no workers run yet"});
   }
 }
 
 TEST_CASE("a request for stacks goes to the agent, and the evidence is returned with its number") {
   MemberDriver member = MemberDriver::in(Phase::Running);
-  member.hear(TellStacks{3});
-  CHECK(member.only<LookAtWorkers>().look == 3);
+  member.receive(EvidenceRequest{3});
+  CHECK(member.only<CollectEvidence>().look == 3);
   member.event(OwnEvidence{3, {.notes = {"x"}}});
-  CHECK(member.said<EvidenceGiven>().look == 3);
+  CHECK(member.sent<EvidenceReply>().look == 3);
   MemberDriver ended = MemberDriver::in(Phase::Ended);
   ended.event(OwnEvidence{3, {}});
   CHECK(ended.actions.empty());
@@ -54,7 +55,7 @@ TEST_CASE("a request for stacks goes to the agent, and the evidence is returned 
 TEST_CASE("a suspected hang is reported only for the running round") {
   MemberDriver member = MemberDriver::in(Phase::Running);
   member.event(OwnSuspicion{0, Milliseconds(100), {hung(4), hung(5)}});
-  const HangSuspected told = member.said<HangSuspected>();
+  const HangSuspected told = member.sent<HangSuspected>();
   REQUIRE(told.groups.size() == 1);
   CHECK(told.groups[0].ranks == RankRanges{{4, 5}});
   CHECK(told.groups[0].pids.size() == 2);
@@ -77,7 +78,7 @@ TEST_CASE("suspects that do not fit into one message are reported in several, wi
   std::set<int> ranks;
   std::size_t messages = 0;
   for (const MemberAction& action : member.actions) {
-    const auto& told = std::get<HangSuspected>(std::get<Say>(action).message);
+    const auto& told = std::get<HangSuspected>(std::get<SendToCoordinator>(action).message);
     const std::string frame = encode(MemberMessage(told));
     CHECK(frame.size() < kFrameLimitBytes);
     const auto heard = decode_member_message(std::string_view(frame).substr(4));
@@ -96,9 +97,9 @@ TEST_CASE("suspects that do not fit into one message are reported in several, wi
 
 TEST_CASE("a hang is shown only in its own round") {
   MemberDriver member = MemberDriver::in(Phase::Running);
-  member.hear(HangFound{0, "rank 3 hung", {}});
+  member.receive(HangFound{0, "rank 3 hung", {}});
   CHECK(member.only<ShowHang>().found.cause == "rank 3 hung");
-  member.hear(HangFound{1, "rank 3 hung", {}});
+  member.receive(HangFound{1, "rank 3 hung", {}});
   CHECK(member.count<ShowHang>() == 0);
 }
 

@@ -21,7 +21,7 @@ struct Stand {
   bool is_quiet = true;
   std::uint64_t arrived = 0;
   bool is_inside = false;
-  NcclStand nccl = NcclStand::None;
+  NcclPosition nccl = NcclPosition::None;
 };
 
 Evidence evidence_of(int rank, const Stand& stand) {
@@ -69,13 +69,13 @@ RankRanges ranges(const std::vector<int>& ranks) {
 }
 
 HangVerdict verdict_on(const Evidence& evidence, const std::vector<int>& suspects) {
-  Standings standings;
+  RankPositions standings;
   note(standings, evidence);
   return judge(standings, ranges(suspects));
 }
 
 std::uint64_t look_of(const RoundDriver& round, int node) {
-  const auto told = round.sent<TellStacks>(RoundDriver::peer(node));
+  const auto told = round.sent<EvidenceRequest>(RoundDriver::peer(node));
   REQUIRE(told.size() == 1);
   return told[0].look;
 }
@@ -84,55 +84,56 @@ std::uint64_t look_of(const RoundDriver& round, int node) {
 
 TEST_CASE("a stack query returns the evidence of all nodes, with equal stacks in one group") {
   RoundDriver round = running_round(3);
-  round.say(RoundDriver::peer(1), StacksAsked{7});
+  round.receive(RoundDriver::peer(1), StacksRequest{7});
   const std::uint64_t look = look_of(round, 0);
   CHECK(look_of(round, 2) == look);
-  round.say(RoundDriver::peer(2), StacksAsked{9});  // joins the collection in progress
-  CHECK(round.sent<TellStacks>(RoundDriver::peer(0)).empty());
-  round.say(RoundDriver::peer(0), EvidenceGiven{look, answer_of(0)});
-  round.say(RoundDriver::peer(2), EvidenceGiven{look, answer_of(2)});
-  CHECK(round.sent<StacksTold>(RoundDriver::peer(1)).empty());
-  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1, {.place = "there"})});
-  const auto told = round.sent<StacksTold>(RoundDriver::peer(1));
+  round.receive(RoundDriver::peer(2), StacksRequest{9});  // joins the collection in progress
+  CHECK(round.sent<EvidenceRequest>(RoundDriver::peer(0)).empty());
+  round.receive(RoundDriver::peer(0), EvidenceReply{look, answer_of(0)});
+  round.receive(RoundDriver::peer(2), EvidenceReply{look, answer_of(2)});
+  CHECK(round.sent<StacksReply>(RoundDriver::peer(1)).empty());
+  round.receive(RoundDriver::peer(1), EvidenceReply{look, answer_of(1, {.place = "there"})});
+  const auto told = round.sent<StacksReply>(RoundDriver::peer(1));
   REQUIRE(told.size() == 1);
   CHECK(told[0].question == 7);
   REQUIRE(told[0].evidence.groups.size() == 2);
   CHECK(ranks_text(told[0].evidence.groups[0].ranks) == "ranks 0, 1, 4, 5");
   CHECK(told[0].evidence.notes.empty());
-  CHECK(round.sent<StacksTold>(RoundDriver::peer(2)).at(0).question == 9);
+  CHECK(round.sent<StacksReply>(RoundDriver::peer(2)).at(0).question == 9);
   CHECK(round.state.phase == RoundPhase::Running);
 }
 
 TEST_CASE("a node that does not answer within ten seconds is named") {
   RoundDriver round = running_round(3);
-  round.say(RoundDriver::peer(1), StacksAsked{7});
+  round.receive(RoundDriver::peer(1), StacksRequest{7});
   const std::uint64_t look = look_of(round, 1);
-  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1)});
-  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1)});      // a duplicate
-  round.say(RoundDriver::peer(0), EvidenceGiven{look + 1, answer_of(0)});  // an unknown collection
+  round.receive(RoundDriver::peer(1), EvidenceReply{look, answer_of(1)});
+  round.receive(RoundDriver::peer(1), EvidenceReply{look, answer_of(1)});  // a duplicate
+  round.receive(RoundDriver::peer(0),
+                EvidenceReply{look + 1, answer_of(0)});  // an unknown collection
   for (int i = 0; i < 3; ++i) {
-    CHECK(round.sent<StacksTold>(RoundDriver::peer(1)).empty());
-    for (int node = 0; node < 3; ++node) round.say(RoundDriver::peer(node), Ping{});
+    CHECK(round.sent<StacksReply>(RoundDriver::peer(1)).empty());
+    for (int node = 0; node < 3; ++node) round.receive(RoundDriver::peer(node), Ping{});
     round.wait(3s);
   }
-  for (int node = 0; node < 3; ++node) round.say(RoundDriver::peer(node), Ping{});
+  for (int node = 0; node < 3; ++node) round.receive(RoundDriver::peer(node), Ping{});
   round.wait(1s);
-  const auto told = round.sent<StacksTold>(RoundDriver::peer(1));
+  const auto told = round.sent<StacksReply>(RoundDriver::peer(1));
   REQUIRE(told.size() == 1);
   CHECK(told[0].evidence.notes == std::vector<std::string>{"node 0 (host0): no answer in 10 s",
                                                            "node 2 (host2): no answer in 10 s"});
-  round.say(RoundDriver::peer(0), EvidenceGiven{look, answer_of(0)});  // late
+  round.receive(RoundDriver::peer(0), EvidenceReply{look, answer_of(0)});  // late
   CHECK(round.actions.empty());
 }
 
 TEST_CASE("a stack query does not wait for a node that leaves meanwhile") {
   RoundDriver round = running_round(3);
-  round.say(RoundDriver::peer(1), StacksAsked{7});
+  round.receive(RoundDriver::peer(1), StacksRequest{7});
   const std::uint64_t look = look_of(round, 1);
-  round.say(RoundDriver::peer(0), EvidenceGiven{look, answer_of(0)});
-  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(1)});
+  round.receive(RoundDriver::peer(0), EvidenceReply{look, answer_of(0)});
+  round.receive(RoundDriver::peer(1), EvidenceReply{look, answer_of(1)});
   round.leave(RoundDriver::peer(2));
-  const auto told = round.sent<StacksTold>(RoundDriver::peer(1));
+  const auto told = round.sent<StacksReply>(RoundDriver::peer(1));
   REQUIRE(told.size() == 1);
   REQUIRE(told[0].evidence.notes.size() == 1);
   CHECK_THAT(told[0].evidence.notes[0], ContainsSubstring("node 2 (host2): lost, "));
@@ -140,23 +141,24 @@ TEST_CASE("a stack query does not wait for a node that leaves meanwhile") {
 
 TEST_CASE("evidence about another node's ranks closes the connection") {
   RoundDriver round = running_round(3);
-  round.say(RoundDriver::peer(1), StacksAsked{7});
+  round.receive(RoundDriver::peer(1), StacksRequest{7});
   const std::uint64_t look = look_of(round, 1);
-  round.say(RoundDriver::peer(1), EvidenceGiven{look, answer_of(2)});
+  round.receive(RoundDriver::peer(1), EvidenceReply{look, answer_of(2)});
   CHECK(round.dropped(RoundDriver::peer(1)));
 }
 
 TEST_CASE("a hung rank is a failure of that rank, and all nodes get the evidence") {
   RoundDriver round = running_round(3, 1);
-  round.say(RoundDriver::peer(1), suspicion(3));
-  CHECK(round.sent<TellStacks>(RoundDriver::peer(0)).empty());  // more suspects may follow
+  round.receive(RoundDriver::peer(1), suspicion(3));
+  CHECK(round.sent<EvidenceRequest>(RoundDriver::peer(0)).empty());  // more suspects may follow
   round.wait(200ms);
   const std::uint64_t look = look_of(round, 0);
   for (const int node : {0, 2})
-    round.say(RoundDriver::peer(node), EvidenceGiven{look, answer_of(node, {.is_quiet = false})});
+    round.receive(RoundDriver::peer(node),
+                  EvidenceReply{look, answer_of(node, {.is_quiet = false})});
   Evidence found = evidence_of(2, {.is_quiet = false});
   merge(found, evidence_of(3, {.place = "there"}));
-  round.say(RoundDriver::peer(1), EvidenceGiven{look, found});
+  round.receive(RoundDriver::peer(1), EvidenceReply{look, found});
   CHECK(round.state.phase == RoundPhase::Stopping);
   for (int node = 0; node < 3; ++node) {
     const auto hangs = round.sent<HangFound>(RoundDriver::peer(node));
@@ -165,22 +167,23 @@ TEST_CASE("a hung rank is a failure of that rank, and all nodes get the evidence
     CHECK(hangs[0].evidence.groups.size() == 2);
     CHECK(round.sent<Stop>(RoundDriver::peer(node)).size() == 1);
   }
-  for (int node = 0; node < 3; ++node) round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  for (int node = 0; node < 3; ++node) round.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   CHECK(round.state.phase == RoundPhase::Running);
   CHECK(round.state.restarts.size() == 1);
 }
 
 TEST_CASE("without restarts a hang ends the job with code 123 and all stacks") {
   RoundDriver round = running_round(3);
-  round.say(RoundDriver::peer(0), suspicion(1));
+  round.receive(RoundDriver::peer(0), suspicion(1));
   round.wait(200ms);
   const std::uint64_t look = look_of(round, 0);
   for (const int node : {1, 2})
-    round.say(RoundDriver::peer(node), EvidenceGiven{look, answer_of(node, {.is_quiet = false})});
+    round.receive(RoundDriver::peer(node),
+                  EvidenceReply{look, answer_of(node, {.is_quiet = false})});
   Evidence found = evidence_of(0, {.is_quiet = false});
   merge(found, evidence_of(1, {.place = "there", .arrived = 4}));
-  round.say(RoundDriver::peer(0), EvidenceGiven{look, found});
-  for (int node = 0; node < 3; ++node) round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  round.receive(RoundDriver::peer(0), EvidenceReply{look, found});
+  for (int node = 0; node < 3; ++node) round.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   const auto finish = round.sent<Finish>(RoundDriver::peer(2));
   REQUIRE(finish.size() == 1);
   const auto* failed = std::get_if<WorkersFailed>(&finish[0].outcome.ending);
@@ -197,11 +200,12 @@ TEST_CASE("without restarts a hang ends the job with code 123 and all stacks") {
 
 TEST_CASE("a suspect that is active again when its stack is taken is cleared") {
   RoundDriver round = running_round(3);
-  round.say(RoundDriver::peer(0), suspicion(1));
+  round.receive(RoundDriver::peer(0), suspicion(1));
   round.wait(200ms);
   const std::uint64_t look = look_of(round, 0);
   for (int node = 0; node < 3; ++node)
-    round.say(RoundDriver::peer(node), EvidenceGiven{look, answer_of(node, {.is_quiet = false})});
+    round.receive(RoundDriver::peer(node),
+                  EvidenceReply{look, answer_of(node, {.is_quiet = false})});
   CHECK(round.state.phase == RoundPhase::Running);
   CHECK_THAT(round.log(), ContainsSubstring("signs of life again"));
   CHECK(round.state.looking.suspects.empty());
@@ -210,13 +214,14 @@ TEST_CASE("a suspect that is active again when its stack is taken is cleared") {
 TEST_CASE("a suspicion about an old round or another node's rank is not investigated") {
   RoundDriver round = running_round(3);
   HangSuspected foreign = suspicion(5);
-  round.say(RoundDriver::peer(0), foreign);
+  round.receive(RoundDriver::peer(0), foreign);
   CHECK(round.dropped(RoundDriver::peer(0)));
   RoundDriver restarted = running_round(3, 1);
-  restarted.say(RoundDriver::peer(1), Failed{0, test::aged_failure(1)});
-  for (int node = 0; node < 3; ++node) restarted.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+  restarted.receive(RoundDriver::peer(1), Failed{0, test::aged_failure(1)});
+  for (int node = 0; node < 3; ++node)
+    restarted.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   REQUIRE(restarted.state.round == 1);
-  restarted.say(RoundDriver::peer(1), suspicion(3));
+  restarted.receive(RoundDriver::peer(1), suspicion(3));
   CHECK(restarted.state.looking.suspects.empty());
 }
 
@@ -238,8 +243,8 @@ TEST_CASE("ranks that wait for an active rank have not hung") {
 }
 
 TEST_CASE("the rank that lags in NCCL is blamed for the hang") {
-  std::vector<Stand> stands(8, {.nccl = NcclStand::Ahead});
-  stands[5].nccl = NcclStand::Behind;
+  std::vector<Stand> stands(8, {.nccl = NcclPosition::Ahead});
+  stands[5].nccl = NcclPosition::Behind;
   CHECK(verdict_on(evidence_of(stands), {0, 1, 2, 3, 4, 5, 6, 7}).culprits == ranges({5}));
   // The other ranks only spin.
   for (const int rank : {0, 1, 2, 3, 4, 6, 7})
@@ -248,20 +253,20 @@ TEST_CASE("the rank that lags in NCCL is blamed for the hang") {
 }
 
 TEST_CASE("ranks that wait in NCCL for an active rank have not hung") {
-  std::vector<Stand> stands(4, {.nccl = NcclStand::Ahead});
-  stands[2] = {.place = "evaluating", .is_quiet = false, .nccl = NcclStand::Behind};
+  std::vector<Stand> stands(4, {.nccl = NcclPosition::Ahead});
+  stands[2] = {.place = "evaluating", .is_quiet = false, .nccl = NcclPosition::Behind};
   const HangVerdict verdict = verdict_on(evidence_of(stands), {0, 1, 3});
   CHECK(verdict.culprits.empty());
   CHECK(verdict.words == "ranks 0, 1, 3 wait in NCCL for rank 2, not silent");
   // Rank 3 does not wait.
-  stands[3].nccl = NcclStand::None;
+  stands[3].nccl = NcclPosition::None;
   CHECK(verdict_on(evidence_of(stands), {0, 1, 3}).culprits == ranges({0, 1, 3}));
 }
 
 TEST_CASE("operation counts of worker_lib take precedence over those of NCCL") {
-  std::vector<Stand> stands(4, {.arrived = 12, .is_inside = true, .nccl = NcclStand::None});
+  std::vector<Stand> stands(4, {.arrived = 12, .is_inside = true, .nccl = NcclPosition::None});
   stands[1] = {.arrived = 11};
-  stands[2].nccl = NcclStand::Behind;
+  stands[2].nccl = NcclPosition::Behind;
   CHECK(verdict_on(evidence_of(stands), {0, 1, 2, 3}).culprits == ranges({1}));
 }
 
@@ -312,7 +317,7 @@ WorkersFailed after_hang_of_all(const std::function<Stand(int rank)>& stand_of) 
     }
     for (const auto& groups : suspect_messages(suspects)) {
       CHECK(groups.size() == 1);
-      round.say(RoundDriver::peer(node), HangSuspected{0, 200ms, groups});
+      round.receive(RoundDriver::peer(node), HangSuspected{0, 200ms, groups});
     }
   }
   round.wait(200ms);
@@ -324,14 +329,14 @@ WorkersFailed after_hang_of_all(const std::function<Stand(int rank)>& stand_of) 
       gather(found, evidence_of(rank, stand_of(rank)));
     }
     settle(found);
-    round.say(RoundDriver::peer(node), EvidenceGiven{look, found});
+    round.receive(RoundDriver::peer(node), EvidenceReply{look, found});
   }
   REQUIRE(round.state.phase == RoundPhase::Stopping);
   const auto hangs = round.sent<HangFound>(RoundDriver::peer(kManyNodes - 1));
   REQUIRE(hangs.size() == 1);
   CHECK(encode(CoordinatorMessage(hangs[0])).size() < kFrameLimitBytes);
   for (int node = 0; node < kManyNodes; ++node)
-    round.say(RoundDriver::peer(node), Stopped{0, {}, 0});
+    round.receive(RoundDriver::peer(node), Stopped{0, {}, 0});
   const auto finish = round.sent<Finish>(RoundDriver::peer(7));
   REQUIRE(finish.size() == 1);
   const Outcome& outcome = finish[0].outcome;

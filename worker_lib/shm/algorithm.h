@@ -17,12 +17,12 @@
 
 namespace drun::worker::shm {
 
-class Motion {
+class Algorithm {
  public:
-  Motion() = default;
-  virtual ~Motion() = default;
-  Motion(const Motion&) = delete;
-  Motion& operator=(const Motion&) = delete;
+  Algorithm() = default;
+  virtual ~Algorithm() = default;
+  Algorithm(const Algorithm&) = delete;
+  Algorithm& operator=(const Algorithm&) = delete;
 
   // How often to put and take; the same on every rank.
   virtual std::size_t turns() const = 0;
