@@ -69,7 +69,7 @@ class Agent final : rendezvous::Client::Listener,
   void on_outcome(const Outcome& outcome) override;
   void on_look(std::uint64_t look) override;
   void on_told(std::uint64_t question, const Evidence& evidence) override {
-    lookers_.answer(question, evidence);
+    observers_.answer(question, evidence);
   }
   void on_hang(const rendezvous::HangFound& found) override;
   void on_left_out(const LeftOut& node) override;
@@ -79,30 +79,30 @@ class Agent final : rendezvous::Client::Listener,
     client_->give_summary(census, summary_of(status()));
   }
   void on_census_told(std::uint64_t question, const Census& census) override {
-    lookers_.answer(question, census);
+    observers_.answer(question, census);
   }
   void on_suspects(const std::vector<hang::Suspect>& suspects);
   void on_all_started(const std::vector<int>& pids) override {
     output_.close_worker_ends();
     round_pids_ = pids;
-    lookers_.events().write_started(*world_, pids);
+    observers_.events().write_started(*world_, pids);
     if (phases_.current() == Phase::Spawn) enter(has_printed_ ? Phase::Running : Phase::Start);
   }
   void on_worker_ended(const WorkerEnd& end) override {
-    lookers_.write(WorkerEnded{.round = world_->round,
-                               .rank = world_->base_rank + end.local_rank,
-                               .local_rank = end.local_rank,
-                               .pid = end.pid,
-                               .status = end.status,
-                               .stopped_by_drun = end.stopped_by_us,
-                               .usage = end.usage});
+    observers_.write(WorkerEnded{.round = world_->round,
+                                 .rank = world_->base_rank + end.local_rank,
+                                 .local_rank = end.local_rank,
+                                 .pid = end.pid,
+                                 .status = end.status,
+                                 .stopped_by_drun = end.stopped_by_us,
+                                 .usage = end.usage});
   }
   void on_message(const rendezvous::CoordinatorMessage& message) override;
   void on_first_print(int local_rank);
   void report_times();
   NodeTimes times() const;
   void enter(Phase phase) {
-    if (phases_.enter(phase, Clock::now())) lookers_.write(PhaseBegan{phase});
+    if (phases_.enter(phase, Clock::now())) observers_.write(PhaseBegan{phase});
   }
   void on_worker_failed(const WorkerEnd& end) override;
   void on_all_succeeded() override {
@@ -184,7 +184,7 @@ class Agent final : rendezvous::Client::Listener,
   bool is_ending_ = false;
   std::string unusable_;  // why no other round may run on this node; empty: it may
   std::optional<Outcome> outcome_;
-  Observers lookers_;
+  Observers observers_;
   Clock::time_point round_began_;
   std::optional<Failure> last_failure_;
 };
@@ -199,14 +199,15 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
                            .leftovers = spec.leftovers,
                            .unkillable_timeout = spec.unkillable_timeout},
                *this),
-      faults_(
-          io_, log_, spec.faults,
-          {.workers = workers_,
-           .announce = [this](const InjectedFault& fault) { client_->report_fault(fault); },
-           .on_recorded =
-               [this](const InjectedFault& fault) { lookers_.write(FaultInjectedAnywhere{fault}); },
-           .host = spec.host,
-           .first_round = spec.join.preflight ? 1 : 0}),
+      faults_(io_, log_, spec.faults,
+              {.workers = workers_,
+               .announce = [this](const InjectedFault& fault) { client_->report_fault(fault); },
+               .on_recorded =
+                   [this](const InjectedFault& fault) {
+                     observers_.write(FaultInjectedAnywhere{fault});
+                   },
+               .host = spec.host,
+               .first_round = spec.join.preflight ? 1 : 0}),
       watch_(io_, log_, spec, inherited_, output_),
       progress_files_(io_, log_, spec.checkpoint_directory),
       gpus_(io_, log_, is_first_pid_namespace() ? kNvmlLibrary : ""),
@@ -217,10 +218,10 @@ Agent::Agent(const AgentSpec& spec, const Log& log)
 Result<void> Agent::open() {
   if (auto prepared = output_.prepare(spec_.join.run_id); !prepared) return prepared.error();
   auto opened =
-      lookers_.open(io_, spec_, log_,
-                    {.status = [this] { return status(); },
-                     .ask_job = [this](std::uint64_t question) { client_->ask_census(question); },
-                     .ask_stacks = [this](std::uint64_t question) { client_->ask(question); }});
+      observers_.open(io_, spec_, log_,
+                      {.status = [this] { return status(); },
+                       .ask_job = [this](std::uint64_t question) { client_->ask_census(question); },
+                       .ask_stacks = [this](std::uint64_t question) { client_->ask(question); }});
   if (!opened) return opened;
   JoinSpec join = spec_.join;
   if (join.is_coordinator) {
@@ -276,14 +277,14 @@ AgentEnd Agent::run() {
   assert(outcome_);  // the loop has an end only after it
   if (workers_.has_kept()) keep_leftovers_at_exit();
   faults_.settle(*outcome_);
-  lookers_.write(JobEnded{*outcome_});
+  observers_.write(JobEnded{*outcome_});
   leave_error_file(spec_, *outcome_, log_);
   const auto at_most =
       is_killing_ ? std::optional<std::chrono::milliseconds>(kDrainAtMost) : std::nullopt;
-  lookers_.events().finish(at_most);
+  observers_.events().finish(at_most);
   output_.finish(at_most);
   return AgentEnd{.outcome = *outcome_,
-                  .events = lookers_.events().take_kept(),
+                  .events = observers_.events().take_kept(),
                   .phases = phases_.final_totals(Clock::now()),
                   .log_directory = output_.log_place(),
                   .was_coordinator = was_coordinator_,
@@ -309,7 +310,7 @@ void Agent::end() {
   watch_.stop();
   progress_files_.stop();
   gpus_.stop();
-  lookers_.close();
+  observers_.close();
   signals_.stop();
   if (lifeline_) lifeline_->stop();
   if (deadline_) deadline_->stop();
@@ -334,7 +335,7 @@ void Agent::on_world(const World& world) {
   warn_of_ranks_not_there(log_, spec_, world_, world);
   world_ = world;
   round_began_ = Clock::now();
-  lookers_.write(RoundBegan{world});
+  observers_.write(RoundBegan{world});
   enter(Phase::Spawn);
   has_printed_ = false;
   slowest_start_.reset();
@@ -458,7 +459,7 @@ void Agent::on_first_print(int local_rank) {
   slowest_start_ = world_->base_rank + local_rank;
   slowest_start_time_ =
       std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - spawned_);
-  lookers_.write(WorkerAlive{
+  observers_.write(WorkerAlive{
       .round = world_->round, .rank = world_->base_rank + local_rank, .local_rank = local_rank});
   has_printed_ = true;
   if (phases_.current() == Phase::Start) enter(Phase::Running);
@@ -466,7 +467,7 @@ void Agent::on_first_print(int local_rank) {
 
 void Agent::on_message(const rendezvous::CoordinatorMessage& message) {
   if (const auto* welcome = std::get_if<rendezvous::Welcome>(&message)) {
-    if (last_term_ != welcome->term) lookers_.write(CoordinatorJoined{welcome->term});
+    if (last_term_ != welcome->term) observers_.write(CoordinatorJoined{welcome->term});
     last_term_ = welcome->term;
   } else if (const auto* waiting = std::get_if<rendezvous::Waiting>(&message)) {
     const bool is_between = round_ == Round::None || round_ == Round::Over;
@@ -484,17 +485,17 @@ void Agent::on_look(std::uint64_t look) {
 
 void Agent::on_suspects(const std::vector<hang::Suspect>& suspects) {
   std::vector<Failure> failures = hung_failures(spec_, *world_, suspects, workers_.pids());
-  for (const Failure& failure : failures) lookers_.write(HangSuspectedHere{failure});
+  for (const Failure& failure : failures) observers_.write(HangSuspectedHere{failure});
   client_->report_suspicion(world_->round, watch_.interval(), std::move(failures));
 }
 
 void Agent::on_hang(const rendezvous::HangFound& found) {
-  lookers_.write(HangFoundAnywhere{found.round, found.cause, found.evidence});
+  observers_.write(HangFoundAnywhere{found.round, found.cause, found.evidence});
   log_hang(log_, found);
 }
 
 void Agent::on_left_out(const LeftOut& node) {
-  lookers_.write(NodeLeftOut{node});
+  observers_.write(NodeLeftOut{node});
   log_left_out(log_, node);
 }
 
@@ -507,7 +508,7 @@ void Agent::on_worker_failed(const WorkerEnd& seen) {
   failures_.push_back(end);
   last_failure_ = failure;
   client_->report_failure({failure, end.seen});
-  lookers_.write(WorkerFailed{failure});
+  observers_.write(WorkerFailed{failure});
   enter(Phase::Stopping);
   log_failure(log_, spec_, *world_, failure);
 }
@@ -518,7 +519,7 @@ void Agent::on_stop(int round, const std::optional<rendezvous::StopNotice>& noti
   if (preloader_) preloader_->stop_waiting();
   faults_.end_round();
   stop_looking();
-  lookers_.write(RoundStopping{round, stop_cause_});
+  observers_.write(RoundStopping{round, stop_cause_});
   if (round_ != Round::Over) enter(Phase::Stopping);
   if (round_ == Round::Running && notice)
     return workers_.stop_after_notice(notice->signal, notice->time);
@@ -607,7 +608,7 @@ void Agent::report_round(std::vector<rendezvous::SeenFailure> failures) {
   const bool has_succeeded = failures_.empty() && !is_stopping_;
   RoundEnded ended{.round = world_->round, .has_succeeded = has_succeeded};
   for (const rendezvous::SeenFailure& failure : failures) ended.failures.push_back(failure.failure);
-  lookers_.write(ended);
+  observers_.write(ended);
   if (outcome_) return end_if_ready();
   enter(has_succeeded ? Phase::Waiting : Phase::Restarting);
   show_joining();
@@ -628,7 +629,7 @@ void Agent::on_terminate(int signal) {
     workers_.stop(signal);
     enter(Phase::Stopping);
   }
-  lookers_.write(SignalCame{signal});
+  observers_.write(SignalCame{signal});
   log_.info("got " + signal_name(signal) +
             (spec_.join.elastic ? ", leaving the job" : ", ending the job"));
 }

@@ -123,7 +123,7 @@ Result<void> check_inject(const Options& options, const std::vector<Share>& shar
   return {};
 }
 
-SpreadRequest wish_of(const Options& options) {
+SpreadRequest settings_of(const Options& options) {
   SpreadRequest wish{.np = options.hosts.np,
                      .map_by = options.hosts.map_by.value_or(MapBy{}),
                      .oversubscribe = options.hosts.oversubscribe};
@@ -307,7 +307,7 @@ Result<HostPlan> make_host_plan(const Options& given, const HostFacts& host,
   if (Result<void> fits = check(given); !fits) return fits.error();
   const Result<Pool> pool = pool_of(options, host);
   if (!pool) return pool.error();
-  const Result<std::vector<Share>> shares = spread(*pool, wish_of(options));
+  const Result<std::vector<Share>> shares = spread(*pool, settings_of(options));
   if (!shares) return shares.error();
   if (Result<void> fits = check_inject(options, *shares); !fits) return fits.error();
   if (Result<void> fits = check_node_count(options, shares->size()); !fits) return fits.error();

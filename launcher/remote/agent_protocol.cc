@@ -240,20 +240,20 @@ Result<End> parse_end(std::string_view line) {
 namespace drun::hosts {
 namespace {
 
-using Action = RelayCommand::Action;
+using Order = RelayCommand::Order;
 
 constexpr std::size_t kMostHostNumber = std::size_t{1} << 20;
 constexpr std::size_t kMostExitCode = 255;
 constexpr std::size_t kMostNonceBytes = 64;
 
 struct Word {
-  Action action;
+  Order order;
   std::string_view text;
   bool has_bytes;
 };
-constexpr std::array<Word, 4> kWords{
-    Word{Action::Start, "start ", true}, Word{Action::To, "to ", true},
-    Word{Action::Eof, "eof ", false}, Word{Action::Kill, "kill ", false}};
+constexpr std::array<Word, 4> kWords{Word{Order::Start, "start ", true},
+                                     Word{Order::To, "to ", true}, Word{Order::Eof, "eof ", false},
+                                     Word{Order::Kill, "kill ", false}};
 
 std::optional<std::size_t> take_number(std::string_view& text, std::size_t most) {
   std::size_t number = 0;
@@ -281,7 +281,7 @@ std::optional<RelayLine> parse_relay_line(std::string_view line) {
 
 std::string to_line(const RelayCommand& command) {
   for (const Word& word : kWords) {
-    if (word.action != command.action) continue;
+    if (word.order != command.order) continue;
     std::string line = std::string(word.text) + std::to_string(command.host);
     return line + (word.has_bytes ? " " + std::to_string(command.bytes) : "") + "\n";
   }
@@ -300,7 +300,7 @@ std::optional<RelayCommand> parse_relay_command(std::string_view line) {
       bytes = take_number(line, 2 * kMostLineBytes);
     }
     if (!host || !bytes || !line.empty()) return std::nullopt;
-    return RelayCommand{.action = word.action, .host = *host, .bytes = *bytes};
+    return RelayCommand{.order = word.order, .host = *host, .bytes = *bytes};
   }
   return std::nullopt;
 }

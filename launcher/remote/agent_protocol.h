@@ -170,8 +170,8 @@ struct RelayLine {
 std::optional<RelayLine> parse_relay_line(std::string_view line);
 
 struct RelayCommand {
-  enum class Action { Start, To, Eof, Kill };
-  Action action = Action::To;
+  enum class Order { Start, To, Eof, Kill };
+  Order order = Order::To;
   std::size_t host = 0;
   std::size_t bytes = 0;  // number of bytes that follow
   bool operator==(const RelayCommand&) const = default;

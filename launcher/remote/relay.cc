@@ -146,13 +146,13 @@ void Relay::take() {
 }
 
 void Relay::obey(const RelayCommand& command, std::string_view bytes) {
-  if (command.action == RelayCommand::Action::Start) return begin(command.host, bytes);
+  if (command.order == RelayCommand::Order::Start) return begin(command.host, bytes);
   const auto found = sessions_.find(command.host);
   if (found == sessions_.end()) return;
   SshSession& session = *found->second;
-  if (command.action == RelayCommand::Action::To) session.send(bytes);
-  if (command.action == RelayCommand::Action::Eof) session.let_go();
-  if (command.action == RelayCommand::Action::Kill) session.kill();
+  if (command.order == RelayCommand::Order::To) session.send(bytes);
+  if (command.order == RelayCommand::Order::Eof) session.let_go();
+  if (command.order == RelayCommand::Order::Kill) session.kill();
 }
 
 void Relay::begin(std::size_t host, std::string_view text) {

@@ -25,9 +25,9 @@ class Branch::Session final : public HostSession {
 
   void start() override { branch_.begin(host_, *this, start_); }
   void send(std::string_view bytes) override {
-    branch_.send({.action = RelayCommand::Action::To, .host = host_, .bytes = bytes.size()}, bytes);
+    branch_.send({.order = RelayCommand::Order::To, .host = host_, .bytes = bytes.size()}, bytes);
   }
-  void let_go() override { branch_.send({.action = RelayCommand::Action::Eof, .host = host_}, {}); }
+  void let_go() override { branch_.send({.order = RelayCommand::Order::Eof, .host = host_}, {}); }
   void kill() override { branch_.kill(host_); }
   void wake() override { branch_.ssh_.wake(); }
 
@@ -80,7 +80,7 @@ void Branch::begin(std::size_t host, Session& session, const RelayStart& start) 
   sessions_[host] = &session;
   if (!std::exchange(has_started_, true)) ssh_.start();
   const std::string text = to_text(start);
-  send({.action = RelayCommand::Action::Start, .host = host, .bytes = text.size()}, text);
+  send({.order = RelayCommand::Order::Start, .host = host, .bytes = text.size()}, text);
 }
 
 void Branch::send(const RelayCommand& command, std::string_view bytes) {
@@ -96,7 +96,7 @@ void Branch::kill(std::size_t host) {
     return killed_.contains(each.first);
   });
   if (is_all) return ssh_.kill();
-  send({.action = RelayCommand::Action::Kill, .host = host}, {});
+  send({.order = RelayCommand::Order::Kill, .host = host}, {});
 }
 
 void Branch::take(const agent::Frame& frame) {

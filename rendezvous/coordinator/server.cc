@@ -84,7 +84,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void on_lead(std::uint64_t term, const RoundRecord& before) override;
   void on_lead_lost(const std::string& reason) override;
   void on_following(const Endpoint& leader, std::uint64_t term) override;
-  void on_vacant() override { seekers_.forget_leader(); }
+  void on_vacant() override { lookups_.forget_leader(); }
   void on_trouble(const std::string& reason) override {
     if (on_trouble_) on_trouble_(reason);
   }
@@ -103,14 +103,14 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   void admit(const ControlConnection& connection);
   void handle(RoundEvent event);
   void turn();
-  void perform(const SendTo& send);
-  void perform(const SendAll& send);
-  void perform(const SendAnswer& send);
-  void perform(const Drop& drop) { hang_up(drop.peer); }
-  void perform(const ClearStore&);
-  void perform(const RoundLog& line) { log_.write(line.level, line.text); }
-  void perform(const RoundOver&);
-  void perform(const StepDown&);
+  void apply(const SendTo& send);
+  void apply(const SendAll& send);
+  void apply(const SendAnswer& send);
+  void apply(const Drop& drop) { hang_up(drop.peer); }
+  void apply(const ClearStore&);
+  void apply(const RoundLog& line) { log_.write(line.level, line.text); }
+  void apply(const RoundOver&);
+  void apply(const StepDown&);
   void end();
   void arm_timer();
   void arm_pending_timer();
@@ -130,7 +130,7 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   RejectedConnections turned_away_;
   std::unordered_map<Peer, std::vector<std::string>> told_;  // addresses, until it is a member
   MemberAddresses addresses_;
-  LogCollector desk_;
+  LogCollector log_collector_;
   std::optional<StoreService> store_;
   std::unique_ptr<rendezvous::Listener> listener_;
   std::unordered_map<Peer, std::shared_ptr<ControlConnection>> connections_;
@@ -148,11 +148,11 @@ class Server::Impl final : public std::enable_shared_from_this<Server::Impl>,
   bool is_stepping_down_ = false;  // others are being told
   std::optional<JobDeadline> job_deadline_;
   // Where others may coordinate, too.
-  std::shared_ptr<LeaderElection> authority_;  // null: no other agent may
-  std::shared_ptr<ElectionDriver> council_;    // the same, with several endpoints
-  std::set<Peer> voters_;                      // connections that ask for votes
-  LeaderLookups seekers_;
-  RoundFence tenure_;
+  std::shared_ptr<LeaderElection> election_;  // null: no other agent may
+  std::shared_ptr<ElectionDriver> council_;   // the same, with several endpoints
+  std::set<Peer> voters_;                     // connections that ask for votes
+  LeaderLookups lookups_;
+  RoundFence fence_;
 };
 
 }  // namespace drun::rendezvous
@@ -187,7 +187,7 @@ Server::Impl::Impl(asio::io_context& io, const JoinSpec& spec, Log log,
       on_trouble_(std::move(on_trouble)),
       spec_(spec),
       pending_(std::min(kMostPendingConnections, descriptor_limit() / 8), spec.heartbeat_timeout),
-      desk_(line_window_bytes(spec.node_count), spec.gathers_lines ? lines : nullptr) {
+      log_collector_(line_window_bytes(spec.node_count), spec.gathers_lines ? lines : nullptr) {
   if (spec.store_host == StoreHost::Agent) store_.emplace(io, store_limits(spec), log_);
 }
 
@@ -221,8 +221,8 @@ std::optional<JobFacts> Server::Impl::facts() const {
 }
 
 void Server::Impl::lines_taken(Peer peer, std::size_t cost) {
-  const std::size_t granted = desk_.taken(peer, cost);
-  if (granted > 0) perform(SendTo{peer, LinesTaken{granted}});
+  const std::size_t granted = log_collector_.taken(peer, cost);
+  if (granted > 0) apply(SendTo{peer, LinesTaken{granted}});
 }
 
 void Server::Impl::set_deadline(std::optional<JobDeadline> deadline) {
@@ -234,8 +234,8 @@ void Server::Impl::set_deadline(std::optional<JobDeadline> deadline) {
 bool Server::Impl::coordinator_ended() {
   if (is_stepping_down_) return true;
   if (!is_leading_) return false;
-  if (authority_ && !tells_the_end(state_))
-    perform(StepDown{});
+  if (election_ && !tells_the_end(state_))
+    apply(StepDown{});
   else
     handle(CoordinatorEnded{});
   return true;
@@ -249,7 +249,7 @@ void Server::Impl::stop() {
   for (const auto& [peer, connection] : connections_) connection->close();
   connections_.clear();
   turned_away_.close();
-  if (authority_) authority_->stop();
+  if (election_) election_->stop();
   if (store_) store_->stop();
 }
 
@@ -342,7 +342,7 @@ void Server::Impl::on_frame(ControlConnection& connection, std::string_view fram
   }
   const bool is_new = pending_.contains(peer);
   if (auto* lines = std::get_if<Lines>(&*message); lines != nullptr && !is_new && is_leading_) {
-    if (desk_.take(state_, peer, std::move(*lines))) return;
+    if (log_collector_.take(state_, peer, std::move(*lines))) return;
     connection.close();
     return on_end(connection, {true, true, "sent lines that it may not send"});
   }
@@ -379,11 +379,11 @@ void Server::Impl::on_end(ControlConnection& connection, const ConnectionEnd& en
 void Server::Impl::forget(Peer peer) {
   connections_.erase(peer);
   voters_.erase(peer);
-  seekers_.leave(peer);
+  lookups_.leave(peer);
   pending_.remove(peer);
   addresses_.lose(peer, std::chrono::steady_clock::now() + spec_.kill_grace);
   told_.erase(peer);
-  desk_.forget(peer);
+  log_collector_.forget(peer);
 }
 
 void Server::Impl::admit(const ControlConnection& connection) {
@@ -409,16 +409,16 @@ void Server::Impl::turn() {
     const RoundEvent next = std::move(events_.front());
     events_.pop_front();
     const auto now = std::chrono::steady_clock::now();
-    if (authority_) step(state_, SuccessorKnown{authority_->has_successor()}, now);
+    if (election_) step(state_, SuccessorKnown{election_->has_successor()}, now);
     for (const RoundAction& action : step(state_, next, now)) {
-      if (!must_wait(action)) std::visit([this](const auto& action) { perform(action); }, action);
+      if (!must_wait(action)) std::visit([this](const auto& each) { apply(each); }, action);
     }
   }
   is_turning_ = false;
   if (!is_stopped_ && is_leading_) arm_timer();
 }
 
-void Server::Impl::perform(const SendTo& send) {
+void Server::Impl::apply(const SendTo& send) {
   const auto found = connections_.find(send.peer);
   if (found == connections_.end()) return;  // its end is already in the queue
   if (std::holds_alternative<Welcome>(send.message)) {
@@ -428,7 +428,7 @@ void Server::Impl::perform(const SendTo& send) {
   found->second->send(std::make_shared<const std::string>(encode(send.message)));
 }
 
-void Server::Impl::perform(const SendAll& send) {
+void Server::Impl::apply(const SendAll& send) {
   const auto frame = std::make_shared<const std::string>(encode(send.message));
   for (const Peer peer : send.peers) {
     const auto found = connections_.find(peer);
@@ -436,7 +436,7 @@ void Server::Impl::perform(const SendAll& send) {
   }
 }
 
-void Server::Impl::perform(const SendAnswer& send) {
+void Server::Impl::apply(const SendAnswer& send) {
   if (last_answer_.message != send.answer) last_answer_ = {send.answer, SharedAnswer(*send.answer)};
   for (const Asker& asker : send.askers) {
     const auto found = connections_.find(asker.peer);
@@ -453,15 +453,15 @@ void Server::Impl::perform(const SendAnswer& send) {
   }
 }
 
-void Server::Impl::perform(const ClearStore&) {
+void Server::Impl::apply(const ClearStore&) {
   if (!store_) return;
   listener_->accept_waiting();
   store_->clear();
   listener_->close_silent();
 }
 
-void Server::Impl::perform(const RoundOver&) {
-  if (authority_) authority_->finish();
+void Server::Impl::apply(const RoundOver&) {
+  if (election_) election_->finish();
   end();
 }
 
@@ -475,7 +475,7 @@ void Server::Impl::arm_timer() {
   std::optional<Time> wanted = deadline(state_);
   // Without the lead a tick does nothing, so an overdue one must not run again and again until the
   // election has noticed.
-  if (wanted && authority_ && !authority_->leads())
+  if (wanted && election_ && !election_->leads())
     wanted = std::max(*wanted, std::chrono::steady_clock::now() + kLeadRetry);
   timer_.set(wanted, [self = shared_from_this()] { self->handle(RoundTick{}); });
 }
@@ -532,12 +532,12 @@ Result<void> Server::Impl::stand(const JoinSpec& spec) {
   if (spec.etcd) {
     auto candidacy = EtcdElectionDriver::make(io_, spec, self(), log_, *this);
     if (!candidacy) return candidacy.error();
-    authority_ = *std::move(candidacy);
+    election_ = *std::move(candidacy);
   } else {
     ElectionDriver::Listener& listener = *this;
-    authority_ = council_ = std::make_shared<ElectionDriver>(io_, spec, tls_, log_, listener);
+    election_ = council_ = std::make_shared<ElectionDriver>(io_, spec, tls_, log_, listener);
   }
-  authority_->start();
+  election_->start();
   return {};
 }
 
@@ -563,34 +563,34 @@ void Server::Impl::on_refusal(Caller caller, const Error& error) {
 // A member that asks while another agent leads, or none does yet.
 void Server::Impl::stand_by(ControlConnection& connection, const Hello* hello) {
   const Peer peer = connection.id();
-  if (hello == nullptr || seekers_.has(peer)) return hang_up(peer);
+  if (hello == nullptr || lookups_.has(peer)) return hang_up(peer);
   if (const auto error = objection(state_, *hello)) {
     reply(peer, Refused{with_context(*error, state_.spec.endpoint + " refused this node")});
     return hang_up(peer);
   }
-  const auto answer = seekers_.ask({peer, connection.peer(), *hello});
+  const auto answer = lookups_.ask({peer, connection.peer(), *hello});
   if (answer) reply(peer, *answer);
-  if (!answer && hello->lost_term > 0) authority_->doubt();
-  if (!seekers_.has(peer)) hang_up(peer);
+  if (!answer && hello->lost_term > 0) election_->doubt();
+  if (!lookups_.has(peer)) hang_up(peer);
 }
 
 void Server::Impl::on_lead(std::uint64_t term, const RoundRecord& before) {
   if (is_leading_) return;  // it tells the end of the job
-  state_ = tenure_.begin(round_spec(spec_, port()), term, before, std::chrono::steady_clock::now());
+  state_ = fence_.begin(round_spec(spec_, port()), term, before, std::chrono::steady_clock::now());
   is_leading_ = true;
   log_.write(before.rounds > 0 ? LogLevel::Warning : LogLevel::Debug,
              "this node coordinates the job from here on, at " + state_.spec.endpoint);
   name_leader(self(), term);
   handle(DeadlineKnown{job_deadline_});
-  for (LeaderLookups::Asking& asking : seekers_.take_all()) {
+  for (LeaderLookups::Asking& asking : lookups_.take_all()) {
     handle(PeerArrived{asking.peer, asking.address, std::move(asking.hello)});
   }
   arm_timer();
 }
 
 void Server::Impl::on_lead_lost(const std::string& reason) {
-  const RoundFence::Loss loss = tenure_.lose(state_);
-  if (loss == RoundFence::Loss::Over) return perform(RoundOver{});
+  const RoundFence::Loss loss = fence_.lose(state_);
+  if (loss == RoundFence::Loss::Over) return apply(RoundOver{});
   if (loss == RoundFence::Loss::Kept) return;
   log_.error("this node does not coordinate the job any more: " + reason);
   release_members();
@@ -613,7 +613,7 @@ void Server::Impl::release_members() {
 void Server::Impl::on_following(const Endpoint& leader, std::uint64_t term) {
   if (is_leading_) return;
   const Follow follow{leader.host, leader.port, term};
-  for (const Peer peer : seekers_.know(follow)) {
+  for (const Peer peer : lookups_.know(follow)) {
     reply(peer, follow);
     hang_up(peer);
   }
@@ -627,32 +627,32 @@ void Server::Impl::name_leader(const Endpoint& leader, std::uint64_t term) {
 
 // The actions that were held back until later leaders were sure to know of the round.
 void Server::Impl::on_round_known(int rounds) {
-  const std::vector<RoundAction> held = tenure_.know(rounds);
+  const std::vector<RoundAction> held = fence_.know(rounds);
   if (held.empty()) return;
   const bool was_turning = std::exchange(is_turning_, true);
   for (const RoundAction& action : held)
-    std::visit([this](const auto& action) { perform(action); }, action);
+    std::visit([this](const auto& each) { apply(each); }, action);
   if (!was_turning) turn();
 }
 
 bool Server::Impl::must_wait(const RoundAction& action) {
-  if (!authority_) return false;
-  const RoundFence::Verdict verdict = tenure_.judge(state_, action);
-  if (verdict == RoundFence::Verdict::Ask) authority_->want_round(record_of(state_));
+  if (!election_) return false;
+  const RoundFence::Verdict verdict = fence_.judge(state_, action);
+  if (verdict == RoundFence::Verdict::Ask) election_->want_round(record_of(state_));
   return verdict != RoundFence::Verdict::Do;
 }
 
 // Another coordinator continues the job.
-void Server::Impl::perform(const StepDown&) {
+void Server::Impl::apply(const StepDown&) {
   log_.info("this node does not coordinate the job any more: it leaves");
   is_stepping_down_ = true;
   release_members();
-  authority_->resign();
+  election_->resign();
 }
 
 // Checked before each action: this process may have been stopped until its lead was over.
 bool Server::Impl::may_act() {
-  if (!authority_ || authority_->leads() || (is_leading_ && tells_the_end(state_))) return true;
+  if (!election_ || election_->leads() || (is_leading_ && tells_the_end(state_))) return true;
   events_.clear();
   return false;
 }

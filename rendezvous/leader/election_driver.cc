@@ -147,17 +147,17 @@ void ElectionDriver::handle(const ElectionEvent& event) {
   if (listener_ == nullptr) return;
   for (const ElectionAction& action : step(state_, event, LeaseClock::now())) {
     if (listener_ == nullptr) return;
-    std::visit([this](const auto& action) { perform(action); }, action);
+    std::visit([this](const auto& each) { apply(each); }, action);
   }
   if (listener_ == nullptr) return;
   timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(ElectionTick{}); });
 }
 
-void ElectionDriver::perform(const RefuseBallot& refusal) {
+void ElectionDriver::apply(const RefuseBallot& refusal) {
   listener_->on_refusal(refusal.caller, refusal.error);
 }
 
-void ElectionDriver::perform(const Following& following) {
+void ElectionDriver::apply(const Following& following) {
   listener_->on_following(seats_[static_cast<std::size_t>(following.seat)], following.term);
 }
 

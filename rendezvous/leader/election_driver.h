@@ -119,19 +119,19 @@ class ElectionDriver final : public LeaderElection,
 
  private:
   void handle(const ElectionEvent& event);
-  void perform(const AskSeat& ask) { link(ask.seat).ask(ask.ballot); }
-  void perform(const HangUp& hang) { link(hang.seat).hang_up(); }
-  void perform(const AnswerBallot& answer) { listener_->on_answer(answer.caller, answer.vote); }
-  void perform(const RefuseBallot& refusal);
-  void perform(const Leading& leading) {
+  void apply(const AskSeat& ask) { link(ask.seat).ask(ask.ballot); }
+  void apply(const HangUp& hang) { link(hang.seat).hang_up(); }
+  void apply(const AnswerBallot& answer) { listener_->on_answer(answer.caller, answer.vote); }
+  void apply(const RefuseBallot& refusal);
+  void apply(const Leading& leading) {
     listener_->on_lead(leading.term, {.rounds = leading.rounds});
   }
-  void perform(const LeadLost& lost) { listener_->on_lead_lost(lost.reason); }
-  void perform(const Following& following);
-  void perform(const Vacant&) { listener_->on_vacant(); }
-  void perform(const Resigned&) { listener_->on_resigned(); }
-  void perform(const RoundKnown& known) { listener_->on_round_known(known.rounds); }
-  void perform(const ElectionLog& line) { log_.write(line.level, line.text); }
+  void apply(const LeadLost& lost) { listener_->on_lead_lost(lost.reason); }
+  void apply(const Following& following);
+  void apply(const Vacant&) { listener_->on_vacant(); }
+  void apply(const Resigned&) { listener_->on_resigned(); }
+  void apply(const RoundKnown& known) { listener_->on_round_known(known.rounds); }
+  void apply(const ElectionLog& line) { log_.write(line.level, line.text); }
   SeatLink& link(int seat) { return *links_[static_cast<std::size_t>(seat)]; }
   void on_vote(int seat, const Vote& vote) override { handle(VoteCame{seat, vote}); }
   void on_seat_linked(int seat) override { handle(SeatLinked{seat}); }

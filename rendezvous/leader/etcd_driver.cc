@@ -77,12 +77,12 @@ bool EtcdElectionDriver::leads() {
 void EtcdElectionDriver::handle(const etcd::CampaignEvent& event) {
   if (is_closed_) return;
   for (const etcd::CampaignAction& action : step(state_, event, LeaseClock::now()))
-    std::visit([this](const auto& action) { perform(action); }, action);
+    std::visit([this](const auto& each) { apply(each); }, action);
   if (is_closed_) return;
   timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(etcd::CampaignTick{}); });
 }
 
-void EtcdElectionDriver::perform(const etcd::AskEtcd& ask) {
+void EtcdElectionDriver::apply(const etcd::AskEtcd& ask) {
   gateway_.ask(ask.call, ask.limit,
                [self = shared_from_this(), number = ask.number](const auto& result) {
                  if (const auto* failed = std::get_if<etcd::Failed>(&result))
@@ -91,7 +91,7 @@ void EtcdElectionDriver::perform(const etcd::AskEtcd& ask) {
                });
 }
 
-void EtcdElectionDriver::perform(const etcd::WatchLeader& watch) {
+void EtcdElectionDriver::apply(const etcd::WatchLeader& watch) {
   gateway_.watch(watch.from, [self = shared_from_this(), number = watch.number](const auto& news) {
     if (const auto* failed = std::get_if<etcd::Failed>(&news))
       return self->handle(etcd::WatchEnded{number, failed->reason});
@@ -99,31 +99,31 @@ void EtcdElectionDriver::perform(const etcd::WatchLeader& watch) {
   });
 }
 
-void EtcdElectionDriver::perform(const etcd::Leading& leading) {
+void EtcdElectionDriver::apply(const etcd::Leading& leading) {
   if (listener_ != nullptr) listener_->on_lead(leading.term, leading.record);
 }
 
-void EtcdElectionDriver::perform(const etcd::LeadLost& lost) {
+void EtcdElectionDriver::apply(const etcd::LeadLost& lost) {
   if (listener_ != nullptr) listener_->on_lead_lost(lost.reason);
 }
 
-void EtcdElectionDriver::perform(const etcd::Following& following) {
+void EtcdElectionDriver::apply(const etcd::Following& following) {
   if (listener_ != nullptr) listener_->on_following(following.endpoint, following.term);
 }
 
-void EtcdElectionDriver::perform(const etcd::Vacant&) {
+void EtcdElectionDriver::apply(const etcd::Vacant&) {
   if (listener_ != nullptr) listener_->on_vacant();
 }
 
-void EtcdElectionDriver::perform(const etcd::RecordKept& kept) {
+void EtcdElectionDriver::apply(const etcd::RecordKept& kept) {
   if (listener_ != nullptr) listener_->on_round_known(kept.rounds);
 }
 
-void EtcdElectionDriver::perform(const etcd::Trouble& trouble) {
+void EtcdElectionDriver::apply(const etcd::Trouble& trouble) {
   if (listener_ != nullptr) listener_->on_trouble(trouble.reason);
 }
 
-void EtcdElectionDriver::perform(const etcd::Closed&) {
+void EtcdElectionDriver::apply(const etcd::Closed&) {
   is_closed_ = true;
   timer_.cancel();
   gateway_.close();

@@ -46,17 +46,17 @@ class EtcdElectionDriver final : public LeaderElection,
                      const std::shared_ptr<etcd::HttpTls>& tls, const Log& log,
                      LeaderElection::Listener& listener);
   void handle(const etcd::CampaignEvent& event);
-  void perform(const etcd::AskEtcd& ask);
-  void perform(const etcd::WatchLeader& watch);
-  void perform(const etcd::StopWatching&) { gateway_.stop_watching(); }
-  void perform(const etcd::Leading& leading);
-  void perform(const etcd::LeadLost& lost);
-  void perform(const etcd::Following& following);
-  void perform(const etcd::Vacant&);
-  void perform(const etcd::RecordKept& kept);
-  void perform(const etcd::Trouble& trouble);
-  void perform(const etcd::CampaignLog& line) { log_.write(line.level, line.text); }
-  void perform(const etcd::Closed&);
+  void apply(const etcd::AskEtcd& ask);
+  void apply(const etcd::WatchLeader& watch);
+  void apply(const etcd::StopWatching&) { gateway_.stop_watching(); }
+  void apply(const etcd::Leading& leading);
+  void apply(const etcd::LeadLost& lost);
+  void apply(const etcd::Following& following);
+  void apply(const etcd::Vacant&);
+  void apply(const etcd::RecordKept& kept);
+  void apply(const etcd::Trouble& trouble);
+  void apply(const etcd::CampaignLog& line) { log_.write(line.level, line.text); }
+  void apply(const etcd::Closed&);
 
   LeaseTimer timer_;
   const Log log_;

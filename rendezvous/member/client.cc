@@ -52,7 +52,7 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   void handle(const MemberEvent& event) {
     if (listener_ == nullptr) return;
     for (MemberAction& action : step(state_, event, std::chrono::steady_clock::now()))
-      std::visit([this](auto& action) { perform(action); }, action);
+      std::visit([this](auto& each) { apply(each); }, action);
     if (listener_ == nullptr) return;
     timer_.set(deadline(state_), [self = shared_from_this()] { self->handle(MemberTick{}); });
   }
@@ -82,60 +82,60 @@ class Client::Impl final : public std::enable_shared_from_this<Client::Impl>,
   }
 
  private:
-  void perform(Connect&) {
+  void apply(Connect&) {
     connector_.start(
         dialled(state_.spec.join), Connector::OwnAddresses::Connect,
         [this](Result<asio::ip::tcp::socket> socket) { dialled_up(std::move(socket)); });
   }
-  void perform(SendToCoordinator& said) {
+  void apply(SendToCoordinator& said) {
     if (connection_) connection_->send(std::make_shared<const std::string>(encode(said.message)));
   }
-  void perform(Disconnect&) {
+  void apply(Disconnect&) {
     connector_.cancel();
     if (connection_) connection_->finish();
     drop_connection();
   }
-  void perform(AvoidAddress&) {
+  void apply(AvoidAddress&) {
     const JoinSpec& join = state_.spec.join;
     if (find_addresses(join.book, join.endpoint) != nullptr) connector_.avoid_address();
   }
-  void perform(StartWorkers& start) {
+  void apply(StartWorkers& start) {
     probe_.stop();
     deliver([world = std::move(start.world)](Client::Listener& to) { to.on_world(world); });
   }
-  void perform(StopWorkers& stop) {
+  void apply(StopWorkers& stop) {
     deliver([stop](Client::Listener& to) { to.on_stop(stop.round, stop.notice); });
   }
-  void perform(End& end) {
+  void apply(End& end) {
     probe_.stop();
     deliver([outcome = std::move(end.outcome)](Client::Listener& to) { to.on_outcome(outcome); });
   }
-  void perform(CollectEvidence& look) {
+  void apply(CollectEvidence& look) {
     deliver([number = look.look](Client::Listener& to) { to.on_look(number); });
   }
-  void perform(StacksResult& told) {
+  void apply(StacksResult& told) {
     deliver([told = std::move(told)](Client::Listener& to) {
       to.on_told(told.question, told.evidence);
     });
   }
-  void perform(SummarizeNode& wanted) {
+  void apply(SummarizeNode& wanted) {
     deliver([number = wanted.census](Client::Listener& to) { to.on_census(number); });
   }
-  void perform(CensusResult& heard) {
+  void apply(CensusResult& heard) {
     deliver([heard = std::move(heard)](Client::Listener& to) {
       to.on_census_told(heard.question, heard.census);
     });
   }
-  void perform(ShowHang& hang) {
+  void apply(ShowHang& hang) {
     deliver([found = std::move(hang.found)](Client::Listener& to) { to.on_hang(found); });
   }
-  void perform(ShowLeftOut& left_out) {
+  void apply(ShowLeftOut& left_out) {
     deliver([node = std::move(left_out.node)](Client::Listener& to) { to.on_left_out(node); });
   }
-  void perform(ShowFault& shown) {
+  void apply(ShowFault& shown) {
     deliver([fault = std::move(shown.fault)](Client::Listener& to) { to.on_fault(fault); });
   }
-  void perform(MemberLog& line) { log_.write(line.level, line.text); }
+  void apply(MemberLog& line) { log_.write(line.level, line.text); }
 
   // Posted, because the listener may call back.
   template <typename Call>

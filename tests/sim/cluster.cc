@@ -141,7 +141,7 @@ void Cluster::tell_member(int node, const MemberEvent& event) {
   Node& self = node_at(node);
   if (!self.is_alive) return;
   for (const MemberAction& action : step(self.member, event, now_))
-    std::visit([this, node](const auto& action) { act(node, action); }, action);
+    std::visit([this, node](const auto& each) { act(node, each); }, action);
   const long tick = ++self.tick;
   if (const auto wanted = deadline(self.member)) {
     at(std::max(*wanted, now_), [this, node, tick] {
@@ -276,7 +276,7 @@ void Cluster::kill(int node) {
 void Cluster::tell_round(const RoundEvent& event) {
   if (!is_master_up_) return;
   for (const RoundAction& action : step(round_, event, now_))
-    std::visit([this](const auto& action) { act(action); }, action);
+    std::visit([this](const auto& each) { act(each); }, action);
   const long tick = ++round_tick_;
   if (const auto wanted = deadline(round_)) {
     at(std::max(*wanted, now_), [this, tick] {

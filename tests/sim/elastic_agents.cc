@@ -111,7 +111,7 @@ void ElasticAgents::tell_member(std::size_t agent, const MemberEvent& event) {
   if (!self.is_alive || self.outcome) return;
   if (self.is_frozen) return delay(self, event);
   for (const MemberAction& action : step(self.member, event, local(self.host)))
-    std::visit([this, agent](const auto& action) { act(agent, action); }, action);
+    std::visit([this, agent](const auto& each) { act(agent, each); }, action);
   const long tick = ++self.tick;
   if (const auto wanted = deadline(self.member)) {
     at_local(self.host, *wanted, [this, agent, tick] {

@@ -144,7 +144,7 @@ void ElasticCluster::tell_round(const RoundEvent& event) {
   if (!is_master_up_ || is_over_) return;
   told_.clear();
   for (const RoundAction& action : step(round_, event, now_))
-    std::visit([this](const auto& action) { act(action); }, action);
+    std::visit([this](const auto& each) { act(each); }, action);
   if (!told_.empty()) check_worlds();
   const long tick = ++round_tick_;
   if (const auto wanted = deadline(round_)) {

@@ -159,7 +159,7 @@ void ElectionNetwork::tell(int index, const ElectionEvent& event) {
     return;
   }
   for (const ElectionAction& action : step(self.state, event, local(index)))
-    std::visit([this, index](const auto& action) { act(index, action); }, action);
+    std::visit([this, index](const auto& each) { act(index, each); }, action);
   const long tick = ++self.tick;
   const auto wanted = deadline(self.state);
   if (!wanted) return;

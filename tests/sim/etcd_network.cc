@@ -161,7 +161,7 @@ void EtcdNetwork::tell(int index, const etcd::CampaignEvent& event) {
     return;
   }
   for (const etcd::CampaignAction& action : step(self.state, event, local(self)))
-    std::visit([this, index](const auto& action) { act(index, action); }, action);
+    std::visit([this, index](const auto& each) { act(index, each); }, action);
   const long tick = ++self.tick;
   const auto wanted = deadline(self.state);
   if (!wanted) return;

@@ -168,15 +168,15 @@ class JointCluster final : private ElectionNetwork, private ElasticAgents {
   void on_vacant(int host) override { office(host).seekers.forget_leader(); }
   void on_round_known(int host, int rounds) override;
   void on_resigned(int host) override { close_soon(host); }
-  void perform(int host, const rendezvous::RoundAction& action);
-  void action(int host, const rendezvous::SendTo& send);
-  void action(int host, const rendezvous::SendAll& send);
-  void action(int host, const rendezvous::SendAnswer& send);
-  void action(int host, const rendezvous::Drop& drop) { hang_up(host, drop.peer); }
-  void action(int host, const rendezvous::ClearStore&);
-  void action(int host, const rendezvous::RoundLog& line) { trace(host, "round: " + line.text); }
-  void action(int host, const rendezvous::RoundOver&) { close_soon(host); }
-  void action(int host, const rendezvous::StepDown&);
+  void apply(int host, const rendezvous::RoundAction& action);
+  void apply(int host, const rendezvous::SendTo& send);
+  void apply(int host, const rendezvous::SendAll& send);
+  void apply(int host, const rendezvous::SendAnswer& send);
+  void apply(int host, const rendezvous::Drop& drop) { hang_up(host, drop.peer); }
+  void apply(int host, const rendezvous::ClearStore&);
+  void apply(int host, const rendezvous::RoundLog& line) { trace(host, "round: " + line.text); }
+  void apply(int host, const rendezvous::RoundOver&) { close_soon(host); }
+  void apply(int host, const rendezvous::StepDown&);
   void arm(int host);
 
   // --- invariants

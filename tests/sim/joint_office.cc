@@ -108,7 +108,7 @@ void JointCluster::take_turns(int host) {
     self.events.pop_front();
     step(self.round, SuccessorKnown{has_successor(election(host))}, local(host));
     for (const RoundAction& action : step(self.round, next, local(host))) {
-      if (!must_wait(host, action)) perform(host, action);
+      if (!must_wait(host, action)) apply(host, action);
     }
     check_world(host);
   }
@@ -200,18 +200,18 @@ void JointCluster::on_round_known(int host, int rounds) {
   const std::vector<RoundAction> held = self.tenure.know(rounds);
   if (held.empty()) return;
   const bool was_turning = std::exchange(self.is_turning, true);
-  for (const RoundAction& action : held) perform(host, action);
+  for (const RoundAction& action : held) apply(host, action);
   check_world(host);
   if (!was_turning) take_turns(host);
 }
 
 // --- actions of the round
 
-void JointCluster::perform(int host, const RoundAction& action) {
-  std::visit([this, host](const auto& wanted) { action(host, wanted); }, action);
+void JointCluster::apply(int host, const RoundAction& action) {
+  std::visit([this, host](const auto& wanted) { apply(host, wanted); }, action);
 }
 
-void JointCluster::action(int host, const SendTo& send) {
+void JointCluster::apply(int host, const SendTo& send) {
   Office& self = office(host);
   if (const auto* ready = std::get_if<WorldReady>(&send.message)) {
     const std::size_t agent = links_[send.peer].agent;
@@ -220,14 +220,14 @@ void JointCluster::action(int host, const SendTo& send) {
   if (self.connections.contains(send.peer)) send_down(send.peer, send.message);
 }
 
-void JointCluster::action(int host, const SendAnswer& send) {
+void JointCluster::apply(int host, const SendAnswer& send) {
   for (const Asker& asker : send.askers) {
     if (office(host).connections.contains(asker.peer))
       send_down(asker.peer, answer_to(asker, send));
   }
 }
 
-void JointCluster::action(int host, const SendAll& send) {
+void JointCluster::apply(int host, const SendAll& send) {
   Office& self = office(host);
   check_world(host);  // worlds sent before this message
   if (const auto* stop = std::get_if<Stop>(&send.message)) {
@@ -244,12 +244,12 @@ void JointCluster::action(int host, const SendAll& send) {
   }
 }
 
-void JointCluster::action(int host, const ClearStore&) {
+void JointCluster::apply(int host, const ClearStore&) {
   require(is_leading(election(host), local(host)), "a world is begun without a lead");
   office(host).told.clear();
 }
 
-void JointCluster::action(int host, const StepDown&) {
+void JointCluster::apply(int host, const StepDown&) {
   Office& self = office(host);
   trace(host, "hands the job over");
   ++handovers_;

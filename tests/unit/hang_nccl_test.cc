@@ -144,12 +144,12 @@ TEST_CASE("a worker gets an address for NCCL's service only with hang detection"
   CHECK_FALSE(ras::gives_place(spec));
   spec.worker.environment = {{"NCCL_RAS_ADDR", "nonsense"}};
   CHECK_FALSE(ras::gives_place(spec));
-  CHECK_FALSE(ras::wish_of(spec.worker).place);
+  CHECK_FALSE(ras::settings_of(spec.worker).place);
   spec.worker.environment = {{"NCCL_RAS_ADDR", "localhost:28029"}};
   CHECK_FALSE(ras::gives_place(spec));
-  CHECK(ras::wish_of(spec.worker).place == Endpoint{"localhost", 28029});
+  CHECK(ras::settings_of(spec.worker).place == Endpoint{"localhost", 28029});
   spec.worker.programs = {{.environment = {{"NCCL_RAS_ADDR", "[::1]:7"}}}};
-  CHECK(ras::wish_of(spec.worker).place == Endpoint{"::1", 7});
+  CHECK(ras::settings_of(spec.worker).place == Endpoint{"::1", 7});
 }
 
 }  // namespace drun::agent::hang

@@ -14,12 +14,12 @@ constexpr Time kStart{};
 std::string text(const Action& action) {
   if (const auto* login = std::get_if<LogIn>(&action))
     return "login " + std::to_string(login->host);
-  if (const auto* say = std::get_if<Say>(&action))
+  if (const auto* say = std::get_if<SendLine>(&action))
     return say->line + " to " + std::to_string(say->host);
-  if (const auto* let_go = std::get_if<LetGo>(&action))
+  if (const auto* let_go = std::get_if<CloseStdin>(&action))
     return "let go " + std::to_string(let_go->host);
   if (const auto* kill = std::get_if<KillSsh>(&action)) return "kill " + std::to_string(kill->host);
-  if (const auto* without = std::get_if<GoWithout>(&action))
+  if (const auto* without = std::get_if<ContinueWithout>(&action))
     return "without " + std::to_string(without->host) + " " + without->problem;
   return "remind";
 }
@@ -49,7 +49,7 @@ struct Launch {
   }
   std::string wake() {
     now = deadline(state).value();
-    return after(Woken{});
+    return after(TimerExpired{});
   }
   LaunchEnd end() const { return launch_end(state, plan, "drun"); }
 
@@ -194,7 +194,7 @@ TEST_CASE("the first signal is sent to node 0, while forwarded signals and kills
   launch.run();
   CHECK(launch.after(SignalCame{SIGINT}) == "signal 2 to 0");
   CHECK(launch.after(SignalCame{SIGTERM}).empty());
-  CHECK(launch.after(PassOn{SIGUSR1}) == "pass 10 to 0; pass 10 to 1; pass 10 to 2");
+  CHECK(launch.after(ForwardSignal{SIGUSR1}) == "pass 10 to 0; pass 10 to 1; pass 10 to 2");
   CHECK(launch.after(KillCame{}) == "kill to 0; kill to 1; kill to 2");
 }
 

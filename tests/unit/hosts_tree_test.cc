@@ -46,7 +46,7 @@ TEST_CASE("the plan names the first host of each branch") {
 }
 
 TEST_CASE("commands to a relay are decoded unchanged") {
-  using Action = RelayCommand::Action;
+  using Action = RelayCommand::Order;
   for (const Action action : {Action::Start, Action::To, Action::Eof, Action::Kill}) {
     const bool has_bytes = action == Action::Start || action == Action::To;
     const RelayCommand command{.action = action, .host = 77, .bytes = has_bytes ? 5U : 0U};

@@ -79,7 +79,7 @@ TEST_CASE("a successor waits at most one heartbeat timeout for missing nodes") {
   CHECK_FALSE(round.world_of(1));
   for (int i = 0; i < 9; ++i) {
     round.wait(1s);
-    round.send(Successor::peer(1), Ping{});
+    round.receive(Successor::peer(1), Ping{});
   }
   CHECK(round.state.phase == RoundPhase::Joining);
   round.wait(1s);
@@ -135,8 +135,8 @@ TEST_CASE("a successor with too few nodes waits, then reports which coordinator 
   for (int i = 0; i < 61 && round.state.phase == RoundPhase::Joining; ++i) {
     round.wait(1s);
     if (round.state.phase != RoundPhase::Joining) break;
-    round.send(Successor::peer(1), Ping{});
-    round.send(Successor::peer(2), Ping{});
+    round.receive(Successor::peer(1), Ping{});
+    round.receive(Successor::peer(2), Ping{});
   }
   const auto finish = round.sent<Finish>(Successor::peer(1));
   REQUIRE(finish.size() == 1);
@@ -153,7 +153,7 @@ TEST_CASE("a member that returns to the same coordinator does not change its sta
   round.come(2, past_of_three());
   REQUIRE(round.state.phase == RoundPhase::Running);
   round.leave(Successor::peer(2));
-  round.send(Successor::peer(1), Stopped{5, {}, 0});
+  round.receive(Successor::peer(1), Stopped{5, {}, 0});
   REQUIRE(round.state.phase == RoundPhase::Joining);
   Past past = past_of_three();
   past.rounds = 6;
@@ -237,7 +237,7 @@ TEST_CASE("a node that joined before its exclusion was known is removed, and onl
   CHECK_FALSE(round.dropped(Successor::peer(1)));
   if (is_running) {
     CHECK(round.sent<Stop>(Successor::peer(1)).size() == 1);
-    round.send(Successor::peer(1), Stopped{round.state.round, {}, 0});
+    round.receive(Successor::peer(1), Stopped{round.state.round, {}, 0});
   }
   REQUIRE(round.world_of(2));
   CHECK(round.world_of(2)->node_count == 2);
@@ -288,7 +288,7 @@ TEST_CASE(
   SECTION("their silence is detected in one sweep") {
     for (int i = 0; i < 20; ++i) {
       round.now += 500ms;
-      for (int node = 1; node <= kNodes / 2; ++node) round.send(Successor::peer(node), Ping{});
+      for (int node = 1; node <= kNodes / 2; ++node) round.receive(Successor::peer(node), Ping{});
       round.event(RoundTick{});
     }
     round.wait(500ms);

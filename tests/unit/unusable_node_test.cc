@@ -17,13 +17,13 @@ constexpr const char* kReason = "SIGKILL does not end pid 7 (python, rank 1)";
 // Makes the first round fail on node 1. Node `unusable` reports a process that survives SIGKILL.
 void fail_round(RoundDriver& job, int unusable) {
   const int nodes = static_cast<int>(job.state.nodes.size());
-  job.send(RoundDriver::peer(1), Failed{0, aged_failure(1)});
+  job.receive(RoundDriver::peer(1), Failed{0, aged_failure(1)});
   std::vector<RoundAction> all;
   for (int node = 0; node < nodes; ++node) {
     Stopped stopped{.round = 0};
     if (node == 1) stopped.failures.push_back(aged_failure(1));
     if (node == unusable) stopped.unusable = kReason;
-    job.send(RoundDriver::peer(node), stopped);
+    job.receive(RoundDriver::peer(node), stopped);
     all.insert(all.end(), job.actions.begin(), job.actions.end());
   }
   job.actions = all;
