@@ -264,7 +264,7 @@ TEST_CASE("ranks that are bound to different cores poll before they sleep") {
     expect(sched_setaffinity(0, sizeof own, &own) == 0, "a core of its own");
     const auto parts = worker::shm::connect_parts(test::shm_context(rank, 2, store.port()));
     say(std::to_string(worker::shm::count_cores(parts.cores)));
-    say(worker::shm::patience_for(2, parts.cores).looks > 0 ? "looks" : "sleeps");
+    say(worker::shm::spin_policy_for(2, parts.cores).looks > 0 ? "looks" : "sleeps");
   });
   check_exited(ends);
   for (const RankEnd& end : ends) CHECK(end.said == (are_apart ? "2\nlooks\n" : "1\nsleeps\n"));

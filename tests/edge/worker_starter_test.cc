@@ -67,7 +67,7 @@ struct StartRecorder : Workers::Listener {
   milliseconds start_took{0};
 };
 
-Command shell(const std::string& script) { return {.argv = {"/bin/sh", "-c", script}}; }
+Command shell_command(const std::string& script) { return {.argv = {"/bin/sh", "-c", script}}; }
 
 std::size_t open_descriptors() {
   std::size_t count = 0;
@@ -99,9 +99,9 @@ int run_refused(unsigned mask, unsigned error) {
   if (child == 0) {
     if (!refuse_clone(mask, CLONE_VM, error)) _exit(2);
     StartRecorder good;
-    good.run(std::vector<Command>(20, shell("exit 0")));
+    good.run(std::vector<Command>(20, shell_command("exit 0")));
     StartRecorder bad;
-    bad.run({shell("sleep 60"), {.argv = {"/no/such/program"}}});
+    bad.run({shell_command("sleep 60"), {.argv = {"/no/such/program"}}});
     const bool is_right = good.successes == 1 && good.gone == 1 && bad.failures.size() == 1 &&
                           bad.failures[0].status == ExitStatus(NotStarted{ENOENT}) && bad.gone == 1;
     _exit(is_right ? 0 : 1);
@@ -118,7 +118,7 @@ TEST_CASE("a slow exec blocks neither the event loop nor the other workers") {
   if (skips(program)) return;
   StartRecorder recorder;
   Pipe pipe;
-  Command other = shell("echo runs");
+  Command other = shell_command("echo runs");
   other.stdout_fd = pipe.writing_end();
   int turns = 0;
   recorder.poll([&] {
@@ -142,7 +142,7 @@ TEST_CASE("workers beyond the limit of concurrent starts wait for a slot, and al
   constexpr std::size_t kStalled = ChildDescriptors::kSlots;
   StartRecorder recorder;
   std::vector<Command> commands(kStalled, Command{.argv = {program.path()}});
-  commands.resize(kStalled + 3, shell("exit 0"));
+  commands.resize(kStalled + 3, shell_command("exit 0"));
   recorder.poll([&] {
     if (!StalledProgram::is_waited_for()) return false;
     const std::vector<int> pids = recorder.workers.pids();
@@ -173,7 +173,7 @@ TEST_CASE("a stop ends workers whose exec is pending, and those that have not st
 TEST_CASE("if several workers cannot be executed, the first one fails the round") {
   StartRecorder recorder;
   std::vector<Command> commands(30, Command{.argv = {"/no/such/program"}});
-  commands[0] = commands[1] = shell("sleep 60");
+  commands[0] = commands[1] = shell_command("sleep 60");
   recorder.run(commands);
   REQUIRE(recorder.failures.size() == 1);
   CHECK(recorder.failures[0].local_rank == 2);
@@ -190,7 +190,7 @@ TEST_CASE("workers that start together do not inherit each other's descriptors")
     std::vector<Command> commands;
     for (int i = 0; i < 40; ++i) {
       pipes.push_back(std::make_unique<Pipe>());
-      commands.push_back(shell("ls -l /proc/self/fd | grep -c pipe:"));
+      commands.push_back(shell_command("ls -l /proc/self/fd | grep -c pipe:"));
       commands.back().stdout_fd = pipes.back()->writing_end();
     }
     recorder.run(commands);

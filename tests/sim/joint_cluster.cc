@@ -86,7 +86,7 @@ void JointCluster::agent_ended(std::size_t agent) {
     if (!self.is_up || living(host) != nullptr || self.is_stepping_down) return;
     if (!self.is_leading) return close_office(host);
     if (tells_the_end(self.round)) return handle(host, CoordinatorEnded{});
-    action(host, StepDown{});
+    apply(host, StepDown{});
   });
 }
 

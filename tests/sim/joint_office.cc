@@ -166,7 +166,7 @@ void JointCluster::on_leading(int host, const Leading& leading) {
 void JointCluster::on_lead_lost(int host) {
   Office& self = office(host);
   const RoundFence::Loss loss = self.tenure.lose(self.round);
-  if (loss == RoundFence::Loss::Over) return action(host, RoundOver{});
+  if (loss == RoundFence::Loss::Over) return apply(host, RoundOver{});
   if (loss == RoundFence::Loss::Kept) return;
   trace(host, "does not lead any more");
   release_members(host);

@@ -49,7 +49,7 @@ TEST_CASE("commands to a relay are decoded unchanged") {
   using Action = RelayCommand::Order;
   for (const Action action : {Action::Start, Action::To, Action::Eof, Action::Kill}) {
     const bool has_bytes = action == Action::Start || action == Action::To;
-    const RelayCommand command{.action = action, .host = 77, .bytes = has_bytes ? 5U : 0U};
+    const RelayCommand command{.order = order, .host = 77, .bytes = has_bytes ? 5U : 0U};
     const std::string line = to_line(command);
     REQUIRE(line.ends_with('\n'));
     CHECK(parse_relay_command(line.substr(0, line.size() - 1)) == command);
