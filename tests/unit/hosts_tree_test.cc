@@ -46,9 +46,9 @@ TEST_CASE("the plan names the first host of each branch") {
 }
 
 TEST_CASE("commands to a relay are decoded unchanged") {
-  using Action = RelayCommand::Order;
-  for (const Action action : {Action::Start, Action::To, Action::Eof, Action::Kill}) {
-    const bool has_bytes = action == Action::Start || action == Action::To;
+  using Order = RelayCommand::Order;
+  for (const Order order : {Order::Start, Order::To, Order::Eof, Order::Kill}) {
+    const bool has_bytes = order == Order::Start || order == Order::To;
     const RelayCommand command{.order = order, .host = 77, .bytes = has_bytes ? 5U : 0U};
     const std::string line = to_line(command);
     REQUIRE(line.ends_with('\n'));
